@@ -1,0 +1,13 @@
+//! Containers, payload formats and protocols as bytes and values.
+//!
+//! Nothing here opens a file, a socket or a clock: bytes and times come in as arguments and values go out, so
+//! every test is a plain function call and every parser can be fuzzed.
+
+pub mod http;
+pub mod image;
+pub mod pack;
+pub mod rtcp;
+pub mod rtp;
+pub mod rtsp;
+pub mod sdp;
+pub mod ts;
