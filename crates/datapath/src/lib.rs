@@ -18,6 +18,8 @@ pub use choice::{Choice, Path, Support};
 pub use medium::{Medium, PageCache};
 pub use sink::UdpSink;
 pub use train::{Headers, Train};
+/// The packet type that trains are made of.
+pub use wirepath_media::rtp;
 
 use rustix::io::Errno;
 

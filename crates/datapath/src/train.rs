@@ -1,6 +1,6 @@
 //! Trains: consecutive packets of one size, stored back to back.
 
-use wirepath_media::rtp::{HEADER_LENGTH, Run};
+use wirepath_media::rtp::{CLOCK_HZ, HEADER_LENGTH, Run};
 
 /// Consecutive packets of one size (the last may be shorter), each an RTP header and its payload, stored back to back in
 /// a [`crate::Medium`].
@@ -68,6 +68,20 @@ impl Train {
         Train { length: self.length.min(packets.saturating_mul(self.packet_size.into())), ..*self }
     }
 
+    /// How long after the first packet the one `packets` later leaves, in microseconds.
+    pub fn delay_us(&self, packets: u32) -> u64 {
+        let ticks = (u64::from(packets) * u64::from(self.run.step)) >> 16;
+        ticks * 1_000_000 / u64::from(CLOCK_HZ)
+    }
+
+    /// How many packets leave within `us` of the first one, itself counted.
+    pub fn packets_within(&self, us: u64) -> u32 {
+        // No train is a minute long; the bound keeps the product below 2^64.
+        let ticks = us.min(60_000_000) * u64::from(CLOCK_HZ) / 1_000_000;
+        let packets = (ticks << 16).checked_div(u64::from(self.run.step)).unwrap_or(u64::MAX);
+        u32::try_from(packets.saturating_add(1)).unwrap_or(u32::MAX).min(self.packets())
+    }
+
     /// Header of packet `index` of this train under `headers`.
     #[inline]
     pub(crate) fn header(&self, index: u32, headers: Headers) -> [u8; HEADER_LENGTH] {
@@ -124,6 +138,16 @@ pub(crate) mod tests {
         assert_eq!(second[1], 33);
         assert_eq!(first[2..4], 1u16.to_be_bytes());
         assert_eq!(second[4..8], 1095u32.to_be_bytes());
+    }
+
+    #[test]
+    fn packets_have_times() {
+        let train = example(4 * 28); // a packet each millisecond
+        assert_eq!(train.delay_us(3), 3000);
+        let within = [0, 999, 1000, 2999, 3000, u64::MAX].map(|us| train.packets_within(us));
+        assert_eq!(within, [1, 1, 2, 3, 4, 4]);
+        let together = Train { run: Run { step: 0, ..train.run }, ..train };
+        assert_eq!(together.packets_within(0), 4);
     }
 
     #[test]
