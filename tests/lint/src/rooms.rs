@@ -25,6 +25,7 @@ const RULES: &[Rule] = &[
     Rule { room: "wirepath-tests", ours: ROOMS, others: None },
     Rule { room: "wirepath-bench", ours: ROOMS, others: None },
     Rule { room: "wirepath-lint", ours: &[], others: None },
+    Rule { room: "wirepath-check", ours: &[], others: None },
 ];
 
 /// The libraries of the workspace.

@@ -52,8 +52,9 @@ impl Tree {
 }
 
 fn listed(root: &Path) -> anyhow::Result<Vec<String>> {
+    // A build machine often runs as another user than the one who cloned; this only lists names.
     let output = Command::new("git")
-        .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
+        .args(["-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)
         .output()
         .context("git ls-files could not be run; install git")?;
