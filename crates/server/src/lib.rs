@@ -1,3 +1,5 @@
-//! RTSP and HTTP on top of streams.
+//! RTSP and HTTP sessions on top of streams.
 
 pub mod library;
+pub mod metrics;
+pub mod status;
