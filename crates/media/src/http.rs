@@ -21,5 +21,5 @@ pub use head::{HEAD_LIMIT, HEADER_LIMIT, HeadError, HeadReader, SKIPPED_BODY_LIM
 pub use path::{AssetPath, PathError, encode_segment};
 pub use range::{ByteRange, Extent, RANGE_LIMIT, RangeSet};
 pub use request::{Method, Request, Target, Version};
-pub use respond::{ALLOWED, Circumstances, Facts, respond};
+pub use respond::{ALLOWED, Circumstances, Facts, respond, respond_to_method};
 pub use response::{Part, Response, Status, http_date};

@@ -1,5 +1,6 @@
 //! RTSP and HTTP sessions on top of streams.
 
+pub mod http;
 pub mod library;
 pub mod metrics;
 pub mod status;

@@ -83,6 +83,11 @@ impl HeadReader {
         skipped + taken
     }
 
+    /// How many bytes [`feed`](Self::feed) takes now at least.
+    pub fn room(&self) -> usize {
+        HEAD_LIMIT - (self.buffer.len() - self.start)
+    }
+
     /// The next request, or `None` until more bytes are fed.
     #[expect(
         clippy::should_implement_trait,

@@ -31,25 +31,27 @@ pub struct Circumstances {
 
 /// The answer to a request for a file.
 pub fn respond(request: &Request, facts: &Facts, circumstances: &Circumstances) -> Response {
-    match request.method {
-        Method::Get => get(request, facts, circumstances),
-        // A range is defined for GET only (RFC 9110 section 14.2).
-        Method::Head => {
-            let request = Request { range: None, ..request.clone() };
-            get(&request, facts, circumstances).without_body()
-        }
-        Method::Options => Response::empty(Status::NoContent).header("Allow", ALLOWED),
-        Method::Disallowed | Method::Unknown => disallowed(request.method),
+    if let Some(response) = respond_to_method(request.method) {
+        return response;
     }
+    if request.method == Method::Head {
+        // A range is defined for GET only (RFC 9110 section 14.2).
+        let request = Request { range: None, ..request.clone() };
+        return get(&request, facts, circumstances).without_body();
+    }
+    get(request, facts, circumstances)
 }
 
-/// The answer to a method that nothing here allows (RFC 9110 sections 15.5.6 and 15.6.2).
-fn disallowed(method: Method) -> Response {
-    let (status, explanation) = match method {
-        Method::Unknown => (Status::NotImplemented, "this method is not known here"),
-        _ => (Status::MethodNotAllowed, "nothing can be changed here"),
+/// The answer to a method that needs no look at the target, which is any but GET and HEAD (RFC 9110 sections 9.3.7,
+/// 15.5.6 and 15.6.2).
+pub fn respond_to_method(method: Method) -> Option<Response> {
+    let response = match method {
+        Method::Get | Method::Head => return None,
+        Method::Options => Response::empty(Status::NoContent),
+        Method::Disallowed => Response::error(Status::MethodNotAllowed, "nothing can be changed here"),
+        Method::Unknown => Response::error(Status::NotImplemented, "this method is not known here"),
     };
-    Response::error(status, explanation).header("Allow", ALLOWED)
+    Some(response.header("Allow", ALLOWED))
 }
 
 fn get(request: &Request, facts: &Facts, circumstances: &Circumstances) -> Response {

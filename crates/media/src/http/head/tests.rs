@@ -178,8 +178,10 @@ fn a_full_buffer_of_requests_is_read_a_piece_at_a_time() {
     let stream = b"GET / HTTP/1.0\n\n".repeat(10_000);
     assert_eq!(read(&stream, usize::MAX).0.len(), 10_000);
     let mut reader = HeadReader::default();
-    assert_eq!(reader.feed(&stream), HEAD_LIMIT);
-    assert_eq!(reader.feed(&stream), 0);
+    assert_eq!((reader.room(), reader.feed(&stream)), (HEAD_LIMIT, HEAD_LIMIT));
+    assert_eq!((reader.room(), reader.feed(&stream)), (0, 0));
+    reader.next().unwrap().unwrap();
+    assert_eq!((reader.room(), reader.feed(&stream)), (16, 16));
 }
 
 proptest! {
