@@ -29,7 +29,7 @@ fn spreads_evenly_and_extends_at_both_ends() {
     let (departures, breaks) = times(&mut clock(&[(10, 5000), (20, 6000), (30, 8000)]), 40);
     assert_eq!((departures[0], departures[10], departures[15]), (0, 1000, 1500));
     assert_eq!((departures[20], departures[25], departures[30], departures[39]), (2000, 3000, 4000, 5800));
-    assert_eq!(breaks, []);
+    assert!(breaks.is_empty());
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn goes_through_the_wrap() {
     let (departures, breaks) =
         times(&mut clock(&[(0, before), (10, before + 1000), (20, before + 2000)]), 21);
     assert_eq!((departures[10], departures[20]), (1000, 2000));
-    assert_eq!(breaks, []);
+    assert!(breaks.is_empty());
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_single_reference_gives_the_nominal_rate() {
 #[test]
 fn a_clock_that_stands_still_is_not_believed() {
     let (departures, breaks) = times(&mut clock(&[(0, 0), (10, 1000), (20, 1000), (30, 3000)]), 31);
-    assert_eq!((departures[20], departures[30], breaks), (2000, 3000, vec![]));
+    assert_eq!((departures[20], departures[30], breaks.len()), (2000, 3000, 0));
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn what_was_timed_without_waiting_is_not_taken_back() {
 fn a_gap_is_believed_when_the_bytes_fit_it() {
     let second = TICKS_PER_SECOND;
     let (departures, breaks) = times(&mut clock(&[(0, 0), (100, second), (2500, 26 * second)]), 2501);
-    assert_eq!((departures[2500], breaks), (26 * second, vec![]));
+    assert_eq!((departures[2500], breaks), (26 * second, Vec::<u64>::new()));
 }
 
 proptest! {
