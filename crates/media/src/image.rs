@@ -36,3 +36,6 @@ pub const MAX_TRAIN_BYTES: u32 = 65_507;
 pub fn padded(length: u64) -> u64 {
     length.next_multiple_of(PAGE)
 }
+
+#[cfg(test)]
+mod tests;

@@ -82,6 +82,17 @@ impl Warnings {
         }
     }
 
+    /// Adds others, which may come from another part of the work on the same file.
+    pub fn append(&mut self, others: Self) {
+        others.first.into_iter().for_each(|warning| self.push(warning));
+        self.omitted += others.omitted;
+    }
+
+    /// Puts them in the order of the file.
+    pub fn sort(&mut self) {
+        self.first.sort_by_key(|warning| warning.offset);
+    }
+
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.first.is_empty()
