@@ -1,1 +1,3 @@
-//! (to be written)
+//! RTSP and HTTP on top of streams.
+
+pub mod rtsp;
