@@ -1,1 +1,7 @@
-//! (to be written)
+//! RTSP and HTTP sessions on top of streams.
+
+pub mod http;
+pub mod images;
+pub mod library;
+pub mod metrics;
+pub mod status;
