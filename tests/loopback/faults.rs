@@ -244,13 +244,7 @@ fn sessions_leak_nothing() -> Result<()> {
         }
         // The last ones end by their connections.
         let wait = Deadline::seconds(5.0);
-        let mut least = usize::MAX;
-        wait.wait_for("the sessions' end", || {
-            let now = stage.server.descriptors()?;
-            let settled = now >= least;
-            least = least.min(now);
-            Ok((settled && !stage.server.status()?.to_string().contains("\"session\"")).then_some(()))
-        })?;
+        wait.wait_for("the sessions' end", || Ok((stage.server.sessions()? == 0).then_some(())))?;
         Ok((stage.server.descriptors()?, stage.server.memory_kib()?))
     };
     let first = round()?;

@@ -45,7 +45,7 @@ fn an_interface_down_and_up_interrupts_only_its_sessions() -> Result<()> {
 
 /// No goodbye, no answer: only the session's timeout notices.
 fn a_client_that_vanishes_is_forgotten() -> Result<()> {
-    let stage = Stage::new(&["--session-timeout", "3"])?;
+    let stage = Stage::new(&["--session-timeout", "3s"])?;
     let before = stage.server.descriptors()?;
     let victim = stage.playing(&stage.other, SECOND)?;
     ensure!(stage.server.descriptors()? > before);

@@ -88,7 +88,8 @@ fn make(name: &str, extension: &str, arguments: &[String]) -> Result<PathBuf> {
     let _guard = ONE_AT_A_TIME.lock().expect("a clip that fails is an error, no panic");
     let mut hasher = DefaultHasher::new();
     arguments.hash(&mut hasher);
-    let folder = target()?.join("clips");
+    let target = process::profile_folder()?;
+    let folder = target.parent().context("there is no target folder")?.join("clips");
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let clip = folder.join(format!("{name}-{:016x}.{extension}", hasher.finish()));
     if !clip.exists() {
@@ -100,12 +101,6 @@ fn make(name: &str, extension: &str, arguments: &[String]) -> Result<PathBuf> {
         std::fs::rename(&new, &clip).context("renaming a clip")?;
     }
     Ok(clip)
-}
-
-/// The target folder.
-fn target() -> Result<PathBuf> {
-    let test = std::env::current_exe().context("finding this test's own binary")?;
-    Ok(test.ancestors().nth(3).context("this test is in no target folder")?.to_owned())
 }
 
 /// What ffprobe knows of a file's pictures: bytes before each, and whether one can start there.

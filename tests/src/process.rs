@@ -122,6 +122,14 @@ pub fn run<S: AsRef<OsStr>>(
     Process::start(Command::new(program).args(arguments), true)?.succeed(Deadline::seconds(seconds))
 }
 
+/// The folder of this build, `target/PROFILE`: this program is in it, or, a test, in its `deps`.
+pub fn profile_folder() -> Result<PathBuf> {
+    let program = std::env::current_exe().context("finding this program's own binary")?;
+    let folder = program.parent().context("this program is in no folder")?;
+    let profile = if folder.ends_with("deps") { folder.parent() } else { Some(folder) };
+    Ok(profile.context("this program is in no target folder")?.to_owned())
+}
+
 /// Where in PATH (or where administrators' tools live) `program` is.
 pub fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -66,6 +66,12 @@ impl Server {
         serde_json::from_slice(&response.body).context("/api/status is not JSON")
     }
 
+    /// Sessions that it has now, by its own account.
+    pub fn sessions(&self) -> Result<usize> {
+        let status = self.status()?;
+        Ok(status["sessions"].as_array().with_context(|| format!("no sessions in {status}"))?.len())
+    }
+
     /// Open descriptors.
     pub fn descriptors(&self) -> Result<usize> {
         process::descriptors(self.process.pid())
@@ -141,9 +147,7 @@ impl<'a> Builder<'a> {
 
 /// The `wirepath` command that was built with these tests.
 pub fn binary() -> Result<PathBuf> {
-    // target/PROFILE/deps/loopback-0123456789abcdef
-    let test = std::env::current_exe().context("finding this test's own binary")?;
-    let profile = test.parent().and_then(Path::parent).context("this test is in no target folder")?;
+    let profile = process::profile_folder()?;
     let binary = profile.join("wirepath");
     ensure!(binary.is_file(), "{} is not built; run: cargo build -p wirepath", binary.display());
     Ok(binary)
