@@ -1,7 +1,6 @@
 //! One connection: heads in, answers out, one after the other.
 
 use super::answer::Answer;
-use super::body::BodyPart;
 use super::counters::Counters;
 use super::door::Shared;
 use super::limits::Permit;
@@ -14,6 +13,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use wirepath_media::http::{HeadError, HeadReader, Part, Request, Response, Status, Version};
+use wirepath_streams as streams;
 
 /// Bytes read at a time.
 const READ_LENGTH: usize = 4096;
@@ -163,17 +163,14 @@ impl Connection {
         })
     }
 
-    /// Lends the connection to the sender of bodies. Meanwhile it is not registered with this runtime, which would
+    /// Lends the connection to the engine. Meanwhile it is not registered with this runtime, which would
     /// be woken each time the connection has room.
-    async fn send_file(&mut self, parts: Vec<BodyPart>) -> io::Result<()> {
+    async fn send_file(&mut self, parts: Vec<streams::Part>) -> io::Result<()> {
         let stream: BlockingStream = self.stream.take().ok_or_else(gone)?.into_std()?;
         let (on_end, end) = oneshot::channel();
-        let sending = self.shared.site.sender.send(
-            stream.try_clone()?.into(),
-            parts,
-            // Nobody waits any more only when this connection's task was ended.
-            Box::new(move |end| drop(on_end.send(end))),
-        );
+        let socket = stream.try_clone()?.into();
+        // Nobody waits any more only when this connection's task was ended, which ends the download.
+        let sending = self.shared.site.engine.download(socket, parts, move |end| drop(on_end.send(end)));
         let end = end.await.map_err(|_| io::Error::other("the engine has ended"))?;
         drop(sending);
         self.stream = Some(TcpStream::from_std(stream)?);
@@ -238,14 +235,14 @@ fn discard(stream: &TcpStream) -> io::Result<usize> {
     stream.try_read(&mut [0; READ_LENGTH])
 }
 
-fn body_parts(head: Vec<u8>, body: Vec<Part>, file: &Arc<std::fs::File>) -> Vec<BodyPart> {
+fn body_parts(head: Vec<u8>, body: Vec<Part>, file: &Arc<std::fs::File>) -> Vec<streams::Part> {
     let parts = body.into_iter().map(|part| match part {
-        Part::Bytes(bytes) => BodyPart::Bytes(bytes),
+        Part::Bytes(bytes) => streams::Part::Bytes(bytes),
         Part::Extent(extent) => {
-            BodyPart::Extent { file: Arc::clone(file), range: extent.offset..extent.end() }
+            streams::Part::Extent { file: Arc::clone(file), range: extent.offset..extent.end() }
         }
     });
-    std::iter::once(BodyPart::Bytes(head)).chain(parts).collect()
+    std::iter::once(streams::Part::Bytes(head)).chain(parts).collect()
 }
 
 fn flatten(mut head: Vec<u8>, body: Vec<Part>) -> Vec<u8> {

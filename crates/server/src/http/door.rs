@@ -1,6 +1,5 @@
 //! The listening socket: takes connections within limits, and ends when told to.
 
-use super::body::BodySender;
 use super::connection::Connection;
 use super::counters::{COUNTERS, Counters};
 use super::limits::Limits;
@@ -16,6 +15,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
+use wirepath_streams::Engine;
 
 /// How long to wait before the next try when no connection can be taken for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -63,7 +63,7 @@ pub struct Site {
     /// What `/api/status` shows.
     pub status: Arc<Status>,
     /// Who sends files.
-    pub sender: Arc<dyn BodySender>,
+    pub engine: Arc<Engine>,
 }
 
 /// The door itself.
