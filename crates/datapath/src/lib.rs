@@ -1,1 +1,105 @@
-//! (to be written)
+//! The ways to take packets from storage to a socket, one file each, and the choice between them.
+//!
+//! A data path takes a [`Train`] of a [`Medium`] and a [`UdpSink`], and answers how many packets it sent. It never
+//! blocks, never sends part of a datagram, allocates nothing, and says which call failed. [`Path::send`] is the one name
+//! to call them by; `tcp_sendfile` is the path of downloads.
+
+mod choice;
+mod gso_writev;
+mod medium;
+mod read_writev;
+mod sendmmsg;
+mod sink;
+pub mod tcp_sendfile;
+mod train;
+mod wire_sendfile;
+
+pub use choice::{Choice, Path, Support};
+pub use medium::{Medium, PageCache};
+pub use sink::{UdpSink, path_mtu};
+pub use train::{Headers, Train};
+/// The packet type that trains are made of.
+pub use wirepath_media::rtp;
+
+use rustix::io::Errno;
+
+/// Room that sending needs, allocated once for each thread that sends.
+#[derive(Default)]
+pub struct Scratch {
+    gather: wirepath_sys::gather::Gather,
+    payload: read_writev::Buffer,
+}
+
+/// Why a train, or the rest of it, was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The socket has no room now; the same train can be sent a little later.
+    #[error("{call}: the socket is full")]
+    Full {
+        /// The call that said so.
+        call: &'static str,
+    },
+    /// This route cannot do what the path needs; another path can. See [`Path::next`].
+    #[error("{call}: {errno}; this route needs another data path")]
+    Unsupported {
+        /// The call that said so.
+        call: &'static str,
+        /// `EIO`, `EINVAL` or `EMSGSIZE`.
+        errno: Errno,
+    },
+    /// The receiver answered that nobody listens on its port (ICMP port unreachable).
+    #[error("{call}: nobody listens on the client's port")]
+    Refused {
+        /// The call that said so.
+        call: &'static str,
+    },
+    /// The network is not there at the moment; these packets are lost, later ones may arrive.
+    #[error("{call}: {errno}; packets are lost until the network is back")]
+    NetworkDown {
+        /// The call that said so.
+        call: &'static str,
+        /// `ENETDOWN`, `ENETUNREACH`, `EHOSTUNREACH`, `EPERM` (a packet filter) or `ENOBUFS`.
+        errno: Errno,
+    },
+    /// The stored file could not be read where the train should be: it was truncated, or the storage is damaged.
+    #[error("{call}: {errno}; the stored file was truncated or its storage fails")]
+    Storage {
+        /// The call that said so.
+        call: &'static str,
+        /// What it said; `ENODATA` if the file ends too early.
+        errno: Errno,
+    },
+    /// A call failed in a way that has no remedy here.
+    #[error("{call}: {errno}")]
+    Other {
+        /// The call that failed.
+        call: &'static str,
+        /// What it said.
+        errno: Errno,
+    },
+}
+
+impl SendError {
+    /// Sorts what a send to a UDP socket answers. Which errors mean "this route cannot segment" differs between kernels
+    /// (EIO without checksum offload before 6.12 and with IPsec, EINVAL before 6.1.129 and 6.12.14 where EMSGSIZE is said
+    /// today), so they are treated alike.
+    fn of_udp(call: &'static str, errno: Errno) -> SendError {
+        match errno {
+            Errno::AGAIN => SendError::Full { call },
+            Errno::IO | Errno::INVAL | Errno::MSGSIZE | Errno::OPNOTSUPP => {
+                SendError::Unsupported { call, errno }
+            }
+            Errno::CONNREFUSED => SendError::Refused { call },
+            Errno::NETDOWN | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::PERM | Errno::NOBUFS => {
+                SendError::NetworkDown { call, errno }
+            }
+            Errno::FAULT => SendError::Storage { call, errno },
+            _ => SendError::Other { call, errno },
+        }
+    }
+
+    /// As [`SendError::of_udp`], for calls that `std` made.
+    fn of_udp_io(call: &'static str, error: &std::io::Error) -> SendError {
+        SendError::of_udp(call, Errno::from_io_error(error).unwrap_or(Errno::INVAL))
+    }
+}

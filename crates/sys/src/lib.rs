@@ -1,1 +1,17 @@
-//! (to be written)
+//! System calls that no library offers safely or without allocation: the only room with `unsafe`.
+//!
+//! Typed request in, typed result out. What `rustix` and `socket2` already offer safely is used from there and
+//! not wrapped again.
+
+pub mod device;
+pub mod gather;
+pub mod mapping;
+pub mod page_cache;
+pub mod socket;
+
+use std::io;
+
+/// The result of a call that answers -1 on failure.
+fn checked(result: isize) -> io::Result<usize> {
+    usize::try_from(result).map_err(|_| io::Error::last_os_error())
+}

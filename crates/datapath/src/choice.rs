@@ -1,0 +1,297 @@
+//! Which data path to use: what the host supports, probed once, and what a route turned out not to.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use wirepath_media::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
+use wirepath_sys::device;
+
+use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink};
+use crate::{gso_writev, read_writev, sendmmsg, wire_sendfile};
+
+/// A way to take trains from storage to a UDP socket, cheapest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Path {
+    /// Ready packets by `sendfile` and UDP_SEGMENT: a call per train, no copy, headers as stored.
+    WireSendfile,
+    /// Headers and mapping by `sendmsg` and UDP_SEGMENT: a call per train, one copy.
+    GsoWritev,
+    /// Headers and mapping by `sendmmsg`: a call per train, one copy, the network stack paid for each packet.
+    Sendmmsg,
+    /// `pread` and `writev` for each packet: works everywhere.
+    ReadWritev,
+}
+
+impl Path {
+    /// All of them, cheapest first.
+    pub const ALL: [Path; 4] = [Path::WireSendfile, Path::GsoWritev, Path::Sendmmsg, Path::ReadWritev];
+
+    /// The name used in options, output and documentation.
+    pub fn name(self) -> &'static str {
+        match self {
+            Path::WireSendfile => "wire_sendfile",
+            Path::GsoWritev => "gso_writev",
+            Path::Sendmmsg => "sendmmsg",
+            Path::ReadWritev => "read_writev",
+        }
+    }
+
+    /// Whether it needs UDP_SEGMENT on the socket.
+    pub fn segments(self) -> bool {
+        matches!(self, Path::WireSendfile | Path::GsoWritev)
+    }
+
+    /// The path to step down to when a route cannot do this one. Both that segment fail for the same reasons.
+    pub fn next(self) -> Option<Path> {
+        match self {
+            Path::WireSendfile | Path::GsoWritev => Some(Path::Sendmmsg),
+            Path::Sendmmsg => Some(Path::ReadWritev),
+            Path::ReadWritev => None,
+        }
+    }
+
+    /// The path that really sends a train with such headers: stored ones cannot be changed by `wire_sendfile`, nor can a
+    /// packet's head be left out.
+    pub fn for_train(self, train: &Train, headers: Headers) -> Path {
+        match self {
+            Path::WireSendfile if headers != Headers::Stored || train.skip > 0 => Path::GsoWritev,
+            path => path,
+        }
+    }
+
+    /// Sends the train or its first packets; answers how many. Never blocks, allocates nothing.
+    ///
+    /// # Errors
+    /// [`SendError`] says what to do about each; none of the packets was sent.
+    #[inline]
+    pub fn send(
+        self,
+        sink: &UdpSink,
+        medium: &Medium,
+        train: &Train,
+        headers: Headers,
+        scratch: &mut Scratch,
+    ) -> Result<u32, SendError> {
+        match self.for_train(train, headers) {
+            Path::WireSendfile => wire_sendfile::send(sink, medium, train),
+            Path::GsoWritev => gso_writev::send(sink, medium, train, headers, scratch),
+            Path::Sendmmsg => sendmmsg::send(sink, medium, train, headers, scratch),
+            Path::ReadWritev => read_writev::send(sink, medium, train, headers, scratch),
+        }
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+/// A name that is no data path's.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no data path is called {0:?}; there are wire_sendfile, gso_writev, sendmmsg and read_writev")]
+pub struct UnknownPath(String);
+
+impl FromStr for Path {
+    type Err = UnknownPath;
+
+    fn from_str(name: &str) -> Result<Path, UnknownPath> {
+        Path::ALL.into_iter().find(|path| path.name() == name).ok_or_else(|| UnknownPath(name.to_owned()))
+    }
+}
+
+/// A data path and why it was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The path.
+    pub path: Path,
+    /// Why this one, in words for the log and the status page.
+    pub reason: String,
+}
+
+/// What this host can do, found by trying, and what routes turned out not to.
+#[derive(Debug)]
+pub struct Support {
+    host: Choice,
+    forced: bool,
+    /// Step-downs met while sending, by the local address that the route uses: later sessions begin there.
+    learned: Mutex<HashMap<IpAddr, Choice>>,
+}
+
+impl Support {
+    /// Tries the paths on a loopback socket, unless one is `forced` by the operator, which then is where sessions begin.
+    pub fn probe(forced: Option<Path>) -> Support {
+        let host = match forced {
+            Some(path) => Choice { path, reason: "asked for by the operator".to_owned() },
+            None => probe_host(),
+        };
+        Support { host, forced: forced.is_some(), learned: Mutex::default() }
+    }
+
+    /// The host's best path, whatever the route.
+    pub fn host(&self) -> &Choice {
+        &self.host
+    }
+
+    /// The path for a session that sends from the local address `local`.
+    pub fn choose(&self, local: IpAddr) -> Choice {
+        if let Some(choice) = self.learned().get(&local) {
+            return choice.clone();
+        }
+        if self.forced || self.host.path != Path::WireSendfile {
+            return self.host.clone();
+        }
+        match device_without_checksums(local) {
+            Some(device) => Choice {
+                path: Path::GsoWritev,
+                reason: format!(
+                    "{device} computes no checksums, so a payload sent by reference would be read after all"
+                ),
+            },
+            None => self.host.clone(),
+        }
+    }
+
+    /// Remembers that the route from `local` cannot do `from`; answers the path to use there from now on, if there is one.
+    pub fn step_down(&self, local: IpAddr, from: Path, error: SendError) -> Option<Path> {
+        let path = from.next()?;
+        let choice = Choice { path, reason: format!("{from} failed from {local}: {error}") };
+        let known = self.learned().insert(local, choice);
+        if known.is_none_or(|known| known.path != path) {
+            tracing::warn!(%local, %from, to = %path, %error, "data path stepped down");
+        }
+        Some(path)
+    }
+
+    /// What routes turned out not to do, by local address.
+    pub fn step_downs(&self) -> Vec<(IpAddr, Choice)> {
+        self.learned().iter().map(|(local, choice)| (*local, choice.clone())).collect()
+    }
+
+    fn learned(&self) -> std::sync::MutexGuard<'_, HashMap<IpAddr, Choice>> {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Name of the device that owns `local` if it says that it computes no checksums.
+fn device_without_checksums(local: IpAddr) -> Option<device::DeviceName> {
+    let name = device::with_address(local).ok()??;
+    let socket = UdpSocket::bind("127.0.0.1:0").ok()?;
+    match device::offloads_checksums(socket.as_fd(), &name) {
+        Ok(false) => Some(name),
+        Ok(true) | Err(_) => None, // a device that does not say is given the benefit of the doubt: errors step down
+    }
+}
+
+fn probe_host() -> Choice {
+    let release = kernel_release();
+    let mut failures = String::new();
+    for path in Path::ALL {
+        if path == Path::WireSendfile && release.is_some_and(|release| release < (6, 5)) {
+            failures.push_str("sendfile to UDP copies before Linux 6.5; ");
+            continue;
+        }
+        match try_on_loopback(path) {
+            Ok(()) => {
+                let (major, minor) = release.unwrap_or_default();
+                return Choice {
+                    path,
+                    reason: format!("{failures}works on this host (Linux {major}.{minor})"),
+                };
+            }
+            Err(error) => failures.push_str(&format!("{path}: {error}; ")),
+        }
+    }
+    Choice { path: Path::ReadWritev, reason: format!("{failures}nothing better worked") }
+}
+
+/// Major and minor number of the running kernel.
+fn kernel_release() -> Option<(u32, u32)> {
+    let name = rustix::system::uname();
+    let mut numbers = name.release().to_str().ok()?.split(['.', '-']).map(str::parse);
+    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
+}
+
+/// Sends a train of three small packets to ourselves and compares what arrives.
+fn try_on_loopback(path: Path) -> io::Result<()> {
+    const PACKET_SIZE: usize = HEADER_LENGTH + 188;
+    let receiver = UdpSocket::bind("127.0.0.1:0")?;
+    receiver.set_read_timeout(Some(Duration::from_millis(500)))?;
+    let sender = UdpSocket::bind("127.0.0.1:0")?;
+    sender.connect(receiver.local_addr()?)?;
+
+    let first = Header { marker: false, payload_type: PAYLOAD_TYPE_MP2T, sequence: 1, timestamp: 2, ssrc: 3 };
+    let run = Run { first, step: 0 };
+    let mut packets = Vec::new();
+    for index in 0..3 {
+        packets.extend_from_slice(&run.header(index).to_bytes());
+        packets.resize(packets.len() + PACKET_SIZE - HEADER_LENGTH, index as u8);
+    }
+    let file =
+        std::fs::File::from(rustix::fs::memfd_create("wirepath-probe", rustix::fs::MemfdFlags::CLOEXEC)?);
+    std::io::Write::write_all(&mut &file, &packets)?;
+
+    let medium = Medium::new(file, packets.len() as u64)?;
+    let sink = UdpSink::new(sender, PACKET_SIZE as u16, path)?;
+    let train = Train {
+        offset: 0,
+        length: packets.len() as u32,
+        packet_size: PACKET_SIZE as u16,
+        skip: 0,
+        first: 0,
+        run,
+    };
+    let sent = path
+        .send(&sink, &medium, &train, Headers::Stored, &mut Scratch::default())
+        .map_err(|error| io::Error::other(error.to_string()))?;
+    if sent != 3 {
+        return Err(io::Error::other(format!("{sent} of 3 packets were sent")));
+    }
+    for expected in packets.chunks(PACKET_SIZE) {
+        let mut buffer = [0; 2 * PACKET_SIZE];
+        let length = receiver.recv(&mut buffer)?;
+        if &buffer[..length] != expected {
+            return Err(io::Error::other("other bytes arrived than were sent"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::io::Errno;
+
+    #[test]
+    fn names_are_read_back() {
+        for path in Path::ALL {
+            assert_eq!(path.name().parse(), Ok(path));
+        }
+        assert!("fastest".parse::<Path>().unwrap_err().to_string().contains("wire_sendfile"));
+    }
+
+    #[test]
+    fn every_path_delivers_on_loopback() {
+        for path in Path::ALL {
+            try_on_loopback(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        }
+    }
+
+    #[test]
+    fn a_route_that_failed_is_remembered_and_others_are_not_affected() {
+        let support = Support::probe(Some(Path::WireSendfile));
+        let (broken, fine) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
+        let error = SendError::Unsupported { call: "sendfile", errno: Errno::IO };
+        assert_eq!(support.step_down(broken, Path::WireSendfile, error), Some(Path::Sendmmsg));
+        assert_eq!(support.choose(broken).path, Path::Sendmmsg);
+        assert!(support.choose(broken).reason.contains("wire_sendfile failed from 192.0.2.1"));
+        assert_eq!(support.choose(fine).path, Path::WireSendfile);
+        assert_eq!(support.step_down(fine, Path::ReadWritev, error), None);
+    }
+}

@@ -1,0 +1,64 @@
+//! Storage that trains and extents are taken from.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+use wirepath_sys::mapping::Mapping;
+use wirepath_sys::page_cache::cached_pages;
+
+/// A stored file with packets in it: open, and mapped for the paths that send from a mapping.
+#[derive(Debug)]
+pub struct Medium {
+    pub(crate) file: File,
+    pub(crate) mapping: Mapping,
+}
+
+impl Medium {
+    /// Maps the first `length` bytes of `file`. The file may grow up to that length later: an image can be sent from while it
+    /// is still being written.
+    ///
+    /// # Errors
+    /// What `mmap` says; `EINVAL` for an empty length.
+    pub fn new(file: File, length: u64) -> io::Result<Medium> {
+        let length = usize::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge)?;
+        let mapping = Mapping::new(&file, length)?;
+        Ok(Medium { file, mapping })
+    }
+
+    /// The file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+}
+
+/// Whether a range of a file is in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageCache {
+    /// All of it is: reading it does not wait for storage.
+    Warm,
+    /// Some of it is not, or the kernel cannot tell (before Linux 6.5).
+    Cold,
+}
+
+impl PageCache {
+    /// Asks the kernel; never blocks.
+    ///
+    /// # Errors
+    /// What `cachestat` says, but for not being there.
+    pub fn of(file: &File, range: Range<u64>) -> io::Result<PageCache> {
+        let page = rustix::param::page_size() as u64;
+        let first = range.start / page * page;
+        let pages = range.end.div_ceil(page) - first / page;
+        match cached_pages(file.as_fd(), first..range.end) {
+            Ok(cached) if cached >= pages => Ok(PageCache::Warm),
+            Ok(_) => Ok(PageCache::Cold),
+            Err(error) => match Errno::from_io_error(&error) {
+                Some(Errno::NOSYS | Errno::OPNOTSUPP) => Ok(PageCache::Cold),
+                _ => Err(error),
+            },
+        }
+    }
+}

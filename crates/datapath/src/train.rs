@@ -1,0 +1,159 @@
+//! Trains: consecutive packets of one size, stored back to back.
+
+use wirepath_media::rtp::{CLOCK_HZ, HEADER_LENGTH, Run};
+
+/// Consecutive packets of one size (the last may be shorter), each an RTP header and its payload, stored back to back in
+/// a [`crate::Medium`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Train {
+    /// Where the first packet begins, in bytes from the start of the medium.
+    pub offset: u64,
+    /// Length of all packets together in bytes.
+    pub length: u32,
+    /// Length of every packet but the last in bytes, its header counted.
+    pub packet_size: u16,
+    /// Payload bytes of the first packet that are not to be sent: a start in the middle of a packet. A train with a skip has
+    /// one packet.
+    pub skip: u16,
+    /// Place of the first packet in `run`.
+    pub first: u32,
+    /// The headers as they are stored.
+    pub run: Run,
+}
+
+/// Where the headers of a train come from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Headers {
+    /// They are sent as they are stored.
+    Stored,
+    /// They are the session's own: stored numbers plus an offset.
+    Own {
+        /// Added to each stored sequence number, modulo 2^16.
+        sequence_offset: u16,
+        /// Added to each stored timestamp, modulo 2^32.
+        timestamp_offset: u32,
+        /// Whether the first packet of this train carries the marker, whatever its stored header says.
+        marker: bool,
+    },
+}
+
+impl Train {
+    /// Number of packets.
+    pub fn packets(&self) -> u32 {
+        self.length.div_ceil(u32::from(self.packet_size))
+    }
+
+    /// Payload bytes that will be sent.
+    pub fn payload_length(&self) -> u32 {
+        self.length - self.packets() * HEADER_LENGTH as u32 - u32::from(self.skip)
+    }
+
+    /// The train without its first `packets`; nothing if none are left.
+    pub fn after(&self, packets: u32) -> Option<Train> {
+        if packets == 0 {
+            return Some(*self);
+        }
+        let cut = packets.checked_mul(self.packet_size.into()).filter(|cut| *cut < self.length)?;
+        Some(Train {
+            offset: self.offset + u64::from(cut),
+            length: self.length - cut,
+            first: self.first + packets,
+            skip: 0,
+            ..*self
+        })
+    }
+
+    /// The train's first `packets` only (all if it has fewer).
+    pub fn up_to(&self, packets: u32) -> Train {
+        Train { length: self.length.min(packets.saturating_mul(self.packet_size.into())), ..*self }
+    }
+
+    /// How long after the first packet the one `packets` later leaves, in microseconds.
+    pub fn delay_us(&self, packets: u32) -> u64 {
+        let ticks = (u64::from(packets) * u64::from(self.run.step)) >> 16;
+        ticks * 1_000_000 / u64::from(CLOCK_HZ)
+    }
+
+    /// How many packets leave within `us` of the first one, itself counted.
+    pub fn packets_within(&self, us: u64) -> u32 {
+        // No train is a minute long; the bound keeps the product below 2^64.
+        let ticks = us.min(60_000_000) * u64::from(CLOCK_HZ) / 1_000_000;
+        let packets = (ticks << 16).checked_div(u64::from(self.run.step)).unwrap_or(u64::MAX);
+        u32::try_from(packets.saturating_add(1)).unwrap_or(u32::MAX).min(self.packets())
+    }
+
+    /// Header of packet `index` of this train under `headers`.
+    #[inline]
+    pub(crate) fn header(&self, index: u32, headers: Headers) -> [u8; HEADER_LENGTH] {
+        let mut header = self.run.header(self.first + index);
+        if let Headers::Own { sequence_offset, timestamp_offset, marker } = headers {
+            header.sequence = header.sequence.wrapping_add(sequence_offset);
+            header.timestamp = header.timestamp.wrapping_add(timestamp_offset);
+            header.marker |= marker && index == 0;
+        }
+        header.to_bytes()
+    }
+
+    /// Where the payload of packet `index` is, as (offset in the medium, length); the skip is left out.
+    #[inline]
+    pub(crate) fn payload(&self, index: u32) -> (u64, usize) {
+        let start = index * u32::from(self.packet_size);
+        let length = (self.length - start).min(self.packet_size.into()) as usize - HEADER_LENGTH;
+        let skip = if index == 0 { usize::from(self.skip) } else { 0 };
+        (self.offset + u64::from(start) + (HEADER_LENGTH + skip) as u64, length.saturating_sub(skip))
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use wirepath_media::rtp::Header;
+
+    pub(crate) fn example(length: u32) -> Train {
+        let first =
+            Header { marker: false, payload_type: 33, sequence: 65_534, timestamp: 1000, ssrc: 0x1234_5678 };
+        Train { offset: 0, length, packet_size: 28, skip: 0, first: 0, run: Run { first, step: 90 << 16 } }
+    }
+
+    #[test]
+    fn what_is_left_keeps_its_headers() {
+        let train = example(3 * 28 + 14);
+        assert_eq!(train.packets(), 4);
+        let rest = train.after(2).unwrap();
+        assert_eq!((rest.offset, rest.packets()), (56, 2));
+        assert_eq!(rest.header(0, Headers::Stored), train.header(2, Headers::Stored));
+        assert_eq!(rest.payload(1), (56 + 28 + 12, 2));
+        assert_eq!(train.after(4), None);
+        assert_eq!(train.after(u32::MAX), None);
+        assert_eq!(train.up_to(1).packets(), 1);
+        assert_eq!(train.up_to(u32::MAX), train);
+    }
+
+    #[test]
+    fn own_headers_are_the_stored_ones_moved() {
+        let train = example(56);
+        let own = Headers::Own { sequence_offset: 3, timestamp_offset: 5, marker: true };
+        let (first, second) = (train.header(0, own), train.header(1, own));
+        assert_eq!(first[1], 0x80 | 33);
+        assert_eq!(second[1], 33);
+        assert_eq!(first[2..4], 1u16.to_be_bytes());
+        assert_eq!(second[4..8], 1095u32.to_be_bytes());
+    }
+
+    #[test]
+    fn packets_have_times() {
+        let train = example(4 * 28); // a packet each millisecond
+        assert_eq!(train.delay_us(3), 3000);
+        let within = [0, 999, 1000, 2999, 3000, u64::MAX].map(|us| train.packets_within(us));
+        assert_eq!(within, [1, 1, 2, 3, 4, 4]);
+        let together = Train { run: Run { step: 0, ..train.run }, ..train };
+        assert_eq!(together.packets_within(0), 4);
+    }
+
+    #[test]
+    fn a_skip_shortens_the_first_payload() {
+        let train = Train { skip: 10, ..example(28) };
+        assert_eq!(train.payload(0), (22, 6));
+        assert_eq!(train.payload_length(), 6);
+    }
+}

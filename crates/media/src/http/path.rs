@@ -1,0 +1,165 @@
+//! Paths in request targets (RFC 3986 section 3.3): percent-decoding and the segments that are refused.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, percent_encode};
+
+/// The unreserved characters of RFC 3986 section 2.3 stay as they are, all others are encoded. A colon too: a
+/// relative link `a:b` would be read as a scheme.
+const ENCODED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+
+/// A decoded path below the root of what is served: names joined by single slashes, no slash at either end.
+///
+/// The root is empty. Names are bytes, as in the file system; no name is empty, `.` or `..`, none holds a NUL.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct AssetPath {
+    bytes: Vec<u8>,
+    folder: bool,
+}
+
+/// The path of a request target cannot name anything. The client's fault: it must send another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PathError {
+    /// A percent sign is not followed by two hexadecimal digits: a literal one must be sent as `%25`.
+    #[error("the percent sign at byte {0} of the path is not followed by two hexadecimal digits; write %25")]
+    Escape(usize),
+    /// A decoded NUL byte, which no file name holds.
+    #[error("the path holds a NUL byte")]
+    Nul,
+    /// A `..` segment, also after decoding: clients resolve those before they send (RFC 3986 section 5.2.4).
+    #[error("the path holds a `..` segment")]
+    DotDot,
+    /// The path does not begin with a slash.
+    #[error("the path does not begin with a slash")]
+    Relative,
+}
+
+impl AssetPath {
+    /// Decodes the path of a request target; a query or fragment after it is ignored.
+    ///
+    /// Empty and `.` segments are dropped. An encoded slash is a slash: no name can hold one.
+    pub fn decode(target: &str) -> Result<Self, PathError> {
+        let path = target.split(['?', '#']).next().unwrap_or_default();
+        if !path.starts_with('/') {
+            return Err(PathError::Relative);
+        }
+        check_escapes(path.as_bytes())?;
+        let decoded: Vec<u8> = percent_decode_str(path).collect();
+        if decoded.contains(&0) {
+            return Err(PathError::Nul);
+        }
+        Self::from_decoded(&decoded)
+    }
+
+    /// The path's bytes: `folder/clip.ts`, or nothing for the root.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// Whether this is the root itself.
+    pub fn is_root(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
+    /// Whether the path ended in a slash, so that only a folder can be meant.
+    pub fn names_folder(&self) -> bool {
+        self.folder
+    }
+
+    /// The names, from the root down.
+    pub fn segments(&self) -> impl Iterator<Item = &[u8]> {
+        self.bytes.split(|&byte| byte == b'/').filter(|segment| !segment.is_empty())
+    }
+
+    /// The path as it is written in a URL, without the leading slash.
+    pub fn encoded(&self) -> String {
+        self.segments().map(encode_segment).collect::<Vec<_>>().join("/")
+    }
+
+    /// The path of names joined by `/`, already decoded.
+    pub fn from_decoded(decoded: &[u8]) -> Result<Self, PathError> {
+        let mut bytes = Vec::with_capacity(decoded.len());
+        let mut folder = true;
+        for segment in decoded.split(|&byte| byte == b'/') {
+            folder = matches!(segment, b"" | b".");
+            match segment {
+                b"" | b"." => {}
+                b".." => return Err(PathError::DotDot),
+                name => {
+                    if !bytes.is_empty() {
+                        bytes.push(b'/');
+                    }
+                    bytes.extend_from_slice(name);
+                }
+            }
+        }
+        Ok(Self { bytes, folder })
+    }
+}
+
+/// One name as it is written in a URL.
+pub fn encode_segment(name: &[u8]) -> String {
+    percent_encode(name, ENCODED).to_string()
+}
+
+fn check_escapes(path: &[u8]) -> Result<(), PathError> {
+    for (offset, _) in path.iter().enumerate().filter(|&(_, &byte)| byte == b'%') {
+        let digits = path.get(offset + 1..offset + 3);
+        if !digits.is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit)) {
+            return Err(PathError::Escape(offset));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn decodes() {
+        for (target, bytes, folder) in [
+            ("/", "", true),
+            ("/clip.ts", "clip.ts", false),
+            ("/sub/clip.ts?t=1&x=/../", "sub/clip.ts", false),
+            ("/sub/", "sub", true),
+            ("//sub//./clip.ts", "sub/clip.ts", false),
+            ("/sub/.", "sub", true),
+            ("/a%20b%2fc%25.ts", "a b/c%.ts", false),
+            ("/f%C3%BC.ts", "fü.ts", false),
+            ("/fü.ts", "fü.ts", false),
+            ("/a..b/...", "a..b/...", false),
+            ("/a%0Ab#top", "a\nb", false),
+        ] {
+            let path = AssetPath::decode(target).unwrap();
+            assert_eq!((path.as_bytes(), path.names_folder()), (bytes.as_bytes(), folder), "{target}");
+        }
+        assert_eq!(AssetPath::decode("/%ff").unwrap().as_bytes(), [0xff]);
+    }
+
+    #[test]
+    fn refuses() {
+        for (target, error) in [
+            ("clip.ts", PathError::Relative),
+            ("", PathError::Relative),
+            ("*", PathError::Relative),
+            ("/a%", PathError::Escape(2)),
+            ("/a%2", PathError::Escape(2)),
+            ("/%41%zz", PathError::Escape(4)),
+            ("/a%00", PathError::Nul),
+            ("/..", PathError::DotDot),
+            ("/a/../b", PathError::DotDot),
+            ("/%2e%2E/etc/passwd", PathError::DotDot),
+            ("/a%2f..%2fb", PathError::DotDot),
+        ] {
+            assert_eq!(AssetPath::decode(target), Err(error), "{target}");
+        }
+    }
+
+    #[test]
+    fn encodes_what_it_decodes() {
+        for name in ["a b", "100%.ts", "a:b", "ü?#", "new\nline", "<\"'&>"] {
+            let encoded = encode_segment(name.as_bytes());
+            let path = AssetPath::decode(&format!("/{encoded}")).unwrap();
+            assert_eq!((path.as_bytes(), path.encoded()), (name.as_bytes(), encoded));
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The HTTP door: files by range, folders as lists, `/metrics` and `/api/status`.
+//!
+//! One task per connection reads heads and writes small answers; the bodies of files are sent by the
+//! [`Engine`](wirepath_streams::Engine), so no byte of them passes through here.
+
+mod answer;
+mod connection;
+mod counters;
+mod door;
+mod limits;
+mod listing;
+
+pub use counters::{COUNTERS, Counts};
+pub use door::{Door, HttpOptions, Site};

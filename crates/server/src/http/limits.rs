@@ -1,0 +1,89 @@
+//! How many connections there may be, in all and from one address.
+
+use std::collections::HashMap;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Counts connections against their limits.
+#[derive(Debug)]
+pub(super) struct Limits {
+    most: usize,
+    most_per_address: usize,
+    open: Mutex<Open>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    total: usize,
+    by_address: HashMap<IpAddr, usize>,
+}
+
+/// One connection's place, given back when dropped.
+#[derive(Debug)]
+pub(super) struct Permit {
+    limits: Arc<Limits>,
+    address: IpAddr,
+}
+
+impl Limits {
+    pub(super) fn new(most: usize, most_per_address: usize) -> Arc<Self> {
+        Arc::new(Self { most, most_per_address, open: Mutex::default() })
+    }
+
+    /// A place for a connection from this address, if there is one.
+    pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Permit> {
+        let address = client(address);
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let here = open.by_address.get(&address).copied().unwrap_or(0);
+        if open.total >= self.most || here >= self.most_per_address {
+            return None;
+        }
+        open.total += 1;
+        open.by_address.insert(address, here + 1);
+        Some(Permit { limits: Arc::clone(self), address })
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        let mut open = self.limits.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.total -= 1;
+        if let Some(here) = open.by_address.get_mut(&self.address) {
+            *here -= 1;
+            if *here == 0 {
+                open.by_address.remove(&self.address);
+            }
+        }
+    }
+}
+
+/// What counts as one client: an IPv4 address, also in its IPv6 form; of IPv6 the first 64 bits, because a client
+/// has all addresses of its network to choose from.
+fn client(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into(),
+        address => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_in_all_and_by_address() {
+        let limits = Limits::new(3, 2);
+        let admit = |address: &str| limits.admit(address.parse().unwrap());
+        let first = admit("10.0.0.1").unwrap();
+        let second = admit("::ffff:10.0.0.1").unwrap();
+        assert!(admit("10.0.0.1").is_none(), "the address has two");
+        let third = admit("2001:db8::1").unwrap();
+        assert!(admit("10.0.0.2").is_none(), "there are three");
+        drop(first);
+        let fourth = admit("2001:db8::2").unwrap();
+        drop(second);
+        assert!(admit("2001:db8::3").is_none(), "one network has two");
+        drop((third, fourth));
+        assert!(limits.open.lock().unwrap().by_address.is_empty());
+    }
+}

@@ -1,0 +1,251 @@
+//! The files that are served, as one tree of names.
+//!
+//! One served folder is the root of the tree. Several folders or files stand below the root under their own
+//! names. Nothing outside the served folders can be reached, whatever a path or a symbolic link says: every name
+//! is resolved by `openat2` with `RESOLVE_BENEATH` (Linux 5.6), so that there is no moment between a check and a
+//! use. Names that begin with a dot are neither listed nor served: they are how people and programs mark what is
+//! not for others (`.git`, half-written downloads, caches).
+//!
+//! Everything here may wait for a disk: call it where that is allowed.
+
+mod asset;
+mod listing;
+mod resolve;
+
+pub use asset::{Asset, AssetFacts};
+pub use listing::{Entry, EntryKind, FolderListing, LISTING_LIMIT};
+
+use resolve::ServedFolder;
+use rustix::io::Errno;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use wirepath_media::http::{AssetPath, Status};
+
+/// The served files and folders.
+#[derive(Debug)]
+pub struct Library {
+    tree: Tree,
+}
+
+#[derive(Debug)]
+enum Tree {
+    /// One folder, which is the root.
+    Root(ServedFolder),
+    /// Folders and files below the root, by name.
+    Named(BTreeMap<OsString, Served>),
+}
+
+#[derive(Debug)]
+struct Served {
+    /// As the user wrote it, for messages.
+    given: PathBuf,
+    folder: ServedFolder,
+    /// The one file of the folder that is served; the whole folder when there is none.
+    file: Option<OsString>,
+}
+
+/// What is served cannot be. The user's fault, who must start again with other paths.
+#[derive(Debug, thiserror::Error)]
+pub enum LibraryError {
+    /// No path at all.
+    #[error("nothing to serve: name at least one folder or file")]
+    Nothing,
+    /// A path cannot be opened.
+    #[error("cannot serve {}: {source}", path.display())]
+    Open {
+        /// The path as given.
+        path: PathBuf,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+    /// A path leads to a device, a socket or a pipe.
+    #[error("cannot serve {}: it is neither a folder nor a regular file", .0.display())]
+    Special(PathBuf),
+    /// Several paths, and one of them has no name to appear under.
+    #[error("cannot serve {} beside others: it has no name to appear under", .0.display())]
+    Nameless(PathBuf),
+    /// Two paths would appear under one name.
+    #[error(
+        "{} and {} would both appear as /{}; rename one or serve the folder above them",
+        first.display(), second.display(), name.display()
+    )]
+    Clash {
+        /// The name.
+        name: OsString,
+        /// The path given first.
+        first: PathBuf,
+        /// The path given after it.
+        second: PathBuf,
+    },
+    /// The kernel has no `openat2`, or a sandbox forbids it.
+    #[error(
+        "cannot confine paths to {}: openat2 answers `{source}`; it needs Linux 5.6, and a container must allow it",
+        path.display()
+    )]
+    NoOpenat2 {
+        /// The path as given.
+        path: PathBuf,
+        /// What the kernel said.
+        source: std::io::Error,
+    },
+}
+
+/// A path names nothing that can be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FindError {
+    /// Nothing of this name, or nothing that is served: hidden, special, or behind a link that leaves the served
+    /// folder. The client's fault.
+    #[error("there is nothing of this name")]
+    NotFound,
+    /// The server may not read it. The fault of whoever set the permissions.
+    #[error("the server may not read this file: check its permissions")]
+    Forbidden,
+    /// Too many files are open. Nobody's fault in particular: try later, or raise the limit (`ulimit -n`).
+    #[error("the server has too many files open: try again later")]
+    Exhausted,
+    /// The disk or the file system failed.
+    #[error("the file cannot be read: {0}")]
+    Io(Errno),
+}
+
+impl FindError {
+    /// The HTTP status to answer with.
+    pub fn http_status(self) -> Status {
+        match self {
+            Self::NotFound => Status::NotFound,
+            Self::Forbidden => Status::Forbidden,
+            Self::Exhausted => Status::ServiceUnavailable,
+            Self::Io(_) => Status::InternalServerError,
+        }
+    }
+
+    /// The RTSP status code to answer with (RFC 2326 section 11.3: the ones shared with HTTP mean the same).
+    pub fn rtsp_code(self) -> u16 {
+        self.http_status().code()
+    }
+}
+
+/// What a path names.
+#[derive(Debug)]
+pub enum Found {
+    /// A file, open for reading.
+    File(Asset),
+    /// A folder, which can be [listed](Library::list).
+    Folder,
+}
+
+impl Library {
+    /// Opens what is to be served.
+    pub fn open(paths: &[PathBuf]) -> Result<Self, LibraryError> {
+        let mut served = paths.iter().map(|path| Served::open(path)).collect::<Result<Vec<_>, _>>()?;
+        let tree = match &served[..] {
+            [] => return Err(LibraryError::Nothing),
+            [Served { file: None, .. }] => Tree::Root(served.remove(0).folder),
+            _ => Tree::Named(by_name(served)?),
+        };
+        Ok(Self { tree })
+    }
+
+    /// Finds what a path names and opens it if it is a file.
+    pub fn find(&self, path: &AssetPath) -> Result<Found, FindError> {
+        match self.place(path)? {
+            Place::Top(_) => Ok(Found::Folder),
+            Place::Below(folder, path) => folder.find(path),
+        }
+    }
+
+    /// Finds a file and opens it; a folder counts as not found, and so does a file asked for as a folder.
+    pub fn find_file(&self, path: &AssetPath) -> Result<Asset, FindError> {
+        match self.find(path)? {
+            Found::File(asset) if !path.names_folder() => Ok(asset),
+            Found::File(_) | Found::Folder => Err(FindError::NotFound),
+        }
+    }
+
+    /// Lists a folder.
+    pub fn list(&self, path: &AssetPath) -> Result<FolderListing, FindError> {
+        match self.place(path)? {
+            Place::Top(named) => Ok(listing::top(named)),
+            Place::Below(folder, path) => folder.list(path),
+        }
+    }
+
+    fn place<'a>(&'a self, path: &'a AssetPath) -> Result<Place<'a>, FindError> {
+        let named = match &self.tree {
+            Tree::Root(folder) => return Ok(Place::Below(folder, path.as_bytes())),
+            Tree::Named(named) if path.is_root() => return Ok(Place::Top(named)),
+            Tree::Named(named) => named,
+        };
+        let (name, rest) = split_first(path.as_bytes());
+        let served = named.get(OsStr::from_bytes(name)).ok_or(FindError::NotFound)?;
+        match (&served.file, rest) {
+            (None, rest) => Ok(Place::Below(&served.folder, rest)),
+            (Some(file), b"") => Ok(Place::Below(&served.folder, file.as_bytes())),
+            (Some(_), _) => Err(FindError::NotFound),
+        }
+    }
+}
+
+/// Where a path leads.
+enum Place<'a> {
+    /// To the root above several.
+    Top(&'a BTreeMap<OsString, Served>),
+    /// To a path below a served folder.
+    Below(&'a ServedFolder, &'a [u8]),
+}
+
+impl Served {
+    /// Symbolic links in what the user wrote are followed: they are the user's.
+    fn open(given: &Path) -> Result<Self, LibraryError> {
+        let failed = |source| LibraryError::Open { path: given.to_owned(), source };
+        let real = given.canonicalize().map_err(failed)?;
+        let kind = real.metadata().map_err(failed)?;
+        let (folder, file) = if kind.is_dir() {
+            (real, None)
+        } else if kind.is_file() {
+            let file = real.file_name().map(OsStr::to_owned);
+            (real.parent().unwrap_or(Path::new("/")).to_owned(), file)
+        } else {
+            return Err(LibraryError::Special(given.to_owned()));
+        };
+        let folder = ServedFolder::open(&folder, file.as_deref()).map_err(|errno| match errno {
+            // A sandbox that does not know openat2 answers EPERM.
+            Errno::NOSYS | Errno::PERM => {
+                LibraryError::NoOpenat2 { path: given.to_owned(), source: errno.into() }
+            }
+            errno => failed(errno.into()),
+        })?;
+        Ok(Self { given: given.to_owned(), folder, file })
+    }
+
+    /// The last name in what the user wrote; where that is `.`, `..` or nothing, the name it stands for.
+    fn name(&self) -> Result<OsString, LibraryError> {
+        let real = || self.given.canonicalize().ok()?.file_name().map(OsStr::to_owned);
+        let name = self.given.file_name().map(OsStr::to_owned).or_else(real);
+        name.ok_or_else(|| LibraryError::Nameless(self.given.clone()))
+    }
+}
+
+fn by_name(served: Vec<Served>) -> Result<BTreeMap<OsString, Served>, LibraryError> {
+    let mut named = BTreeMap::new();
+    for second in served {
+        let name = second.name()?;
+        if let Some(Served { given: first, .. }) = named.remove(&name) {
+            return Err(LibraryError::Clash { name, first, second: second.given });
+        }
+        named.insert(name, second);
+    }
+    Ok(named)
+}
+
+fn split_first(path: &[u8]) -> (&[u8], &[u8]) {
+    match path.iter().position(|&byte| byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (path, b""),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! What a folder holds.
+
+use super::resolve::is_hidden;
+use super::{AssetFacts, FindError, Served};
+use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+
+/// Entries in a listing at most; of a larger folder, as many as the file system names first.
+pub const LISTING_LIMIT: usize = 10_000;
+
+/// The folders and files in a folder, folders first, each sorted by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FolderListing {
+    /// The entries.
+    pub entries: Vec<Entry>,
+    /// Whether there are more than [`LISTING_LIMIT`].
+    pub truncated: bool,
+}
+
+/// One entry of a folder.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entry {
+    /// What it is.
+    pub kind: EntryKind,
+    /// Its name: bytes, as in the file system.
+    pub name: Vec<u8>,
+    /// Size in bytes; 0 for a folder.
+    pub size: u64,
+    /// When it was last modified, in seconds since 1970.
+    pub modified_s: u64,
+}
+
+/// What an entry is. Everything else is not shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum EntryKind {
+    /// A folder.
+    Folder,
+    /// A regular file.
+    File,
+}
+
+/// Reads a folder. `look` says what a name stands for that is a symbolic link.
+pub(super) fn read(
+    folder: &OwnedFd,
+    look: impl Fn(&[u8]) -> Option<Stat>,
+) -> Result<FolderListing, FindError> {
+    let mut entries = Vec::new();
+    for entry in Dir::read_from(folder).map_err(FindError::Io)? {
+        let entry = entry.map_err(FindError::Io)?;
+        let name = entry.file_name().to_bytes();
+        if is_hidden(name) {
+            continue;
+        }
+        if entries.len() == LISTING_LIMIT {
+            return Ok(FolderListing::of(entries, true));
+        }
+        // A file that is gone by now is left out.
+        let stat = statat(folder, entry.file_name(), AtFlags::SYMLINK_NOFOLLOW).ok();
+        let stat = stat.and_then(|stat| if is_link(&stat) { look(name) } else { Some(stat) });
+        entries.extend(stat.and_then(|stat| Entry::of(name, &stat)));
+    }
+    Ok(FolderListing::of(entries, false))
+}
+
+/// Lists what is served under names of its own.
+pub(super) fn top(named: &BTreeMap<OsString, Served>) -> FolderListing {
+    let entries = named.iter().filter_map(|(name, served)| {
+        let path = served.file.as_ref().map_or(&b"."[..], |file| file.as_bytes());
+        Entry::of(name.as_bytes(), &served.folder.look(path)?)
+    });
+    FolderListing::of(entries.collect(), false)
+}
+
+impl FolderListing {
+    fn of(mut entries: Vec<Entry>, truncated: bool) -> Self {
+        entries.sort_unstable();
+        Self { entries, truncated }
+    }
+}
+
+impl Entry {
+    fn of(name: &[u8], stat: &Stat) -> Option<Self> {
+        let facts = AssetFacts::of(stat);
+        let (kind, size) = match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => (EntryKind::Folder, 0),
+            FileType::RegularFile => (EntryKind::File, facts.size),
+            _ => return None,
+        };
+        Some(Self { kind, name: name.to_vec(), size, modified_s: facts.modified_s() })
+    }
+}
+
+fn is_link(stat: &Stat) -> bool {
+    FileType::from_raw_mode(stat.st_mode) == FileType::Symlink
+}

@@ -1,0 +1,118 @@
+//! Paths below a served folder, resolved by the kernel.
+
+use super::{Asset, AssetFacts, FindError, FolderListing, Found, listing};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
+use rustix::io::Errno;
+use std::ffi::OsStr;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+/// How often a resolution is repeated that met a rename elsewhere in the tree (openat2(2), EAGAIN).
+const RENAME_RETRIES: usize = 16;
+
+/// No symbolic link leads out of the folder, nor into `/proc`'s links to open files.
+const CONFINED: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
+
+/// To read; without waiting for the other end of a pipe, without becoming the terminal of this process.
+const READ: OFlags = OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::CLOEXEC).union(OFlags::NOCTTY);
+
+/// To look at only.
+const LOOK: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+/// A folder, held open so that renaming it does not move what is served.
+#[derive(Debug)]
+pub(super) struct ServedFolder {
+    fd: OwnedFd,
+}
+
+impl ServedFolder {
+    /// Opens a folder and tries `openat2` on it, or on a file in it, once.
+    pub(super) fn open(path: &Path, probe: Option<&OsStr>) -> Result<Self, Errno> {
+        let fd = rustix::fs::open(path, LOOK | OFlags::DIRECTORY, Mode::empty())?;
+        let folder = Self { fd };
+        folder.resolve(probe.map_or(b".", OsStr::as_encoded_bytes), READ)?;
+        Ok(folder)
+    }
+
+    pub(super) fn find(&self, path: &[u8]) -> Result<Found, FindError> {
+        let (fd, stat) = self.open_shown(path)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::RegularFile => Ok(Found::File(Asset { file: fd.into(), facts: AssetFacts::of(&stat) })),
+            FileType::Directory => Ok(Found::Folder),
+            _ => Err(FindError::NotFound),
+        }
+    }
+
+    pub(super) fn list(&self, path: &[u8]) -> Result<FolderListing, FindError> {
+        let (fd, stat) = self.open_shown(path)?;
+        match FileType::from_raw_mode(stat.st_mode) {
+            FileType::Directory => listing::read(&fd, |name| self.look(&join(path, name))),
+            _ => Err(FindError::NotFound),
+        }
+    }
+
+    /// What stands at a path, links followed, without opening it. None for what cannot be reached.
+    pub(super) fn look(&self, path: &[u8]) -> Option<Stat> {
+        fstat(self.resolve(path, LOOK).ok()?).ok()
+    }
+
+    fn open_shown(&self, path: &[u8]) -> Result<(OwnedFd, Stat), FindError> {
+        if path.split(|&byte| byte == b'/').any(is_hidden) {
+            return Err(FindError::NotFound);
+        }
+        let path = if path.is_empty() { b"." } else { path };
+        let fd = self.resolve(path, READ).map_err(find_error)?;
+        let stat = fstat(&fd).map_err(find_error)?;
+        Ok((fd, stat))
+    }
+
+    fn resolve(&self, path: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
+        for _ in 0..RENAME_RETRIES {
+            match openat2(&self.fd, path, flags, Mode::empty(), CONFINED) {
+                Err(Errno::AGAIN | Errno::INTR) => {}
+                result => return result,
+            }
+        }
+        Err(Errno::AGAIN)
+    }
+}
+
+/// Whether a name is kept from clients.
+pub(super) fn is_hidden(name: &[u8]) -> bool {
+    name.starts_with(b".")
+}
+
+fn join(folder: &[u8], name: &[u8]) -> Vec<u8> {
+    if folder.is_empty() { name.to_vec() } else { [folder, b"/", name].concat() }
+}
+
+fn find_error(errno: Errno) -> FindError {
+    match errno {
+        Errno::NOENT | Errno::NOTDIR | Errno::NAMETOOLONG | Errno::INVAL => FindError::NotFound,
+        // A link that leaves the folder, links in a circle or too many, a socket, a device without a driver.
+        Errno::XDEV | Errno::LOOP | Errno::NXIO | Errno::NODEV => FindError::NotFound,
+        Errno::ACCESS | Errno::PERM => FindError::Forbidden,
+        Errno::MFILE | Errno::NFILE | Errno::NOMEM => FindError::Exhausted,
+        errno => FindError::Io(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_statuses() {
+        for (errno, code) in [
+            (Errno::NOENT, 404),
+            (Errno::XDEV, 404),
+            (Errno::NXIO, 404),
+            (Errno::ACCESS, 403),
+            (Errno::MFILE, 503),
+            (Errno::IO, 500),
+        ] {
+            assert_eq!(find_error(errno).http_status().code(), code);
+            assert_eq!(find_error(errno).rtsp_code(), code);
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! A tree of real files, links, pipes and sockets, asked by path.
+
+use super::*;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::net::UnixListener;
+use tempfile::TempDir;
+
+fn path(target: &str) -> AssetPath {
+    AssetPath::decode(target).unwrap()
+}
+
+/// `media/` to be served, and a secret beside it.
+fn tree() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let media = dir.path().join("media");
+    fs::create_dir_all(media.join("sub/deep")).unwrap();
+    fs::write(dir.path().join("secret.ts"), "secret").unwrap();
+    fs::write(media.join("clip.ts"), "clip").unwrap();
+    fs::write(media.join("sub/clip.ts"), "sub clip").unwrap();
+    dir
+}
+
+fn open(dir: &TempDir, names: &[&str]) -> Result<Library, LibraryError> {
+    Library::open(&names.iter().map(|name| dir.path().join(name)).collect::<Vec<_>>())
+}
+
+fn content(library: &Library, target: &str) -> Result<String, FindError> {
+    let mut asset = library.find_file(&path(target))?;
+    let content = std::io::read_to_string(&mut asset.file).unwrap();
+    assert_eq!(asset.facts.size, content.len() as u64);
+    Ok(content)
+}
+
+fn names(listing: &FolderListing) -> Vec<String> {
+    let entry = |entry: &Entry| {
+        let slash = if entry.kind == EntryKind::Folder { "/" } else { "" };
+        format!("{}{slash}", String::from_utf8_lossy(&entry.name))
+    };
+    listing.entries.iter().map(entry).collect()
+}
+
+#[test]
+fn one_folder_is_the_root() {
+    let dir = tree();
+    let library = open(&dir, &["media"]).unwrap();
+    assert_eq!(content(&library, "/clip.ts").unwrap(), "clip");
+    assert_eq!(content(&library, "/sub/clip.ts").unwrap(), "sub clip");
+    assert_eq!(names(&library.list(&path("/")).unwrap()), ["sub/", "clip.ts"]);
+    assert_eq!(names(&library.list(&path("/sub/")).unwrap()), ["deep/", "clip.ts"]);
+    assert!(matches!(library.find(&path("/sub")), Ok(Found::Folder)));
+    for missing in ["/media/clip.ts", "/nothing", "/clip.ts/", "/clip.ts/more", "/sub", "/"] {
+        assert_eq!(content(&library, missing), Err(FindError::NotFound), "{missing}");
+    }
+    assert_eq!(library.list(&path("/clip.ts")), Err(FindError::NotFound));
+}
+
+#[test]
+fn several_have_their_own_names() {
+    let dir = tree();
+    let library = open(&dir, &["media", "secret.ts"]).unwrap();
+    assert_eq!(content(&library, "/media/sub/clip.ts").unwrap(), "sub clip");
+    assert_eq!(content(&library, "/secret.ts").unwrap(), "secret");
+    assert_eq!(names(&library.list(&path("/")).unwrap()), ["media/", "secret.ts"]);
+    assert_eq!(names(&library.list(&path("/media")).unwrap()), ["sub/", "clip.ts"]);
+    for missing in ["/clip.ts", "/secret.ts/more", "/secret.ts/", "/media"] {
+        assert_eq!(content(&library, missing), Err(FindError::NotFound), "{missing}");
+    }
+    // One file alone keeps its name too.
+    let library = open(&dir, &["secret.ts"]).unwrap();
+    assert_eq!(content(&library, "/secret.ts").unwrap(), "secret");
+    assert_eq!(names(&library.list(&path("/")).unwrap()), ["secret.ts"]);
+}
+
+#[test]
+fn what_cannot_be_served_is_said_at_start() {
+    let dir = tree();
+    let message = |names: &[&str]| open(&dir, names).unwrap_err().to_string();
+    let clash = message(&["media/clip.ts", "secret.ts", "media/sub/clip.ts"]);
+    assert!(
+        clash.contains("media/clip.ts and ") && clash.contains("media/sub/clip.ts would both"),
+        "{clash}"
+    );
+    assert!(message(&["media", "media"]).contains("/media"));
+    assert!(message(&["media", "nowhere"]).contains("nowhere: No such file"));
+    assert!(message(&[]).contains("nothing to serve"));
+    assert!(matches!(Library::open(&["/dev/null".into()]), Err(LibraryError::Special(_))));
+    assert!(matches!(open(&dir, &["media", "/"]), Err(LibraryError::Nameless(_))));
+    let dots = open(&dir, &["secret.ts", "media/sub/.."]).unwrap();
+    assert_eq!(names(&dots.list(&path("/")).unwrap()), ["media/", "secret.ts"]);
+}
+
+#[test]
+fn links_stay_inside() {
+    let dir = tree();
+    let media = dir.path().join("media");
+    symlink("sub/clip.ts", media.join("in.ts")).unwrap();
+    symlink("../clip.ts", media.join("sub/up.ts")).unwrap();
+    symlink("sub", media.join("folder")).unwrap();
+    for (name, target) in [
+        ("out.ts", "../secret.ts"),
+        ("outside", ".."),
+        ("absolute.ts", "/etc/passwd"),
+        ("magic", "/proc/self/root"),
+        ("circle", "circle"),
+        ("dangling", "nothing"),
+        ("device", "/dev/zero"),
+    ] {
+        symlink(target, media.join(name)).unwrap();
+    }
+    symlink(media.join("clip.ts"), media.join("absolute-in.ts")).unwrap();
+    let library = open(&dir, &["media"]).unwrap();
+    assert_eq!(content(&library, "/in.ts").unwrap(), "sub clip");
+    assert_eq!(content(&library, "/sub/up.ts").unwrap(), "clip");
+    assert_eq!(content(&library, "/folder/up.ts").unwrap(), "clip");
+    for missing in [
+        "/out.ts",
+        "/outside/secret.ts",
+        "/absolute.ts",
+        "/absolute-in.ts",
+        "/magic/etc/passwd",
+        "/circle",
+        "/dangling",
+        "/device",
+    ] {
+        assert_eq!(content(&library, missing), Err(FindError::NotFound), "{missing}");
+    }
+    assert_eq!(names(&library.list(&path("/")).unwrap()), ["folder/", "sub/", "clip.ts", "in.ts"]);
+    assert_eq!(names(&library.list(&path("/folder")).unwrap()), ["deep/", "clip.ts", "up.ts"]);
+    assert_eq!(library.list(&path("/outside")), Err(FindError::NotFound));
+}
+
+#[test]
+fn special_and_hidden_files_are_not_there() {
+    let dir = tree();
+    let media = dir.path().join("media");
+    rustix::fs::mknodat(rustix::fs::CWD, media.join("pipe"), rustix::fs::FileType::Fifo, 0o600.into(), 0)
+        .unwrap();
+    let _socket = UnixListener::bind(media.join("socket")).unwrap();
+    fs::write(media.join(".hidden.ts"), "hidden").unwrap();
+    fs::create_dir(media.join(".git")).unwrap();
+    fs::write(media.join(".git/config"), "hidden").unwrap();
+    let library = open(&dir, &["media"]).unwrap();
+    // Nobody writes to the pipe: to open it must not wait.
+    for missing in ["/pipe", "/socket", "/.hidden.ts", "/.git/config", "/.git"] {
+        assert_eq!(content(&library, missing), Err(FindError::NotFound), "{missing}");
+    }
+    assert_eq!(names(&library.list(&path("/")).unwrap()), ["sub/", "clip.ts"]);
+}
+
+#[test]
+fn names_of_any_bytes() {
+    let dir = tree();
+    let media = dir.path().join("media");
+    let long = "x".repeat(255);
+    for name in ["a b", "fü.ts", "new\nline", "100%.ts", "%41", "a?b#c", "a\\b", "..a", long.as_str()] {
+        fs::write(media.join(name), name).unwrap();
+    }
+    fs::write(media.join(OsStr::from_bytes(b"\xff\xfe")), "bytes").unwrap();
+    let library = open(&dir, &["media"]).unwrap();
+    for (target, expected) in [
+        ("/a%20b", "a b"),
+        ("/fü.ts", "fü.ts"),
+        ("/f%C3%BC.ts", "fü.ts"),
+        ("/new%0Aline", "new\nline"),
+        ("/100%25.ts", "100%.ts"),
+        ("/%2541", "%41"),
+        ("/a%3Fb%23c", "a?b#c"),
+        ("/a%5Cb", "a\\b"),
+        ("/%ff%fe", "bytes"),
+        (&format!("/{long}"), long.as_str()),
+    ] {
+        assert_eq!(content(&library, target).as_deref(), Ok(expected), "{target}");
+    }
+    // It begins with a dot.
+    assert_eq!(content(&library, "/..a"), Err(FindError::NotFound));
+    for missing in [format!("/{long}x"), format!("/{}", "sub/".repeat(4000)), "/a".repeat(2040)] {
+        assert_eq!(content(&library, &missing), Err(FindError::NotFound));
+    }
+}
+
+#[test]
+fn facts_tell_files_apart() {
+    let dir = tree();
+    let library = open(&dir, &["media"]).unwrap();
+    let facts = || library.find_file(&path("/clip.ts")).unwrap().facts;
+    let before = facts();
+    assert_eq!(facts(), before);
+    let file = dir.path().join("media/clip.ts");
+    fs::File::open(&file).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    assert_eq!((facts().modified_s(), facts().modified_ns), (0, 0));
+    fs::copy(&file, dir.path().join("media/new")).unwrap();
+    fs::rename(dir.path().join("media/new"), &file).unwrap();
+    assert_ne!(facts().inode, before.inode);
+    let http = facts().for_http(b"clip.ts");
+    assert_eq!((http.size, http.content_type), (4, "video/mp2t"));
+}
+
+#[test]
+fn permissions_count() {
+    let dir = tree();
+    let file = dir.path().join("media/clip.ts");
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
+    let library = open(&dir, &["media"]).unwrap();
+    // Root reads everything.
+    let expected = if rustix::process::geteuid().is_root() { Ok("clip") } else { Err(FindError::Forbidden) };
+    assert_eq!(content(&library, "/clip.ts").as_deref().map_err(|&error| error), expected);
+}
+
+#[test]
+fn a_large_folder_is_cut() {
+    let dir = tempfile::tempdir().unwrap();
+    for index in 0..=LISTING_LIMIT {
+        fs::write(dir.path().join(format!("{index}.ts")), "").unwrap();
+    }
+    let library = open(&dir, &["."]).unwrap();
+    let listing = library.list(&path("/")).unwrap();
+    assert_eq!((listing.entries.len(), listing.truncated), (LISTING_LIMIT, true));
+    assert!(listing.entries.is_sorted());
+    fs::remove_file(dir.path().join("0.ts")).unwrap();
+    assert!(!library.list(&path("/")).unwrap().truncated);
+}

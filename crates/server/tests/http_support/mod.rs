@@ -1,0 +1,108 @@
+//! A server with a door on loopback, and files to serve.
+
+#![allow(dead_code, reason = "each of the two test programs uses its part of this")]
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+use tempfile::TempDir;
+use tokio::sync::{oneshot, watch};
+use wirepath_server::http::{Door, HttpOptions, Site};
+use wirepath_server::library::Library;
+use wirepath_server::metrics::Metrics;
+use wirepath_server::status::Status;
+use wirepath_streams::datapath::Support;
+use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
+
+/// A door that is open until this is dropped.
+pub(crate) struct OpenDoor {
+    pub(crate) address: SocketAddr,
+    pub(crate) folder: TempDir,
+    drain: Option<watch::Sender<bool>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Bytes that do not repeat within any range that a test asks for.
+pub(crate) fn content(length: usize) -> Vec<u8> {
+    (0..length as u32).flat_map(|at| at.wrapping_mul(0x9e37_79b1).to_be_bytes()).take(length).collect()
+}
+
+impl OpenDoor {
+    pub(crate) fn new(options: HttpOptions) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let library = Arc::new(Library::open(&[folder.path().to_owned()]).unwrap());
+        let (drain, drained) = watch::channel(false);
+        let (tell, told) = oneshot::channel();
+        let thread = std::thread::spawn(move || run(options, library, drained, tell));
+        let address = told.blocking_recv().unwrap();
+        Self { address, folder, drain: Some(drain), thread: Some(thread) }
+    }
+
+    /// A file modified long ago, so that its tag is a strong one.
+    pub(crate) fn file(&self, name: &str, bytes: &[u8]) {
+        let path = self.folder.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, bytes).unwrap();
+        let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        fs::File::options().write(true).open(path).unwrap().set_modified(modified).unwrap();
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Tells the door to drain, without waiting for it.
+    pub(crate) fn drain(&self) {
+        self.drain.as_ref().unwrap().send(true).unwrap();
+    }
+
+    /// Waits until the last connection is closed.
+    pub(crate) fn wait(mut self) {
+        self.thread.take().unwrap().join().unwrap();
+    }
+}
+
+impl Drop for OpenDoor {
+    fn drop(&mut self) {
+        self.drain.take();
+        if let Some(thread) = self.thread.take() {
+            let ended = thread.join();
+            assert!(ended.is_ok() || std::thread::panicking(), "the door's thread panicked");
+        }
+    }
+}
+
+fn run(
+    options: HttpOptions,
+    library: Arc<Library>,
+    drain: watch::Receiver<bool>,
+    tell: oneshot::Sender<SocketAddr>,
+) {
+    let engine_options = EngineOptions { threads: 1, download_stall_us: 2_000_000 };
+    let support = Arc::new(Support::probe(None));
+    let engine = Arc::new(
+        Engine::start(
+            &engine_options,
+            support,
+            &BlockingPool::start("reader", 1, Importance::Equal).unwrap(),
+        )
+        .unwrap(),
+    );
+    let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
+    let door = Door::new(options);
+    door.register(&mut metrics, &mut status);
+    let site = Site { library, metrics: Arc::new(metrics), status: Arc::new(status), engine };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        tell.send(listener.local_addr().unwrap()).unwrap();
+        door.serve(listener, site, drain).await;
+    });
+}

@@ -1,0 +1,174 @@
+//! The engine: its threads, and how work reaches them.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use rustix::event::{EventfdFlags, eventfd};
+use wirepath_datapath::{Support, UdpSink};
+
+use crate::blocking::BlockingPool;
+use crate::counters::{Counters, ThreadCounters};
+use crate::download::{Download, DownloadTask, Part};
+use crate::playback::{Playback, PlaybackOptions, Progress};
+use crate::worker::{Command, Worker};
+use crate::{DownloadEnd, playback};
+
+/// How an engine is set up.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Number of engine threads; at least one.
+    pub threads: usize,
+    /// A download that takes nothing for so long is ended.
+    pub download_stall_us: u64,
+}
+
+/// Threads that send what is due. They end when this is dropped, and with them all playbacks and downloads.
+pub struct Engine {
+    threads: Vec<EngineThread>,
+    support: Arc<Support>,
+    next_id: AtomicU64,
+}
+
+struct EngineThread {
+    mailbox: Arc<Mailbox>,
+    counters: Arc<ThreadCounters>,
+    handle: Option<JoinHandle<()>>,
+}
+
+impl Engine {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// What `epoll_create`, `eventfd` or starting a thread says.
+    pub fn start(
+        options: &EngineOptions,
+        support: Arc<Support>,
+        readers: &BlockingPool,
+    ) -> io::Result<Engine> {
+        let mut threads = Vec::new();
+        for number in 0..options.threads.max(1) {
+            let mailbox = Arc::new(Mailbox::new()?);
+            let counters = Arc::new(ThreadCounters::default());
+            let worker = Worker::new(
+                options.clone(),
+                Arc::clone(&mailbox),
+                Arc::clone(&counters),
+                Arc::clone(&support),
+                readers.clone(),
+            )?;
+            let handle = thread::Builder::new().name(format!("engine-{number}")).spawn(|| worker.run())?;
+            threads.push(EngineThread { mailbox, counters, handle: Some(handle) });
+        }
+        Ok(Engine { threads, support, next_id: AtomicU64::new(1) })
+    }
+
+    /// Sets a playback up, which rests until it is told to play.
+    ///
+    /// # Errors
+    /// What setting the socket up says.
+    pub fn playback(&self, options: PlaybackOptions) -> io::Result<Playback> {
+        let local = options.socket.local_addr()?.ip();
+        let path = self.support.choose(local).path;
+        let sink = UdpSink::new(options.socket, options.packet_size, path)?;
+        let progress = Arc::new(Progress::default());
+        progress.set_path(path);
+
+        let thread = self.least_loaded();
+        thread.counters.playbacks.fetch_add(1, Ordering::Relaxed);
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let task = playback::new_task(options.source, sink, path, Arc::clone(&progress), options.on_event);
+        thread.mailbox.send(Command::AddPlayback { id, task: Box::new(task) });
+        Ok(Playback { id, mailbox: Arc::clone(&thread.mailbox), progress })
+    }
+
+    /// Sends `parts` to `socket`, a non-blocking connected stream socket, one after the other, and calls `on_end` once.
+    /// Dropping the answer ends the download early. The caller must not write to the connection meanwhile.
+    pub fn download(
+        &self,
+        socket: OwnedFd,
+        parts: Vec<Part>,
+        on_end: impl FnOnce(DownloadEnd) + Send + 'static,
+    ) -> Download {
+        let thread = self.least_loaded();
+        thread.counters.downloads.fetch_add(1, Ordering::Relaxed);
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let task = DownloadTask::new(socket, parts, Box::new(on_end));
+        thread.mailbox.send(Command::AddDownload { id, task: Box::new(task) });
+        Download { id, mailbox: Arc::clone(&thread.mailbox) }
+    }
+
+    /// What all threads counted.
+    pub fn counters(&self) -> Counters {
+        let mut total = Counters::default();
+        self.threads.iter().for_each(|thread| total.add(&thread.counters));
+        total
+    }
+
+    /// What the host and its routes support.
+    pub fn support(&self) -> &Support {
+        &self.support
+    }
+
+    /// Number of threads.
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    fn least_loaded(&self) -> &EngineThread {
+        let load = |thread: &&EngineThread| {
+            let counters = &thread.counters;
+            counters.playbacks.load(Ordering::Relaxed) + counters.downloads.load(Ordering::Relaxed)
+        };
+        self.threads.iter().min_by_key(load).expect("an engine has at least one thread")
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        for thread in &self.threads {
+            thread.mailbox.send(Command::Quit);
+        }
+        for thread in &mut self.threads {
+            if thread.handle.take().is_some_and(|handle| handle.join().is_err()) {
+                tracing::error!("an engine thread panicked");
+            }
+        }
+    }
+}
+
+/// Commands to one engine thread, and the descriptor that wakes it.
+pub(crate) struct Mailbox {
+    commands: Mutex<Vec<Command>>,
+    pub(crate) wake: OwnedFd,
+    woken: AtomicBool,
+}
+
+impl Mailbox {
+    fn new() -> io::Result<Mailbox> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Mailbox { commands: Mutex::default(), wake, woken: AtomicBool::new(false) })
+    }
+
+    /// Leaves a command. Commands from one caller are run in order.
+    pub(crate) fn send(&self, command: Command) {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner).push(command);
+        if !self.woken.swap(true, Ordering::AcqRel) {
+            // It fails only if the counter is at its limit, and then the thread is awake anyway.
+            let written = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+            debug_assert!(written.is_ok());
+        }
+    }
+
+    /// Takes all commands into `into`, which is empty.
+    pub(crate) fn take(&self, into: &mut Vec<Command>) {
+        // The descriptor is emptied before the flag is lowered: a command that comes between wakes the thread again.
+        let mut count = [0; 8];
+        let read = rustix::io::read(&self.wake, &mut count);
+        debug_assert!(read.is_ok_and(|length| length == count.len()));
+        self.woken.store(false, Ordering::Release);
+        std::mem::swap(&mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner), into);
+    }
+}

@@ -1,0 +1,409 @@
+//! A playback: one source's trains to one UDP sink, each when it is due.
+
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use wirepath_datapath::{Headers, Path, SendError, Train, UdpSink};
+
+use crate::counters::Counter;
+use crate::engine::Mailbox;
+use crate::playhead::{Next, Playhead};
+use crate::source::{Cursor, Departure, TrainSource};
+use crate::worker::{Command, Sending};
+
+/// What a playback needs.
+pub struct PlaybackOptions {
+    /// Where trains come from.
+    pub source: Arc<dyn TrainSource>,
+    /// A UDP socket connected to the receiver.
+    pub socket: UdpSocket,
+    /// Size of the source's packets in bytes, headers counted.
+    pub packet_size: u16,
+    /// Told what happens; called on an engine thread, so it must not block.
+    pub on_event: Box<dyn Fn(Event) + Send>,
+}
+
+/// What a playback tells on its own.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// The asked range, or the source, has been sent to its end. The playback rests there.
+    Finished,
+    /// It cannot go on and is over.
+    Failed(PlayError),
+}
+
+/// Why a playback cannot do what was asked, or cannot go on.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum PlayError {
+    /// A packet could not be sent.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// The source has nothing there; the words say why.
+    #[error("{0}")]
+    Source(Arc<str>),
+    /// The asked place is behind the end of the source.
+    #[error("there is nothing at or after the asked place")]
+    BeyondEnd,
+    /// Another request took the place of this one before it was done.
+    #[error("another request came before this one was done")]
+    Superseded,
+    /// The playback or its engine is over.
+    #[error("the playback is over")]
+    Over,
+}
+
+/// The first packet that a request to play leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Its RTP sequence number.
+    pub sequence: u16,
+    /// Its RTP timestamp.
+    pub timestamp: u32,
+    /// When it leaves, in microseconds from the start of the source.
+    pub at_us: u64,
+}
+
+/// How this playback's RTP timestamps relate to time while it plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RtpClock {
+    /// A time, in microseconds of CLOCK_MONOTONIC.
+    pub at_us: u64,
+    /// The RTP timestamp of a packet that leaves then.
+    pub timestamp: u32,
+}
+
+/// What a playback did so far; written by its engine thread.
+#[derive(Debug, Default)]
+pub struct Progress {
+    pub(crate) packets: Counter,
+    pub(crate) octets: Counter,
+    pub(crate) packets_lost: Counter,
+    pub(crate) position_us: AtomicU64,
+    pub(crate) path: AtomicU8,
+    pub(crate) clock: Mutex<Option<RtpClock>>,
+}
+
+impl Progress {
+    /// RTP packets sent.
+    pub fn packets(&self) -> u64 {
+        self.packets.value()
+    }
+
+    /// RTP payload bytes sent.
+    pub fn octets(&self) -> u64 {
+        self.octets.value()
+    }
+
+    /// Packets that the network did not take.
+    pub fn packets_lost(&self) -> u64 {
+        self.packets_lost.value()
+    }
+
+    /// Departure of the last train sent, in microseconds from the start of the source.
+    pub fn position_us(&self) -> u64 {
+        self.position_us.load(Relaxed)
+    }
+
+    /// The data path in use.
+    pub fn path(&self) -> Path {
+        Path::ALL[usize::from(self.path.load(Relaxed)) % Path::ALL.len()]
+    }
+
+    /// The RTP clock, while it plays.
+    pub fn clock(&self) -> Option<RtpClock> {
+        *self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set_path(&self, path: Path) {
+        let place = Path::ALL.iter().position(|other| *other == path).unwrap_or_default();
+        self.path.store(place as u8, Relaxed);
+    }
+
+    pub(crate) fn set_clock(&self, clock: Option<RtpClock>) {
+        *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = clock;
+    }
+}
+
+/// Answer to a request, given on an engine thread; it must not block.
+pub(crate) type Reply<T> = Box<dyn FnOnce(Result<T, PlayError>) + Send>;
+
+/// A playback on an engine thread. It ends when this is dropped.
+pub struct Playback {
+    pub(crate) id: u64,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) progress: Arc<Progress>,
+}
+
+impl Playback {
+    /// Plays from a place (or from where it rests) up to the packet that leaves at `until_us` after the start of the source.
+    /// The first request uses the headers stored in the source; after a request that names a place, later packets carry
+    /// headers that go on where the last ones ended (RFC 2326 appendix B). The reply names the first packet.
+    pub fn play(
+        &self,
+        from: Option<Cursor>,
+        until_us: Option<u64>,
+        reply: impl FnOnce(Result<Position, PlayError>) + Send + 'static,
+    ) {
+        let until_us = until_us.unwrap_or(u64::MAX);
+        self.mailbox.send(Command::Play { id: self.id, from, until_us, reply: Box::new(reply) });
+    }
+
+    /// Rests after the train that is being sent. The reply gives the place of the next packet, as time from the start of the
+    /// source in microseconds.
+    pub fn pause(&self, reply: impl FnOnce(Result<u64, PlayError>) + Send + 'static) {
+        self.mailbox.send(Command::Pause { id: self.id, reply: Box::new(reply) });
+    }
+
+    /// What it did so far.
+    pub fn progress(&self) -> &Arc<Progress> {
+        &self.progress
+    }
+}
+
+impl Drop for Playback {
+    fn drop(&mut self) {
+        self.mailbox.send(Command::Stop { id: self.id });
+    }
+}
+
+/// What came of sending what was due.
+pub(crate) enum Outcome {
+    /// Come back at this time, in microseconds of CLOCK_MONOTONIC.
+    Again(u64),
+    /// Nothing to do until a command comes.
+    Rest,
+    /// It is over.
+    Over(PlayError),
+}
+
+/// A playback as its engine thread sees it.
+pub(crate) struct PlaybackTask {
+    playhead: Playhead,
+    sink: UdpSink,
+    path: Path,
+    headers: Headers,
+    /// Sequence number and timestamp that follow what was sent last.
+    continuation: Option<(u16, u32)>,
+    /// The headers must be made to go on from `continuation` at the next train.
+    rebase: bool,
+    /// Time of CLOCK_MONOTONIC at which the start of the source would have left; known while it plays.
+    origin_us: Option<i64>,
+    /// Asked to play and not yet answered.
+    reply: Option<Reply<Position>>,
+    progress: Arc<Progress>,
+    on_event: Box<dyn Fn(Event) + Send>,
+}
+
+pub(crate) fn new_task(
+    source: Arc<dyn TrainSource>,
+    sink: UdpSink,
+    path: Path,
+    progress: Arc<Progress>,
+    on_event: Box<dyn Fn(Event) + Send>,
+) -> PlaybackTask {
+    PlaybackTask {
+        playhead: Playhead::new(source),
+        sink,
+        path,
+        headers: Headers::Stored,
+        continuation: None,
+        rebase: false,
+        origin_us: None,
+        reply: None,
+        progress,
+        on_event,
+    }
+}
+
+/// A playback that is later than this moves its timetable instead of sending a burst to catch up.
+const LATENESS_LIMIT_US: u64 = 250_000;
+
+/// Trains sent in one go before others get their turn; more than one are due only when catching up.
+const TRAINS_PER_TURN: usize = 4;
+
+/// When to ask again for a segment that is being brought in, or for room in a full socket.
+const RETRY_US: u64 = 1000;
+
+impl PlaybackTask {
+    /// Begins to play; `fire` does the rest.
+    pub(crate) fn play(&mut self, from: Option<Cursor>, until_us: u64, reply: Reply<Position>) {
+        if let Some(earlier) = self.reply.replace(reply) {
+            earlier(Err(PlayError::Superseded));
+        }
+        if let Some(cursor) = from {
+            self.playhead.seek(cursor);
+            self.rebase = self.continuation.is_some();
+        }
+        self.playhead.set_end(until_us);
+        self.origin_us = None;
+    }
+
+    /// Stops playing; the place is kept. Answers the time of the next packet.
+    pub(crate) fn pause(&mut self) -> u64 {
+        if let Some(reply) = self.reply.take() {
+            reply(Err(PlayError::Superseded));
+        }
+        let at_us = match self.playhead.next() {
+            Next::Due(departure) => departure.at_us,
+            _ => self.progress.position_us(),
+        };
+        self.rest();
+        at_us
+    }
+
+    /// Sends what is due at `now_us`.
+    pub(crate) fn fire(&mut self, thread: &mut Sending, now_us: u64) -> Outcome {
+        for _ in 0..TRAINS_PER_TURN {
+            let departure = match self.playhead.next() {
+                Next::Due(departure) => departure,
+                Next::Pending => {
+                    thread.counters.cold_waits.add(1);
+                    return Outcome::Again(now_us + RETRY_US);
+                }
+                Next::End => return self.finish(),
+                Next::Failed(reason) => return Outcome::Over(PlayError::Source(reason)),
+            };
+            let due_us = self.due_us(&departure, now_us);
+            if due_us > now_us {
+                return Outcome::Again(due_us);
+            }
+            let late_us = now_us - due_us;
+            if late_us > LATENESS_LIMIT_US {
+                thread.counters.slips.add(1);
+                self.set_origin(&departure, now_us);
+            }
+            match self.send(&departure, thread) {
+                Ok(()) => thread.counters.lateness.record(late_us),
+                Err(SendError::Full { .. }) => {
+                    thread.counters.full.add(1);
+                    return Outcome::Again(now_us + RETRY_US);
+                }
+                Err(error) => return Outcome::Over(error.into()),
+            }
+        }
+        Outcome::Again(now_us)
+    }
+
+    /// Tells whoever waits that it is over.
+    pub(crate) fn fail(&mut self, error: PlayError) {
+        self.progress.set_clock(None);
+        if let Some(reply) = self.reply.take() {
+            reply(Err(error.clone()));
+        }
+        (self.on_event)(Event::Failed(error));
+    }
+
+    /// When a departure is due; the first one after a request to play is due at once and sets the timetable.
+    fn due_us(&mut self, departure: &Departure, now_us: u64) -> u64 {
+        if let Some(origin_us) = self.origin_us {
+            return origin_us.saturating_add_unsigned(departure.at_us).try_into().unwrap_or(0);
+        }
+        let stored = departure.train.run.header(departure.train.first);
+        if let (true, Some((sequence, timestamp))) = (self.rebase, self.continuation) {
+            self.rebase = false;
+            self.headers = Headers::Own {
+                sequence_offset: sequence.wrapping_sub(stored.sequence),
+                timestamp_offset: timestamp.wrapping_sub(stored.timestamp),
+                marker: true,
+            };
+        }
+        self.set_origin(departure, now_us);
+        if let Some(reply) = self.reply.take() {
+            let (sequence, timestamp) = self.moved(stored.sequence, stored.timestamp);
+            reply(Ok(Position { sequence, timestamp, at_us: departure.at_us }));
+        }
+        now_us
+    }
+
+    /// Makes the timetable such that `departure` is due at `now_us`.
+    fn set_origin(&mut self, departure: &Departure, now_us: u64) {
+        self.origin_us = Some(now_us as i64 - departure.at_us as i64);
+        let stored = departure.train.run.header(departure.train.first);
+        let (_, timestamp) = self.moved(stored.sequence, stored.timestamp);
+        self.progress.set_clock(Some(RtpClock { at_us: now_us, timestamp }));
+    }
+
+    /// Sends a departure, or its first packets if the socket takes no more, and moves on.
+    fn send(&mut self, departure: &Departure, thread: &mut Sending) -> Result<(), SendError> {
+        let mut rest = Some(departure.train);
+        while let Some(train) = rest {
+            let Some(medium) = self.playhead.medium() else { break };
+            let sent = match self.path.send(&self.sink, medium, &train, self.headers, &mut thread.scratch) {
+                Ok(packets) => {
+                    self.count(&train, packets, thread);
+                    packets
+                }
+                Err(SendError::NetworkDown { .. }) => {
+                    thread.counters.packets_lost.add(train.packets().into());
+                    self.progress.packets_lost.add(train.packets().into());
+                    train.packets()
+                }
+                Err(error @ SendError::Unsupported { .. }) => {
+                    self.step_down(&train, error, thread)?;
+                    continue;
+                }
+                Err(error) => return Err(error),
+            };
+            self.move_on(&train, sent);
+            rest = train.after(sent);
+        }
+        thread.counters.trains.add(1);
+        self.progress.position_us.store(departure.at_us, Relaxed);
+        Ok(())
+    }
+
+    fn count(&self, train: &Train, packets: u32, thread: &Sending) {
+        let octets = train.up_to(packets).payload_length().into();
+        thread.counters.packets.add(packets.into());
+        thread.counters.octets.add(octets);
+        self.progress.packets.add(packets.into());
+        self.progress.octets.add(octets);
+    }
+
+    /// The first `packets` of `train` are behind us.
+    fn move_on(&mut self, train: &Train, packets: u32) {
+        let next = train.run.header(train.first + packets);
+        self.continuation = Some(self.moved(next.sequence, next.timestamp));
+        if let Headers::Own { marker, .. } = &mut self.headers {
+            *marker = false;
+        }
+        self.playhead.advance(packets);
+    }
+
+    /// Stored numbers as this playback sends them.
+    fn moved(&self, sequence: u16, timestamp: u32) -> (u16, u32) {
+        match self.headers {
+            Headers::Stored => (sequence, timestamp),
+            Headers::Own { sequence_offset, timestamp_offset, .. } => {
+                (sequence.wrapping_add(sequence_offset), timestamp.wrapping_add(timestamp_offset))
+            }
+        }
+    }
+
+    /// Goes on by another path where the route cannot do this one.
+    fn step_down(&mut self, train: &Train, error: SendError, thread: &Sending) -> Result<(), SendError> {
+        let failed = self.path.for_train(train, self.headers);
+        let local = self.sink.local_address().ip();
+        let path = thread.support.step_down(local, failed, error).ok_or(error)?;
+        self.sink.prepare(path).map_err(|_| error)?;
+        self.path = path;
+        self.progress.set_path(path);
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Outcome {
+        self.rest();
+        match self.reply.take() {
+            Some(reply) => reply(Err(PlayError::BeyondEnd)),
+            None => (self.on_event)(Event::Finished),
+        }
+        Outcome::Rest
+    }
+
+    fn rest(&mut self) {
+        self.playhead.rest();
+        self.origin_us = None;
+        self.progress.set_clock(None);
+    }
+}

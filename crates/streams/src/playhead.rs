@@ -1,0 +1,270 @@
+//! Walking a source: which train is next. Pure, but for asking the source.
+
+use std::sync::Arc;
+
+use wirepath_datapath::{Medium, Train};
+
+use crate::source::{At, Cursor, Departure, Load, Segment, TrainSource};
+
+/// What is next at a playhead.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// This train of the [`Playhead::medium`] is.
+    Due(Departure),
+    /// Its segment is being brought in.
+    Pending,
+    /// Nothing: the source or the asked range is over.
+    End,
+    /// Nothing can be had; the words say why.
+    Failed(Arc<str>),
+}
+
+/// A place in a source that moves on as packets are sent.
+pub(crate) struct Playhead {
+    source: Arc<dyn TrainSource>,
+    cursor: Cursor,
+    /// The segment at the cursor, and the one after it once it has come in.
+    segment: Option<Arc<Segment>>,
+    ahead: Option<Arc<Segment>>,
+    /// Index of the train at the cursor, and what is left of it.
+    index: usize,
+    rest: Option<Departure>,
+    until_us: u64,
+}
+
+impl Playhead {
+    pub(crate) fn new(source: Arc<dyn TrainSource>) -> Playhead {
+        Playhead {
+            source,
+            cursor: Cursor::START,
+            segment: None,
+            ahead: None,
+            index: 0,
+            rest: None,
+            until_us: u64::MAX,
+        }
+    }
+
+    /// Goes to `cursor`.
+    pub(crate) fn seek(&mut self, cursor: Cursor) {
+        (self.segment, self.ahead, self.rest) = (None, None, None);
+        self.cursor = cursor;
+    }
+
+    /// Ends before the first packet that leaves at `until_us` or later.
+    pub(crate) fn set_end(&mut self, until_us: u64) {
+        self.until_us = until_us;
+    }
+
+    /// Lets go of the segments, so that nobody relies on their pages while this rests; the place is kept.
+    pub(crate) fn rest(&mut self) {
+        if self.segment.is_some() {
+            let (packet, skip) = self.rest.map_or((0, 0), |left| (left.train.first, left.train.skip));
+            self.cursor.at = At::Packet { train: self.index as u32, packet, skip };
+        }
+        self.seek(self.cursor);
+    }
+
+    /// What is next.
+    pub(crate) fn next(&mut self) -> Next {
+        loop {
+            if self.segment.is_none() {
+                match self.source.segment(self.cursor.segment) {
+                    Load::Ready(segment) => self.enter(segment),
+                    Load::Pending => return Next::Pending,
+                    Load::End => return Next::End,
+                    Load::Failed(reason) => return Next::Failed(reason),
+                }
+            }
+            if self.left().is_some() {
+                break;
+            }
+            self.cursor = Cursor { segment: self.cursor.segment + 1, ..Cursor::START };
+            self.segment = None;
+            if let Some(ahead) = self.ahead.take() {
+                self.enter(ahead);
+            }
+        }
+        match self.left().and_then(|departure| self.before_end(departure)) {
+            Some(departure) => Next::Due(departure),
+            None => Next::End,
+        }
+    }
+
+    /// What the train that `next` answered is stored in.
+    pub(crate) fn medium(&self) -> Option<&Medium> {
+        self.segment.as_deref().map(|segment| &*segment.medium)
+    }
+
+    /// Moves on by `packets` of the train that `next` answered.
+    pub(crate) fn advance(&mut self, packets: u32) {
+        let Some(departure) = self.left() else { return };
+        self.rest = after(departure, packets);
+        if self.rest.is_none() {
+            self.index += 1;
+        }
+    }
+
+    /// The departure at the cursor without what was sent of it.
+    fn left(&self) -> Option<Departure> {
+        self.rest.or_else(|| self.segment.as_ref()?.departures.get(self.index).copied())
+    }
+
+    /// Goes into a segment at the cursor, and has the one after it brought in.
+    fn enter(&mut self, segment: Arc<Segment>) {
+        (self.index, self.rest) = match self.cursor.at {
+            At::Packet { train, packet, skip } => at_packet(&segment, train as usize, packet, skip),
+            At::Time(at_us) => at_time(&segment, at_us),
+        };
+        self.segment = Some(segment);
+        if let Load::Ready(ahead) = self.source.segment(self.cursor.segment + 1) {
+            self.ahead = Some(ahead);
+        }
+    }
+
+    /// The departure up to the end of the range, or nothing if it is behind it.
+    fn before_end(&self, departure: Departure) -> Option<Departure> {
+        let left_us = self.until_us.checked_sub(departure.at_us).filter(|left_us| *left_us > 0)?;
+        if departure.train.skip > 0 {
+            // A start in the middle of a packet: that one goes alone, the rest of the train follows.
+            return Some(Departure { train: departure.train.up_to(1), ..departure });
+        }
+        let train = departure.train.up_to(departure.train.packets_within(left_us - 1));
+        Some(Departure { train, ..departure })
+    }
+}
+
+/// Index of the train and what is left of it at a packet.
+fn at_packet(segment: &Segment, index: usize, packet: u32, skip: u16) -> (usize, Option<Departure>) {
+    let left = segment.departures.get(index).and_then(|departure| after(*departure, packet));
+    (index, left.map(|left| Departure { train: Train { skip, ..left.train }, ..left }))
+}
+
+/// Index of the train and what is left of it at a time.
+fn at_time(segment: &Segment, at_us: u64) -> (usize, Option<Departure>) {
+    let index = segment.departures.partition_point(|departure| departure.at_us <= at_us).saturating_sub(1);
+    let Some(departure) = segment.departures.get(index) else { return (index, None) };
+    let late_us = at_us.saturating_sub(departure.at_us);
+    (index, after(*departure, departure.train.packets_within(late_us) - 1))
+}
+
+/// What is left of a departure after its first packets, and when that leaves.
+fn after(departure: Departure, packets: u32) -> Option<Departure> {
+    let train = departure.train.after(packets)?;
+    Some(Departure { at_us: departure.at_us + departure.train.delay_us(packets), train })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wirepath_datapath::rtp::{Header, Run};
+
+    /// Three segments of two trains of three packets; a packet every 10 ms.
+    struct Ready;
+
+    const PACKET_US: u64 = 10_000;
+
+    impl TrainSource for Ready {
+        fn segment(&self, number: u32) -> Load {
+            if number == 3 {
+                return Load::End;
+            }
+            let train = |index: u32| {
+                let place = number * 6 + index * 3;
+                let first = Header {
+                    marker: false,
+                    payload_type: 33,
+                    sequence: place as u16,
+                    timestamp: place * 900,
+                    ssrc: 1,
+                };
+                let run = Run { first, step: 900 << 16 };
+                let train = Train {
+                    offset: u64::from(place) * 200,
+                    length: 600,
+                    packet_size: 200,
+                    skip: 0,
+                    first: 0,
+                    run,
+                };
+                Departure { at_us: u64::from(place) * PACKET_US, train }
+            };
+            let file = std::fs::File::open("/proc/self/exe").unwrap();
+            let medium = Arc::new(Medium::new(file, 4096).unwrap());
+            Load::Ready(Arc::new(Segment { medium, departures: [train(0), train(1)].into() }))
+        }
+    }
+
+    /// Sequence numbers and departures of all packets from here, taking `step` packets of a train at a time.
+    fn walk(playhead: &mut Playhead, step: u32) -> Vec<(u16, u64)> {
+        let mut seen = Vec::new();
+        loop {
+            let departure = match playhead.next() {
+                Next::Due(departure) => departure,
+                Next::End => return seen,
+                other => panic!("{other:?}"),
+            };
+            let packets = departure.train.packets().min(step);
+            for packet in 0..packets {
+                let header = departure.train.run.header(departure.train.first + packet);
+                seen.push((header.sequence, departure.at_us + u64::from(packet) * PACKET_US));
+            }
+            playhead.advance(packets);
+        }
+    }
+
+    fn packets(range: std::ops::Range<u64>) -> Vec<(u16, u64)> {
+        range.map(|place| (place as u16, place * PACKET_US)).collect()
+    }
+
+    #[test]
+    fn every_packet_once_whatever_a_call_takes() {
+        for step in 1..4 {
+            let mut playhead = Playhead::new(Arc::new(Ready));
+            assert_eq!(walk(&mut playhead, step), packets(0..18));
+        }
+    }
+
+    #[test]
+    fn a_time_is_found_at_its_packet() {
+        for (at_us, first) in [(0, 0), (9_999, 0), (10_000, 1), (59_999, 5), (60_000, 6), (75_000, 7)] {
+            let segment = u32::from(at_us >= 60_000);
+            let mut playhead = Playhead::new(Arc::new(Ready));
+            playhead.seek(Cursor { segment, at: At::Time(at_us) });
+            assert_eq!(walk(&mut playhead, 3), packets(first..18), "at {at_us}");
+        }
+    }
+
+    #[test]
+    fn an_end_cuts_a_train() {
+        for (until_us, end) in [(0, 0), (1, 1), (40_000, 4), (40_001, 5), (60_000, 6)] {
+            let mut playhead = Playhead::new(Arc::new(Ready));
+            playhead.set_end(until_us);
+            assert_eq!(walk(&mut playhead, 3), packets(0..end), "until {until_us}");
+        }
+    }
+
+    #[test]
+    fn a_skip_sends_one_packet_alone_and_then_the_rest() {
+        let mut playhead = Playhead::new(Arc::new(Ready));
+        playhead.seek(Cursor { segment: 0, at: At::Packet { train: 0, packet: 1, skip: 50 } });
+        let Next::Due(departure) = playhead.next() else { panic!("nothing is due") };
+        assert_eq!((departure.train.skip, departure.train.packets(), departure.at_us), (50, 1, PACKET_US));
+        playhead.advance(1);
+        assert_eq!(walk(&mut playhead, 3), packets(2..18));
+    }
+
+    #[test]
+    fn rest_keeps_the_place() {
+        let mut playhead = Playhead::new(Arc::new(Ready));
+        for place in 0..18 {
+            assert!(matches!(playhead.next(), Next::Due(_)), "at {place}");
+            playhead.rest();
+            let Next::Due(departure) = playhead.next() else { panic!("nothing is due at {place}") };
+            assert_eq!(departure.at_us, place * PACKET_US);
+            playhead.advance(1);
+        }
+        playhead.rest();
+        assert!(matches!(playhead.next(), Next::End));
+    }
+}

@@ -1,0 +1,367 @@
+//! One engine thread: runs what is due, then sleeps until something is.
+
+use std::collections::HashMap;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use slab::Slab;
+use wirepath_datapath::{Scratch, SendError, Support};
+
+use crate::EngineOptions;
+use crate::blocking::{BlockingPool, warm};
+use crate::clock::now_us;
+use crate::counters::ThreadCounters;
+use crate::download::{DownloadError, DownloadTask, Turn, Waiting};
+use crate::engine::Mailbox;
+use crate::playback::{Outcome, PlayError, PlaybackTask, Position, Reply};
+use crate::source::Cursor;
+use crate::wheel::Wheel;
+
+/// What an engine thread is told.
+pub(crate) enum Command {
+    AddPlayback {
+        id: u64,
+        task: Box<PlaybackTask>,
+    },
+    AddDownload {
+        id: u64,
+        task: Box<DownloadTask>,
+    },
+    Play {
+        id: u64,
+        from: Option<Cursor>,
+        until_us: u64,
+        reply: Reply<Position>,
+    },
+    Pause {
+        id: u64,
+        reply: Reply<u64>,
+    },
+    Stop {
+        id: u64,
+    },
+    /// What a download waited for is in memory, up to this byte, or could not be read.
+    Warmed {
+        id: u64,
+        result: io::Result<u64>,
+    },
+    Quit,
+}
+
+/// What sending needs of its thread.
+pub(crate) struct Sending {
+    pub(crate) scratch: Scratch,
+    pub(crate) counters: Arc<ThreadCounters>,
+    pub(crate) support: Arc<Support>,
+}
+
+/// One engine thread.
+pub(crate) struct Worker {
+    options: EngineOptions,
+    mailbox: Arc<Mailbox>,
+    readers: BlockingPool,
+    sending: Sending,
+    epoll: OwnedFd,
+    wheel: Wheel,
+    tasks: Slab<Task>,
+    /// Keys in `tasks` by the identity that commands carry.
+    keys: HashMap<u64, usize>,
+    /// Downloads that have more to do at once, and those whose turn it is.
+    eager: Vec<usize>,
+    turns: Vec<usize>,
+}
+
+struct Task {
+    id: u64,
+    work: Work,
+}
+
+enum Work {
+    Playback(Box<PlaybackTask>),
+    Download(Box<DownloadTask>),
+}
+
+/// The epoll key of the mailbox; tasks have their own keys.
+const MAILBOX: u64 = u64::MAX;
+
+/// Events taken from epoll at a time.
+const EVENTS: usize = 256;
+
+impl Worker {
+    pub(crate) fn new(
+        options: EngineOptions,
+        mailbox: Arc<Mailbox>,
+        counters: Arc<ThreadCounters>,
+        support: Arc<Support>,
+        readers: BlockingPool,
+    ) -> io::Result<Worker> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &mailbox.wake, epoll::EventData::new_u64(MAILBOX), epoll::EventFlags::IN)?;
+        Ok(Worker {
+            options,
+            mailbox,
+            readers,
+            sending: Sending { scratch: Scratch::default(), counters, support },
+            epoll,
+            wheel: Wheel::new(now_us()),
+            tasks: Slab::new(),
+            keys: HashMap::new(),
+            eager: Vec::new(),
+            turns: Vec::new(),
+        })
+    }
+
+    /// Runs until told to quit.
+    pub(crate) fn run(mut self) {
+        let mut commands = Vec::new();
+        loop {
+            self.run_due();
+            self.run_downloads();
+            if self.sleep() {
+                self.mailbox.take(&mut commands);
+                for command in commands.drain(..) {
+                    if matches!(command, Command::Quit) {
+                        return self.quit();
+                    }
+                    self.obey(command);
+                }
+            }
+        }
+    }
+
+    fn run_due(&mut self) {
+        while let Some(key) = self.wheel.pop(now_us()) {
+            self.fire(key);
+        }
+    }
+
+    /// Does what is due for one task. The clock is read for each, so that lateness is what it really was.
+    fn fire(&mut self, key: usize) {
+        let now_us = now_us();
+        match self.tasks.get_mut(key).map(|task| &mut task.work) {
+            Some(Work::Playback(task)) => match task.fire(&mut self.sending, now_us) {
+                Outcome::Again(at_us) => self.wheel.set(key, at_us),
+                Outcome::Rest => {}
+                Outcome::Over(error) => self.remove(key, Some(error)),
+            },
+            Some(Work::Download(_)) => self.check_stall(key, now_us),
+            None => {}
+        }
+    }
+
+    /// Gives each download that has something to do one turn.
+    fn run_downloads(&mut self) {
+        std::mem::swap(&mut self.eager, &mut self.turns);
+        for index in 0..self.turns.len() {
+            self.turn(self.turns[index]);
+            self.run_due(); // playbacks have deadlines, downloads have none
+        }
+        self.turns.clear();
+    }
+
+    fn turn(&mut self, key: usize) {
+        let Some(Task { id, work: Work::Download(task) }) = self.tasks.get_mut(key) else { return };
+        let (id, before) = (*id, task.sent());
+        let turn = task.turn();
+        if task.sent() > before {
+            self.sending.counters.download_octets.add(task.sent() - before);
+            task.progress_us = now_us();
+        }
+        match turn {
+            Turn::More => self.eager.push(key),
+            Turn::Full => task.waiting = Waiting::Room,
+            Turn::Over(error) => self.end_download(key, error),
+            Turn::Cold(file, range) => {
+                self.sending.counters.cold_waits.add(1);
+                let mailbox = Arc::clone(&self.mailbox);
+                let job = move || {
+                    let result = warm(&file, range.clone()).map(|()| range.end);
+                    mailbox.send(Command::Warmed { id, result });
+                };
+                if self.readers.submit(job) {
+                    task.waiting = Waiting::Storage;
+                } else {
+                    self.eager.push(key); // the readers have too much to do: ask again
+                }
+            }
+        }
+    }
+
+    /// Has a download take a turn, if it waits for what has come.
+    fn rouse(&mut self, key: usize, what_came: Waiting) {
+        if let Some(Task { work: Work::Download(task), .. }) = self.tasks.get_mut(key)
+            && task.waiting == what_came
+        {
+            task.waiting = Waiting::Turn;
+            self.eager.push(key);
+        }
+    }
+
+    /// Ends a download that has taken nothing for too long, or looks again when that could be.
+    fn check_stall(&mut self, key: usize, now_us: u64) {
+        let Some(Task { work: Work::Download(task), .. }) = self.tasks.get(key) else { return };
+        let deadline_us = task.progress_us + self.options.download_stall_us;
+        if now_us >= deadline_us {
+            self.end_download(key, Some(DownloadError::Stalled));
+        } else {
+            self.wheel.set(key, deadline_us);
+        }
+    }
+
+    /// Sleeps until something is due or an event comes; answers whether there are commands.
+    fn sleep(&mut self) -> bool {
+        let timeout = if self.eager.is_empty() {
+            self.wheel.next_us().map(|at_us| duration(at_us.saturating_sub(now_us())))
+        } else {
+            Some(duration(0))
+        };
+        let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
+        let ready = match epoll::wait(&self.epoll, &mut events[..], timeout.as_ref()) {
+            Ok((ready, _)) => ready,
+            Err(Errno::INTR) => return false,
+            Err(errno) => {
+                // Cannot happen with a descriptor and buffer of our own; going round again is the only thing to do.
+                tracing::error!(%errno, "epoll_wait failed");
+                return false;
+            }
+        };
+        self.sending.counters.wakeups.add(1);
+        let mut commands = false;
+        for event in ready.iter() {
+            match event.data.u64() {
+                MAILBOX => commands = true,
+                key => self.rouse(key as usize, Waiting::Room),
+            }
+        }
+        commands
+    }
+
+    fn obey(&mut self, command: Command) {
+        match command {
+            Command::AddPlayback { id, task } => {
+                self.add(id, Work::Playback(task));
+            }
+            Command::AddDownload { id, task } => self.add_download(id, task),
+            Command::Play { id, from, until_us, reply } => match self.playback(id) {
+                Some((key, task)) => {
+                    task.play(from, until_us, reply);
+                    self.fire(key);
+                }
+                None => reply(Err(PlayError::Over)),
+            },
+            Command::Pause { id, reply } => match self.playback(id) {
+                Some((key, task)) => {
+                    let at_us = task.pause();
+                    self.wheel.cancel(key);
+                    reply(Ok(at_us));
+                }
+                None => reply(Err(PlayError::Over)),
+            },
+            Command::Stop { id } => {
+                if let Some(key) = self.keys.get(&id).copied() {
+                    self.remove(key, None);
+                }
+            }
+            Command::Warmed { id, result } => self.warmed(id, result),
+            Command::Quit => {}
+        }
+    }
+
+    fn add(&mut self, id: u64, work: Work) -> usize {
+        let key = self.tasks.insert(Task { id, work });
+        self.keys.insert(id, key);
+        key
+    }
+
+    fn add_download(&mut self, id: u64, mut task: Box<DownloadTask>) {
+        task.progress_us = now_us();
+        let deadline_us = task.progress_us + self.options.download_stall_us;
+        let key = self.add(id, Work::Download(task));
+        let Some(Task { work: Work::Download(task), .. }) = self.tasks.get(key) else { return };
+        let data = epoll::EventData::new_u64(key as u64);
+        let flags = epoll::EventFlags::OUT | epoll::EventFlags::ET;
+        match epoll::add(&self.epoll, &task.socket, data, flags) {
+            Ok(()) => {
+                self.wheel.set(key, deadline_us);
+                self.rouse(key, Waiting::Room);
+            }
+            Err(errno) => {
+                self.end_download(key, Some(SendError::Other { call: "epoll_ctl", errno }.into()));
+            }
+        }
+    }
+
+    fn warmed(&mut self, id: u64, result: io::Result<u64>) {
+        let Some(key) = self.keys.get(&id).copied() else { return };
+        let Some(Task { work: Work::Download(task), .. }) = self.tasks.get_mut(key) else { return };
+        match result {
+            Ok(until) => {
+                task.warmed(until);
+                self.rouse(key, Waiting::Storage);
+            }
+            Err(error) => {
+                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                self.end_download(key, Some(SendError::Storage { call: "pread", errno }.into()));
+            }
+        }
+    }
+
+    fn playback(&mut self, id: u64) -> Option<(usize, &mut PlaybackTask)> {
+        let key = *self.keys.get(&id)?;
+        match &mut self.tasks.get_mut(key)?.work {
+            Work::Playback(task) => Some((key, task)),
+            Work::Download(_) => None,
+        }
+    }
+
+    fn end_download(&mut self, key: usize, error: Option<DownloadError>) {
+        let Some(Task { work: Work::Download(task), .. }) = self.tasks.get_mut(key) else { return };
+        // The caller holds the same connection under another descriptor, so closing ours would not remove it here.
+        if let Err(errno) = epoll::delete(&self.epoll, &task.socket)
+            && errno != Errno::NOENT
+        {
+            tracing::error!(%errno, "a connection could not be taken out of epoll");
+        }
+        task.end(error);
+        self.forget(key);
+        self.sending.counters.downloads.fetch_sub(1, Relaxed);
+    }
+
+    /// Ends a task that its owner let go of, or that failed.
+    fn remove(&mut self, key: usize, error: Option<PlayError>) {
+        match self.tasks.get_mut(key).map(|task| &mut task.work) {
+            Some(Work::Playback(task)) => {
+                if let Some(error) = error {
+                    task.fail(error);
+                }
+                self.forget(key);
+                self.sending.counters.playbacks.fetch_sub(1, Relaxed);
+            }
+            Some(Work::Download(_)) => self.end_download(key, Some(DownloadError::Stopped)),
+            None => {}
+        }
+    }
+
+    fn forget(&mut self, key: usize) {
+        self.wheel.cancel(key);
+        self.eager.retain(|other| *other != key);
+        let task = self.tasks.remove(key);
+        self.keys.remove(&task.id);
+    }
+
+    fn quit(mut self) {
+        let keys: Vec<usize> = self.tasks.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.remove(key, Some(PlayError::Over));
+        }
+    }
+}
+
+fn duration(us: u64) -> Timespec {
+    Timespec { tv_sec: (us / 1_000_000) as i64, tv_nsec: (us % 1_000_000 * 1000) as i64 }
+}

@@ -1,0 +1,99 @@
+//! Socket options of UDP that `socket2` does not have.
+
+use std::io;
+use std::mem::size_of;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::checked;
+
+/// `UDP_SEGMENT` of `linux/udp.h` (Linux 4.18).
+const UDP_SEGMENT: libc::c_int = 103;
+
+/// Makes the kernel cut each send into datagrams of `size` bytes; 0 turns that off.
+///
+/// # Errors
+/// `ENOPROTOOPT` before Linux 4.18, else what `setsockopt` says.
+pub fn set_segment(socket: BorrowedFd<'_>, size: u16) -> io::Result<()> {
+    set(socket, libc::SOL_UDP, UDP_SEGMENT, size.into())
+}
+
+/// Lets the kernel fragment datagrams that are larger than the path's MTU, or (the default) not.
+///
+/// # Errors
+/// What `setsockopt` says.
+pub fn set_fragmentation(socket: BorrowedFd<'_>, local: SocketAddr, allowed: bool) -> io::Result<()> {
+    match local {
+        SocketAddr::V4(_) => {
+            let mode = if allowed { libc::IP_PMTUDISC_DONT } else { libc::IP_PMTUDISC_WANT };
+            set(socket, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, mode)
+        }
+        SocketAddr::V6(_) => {
+            let mode = if allowed { libc::IPV6_PMTUDISC_DONT } else { libc::IPV6_PMTUDISC_WANT };
+            set(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, mode)
+        }
+    }
+}
+
+/// The MTU in bytes that the kernel knows of the path to the address this socket is connected to.
+///
+/// # Errors
+/// `ENOTCONN` on a socket that is not connected, else what `getsockopt` says.
+pub fn path_mtu(socket: BorrowedFd<'_>, local: SocketAddr) -> io::Result<u32> {
+    let (level, option) = match local {
+        SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_MTU),
+        SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_MTU),
+    };
+    let mut value: libc::c_int = 0;
+    let mut length = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: `value` and `length` outlive the call, and `length` says how much room `value` has.
+    let result =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &mut length) };
+    checked(result as isize)?;
+    u32::try_from(value).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+fn set(
+    socket: BorrowedFd<'_>,
+    level: libc::c_int,
+    option: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: the value lives until the call is over and its length is that of its type.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    checked(result as isize).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn the_loopback_path_has_an_mtu_once_connected() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let local = socket.local_addr().unwrap();
+        assert_eq!(path_mtu(socket.as_fd(), local).unwrap_err().raw_os_error(), Some(libc::ENOTCONN));
+        socket.connect(local).unwrap();
+        assert!(path_mtu(socket.as_fd(), local).unwrap() >= 1280);
+    }
+
+    #[test]
+    fn options_are_taken() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let socket = UdpSocket::bind(address).unwrap();
+            set_segment(socket.as_fd(), 1328).unwrap();
+            set_segment(socket.as_fd(), 0).unwrap();
+            set_fragmentation(socket.as_fd(), socket.local_addr().unwrap(), true).unwrap();
+        }
+    }
+}
