@@ -1,8 +1,15 @@
 //! RTSP and HTTP sessions on top of streams.
 
+mod engine_metrics;
 pub mod http;
 pub mod images;
 pub mod library;
 pub mod metrics;
+mod player;
 pub mod rtsp;
+mod server;
 pub mod status;
+
+pub use server::{Server, ServerOptions, StartError};
+/// A way to take trains from storage to a socket.
+pub use wirepath_streams::datapath::Path as DataPath;

@@ -1,6 +1,9 @@
-//! What the door counts. Declared once; whatever shows counters goes through [`Counters::each`].
+//! What the door counts, declared once; [`COUNTERS`] is for whoever shows it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::metrics::{Metric, Value};
 
 /// One number that anybody may read at any time.
 #[derive(Debug, Default)]
@@ -25,28 +28,6 @@ impl Counter {
     }
 }
 
-/// How a number behaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// It only goes up.
-    Total,
-    /// It goes up and down.
-    Level,
-}
-
-/// One counter as it is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sample {
-    /// Its name, without prefix or suffix.
-    pub name: &'static str,
-    /// What it counts.
-    pub help: &'static str,
-    /// How it behaves.
-    pub kind: Kind,
-    /// Its value now.
-    pub value: u64,
-}
-
 macro_rules! counters {
     ($($kind:ident $name:ident: $help:literal,)*) => {
         /// All counters of a door.
@@ -55,64 +36,50 @@ macro_rules! counters {
             $(#[doc = $help] pub $name: Counter,)*
         }
 
-        impl Counters {
-            /// Every counter, in a fixed order.
-            pub fn each(&self) -> Vec<Sample> {
-                vec![$(Sample {
-                    name: stringify!($name),
-                    help: $help,
-                    kind: Kind::$kind,
-                    value: self.$name.value(),
-                },)*]
-            }
-        }
+        /// The table for [`Metrics::register`](crate::metrics::Metrics::register), under the name `rtsp`.
+        pub(crate) const COUNTERS: &[Metric<Arc<Counters>>] = &[$(Metric {
+            name: stringify!($name),
+            help: $help,
+            unit: None,
+            read: |counters| $kind(&counters.$name),
+        },)*];
     };
 }
 
 counters! {
-    Level connections: "RTSP connections that are open.",
-    Total connections_accepted: "RTSP connections accepted.",
-    Total connections_refused: "RTSP connections refused because there were too many.",
-    Total connections_refused_address: "RTSP connections refused because their address had too many.",
-    Total connections_idle: "RTSP connections closed because they had no session and sent nothing.",
-    Total connections_slow: "RTSP connections closed because a request or a response took too long.",
-    Total requests: "RTSP requests read, wrong ones included.",
-    Total requests_refused: "RTSP requests answered with a status of 400 or more.",
-    Total requests_malformed: "RTSP requests that could not be read.",
-    Level sessions: "RTSP sessions that are set up.",
-    Total sessions_set_up: "RTSP sessions set up.",
-    Total sessions_refused: "RTSP sessions refused because there were too many.",
-    Total sessions_torn_down: "RTSP sessions ended by TEARDOWN.",
-    Total sessions_timed_out: "RTSP sessions ended because nothing was heard of their client.",
-    Total sessions_disconnected: "RTSP sessions ended because their connection did.",
-    Total sessions_unreachable: "RTSP sessions ended because nobody listened at the client's port.",
-    Total sessions_failed: "RTSP sessions ended because playing failed.",
-    Total sessions_drained: "RTSP sessions ended because the server shut down.",
-    Total plays: "PLAY requests that started something, at once or after waiting.",
-    Total pauses: "PAUSE requests that stopped something.",
-    Total sender_reports: "RTCP sender reports sent.",
-    Total farewells: "RTCP BYE packets sent.",
-    Total rtcp_received: "RTCP datagrams received from clients.",
-    Total rtcp_malformed: "Datagrams received from clients that are no RTCP.",
-    Total receptions: "RTCP reception reports received about our sources.",
+    level connections: "RTSP connections that are open",
+    total connections_accepted: "RTSP connections accepted",
+    total connections_refused: "RTSP connections refused because there were too many",
+    total connections_refused_address: "RTSP connections refused because their address had too many",
+    total connections_idle: "RTSP connections closed because they had no session and sent nothing",
+    total connections_slow: "RTSP connections closed because a request or a response took too long",
+    total requests: "RTSP requests read, wrong ones included",
+    total requests_refused: "RTSP requests answered with a status of 400 or more",
+    total requests_malformed: "RTSP requests that could not be read",
+    level sessions: "RTSP sessions that are set up",
+    total sessions_set_up: "RTSP sessions set up",
+    total sessions_refused: "RTSP sessions refused because there were too many",
+    total sessions_torn_down: "RTSP sessions ended by TEARDOWN",
+    total sessions_timed_out: "RTSP sessions ended because nothing was heard of their client",
+    total sessions_disconnected: "RTSP sessions ended because their connection did",
+    total sessions_unreachable: "RTSP sessions ended because nobody listened at the client's port",
+    total sessions_failed: "RTSP sessions ended because playing failed",
+    total sessions_drained: "RTSP sessions ended because the server shut down",
+    total plays: "PLAY requests that started something, at once or after waiting",
+    total pauses: "PAUSE requests that stopped something",
+    total sender_reports: "RTCP sender reports sent",
+    total farewells: "RTCP BYE packets sent",
+    total rtcp_received: "RTCP datagrams received from clients",
+    total rtcp_malformed: "Datagrams received from clients that are no RTCP",
+    total receptions: "RTCP reception reports received about our sources",
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// It only goes up.
+fn total(counter: &Counter) -> Value {
+    Value::Counter(counter.value())
+}
 
-    #[test]
-    fn every_counter_is_shown_once() {
-        let counters = Counters::default();
-        counters.plays.increase();
-        counters.connections.add(3);
-        counters.connections.decrease();
-        let samples = counters.each();
-        let value = |name| samples.iter().find(|sample| sample.name == name).map(|sample| sample.value);
-        assert_eq!((value("plays"), value("connections"), value("requests")), (Some(1), Some(2), Some(0)));
-        let mut names: Vec<_> = samples.iter().map(|sample| sample.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), samples.len());
-    }
+/// It goes up and down.
+fn level(counter: &Counter) -> Value {
+    Value::Gauge(counter.value() as f64)
 }

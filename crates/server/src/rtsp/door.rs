@@ -1,10 +1,13 @@
 //! The listening side: who may come in.
 
 use super::connection;
-use super::counters::Counters;
+use super::counters::{COUNTERS, Counters};
 use super::player::Player;
 use super::ports::Ports;
 use super::record::{Registry, SessionStatus, lock};
+use crate::metrics::Metrics;
+use crate::status::Status;
+use serde_json::json;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -81,6 +84,25 @@ impl Door {
             gate: Gate { addresses: Mutex::default() },
             options,
         }))
+    }
+
+    /// Adds what the door counts, its limits and its sessions to what is shown.
+    pub fn register(&self, metrics: &mut Metrics, status: &mut Status) {
+        let shared = Arc::clone(&self.0);
+        metrics.register("rtsp", COUNTERS, move || Arc::clone(&shared.counters));
+        let shared = Arc::clone(&self.0);
+        status.add("rtsp", move || {
+            json!({
+                "connections": shared.counters.connections.value(),
+                "limits": {
+                    "connections": shared.options.connections,
+                    "connections_per_address": shared.options.connections_per_address,
+                    "sessions": shared.options.sessions,
+                },
+            })
+        });
+        let shared = Arc::clone(&self.0);
+        status.add("sessions", move || shared.registry.statuses().iter().map(SessionStatus::json).collect());
     }
 
     /// What it counted.

@@ -83,6 +83,8 @@ pub struct Progress {
     pub packets: u64,
     /// Payload bytes sent.
     pub octets: u64,
+    /// Packets that the network did not take.
+    pub packets_lost: u64,
     /// Where it is, in microseconds from the beginning.
     pub position_us: u64,
     /// How timestamps relate to time, while it plays.

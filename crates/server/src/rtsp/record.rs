@@ -2,6 +2,7 @@
 
 use super::counters::Counters;
 use super::player::{Playback, Progress, RtpClock};
+use serde_json::json;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -39,6 +40,38 @@ pub struct SessionStatus {
     pub progress: Progress,
     /// What the client last reported, and the time there and back if that is known.
     pub reception: Option<(Reception, Option<Duration>)>,
+}
+
+impl SessionStatus {
+    /// As `/api/status` shows it.
+    pub(super) fn json(&self) -> serde_json::Value {
+        let stage = match self.stage {
+            Stage::Resting => "resting",
+            Stage::Playing => "playing",
+            Stage::Ended => "ended",
+        };
+        let since_s = self.since.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let reception = self.reception.as_ref().map(|(reception, round_trip)| {
+            json!({
+                "packets_lost": reception.cumulative_lost,
+                "fraction_lost": f64::from(reception.fraction_lost) / 256.0,
+                "jitter_ms": f64::from(reception.jitter) * 1000.0 / f64::from(CLOCK_HZ),
+                "round_trip_ms": round_trip.map(|time| time.as_secs_f64() * 1000.0),
+            })
+        });
+        json!({
+            "client": self.peer.to_string(),
+            "asset": self.path,
+            "since_s": since_s,
+            "state": stage,
+            "position_s": self.progress.position_us as f64 / 1e6,
+            "packets": self.progress.packets,
+            "payload_bytes": self.progress.octets,
+            "packets_lost_here": self.progress.packets_lost,
+            "data_path": self.progress.path,
+            "receiver_report": reception,
+        })
+    }
 }
 
 /// What is known of a session outside its connection.

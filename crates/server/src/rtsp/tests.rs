@@ -6,7 +6,9 @@ mod methods;
 mod rtcp;
 mod survival;
 
+use super::counters::COUNTERS;
 use super::{Door, DoorOptions};
+use crate::metrics::Value;
 use client::Client;
 use fake::FakePlayer;
 use std::net::SocketAddr;
@@ -54,8 +56,17 @@ impl Open {
     }
 
     fn counter(&self, name: &str) -> u64 {
-        let samples = self.door.counters().each();
-        samples.iter().find(|sample| sample.name == name).unwrap_or_else(|| panic!("no counter {name}")).value
+        counter(&self.door, name)
+    }
+}
+
+/// A counter as it is shown.
+fn counter(door: &Door, name: &str) -> u64 {
+    let metric = COUNTERS.iter().find(|metric| metric.name == name);
+    match (metric.unwrap_or_else(|| panic!("no counter {name}")).read)(door.counters()) {
+        Value::Counter(value) => value,
+        Value::Gauge(value) => value as u64,
+        other => panic!("{name} is {other:?}"),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::super::player::Event;
 use super::fake::Asked;
-use super::{Open, soon};
+use super::{Open, counter, soon};
 use std::time::Duration;
 
 const SOON: Duration = Duration::from_millis(100);
@@ -66,12 +66,8 @@ async fn a_shutdown_ends_everything() {
     drop((client, idle));
     let Open { task, door, .. } = open;
     soon("the end of serving", task).await.expect("no panic");
-    let samples = door.counters().each();
-    let value = |name| samples.iter().find(|sample| sample.name == name).map(|sample| sample.value);
-    assert_eq!(
-        (value("farewells"), value("sessions_drained"), value("connections")),
-        (Some(1), Some(1), Some(0))
-    );
+    let values = ["farewells", "sessions_drained", "connections"].map(|name| counter(&door, name));
+    assert_eq!(values, [1, 1, 0]);
 }
 
 #[tokio::test]

@@ -1,0 +1,145 @@
+//! `wirepath serve`.
+
+use std::io::{IsTerminal, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use bytesize::ByteSize;
+use clap::Args;
+use sd_notify::NotifyState;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+use wirepath_server::{Server, ServerOptions};
+
+use crate::serve_options::{PathChoice, PortRange, ServeOptions, default_cache_folder};
+
+/// Exit code when draining did not end in time, or was cut short by a second signal.
+const CUT: u8 = 3;
+
+/// Arguments of `wirepath serve`.
+#[derive(Args)]
+#[command(after_help = "\
+Play:      ffplay -rtsp_transport udp rtsp://HOST:8554/folder/clip.ts
+Download:  curl -O http://HOST:8080/folder/clip.ts
+Watch:     curl http://HOST:8080/api/status     (Prometheus: /metrics)
+
+The log goes to standard error; RUST_LOG sets its level (default: info).
+When both doors are open, one line goes to standard output:
+ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/
+SIGTERM or SIGINT drains for at most 10 s; a second one ends at once.")]
+pub(crate) struct Serve {
+    /// Configuration file (TOML); flags win over it
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    options: ServeOptions,
+}
+
+impl Serve {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        let file = self.config.as_deref().map(ServeOptions::from_file).transpose()?.unwrap_or_default();
+        let options = server_options(self.options.or(file))?;
+        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+        tracing_subscriber::fmt()
+            .with_env_filter(filter)
+            .with_writer(std::io::stderr)
+            .with_ansi(std::io::stderr().is_terminal())
+            .init();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(serve(options))
+    }
+}
+
+async fn serve(options: ServerOptions) -> Result<ExitCode> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let server = Server::start(options)?;
+    announce(server.rtsp_address()?, server.http_address()?)?;
+    let stop = async {
+        either(&mut terminate, &mut interrupt).await;
+        notify(&[NotifyState::Stopping]);
+    };
+    let drained = server.run(stop);
+    tokio::pin!(drained);
+    let mut terminate_again = signal(SignalKind::terminate())?;
+    let mut interrupt_again = signal(SignalKind::interrupt())?;
+    let second = async {
+        either(&mut terminate_again, &mut interrupt_again).await;
+        either(&mut terminate_again, &mut interrupt_again).await;
+    };
+    tokio::select! {
+        in_time = &mut drained => Ok(if in_time { ExitCode::SUCCESS } else { ExitCode::from(CUT) }),
+        () = second => Ok(ExitCode::from(CUT)),
+    }
+}
+
+/// Waits for one of two signals.
+async fn either(one: &mut Signal, other: &mut Signal) {
+    tokio::select! {
+        _ = one.recv() => {}
+        _ = other.recv() => {}
+    }
+}
+
+/// Tells whoever started us that both doors are open: the one line on standard output, and systemd.
+fn announce(rtsp: SocketAddr, http: SocketAddr) -> Result<()> {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "ready rtsp=rtsp://{rtsp}/ http=http://{http}/")
+        .and_then(|()| output.flush())
+        .context("cannot say on standard output that the server is ready")?;
+    notify(&[NotifyState::Ready]);
+    Ok(())
+}
+
+/// Tells systemd, if that is who started us.
+fn notify(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        tracing::warn!(%error, "systemd could not be told");
+    }
+}
+
+fn server_options(options: ServeOptions) -> Result<ServerOptions> {
+    ensure!(
+        !options.paths.is_empty(),
+        "nothing to serve: name at least one folder or file (see `wirepath serve --help`)"
+    );
+    let burst = options.burst.unwrap_or(Duration::from_millis(20));
+    ensure!(
+        (Duration::from_millis(1)..=Duration::from_millis(500)).contains(&burst),
+        "a burst of {} is not possible: 1ms to 500ms are",
+        humantime::format_duration(burst)
+    );
+    let session_timeout = options.session_timeout.unwrap_or(Duration::from_secs(60));
+    ensure!(
+        session_timeout >= Duration::from_secs(5),
+        "a session timeout below 5s would end sessions that live"
+    );
+    let ports = options.rtp_ports.unwrap_or(PortRange { first: 10_000, last: 32_767 });
+    let threads = match options.threads {
+        Some(threads) => threads.get(),
+        None => available_parallelism().context("the number of cores is not known; use --threads")?.get(),
+    };
+    Ok(ServerOptions {
+        paths: options.paths,
+        rtsp: options.rtsp.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8554))),
+        http: options.http.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8080))),
+        cache: options.cache.map_or_else(default_cache_folder, Ok)?,
+        cache_bytes: options.cache_size.unwrap_or(ByteSize::gib(20)).as_u64(),
+        threads,
+        path: match options.path.unwrap_or(PathChoice::Auto) {
+            PathChoice::Auto => None,
+            PathChoice::Named(path) => Some(path),
+        },
+        burst,
+        rtp_ports: ports.first..=ports.last,
+        sessions: options.max_sessions.unwrap_or(10_000),
+        connections: options.max_connections.unwrap_or(20_000),
+        connections_per_address: options.max_connections_per_address.unwrap_or(usize::MAX),
+        session_timeout,
+    })
+}

@@ -1,0 +1,192 @@
+//! What the engine and the image store count, declared for `/metrics` and `/api/status`.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use serde_json::json;
+use wirepath_streams::{Counters, Engine, LatenessSnapshot};
+
+use crate::images::{Image, Progress, Store};
+use crate::metrics::{Histogram, Metric, Metrics, Value};
+use crate::status::Status;
+
+/// Upper ends, in microseconds, of the lateness histogram that `/metrics` shows.
+const LATENESS_US: [u64; 12] =
+    [250, 500, 1000, 2000, 3000, 5000, 10_000, 20_000, 40_000, 100_000, 250_000, 1_000_000];
+
+const ENGINE: &[Metric<Counters>] = &[
+    Metric {
+        name: "trains",
+        help: "Trains of packets sent; each is one kernel call where the data path segments",
+        unit: None,
+        read: |counters| Value::Counter(counters.trains),
+    },
+    Metric {
+        name: "packets",
+        help: "RTP packets sent",
+        unit: None,
+        read: |counters| Value::Counter(counters.packets),
+    },
+    Metric {
+        name: "payload",
+        help: "RTP payload bytes sent",
+        unit: Some("bytes"),
+        read: |counters| Value::Counter(counters.octets),
+    },
+    Metric {
+        name: "packets_lost",
+        help: "RTP packets that the network did not take: no route, a filter, a device that is down",
+        unit: None,
+        read: |counters| Value::Counter(counters.packets_lost),
+    },
+    Metric {
+        name: "sockets_full",
+        help: "Times that a socket had no room for a train, which was then tried again",
+        unit: None,
+        read: |counters| Value::Counter(counters.full),
+    },
+    Metric {
+        name: "slips",
+        help: "Times that a playback was so late that its timetable was moved instead of being caught up with",
+        unit: None,
+        read: |counters| Value::Counter(counters.slips),
+    },
+    Metric {
+        name: "cold_waits",
+        help: "Times that a playback or download waited for bytes to be brought in or packed",
+        unit: None,
+        read: |counters| Value::Counter(counters.cold_waits),
+    },
+    Metric {
+        name: "wakeups",
+        help: "Times that an engine thread slept and was woken",
+        unit: None,
+        read: |counters| Value::Counter(counters.wakeups),
+    },
+    Metric {
+        name: "download",
+        help: "Bytes sent by downloads",
+        unit: Some("bytes"),
+        read: |counters| Value::Counter(counters.download_octets),
+    },
+    Metric {
+        name: "playbacks",
+        help: "Playbacks that exist, playing or not",
+        unit: None,
+        read: |counters| Value::Gauge(counters.playbacks as f64),
+    },
+    Metric {
+        name: "downloads",
+        help: "Downloads that run",
+        unit: None,
+        read: |counters| Value::Gauge(counters.downloads as f64),
+    },
+    Metric {
+        name: "lateness",
+        help: "How long after it was due a train left",
+        unit: Some("seconds"),
+        read: |counters| Value::Histogram(histogram(&counters.lateness)),
+    },
+];
+
+const IMAGES: &[Metric<Arc<Store>>] = &[
+    Metric {
+        name: "packed",
+        help: "Wire images packed to their end",
+        unit: None,
+        read: |store| Value::Counter(store.counters().packed.load(Relaxed)),
+    },
+    Metric {
+        name: "failed",
+        help: "Assets that could not be packed",
+        unit: None,
+        read: |store| Value::Counter(store.counters().failed.load(Relaxed)),
+    },
+    Metric {
+        name: "found",
+        help: "Wire images found in the cache and used",
+        unit: None,
+        read: |store| Value::Counter(store.counters().found.load(Relaxed)),
+    },
+    Metric {
+        name: "rejected",
+        help: "Wire images found damaged or stale, and packed again",
+        unit: None,
+        read: |store| Value::Counter(store.counters().rejected.load(Relaxed)),
+    },
+    Metric {
+        name: "open",
+        help: "Wire images that are open",
+        unit: None,
+        read: |store| Value::Gauge(store.open_images().len() as f64),
+    },
+    Metric {
+        name: "cache_budget",
+        help: "Room that wire images may take",
+        unit: Some("bytes"),
+        read: |store| Value::Gauge(store.cache().budget() as f64),
+    },
+];
+
+/// Shows what engine and store count, the data path in use and why, and how late trains leave.
+pub(crate) fn register(engine: &Arc<Engine>, store: &Arc<Store>, metrics: &mut Metrics, status: &mut Status) {
+    let counted = Arc::clone(engine);
+    metrics.register("engine", ENGINE, move || counted.counters());
+    let counted = Arc::clone(store);
+    metrics.register("images", IMAGES, move || Arc::clone(&counted));
+
+    let shown = Arc::clone(engine);
+    status.add("data_path", move || {
+        let host = shown.support().host();
+        let exceptions: Vec<_> = shown
+            .support()
+            .step_downs()
+            .into_iter()
+            .map(|(local, choice)| json!({"local": local, "name": choice.path.name(), "reason": choice.reason}))
+            .collect();
+        json!({"name": host.path.name(), "reason": host.reason, "exceptions": exceptions})
+    });
+    let shown = Arc::clone(engine);
+    status.add("lateness_us", move || lateness(&shown.counters().lateness));
+    let shown = Arc::clone(engine);
+    status.add("engine", move || json!({"threads": shown.threads()}));
+    let shown = Arc::clone(store);
+    status.add("assets", move || shown.open_images().iter().map(|image| asset(image)).collect());
+}
+
+fn asset(image: &Image) -> serde_json::Value {
+    let (state, reason) = match &*image.progress().borrow() {
+        Progress::Growing { until_us } => ("packing", Some(format!("{} s are ready", until_us / 1_000_000))),
+        Progress::Complete => ("ready", None),
+        Progress::Failed(reason) => ("failed", Some(reason.to_string())),
+    };
+    let summary = image.summary();
+    json!({
+        "name": image.name(),
+        "state": state,
+        "reason": reason,
+        "duration_s": summary.duration_us.map(|us| us as f64 / 1e6),
+        "bits_per_second": summary.bits_per_second(),
+        "packet_bytes": image.plan().recipe.packet_size(),
+    })
+}
+
+fn histogram(lateness: &LatenessSnapshot) -> Histogram {
+    Histogram {
+        count: lateness.count(),
+        sum: lateness.sum_us() as f64 / 1e6,
+        at_most: LATENESS_US.map(|us| (us as f64 / 1e6, lateness.at_most(us))).to_vec(),
+    }
+}
+
+fn lateness(lateness: &LatenessSnapshot) -> serde_json::Value {
+    let histogram: Vec<_> =
+        LATENESS_US.iter().map(|us| json!({"at_most": us, "trains": lateness.at_most(*us)})).collect();
+    json!({
+        "trains": lateness.count(),
+        "p50": lateness.quantile_us(0.5),
+        "p99": lateness.quantile_us(0.99),
+        "max": lateness.largest_us(),
+        "histogram": histogram,
+    })
+}

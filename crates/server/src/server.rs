@@ -1,0 +1,209 @@
+//! The server: library, image store, engine and both doors, from start to drained.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::sync::watch;
+use wirepath_streams::datapath::{Path, Support};
+use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
+
+use crate::http::{self, HttpOptions, Site};
+use crate::images::{Cache, CacheError, Store};
+use crate::library::{Library, LibraryError};
+use crate::metrics::Metrics;
+use crate::player::AssetPlayer;
+use crate::rtsp::{self, DoorOptions};
+use crate::status::Status;
+
+/// How long draining may take before what is left is cut.
+const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+
+/// A download that takes nothing for so long is ended.
+const DOWNLOAD_STALL: Duration = Duration::from_secs(60);
+
+/// Connections that may wait to be accepted.
+const BACKLOG: u32 = 4096;
+
+/// Everything that can be set about a server.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Folders and files to serve.
+    pub paths: Vec<PathBuf>,
+    /// Address of the RTSP door.
+    pub rtsp: SocketAddr,
+    /// Address of the HTTP door.
+    pub http: SocketAddr,
+    /// Folder for wire images.
+    pub cache: PathBuf,
+    /// How many bytes wire images may take.
+    pub cache_bytes: u64,
+    /// Engine threads.
+    pub threads: usize,
+    /// The data path to use; none for the cheapest that works.
+    pub path: Option<Path>,
+    /// How much of a stream may leave in one go.
+    pub burst: Duration,
+    /// UDP ports for RTP and RTCP.
+    pub rtp_ports: RangeInclusive<u16>,
+    /// Most RTSP sessions.
+    pub sessions: usize,
+    /// Most connections to each door.
+    pub connections: usize,
+    /// Most connections to each door from one address.
+    pub connections_per_address: usize,
+    /// A session ends when nothing was heard of its client for so long.
+    pub session_timeout: Duration,
+}
+
+/// A server cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// What is to be served cannot be.
+    #[error(transparent)]
+    Library(#[from] LibraryError),
+    /// The cache folder cannot be used.
+    #[error(transparent)]
+    Cache(#[from] CacheError),
+    /// A door's address cannot be listened on.
+    #[error("cannot open the {door} door on {address}: {source}")]
+    Listen {
+        /// RTSP or HTTP.
+        door: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Threads or descriptors could not be had.
+    #[error("cannot start: {0}")]
+    System(#[from] io::Error),
+}
+
+/// A server whose doors are open.
+pub struct Server {
+    rtsp: (rtsp::Door, TcpListener),
+    http: (http::Door, TcpListener),
+    site: Site,
+}
+
+impl Server {
+    /// Opens everything; must be called on a tokio runtime, as `run`.
+    ///
+    /// # Errors
+    /// [`StartError`].
+    pub fn start(options: ServerOptions) -> Result<Server, StartError> {
+        raise_descriptor_limit();
+        let library = Arc::new(Library::open(&options.paths)?);
+        let cache = Cache::open(&options.cache, options.cache_bytes)?;
+        let readers = BlockingPool::start("reader", options.threads.max(2), Importance::Equal)?;
+        let support = Arc::new(Support::probe(options.path));
+        tracing::info!(path = %support.host().path, reason = support.host().reason, "data path chosen");
+        let engine_options =
+            EngineOptions { threads: options.threads, download_stall_us: DOWNLOAD_STALL.as_micros() as u64 };
+        let engine = Arc::new(Engine::start(&engine_options, support, &readers)?);
+        let burst_us = options.burst.as_micros() as u32;
+        let store = Store::new(cache, burst_us, readers, options.threads.div_ceil(2))?;
+
+        let rtsp_listener = listen("RTSP", options.rtsp)?;
+        let http_listener = listen("HTTP", options.http)?;
+        let player = AssetPlayer {
+            library: Arc::clone(&library),
+            store: Arc::clone(&store),
+            engine: Arc::clone(&engine),
+        };
+        let rtsp_door = rtsp::Door::new(Arc::new(player), rtsp_options(&options));
+        let http_door = http::Door::new(http_options(&options, rtsp_listener.local_addr()?.port()));
+
+        let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
+        rtsp_door.register(&mut metrics, &mut status);
+        http_door.register(&mut metrics, &mut status);
+        crate::engine_metrics::register(&engine, &store, &mut metrics, &mut status);
+        let site = Site { library, metrics: Arc::new(metrics), status: Arc::new(status), engine };
+        Ok(Server { rtsp: (rtsp_door, rtsp_listener), http: (http_door, http_listener), site })
+    }
+
+    /// Address that the RTSP door really has.
+    ///
+    /// # Errors
+    /// What `getsockname` says.
+    pub fn rtsp_address(&self) -> io::Result<SocketAddr> {
+        self.rtsp.1.local_addr()
+    }
+
+    /// Address that the HTTP door really has.
+    ///
+    /// # Errors
+    /// What `getsockname` says.
+    pub fn http_address(&self) -> io::Result<SocketAddr> {
+        self.http.1.local_addr()
+    }
+
+    /// Serves until `stop` is done, then drains: sessions end with a BYE, responses are finished, for ten seconds at most.
+    /// Answers whether all were done by then.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> bool {
+        let Server { rtsp: (rtsp_door, rtsp_listener), http: (http_door, http_listener), site } = self;
+        let (drain, draining) = watch::channel(false);
+        let doors = async {
+            tokio::join!(
+                rtsp_door.serve(rtsp_listener, draining.clone()),
+                http_door.serve(http_listener, site, draining),
+            )
+        };
+        tokio::pin!(doors);
+        tokio::select! {
+            _ = &mut doors => return true, // they end only when told to, or when they cannot go on
+            () = stop => {}
+        }
+        tracing::info!("draining");
+        drain.send_replace(true);
+        tokio::time::timeout(DRAIN_LIMIT, doors).await.is_ok()
+    }
+}
+
+fn rtsp_options(options: &ServerOptions) -> DoorOptions {
+    DoorOptions {
+        session_timeout: options.session_timeout,
+        connections: options.connections,
+        connections_per_address: options.connections_per_address,
+        sessions: options.sessions,
+        ports: options.rtp_ports.clone(),
+        ..DoorOptions::default()
+    }
+}
+
+fn http_options(options: &ServerOptions, rtsp_port: u16) -> HttpOptions {
+    HttpOptions {
+        max_connections: options.connections,
+        max_connections_per_address: options.connections_per_address,
+        rtsp_port: Some(rtsp_port),
+        ..HttpOptions::default()
+    }
+}
+
+fn listen(door: &'static str, address: SocketAddr) -> Result<TcpListener, StartError> {
+    let open = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    open().map_err(|source| StartError::Listen { door, address, source })
+}
+
+/// A session takes four descriptors, so the soft limit is raised to the hard one.
+fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    if limit.current == limit.maximum {
+        return;
+    }
+    if let Err(errno) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
+        tracing::warn!(%errno, "the limit of open files could not be raised");
+    }
+}
