@@ -1,6 +1,7 @@
 //! RFC 2326 section 3.2: the URL of a request.
 
-use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+use crate::http::{AssetPath, PathError};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 
 /// What may not stand in a URL that is given back. `,` and `;` because they separate the parts of `RTP-Info`;
 /// `%` stays, for what is given back is encoded already.
@@ -37,8 +38,8 @@ pub struct Resource {
     origin: Option<String>,
     /// The path as it can be given back: legal in a URL and in `RTP-Info`, no slash at its end, no query.
     encoded: String,
-    /// The decoded names, from the root down.
-    segments: Vec<Vec<u8>>,
+    /// What it names below the root.
+    path: AssetPath,
 }
 
 /// A URL that cannot name anything. The client's fault: it must send another one.
@@ -50,21 +51,15 @@ pub enum ResourceError {
     /// Nothing between `rtsp://` and the path.
     #[error("the URL names no host")]
     Host,
-    /// A percent sign without two hexadecimal digits.
-    #[error("a percent sign in the URL is not followed by two hexadecimal digits; write %25")]
-    Escape,
     /// A control character stands in the URL as it is.
     #[error("the URL holds a control character; write it as %XX")]
     Control,
-    /// An encoded NUL, which no file name holds.
-    #[error("the URL holds a NUL")]
-    Nul,
     /// Bytes that are not UTF-8 stood in the URL as they are.
     #[error("the URL is not UTF-8; write other bytes as %XX")]
     Encoding,
-    /// A `..` segment, also after decoding.
-    #[error("the URL holds a `..` segment")]
-    DotDot,
+    /// What comes after the host names nothing.
+    #[error(transparent)]
+    Path(#[from] PathError),
 }
 
 impl Target {
@@ -89,17 +84,13 @@ impl Resource {
         let (origin, path) = split_origin(url)?;
         let path = path.split(['?', '#']).next().unwrap_or_default();
         let encoded = utf8_percent_encode(path.trim_end_matches('/'), ILLEGAL).to_string();
-        Ok(Self { origin, segments: decode(path)?, encoded })
+        let path = AssetPath::decode(if path.is_empty() { "/" } else { path })?;
+        Ok(Self { origin, encoded, path })
     }
 
-    /// The names, from the root down; none is empty, `.` or `..`, none holds a slash or a NUL.
-    pub fn segments(&self) -> &[Vec<u8>] {
-        &self.segments
-    }
-
-    /// The path below the root: names joined by slashes, none at either end.
-    pub fn path(&self) -> Vec<u8> {
-        self.segments.join(&b'/')
+    /// The path below the root: names joined by slashes, none at either end, none of them `.` or `..`.
+    pub fn path(&self) -> &[u8] {
+        self.path.as_bytes()
     }
 
     /// The URL without a slash at its end, with `origin` (`rtsp://host:port`) where the client gave none.
@@ -109,7 +100,10 @@ impl Resource {
 
     /// The presentation and the number of the track, where the URL ends in `/trackN`.
     pub fn split_track(&self) -> Option<(Self, u32)> {
-        let (last, presentation) = self.segments.split_last()?;
+        let (presentation, last) = match self.path().iter().rposition(|&byte| byte == b'/') {
+            Some(slash) => (&self.path()[..slash], &self.path()[slash + 1..]),
+            None => (&b""[..], self.path()),
+        };
         let number = std::str::from_utf8(last).ok()?.strip_prefix(TRACK)?;
         if !number.bytes().all(|byte| byte.is_ascii_digit()) {
             return None;
@@ -117,7 +111,8 @@ impl Resource {
         let number = number.parse().ok()?;
         let (encoded, _) = self.encoded.rsplit_once('/')?;
         let encoded = encoded.trim_end_matches('/').to_owned();
-        Some((Self { origin: self.origin.clone(), encoded, segments: presentation.to_vec() }, number))
+        let path = AssetPath::from_decoded(presentation).ok()?;
+        Some((Self { origin: self.origin.clone(), encoded, path }, number))
     }
 }
 
@@ -139,23 +134,6 @@ fn split_origin(url: &str) -> Result<(Option<String>, &str), ResourceError> {
     }
     let origin = utf8_percent_encode(host, ILLEGAL);
     Ok((Some(format!("{}://{origin}", scheme.to_ascii_lowercase())), path))
-}
-
-fn decode(path: &str) -> Result<Vec<Vec<u8>>, ResourceError> {
-    check_escapes(path.as_bytes())?;
-    let decoded: Vec<u8> = percent_decode_str(path).collect();
-    if decoded.contains(&0) {
-        return Err(ResourceError::Nul);
-    }
-    // An encoded slash is a slash: no file name holds one.
-    let names = decoded.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
-    names.map(|name| if name == b".." { Err(ResourceError::DotDot) } else { Ok(name.to_vec()) }).collect()
-}
-
-fn check_escapes(path: &[u8]) -> Result<(), ResourceError> {
-    let mut escapes = path.split(|&byte| byte == b'%').skip(1);
-    let valid = |rest: &[u8]| rest.len() >= 2 && rest[..2].iter().all(u8::is_ascii_hexdigit);
-    if escapes.all(valid) { Ok(()) } else { Err(ResourceError::Escape) }
 }
 
 #[cfg(test)]
@@ -197,15 +175,15 @@ mod tests {
             ("rtspu://host/x", ResourceError::Scheme),
             ("rtsp:///clip.ts", ResourceError::Host),
             ("rtsp://:8554/clip.ts", ResourceError::Host),
-            ("rtsp://host/%zz", ResourceError::Escape),
-            ("rtsp://host/100%", ResourceError::Escape),
-            ("rtsp://host/%4", ResourceError::Escape),
-            ("rtsp://host/a%00b", ResourceError::Nul),
+            ("rtsp://host/%zz", ResourceError::Path(PathError::Escape(1))),
+            ("rtsp://host/100%", ResourceError::Path(PathError::Escape(4))),
+            ("rtsp://host/%4", ResourceError::Path(PathError::Escape(1))),
+            ("rtsp://host/a%00b", ResourceError::Path(PathError::Nul)),
             ("rtsp://host/a\0b", ResourceError::Control),
             ("rtsp://host/a\tb", ResourceError::Control),
-            ("rtsp://host/../etc", ResourceError::DotDot),
-            ("rtsp://host/a/%2e%2e/b", ResourceError::DotDot),
-            ("rtsp://host/a%2f..", ResourceError::DotDot),
+            ("rtsp://host/../etc", ResourceError::Path(PathError::DotDot)),
+            ("rtsp://host/a/%2e%2e/b", ResourceError::Path(PathError::DotDot)),
+            ("rtsp://host/a%2f..", ResourceError::Path(PathError::DotDot)),
             ("rtsp://host/\u{fffd}", ResourceError::Encoding),
         ] {
             assert_eq!(Resource::parse(url), Err(error), "{url}");
@@ -215,7 +193,7 @@ mod tests {
     #[test]
     fn tracks_are_split_off() {
         let (presentation, track) = resource("rtsp://host/a%20b.ts/track1").split_track().expect("a track");
-        assert_eq!((presentation.path(), track), (b"a b.ts".to_vec(), 1));
+        assert_eq!((presentation.path(), track), (&b"a b.ts"[..], 1));
         assert_eq!(presentation.url(""), "rtsp://host/a%20b.ts");
         let (presentation, track) = resource("/clip.ts//track12/").split_track().expect("a track");
         assert_eq!((presentation.url(""), track), ("/clip.ts".to_owned(), 12));

@@ -177,7 +177,7 @@ impl Desk {
     }
 
     pub(super) async fn open(&self, resource: &Resource) -> Result<Arc<dyn Presentation>, Refusal> {
-        self.door.player.open(&resource.path()).await.map_err(of_open)
+        self.door.player.open(resource.path()).await.map_err(of_open)
     }
 
     /// A good answer, with the session the request named.

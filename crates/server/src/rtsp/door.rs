@@ -147,7 +147,7 @@ impl Door {
         connections: &mut JoinSet<()>,
     ) {
         // Dropping the stream closes it: who comes in numbers gets no answer that costs something.
-        let Some(pass) = self.0.enter(address.to_canonical()) else { return };
+        let Some(pass) = self.0.enter(network(address)) else { return };
         let (shared, shutdown) = (Arc::clone(&self.0), shutdown.clone());
         connections.spawn(async move {
             connection::serve(stream, shared, shutdown).await;
@@ -184,6 +184,17 @@ impl Drop for Pass {
     fn drop(&mut self) {
         self.shared.counters.connections.decrease();
         self.shared.gate.leave(self.address);
+    }
+}
+
+/// Whose connections are counted together: those of an IPv4 address, or of an IPv6 network of 64 bits, all of whose
+/// addresses are one client's to choose from.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            std::net::Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+        }
+        address @ IpAddr::V4(_) => address,
     }
 }
 

@@ -92,7 +92,7 @@ impl Desk {
         let playback = Arc::from(presentation.set_up(rtp, on_event).await.map_err(of_open)?);
         let parts = Parts {
             id: new_id()?,
-            path: presentation_url.path(),
+            path: presentation_url.path().to_vec(),
             track_url: resource.url(&self.origin()),
             record: Arc::new(self.record(&presentation_url, &playback, rtcp).map_err(of_socket)?),
             presentation,
@@ -111,7 +111,7 @@ impl Desk {
     ) -> io::Result<Record> {
         Ok(Record {
             peer: self.peer,
-            path: String::from_utf8_lossy(&resource.path()).into_owned(),
+            path: String::from_utf8_lossy(resource.path()).into_owned(),
             since: SystemTime::now(),
             stage: tokio::sync::watch::Sender::new(Stage::Resting),
             socket: tokio::net::UdpSocket::from_std(rtcp)?,
