@@ -16,7 +16,7 @@ mod wire_sendfile;
 
 pub use choice::{Choice, Path, Support};
 pub use medium::{Medium, PageCache};
-pub use sink::UdpSink;
+pub use sink::{UdpSink, path_mtu};
 pub use train::{Headers, Train};
 /// The packet type that trains are made of.
 pub use wirepath_media::rtp;

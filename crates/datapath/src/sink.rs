@@ -8,6 +8,14 @@ use wirepath_sys::socket::{set_fragmentation, set_segment};
 
 use crate::Path;
 
+/// The MTU in bytes that the kernel knows of the path to the address `socket` is connected to.
+///
+/// # Errors
+/// `ENOTCONN` if it is not connected, else what the calls say.
+pub fn path_mtu(socket: &UdpSocket) -> io::Result<u32> {
+    wirepath_sys::socket::path_mtu(socket.as_fd(), socket.local_addr()?)
+}
+
 /// A UDP socket connected to one receiver, set up for one data path.
 #[derive(Debug)]
 pub struct UdpSink {

@@ -1,1 +1,41 @@
-//! (to be written)
+//! Wire images: ready-made packets of an asset in a file, with the times at which they depart.
+//!
+//! This is the format as bytes and values; `docs/wire-image.md` describes it byte by byte. A file is a [`Header`]
+//! page, segments of packets and [`Train`] records, and a [`Table`] of segments. Nothing read from a file is
+//! believed before it has been checked against its checksum and against everything else in the file.
+
+mod error;
+mod fields;
+mod header;
+mod plan;
+mod segment;
+mod table;
+
+pub use error::{Error, Part};
+pub use header::{Header, TableExtent};
+pub use plan::{Identity, MAX_BURST_US, MAX_TS_PER_PACKET, Plan, PlanError, Recipe};
+pub use segment::{SegmentEntry, TRAIN_RECORD_LENGTH, Train};
+pub use table::{Description, Start, Table};
+
+/// The version of the format that is written, and the only one that is read.
+pub const VERSION: u32 = 1;
+
+/// Alignment of everything in the file, and length of the header, in bytes.
+pub const PAGE: u64 = 4096;
+
+/// The most bytes of packets in one segment.
+pub const MAX_SEGMENT_DATA: u32 = 1 << 20;
+
+/// The most packets in one train: Linux before 6.9 takes 64 in one call, and 48 of full size fill a datagram.
+pub const MAX_TRAIN_PACKETS: u32 = 48;
+
+/// The most bytes in one train: what one UDP send over IPv4 takes.
+pub const MAX_TRAIN_BYTES: u32 = 65_507;
+
+/// `length` rounded up to whole pages.
+pub fn padded(length: u64) -> u64 {
+    length.next_multiple_of(PAGE)
+}
+
+#[cfg(test)]
+mod tests;

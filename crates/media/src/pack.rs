@@ -1,1 +1,170 @@
-//! (to be written)
+//! Packing: turns a transport stream into the segments of a wire image (RFC 2250, RFC 3551 section 5.7).
+//!
+//! Pure: the caller reads the asset and writes the image. Give a [`Packer`] the asset's bytes in any pieces, write
+//! each [`PackedSegment`] at its offset as it comes out, then the table and, last of all, the header that
+//! [`Packer::finish`] answers with. Memory is bounded by what may wait for a clock reference (64 MiB) and by
+//! 64 bytes for each segment and random access point.
+
+mod buffer;
+mod cutter;
+mod estimate;
+
+use crate::image::{Description, Header, Plan, PlanError, SegmentEntry, Start, Table};
+use crate::ts::{Deframer, Event, NoClock, NotTransportStream, Packets, Survey, TICKS_PER_SECOND, Warnings};
+use buffer::PacketBuffer;
+use cutter::Cutter;
+
+pub use estimate::{Estimate, estimate};
+
+/// The longest input that is worked through at once.
+const PIECE_LENGTH: usize = 1 << 20;
+
+/// Packs one asset.
+#[derive(Debug)]
+pub struct Packer {
+    deframer: Deframer,
+    packing: Packing,
+}
+
+/// The asset cannot be packed; the file is at fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// It is not a transport stream.
+    #[error(transparent)]
+    NotTransportStream(#[from] NotTransportStream),
+    /// It has no clock.
+    #[error(transparent)]
+    NoClock(#[from] NoClock),
+}
+
+/// A finished segment.
+#[derive(Clone, Debug)]
+pub struct PackedSegment {
+    /// Packets, records and padding: write them at `entry.offset`.
+    pub bytes: Vec<u8>,
+    /// Its place and its checksum.
+    pub entry: SegmentEntry,
+    /// The random access points in it.
+    pub starts: Vec<Start>,
+}
+
+/// What comes after the last segment.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    /// The header: write it at 0 when everything else is on the disk.
+    pub header: Header,
+    /// The table as values.
+    pub table: Table,
+    /// The table as bytes: write them at `header.table.offset`.
+    pub table_bytes: Vec<u8>,
+}
+
+impl Packer {
+    /// A packer at the start of an asset.
+    ///
+    /// # Errors
+    /// [`PlanError`] where the recipe is out of range.
+    pub fn new(plan: Plan) -> Result<Self, PlanError> {
+        plan.recipe.check()?;
+        let packing = Packing {
+            survey: Survey::new(),
+            buffer: PacketBuffer::new(plan.recipe),
+            cutter: Cutter::new(plan),
+            warnings: Warnings::default(),
+        };
+        Ok(Self { deframer: Deframer::new(), packing })
+    }
+
+    /// Takes the next bytes of the asset. Take the segments with [`Packer::pop`] after each call.
+    ///
+    /// # Errors
+    /// [`Error`] as soon as it is clear that the asset cannot be packed.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        for mut piece in bytes.chunks(PIECE_LENGTH) {
+            while let Some(event) = self.deframer.next(&mut piece)? {
+                self.packing.take(event)?;
+            }
+            self.packing.cut();
+        }
+        Ok(())
+    }
+
+    /// The next finished segment.
+    pub fn pop(&mut self) -> Option<PackedSegment> {
+        self.packing.cutter.pop()
+    }
+
+    /// Ends the asset: the last segments can be taken with [`Packer::pop`] then.
+    ///
+    /// # Errors
+    /// [`Error`] where the asset holds no packets or no clock.
+    pub fn finish(&mut self) -> Result<Summary, Error> {
+        while let Some(event) = self.deframer.finish()? {
+            self.packing.take(event)?;
+        }
+        self.packing.survey.finish()?;
+        self.packing.cut();
+        let description = self.description();
+        Ok(self.packing.cutter.finish(&mut self.packing.buffer, description))
+    }
+
+    /// What is known about the asset so far.
+    pub fn description(&mut self) -> Description {
+        let packing = &mut self.packing;
+        packing.warnings.append(packing.survey.take_warnings());
+        packing.warnings.sort();
+        Description {
+            stride: self.deframer.framing().map_or(0, |framing| framing.stride() as u16),
+            programmes: packing.survey.programmes(),
+            played: packing.survey.played(),
+            warnings: packing.warnings.clone(),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Packing {
+    survey: Survey,
+    buffer: PacketBuffer,
+    cutter: Cutter,
+    warnings: Warnings,
+}
+
+impl Packing {
+    fn take(&mut self, event: Event<'_>) -> Result<(), Error> {
+        match event {
+            Event::Packets(run) => Ok(self.packets(&run)?),
+            Event::Warning(warning) => {
+                self.warnings.push(warning);
+                Ok(())
+            }
+        }
+    }
+
+    fn packets(&mut self, run: &Packets<'_>) -> Result<(), NoClock> {
+        self.survey.push(run)?;
+        self.buffer.append(run);
+        Ok(())
+    }
+
+    /// Cuts everything that is timed by now into trains and segments.
+    fn cut(&mut self) {
+        while let Some(start) = self.survey.next_start() {
+            self.cutter.add_start(start);
+        }
+        while let Some(stretch) = self.survey.next_stretch() {
+            self.cutter.add_stretch(stretch);
+        }
+        self.cutter.cut(&mut self.buffer);
+    }
+}
+
+/// Ticks of 27 MHz in microseconds, rounded down.
+fn microseconds(ticks: u64) -> u64 {
+    ticks / (TICKS_PER_SECOND / 1_000_000)
+}
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,28 @@
-//! (to be written)
+//! MPEG-2 transport streams (ISO/IEC 13818-1): finding the packets in a file, reading the tables, the clock and the
+//! points where a decoder can start.
+//!
+//! Data flows one way: bytes → [`Deframer`] → runs of [`Packets`] → [`Survey`], which reads the tables with
+//! [`Psi`], chooses the programme that is played and times it with [`Clock`]. Everything takes bytes at any split
+//! and holds a bounded amount of them.
+
+mod access;
+mod clock;
+mod crc;
+mod deframe;
+mod framing;
+mod packet;
+mod programme;
+mod psi;
+mod section;
+mod survey;
+pub mod synthetic;
+mod warning;
+
+pub use clock::{Clock, NOMINAL_TICKS_PER_PACKET, Rate, Stretch};
+pub use deframe::{Deframer, Event, Packets};
+pub use framing::{DETECTION_BYTES, Framing, NotTransportStream};
+pub use packet::{Adaptation, NULL_PID, PACKET_LENGTH, Packet, Pcr, SYNC_BYTE, TICKS_PER_SECOND};
+pub use programme::{Codec, Programme, Stream};
+pub use psi::{MAX_PROGRAMMES, Psi};
+pub use survey::{LOOKAHEAD_PACKETS, NoClock, Played, Survey};
+pub use warning::{Warning, WarningKind, Warnings};

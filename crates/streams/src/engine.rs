@@ -9,10 +9,10 @@ use std::thread::{self, JoinHandle};
 use rustix::event::{EventfdFlags, eventfd};
 use wirepath_datapath::{Support, UdpSink};
 
+use crate::blocking::BlockingPool;
 use crate::counters::{Counters, ThreadCounters};
 use crate::download::{Download, DownloadTask, Part};
 use crate::playback::{Playback, PlaybackOptions, Progress};
-use crate::readers::Readers;
 use crate::worker::{Command, Worker};
 use crate::{DownloadEnd, playback};
 
@@ -43,7 +43,11 @@ impl Engine {
     ///
     /// # Errors
     /// What `epoll_create`, `eventfd` or starting a thread says.
-    pub fn start(options: &EngineOptions, support: Arc<Support>, readers: &Readers) -> io::Result<Engine> {
+    pub fn start(
+        options: &EngineOptions,
+        support: Arc<Support>,
+        readers: &BlockingPool,
+    ) -> io::Result<Engine> {
         let mut threads = Vec::new();
         for number in 0..options.threads.max(1) {
             let mailbox = Arc::new(Mailbox::new()?);

@@ -11,11 +11,16 @@ const BUCKETS: usize = (STEPS * 22) as usize;
 pub(crate) struct Lateness {
     buckets: [AtomicU64; BUCKETS],
     largest_us: AtomicU64,
+    sum_us: AtomicU64,
 }
 
 impl Default for Lateness {
     fn default() -> Lateness {
-        Lateness { buckets: [const { AtomicU64::new(0) }; BUCKETS], largest_us: AtomicU64::new(0) }
+        Lateness {
+            buckets: [const { AtomicU64::new(0) }; BUCKETS],
+            largest_us: AtomicU64::new(0),
+            sum_us: AtomicU64::new(0),
+        }
     }
 }
 
@@ -25,6 +30,7 @@ impl Lateness {
     pub(crate) fn record(&self, late_us: u64) {
         let bucket = &self.buckets[bucket(late_us)];
         bucket.store(bucket.load(Relaxed) + 1, Relaxed);
+        self.sum_us.store(self.sum_us.load(Relaxed).wrapping_add(late_us), Relaxed);
         if late_us > self.largest_us.load(Relaxed) {
             self.largest_us.store(late_us, Relaxed);
         }
@@ -36,6 +42,7 @@ impl Lateness {
             *sum += bucket.load(Relaxed);
         }
         total.largest_us = total.largest_us.max(self.largest_us.load(Relaxed));
+        total.sum_us = total.sum_us.wrapping_add(self.sum_us.load(Relaxed));
     }
 }
 
@@ -44,11 +51,12 @@ impl Lateness {
 pub struct LatenessSnapshot {
     counts: [u64; BUCKETS],
     largest_us: u64,
+    sum_us: u64,
 }
 
 impl Default for LatenessSnapshot {
     fn default() -> LatenessSnapshot {
-        LatenessSnapshot { counts: [0; BUCKETS], largest_us: 0 }
+        LatenessSnapshot { counts: [0; BUCKETS], largest_us: 0, sum_us: 0 }
     }
 }
 
@@ -56,6 +64,11 @@ impl LatenessSnapshot {
     /// Number of trains counted.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
+    }
+
+    /// All latenesses together in microseconds.
+    pub fn sum_us(&self) -> u64 {
+        self.sum_us
     }
 
     /// The largest lateness in microseconds, exact.
@@ -74,6 +87,14 @@ impl LatenessSnapshot {
             }
         }
         self.largest_us
+    }
+
+    /// Number of trains at most so late, to within an eighth.
+    pub fn at_most(&self, late_us: u64) -> u64 {
+        self.cumulative()
+            .take_while(|(upper_us, _)| *upper_us <= late_us)
+            .last()
+            .map_or(0, |(_, count)| count)
     }
 
     /// Pairs of (upper end in microseconds, number of trains at most that late), for a cumulative histogram.
@@ -125,12 +146,14 @@ mod tests {
         let lateness = Lateness::default();
         (1..=1000).for_each(|value| lateness.record(value));
         lateness.record(u64::MAX >> 1);
+        assert_eq!(lateness.sum_us.load(Relaxed), 500_500 + (u64::MAX >> 1));
         let mut snapshot = LatenessSnapshot::default();
         lateness.add_to(&mut snapshot);
         assert_eq!(snapshot.count(), 1001);
         assert!((500..=570).contains(&snapshot.quantile_us(0.5)), "{}", snapshot.quantile_us(0.5));
         assert_eq!(snapshot.quantile_us(1.0), upper_us(BUCKETS - 1));
         assert_eq!(snapshot.cumulative().last(), Some((upper_us(BUCKETS - 1), 1001)));
+        assert!((440..=500).contains(&snapshot.at_most(500)), "{}", snapshot.at_most(500));
         assert_eq!(LatenessSnapshot::default().quantile_us(0.99), 0);
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! One thread per core, each with a timer wheel and an epoll instance. A [`Playback`] sends a source's trains to a UDP
 //! sink when they are due; a [`Download`] sends parts of files to a TCP connection as fast as it takes them. Nothing on
-//! these threads blocks: what must be read from storage first is read by [`Readers`].
+//! these threads blocks: what must be read from storage first is read by a [`BlockingPool`].
 
+mod blocking;
 mod clock;
 mod counters;
 mod download;
@@ -11,18 +12,17 @@ mod engine;
 mod lateness;
 mod playback;
 mod playhead;
-mod readers;
 mod source;
 mod wheel;
 mod worker;
 
+pub use blocking::{BlockingPool, Importance};
 pub use clock::now_us;
 pub use counters::Counters;
 pub use download::{Download, DownloadEnd, Part};
 pub use engine::{Engine, EngineOptions};
 pub use lateness::LatenessSnapshot;
 pub use playback::{Event, PlayError, Playback, PlaybackOptions, Position, Progress, RtpClock};
-pub use readers::Readers;
 pub use source::{At, Cursor, Departure, Load, Segment, TrainSource};
 
 /// The room below, for the types that pass through this one.

@@ -13,12 +13,12 @@ use slab::Slab;
 use wirepath_datapath::{Scratch, SendError, Support};
 
 use crate::EngineOptions;
+use crate::blocking::{BlockingPool, warm};
 use crate::clock::now_us;
 use crate::counters::ThreadCounters;
 use crate::download::{DownloadError, DownloadTask, Turn, Waiting};
 use crate::engine::Mailbox;
 use crate::playback::{Outcome, PlayError, PlaybackTask, Position, Reply};
-use crate::readers::{Readers, warm};
 use crate::source::Cursor;
 use crate::wheel::Wheel;
 
@@ -64,7 +64,7 @@ pub(crate) struct Sending {
 pub(crate) struct Worker {
     options: EngineOptions,
     mailbox: Arc<Mailbox>,
-    readers: Readers,
+    readers: BlockingPool,
     sending: Sending,
     epoll: OwnedFd,
     wheel: Wheel,
@@ -98,7 +98,7 @@ impl Worker {
         mailbox: Arc<Mailbox>,
         counters: Arc<ThreadCounters>,
         support: Arc<Support>,
-        readers: Readers,
+        readers: BlockingPool,
     ) -> io::Result<Worker> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &mailbox.wake, epoll::EventData::new_u64(MAILBOX), epoll::EventFlags::IN)?;

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
 use wirepath_streams::datapath::{Medium, Path, Support, Train};
 use wirepath_streams::{
-    At, Cursor, Departure, Engine, EngineOptions, Event, Load, Part, PlayError, Playback, PlaybackOptions,
-    Position, Readers, Segment, TrainSource,
+    At, BlockingPool, Cursor, Departure, Engine, EngineOptions, Event, Importance, Load, Part, PlayError,
+    Playback, PlaybackOptions, Position, Segment, TrainSource,
 };
 
 const PAYLOAD: usize = 188;
@@ -86,7 +86,7 @@ impl TrainSource for Numbered {
 }
 
 fn engine(path: Path) -> Engine {
-    let readers = Readers::start(1).unwrap();
+    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
     let options = EngineOptions { threads: 1, download_stall_us: 60_000_000 };
     Engine::start(&options, Arc::new(Support::probe(Some(path))), &readers).unwrap()
 }
@@ -299,7 +299,7 @@ fn a_file_that_ends_too_early_and_a_client_that_leaves_are_told() {
 
 #[test]
 fn a_client_that_takes_nothing_is_let_go() {
-    let readers = Readers::start(1).unwrap();
+    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
     let options = EngineOptions { threads: 1, download_stall_us: 50_000 };
     let engine = Engine::start(&options, Arc::new(Support::probe(None)), &readers).unwrap();
     let (file, _) = stored(50_000_000);

@@ -1,0 +1,36 @@
+# Two commands do everything on a fresh machine: `make run` and `make test`. Work is done by scripts/ and cargo.
+export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
+MINUTES ?= 3
+
+.PHONY: help run test build bench fmt lint fuzz
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+
+run: ## install what is missing, build, serve MEDIA=folder (or a sample clip) and say how to play it; ARGS="--rtsp …"
+	@scripts/install.sh run
+	cargo build --release --locked -p wirepath
+	@scripts/run.sh $(ARGS)
+
+test: ## install what is missing and run every check and test
+	@scripts/install.sh test
+	cargo run --quiet --locked -p wirepath-check
+
+build: ## the release binary, target/release/wirepath
+	@scripts/install.sh
+	cargo build --release --locked -p wirepath
+
+bench: ## measure CPU per client for each data path, beside bare C; ARGS="--json …"; needs root
+	@scripts/install.sh bench
+	cargo build --release --locked -p wirepath -p wirepath-bench
+	target/release/wirepath-bench $(ARGS)
+
+fmt: ## format the source
+	cargo fmt --all
+
+lint: ## rooms, reasons, promises, links, licences; then clippy
+	cargo run --quiet --locked -p wirepath-lint
+	cargo clippy --workspace --all-targets --locked -- -D warnings
+
+fuzz: ## every fuzz target for MINUTES minutes each (3); needs a nightly toolchain
+	@scripts/fuzz.sh $(MINUTES)

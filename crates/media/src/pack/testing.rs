@@ -1,0 +1,76 @@
+//! Packs into memory and reads back, for the tests of packing and of the image format.
+
+use super::*;
+use crate::image::{Error as ImageError, Identity, PAGE, Recipe, Train};
+use crate::rtp::HEADER_LENGTH;
+
+/// A plan for an asset of `size` bytes with seven packets in one.
+pub(crate) fn plan(size: usize) -> Plan {
+    Plan {
+        identity: Identity { size: size as u64, mtime_ns: 1_700_000_000_123_456_789, inode: 42, device: 66 },
+        recipe: Recipe { ts_per_packet: 7, burst_us: 20_000 },
+        ssrc: 0xdead_beef,
+        sequence: 65_500,
+        timestamp: u32::MAX - 1000,
+    }
+}
+
+/// The image of an asset that is pushed in pieces of `piece` bytes.
+pub(crate) fn pack(asset: &[u8], plan: Plan, piece: usize) -> Result<(Vec<u8>, Summary), Error> {
+    let mut packer = Packer::new(plan).expect("a plan that can be followed");
+    let mut file = vec![0; PAGE as usize];
+    let mut write = |packer: &mut Packer| {
+        while let Some(segment) = packer.pop() {
+            assert_eq!(file.len() as u64, segment.entry.offset);
+            file.extend(segment.bytes);
+        }
+    };
+    for bytes in asset.chunks(piece) {
+        packer.push(bytes)?;
+        write(&mut packer);
+    }
+    let summary = packer.finish()?;
+    write(&mut packer);
+    assert_eq!(file.len() as u64, summary.header.table.offset);
+    file.extend(&summary.table_bytes);
+    file[..PAGE as usize].copy_from_slice(&summary.header.encode());
+    Ok((file, summary))
+}
+
+/// An image read back.
+pub(crate) struct Read {
+    pub(crate) header: Header,
+    pub(crate) table: Table,
+    /// The trains of each segment.
+    pub(crate) trains: Vec<Vec<Train>>,
+    /// Every packet, header included.
+    pub(crate) packets: Vec<Vec<u8>>,
+}
+
+impl Read {
+    /// The payloads of all packets, one after the other.
+    pub(crate) fn payload(&self) -> Vec<u8> {
+        self.packets.iter().flat_map(|packet| &packet[HEADER_LENGTH..]).copied().collect()
+    }
+}
+
+/// Reads an image, and checks the headers in it against those of its trains' runs.
+pub(crate) fn read(file: &[u8]) -> Result<Read, ImageError> {
+    let header = Header::decode(&file[..file.len().min(PAGE as usize)], file.len() as u64)?;
+    let table = Table::decode(&file[header.table.offset as usize..], &header)?;
+    let (mut trains, mut packets) = (Vec::new(), Vec::new());
+    for (index, entry) in table.segments.iter().enumerate() {
+        let bytes = &file[entry.offset as usize..][..entry.length() as usize];
+        let records = entry.trains(&header.plan, table.until_us(index, &header), bytes)?;
+        for train in &records {
+            let run = train.run(&header.plan);
+            let data = &bytes[train.offset as usize..][..train.length as usize];
+            for (number, packet) in (0..).zip(data.chunks(usize::from(train.packet_size))) {
+                assert_eq!(packet[..HEADER_LENGTH], run.header(number).to_bytes());
+                packets.push(packet.to_vec());
+            }
+        }
+        trains.push(records);
+    }
+    Ok(Read { header, table, trains, packets })
+}

@@ -1,0 +1,265 @@
+//! When each packet departs: interpolation between programme clock references (ISO/IEC 13818-1 section 2.4.2).
+//!
+//! Packets are counted from 0 through the file; time is in ticks of 27 MHz from the first packet's departure.
+//! Between two references packets are spread evenly. Before the first and after the last the neighbouring rate
+//! holds. Time never goes backwards: where the references do, it goes on at the rate before.
+
+use std::collections::VecDeque;
+
+use super::packet::{PACKET_LENGTH, Pcr, TICKS_PER_SECOND};
+
+/// The rate assumed where there are not two references to tell one from: 8 Mb/s.
+pub const NOMINAL_TICKS_PER_PACKET: u64 = PACKET_LENGTH as u64 * 8 * TICKS_PER_SECOND / 8_000_000;
+
+/// A step between references that is always believed, once a rate is known. The standard allows 0.1 s; files with
+/// holes or idle programmes have seconds.
+const BELIEVED_STEP: u64 = 10 * TICKS_PER_SECOND;
+
+/// The longest step that is believed when the bytes between the references fit it, or when no rate is known.
+const LONGEST_STEP: u64 = 60 * TICKS_PER_SECOND;
+
+/// How many times longer than expected from the rate before a step may be and still fit.
+const SLOWDOWN: u64 = 4;
+
+/// Steps shorter than this for each packet (11 Gb/s) are of a clock that stands still.
+const FEWEST_TICKS_PER_PACKET: u64 = 4;
+
+/// Packets that depart at one rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stretch {
+    /// The first packet.
+    pub first: u64,
+    /// The packet after the last.
+    pub end: u64,
+    /// Whether the clock was discontinuous at the first packet.
+    pub discontinuity: bool,
+    /// Where the rate applies from: `first`, or a packet before it.
+    origin: Instant,
+    rate: Rate,
+}
+
+/// Ticks over packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    ticks: u64,
+    packets: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Instant {
+    packet: u64,
+    departure: u64,
+}
+
+impl Stretch {
+    /// Departure of a packet in it, or of its end, in ticks of 27 MHz.
+    #[inline]
+    pub fn departure(&self, packet: u64) -> u64 {
+        self.origin.departure.saturating_add(self.rate.ticks_for(packet - self.origin.packet))
+    }
+}
+
+impl Rate {
+    const NOMINAL: Self = Self { ticks: NOMINAL_TICKS_PER_PACKET, packets: 1 };
+
+    #[inline]
+    fn ticks_for(self, packets: u64) -> u64 {
+        match packets.checked_mul(self.ticks) {
+            Some(product) => product / self.packets,
+            None => (u128::from(packets) * u128::from(self.ticks) / u128::from(self.packets))
+                .try_into()
+                .unwrap_or(u64::MAX),
+        }
+    }
+}
+
+/// Turns references into stretches. Stretches come out in order and without gaps, from packet 0 on.
+#[derive(Clone, Debug, Default)]
+pub struct Clock {
+    state: State,
+    stretches: VecDeque<Stretch>,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// No two references that belong together yet, so nothing can be timed.
+    Unrated {
+        last: Option<(u64, Pcr)>,
+        discontinuities: Vec<u64>,
+    },
+    Rated(Rated),
+}
+
+#[derive(Clone, Debug)]
+struct Rated {
+    rate: Rate,
+    /// The last reference and when its packet departs.
+    anchor: Instant,
+    pcr: Pcr,
+    /// Where the stretches given out end.
+    end: Instant,
+    /// Whether the clock is discontinuous at `end`.
+    discontinuity: bool,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self::Unrated { last: None, discontinuities: Vec::new() }
+    }
+}
+
+/// What a reference says about the time since the one before.
+enum Step {
+    Took(u64),
+    /// Nothing: the clock has not moved.
+    Stands,
+    Broke,
+}
+
+impl Clock {
+    /// A clock that has seen nothing.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes the reference in `packet`; `flagged` where the packet says that its time base is a new one. Packets
+    /// must come in order. Says whether the clock was discontinuous here.
+    pub fn observe(&mut self, packet: u64, pcr: Pcr, flagged: bool) -> bool {
+        match &mut self.state {
+            State::Unrated { last: last @ None, .. } => {
+                *last = Some((packet, pcr));
+                false
+            }
+            State::Unrated { last: Some((since, before)), discontinuities } => {
+                let packets = packet - *since;
+                match judge(pcr, *before, flagged, packets, None) {
+                    Step::Stands => false,
+                    Step::Broke => {
+                        discontinuities.push(packet);
+                        (*since, *before) = (packet, pcr);
+                        true
+                    }
+                    Step::Took(ticks) => {
+                        self.start(Rate { ticks, packets }, packet, pcr);
+                        false
+                    }
+                }
+            }
+            State::Rated(rated) => {
+                let (stretch, broke) = rated.observe(packet, pcr, flagged);
+                self.stretches.extend(stretch);
+                broke
+            }
+        }
+    }
+
+    /// Times everything before packet `end` at the last known rate without waiting for another reference. Says
+    /// whether that rate is known; if not, [`NOMINAL_TICKS_PER_PACKET`] is assumed.
+    pub fn extend(&mut self, end: u64) -> bool {
+        let known = match self.state {
+            State::Unrated { last, .. } => {
+                let (_, pcr) = last.unwrap_or((0, Pcr::new(0)));
+                self.start(Rate::NOMINAL, last.map_or(end, |(packet, _)| packet), pcr);
+                false
+            }
+            State::Rated(_) => true,
+        };
+        if let State::Rated(rated) = &mut self.state {
+            self.stretches.extend(rated.extend(end));
+        }
+        known
+    }
+
+    /// The next stretch, in the order of packets.
+    pub fn next_stretch(&mut self) -> Option<Stretch> {
+        self.stretches.pop_front()
+    }
+
+    /// The first packet that cannot be timed yet.
+    pub fn end(&self) -> u64 {
+        match &self.state {
+            State::Unrated { .. } => 0,
+            State::Rated(rated) => rated.end.packet,
+        }
+    }
+
+    /// The packet of the last reference that counted.
+    pub fn last_reference(&self) -> Option<u64> {
+        match &self.state {
+            State::Unrated { last, .. } => last.map(|(packet, _)| packet),
+            State::Rated(rated) => Some(rated.anchor.packet),
+        }
+    }
+
+    /// The first rate is known: it holds from packet 0 on, over whatever discontinuities there were.
+    fn start(&mut self, rate: Rate, packet: u64, pcr: Pcr) {
+        let State::Unrated { discontinuities, .. } = std::mem::take(&mut self.state) else { return };
+        let discontinuity = discontinuities.last() == Some(&packet);
+        let mut first = 0;
+        for end in discontinuities.into_iter().filter(|&end| end < packet).chain([packet]) {
+            if first < end {
+                let origin = Instant::default();
+                self.stretches.push_back(Stretch { first, end, discontinuity: first > 0, origin, rate });
+            }
+            first = end;
+        }
+        let end = Instant { packet, departure: rate.ticks_for(packet) };
+        self.state = State::Rated(Rated { rate, anchor: end, pcr, end, discontinuity });
+    }
+}
+
+impl Rated {
+    fn observe(&mut self, packet: u64, pcr: Pcr, flagged: bool) -> (Option<Stretch>, bool) {
+        let packets = packet - self.anchor.packet;
+        let broken = match judge(pcr, self.pcr, flagged, packets, Some(self.rate)) {
+            Step::Stands => return (None, false),
+            Step::Broke => None,
+            Step::Took(ticks) => Some((self.anchor.departure.saturating_add(ticks), Rate { ticks, packets }))
+                .filter(|&(departure, _)| departure >= self.end.departure),
+        };
+        let stretch = match broken {
+            Some((departure, rate)) => {
+                let stretch = self.stretch_to(Instant { packet, departure });
+                self.rate = rate;
+                stretch
+            }
+            None => self.extend(packet),
+        };
+        self.anchor = self.end;
+        self.pcr = pcr;
+        self.discontinuity |= broken.is_none();
+        (stretch, broken.is_none())
+    }
+
+    fn extend(&mut self, packet: u64) -> Option<Stretch> {
+        let packets = packet.saturating_sub(self.end.packet);
+        let departure = self.end.departure.saturating_add(self.rate.ticks_for(packets));
+        self.stretch_to(Instant { packet, departure })
+    }
+
+    /// The stretch from the last one's end to `end`; none where that is no packet.
+    fn stretch_to(&mut self, end: Instant) -> Option<Stretch> {
+        let packets = end.packet.checked_sub(self.end.packet).filter(|&packets| packets > 0)?;
+        let origin = std::mem::replace(&mut self.end, end);
+        let discontinuity = std::mem::take(&mut self.discontinuity);
+        let rate = Rate { ticks: end.departure - origin.departure, packets };
+        Some(Stretch { first: origin.packet, end: end.packet, discontinuity, origin, rate })
+    }
+}
+
+fn judge(pcr: Pcr, before: Pcr, flagged: bool, packets: u64, rate: Option<Rate>) -> Step {
+    let longest = match rate {
+        None => LONGEST_STEP,
+        Some(rate) => rate.ticks_for(packets).saturating_mul(SLOWDOWN).clamp(BELIEVED_STEP, LONGEST_STEP),
+    };
+    match pcr.since(before) {
+        _ if flagged => Step::Broke,
+        Some(ticks) if ticks < packets.saturating_mul(FEWEST_TICKS_PER_PACKET) => Step::Stands,
+        Some(ticks) if ticks <= longest => Step::Took(ticks),
+        _ => Step::Broke,
+    }
+}
+
+#[cfg(test)]
+#[path = "clock_tests.rs"]
+mod tests;

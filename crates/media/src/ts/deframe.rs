@@ -1,0 +1,287 @@
+//! Takes a file's bytes at any split and gives its packets, in runs that are not copied.
+
+use super::framing::{self, DETECTION_BYTES, Found, Framing, NotTransportStream};
+use super::packet::{PACKET_LENGTH, SYNC_BYTE};
+use super::warning::{Warning, WarningKind};
+
+/// Bytes kept from one input to the next: enough to prove any framing with something to spare.
+const CARRY_BYTES: usize = 2048;
+
+/// Bytes past [`DETECTION_BYTES`] that prove a run of packets which starts just before.
+const DETECTION_MARGIN: usize = 1024;
+
+/// Finds the packets in a stream of bytes.
+///
+/// Call [`Deframer::next`] with the input until it answers `None`, then come with the next input; after the last
+/// one call [`Deframer::finish`] until it answers `None`. What comes out does not depend on how the input is split.
+#[derive(Debug, Default)]
+pub struct Deframer {
+    phase: Phase,
+    /// Bytes of earlier inputs that could not be judged yet.
+    carry: Vec<u8>,
+    /// How much of `carry` was handed out by the last call.
+    spent: usize,
+    /// Bytes between packets still to be passed over.
+    gap: usize,
+    /// Offset in the file of the next byte to judge: the first of `carry` after `spent`, or else of the input.
+    offset: u64,
+    /// Offset at which the search for the first packet began.
+    begin: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum Phase {
+    /// No packet has been seen.
+    #[default]
+    Detecting,
+    /// The next byte should be a sync byte.
+    Synced(Framing),
+    /// The packets stopped at the offset.
+    Lost(Framing, u64),
+}
+
+/// What a deframer found.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// Packets, one after the other.
+    Packets(Packets<'a>),
+    /// Something that is not a packet.
+    Warning(Warning),
+}
+
+/// A run of packets as it lies in a file. Each starts with the sync byte.
+#[derive(Clone, Copy, Debug)]
+pub struct Packets<'a> {
+    bytes: &'a [u8],
+    framing: Framing,
+    offset: u64,
+}
+
+impl<'a> Packets<'a> {
+    /// Number of packets.
+    pub fn count(&self) -> usize {
+        self.bytes.len().div_ceil(self.framing.stride())
+    }
+
+    /// Offset in the file of packet `index`'s sync byte.
+    pub fn offset(&self, index: usize) -> u64 {
+        self.offset + (index * self.framing.stride()) as u64
+    }
+
+    /// How the packets lie in the file.
+    pub fn framing(&self) -> Framing {
+        self.framing
+    }
+
+    /// The packets in order.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = &'a [u8; PACKET_LENGTH]> + use<'a> {
+        self.bytes.chunks(self.framing.stride()).filter_map(|unit| unit.first_chunk())
+    }
+
+    /// The packets as one slice, where nothing lies between them.
+    #[inline]
+    pub fn contiguous(&self) -> Option<&'a [u8]> {
+        (self.framing == Framing::Bare).then_some(self.bytes)
+    }
+
+    /// The part of the run before packet `index`, and the part from there on.
+    pub fn split_at(self, index: usize) -> (Self, Self) {
+        let (before, after) = self.bytes.split_at((index * self.framing.stride()).min(self.bytes.len()));
+        let offset = self.offset + before.len() as u64;
+        (Self { bytes: before, ..self }, Self { bytes: after, offset, ..self })
+    }
+}
+
+impl Deframer {
+    /// A deframer at the start of a file.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A deframer that starts in the middle of a file, at `offset`, where a packet may begin anywhere.
+    pub fn starting_at(offset: u64) -> Self {
+        Self { offset, begin: offset, ..Self::default() }
+    }
+
+    /// How the packets lie in the file, once that is known.
+    pub fn framing(&self) -> Option<Framing> {
+        match self.phase {
+            Phase::Detecting => None,
+            Phase::Synced(framing) | Phase::Lost(framing, _) => Some(framing),
+        }
+    }
+
+    /// What comes next in `input`, which is moved past what was taken; `None` when all of it was.
+    ///
+    /// # Errors
+    /// [`NotTransportStream`] when the first [`DETECTION_BYTES`] bytes hold no packets.
+    pub fn next<'a, 'b: 'a>(
+        &'a mut self,
+        input: &mut &'b [u8],
+    ) -> Result<Option<Event<'a>>, NotTransportStream> {
+        loop {
+            self.pass(input);
+            if input.is_empty() {
+                return Ok(None);
+            }
+            let (offset, here, from_carry) = (self.offset, *input, !self.carry.is_empty());
+            let step = if from_carry { self.step_in_carry(input)? } else { self.step_in_input(input)? };
+            match step {
+                Step::Packets { length, framing } => {
+                    let bytes = if from_carry { &self.carry[..length] } else { &here[..length] };
+                    return Ok(Some(Event::Packets(Packets { bytes, framing, offset })));
+                }
+                Step::Warning(_, warning) => return Ok(Some(Event::Warning(warning))),
+                Step::Pass(_) | Step::NeedsMore(_) => {}
+            }
+        }
+    }
+
+    /// What is left after the last input; `None` when that is nothing.
+    ///
+    /// # Errors
+    /// [`NotTransportStream`] when the file ended and holds no packets.
+    pub fn finish(&mut self) -> Result<Option<Event<'_>>, NotTransportStream> {
+        loop {
+            self.pass(&mut &[][..]);
+            if self.carry.is_empty() && matches!(self.phase, Phase::Synced(_)) {
+                return Ok(None);
+            }
+            let carry = std::mem::take(&mut self.carry);
+            let judged = self.judge(&carry, true);
+            self.carry = carry;
+            let (step, offset) = (judged?, self.offset);
+            self.spent = self.advance(&step);
+            match step {
+                Step::Packets { length, framing } => {
+                    let bytes = &self.carry[..length];
+                    return Ok(Some(Event::Packets(Packets { bytes, framing, offset })));
+                }
+                Step::Warning(_, warning) => return Ok(Some(Event::Warning(warning))),
+                Step::Pass(_) => {}
+                Step::NeedsMore(_) => return Ok(None),
+            }
+        }
+    }
+
+    /// Drops what the last call handed out, and what lies between packets.
+    fn pass(&mut self, input: &mut &[u8]) {
+        self.carry.drain(..self.spent);
+        self.spent = 0;
+        let kept = self.gap.min(self.carry.len());
+        self.carry.drain(..kept);
+        let fresh = (self.gap - kept).min(input.len());
+        *input = &input[fresh..];
+        self.gap -= kept + fresh;
+        self.offset += (kept + fresh) as u64;
+    }
+
+    fn step_in_input(&mut self, input: &mut &[u8]) -> Result<Step, NotTransportStream> {
+        let step = self.judge(input, false)?;
+        *input = &input[self.advance(&step)..];
+        if matches!(step, Step::NeedsMore(_)) {
+            self.carry.extend_from_slice(std::mem::take(input));
+        }
+        Ok(step)
+    }
+
+    /// Judges what was carried over together with the first bytes of the input, and leaves those to the input
+    /// as soon as the carried ones are used up.
+    fn step_in_carry(&mut self, input: &mut &[u8]) -> Result<Step, NotTransportStream> {
+        let carried = self.carry.len();
+        let added = CARRY_BYTES.saturating_sub(carried).min(input.len());
+        self.carry.extend_from_slice(&input[..added]);
+        let carry = std::mem::take(&mut self.carry);
+        let judged = self.judge(&carry, false);
+        self.carry = carry;
+        let step = judged?;
+        let consumed = self.advance(&step);
+        let used_up = consumed >= carried;
+        self.spent = if used_up { self.carry.len() } else { consumed };
+        *input = &input[if used_up { consumed - carried } else { added }..];
+        Ok(step)
+    }
+
+    fn advance(&mut self, step: &Step) -> usize {
+        let consumed = match *step {
+            Step::Packets { length, framing } => {
+                self.gap = framing.stride() - PACKET_LENGTH;
+                length
+            }
+            Step::Warning(consumed, _) | Step::Pass(consumed) | Step::NeedsMore(consumed) => consumed,
+        };
+        self.offset += consumed as u64;
+        consumed
+    }
+
+    /// What the first of `bytes`, which lie at `self.offset`, are; `complete` when nothing comes after them.
+    fn judge(&mut self, bytes: &[u8], complete: bool) -> Result<Step, NotTransportStream> {
+        match self.phase {
+            Phase::Detecting => self.judge_head(bytes, complete),
+            Phase::Synced(framing) => Ok(self.judge_packets(bytes, framing, complete)),
+            Phase::Lost(framing, since) => Ok(self.judge_damage(bytes, framing, since, complete)),
+        }
+    }
+
+    fn judge_head(&mut self, bytes: &[u8], complete: bool) -> Result<Step, NotTransportStream> {
+        let passed = self.offset - self.begin;
+        let window = (DETECTION_BYTES.saturating_sub(passed)) as usize + DETECTION_MARGIN;
+        let clipped = &bytes[..bytes.len().min(window)];
+        let found = framing::detect(clipped, complete && clipped.len() == bytes.len());
+        match found {
+            Found::At { position, framing } if passed + (position as u64) < DETECTION_BYTES => {
+                self.phase = Phase::Synced(framing);
+                let lead = passed + position as u64;
+                let expected = self.begin > 0 || lead == 0 || lead == framing.prefix() as u64;
+                let warning = Warning { offset: 0, kind: WarningKind::Skipped { bytes: lead } };
+                Ok(if expected { Step::Pass(position) } else { Step::Warning(position, warning) })
+            }
+            Found::NotBefore { position } if !complete && passed + (position as u64) < DETECTION_BYTES => {
+                Ok(Step::NeedsMore(position))
+            }
+            _ => Err(NotTransportStream { searched: DETECTION_BYTES.min(passed + bytes.len() as u64) }),
+        }
+    }
+
+    fn judge_packets(&mut self, bytes: &[u8], framing: Framing, complete: bool) -> Step {
+        let stride = framing.stride();
+        let whole = (bytes.len() + stride - PACKET_LENGTH) / stride;
+        let syncs = bytes.iter().step_by(stride).take(whole).take_while(|&&byte| byte == SYNC_BYTE).count();
+        let present = bytes.len() as u64;
+        if syncs > 0 {
+            Step::Packets { length: (syncs - 1) * stride + PACKET_LENGTH, framing }
+        } else if bytes.first().is_some_and(|&byte| byte != SYNC_BYTE) {
+            self.phase = Phase::Lost(framing, self.offset);
+            Step::Pass(0)
+        } else if complete && !bytes.is_empty() {
+            let kind = WarningKind::Truncated { bytes: present };
+            Step::Warning(bytes.len(), Warning { offset: self.offset, kind })
+        } else {
+            Step::NeedsMore(0)
+        }
+    }
+
+    fn judge_damage(&mut self, bytes: &[u8], framing: Framing, since: u64, complete: bool) -> Step {
+        let position = match framing::recover(bytes, framing, complete) {
+            Found::At { position, .. } => position,
+            Found::NotBefore { .. } if complete => bytes.len(),
+            Found::NotBefore { position } => return Step::NeedsMore(position),
+        };
+        self.phase = Phase::Synced(framing);
+        let kind = WarningKind::Skipped { bytes: self.offset + position as u64 - since };
+        Step::Warning(position, Warning { offset: since, kind })
+    }
+}
+
+/// What the next bytes are. The numbers say how many of them are dealt with.
+enum Step {
+    Packets { length: usize, framing: Framing },
+    Warning(usize, Warning),
+    Pass(usize),
+    NeedsMore(usize),
+}
+
+#[cfg(test)]
+#[path = "deframe_tests.rs"]
+mod tests;

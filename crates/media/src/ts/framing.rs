@@ -1,0 +1,173 @@
+//! How the packets of a transport stream lie in a file.
+
+use super::packet::{PACKET_LENGTH, SYNC_BYTE};
+
+/// How many bytes of a file are looked through for the first packet.
+pub const DETECTION_BYTES: u64 = 64 * 1024;
+
+/// How many sync bytes in a row prove a framing in an unknown file.
+const DETECTION_RUN: usize = 5;
+
+/// How many sync bytes in a row prove that the packets go on after a damaged place. The spacing is known then, so
+/// fewer are enough, and less is lost.
+const RECOVERY_RUN: usize = 3;
+
+/// The spacing of packets in a file. What lies between them is dropped: it is not part of the stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// 188 bytes: packets back to back.
+    Bare,
+    /// 192 bytes: each packet after a 4-byte arrival time (M2TS, Blu-ray and camcorders).
+    Timestamped,
+    /// 204 bytes: each packet before 16 bytes of error correction (DVB and ISDB recorders).
+    Protected,
+}
+
+/// The file is not a transport stream, or one so damaged that no packet can be found at its head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "not an MPEG transport stream: no run of sync bytes 0x47 at 188, 192 or 204 bytes in the first {searched} bytes"
+)]
+pub struct NotTransportStream {
+    /// How many bytes were looked at, from the first.
+    pub searched: u64,
+}
+
+impl Framing {
+    /// All framings, the most usual first.
+    pub const ALL: [Self; 3] = [Self::Bare, Self::Timestamped, Self::Protected];
+
+    /// Bytes from one sync byte to the next.
+    #[inline]
+    pub fn stride(self) -> usize {
+        match self {
+            Self::Bare => PACKET_LENGTH,
+            Self::Timestamped => PACKET_LENGTH + 4,
+            Self::Protected => PACKET_LENGTH + 16,
+        }
+    }
+
+    /// Bytes before the first sync byte of an undamaged file.
+    pub fn prefix(self) -> usize {
+        if self == Self::Timestamped { 4 } else { 0 }
+    }
+}
+
+/// What a search for packets came to. Positions count from the first byte searched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// The first sync byte of a run.
+    At { position: usize, framing: Framing },
+    /// No run starts before `position`; from there on more bytes are needed, or at the end there is none.
+    NotBefore { position: usize },
+}
+
+/// Looks for the first packet of a file whose framing is not known.
+pub(super) fn detect(bytes: &[u8], complete: bool) -> Found {
+    search(bytes, &Framing::ALL, DETECTION_RUN, complete)
+}
+
+/// Looks for the next packet after a damaged place.
+pub(super) fn recover(bytes: &[u8], framing: Framing, complete: bool) -> Found {
+    search(bytes, &[framing], RECOVERY_RUN, complete)
+}
+
+fn search(bytes: &[u8], framings: &[Framing], run: usize, complete: bool) -> Found {
+    let mut position = 0;
+    while let Some(distance) = bytes[position..].iter().position(|&byte| byte == SYNC_BYTE) {
+        position += distance;
+        for &framing in framings {
+            match prove(&bytes[position..], framing, run, complete) {
+                Proof::Holds => {
+                    let position = position + arrival_time_shift(&bytes[position..], framing, run);
+                    return Found::At { position, framing };
+                }
+                Proof::NeedsMore => return Found::NotBefore { position },
+                Proof::Fails => {}
+            }
+        }
+        position += 1;
+    }
+    Found::NotBefore { position: bytes.len() }
+}
+
+enum Proof {
+    Holds,
+    Fails,
+    NeedsMore,
+}
+
+/// Whether a run of packets starts at the first of `bytes`. At the end of a file fewer packets will do: two, or one
+/// that ends with the file.
+fn prove(bytes: &[u8], framing: Framing, run: usize, complete: bool) -> Proof {
+    let stride = framing.stride();
+    let seen = bytes.iter().step_by(stride).take(run).take_while(|&&byte| byte == SYNC_BYTE).count();
+    let possible = bytes.len().div_ceil(stride).min(run);
+    let rest = bytes.len() - PACKET_LENGTH.min(bytes.len());
+    match () {
+        () if seen == run => Proof::Holds,
+        () if seen < possible => Proof::Fails,
+        () if !complete => Proof::NeedsMore,
+        () if bytes.len() >= PACKET_LENGTH && (seen >= 2 || rest == 0 || rest == stride - PACKET_LENGTH) => {
+            Proof::Holds
+        }
+        () => Proof::Fails,
+    }
+}
+
+/// The high byte of an arrival time can be 0x47 for half a second; then the sync bytes are the run four bytes on.
+fn arrival_time_shift(bytes: &[u8], framing: Framing, run: usize) -> usize {
+    let shift = framing.prefix();
+    let later = bytes.get(shift..).unwrap_or_default();
+    let both = shift > 0 && matches!(prove(later, framing, run - 1, true), Proof::Holds);
+    if both { shift } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(lead: &[u8], framing: Framing, packets: usize) -> Vec<u8> {
+        let mut bytes = lead.to_vec();
+        for _ in 0..packets {
+            bytes.extend(vec![0x11; framing.prefix()]);
+            bytes.push(SYNC_BYTE);
+            bytes.extend(vec![0; framing.stride() - framing.prefix() - 1]);
+        }
+        bytes
+    }
+
+    #[test]
+    fn finds_each_framing_some_bytes_into_the_file() {
+        for framing in Framing::ALL {
+            for (lead, byte) in [(0, 0), (1, 0x47), (3, 0x47), (187, 0x47), (500, 0x46)] {
+                let bytes = file(&vec![byte; lead], framing, 9);
+                let position = lead + framing.prefix();
+                assert_eq!(
+                    detect(&bytes, false),
+                    Found::At { position, framing },
+                    "{framing:?} after {lead}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn short_files_are_judged_by_their_end() {
+        for framing in Framing::ALL {
+            for packets in 2..5 {
+                let bytes = file(&[], framing, packets);
+                assert!(matches!(detect(&bytes, false), Found::NotBefore { .. }));
+                assert_eq!(detect(&bytes, true), Found::At { position: framing.prefix(), framing });
+            }
+        }
+        assert_eq!(detect(b"GIF89a", true), Found::NotBefore { position: 6 });
+    }
+
+    #[test]
+    fn arrival_times_that_look_like_sync_bytes_are_not_taken_for_them() {
+        let mut bytes = file(&[], Framing::Timestamped, 9);
+        bytes.iter_mut().step_by(192).for_each(|byte| *byte = SYNC_BYTE);
+        assert_eq!(detect(&bytes, false), Found::At { position: 4, framing: Framing::Timestamped });
+    }
+}

@@ -1,0 +1,390 @@
+//! Follows a transport stream packet by packet: its tables, the programme that is played, its clock, and the points
+//! where a decoder can start.
+
+use std::collections::VecDeque;
+
+use super::access::is_random_access;
+use super::clock::{Clock, Stretch};
+use super::deframe::Packets;
+use super::packet::{NULL_PID, PACKET_LENGTH, Packet, Pcr};
+use super::programme::{Codec, Programme};
+use super::psi::Psi;
+use super::warning::{Warning, WarningKind, Warnings};
+
+/// How many packets may wait for a reference before they are timed without: 64 MiB of them.
+pub const LOOKAHEAD_PACKETS: u64 = (64 << 20) / PACKET_LENGTH as u64;
+
+/// How many packets after the first reference of any PID the tables may take to say which one counts (4 MiB).
+const CHOICE_PACKETS: u64 = (4 << 20) / PACKET_LENGTH as u64;
+
+/// PIDs below this carry tables (ISO/IEC 13818-1 table 2-3 and ETSI EN 300 468 table 1).
+const FIRST_STREAM_PID: u16 = 0x20;
+
+/// The stream has no clock to send it by. The file is at fault; remultiplexing it with a PCR mends it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no PCR (clock reference) found up to byte {offset}; looked for {wanted}. Without one nobody can tell when to \
+     send the packets; remultiplex the file, for instance with ffmpeg -i FILE -c copy -f mpegts OUT"
+)]
+pub struct NoClock {
+    /// Where the search ended.
+    pub offset: u64,
+    /// What was looked for.
+    pub wanted: String,
+}
+
+/// What is played of a transport stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct Played {
+    /// Number of the programme; `None` where no table announces the clock that is followed.
+    pub programme: Option<u16>,
+    /// The PID whose references time the packets.
+    pub pcr_pid: u16,
+    /// The PID in which random access points are looked for; `None` where the programme has no video.
+    pub video_pid: Option<u16>,
+}
+
+/// A transport stream under examination. Give it all packets in order, then [`Survey::finish`].
+#[derive(Debug)]
+pub struct Survey {
+    packets: u64,
+    offset: u64,
+    roles: Box<[u8; 8192]>,
+    psi: Psi,
+    clock: Clock,
+    choice: Choice,
+    video: Option<(u16, Codec)>,
+    /// The first table packet of those directly before the next packet.
+    tables_since: Option<u64>,
+    starts: VecDeque<u64>,
+    warnings: Warnings,
+    gap_noted: bool,
+}
+
+/// Which clock is followed.
+#[derive(Debug)]
+enum Choice {
+    /// Not decided: the references seen so far.
+    Open(Vec<Reference>),
+    Made(Played),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Reference {
+    pid: u16,
+    packet: u64,
+    offset: u64,
+    pcr: Pcr,
+    flagged: bool,
+}
+
+/// What a PID's packets have to be looked at for.
+mod role {
+    /// Its tables are read.
+    pub(super) const TABLE: u8 = 1;
+    /// It may stand between tables and the picture they belong to.
+    pub(super) const BESIDE_TABLES: u8 = 2;
+    /// Random access points are looked for.
+    pub(super) const VIDEO: u8 = 4;
+    /// References are looked for.
+    pub(super) const CLOCK: u8 = 8;
+}
+
+impl Default for Survey {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Survey {
+    /// A survey at the start of a stream.
+    pub fn new() -> Self {
+        let mut survey = Self {
+            packets: 0,
+            offset: 0,
+            roles: Box::new([0; 8192]),
+            psi: Psi::new(),
+            clock: Clock::new(),
+            choice: Choice::Open(Vec::new()),
+            video: None,
+            tables_since: None,
+            starts: VecDeque::new(),
+            warnings: Warnings::default(),
+            gap_noted: false,
+        };
+        survey.assign_roles();
+        survey
+    }
+
+    /// Takes the next packets.
+    ///
+    /// # Errors
+    /// [`NoClock`] when [`LOOKAHEAD_PACKETS`] have come without any reference.
+    pub fn push(&mut self, run: &Packets<'_>) -> Result<(), NoClock> {
+        let stride = run.framing().stride() as u64;
+        self.offset = run.offset(0);
+        for bytes in run.iter() {
+            let pid = u16::from_be_bytes([bytes[1], bytes[2]]) & 0x1fff;
+            let role = self.roles[usize::from(pid)];
+            if role != 0 {
+                if let Some(packet) = Packet::new(bytes) {
+                    self.examine(packet, pid, role);
+                }
+            } else {
+                self.tables_since = None;
+            }
+            self.packets += 1;
+            self.offset += stride;
+        }
+        self.bound_lookahead()
+    }
+
+    /// The stream has ended: everything left is timed.
+    ///
+    /// # Errors
+    /// [`NoClock`] when there was no reference at all.
+    pub fn finish(&mut self) -> Result<(), NoClock> {
+        self.choose(true);
+        if self.clock.last_reference().is_none() {
+            return Err(self.no_clock());
+        }
+        self.extend_clock();
+        Ok(())
+    }
+
+    /// How many packets have come.
+    pub fn packets(&self) -> u64 {
+        self.packets
+    }
+
+    /// The tables.
+    pub fn psi(&self) -> &Psi {
+        &self.psi
+    }
+
+    /// Every programme described so far.
+    pub fn programmes(&self) -> Vec<Programme> {
+        self.psi.programmes().cloned().collect()
+    }
+
+    /// What is played, once that is known.
+    pub fn played(&self) -> Option<Played> {
+        match self.choice {
+            Choice::Made(played) => Some(played),
+            Choice::Open(_) => None,
+        }
+    }
+
+    /// The next packets whose departures are known, in order and without gaps from packet 0 on.
+    pub fn next_stretch(&mut self) -> Option<Stretch> {
+        self.clock.next_stretch()
+    }
+
+    /// The next packet at which a decoder can start, in order. One is known before the stretch that times it.
+    pub fn next_start(&mut self) -> Option<u64> {
+        self.starts.pop_front()
+    }
+
+    /// The next random access point without taking it.
+    pub fn peek_start(&self) -> Option<u64> {
+        self.starts.front().copied()
+    }
+
+    /// What is wrong with the stream, as far as this survey can tell; takes them.
+    pub fn take_warnings(&mut self) -> Warnings {
+        std::mem::take(&mut self.warnings)
+    }
+
+    fn examine(&mut self, packet: Packet<'_>, pid: u16, role: u8) {
+        if packet.transport_error() {
+            self.tables_since = None;
+            return;
+        }
+        if role & role::VIDEO != 0 {
+            self.examine_video(packet, pid);
+        }
+        if role & role::CLOCK != 0 {
+            self.examine_clock(packet, pid);
+        }
+        if role & role::TABLE != 0 && self.psi.push(packet) {
+            self.tables_changed();
+        }
+        if role & role::BESIDE_TABLES == 0 || role & role::VIDEO != 0 {
+            self.tables_since = None;
+        } else if pid != NULL_PID && self.tables_since.is_none() {
+            self.tables_since = Some(self.packets);
+        }
+    }
+
+    fn examine_video(&mut self, packet: Packet<'_>, pid: u16) {
+        let Some((_, codec)) = self.video.filter(|&(video, _)| video == pid) else { return };
+        if is_random_access(packet, codec) {
+            self.starts.push_back(self.tables_since.unwrap_or(self.packets));
+        }
+    }
+
+    fn examine_clock(&mut self, packet: Packet<'_>, pid: u16) {
+        let Some(adaptation) = packet.adaptation() else { return };
+        let Some(pcr) = adaptation.pcr() else { return };
+        let flagged = adaptation.discontinuity();
+        let reference = Reference { pid, packet: self.packets, offset: self.offset, pcr, flagged };
+        match &mut self.choice {
+            Choice::Made(played) if played.pcr_pid == pid => self.observe(reference),
+            Choice::Made(_) => {}
+            Choice::Open(references) => {
+                references.push(reference);
+                self.choose(false);
+            }
+        }
+    }
+
+    fn observe(&mut self, reference: Reference) {
+        if self.clock.observe(reference.packet, reference.pcr, reference.flagged) {
+            self.warnings.push(Warning { offset: reference.offset, kind: WarningKind::Discontinuity });
+        }
+        self.gap_noted = false;
+    }
+
+    fn tables_changed(&mut self) {
+        if self.psi.overflowed() {
+            let kind = WarningKind::TooManyProgrammes { followed: super::MAX_PROGRAMMES as u32 };
+            self.warnings.push(Warning { offset: self.offset, kind });
+        }
+        match self.choice {
+            Choice::Open(_) => self.choose(false),
+            Choice::Made(played) => self.reconsider(played),
+        }
+        self.video = self.find_video();
+        self.assign_roles();
+    }
+
+    /// Decides which clock is followed, if that can be decided: that of the first programme in the table that has
+    /// one. `late` where nothing that could still come may change it.
+    fn choose(&mut self, late: bool) {
+        let Choice::Open(references) = &self.choice else { return };
+        let Some(first) = references.first().copied() else { return };
+        let late = late || self.packets - first.packet >= CHOICE_PACKETS;
+        let Some(played) = choose_among(&self.psi, references, late) else { return };
+        if played.programme.is_none() {
+            let kind = WarningKind::Unannounced { pid: played.pcr_pid };
+            self.warnings.push(Warning { offset: first.offset, kind });
+        }
+        let Choice::Open(references) = std::mem::replace(&mut self.choice, Choice::Made(played)) else {
+            return;
+        };
+        self.video = self.find_video();
+        self.assign_roles();
+        for reference in references.into_iter().filter(|reference| reference.pid == played.pcr_pid) {
+            self.observe(reference);
+        }
+    }
+
+    /// The tables changed after the choice: the programme may have another clock now, may have gone, or, where
+    /// none was announced, may be known now.
+    fn reconsider(&mut self, played: Played) {
+        let same = |programme: &&Programme| match played.programme {
+            Some(number) => programme.number == number,
+            None => programme.pcr_pid == Some(played.pcr_pid),
+        };
+        let gone = self.psi.current_programmes().all(|known| known.is_some_and(|known| !same(&known)));
+        let known = self.psi.current_programmes().flatten().find(same);
+        self.choice = match known {
+            Some(programme) => {
+                Choice::Made(played_of(programme, programme.pcr_pid.unwrap_or(played.pcr_pid)))
+            }
+            None if gone && played.programme.is_some() => Choice::Open(Vec::new()),
+            None => return,
+        };
+    }
+
+    /// The video stream of what is played, or of what will be if the first programme has a clock.
+    fn find_video(&self) -> Option<(u16, Codec)> {
+        let number = match self.choice {
+            Choice::Made(played) => played.programme,
+            Choice::Open(_) => None,
+        };
+        let mut programmes = self.psi.current_programmes().flatten();
+        let programme = match number {
+            Some(number) => programmes.find(|programme| programme.number == number),
+            None => programmes.next(),
+        };
+        programme.and_then(Programme::video).map(|stream| (stream.pid, stream.codec))
+    }
+
+    fn assign_roles(&mut self) {
+        let clock = match self.choice {
+            Choice::Open(_) => None,
+            Choice::Made(played) => Some(played.pcr_pid),
+        };
+        let video = self.video.map(|(pid, _)| pid);
+        for (pid, role) in (0..).zip(self.roles.iter_mut()) {
+            let table = self.psi.reads(pid);
+            let beside = table || pid < FIRST_STREAM_PID || pid == NULL_PID;
+            *role = if table { role::TABLE } else { 0 }
+                | if beside { role::BESIDE_TABLES } else { 0 }
+                | if video == Some(pid) { role::VIDEO } else { 0 }
+                | if clock.is_none_or(|clock| clock == pid) { role::CLOCK } else { 0 };
+        }
+    }
+
+    fn bound_lookahead(&mut self) -> Result<(), NoClock> {
+        self.choose(false);
+        if self.packets - self.clock.end() < LOOKAHEAD_PACKETS {
+            return Ok(());
+        }
+        self.choose(true);
+        let Some(since) = self.clock.last_reference() else { return Err(self.no_clock()) };
+        if !std::mem::replace(&mut self.gap_noted, true) {
+            let kind = WarningKind::ClockGap { bytes: (self.packets - since) * PACKET_LENGTH as u64 };
+            self.warnings.push(Warning { offset: self.offset, kind });
+        }
+        self.extend_clock();
+        Ok(())
+    }
+
+    fn extend_clock(&mut self) {
+        if !self.clock.extend(self.packets) {
+            self.warnings.push(Warning { offset: self.offset, kind: WarningKind::RateAssumed });
+        }
+    }
+
+    fn no_clock(&self) -> NoClock {
+        let pids: Vec<String> = self
+            .psi
+            .current_programmes()
+            .flatten()
+            .filter_map(|programme| Some(format!("{} on PID {}", programme.number, programme.pcr_pid?)))
+            .take(8)
+            .collect();
+        let wanted = if pids.is_empty() {
+            "any PID, as no table announces one".to_owned()
+        } else {
+            format!("programme {}", pids.join(", programme "))
+        };
+        NoClock { offset: self.offset, wanted }
+    }
+}
+
+fn choose_among(psi: &Psi, references: &[Reference], late: bool) -> Option<Played> {
+    let ticking = |pid: u16| references.iter().any(|reference| reference.pid == pid);
+    for programme in psi.current_programmes() {
+        match programme.map(|programme| (programme, programme.pcr_pid)) {
+            Some((programme, Some(pid))) if ticking(pid) => return Some(played_of(programme, pid)),
+            Some((_, None)) => {}
+            _ if late => {}
+            _ => return None,
+        }
+    }
+    let pcr_pid = references.first().filter(|_| late)?.pid;
+    let video = psi.current_programmes().flatten().next().and_then(Programme::video);
+    Some(Played { programme: None, pcr_pid, video_pid: video.map(|stream| stream.pid) })
+}
+
+fn played_of(programme: &Programme, pcr_pid: u16) -> Played {
+    let video_pid = programme.video().map(|stream| stream.pid);
+    Played { programme: Some(programme.number), pcr_pid, video_pid }
+}
+
+#[cfg(test)]
+#[path = "survey_tests.rs"]
+mod tests;

@@ -1,0 +1,337 @@
+//! A generator of sample transport streams whose every packet's departure is known: for tests, benchmarks and
+//! fuzzing seeds of this and other crates. It writes what a multiplexer would, but no pictures or sound.
+
+use super::crc::crc32_mpeg;
+use super::framing::Framing;
+use super::packet::{NULL_PID, PACKET_LENGTH, Pcr, SYNC_BYTE};
+
+/// A small generator of reproducible pseudo-random numbers (SplitMix64).
+#[derive(Clone, Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// Starts at `seed`; the same seed gives the same numbers.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number, less than `bound`, which must not be 0.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ mixed >> 31) % bound
+    }
+}
+
+/// How a sample stream is made. Change what the test is about; the rest is an ordinary stream.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    /// Seed of everything random.
+    pub seed: u64,
+    /// How the packets lie in the file.
+    pub framing: Framing,
+    /// Number of packets.
+    pub packets: u64,
+    /// The programmes, in the order of the association table.
+    pub programmes: Vec<SampleProgramme>,
+    /// Packets from one set of tables to the next; 0 for a stream without tables.
+    pub tables_every: u64,
+    /// Packets from one reference of a programme to the next, at least.
+    pub pcr_every: u64,
+    /// Ticks of 27 MHz that a packet takes, from the packet with this number on; in order, the first from 0.
+    pub rates: Vec<(u64, u64)>,
+    /// The clock's value at packet 0, in ticks of 27 MHz.
+    pub first_pcr: u64,
+    /// Clock jumps: from this packet on the clock is this many ticks ahead (modulo its range).
+    pub jumps: Vec<Jump>,
+    /// Whether the muxer sets the random access indicator.
+    pub marks_random_access: bool,
+}
+
+/// A programme of a [`Sample`].
+#[derive(Clone, Debug)]
+pub struct SampleProgramme {
+    /// Its number.
+    pub number: u16,
+    /// PID of its map.
+    pub pmt_pid: u16,
+    /// PID that the map names for the clock; [`NULL_PID`] for none.
+    pub pcr_pid: u16,
+    /// Whether references are really sent there.
+    pub ticks: bool,
+    /// Its streams: PID, stream type, descriptors. The first is sent as H.264, MPEG-2 video or H.265 pictures when its
+    /// type is one of them.
+    pub streams: Vec<(u16, u8, Vec<u8>)>,
+}
+
+/// A jump of the clock of a [`Sample`].
+#[derive(Clone, Copy, Debug)]
+pub struct Jump {
+    /// From this packet on.
+    pub packet: u64,
+    /// Ticks added to the clock, modulo its range.
+    pub ticks: u64,
+    /// Whether the first reference after it has the discontinuity indicator.
+    pub flagged: bool,
+}
+
+/// A sample stream and the truth about it.
+#[derive(Clone, Debug)]
+pub struct SampleStream {
+    /// The file.
+    pub bytes: Vec<u8>,
+    /// The packets alone: what is to be sent.
+    pub payload: Vec<u8>,
+    /// When each packet departs, in ticks of 27 MHz after the first; one more for the end.
+    pub departures: Vec<u64>,
+    /// Packets that carry a reference of the first programme that has any.
+    pub references: Vec<u64>,
+    /// Packets at which a decoder of the first programme can start, moved back over the tables before.
+    pub starts: Vec<u64>,
+}
+
+impl Default for Sample {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            framing: Framing::Bare,
+            packets: 2000,
+            programmes: vec![SampleProgramme::default()],
+            tables_every: 400,
+            pcr_every: 70,
+            rates: vec![(0, 10_000)], // 4.06 Mb/s
+            first_pcr: 123_456_789,
+            jumps: Vec::new(),
+            marks_random_access: true,
+        }
+    }
+}
+
+impl Default for SampleProgramme {
+    fn default() -> Self {
+        Self::numbered(1)
+    }
+}
+
+impl SampleProgramme {
+    /// A programme of H.264 with its clock, and AAC, at PIDs that follow from its number.
+    pub fn numbered(number: u16) -> Self {
+        let base = 0x100 * number;
+        let aac = vec![0x0a, 4, b'd', b'e', b'u', 0];
+        let streams = vec![(base, 0x1b, Vec::new()), (base + 1, 0x0f, aac)];
+        Self { number, pmt_pid: 0x1000 + number, pcr_pid: base, ticks: true, streams }
+    }
+}
+
+impl Sample {
+    /// Makes the stream.
+    pub fn stream(&self) -> SampleStream {
+        let mut writer = Writer::new(self);
+        while writer.count < self.packets {
+            writer.step();
+        }
+        writer.stream.departures.push(writer.now);
+        writer.stream.departures.truncate(self.packets as usize + 1);
+        writer.stream
+    }
+}
+
+struct Writer<'a> {
+    sample: &'a Sample,
+    random: Random,
+    continuity: Vec<u8>,
+    count: u64,
+    now: u64,
+    /// The packet from which on a reference of each programme is due.
+    due: Vec<u64>,
+    tables_at: u64,
+    ahead: u64,
+    jumps_done: usize,
+    flagged: bool,
+    stream: SampleStream,
+}
+
+impl<'a> Writer<'a> {
+    fn new(sample: &'a Sample) -> Self {
+        let stream = SampleStream {
+            bytes: Vec::new(),
+            payload: Vec::new(),
+            departures: Vec::new(),
+            references: Vec::new(),
+            starts: Vec::new(),
+        };
+        Self {
+            sample,
+            random: Random::new(sample.seed),
+            continuity: vec![0; 8192],
+            count: 0,
+            now: 0,
+            due: vec![0; sample.programmes.len()],
+            tables_at: 0,
+            ahead: 0,
+            jumps_done: 0,
+            flagged: false,
+            stream,
+        }
+    }
+
+    /// Writes tables and the key picture that follows them, or one other packet.
+    fn step(&mut self) {
+        if self.sample.tables_every > 0 && self.count >= self.tables_at {
+            self.tables_at = self.count + self.sample.tables_every;
+            let start = self.count;
+            self.tables();
+            self.key_picture(start);
+        } else if let Some(index) = (0..self.due.len()).find(|&index| self.count >= self.due[index]) {
+            self.reference(index);
+        } else {
+            self.filler();
+        }
+    }
+
+    fn tables(&mut self) {
+        let programmes = &self.sample.programmes;
+        let entries: Vec<u8> = programmes
+            .iter()
+            .flat_map(|programme| [programme.number, 0xe000 | programme.pmt_pid])
+            .flat_map(u16::to_be_bytes)
+            .collect();
+        self.section(0, &section(0, 1, &entries));
+        for programme in programmes {
+            self.section(programme.pmt_pid, &section(2, programme.number, &programme.map()));
+        }
+    }
+
+    fn section(&mut self, pid: u16, section: &[u8]) {
+        let bytes = [&[0], section].concat();
+        for (index, part) in bytes.chunks(PACKET_LENGTH - 4).enumerate() {
+            let padded = [part, &vec![0xff; PACKET_LENGTH - 4 - part.len()]].concat();
+            self.packet(pid, index == 0, &[], &padded);
+        }
+    }
+
+    fn key_picture(&mut self, start: u64) {
+        let Some(programme) = self.sample.programmes.first() else { return };
+        let Some(&(pid, stream_type, _)) = programme.streams.first() else { return };
+        let head: &[u8] = match stream_type {
+            0x1b => &[0, 0, 0, 1, 0x09, 0xf0, 0, 0, 0, 1, 0x67],
+            0x02 => &[0, 0, 1, 0xb3],
+            0x24 => &[0, 0, 0, 1, 0x46, 1, 0x50, 0, 0, 0, 1, 0x40],
+            _ => return,
+        };
+        if start < self.sample.packets && self.count < self.sample.packets {
+            self.stream.starts.push(start);
+        }
+        let indicator = if self.sample.marks_random_access { 0x40 } else { 0 };
+        let payload = [&[0, 0, 1, 0xe0, 0, 0, 0x80, 0, 0], head].concat();
+        self.packet(pid, true, &[indicator], &payload);
+    }
+
+    fn reference(&mut self, index: usize) {
+        let programme = &self.sample.programmes[index];
+        self.due[index] = self.count + self.sample.pcr_every;
+        if !programme.ticks {
+            self.due[index] = u64::MAX;
+            return self.filler();
+        }
+        self.jump();
+        let first = self.sample.programmes.iter().position(|programme| programme.ticks) == Some(index);
+        if first {
+            self.stream.references.push(self.count);
+        }
+        let pcr = Pcr::new(self.sample.first_pcr + self.now + self.ahead).ticks();
+        let (base, extension) = (pcr / 300, pcr % 300);
+        let flags = 0x10 | if first && std::mem::take(&mut self.flagged) { 0x80 } else { 0 };
+        let [.., b1, b2, b3, b4] = ((base >> 1) as u32).to_be_bytes();
+        let last = (base as u8 & 1) << 7 | 0x7e | (extension >> 8) as u8;
+        self.packet(programme.pcr_pid, false, &[flags, b1, b2, b3, b4, last, extension as u8], &[]);
+    }
+
+    fn jump(&mut self) {
+        while let Some(jump) = self.sample.jumps.get(self.jumps_done).filter(|jump| jump.packet <= self.count)
+        {
+            self.ahead = (self.ahead + jump.ticks) % Pcr::MODULUS;
+            self.flagged |= jump.flagged;
+            self.jumps_done += 1;
+        }
+    }
+
+    fn filler(&mut self) {
+        let streams: Vec<u16> = self
+            .sample
+            .programmes
+            .iter()
+            .flat_map(|programme| &programme.streams)
+            .map(|stream| stream.0)
+            .collect();
+        let pick = self.random.below(streams.len() as u64 + 1) as usize;
+        let pid = streams.get(pick).copied().unwrap_or(NULL_PID);
+        let payload: Vec<u8> = (0..PACKET_LENGTH - 4).map(|_| self.random.below(256) as u8).collect();
+        self.packet(pid, false, &[], &payload);
+    }
+
+    /// Writes a packet; what payload and adaptation leave free is stuffing in the adaptation field.
+    fn packet(&mut self, pid: u16, unit_start: bool, adaptation: &[u8], payload: &[u8]) {
+        if self.count >= self.sample.packets {
+            self.count += 1;
+            return;
+        }
+        let mut packet = vec![SYNC_BYTE];
+        packet.extend((pid | if unit_start { 0x4000 } else { 0 }).to_be_bytes());
+        let counter = &mut self.continuity[usize::from(pid)];
+        let control =
+            if payload.is_empty() { 0x20 } else { 0x10 | if adaptation.is_empty() { 0 } else { 0x20 } };
+        packet.push(control | *counter);
+        *counter = (*counter + u8::from(!payload.is_empty())) & 0x0f;
+        if control & 0x20 != 0 {
+            let length = PACKET_LENGTH - 5 - payload.len();
+            packet.push(length as u8);
+            packet.extend(adaptation);
+            packet.resize(5 + length, 0xff);
+        }
+        packet.extend(payload);
+        self.append(&packet);
+    }
+
+    fn append(&mut self, packet: &[u8]) {
+        let framing = self.sample.framing;
+        let stream = &mut self.stream;
+        stream.bytes.extend(&(self.now as u32 & 0x3fff_ffff).to_be_bytes()[..framing.prefix()]);
+        stream.bytes.extend(packet);
+        stream.bytes.extend(vec![0x55; framing.stride() - framing.prefix() - PACKET_LENGTH]);
+        stream.payload.extend(packet);
+        stream.departures.push(self.now);
+        let rate = self.sample.rates.iter().rev().find(|&&(from, _)| from <= self.count);
+        self.now += rate.map_or(0, |&(_, ticks)| ticks);
+        self.count += 1;
+    }
+}
+
+impl SampleProgramme {
+    /// The body of the programme's map section.
+    fn map(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        body.extend((0xe000 | self.pcr_pid).to_be_bytes());
+        body.extend([0xf0, 0]);
+        for (pid, stream_type, descriptors) in &self.streams {
+            body.push(*stream_type);
+            body.extend((0xe000 | pid).to_be_bytes());
+            body.extend((0xf000 | descriptors.len() as u16).to_be_bytes());
+            body.extend(descriptors);
+        }
+        body
+    }
+}
+
+/// A section of `table` with its checksum; `body` is at most 1,012 bytes.
+pub fn section(table: u8, extension: u16, body: &[u8]) -> Vec<u8> {
+    let mut section = vec![table];
+    section.extend((0xb000 | (body.len() + 9) as u16).to_be_bytes());
+    section.extend(extension.to_be_bytes());
+    section.extend([0xc1, 0, 0]);
+    section.extend(body);
+    section.extend(crc32_mpeg(&section).to_be_bytes());
+    section
+}

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Installs what is missing: scripts/install.sh [run] [test] [bench]. Debian 12, Debian 13, Ubuntu 24.04.
+# Nothing missing: nothing is called. No way to become root: prints the command for root and exits with 69.
+set -eu
+cd "$(dirname "$0")/.."
+missing=()
+export PATH="${CARGO_HOME:-$HOME/.cargo}/bin:$PATH:/usr/sbin:/sbin" # ip and ethtool are not for root only
+
+# command, its package
+need() { command -v "$1" >/dev/null || missing+=("$2"); }
+# a package without a command of its own
+need_package() { [ "$(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null)" = installed ] || missing+=("$1"); }
+available() { [ -n "$(apt-cache policy "$1" 2>/dev/null | sed -n '/Candidate: [^(]/p')" ]; }
+# The toolchain that rust-toolchain.toml names. A distribution's own cargo is too old and ignores that file.
+have_rust() { [ "$(cargo --version 2>/dev/null | cut -d' ' -f2)" = "$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)" ]; }
+
+can_be_root() { [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; }; }
+as_root() {
+  if [ "$(id -u)" = 0 ]; then sh -c "$1"
+  elif can_be_root; then sudo sh -c "$1"
+  else
+    printf 'Missing: %s\nAs root, run:\n\n  %s\n\nthen try again.\n' "${missing[*]}" "$1" >&2
+    exit 69
+  fi
+}
+
+need cc gcc
+need curl curl
+need git git
+[ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)
+for purpose in "$@"; do
+  case $purpose in
+    run) need ffmpeg ffmpeg ;;
+    bench) need ip iproute2; need ethtool ethtool ;;
+    test)
+      need ffmpeg ffmpeg; need wget wget; need ip iproute2; need ethtool ethtool; need setpriv util-linux
+      need gst-launch-1.0 gstreamer1.0-tools
+      for set in base good bad; do need_package gstreamer1.0-plugins-$set; done
+      need cvlc vlc-bin; need_package vlc-plugin-base
+      # Ubuntu has a browser only as a snap, which does not run everywhere: its test says that it is skipped.
+      grep -q '^ID=ubuntu' /etc/os-release || need chromium chromium ;;
+    *) echo "install.sh: unknown purpose $purpose; known are run, test, bench" >&2; exit 64 ;;
+  esac
+done
+install() { as_root "apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ${missing[*]}"; }
+[ ${#missing[@]} = 0 ] || install
+
+if ! have_rust; then
+  # Debian 13 and Ubuntu 24.04 package rustup; elsewhere, and without root, its own installer needs no root.
+  missing=(rustup)
+  if ! command -v rustup >/dev/null && can_be_root && available rustup; then install; fi
+  command -v rustup >/dev/null ||
+    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --no-modify-path --default-toolchain none --profile minimal
+  # Newer versions of rustup install the toolchain of rust-toolchain.toml when asked, older ones when it is first used.
+  rustup toolchain install >/dev/null 2>&1 || rustup show >/dev/null
+  have_rust || { echo "install.sh: cargo is not the one of rust-toolchain.toml; run: rustup toolchain install" >&2; exit 70; }
+fi

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Serves a folder (MEDIA, or a sample clip) and says how to play from it. Further arguments go to `wirepath serve`.
+set -eu
+cd "$(dirname "$0")/.."
+media=${MEDIA:-}
+
+if [ -z "$media" ]; then
+  media=target/sample
+  mkdir -p "$media"
+  if [ ! -e "$media/clip.ts" ] || [ ! -e "$media/clip.mp4" ]; then
+    echo "Making a sample clip of 60 s in $media"
+    ffmpeg -nostdin -v error -y -f lavfi -i testsrc2=size=1280x720:rate=25 -f lavfi -i sine=frequency=440:sample_rate=48000 \
+      -t 60 -c:v libx264 -preset veryfast -pix_fmt yuv420p -g 50 -b:v 3500k -minrate 3500k -maxrate 3500k -bufsize 1750k \
+      -c:a aac -b:a 128k -muxrate 4000k -f mpegts "$media/clip.ts.part"
+    ffmpeg -nostdin -v error -y -i "$media/clip.ts.part" -c copy -movflags +faststart -f mp4 "$media/clip.mp4.part"
+    mv "$media/clip.ts.part" "$media/clip.ts"
+    mv "$media/clip.mp4.part" "$media/clip.mp4"
+  fi
+fi
+[ -e "$media" ] || { echo "MEDIA=$media does not exist; name a folder or a file" >&2; exit 66; }
+
+how_to_play() { # rtsp address, http address
+  local host; host=$(hostname -I 2>/dev/null | cut -d' ' -f1); host=${host:-127.0.0.1}
+  local rtsp=${1/0.0.0.0/$host} http=${2/0.0.0.0/$host} clip=FILE.ts
+  clip=$(cd "$media" 2>/dev/null && find . -name '*.ts' | sort | head -n 1 | cut -c3-) || clip=$(basename "$media")
+  cat <<EOF
+
+Serving $media, for example ${clip:=FILE.ts}. Play it with any of
+
+  ffplay -rtsp_transport udp $rtsp$clip
+  vlc $rtsp$clip
+  gst-launch-1.0 playbin uri=$rtsp$clip
+  curl -O $http$clip
+
+All files: $http   sessions: ${http}api/status   metrics: ${http}metrics
+Stop with Ctrl-C.
+EOF
+}
+
+# The one line on standard output says that both doors are open; the log goes to standard error.
+"${CARGO_TARGET_DIR:-target}/release/wirepath" serve "$media" "$@" | while read -r word rtsp http; do
+  echo "$word $rtsp $http"
+  [ "$word" != ready ] || how_to_play "${rtsp#rtsp=}" "${http#http=}"
+done
+exit "${PIPESTATUS[0]}"

@@ -1,0 +1,103 @@
+//! Counting results over runners.
+
+use std::fmt::Write;
+
+/// Results so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    /// Tests that passed.
+    pub(crate) passed: u64,
+    /// Tests that failed.
+    pub(crate) failed: u64,
+    /// Tests that could not run here.
+    pub(crate) skipped: u64,
+    /// What failed and what was skipped, with reasons, where they are known.
+    remarks: Vec<String>,
+}
+
+impl Tally {
+    /// One test passed.
+    pub(crate) fn passed() -> Self {
+        Self { passed: 1, ..Self::default() }
+    }
+
+    /// One test failed.
+    pub(crate) fn failed(name: &str, reason: &str) -> Self {
+        Self { failed: 1, remarks: vec![format!("FAIL {name}: {reason}")], ..Self::default() }
+    }
+
+    /// One test could not run.
+    pub(crate) fn skipped(name: &str, reason: &str) -> Self {
+        Self { skipped: 1, remarks: vec![format!("SKIP {name}: {reason}")], ..Self::default() }
+    }
+
+    /// Adds another's results.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+        self.remarks.extend(other.remarks);
+    }
+
+    /// Reads one line of a runner's output: its result, a failed test's name, or a skip's reason.
+    pub(crate) fn read(&mut self, line: &str) {
+        if let Some(counts) = line.strip_prefix("test result: ") {
+            self.passed += count(counts, "passed");
+            self.failed += count(counts, "failed");
+            self.skipped += count(counts, "ignored");
+        } else if line.starts_with("SKIP ") {
+            self.remarks.push(line.to_owned());
+        } else if let Some(name) = failed_test(line) {
+            self.remarks.push(format!("FAIL {name}"));
+        }
+    }
+
+    /// The remarks, then one line with the counts.
+    pub(crate) fn summary(&self) -> String {
+        let mut text = String::from("\n");
+        for remark in &self.remarks {
+            text += remark;
+            text.push('\n');
+        }
+        let Self { passed, failed, skipped, .. } = self;
+        writeln!(text, "{passed} passed, {failed} failed, {skipped} skipped").expect("a string takes all");
+        text
+    }
+}
+
+/// The number before `word` in `ok. 3 passed; 0 failed; 1 ignored; …`.
+fn count(counts: &str, word: &str) -> u64 {
+    let words: Vec<&str> = counts.split([' ', ';']).filter(|part| !part.is_empty()).collect();
+    let pair = words.windows(2).find(|pair| pair[1] == word);
+    pair.and_then(|pair| pair[0].parse().ok()).unwrap_or(0)
+}
+
+/// The name in `test NAME ... FAILED`.
+fn failed_test(line: &str) -> Option<&str> {
+    let (name, outcome) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    outcome.starts_with("FAILED").then_some(name.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_of_several_runners_add_up() {
+        let mut tally = Tally::default();
+        for line in [
+            "running 3 tests",
+            "test a ... ok",
+            "test b::c ... FAILED",
+            "test d ... ignored, no ffmpeg",
+            "SKIP d: no ffmpeg",
+            "test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 7 filtered out; finished in 0.01s",
+            "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out",
+        ] {
+            tally.read(line);
+        }
+        tally.add(Tally::passed());
+        let expected = "\nFAIL b::c\nSKIP d: no ffmpeg\n14 passed, 1 failed, 1 skipped\n";
+        assert_eq!(tally.summary(), expected);
+    }
+}

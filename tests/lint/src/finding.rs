@@ -1,0 +1,30 @@
+//! What a rule found.
+
+use std::fmt;
+
+/// One violation: where it is, what is wrong, what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    /// File, with a line where there is one.
+    pub(crate) place: String,
+    /// What is wrong, as a sentence without its full stop.
+    pub(crate) problem: String,
+    /// What to do, as an imperative.
+    pub(crate) remedy: String,
+}
+
+impl Finding {
+    pub(crate) fn new(
+        place: impl Into<String>,
+        problem: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Self {
+        Self { place: place.into(), problem: problem.into(), remedy: remedy.into() }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{}: {}; {}", self.place, self.problem, self.remedy)
+    }
+}

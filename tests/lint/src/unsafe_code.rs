@@ -1,0 +1,46 @@
+//! `unsafe` lives in one room.
+//!
+//! The workspace forbids it too; but a member can override the workspace's lints, and this sees it.
+
+use crate::finding::Finding;
+use crate::rust;
+use crate::tree::Tree;
+
+/// Where `unsafe` may occur: the system calls, and code that has no choice.
+const ALLOWED: &[&str] = &["crates/sys/", "fuzz/", "kernel/"];
+
+/// Finds `unsafe` elsewhere, and files that are not Rust.
+pub(crate) fn check(tree: &Tree) -> Vec<Finding> {
+    let elsewhere = |(path, _): &(&str, &str)| !ALLOWED.iter().any(|folder| path.starts_with(folder));
+    tree.ending_in(".rs").filter(elsewhere).flat_map(|(path, text)| check_file(path, text)).collect()
+}
+
+fn check_file(path: &str, text: &str) -> Vec<Finding> {
+    let stream = match rust::tokens(text) {
+        Ok(stream) => stream,
+        Err(error) => return vec![Finding::new(path, error, "make it valid Rust")],
+    };
+    let finding = |line| {
+        let remedy = "move the call to crates/sys behind a safe function";
+        Finding::new(format!("{path}:{line}"), "`unsafe` outside crates/sys", remedy)
+    };
+    rust::lines_with("unsafe", stream).into_iter().map(finding).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unsafe_is_found_outside_its_room_only() {
+        let code = "/// unsafe\npub fn f() {\n unsafe { g() } }";
+        let tree = Tree::from([("crates/sys/src/lib.rs", code), ("crates/server/src/lib.rs", code)]);
+        let places: Vec<_> = check(&tree).into_iter().map(|finding| finding.place).collect();
+        assert_eq!(places, ["crates/server/src/lib.rs:3"]);
+    }
+
+    #[test]
+    fn broken_source_is_found() {
+        assert_eq!(check(&Tree::from([("crates/server/src/lib.rs", "fn f( {")])).len(), 1);
+    }
+}
