@@ -1,1 +1,165 @@
-//! (to be written)
+//! RTCP (RFC 3550 section 6): the sender's reports to bytes, what clients send to values.
+
+mod ntp;
+
+pub use ntp::NtpTime;
+
+use rtcp_types::prelude::*;
+use rtcp_types::{
+    Bye, Compound, CompoundBuilder, ReceiverReport, ReportBlock, Sdes, SdesChunk, SdesItem, SenderReport,
+};
+use std::time::Duration;
+
+/// Longest canonical name in bytes (RFC 3550 section 6.5.1).
+pub const CNAME_LIMIT: usize = 255;
+
+/// Bytes of a packet's first word, which says how long it is (RFC 3550 section 6.4.1).
+const HEADER_LENGTH: usize = 4;
+
+/// What a sender says of itself (RFC 3550 section 6.4.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SenderState {
+    /// Its synchronisation source.
+    pub ssrc: u32,
+    /// When this is said.
+    pub now: NtpTime,
+    /// The same moment on the clock of the RTP timestamps.
+    pub timestamp: u32,
+    /// Packets sent since the session began, modulo 2^32.
+    pub packets: u32,
+    /// Payload bytes sent since the session began, modulo 2^32.
+    pub octets: u32,
+}
+
+/// What a receiver says of one source (RFC 3550 section 6.4.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reception {
+    /// Packets lost since the report before, in 1/256 of those expected.
+    pub fraction_lost: u8,
+    /// Packets lost since the beginning; negative where some came twice.
+    pub cumulative_lost: i32,
+    /// Highest sequence number received, with the count of its wraps above it.
+    pub highest_sequence: u32,
+    /// Mean deviation of the packets' spacing, in units of the RTP timestamp.
+    pub jitter: u32,
+    /// Middle of the NTP time of the last sender's report that came; 0 where none did.
+    pub last_report: u32,
+    /// Time since then in 1/65536 s.
+    pub delay_since: u32,
+}
+
+/// What a datagram from a client says that matters to a sender.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Received {
+    /// Its reports about our source; at most 31 a packet.
+    pub receptions: Vec<Reception>,
+    /// Whether it says it leaves.
+    pub bye: bool,
+}
+
+/// A datagram that is no RTCP. The peer's fault, or a stranger's: count it and drop it.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotRtcp {
+    /// The packets' lengths do not add up, or a version is not 2.
+    #[error("not a compound RTCP packet: {0}")]
+    Framing(#[from] rtcp_types::RtcpParseError),
+    /// The first packet must be a report (RFC 3550 appendix A.2).
+    #[error("begins with a packet of type {0}, not with a report")]
+    First(u8),
+}
+
+impl SenderState {
+    /// A sender's report with its source's canonical name. The name is cut at [`CNAME_LIMIT`].
+    pub fn report(&self, cname: &str) -> Vec<u8> {
+        write(self.compound(cname_that_fits(cname)))
+    }
+
+    /// The same, and the farewell (RFC 3550 section 6.6): nothing is sent after it.
+    pub fn farewell(&self, cname: &str) -> Vec<u8> {
+        write(self.compound(cname_that_fits(cname)).add_packet(Bye::builder().add_source(self.ssrc)))
+    }
+
+    fn compound<'a>(&self, cname: &'a str) -> CompoundBuilder<'a> {
+        let report = SenderReport::builder(self.ssrc)
+            .ntp_timestamp(self.now.to_bits())
+            .rtp_timestamp(self.timestamp)
+            .packet_count(self.packets)
+            .octet_count(self.octets);
+        let name = SdesChunk::builder(self.ssrc).add_item(SdesItem::builder(SdesItem::CNAME, cname));
+        Compound::builder().add_packet(report).add_packet(Sdes::builder().add_chunk(name))
+    }
+}
+
+impl Reception {
+    /// Time to the receiver and back (RFC 3550 section 6.4.1, LSR and DLSR); nothing where the receiver has had
+    /// no report, or claims what cannot be.
+    pub fn round_trip(&self, now: NtpTime) -> Option<Duration> {
+        if self.last_report == 0 {
+            return None;
+        }
+        let ticks = now.middle().wrapping_sub(self.last_report).wrapping_sub(self.delay_since);
+        // Half of the clock's range ahead is as far behind: a delay that is longer than the time there was.
+        (ticks < 1 << 31).then(|| Duration::from_micros((u64::from(ticks) * 1_000_000) >> 16))
+    }
+
+    fn from_block(block: &ReportBlock<'_>) -> Self {
+        Self {
+            fraction_lost: block.fraction_lost(),
+            // Signed, 24 bits.
+            cumulative_lost: ((block.cumulative_lost() << 8) as i32) >> 8,
+            highest_sequence: block.extended_sequence_number(),
+            jitter: block.interarrival_jitter(),
+            last_report: block.last_sender_report_timestamp(),
+            delay_since: block.delay_since_last_sender_report_timestamp(),
+        }
+    }
+}
+
+/// Reads a datagram from a client of the source `ssrc`. Packets inside it that are of no interest, or wrong in
+/// themselves, are passed over.
+pub fn read(datagram: &[u8], ssrc: u32) -> Result<Received, NotRtcp> {
+    Compound::parse(datagram)?;
+    if !matches!(datagram[1], SenderReport::PACKET_TYPE | ReceiverReport::PACKET_TYPE) {
+        return Err(NotRtcp::First(datagram[1]));
+    }
+    let mut received = Received::default();
+    let mut rest = datagram;
+    while rest.len() >= HEADER_LENGTH {
+        let words = usize::from(u16::from_be_bytes([rest[2], rest[3]]));
+        let (packet, behind) = rest.split_at((HEADER_LENGTH + 4 * words).min(rest.len()));
+        read_packet(packet, ssrc, &mut received);
+        rest = behind;
+    }
+    Ok(received)
+}
+
+fn read_packet(packet: &[u8], ssrc: u32, received: &mut Received) {
+    let mut take = |block: ReportBlock<'_>| {
+        if block.ssrc() == ssrc {
+            received.receptions.push(Reception::from_block(&block));
+        }
+    };
+    match packet[1] {
+        ReceiverReport::PACKET_TYPE => {
+            _ = ReceiverReport::parse(packet).map(|report| report.report_blocks().for_each(&mut take));
+        }
+        SenderReport::PACKET_TYPE => {
+            _ = SenderReport::parse(packet).map(|report| report.report_blocks().for_each(&mut take));
+        }
+        Bye::PACKET_TYPE => received.bye |= Bye::parse(packet).is_ok(),
+        _ => {}
+    }
+}
+
+fn cname_that_fits(cname: &str) -> &str {
+    &cname[..cname.floor_char_boundary(CNAME_LIMIT)]
+}
+
+fn write(compound: CompoundBuilder<'_>) -> Vec<u8> {
+    let mut bytes = vec![0; compound.calculate_size().expect("one source and a name that fits")];
+    compound.write_into(&mut bytes).expect("the buffer has the size asked for");
+    bytes
+}
+
+#[cfg(test)]
+mod tests;

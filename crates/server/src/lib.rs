@@ -4,4 +4,5 @@ pub mod http;
 pub mod images;
 pub mod library;
 pub mod metrics;
+pub mod rtsp;
 pub mod status;

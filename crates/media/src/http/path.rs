@@ -46,7 +46,7 @@ impl AssetPath {
         if decoded.contains(&0) {
             return Err(PathError::Nul);
         }
-        Self::from_segments(&decoded)
+        Self::from_decoded(&decoded)
     }
 
     /// The path's bytes: `folder/clip.ts`, or nothing for the root.
@@ -74,7 +74,8 @@ impl AssetPath {
         self.segments().map(encode_segment).collect::<Vec<_>>().join("/")
     }
 
-    fn from_segments(decoded: &[u8]) -> Result<Self, PathError> {
+    /// The path of names joined by `/`, already decoded.
+    pub fn from_decoded(decoded: &[u8]) -> Result<Self, PathError> {
         let mut bytes = Vec::with_capacity(decoded.len());
         let mut folder = true;
         for segment in decoded.split(|&byte| byte == b'/') {

@@ -79,23 +79,35 @@ impl SegmentEntry {
         check_length(Part::Segment, bytes, self.length())?;
         check_crc(Part::Segment, bytes, self.crc)?;
         let (data, records) = bytes.split_at(self.data_length as usize);
+        let trains = self.trains_of_records(plan, until_us, records)?;
+        trains.iter().try_for_each(|train| train.check_headers(plan, data))?;
+        Ok(trains)
+    }
+
+    /// Reads the trains of a segment of which all was checked before, from its records alone: `records` are the bytes
+    /// after its packets.
+    ///
+    /// # Errors
+    /// [`Error`] where the records contradict the entry or the plan.
+    pub fn trains_of_records(&self, plan: &Plan, until_us: u64, records: &[u8]) -> Result<Vec<Train>, Error> {
+        check_length(Part::Segment, records, u64::from(self.records) * TRAIN_RECORD_LENGTH as u64)?;
+        let data_length = u64::from(self.data_length);
         let mut place = Place { offset: 0, packet: self.first_packet, departure_us: self.first_departure_us };
         let mut trains = Vec::with_capacity(records.len() / TRAIN_RECORD_LENGTH);
         for (index, record) in records.chunks_exact(TRAIN_RECORD_LENGTH).enumerate() {
-            let base = data.len() + index * TRAIN_RECORD_LENGTH;
-            let fields = Fields::new(Part::Segment, base as u64, record);
+            let base = data_length + (index * TRAIN_RECORD_LENGTH) as u64;
+            let fields = Fields::new(Part::Segment, base, record);
             let train = Train::read(fields);
             train.check(fields, plan, &place, self.data_length)?;
             let first = index > 0 || train.departure_us == self.first_departure_us;
             let in_time = first && train.departure_us <= until_us;
             fields.check(in_time, 24, "departure", train.departure_us, "it lies in the segment's time")?;
-            train.check_headers(plan, data)?;
             place.offset += train.length;
             place.packet += u64::from(train.packets());
             place.departure_us = train.departure_us;
             trains.push(train);
         }
-        let fields = Fields::new(Part::Segment, data.len() as u64, &[]);
+        let fields = Fields::new(Part::Segment, data_length, &[]);
         fields.check(
             place.offset == self.data_length,
             0,

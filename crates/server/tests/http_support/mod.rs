@@ -15,7 +15,7 @@ use wirepath_server::library::Library;
 use wirepath_server::metrics::Metrics;
 use wirepath_server::status::Status;
 use wirepath_streams::datapath::Support;
-use wirepath_streams::{Engine, EngineOptions, Readers};
+use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 
 /// A door that is open until this is dropped.
 pub(crate) struct OpenDoor {
@@ -87,7 +87,14 @@ fn run(
 ) {
     let engine_options = EngineOptions { threads: 1, download_stall_us: 2_000_000 };
     let support = Arc::new(Support::probe(None));
-    let engine = Arc::new(Engine::start(&engine_options, support, &Readers::start(1).unwrap()).unwrap());
+    let engine = Arc::new(
+        Engine::start(
+            &engine_options,
+            support,
+            &BlockingPool::start("reader", 1, Importance::Equal).unwrap(),
+        )
+        .unwrap(),
+    );
     let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
     let door = Door::new(options);
     door.register(&mut metrics, &mut status);

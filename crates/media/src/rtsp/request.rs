@@ -1,0 +1,233 @@
+//! RFC 2326 section 6: the request line and what is done with a head that is wrong.
+
+use super::headers::{BadLine, Headers};
+use super::reader::BODY_LIMIT;
+use super::resource::{ResourceError, Target};
+use rtsp_types::StatusCode;
+
+/// A request's method (RFC 2326 section 10). Case matters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the names are the RFC's
+pub enum Method {
+    Options,
+    Describe,
+    Announce,
+    Setup,
+    Play,
+    Pause,
+    Teardown,
+    GetParameter,
+    SetParameter,
+    Redirect,
+    Record,
+    /// A method that RFC 2326 does not know.
+    Other(String),
+}
+
+impl From<&str> for Method {
+    fn from(name: &str) -> Self {
+        match name {
+            "OPTIONS" => Self::Options,
+            "DESCRIBE" => Self::Describe,
+            "ANNOUNCE" => Self::Announce,
+            "SETUP" => Self::Setup,
+            "PLAY" => Self::Play,
+            "PAUSE" => Self::Pause,
+            "TEARDOWN" => Self::Teardown,
+            "GET_PARAMETER" => Self::GetParameter,
+            "SET_PARAMETER" => Self::SetParameter,
+            "REDIRECT" => Self::Redirect,
+            "RECORD" => Self::Record,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+}
+
+/// A request whose line, CSeq and length are valid. Its other headers are parsed when they are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// What to do.
+    pub method: Method,
+    /// With what.
+    pub target: Target,
+    /// The number to answer with (RFC 2326 section 12.17).
+    pub cseq: u64,
+    /// All header fields.
+    pub headers: Headers,
+    /// The body, empty where there is none.
+    pub body: Vec<u8>,
+}
+
+/// Why something is not done. The client's fault; the status says which, `why` says it in words.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} {status}: {why}", u16::from(*.status))]
+pub struct Refusal {
+    /// Status to answer with.
+    pub status: StatusCode,
+    /// What is wrong, where, and what to do.
+    pub why: String,
+    /// The request's number where it could be read.
+    pub cseq: Option<u64>,
+    /// The end of the request is not known, so the connection cannot go on after the answer.
+    pub close: bool,
+}
+
+impl Refusal {
+    /// A refusal after which the connection goes on.
+    pub fn new(status: StatusCode, why: impl Into<String>) -> Self {
+        Self { status, why: why.into(), cseq: None, close: false }
+    }
+}
+
+impl Request {
+    /// The session that is named (RFC 2326 section 12.37), without parameters.
+    pub fn session(&self) -> Option<&str> {
+        let value = self.headers.first("Session")?;
+        Some(value.split(';').next().unwrap_or_default().trim())
+    }
+
+    /// Option tags that the server must support (RFC 2326 sections 12.27 and 12.32): a server that is no proxy
+    /// treats `Proxy-Require` as it treats `Require`.
+    pub fn required_options(&self) -> Vec<&str> {
+        self.headers.list("Require").chain(self.headers.list("Proxy-Require")).collect()
+    }
+
+    /// Whether the client takes a description in this media type (RFC 2326 section 12.1); it does where it does
+    /// not say.
+    pub fn accepts(&self, media_type: &str) -> bool {
+        let mut ranges = self.headers.list("Accept").peekable();
+        ranges.peek().is_none() || ranges.any(|range| media_range_holds(range, media_type))
+    }
+
+    /// The scale asked for (RFC 2326 section 12.34).
+    pub fn scale(&self) -> Result<Option<f64>, Refusal> {
+        self.number("Scale")
+    }
+
+    /// The speed asked for (RFC 2326 section 12.35).
+    pub fn speed(&self) -> Result<Option<f64>, Refusal> {
+        self.number("Speed")
+    }
+
+    fn number(&self, name: &str) -> Result<Option<f64>, Refusal> {
+        let Some(value) = self.headers.first(name) else { return Ok(None) };
+        match value.parse::<f64>() {
+            Ok(number) if number.is_finite() => Ok(Some(number)),
+            _ => Err(Refusal::new(StatusCode::BadRequest, format!("{name}: `{value}` is not a number"))),
+        }
+    }
+}
+
+fn media_range_holds(range: &str, media_type: &str) -> bool {
+    let mut parts = range.split(';').map(str::trim);
+    let name = parts.next().unwrap_or_default();
+    let refused = parts.any(|part| {
+        let quality = part.strip_prefix("q=").or_else(|| part.strip_prefix("Q="));
+        quality.is_some_and(|quality| quality.trim().parse::<f32>().is_ok_and(|quality| quality <= 0.0))
+    });
+    let family = media_type.split('/').next().unwrap_or_default();
+    let holds = name == "*"
+        || name == "*/*"
+        || name.eq_ignore_ascii_case(media_type)
+        || name.strip_suffix("/*").is_some_and(|known| known.eq_ignore_ascii_case(family));
+    holds && !refused
+}
+
+/// A head whose framing is known; the rest is judged when its body is there.
+#[derive(Debug)]
+pub(super) struct Head {
+    line: String,
+    headers: Headers,
+    cseq: Option<u64>,
+    pub(super) body_length: usize,
+}
+
+impl Head {
+    pub(super) fn into_request(self, body: Vec<u8>) -> Result<Request, Refusal> {
+        let parsed = parse_line(&self.line).and_then(|(method, target)| {
+            let cseq = self.cseq.ok_or_else(|| missing_cseq(&self.headers))?;
+            Ok((method, target, cseq))
+        });
+        match parsed {
+            Ok((method, target, cseq)) => Ok(Request { method, target, cseq, headers: self.headers, body }),
+            Err(refusal) => Err(Refusal { cseq: self.cseq, ..refusal }),
+        }
+    }
+}
+
+/// Parses a head without the empty line at its end. Where this fails, framing is lost.
+pub(super) fn parse_head(head: &[u8]) -> Result<Head, Refusal> {
+    let lost = |why: String| Refusal { close: true, ..Refusal::new(StatusCode::BadRequest, why) };
+    let mut lines = head.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
+    let line = lines.next().unwrap_or_default();
+    // The last line ended too, which leaves an empty one behind it.
+    let lines = lines.filter(|line| !line.is_empty());
+    let headers = Headers::parse(lines)
+        .map_err(|BadLine(number)| lost(format!("line {number} is not `name: value`")))?;
+    let cseq = headers.first("CSeq").and_then(|value| value.parse().ok());
+    let body_length = body_length(&headers).map_err(|refusal| Refusal { cseq, ..refusal })?;
+    // Raw UTF-8 is common in URLs; anything else is kept visible, and refused by the URL's parser.
+    Ok(Head { line: String::from_utf8_lossy(line).into_owned(), headers, cseq, body_length })
+}
+
+/// RFC 2326 section 12.14. Two different lengths would let two readers disagree about where the next request is.
+fn body_length(headers: &Headers) -> Result<usize, Refusal> {
+    let lost = |status, why| Refusal { close: true, ..Refusal::new(status, why) };
+    let mut values = headers.all("Content-Length");
+    let Some(value) = values.next() else { return Ok(0) };
+    if values.any(|other| other != value) {
+        return Err(lost(StatusCode::BadRequest, "Content-Length is given twice and differs".to_owned()));
+    }
+    if value.is_empty() || !value.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(lost(
+            StatusCode::BadRequest,
+            format!("Content-Length: `{value}` is not a number of bytes"),
+        ));
+    }
+    match value.parse() {
+        Ok(length) if length <= BODY_LIMIT => Ok(length),
+        _ => {
+            let why = format!("Content-Length: {value} is more than {BODY_LIMIT} bytes");
+            Err(lost(StatusCode::RequestMessageBodyTooLarge, why))
+        }
+    }
+}
+
+fn missing_cseq(headers: &Headers) -> Refusal {
+    let why = match headers.first("CSeq") {
+        Some(value) => format!("CSeq: `{value}` is not a number"),
+        None => "there is no CSeq header".to_owned(),
+    };
+    Refusal::new(StatusCode::BadRequest, why)
+}
+
+/// The method ends at the first blank and the version begins after the last: what is between is the URL, in
+/// which ffmpeg and others leave spaces as they are.
+fn parse_line(line: &str) -> Result<(Method, Target), Refusal> {
+    let bad = |why: &str| Refusal::new(StatusCode::BadRequest, why);
+    let line = line.trim_end();
+    let (method, rest) = line.split_once([' ', '\t']).ok_or_else(|| bad("the request line has no URL"))?;
+    let (url, version) =
+        rest.rsplit_once([' ', '\t']).ok_or_else(|| bad("the request line has no version"))?;
+    check_version(version)?;
+    if !method.bytes().all(super::headers::is_token_byte) {
+        return Err(bad("the method is not a token"));
+    }
+    let target = Target::parse(url.trim()).map_err(|error: ResourceError| bad(&error.to_string()))?;
+    Ok((Method::from(method), target))
+}
+
+/// RFC 2326 section 11.3.16 for versions of RTSP that are not ours; other protocols are bad requests.
+fn check_version(version: &str) -> Result<(), Refusal> {
+    match version.get(..5) {
+        Some(name) if name.eq_ignore_ascii_case("RTSP/") && &version[5..] == "1.0" => Ok(()),
+        Some(name) if name.eq_ignore_ascii_case("RTSP/") => {
+            let why = format!("{version} is not spoken here; use RTSP/1.0");
+            Err(Refusal::new(StatusCode::RTSPVersionNotSupported, why))
+        }
+        _ => {
+            let why = format!("`{version}` at the end of the request line is not RTSP/1.0");
+            Err(Refusal::new(StatusCode::BadRequest, why))
+        }
+    }
+}

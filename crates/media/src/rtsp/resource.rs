@@ -1,0 +1,226 @@
+//! RFC 2326 section 3.2: the URL of a request.
+
+use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, utf8_percent_encode};
+
+/// What may not stand in a URL that is given back. `,` and `;` because they separate the parts of `RTP-Info`;
+/// `%` stays, for what is given back is encoded already.
+const ILLEGAL: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}')
+    .add(b',')
+    .add(b';');
+
+/// Name of the one track of a transport stream in its SDP, and of any track but for the number.
+const TRACK: &str = "track";
+
+/// What a request is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// `*`: the server itself.
+    Server,
+    /// A presentation or one of its tracks.
+    Resource(Resource),
+}
+
+/// A presentation's or track's URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Resource {
+    /// `rtsp://host:port` as the client wrote it; nothing where it sent a path only.
+    origin: Option<String>,
+    /// The path as it can be given back: legal in a URL and in `RTP-Info`, no slash at its end, no query.
+    encoded: String,
+    /// The decoded names, from the root down.
+    segments: Vec<Vec<u8>>,
+}
+
+/// A URL that cannot name anything. The client's fault: it must send another one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResourceError {
+    /// Neither `rtsp://`, nor a path, nor `*`.
+    #[error("the URL is neither rtsp://host/path, nor a path, nor `*`")]
+    Scheme,
+    /// Nothing between `rtsp://` and the path.
+    #[error("the URL names no host")]
+    Host,
+    /// A percent sign without two hexadecimal digits.
+    #[error("a percent sign in the URL is not followed by two hexadecimal digits; write %25")]
+    Escape,
+    /// A control character stands in the URL as it is.
+    #[error("the URL holds a control character; write it as %XX")]
+    Control,
+    /// An encoded NUL, which no file name holds.
+    #[error("the URL holds a NUL")]
+    Nul,
+    /// Bytes that are not UTF-8 stood in the URL as they are.
+    #[error("the URL is not UTF-8; write other bytes as %XX")]
+    Encoding,
+    /// A `..` segment, also after decoding.
+    #[error("the URL holds a `..` segment")]
+    DotDot,
+}
+
+impl Target {
+    /// Parses the middle of a request line.
+    pub fn parse(url: &str) -> Result<Self, ResourceError> {
+        match url {
+            "*" => Ok(Self::Server),
+            _ => Resource::parse(url).map(Self::Resource),
+        }
+    }
+}
+
+impl Resource {
+    /// Parses a URL or an absolute path. Query and fragment are dropped, as are empty and `.` segments.
+    pub fn parse(url: &str) -> Result<Self, ResourceError> {
+        if url.chars().any(char::is_control) {
+            return Err(ResourceError::Control);
+        }
+        if url.contains(char::REPLACEMENT_CHARACTER) {
+            return Err(ResourceError::Encoding);
+        }
+        let (origin, path) = split_origin(url)?;
+        let path = path.split(['?', '#']).next().unwrap_or_default();
+        let encoded = utf8_percent_encode(path.trim_end_matches('/'), ILLEGAL).to_string();
+        Ok(Self { origin, segments: decode(path)?, encoded })
+    }
+
+    /// The names, from the root down; none is empty, `.` or `..`, none holds a slash or a NUL.
+    pub fn segments(&self) -> &[Vec<u8>] {
+        &self.segments
+    }
+
+    /// The path below the root: names joined by slashes, none at either end.
+    pub fn path(&self) -> Vec<u8> {
+        self.segments.join(&b'/')
+    }
+
+    /// The URL without a slash at its end, with `origin` (`rtsp://host:port`) where the client gave none.
+    pub fn url(&self, origin: &str) -> String {
+        format!("{}{}", self.origin.as_deref().unwrap_or(origin), self.encoded)
+    }
+
+    /// The presentation and the number of the track, where the URL ends in `/trackN`.
+    pub fn split_track(&self) -> Option<(Self, u32)> {
+        let (last, presentation) = self.segments.split_last()?;
+        let number = std::str::from_utf8(last).ok()?.strip_prefix(TRACK)?;
+        if !number.bytes().all(|byte| byte.is_ascii_digit()) {
+            return None;
+        }
+        let number = number.parse().ok()?;
+        let (encoded, _) = self.encoded.rsplit_once('/')?;
+        let encoded = encoded.trim_end_matches('/').to_owned();
+        Some((Self { origin: self.origin.clone(), encoded, segments: presentation.to_vec() }, number))
+    }
+}
+
+fn split_origin(url: &str) -> Result<(Option<String>, &str), ResourceError> {
+    if url.starts_with('/') {
+        return Ok((None, url));
+    }
+    let (scheme, rest) = url.split_once("://").ok_or(ResourceError::Scheme)?;
+    // rtsps: something in front of the server took the TLS off.
+    if !scheme.eq_ignore_ascii_case("rtsp") && !scheme.eq_ignore_ascii_case("rtsps") {
+        return Err(ResourceError::Scheme);
+    }
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    // A password must not come back in answers, which get logged.
+    let host = authority.rsplit('@').next().unwrap_or_default();
+    if host.is_empty() || host.starts_with(':') || host.contains(char::is_whitespace) {
+        return Err(ResourceError::Host);
+    }
+    let origin = utf8_percent_encode(host, ILLEGAL);
+    Ok((Some(format!("{}://{origin}", scheme.to_ascii_lowercase())), path))
+}
+
+fn decode(path: &str) -> Result<Vec<Vec<u8>>, ResourceError> {
+    check_escapes(path.as_bytes())?;
+    let decoded: Vec<u8> = percent_decode_str(path).collect();
+    if decoded.contains(&0) {
+        return Err(ResourceError::Nul);
+    }
+    // An encoded slash is a slash: no file name holds one.
+    let names = decoded.split(|&byte| byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
+    names.map(|name| if name == b".." { Err(ResourceError::DotDot) } else { Ok(name.to_vec()) }).collect()
+}
+
+fn check_escapes(path: &[u8]) -> Result<(), ResourceError> {
+    let mut escapes = path.split(|&byte| byte == b'%').skip(1);
+    let valid = |rest: &[u8]| rest.len() >= 2 && rest[..2].iter().all(u8::is_ascii_hexdigit);
+    if escapes.all(valid) { Ok(()) } else { Err(ResourceError::Escape) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resource(url: &str) -> Resource {
+        Resource::parse(url).unwrap_or_else(|error| panic!("{url}: {error}"))
+    }
+
+    #[test]
+    fn urls_are_decoded_and_given_back_legal() {
+        for (url, path, given_back) in [
+            ("rtsp://host:8554/clip.ts", "clip.ts", "rtsp://host:8554/clip.ts"),
+            ("RTSP://host/sub/a%20b.ts/", "sub/a b.ts", "rtsp://host/sub/a%20b.ts"),
+            ("rtsp://host/a b/fü.ts", "a b/fü.ts", "rtsp://host/a%20b/f%C3%BC.ts"),
+            ("rtsp://[::1]:8554/a,b;c.ts", "a,b;c.ts", "rtsp://[::1]:8554/a%2Cb%3Bc.ts"),
+            ("rtsp://me:secret@host/x", "x", "rtsp://host/x"),
+            ("rtsps://host", "", "rtsps://host"),
+            ("rtsp://host?x=y", "", "rtsp://host"),
+            ("/clip.ts", "clip.ts", "rtsp://local/clip.ts"),
+            ("rtsp://host//a/./b%2Fc?q=/../", "a/b/c", "rtsp://host//a/./b%2Fc"),
+            ("rtsp://host/100%25.ts#t=1", "100%.ts", "rtsp://host/100%25.ts"),
+        ] {
+            let parsed = resource(url);
+            assert_eq!(parsed.path(), path.as_bytes(), "{url}");
+            assert_eq!(parsed.url("rtsp://local"), given_back, "{url}");
+        }
+        assert_eq!(resource("/%ff").path(), [0xff]);
+        assert_eq!(Target::parse("*"), Ok(Target::Server));
+    }
+
+    #[test]
+    fn what_cannot_name_anything_is_refused() {
+        for (url, error) in [
+            ("http://host/", ResourceError::Scheme),
+            ("clip.ts", ResourceError::Scheme),
+            ("", ResourceError::Scheme),
+            ("rtspu://host/x", ResourceError::Scheme),
+            ("rtsp:///clip.ts", ResourceError::Host),
+            ("rtsp://:8554/clip.ts", ResourceError::Host),
+            ("rtsp://host/%zz", ResourceError::Escape),
+            ("rtsp://host/100%", ResourceError::Escape),
+            ("rtsp://host/%4", ResourceError::Escape),
+            ("rtsp://host/a%00b", ResourceError::Nul),
+            ("rtsp://host/a\0b", ResourceError::Control),
+            ("rtsp://host/a\tb", ResourceError::Control),
+            ("rtsp://host/../etc", ResourceError::DotDot),
+            ("rtsp://host/a/%2e%2e/b", ResourceError::DotDot),
+            ("rtsp://host/a%2f..", ResourceError::DotDot),
+            ("rtsp://host/\u{fffd}", ResourceError::Encoding),
+        ] {
+            assert_eq!(Resource::parse(url), Err(error), "{url}");
+        }
+    }
+
+    #[test]
+    fn tracks_are_split_off() {
+        let (presentation, track) = resource("rtsp://host/a%20b.ts/track1").split_track().expect("a track");
+        assert_eq!((presentation.path(), track), (b"a b.ts".to_vec(), 1));
+        assert_eq!(presentation.url(""), "rtsp://host/a%20b.ts");
+        let (presentation, track) = resource("/clip.ts//track12/").split_track().expect("a track");
+        assert_eq!((presentation.url(""), track), ("/clip.ts".to_owned(), 12));
+        for url in ["/clip.ts", "/clip.ts/track", "/clip.ts/track-1", "/clip.ts/track99999999999", "/"] {
+            assert_eq!(resource(url).split_track(), None, "{url}");
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! RFC 2326 section 7: responses to bytes.
+
+use super::npt::NptRange;
+use super::request::Refusal;
+use super::transport::TransportReply;
+use rtsp_types::{HeaderName, StatusCode, Version, headers};
+use std::time::SystemTime;
+
+/// A response being put together. Every value that a client may have had a hand in is a single line without
+/// control characters, whatever was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response(rtsp_types::Response<Vec<u8>>);
+
+/// What `RTP-Info` says of one track (RFC 2326 section 12.33).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RtpInfo {
+    /// The track's URL.
+    pub url: String,
+    /// Sequence number of the first packet after this PLAY.
+    pub sequence: u16,
+    /// RTP timestamp that belongs to the start in `Range`.
+    pub timestamp: u32,
+}
+
+impl Response {
+    /// A response to the request of this number; none where it could not be read.
+    pub fn new(status: StatusCode, cseq: Option<u64>) -> Self {
+        let mut response = rtsp_types::Response::builder(Version::V1_0, status)
+            .reason_phrase(reason_phrase(status))
+            .build(Vec::new());
+        if let Some(cseq) = cseq {
+            response.insert_header(headers::CSEQ, cseq.to_string());
+        }
+        Self(response)
+    }
+
+    /// The answer to what is refused: its reason is the body, for whoever looks with a terminal.
+    pub fn refusal(refusal: &Refusal) -> Self {
+        let response = Self::new(refusal.status, refusal.cseq);
+        let response =
+            response.body("text/plain; charset=utf-8", format!("{}\r\n", refusal.why).into_bytes());
+        if refusal.close { response.header(headers::CONNECTION, "close") } else { response }
+    }
+
+    /// The status it was made with.
+    pub fn status(&self) -> StatusCode {
+        self.0.status()
+    }
+
+    /// `Server`.
+    #[must_use]
+    pub fn server(self, name: &str) -> Self {
+        self.header(headers::SERVER, name)
+    }
+
+    /// `Date`.
+    #[must_use]
+    pub fn date(self, now: SystemTime) -> Self {
+        self.header(headers::DATE, &httpdate::fmt_http_date(now))
+    }
+
+    /// `Session` with its timeout in seconds.
+    #[must_use]
+    pub fn session(self, id: &str, timeout_s: u64) -> Self {
+        self.header(headers::SESSION, &format!("{id};timeout={timeout_s}"))
+    }
+
+    /// `Transport`.
+    #[must_use]
+    pub fn transport(mut self, transport: TransportReply) -> Self {
+        self.0.insert_typed_header(&headers::Transports::from(transport));
+        self
+    }
+
+    /// `Range`: what is really played.
+    #[must_use]
+    pub fn range(self, range: NptRange) -> Self {
+        self.header(headers::RANGE, &range.to_string())
+    }
+
+    /// `RTP-Info`.
+    #[must_use]
+    pub fn rtp_info(self, info: &RtpInfo) -> Self {
+        let RtpInfo { url, sequence, timestamp } = info;
+        self.header(headers::RTP_INFO, &format!("url={url};seq={sequence};rtptime={timestamp}"))
+    }
+
+    /// `Scale`: always the one there is, 1.
+    #[must_use]
+    pub fn scale(self) -> Self {
+        self.header(headers::SCALE, "1.0")
+    }
+
+    /// `Speed`: always the one there is, 1.
+    #[must_use]
+    pub fn speed(self) -> Self {
+        self.header(headers::SPEED, "1.0")
+    }
+
+    /// `Public`: the methods the server has.
+    #[must_use]
+    pub fn public(self, methods: &str) -> Self {
+        self.header(headers::PUBLIC, methods)
+    }
+
+    /// `Allow`: the methods that a 405 leaves.
+    #[must_use]
+    pub fn allow(self, methods: &str) -> Self {
+        self.header(headers::ALLOW, methods)
+    }
+
+    /// `Unsupported`: the option tags that a 551 is about.
+    #[must_use]
+    pub fn unsupported(self, options: &[&str]) -> Self {
+        self.header(headers::UNSUPPORTED, &options.join(", "))
+    }
+
+    /// `Content-Base`: what relative URLs in the description are relative to.
+    #[must_use]
+    pub fn content_base(self, url: &str) -> Self {
+        self.header(headers::CONTENT_BASE, url)
+    }
+
+    /// A body with its `Content-Type` and `Content-Length`.
+    #[must_use]
+    pub fn body(mut self, content_type: &str, body: Vec<u8>) -> Self {
+        self.0 = self.0.replace_body(body);
+        self.header(headers::CONTENT_TYPE, content_type)
+    }
+
+    /// The response as it goes on the wire.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.0.write(&mut bytes).expect("writing to memory does not fail");
+        bytes
+    }
+
+    fn header(mut self, name: HeaderName, value: &str) -> Self {
+        let line: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        self.0.insert_header(name, line);
+        self
+    }
+}
+
+/// RFC 2326 section 7.1.1, where `rtsp-types` writes it differently.
+fn reason_phrase(status: StatusCode) -> String {
+    match status {
+        StatusCode::Ok => "OK".to_owned(),
+        StatusCode::OnlyAggregateOperationAllowed => "Only Aggregate Operation Allowed".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Npt, PortPair};
+    use super::*;
+    use std::net::Ipv4Addr;
+    use std::time::Duration;
+
+    fn text(response: Response) -> String {
+        String::from_utf8(response.to_bytes()).expect("text")
+    }
+
+    #[test]
+    fn a_setup_is_answered() {
+        let transport = TransportReply {
+            client_port: PortPair { rtp: 5000, rtcp: 5001 },
+            server_port: PortPair { rtp: 6970, rtcp: 6971 },
+            source: Ipv4Addr::new(10, 0, 0, 1).into(),
+            ssrc: 0xab,
+        };
+        let response = Response::new(StatusCode::Ok, Some(3)).session("0123", 60).transport(transport);
+        assert_eq!(
+            text(response),
+            "RTSP/1.0 200 OK\r\nCSeq: 3\r\nSession: 0123;timeout=60\r\nTransport: RTP/AVP;unicast;ssrc=000000AB;\
+             client_port=5000-5001;server_port=6970-6971;source=10.0.0.1\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn a_play_is_answered() {
+        let info = RtpInfo { url: "rtsp://h/clip.ts/track1".to_owned(), sequence: 7, timestamp: 9 };
+        let range = NptRange { start: Some(Npt::At(1_500_000)), end: Some(Npt::At(2_000_001)) };
+        let response = Response::new(StatusCode::Ok, Some(4)).range(range).rtp_info(&info).scale().speed();
+        assert_eq!(
+            text(response),
+            "RTSP/1.0 200 OK\r\nCSeq: 4\r\nRange: npt=1.500-2.000001\r\n\
+             RTP-Info: url=rtsp://h/clip.ts/track1;seq=7;rtptime=9\r\nScale: 1.0\r\nSpeed: 1.0\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn a_description_carries_its_length() {
+        let response = Response::new(StatusCode::Ok, Some(2))
+            .server("Wirepath")
+            .date(SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777))
+            .content_base("rtsp://h/clip.ts/")
+            .body("application/sdp", b"v=0\r\n".to_vec());
+        assert_eq!(
+            text(response),
+            "RTSP/1.0 200 OK\r\nContent-Base: rtsp://h/clip.ts/\r\nContent-Length: 5\r\n\
+             Content-Type: application/sdp\r\nCSeq: 2\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\n\
+             Server: Wirepath\r\n\r\nv=0\r\n"
+        );
+    }
+
+    #[test]
+    fn a_refusal_cannot_be_made_to_write_lines_of_its_own() {
+        let response =
+            Response::new(StatusCode::OptionNotSupported, None).unsupported(&["a\r\nEvil: 1", "b"]);
+        assert_eq!(text(response), "RTSP/1.0 551 Option Not Supported\r\nUnsupported: a  Evil: 1, b\r\n\r\n");
+        let refusal = Refusal { close: true, cseq: Some(1), ..Refusal::new(StatusCode::BadRequest, "why") };
+        let text = text(Response::refusal(&refusal));
+        assert!(
+            text.starts_with("RTSP/1.0 400 Bad Request\r\nConnection: close\r\nContent-Length: 5\r\n"),
+            "{text}"
+        );
+        assert!(text.ends_with("\r\n\r\nwhy\r\n"), "{text}");
+    }
+}

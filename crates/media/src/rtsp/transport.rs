@@ -1,0 +1,270 @@
+//! RFC 2326 section 12.39: the `Transport` header, as offered and as answered.
+
+use super::headers::{Headers, split_outside_quotes};
+use super::request::Refusal;
+use rtsp_types::StatusCode;
+use std::fmt;
+use std::net::IpAddr;
+
+/// What carries the packets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// RTP/AVP over UDP.
+    RtpUdp,
+    /// RTP/AVP over TCP, interleaved with RTSP on its connection.
+    RtpTcp,
+    /// Anything else, as it was written.
+    Other(String),
+}
+
+/// To whom the packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// To one client.
+    Unicast,
+    /// To a group.
+    Multicast,
+}
+
+/// Ports for RTP and RTCP. Neither is 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortPair {
+    /// Port of the RTP packets.
+    pub rtp: u16,
+    /// Port of the RTCP packets.
+    pub rtcp: u16,
+}
+
+/// One of the transports a client offers, the most wanted first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// What carries the packets.
+    pub protocol: Protocol,
+    /// To whom they go.
+    pub delivery: Delivery,
+    /// Where the client listens.
+    pub client_port: Option<PortPair>,
+    /// Where the client wants the packets; its own address where it does not say.
+    pub destination: Option<String>,
+    /// Whether `PLAY` is among the modes, which it is where none is named.
+    pub is_for_playing: bool,
+}
+
+/// The transport of a session, as the answer to SETUP names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransportReply {
+    /// The client's ports, as offered.
+    pub client_port: PortPair,
+    /// The server's ports.
+    pub server_port: PortPair,
+    /// Address the packets come from.
+    pub source: IpAddr,
+    /// Synchronisation source of the packets.
+    pub ssrc: u32,
+}
+
+impl Offer {
+    /// Every transport offered, in the client's order; a malformed one is its own refusal, so that another can
+    /// still be taken.
+    pub fn all(headers: &Headers) -> Vec<Result<Self, Refusal>> {
+        headers.list("Transport").map(Self::parse).collect()
+    }
+
+    fn parse(value: &str) -> Result<Self, Refusal> {
+        let mut parts = split_outside_quotes(value, ';');
+        let protocol = Protocol::parse(parts.next().unwrap_or_default());
+        let mut draft = Draft::default();
+        for part in parts {
+            let (name, argument) = part.split_once('=').unwrap_or((part, ""));
+            draft
+                .take(name.trim(), argument.trim().trim_matches('"'))
+                .map_err(|why| Refusal::new(StatusCode::BadRequest, format!("Transport: {value}: {why}")))?;
+        }
+        Ok(draft.finish(protocol))
+    }
+}
+
+/// An offer while its parameters are read.
+#[derive(Default)]
+struct Draft {
+    delivery: Option<Delivery>,
+    client_port: Option<PortPair>,
+    destination: Option<String>,
+    mode: Option<String>,
+}
+
+impl Draft {
+    /// Parameters that do not matter for playing to one client (ttl, layers, append, ssrc, source...) are left.
+    fn take(&mut self, name: &str, argument: &str) -> Result<(), String> {
+        match name.to_ascii_lowercase().as_str() {
+            "unicast" => self.delivery = Some(Delivery::Unicast),
+            "multicast" => self.delivery = Some(Delivery::Multicast),
+            "client_port" => self.client_port = Some(PortPair::parse(argument)?),
+            "destination" if !argument.is_empty() => self.destination = Some(argument.to_owned()),
+            "mode" => self.mode = Some(argument.to_ascii_uppercase()),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// The RFC's default is multicast; a client that names its ports and no delivery means unicast.
+    fn finish(self, protocol: Protocol) -> Offer {
+        let guess = if self.client_port.is_some() { Delivery::Unicast } else { Delivery::Multicast };
+        let is_play = |mode: &str| mode.split(',').any(|mode| mode.trim().trim_matches('"') == "PLAY");
+        Offer {
+            protocol,
+            delivery: self.delivery.unwrap_or(guess),
+            client_port: self.client_port,
+            destination: self.destination,
+            is_for_playing: self.mode.is_none_or(|mode| is_play(&mode)),
+        }
+    }
+}
+
+impl Protocol {
+    fn parse(specification: &str) -> Self {
+        match specification.to_ascii_uppercase().as_str() {
+            "RTP/AVP" | "RTP/AVP/UDP" => Self::RtpUdp,
+            "RTP/AVP/TCP" => Self::RtpTcp,
+            _ => Self::Other(specification.to_owned()),
+        }
+    }
+}
+
+impl PortPair {
+    /// `a-b`, or `a` alone, which leaves RTCP the next one (RFC 3550 section 11).
+    fn parse(value: &str) -> Result<Self, String> {
+        let port = |digits: &str| match digits.trim().parse::<u16>() {
+            Ok(port) if port > 0 => Ok(port),
+            _ => Err(format!("`{value}` is not a pair of ports from 1 to 65535")),
+        };
+        let (rtp, rtcp) = match value.split_once('-') {
+            Some((rtp, rtcp)) => (port(rtp)?, port(rtcp)?),
+            None => {
+                let rtp = port(value)?;
+                (rtp, rtp.checked_add(1).ok_or(format!("there is no port for RTCP after {rtp}"))?)
+            }
+        };
+        Ok(Self { rtp, rtcp })
+    }
+}
+
+impl fmt::Display for PortPair {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}-{}", self.rtp, self.rtcp)
+    }
+}
+
+impl From<PortPair> for (u16, Option<u16>) {
+    fn from(ports: PortPair) -> Self {
+        (ports.rtp, Some(ports.rtcp))
+    }
+}
+
+impl From<TransportReply> for rtsp_types::headers::Transports {
+    fn from(reply: TransportReply) -> Self {
+        use rtsp_types::headers::{RtpProfile, RtpTransport, RtpTransportParameters, Transport};
+        let params = RtpTransportParameters {
+            unicast: true,
+            ssrc: vec![reply.ssrc],
+            client_port: Some(reply.client_port.into()),
+            server_port: Some(reply.server_port.into()),
+            source: Some(reply.source.to_string()),
+            ..Default::default()
+        };
+        vec![Transport::Rtp(RtpTransport { profile: RtpProfile::Avp, lower_transport: None, params })].into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn offers(value: &str) -> Vec<Result<Offer, Refusal>> {
+        let line = format!("Transport: {value}");
+        Offer::all(&Headers::parse(std::iter::once(line.as_bytes())).expect("a field"))
+    }
+
+    fn unicast(rtp: u16) -> Offer {
+        Offer {
+            protocol: Protocol::RtpUdp,
+            delivery: Delivery::Unicast,
+            client_port: Some(PortPair { rtp, rtcp: rtp + 1 }),
+            destination: None,
+            is_for_playing: true,
+        }
+    }
+
+    #[test]
+    fn offers_of_real_clients_are_read() {
+        let with = |change: fn(&mut Offer)| {
+            let mut offer = unicast(5000);
+            change(&mut offer);
+            offer
+        };
+        for (value, expected) in [
+            ("RTP/AVP/UDP;unicast;client_port=5000-5001", unicast(5000)), // ffmpeg
+            ("RTP/AVP;unicast;client_port=5000-5001", unicast(5000)),     // live555, GStreamer
+            ("rtp/avp ; Unicast ; client_port = 5000 ; mode=\"PLAY\"", unicast(5000)),
+            ("RTP/AVP;client_port=5000-5001;ttl=127;ssrc=0", unicast(5000)),
+            ("RTP/AVP;unicast;client_port=5000-5001;mode=record", with(|offer| offer.is_for_playing = false)),
+            ("RTP/AVP;unicast;client_port=5000-5001;mode=\"PLAY,RECORD\"", unicast(5000)),
+            (
+                "RTP/AVP;unicast;destination=10.0.0.9;client_port=5000-5001",
+                with(|offer| offer.destination = Some("10.0.0.9".to_owned())),
+            ),
+            (
+                "RTP/SAVP;unicast;client_port=5000-5001",
+                with(|offer| offer.protocol = Protocol::Other("RTP/SAVP".to_owned())),
+            ),
+            (
+                "RTP/AVP/TCP;unicast;interleaved=0-1",
+                with(|offer| {
+                    offer.protocol = Protocol::RtpTcp;
+                    offer.client_port = None;
+                }),
+            ),
+            (
+                "RTP/AVP",
+                with(|offer| {
+                    offer.delivery = Delivery::Multicast;
+                    offer.client_port = None;
+                }),
+            ),
+        ] {
+            assert_eq!(offers(value), [Ok(expected)], "{value}");
+        }
+    }
+
+    #[test]
+    fn several_offers_keep_their_order_and_a_bad_one_spoils_only_itself() {
+        let read = offers(
+            "RTP/AVP;multicast,RTP/AVP;client_port=x , RTP/AVP;unicast;client_port=6000-6001;mode=\"a,b\"",
+        );
+        assert_eq!(read.len(), 3);
+        assert_eq!(read[0].as_ref().map(|offer| offer.delivery), Ok(Delivery::Multicast));
+        assert_eq!(read[1].as_ref().map_err(|refusal| u16::from(refusal.status)), Err(400));
+        assert_eq!(read[2], Ok(Offer { is_for_playing: false, ..unicast(6000) }));
+        assert_eq!(offers(""), []);
+    }
+
+    #[test]
+    fn impossible_ports_are_refused() {
+        for ports in ["0-1", "1-0", "0", "65535", "65536-65537", "a-b", "", "1-2-3", "-5", "5-", "+1-2x"] {
+            let read = offers(&format!("RTP/AVP;unicast;client_port={ports}"));
+            assert!(
+                matches!(&read[..], [Err(refusal)] if refusal.status == StatusCode::BadRequest),
+                "{ports}"
+            );
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_value_panics(value in "[\\PC\"]*") {
+            _ = offers(&value);
+            _ = offers(&format!("RTP/AVP;mode={value};client_port={value}"));
+        }
+    }
+}

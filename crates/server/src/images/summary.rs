@@ -1,0 +1,22 @@
+//! What is known about an asset, to describe it to clients.
+
+use wirepath_media::image::Description;
+
+/// What is known about an asset: exact once its image is complete, before that as its head and tail tell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Summary {
+    /// Its length in time, in microseconds, if that is known.
+    pub duration_us: Option<u64>,
+    /// Bytes that are played.
+    pub payload_bytes: u64,
+    /// Programmes and warnings.
+    pub description: Description,
+}
+
+impl Summary {
+    /// Mean bit rate of the payload in bits per second, if the duration is known.
+    pub fn bits_per_second(&self) -> Option<u64> {
+        let duration_us = self.duration_us.filter(|duration_us| *duration_us > 0)?;
+        u64::try_from(u128::from(self.payload_bytes) * 8 * 1_000_000 / u128::from(duration_us)).ok()
+    }
+}

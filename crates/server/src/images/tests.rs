@@ -1,0 +1,227 @@
+//! Images through the store: packed from files, played from, damaged, found again.
+
+use std::fs::{self, File};
+use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use wirepath_media::rtp::HEADER_LENGTH;
+use wirepath_media::ts::synthetic::{Sample, SampleStream};
+use wirepath_streams::{At, BlockingPool, Importance, Load, Segment, TrainSource};
+
+use super::*;
+
+struct Fixture {
+    folder: tempfile::TempDir,
+    store: Arc<Store>,
+    sample: SampleStream,
+}
+
+/// A sample of several segments, and a store whose cache is empty.
+fn fixture() -> Fixture {
+    let folder = tempfile::tempdir().unwrap();
+    let sample = Sample { packets: 20_000, ..Sample::default() }.stream();
+    fs::write(folder.path().join("clip.ts"), &sample.bytes).unwrap();
+    let store = open_store(&folder, 1 << 30);
+    Fixture { folder, store, sample }
+}
+
+fn open_store(folder: &tempfile::TempDir, budget: u64) -> Arc<Store> {
+    let cache = Cache::open(&folder.path().join("cache"), budget).unwrap();
+    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+    Store::new(cache, 20_000, readers, 1).unwrap()
+}
+
+impl Fixture {
+    fn asset(&self) -> Arc<File> {
+        Arc::new(File::open(self.folder.path().join("clip.ts")).unwrap())
+    }
+
+    fn image(&self) -> Arc<Image> {
+        self.store.image(self.asset(), "clip.ts", self.store.usual_recipe()).unwrap()
+    }
+
+    /// The files in the cache.
+    fn cached(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.folder.path().join("cache")).unwrap();
+        entries.map(|entry| entry.unwrap().path()).collect()
+    }
+}
+
+/// Asks until there is an answer, as an engine does.
+fn segment(image: &Image, number: u32) -> Result<Option<Arc<Segment>>, String> {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        match image.segment(number) {
+            Load::Ready(segment) => return Ok(Some(segment)),
+            Load::End => return Ok(None),
+            Load::Failed(reason) => return Err(reason.to_string()),
+            Load::Pending => assert!(Instant::now() < deadline, "segment {number} does not come"),
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// The payloads of all packets from segment 0 on, read where the trains say they are.
+fn payload(image: &Image) -> Result<Vec<u8>, String> {
+    let mut payload = Vec::new();
+    let mut number = 0;
+    while let Some(segment) = segment(image, number)? {
+        for departure in &segment.departures {
+            let train = departure.train;
+            let mut bytes = vec![0; train.length as usize];
+            segment.medium.file().read_exact_at(&mut bytes, train.offset).unwrap();
+            bytes
+                .chunks(train.packet_size.into())
+                .for_each(|packet| payload.extend(&packet[HEADER_LENGTH..]));
+        }
+        number += 1;
+    }
+    Ok(payload)
+}
+
+fn complete(image: &Image) {
+    assert!(payload(image).is_ok());
+    assert_eq!(*image.progress().borrow(), Progress::Complete);
+}
+
+#[test]
+fn an_image_plays_while_it_is_packed_and_is_found_again() {
+    let fixture = fixture();
+    let image = fixture.image();
+    assert!(image.summary().duration_us.is_some(), "the head and tail say how long it is");
+    assert!(payload(&image).unwrap() == fixture.sample.payload);
+    assert_eq!(fixture.store.counters().packed.load(Relaxed), 1);
+    let duration_us = fixture.sample.departures.last().unwrap() / 27;
+    assert_eq!(image.summary().duration_us, Some(duration_us));
+    assert!(Arc::ptr_eq(&image, &fixture.image()), "one image for all who play it");
+
+    let another = open_store(&fixture.folder, 1 << 30);
+    let found = another.image(fixture.asset(), "clip.ts", another.usual_recipe()).unwrap();
+    assert_eq!(found.plan(), image.plan());
+    assert!(payload(&found).unwrap() == fixture.sample.payload);
+    assert_eq!(another.counters().found.load(Relaxed), 1);
+    assert_eq!(another.counters().packed.load(Relaxed), 0);
+}
+
+#[test]
+fn a_time_is_located_at_the_random_access_point_before_it() {
+    let fixture = fixture();
+    let image = fixture.image();
+    complete(&image);
+    let starts: Vec<u64> =
+        fixture.sample.starts.iter().map(|packet| fixture.sample.departures[*packet as usize] / 27).collect();
+    assert!(starts.len() > 3);
+    for (index, start_us) in starts.iter().enumerate().skip(1) {
+        for at_us in [*start_us, start_us + 1000] {
+            let Located::At { cursor, start_us: found } = image.locate(at_us) else { panic!("{at_us}") };
+            assert!(found.abs_diff(*start_us) <= 1, "{found} for start {index} at {start_us}");
+            let At::Packet { train, skip, .. } = cursor.at else { panic!("{cursor:?}") };
+            let segment = segment(&image, cursor.segment).unwrap().unwrap();
+            let train = segment.departures[train as usize].train;
+            let mut first = [0; 188];
+            let place = train.offset + (HEADER_LENGTH + usize::from(skip)) as u64;
+            segment.medium.file().read_exact_at(&mut first, place).unwrap();
+            let packet = fixture.sample.starts[index] as usize;
+            assert_eq!(first, fixture.sample.payload[packet * 188..][..188]);
+        }
+    }
+    assert_eq!(image.locate(u64::MAX), Located::BeyondEnd);
+}
+
+/// Damage in the middle of the packets is noticed before any of that segment is played, and mended from the asset.
+#[test]
+fn a_damaged_segment_is_packed_again_with_the_same_bytes() {
+    let fixture = fixture();
+    complete(&fixture.image());
+    let path = fixture.cached().remove(0);
+    let whole = fs::read(&path).unwrap();
+    let mut file = File::options().write(true).open(&path).unwrap();
+    file.seek(SeekFrom::Start(1_500_000)).unwrap();
+    file.write_all(&[whole[1_500_000] ^ 1]).unwrap();
+
+    let another = open_store(&fixture.folder, 1 << 30);
+    let image = another.image(fixture.asset(), "clip.ts", another.usual_recipe()).unwrap();
+    assert!(payload(&image).unwrap() == fixture.sample.payload);
+    assert_eq!(another.counters().rejected.load(Relaxed), 1);
+    assert!(fs::read(&path).unwrap() == whole, "the same plan gives the same image");
+}
+
+#[test]
+fn a_damaged_header_or_table_and_a_shortened_file_are_packed_again() {
+    for damage in [
+        (|bytes| bytes[100] ^= 4) as fn(&mut Vec<u8>),
+        |bytes| {
+            let last = bytes.len() - 1;
+            bytes[last] ^= 1;
+        },
+        |bytes| bytes.truncate(3_000_000),
+        |bytes| bytes.truncate(10),
+        |bytes| bytes.clear(),
+    ] {
+        let fixture = fixture();
+        complete(&fixture.image());
+        let path = fixture.cached().remove(0);
+        let mut bytes = fs::read(&path).unwrap();
+        damage(&mut bytes);
+        fs::write(&path, bytes).unwrap();
+        let another = open_store(&fixture.folder, 1 << 30);
+        let image = another.image(fixture.asset(), "clip.ts", another.usual_recipe()).unwrap();
+        assert!(payload(&image).unwrap() == fixture.sample.payload);
+        assert_eq!(another.counters().rejected.load(Relaxed), 1);
+    }
+}
+
+#[test]
+fn a_changed_asset_is_packed_again_and_those_who_play_the_old_one_go_on() {
+    let fixture = fixture();
+    let old = fixture.image();
+    complete(&old);
+    let changed = Sample { packets: 9000, seed: 2, ..Sample::default() }.stream();
+    fs::write(fixture.folder.path().join("clip.ts"), &changed.bytes).unwrap();
+    let new = fixture.image();
+    assert!(payload(&new).unwrap() == changed.payload);
+    assert!(payload(&old).unwrap() == fixture.sample.payload);
+}
+
+#[test]
+fn what_is_no_transport_stream_is_refused_and_leaves_nothing() {
+    let fixture = fixture();
+    let path = fixture.folder.path().join("clip.ts");
+    fs::write(&path, vec![b'x'; 100_000]).unwrap();
+    let error = fixture.store.image(fixture.asset(), "clip.ts", fixture.store.usual_recipe()).err().unwrap();
+    assert!(matches!(error, StoreError::NotPlayable(_)), "{error}");
+    assert!(error.to_string().contains("0x47"), "{error}");
+
+    // A stream without a clock is only known as one when it has been read.
+    let mut silent = Sample { packets: 5000, ..Sample::default() };
+    silent.programmes[0].ticks = false;
+    fs::write(&path, silent.stream().bytes).unwrap();
+    let image = fixture.image();
+    let reason = payload(&image).unwrap_err();
+    assert!(reason.contains("PCR"), "{reason}");
+    assert_eq!(fixture.cached(), Vec::<PathBuf>::new());
+    assert!(fixture.store.counters().failed.load(Relaxed) > 0);
+}
+
+#[test]
+fn images_at_rest_make_room_and_images_in_use_do_not() {
+    let fixture = fixture();
+    let budget = 6_000_000; // room for one image of 20,000 packets
+    let store = open_store(&fixture.folder, budget);
+    let recipe = store.usual_recipe();
+    complete(&store.image(fixture.asset(), "clip.ts", recipe).unwrap());
+    let other = fixture.folder.path().join("other.ts");
+    fs::write(&other, Sample { packets: 20_000, seed: 3, ..Sample::default() }.stream().bytes).unwrap();
+    let image = store.image(Arc::new(File::open(&other).unwrap()), "other.ts", recipe).unwrap();
+    complete(&image);
+    assert_eq!(fixture.cached().len(), 1);
+
+    let in_the_way = store.image(fixture.asset(), "clip.ts", recipe).unwrap();
+    let reason = payload(&in_the_way).unwrap_err();
+    assert!(reason.contains("--cache-size"), "{reason}");
+    complete(&image);
+}

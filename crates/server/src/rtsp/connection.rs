@@ -1,0 +1,252 @@
+//! One RTSP connection: bytes in, bytes out, and when to give up.
+
+use super::desk::Desk;
+use super::door::{SERVER_NAME, Shared};
+use super::session::EndReason;
+use std::future::pending;
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use wirepath_media::rtsp::{Item, Reader, Refusal, Request, Response, StatusCode};
+
+/// Bytes read at a time.
+const READ_SIZE: usize = 4096;
+
+/// Bytes of further requests kept while one is being answered.
+const SPILL_LIMIT: usize = 64 * 1024;
+
+/// A client that has closed its side may still wait for an answer for so long; its sessions end after it.
+const CLOSING_GRACE: Duration = Duration::from_millis(800);
+
+/// How long a client may take to take an answer.
+const WRITE_LIMIT: Duration = Duration::from_secs(5);
+
+/// What is still read from a client that is being closed, so that it sees the last answer before the reset.
+const LINGER_LIMIT: Duration = Duration::from_secs(1);
+
+/// Serves a connection to its end, and ends its sessions with it.
+pub(super) async fn serve(stream: TcpStream, door: Arc<Shared>, shutdown: watch::Receiver<bool>) {
+    let (Ok(local), Ok(peer), Ok(())) = (stream.local_addr(), stream.peer_addr(), stream.set_nodelay(true))
+    else {
+        return; // It was gone before it was looked at.
+    };
+    let (read, write) = stream.into_split();
+    let mut connection = Connection {
+        desk: Desk::new(Arc::clone(&door), local, peer),
+        inbox: Inbox { half: read, spill: Vec::new(), over: false },
+        write,
+        reader: Reader::new(),
+        shutdown,
+        door,
+        heard: Instant::now(),
+        request_begun: None,
+    };
+    let end = connection.run().await;
+    tracing::debug!(%peer, ?end, "connection ends");
+    connection.close(end).await;
+}
+
+struct Connection {
+    door: Arc<Shared>,
+    desk: Desk,
+    inbox: Inbox,
+    write: OwnedWriteHalf,
+    reader: Reader,
+    shutdown: watch::Receiver<bool>,
+    /// When something last came.
+    heard: Instant,
+    /// When the request began of which a part is there.
+    request_begun: Option<Instant>,
+}
+
+/// Why a connection ends.
+#[derive(Debug)]
+enum End {
+    /// The client closed it, or the network did.
+    Gone,
+    /// What came was no RTSP.
+    Lost,
+    /// It had no session and sent nothing.
+    Idle,
+    /// A request did not come to its end, or an answer was not taken.
+    Slow,
+    /// The server shuts down.
+    Drained,
+}
+
+impl Connection {
+    async fn run(&mut self) -> End {
+        loop {
+            while let Some(item) = self.reader.next_item() {
+                if let Err(end) = self.serve_item(item).await {
+                    return end;
+                }
+            }
+            if *self.shutdown.borrow() {
+                return End::Drained;
+            }
+            self.note_progress();
+            if let Err(end) = self.wait().await {
+                return end;
+            }
+        }
+    }
+
+    /// Waits for whatever is next.
+    async fn wait(&mut self) -> Result<(), End> {
+        let deadline = self.deadline();
+        tokio::select! {
+            more = self.inbox.fill(&mut self.reader) => match more {
+                Ok(true) => self.heard = Instant::now(),
+                Ok(false) | Err(_) => return Err(End::Gone),
+            },
+            notice = self.desk.notice() => {
+                notice.iter().for_each(|notice| self.desk.follow(notice));
+                // If that ended the last session, idling begins now.
+                self.heard = Instant::now();
+            }
+            () = sleep_until(deadline) => return self.give_up_on_time(),
+            told = self.shutdown.changed() => return told.map_err(|_| End::Drained),
+        }
+        Ok(())
+    }
+
+    fn note_progress(&mut self) {
+        self.request_begun = match self.request_begun {
+            begun @ Some(_) if self.reader.is_inside_request() => begun,
+            _ => self.reader.is_inside_request().then(Instant::now),
+        };
+    }
+
+    fn deadline(&self) -> Instant {
+        let request = self.request_begun.map(|begun| begun + self.door.options.request_timeout);
+        let next = self.desk.deadline().unwrap_or(self.heard + self.door.options.idle_timeout);
+        request.map_or(next, |request| request.min(next))
+    }
+
+    fn give_up_on_time(&mut self) -> Result<(), End> {
+        let now = Instant::now();
+        if self.request_begun.is_some_and(|begun| begun + self.door.options.request_timeout <= now) {
+            self.door.counters.connections_slow.increase();
+            return Err(End::Slow);
+        }
+        let had_sessions = !self.desk.sessions.is_empty();
+        self.desk.expire(now);
+        if had_sessions {
+            // What is left is looked at anew; without sessions, idling begins now.
+            self.heard = now;
+        } else if self.heard + self.door.options.idle_timeout <= now {
+            self.door.counters.connections_idle.increase();
+            return Err(End::Idle);
+        }
+        Ok(())
+    }
+
+    async fn serve_item(&mut self, item: Item) -> Result<(), End> {
+        self.request_begun = None;
+        self.door.counters.requests.increase();
+        match item {
+            Item::Request(request) => {
+                let response = self.answer(&request).await?;
+                self.send(response).await
+            }
+            Item::Refused(refusal) => self.refuse(&refusal).await,
+        }
+    }
+
+    async fn answer(&mut self, request: &Request) -> Result<Response, End> {
+        tokio::select! {
+            biased;
+            response = self.desk.answer(request) => Ok(response),
+            () = self.inbox.gone() => Err(End::Gone),
+        }
+    }
+
+    async fn refuse(&mut self, refusal: &Refusal) -> Result<(), End> {
+        tracing::debug!(peer = %self.desk.peer, %refusal, "not a request");
+        self.door.counters.requests_malformed.increase();
+        self.send(Response::refusal(refusal)).await?;
+        if refusal.close { Err(End::Lost) } else { Ok(()) }
+    }
+
+    async fn send(&mut self, response: Response) -> Result<(), End> {
+        if u16::from(response.status()) >= 400 {
+            self.door.counters.requests_refused.increase();
+        }
+        let bytes = response.server(SERVER_NAME).date(SystemTime::now()).to_bytes();
+        match timeout(WRITE_LIMIT, self.write.write_all(&bytes)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) => Err(End::Gone),
+            Err(_) => {
+                self.door.counters.connections_slow.increase();
+                Err(End::Slow)
+            }
+        }
+    }
+
+    /// Ends the sessions first: their packets must not outlive the connection while it is being polite.
+    async fn close(mut self, end: End) {
+        let reason = if matches!(end, End::Drained) { EndReason::Drained } else { EndReason::Disconnected };
+        self.desk.end_all(reason);
+        if matches!(end, End::Gone) {
+            return;
+        }
+        if matches!(end, End::Slow) && self.request_begun.is_some() {
+            let refusal =
+                Refusal::new(StatusCode::RequestTimeout, "the request did not come to its end in time");
+            // It is being closed; whether the client still takes this does not matter.
+            _ = self.send(Response::refusal(&Refusal { close: true, ..refusal })).await;
+        }
+        // Closed by the client in between, or closed now: the same.
+        _ = self.write.shutdown().await;
+        _ = timeout(LINGER_LIMIT, self.inbox.drain()).await;
+    }
+}
+
+/// What a connection brings, kept apart from what is done with it.
+struct Inbox {
+    half: OwnedReadHalf,
+    /// What came while a request was being answered.
+    spill: Vec<u8>,
+    /// Nothing more comes.
+    over: bool,
+}
+
+impl Inbox {
+    /// Feeds the reader with what comes next; false at the end.
+    async fn fill(&mut self, reader: &mut Reader) -> io::Result<bool> {
+        if self.spill.is_empty() {
+            let mut bytes = [0; READ_SIZE];
+            let length = if self.over { 0 } else { self.half.read(&mut bytes).await? };
+            reader.feed(&bytes[..length]);
+            return Ok(length > 0);
+        }
+        reader.feed(&std::mem::take(&mut self.spill));
+        Ok(true)
+    }
+
+    /// Returns when the connection has been closed for a while; keeps what comes before, within bounds.
+    async fn gone(&mut self) {
+        let mut bytes = [0; READ_SIZE];
+        while !self.over {
+            if self.spill.len() >= SPILL_LIMIT {
+                pending::<()>().await;
+            }
+            match self.half.read(&mut bytes).await {
+                Ok(0) | Err(_) => self.over = true,
+                Ok(length) => self.spill.extend_from_slice(&bytes[..length]),
+            }
+        }
+        sleep(CLOSING_GRACE).await;
+    }
+
+    async fn drain(&mut self) {
+        let mut bytes = [0; READ_SIZE];
+        while self.half.read(&mut bytes).await.is_ok_and(|length| length > 0) {}
+    }
+}

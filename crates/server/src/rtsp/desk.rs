@@ -1,0 +1,233 @@
+//! What a connection's requests are answered with: the methods are in `methods`, what they share is here.
+
+use super::door::Shared;
+use super::player::{OpenError, PlayError, Position, Presentation};
+use super::ports::canonical;
+use super::session::{EndReason, News, Notice, Notices, Session};
+use super::timeline::Stretch;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+use tokio::time::{Instant, timeout};
+use wirepath_media::rtsp::{Method, Refusal, Request, Resource, Response, StatusCode, Target};
+
+/// What the server can do with a presentation.
+pub(super) const METHODS: &str =
+    "OPTIONS, DESCRIBE, SETUP, PLAY, PAUSE, TEARDOWN, GET_PARAMETER, SET_PARAMETER";
+
+/// What it can do with `*`.
+const SERVER_METHODS: &str = "OPTIONS, GET_PARAMETER, SET_PARAMETER";
+
+/// How long storage and engine may take to answer a request.
+const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+
+/// Answers one connection's requests and owns its sessions.
+pub(super) struct Desk {
+    pub(super) door: Arc<Shared>,
+    pub(super) local: SocketAddr,
+    pub(super) peer: SocketAddr,
+    pub(super) sessions: HashMap<String, Session>,
+    pub(super) notices: Notices,
+    inbox: UnboundedReceiver<Notice>,
+}
+
+/// An answer, or why there is none.
+pub(super) type Answer = Result<Response, Refusal>;
+
+impl Desk {
+    pub(super) fn new(door: Arc<Shared>, local: SocketAddr, peer: SocketAddr) -> Self {
+        let (notices, inbox) = unbounded_channel();
+        let (local, peer) = (canonical(local), canonical(peer));
+        Self { door, local, peer, sessions: HashMap::new(), notices, inbox }
+    }
+
+    /// Answers a request. Sessions stay as they are if this is dropped before it is done.
+    pub(super) async fn answer(&mut self, request: &Request) -> Response {
+        let answer = match timeout(ANSWER_LIMIT, self.dispatch(request)).await {
+            Ok(answer) => answer,
+            Err(_) => {
+                Err(refuse(StatusCode::ServiceUnavailable, "the storage takes too long; try again later"))
+            }
+        };
+        answer.unwrap_or_else(|refusal| self.refuse(request, refusal))
+    }
+
+    async fn dispatch(&mut self, request: &Request) -> Answer {
+        match &request.method {
+            Method::Other(name) => {
+                return Err(refuse(StatusCode::NotImplemented, format!("{name} is no method of RTSP/1.0")));
+            }
+            Method::Announce | Method::Record | Method::Redirect => {
+                return Err(refuse(StatusCode::MethodNotAllowed, "this server only plays"));
+            }
+            _ => {}
+        }
+        if !request.required_options().is_empty() {
+            return Err(refuse(StatusCode::OptionNotSupported, "no option is supported"));
+        }
+        if let Some(id) = request.session() {
+            self.session(id)?.record.heard.again();
+        }
+        match request.method {
+            Method::Describe => self.describe(request).await,
+            Method::Setup => self.set_up(request).await,
+            Method::Play => self.play(request).await,
+            Method::Pause => self.pause(request).await,
+            Method::Teardown => self.tear_down(request),
+            Method::GetParameter | Method::SetParameter => self.parameters(request),
+            _ => Ok(self.ok(request).public(METHODS)),
+        }
+    }
+
+    /// What the playbacks of this connection do, one after the other.
+    pub(super) async fn notice(&mut self) -> Option<Notice> {
+        self.inbox.recv().await
+    }
+
+    /// Follows what a playback did.
+    pub(super) fn follow(&mut self, notice: &Notice) {
+        // A session that has ended meanwhile has nothing to follow.
+        let Some(session) = self.sessions.values_mut().find(|session| session.key() == notice.key) else {
+            return;
+        };
+        if let Some(reason) = session.follow(&notice.news) {
+            let id = session.id.clone();
+            self.end(&id, reason);
+        }
+    }
+
+    /// When the first session will have been silent for too long.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let silent = self.sessions.values().map(|session| session.record.heard.at()).min()?;
+        Some(silent + self.door.options.session_timeout)
+    }
+
+    /// Ends the sessions that have been silent for too long.
+    pub(super) fn expire(&mut self, now: Instant) {
+        let limit = self.door.options.session_timeout;
+        let silent = |session: &&Session| session.record.heard.at() + limit <= now;
+        let ids: Vec<String> =
+            self.sessions.values().filter(silent).map(|session| session.id.clone()).collect();
+        ids.iter().for_each(|id| self.end(id, EndReason::TimedOut));
+    }
+
+    pub(super) fn end_all(&mut self, reason: EndReason) {
+        self.sessions.drain().for_each(|(_, session)| session.end(reason));
+    }
+
+    pub(super) fn end(&mut self, id: &str, reason: EndReason) {
+        if let Some(session) = self.sessions.remove(id) {
+            session.end(reason);
+        }
+    }
+
+    /// A session of this connection. Those of others are as unknown as if there were none: an identifier that
+    /// leaks is of no use.
+    pub(super) fn session(&mut self, id: &str) -> Result<&mut Session, Refusal> {
+        let unknown =
+            || refuse(StatusCode::SessionNotFound, "this connection has no such session; SETUP makes one");
+        self.sessions.get_mut(id).ok_or_else(unknown)
+    }
+
+    /// The session that a request names, if its URL is the session's, with or without the track.
+    pub(super) fn named_session(&mut self, request: &Request) -> Result<&mut Session, Refusal> {
+        let Some(id) = request.session() else {
+            return Err(refuse(StatusCode::SessionNotFound, "there is no Session header; SETUP gives one"));
+        };
+        let resource = resource(request)?;
+        let session = self.session(id)?;
+        let is_track = || resource.split_track().is_some_and(|(parent, _)| parent.path() == session.path);
+        if resource.path() != session.path && !is_track() {
+            return Err(refuse(StatusCode::NotFound, "the session is about another URL"));
+        }
+        Ok(session)
+    }
+
+    /// Plays a stretch and waits until the first packet leaves.
+    pub(super) async fn start(&mut self, id: &str, stretch: Stretch) -> Result<Position, Refusal> {
+        let session = self.session(id)?;
+        let (key, ticket) = (session.key(), session.start(stretch));
+        self.wait(key, |news| match news {
+            News::Started(number, _, result) if *number == ticket => Some(result.clone()),
+            _ => None,
+        })
+        .await
+    }
+
+    /// Waits for one session's news, and follows all others' meanwhile.
+    pub(super) async fn wait<T>(
+        &mut self,
+        key: u64,
+        is_awaited: impl Fn(&News) -> Option<Result<T, PlayError>>,
+    ) -> Result<T, Refusal> {
+        while self.sessions.values().any(|session| session.key() == key) {
+            let Some(notice) = self.inbox.recv().await else { break };
+            let found = if notice.key == key { is_awaited(&notice.news) } else { None };
+            self.follow(&notice);
+            if let Some(result) = found {
+                return result.map_err(|error| match error {
+                    PlayError::BeyondEnd => refuse(StatusCode::InvalidRange, error.to_string()),
+                    PlayError::Failed(why) => refuse(StatusCode::InternalServerError, why),
+                });
+            }
+        }
+        Err(refuse(StatusCode::SessionNotFound, "the session has just ended"))
+    }
+
+    pub(super) async fn open(&self, resource: &Resource) -> Result<Arc<dyn Presentation>, Refusal> {
+        self.door.player.open(&resource.path()).await.map_err(of_open)
+    }
+
+    /// A good answer, with the session the request named.
+    pub(super) fn ok(&self, request: &Request) -> Response {
+        let response = Response::new(StatusCode::Ok, Some(request.cseq));
+        match request.session().filter(|id| self.sessions.contains_key(*id)) {
+            Some(id) => response.session(id, self.timeout_s()),
+            None => response,
+        }
+    }
+
+    pub(super) fn timeout_s(&self) -> u64 {
+        self.door.options.session_timeout.as_secs().max(1)
+    }
+
+    /// What stands for the server in URLs that are given back, where the client sent none.
+    pub(super) fn origin(&self) -> String {
+        format!("rtsp://{}", SocketAddr::new(self.local.ip(), self.local.port()))
+    }
+
+    fn refuse(&self, request: &Request, refusal: Refusal) -> Response {
+        tracing::debug!(peer = %self.peer, %refusal, "refused");
+        let response = Response::refusal(&Refusal { cseq: Some(request.cseq), ..refusal.clone() });
+        match (refusal.status, &request.target) {
+            (StatusCode::OptionNotSupported, _) => response.unsupported(&request.required_options()),
+            (StatusCode::MethodNotAllowed, Target::Server) => response.allow(SERVER_METHODS),
+            (StatusCode::MethodNotAllowed, _) => response.allow(METHODS),
+            _ => response,
+        }
+    }
+}
+
+/// What a request is about, if not the server.
+pub(super) fn resource(request: &Request) -> Result<&Resource, Refusal> {
+    match &request.target {
+        Target::Resource(resource) => Ok(resource),
+        Target::Server => Err(refuse(StatusCode::MethodNotAllowed, "`*` cannot be played; name a URL")),
+    }
+}
+
+pub(super) fn of_open(error: OpenError) -> Refusal {
+    let status = match error {
+        OpenError::NotFound => StatusCode::NotFound,
+        OpenError::NotPlayable(_) => StatusCode::UnsupportedMediaType,
+        OpenError::Busy(_) => StatusCode::ServiceUnavailable,
+        OpenError::Failed(_) => StatusCode::InternalServerError,
+    };
+    refuse(status, error.to_string())
+}
+
+pub(super) fn refuse(status: StatusCode, why: impl Into<String>) -> Refusal {
+    Refusal::new(status, why)
+}

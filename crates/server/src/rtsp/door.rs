@@ -1,0 +1,203 @@
+//! The listening side: who may come in.
+
+use super::connection;
+use super::counters::Counters;
+use super::player::Player;
+use super::ports::Ports;
+use super::record::{Registry, SessionStatus, lock};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+/// What every response says in `Server`.
+pub(super) const SERVER_NAME: &str = concat!("Wirepath/", env!("CARGO_PKG_VERSION"));
+
+/// After an accept that fails for lack of something (descriptors, memory), before the next is tried.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a door is like.
+#[derive(Clone, Debug)]
+pub struct DoorOptions {
+    /// A session ends when nothing was heard of its client for so long.
+    pub session_timeout: Duration,
+    /// A connection without a session is closed when it sent nothing for so long.
+    pub idle_timeout: Duration,
+    /// A request that has begun must have come to its end within this time.
+    pub request_timeout: Duration,
+    /// Between the RTCP reports of a session.
+    pub report_interval: Duration,
+    /// Most connections.
+    pub connections: usize,
+    /// Most connections from one address.
+    pub connections_per_address: usize,
+    /// Most sessions.
+    pub sessions: usize,
+    /// UDP ports for RTP and RTCP.
+    pub ports: RangeInclusive<u16>,
+}
+
+impl Default for DoorOptions {
+    fn default() -> Self {
+        Self {
+            session_timeout: Duration::from_secs(60),
+            idle_timeout: Duration::from_secs(30),
+            request_timeout: Duration::from_secs(10),
+            report_interval: Duration::from_secs(5),
+            connections: 10_000,
+            connections_per_address: 2_000,
+            sessions: 10_000,
+            ports: 10_000..=32_767, // below what the kernel hands out by itself
+        }
+    }
+}
+
+/// The RTSP door.
+pub struct Door(Arc<Shared>);
+
+/// What connections share.
+pub(super) struct Shared {
+    pub(super) options: DoorOptions,
+    pub(super) player: Arc<dyn Player>,
+    pub(super) counters: Arc<Counters>,
+    pub(super) registry: Arc<Registry>,
+    pub(super) ports: Ports,
+    gate: Gate,
+}
+
+impl Door {
+    /// A door to what `player` has.
+    pub fn new(player: Arc<dyn Player>, options: DoorOptions) -> Self {
+        Self(Arc::new(Shared {
+            player,
+            counters: Arc::default(),
+            registry: Registry::new(options.sessions),
+            ports: Ports::new(&options.ports),
+            gate: Gate { addresses: Mutex::default() },
+            options,
+        }))
+    }
+
+    /// What it counted.
+    pub fn counters(&self) -> &Arc<Counters> {
+        &self.0.counters
+    }
+
+    /// The sessions there are now, in no order.
+    pub fn sessions(&self) -> Vec<SessionStatus> {
+        self.0.registry.statuses()
+    }
+
+    /// Serves until `shutdown` holds true (or its sender is dropped); then ends every session with a BYE and
+    /// returns when the last response is written. The caller decides how long it waits for that.
+    pub async fn serve(&self, listener: TcpListener, mut shutdown: watch::Receiver<bool>) {
+        let mut connections = JoinSet::new();
+        let told = shutdown.clone();
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, peer)) => self.admit(stream, peer.ip(), &told, &mut connections),
+                    Err(error) => {
+                        tracing::warn!(%error, "an RTSP connection could not be accepted");
+                        sleep(ACCEPT_PAUSE).await;
+                    }
+                },
+                Some(ended) = connections.join_next() => log_panic(ended),
+                () = told_to_stop(&mut shutdown) => break,
+            }
+        }
+        drop(listener);
+        while let Some(ended) = connections.join_next().await {
+            log_panic(ended);
+        }
+    }
+
+    fn admit(
+        &self,
+        stream: TcpStream,
+        address: IpAddr,
+        shutdown: &watch::Receiver<bool>,
+        connections: &mut JoinSet<()>,
+    ) {
+        // Dropping the stream closes it: who comes in numbers gets no answer that costs something.
+        let Some(pass) = self.0.enter(address.to_canonical()) else { return };
+        let (shared, shutdown) = (Arc::clone(&self.0), shutdown.clone());
+        connections.spawn(async move {
+            connection::serve(stream, shared, shutdown).await;
+            drop(pass);
+        });
+    }
+}
+
+impl Shared {
+    /// Lets a connection in, or counts why not.
+    fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Pass> {
+        let counters = &self.counters;
+        if counters.connections.value() >= self.options.connections as u64 {
+            counters.connections_refused.increase();
+            return None;
+        }
+        if !self.gate.enter(address, self.options.connections_per_address) {
+            counters.connections_refused_address.increase();
+            return None;
+        }
+        counters.connections.increase();
+        counters.connections_accepted.increase();
+        Some(Pass { shared: Arc::clone(self), address })
+    }
+}
+
+/// A connection's right to be there, given back when it is dropped.
+struct Pass {
+    shared: Arc<Shared>,
+    address: IpAddr,
+}
+
+impl Drop for Pass {
+    fn drop(&mut self) {
+        self.shared.counters.connections.decrease();
+        self.shared.gate.leave(self.address);
+    }
+}
+
+/// How many connections each address has.
+struct Gate {
+    addresses: Mutex<HashMap<IpAddr, usize>>,
+}
+
+impl Gate {
+    fn enter(&self, address: IpAddr, limit: usize) -> bool {
+        let mut addresses = lock(&self.addresses);
+        let connections = addresses.entry(address).or_default();
+        let free = *connections < limit;
+        *connections += usize::from(free);
+        // An entry of none is left only where the limit is none.
+        free
+    }
+
+    fn leave(&self, address: IpAddr) {
+        let mut addresses = lock(&self.addresses);
+        if let Some(connections) = addresses.get_mut(&address) {
+            *connections -= 1;
+            if *connections == 0 {
+                addresses.remove(&address);
+            }
+        }
+    }
+}
+
+/// A sender that is gone says the same as one that says so.
+async fn told_to_stop(shutdown: &mut watch::Receiver<bool>) {
+    _ = shutdown.wait_for(|down| *down).await;
+}
+
+fn log_panic(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "the task of an RTSP connection failed");
+    }
+}

@@ -1,0 +1,291 @@
+//! RFC 2326 section 10: the methods.
+
+use super::desk::{Answer, Desk, of_open, refuse, resource};
+use super::player::{Playback, Progress};
+use super::ports::Pair;
+use super::record::{Heard, Record, Stage};
+use super::session::{EndReason, News, Notice, Parts, Session};
+use super::timeline::{PlayStep, Stretch};
+use std::io;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::SystemTime;
+use wirepath_media::rtsp::{
+    Delivery, Npt, NptRange, Offer, PortPair, Protocol, Refusal, Request, Resource, Response, RtpInfo,
+    StatusCode, TransportReply,
+};
+use wirepath_media::sdp;
+
+/// The one track of a transport stream.
+const TRACK: u32 = 1;
+
+/// Ports below this belong to services; a client that wants media there wants to annoy one.
+const FIRST_CLIENT_PORT: u16 = 1024;
+
+impl Desk {
+    /// RFC 2326 section 10.2.
+    pub(super) async fn describe(&mut self, request: &Request) -> Answer {
+        let resource = resource(request)?;
+        if !request.accepts("application/sdp") {
+            return Err(refuse(
+                StatusCode::NotAcceptable,
+                "Accept: presentations are described in application/sdp",
+            ));
+        }
+        let facts = match self.open(resource).await {
+            Ok(presentation) => presentation.facts(),
+            Err(refusal) => return Err(self.explain_missing(resource, refusal).await),
+        };
+        let description = sdp::Description {
+            name: &facts.name,
+            id: facts.id,
+            version: facts.version,
+            server: self.local.ip(),
+            duration_us: facts.duration_us,
+            bits_per_second: facts.bits_per_second,
+        };
+        let base = format!("{}/", resource.url(&self.origin()));
+        Ok(self.ok(request).content_base(&base).body("application/sdp", description.to_bytes()))
+    }
+
+    /// A track cannot be described, which is 460 (RFC 2326 section 11.3.11) where its presentation is there.
+    async fn explain_missing(&self, resource: &Resource, refusal: Refusal) -> Refusal {
+        match resource.split_track() {
+            Some((presentation, TRACK))
+                if refusal.status == StatusCode::NotFound && self.open(&presentation).await.is_ok() =>
+            {
+                let url = presentation.url(&self.origin());
+                refuse(StatusCode::OnlyAggregateOperationAllowed, format!("this is a track; DESCRIBE {url}"))
+            }
+            _ => refusal,
+        }
+    }
+
+    /// RFC 2326 section 10.4.
+    pub(super) async fn set_up(&mut self, request: &Request) -> Answer {
+        let resource = resource(request)?;
+        let track = resource.split_track();
+        if let Some(id) = request.session() {
+            let session = self.session(id)?;
+            return Err(refuse_again(session, track.as_ref().map(|(presentation, _)| presentation)));
+        }
+        let offer = choose(&request.headers, self.peer.ip())?;
+        let Some(place) = self.door.registry.reserve() else {
+            self.door.counters.sessions_refused.increase();
+            return Err(refuse(StatusCode::ServiceUnavailable, "the server has as many sessions as it may"));
+        };
+        let Some((presentation_url, TRACK)) = track else {
+            self.open(resource).await?;
+            let url = resource.url(&self.origin());
+            let why = format!("this is a presentation; SETUP its track, {url}/{}", sdp::TRACK);
+            return Err(refuse(StatusCode::AggregateOperationNotAllowed, why));
+        };
+        let presentation = self.open(&presentation_url).await?;
+        let pair = self.door.ports.open(self.local, self.peer, offer).map_err(of_socket)?;
+        let (key, notices) = (place.key, self.notices.clone());
+        let on_event = Box::new(move |event| {
+            // The connection is gone, and the session with it.
+            _ = notices.send(Notice { key, news: News::Event(event) });
+        });
+        let Pair { rtp, rtcp, ports } = pair;
+        let playback = Arc::from(presentation.set_up(rtp, on_event).await.map_err(of_open)?);
+        let parts = Parts {
+            id: new_id()?,
+            path: presentation_url.path(),
+            track_url: resource.url(&self.origin()),
+            record: Arc::new(self.record(&presentation_url, &playback, rtcp).map_err(of_socket)?),
+            presentation,
+            playback,
+            notices: self.notices.clone(),
+            place,
+        };
+        Ok(self.admit(request, parts, offer, ports))
+    }
+
+    fn record(
+        &self,
+        resource: &Resource,
+        playback: &Arc<dyn Playback>,
+        rtcp: std::net::UdpSocket,
+    ) -> io::Result<Record> {
+        Ok(Record {
+            peer: self.peer,
+            path: String::from_utf8_lossy(&resource.path()).into_owned(),
+            since: SystemTime::now(),
+            stage: tokio::sync::watch::Sender::new(Stage::Resting),
+            socket: tokio::net::UdpSocket::from_std(rtcp)?,
+            playback: Arc::downgrade(playback),
+            ssrc: playback.ssrc(),
+            cname: format!("wirepath@{}", self.local.ip()),
+            heard: Heard::now(),
+            counters: Arc::clone(&self.door.counters),
+            reception: Default::default(),
+            clock: Default::default(),
+            said_farewell: AtomicBool::new(false),
+        })
+    }
+
+    fn admit(
+        &mut self,
+        request: &Request,
+        parts: Parts,
+        client_port: PortPair,
+        server_port: PortPair,
+    ) -> Response {
+        let session = Session::new(parts, self.door.options.report_interval);
+        tracing::info!(peer = %self.peer, path = session.record.path, "session is set up");
+        let ssrc = session.record.ssrc;
+        let transport = TransportReply { client_port, server_port, source: self.local.ip(), ssrc };
+        let response = Response::new(StatusCode::Ok, Some(request.cseq));
+        let response = response.session(&session.id, self.timeout_s()).transport(transport);
+        self.sessions.insert(session.id.clone(), session);
+        response
+    }
+
+    /// RFC 2326 section 10.5.
+    pub(super) async fn play(&mut self, request: &Request) -> Answer {
+        let session = self.named_session(request)?;
+        let (scale, speed) = (request.scale()?, request.speed()?);
+        let range = NptRange::of(request)?;
+        let duration_us = session.presentation.facts().duration_us;
+        let Progress { position_us, .. } = session.playback.progress();
+        let step = session.timeline.play(range, duration_us, position_us)?;
+        let (id, track_url) = (session.id.clone(), session.track_url.clone());
+        let until = |until_us: Option<u64>| until_us.or(duration_us).map(Npt::At);
+        let mut response = self.ok(request);
+        match step {
+            PlayStep::Start(stretch) => {
+                let position = self.start(&id, stretch).await?;
+                let info =
+                    RtpInfo { url: track_url, sequence: position.sequence, timestamp: position.timestamp };
+                let range = NptRange { start: Some(Npt::At(position.at_us)), end: until(stretch.until_us) };
+                response = response.range(range).rtp_info(&info);
+            }
+            // Its first packet is not known yet, so there is no RTP-Info to give.
+            PlayStep::Queued(Stretch { from_us, until_us }) => {
+                let start = from_us.map_or(Npt::Now, Npt::At);
+                response = response.range(NptRange { start: Some(start), end: until(until_us) });
+            }
+            PlayStep::Unchanged => {
+                response = response.range(NptRange { start: Some(Npt::At(position_us)), end: until(None) });
+            }
+        }
+        // RFC 2326 sections 12.34 and 12.35: the answer says what is done, which is always 1.
+        response = if scale.is_some() { response.scale() } else { response };
+        Ok(if speed.is_some() { response.speed() } else { response })
+    }
+
+    /// RFC 2326 section 10.6.
+    pub(super) async fn pause(&mut self, request: &Request) -> Answer {
+        let session = self.named_session(request)?;
+        let point = NptRange::of(request)?.and_then(|range| range.start);
+        if let Some(Npt::At(_)) = point {
+            let why = "Range: a pause point to come is not supported; PAUSE without Range pauses at once";
+            return Err(refuse(StatusCode::NotImplemented, why));
+        }
+        let (key, ticket) = (session.key(), session.pause()?);
+        let paused = |news: &News| match news {
+            News::Paused(number, result) if *number == ticket => Some(result.clone()),
+            _ => None,
+        };
+        let at_us = self.wait(key, paused).await?;
+        Ok(self.ok(request).range(NptRange { start: Some(Npt::At(at_us)), end: None }))
+    }
+
+    /// RFC 2326 section 10.7.
+    pub(super) fn tear_down(&mut self, request: &Request) -> Answer {
+        let id = self.named_session(request)?.id.clone();
+        self.end(&id, EndReason::TornDown);
+        Ok(self.ok(request))
+    }
+
+    /// RFC 2326 sections 10.8 and 10.9: there are no parameters, but clients keep alive by asking for none.
+    pub(super) fn parameters(&mut self, request: &Request) -> Answer {
+        let body = String::from_utf8_lossy(&request.body);
+        let names: Vec<&str> =
+            body.lines().map(|line| line.split(':').next().unwrap_or(line).trim()).collect();
+        let names: String =
+            names.iter().filter(|name| !name.is_empty()).map(|name| format!("{name}\r\n")).collect();
+        if names.is_empty() {
+            return Ok(self.ok(request));
+        }
+        let response = Response::new(StatusCode::ParameterNotUnderstood, Some(request.cseq));
+        Ok(response.body("text/parameters", names.into_bytes()))
+    }
+}
+
+/// RFC 2326 section 10.4: another track would have to join the session, and there is none; the same one cannot
+/// change its transport.
+fn refuse_again(session: &Session, presentation: Option<&Resource>) -> Refusal {
+    match presentation {
+        Some(presentation) if presentation.path() == session.path => {
+            let why = "SETUP: the session is set up already; TEARDOWN it to change its transport";
+            refuse(StatusCode::MethodNotValidInThisState, why)
+        }
+        _ => {
+            let why = "SETUP: presentations cannot share a session; leave Session out";
+            refuse(StatusCode::AggregateOperationNotAllowed, why)
+        }
+    }
+}
+
+/// The ports of the first offer that can be met; 461 says why none can (RFC 2326 section 11.3.12).
+fn choose(headers: &wirepath_media::rtsp::Headers, peer: IpAddr) -> Result<PortPair, Refusal> {
+    let mut last = refuse(StatusCode::BadRequest, "SETUP needs a Transport header");
+    for offer in Offer::all(headers) {
+        match offer.and_then(|offer| client_port(&offer, peer)) {
+            Ok(ports) => return Ok(ports),
+            Err(refusal) => last = refusal,
+        }
+    }
+    Err(last)
+}
+
+fn client_port(offer: &Offer, peer: IpAddr) -> Result<PortPair, Refusal> {
+    let refuse = |why: &str| Err(refuse(StatusCode::UnsupportedTransport, format!("Transport: {why}")));
+    match &offer.protocol {
+        Protocol::RtpUdp => {}
+        Protocol::RtpTcp => {
+            return refuse("RTP over TCP is not served; offer RTP/AVP;unicast;client_port=A-B");
+        }
+        Protocol::Other(_) => return refuse("only RTP/AVP over UDP is served"),
+    }
+    if offer.delivery == Delivery::Multicast {
+        return refuse("multicast is not served; offer RTP/AVP;unicast;client_port=A-B");
+    }
+    if !offer.is_for_playing {
+        return refuse("this server only plays");
+    }
+    if offer.destination.as_deref().is_some_and(|destination| !is_peer(destination, peer)) {
+        return refuse("media goes only to the address that asks for it; leave destination out");
+    }
+    match offer.client_port {
+        None => refuse("client_port is missing"),
+        Some(PortPair { rtp, rtcp }) if rtp == rtcp => refuse("RTP and RTCP need ports of their own"),
+        Some(PortPair { rtp, rtcp }) if rtp.min(rtcp) < FIRST_CLIENT_PORT => {
+            refuse(&format!("client ports are {FIRST_CLIENT_PORT} or more"))
+        }
+        Some(ports) => Ok(ports),
+    }
+}
+
+fn is_peer(destination: &str, peer: IpAddr) -> bool {
+    let bare = destination.trim_start_matches('[').trim_end_matches(']');
+    bare.parse::<IpAddr>().is_ok_and(|address| address.to_canonical() == peer)
+}
+
+fn of_socket(error: io::Error) -> Refusal {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => refuse(StatusCode::ServiceUnavailable, error.to_string()),
+        _ => refuse(StatusCode::InternalServerError, format!("the UDP sockets could not be set up: {error}")),
+    }
+}
+
+/// RFC 2326 section 3.4 asks for eight random octets; these are 64 random bits.
+fn new_id() -> Result<String, Refusal> {
+    match getrandom::u64() {
+        Ok(number) => Ok(format!("{number:016x}")),
+        Err(error) => Err(refuse(StatusCode::InternalServerError, format!("no randomness: {error}"))),
+    }
+}

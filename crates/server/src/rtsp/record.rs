@@ -1,0 +1,216 @@
+//! A session as others see it: its RTCP task, the status page.
+
+use super::counters::Counters;
+use super::player::{Playback, Progress, RtpClock};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
+use tokio::net::UdpSocket;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use wirepath_media::rtcp::{NtpTime, Reception, SenderState};
+use wirepath_media::rtp::CLOCK_HZ;
+
+/// What a session is doing, for its RTCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// Set up or paused.
+    Resting,
+    /// Packets are being sent.
+    Playing,
+    /// All that was asked for has been sent.
+    Ended,
+}
+
+/// A session for the status page.
+#[derive(Clone, Debug)]
+pub struct SessionStatus {
+    /// The client.
+    pub peer: SocketAddr,
+    /// Path of what it plays.
+    pub path: String,
+    /// When it was set up.
+    pub since: SystemTime,
+    /// What it is doing.
+    pub stage: Stage,
+    /// What it has sent.
+    pub progress: Progress,
+    /// What the client last reported, and the time there and back if that is known.
+    pub reception: Option<(Reception, Option<Duration>)>,
+}
+
+/// What is known of a session outside its connection.
+pub(super) struct Record {
+    pub(super) peer: SocketAddr,
+    pub(super) path: String,
+    pub(super) since: SystemTime,
+    pub(super) stage: watch::Sender<Stage>,
+    pub(super) socket: UdpSocket,
+    /// Weak: the session's connection ends the playback by dropping it, whoever still looks at this.
+    pub(super) playback: Weak<dyn Playback>,
+    pub(super) ssrc: u32,
+    pub(super) cname: String,
+    pub(super) heard: Heard,
+    pub(super) counters: Arc<Counters>,
+    pub(super) reception: Mutex<Option<(Reception, Option<Duration>)>>,
+    /// The clock as it was when packets were last being sent.
+    pub(super) clock: Mutex<Option<RtpClock>>,
+    /// BYE was the last that was sent.
+    pub(super) said_farewell: AtomicBool,
+}
+
+impl Record {
+    /// Sends a sender's report with its name (RFC 3550 section 6.4.1), if there is anything to report.
+    pub(super) fn report(&self) {
+        if let Some(state) = self.sender_state() {
+            self.said_farewell.store(false, Relaxed);
+            self.counters.sender_reports.increase();
+            self.send(&state.report(&self.cname));
+        }
+    }
+
+    /// Says that no more is sent, once; a source that never was heard does not (RFC 3550 section 6.3.7).
+    pub(super) fn farewell(&self) {
+        if let Some(state) = self.sender_state()
+            && !self.said_farewell.swap(true, Relaxed)
+        {
+            self.counters.farewells.increase();
+            self.send(&state.farewell(&self.cname));
+        }
+    }
+
+    pub(super) fn status(&self) -> SessionStatus {
+        SessionStatus {
+            peer: self.peer,
+            path: self.path.clone(),
+            since: self.since,
+            stage: *self.stage.borrow(),
+            progress: self.progress().unwrap_or_default(),
+            reception: *lock(&self.reception),
+        }
+    }
+
+    fn progress(&self) -> Option<Progress> {
+        Some(self.playback.upgrade()?.progress())
+    }
+
+    fn sender_state(&self) -> Option<SenderState> {
+        let progress = self.progress()?;
+        let clock = {
+            let mut last = lock(&self.clock);
+            *last = progress.clock.or(*last);
+            (*last)?
+        };
+        let elapsed_us = monotonic_us().wrapping_sub(clock.at_us) as i64;
+        let ticks = i128::from(elapsed_us) * i128::from(CLOCK_HZ) / 1_000_000;
+        Some(SenderState {
+            ssrc: self.ssrc,
+            now: ntp_now(),
+            timestamp: clock.timestamp.wrapping_add(ticks as u32),
+            packets: progress.packets as u32,
+            octets: progress.octets as u32,
+        })
+    }
+
+    /// A report that the network does not take is not missed: the next one says more.
+    fn send(&self, datagram: &[u8]) {
+        if let Err(error) = self.socket.try_send(datagram) {
+            tracing::debug!(peer = %self.peer, %error, "RTCP was not sent");
+        }
+    }
+}
+
+/// The time now as RTCP writes it.
+pub(super) fn ntp_now() -> NtpTime {
+    NtpTime::from_unix(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
+}
+
+fn monotonic_us() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000
+}
+
+/// When something was last heard of a client.
+#[derive(Debug)]
+pub(super) struct Heard {
+    begin: Instant,
+    after_ms: AtomicU64,
+}
+
+impl Heard {
+    pub(super) fn now() -> Self {
+        Self { begin: Instant::now(), after_ms: AtomicU64::new(0) }
+    }
+
+    pub(super) fn again(&self) {
+        self.after_ms.store(self.begin.elapsed().as_millis() as u64, Relaxed);
+    }
+
+    pub(super) fn at(&self) -> Instant {
+        self.begin + Duration::from_millis(self.after_ms.load(Relaxed))
+    }
+}
+
+/// All sessions of a door, at most so many.
+pub(super) struct Registry {
+    limit: usize,
+    state: Mutex<RegistryState>,
+}
+
+#[derive(Default)]
+struct RegistryState {
+    records: HashMap<u64, Arc<Record>>,
+    /// Places taken, records among them.
+    places: usize,
+    last_key: u64,
+}
+
+/// A session's place among all; given back when it is dropped.
+pub(super) struct Place {
+    registry: Arc<Registry>,
+    pub(super) key: u64,
+}
+
+impl Registry {
+    pub(super) fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, state: Mutex::default() })
+    }
+
+    /// A place for one more session, if there is one.
+    pub(super) fn reserve(self: &Arc<Self>) -> Option<Place> {
+        let mut state = lock(&self.state);
+        if state.places == self.limit {
+            return None;
+        }
+        state.places += 1;
+        state.last_key += 1;
+        Some(Place { registry: Arc::clone(self), key: state.last_key })
+    }
+
+    pub(super) fn statuses(&self) -> Vec<SessionStatus> {
+        let records: Vec<_> = lock(&self.state).records.values().cloned().collect();
+        records.iter().map(|record| record.status()).collect()
+    }
+}
+
+impl Place {
+    /// Makes the session visible.
+    pub(super) fn fill(&self, record: Arc<Record>) {
+        lock(&self.registry.state).records.insert(self.key, record);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = lock(&self.registry.state);
+        state.places -= 1;
+        state.records.remove(&self.key);
+    }
+}
+
+/// What these locks guard is whole after every statement, so a panic elsewhere does not spoil it.
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

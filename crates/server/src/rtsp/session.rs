@@ -1,0 +1,200 @@
+//! One client's playing of one presentation, owned by its connection.
+
+use super::player::{Event, PlayError, Playback, Position, Presentation};
+use super::record::{Place, Record, Stage};
+use super::timeline::{Stretch, Timeline};
+use super::{control, counters::Counters};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::task::JoinHandle;
+use wirepath_media::rtsp::Refusal;
+
+/// Something a session's playback did, in the order it did it.
+#[derive(Debug)]
+pub(super) struct Notice {
+    /// Which session.
+    pub(super) key: u64,
+    /// What.
+    pub(super) news: News,
+}
+
+#[derive(Debug)]
+pub(super) enum News {
+    /// Answer to the request with this number.
+    Started(u64, Stretch, Result<Position, PlayError>),
+    /// Answer to the request with this number.
+    Paused(u64, Result<u64, PlayError>),
+    /// Of its own.
+    Event(Event),
+}
+
+/// Where notices go. Unbounded as a channel, but bounded by what is asked: an answer and an end for each request.
+pub(super) type Notices = UnboundedSender<Notice>;
+
+/// Why a session ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EndReason {
+    TornDown,
+    TimedOut,
+    Disconnected,
+    Unreachable,
+    Failed,
+    Drained,
+}
+
+pub(super) struct Session {
+    /// What the client calls it.
+    pub(super) id: String,
+    /// Path of the presentation.
+    pub(super) path: Vec<u8>,
+    /// URL of the track, as the client set it up.
+    pub(super) track_url: String,
+    pub(super) presentation: Arc<dyn Presentation>,
+    pub(super) playback: Arc<dyn Playback>,
+    pub(super) record: Arc<Record>,
+    pub(super) timeline: Timeline,
+    notices: Notices,
+    control: JoinHandle<()>,
+    last_ticket: u64,
+    place: Place,
+}
+
+/// What a session is made of.
+pub(super) struct Parts {
+    pub(super) id: String,
+    pub(super) path: Vec<u8>,
+    pub(super) track_url: String,
+    pub(super) presentation: Arc<dyn Presentation>,
+    pub(super) playback: Arc<dyn Playback>,
+    pub(super) record: Arc<Record>,
+    pub(super) notices: Notices,
+    pub(super) place: Place,
+}
+
+impl Session {
+    /// Sets up what `parts` are of, and its RTCP.
+    pub(super) fn new(parts: Parts, report_interval: Duration) -> Self {
+        let Parts { id, path, track_url, presentation, playback, record, notices, place } = parts;
+        let control = tokio::spawn(control::serve(Arc::clone(&record), report_interval));
+        place.fill(Arc::clone(&record));
+        record.counters.sessions.increase();
+        record.counters.sessions_set_up.increase();
+        let timeline = Timeline::new();
+        Self {
+            id,
+            path,
+            track_url,
+            presentation,
+            playback,
+            record,
+            timeline,
+            notices,
+            control,
+            last_ticket: 0,
+            place,
+        }
+    }
+
+    /// What notices name it by.
+    pub(super) fn key(&self) -> u64 {
+        self.place.key
+    }
+
+    /// Asks the playback to play; the number of the answer to come.
+    pub(super) fn start(&mut self, stretch: Stretch) -> u64 {
+        let (ticket, key, notices) = self.ticket();
+        let reply = Box::new(move |result| {
+            // The connection is gone, and the session with it.
+            _ = notices.send(Notice { key, news: News::Started(ticket, stretch, result) });
+        });
+        self.playback.play(stretch.from_us, stretch.until_us, reply);
+        ticket
+    }
+
+    /// Asks the playback to rest; the number of the answer to come.
+    pub(super) fn pause(&mut self) -> Result<u64, Refusal> {
+        self.timeline.pause()?;
+        let (ticket, key, notices) = self.ticket();
+        self.playback.pause(Box::new(move |result| {
+            // As above.
+            _ = notices.send(Notice { key, news: News::Paused(ticket, result) });
+        }));
+        Ok(ticket)
+    }
+
+    /// Follows what the playback did. A reason is given back where that ends the session.
+    pub(super) fn follow(&mut self, news: &News) -> Option<EndReason> {
+        match news {
+            News::Started(_, stretch, Ok(_)) => {
+                self.record.counters.plays.increase();
+                self.timeline.started(*stretch);
+                self.enter(Stage::Playing);
+            }
+            News::Paused(_, Ok(_)) => {
+                self.record.counters.pauses.increase();
+                self.rest();
+            }
+            News::Started(.., Err(_)) | News::Paused(_, Err(_)) => self.rest(),
+            News::Event(Event::Finished) => self.finish(),
+            News::Event(Event::Unreachable) => return Some(EndReason::Unreachable),
+            News::Event(Event::Failed(why)) => {
+                tracing::warn!(peer = %self.record.peer, path = self.record.path, why, "a session failed");
+                return Some(EndReason::Failed);
+            }
+        }
+        None
+    }
+
+    /// Ends it: no packet is sent after this but, if anybody may still listen, a BYE.
+    pub(super) fn end(self, reason: EndReason) {
+        tracing::info!(peer = %self.record.peer, path = self.record.path, ?reason, "session ends");
+        if reason != EndReason::Unreachable {
+            self.record.farewell();
+        }
+        reason.count(&self.record.counters);
+    }
+
+    fn ticket(&mut self) -> (u64, u64, Notices) {
+        self.last_ticket += 1;
+        (self.last_ticket, self.key(), self.notices.clone())
+    }
+
+    fn finish(&mut self) {
+        match self.timeline.finished() {
+            Some(next) => _ = self.start(next),
+            None if *self.record.stage.borrow() == Stage::Playing => self.enter(Stage::Ended),
+            None => {}
+        }
+    }
+
+    fn rest(&mut self) {
+        self.timeline.paused();
+        self.enter(Stage::Resting);
+    }
+
+    fn enter(&self, stage: Stage) {
+        self.record.stage.send_replace(stage);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.control.abort();
+        self.record.counters.sessions.decrease();
+    }
+}
+
+impl EndReason {
+    fn count(self, counters: &Counters) {
+        let counter = match self {
+            Self::TornDown => &counters.sessions_torn_down,
+            Self::TimedOut => &counters.sessions_timed_out,
+            Self::Disconnected => &counters.sessions_disconnected,
+            Self::Unreachable => &counters.sessions_unreachable,
+            Self::Failed => &counters.sessions_failed,
+            Self::Drained => &counters.sessions_drained,
+        };
+        counter.increase();
+    }
+}

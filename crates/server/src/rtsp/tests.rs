@@ -1,0 +1,72 @@
+//! The door end to end over loopback, with a player that plays nothing: each test says what happens when.
+
+mod client;
+mod fake;
+mod methods;
+mod rtcp;
+mod survival;
+
+use super::{Door, DoorOptions};
+use client::Client;
+use fake::FakePlayer;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::timeout;
+
+/// Longer than anything here takes on the slowest machine; whoever waits so long fails.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A door that is open.
+struct Open {
+    address: SocketAddr,
+    door: Arc<Door>,
+    player: Arc<FakePlayer>,
+    shutdown: watch::Sender<bool>,
+    task: JoinHandle<()>,
+}
+
+impl Open {
+    async fn new() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    async fn with(change: impl FnOnce(&mut DoorOptions)) -> Self {
+        let mut options = DoorOptions { ports: ports(), ..DoorOptions::default() };
+        change(&mut options);
+        let player = Arc::new(FakePlayer::default());
+        let door = Arc::new(Door::new(Arc::clone(&player) as Arc<_>, options));
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let (shutdown, told) = watch::channel(false);
+        let served = Arc::clone(&door);
+        let task = tokio::spawn(async move { served.serve(listener, told).await });
+        Self { address, door, player, shutdown, task }
+    }
+
+    async fn client(&self) -> Client {
+        Client::connect(self.address).await
+    }
+
+    fn counter(&self, name: &str) -> u64 {
+        let samples = self.door.counters().each();
+        samples.iter().find(|sample| sample.name == name).unwrap_or_else(|| panic!("no counter {name}")).value
+    }
+}
+
+/// Tests run side by side: each has UDP ports of its own.
+fn ports() -> RangeInclusive<u16> {
+    static NEXT: AtomicU16 = AtomicU16::new(20_000);
+    let first = NEXT.fetch_add(40, Relaxed);
+    first..=first + 39
+}
+
+/// Waits for something that must happen.
+async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    timeout(PATIENCE, future).await.unwrap_or_else(|_| panic!("{what} did not happen"))
+}

@@ -1,0 +1,139 @@
+//! A client that says exactly what it is told to.
+
+use super::soon;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpStream, UdpSocket};
+
+pub(super) struct Client {
+    read: BufReader<OwnedReadHalf>,
+    write: OwnedWriteHalf,
+    cseq: u64,
+    pub(super) address: SocketAddr,
+}
+
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) status: u16,
+    pub(super) headers: HashMap<String, String>,
+    pub(super) body: String,
+}
+
+impl Reply {
+    pub(super) fn header(&self, name: &str) -> &str {
+        self.headers.get(&name.to_ascii_lowercase()).unwrap_or_else(|| panic!("no {name} in {self:?}"))
+    }
+
+    /// The session's identifier, without its timeout.
+    pub(super) fn session(&self) -> String {
+        self.header("Session").split(';').next().unwrap_or_default().to_owned()
+    }
+}
+
+/// A session as the client has it: its identifier and its sockets.
+pub(super) struct SetUp {
+    pub(super) id: String,
+    pub(super) rtp: UdpSocket,
+    pub(super) rtcp: UdpSocket,
+    pub(super) reply: Reply,
+}
+
+impl Client {
+    pub(super) async fn connect(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).await.expect("the door is open");
+        let (read, write) = stream.into_split();
+        Self { read: BufReader::new(read), write, cseq: 0, address }
+    }
+
+    pub(super) fn url(&self, path: &str) -> String {
+        format!("rtsp://{}/{path}", self.address)
+    }
+
+    /// Sends a request about a path, with these header lines, and takes the answer.
+    pub(super) async fn ask(&mut self, method: &str, path: &str, headers: &[&str]) -> Reply {
+        let url = self.url(path);
+        self.ask_url(method, &url, headers).await
+    }
+
+    pub(super) async fn ask_url(&mut self, method: &str, url: &str, headers: &[&str]) -> Reply {
+        self.cseq += 1;
+        let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
+        let request = format!("{method} {url} RTSP/1.0\r\nCSeq: {}\r\n{headers}\r\n", self.cseq);
+        self.send(request.as_bytes()).await;
+        let reply = self.reply().await;
+        assert_eq!(reply.header("CSeq"), self.cseq.to_string());
+        reply
+    }
+
+    pub(super) async fn set_up(&mut self, path: &str) -> SetUp {
+        let (rtp, rtcp) = (socket().await, socket().await);
+        let (a, b) = (port(&rtp), port(&rtcp));
+        let transport = format!("Transport: RTP/AVP;unicast;client_port={a}-{b}");
+        let reply = self.ask("SETUP", &format!("{path}/track1"), &[&transport]).await;
+        assert_eq!(reply.status, 200, "{reply:?}");
+        SetUp { id: reply.session(), rtp, rtcp, reply }
+    }
+
+    /// A request in a session.
+    pub(super) async fn in_session(&mut self, method: &str, set_up: &SetUp, headers: &[&str]) -> Reply {
+        let session = format!("Session: {}", set_up.id);
+        let headers: Vec<&str> = headers.iter().copied().chain([session.as_str()]).collect();
+        self.ask(method, "clip.ts", &headers).await
+    }
+
+    pub(super) async fn send(&mut self, bytes: &[u8]) {
+        self.write.write_all(bytes).await.expect("the door takes it");
+    }
+
+    pub(super) async fn close_write(&mut self) {
+        self.write.shutdown().await.expect("open until now");
+    }
+
+    pub(super) async fn reply(&mut self) -> Reply {
+        soon("an answer", self.read_reply()).await.expect("an answer, not the end")
+    }
+
+    /// Whether the door lets this client in.
+    pub(super) async fn is_served(&mut self) -> bool {
+        // A door that refuses may close before this is written.
+        _ = self.write.write_all(b"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n").await;
+        soon("an answer or the end", self.read_reply()).await.is_some()
+    }
+
+    /// Nothing more comes.
+    pub(super) async fn expect_end(&mut self) {
+        assert!(soon("the end", self.read_reply()).await.is_none());
+    }
+
+    async fn read_reply(&mut self) -> Option<Reply> {
+        let line = self.line().await?;
+        let status = line.strip_prefix("RTSP/1.0 ")?.get(..3)?.parse().ok()?;
+        let mut headers = HashMap::new();
+        loop {
+            let line = self.line().await?;
+            let Some((name, value)) = line.split_once(": ") else { break };
+            headers.insert(name.to_ascii_lowercase(), value.to_owned());
+        }
+        let length = headers.get("content-length").map_or(0, |length| length.parse().expect("a number"));
+        let mut body = vec![0; length];
+        self.read.read_exact(&mut body).await.ok()?;
+        Some(Reply { status, headers, body: String::from_utf8(body).expect("text") })
+    }
+
+    async fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        // A reset is an end too.
+        let length = self.read.read_line(&mut line).await.unwrap_or(0);
+        (length > 0).then(|| line.trim_end().to_owned())
+    }
+}
+
+pub(super) async fn socket() -> UdpSocket {
+    UdpSocket::bind("127.0.0.1:0").await.expect("a free port")
+}
+
+pub(super) fn port(socket: &UdpSocket) -> u16 {
+    socket.local_addr().expect("bound").port()
+}

@@ -1,0 +1,143 @@
+//! A player that plays nothing: tests see what it is asked and say what happens.
+
+use super::super::player::*;
+use super::soon;
+use std::net::UdpSocket;
+use std::sync::{Arc, Mutex};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+pub(super) const SSRC: u32 = 0xabcd_1234;
+
+/// What a playback was asked.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    SetUp,
+    Play { from_us: Option<u64>, until_us: Option<u64> },
+    Pause,
+    Dropped,
+}
+
+/// One minute of `clip.ts` and of `sub folder/fü.ts`; `broken.ts` cannot be played, `busy.ts` not now, and
+/// `slow.ts` never answers.
+pub(super) struct FakePlayer {
+    stage: Arc<Stage>,
+    seen: tokio::sync::Mutex<UnboundedReceiver<Asked>>,
+}
+
+/// What the player, its presentations and their playbacks share.
+struct Stage {
+    asked: UnboundedSender<Asked>,
+    /// Of the playback that was set up last.
+    on_event: Mutex<Option<Arc<OnEvent>>>,
+}
+
+impl Default for FakePlayer {
+    fn default() -> Self {
+        let (asked, seen) = unbounded_channel();
+        Self { stage: Arc::new(Stage { asked, on_event: Mutex::default() }), seen: seen.into() }
+    }
+}
+
+impl FakePlayer {
+    /// The next thing that was asked.
+    pub(super) async fn expect(&self, expected: Asked) {
+        let asked = soon("being asked", async { self.seen.lock().await.recv().await }).await;
+        assert_eq!(asked, Some(expected));
+    }
+
+    /// Something happens to the playback that was set up last.
+    pub(super) fn tell(&self, event: Event) {
+        let on_event = self.stage.on_event.lock().expect("whole").clone().expect("a playback");
+        on_event(event);
+    }
+}
+
+impl Stage {
+    fn note(&self, asked: Asked) {
+        // The test is over, and nobody looks.
+        _ = self.asked.send(asked);
+    }
+}
+
+impl Player for FakePlayer {
+    fn open<'a>(&'a self, path: &'a [u8]) -> Later<'a, Result<Arc<dyn Presentation>, OpenError>> {
+        let error = match path {
+            b"clip.ts" | b"sub folder/f\xc3\xbc.ts" => {
+                let presentation = FakePresentation(Arc::clone(&self.stage));
+                return Box::pin(async { Ok(Arc::new(presentation) as Arc<dyn Presentation>) });
+            }
+            b"slow.ts" => return Box::pin(std::future::pending()),
+            b"broken.ts" => OpenError::NotPlayable("broken.ts, byte 0: no sync byte".to_owned()),
+            b"busy.ts" => OpenError::Busy("the cache is full".to_owned()),
+            b"failing.ts" => OpenError::Failed("read: input/output error".to_owned()),
+            _ => OpenError::NotFound,
+        };
+        Box::pin(async { Err(error) })
+    }
+}
+
+struct FakePresentation(Arc<Stage>);
+
+impl Presentation for FakePresentation {
+    fn facts(&self) -> Facts {
+        let (duration_us, bits_per_second) = (Some(60_000_000), Some(4_000_000));
+        Facts { name: "clip.ts".to_owned(), id: 1, version: 1, duration_us, bits_per_second }
+    }
+
+    fn set_up(
+        &self,
+        socket: UdpSocket,
+        on_event: OnEvent,
+    ) -> Later<'_, Result<Box<dyn Playback>, OpenError>> {
+        *self.0.on_event.lock().expect("whole") = Some(Arc::new(on_event));
+        self.0.note(Asked::SetUp);
+        let playback = FakePlayback { stage: Arc::clone(&self.0), socket, progress: Mutex::default() };
+        Box::pin(async { Ok(Box::new(playback) as Box<dyn Playback>) })
+    }
+}
+
+/// Each time it plays it sends one datagram and is at the place where it began.
+struct FakePlayback {
+    stage: Arc<Stage>,
+    socket: UdpSocket,
+    progress: Mutex<Progress>,
+}
+
+impl Playback for FakePlayback {
+    fn ssrc(&self) -> u32 {
+        SSRC
+    }
+
+    fn play(&self, from_us: Option<u64>, until_us: Option<u64>, reply: Reply<Position>) {
+        self.stage.note(Asked::Play { from_us, until_us });
+        let mut progress = self.progress.lock().expect("whole");
+        progress.position_us = from_us.unwrap_or(progress.position_us);
+        if progress.position_us >= 60_000_000 {
+            return reply(Err(PlayError::BeyondEnd));
+        }
+        progress.packets += 1;
+        progress.octets += 1316;
+        progress.clock = Some(RtpClock { at_us: 0, timestamp: 0 });
+        self.socket.send(b"a packet").expect("the client listens");
+        let sequence = progress.packets as u16;
+        reply(Ok(Position { sequence, timestamp: 90_000, at_us: progress.position_us }));
+    }
+
+    fn pause(&self, reply: Reply<u64>) {
+        self.stage.note(Asked::Pause);
+        let mut progress = self.progress.lock().expect("whole");
+        progress.clock = None;
+        progress.position_us += 1_500_000;
+        reply(Ok(progress.position_us));
+    }
+
+    fn progress(&self) -> Progress {
+        *self.progress.lock().expect("whole")
+    }
+}
+
+impl Drop for FakePlayback {
+    fn drop(&mut self) {
+        self.stage.note(Asked::Dropped);
+    }
+}

@@ -1,0 +1,257 @@
+//! RFC 2326 section 10, method by method.
+
+use super::super::player::Event;
+use super::client::Client;
+use super::fake::Asked;
+use super::{Open, soon};
+
+const TRANSPORT: &str = "Transport: RTP/AVP;unicast;client_port=40000-40001";
+
+fn play(from_s: Option<u64>, until_s: Option<u64>) -> Asked {
+    let us = |seconds: u64| seconds * 1_000_000;
+    Asked::Play { from_us: from_s.map(us), until_us: until_s.map(us) }
+}
+
+#[tokio::test]
+async fn a_whole_conversation() {
+    let open = Open::new().await;
+    let mut client = open.client().await;
+    let reply = client.ask_url("OPTIONS", "*", &[]).await;
+    assert_eq!(reply.status, 200);
+    let methods = "OPTIONS, DESCRIBE, SETUP, PLAY, PAUSE, TEARDOWN, GET_PARAMETER, SET_PARAMETER";
+    assert_eq!(reply.header("Public"), methods);
+    assert!(reply.header("Server").starts_with("Wirepath/"));
+
+    let reply = client.ask("DESCRIBE", "clip.ts", &["Accept: application/sdp"]).await;
+    assert_eq!((reply.status, reply.header("Content-Type")), (200, "application/sdp"));
+    assert_eq!(reply.header("Content-Base"), client.url("clip.ts/"));
+    assert!(reply.body.contains("a=range:npt=0.000-60.000\r\n"), "{}", reply.body);
+
+    let set_up = client.set_up("clip.ts").await;
+    open.player.expect(Asked::SetUp).await;
+    assert_eq!(set_up.id.len(), 16);
+    assert_eq!(set_up.reply.header("Session"), format!("{};timeout=60", set_up.id));
+    let transport = set_up.reply.header("Transport");
+    assert!(transport.contains("ssrc=ABCD1234") && transport.contains("source=127.0.0.1"), "{transport}");
+
+    let reply = client.in_session("PLAY", &set_up, &["Range: npt=10-"]).await;
+    open.player.expect(play(Some(10), None)).await;
+    assert_eq!((reply.status, reply.header("Range")), (200, "npt=10.000-60.000"));
+    let url = client.url("clip.ts/track1");
+    assert_eq!(reply.header("RTP-Info"), format!("url={url};seq=1;rtptime=90000"));
+
+    let reply = client.in_session("PAUSE", &set_up, &[]).await;
+    open.player.expect(Asked::Pause).await;
+    assert_eq!((reply.status, reply.header("Range")), (200, "npt=11.500-"));
+
+    let reply = client.in_session("PLAY", &set_up, &["Scale: 2", "Speed: 1"]).await;
+    open.player.expect(play(None, None)).await;
+    assert_eq!((reply.status, reply.header("Range")), (200, "npt=11.500-60.000"));
+    assert_eq!((reply.header("Scale"), reply.header("Speed")), ("1.0", "1.0"));
+
+    let reply = client.in_session("TEARDOWN", &set_up, &[]).await;
+    open.player.expect(Asked::Dropped).await;
+    assert_eq!(reply.status, 200);
+    assert_eq!(client.in_session("PLAY", &set_up, &[]).await.status, 454);
+    assert_eq!((open.counter("sessions"), open.counter("sessions_torn_down")), (0, 1));
+}
+
+#[tokio::test]
+async fn media_comes_from_the_ports_that_were_announced() {
+    let open = Open::new().await;
+    let mut client = open.client().await;
+    let set_up = client.set_up("clip.ts").await;
+    client.in_session("PLAY", &set_up, &[]).await;
+    let mut datagram = [0; 100];
+    let received = soon("a packet", set_up.rtp.recv_from(&mut datagram)).await.expect("a packet");
+    let ports = format!("server_port={}-{}", received.1.port(), received.1.port() + 1);
+    assert!(set_up.reply.header("Transport").contains(&ports), "{:?}", set_up.reply);
+    assert_eq!((received.1.port() % 2, &datagram[..received.0]), (0, &b"a packet"[..]));
+}
+
+#[tokio::test]
+async fn wrong_requests_get_the_status_of_the_rfc() {
+    let open = Open::new().await;
+    let mut client = open.client().await;
+    for (method, path, headers, status) in [
+        ("DESCRIBE", "nothing.ts", &[][..], 404),
+        ("DESCRIBE", "clip.ts/", &[], 200),
+        ("DESCRIBE", "clip.ts/track1", &[], 460),
+        ("DESCRIBE", "nothing.ts/track1", &[], 404),
+        ("DESCRIBE", "../clip.ts", &[], 400),
+        ("DESCRIBE", "sub%20folder/f%C3%BC.ts", &[], 200),
+        ("DESCRIBE", "sub folder/fü.ts", &[], 200),
+        ("DESCRIBE", "broken.ts", &[], 415),
+        ("DESCRIBE", "busy.ts", &[], 503),
+        ("DESCRIBE", "failing.ts", &[], 500),
+        ("DESCRIBE", "clip.ts", &["Accept: application/mheg"], 406),
+        ("SETUP", "clip.ts/track1", &[], 400),
+        ("SETUP", "clip.ts", &[TRANSPORT], 459),
+        ("SETUP", "nothing.ts", &[TRANSPORT], 404),
+        ("SETUP", "clip.ts/track2", &[TRANSPORT], 404),
+        ("SETUP", "nothing.ts/track1", &[TRANSPORT], 404),
+        ("SETUP", "clip.ts/track1", &[TRANSPORT, "Session: 0000000000000000"], 454),
+        ("SETUP", "clip.ts/track1", &["Transport: RTP/AVP/TCP;unicast;interleaved=0-1"], 461),
+        ("SETUP", "clip.ts/track1", &["Transport: RTP/AVP;multicast;client_port=5000-5001"], 461),
+        ("SETUP", "clip.ts/track1", &["Transport: RTP/SAVP;unicast;client_port=5000-5001"], 461),
+        ("SETUP", "clip.ts/track1", &["Transport: RTP/AVP;unicast"], 461),
+        ("SETUP", "clip.ts/track1", &["Transport: RTP/AVP;unicast;client_port=53-54"], 461),
+        ("SETUP", "clip.ts/track1", &["Transport: RTP/AVP;unicast;client_port=5000-5000"], 461),
+        ("SETUP", "clip.ts/track1", &["Transport: RTP/AVP;unicast;client_port=0-0"], 400),
+        ("SETUP", "clip.ts/track1", &["Transport: RTP/AVP;unicast;client_port=5000-5001;mode=record"], 461),
+        (
+            "SETUP",
+            "clip.ts/track1",
+            &["Transport: RTP/AVP;unicast;client_port=5000-5001;destination=10.9.8.7"],
+            461,
+        ),
+        (
+            "SETUP",
+            "clip.ts/track1",
+            &["Transport: RTP/AVP;unicast;client_port=5000-5001;destination=a.b"],
+            461,
+        ),
+        ("PLAY", "clip.ts", &[], 454),
+        ("PLAY", "clip.ts", &["Session: 0123456789abcdef"], 454),
+        ("PAUSE", "clip.ts", &[], 454),
+        ("TEARDOWN", "clip.ts", &[], 454),
+        ("OPTIONS", "clip.ts", &["Session: x"], 454),
+        ("GET_PARAMETER", "clip.ts", &["Session: x"], 454),
+        ("GET_PARAMETER", "clip.ts", &[], 200),
+        ("SET_PARAMETER", "clip.ts", &[], 200),
+        ("ANNOUNCE", "clip.ts", &[], 405),
+        ("RECORD", "clip.ts", &[], 405),
+        ("REDIRECT", "clip.ts", &[], 405),
+        ("DANCE", "clip.ts", &[], 501),
+        ("play", "clip.ts", &[], 501),
+        ("OPTIONS", "clip.ts", &["Require: implicit-play"], 551),
+        ("OPTIONS", "clip.ts", &["Proxy-Require: gzip"], 551),
+    ] {
+        let reply = client.ask(method, path, headers).await;
+        assert_eq!(reply.status, status, "{method} {path} {headers:?}: {reply:?}");
+        assert!(status == 200 || !reply.body.trim().is_empty(), "{method} {path} is not told why");
+    }
+    assert_eq!(open.counter("sessions"), 0);
+}
+
+#[tokio::test]
+async fn refusals_carry_the_headers_they_must() {
+    let open = Open::new().await;
+    let mut client = open.client().await;
+    let reply = client.ask("OPTIONS", "clip.ts", &["Require: a, b", "Proxy-Require: c"]).await;
+    assert_eq!((reply.status, reply.header("Unsupported")), (551, "a, b, c"));
+    let reply = client.ask("RECORD", "clip.ts", &[]).await;
+    assert!(reply.header("Allow").contains("PLAY"));
+    let reply = client.ask_url("DESCRIBE", "*", &[]).await;
+    assert_eq!((reply.status, reply.header("Allow")), (405, "OPTIONS, GET_PARAMETER, SET_PARAMETER"));
+    client.send(b"SET_PARAMETER * RTSP/1.0\r\nCSeq: 9\r\nContent-Length: 12\r\n\r\nvolume: 11\r\n").await;
+    let reply = client.reply().await;
+    assert_eq!((reply.status, reply.body.as_str()), (451, "volume\r\n"));
+}
+
+#[tokio::test]
+async fn states_are_those_of_the_rfc() {
+    let open = Open::new().await;
+    let mut client = open.client().await;
+    let set_up = client.set_up("clip.ts").await;
+    let session = format!("Session: {}", set_up.id);
+    assert_eq!(client.in_session("PAUSE", &set_up, &[]).await.status, 455);
+    assert_eq!(client.ask("SETUP", "clip.ts/track1", &[TRANSPORT, &session]).await.status, 455);
+    assert_eq!(client.ask("SETUP", "other.ts/track1", &[TRANSPORT, &session]).await.status, 459);
+    assert_eq!(client.ask("PLAY", "other.ts", &[&session]).await.status, 404);
+    for (range, status) in [("npt=60-", 457), ("npt=5-1", 457), ("smpte=0:10:00-", 501), ("npt=x-", 400)] {
+        let range = format!("Range: {range}");
+        assert_eq!(client.in_session("PLAY", &set_up, &[&range]).await.status, status, "{range}");
+    }
+    assert_eq!(client.in_session("PLAY", &set_up, &["Scale: fast"]).await.status, 400);
+    assert_eq!(
+        client.ask("PLAY", "clip.ts/track1", &[&session]).await.status,
+        200,
+        "the track's URL will do"
+    );
+    assert_eq!(client.in_session("PAUSE", &set_up, &["Range: npt=50-"]).await.status, 501);
+    assert_eq!(client.in_session("PAUSE", &set_up, &["Range: npt=now-"]).await.status, 200);
+    assert_eq!(client.ask("TEARDOWN", "clip.ts/", &[&session]).await.status, 200, "nor does a slash matter");
+}
+
+#[tokio::test]
+async fn a_session_is_its_connections_own() {
+    let open = Open::new().await;
+    let mut owner = open.client().await;
+    let set_up = owner.set_up("clip.ts").await;
+    let mut thief = open.client().await;
+    for method in ["PLAY", "PAUSE", "TEARDOWN", "GET_PARAMETER"] {
+        assert_eq!(thief.in_session(method, &set_up, &[]).await.status, 454);
+    }
+    assert_eq!(owner.in_session("PLAY", &set_up, &[]).await.status, 200);
+}
+
+#[tokio::test]
+async fn plays_with_an_end_are_played_one_after_the_other() {
+    let open = Open::new().await;
+    let mut client = open.client().await;
+    let set_up = client.set_up("clip.ts").await;
+    open.player.expect(Asked::SetUp).await;
+    client.in_session("PLAY", &set_up, &["Range: npt=10-15"]).await;
+    open.player.expect(play(Some(10), Some(15))).await;
+    let reply = client.in_session("PLAY", &set_up, &["Range: npt=20-25"]).await;
+    assert_eq!((reply.status, reply.header("Range")), (200, "npt=20.000-25.000"));
+    assert!(!reply.headers.contains_key("rtp-info"));
+    client.in_session("PLAY", &set_up, &["Range: npt=30-"]).await;
+
+    open.player.tell(Event::Finished);
+    open.player.expect(play(Some(20), Some(25))).await;
+    open.player.tell(Event::Finished);
+    open.player.expect(play(Some(30), None)).await;
+    // Now an open-ended one is active: a seek is at once.
+    let reply = client.in_session("PLAY", &set_up, &["Range: npt=40-"]).await;
+    assert_eq!(reply.header("Range"), "npt=40.000-60.000");
+    open.player.expect(play(Some(40), None)).await;
+    open.player.tell(Event::Finished);
+    open.player.tell(Event::Finished);
+    // At the end, PLAY without Range begins at the beginning.
+    client.in_session("GET_PARAMETER", &set_up, &[]).await;
+    let reply = client.in_session("PLAY", &set_up, &[]).await;
+    assert_eq!(reply.header("Range"), "npt=0.000-60.000");
+    open.player.expect(play(Some(0), None)).await;
+}
+
+#[tokio::test]
+async fn requests_may_be_pipelined_and_split_anywhere() {
+    let open = Open::new().await;
+    let requests = [
+        &b"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\n"[..],
+        b"$\x00\x00\x02ab\r\nDESCRIBE /clip.ts RTSP/1.0\nCSeq: 2\n\n",
+        b"GET_PARAMETER * RTSP/1.0\r\ncseq: 3\r\nContent-Length: 2\r\n\r\n\r\n",
+        b"OPTIONS * RTSP/2.0\r\nCSeq: 4\r\n\r\n",
+    ];
+    let bytes = requests.concat();
+    let ends: Vec<usize> = (1..=requests.len()).map(|count| requests[..count].concat().len()).collect();
+    for cut in 1..bytes.len() {
+        let mut client = open.client().await;
+        client.send(&bytes[..cut]).await;
+        let mut replies = Vec::new();
+        // What the first part leads to, so that the second arrives by itself.
+        for _ in ends.iter().filter(|end| **end <= cut) {
+            replies.push(client.reply().await);
+        }
+        client.send(&bytes[cut..]).await;
+        while replies.len() < requests.len() {
+            replies.push(client.reply().await);
+        }
+        let found: Vec<_> = replies.iter().map(|reply| (reply.header("CSeq"), reply.status)).collect();
+        assert_eq!(found, [("1", 200), ("2", 200), ("3", 200), ("4", 505)], "cut at {cut}");
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_has_said_all_it_had_to_is_answered() {
+    let open = Open::new().await;
+    let mut client: Client = open.client().await;
+    client.send(b"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n\r\nDESCRIBE /clip.ts RTSP/1.0\r\nCSeq: 2\r\n\r\n").await;
+    client.close_write().await;
+    assert_eq!(client.reply().await.status, 200);
+    let reply = client.reply().await;
+    assert!(reply.header("Content-Base").starts_with("rtsp://127.0.0.1:"), "{reply:?}");
+    client.expect_end().await;
+}

@@ -1,0 +1,129 @@
+//! Reports, farewells and what receivers say.
+
+use super::super::Stage;
+use super::super::player::Event;
+use super::client::{Client, SetUp};
+use super::fake::{Asked, SSRC};
+use super::{Open, soon};
+use std::time::Duration;
+use tokio::net::UdpSocket;
+use tokio::time::interval;
+
+/// Type of the last packet of a compound that begins with a sender's report of ours.
+const NAMES: u8 = 202;
+const BYE: u8 = 203;
+
+async fn last_packet(rtcp: &UdpSocket) -> u8 {
+    let mut datagram = [0; 1500];
+    let length = soon("RTCP", rtcp.recv(&mut datagram)).await.expect("RTCP");
+    let mut rest = &datagram[..length];
+    assert_eq!((rest[1], &rest[4..8]), (200, &SSRC.to_be_bytes()[..]));
+    loop {
+        let size = 4 + 4 * usize::from(u16::from_be_bytes([rest[2], rest[3]]));
+        if rest.len() == size {
+            return rest[1];
+        }
+        rest = &rest[size..];
+    }
+}
+
+/// A report of one source: an eighth lost, 2 in all.
+fn receiver_report(ssrc: u32) -> Vec<u8> {
+    let mut report = vec![0x81, 201, 0, 7, 0, 0, 0, 9];
+    report.extend(ssrc.to_be_bytes());
+    report.extend([32, 0, 0, 2, 0, 1, 0, 7, 0, 0, 0, 90, 0, 0, 0, 0, 0, 0, 0, 0]);
+    report
+}
+
+async fn to_server(set_up: &SetUp, datagram: &[u8]) {
+    let transport = set_up.reply.header("Transport");
+    let ports =
+        transport.split("server_port=").nth(1).and_then(|rest| rest.split(';').next()).expect("ports");
+    let port: u16 = ports.split('-').nth(1).expect("two ports").parse().expect("a number");
+    set_up.rtcp.send_to(datagram, ("127.0.0.1", port)).await.expect("sent");
+}
+
+async fn playing(open: &Open) -> (Client, SetUp) {
+    let mut client = open.client().await;
+    let set_up = client.set_up("clip.ts").await;
+    assert_eq!(client.in_session("PLAY", &set_up, &[]).await.status, 200);
+    (client, set_up)
+}
+
+#[tokio::test]
+async fn reports_come_while_it_plays_and_a_bye_at_the_end() {
+    let open = Open::with(|options| options.report_interval = Duration::from_millis(20)).await;
+    let (mut client, set_up) = playing(&open).await;
+    for _ in 0..3 {
+        assert_eq!(last_packet(&set_up.rtcp).await, NAMES);
+    }
+    open.player.tell(Event::Finished);
+    while last_packet(&set_up.rtcp).await != BYE {}
+    assert_eq!(open.counter("farewells"), 1);
+
+    // Playing again takes the farewell back; TEARDOWN says it anew.
+    assert_eq!(client.in_session("PLAY", &set_up, &["Range: npt=0-"]).await.status, 200);
+    assert_eq!(last_packet(&set_up.rtcp).await, NAMES);
+    assert_eq!(client.in_session("TEARDOWN", &set_up, &[]).await.status, 200);
+    while last_packet(&set_up.rtcp).await != BYE {}
+    assert_eq!(open.counter("farewells"), 2);
+}
+
+#[tokio::test]
+async fn who_never_played_says_no_farewell() {
+    let open = Open::new().await;
+    let mut client = open.client().await;
+    let set_up = client.set_up("clip.ts").await;
+    assert_eq!(client.in_session("TEARDOWN", &set_up, &[]).await.status, 200);
+    assert_eq!((open.counter("farewells"), open.counter("sender_reports")), (0, 0));
+}
+
+#[tokio::test]
+async fn receiver_reports_are_read_and_shown() {
+    let open = Open::new().await;
+    let (_client, set_up) = playing(&open).await;
+    to_server(&set_up, b"no RTCP").await;
+    to_server(&set_up, &receiver_report(1)).await;
+    to_server(&set_up, &receiver_report(SSRC)).await;
+    let mut poll = interval(Duration::from_millis(5));
+    soon("a reception", async {
+        while open.counter("receptions") == 0 {
+            poll.tick().await;
+        }
+    })
+    .await;
+    assert_eq!((open.counter("rtcp_received"), open.counter("rtcp_malformed")), (3, 1));
+    let sessions = open.door.sessions();
+    let (reception, round_trip) = sessions[0].reception.expect("a reception");
+    assert_eq!((reception.fraction_lost, reception.cumulative_lost, round_trip), (32, 2, None));
+    assert_eq!((sessions[0].stage, sessions[0].path.as_str()), (Stage::Playing, "clip.ts"));
+}
+
+#[tokio::test]
+async fn silence_ends_a_session_and_rtcp_is_no_silence() {
+    let open = Open::with(|options| options.session_timeout = Duration::from_millis(400)).await;
+    let (mut client, set_up) = playing(&open).await;
+    open.player.expect(Asked::SetUp).await;
+    open.player.expect(Asked::Play { from_us: None, until_us: None }).await;
+    let mut reports = interval(Duration::from_millis(100));
+    for _ in 0..12 {
+        reports.tick().await;
+        to_server(&set_up, &receiver_report(SSRC)).await;
+        assert_eq!(open.counter("sessions_timed_out"), 0);
+    }
+    open.player.expect(Asked::Dropped).await;
+    assert_eq!(open.counter("sessions_timed_out"), 1);
+    while last_packet(&set_up.rtcp).await != BYE {}
+    assert_eq!(client.in_session("GET_PARAMETER", &set_up, &[]).await.status, 454);
+}
+
+#[tokio::test]
+async fn requests_are_no_silence_either() {
+    let open = Open::with(|options| options.session_timeout = Duration::from_millis(400)).await;
+    let (mut client, set_up) = playing(&open).await;
+    let mut requests = interval(Duration::from_millis(100));
+    for _ in 0..12 {
+        requests.tick().await;
+        assert_eq!(client.in_session("GET_PARAMETER", &set_up, &[]).await.status, 200);
+    }
+}

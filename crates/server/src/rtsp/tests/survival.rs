@@ -1,0 +1,186 @@
+//! Limits, deaths and ends.
+
+use super::super::player::Event;
+use super::fake::Asked;
+use super::{Open, soon};
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_millis(100);
+
+#[tokio::test]
+async fn sessions_end_with_their_connection() {
+    let open = Open::new().await;
+    let mut client = open.client().await;
+    let set_up = client.set_up("clip.ts").await;
+    open.player.expect(Asked::SetUp).await;
+    client.in_session("PLAY", &set_up, &[]).await;
+    open.player.expect(Asked::Play { from_us: None, until_us: None }).await;
+    drop(client);
+    open.player.expect(Asked::Dropped).await;
+    assert_eq!((open.counter("sessions"), open.counter("sessions_disconnected")), (0, 1));
+    assert!(open.door.sessions().is_empty());
+}
+
+#[tokio::test]
+async fn a_connection_that_dies_while_it_is_answered_is_noticed() {
+    let open = Open::new().await;
+    let mut client = open.client().await;
+    let _set_up = client.set_up("clip.ts").await;
+    open.player.expect(Asked::SetUp).await;
+    client.send(b"DESCRIBE /slow.ts RTSP/1.0\r\nCSeq: 9\r\n\r\n").await;
+    drop(client);
+    open.player.expect(Asked::Dropped).await;
+}
+
+#[tokio::test]
+async fn sessions_end_when_nobody_listens_or_playing_fails() {
+    let open = Open::new().await;
+    for (event, counter) in [
+        (Event::Unreachable, "sessions_unreachable"),
+        (Event::Failed("the asset was truncated".to_owned()), "sessions_failed"),
+    ] {
+        let mut client = open.client().await;
+        let set_up = client.set_up("clip.ts").await;
+        open.player.expect(Asked::SetUp).await;
+        open.player.tell(event);
+        open.player.expect(Asked::Dropped).await;
+        assert_eq!(client.in_session("PLAY", &set_up, &[]).await.status, 454);
+        assert_eq!(open.counter(counter), 1);
+        let again = client.set_up("clip.ts").await;
+        open.player.expect(Asked::SetUp).await;
+        assert_eq!(client.in_session("TEARDOWN", &again, &[]).await.status, 200);
+        open.player.expect(Asked::Dropped).await;
+    }
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_everything() {
+    let open = Open::new().await;
+    let mut client = open.client().await;
+    let mut idle = open.client().await;
+    let set_up = client.set_up("clip.ts").await;
+    client.in_session("PLAY", &set_up, &[]).await;
+    open.shutdown.send(true).expect("served");
+    client.expect_end().await;
+    idle.expect_end().await;
+    drop((client, idle));
+    let Open { task, door, .. } = open;
+    soon("the end of serving", task).await.expect("no panic");
+    let samples = door.counters().each();
+    let value = |name| samples.iter().find(|sample| sample.name == name).map(|sample| sample.value);
+    assert_eq!(
+        (value("farewells"), value("sessions_drained"), value("connections")),
+        (Some(1), Some(1), Some(0))
+    );
+}
+
+#[tokio::test]
+async fn half_open_connections_are_closed() {
+    let open = Open::with(|options| options.idle_timeout = SOON).await;
+    let mut clients = Vec::new();
+    for _ in 0..50 {
+        clients.push(open.client().await);
+    }
+    for client in &mut clients {
+        client.expect_end().await;
+    }
+    assert_eq!(open.counter("connections_idle"), 50);
+}
+
+#[tokio::test]
+async fn a_connection_with_a_session_is_not_idle() {
+    let open = Open::with(|options| options.idle_timeout = SOON).await;
+    let mut client = open.client().await;
+    let set_up = client.set_up("clip.ts").await;
+    open.player.expect(Asked::SetUp).await;
+    let mut other = open.client().await;
+    other.expect_end().await; // so more than the idle time has passed
+    assert_eq!(client.in_session("PLAY", &set_up, &[]).await.status, 200);
+    assert_eq!(client.in_session("TEARDOWN", &set_up, &[]).await.status, 200);
+    client.expect_end().await;
+}
+
+#[tokio::test]
+async fn a_request_must_come_to_its_end() {
+    let open = Open::with(|options| options.request_timeout = SOON).await;
+    let mut client = open.client().await;
+    client.send(b"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\n").await;
+    let reply = client.reply().await;
+    assert_eq!((reply.status, reply.header("Connection")), (408, "close"));
+    client.expect_end().await;
+    assert_eq!(open.counter("connections_slow"), 1);
+}
+
+#[tokio::test]
+async fn garbage_is_answered_once_and_closed() {
+    let open = Open::new().await;
+    for garbage in [
+        &b"\x16\x03\x01\x00\xa5\x01\x00\x00"[..],
+        b"OPTIONS * RTSP/1.0\r\nCSeq: 1\r\nContent-Length: 4294967296\r\n\r\n",
+        &[b'A'; 40_000],
+        b"OPTIONS * RTSP/1.0\r\nno header\r\n\r\nOPTIONS * RTSP/1.0\r\nCSeq: 2\r\n\r\n",
+    ] {
+        let mut client = open.client().await;
+        client.send(garbage).await;
+        let reply = client.reply().await;
+        assert!(matches!(reply.status, 400 | 413 | 414), "{reply:?}");
+        assert_eq!(reply.header("Connection"), "close");
+        client.expect_end().await;
+    }
+    let mut client = open.client().await;
+    assert_eq!(client.ask("OPTIONS", "clip.ts", &[]).await.status, 200);
+}
+
+#[tokio::test]
+async fn connections_and_sessions_are_limited() {
+    let open = Open::with(|options| {
+        options.connections_per_address = 2;
+        options.sessions = 1;
+    })
+    .await;
+    let (mut first, mut second) = (open.client().await, open.client().await);
+    let set_up = first.set_up("clip.ts").await;
+    assert_eq!(second.ask("OPTIONS", "clip.ts", &[]).await.status, 200);
+    open.client().await.expect_end().await;
+    assert_eq!(open.counter("connections_refused_address"), 1);
+
+    let transport = "Transport: RTP/AVP;unicast;client_port=40000-40001";
+    assert_eq!(second.ask("SETUP", "clip.ts/track1", &[transport]).await.status, 503);
+    assert_eq!(open.counter("sessions_refused"), 1);
+    first.in_session("TEARDOWN", &set_up, &[]).await;
+    second.set_up("clip.ts").await;
+    drop(first);
+    // The place comes free when the door has noticed; until then it refuses.
+    soon("a free place", async {
+        loop {
+            let mut client = open.client().await;
+            if client.is_served().await {
+                break;
+            }
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_door_is_full_when_it_is_full() {
+    let open = Open::with(|options| options.connections = 1).await;
+    let mut first = open.client().await;
+    assert_eq!(first.ask("OPTIONS", "clip.ts", &[]).await.status, 200);
+    open.client().await.expect_end().await;
+    assert_eq!(open.counter("connections_refused"), 1);
+}
+
+#[tokio::test]
+async fn ports_run_out_with_a_clear_answer() {
+    let open =
+        Open::with(|options| options.ports = *options.ports.start()..=*options.ports.start() + 1).await;
+    let mut client = open.client().await;
+    let set_up = client.set_up("clip.ts").await;
+    let transport = "Transport: RTP/AVP;unicast;client_port=40000-40001";
+    let reply = client.ask("SETUP", "clip.ts/track1", &[transport]).await;
+    assert_eq!(reply.status, 503);
+    assert!(reply.body.contains("ports"), "{}", reply.body);
+    client.in_session("TEARDOWN", &set_up, &[]).await;
+    client.set_up("clip.ts").await;
+}

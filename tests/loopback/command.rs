@@ -1,0 +1,155 @@
+//! The command itself: what it prints, how it ends, what it refuses.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use libtest_mimic::Trial;
+use rustix::process::Signal;
+use wirepath_tests::playback::Playback;
+use wirepath_tests::process::Process;
+use wirepath_tests::server::{self, Server};
+use wirepath_tests::{Deadline, clips, process, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        one_line_says_that_both_doors_are_open,
+        the_first_sigterm_drains,
+        the_second_sigterm_ends_at_once,
+        an_unknown_configuration_key_is_named_with_its_place,
+        flags_win_over_the_configuration,
+        a_clash_of_names_is_an_error_at_start,
+        several_folders_appear_under_their_names,
+        what_cannot_be_served_is_an_error,
+        packing_ahead_makes_an_image,
+        inspect_answers_json,
+    ]
+}
+
+fn one_line_says_that_both_doors_are_open() -> Result<()> {
+    let folder = process::open_folder()?;
+    let mut server = Server::of(folder.path()).start()?;
+    server.process.signal(Signal::TERM)?;
+    ensure!(server.process.wait(Deadline::seconds(10.0))?.success(), "{}", server.process.log());
+    ensure!(server.further_lines().is_empty(), "more than one line on standard output");
+    Ok(())
+}
+
+fn the_first_sigterm_drains() -> Result<()> {
+    let folder = clips::folder(&[("clip.ts", &clips::constant(60)?)])?;
+    let mut server = Server::of(folder.path()).start()?;
+    let mut playback = playing(&server)?;
+    server.process.signal(Signal::TERM)?;
+    playback.receiver.to_the_end(Deadline::seconds(5.0))?;
+    ensure!(server.process.wait(Deadline::seconds(11.0))?.success(), "{}", server.process.log());
+    ensure!(playback.client.is_closed_within(std::time::Duration::from_secs(1))?);
+    Ok(())
+}
+
+/// A download that nobody reads keeps the server draining; the second signal does not wait for it.
+fn the_second_sigterm_ends_at_once() -> Result<()> {
+    use std::io::Write;
+    let folder = clips::folder(&[("clip.ts", &clips::constant(60)?)])?;
+    let mut server = Server::of(folder.path()).start()?;
+    let mut download = wirepath_tests::http::connect(server.http)?;
+    write!(download, "GET /clip.ts HTTP/1.1\r\nHost: a\r\n\r\n")?;
+    ensure!(download.peek(&mut [0])? == 1);
+    server.process.signal(Signal::TERM)?;
+    Deadline::seconds(5.0)
+        .wait_for("closed doors", || Ok(wirepath_tests::http::connect(server.http).is_err().then_some(())))?;
+    ensure!(server.process.is_running()?, "it did not wait for the download");
+    server.process.signal(Signal::TERM)?;
+    server.process.wait(Deadline::seconds(1.0))?;
+    Ok(())
+}
+
+fn an_unknown_configuration_key_is_named_with_its_place() -> Result<()> {
+    let folder = process::open_folder()?;
+    let file = folder.path().join("wirepath.toml");
+    std::fs::write(&file, "rtsp = \"127.0.0.1:0\"\nhtpp = \"127.0.0.1:0\"\n")?;
+    let log = refused([folder.path(), Path::new("--config"), &file])?;
+    ensure!(log.contains("htpp") && log.contains("wirepath.toml") && log.contains('2'), "{log}");
+    Ok(())
+}
+
+fn flags_win_over_the_configuration() -> Result<()> {
+    let folder = process::open_folder()?;
+    let file = folder.path().join("wirepath.toml");
+    std::fs::write(&file, "rtsp = \"192.0.2.1:8554\"\nhttp = \"192.0.2.1:8080\"\n")?;
+    let file = file.to_str().expect("temporary names are UTF-8");
+    let server = Server::of(folder.path()).with(["--config", file]).start()?;
+    ensure!(server.rtsp.ip().is_loopback() && server.http.ip().is_loopback());
+    Ok(())
+}
+
+fn a_clash_of_names_is_an_error_at_start() -> Result<()> {
+    let (one, other) = (process::open_folder()?, process::open_folder()?);
+    let paths = [one.path().join("media"), other.path().join("media")];
+    for path in &paths {
+        std::fs::create_dir(path)?;
+    }
+    let log = refused(paths.each_ref().map(std::path::PathBuf::as_path))?;
+    ensure!(log.contains("media"), "{log}");
+    Ok(())
+}
+
+fn several_folders_appear_under_their_names() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let folder = clips::folder(&[("one/clip.ts", &clip), ("two/clip.ts", &clip), ("three.ts", &clip)])?;
+    let path = |name: &str| folder.path().join(name);
+    let server = Server::of(path("one")).and(path("two")).and(path("three.ts")).start()?;
+    for name in ["one/clip.ts", "two/clip.ts", "three.ts"] {
+        let mut client = wirepath_tests::rtsp::Client::connect(server.rtsp)?;
+        client.succeed("DESCRIBE", &server.rtsp_url(name), &[])?;
+        let answer = wirepath_tests::http::get(server.http, &format!("/{name}"))?;
+        ensure!(answer.status == 200, "{name}: {}", answer.status);
+    }
+    Ok(())
+}
+
+fn what_cannot_be_served_is_an_error() -> Result<()> {
+    let folder = process::open_folder()?;
+    let log = refused([folder.path().join("gone").as_path()])?;
+    ensure!(log.contains("gone"), "{log}");
+    let log = refused([folder.path(), Path::new("--rtsp"), Path::new("192.0.2.1:8554")])?;
+    ensure!(log.contains("192.0.2.1:8554"), "{log}");
+    Ok(())
+}
+
+fn packing_ahead_makes_an_image() -> Result<()> {
+    let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
+    let cache = tempfile::tempdir()?;
+    let mut command = Command::new(server::binary()?);
+    command.arg("pack").arg("--cache").arg(cache.path()).arg(folder.path().join("clip.ts"));
+    Process::start(&mut command, true)?.succeed(Deadline::seconds(20.0))?;
+    ensure!(std::fs::read_dir(cache.path())?.count() >= 1, "the cache is empty");
+    Ok(())
+}
+
+fn inspect_answers_json() -> Result<()> {
+    let clip = clips::two_programmes(4)?;
+    let mut command = Command::new(server::binary()?);
+    let log = Process::start(command.args(["inspect", "--json"]).arg(&clip), true)?
+        .succeed(Deadline::seconds(20.0))?;
+    let json: serde_json::Value = serde_json::from_str(&log)?;
+    ensure!(json["programmes"].as_array().is_some_and(|programmes| programmes.len() == 2), "{json}");
+    Ok(())
+}
+
+/// Starts a server that must refuse to start, and answers what it said.
+fn refused<'a>(arguments: impl IntoIterator<Item = &'a Path>) -> Result<String> {
+    let mut command = Command::new(server::binary()?);
+    let mut process = Process::start(command.arg("serve").args(arguments), true)?;
+    let status = process.wait(Deadline::seconds(10.0))?;
+    let log = process.log();
+    ensure!(!status.success() && !log.contains("ready "), "it started: {log}");
+    ensure!(!log.contains("panicked"), "{log}");
+    Ok(log)
+}
+
+fn playing(server: &Server) -> Result<Playback> {
+    let mut playback = Playback::set_up(server.rtsp, "clip.ts")?;
+    playback.play(None)?;
+    playback.receiver.wait_for("packet", Deadline::seconds(10.0), |received| !received.packets.is_empty())?;
+    Ok(playback)
+}

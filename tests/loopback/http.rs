@@ -1,0 +1,249 @@
+//! Downloads, as HTTP clients ask for them.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use wirepath_tests::http::{self, Response};
+use wirepath_tests::process::{Process, as_ordinary_user, find};
+use wirepath_tests::server::Server;
+use wirepath_tests::{Deadline, clips, process, require, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        a_file_is_downloaded_whole,
+        head_has_the_headers_only,
+        ranges_are_cut_out,
+        several_ranges_come_in_parts,
+        conditions_are_honoured,
+        other_methods_and_names_are_refused,
+        requests_may_be_pipelined,
+        curl_continues_a_download,
+        wget_continues_a_download,
+        a_folder_is_listed_as_the_client_likes,
+        no_asset_hides_metrics_and_status,
+        a_browser_seeks_in_an_mp4,
+        ffmpeg_reads_over_http,
+    ]
+}
+
+fn a_file_is_downloaded_whole() -> Result<()> {
+    let stage = Stage::new()?;
+    let answer = stage.get(&[])?;
+    ensure!(answer.status == 200 && answer.body == stage.stored, "{} {}", answer.status, answer.body.len());
+    ensure!(
+        answer.header("accept-ranges") == Some("bytes")
+            && answer.header("content-type") == Some("video/mp2t")
+    );
+    Ok(())
+}
+
+fn head_has_the_headers_only() -> Result<()> {
+    let stage = Stage::new()?;
+    let answer = http::request(stage.server.http, "HEAD", "/clip.ts", &[])?;
+    let length = stage.stored.len().to_string();
+    ensure!(answer.status == 200 && answer.header("content-length") == Some(&length), "{answer:?}");
+    Ok(())
+}
+
+fn ranges_are_cut_out() -> Result<()> {
+    let stage = Stage::new()?;
+    let length = stage.stored.len();
+    let last = format!("bytes=-{}", length + 5);
+    let cases =
+        [("bytes=0-0", 0..1), ("bytes=188-375", 188..376), ("bytes=1000-", 1000..length), (&last, 0..length)];
+    for (range, expected) in cases {
+        let answer = stage.get(&[("Range", range)])?;
+        ensure!(
+            answer.status == 206 && answer.body == stage.stored[expected.clone()],
+            "{range}: {}",
+            answer.status
+        );
+        let place = format!("bytes {}-{}/{length}", expected.start, expected.end - 1);
+        ensure!(
+            answer.header("content-range") == Some(&place),
+            "{range}: {:?}",
+            answer.header("content-range")
+        );
+    }
+    let answer = stage.get(&[("Range", &format!("bytes={length}-"))])?;
+    ensure!(
+        answer.status == 416 && answer.header("content-range") == Some(&format!("bytes */{length}")),
+        "{answer:?}"
+    );
+    // What is no range at all is ignored (RFC 9110 section 14.2).
+    ensure!(stage.get(&[("Range", "bytes=9-3")])?.status == 200);
+    Ok(())
+}
+
+fn several_ranges_come_in_parts() -> Result<()> {
+    let stage = Stage::new()?;
+    let answer = stage.get(&[("Range", "bytes=0-9,1000-1019")])?;
+    let kind = answer.header("content-type").unwrap_or_default();
+    let boundary = kind.split_once("boundary=").context("no boundary")?.1.trim_matches('"');
+    ensure!(answer.status == 206 && kind.starts_with("multipart/byteranges"), "{} {kind}", answer.status);
+    let contains = |part: &[u8]| answer.body.windows(part.len()).any(|window| window == part);
+    ensure!(contains(&stage.stored[0..10]) && contains(&stage.stored[1000..1020]), "a part is missing");
+    ensure!(answer.body.ends_with(format!("--{boundary}--\r\n").as_bytes()), "no closing boundary");
+    Ok(())
+}
+
+fn conditions_are_honoured() -> Result<()> {
+    let stage = Stage::new()?;
+    let whole = http::request(stage.server.http, "HEAD", "/clip.ts", &[])?;
+    let tag = whole.header("etag").context("no ETag")?;
+    let date = whole.header("last-modified").context("no Last-Modified")?;
+    let cases: [(u16, &[(&str, &str)]); 7] = [
+        (304, &[("If-None-Match", tag)]),
+        (200, &[("If-None-Match", "\"other\"")]),
+        (304, &[("If-Modified-Since", date)]),
+        (200, &[("If-Modified-Since", "Thu, 01 Jan 1970 00:00:00 GMT")]),
+        (206, &[("If-Range", tag), ("Range", "bytes=0-9")]),
+        (200, &[("If-Range", "\"other\""), ("Range", "bytes=0-9")]),
+        (412, &[("If-Match", "\"other\"")]),
+    ];
+    for (expected, headers) in cases {
+        let answer = stage.get(headers)?;
+        ensure!(answer.status == expected, "{headers:?}: {} instead of {expected}", answer.status);
+    }
+    Ok(())
+}
+
+fn other_methods_and_names_are_refused() -> Result<()> {
+    let stage = Stage::new()?;
+    let answer = http::request(stage.server.http, "DELETE", "/clip.ts", &[])?;
+    ensure!(answer.status == 405 && answer.header("allow").is_some(), "{answer:?}");
+    std::os::unix::fs::symlink("/etc/passwd", stage.folder.path().join("link.ts"))?;
+    for path in
+        ["/gone.ts", "/../etc/passwd", "/%2e%2e/%2e%2e/etc/passwd", "/link.ts", "/clip.ts/x", "/a%00b"]
+    {
+        let answer = http::get(stage.server.http, path)?;
+        ensure!([400, 403, 404].contains(&answer.status), "{path}: {}", answer.status);
+    }
+    Ok(())
+}
+
+fn requests_may_be_pipelined() -> Result<()> {
+    use std::io::Write;
+    let stage = Stage::new()?;
+    let mut stream = http::connect(stage.server.http)?;
+    for range in ["0-99", "100-199", "200-299"] {
+        write!(stream, "GET /clip.ts HTTP/1.1\r\nHost: a\r\nRange: bytes={range}\r\n\r\n")?;
+    }
+    let mut buffer = Vec::new();
+    for part in 0..3 {
+        let answer = http::read_response(&mut stream, &mut buffer, false)?;
+        ensure!(answer.body == stage.stored[part * 100..][..100], "answer {part}: {}", answer.status);
+    }
+    Ok(())
+}
+
+fn curl_continues_a_download() -> Result<()> {
+    require!(find("curl").is_some(), "curl is not installed");
+    let stage = Stage::new()?;
+    let (output, url) = (stage.half("out.ts")?, stage.server.http_url("clip.ts"));
+    let mut command = Command::new("curl");
+    Process::start(command.args(["-sSf", "-C", "-", "-o"]).arg(&output).arg(url), true)?
+        .succeed(Deadline::seconds(20.0))?;
+    ensure!(std::fs::read(output)? == stage.stored, "the file differs");
+    Ok(())
+}
+
+fn wget_continues_a_download() -> Result<()> {
+    require!(find("wget").is_some(), "wget is not installed");
+    let stage = Stage::new()?;
+    let (output, url) = (stage.half("clip.ts")?, stage.server.http_url("clip.ts"));
+    let mut command = Command::new("wget");
+    command.args(["-nv", "-c", &url]).current_dir(output.parent().context("a folder")?);
+    Process::start(&mut command, true)?.succeed(Deadline::seconds(20.0))?;
+    ensure!(std::fs::read(output)? == stage.stored, "the file differs");
+    Ok(())
+}
+
+fn a_folder_is_listed_as_the_client_likes() -> Result<()> {
+    let stage = Stage::new()?;
+    let ask = |accept| http::request(stage.server.http, "GET", "/", &[("Accept", accept)]);
+    let (html, json) = (ask("text/html")?, ask("application/json")?);
+    ensure!(html.header("content-type").is_some_and(|kind| kind.starts_with("text/html")), "{html:?}");
+    ensure!(String::from_utf8_lossy(&html.body).contains("href=\"clip.ts\""), "no link to the clip");
+    let listing: serde_json::Value = serde_json::from_slice(&json.body)?;
+    ensure!(listing.to_string().contains("clip.ts"), "{listing}");
+    Ok(())
+}
+
+fn no_asset_hides_metrics_and_status() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let folder = clips::folder(&[("metrics", &clip), ("api/status", &clip)])?;
+    let server = Server::of(folder.path()).start()?;
+    ensure!(server.status()?.is_object());
+    let metrics = http::get(server.http, "/metrics")?;
+    let text = String::from_utf8(metrics.body).context("/metrics is not text")?;
+    ensure!(metrics.status == 200 && text.contains("# TYPE wirepath_"), "{text}");
+    Ok(())
+}
+
+/// A page with a video element that jumps to second 5 and writes down where it came to.
+fn a_browser_seeks_in_an_mp4() -> Result<()> {
+    require!(find("chromium").is_some(), "chromium is not installed");
+    let folder = clips::folder(&[("clip.mp4", &clips::mp4(8)?)])?;
+    let page = "<html><body id=result>nothing<video id=v muted src=clip.mp4></video><script>\
+        v.onloadedmetadata = () => { v.currentTime = 5 };\
+        v.onseeked = () => { result.textContent = 'came to ' + v.currentTime };\
+        v.onerror = () => { result.textContent = 'error ' + v.error.message };</script></body></html>";
+    std::fs::write(folder.path().join("page.html"), page)?;
+    let server = Server::of(folder.path()).start()?;
+    let home = process::open_folder()?;
+    let mut command = as_ordinary_user("chromium", home.path());
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--dump-dom"]);
+    command.args(["--timeout=10000", "--virtual-time-budget=10000", &server.http_url("page.html")]);
+    let log = Process::start(&mut command, true)?.succeed(Deadline::seconds(60.0))?;
+    ensure!(log.contains("came to 5"), "{log}");
+    Ok(())
+}
+
+fn ffmpeg_reads_over_http() -> Result<()> {
+    require!(find("ffprobe").is_some(), "ffprobe is not installed");
+    let folder = clips::folder(&[("clip.mp4", &clips::mp4(8)?)])?;
+    let server = Server::of(folder.path()).start()?;
+    let url = server.http_url("clip.mp4");
+    let select = [
+        "-v",
+        "error",
+        "-count_packets",
+        "-select_streams",
+        "v:0",
+        "-show_entries",
+        "stream=nb_read_packets",
+    ];
+    let arguments = select.iter().chain(&["-of", "csv=p=0"]).copied().chain([url.as_str()]);
+    let pictures = process::run("ffprobe", arguments, 20.0)?;
+    ensure!(pictures.trim().trim_end_matches(',') == "200", "{pictures} pictures");
+    Ok(())
+}
+
+struct Stage {
+    server: Server,
+    folder: tempfile::TempDir,
+    stored: Vec<u8>,
+    downloads: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new() -> Result<Self> {
+        let clip = clips::constant(6)?;
+        let folder = clips::folder(&[("clip.ts", &clip)])?;
+        let server = Server::of(folder.path()).start()?;
+        Ok(Self { server, folder, stored: std::fs::read(&clip)?, downloads: process::open_folder()? })
+    }
+
+    fn get(&self, headers: &[(&str, &str)]) -> Result<Response> {
+        http::request(self.server.http, "GET", "/clip.ts", headers)
+    }
+
+    /// A file with the first half of the clip in it, as a download that was interrupted.
+    fn half(&self, name: &str) -> Result<std::path::PathBuf> {
+        let file = self.downloads.path().join(name);
+        std::fs::write(&file, &self.stored[..self.stored.len() / 2])?;
+        Ok(file)
+    }
+}

@@ -1,0 +1,26 @@
+//! Real sockets on the loopback device, no privileges: the server as a user starts it, and clients around it.
+
+mod command;
+mod faults;
+mod formats;
+mod http;
+mod playing;
+mod rtcp;
+mod rtsp;
+mod seeking;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let together = [
+        command::trials(),
+        faults::trials(),
+        formats::trials(),
+        http::trials(),
+        playing::trials(),
+        rtcp::trials(),
+        rtsp::trials(),
+        seeking::trials(),
+    ];
+    wirepath_tests::trial::run(together.into_iter().flatten().collect(), faults::alone())
+}

@@ -1,0 +1,184 @@
+//! Playing to the end, with the clients that people have and with one that looks at every byte.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use wirepath_tests::playback::{Playback, announced, ensure_bytes};
+use wirepath_tests::server::Server;
+use wirepath_tests::{Deadline, clients, clips, process, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        a_minute_takes_a_minute,
+        ffmpeg_plays_to_the_end,
+        gstreamer_plays_to_the_end,
+        vlc_plays_to_the_end,
+        wire_sendfile_sends_every_byte,
+        gso_writev_sends_every_byte,
+        sendmmsg_sends_every_byte,
+        read_writev_sends_every_byte,
+        the_path_in_use_is_shown,
+        a_session_begins_while_its_asset_is_packed,
+        a_second_start_uses_the_image_of_the_first,
+        a_changed_asset_is_packed_again,
+    ]
+}
+
+fn ffmpeg_plays_to_the_end() -> Result<()> {
+    let clip = clips::constant(6)?;
+    let (_folder, server) = serving(&clip)?;
+    let home = process::open_folder()?;
+    let output = home.path().join("out.ts");
+    clients::ffmpeg(&server.rtsp_url("clip.ts"), &output, 25.0)?;
+    ensure_pictures(&output, &clip, 0)
+}
+
+/// GStreamer's depayloader passes on what it gets, so the file must come out again.
+fn gstreamer_plays_to_the_end() -> Result<()> {
+    let clip = clips::constant(6)?;
+    let (_folder, server) = serving(&clip)?;
+    let home = process::open_folder()?;
+    let output = home.path().join("out.ts");
+    clients::gstreamer(&server.rtsp_url("clip.ts"), &output, 25.0)?;
+    let (came, stored) = (std::fs::read(&output)?, std::fs::read(&clip)?);
+    ensure!(came == stored, "{} bytes came that differ from the {} stored", came.len(), stored.len());
+    Ok(())
+}
+
+fn vlc_plays_to_the_end() -> Result<()> {
+    let clip = clips::constant(6)?;
+    let (_folder, server) = serving(&clip)?;
+    let home = process::open_folder()?;
+    let output = home.path().join("out.ts");
+    clients::vlc(&server.rtsp_url("clip.ts"), home.path(), &output, 40.0)?;
+    // VLC's own output chain leaves out some pictures at its start, from any source.
+    ensure_pictures(&output, &clip, 15)
+}
+
+fn wire_sendfile_sends_every_byte() -> Result<()> {
+    every_byte_through("wire_sendfile")
+}
+
+fn gso_writev_sends_every_byte() -> Result<()> {
+    every_byte_through("gso_writev")
+}
+
+fn sendmmsg_sends_every_byte() -> Result<()> {
+    every_byte_through("sendmmsg")
+}
+
+fn read_writev_sends_every_byte() -> Result<()> {
+    every_byte_through("read_writev")
+}
+
+fn every_byte_through(path: &str) -> Result<()> {
+    let clip = clips::constant(6)?;
+    let folder = clips::folder(&[("clip.ts", &clip)])?;
+    let server = Server::of(folder.path()).with(["--path", path]).start()?;
+    let mut playback = Playback::set_up(server.rtsp, "clip.ts")?;
+    let (sequence, timestamp) = announced(&playback.play(None)?)?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(15.0))?;
+    ensure_bytes(&received, &std::fs::read(&clip)?)?;
+    let first = received.packets.first().context("no packet")?;
+    ensure!((first.sequence, first.timestamp) == (sequence, timestamp), "RTP-Info announced another packet");
+    let ssrc = playback.ssrc()?;
+    ensure!(received.packets.iter().all(|packet| packet.ssrc == ssrc && packet.payload_type == 33));
+    let (last, others) = received.packets.split_last().context("no packet")?;
+    ensure!(others.iter().all(|packet| packet.payload.len() == 7 * 188), "not 7 transport packets in each");
+    ensure!(last.payload.len() % 188 == 0 && last.payload.len() <= 7 * 188);
+    Ok(())
+}
+
+fn a_minute_takes_a_minute() -> Result<()> {
+    let clip = clips::constant(60)?;
+    let (_folder, server) = serving(&clip)?;
+    let received = Playback::whole(server.rtsp, "clip.ts", 75.0)?;
+    let stored = std::fs::read(&clip)?;
+    ensure_bytes(&received, &stored)?;
+    // The clip's own length is that of its bytes at its constant rate: 60 s and what the codecs delay.
+    let expected = (stored.len() - 7 * 188) as f64 * 8.0 / clips::CONSTANT_RATE;
+    let seconds = received.seconds();
+    ensure!((seconds - expected).abs() <= 0.2, "{seconds:.3} s instead of {expected:.3} s");
+    let ends = received.packets.first().zip(received.packets.last()).context("no packet")?;
+    let ticks = f64::from(ends.1.timestamp.wrapping_sub(ends.0.timestamp)) / 90_000.0;
+    ensure!((ticks - expected).abs() <= 0.2, "timestamps advance by {ticks:.3} s instead of {expected:.3} s");
+    Ok(())
+}
+
+fn the_path_in_use_is_shown() -> Result<()> {
+    let (_folder, server) = serving(&clips::constant(6)?)?;
+    let text = server.status()?.to_string();
+    let paths = ["wire_sendfile", "gso_writev", "sendmmsg", "read_writev"];
+    ensure!(paths.iter().any(|path| text.contains(path)), "no data path in {text}");
+    Ok(())
+}
+
+/// The clip is long, so that packing takes longer than the first packets do.
+fn a_session_begins_while_its_asset_is_packed() -> Result<()> {
+    let clip = clips::constant(60)?;
+    let folder = process::open_folder()?;
+    let long = folder.path().join("long.ts");
+    repeat(&clip, 20, &long)?;
+    let server = Server::of(folder.path()).start()?;
+    let mut playback = Playback::set_up(server.rtsp, "long.ts")?;
+    playback.play(None)?;
+    let received = playback.receiver.wait_for("second of media", Deadline::seconds(10.0), |received| {
+        received.payload.len() > clips::CONSTANT_RATE as usize / 8
+    })?;
+    let stored = std::fs::read(&clip)?;
+    ensure_bytes(&received, &stored[..received.payload.len()])
+}
+
+fn a_second_start_uses_the_image_of_the_first() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let folder = clips::folder(&[("clip.ts", &clip)])?;
+    let cache = tempfile::tempdir()?;
+    let play = || {
+        let server = Server::of(folder.path()).cache(cache.path()).start()?;
+        Playback::whole(server.rtsp, "clip.ts", 10.0)
+    };
+    let (first, second) = (play()?, play()?);
+    ensure_bytes(&second, &std::fs::read(&clip)?)?;
+    // Both are random and chosen when the image is packed.
+    let numbers = |received: &wirepath_tests::rtp::Received| {
+        received.packets.first().map(|packet| (packet.ssrc, packet.sequence, packet.timestamp))
+    };
+    ensure!(numbers(&first) == numbers(&second), "the asset was packed again");
+    Ok(())
+}
+
+fn a_changed_asset_is_packed_again() -> Result<()> {
+    let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
+    let server = Server::of(folder.path()).start()?;
+    Playback::whole(server.rtsp, "clip.ts", 10.0)?;
+    let other = std::fs::read(clips::variable(3)?)?;
+    std::fs::write(folder.path().join("new"), &other)?;
+    std::fs::rename(folder.path().join("new"), folder.path().join("clip.ts"))?;
+    ensure_bytes(&Playback::whole(server.rtsp, "clip.ts", 10.0)?, &other)
+}
+
+/// A server of a folder with this clip in it.
+fn serving(clip: &Path) -> Result<(tempfile::TempDir, Server)> {
+    let folder = clips::folder(&[("clip.ts", clip)])?;
+    let server = Server::of(folder.path()).start()?;
+    Ok((folder, server))
+}
+
+/// That `output` has as many pictures as `clip`, but for so many.
+fn ensure_pictures(output: &Path, clip: &Path, missing: usize) -> Result<()> {
+    let (came, stored) = (clips::pictures(output)?.len(), clips::pictures(clip)?.len());
+    ensure!(came <= stored && came + missing >= stored, "{came} pictures of {stored} came");
+    Ok(())
+}
+
+/// Writes a file of the same clip many times over: a long transport stream with discontinuities.
+pub(crate) fn repeat(clip: &Path, times: usize, output: &Path) -> Result<()> {
+    use std::io::Write;
+    let bytes = std::fs::read(clip)?;
+    let mut file = std::fs::File::create(output)?;
+    for _ in 0..times {
+        file.write_all(&bytes)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! RTSP as RFC 2326 has it, asked by a client that makes mistakes.
+
+use anyhow::{Result, ensure};
+use libtest_mimic::Trial;
+use wirepath_tests::playback::Playback;
+use wirepath_tests::rtsp::Client;
+use wirepath_tests::server::Server;
+use wirepath_tests::{clips, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        options_lists_the_methods,
+        each_mistake_has_its_status,
+        requests_may_be_split_at_any_byte,
+        requests_may_be_pipelined,
+        names_may_be_percent_encoded_and_nested,
+        nothing_outside_the_folder_is_described,
+        media_goes_to_the_address_that_asked,
+        a_torn_down_session_is_gone,
+    ]
+}
+
+const TRANSPORT: &str = "RTP/AVP;unicast;client_port=40000-40001";
+
+fn options_lists_the_methods() -> Result<()> {
+    let stage = Stage::new()?;
+    let answer = stage.client()?.succeed("OPTIONS", "*", &[])?;
+    let public = answer.header("public").unwrap_or_default();
+    let methods = ["DESCRIBE", "SETUP", "PLAY", "PAUSE", "TEARDOWN", "GET_PARAMETER", "SET_PARAMETER"];
+    ensure!(methods.iter().all(|method| public.contains(method)), "Public: {public}");
+    Ok(())
+}
+
+fn each_mistake_has_its_status() -> Result<()> {
+    let stage = Stage::new()?;
+    let url = stage.server.rtsp_url("clip.ts");
+    let gone = stage.server.rtsp_url("gone.ts");
+    type Case<'a> = (u16, &'a str, &'a str, &'a [(&'a str, &'a str)]);
+    let cases: [Case<'_>; 9] = [
+        (404, "DESCRIBE", &gone, &[]),
+        (551, "DESCRIBE", &url, &[("Require", "org.example.magic")]),
+        (461, "SETUP", &url, &[("Transport", "RTP/AVP;multicast")]),
+        (461, "SETUP", &url, &[("Transport", "RAW/RAW/UDP;unicast")]),
+        (400, "SETUP", &url, &[]),
+        (454, "PLAY", &url, &[("Session", "0123456789abcdef")]),
+        (454, "TEARDOWN", &url, &[("Session", "0123456789abcdef")]),
+        (454, "SETUP", &url, &[("Session", "0123456789abcdef"), ("Transport", TRANSPORT)]),
+        (501, "FROBNICATE", &url, &[]),
+    ];
+    for (expected, method, url, headers) in cases {
+        let answer = stage.client()?.request(method, url, headers)?;
+        ensure!(answer.status == expected, "{method} {headers:?}: {} instead of {expected}", answer.status);
+        ensure!(expected != 551 || answer.header("unsupported") == Some("org.example.magic"), "{answer:?}");
+    }
+    Ok(())
+}
+
+fn requests_may_be_split_at_any_byte() -> Result<()> {
+    let stage = Stage::new()?;
+    let request =
+        format!("OPTIONS {} RTSP/1.0\r\nCSeq: 7\r\nUser-Agent: a\r\n\r\n", stage.server.rtsp_url("clip.ts"));
+    for split in 1..request.len() {
+        let mut client = stage.client()?;
+        client.stream().set_nodelay(true)?;
+        client.send_raw(&request.as_bytes()[..split])?;
+        client.send_raw(&request.as_bytes()[split..])?;
+        let answer = client.response()?;
+        ensure!(answer.status == 200 && answer.header("cseq") == Some("7"), "split at {split}: {answer:?}");
+    }
+    Ok(())
+}
+
+fn requests_may_be_pipelined() -> Result<()> {
+    let stage = Stage::new()?;
+    let mut client = stage.client()?;
+    let url = stage.server.rtsp_url("clip.ts");
+    let requests: String =
+        (1..=50).map(|number| format!("OPTIONS {url} RTSP/1.0\r\nCSeq: {number}\r\n\r\n")).collect();
+    client.send_raw(requests.as_bytes())?;
+    for number in 1..=50 {
+        let answer = client.response()?;
+        ensure!(answer.header("cseq") == Some(&number.to_string()), "answer {number} is {answer:?}");
+    }
+    Ok(())
+}
+
+fn names_may_be_percent_encoded_and_nested() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let folder = clips::folder(&[("sub/folder/a b – ü.ts", &clip)])?;
+    let server = Server::of(folder.path()).start()?;
+    for path in ["sub/folder/a%20b%20%E2%80%93%20%C3%BC.ts", "sub/folder/a%20b%20–%20ü.ts"] {
+        Client::connect(server.rtsp)?.succeed("DESCRIBE", &server.rtsp_url(path), &[])?;
+    }
+    Ok(())
+}
+
+fn nothing_outside_the_folder_is_described() -> Result<()> {
+    let stage = Stage::new()?;
+    let outside = stage.folder.path().parent().expect("a temporary folder has a parent").join("outside.ts");
+    let link = stage.folder.path().join("link.ts");
+    std::os::unix::fs::symlink("/etc/passwd", &link)?;
+    for path in
+        ["../outside.ts", "%2e%2e/outside.ts", "..%2foutside.ts", "sub/../../outside.ts", "link.ts", "%00"]
+    {
+        let answer = stage.client()?.request("DESCRIBE", &stage.server.rtsp_url(path), &[])?;
+        ensure!([400, 403, 404].contains(&answer.status), "{path}: {answer:?}");
+    }
+    ensure!(!outside.exists());
+    Ok(())
+}
+
+/// `destination=` would let anyone send media to a victim (RFC 2326 section 16).
+fn media_goes_to_the_address_that_asked() -> Result<()> {
+    let stage = Stage::new()?;
+    let transport = format!("{TRANSPORT};destination=127.0.0.77");
+    let url = stage.server.rtsp_url("clip.ts");
+    let answer = stage.client()?.request("SETUP", &url, &[("Transport", &transport)])?;
+    let agreed = answer.header("transport").unwrap_or_default();
+    ensure!(answer.status != 200 || !agreed.contains("127.0.0.77"), "{answer:?}");
+    Ok(())
+}
+
+fn a_torn_down_session_is_gone() -> Result<()> {
+    let stage = Stage::new()?;
+    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
+    playback.play(None)?;
+    ensure!(playback.ask("TEARDOWN")?.status == 200);
+    ensure!(playback.receiver.falls_silent_within(1.0), "media went on after TEARDOWN");
+    ensure!(playback.ask("PLAY")?.status == 454);
+    Ok(())
+}
+
+struct Stage {
+    server: Server,
+    folder: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new() -> Result<Self> {
+        let folder = clips::folder(&[("clip.ts", &clips::constant(6)?)])?;
+        Ok(Self { server: Server::of(folder.path()).start()?, folder })
+    }
+
+    fn client(&self) -> Result<Client> {
+        Client::connect(self.server.rtsp)
+    }
+}

@@ -1,0 +1,141 @@
+//! Starting, stopping and going on elsewhere, by `Range: npt=` (RFC 2326 sections 3.6, 10.5, 10.6 and appendix B).
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use wirepath_tests::playback::{Playback, announced, ensure_bytes};
+use wirepath_tests::rtp::Received;
+use wirepath_tests::server::Server;
+use wirepath_tests::{Deadline, clips, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        a_seek_begins_at_the_random_access_point_before,
+        numbers_continue_after_a_seek,
+        a_pause_is_silent_and_playing_resumes_where_it_was,
+        a_range_with_an_end_ends_there,
+        a_range_beyond_the_end_is_refused,
+    ]
+}
+
+const SECONDS: u32 = 8;
+
+fn a_seek_begins_at_the_random_access_point_before() -> Result<()> {
+    let stage = Stage::new()?;
+    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
+    let answer = playback.play(Some("npt=4.3-"))?;
+    let range = answer.header("range").context("no Range in the answer")?;
+    let start: f64 = range.trim_start_matches("npt=").split('-').next().unwrap_or_default().parse()?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(15.0))?;
+    let offset = stage.random_access_point_before(4.3)?;
+    stage.ensure_from(&received, &offset)?;
+    let expected = *offset.end() as f64 * 8.0 / clips::CONSTANT_RATE;
+    ensure!((start - expected).abs() < 0.1, "{range} was announced, {expected:.3} s was played");
+    Ok(())
+}
+
+fn numbers_continue_after_a_seek() -> Result<()> {
+    let stage = Stage::new()?;
+    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
+    playback.play(Some("npt=0-"))?;
+    playback
+        .receiver
+        .wait_for("half a second of media", Deadline::seconds(5.0), |received| received.seconds() > 0.5)?;
+    let (sequence, timestamp) = announced(&playback.play(Some("npt=5.5-"))?)?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(15.0))?;
+    ensure!(received.gaps().is_empty(), "gaps {:?}", received.gaps());
+    let ssrc = received.packets[0].ssrc;
+    ensure!(received.packets.iter().all(|packet| packet.ssrc == ssrc), "the SSRC changed");
+    let index = received.packets.iter().position(|packet| packet.sequence == sequence);
+    let index = index.context("the packet announced after the seek did not come")?;
+    let (before, after) = (&received.packets[index - 1], &received.packets[index]);
+    ensure!(
+        after.timestamp == timestamp,
+        "RTP-Info announced timestamp {timestamp}, {} came",
+        after.timestamp
+    );
+    let step = after.timestamp.wrapping_sub(before.timestamp);
+    ensure!(step < 90_000, "timestamps jump by {step} ticks");
+    let mut rest = received.clone();
+    rest.payload = received.payload[after.payload.start..].to_vec();
+    stage.ensure_from(&rest, &stage.random_access_point_before(5.5)?)
+}
+
+fn a_pause_is_silent_and_playing_resumes_where_it_was() -> Result<()> {
+    let stage = Stage::new()?;
+    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
+    playback.play(None)?;
+    playback
+        .receiver
+        .wait_for("a second of media", Deadline::seconds(5.0), |received| received.seconds() > 1.0)?;
+    playback.pause()?;
+    ensure!(playback.receiver.falls_silent_within(0.2), "packets came after PAUSE");
+    let paused = playback.receiver.received().payload.len();
+    ensure!(paused < stage.stored.len() / 2, "half the clip came before PAUSE");
+    playback.play(None)?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(15.0))?;
+    ensure_bytes(&received, &stage.stored)
+}
+
+fn a_range_with_an_end_ends_there() -> Result<()> {
+    let stage = Stage::new()?;
+    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
+    playback.play(Some("npt=0-2"))?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(5.0))?;
+    let expected = (2.0 * clips::CONSTANT_RATE / 8.0) as usize;
+    ensure!(stage.stored.starts_with(&received.payload), "other bytes came");
+    ensure!(
+        received.payload.len().abs_diff(expected) <= 50_000,
+        "{} bytes, not {expected}",
+        received.payload.len()
+    );
+    Ok(())
+}
+
+fn a_range_beyond_the_end_is_refused() -> Result<()> {
+    let stage = Stage::new()?;
+    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
+    let headers = [("Session", playback.session.clone()), ("Range", "npt=3600-".to_owned())];
+    let headers = headers.each_ref().map(|(name, value)| (*name, value.as_str()));
+    let answer = playback.client.request("PLAY", &playback.url, &headers)?;
+    ensure!(answer.status == 457, "{answer:?}");
+    Ok(())
+}
+
+/// A server of one clip of a constant rate.
+struct Stage {
+    server: Server,
+    stored: Vec<u8>,
+    pictures: Vec<clips::Picture>,
+    _folder: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new() -> Result<Self> {
+        let clip = clips::constant(SECONDS)?;
+        let folder = clips::folder(&[("clip.ts", &clip)])?;
+        let server = Server::of(folder.path()).start()?;
+        let (stored, pictures) = (std::fs::read(&clip)?, clips::pictures(&clip)?);
+        Ok(Self { server, stored, pictures, _folder: folder })
+    }
+
+    /// Where playing may begin for a time: with the key picture before, or its tables, but after the picture before.
+    fn random_access_point_before(&self, seconds: f64) -> Result<std::ops::RangeInclusive<u64>> {
+        let asked = seconds * clips::CONSTANT_RATE / 8.0;
+        let is_before = |picture: &clips::Picture| picture.is_key && picture.offset as f64 <= asked;
+        let index = self.pictures.iter().rposition(is_before).context("no key picture before")?;
+        let earliest = index.checked_sub(1).map_or(0, |before| self.pictures[before].offset + 188);
+        Ok(earliest..=self.pictures[index].offset)
+    }
+
+    /// That what came is the rest of the file from one of these offsets.
+    fn ensure_from(&self, received: &Received, offsets: &std::ops::RangeInclusive<u64>) -> Result<()> {
+        let came = received.payload.len();
+        let start = self.stored.len().checked_sub(came).context("more came than is stored")? as u64;
+        ensure!(
+            offsets.contains(&start) && start.is_multiple_of(188),
+            "began at byte {start}, not in {offsets:?}"
+        );
+        ensure!(self.stored.ends_with(&received.payload), "the bytes differ");
+        Ok(())
+    }
+}

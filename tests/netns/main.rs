@@ -1,0 +1,13 @@
+//! The server in a network namespace of its own, clients in others: real links with real limits. Needs root.
+
+mod crowd;
+mod every_byte;
+mod outages;
+mod storage;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let together = [every_byte::trials(), outages::trials(), storage::trials()];
+    wirepath_tests::trial::run(together.into_iter().flatten().collect(), crowd::trials())
+}

@@ -1,0 +1,89 @@
+//! Links that fail under sessions.
+//!
+//! ```text
+//!   client                              server
+//!   10.77.0.2/24 veth ---------- veth   10.77.0.1/24
+//!   other
+//!   10.79.0.2/24 veth ---------- second 10.79.0.1/24
+//! ```
+
+use std::net::Ipv4Addr;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use wirepath_tests::namespace::{self, Link, Namespace};
+use wirepath_tests::playback::{Playback, ensure_bytes};
+use wirepath_tests::server::Server;
+use wirepath_tests::{Deadline, clips, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![an_interface_down_and_up_interrupts_only_its_sessions, a_client_that_vanishes_is_forgotten]
+}
+
+fn an_interface_down_and_up_interrupts_only_its_sessions() -> Result<()> {
+    let stage = Stage::new(&[])?;
+    let witness = stage.playing(&stage.link.client, namespace::SERVER)?;
+    let victim = stage.playing(&stage.other, SECOND)?;
+    let came = |playback: &Playback| playback.receiver.received().packets.len();
+    stage.link.server.ip("link set second down")?;
+    let before = came(&witness);
+    let second = |received: &wirepath_tests::rtp::Received| received.packets.len() > before + 380;
+    witness.receiver.wait_for("second of media", Deadline::seconds(5.0), second)?;
+    let during = came(&victim);
+    stage.link.server.ip("link set second up")?;
+    let more = |received: &wirepath_tests::rtp::Received| received.packets.len() > during;
+    victim.receiver.wait_for("packet after the outage", Deadline::seconds(5.0), more)?;
+    let received = victim.receiver.to_the_end(Deadline::seconds(20.0))?;
+    ensure!(received.gaps().len() == 1, "one outage made the gaps {:?}", received.gaps());
+    ensure!(
+        stage.stored.ends_with(&received.payload[received.payload.len() - 188..]),
+        "it did not play to the end"
+    );
+    let received = witness.receiver.to_the_end(Deadline::seconds(20.0))?;
+    ensure_bytes(&received, &stage.stored).context("the other session was disturbed")
+}
+
+/// No goodbye, no answer: only the session's timeout notices.
+fn a_client_that_vanishes_is_forgotten() -> Result<()> {
+    let stage = Stage::new(&["--session-timeout", "3s"])?;
+    let before = stage.server.descriptors()?;
+    let victim = stage.playing(&stage.other, SECOND)?;
+    ensure!(stage.server.descriptors()? > before);
+    stage.other.ip("link set veth down")?;
+    let wait = Deadline::seconds(10.0);
+    wait.wait_for("the session's end", || Ok((stage.server.descriptors()? <= before).then_some(())))?;
+    drop(victim);
+    Ok(())
+}
+
+const SECOND: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 1);
+
+struct Stage {
+    link: Link,
+    other: Namespace,
+    server: Server,
+    stored: Vec<u8>,
+    _folder: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new(arguments: &[&str]) -> Result<Self> {
+        let link = Link::new()?;
+        let other = Namespace::new()?;
+        namespace::join(&other, "veth", Ipv4Addr::new(10, 79, 0, 2), &link.server, "second", SECOND)?;
+        let clip = clips::constant(8)?;
+        let folder = clips::folder(&[("clip.ts", &clip)])?;
+        let server = Server::of(folder.path()).with(arguments).inside(&link.server, "0.0.0.0").start()?;
+        Ok(Self { link, other, server, stored: std::fs::read(&clip)?, _folder: folder })
+    }
+
+    fn playing(&self, client: &Namespace, server: Ipv4Addr) -> Result<Playback> {
+        let mut playback =
+            Playback::set_up_inside(client, (server, self.server.rtsp.port()).into(), "clip.ts")?;
+        playback.play(None)?;
+        playback
+            .receiver
+            .wait_for("packet", Deadline::seconds(10.0), |received| !received.packets.is_empty())?;
+        Ok(playback)
+    }
+}

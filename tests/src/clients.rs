@@ -1,0 +1,37 @@
+//! The players that people have.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::process::{Process, as_ordinary_user, find};
+use crate::{Deadline, require};
+
+/// Plays to the end with ffmpeg over UDP and stores what arrives.
+pub fn ffmpeg(url: &str, output: &Path, seconds: f64) -> Result<()> {
+    require!(find("ffmpeg").is_some(), "ffmpeg is not installed");
+    let mut command = Command::new("ffmpeg");
+    command.args(["-nostdin", "-v", "error", "-y", "-rtsp_transport", "udp", "-i", url]);
+    command.args(["-map", "0", "-c", "copy", "-f", "mpegts"]).arg(output);
+    Process::start(&mut command, true)?.succeed(Deadline::seconds(seconds)).map(drop)
+}
+
+/// Plays to the end with GStreamer over UDP and stores the transport stream as it arrives.
+pub fn gstreamer(url: &str, output: &Path, seconds: f64) -> Result<()> {
+    require!(find("gst-launch-1.0").is_some(), "gst-launch-1.0 is not installed");
+    let location = format!("location={}", output.to_str().context("a file name")?);
+    let mut command = Command::new("gst-launch-1.0");
+    command.args(["-q", "rtspsrc", &format!("location={url}"), "protocols=udp", "latency=500", "!"]);
+    command.args(["rtpmp2tdepay", "!", "filesink", &location]);
+    Process::start(&mut command, true)?.succeed(Deadline::seconds(seconds)).map(drop)
+}
+
+/// Plays to the end with VLC, which refuses to run as root, and stores what arrives. `home` is open to everyone.
+pub fn vlc(url: &str, home: &Path, output: &Path, seconds: f64) -> Result<()> {
+    require!(find("cvlc").is_some(), "cvlc is not installed");
+    let chain = format!("#std{{access=file,mux=ts,dst={}}}", output.display());
+    let mut command = as_ordinary_user("cvlc", home);
+    command.args(["-v", "--no-plugins-cache", "--sout", &chain, "--sout-all", url, "vlc://quit"]);
+    Process::start(&mut command, true)?.succeed(Deadline::seconds(seconds)).map(drop)
+}

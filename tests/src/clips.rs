@@ -1,0 +1,151 @@
+//! Stored media to play, made by ffmpeg once and kept below the target folder.
+
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::process::{self, find};
+use crate::require;
+
+/// Bits per second of [`constant`] clips.
+pub const CONSTANT_RATE: f64 = 4_000_000.0;
+
+/// A transport stream of a constant 4 Mb/s: one programme, H.264 with a key frame each second, AAC, null packets.
+pub fn constant(seconds: u32) -> Result<PathBuf> {
+    make(&format!("constant-{seconds}s"), "ts", &lines(seconds, 1, &["-muxrate", "4000000", "-f", "mpegts"]))
+}
+
+/// A transport stream without null packets, its rate going up and down with the picture.
+pub fn variable(seconds: u32) -> Result<PathBuf> {
+    make(&format!("variable-{seconds}s"), "ts", &lines(seconds, 1, &["-crf", "28", "-f", "mpegts"]))
+}
+
+/// A transport stream of two programmes.
+pub fn two_programmes(seconds: u32) -> Result<PathBuf> {
+    let output = [
+        ["-program", "title=One:st=0:st=1"].as_slice(),
+        &["-program", "title=Two:st=2:st=3"],
+        &["-muxrate", "6000000", "-f", "mpegts"],
+    ];
+    make(&format!("two-programmes-{seconds}s"), "ts", &lines(seconds, 2, &output.concat()))
+}
+
+/// A transport stream of 192-byte packets, as on Blu-ray disks and from camcorders.
+pub fn timestamped(seconds: u32) -> Result<PathBuf> {
+    let output = ["-muxrate", "4000000", "-mpegts_m2ts_mode", "1", "-f", "mpegts"];
+    make(&format!("timestamped-{seconds}s"), "m2ts", &lines(seconds, 1, &output))
+}
+
+/// An MP4 file with its index in front.
+pub fn mp4(seconds: u32) -> Result<PathBuf> {
+    make(
+        &format!("fragmentless-{seconds}s"),
+        "mp4",
+        &lines(seconds, 1, &["-movflags", "+faststart", "-f", "mp4"]),
+    )
+}
+
+/// A folder with links to clips under the given names, as something to serve.
+pub fn folder(clips: &[(&str, &Path)]) -> Result<tempfile::TempDir> {
+    let folder = process::open_folder()?;
+    for (name, clip) in clips {
+        let file = folder.path().join(name);
+        std::fs::create_dir_all(file.parent().context("a name")?).context("making a folder")?;
+        // Links that leave the served folder do not exist for the server; the file itself may have two names.
+        if std::fs::hard_link(clip, &file).is_err() {
+            std::fs::copy(clip, &file).with_context(|| format!("copying {}", clip.display()))?;
+        }
+    }
+    Ok(folder)
+}
+
+/// ffmpeg's arguments for so many pictures with sound, each a moving test picture and a tone.
+fn lines(seconds: u32, programmes: u32, output: &[&str]) -> Vec<String> {
+    let mut arguments = Vec::new();
+    for programme in 0..programmes {
+        let picture = format!("testsrc2=size=640x360:rate=25:duration={seconds}");
+        let tone = format!("sine=frequency={}:sample_rate=48000:duration={seconds}", 440 + 220 * programme);
+        arguments.extend(["-f", "lavfi", "-i"].map(str::to_owned));
+        arguments.push(picture);
+        arguments.extend(["-f", "lavfi", "-i"].map(str::to_owned));
+        arguments.push(tone);
+    }
+    for input in 0..2 * programmes {
+        arguments.extend(["-map".to_owned(), input.to_string()]);
+    }
+    let codecs = "-c:v libx264 -preset ultrafast -pix_fmt yuv420p -g 25 -b:v 1500k -maxrate 1500k -bufsize 750k \
+                  -c:a aac -b:a 128k";
+    arguments.extend(codecs.split_whitespace().chain(output.iter().copied()).map(str::to_owned));
+    arguments
+}
+
+/// Makes the clip of these arguments, unless a run before did.
+fn make(name: &str, extension: &str, arguments: &[String]) -> Result<PathBuf> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock().expect("a clip that fails is an error, no panic");
+    let mut hasher = DefaultHasher::new();
+    arguments.hash(&mut hasher);
+    let target = process::profile_folder()?;
+    let folder = target.parent().context("there is no target folder")?.join("clips");
+    std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+    let clip = folder.join(format!("{name}-{:016x}.{extension}", hasher.finish()));
+    if !clip.exists() {
+        require!(find("ffmpeg").is_some(), "ffmpeg is not installed");
+        let new = clip.with_extension(format!("{}.part", std::process::id()));
+        let prefix = ["-nostdin", "-v", "error", "-y"].map(str::to_owned);
+        let all = prefix.iter().chain(arguments).map(String::as_str).chain(new.to_str());
+        process::run("ffmpeg", all, 120.0).context("making a clip")?;
+        std::fs::rename(&new, &clip).context("renaming a clip")?;
+    }
+    Ok(clip)
+}
+
+/// What ffprobe knows of a file's pictures: bytes before each, and whether one can start there.
+pub fn pictures(clip: &Path) -> Result<Vec<Picture>> {
+    require!(find("ffprobe").is_some(), "ffprobe is not installed");
+    let clip = clip.to_str().context("a clip's name")?;
+    let select =
+        ["-v", "error", "-select_streams", "v:0", "-show_entries", "packet=pos,flags", "-of", "json", clip];
+    let json: serde_json::Value =
+        serde_json::from_str(&process::run("ffprobe", select, 60.0)?).context("ffprobe")?;
+    let packets = json["packets"].as_array().context("ffprobe knows no packets")?;
+    let picture = |packet: &serde_json::Value| {
+        let offset = packet["pos"].as_str().and_then(|text| text.parse().ok())?;
+        Some(Picture { offset, is_key: packet["flags"].as_str()?.starts_with('K') })
+    };
+    let pictures: Vec<Picture> = packets.iter().filter_map(picture).collect();
+    ensure!(!pictures.is_empty(), "ffprobe found no pictures in {clip}");
+    Ok(pictures)
+}
+
+/// One picture of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Picture {
+    /// Where the transport packet begins in which it starts.
+    pub offset: u64,
+    /// Whether playing can start with it.
+    pub is_key: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_constant_clip_has_the_rate_it_says() {
+        let clip = match constant(2) {
+            Ok(clip) => clip,
+            Err(error) if error.is::<crate::trial::Skip>() => return println!("{error}"),
+            Err(error) => panic!("{error:#}"),
+        };
+        let bytes = std::fs::read(&clip).unwrap();
+        assert!(bytes.len() % 188 == 0 && bytes.iter().step_by(188).all(|byte| *byte == 0x47));
+        let seconds = bytes.len() as f64 * 8.0 / CONSTANT_RATE;
+        assert!((1.9..2.6).contains(&seconds), "{seconds}");
+        let keys = pictures(&clip).unwrap().into_iter().filter(|picture| picture.is_key).count();
+        assert_eq!(keys, 2);
+    }
+}

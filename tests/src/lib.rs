@@ -1,0 +1,18 @@
+//! What the tests of the whole server share: the server as a process, namespaces, clients, clips.
+//!
+//! Nothing here uses the rooms of Wirepath: what is sent is read back with readers that others wrote, or with a few
+//! lines of our own that know only the RFC.
+
+pub mod clients;
+pub mod clips;
+pub mod deadline;
+pub mod http;
+pub mod namespace;
+pub mod playback;
+pub mod process;
+pub mod rtp;
+pub mod rtsp;
+pub mod server;
+pub mod trial;
+
+pub use deadline::Deadline;

@@ -1,0 +1,187 @@
+//! The server as a process: started like a user starts it, seen from outside.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, mpsc};
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+
+use crate::namespace::Namespace;
+use crate::process::{self, Process};
+use crate::{Deadline, http};
+
+/// A running `wirepath serve`, killed when dropped.
+pub struct Server {
+    /// The process; its standard error is its log.
+    pub process: Process,
+    /// Where RTSP is spoken.
+    pub rtsp: SocketAddr,
+    /// Where HTTP is spoken.
+    pub http: SocketAddr,
+    /// Where its wire images are, unless the test chose another place.
+    pub cache: PathBuf,
+    lines: Mutex<mpsc::Receiver<String>>,
+    _own_cache: TempDir,
+}
+
+/// How to start a server.
+pub struct Builder<'a> {
+    paths: Vec<PathBuf>,
+    arguments: Vec<String>,
+    namespace: Option<&'a Namespace>,
+    address: String,
+    cache: Option<PathBuf>,
+}
+
+impl Server {
+    /// A server of this folder or file, on free ports of the loopback address and with a cache of its own.
+    pub fn of<'a>(path: impl AsRef<Path>) -> Builder<'a> {
+        let paths = vec![path.as_ref().to_owned()];
+        Builder {
+            paths,
+            arguments: Vec::new(),
+            namespace: None,
+            address: "127.0.0.1".to_owned(),
+            cache: None,
+        }
+    }
+
+    /// The RTSP address of an asset; `path` as it stands in a URL.
+    pub fn rtsp_url(&self, path: &str) -> String {
+        format!("rtsp://{}/{path}", self.rtsp)
+    }
+
+    /// The HTTP address of an asset; `path` as it stands in a URL.
+    pub fn http_url(&self, path: &str) -> String {
+        format!("http://{}/{path}", self.http)
+    }
+
+    /// What `/api/status` says, for a server that this process can reach.
+    pub fn status(&self) -> Result<serde_json::Value> {
+        let response = http::get(self.http, "/api/status")?;
+        ensure!(response.status == 200, "/api/status answered {}", response.status);
+        serde_json::from_slice(&response.body).context("/api/status is not JSON")
+    }
+
+    /// Sessions that it has now, by its own account.
+    pub fn sessions(&self) -> Result<usize> {
+        let status = self.status()?;
+        Ok(status["sessions"].as_array().with_context(|| format!("no sessions in {status}"))?.len())
+    }
+
+    /// Open descriptors.
+    pub fn descriptors(&self) -> Result<usize> {
+        process::descriptors(self.process.pid())
+    }
+
+    /// Resident memory in KiB.
+    pub fn memory_kib(&self) -> Result<u64> {
+        process::status_number(self.process.pid(), "VmRSS")
+    }
+
+    /// Threads.
+    pub fn threads(&self) -> Result<u64> {
+        process::status_number(self.process.pid(), "Threads")
+    }
+
+    /// Lines printed on standard output after the one that said that it is ready.
+    pub fn further_lines(&self) -> Vec<String> {
+        self.lines.lock().expect("nothing panics holding it").try_iter().collect()
+    }
+}
+
+impl<'a> Builder<'a> {
+    /// Serves this, too.
+    pub fn and(mut self, path: impl AsRef<Path>) -> Self {
+        self.paths.push(path.as_ref().to_owned());
+        self
+    }
+
+    /// Gives it further arguments.
+    pub fn with<S: AsRef<str>>(mut self, arguments: impl IntoIterator<Item = S>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self
+    }
+
+    /// Keeps wire images there.
+    pub fn cache(mut self, folder: impl AsRef<Path>) -> Self {
+        self.cache = Some(folder.as_ref().to_owned());
+        self
+    }
+
+    /// Runs it in a network namespace, with its doors on `address` there.
+    pub fn inside(mut self, namespace: &'a Namespace, address: &str) -> Self {
+        self.namespace = Some(namespace);
+        address.clone_into(&mut self.address);
+        self
+    }
+
+    /// Starts it and waits until it says that both doors are open.
+    pub fn start(self) -> Result<Server> {
+        let own_cache = tempfile::tempdir().context("making a cache folder")?;
+        let cache = self.cache.clone().unwrap_or_else(|| own_cache.path().join("images"));
+        let mut process = Process::start(&mut self.command(&cache)?, false)?;
+        let lines = lines_of(process.take_stdout()?);
+        let Ok(line) = lines.recv_timeout(Deadline::seconds(15.0).left()) else {
+            anyhow::bail!("the server did not get ready; its log:\n{}", process.log());
+        };
+        let (rtsp, http) = doors(&line)?;
+        Ok(Server { process, rtsp, http, cache, lines: Mutex::new(lines), _own_cache: own_cache })
+    }
+
+    fn command(&self, cache: &Path) -> Result<Command> {
+        let binary = binary()?;
+        let mut command = match self.namespace {
+            Some(namespace) => namespace.command(binary),
+            None => Command::new(binary),
+        };
+        let door = format!("{}:0", self.address);
+        command.arg("serve").args(&self.paths).args(["--rtsp", &door, "--http", &door]);
+        command.arg("--cache").arg(cache).args(&self.arguments);
+        Ok(command)
+    }
+}
+
+/// The `wirepath` command that was built with these tests.
+pub fn binary() -> Result<PathBuf> {
+    let profile = process::profile_folder()?;
+    let binary = profile.join("wirepath");
+    ensure!(binary.is_file(), "{} is not built; run: cargo build -p wirepath", binary.display());
+    Ok(binary)
+}
+
+fn lines_of(stdout: std::process::ChildStdout) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in BufReader::new(stdout).lines().map_while(Result::ok) {
+            // The test may have ended, and with it the interest in what is printed.
+            sender.send(line).ok();
+        }
+    });
+    receiver
+}
+
+/// Reads `ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/`.
+fn doors(line: &str) -> Result<(SocketAddr, SocketAddr)> {
+    let context = || format!("`{line}` is not `ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/`");
+    let rest = line.strip_prefix("ready rtsp=rtsp://").with_context(context)?;
+    let (rtsp, http) = rest.split_once("/ http=http://").with_context(context)?;
+    let http = http.strip_suffix('/').with_context(context)?;
+    let resolve = |door: &str| door.to_socket_addrs().ok()?.next();
+    Ok((resolve(rtsp).with_context(context)?, resolve(http).with_context(context)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ready_line_is_read_strictly() {
+        let (rtsp, http) = doors("ready rtsp=rtsp://127.0.0.1:8554/ http=http://127.0.0.1:8080/").unwrap();
+        assert_eq!((rtsp.port(), http.port()), (8554, 8080));
+        assert!(doors("ready").is_err() && doors("ready rtsp=rtsp://127.0.0.1/ http=http://a:1/").is_err());
+    }
+}
