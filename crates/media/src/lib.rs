@@ -5,6 +5,7 @@
 
 pub mod http;
 pub mod image;
+pub mod inspect;
 pub mod pack;
 pub mod rtcp;
 pub mod rtp;

@@ -6,6 +6,7 @@
 //! and holds a bounded amount of them.
 
 mod access;
+mod choice;
 mod clock;
 mod crc;
 mod deframe;
@@ -18,11 +19,12 @@ mod survey;
 pub mod synthetic;
 mod warning;
 
+pub use choice::Played;
 pub use clock::{Clock, NOMINAL_TICKS_PER_PACKET, Rate, Stretch};
 pub use deframe::{Deframer, Event, Packets};
 pub use framing::{DETECTION_BYTES, Framing, NotTransportStream};
 pub use packet::{Adaptation, NULL_PID, PACKET_LENGTH, Packet, Pcr, SYNC_BYTE, TICKS_PER_SECOND};
 pub use programme::{Codec, Programme, Stream};
 pub use psi::{MAX_PROGRAMMES, Psi};
-pub use survey::{LOOKAHEAD_PACKETS, NoClock, Played, Survey};
+pub use survey::{LOOKAHEAD_PACKETS, NoClock, Survey};
 pub use warning::{Warning, WarningKind, Warnings};

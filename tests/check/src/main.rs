@@ -24,12 +24,15 @@ fn main() -> ExitCode {
 /// In the order in which a failure is cheapest to know.
 fn steps() -> Vec<Step> {
     // One build serves everything after it: the tests, and the command that they start through its public door.
+    let fuzz =
+        ["test", "--manifest-path", "fuzz/Cargo.toml", "--no-default-features", "--target-dir", "target"];
     let build = ["build", "--workspace", "--bins", "--tests", "--locked"];
     vec![
         cargo("format", &["fmt", "--all", "--check"], Count::ExitCode, 2),
         cargo("build", &build, Count::ExitCode, 20),
         cargo("lint", &["run", "--quiet", "--locked", "-p", "wirepath-lint"], Count::TestResults, 2),
         cargo("tests", &["test", "--workspace", "--locked", "--no-fail-fast"], Count::TestResults, 20),
+        cargo("fuzz corpus", &[&fuzz[..], &["--locked"]].concat(), Count::TestResults, 10),
         cargo(
             "clippy",
             &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"],

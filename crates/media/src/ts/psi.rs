@@ -21,6 +21,8 @@ pub struct Psi {
     assemblers: BTreeMap<u16, Assembler>,
     /// Every programme that was ever described, as last described.
     programmes: Vec<Described>,
+    /// Where in `programmes` each number is.
+    by_number: BTreeMap<u16, usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -52,7 +54,12 @@ impl Psi {
 
     /// Whether packets of the PID carry a table that is read here.
     pub fn reads(&self, pid: u16) -> bool {
-        pid == PAT_PID || self.current().any(|(_, pmt_pid)| pmt_pid == pid)
+        self.pids().any(|read| read == pid)
+    }
+
+    /// The PIDs that are read here; a PID may come more than once.
+    pub fn pids(&self) -> impl Iterator<Item = u16> {
+        self.current().map(|(_, pmt_pid)| pmt_pid).chain([PAT_PID])
     }
 
     /// Takes a packet of a PID that is read here; says whether the tables changed.
@@ -85,7 +92,8 @@ impl Psi {
     /// The programmes there are now, in the order of the association table; `None` for one whose map has not come.
     pub fn current_programmes(&self) -> impl Iterator<Item = Option<&Programme>> {
         self.current().map(|(number, pmt_pid)| {
-            self.programmes().find(|programme| programme.number == number && programme.pmt_pid == pmt_pid)
+            let programme = &self.programmes[*self.by_number.get(&number)?].programme;
+            (programme.pmt_pid == pmt_pid).then_some(programme)
         })
     }
 
@@ -112,7 +120,7 @@ impl Psi {
 
     fn describe(&mut self, pid: u16, section: Section<'_>) -> bool {
         let number = section.extension;
-        let known = self.programmes.iter().position(|described| described.programme.number == number);
+        let known = self.by_number.get(&number).copied();
         let unchanged = known.is_some_and(|index| {
             let described = &self.programmes[index];
             described.crc == section.crc && described.programme.pmt_pid == pid
@@ -124,7 +132,10 @@ impl Psi {
         let described = Described { crc: section.crc, programme };
         match known {
             Some(index) => self.programmes[index] = described,
-            None if self.programmes.len() < MAX_PROGRAMMES => self.programmes.push(described),
+            None if self.programmes.len() < MAX_PROGRAMMES => {
+                self.by_number.insert(number, self.programmes.len());
+                self.programmes.push(described);
+            }
             None => return false,
         }
         true

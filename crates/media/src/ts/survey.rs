@@ -4,9 +4,10 @@
 use std::collections::VecDeque;
 
 use super::access::is_random_access;
+use super::choice::{Candidates, Choice, Played, Reference, choose_among};
 use super::clock::{Clock, Stretch};
 use super::deframe::Packets;
-use super::packet::{NULL_PID, PACKET_LENGTH, Packet, Pcr};
+use super::packet::{NULL_PID, PACKET_LENGTH, Packet};
 use super::programme::{Codec, Programme};
 use super::psi::Psi;
 use super::warning::{Warning, WarningKind, Warnings};
@@ -33,17 +34,6 @@ pub struct NoClock {
     pub wanted: String,
 }
 
-/// What is played of a transport stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Played {
-    /// Number of the programme; `None` where no table announces the clock that is followed.
-    pub programme: Option<u16>,
-    /// The PID whose references time the packets.
-    pub pcr_pid: u16,
-    /// The PID in which random access points are looked for; `None` where the programme has no video.
-    pub video_pid: Option<u16>,
-}
-
 /// A transport stream under examination. Give it all packets in order, then [`Survey::finish`].
 #[derive(Debug)]
 pub struct Survey {
@@ -59,23 +49,7 @@ pub struct Survey {
     starts: VecDeque<u64>,
     warnings: Warnings,
     gap_noted: bool,
-}
-
-/// Which clock is followed.
-#[derive(Debug)]
-enum Choice {
-    /// Not decided: the references seen so far.
-    Open(Vec<Reference>),
-    Made(Played),
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Reference {
-    pid: u16,
-    packet: u64,
-    offset: u64,
-    pcr: Pcr,
-    flagged: bool,
+    overflow_noted: bool,
 }
 
 /// What a PID's packets have to be looked at for.
@@ -105,12 +79,13 @@ impl Survey {
             roles: Box::new([0; 8192]),
             psi: Psi::new(),
             clock: Clock::new(),
-            choice: Choice::Open(Vec::new()),
+            choice: Choice::Open(Candidates::default()),
             video: None,
             tables_since: None,
             starts: VecDeque::new(),
             warnings: Warnings::default(),
             gap_noted: false,
+            overflow_noted: false,
         };
         survey.assign_roles();
         survey
@@ -152,16 +127,6 @@ impl Survey {
         Ok(())
     }
 
-    /// How many packets have come.
-    pub fn packets(&self) -> u64 {
-        self.packets
-    }
-
-    /// The tables.
-    pub fn psi(&self) -> &Psi {
-        &self.psi
-    }
-
     /// Every programme described so far.
     pub fn programmes(&self) -> Vec<Programme> {
         self.psi.programmes().cloned().collect()
@@ -183,11 +148,6 @@ impl Survey {
     /// The next packet at which a decoder can start, in order. One is known before the stretch that times it.
     pub fn next_start(&mut self) -> Option<u64> {
         self.starts.pop_front()
-    }
-
-    /// The next random access point without taking it.
-    pub fn peek_start(&self) -> Option<u64> {
-        self.starts.front().copied()
     }
 
     /// What is wrong with the stream, as far as this survey can tell; takes them.
@@ -231,9 +191,10 @@ impl Survey {
         match &mut self.choice {
             Choice::Made(played) if played.pcr_pid == pid => self.observe(reference),
             Choice::Made(_) => {}
-            Choice::Open(references) => {
-                references.push(reference);
-                self.choose(false);
+            Choice::Open(candidates) => {
+                if candidates.push(reference) {
+                    self.choose(false);
+                }
             }
         }
     }
@@ -246,7 +207,7 @@ impl Survey {
     }
 
     fn tables_changed(&mut self) {
-        if self.psi.overflowed() {
+        if self.psi.overflowed() && !std::mem::replace(&mut self.overflow_noted, true) {
             let kind = WarningKind::TooManyProgrammes { followed: super::MAX_PROGRAMMES as u32 };
             self.warnings.push(Warning { offset: self.offset, kind });
         }
@@ -261,15 +222,17 @@ impl Survey {
     /// Decides which clock is followed, if that can be decided: that of the first programme in the table that has
     /// one. `late` where nothing that could still come may change it.
     fn choose(&mut self, late: bool) {
-        let Choice::Open(references) = &self.choice else { return };
-        let Some(first) = references.first().copied() else { return };
+        let Choice::Open(candidates) = &self.choice else { return };
+        let Some(first) = candidates.references.first().copied() else { return };
         let late = late || self.packets - first.packet >= CHOICE_PACKETS;
-        let Some(played) = choose_among(&self.psi, references, late) else { return };
+        let Some(played) = choose_among(&self.psi, candidates, late) else { return };
         if played.programme.is_none() {
             let kind = WarningKind::Unannounced { pid: played.pcr_pid };
             self.warnings.push(Warning { offset: first.offset, kind });
         }
-        let Choice::Open(references) = std::mem::replace(&mut self.choice, Choice::Made(played)) else {
+        let Choice::Open(Candidates { references, .. }) =
+            std::mem::replace(&mut self.choice, Choice::Made(played))
+        else {
             return;
         };
         self.video = self.find_video();
@@ -290,9 +253,9 @@ impl Survey {
         let known = self.psi.current_programmes().flatten().find(same);
         self.choice = match known {
             Some(programme) => {
-                Choice::Made(played_of(programme, programme.pcr_pid.unwrap_or(played.pcr_pid)))
+                Choice::Made(Played::of(programme, programme.pcr_pid.unwrap_or(played.pcr_pid)))
             }
-            None if gone && played.programme.is_some() => Choice::Open(Vec::new()),
+            None if gone && played.programme.is_some() => Choice::Open(Candidates::default()),
             None => return,
         };
     }
@@ -316,15 +279,12 @@ impl Survey {
             Choice::Open(_) => None,
             Choice::Made(played) => Some(played.pcr_pid),
         };
-        let video = self.video.map(|(pid, _)| pid);
-        for (pid, role) in (0..).zip(self.roles.iter_mut()) {
-            let table = self.psi.reads(pid);
-            let beside = table || pid < FIRST_STREAM_PID || pid == NULL_PID;
-            *role = if table { role::TABLE } else { 0 }
-                | if beside { role::BESIDE_TABLES } else { 0 }
-                | if video == Some(pid) { role::VIDEO } else { 0 }
-                | if clock.is_none_or(|clock| clock == pid) { role::CLOCK } else { 0 };
-        }
+        self.roles.fill(if clock.is_none() { role::CLOCK } else { 0 });
+        let mut add = |pid: u16, role: u8| self.roles[usize::from(pid)] |= role;
+        (0..FIRST_STREAM_PID).chain([NULL_PID]).for_each(|pid| add(pid, role::BESIDE_TABLES));
+        self.psi.pids().for_each(|pid| add(pid, role::TABLE | role::BESIDE_TABLES));
+        self.video.iter().for_each(|&(pid, _)| add(pid, role::VIDEO));
+        clock.iter().for_each(|&pid| add(pid, role::CLOCK));
     }
 
     fn bound_lookahead(&mut self) -> Result<(), NoClock> {
@@ -363,26 +323,6 @@ impl Survey {
         };
         NoClock { offset: self.offset, wanted }
     }
-}
-
-fn choose_among(psi: &Psi, references: &[Reference], late: bool) -> Option<Played> {
-    let ticking = |pid: u16| references.iter().any(|reference| reference.pid == pid);
-    for programme in psi.current_programmes() {
-        match programme.map(|programme| (programme, programme.pcr_pid)) {
-            Some((programme, Some(pid))) if ticking(pid) => return Some(played_of(programme, pid)),
-            Some((_, None)) => {}
-            _ if late => {}
-            _ => return None,
-        }
-    }
-    let pcr_pid = references.first().filter(|_| late)?.pid;
-    let video = psi.current_programmes().flatten().next().and_then(Programme::video);
-    Some(Played { programme: None, pcr_pid, video_pid: video.map(|stream| stream.pid) })
-}
-
-fn played_of(programme: &Programme, pcr_pid: u16) -> Played {
-    let video_pid = programme.video().map(|stream| stream.pid);
-    Played { programme: Some(programme.number), pcr_pid, video_pid }
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 use super::*;
 use crate::ts::deframe::{Deframer, Event};
 use crate::ts::framing::Framing;
+use crate::ts::packet::Pcr;
 use crate::ts::synthetic::{Jump, Sample, SampleProgramme, SampleStream};
 use proptest::prelude::*;
 

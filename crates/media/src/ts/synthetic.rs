@@ -283,8 +283,8 @@ impl<'a> Writer<'a> {
         let counter = &mut self.continuity[usize::from(pid)];
         let control =
             if payload.is_empty() { 0x20 } else { 0x10 | if adaptation.is_empty() { 0 } else { 0x20 } };
-        packet.push(control | *counter);
         *counter = (*counter + u8::from(!payload.is_empty())) & 0x0f;
+        packet.push(control | *counter);
         if control & 0x20 != 0 {
             let length = PACKET_LENGTH - 5 - payload.len();
             packet.push(length as u8);

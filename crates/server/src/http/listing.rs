@@ -16,9 +16,10 @@ const STYLE: &str = "\
 body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:0 auto;padding:1rem}\
 h1{font-size:1.25rem;overflow-wrap:anywhere}\
 ul{list-style:none;margin:0;padding:0}\
-li{display:flex;flex-wrap:wrap;gap:0 1rem;padding:.5rem 0;border-top:1px solid #8884}\
+li{display:flex;flex-wrap:wrap;align-items:baseline;gap:0 1rem;padding:.5rem 0;border-top:1px solid #8884}\
 a{overflow-wrap:anywhere}\
 .name{flex:1 1 16rem}\
+@media(max-width:40rem){.name{flex-basis:100%}}\
 small{opacity:.7;font-variant-numeric:tabular-nums;white-space:nowrap}";
 
 /// How to write links to the RTSP door.

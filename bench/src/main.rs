@@ -1,0 +1,99 @@
+//! Processor time of the server for each client, through each data path, beside bare C loops: `make bench`.
+//!
+//! How it is measured, and why so: README.md in this folder.
+
+mod bare;
+mod crowd;
+mod machine;
+mod report;
+mod server;
+mod stage;
+mod statistics;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use clap::Parser;
+
+use report::{BareRun, Report, ServerRun};
+use stage::Stage;
+
+/// Measures user and system CPU time for each client at 4 Mb/s, for each data path, beside bare C.
+#[derive(Parser, Debug)]
+#[command(name = "wirepath-bench")]
+struct Options {
+    /// Data paths to measure
+    #[arg(long, value_delimiter = ',', default_values = bare::PATHS)]
+    paths: Vec<String>,
+    /// Numbers of sessions to measure with
+    #[arg(long, value_delimiter = ',', default_values_t = [10, 100, 500, 1000])]
+    sessions: Vec<usize>,
+    /// Interleaved repetitions of everything
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    /// Seconds that each measurement lasts
+    #[arg(long, default_value_t = 10.0)]
+    window: f64,
+    /// Seconds of playing before it
+    #[arg(long, default_value_t = 3.0)]
+    warm_up: f64,
+    /// Payload bytes that a bare loop sends
+    #[arg(long, default_value_t = 1 << 30)]
+    bytes: u64,
+    /// Further arguments for the server, for example --server=--burst --server=100ms
+    #[arg(long = "server", allow_hyphen_values = true)]
+    server_arguments: Vec<String>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    json: bool,
+    /// Folder below which the results are stored
+    #[arg(long, default_value = "results")]
+    results: PathBuf,
+}
+
+fn main() -> Result<()> {
+    let options = Options::parse();
+    ensure!(wirepath_tests::process::is_root(), "network namespaces need root; run: sudo make bench");
+    ensure!(options.rounds > 0 && options.window > 0.0, "there must be something to measure");
+    let stage = Stage::new().context("setting the stage")?;
+    let loops = bare::Loops::build()?;
+    let mut report = Report::new(machine::Machine::describe()?, &options);
+    for round in 1..=options.rounds {
+        for path in &options.paths {
+            eprintln!("round {round} of {}: {path}", options.rounds);
+            measure(&options, &stage, &loops, path, &mut report)?;
+        }
+    }
+    let folder = report.store(&options.results)?;
+    if options.json {
+        println!("{}", report.json()?);
+    } else {
+        print!("{}", report.text());
+    }
+    eprintln!("stored in {}", folder.display());
+    Ok(())
+}
+
+/// One path in one round: the server with each number of sessions, and right after it the bare loop with the same
+/// number of sockets and packets in a train.
+fn measure(
+    options: &Options,
+    stage: &Stage,
+    loops: &bare::Loops,
+    path: &str,
+    report: &mut Report,
+) -> Result<()> {
+    let full = bare::Setting { packets_per_train: bare::MOST_PACKETS, sockets: 1 };
+    let seconds = loops.run(stage, path, options.bytes, full).context("a bare loop")?;
+    report.bare.push(BareRun { path: path.to_owned(), setting: full, seconds_per_gib: seconds });
+    for &sessions in &options.sessions {
+        let context = || format!("{path} with {sessions} sessions");
+        let run = server::run(stage, path, sessions, options).with_context(context)?;
+        let setting =
+            bare::Setting { packets_per_train: run.packets_per_train.round() as usize, sockets: sessions };
+        let seconds = loops.run(stage, path, options.bytes, setting).with_context(context)?;
+        report.bare.push(BareRun { path: path.to_owned(), setting, seconds_per_gib: seconds });
+        report.servers.push(ServerRun { bare_seconds_per_gib: seconds, ..run });
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! One measurement of the real server.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use wirepath_tests::namespace::SERVER;
+use wirepath_tests::server::Server;
+use wirepath_tests::{Deadline, clips};
+
+use crate::report::ServerRun;
+use crate::stage::{self, Stage};
+use crate::{Options, crowd};
+
+/// Payload bytes per second of one session.
+const BYTES_PER_SECOND: f64 = clips::CONSTANT_RATE / 8.0;
+
+/// Serves so many sessions over a path, and measures a window of it.
+pub(crate) fn run(stage: &Stage, path: &str, sessions: usize, options: &Options) -> Result<ServerRun> {
+    let clip = clip((options.warm_up + options.window).ceil() as u32 + 30)?;
+    let folder = clips::folder(&[("clip.ts", &clip)])?;
+    let cache = stage::scratch("images")?;
+    let server =
+        Server::of(folder.path()).cache(cache).with(["--path", path]).with(&options.server_arguments);
+    let server = server.inside(stage.server(), &SERVER.to_string()).start()?;
+    let address = server.rtsp;
+    let clients = stage.client().enter(|| crowd::play(address, "clip.ts", sessions))?;
+    wait(options.warm_up);
+
+    let (before, dropped, start) = (Usage::of(&server)?, stage.dropped()?, Instant::now());
+    let counted = Counters::of(stage, &server)?;
+    wait(options.window);
+    let (after, arrived) = (Usage::of(&server)?, stage.dropped()? - dropped);
+    let seconds = start.elapsed().as_secs_f64();
+    let sent = Counters::of(stage, &server)?.since(&counted);
+
+    ensure!(arrived > 0, "no packet arrived at the sink");
+    let status = stage.client().enter(|| server.status())?;
+    let playing = status["sessions"].as_array().map_or(0, Vec::len);
+    ensure!(playing == sessions, "{playing} of {sessions} sessions play after the measurement");
+    drop(clients);
+    let cpu = after.seconds - before.seconds;
+    let user = (after.user_ticks - before.user_ticks) as f64;
+    let ticks = user + (after.system_ticks - before.system_ticks) as f64;
+    let gib = BYTES_PER_SECOND * seconds * sessions as f64 / (1u64 << 30) as f64;
+    Ok(ServerRun {
+        path: path.to_owned(),
+        path_in_use: status["data_path"]["name"].as_str().unwrap_or_default().to_owned(),
+        sessions,
+        cpu_seconds_per_client_minute: cpu * 60.0 / seconds / sessions as f64,
+        user_share: if ticks > 0.0 { user / ticks } else { 0.0 },
+        cpu_seconds_per_gib: cpu / gib,
+        bare_seconds_per_gib: 0.0,
+        packets_per_train: sent.packets_per_train(),
+        lateness_us: status["lateness_us"].clone(),
+    })
+}
+
+/// A clip of 4 Mb/s: one minute of pictures, as often as needed.
+fn clip(seconds: u32) -> Result<PathBuf> {
+    clips::constant(seconds.max(60))
+}
+
+/// Lets time pass: what is measured is what happens meanwhile.
+fn wait(seconds: f64) {
+    let deadline = Deadline::seconds(seconds);
+    while !deadline.has_passed() {
+        std::thread::park_timeout(deadline.left().max(Duration::from_micros(1)));
+    }
+}
+
+/// Processor time of a process.
+struct Usage {
+    /// All its threads together, to the nanosecond.
+    seconds: f64,
+    user_ticks: u64,
+    system_ticks: u64,
+}
+
+impl Usage {
+    fn of(server: &Server) -> Result<Self> {
+        let folder = format!("/proc/{}", server.process.pid());
+        let mut nanoseconds = 0;
+        for task in std::fs::read_dir(format!("{folder}/task")).context("listing the server's threads")? {
+            // A thread may end between the two calls.
+            let Ok(text) = std::fs::read_to_string(task?.path().join("schedstat")) else { continue };
+            nanoseconds += text.split(' ').next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+        }
+        let stat = std::fs::read_to_string(format!("{folder}/stat")).context("reading the server's times")?;
+        // After the name in parentheses: state is field 3, utime 14, stime 15 (proc(5)).
+        let fields: Vec<&str> = stat.rsplit(") ").next().unwrap_or_default().split(' ').collect();
+        let number = |field: usize| fields.get(field - 3).and_then(|word| word.parse().ok());
+        let (user, system) = number(14).zip(number(15)).context("/proc/PID/stat is not what proc(5) says")?;
+        Ok(Self { seconds: nanoseconds as f64 / 1e9, user_ticks: user, system_ticks: system })
+    }
+}
+
+/// What the server counted: departures are trains.
+struct Counters {
+    trains: f64,
+    packets: f64,
+}
+
+impl Counters {
+    fn of(stage: &Stage, server: &Server) -> Result<Self> {
+        let status = stage.client().enter(|| server.status())?;
+        let engine = &status["counters"]["engine"];
+        let number =
+            |name: &str| engine[name].as_f64().with_context(|| format!("no {name} in counters: {engine}"));
+        Ok(Self { trains: number("trains")?, packets: number("packets")? })
+    }
+
+    fn since(&self, earlier: &Self) -> Self {
+        Self { trains: self.trains - earlier.trains, packets: self.packets - earlier.packets }
+    }
+
+    fn packets_per_train(&self) -> f64 {
+        self.packets / self.trains.max(1.0)
+    }
+}

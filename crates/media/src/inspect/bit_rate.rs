@@ -1,0 +1,90 @@
+//! Bytes over time in a bounded number of intervals.
+
+use serde::Serialize;
+
+/// Intervals are this long until there would be too many of them.
+const FIRST_INTERVAL_US: u64 = 100_000;
+
+/// How many intervals there are at most; then two become one.
+const MAX_INTERVALS: usize = 2048;
+
+/// How many bytes depart in each interval.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BitRate {
+    /// Length of an interval in microseconds.
+    pub interval_us: u64,
+    /// Bytes in each interval, RTP headers included.
+    pub bytes: Vec<u64>,
+}
+
+impl Default for BitRate {
+    fn default() -> Self {
+        Self { interval_us: FIRST_INTERVAL_US, bytes: Vec::new() }
+    }
+}
+
+impl BitRate {
+    /// Bits per second in each interval.
+    pub fn bits_per_second(&self) -> impl Iterator<Item = u64> {
+        let scale = |bytes: u64| u128::from(bytes) * 8_000_000 / u128::from(self.interval_us);
+        self.bytes.iter().map(move |&bytes| u64::try_from(scale(bytes)).unwrap_or(u64::MAX))
+    }
+
+    /// Adds bytes that depart evenly from one time up to another.
+    pub(super) fn spread(&mut self, from_us: u64, until_us: u64, bytes: u64) {
+        self.make_room(from_us.max(until_us.saturating_sub(1)));
+        let (first, length) = (from_us / self.interval_us, until_us.saturating_sub(from_us));
+        let last = (until_us.saturating_sub(1) / self.interval_us).max(first);
+        let mut given = 0;
+        for index in first..=last {
+            let end = (index + 1).saturating_mul(self.interval_us).min(until_us).max(from_us);
+            let due = if index == last { bytes } else { portion(bytes, end - from_us, length) };
+            self.bytes[index as usize] += due - given;
+            given = due;
+        }
+    }
+
+    /// Makes intervals up to a time, longer ones where there would be too many.
+    fn make_room(&mut self, time_us: u64) {
+        while time_us / self.interval_us >= MAX_INTERVALS as u64 {
+            self.interval_us *= 2;
+            self.bytes = self.bytes.chunks(2).map(|pair| pair.iter().sum()).collect();
+        }
+        let needed = (time_us / self.interval_us) as usize + 1;
+        self.bytes.resize(self.bytes.len().max(needed), 0);
+    }
+}
+
+fn portion(bytes: u64, part: u64, whole: u64) -> u64 {
+    (u128::from(bytes) * u128::from(part) / u128::from(whole.max(1))) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn bytes_go_where_they_depart() {
+        let mut rate = BitRate::default();
+        rate.spread(50_000, 250_000, 200);
+        rate.spread(300_000, 300_000, 7);
+        assert_eq!(rate.bytes, [50, 100, 50, 7]);
+        assert_eq!(rate.bits_per_second().next(), Some(4000));
+    }
+
+    proptest! {
+        #[test]
+        fn no_byte_is_lost_and_room_is_bounded(
+            spans in proptest::collection::vec((any::<u64>(), any::<u64>(), any::<u32>(), 0u32..64), 0..20),
+        ) {
+            let mut rate = BitRate::default();
+            for &(from, length, bytes, shift) in &spans {
+                let from = from >> shift;
+                rate.spread(from, from.saturating_add(length >> shift), bytes.into());
+            }
+            prop_assert_eq!(rate.bytes.iter().sum::<u64>(), spans.iter().map(|span| u64::from(span.2)).sum::<u64>());
+            prop_assert!(rate.bytes.len() <= MAX_INTERVALS);
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! How connections live and end: pipelines, pieces, limits, times, clients that leave, draining.
+
+use crate::http_support::{OpenDoor, content};
+use crate::{Client, WAIT, open};
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+use wirepath_server::http::HttpOptions;
+
+#[test]
+fn pipelined_requests_are_answered_in_order() {
+    let door = open();
+    let bytes = content(100_000);
+    door.file("a.ts", &bytes);
+    door.file("b.txt", b"b");
+    let mut client = Client::new(&door);
+    let one = "GET /a.ts HTTP/1.1\r\nHost: h\r\n\r\nHEAD /a.ts HTTP/1.1\r\nHost: h\r\n\r\n\
+               POST /b.txt HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nGET /GET /b.txt HTTP/1.1\r\nHost: h\r\n\r\n\
+               GET /nothing HTTP/1.1\r\nHost: h\r\n\r\n";
+    client.send(one.repeat(20));
+    for _ in 0..20 {
+        assert!(client.answer(false).body == bytes);
+        assert_eq!(client.answer(true).value("Content-Length"), Some("100000"));
+        let refused = client.answer(false);
+        assert_eq!((refused.status, refused.value("Allow")), (405, Some("GET, HEAD, OPTIONS")));
+        assert_eq!(client.answer(false).text(), "b");
+        assert_eq!(client.answer(false).status, 404);
+    }
+}
+
+#[test]
+fn a_request_split_at_each_byte() {
+    let door = open();
+    door.file("a b.txt", b"found");
+    let request = b"GET /a%20b.txt HTTP/1.1\r\nHost: h\r\nRange: bytes=1-2\r\n\r\n";
+    let mut client = Client::new(&door);
+    for split in 1..request.len() {
+        client.send(&request[..split]);
+        client.send(&request[split..]);
+        let answer = client.answer(false);
+        assert_eq!((answer.status, answer.text()), (206, "ou"), "split at {split}");
+    }
+    for byte in request {
+        client.send([*byte]);
+    }
+    assert_eq!(client.answer(false).text(), "ou");
+}
+
+#[test]
+fn old_clients() {
+    let door = open();
+    door.file("a.txt", b"a");
+    let mut client = Client::new(&door);
+    client.send("GET /a.txt HTTP/1.0\r\nConnection: keep-alive\r\n\r\n");
+    let kept = client.answer(false);
+    assert_eq!((kept.text(), kept.value("Connection")), ("a", Some("keep-alive")));
+    client.send("GET /a.txt HTTP/1.0\r\n\r\n");
+    let answer = String::from_utf8(client.rest()).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("\r\n\r\na"), "{answer}");
+}
+
+#[test]
+fn what_is_not_http_is_refused_and_closed() {
+    let door = open();
+    for (bytes, status) in [
+        (&b"\x16\x03\x01\x02\x00\x01\x00"[..], "400"),
+        (b"GET /../etc/passwd HTTP/1.1\r\nHost: h\r\n\r\n", "400"),
+        (b"GET /%2e%2e/etc/passwd HTTP/1.1\r\nHost: h\r\n\r\n", "400"),
+        (b"GET / HTTP/1.1\r\n\r\n", "400"),
+        (b"GET / HTTP/3.0\r\n\r\n", "505"),
+        (&[b'A'; 100_000], "414"),
+        (&[&b"GET / HTTP/1.1\r\nHost: h\r\nX: "[..], &[b'y'; 100_000]].concat(), "431"),
+        (b"PUT /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", "405"),
+        (b"PUT /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1000000\r\n\r\nhello", "405"),
+    ] {
+        let mut client = Client::new(&door);
+        client.send(bytes);
+        let answer = String::from_utf8(client.rest()).unwrap();
+        assert_eq!(answer.get(9..12), Some(status), "{answer}");
+        assert!(answer.contains("\r\nConnection: close\r\n"), "{answer}");
+        assert_eq!(answer.matches("\r\nDate: ").count(), 1, "{answer}");
+    }
+}
+
+#[test]
+fn limits_of_connections() {
+    let door = OpenDoor::new(HttpOptions { max_connections_per_address: 2, ..HttpOptions::default() });
+    door.file("a.txt", b"a");
+    let mut first = Client::new(&door);
+    let mut second = Client::new(&door);
+    assert_eq!(first.ask("GET", "/a.txt", "").status, 200);
+    assert_eq!(second.ask("GET", "/a.txt", "").status, 200);
+    let mut third = Client::new(&door);
+    let refused = third.answer(false);
+    assert_eq!((refused.status, refused.value("Retry-After")), (503, Some("5")));
+    second.send("GET /a.txt HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
+    second.answer(false);
+    assert_eq!(second.rest(), b"");
+    drop(second);
+    // Its place becomes free as soon as the server has seen the end of the connection.
+    let until = Instant::now() + WAIT;
+    let is_admitted = || {
+        let mut client = Client::new(&door);
+        client.send("GET /a.txt HTTP/1.0\r\n\r\n");
+        client.rest().starts_with(b"HTTP/1.1 200 ")
+    };
+    while !is_admitted() {
+        assert!(Instant::now() < until, "the place does not become free");
+    }
+    let metrics = first.ask("GET", "/metrics", "");
+    assert!(!metrics.text().contains("connections_refused_total 0"), "{}", metrics.text());
+}
+
+#[test]
+fn silent_and_slow_clients_are_let_go() {
+    let short = Duration::from_millis(100);
+    let door =
+        OpenDoor::new(HttpOptions { idle_timeout: short, head_timeout: short, ..HttpOptions::default() });
+    let mut silent = Client::new(&door);
+    assert_eq!(silent.rest(), b"");
+    let mut slow = Client::new(&door);
+    slow.send("GET / HTTP/1.1\r\nHo");
+    let answer = String::from_utf8(slow.rest()).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408 Request Timeout\r\n"), "{answer}");
+    // Empty lines do not keep a connection open.
+    let mut empty = Client::new(&door);
+    let started = Instant::now();
+    while empty.stream.write_all(b"\r\n").is_ok() {
+        assert!(started.elapsed() < WAIT, "empty lines keep the connection open");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_client_that_leaves_or_takes_nothing_costs_only_itself() {
+    let door = open();
+    let bytes = content(50_000_000);
+    door.file("large.ts", &bytes);
+    let mut leaving = Client::new(&door);
+    leaving.send("GET /large.ts HTTP/1.1\r\nHost: h\r\n\r\n");
+    leaving.stream.read_exact(&mut [0; 1000]).unwrap();
+    drop(leaving);
+    let mut stuck = Client::new(&door);
+    stuck.send("GET /large.ts HTTP/1.1\r\nHost: h\r\n\r\n");
+    let mut client = Client::new(&door);
+    assert!(client.ask("GET", "/large.ts", "").body == bytes);
+    // Both bodies that cannot be finished are noticed and counted.
+    let until = Instant::now() + WAIT;
+    loop {
+        let metrics = client.ask("GET", "/metrics", "");
+        if metrics.text().lines().any(|line| line == "wirepath_http_bodies_cut_total 2") {
+            break;
+        }
+        assert!(Instant::now() < until, "{}", metrics.text());
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_ends_the_connection() {
+    let door = open();
+    let bytes = content(50_000_000);
+    door.file("large.ts", &bytes);
+    let mut client = Client::new(&door);
+    client.send("GET /large.ts HTTP/1.1\r\nHost: h\r\n\r\n");
+    client.stream.read_exact(&mut [0; 1000]).unwrap();
+    let file = std::fs::File::options().write(true).open(door.path().join("large.ts")).unwrap();
+    file.set_len(10_000_000).unwrap();
+    assert!(client.rest().len() < 50_000_000);
+}
+
+#[test]
+fn draining_lets_answers_end() {
+    let door = open();
+    let bytes = content(20_000_000);
+    door.file("large.ts", &bytes);
+    let mut idle = Client::new(&door);
+    assert_eq!(idle.ask("HEAD", "/large.ts", "").status, 200);
+    let mut busy = Client::new(&door);
+    busy.send("GET /large.ts HTTP/1.1\r\nHost: h\r\n\r\n".repeat(2));
+    busy.stream.read_exact(&mut [0; 100]).unwrap();
+    let mut beginning = Client::new(&door);
+    // Until its first answer has come, the door may not have taken the connection.
+    assert_eq!(beginning.ask("HEAD", "/large.ts", "").status, 200);
+    beginning.send("GET /large.ts HTTP/1.1\r\n");
+    door.drain();
+    assert_eq!(idle.rest(), b"");
+    let rest = busy.rest();
+    assert!(rest.ends_with(&bytes[19_000_000..]), "{} bytes", rest.len());
+    drop((idle, busy, beginning));
+    let address = door.address;
+    door.wait();
+    assert!(TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn a_client_that_stops_sending_gets_its_answer() {
+    let door = open();
+    door.file("a.txt", b"a");
+    let mut client = Client::new(&door);
+    client.send("GET /a.txt HTTP/1.1\r\nHost: h\r\n\r\n");
+    client.stream.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(client.answer(false).text(), "a");
+    assert_eq!(client.rest(), b"");
+}

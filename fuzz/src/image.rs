@@ -1,0 +1,52 @@
+//! Wire images: whatever the file, reading refuses it or gives values that lie inside it.
+//!
+//! The first byte says whether checksums are made right before they are looked at; the rest is the file.
+
+use wirepath_media::image::{Header, PAGE, SegmentEntry, Table, Train};
+use wirepath_media::inspect::Report;
+
+const HEADER_CRC_AT: usize = PAGE as usize - 4;
+
+/// The target.
+pub fn fuzz(data: &[u8]) {
+    let Some((mode, file)) = data.split_first() else { return };
+    let (forge, mut file) = (mode & 1 == 1, file.to_vec());
+    if forge && file.len() >= PAGE as usize {
+        forge_checksums(&mut file);
+    }
+    let page = &file[..file.len().min(PAGE as usize)];
+    let Ok(header) = Header::decode(page, file.len() as u64) else { return };
+    assert_eq!(header, Header::decode(&header.encode(), file.len() as u64).expect("it was read before"));
+    let Ok(table) = Table::decode(&file[header.table.offset as usize..], &header) else { return };
+    assert_eq!(Table::decode(&file[header.table.offset as usize..], &header).as_ref(), Ok(&table));
+    Report::of_image(&header, &table);
+    for (index, entry) in table.segments.iter().enumerate() {
+        let bytes = &file[entry.offset as usize..][..entry.length() as usize];
+        let entry = if forge { SegmentEntry { crc: crc32c::crc32c(bytes), ..*entry } } else { *entry };
+        if let Ok(trains) = entry.trains(&header.plan, table.until_us(index, &header), bytes) {
+            check(&header, &entry, &trains);
+        }
+    }
+}
+
+fn check(header: &Header, entry: &SegmentEntry, trains: &[Train]) {
+    assert_eq!(trains.len() as u32, entry.records);
+    let packets: u64 = trains.iter().map(|train| u64::from(train.packets())).sum();
+    assert_eq!(packets, entry.packets(&header.plan));
+    assert!(entry.first_packet + packets <= header.packets);
+    assert!(trains.iter().map(|train| train.departure_us).is_sorted());
+    assert!(trains.iter().all(|train| train.departure_us <= header.duration_us));
+}
+
+/// Makes the checksums of header and table those of what is there.
+fn forge_checksums(file: &mut [u8]) {
+    let field = |at: usize| u64::from_le_bytes(file[at..at + 8].try_into().expect("eight bytes"));
+    let (offset, length) = (field(88) as usize, field(96) as usize);
+    let end = offset.saturating_add(length);
+    if let Some(table) = file.get(offset..end) {
+        let crc = crc32c::crc32c(table);
+        file[104..108].copy_from_slice(&crc.to_le_bytes());
+    }
+    let crc = crc32c::crc32c(&file[..HEADER_CRC_AT]);
+    file[HEADER_CRC_AT..PAGE as usize].copy_from_slice(&crc.to_le_bytes());
+}

@@ -1,0 +1,10 @@
+//! The bodies of the fuzz targets. Each takes any bytes and panics when a promise is broken.
+
+pub mod image;
+pub mod ts;
+
+/// A target: any bytes in, a panic when a promise is broken.
+pub type Target = fn(&[u8]);
+
+/// Every target under the name of its binary and of its folder in `corpus/`.
+pub const TARGETS: &[(&str, Target)] = &[("image", image::fuzz), ("ts", ts::fuzz)];

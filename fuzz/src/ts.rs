@@ -1,0 +1,71 @@
+//! Transport streams: whatever the file, packing refuses it or makes an image that the reader accepts, and how the
+//! file is read makes no difference.
+//!
+//! The first byte chooses the packet size, the second the length of the pieces; the rest is the file.
+
+use wirepath_media::image::{Header, Identity, PAGE, Plan, Recipe, Table};
+use wirepath_media::inspect::Inspector;
+use wirepath_media::pack::{Error, Packer, estimate};
+
+/// The target.
+pub fn fuzz(data: &[u8]) {
+    let [size, piece, asset @ ..] = data else { return };
+    let recipe = Recipe { ts_per_packet: 1 + u16::from(size % 8), burst_us: 20_000 };
+    let identity = Identity { size: asset.len() as u64, mtime_ns: 0, inode: 0, device: 0 };
+    let plan = Plan { identity, recipe, ssrc: 7, sequence: 65_000, timestamp: u32::MAX - 90_000 };
+    let in_pieces = pack(asset, plan, usize::from(*piece) + 1);
+    let at_once = pack(asset, plan, asset.len().max(1));
+    assert_eq!(in_pieces, at_once, "how the file is read makes a difference");
+    inspect(asset, recipe);
+    look_ahead(asset, usize::from(*piece) * 16);
+    if let Ok(image) = at_once {
+        read(&image);
+    }
+}
+
+fn pack(asset: &[u8], plan: Plan, piece: usize) -> Result<Vec<u8>, Error> {
+    let mut packer = Packer::new(plan).expect("a plan that can be followed");
+    let mut image = vec![0; PAGE as usize];
+    for bytes in asset.chunks(piece) {
+        packer.push(bytes)?;
+        while let Some(segment) = packer.pop() {
+            image.extend(segment.bytes);
+        }
+    }
+    let summary = packer.finish()?;
+    while let Some(segment) = packer.pop() {
+        image.extend(segment.bytes);
+    }
+    image.extend(&summary.table_bytes);
+    image[..PAGE as usize].copy_from_slice(&summary.header.encode());
+    Ok(image)
+}
+
+fn read(image: &[u8]) {
+    let header = Header::decode(&image[..PAGE as usize], image.len() as u64).expect("a right header");
+    let table = Table::decode(&image[header.table.offset as usize..], &header).expect("a right table");
+    for (index, entry) in table.segments.iter().enumerate() {
+        let bytes = &image[entry.offset as usize..][..entry.length() as usize];
+        let trains = entry.trains(&header.plan, table.until_us(index, &header), bytes).expect("right trains");
+        for start in table.starts.iter().filter(|start| start.segment as usize == index) {
+            assert!(trains[start.train as usize].start, "a start that is not marked");
+        }
+    }
+}
+
+fn inspect(asset: &[u8], recipe: Recipe) {
+    let mut inspector = Inspector::new(recipe).expect("a recipe that can be followed");
+    if inspector.push(asset).is_ok()
+        && let Ok(report) = inspector.finish()
+    {
+        assert!(report.starts_us.is_sorted(), "starts out of order");
+    }
+}
+
+fn look_ahead(asset: &[u8], length: usize) {
+    let length = length.min(asset.len());
+    let (head, tail) = (&asset[..length], &asset[asset.len() - length..]);
+    if let Ok(estimate) = estimate(head, tail, asset.len() as u64) {
+        assert!(estimate.duration_us.is_none() || estimate.description.played.is_some());
+    }
+}
