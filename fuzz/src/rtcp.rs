@@ -9,6 +9,11 @@ pub fn run(data: &[u8]) {
     if let Ok(received) = rtcp::read(datagram, u32::from_be_bytes(*ssrc)) {
         assert!(received.receptions.len() * 24 <= datagram.len());
         let now = NtpTime::from_unix(Duration::from_secs(1_700_000_000));
-        assert!(received.receptions.iter().all(|reception| reception.round_trip(now) < Some(Duration::from_secs(32_769))));
+        assert!(
+            received
+                .receptions
+                .iter()
+                .all(|reception| reception.round_trip(now) < Some(Duration::from_secs(32_769)))
+        );
     }
 }

@@ -1,7 +1,9 @@
 //! The RTSP reader: no bytes make it panic, none make it hold more than its limits, and every typed header of
 //! what it takes for a request can be asked for.
 
-use wirepath_media::rtsp::{BODY_LIMIT, HEAD_LIMIT, Item, NptRange, Offer, Reader, Request, Response, Target};
+use wirepath_media::rtsp::{
+    BODY_LIMIT, HEAD_LIMIT, Item, NptRange, Offer, Reader, Request, Response, Target,
+};
 
 /// Feeds `data` cut into pieces of a size that its first byte gives.
 pub fn run(data: &[u8]) {
