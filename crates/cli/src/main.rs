@@ -1,5 +1,6 @@
 //! `wirepath`: serves stored media by the shortest path the machine offers.
 
+mod image_options;
 mod serve;
 mod serve_options;
 
