@@ -109,11 +109,11 @@ fn check_keys(text: &str) -> Result<()> {
         .get_arguments()
         .map(|argument| argument.get_long().unwrap_or(argument.get_id().as_str()))
         .collect();
-    for key in table.get_ref().keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
-        let line = text[..key.span().start].matches('\n').count() + 1;
-        bail!("line {line}: unknown key `{}`; there are {}", key.get_ref(), known.join(", "));
-    }
-    Ok(())
+    let Some(key) = table.get_ref().keys().find(|key| !known.contains(&key.get_ref().as_ref())) else {
+        return Ok(());
+    };
+    let line = text[..key.span().start].matches('\n').count() + 1;
+    bail!("line {line}: unknown key `{}`; there are {}", key.get_ref(), known.join(", "))
 }
 
 /// `auto`, or a data path.

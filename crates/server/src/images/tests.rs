@@ -236,7 +236,7 @@ fn an_image_says_what_is_in_it() {
     assert!(contents.trains > 0 && contents.trains < contents.packets);
     assert_eq!(image.asset_bytes_packed(), image.plan().identity.size);
     let path = fixture.store.path_of(image.plan());
-    assert_eq!(fixture.cached(), [path.clone()]);
+    assert_eq!(fixture.cached(), std::slice::from_ref(&path));
     assert_eq!(fs::metadata(path).unwrap().len(), contents.stored_bytes);
 }
 
