@@ -242,7 +242,7 @@ fn find_error(error: FindError) -> OpenError {
 fn open_error(error: StoreError) -> OpenError {
     match error {
         StoreError::NotPlayable(reason) => OpenError::NotPlayable(reason),
-        StoreError::Busy | StoreError::Cache(_) => OpenError::Busy(error.to_string()),
+        StoreError::Busy | StoreError::Stopped | StoreError::Cache(_) => OpenError::Busy(error.to_string()),
         StoreError::Io { .. } | StoreError::Mtu(_) => OpenError::Failed(error.to_string()),
     }
 }
