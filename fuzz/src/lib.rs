@@ -4,6 +4,7 @@ pub mod http;
 pub mod image;
 pub mod rtcp;
 pub mod rtsp;
+pub mod seeds;
 pub mod ts;
 
 /// A target: any bytes in, a panic when a promise is broken.
