@@ -45,12 +45,12 @@ fn an_interface_down_and_up_interrupts_only_its_sessions() -> Result<()> {
 
 /// No goodbye, no answer: only the session's timeout notices.
 fn a_client_that_vanishes_is_forgotten() -> Result<()> {
-    let stage = Stage::new(&["--session-timeout", "3s"])?;
+    let stage = Stage::new(&["--session-timeout", "5s"])?;
     let before = stage.server.descriptors()?;
     let victim = stage.playing(&stage.other, SECOND)?;
     ensure!(stage.server.descriptors()? > before);
     stage.other.ip("link set veth down")?;
-    let wait = Deadline::seconds(10.0);
+    let wait = Deadline::seconds(15.0);
     wait.wait_for("the session's end", || Ok((stage.server.descriptors()? <= before).then_some(())))?;
     drop(victim);
     Ok(())

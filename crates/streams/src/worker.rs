@@ -19,6 +19,7 @@ use crate::counters::ThreadCounters;
 use crate::download::{DownloadError, DownloadTask, Turn, Waiting};
 use crate::engine::Mailbox;
 use crate::playback::{Outcome, PlayError, PlaybackTask, Position, Reply};
+use crate::slots::Slots;
 use crate::source::Cursor;
 use crate::wheel::Wheel;
 
@@ -58,6 +59,7 @@ pub(crate) struct Sending {
     pub(crate) scratch: Scratch,
     pub(crate) counters: Arc<ThreadCounters>,
     pub(crate) support: Arc<Support>,
+    pub(crate) slots: Slots,
 }
 
 /// One engine thread.
@@ -106,7 +108,7 @@ impl Worker {
             options,
             mailbox,
             readers,
-            sending: Sending { scratch: Scratch::default(), counters, support },
+            sending: Sending { scratch: Scratch::default(), counters, support, slots: Slots::default() },
             epoll,
             wheel: Wheel::new(now_us()),
             tasks: Slab::new(),

@@ -23,9 +23,10 @@ fn main() -> ExitCode {
 
 /// In the order in which a failure is cheapest to know.
 fn steps() -> Vec<Step> {
-    // One build serves everything after it: the tests, and the command that they start through its public door.
+    // A workspace of its own, because its targets need another compiler; replaying the corpus does not.
     let fuzz =
         ["test", "--manifest-path", "fuzz/Cargo.toml", "--no-default-features", "--target-dir", "target"];
+    // One build serves everything after it: the tests, and the command that they start through its public door.
     let build = ["build", "--workspace", "--bins", "--tests", "--locked"];
     vec![
         cargo("format", &["fmt", "--all", "--check"], Count::ExitCode, 2),
