@@ -4,6 +4,7 @@ mod engine_metrics;
 pub mod http;
 pub mod images;
 pub mod library;
+mod limits;
 pub mod metrics;
 mod player;
 pub mod rtsp;

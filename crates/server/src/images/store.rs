@@ -3,7 +3,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -17,6 +16,7 @@ use super::image::Image;
 use super::packing;
 use super::read::read_image;
 use super::summary::Summary;
+use crate::library;
 
 /// Images that nobody plays are kept open up to this number, so that they need not be checked again.
 const RESTING: usize = 32;
@@ -324,13 +324,7 @@ impl Key {
 
 /// Which version of which file this is.
 pub(super) fn identity(asset: &File) -> io::Result<Identity> {
-    let facts = asset.metadata()?;
-    Ok(Identity {
-        size: facts.len(),
-        mtime_ns: facts.mtime().saturating_mul(1_000_000_000).saturating_add(facts.mtime_nsec()),
-        inode: facts.ino(),
-        device: facts.dev(),
-    })
+    Ok(library::identity(&rustix::fs::fstat(asset)?))
 }
 
 fn summary_of(header: &Header, table: &Table) -> Summary {
