@@ -121,7 +121,7 @@ fn packing_ahead_makes_an_image() -> Result<()> {
     let cache = tempfile::tempdir()?;
     let mut command = Command::new(server::binary()?);
     command.arg("pack").arg("--cache").arg(cache.path()).arg(folder.path().join("clip.ts"));
-    Process::start(&mut command, true)?.succeed(Deadline::seconds(20.0))?;
+    Process::start(&command, true)?.succeed(Deadline::seconds(20.0))?;
     ensure!(std::fs::read_dir(cache.path())?.count() >= 1, "the cache is empty");
     Ok(())
 }
