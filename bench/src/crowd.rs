@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use wirepath_tests::playback::describe;
 use wirepath_tests::rtsp::Client;
 
 /// Where every session expects its media; each has an address of its own.
@@ -16,7 +17,8 @@ pub(crate) fn play(server: SocketAddr, asset: &str, sessions: usize) -> Result<V
     let mut names = Vec::with_capacity(sessions);
     for number in 0..sessions {
         let mut client = Client::over(connect(number, server)?);
-        let answer = client.succeed("SETUP", &url, &[("Transport", TRANSPORT)])?;
+        let (_, track) = describe(&mut client, &url)?;
+        let answer = client.succeed("SETUP", &track, &[("Transport", TRANSPORT)])?;
         let session = answer.header("session").context("SETUP was answered without a Session")?;
         names.push(session.split(';').next().unwrap_or_default().to_owned());
         clients.push(client);

@@ -1,10 +1,20 @@
 //! The bodies of the fuzz targets. Each takes any bytes and panics when a promise is broken.
 
+pub mod http;
 pub mod image;
+pub mod rtcp;
+pub mod rtsp;
+pub mod seeds;
 pub mod ts;
 
 /// A target: any bytes in, a panic when a promise is broken.
 pub type Target = fn(&[u8]);
 
 /// Every target under the name of its binary and of its folder in `corpus/`.
-pub const TARGETS: &[(&str, Target)] = &[("image", image::fuzz), ("ts", ts::fuzz)];
+pub const TARGETS: &[(&str, Target)] = &[
+    ("http", http::fuzz),
+    ("image", image::fuzz),
+    ("rtcp", rtcp::fuzz),
+    ("rtsp", rtsp::fuzz),
+    ("ts", ts::fuzz),
+];

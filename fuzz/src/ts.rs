@@ -58,7 +58,7 @@ fn inspect(asset: &[u8], recipe: Recipe) {
     if inspector.push(asset).is_ok()
         && let Ok(report) = inspector.finish()
     {
-        assert_eq!(report.starts_us.is_sorted(), true, "starts out of order");
+        assert!(report.starts_us.is_sorted(), "starts out of order");
     }
 }
 

@@ -40,6 +40,8 @@ fn numbers_continue_after_a_seek() -> Result<()> {
     playback
         .receiver
         .wait_for("half a second of media", Deadline::seconds(5.0), |received| received.seconds() > 0.5)?;
+    // Without a PAUSE the second PLAY would be queued behind the first (RFC 2326 section 10.5).
+    playback.pause()?;
     let (sequence, timestamp) = announced(&playback.play(Some("npt=5.5-"))?)?;
     let received = playback.receiver.to_the_end(Deadline::seconds(15.0))?;
     ensure!(received.gaps().is_empty(), "gaps {:?}", received.gaps());

@@ -19,6 +19,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::event::epoll;
 use wirepath_tests::namespace::{Link, Namespace, SERVER};
+use wirepath_tests::playback::describe;
 use wirepath_tests::rtsp::Client;
 use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clips, http, process, require, rtp, trials};
@@ -152,7 +153,8 @@ impl Member {
         let port = rtp.local_addr()?.port();
         let url = format!("rtsp://{server}/clip.ts");
         let transport = format!("RTP/AVP;unicast;client_port={port}-{}", port + 1);
-        let answer = client.succeed("SETUP", &url, &[("Transport", &transport)])?;
+        let (_, track) = describe(&mut client, &url)?;
+        let answer = client.succeed("SETUP", &track, &[("Transport", &transport)])?;
         let session = answer.header("session").context("no Session")?;
         let session = session.split(';').next().unwrap_or_default().to_owned();
         let (packets, gaps, first_timestamp, last) = (0, 0, None, None);

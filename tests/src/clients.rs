@@ -28,6 +28,8 @@ pub fn gstreamer(url: &str, output: &Path, seconds: f64) -> Result<()> {
 }
 
 /// Plays to the end with VLC, which refuses to run as root, and stores what arrives. `home` is open to everyone.
+///
+/// Debian builds VLC without live555: its SAT>IP module speaks RTSP then, and wants transport streams.
 pub fn vlc(url: &str, home: &Path, output: &Path, seconds: f64) -> Result<()> {
     require!(find("cvlc").is_some(), "cvlc is not installed");
     let chain = format!("#std{{access=file,mux=ts,dst={}}}", output.display());

@@ -55,11 +55,9 @@ impl Playback {
             None => open()?,
         };
         let url = format!("rtsp://{server}/{path}");
-        let described = client.succeed("DESCRIBE", &url, &[("Accept", "application/sdp")])?;
-        let description = String::from_utf8(described.body.clone()).context("the SDP is not UTF-8")?;
+        let (description, control) = describe(&mut client, &url)?;
         let port = receiver.port()?;
         let asked = format!("RTP/AVP;unicast;client_port={port}-{}", port + 1);
-        let control = control_url(&described, &description, &url);
         let answer = client.succeed("SETUP", &control, &[("Transport", &asked)])?;
         let session = answer.header("session").context("SETUP was answered without a Session")?;
         let session = session.split(';').next().unwrap_or_default().to_owned();
@@ -100,6 +98,14 @@ impl Playback {
             parameter(&self.transport, "ssrc").with_context(|| format!("no ssrc in {}", self.transport))?;
         u32::from_str_radix(text, 16).with_context(|| format!("ssrc={text}"))
     }
+}
+
+/// Asks for the description of an asset; answers it and the URL of its first medium.
+pub fn describe(client: &mut Client, url: &str) -> Result<(String, String)> {
+    let answer = client.succeed("DESCRIBE", url, &[("Accept", "application/sdp")])?;
+    let description = String::from_utf8(answer.body.clone()).context("the SDP is not UTF-8")?;
+    let control = control_url(&answer, &description, url);
+    Ok((description, control))
 }
 
 /// That what came is `expected`, whole and in order.

@@ -23,12 +23,15 @@ fn main() -> ExitCode {
 
 /// In the order in which a failure is cheapest to know.
 fn steps() -> Vec<Step> {
-    // One build serves everything after it: the tests, and the command that they start through its public door.
+    // A workspace of its own, because its targets need another compiler; replaying the corpus does not.
     let fuzz =
         ["test", "--manifest-path", "fuzz/Cargo.toml", "--no-default-features", "--target-dir", "target"];
+    // One build serves everything after it: the tests, and the command that they start through its public door.
     let build = ["build", "--workspace", "--bins", "--tests", "--locked"];
     vec![
         cargo("format", &["fmt", "--all", "--check"], Count::ExitCode, 2),
+        // A workspace of its own, which `--all` does not reach.
+        cargo("format of fuzz", &["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"], Count::ExitCode, 2),
         cargo("build", &build, Count::ExitCode, 20),
         cargo("lint", &["run", "--quiet", "--locked", "-p", "wirepath-lint"], Count::TestResults, 2),
         cargo("tests", &["test", "--workspace", "--locked", "--no-fail-fast"], Count::TestResults, 20),

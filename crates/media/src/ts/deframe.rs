@@ -84,13 +84,6 @@ impl<'a> Packets<'a> {
     pub fn contiguous(&self) -> Option<&'a [u8]> {
         (self.framing == Framing::Bare).then_some(self.bytes)
     }
-
-    /// The part of the run before packet `index`, and the part from there on.
-    pub fn split_at(self, index: usize) -> (Self, Self) {
-        let (before, after) = self.bytes.split_at((index * self.framing.stride()).min(self.bytes.len()));
-        let offset = self.offset + before.len() as u64;
-        (Self { bytes: before, ..self }, Self { bytes: after, offset, ..self })
-    }
 }
 
 impl Deframer {

@@ -127,16 +127,6 @@ impl Survey {
         Ok(())
     }
 
-    /// How many packets have come.
-    pub fn packets(&self) -> u64 {
-        self.packets
-    }
-
-    /// The tables.
-    pub fn psi(&self) -> &Psi {
-        &self.psi
-    }
-
     /// Every programme described so far.
     pub fn programmes(&self) -> Vec<Programme> {
         self.psi.programmes().cloned().collect()

@@ -131,18 +131,18 @@ impl Desk {
         self.sessions.get_mut(id).ok_or_else(unknown)
     }
 
-    /// The session that a request names, if its URL is the session's, with or without the track.
+    /// The session that a request names, if its URL is the session's, with or without the track (RFC 2326 section
+    /// 14.3 asks to be forgiving here).
     pub(super) fn named_session(&mut self, request: &Request) -> Result<&mut Session, Refusal> {
         let Some(id) = request.session() else {
             return Err(refuse(StatusCode::SessionNotFound, "there is no Session header; SETUP gives one"));
         };
         let resource = resource(request)?;
         let session = self.session(id)?;
-        let is_track = || resource.split_track().is_some_and(|(parent, _)| parent.path() == session.path);
-        if resource.path() != session.path && !is_track() {
-            return Err(refuse(StatusCode::NotFound, "the session is about another URL"));
+        if is_about(resource, &session.path) {
+            return Ok(session);
         }
-        Ok(session)
+        Err(refuse(StatusCode::NotFound, "the session is about another URL"))
     }
 
     /// Plays a stretch and waits until the first packet leaves.
@@ -216,6 +216,20 @@ pub(super) fn resource(request: &Request) -> Result<&Resource, Refusal> {
         Target::Resource(resource) => Ok(resource),
         Target::Server => Err(refuse(StatusCode::MethodNotAllowed, "`*` cannot be played; name a URL")),
     }
+}
+
+/// Whether a URL is a presentation's or its track's. Receivers for SAT>IP, which is what Debian builds VLC with, call
+/// the track `stream=N`, below the server or below the presentation (SAT>IP specification, section 3.5.3).
+fn is_about(resource: &Resource, presentation: &[u8]) -> bool {
+    let path = resource.path();
+    let (parent, name) = match path.iter().rposition(|&byte| byte == b'/') {
+        Some(slash) => (&path[..slash], &path[slash + 1..]),
+        None => (&b""[..], path),
+    };
+    let is_satip = name.strip_prefix(b"stream=").is_some_and(|number| number.iter().all(u8::is_ascii_digit));
+    path == presentation
+        || is_satip && (parent.is_empty() || parent == presentation)
+        || resource.split_track().is_some_and(|(parent, _)| parent.path() == presentation)
 }
 
 pub(super) fn of_open(error: OpenError) -> Refusal {

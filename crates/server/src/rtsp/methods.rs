@@ -62,26 +62,24 @@ impl Desk {
         }
     }
 
-    /// RFC 2326 section 10.4.
+    /// RFC 2326 section 10.4. A presentation has one track, so its URL will do: VLC as Debian builds it sets up
+    /// without having seen a description.
     pub(super) async fn set_up(&mut self, request: &Request) -> Answer {
         let resource = resource(request)?;
-        let track = resource.split_track();
+        let (presentation_url, number) = resource.split_track().unwrap_or_else(|| (resource.clone(), TRACK));
         if let Some(id) = request.session() {
-            let session = self.session(id)?;
-            return Err(refuse_again(session, track.as_ref().map(|(presentation, _)| presentation)));
+            return Err(refuse_again(self.session(id)?, &presentation_url));
         }
         let offer = choose(&request.headers, self.peer.ip())?;
         let Some(place) = self.door.registry.reserve() else {
             self.door.counters.sessions_refused.increase();
-            return Err(refuse(StatusCode::ServiceUnavailable, "the server has as many sessions as it may"));
-        };
-        let Some((presentation_url, TRACK)) = track else {
-            self.open(resource).await?;
-            let url = resource.url(&self.origin());
-            let why = format!("this is a presentation; SETUP its track, {url}/{}", sdp::TRACK);
-            return Err(refuse(StatusCode::AggregateOperationNotAllowed, why));
+            return Err(refuse(StatusCode::NotEnoughBandwidth, "the server has as many sessions as it may"));
         };
         let presentation = self.open(&presentation_url).await?;
+        if number != TRACK {
+            let why = format!("there is no track {number}; SETUP {}", self.track_url(&presentation_url));
+            return Err(refuse(StatusCode::NotFound, why));
+        }
         let pair = self.door.ports.open(self.local, self.peer, offer).map_err(of_socket)?;
         let (key, notices) = (place.key, self.notices.clone());
         let on_event = Box::new(move |event| {
@@ -93,7 +91,7 @@ impl Desk {
         let parts = Parts {
             id: new_id()?,
             path: presentation_url.path().to_vec(),
-            track_url: resource.url(&self.origin()),
+            track_url: self.track_url(&presentation_url),
             record: Arc::new(self.record(&presentation_url, &playback, rtcp).map_err(of_socket)?),
             presentation,
             playback,
@@ -101,6 +99,10 @@ impl Desk {
             place,
         };
         Ok(self.admit(request, parts, offer, ports))
+    }
+
+    fn track_url(&self, presentation: &Resource) -> String {
+        format!("{}/{}", presentation.url(&self.origin()), sdp::TRACK)
     }
 
     fn record(
@@ -217,17 +219,13 @@ impl Desk {
 
 /// RFC 2326 section 10.4: another track would have to join the session, and there is none; the same one cannot
 /// change its transport.
-fn refuse_again(session: &Session, presentation: Option<&Resource>) -> Refusal {
-    match presentation {
-        Some(presentation) if presentation.path() == session.path => {
-            let why = "SETUP: the session is set up already; TEARDOWN it to change its transport";
-            refuse(StatusCode::MethodNotValidInThisState, why)
-        }
-        _ => {
-            let why = "SETUP: presentations cannot share a session; leave Session out";
-            refuse(StatusCode::AggregateOperationNotAllowed, why)
-        }
+fn refuse_again(session: &Session, presentation: &Resource) -> Refusal {
+    if presentation.path() == session.path {
+        let why = "SETUP: the session is set up already; TEARDOWN it to change its transport";
+        return refuse(StatusCode::MethodNotValidInThisState, why);
     }
+    let why = "SETUP: presentations cannot share a session; leave Session out";
+    refuse(StatusCode::AggregateOperationNotAllowed, why)
 }
 
 /// The ports of the first offer that can be met; 461 says why none can (RFC 2326 section 11.3.12).

@@ -103,10 +103,12 @@ impl Timeline {
         Ok(())
     }
 
-    /// Packets are no longer sent, and what waited is dropped.
+    /// Packets are no longer sent, and what waited is dropped. A session that was at its end stays there.
     pub fn paused(&mut self) {
         self.queue.clear();
-        self.phase = Phase::Ready;
+        if matches!(self.phase, Phase::Playing { .. }) {
+            self.phase = Phase::Ready;
+        }
     }
 
     /// What is active has been sent to its end: the next stretch to start, if one waits.
@@ -139,6 +141,9 @@ impl Default for Timeline {
 /// From where it is to the end.
 const ONWARD: Stretch = Stretch { from_us: None, until_us: None };
 
+/// Clients ask for the end they were told, rounded: an end so close to the presentation's is the presentation's.
+const ROUNDING_US: u64 = 10_000;
+
 /// RFC 2326 section 12.29: what is asked for, or 457 if it is not there. An end behind the presentation's is the
 /// presentation's.
 fn stretch(range: Option<NptRange>, duration_us: Option<u64>) -> Result<Stretch, Refusal> {
@@ -157,7 +162,9 @@ fn stretch(range: Option<NptRange>, duration_us: Option<u64>) -> Result<Stretch,
     };
     match range.end {
         Some(Npt::Now) => Err(refuse(StatusCode::InvalidRange, format!("Range: {range}: it cannot end now"))),
-        Some(Npt::At(us)) if us < duration_us => Ok(Stretch { from_us, until_us: Some(us) }),
+        Some(Npt::At(us)) if us < duration_us.saturating_sub(ROUNDING_US) => {
+            Ok(Stretch { from_us, until_us: Some(us) })
+        }
         _ => Ok(Stretch { from_us, until_us: None }),
     }
 }
@@ -217,6 +224,7 @@ mod tests {
             ("npt=now-", None, None),
             ("npt=-20", None, Some(20)),
             ("npt=59-60", Some(59), None),
+            ("npt=59-59.995", Some(59), None),
             ("npt=5-7200", Some(5), None),
         ] {
             let step = Timeline::new().play(range(text), MINUTE, 0);
@@ -280,8 +288,14 @@ mod tests {
         assert_eq!(timeline.finished(), None);
         assert_eq!(timeline.pause(), Ok(()), "it crossed the end");
         timeline.paused();
+        assert_eq!(timeline.play(None, MINUTE, 60_000_000), Ok(PlayStep::Start(seconds(Some(0), None))));
+
+        let mut timeline = playing("npt=0-");
+        assert_eq!(timeline.pause(), Ok(()));
+        timeline.paused();
         assert_eq!(status(timeline.pause()), 455);
         assert_eq!(timeline.finished(), None, "an end that crossed the pause");
+        assert_eq!(timeline.phase(), Phase::Ready);
     }
 
     #[test]

@@ -141,7 +141,7 @@ async fn connections_and_sessions_are_limited() {
     assert_eq!(open.counter("connections_refused_address"), 1);
 
     let transport = "Transport: RTP/AVP;unicast;client_port=40000-40001";
-    assert_eq!(second.ask("SETUP", "clip.ts/track1", &[transport]).await.status, 503);
+    assert_eq!(second.ask("SETUP", "clip.ts/track1", &[transport]).await.status, 453);
     assert_eq!(open.counter("sessions_refused"), 1);
     first.in_session("TEARDOWN", &set_up, &[]).await;
     second.set_up("clip.ts").await;

@@ -1,0 +1,196 @@
+//! What a train costs on an engine thread: kernel calls and heap allocations, counted.
+//!
+//! In a process of its own, since it counts every allocation of the process.
+
+#![allow(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
+
+use std::alloc::System;
+use std::fs;
+use std::io::Write;
+use std::net::UdpSocket;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use perf_event::events::Tracepoint;
+use perf_event::{Builder, Counter};
+use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
+use wirepath_streams::datapath::{Medium, Path, Support, Train};
+use wirepath_streams::{
+    At, BlockingPool, Cursor, Departure, Engine, EngineOptions, Event, Importance, Load, Playback,
+    PlaybackOptions, Segment, TrainSource,
+};
+use wirepath_tests::{require, trials};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const PACKET: usize = HEADER_LENGTH + 7 * 188;
+const PACKETS_PER_TRAIN: u32 = 8;
+const TRAIN_US: u64 = 20_000;
+const TRAINS: u64 = 1000;
+const SESSIONS: usize = 50;
+/// Trains over which costs are counted, all sessions together: two seconds' worth.
+const COUNTED: u64 = 5000;
+
+fn main() -> ExitCode {
+    wirepath_tests::trial::run(Vec::new(), trials![one_call_and_no_allocation_per_train])
+}
+
+fn one_call_and_no_allocation_per_train() -> Result<()> {
+    for (path, headers) in
+        [(Path::WireSendfile, "stored"), (Path::GsoWritev, "stored"), (Path::WireSendfile, "own")]
+    {
+        let cost = count(path, headers == "own")?;
+        println!(
+            "{path}, {headers} headers: {} trains, {} kernel calls besides {} waits, {} allocations",
+            cost.trains, cost.calls, cost.waits, cost.allocations
+        );
+        ensure!(cost.allocations == 0, "{path}: {} allocations in {} trains", cost.allocations, cost.trains);
+        // The counters are read one after the other while the engine runs on.
+        let slack = 2 * SESSIONS as u64;
+        ensure!(
+            cost.calls.abs_diff(cost.trains) <= slack,
+            "{path}: {} kernel calls for {} trains",
+            cost.calls,
+            cost.trains
+        );
+    }
+    Ok(())
+}
+
+struct Cost {
+    trains: u64,
+    /// Kernel calls that were not waits.
+    calls: u64,
+    waits: u64,
+    allocations: usize,
+}
+
+/// Plays on one engine thread and counts what happens on it once all sessions are under way.
+fn count(path: Path, own_headers: bool) -> Result<Cost> {
+    let readers = BlockingPool::start("reader", 1, Importance::Equal)?;
+    let options = EngineOptions { threads: 1, download_stall_us: 60_000_000 };
+    let engine = Engine::start(&options, Arc::new(Support::probe(Some(path))), &readers)?;
+    let mut calls = system_calls_of("engine-0")?;
+    let receiver = UdpSocket::bind("127.0.0.1:0")?;
+    let source = Arc::new(OneSegment::new());
+    let sessions = (0..SESSIONS).map(|_| session(&engine, &source, &receiver)).collect::<Result<Vec<_>>>()?;
+    for session in &sessions {
+        session.play(None, None, |_| ());
+        if own_headers {
+            let here = Cursor { segment: 0, at: At::Packet { train: 1, packet: 0, skip: 0 } };
+            session.play(Some(here), None, |_| ());
+        }
+    }
+    wait_for(|| engine.counters().trains > 10 * SESSIONS as u64)?;
+
+    let before = (engine.counters().trains, engine.counters().wakeups, calls.read()?);
+    let allocations_before = ALLOCATOR.stats().allocations;
+    wait_for(|| engine.counters().trains >= before.0 + COUNTED)?;
+    let allocations = ALLOCATOR.stats().allocations - allocations_before;
+    let after = (engine.counters().trains, engine.counters().wakeups, calls.read()?);
+    let waits = after.1 - before.1;
+    Ok(Cost { trains: after.0 - before.0, calls: after.2 - before.2 - waits, waits, allocations })
+}
+
+/// Counts what the thread of this name enters the kernel for.
+fn system_calls_of(name: &str) -> Result<Counter> {
+    mount_tracefs();
+    let id = fs::read_to_string("/sys/kernel/tracing/events/raw_syscalls/sys_enter/id");
+    require!(id.is_ok(), "the kernel's raw_syscalls tracepoint is not readable (root, tracefs)");
+    let tracepoint = Tracepoint::with_id(id?.trim().parse().context("the number of a tracepoint")?);
+    let mut thread = None;
+    wait_for(|| {
+        thread = thread_called(name); // a thread gives itself its name, some time after it was started
+        thread.is_some()
+    })?;
+    let id = thread.with_context(|| format!("there is no thread {name}"))?;
+    let counter = Builder::new(tracepoint).include_kernel().observe_pid(id).build();
+    require!(counter.is_ok(), "perf events are not permitted here (root, or kernel.perf_event_paranoid)");
+    let mut counter = counter?;
+    counter.enable()?;
+    Ok(counter)
+}
+
+/// Number of the thread of this name.
+fn thread_called(name: &str) -> Option<i32> {
+    let threads = fs::read_dir("/proc/self/task").ok()?.filter_map(Result::ok);
+    let named = |path: &PathBuf| fs::read_to_string(path.join("comm")).is_ok_and(|comm| comm.trim() == name);
+    threads.map(|entry| entry.path()).find(named)?.file_name()?.to_str()?.parse().ok()
+}
+
+/// Minimal systems leave it unmounted. Where that cannot be changed, reading the tracepoint says so.
+fn mount_tracefs() {
+    if !std::path::Path::new("/sys/kernel/tracing/events").exists() {
+        let mounted =
+            Command::new("mount").args(["-t", "tracefs", "tracefs", "/sys/kernel/tracing"]).status();
+        println!("tracefs was not mounted; mounting it: {mounted:?}");
+    }
+}
+
+fn session(engine: &Engine, source: &Arc<OneSegment>, receiver: &UdpSocket) -> Result<Playback> {
+    let socket = UdpSocket::bind("127.0.0.1:0")?;
+    socket.connect(receiver.local_addr()?)?;
+    let failures = Arc::clone(&source.failures);
+    let on_event = Box::new(move |event| {
+        if matches!(event, Event::Failed(_)) {
+            failures.fetch_add(1, Relaxed);
+        }
+    });
+    let source = Arc::clone(source) as Arc<dyn TrainSource>;
+    let options =
+        PlaybackOptions { source, socket, packet_size: PACKET as u16, burst_us: TRAIN_US, on_event };
+    Ok(engine.playback(options)?)
+}
+
+/// Looks until something is so; the engine has the other core.
+fn wait_for(mut done: impl FnMut() -> bool) -> Result<()> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !done() {
+        ensure!(Instant::now() < deadline, "the engine does not get on");
+        std::thread::yield_now();
+    }
+    Ok(())
+}
+
+/// A source of one long segment.
+struct OneSegment {
+    segment: Arc<Segment>,
+    failures: Arc<AtomicU64>,
+}
+
+impl OneSegment {
+    fn new() -> OneSegment {
+        let mut file = tempfile::tempfile().unwrap();
+        let length = TRAINS as usize * PACKETS_PER_TRAIN as usize * PACKET;
+        file.write_all(&vec![0; length]).unwrap();
+        let medium = Arc::new(Medium::new(file, length as u64).unwrap());
+        let departures = (0..TRAINS).map(departure).collect();
+        OneSegment { segment: Arc::new(Segment { medium, departures }), failures: Arc::default() }
+    }
+}
+
+fn departure(number: u64) -> Departure {
+    let first = Header { marker: false, payload_type: 33, sequence: 0, timestamp: 0, ssrc: 0 };
+    let length = PACKETS_PER_TRAIN * PACKET as u32;
+    let train = Train {
+        offset: number * u64::from(length),
+        length,
+        packet_size: PACKET as u16,
+        skip: 0,
+        first: 0,
+        run: Run { first, step: 225 << 16 },
+    };
+    Departure { at_us: number * TRAIN_US, train }
+}
+
+impl TrainSource for OneSegment {
+    fn segment(&self, number: u32) -> Load {
+        if number == 0 { Load::Ready(Arc::clone(&self.segment)) } else { Load::End }
+    }
+}
