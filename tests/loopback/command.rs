@@ -27,6 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         packing_goes_on_past_what_cannot_be_packed,
         packing_that_is_interrupted_leaves_nothing,
         inspect_answers_json,
+        inspect_reads_images_and_finds_their_damage,
     ]
 }
 
@@ -197,13 +198,62 @@ fn packing_that_is_interrupted_leaves_nothing() -> Result<()> {
 }
 
 fn inspect_answers_json() -> Result<()> {
-    let clip = clips::two_programmes(4)?;
-    let mut command = Command::new(server::binary()?);
-    let log = Process::start(command.args(["inspect", "--json"]).arg(&clip), true)?
-        .succeed(Deadline::seconds(20.0))?;
-    let json: serde_json::Value = serde_json::from_str(&log)?;
-    ensure!(json["programmes"].as_array().is_some_and(|programmes| programmes.len() == 2), "{json}");
+    let (code, json, errors) = inspect(&clips::two_programmes(4)?)?;
+    ensure!(code == Some(0) && errors.is_empty(), "{errors}");
+    ensure!(json["schema"] == 1 && json["kind"] == "asset", "{json}");
+    let programmes = json["programmes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let played = programmes.iter().filter(|programme| programme["played"] == true).count();
+    ensure!(programmes.len() == 2 && played == 1, "{json}");
+    let seconds = json["duration_us"].as_f64().unwrap_or_default() / 1e6;
+    ensure!((3.5..5.0).contains(&seconds), "{seconds} s");
+    let pids = json["pids"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let shares: f64 = pids.iter().filter_map(|pid| pid["share"].as_f64()).sum();
+    ensure!((shares - 1.0).abs() < 1e-9, "the shares make {shares}");
+    let rates = json["bit_rate"]["bits_per_second"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let bits: f64 = rates.iter().filter_map(serde_json::Value::as_f64).sum::<f64>() / 10.0;
+    let payload = json["payload_bytes"].as_f64().unwrap_or_default() * 8.0;
+    ensure!((bits / payload - 1.0).abs() < 0.001, "{bits} bits over time, {payload} in all");
     Ok(())
+}
+
+/// An image is told by its content, says what its asset says, and shows what is wrong with it.
+fn inspect_reads_images_and_finds_their_damage() -> Result<()> {
+    let folder = clips::folder(&[("clip.ts", &clips::constant(10)?)])?;
+    let (_, asset, _) = inspect(&folder.path().join("clip.ts"))?;
+    let cache = tempfile::tempdir()?;
+    pack(cache.path(), [folder.path()])?;
+    let path = cache.path().join("renamed");
+    std::fs::rename(&files(cache.path())?[0], &path)?;
+    let (code, image, errors) = inspect(&path)?;
+    ensure!(code == Some(0) && image["kind"] == "image" && image["image"]["intact"] == true, "{errors}");
+    for field in
+        ["programmes", "pids", "duration_us", "bit_rate", "trains", "random_access_points", "packets"]
+    {
+        ensure!(image[field] == asset[field] && !asset[field].is_null(), "{field}: {image}");
+    }
+    let inode = std::fs::metadata(folder.path().join("clip.ts"))?.ino();
+    ensure!(image["image"]["asset"]["inode"] == inode, "{image}");
+
+    let mut bytes = std::fs::read(&path)?;
+    bytes[1_500_000] ^= 1;
+    std::fs::write(&path, &bytes)?;
+    let (code, image, errors) = inspect(&path)?;
+    ensure!(code == Some(1) && image["image"]["intact"] == false, "{image}");
+    ensure!(errors.contains("renamed: error: byte 1") && errors.contains("segment 1"), "{errors}");
+    std::fs::write(&path, &bytes[..5000])?;
+    let (code, _, errors) = inspect(&path)?;
+    ensure!(code == Some(1) && errors.contains("renamed: at byte 0: the header"), "{errors}");
+    Ok(())
+}
+
+/// What `inspect --json` ends with, prints, and complains of. Without an answer the JSON is null.
+fn inspect(file: &Path) -> Result<(Option<i32>, serde_json::Value, String)> {
+    let output = Command::new(server::binary()?).args(["inspect", "--json"]).arg(file).output()?;
+    let json = match output.stdout.as_slice() {
+        [] => serde_json::Value::Null,
+        bytes => serde_json::from_slice(bytes)?,
+    };
+    Ok((output.status.code(), json, String::from_utf8(output.stderr)?))
 }
 
 /// Packs files into a cache, and answers what was printed.

@@ -1,8 +1,10 @@
 //! Figures and names as people read them.
 
 use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
 
 use bytesize::ByteSize;
+use humantime::format_rfc3339_nanos;
 
 /// A time in microseconds as `m:ss.mmm`, or `h:mm:ss.mmm` from an hour on.
 pub(crate) fn time(us: u64) -> String {
@@ -17,6 +19,35 @@ pub(crate) fn clock(seconds: u64) -> String {
         0 => format!("{minutes}:{seconds:02}"),
         hours => format!("{hours}:{minutes:02}:{seconds:02}"),
     }
+}
+
+/// A moment in nanoseconds since 1970 as RFC 3339 has it, where that can express it (until the year 9999).
+pub(crate) fn moment(unix_ns: i64) -> String {
+    let moment = u64::try_from(unix_ns).map(|ns| UNIX_EPOCH + Duration::from_nanos(ns));
+    // An i64 of nanoseconds ends in 2262.
+    moment.map_or_else(
+        |_| format!("{unix_ns} ns after 1970"),
+        |moment| format_rfc3339_nanos(moment).to_string(),
+    )
+}
+
+/// Bits per second with three digits that count, as `1.92 Mb/s`.
+pub(crate) fn bit_rate(bits_per_second: u64) -> String {
+    let mut value = bits_per_second as f64;
+    let mut unit = "b/s";
+    for larger in ["kb/s", "Mb/s", "Gb/s", "Tb/s"] {
+        if value < 999.5 {
+            break;
+        }
+        (value, unit) = (value / 1000.0, larger);
+    }
+    let digits = match value {
+        _ if unit == "b/s" => 0,
+        value if value < 9.995 => 2,
+        value if value < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {unit}")
 }
 
 /// Bytes as `30.5 MiB`.
@@ -68,6 +99,31 @@ mod tests {
         assert_eq!(time(62_003_999), "1:02.003");
         assert_eq!(time(3_600_000_000), "1:00:00.000");
         assert_eq!(clock(u64::MAX / 1_000_000), "5124095576:01:49");
+    }
+
+    #[test]
+    fn moments_are_dates_where_they_can_be() {
+        assert_eq!(moment(1_500_000_000), "1970-01-01T00:00:01.500000000Z");
+        assert!(moment(i64::MAX).starts_with("2262-"));
+        assert_eq!(moment(-7), "-7 ns after 1970");
+    }
+
+    #[test]
+    fn bit_rates_have_three_digits_that_count() {
+        let shown =
+            [0, 999, 1000, 1_915_000, 9_999_999, 10_040_000, 99_960_000, 999_700_000, u64::MAX].map(bit_rate);
+        let expected = [
+            "0 b/s",
+            "999 b/s",
+            "1.00 kb/s",
+            "1.92 Mb/s",
+            "10.0 Mb/s",
+            "10.0 Mb/s",
+            "100 Mb/s",
+            "1.00 Gb/s",
+            "18446744 Tb/s",
+        ];
+        assert_eq!(shown, expected);
     }
 
     #[test]

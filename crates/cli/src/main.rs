@@ -2,11 +2,14 @@
 
 mod format;
 mod image_options;
+mod inspect;
 mod pack;
+mod plot;
 mod progress;
 mod serve;
 mod serve_options;
 mod terminal;
+mod warnings;
 
 use std::io;
 use std::process::ExitCode;
@@ -27,6 +30,8 @@ enum Command {
     Serve(serve::Serve),
     /// Pack transport streams into wire images ahead of time
     Pack(pack::Pack),
+    /// Show what is in a transport stream or a wire image
+    Inspect(inspect::Inspect),
 }
 
 fn main() -> ExitCode {
@@ -34,6 +39,7 @@ fn main() -> ExitCode {
     let result = match arguments.command {
         Command::Serve(serve) => serve.run(),
         Command::Pack(pack) => pack.run(),
+        Command::Inspect(inspect) => inspect.run(),
     };
     match result {
         Ok(code) => code,

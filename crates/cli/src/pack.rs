@@ -36,11 +36,11 @@ const TICK: Duration = Duration::from_millis(100);
 #[command(after_help = "\
 Example:   wirepath pack --cache /var/cache/wirepath /srv/media
 
-The server finds the images that were made with the same --cache and the same --burst, by a user that it may read
-from. Files that were packed before are left as they are; files that changed are packed again. In folders, what does
-not look like a transport stream is passed over, and said so on standard error.
+The server finds the images that were made with the same --cache and the same --burst. Files that were packed \
+before are left as they are; files that changed are packed again. In folders, what does not look like a transport \
+stream is passed over, and standard error says so.
 
-Exit code: 0 if all was packed, 1 if something was not (the rest is). SIGINT and SIGTERM stop it; what is finished
+Exit code: 0 if all was packed, 1 if something was not (the rest is). SIGINT and SIGTERM stop it; what is finished \
 stays, and nothing unfinished does.")]
 pub(crate) struct Pack {
     /// Files to pack, and folders to look for transport streams in

@@ -1,8 +1,24 @@
 //! What standard output and standard error are, and what they can show.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use anyhow::{Context, Result};
+use rustix::termios::tcgetwinsize;
+
+/// Columns where nothing says how many there are.
+const USUAL_WIDTH: u16 = 80;
+
+/// The narrowest width that is laid out for; a narrower terminal wraps.
+const LEAST_WIDTH: u16 = 40;
+
+/// Columns of standard output: the terminal's, or else what `COLUMNS` says, or else 80.
+pub(crate) fn width() -> u16 {
+    let output = io::stdout();
+    let of_terminal = if output.is_terminal() { tcgetwinsize(&output).ok() } else { None };
+    let columns = of_terminal.map(|size| size.ws_col).filter(|columns| *columns > 0);
+    let stated = || std::env::var("COLUMNS").ok()?.parse().ok();
+    columns.or_else(stated).unwrap_or(USUAL_WIDTH).max(LEAST_WIDTH)
+}
 
 /// Whether letters beyond ASCII can be printed, as the locale says (POSIX section 8.2: the first of these that is set).
 pub(crate) fn speaks_utf8() -> bool {

@@ -12,5 +12,5 @@ mod tests;
 pub use cache::{Cache, CacheError};
 pub use image::{Contents, Image, Located, Progress};
 pub use read::{ReadImageError, read_image};
-pub use store::{Store, StoreCounters, StoreError};
+pub use store::{Store, StoreCounters, StoreError, USUAL_TS_PER_PACKET};
 pub use summary::Summary;

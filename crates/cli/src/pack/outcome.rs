@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Map, Value, json};
 use wirepath_media::ts::Warnings;
 
-use crate::format;
+use crate::{format, warnings};
 
 /// A file and what became of it.
 pub(super) struct Outcome {
@@ -57,7 +57,7 @@ impl Outcome {
     pub(super) fn remarks(&self) -> String {
         let name = format::name(&self.file);
         match &self.result {
-            Ok(packed) => warnings(&name, &packed.warnings),
+            Ok(packed) => warnings::lines(&name, &packed.warnings),
             Err(NotPacked::PassedOver(reason)) => format!("{name}: passed over: {reason}\n"),
             Err(NotPacked::Failed(reason)) => format!("{name}: error: {reason}\n"),
         }
@@ -84,7 +84,6 @@ impl Outcome {
 
 impl Packed {
     fn describe(&self, object: &mut Map<String, Value>) {
-        let warnings = self.warnings.first.iter();
         let fields = json!({
             "status": if self.already { "already_packed" } else { "packed" },
             "image": text(&self.image),
@@ -93,25 +92,13 @@ impl Packed {
             "trains": self.trains,
             "image_bytes": self.image_bytes,
             "seconds": self.seconds,
-            "warnings": warnings.map(|warning| json!({"offset": warning.offset, "text": warning.kind.to_string()}))
-                .collect::<Vec<_>>(),
+            "warnings": warnings::json(&self.warnings),
             "warnings_omitted": self.warnings.omitted,
         });
         if let Value::Object(fields) = fields {
             object.extend(fields);
         }
     }
-}
-
-/// The warnings about a file, a line each.
-fn warnings(name: &str, warnings: &Warnings) -> String {
-    let mut lines: String =
-        warnings.first.iter().map(|warning| format!("{name}: warning: {warning}\n")).collect();
-    if warnings.omitted > 0 {
-        let more = format::counted(warnings.omitted, "more warning", "more warnings");
-        lines.push_str(&format!("{name}: {more}\n"));
-    }
-    lines
 }
 
 /// A path in JSON, which knows Unicode only.

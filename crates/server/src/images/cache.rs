@@ -8,13 +8,14 @@ use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 /// Ending of finished images.
 const IMAGE: &str = "wpi";
@@ -172,6 +173,11 @@ impl Cache {
         let part = self.folder.join(format!("{name}.{:016x}.{PART}", getrandom::u64()?));
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&part)?;
         let draft = Draft { file, part, image: self.path_of(name), published: false };
+        if geteuid().is_root() {
+            // Root packs ahead of time for a server that runs as the user whose folder this is.
+            let owner = fs::metadata(&self.folder)?;
+            fchown(&draft.file, Some(owner.uid()), Some(owner.gid()))?;
+        }
         draft.file.lock()?;
         Ok(draft)
     }
@@ -324,6 +330,17 @@ mod tests {
         assert_eq!(cache.used().unwrap(), 0);
         add(&cache, "a", 0);
         assert_eq!(cache.find("a").unwrap().unwrap().metadata().unwrap().len(), 10_000);
+    }
+
+    #[test]
+    fn an_image_belongs_to_the_owner_of_the_folder() {
+        let (_folder, cache) = cache(100_000);
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(cache.folder(), Some(65_534), Some(65_534)).unwrap();
+        }
+        add(&cache, "a", 0);
+        let owner = |path: &Path| (fs::metadata(path).unwrap().uid(), fs::metadata(path).unwrap().gid());
+        assert_eq!(owner(&cache.path_of("a")), owner(cache.folder()));
     }
 
     #[test]

@@ -10,12 +10,12 @@ use wirepath_media::image::{self, Header, Table};
 #[derive(Debug, thiserror::Error)]
 pub enum ReadImageError {
     /// They are not what they should be.
-    #[error("at byte {offset}: {source}")]
+    #[error("at byte {offset}: {error}")]
     Format {
         /// Byte of the file at which the part that is wrong begins.
         offset: u64,
         /// What is wrong.
-        source: image::Error,
+        error: image::Error,
     },
     /// They cannot be read.
     #[error("it cannot be read: {0}")]
@@ -27,7 +27,7 @@ pub enum ReadImageError {
 /// # Errors
 /// [`ReadImageError`].
 pub fn read_image(file: &File) -> Result<(Header, Table), ReadImageError> {
-    let format = |offset| move |source| ReadImageError::Format { offset, source };
+    let format = |offset| move |error| ReadImageError::Format { offset, error };
     let length = file.metadata()?.len();
     let mut page = vec![0; length.min(image::PAGE) as usize];
     file.read_exact_at(&mut page, 0)?;

@@ -22,7 +22,7 @@ use crate::library;
 const RESTING: usize = 32;
 
 /// Transport stream packets in an RTP packet where the path's MTU allows: what every receiver of RFC 2250 expects.
-const TS_PER_PACKET: u16 = 7;
+pub const USUAL_TS_PER_PACKET: u16 = 7;
 
 /// Opens images of assets. Calls may wait for storage: they belong on threads where that is allowed.
 pub struct Store {
@@ -117,12 +117,12 @@ impl Store {
     pub fn recipe(&self, mtu: u32, ip_header: u16) -> Result<Recipe, StoreError> {
         let capped = u16::try_from(mtu).unwrap_or(u16::MAX);
         let recipe = Recipe::for_mtu(capped, ip_header, self.burst_us).ok_or(StoreError::Mtu(mtu))?;
-        Ok(Recipe { ts_per_packet: recipe.ts_per_packet.min(TS_PER_PACKET), ..recipe })
+        Ok(Recipe { ts_per_packet: recipe.ts_per_packet.min(USUAL_TS_PER_PACKET), ..recipe })
     }
 
     /// The recipe where nothing is known of the path.
     pub fn usual_recipe(&self) -> Recipe {
-        Recipe { ts_per_packet: TS_PER_PACKET, burst_us: self.burst_us }
+        Recipe { ts_per_packet: USUAL_TS_PER_PACKET, burst_us: self.burst_us }
     }
 
     /// The image of `asset`, which people call `name`, by `recipe`: one that is open, one from the cache, or one that is being packed from now on.
