@@ -32,5 +32,5 @@ lint: ## rooms, reasons, promises, links, licences; then clippy
 	cargo run --quiet --locked -p wirepath-lint
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 
-fuzz: ## every fuzz target for MINUTES minutes each (3); needs a nightly toolchain
+fuzz: ## every fuzz target, then the living server, for MINUTES minutes each (3); installs nightly
 	@scripts/fuzz.sh $(MINUTES)
