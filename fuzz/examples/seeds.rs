@@ -1,79 +1,17 @@
-//! Writes the first inputs of the corpus: `cargo run --manifest-path fuzz/Cargo.toml --no-default-features --example
-//! seeds`. What it writes does not change from run to run.
+//! Writes the seeds that are made into FOLDER/TARGET/, for libFuzzer: `cargo run --manifest-path fuzz/Cargo.toml
+//! --no-default-features --example seeds FOLDER`.
 
-use std::path::Path;
+use std::path::PathBuf;
 
-use wirepath_media::image::{Identity, PAGE, Plan, Recipe};
-use wirepath_media::pack::Packer;
-use wirepath_media::ts::synthetic::{Jump, Sample, SampleProgramme};
-use wirepath_media::ts::{Framing, NULL_PID};
+use wirepath_fuzz::seeds;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    for (name, sample) in samples() {
-        let bytes = sample.stream().bytes;
-        write("ts", name, &[&[6, 200], &bytes[..]].concat())?;
-        if sample.programmes.iter().any(|programme| programme.ticks) {
-            let image = image(&bytes, 1 + bytes.len() as u16 % 3)?;
-            write("image", name, &[&[1], &image[..]].concat())?;
-        }
+    let folder =
+        PathBuf::from(std::env::args_os().nth(1).ok_or("which FOLDER shall the seeds be written to?")?);
+    for seed in seeds::all()? {
+        let folder = folder.join(seed.target);
+        std::fs::create_dir_all(&folder)?;
+        std::fs::write(folder.join(seed.name), seed.bytes)?;
     }
-    write("ts", "text", b"\x06\x40This is not a transport stream.")?;
-    write("image", "unfinished", &[1; PAGE as usize + 1])
-}
-
-/// Short streams, one for each thing that can be special about one.
-fn samples() -> Vec<(&'static str, Sample)> {
-    let small = Sample { packets: 60, tables_every: 20, pcr_every: 10, ..Sample::default() };
-    let own = SampleProgramme { pcr_pid: 0x1f0, ..SampleProgramme::numbered(1) };
-    let clockless = SampleProgramme { pcr_pid: NULL_PID, ticks: false, ..SampleProgramme::numbered(1) };
-    let several = (1..4).map(SampleProgramme::numbered).collect();
-    let with_video = |stream_type| {
-        let mut programme = SampleProgramme::numbered(1);
-        programme.streams[0].1 = stream_type;
-        Sample { programmes: vec![programme], marks_random_access: false, ..small.clone() }
-    };
-    let jumping =
-        |ticks, flagged| Sample { jumps: vec![Jump { packet: 30, ticks, flagged }], ..small.clone() };
-    vec![
-        ("bare", small.clone()),
-        ("timestamped", Sample { framing: Framing::Timestamped, ..small.clone() }),
-        ("protected", Sample { framing: Framing::Protected, ..small.clone() }),
-        ("clock-on-its-own", Sample { programmes: vec![own], ..small.clone() }),
-        ("no-clock", Sample { programmes: vec![clockless.clone()], ..small.clone() }),
-        (
-            "second-programme-ticks",
-            Sample { programmes: vec![clockless, SampleProgramme::numbered(2)], ..small.clone() },
-        ),
-        ("several-programmes", Sample { programmes: several, ..small.clone() }),
-        ("no-tables", Sample { tables_every: 0, ..small.clone() }),
-        ("wrap", Sample { first_pcr: (300 << 33) - 300_000, ..small.clone() }),
-        ("jump-forward", jumping(1 << 40, false)),
-        ("jump-back", jumping((300 << 33) - (1 << 30), false)),
-        ("jump-announced", jumping(5_000_000, true)),
-        ("one-reference", Sample { pcr_every: 1000, ..small.clone() }),
-        ("mpeg2-video", with_video(0x02)),
-        ("h264-video", with_video(0x1b)),
-        ("h265-video", with_video(0x24)),
-        ("sound-only", with_video(0x0f)),
-    ]
-}
-
-fn image(asset: &[u8], ts_per_packet: u16) -> Result<Vec<u8>, Box<dyn std::error::Error>> {
-    let identity = Identity { size: asset.len() as u64, mtime_ns: 1, inode: 2, device: 3 };
-    let recipe = Recipe { ts_per_packet, burst_us: 5000 };
-    let mut packer = Packer::new(Plan { identity, recipe, ssrc: 4, sequence: 5, timestamp: 6 })?;
-    packer.push(asset)?;
-    let summary = packer.finish()?;
-    let mut image = summary.header.encode().to_vec();
-    while let Some(segment) = packer.pop() {
-        image.extend(segment.bytes);
-    }
-    image.extend(summary.table_bytes);
-    Ok(image)
-}
-
-fn write(target: &str, name: &str, bytes: &[u8]) -> Result<(), Box<dyn std::error::Error>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
-    std::fs::create_dir_all(&folder)?;
-    Ok(std::fs::write(folder.join(name), bytes)?)
+    Ok(())
 }

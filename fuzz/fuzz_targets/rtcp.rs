@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| wirepath_fuzz::rtcp::run(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| wirepath_fuzz::rtcp::fuzz(data));

@@ -7,7 +7,7 @@ use wirepath_media::http::{
 };
 
 /// Feeds `data` whole, and cut into pieces of a size that its first byte gives.
-pub fn run(data: &[u8]) {
+pub fn fuzz(data: &[u8]) {
     let Some((&piece, data)) = data.split_first() else { return };
     let (requests, error) = read(data, data.len().max(1));
     assert_eq!(read(data, usize::from(piece) + 1), (requests.clone(), error));

@@ -4,6 +4,7 @@ pub mod http;
 pub mod image;
 pub mod rtcp;
 pub mod rtsp;
+pub mod seeds;
 pub mod ts;
 
 /// A target: any bytes in, a panic when a promise is broken.
@@ -11,9 +12,9 @@ pub type Target = fn(&[u8]);
 
 /// Every target under the name of its binary and of its folder in `corpus/`.
 pub const TARGETS: &[(&str, Target)] = &[
-    ("http", http::run),
+    ("http", http::fuzz),
     ("image", image::fuzz),
-    ("rtcp", rtcp::run),
-    ("rtsp", rtsp::run),
+    ("rtcp", rtcp::fuzz),
+    ("rtsp", rtsp::fuzz),
     ("ts", ts::fuzz),
 ];

@@ -4,7 +4,7 @@ use std::time::Duration;
 use wirepath_media::rtcp::{self, NtpTime};
 
 /// Reads `data` as a client's datagram about the source that its first four bytes name.
-pub fn run(data: &[u8]) {
+pub fn fuzz(data: &[u8]) {
     let Some((ssrc, datagram)) = data.split_first_chunk() else { return };
     if let Ok(received) = rtcp::read(datagram, u32::from_be_bytes(*ssrc)) {
         assert!(received.receptions.len() * 24 <= datagram.len());

@@ -2,28 +2,55 @@
 //! what it takes for a request can be asked for.
 
 use wirepath_media::rtsp::{
-    BODY_LIMIT, HEAD_LIMIT, Item, NptRange, Offer, Reader, Request, Response, Target,
+    BODY_LIMIT, HEAD_LIMIT, Item, NptRange, Offer, Reader, Refusal, Request, Response, Target,
 };
 
-/// Feeds `data` cut into pieces of a size that its first byte gives.
-pub fn run(data: &[u8]) {
-    let Some((&size, data)) = data.split_first() else { return };
+/// Feeds `data` whole, and cut into pieces of a size that its first byte gives.
+pub fn fuzz(data: &[u8]) {
+    let Some((&piece, data)) = data.split_first() else { return };
+    let whole = read(data, data.len().max(1));
+    assert_eq!(read(data, usize::from(piece) + 1), whole, "how the bytes are cut makes a difference");
+    assert!(whole.requests.iter().map(|request| request.body.len()).sum::<usize>() <= data.len());
+    whole.requests.iter().for_each(ask);
+    for refusal in &whole.refusals {
+        check_text(&Response::refusal(refusal).to_bytes());
+    }
+}
+
+/// What came out of a connection's bytes.
+#[derive(Debug, PartialEq, Eq)]
+struct Outcome {
+    requests: Vec<Request>,
+    refusals: Vec<Refusal>,
+    held_bytes: usize,
+    skipped_bytes: u64,
+}
+
+fn read(data: &[u8], piece: usize) -> Outcome {
     let mut reader = Reader::new();
-    let mut bytes_of_requests = 0;
-    for piece in data.chunks(usize::from(size) + 1) {
+    let (mut requests, mut refusals) = (Vec::new(), Vec::new());
+    for piece in data.chunks(piece) {
         reader.feed(piece);
         while let Some(item) = reader.next_item() {
             match item {
-                Item::Request(request) => {
-                    bytes_of_requests += request.body.len();
-                    ask(&request);
-                }
-                Item::Refused(refusal) => assert!(!Response::refusal(&refusal).to_bytes().is_empty()),
+                Item::Request(request) => requests.push(*request),
+                Item::Refused(refusal) => refusals.push(refusal),
             }
         }
+        assert!(reader.held_bytes() <= HEAD_LIMIT + BODY_LIMIT);
     }
-    assert!(bytes_of_requests <= data.len());
-    assert!(reader.held_bytes() <= HEAD_LIMIT + BODY_LIMIT);
+    Outcome { requests, refusals, held_bytes: reader.held_bytes(), skipped_bytes: reader.skipped_bytes() }
+}
+
+/// A refusal says why in words that may come from the request: they must not become headers of their own.
+fn check_text(response: &[u8]) {
+    let text = std::str::from_utf8(response).expect("a response is text");
+    let (head, _) = text.split_once("\r\n\r\n").expect("a head ends in an empty line");
+    for line in head.split("\r\n").skip(1) {
+        let (name, _) = line.split_once(':').expect("a header has a name");
+        assert!(name.chars().all(|char| char.is_ascii_alphanumeric() || char == '-'), "{name:?} is no name");
+        assert!(!line.contains(char::is_control), "{line:?} holds a control character");
+    }
 }
 
 fn ask(request: &Request) {

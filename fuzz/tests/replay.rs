@@ -1,31 +1,91 @@
-//! Runs every target over its corpus, on the stable compiler.
+//! Runs every target over its corpus and its seeds, on the stable compiler.
 
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 
-use wirepath_fuzz::TARGETS;
+use wirepath_fuzz::{TARGETS, Target, seeds};
 
 #[test]
-fn the_corpus_breaks_no_promise() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    for (name, target) in TARGETS {
-        let mut inputs: Vec<_> = std::fs::read_dir(corpus.join(name))
-            .unwrap_or_else(|error| panic!("no corpus for {name}: {error}"))
-            .map(|entry| entry.expect("a readable folder").path())
-            .collect();
-        inputs.sort();
-        assert!(!inputs.is_empty(), "the corpus of {name} is empty");
-        for input in inputs {
-            println!("{}", input.display()); // shown when the target panics
-            target(&std::fs::read(&input).expect("a readable input"));
-        }
+fn http_keeps_its_promises() {
+    replay("http");
+}
+
+#[test]
+fn image_keeps_its_promises() {
+    replay("image");
+}
+
+#[test]
+fn rtcp_keeps_its_promises() {
+    replay("rtcp");
+}
+
+#[test]
+fn rtsp_keeps_its_promises() {
+    replay("rtsp");
+}
+
+#[test]
+fn ts_keeps_its_promises() {
+    replay("ts");
+}
+
+#[test]
+fn seeds_that_are_made_keep_their_promises() {
+    let seeds = seeds::all().expect("streams that can be packed");
+    assert!(seeds.len() > 30);
+    for seed in seeds {
+        println!("{}/{}", seed.target, seed.name);
+        target(seed.target)(&seed.bytes);
     }
 }
 
 #[test]
-fn every_corpus_has_a_target() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    for entry in std::fs::read_dir(corpus).expect("the corpus") {
-        let name = entry.expect("a readable folder").file_name();
-        assert!(TARGETS.iter().any(|(target, _)| name == *target), "nothing replays the corpus {name:?}");
+fn every_target_is_replayed() {
+    let names: Vec<_> = TARGETS.iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["http", "image", "rtcp", "rtsp", "ts"], "give the new target a test above");
+}
+
+#[test]
+fn every_corpus_has_a_target_and_every_target_a_corpus() {
+    let targets: BTreeSet<OsString> = TARGETS.iter().map(|(name, _)| OsString::from(name)).collect();
+    assert_eq!(names_in(&folder("corpus")), targets);
+    assert_eq!(names_in(&folder("fuzz_targets")), targets.iter().map(|name| file_of(name)).collect());
+    let strangers: Vec<_> = names_in(&folder("seeds")).difference(&targets).cloned().collect();
+    assert!(strangers.is_empty(), "nothing replays the seeds {strangers:?}");
+}
+
+fn replay(name: &str) {
+    let target = target(name);
+    let mut replayed = 0;
+    for folder in [folder("corpus").join(name), folder("seeds").join(name)] {
+        if !folder.exists() {
+            continue; // that there is a corpus has a test of its own; seeds there need not be
+        }
+        for input in names_in(&folder) {
+            let input = folder.join(input);
+            println!("{}", input.display()); // shown when the target panics
+            target(&std::fs::read(&input).expect("a readable input"));
+            replayed += 1;
+        }
     }
+    assert!(replayed > 10, "only {replayed} inputs for {name}");
+}
+
+fn target(name: &str) -> Target {
+    TARGETS.iter().find(|(target, _)| *target == name).expect("a target of this name").1
+}
+
+fn folder(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
+}
+
+fn names_in(folder: &Path) -> BTreeSet<OsString> {
+    let entries = std::fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    entries.map(|entry| entry.expect("a readable folder").file_name()).collect()
+}
+
+fn file_of(target: &OsString) -> OsString {
+    Path::new(target).with_extension("rs").into_os_string()
 }

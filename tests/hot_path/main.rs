@@ -143,7 +143,9 @@ fn session(engine: &Engine, source: &Arc<OneSegment>, receiver: &UdpSocket) -> R
         }
     });
     let source = Arc::clone(source) as Arc<dyn TrainSource>;
-    Ok(engine.playback(PlaybackOptions { source, socket, packet_size: PACKET as u16, on_event })?)
+    let options =
+        PlaybackOptions { source, socket, packet_size: PACKET as u16, burst_us: TRAIN_US, on_event };
+    Ok(engine.playback(options)?)
 }
 
 /// Looks until something is so; the engine has the other core.

@@ -1,12 +1,13 @@
 //! The command itself: what it prints, how it ends, what it refuses.
 
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
-use wirepath_tests::playback::Playback;
+use wirepath_tests::playback::{Playback, ensure_bytes};
 use wirepath_tests::process::Process;
 use wirepath_tests::server::{self, Server};
 use wirepath_tests::{Deadline, clips, process, trials};
@@ -22,6 +23,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         several_folders_appear_under_their_names,
         what_cannot_be_served_is_an_error,
         packing_ahead_makes_an_image,
+        the_server_plays_what_was_packed_ahead,
+        packing_goes_on_past_what_cannot_be_packed,
+        packing_that_is_interrupted_leaves_nothing,
         inspect_answers_json,
     ]
 }
@@ -119,10 +123,76 @@ fn what_cannot_be_served_is_an_error() -> Result<()> {
 fn packing_ahead_makes_an_image() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
     let cache = tempfile::tempdir()?;
+    let log = pack(cache.path(), [folder.path().join("clip.ts").as_path()])?;
+    ensure!(log.contains("clip.ts: 0:02.") && log.contains("trains") && log.contains("packed in"), "{log}");
+    let images = files(cache.path())?;
+    ensure!(images.len() == 1 && images[0].extension().is_some_and(|ending| ending == "wpi"), "{images:?}");
+    let log = pack(cache.path(), [folder.path()])?;
+    ensure!(log.contains("already packed") && files(cache.path())? == images, "{log}");
+    Ok(())
+}
+
+/// The server uses what was packed ahead: the same file, untouched but for the time of its last use, is all there is.
+fn the_server_plays_what_was_packed_ahead() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let folder = clips::folder(&[("clip.ts", &clip)])?;
+    let server = Server::of(folder.path()).start()?;
+    pack(&server.cache, [folder.path()])?;
+    let images = files(&server.cache)?;
+    let inode = std::fs::metadata(&images[0])?.ino();
+    let received = Playback::whole(server.rtsp, "clip.ts", 15.0)?;
+    ensure_bytes(&received, &std::fs::read(&clip)?)?;
+    ensure!(files(&server.cache)? == images && std::fs::metadata(&images[0])?.ino() == inode);
+    let metrics = wirepath_tests::http::get(server.http, "/metrics")?;
+    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+    let has = |line| metrics.lines().any(|found| found == line);
+    ensure!(has("wirepath_images_packed_total 0") && has("wirepath_images_found_total 1"), "{metrics}");
+    Ok(())
+}
+
+fn packing_goes_on_past_what_cannot_be_packed() -> Result<()> {
+    let folder = clips::folder(&[("a/clip.ts", &clips::constant(2)?)])?;
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("a/notes.txt"), "no transport stream\n".repeat(1000))?;
+    std::fs::write(path("text.ts"), "no transport stream\n".repeat(1000))?;
+    let cache = tempfile::tempdir()?;
     let mut command = Command::new(server::binary()?);
-    command.arg("pack").arg("--cache").arg(cache.path()).arg(folder.path().join("clip.ts"));
-    Process::start(&command, true)?.succeed(Deadline::seconds(20.0))?;
-    ensure!(std::fs::read_dir(cache.path())?.count() >= 1, "the cache is empty");
+    command.args(["pack", "--json", "--cache"]).arg(cache.path());
+    command.args([path("text.ts"), path("gone.ts"), path("a")]);
+    let output = command.output()?;
+    ensure!(output.status.code() == Some(1), "{output:?}");
+    let lines = String::from_utf8(output.stdout)?;
+    let objects = lines.lines().map(serde_json::from_str).collect::<Result<Vec<serde_json::Value>, _>>()?;
+    let statuses: Vec<_> =
+        objects.iter().map(|object| object["status"].as_str().unwrap_or_default()).collect();
+    ensure!(statuses == ["failed", "failed", "packed", "passed_over"], "{lines}");
+    let errors = String::from_utf8(output.stderr)?;
+    ensure!(errors.contains("text.ts: error: not an MPEG transport stream"), "{errors}");
+    ensure!(errors.contains("gone.ts: error: ") && errors.contains("notes.txt: passed over: "), "{errors}");
+    ensure!(files(cache.path())?.len() == 1);
+    Ok(())
+}
+
+/// A signal in the middle of packing leaves neither an image nor a part of one.
+fn packing_that_is_interrupted_leaves_nothing() -> Result<()> {
+    let folder = process::open_folder()?;
+    let clip = std::fs::read(clips::constant(60)?)?;
+    let mut big = std::fs::File::create(folder.path().join("big.ts"))?;
+    for _ in 0..12 {
+        std::io::Write::write_all(&mut big, &clip)?;
+    }
+    let cache = tempfile::tempdir()?;
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut command = Command::new(server::binary()?);
+        command.arg("pack").arg("--cache").arg(cache.path()).arg(folder.path());
+        let mut process = Process::start(&command, true)?;
+        Deadline::seconds(10.0)
+            .wait_for("an unfinished image", || Ok((!files(cache.path())?.is_empty()).then_some(())))?;
+        process.signal(signal)?;
+        let status = process.wait(Deadline::seconds(10.0))?;
+        ensure!(status.code() == Some(code), "{status}: {}", process.log());
+        ensure!(files(cache.path())?.is_empty(), "{:?}", files(cache.path())?);
+    }
     Ok(())
 }
 
@@ -134,6 +204,18 @@ fn inspect_answers_json() -> Result<()> {
     let json: serde_json::Value = serde_json::from_str(&log)?;
     ensure!(json["programmes"].as_array().is_some_and(|programmes| programmes.len() == 2), "{json}");
     Ok(())
+}
+
+/// Packs files into a cache, and answers what was printed.
+fn pack<'a>(cache: &Path, files: impl IntoIterator<Item = &'a Path>) -> Result<String> {
+    let mut command = Command::new(server::binary()?);
+    command.arg("pack").arg("--cache").arg(cache).args(files);
+    Process::start(&command, true)?.succeed(Deadline::seconds(20.0))
+}
+
+/// The files in a folder.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    Ok(std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?)
 }
 
 /// Starts a server that must refuse to start, and answers what it said.

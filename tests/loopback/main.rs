@@ -3,6 +3,7 @@
 mod command;
 mod faults;
 mod formats;
+mod hostile;
 mod http;
 mod playing;
 mod rtcp;
@@ -22,5 +23,9 @@ fn main() -> ExitCode {
         rtsp::trials(),
         seeking::trials(),
     ];
-    wirepath_tests::trial::run(together.into_iter().flatten().collect(), faults::alone())
+    let alone = [faults::alone(), hostile::alone()];
+    wirepath_tests::trial::run(
+        together.into_iter().flatten().collect(),
+        alone.into_iter().flatten().collect(),
+    )
 }

@@ -7,6 +7,7 @@ pub mod clients;
 pub mod clips;
 pub mod deadline;
 pub mod http;
+pub mod mutation;
 pub mod namespace;
 pub mod playback;
 pub mod process;

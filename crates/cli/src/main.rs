@@ -1,8 +1,14 @@
 //! `wirepath`: serves stored media by the shortest path the machine offers.
 
+mod format;
+mod image_options;
+mod pack;
+mod progress;
 mod serve;
 mod serve_options;
+mod terminal;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -19,18 +25,27 @@ struct Arguments {
 enum Command {
     /// Serve folders of transport streams over RTSP/RTP, and any files over HTTP
     Serve(serve::Serve),
+    /// Pack transport streams into wire images ahead of time
+    Pack(pack::Pack),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Serve(serve) => serve.run(),
+        Command::Pack(pack) => pack.run(),
     };
     match result {
         Ok(code) => code,
+        // Whoever read our output has seen enough, as `head` has.
+        Err(error) if is_broken_pipe(&error) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("wirepath: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

@@ -10,6 +10,6 @@ pub mod rtsp;
 mod server;
 pub mod status;
 
-pub use server::{Server, ServerOptions, StartError};
+pub use server::{Server, ServerOptions, StartError, raise_descriptor_limit};
 /// A way to take trains from storage to a socket.
 pub use wirepath_streams::datapath::Path as DataPath;

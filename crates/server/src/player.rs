@@ -83,6 +83,7 @@ impl Presentation for AssetPresentation {
                 source: Arc::clone(&image) as Arc<dyn streams::TrainSource>,
                 socket,
                 packet_size: image.plan().recipe.packet_size(),
+                burst_us: image.plan().recipe.burst_us.into(),
                 on_event: Box::new(move |event| on_event(event_of(event))),
             };
             let playback = self.engine.playback(options).map_err(|error| {
@@ -241,7 +242,7 @@ fn find_error(error: FindError) -> OpenError {
 fn open_error(error: StoreError) -> OpenError {
     match error {
         StoreError::NotPlayable(reason) => OpenError::NotPlayable(reason),
-        StoreError::Busy | StoreError::Cache(_) => OpenError::Busy(error.to_string()),
+        StoreError::Busy | StoreError::Stopped | StoreError::Cache(_) => OpenError::Busy(error.to_string()),
         StoreError::Io { .. } | StoreError::Mtu(_) => OpenError::Failed(error.to_string()),
     }
 }

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use rustix::event::{EventfdFlags, eventfd};
-use wirepath_datapath::{Support, UdpSink};
+use wirepath_datapath::Support;
 
+use crate::DownloadEnd;
 use crate::blocking::BlockingPool;
 use crate::counters::{Counters, ThreadCounters};
 use crate::download::{Download, DownloadTask, Part};
-use crate::playback::{Playback, PlaybackOptions, Progress};
+use crate::playback::{Playback, PlaybackOptions, PlaybackTask, Progress};
 use crate::worker::{Command, Worker};
-use crate::{DownloadEnd, playback};
 
 /// How an engine is set up.
 #[derive(Clone, Debug)]
@@ -72,14 +72,13 @@ impl Engine {
     pub fn playback(&self, options: PlaybackOptions) -> io::Result<Playback> {
         let local = options.socket.local_addr()?.ip();
         let path = self.support.choose(local).path;
-        let sink = UdpSink::new(options.socket, options.packet_size, path)?;
         let progress = Arc::new(Progress::default());
         progress.set_path(path);
+        let task = PlaybackTask::new(options, path, Arc::clone(&progress))?;
 
-        let thread = self.least_loaded();
+        let thread = self.thread_for_playback();
         thread.counters.playbacks.fetch_add(1, Ordering::Relaxed);
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let task = playback::new_task(options.source, sink, path, Arc::clone(&progress), options.on_event);
         thread.mailbox.send(Command::AddPlayback { id, task: Box::new(task) });
         Ok(Playback { id, mailbox: Arc::clone(&thread.mailbox), progress })
     }
@@ -115,6 +114,17 @@ impl Engine {
     /// Number of threads.
     pub fn threads(&self) -> usize {
         self.threads.len()
+    }
+
+    /// A thread that has some playbacks but not yet many, else the one that has least to do: a few playbacks on one thread
+    /// wake one thread, on many threads they wake many.
+    fn thread_for_playback(&self) -> &EngineThread {
+        const FEW: u64 = 32;
+        let has_few = |thread: &&EngineThread| {
+            (1..FEW).contains(&thread.counters.playbacks.load(Ordering::Relaxed))
+                && thread.counters.downloads.load(Ordering::Relaxed) == 0
+        };
+        self.threads.iter().find(has_few).unwrap_or_else(|| self.least_loaded())
     }
 
     fn least_loaded(&self) -> &EngineThread {

@@ -12,6 +12,7 @@ mod engine;
 mod lateness;
 mod playback;
 mod playhead;
+mod slots;
 mod source;
 mod wheel;
 mod worker;

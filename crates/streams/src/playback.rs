@@ -1,5 +1,6 @@
 //! A playback: one source's trains to one UDP sink, each when it is due.
 
+use std::io;
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +21,9 @@ pub struct PlaybackOptions {
     pub socket: UdpSocket,
     /// Size of the source's packets in bytes, headers counted.
     pub packet_size: u16,
+    /// How much of the source leaves in one go, in microseconds: time is divided into bursts, counted from the start of the
+    /// source, and what departs in one leaves when it begins.
+    pub burst_us: u64,
     /// Told what happens; called on an engine thread, so it must not block.
     pub on_event: Box<dyn Fn(Event) + Send>,
 }
@@ -187,33 +191,13 @@ pub(crate) struct PlaybackTask {
     continuation: Option<(u16, u32)>,
     /// The headers must be made to go on from `continuation` at the next train.
     rebase: bool,
+    burst_us: u64,
     /// Time of CLOCK_MONOTONIC at which the start of the source would have left; known while it plays.
     origin_us: Option<i64>,
     /// Asked to play and not yet answered.
     reply: Option<Reply<Position>>,
     progress: Arc<Progress>,
     on_event: Box<dyn Fn(Event) + Send>,
-}
-
-pub(crate) fn new_task(
-    source: Arc<dyn TrainSource>,
-    sink: UdpSink,
-    path: Path,
-    progress: Arc<Progress>,
-    on_event: Box<dyn Fn(Event) + Send>,
-) -> PlaybackTask {
-    PlaybackTask {
-        playhead: Playhead::new(source),
-        sink,
-        path,
-        headers: Headers::Stored,
-        continuation: None,
-        rebase: false,
-        origin_us: None,
-        reply: None,
-        progress,
-        on_event,
-    }
 }
 
 /// A playback that is later than this moves its timetable instead of sending a burst to catch up.
@@ -226,6 +210,26 @@ const TRAINS_PER_TURN: usize = 4;
 const RETRY_US: u64 = 1000;
 
 impl PlaybackTask {
+    pub(crate) fn new(
+        options: PlaybackOptions,
+        path: Path,
+        progress: Arc<Progress>,
+    ) -> io::Result<PlaybackTask> {
+        Ok(PlaybackTask {
+            playhead: Playhead::new(options.source),
+            sink: UdpSink::new(options.socket, options.packet_size, path)?,
+            path,
+            headers: Headers::Stored,
+            continuation: None,
+            rebase: false,
+            burst_us: options.burst_us.max(1),
+            origin_us: None,
+            reply: None,
+            progress,
+            on_event: options.on_event,
+        })
+    }
+
     /// Begins to play; `fire` does the rest.
     pub(crate) fn play(&mut self, from: Option<Cursor>, until_us: u64, reply: Reply<Position>) {
         if let Some(earlier) = self.reply.replace(reply) {
@@ -237,6 +241,10 @@ impl PlaybackTask {
         }
         self.playhead.set_end(until_us);
         self.origin_us = None;
+    }
+
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
     }
 
     /// Stops playing; the place is kept. Answers the time of the next packet.
@@ -264,7 +272,12 @@ impl PlaybackTask {
                 Next::End => return self.finish(),
                 Next::Failed(reason) => return Outcome::Over(PlayError::Source(reason)),
             };
-            let due_us = self.due_us(&departure, now_us);
+            if self.origin_us.is_none() {
+                let begin_us =
+                    thread.slots.next_us(now_us, self.burst_us, thread.counters.playbacks.load(Relaxed));
+                self.begin(&departure, begin_us);
+            }
+            let due_us = self.due_us(&departure);
             if due_us > now_us {
                 return Outcome::Again(due_us);
             }
@@ -294,11 +307,18 @@ impl PlaybackTask {
         (self.on_event)(Event::Failed(error));
     }
 
-    /// When a departure is due; the first one after a request to play is due at once and sets the timetable.
-    fn due_us(&mut self, departure: &Departure, now_us: u64) -> u64 {
-        if let Some(origin_us) = self.origin_us {
-            return origin_us.saturating_add_unsigned(departure.at_us).try_into().unwrap_or(0);
-        }
+    /// When a departure is due: when its burst begins.
+    fn due_us(&self, departure: &Departure) -> u64 {
+        let origin_us = self.origin_us.unwrap_or_default();
+        origin_us.saturating_add_unsigned(self.burst_begin_us(departure)).try_into().unwrap_or(0)
+    }
+
+    fn burst_begin_us(&self, departure: &Departure) -> u64 {
+        departure.at_us - departure.at_us % self.burst_us
+    }
+
+    /// Sets the timetable for the first departure after a request to play, and answers the request.
+    fn begin(&mut self, departure: &Departure, begin_us: u64) {
         let stored = departure.train.run.header(departure.train.first);
         if let (true, Some((sequence, timestamp))) = (self.rebase, self.continuation) {
             self.rebase = false;
@@ -308,20 +328,20 @@ impl PlaybackTask {
                 marker: true,
             };
         }
-        self.set_origin(departure, now_us);
+        self.set_origin(departure, begin_us);
         if let Some(reply) = self.reply.take() {
             let (sequence, timestamp) = self.moved(stored.sequence, stored.timestamp);
             reply(Ok(Position { sequence, timestamp, at_us: departure.at_us }));
         }
-        now_us
     }
 
-    /// Makes the timetable such that `departure` is due at `now_us`.
-    fn set_origin(&mut self, departure: &Departure, now_us: u64) {
-        self.origin_us = Some(now_us as i64 - departure.at_us as i64);
+    /// Makes the timetable such that the burst of `departure` begins at `begin_us`.
+    fn set_origin(&mut self, departure: &Departure, begin_us: u64) {
+        let in_burst_us = departure.at_us % self.burst_us;
+        self.origin_us = Some(begin_us as i64 - self.burst_begin_us(departure) as i64);
         let stored = departure.train.run.header(departure.train.first);
         let (_, timestamp) = self.moved(stored.sequence, stored.timestamp);
-        self.progress.set_clock(Some(RtpClock { at_us: now_us, timestamp }));
+        self.progress.set_clock(Some(RtpClock { at_us: begin_us + in_burst_us, timestamp }));
     }
 
     /// Sends a departure, or its first packets if the socket takes no more, and moves on.

@@ -105,7 +105,8 @@ impl Player {
         socket.connect(receiver.local_addr().unwrap()).unwrap();
         let (tell, events) = channel();
         let on_event = Box::new(move |event| tell.send(event).unwrap_or_default());
-        let options = PlaybackOptions { source, socket, packet_size: PACKET as u16, on_event };
+        let options =
+            PlaybackOptions { source, socket, packet_size: PACKET as u16, burst_us: 8000, on_event };
         Player { playback: engine.playback(options).unwrap(), receiver, events }
     }
 

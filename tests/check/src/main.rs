@@ -30,6 +30,13 @@ fn steps() -> Vec<Step> {
     let build = ["build", "--workspace", "--bins", "--tests", "--locked"];
     vec![
         cargo("format", &["fmt", "--all", "--check"], Count::ExitCode, 2),
+        // A workspace of its own, which `--all` does not reach.
+        cargo(
+            "format of fuzz",
+            &["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"],
+            Count::ExitCode,
+            2,
+        ),
         cargo("build", &build, Count::ExitCode, 20),
         cargo("lint", &["run", "--quiet", "--locked", "-p", "wirepath-lint"], Count::TestResults, 2),
         cargo("tests", &["test", "--workspace", "--locked", "--no-fail-fast"], Count::TestResults, 20),

@@ -128,7 +128,7 @@ fn an_error_says_what_and_where() {
     let (mut file, header) = image();
     forge_table(&mut file, header.table.offset, |table| table[16 + 40] ^= 1);
     let error = read(&file).err().map(|error| error.to_string());
-    let expected = "the table of the wire image, byte 56: offset of a segment is 1052673, but the one before ends \
+    let expected = "the table of the wire image, byte 56: offset of a segment is 1056769, but the one before ends \
                     elsewhere";
     assert_eq!(error.as_deref(), Some(expected));
 }

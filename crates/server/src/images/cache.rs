@@ -89,6 +89,11 @@ impl Cache {
         &self.folder
     }
 
+    /// Where a finished image of this name is, if there is one.
+    pub fn path_of(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.{IMAGE}"))
+    }
+
     /// The budget in bytes.
     pub fn budget(&self) -> u64 {
         self.budget
@@ -109,7 +114,7 @@ impl Cache {
     /// [`CacheError::Folder`].
     pub fn find(&self, name: &str) -> Result<Option<File>, CacheError> {
         let open = || -> io::Result<Option<File>> {
-            let file = match File::open(self.image_path(name)) {
+            let file = match File::open(self.path_of(name)) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => return Err(error),
@@ -153,14 +158,10 @@ impl Cache {
     /// # Errors
     /// [`CacheError::Folder`].
     pub fn remove(&self, name: &str) -> Result<(), CacheError> {
-        match fs::remove_file(self.image_path(name)) {
+        match fs::remove_file(self.path_of(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.folder_error(error)),
             _ => Ok(()),
         }
-    }
-
-    fn image_path(&self, name: &str) -> PathBuf {
-        self.folder.join(format!("{name}.{IMAGE}"))
     }
 
     fn folder_error(&self, source: io::Error) -> CacheError {
@@ -170,7 +171,7 @@ impl Cache {
     fn create(&self, name: &str) -> io::Result<Draft> {
         let part = self.folder.join(format!("{name}.{:016x}.{PART}", getrandom::u64()?));
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&part)?;
-        let draft = Draft { file, part, image: self.image_path(name), published: false };
+        let draft = Draft { file, part, image: self.path_of(name), published: false };
         draft.file.lock()?;
         Ok(draft)
     }

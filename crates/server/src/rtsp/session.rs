@@ -2,7 +2,7 @@
 
 use super::player::{Event, PlayError, Playback, Position, Presentation};
 use super::record::{Place, Record, Stage};
-use super::timeline::{Stretch, Timeline};
+use super::timeline::{Phase, Stretch, Timeline};
 use super::{control, counters::Counters};
 use std::sync::Arc;
 use std::time::Duration;
@@ -170,7 +170,9 @@ impl Session {
 
     fn rest(&mut self) {
         self.timeline.paused();
-        self.enter(Stage::Resting);
+        if self.timeline.phase() == Phase::Ready {
+            self.enter(Stage::Resting);
+        }
     }
 
     fn enter(&self, stage: Stage) {

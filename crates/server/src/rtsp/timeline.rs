@@ -103,10 +103,12 @@ impl Timeline {
         Ok(())
     }
 
-    /// Packets are no longer sent, and what waited is dropped.
+    /// Packets are no longer sent, and what waited is dropped. A session that was at its end stays there.
     pub fn paused(&mut self) {
         self.queue.clear();
-        self.phase = Phase::Ready;
+        if matches!(self.phase, Phase::Playing { .. }) {
+            self.phase = Phase::Ready;
+        }
     }
 
     /// What is active has been sent to its end: the next stretch to start, if one waits.
@@ -286,8 +288,14 @@ mod tests {
         assert_eq!(timeline.finished(), None);
         assert_eq!(timeline.pause(), Ok(()), "it crossed the end");
         timeline.paused();
+        assert_eq!(timeline.play(None, MINUTE, 60_000_000), Ok(PlayStep::Start(seconds(Some(0), None))));
+
+        let mut timeline = playing("npt=0-");
+        assert_eq!(timeline.pause(), Ok(()));
+        timeline.paused();
         assert_eq!(status(timeline.pause()), 455);
         assert_eq!(timeline.finished(), None, "an end that crossed the pause");
+        assert_eq!(timeline.phase(), Phase::Ready);
     }
 
     #[test]
