@@ -186,7 +186,7 @@ fn packing_that_is_interrupted_leaves_nothing() -> Result<()> {
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let mut command = Command::new(server::binary()?);
         command.arg("pack").arg("--cache").arg(cache.path()).arg(folder.path());
-        let mut process = Process::start(&mut command, true)?;
+        let mut process = Process::start(&command, true)?;
         Deadline::seconds(10.0)
             .wait_for("an unfinished image", || Ok((!files(cache.path())?.is_empty()).then_some(())))?;
         process.signal(signal)?;
@@ -260,7 +260,7 @@ fn inspect(file: &Path) -> Result<(Option<i32>, serde_json::Value, String)> {
 fn pack<'a>(cache: &Path, files: impl IntoIterator<Item = &'a Path>) -> Result<String> {
     let mut command = Command::new(server::binary()?);
     command.arg("pack").arg("--cache").arg(cache).args(files);
-    Process::start(&mut command, true)?.succeed(Deadline::seconds(20.0))
+    Process::start(&command, true)?.succeed(Deadline::seconds(20.0))
 }
 
 /// The files in a folder.
