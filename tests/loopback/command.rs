@@ -1,10 +1,11 @@
 //! The command itself: what it prints, how it ends, what it refuses.
 
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use wirepath_tests::playback::{Playback, ensure_bytes};
@@ -15,6 +16,7 @@ use wirepath_tests::{Deadline, clips, process, trials};
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         one_line_says_that_both_doors_are_open,
+        systemd_is_told,
         the_first_sigterm_drains,
         the_second_sigterm_ends_at_once,
         an_unknown_configuration_key_is_named_with_its_place,
@@ -37,6 +39,30 @@ fn one_line_says_that_both_doors_are_open() -> Result<()> {
     server.process.signal(Signal::TERM)?;
     ensure!(server.process.wait(Deadline::seconds(10.0))?.success(), "{}", server.process.log());
     ensure!(server.further_lines().is_empty(), "more than one line on standard output");
+    Ok(())
+}
+
+/// As systemd does with `Type=notify`: a datagram socket, named in the environment.
+fn systemd_is_told() -> Result<()> {
+    let folder = process::open_folder()?;
+    let name = folder.path().join("notify");
+    let socket = UnixDatagram::bind(&name)?;
+    socket.set_read_timeout(Some(Deadline::seconds(10.0).left()))?;
+    let told = || -> Result<String> {
+        let mut buffer = [0; 1000];
+        let length = socket.recv(&mut buffer).context("nothing was said")?;
+        Ok(String::from_utf8(buffer[..length].to_vec())?)
+    };
+    let mut command = Command::new(server::binary()?);
+    command.args(["serve", "--rtsp=127.0.0.1:0", "--http=127.0.0.1:0", "--cache"]);
+    command.arg(folder.path().join("cache")).arg(folder.path()).env("NOTIFY_SOCKET", &name);
+    let mut process = Process::start(&command, true)?;
+    let ready = told()?;
+    ensure!(ready.lines().any(|line| line == "READY=1"), "{ready}");
+    process.signal(Signal::TERM)?;
+    let stopping = told()?;
+    ensure!(stopping.lines().any(|line| line == "STOPPING=1"), "{stopping}");
+    ensure!(process.wait(Deadline::seconds(10.0))?.success(), "{}", process.log());
     Ok(())
 }
 
