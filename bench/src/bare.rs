@@ -60,7 +60,7 @@ impl Loops {
         command.args([path, &bytes.to_string()]).arg(&self.file).args([packets, setting.sockets.to_string()]);
         command.env("LC_ALL", "C");
         let before = stage.dropped()?;
-        let output = limited(Process::start(&mut command, true)?)?;
+        let output = limited(Process::start(&command, true)?)?;
         ensure!(stage.dropped()? > before, "nothing arrived at the sink");
         let numbers: Vec<f64> = output.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         let [user, system, packets] = numbers[..] else { anyhow::bail!("bare printed {output}") };

@@ -16,6 +16,7 @@ use anyhow::{Context, Result, ensure};
 use clap::Parser;
 
 use report::{BareRun, Report, ServerRun};
+use server::Load;
 use stage::Stage;
 
 /// Measures user and system CPU time for each client at 4 Mb/s, for each data path, beside bare C.
@@ -28,6 +29,9 @@ struct Options {
     /// Numbers of sessions to measure with
     #[arg(long, value_delimiter = ',', default_values_t = [10, 100, 500, 1000])]
     sessions: Vec<usize>,
+    /// Sessions to measure with once more in bursts so long that trains are full; 0 for none
+    #[arg(long, default_value_t = 500)]
+    full_trains: usize,
     /// Interleaved repetitions of everything
     #[arg(long, default_value_t = 3)]
     rounds: usize,
@@ -40,7 +44,7 @@ struct Options {
     /// Payload bytes that a bare loop sends
     #[arg(long, default_value_t = 1 << 30)]
     bytes: u64,
-    /// Further arguments for the server, for example --server=--burst --server=100ms
+    /// Further arguments for the server, for example --server=--threads --server=1
     #[arg(long = "server", allow_hyphen_values = true)]
     server_arguments: Vec<String>,
     /// Print JSON instead of tables
@@ -49,6 +53,22 @@ struct Options {
     /// Folder below which the results are stored
     #[arg(long, default_value = "results")]
     results: PathBuf,
+}
+
+/// The server's default.
+const BURST: &str = "20ms";
+
+/// At 4 Mb/s 48 packets of 1,316 bytes leave in 126 ms.
+const FULL_BURST: &str = "130ms";
+
+impl Options {
+    /// Everything that each path has to carry.
+    fn loads(&self) -> Vec<Load> {
+        let load = |sessions: usize, burst: &str| Load { sessions, burst: burst.to_owned() };
+        let usual = self.sessions.iter().map(|sessions| load(*sessions, BURST));
+        let full = (self.full_trains > 0).then(|| load(self.full_trains, FULL_BURST));
+        usual.chain(full).collect()
+    }
 }
 
 fn main() -> Result<()> {
@@ -74,8 +94,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// One path in one round: the server with each number of sessions, and right after it the bare loop with the same
-/// number of sockets and packets in a train.
+/// One path in one round: the server under each load, and right after it the bare loop with the same number of sockets
+/// and packets in a train.
 fn measure(
     options: &Options,
     stage: &Stage,
@@ -86,11 +106,11 @@ fn measure(
     let full = bare::Setting { packets_per_train: bare::MOST_PACKETS, sockets: 1 };
     let seconds = loops.run(stage, path, options.bytes, full).context("a bare loop")?;
     report.bare.push(BareRun { path: path.to_owned(), setting: full, seconds_per_gib: seconds });
-    for &sessions in &options.sessions {
-        let context = || format!("{path} with {sessions} sessions");
-        let run = server::run(stage, path, sessions, options).with_context(context)?;
-        let setting =
-            bare::Setting { packets_per_train: run.packets_per_train.round() as usize, sockets: sessions };
+    for load in options.loads() {
+        let context = || format!("{path}, {load}");
+        let run = server::run(stage, path, &load, options).with_context(context)?;
+        let packets_per_train = run.packets_per_train.round() as usize;
+        let setting = bare::Setting { packets_per_train, sockets: load.sessions };
         let seconds = loops.run(stage, path, options.bytes, setting).with_context(context)?;
         report.bare.push(BareRun { path: path.to_owned(), setting, seconds_per_gib: seconds });
         report.servers.push(ServerRun { bare_seconds_per_gib: seconds, ..run });

@@ -10,6 +10,7 @@ use serde::Serialize;
 use crate::Options;
 use crate::bare::{MOST_PACKETS, Setting};
 use crate::machine::Machine;
+use crate::server::Load;
 use crate::statistics::Summary;
 
 /// One run of a bare loop.
@@ -28,7 +29,7 @@ pub(crate) struct ServerRun {
     pub(crate) path: String,
     /// The path that the server says it uses.
     pub(crate) path_in_use: String,
-    pub(crate) sessions: usize,
+    pub(crate) load: Load,
     /// User and system.
     pub(crate) cpu_seconds_per_client_minute: f64,
     /// Share of it that was spent in user space.
@@ -51,7 +52,7 @@ pub(crate) struct Report {
     #[serde(skip)]
     paths: Vec<String>,
     #[serde(skip)]
-    sessions: Vec<usize>,
+    loads: Vec<Load>,
     pub(crate) bare: Vec<BareRun>,
     pub(crate) servers: Vec<ServerRun>,
 }
@@ -64,7 +65,7 @@ impl Report {
             rounds: options.rounds,
             server_arguments: options.server_arguments.clone(),
             paths: options.paths.clone(),
-            sessions: options.sessions.clone(),
+            loads: options.loads(),
             bare: Vec::new(),
             servers: Vec::new(),
         }
@@ -96,6 +97,7 @@ impl Report {
         let mut table = table(&[
             "path",
             "sessions",
+            "burst",
             "CPU s per client-minute",
             "spread",
             "user",
@@ -106,10 +108,10 @@ impl Report {
             "lateness p99, max (us)",
         ]);
         for path in &self.paths {
-            for &sessions in &self.sessions {
-                let runs: Vec<&ServerRun> =
-                    self.servers.iter().filter(|run| run.path == *path && run.sessions == sessions).collect();
-                table.add_row(row(path, sessions, &runs));
+            for load in &self.loads {
+                let of_this = |run: &&ServerRun| run.path == *path && run.load == *load;
+                let runs: Vec<&ServerRun> = self.servers.iter().filter(of_this).collect();
+                table.add_row(row(path, load, &runs));
             }
         }
         align(&mut table);
@@ -133,18 +135,13 @@ impl Report {
     fn warnings(&self) -> String {
         let mut text = String::new();
         for path in &self.paths {
-            for &sessions in &self.sessions {
-                let runs = self.servers.iter().filter(|run| run.path == *path && run.sessions == sessions);
+            for load in &self.loads {
+                let runs = self.servers.iter().filter(|run| run.path == *path && run.load == *load);
                 let summary = Summary::of(runs.clone().map(|run| run.cpu_seconds_per_client_minute));
                 if let Some(spread) = summary.map(|summary| summary.spread()).filter(|spread| *spread > 0.15)
                 {
                     // A string takes all that is written to it.
-                    writeln!(
-                        text,
-                        "\nNoisy: {path} with {sessions} sessions spreads by {}.",
-                        percent(spread)
-                    )
-                    .ok();
+                    writeln!(text, "\nNoisy: {path}, {load}, spreads by {}.", percent(spread)).ok();
                 }
                 if let Some(run) = runs.clone().find(|run| run.path_in_use != *path) {
                     writeln!(text, "\nNot {path}: the server used {:?}.", run.path_in_use).ok();
@@ -165,7 +162,7 @@ impl Report {
     }
 }
 
-fn row(path: &str, sessions: usize, runs: &[&ServerRun]) -> Vec<String> {
+fn row(path: &str, load: &Load, runs: &[&ServerRun]) -> Vec<String> {
     let summary = |value: fn(&ServerRun) -> f64| Summary::of(runs.iter().map(|run| value(run)));
     let text =
         |value: fn(&ServerRun) -> f64| summary(value).map_or(String::new(), |summary| number(summary.median));
@@ -174,7 +171,8 @@ fn row(path: &str, sessions: usize, runs: &[&ServerRun]) -> Vec<String> {
     let lateness = late("p99").zip(late("max"));
     vec![
         path.to_owned(),
-        sessions.to_string(),
+        load.sessions.to_string(),
+        load.burst.clone(),
         text(|run| run.cpu_seconds_per_client_minute),
         cost.map_or(String::new(), |cost| percent(cost.spread())),
         summary(|run| run.user_share).map_or(String::new(), |share| percent(share.median)),

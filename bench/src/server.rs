@@ -1,9 +1,11 @@
 //! One measurement of the real server.
 
+use std::fmt;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
+use serde::Serialize;
 use wirepath_tests::namespace::SERVER;
 use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clips};
@@ -15,23 +17,42 @@ use crate::{Options, crowd};
 /// Payload bytes per second of one session.
 const BYTES_PER_SECOND: f64 = clips::CONSTANT_RATE / 8.0;
 
-/// Serves so many sessions over a path, and measures a window of it.
-pub(crate) fn run(stage: &Stage, path: &str, sessions: usize, options: &Options) -> Result<ServerRun> {
+/// What a server is given to do.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(crate) struct Load {
+    /// Sessions at a time.
+    pub(crate) sessions: usize,
+    /// The server's burst window: it makes the length of the trains.
+    pub(crate) burst: String,
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} sessions in bursts of {}", self.sessions, self.burst)
+    }
+}
+
+/// Serves a load over a path, and measures a window of it.
+pub(crate) fn run(stage: &Stage, path: &str, load: &Load, options: &Options) -> Result<ServerRun> {
+    let sessions = load.sessions;
     let clip = clip((options.warm_up + options.window).ceil() as u32 + 30)?;
     let folder = clips::folder(&[("clip.ts", &clip)])?;
     let cache = stage::scratch("images")?;
-    let server =
-        Server::of(folder.path()).cache(cache).with(["--path", path]).with(&options.server_arguments);
+    let server = Server::of(folder.path())
+        .cache(cache)
+        .with(["--path", path, "--burst", &load.burst])
+        .with(&options.server_arguments);
     let server = server.inside(stage.server(), &SERVER.to_string()).start()?;
     let address = server.rtsp;
     let clients = stage.client().enter(|| crowd::play(address, "clip.ts", sessions))?;
     wait(options.warm_up);
 
-    let (before, dropped, start) = (Usage::of(&server)?, stage.dropped()?, Instant::now());
-    let counted = Counters::of(stage, &server)?;
+    // Asking for the counters costs the server something, so it happens outside the window.
+    let (counted, dropped) = (Counters::of(stage, &server)?, stage.dropped()?);
+    let (before, start) = (Usage::of(&server)?, Instant::now());
     wait(options.window);
-    let (after, arrived) = (Usage::of(&server)?, stage.dropped()? - dropped);
-    let seconds = start.elapsed().as_secs_f64();
+    let (after, seconds) = (Usage::of(&server)?, start.elapsed().as_secs_f64());
+    let arrived = stage.dropped()? - dropped;
     let sent = Counters::of(stage, &server)?.since(&counted);
 
     ensure!(arrived > 0, "no packet arrived at the sink");
@@ -46,7 +67,7 @@ pub(crate) fn run(stage: &Stage, path: &str, sessions: usize, options: &Options)
     Ok(ServerRun {
         path: path.to_owned(),
         path_in_use: status["data_path"]["name"].as_str().unwrap_or_default().to_owned(),
-        sessions,
+        load: load.clone(),
         cpu_seconds_per_client_minute: cpu * 60.0 / seconds / sessions as f64,
         user_share: if ticks > 0.0 { user / ticks } else { 0.0 },
         cpu_seconds_per_gib: cpu / gib,

@@ -7,7 +7,7 @@
 use std::sync::OnceLock;
 
 use wirepath_media::image::{Header, PAGE, SegmentEntry, Table, Train};
-use wirepath_media::inspect::Report;
+use wirepath_media::inspect::ImageInspector;
 
 use crate::seeds;
 
@@ -24,16 +24,26 @@ pub fn fuzz(data: &[u8]) {
     let page = &file[..file.len().min(PAGE as usize)];
     let Ok(header) = Header::decode(page, file.len() as u64) else { return };
     assert_eq!(header, Header::decode(&header.encode(), file.len() as u64).expect("it was read before"));
-    let Ok(table) = Table::decode(&file[header.table.offset as usize..], &header) else { return };
+    let Ok(mut table) = Table::decode(&file[header.table.offset as usize..], &header) else { return };
     assert_eq!(Table::decode(&file[header.table.offset as usize..], &header).as_ref(), Ok(&table));
-    Report::of_image(&header, &table);
+    if forge {
+        table.segments.iter_mut().for_each(|entry| entry.crc = crc32c::crc32c(bytes_of(&file, entry)));
+    }
+    let mut inspector = ImageInspector::new(&header, &table);
     for (index, entry) in table.segments.iter().enumerate() {
-        let bytes = &file[entry.offset as usize..][..entry.length() as usize];
-        let entry = if forge { SegmentEntry { crc: crc32c::crc32c(bytes), ..*entry } } else { *entry };
-        if let Ok(trains) = entry.trains(&header.plan, table.until_us(index, &header), bytes) {
-            check(&header, &entry, &trains);
+        let bytes = bytes_of(&file, entry);
+        let trains = entry.trains(&header.plan, table.until_us(index, &header), bytes);
+        assert_eq!(inspector.push(index, bytes).is_ok(), trains.is_ok());
+        if let Ok(trains) = trains {
+            check(&header, entry, &trains);
         }
     }
+    let report = inspector.finish();
+    assert!(report.starts_us.is_sorted());
+}
+
+fn bytes_of<'a>(file: &'a [u8], entry: &SegmentEntry) -> &'a [u8] {
+    &file[entry.offset as usize..][..entry.length() as usize]
 }
 
 /// An image that is made, with these changes.

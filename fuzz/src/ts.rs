@@ -4,7 +4,7 @@
 //! The first byte chooses the packet size, the second the length of the pieces; the rest is the file.
 
 use wirepath_media::image::{Header, Identity, PAGE, Plan, Recipe, Table};
-use wirepath_media::inspect::Inspector;
+use wirepath_media::inspect::AssetInspector;
 use wirepath_media::pack::{Error, Packer, estimate};
 
 /// The target.
@@ -54,7 +54,7 @@ fn read(image: &[u8]) {
 }
 
 fn inspect(asset: &[u8], recipe: Recipe) {
-    let mut inspector = Inspector::new(recipe).expect("a recipe that can be followed");
+    let mut inspector = AssetInspector::new(recipe).expect("a recipe that can be followed");
     if inspector.push(asset).is_ok()
         && let Ok(report) = inspector.finish()
     {

@@ -1,12 +1,13 @@
 //! The command itself: what it prints, how it ends, what it refuses.
 
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
-use wirepath_tests::playback::Playback;
+use wirepath_tests::playback::{Playback, ensure_bytes};
 use wirepath_tests::process::Process;
 use wirepath_tests::server::{self, Server};
 use wirepath_tests::{Deadline, clips, process, trials};
@@ -22,7 +23,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         several_folders_appear_under_their_names,
         what_cannot_be_served_is_an_error,
         packing_ahead_makes_an_image,
+        the_server_plays_what_was_packed_ahead,
+        packing_goes_on_past_what_cannot_be_packed,
+        packing_that_is_interrupted_leaves_nothing,
         inspect_answers_json,
+        inspect_reads_images_and_finds_their_damage,
     ]
 }
 
@@ -119,21 +124,148 @@ fn what_cannot_be_served_is_an_error() -> Result<()> {
 fn packing_ahead_makes_an_image() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
     let cache = tempfile::tempdir()?;
+    let log = pack(cache.path(), [folder.path().join("clip.ts").as_path()])?;
+    ensure!(log.contains("clip.ts: 0:02.") && log.contains("trains") && log.contains("packed in"), "{log}");
+    let images = files(cache.path())?;
+    ensure!(images.len() == 1 && images[0].extension().is_some_and(|ending| ending == "wpi"), "{images:?}");
+    let log = pack(cache.path(), [folder.path()])?;
+    ensure!(log.contains("already packed") && files(cache.path())? == images, "{log}");
+    Ok(())
+}
+
+/// The server uses what was packed ahead: the same file, untouched but for the time of its last use, is all there is.
+fn the_server_plays_what_was_packed_ahead() -> Result<()> {
+    let clip = clips::constant(2)?;
+    let folder = clips::folder(&[("clip.ts", &clip)])?;
+    let server = Server::of(folder.path()).start()?;
+    pack(&server.cache, [folder.path()])?;
+    let images = files(&server.cache)?;
+    let inode = std::fs::metadata(&images[0])?.ino();
+    let received = Playback::whole(server.rtsp, "clip.ts", 15.0)?;
+    ensure_bytes(&received, &std::fs::read(&clip)?)?;
+    ensure!(files(&server.cache)? == images && std::fs::metadata(&images[0])?.ino() == inode);
+    let metrics = wirepath_tests::http::get(server.http, "/metrics")?;
+    let metrics = String::from_utf8_lossy(&metrics.body).into_owned();
+    let has = |line| metrics.lines().any(|found| found == line);
+    ensure!(has("wirepath_images_packed_total 0") && has("wirepath_images_found_total 1"), "{metrics}");
+    Ok(())
+}
+
+fn packing_goes_on_past_what_cannot_be_packed() -> Result<()> {
+    let folder = clips::folder(&[("a/clip.ts", &clips::constant(2)?)])?;
+    let path = |name: &str| folder.path().join(name);
+    std::fs::write(path("a/notes.txt"), "no transport stream\n".repeat(1000))?;
+    std::fs::write(path("text.ts"), "no transport stream\n".repeat(1000))?;
+    let cache = tempfile::tempdir()?;
     let mut command = Command::new(server::binary()?);
-    command.arg("pack").arg("--cache").arg(cache.path()).arg(folder.path().join("clip.ts"));
-    Process::start(&mut command, true)?.succeed(Deadline::seconds(20.0))?;
-    ensure!(std::fs::read_dir(cache.path())?.count() >= 1, "the cache is empty");
+    command.args(["pack", "--json", "--cache"]).arg(cache.path());
+    command.args([path("text.ts"), path("gone.ts"), path("a")]);
+    let output = command.output()?;
+    ensure!(output.status.code() == Some(1), "{output:?}");
+    let lines = String::from_utf8(output.stdout)?;
+    let objects = lines.lines().map(serde_json::from_str).collect::<Result<Vec<serde_json::Value>, _>>()?;
+    let statuses: Vec<_> =
+        objects.iter().map(|object| object["status"].as_str().unwrap_or_default()).collect();
+    ensure!(statuses == ["failed", "failed", "packed", "passed_over"], "{lines}");
+    let errors = String::from_utf8(output.stderr)?;
+    ensure!(errors.contains("text.ts: error: not an MPEG transport stream"), "{errors}");
+    ensure!(errors.contains("gone.ts: error: ") && errors.contains("notes.txt: passed over: "), "{errors}");
+    ensure!(files(cache.path())?.len() == 1);
+    Ok(())
+}
+
+/// A signal in the middle of packing leaves neither an image nor a part of one.
+fn packing_that_is_interrupted_leaves_nothing() -> Result<()> {
+    let folder = process::open_folder()?;
+    let clip = std::fs::read(clips::constant(60)?)?;
+    let mut big = std::fs::File::create(folder.path().join("big.ts"))?;
+    for _ in 0..12 {
+        std::io::Write::write_all(&mut big, &clip)?;
+    }
+    let cache = tempfile::tempdir()?;
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let mut command = Command::new(server::binary()?);
+        command.arg("pack").arg("--cache").arg(cache.path()).arg(folder.path());
+        let mut process = Process::start(&mut command, true)?;
+        Deadline::seconds(10.0)
+            .wait_for("an unfinished image", || Ok((!files(cache.path())?.is_empty()).then_some(())))?;
+        process.signal(signal)?;
+        let status = process.wait(Deadline::seconds(10.0))?;
+        ensure!(status.code() == Some(code), "{status}: {}", process.log());
+        ensure!(files(cache.path())?.is_empty(), "{:?}", files(cache.path())?);
+    }
     Ok(())
 }
 
 fn inspect_answers_json() -> Result<()> {
-    let clip = clips::two_programmes(4)?;
-    let mut command = Command::new(server::binary()?);
-    let log = Process::start(command.args(["inspect", "--json"]).arg(&clip), true)?
-        .succeed(Deadline::seconds(20.0))?;
-    let json: serde_json::Value = serde_json::from_str(&log)?;
-    ensure!(json["programmes"].as_array().is_some_and(|programmes| programmes.len() == 2), "{json}");
+    let (code, json, errors) = inspect(&clips::two_programmes(4)?)?;
+    ensure!(code == Some(0) && errors.is_empty(), "{errors}");
+    ensure!(json["schema"] == 1 && json["kind"] == "asset", "{json}");
+    let programmes = json["programmes"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let played = programmes.iter().filter(|programme| programme["played"] == true).count();
+    ensure!(programmes.len() == 2 && played == 1, "{json}");
+    let seconds = json["duration_us"].as_f64().unwrap_or_default() / 1e6;
+    ensure!((3.5..5.0).contains(&seconds), "{seconds} s");
+    let pids = json["pids"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let shares: f64 = pids.iter().filter_map(|pid| pid["share"].as_f64()).sum();
+    ensure!((shares - 1.0).abs() < 1e-9, "the shares make {shares}");
+    let rates = json["bit_rate"]["bits_per_second"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let bits: f64 = rates.iter().filter_map(serde_json::Value::as_f64).sum::<f64>() / 10.0;
+    let payload = json["payload_bytes"].as_f64().unwrap_or_default() * 8.0;
+    ensure!((bits / payload - 1.0).abs() < 0.001, "{bits} bits over time, {payload} in all");
     Ok(())
+}
+
+/// An image is told by its content, says what its asset says, and shows what is wrong with it.
+fn inspect_reads_images_and_finds_their_damage() -> Result<()> {
+    let folder = clips::folder(&[("clip.ts", &clips::constant(10)?)])?;
+    let (_, asset, _) = inspect(&folder.path().join("clip.ts"))?;
+    let cache = tempfile::tempdir()?;
+    pack(cache.path(), [folder.path()])?;
+    let path = cache.path().join("renamed");
+    std::fs::rename(&files(cache.path())?[0], &path)?;
+    let (code, image, errors) = inspect(&path)?;
+    ensure!(code == Some(0) && image["kind"] == "image" && image["image"]["intact"] == true, "{errors}");
+    for field in
+        ["programmes", "pids", "duration_us", "bit_rate", "trains", "random_access_points", "packets"]
+    {
+        ensure!(image[field] == asset[field] && !asset[field].is_null(), "{field}: {image}");
+    }
+    let inode = std::fs::metadata(folder.path().join("clip.ts"))?.ino();
+    ensure!(image["image"]["asset"]["inode"] == inode, "{image}");
+
+    let mut bytes = std::fs::read(&path)?;
+    bytes[1_500_000] ^= 1;
+    std::fs::write(&path, &bytes)?;
+    let (code, image, errors) = inspect(&path)?;
+    ensure!(code == Some(1) && image["image"]["intact"] == false, "{image}");
+    ensure!(errors.contains("renamed: error: byte 1") && errors.contains("segment 1"), "{errors}");
+    std::fs::write(&path, &bytes[..5000])?;
+    let (code, _, errors) = inspect(&path)?;
+    ensure!(code == Some(1) && errors.contains("renamed: at byte 0: the header"), "{errors}");
+    Ok(())
+}
+
+/// What `inspect --json` ends with, prints, and complains of. Without an answer the JSON is null.
+fn inspect(file: &Path) -> Result<(Option<i32>, serde_json::Value, String)> {
+    let output = Command::new(server::binary()?).args(["inspect", "--json"]).arg(file).output()?;
+    let json = match output.stdout.as_slice() {
+        [] => serde_json::Value::Null,
+        bytes => serde_json::from_slice(bytes)?,
+    };
+    Ok((output.status.code(), json, String::from_utf8(output.stderr)?))
+}
+
+/// Packs files into a cache, and answers what was printed.
+fn pack<'a>(cache: &Path, files: impl IntoIterator<Item = &'a Path>) -> Result<String> {
+    let mut command = Command::new(server::binary()?);
+    command.arg("pack").arg("--cache").arg(cache).args(files);
+    Process::start(&mut command, true)?.succeed(Deadline::seconds(20.0))
+}
+
+/// The files in a folder.
+fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+    Ok(std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?)
 }
 
 /// Starts a server that must refuse to start, and answers what it said.

@@ -50,7 +50,7 @@ fn a_client_killed_costs_only_itself() -> Result<()> {
         &stage.server.rtsp_url("clip.ts"),
     ]);
     victim.args(["-c", "copy", "-f", "null", "-"]);
-    let victim = Process::start(&mut victim, true)?;
+    let victim = Process::start(&victim, true)?;
     let wait = Deadline::seconds(5.0);
     wait.wait_for("the second session", || Ok((stage.server.descriptors()? > with_witness).then_some(())))?;
     victim.signal(Signal::KILL)?;
@@ -119,7 +119,7 @@ fn packing_killed_leaves_nothing_that_is_trusted() -> Result<()> {
     let cache = tempfile::tempdir()?;
     let mut command = Command::new(server::binary()?);
     command.arg("pack").arg("--cache").arg(cache.path()).arg(&asset);
-    let mut packing = Process::start(&mut command, true)?;
+    let mut packing = Process::start(&command, true)?;
     Deadline::seconds(10.0).wait_for("a part of an image", || {
         Ok(files(cache.path())?.iter().any(|(_, length)| *length > 1 << 20).then_some(()))
     })?;

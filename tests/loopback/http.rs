@@ -155,7 +155,7 @@ fn wget_continues_a_download() -> Result<()> {
     let (output, url) = (stage.half("clip.ts")?, stage.server.http_url("clip.ts"));
     let mut command = Command::new("wget");
     command.args(["-nv", "-c", &url]).current_dir(output.parent().context("a folder")?);
-    Process::start(&mut command, true)?.succeed(Deadline::seconds(20.0))?;
+    Process::start(&command, true)?.succeed(Deadline::seconds(20.0))?;
     ensure!(std::fs::read(output)? == stage.stored, "the file differs");
     Ok(())
 }
@@ -200,7 +200,7 @@ fn a_browser_seeks_in_an_mp4() -> Result<()> {
     let mut command = as_ordinary_user("chromium", home.path());
     command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]);
     command.args(["--remote-debugging-port=0", &server.http_url("page.html")]);
-    let chromium = Process::start(&mut command, true)?;
+    let chromium = Process::start(&command, true)?;
     let request = first_line(&reports, Deadline::seconds(60.0)).with_context(|| chromium.log())?;
     ensure!(request.starts_with("GET /came-to-5 "), "{request}");
     Ok(())

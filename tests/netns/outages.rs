@@ -14,7 +14,7 @@ use libtest_mimic::Trial;
 use wirepath_tests::namespace::{self, Link, Namespace};
 use wirepath_tests::playback::{Playback, ensure_bytes};
 use wirepath_tests::server::Server;
-use wirepath_tests::{Deadline, clips, trials};
+use wirepath_tests::{Deadline, clips, http, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![an_interface_down_and_up_interrupts_only_its_sessions, a_client_that_vanishes_is_forgotten]
@@ -46,12 +46,17 @@ fn an_interface_down_and_up_interrupts_only_its_sessions() -> Result<()> {
 /// No goodbye, no answer: only the session's timeout notices.
 fn a_client_that_vanishes_is_forgotten() -> Result<()> {
     let stage = Stage::new(&["--session-timeout", "5s"])?;
-    let before = stage.server.descriptors()?;
     let victim = stage.playing(&stage.other, SECOND)?;
-    ensure!(stage.server.descriptors()? > before);
+    let sessions = || -> Result<usize> {
+        let door = (namespace::SERVER, stage.server.http.port()).into();
+        let status = stage.link.client.enter(|| http::get(door, "/api/status"))?;
+        let status: serde_json::Value = serde_json::from_slice(&status.body)?;
+        Ok(status["sessions"].as_array().context("no sessions in the status")?.len())
+    };
+    ensure!(sessions()? == 1);
     stage.other.ip("link set veth down")?;
-    let wait = Deadline::seconds(15.0);
-    wait.wait_for("the session's end", || Ok((stage.server.descriptors()? <= before).then_some(())))?;
+    let wait = Deadline::seconds(10.0);
+    wait.wait_for("the session's end", || Ok((sessions()? == 0).then_some(())))?;
     drop(victim);
     Ok(())
 }

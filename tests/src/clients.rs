@@ -14,7 +14,7 @@ pub fn ffmpeg(url: &str, output: &Path, seconds: f64) -> Result<()> {
     let mut command = Command::new("ffmpeg");
     command.args(["-nostdin", "-v", "error", "-y", "-rtsp_transport", "udp", "-i", url]);
     command.args(["-map", "0", "-c", "copy", "-f", "mpegts"]).arg(output);
-    Process::start(&mut command, true)?.succeed(Deadline::seconds(seconds)).map(drop)
+    Process::start(&command, true)?.succeed(Deadline::seconds(seconds)).map(drop)
 }
 
 /// Plays to the end with GStreamer over UDP and stores the transport stream as it arrives.
@@ -24,14 +24,16 @@ pub fn gstreamer(url: &str, output: &Path, seconds: f64) -> Result<()> {
     let mut command = Command::new("gst-launch-1.0");
     command.args(["-q", "rtspsrc", &format!("location={url}"), "protocols=udp", "latency=500", "!"]);
     command.args(["rtpmp2tdepay", "!", "filesink", &location]);
-    Process::start(&mut command, true)?.succeed(Deadline::seconds(seconds)).map(drop)
+    Process::start(&command, true)?.succeed(Deadline::seconds(seconds)).map(drop)
 }
 
 /// Plays to the end with VLC, which refuses to run as root, and stores what arrives. `home` is open to everyone.
+///
+/// Debian builds VLC without live555: its SAT>IP module speaks RTSP then, and wants transport streams.
 pub fn vlc(url: &str, home: &Path, output: &Path, seconds: f64) -> Result<()> {
     require!(find("cvlc").is_some(), "cvlc is not installed");
     let chain = format!("#std{{access=file,mux=ts,dst={}}}", output.display());
     let mut command = as_ordinary_user("cvlc", home);
     command.args(["-v", "--no-plugins-cache", "--sout", &chain, "--sout-all", url, "vlc://quit"]);
-    Process::start(&mut command, true)?.succeed(Deadline::seconds(seconds)).map(drop)
+    Process::start(&command, true)?.succeed(Deadline::seconds(seconds)).map(drop)
 }

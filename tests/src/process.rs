@@ -24,8 +24,9 @@ pub struct Process {
 
 impl Process {
     /// Starts `command`. What it prints on standard error is kept, and on standard output too unless that is piped.
-    pub fn start(command: &mut Command, keep_stdout: bool) -> Result<Self> {
+    pub fn start(command: &Command, keep_stdout: bool) -> Result<Self> {
         let name = command.get_program().to_string_lossy().into_owned();
+        let mut command = dying_with_us(command);
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("cannot start {name}"))?;
         let log = Arc::default();
@@ -97,6 +98,22 @@ impl Drop for Process {
         // It was just killed: this only collects it. There is nobody left to tell of an error.
         self.child.wait().ok();
     }
+}
+
+/// The same command, killed by the kernel when the test that started it is: then nothing of ours is dropped.
+fn dying_with_us(command: &Command) -> Command {
+    let mut wrapped = Command::new("setpriv");
+    wrapped.args(["--pdeathsig", "KILL", "--"]).arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => wrapped.env(name, value),
+            None => wrapped.env_remove(name),
+        };
+    }
+    if let Some(folder) = command.get_current_dir() {
+        wrapped.current_dir(folder);
+    }
+    wrapped
 }
 
 fn kill_group(group: Pid) {

@@ -123,7 +123,7 @@ impl<'a> Builder<'a> {
     pub fn start(self) -> Result<Server> {
         let own_cache = tempfile::tempdir().context("making a cache folder")?;
         let cache = self.cache.clone().unwrap_or_else(|| own_cache.path().join("images"));
-        let mut process = Process::start(&mut self.command(&cache)?, false)?;
+        let mut process = Process::start(&self.command(&cache)?, false)?;
         let lines = lines_of(process.take_stdout()?);
         let Ok(line) = lines.recv_timeout(Deadline::seconds(15.0).left()) else {
             anyhow::bail!("the server did not get ready; its log:\n{}", process.log());

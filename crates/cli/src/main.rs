@@ -1,8 +1,17 @@
 //! `wirepath`: serves stored media by the shortest path the machine offers.
 
+mod format;
+mod image_options;
+mod inspect;
+mod pack;
+mod plot;
+mod progress;
 mod serve;
 mod serve_options;
+mod terminal;
+mod warnings;
 
+use std::io;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -19,18 +28,30 @@ struct Arguments {
 enum Command {
     /// Serve folders of transport streams over RTSP/RTP, and any files over HTTP
     Serve(serve::Serve),
+    /// Pack transport streams into wire images ahead of time
+    Pack(pack::Pack),
+    /// Show what is in a transport stream or a wire image
+    Inspect(inspect::Inspect),
 }
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     let result = match arguments.command {
         Command::Serve(serve) => serve.run(),
+        Command::Pack(pack) => pack.run(),
+        Command::Inspect(inspect) => inspect.run(),
     };
     match result {
         Ok(code) => code,
+        // Whoever read our output has seen enough, as `head` has.
+        Err(error) if is_broken_pipe(&error) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("wirepath: {error:#}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }

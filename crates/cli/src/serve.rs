@@ -8,14 +8,13 @@ use std::thread::available_parallelism;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use bytesize::ByteSize;
 use clap::Args;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use wirepath_server::{Server, ServerOptions};
 
-use crate::serve_options::{PathChoice, PortRange, ServeOptions, default_cache_folder};
+use crate::serve_options::{PathChoice, PortRange, ServeOptions};
 
 /// Exit code when draining did not end in time, or was cut short by a second signal.
 const CUT: u8 = 3;
@@ -108,12 +107,6 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         !options.paths.is_empty(),
         "nothing to serve: name at least one folder or file (see `wirepath serve --help`)"
     );
-    let burst = options.burst.unwrap_or(Duration::from_millis(20));
-    ensure!(
-        (Duration::from_millis(1)..=Duration::from_millis(500)).contains(&burst),
-        "a burst of {} is not possible: 1ms to 500ms are",
-        humantime::format_duration(burst)
-    );
     let session_timeout = options.session_timeout.unwrap_or(Duration::from_secs(60));
     ensure!(
         session_timeout >= Duration::from_secs(5),
@@ -128,14 +121,14 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         paths: options.paths,
         rtsp: options.rtsp.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8554))),
         http: options.http.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8080))),
-        cache: options.cache.map_or_else(default_cache_folder, Ok)?,
-        cache_bytes: options.cache_size.unwrap_or(ByteSize::gib(20)).as_u64(),
+        cache: options.images.cache_folder()?,
+        cache_bytes: options.images.cache_bytes(),
         threads,
         path: match options.path.unwrap_or(PathChoice::Auto) {
             PathChoice::Auto => None,
             PathChoice::Named(path) => Some(path),
         },
-        burst,
+        burst: options.images.burst()?,
         rtp_ports: ports.first..=ports.last,
         sessions: options.max_sessions.unwrap_or(10_000),
         connections: options.max_connections.unwrap_or(20_000),

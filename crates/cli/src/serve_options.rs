@@ -7,13 +7,15 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use bytesize::ByteSize;
-use clap::Args;
-use serde::{Deserialize, Deserializer};
+use clap::{Args, Command};
+use serde::Deserialize;
+use toml::de::DeTable;
+
+use crate::image_options::{ImageOptions, time};
 
 /// Each field is a flag, and a key of the same name in the configuration file.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[serde(rename_all = "kebab-case", default)]
 pub(crate) struct ServeOptions {
     /// Folders and files to serve. One folder is the root; several appear under their own names
     #[arg(value_name = "PATH")]
@@ -27,13 +29,9 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "ADDR:PORT")]
     pub(crate) http: Option<SocketAddr>,
 
-    /// Folder to keep wire images in [default: /var/cache/wirepath for root, else ~/.cache/wirepath]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) cache: Option<PathBuf>,
-
-    /// How much the wire images may take; the least recently used go first [default: 20GiB]
-    #[arg(long, value_name = "SIZE")]
-    pub(crate) cache_size: Option<ByteSize>,
+    #[command(flatten)]
+    #[serde(skip)] // read by itself: serde's `flatten` would lose the places of errors
+    pub(crate) images: ImageOptions,
 
     /// Engine threads [default: one for each core]
     #[arg(long, value_name = "N")]
@@ -42,11 +40,6 @@ pub(crate) struct ServeOptions {
     /// Data path: auto, or wire_sendfile, gso_writev, sendmmsg or read_writev [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(crate) path: Option<PathChoice>,
-
-    /// How much of a stream may leave in one go, from 1ms to 500ms [default: 20ms]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
-    #[serde(deserialize_with = "time")]
-    pub(crate) burst: Option<Duration>,
 
     /// UDP ports that media leaves from, two for each session [default: 10000-32767]
     #[arg(long, value_name = "FIRST-LAST")]
@@ -75,11 +68,17 @@ impl ServeOptions {
     pub(crate) fn from_file(path: &Path) -> Result<ServeOptions> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
-        let mut options: ServeOptions =
-            toml::from_str(&text).with_context(|| format!("in the configuration file {}", path.display()))?;
+        let mut options = ServeOptions::from_text(&text)
+            .with_context(|| format!("in the configuration file {}", path.display()))?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        options.paths.iter_mut().chain(options.cache.as_mut()).for_each(|path| *path = folder.join(&*path));
+        let paths = options.paths.iter_mut().chain(options.images.cache.as_mut());
+        paths.for_each(|path| *path = folder.join(&*path));
         Ok(options)
+    }
+
+    fn from_text(text: &str) -> Result<ServeOptions> {
+        check_keys(text)?;
+        Ok(ServeOptions { images: toml::from_str(text)?, ..toml::from_str(text)? })
     }
 
     /// These options, and where one is not given, that of `file`.
@@ -88,11 +87,9 @@ impl ServeOptions {
             paths: if self.paths.is_empty() { file.paths } else { self.paths },
             rtsp: self.rtsp.or(file.rtsp),
             http: self.http.or(file.http),
-            cache: self.cache.or(file.cache),
-            cache_size: self.cache_size.or(file.cache_size),
+            images: self.images.or(file.images),
             threads: self.threads.or(file.threads),
             path: self.path.or(file.path),
-            burst: self.burst.or(file.burst),
             rtp_ports: self.rtp_ports.or(file.rtp_ports),
             max_sessions: self.max_sessions.or(file.max_sessions),
             max_connections: self.max_connections.or(file.max_connections),
@@ -104,19 +101,19 @@ impl ServeOptions {
     }
 }
 
-/// The folder for wire images if none is named.
-pub(crate) fn default_cache_folder() -> Result<PathBuf> {
-    if rustix::process::geteuid().is_root() {
-        return Ok("/var/cache/wirepath".into());
-    }
-    let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    match (folder("XDG_CACHE_HOME"), folder("HOME")) {
-        (Some(cache), _) => Ok(cache.join("wirepath")),
-        (None, Some(home)) => Ok(home.join(".cache/wirepath")),
-        (None, None) => {
-            bail!("no folder for wire images: neither XDG_CACHE_HOME nor HOME is set; use --cache DIR")
-        }
-    }
+/// Every key is the long name of a flag, or `paths`; any other is an error with its place.
+fn check_keys(text: &str) -> Result<()> {
+    let table = DeTable::parse(text)?;
+    let command = ServeOptions::augment_args(Command::new("serve"));
+    let known: Vec<&str> = command
+        .get_arguments()
+        .map(|argument| argument.get_long().unwrap_or(argument.get_id().as_str()))
+        .collect();
+    let Some(key) = table.get_ref().keys().find(|key| !known.contains(&key.get_ref().as_ref())) else {
+        return Ok(());
+    };
+    let line = text[..key.span().start].matches('\n').count() + 1;
+    bail!("line {line}: unknown key `{}`; there are {}", key.get_ref(), known.join(", "))
 }
 
 /// `auto`, or a data path.
@@ -179,11 +176,6 @@ impl TryFrom<String> for PortRange {
     }
 }
 
-fn time<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
-    let text = String::deserialize(value)?;
-    humantime::parse_duration(&text).map(Some).map_err(serde::de::Error::custom)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,9 +194,9 @@ mod tests {
         let flags = ServeOptions { threads: NonZeroUsize::new(1), ..ServeOptions::default() };
         let options = flags.or(file);
         assert_eq!(options.threads, NonZeroUsize::new(1));
-        assert_eq!(options.burst, Some(Duration::from_millis(30)));
+        assert_eq!(options.images.burst, Some(Duration::from_millis(30)));
         assert_eq!(options.path, Some(PathChoice::Named(wirepath_server::DataPath::Sendmmsg)));
-        assert_eq!(options.cache_size, Some(ByteSize::gb(5)));
+        assert_eq!(options.images.cache_size, Some(bytesize::ByteSize::gb(5)));
     }
 
     #[test]

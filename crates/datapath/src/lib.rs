@@ -20,6 +20,8 @@ pub use sink::{UdpSink, path_mtu};
 pub use train::{Headers, Train};
 /// The packet type that trains are made of.
 pub use wirepath_media::rtp;
+/// A hint, for whoever has many sinks to send to.
+pub use wirepath_sys::cpu::prefetch;
 
 use rustix::io::Errno;
 

@@ -7,7 +7,6 @@ mod answer;
 mod connection;
 mod counters;
 mod door;
-mod limits;
 mod listing;
 
 pub use counters::{COUNTERS, Counts};

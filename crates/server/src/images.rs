@@ -3,12 +3,14 @@
 mod cache;
 mod image;
 mod packing;
+mod read;
 mod store;
 mod summary;
 #[cfg(test)]
 mod tests;
 
 pub use cache::{Cache, CacheError};
-pub use image::{Image, Located, Progress};
-pub use store::{ReadImageError, Store, StoreCounters, StoreError, read_image};
+pub use image::{Contents, Image, Located, Progress};
+pub use read::{ReadImageError, read_image};
+pub use store::{Store, StoreCounters, StoreError, USUAL_TS_PER_PACKET};
 pub use summary::Summary;

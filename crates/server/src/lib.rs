@@ -4,12 +4,13 @@ mod engine_metrics;
 pub mod http;
 pub mod images;
 pub mod library;
+mod limits;
 pub mod metrics;
 mod player;
 pub mod rtsp;
 mod server;
 pub mod status;
 
-pub use server::{Server, ServerOptions, StartError};
+pub use server::{Server, ServerOptions, StartError, raise_descriptor_limit};
 /// A way to take trains from storage to a socket.
 pub use wirepath_streams::datapath::Path as DataPath;

@@ -12,7 +12,8 @@ mod asset;
 mod listing;
 mod resolve;
 
-pub use asset::{Asset, AssetFacts};
+pub use asset::Asset;
+pub(crate) use asset::identity;
 pub use listing::{Entry, EntryKind, FolderListing, LISTING_LIMIT};
 
 use resolve::ServedFolder;

@@ -4,8 +4,7 @@ use std::fs::File;
 use std::net::UdpSocket;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::runtime::Handle;
-use tokio::task::AbortHandle;
+use tokio::sync::oneshot;
 use wirepath_media::http::AssetPath;
 use wirepath_media::image::Recipe;
 use wirepath_streams::datapath::{SendError, path_mtu};
@@ -37,8 +36,8 @@ struct AssetPresentation {
 struct ImagePlayback {
     image: Arc<Image>,
     playback: Arc<streams::Playback>,
-    /// A request to play that waits until the image has grown to the time it asks for.
-    waiting: Mutex<Option<AbortHandle>>,
+    /// Dropped to call off a request to play that waits until the image has grown to the time it asks for.
+    waiting: Mutex<Option<oneshot::Sender<()>>>,
 }
 
 impl Player for AssetPlayer {
@@ -123,13 +122,18 @@ impl Playback for ImagePlayback {
             Located::BeyondEnd => reply(Err(PlayError::BeyondEnd)),
             Located::NotYet => {
                 let (image, playback) = (Arc::clone(&self.image), Arc::clone(&self.playback));
-                let task = Handle::current().spawn(async move {
-                    match located(&image, from_us).await {
+                let (waiting, called_off) = oneshot::channel::<()>();
+                *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(waiting);
+                tokio::spawn(async move {
+                    let located = tokio::select! {
+                        located = located(&image, from_us) => located,
+                        _ = called_off => Err(PlayError::Failed("another request came first".to_owned())),
+                    };
+                    match located {
                         Ok(cursor) => start(&playback, Some(cursor), until_us, reply),
                         Err(error) => reply(Err(error)),
                     }
                 });
-                *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(task.abort_handle());
             }
         }
     }
@@ -154,15 +158,7 @@ impl Playback for ImagePlayback {
 
 impl ImagePlayback {
     fn stop_waiting(&self) {
-        if let Some(task) = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            task.abort();
-        }
-    }
-}
-
-impl Drop for ImagePlayback {
-    fn drop(&mut self) {
-        self.stop_waiting();
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 }
 
@@ -242,7 +238,7 @@ fn find_error(error: FindError) -> OpenError {
 fn open_error(error: StoreError) -> OpenError {
     match error {
         StoreError::NotPlayable(reason) => OpenError::NotPlayable(reason),
-        StoreError::Busy | StoreError::Cache(_) => OpenError::Busy(error.to_string()),
+        StoreError::Busy | StoreError::Stopped | StoreError::Cache(_) => OpenError::Busy(error.to_string()),
         StoreError::Io { .. } | StoreError::Mtu(_) => OpenError::Failed(error.to_string()),
     }
 }

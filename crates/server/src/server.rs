@@ -196,8 +196,8 @@ fn listen(door: &'static str, address: SocketAddr) -> Result<TcpListener, StartE
     open().map_err(|source| StartError::Listen { door, address, source })
 }
 
-/// A session takes four descriptors, so the soft limit is raised to the hard one.
-fn raise_descriptor_limit() {
+/// Raises the soft limit of open files to the hard one: a session takes four descriptors, an open image two.
+pub fn raise_descriptor_limit() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
     if limit.current == limit.maximum {

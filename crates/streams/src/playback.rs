@@ -243,6 +243,10 @@ impl PlaybackTask {
         self.origin_us = None;
     }
 
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
     /// Stops playing; the place is kept. Answers the time of the next packet.
     pub(crate) fn pause(&mut self) -> u64 {
         if let Some(reply) = self.reply.take() {

@@ -3,6 +3,7 @@
 //! Typed request in, typed result out. What `rustix` and `socket2` already offer safely is used from there and
 //! not wrapped again.
 
+pub mod cpu;
 pub mod device;
 pub mod gather;
 pub mod mapping;

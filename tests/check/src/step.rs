@@ -27,7 +27,8 @@ pub(crate) struct Step {
 /// A step that runs cargo, and is killed after so many minutes: a test that hangs is a failure, not a wait.
 pub(crate) fn cargo(name: &'static str, arguments: &[&str], count: Count, minutes: u32) -> Step {
     let limit = format!("{minutes}m");
-    let prefix = ["timeout", "--kill-after=10s", &limit, "cargo"];
+    // Whoever ends this program ends what it started.
+    let prefix = ["setpriv", "--pdeathsig", "TERM", "timeout", "--kill-after=10s", &limit, "cargo"];
     let command = prefix.iter().chain(arguments).map(ToString::to_string).collect();
     Step { name, command, count }
 }

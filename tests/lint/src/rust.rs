@@ -34,7 +34,7 @@ pub(crate) fn tests(stream: TokenStream) -> Vec<String> {
             TokenTree::Group(group)
                 if group.delimiter() == Delimiter::Bracket && is_attribute(&tokens[..index]) =>
             {
-                marked |= group.stream().to_string() == "test";
+                marked |= is_test_marker(&group.stream().to_string());
             }
             TokenTree::Group(group) => names.extend(tests(group.stream())),
             TokenTree::Ident(ident) if ident == "fn" => {
@@ -52,6 +52,12 @@ pub(crate) fn tests(stream: TokenStream) -> Vec<String> {
 
 fn is_attribute(before: &[TokenTree]) -> bool {
     matches!(before, [.., TokenTree::Punct(hash)] if hash.as_char() == '#')
+}
+
+/// `test`, `tokio::test(flavor = …)` and the like, and not `cfg(test)`.
+fn is_test_marker(attribute: &str) -> bool {
+    let path = attribute.split('(').next().unwrap_or_default();
+    path.rsplit("::").next().is_some_and(|name| name.trim() == "test")
 }
 
 /// Whether what comes next is the list of a `trials![…]`.
@@ -81,10 +87,12 @@ mod tests {
     fn only_marked_functions_are_tests() {
         let text = "
             fn helper() {}
+            #[tokio::test(start_paused = true)] async fn zeroth() {}
+            #[cfg(test)] fn helper_of_tests() {}
             #[test] fn first() { fn inner() {} }
             #[cfg(test)] mod tests { #[test] #[should_panic] fn second() {} fn not() {} }
             proptest! { #[test] fn third(x in 0..9) {} }";
-        assert_eq!(tests(tokens(text).unwrap()), ["first", "second", "third"]);
+        assert_eq!(tests(tokens(text).unwrap()), ["zeroth", "first", "second", "third"]);
     }
 
     #[test]

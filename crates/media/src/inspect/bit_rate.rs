@@ -13,8 +13,17 @@ const MAX_INTERVALS: usize = 2048;
 pub struct BitRate {
     /// Length of an interval in microseconds.
     pub interval_us: u64,
-    /// Bytes in each interval, RTP headers included.
+    /// Bytes of transport stream packets in each interval.
     pub bytes: Vec<u64>,
+}
+
+/// The most that departs in a stretch of time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Peak {
+    /// The rate.
+    pub bits_per_second: u64,
+    /// Over how long, in microseconds.
+    pub window_us: u64,
 }
 
 impl Default for BitRate {
@@ -28,6 +37,16 @@ impl BitRate {
     pub fn bits_per_second(&self) -> impl Iterator<Item = u64> {
         let scale = |bytes: u64| u128::from(bytes) * 8_000_000 / u128::from(self.interval_us);
         self.bytes.iter().map(move |&bytes| u64::try_from(scale(bytes)).unwrap_or(u64::MAX))
+    }
+
+    /// The highest rate over `window_us`, or over an interval where that is longer; `None` where so much time does not
+    /// pass.
+    pub fn peak(&self, window_us: u64) -> Option<Peak> {
+        let intervals = (window_us / self.interval_us).max(1);
+        let most = self.bytes.windows(intervals as usize).map(|window| window.iter().sum::<u64>()).max()?;
+        let window_us = intervals * self.interval_us;
+        let bits_per_second = u128::from(most) * 8_000_000 / u128::from(window_us);
+        Some(Peak { bits_per_second: u64::try_from(bits_per_second).unwrap_or(u64::MAX), window_us })
     }
 
     /// Adds bytes that depart evenly from one time up to another.
@@ -71,6 +90,9 @@ mod tests {
         rate.spread(300_000, 300_000, 7);
         assert_eq!(rate.bytes, [50, 100, 50, 7]);
         assert_eq!(rate.bits_per_second().next(), Some(4000));
+        assert_eq!(rate.peak(200_000), Some(Peak { bits_per_second: 6000, window_us: 200_000 }));
+        assert_eq!(rate.peak(1_000), Some(Peak { bits_per_second: 8000, window_us: 100_000 }));
+        assert_eq!(rate.peak(1_000_000), None);
     }
 
     proptest! {

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::ts::{NULL_PID, Packet, Packets, Programme};
+use crate::ts::{NULL_PID, PACKET_LENGTH, Packet, Programme};
 
 const PIDS: usize = 8192;
 
@@ -13,6 +13,8 @@ pub struct PidReport {
     pub pid: u16,
     /// What the tables say that it carries, or "unlisted".
     pub role: String,
+    /// ISO 639-2 code of its language, where the tables name one.
+    pub language: Option<String>,
     /// Packets.
     pub packets: u64,
     /// Places where the continuity counter does not go on: packets are missing there.
@@ -45,15 +47,15 @@ impl Default for PidCounters {
 }
 
 impl PidCounters {
-    pub(super) fn push(&mut self, run: &Packets<'_>) {
-        for packet in run.iter().filter_map(Packet::new) {
+    pub(super) fn push_all<'a>(&mut self, packets: impl Iterator<Item = &'a [u8; PACKET_LENGTH]>) {
+        for packet in packets.filter_map(Packet::new) {
             self.counters[usize::from(packet.pid())].push(packet);
         }
     }
 
     pub(super) fn report(&self, programmes: &[Programme]) -> Vec<PidReport> {
         let used = (0..).zip(&self.counters).filter(|(_, counter)| counter.packets > 0);
-        used.map(|(pid, counter)| counter.report(pid, role(pid, programmes))).collect()
+        used.map(|(pid, counter)| counter.report(pid, programmes)).collect()
     }
 }
 
@@ -81,9 +83,10 @@ impl Counter {
         announced || if packet.has_payload() { next || (same && !twice) } else { same }
     }
 
-    fn report(&self, pid: u16, role: String) -> PidReport {
+    fn report(&self, pid: u16, programmes: &[Programme]) -> PidReport {
         let Self { packets, continuity_errors, transport_errors, scrambled, .. } = *self;
-        PidReport { pid, role, packets, continuity_errors, transport_errors, scrambled }
+        let (role, language) = (role(pid, programmes), language(pid, programmes));
+        PidReport { pid, role, language, packets, continuity_errors, transport_errors, scrambled }
     }
 }
 
@@ -109,4 +112,9 @@ fn role(pid: u16, programmes: &[Programme]) -> String {
         None => None,
     };
     programmes.iter().find_map(of).unwrap_or_else(|| "unlisted".to_owned())
+}
+
+fn language(pid: u16, programmes: &[Programme]) -> Option<String> {
+    let mut streams = programmes.iter().flat_map(|programme| &programme.streams);
+    streams.find(|stream| stream.pid == pid)?.language.clone()
 }

@@ -76,7 +76,7 @@ fn find(library: &Library, path: &AssetPath, request: &Request, links: &Links) -
         Ok(Found::File(asset)) => {
             let name = path.segments().last().unwrap_or_default();
             let circumstances = Circumstances { now_s: now_s(), boundary: boundary() };
-            let response = respond(request, &asset.facts.for_http(name), &circumstances);
+            let response = respond(request, &asset.for_http(name), &circumstances);
             Answer { response, file: Some(Arc::new(asset.file)) }
         }
         Ok(Found::Folder) if !path.names_folder() => with_slash(path),

@@ -3,7 +3,7 @@
 use super::answer::Answer;
 use super::counters::Counters;
 use super::door::Shared;
-use super::limits::Permit;
+use crate::limits::Permit;
 use std::io;
 use std::net::{SocketAddr, TcpStream as BlockingStream};
 use std::sync::Arc;

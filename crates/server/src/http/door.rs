@@ -2,8 +2,8 @@
 
 use super::connection::Connection;
 use super::counters::{COUNTERS, Counters};
-use super::limits::Limits;
 use crate::library::Library;
+use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::status::Status;
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
@@ -115,12 +115,12 @@ impl Door {
                 Some(ended) = tasks.join_next() => report(ended),
                 accepted = listener.accept() => match accepted {
                     Ok((stream, peer)) => match limits.admit(peer.ip()) {
-                        Some(permit) => {
+                        Ok(permit) => {
                             let shared = Arc::clone(&shared);
                             let drain = for_connections.clone();
                             tasks.spawn(Connection::new(stream, peer, shared, permit, drain).run());
                         }
-                        None => refuse(&stream, peer, &shared.counters),
+                        Err(_) => refuse(&stream, peer, &shared.counters),
                     },
                     Err(error) => pause(error).await,
                 },

@@ -8,13 +8,14 @@ use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 /// Ending of finished images.
 const IMAGE: &str = "wpi";
@@ -89,6 +90,11 @@ impl Cache {
         &self.folder
     }
 
+    /// Where a finished image of this name is, if there is one.
+    pub fn path_of(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.{IMAGE}"))
+    }
+
     /// The budget in bytes.
     pub fn budget(&self) -> u64 {
         self.budget
@@ -109,7 +115,7 @@ impl Cache {
     /// [`CacheError::Folder`].
     pub fn find(&self, name: &str) -> Result<Option<File>, CacheError> {
         let open = || -> io::Result<Option<File>> {
-            let file = match File::open(self.image_path(name)) {
+            let file = match File::open(self.path_of(name)) {
                 Ok(file) => file,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => return Err(error),
@@ -153,14 +159,10 @@ impl Cache {
     /// # Errors
     /// [`CacheError::Folder`].
     pub fn remove(&self, name: &str) -> Result<(), CacheError> {
-        match fs::remove_file(self.image_path(name)) {
+        match fs::remove_file(self.path_of(name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.folder_error(error)),
             _ => Ok(()),
         }
-    }
-
-    fn image_path(&self, name: &str) -> PathBuf {
-        self.folder.join(format!("{name}.{IMAGE}"))
     }
 
     fn folder_error(&self, source: io::Error) -> CacheError {
@@ -170,7 +172,12 @@ impl Cache {
     fn create(&self, name: &str) -> io::Result<Draft> {
         let part = self.folder.join(format!("{name}.{:016x}.{PART}", getrandom::u64()?));
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&part)?;
-        let draft = Draft { file, part, image: self.image_path(name), published: false };
+        let draft = Draft { file, part, image: self.path_of(name), published: false };
+        if geteuid().is_root() {
+            // Root packs ahead of time for a server that runs as the user whose folder this is.
+            let owner = fs::metadata(&self.folder)?;
+            fchown(&draft.file, Some(owner.uid()), Some(owner.gid()))?;
+        }
         draft.file.lock()?;
         Ok(draft)
     }
@@ -323,6 +330,17 @@ mod tests {
         assert_eq!(cache.used().unwrap(), 0);
         add(&cache, "a", 0);
         assert_eq!(cache.find("a").unwrap().unwrap().metadata().unwrap().len(), 10_000);
+    }
+
+    #[test]
+    fn an_image_belongs_to_the_owner_of_the_folder() {
+        let (_folder, cache) = cache(100_000);
+        if geteuid().is_root() {
+            std::os::unix::fs::chown(cache.folder(), Some(65_534), Some(65_534)).unwrap();
+        }
+        add(&cache, "a", 0);
+        let owner = |path: &Path| (fs::metadata(path).unwrap().uid(), fs::metadata(path).unwrap().gid());
+        assert_eq!(owner(&cache.path_of("a")), owner(cache.folder()));
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! A wire image that is open: a source of trains, complete or still being packed.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio::sync::watch;
@@ -20,6 +22,18 @@ pub struct Image {
     on_damage: Box<dyn Fn(Arc<Image>) + Send + Sync>,
     state: Mutex<State>,
     progress: watch::Sender<Progress>,
+    asset_bytes_packed: AtomicU64,
+}
+
+/// What is in an image by now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// RTP packets.
+    pub packets: u64,
+    /// Trains that they make up.
+    pub trains: u64,
+    /// Bytes that the image takes on the disk: exact once it is complete, before that what is reserved for it.
+    pub stored_bytes: u64,
 }
 
 /// How far an image has come.
@@ -94,6 +108,7 @@ impl Image {
             on_damage: Box::new(on_damage),
             state: Mutex::new(state),
             progress: watch::Sender::new(Progress::Growing { until_us: 0 }),
+            asset_bytes_packed: AtomicU64::new(0),
         })
     }
 
@@ -115,6 +130,33 @@ impl Image {
     /// How far it has come, to be watched.
     pub fn progress(&self) -> watch::Receiver<Progress> {
         self.progress.subscribe()
+    }
+
+    /// How many bytes of the asset have been packed since packing last began; 0 for an image from the cache.
+    pub fn asset_bytes_packed(&self) -> u64 {
+        self.asset_bytes_packed.load(Relaxed)
+    }
+
+    /// What is in it by now.
+    ///
+    /// # Errors
+    /// What asking for the length of its file says.
+    pub fn contents(&self) -> io::Result<Contents> {
+        let state = self.state();
+        let entries = || state.slots.iter().map(|slot| &slot.entry);
+        Ok(Contents {
+            packets: entries().map(|entry| entry.packets(&self.plan)).sum(),
+            trains: entries().map(|entry| u64::from(entry.records)).sum(),
+            stored_bytes: match &state.medium {
+                Some(medium) => medium.file().metadata()?.len(),
+                None => 0,
+            },
+        })
+    }
+
+    /// Notes how much of the asset has been packed.
+    pub(super) fn note_packed(&self, asset_bytes: u64) {
+        self.asset_bytes_packed.store(asset_bytes, Relaxed);
     }
 
     /// Whether it will never be complete.
@@ -289,7 +331,7 @@ enum SegmentError {
     #[error(transparent)]
     Format(#[from] image::Error),
     #[error("it cannot be read: {0}")]
-    Read(#[from] std::io::Error),
+    Read(#[from] io::Error),
 }
 
 fn read(file: &File, offset: u64, length: usize) -> Result<Vec<u8>, SegmentError> {

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use wirepath_media::image::{MAX_SEGMENT_DATA, PAGE, Plan, TRAIN_RECORD_LENGTH};
 use wirepath_media::pack::{self, Packer, estimate as estimate_bytes};
@@ -39,11 +40,16 @@ pub(super) fn length_bound(plan: &Plan) -> u64 {
     PAGE + data + packets * TRAIN_RECORD_LENGTH as u64 + segments * PAGE
 }
 
-/// Packs `asset` into `draft`, and has `image` grow as its segments are written.
+/// Packs `asset` into `draft`, and has `image` grow as its segments are written, until all is done or `stop` is set.
 ///
 /// # Errors
 /// [`StoreError`]; then the draft is removed.
-pub(super) fn pack(asset: &File, draft: Draft, image: &Image) -> Result<Summary, StoreError> {
+pub(super) fn pack(
+    asset: &File,
+    draft: Draft,
+    image: &Image,
+    stop: &AtomicBool,
+) -> Result<Summary, StoreError> {
     let plan = image.plan();
     let file = draft.file().try_clone().map_err(writing)?;
     let medium = Medium::new(file, length_bound(plan))
@@ -54,6 +60,9 @@ pub(super) fn pack(asset: &File, draft: Draft, image: &Image) -> Result<Summary,
     let mut buffer = vec![0; READ_LENGTH];
     let mut offset = 0;
     loop {
+        if stop.load(Relaxed) {
+            return Err(StoreError::Stopped);
+        }
         let length = asset.read_at(&mut buffer, offset).map_err(reading)?;
         if length == 0 {
             break;
@@ -61,6 +70,7 @@ pub(super) fn pack(asset: &File, draft: Draft, image: &Image) -> Result<Summary,
         packer.push(&buffer[..length]).map_err(not_playable)?;
         write_segments(&mut packer, &draft, image)?;
         offset += length as u64;
+        image.note_packed(offset);
     }
     let summary = packer.finish().map_err(not_playable)?;
     write_segments(&mut packer, &draft, image)?;

@@ -3,24 +3,26 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use wirepath_media::image::{self, Header, Identity, Plan, Recipe, Table};
+use wirepath_media::image::{Header, Identity, Plan, Recipe, Table};
 use wirepath_streams::datapath::Medium;
 use wirepath_streams::{BlockingPool, Importance};
 
 use super::cache::{Cache, CacheError, Draft};
 use super::image::Image;
 use super::packing;
+use super::read::read_image;
 use super::summary::Summary;
+use crate::library;
 
 /// Images that nobody plays are kept open up to this number, so that they need not be checked again.
 const RESTING: usize = 32;
 
 /// Transport stream packets in an RTP packet where the path's MTU allows: what every receiver of RFC 2250 expects.
-const TS_PER_PACKET: u16 = 7;
+pub const USUAL_TS_PER_PACKET: u16 = 7;
 
 /// Opens images of assets. Calls may wait for storage: they belong on threads where that is allowed.
 pub struct Store {
@@ -31,6 +33,7 @@ pub struct Store {
     packers: BlockingPool,
     open: Mutex<Open>,
     counters: StoreCounters,
+    stop: AtomicBool,
 }
 
 #[derive(Default)]
@@ -80,6 +83,9 @@ pub enum StoreError {
     /// Too many assets are waiting to be packed.
     #[error("too many assets are waiting to be packed; try again later")]
     Busy,
+    /// [`Store::stop_packing`] was called. Nobody is at fault.
+    #[error("packing was stopped")]
+    Stopped,
     /// The path is too narrow for even one transport stream packet.
     #[error("a path MTU of {0} bytes is too small for one transport stream packet")]
     Mtu(u32),
@@ -100,6 +106,7 @@ impl Store {
             packers,
             open: Mutex::default(),
             counters: StoreCounters::default(),
+            stop: AtomicBool::new(false),
         }))
     }
 
@@ -110,12 +117,12 @@ impl Store {
     pub fn recipe(&self, mtu: u32, ip_header: u16) -> Result<Recipe, StoreError> {
         let capped = u16::try_from(mtu).unwrap_or(u16::MAX);
         let recipe = Recipe::for_mtu(capped, ip_header, self.burst_us).ok_or(StoreError::Mtu(mtu))?;
-        Ok(Recipe { ts_per_packet: recipe.ts_per_packet.min(TS_PER_PACKET), ..recipe })
+        Ok(Recipe { ts_per_packet: recipe.ts_per_packet.min(USUAL_TS_PER_PACKET), ..recipe })
     }
 
     /// The recipe where nothing is known of the path.
     pub fn usual_recipe(&self) -> Recipe {
-        Recipe { ts_per_packet: TS_PER_PACKET, burst_us: self.burst_us }
+        Recipe { ts_per_packet: USUAL_TS_PER_PACKET, burst_us: self.burst_us }
     }
 
     /// The image of `asset`, which people call `name`, by `recipe`: one that is open, one from the cache, or one that is being packed from now on.
@@ -125,7 +132,7 @@ impl Store {
     pub fn image(&self, asset: Arc<File>, name: &str, recipe: Recipe) -> Result<Arc<Image>, StoreError> {
         let identity =
             identity(&asset).map_err(|source| StoreError::Io { what: "looking at the asset", source })?;
-        let key = Key { device: identity.device, inode: identity.inode, recipe };
+        let key = Key::of(identity, recipe);
         let mut open = self.open();
         if let Some(image) = open.images.get(&key).and_then(Weak::upgrade)
             && image.plan().identity == identity
@@ -142,6 +149,16 @@ impl Store {
         open.images.insert(key, Arc::downgrade(&image));
         open.rest(&image);
         Ok(image)
+    }
+
+    /// Where the finished image of this plan is.
+    pub fn path_of(&self, plan: &Plan) -> PathBuf {
+        self.cache.path_of(&Key::of(plan.identity, plan.recipe).name())
+    }
+
+    /// Ends packing, now and for good: images that are not complete fail, and nothing of them is left in the cache.
+    pub fn stop_packing(&self) {
+        self.stop.store(true, Relaxed);
     }
 
     /// The cache.
@@ -252,8 +269,9 @@ impl Store {
     }
 
     fn run_packing(&self, asset: &File, key: Key, image: &Image) {
-        let result =
-            self.begin(&key.name(), image.plan()).and_then(|draft| packing::pack(asset, draft, image));
+        let result = self
+            .begin(&key.name(), image.plan())
+            .and_then(|draft| packing::pack(asset, draft, image, &self.stop));
         match result {
             Ok(summary) => {
                 self.counters.packed.fetch_add(1, Relaxed);
@@ -293,6 +311,10 @@ impl Open {
 }
 
 impl Key {
+    fn of(identity: Identity, recipe: Recipe) -> Key {
+        Key { device: identity.device, inode: identity.inode, recipe }
+    }
+
     /// Name in the cache.
     fn name(&self) -> String {
         let Recipe { ts_per_packet, burst_us } = self.recipe;
@@ -302,40 +324,7 @@ impl Key {
 
 /// Which version of which file this is.
 pub(super) fn identity(asset: &File) -> io::Result<Identity> {
-    let facts = asset.metadata()?;
-    Ok(Identity {
-        size: facts.len(),
-        mtime_ns: facts.mtime().saturating_mul(1_000_000_000).saturating_add(facts.mtime_nsec()),
-        inode: facts.ino(),
-        device: facts.dev(),
-    })
-}
-
-/// An image's header and table, checked.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadImageError {
-    /// They are not what they should be.
-    #[error(transparent)]
-    Format(#[from] image::Error),
-    /// They cannot be read.
-    #[error("it cannot be read: {0}")]
-    Read(#[from] io::Error),
-}
-
-/// Reads and checks the header and the table of an image.
-///
-/// # Errors
-/// [`ReadImageError`].
-pub fn read_image(file: &File) -> Result<(Header, Table), ReadImageError> {
-    let length = file.metadata()?.len();
-    let mut page = vec![0; length.min(image::PAGE) as usize];
-    file.read_exact_at(&mut page, 0)?;
-    let header = Header::decode(&page, length)?;
-    // The header was checked: the table ends with the file, so this asks for no more than there is.
-    let mut bytes = vec![0; header.table.length as usize];
-    file.read_exact_at(&mut bytes, header.table.offset)?;
-    let table = Table::decode(&bytes, &header)?;
-    Ok((header, table))
+    Ok(library::identity(&rustix::fs::fstat(asset)?))
 }
 
 fn summary_of(header: &Header, table: &Table) -> Summary {

@@ -225,3 +225,26 @@ fn images_at_rest_make_room_and_images_in_use_do_not() {
     assert!(reason.contains("--cache-size"), "{reason}");
     complete(&image);
 }
+
+#[test]
+fn an_image_says_what_is_in_it() {
+    let fixture = fixture();
+    let image = fixture.image();
+    complete(&image);
+    let contents = image.contents().unwrap();
+    assert_eq!(contents.packets, 20_000u64.div_ceil(7));
+    assert!(contents.trains > 0 && contents.trains < contents.packets);
+    assert_eq!(image.asset_bytes_packed(), image.plan().identity.size);
+    let path = fixture.store.path_of(image.plan());
+    assert_eq!(fixture.cached(), std::slice::from_ref(&path));
+    assert_eq!(fs::metadata(path).unwrap().len(), contents.stored_bytes);
+}
+
+#[test]
+fn packing_that_is_stopped_leaves_nothing() {
+    let fixture = fixture();
+    fixture.store.stop_packing();
+    let reason = payload(&fixture.image()).unwrap_err();
+    assert!(reason.contains("stopped"), "{reason}");
+    assert_eq!(fixture.cached(), Vec::<PathBuf>::new());
+}

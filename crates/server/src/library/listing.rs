@@ -1,7 +1,8 @@
 //! What a folder holds.
 
+use super::asset::{identity, modified_s};
 use super::resolve::is_hidden;
-use super::{AssetFacts, FindError, Served};
+use super::{FindError, Served};
 use rustix::fs::{AtFlags, Dir, FileType, Stat, statat};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -83,13 +84,13 @@ impl FolderListing {
 
 impl Entry {
     fn of(name: &[u8], stat: &Stat) -> Option<Self> {
-        let facts = AssetFacts::of(stat);
+        let identity = identity(stat);
         let (kind, size) = match FileType::from_raw_mode(stat.st_mode) {
             FileType::Directory => (EntryKind::Folder, 0),
-            FileType::RegularFile => (EntryKind::File, facts.size),
+            FileType::RegularFile => (EntryKind::File, identity.size),
             _ => return None,
         };
-        Some(Self { kind, name: name.to_vec(), size, modified_s: facts.modified_s() })
+        Some(Self { kind, name: name.to_vec(), size, modified_s: modified_s(&identity) })
     }
 }
 

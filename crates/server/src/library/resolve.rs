@@ -1,6 +1,7 @@
 //! Paths below a served folder, resolved by the kernel.
 
-use super::{Asset, AssetFacts, FindError, FolderListing, Found, listing};
+use super::asset::identity;
+use super::{Asset, FindError, FolderListing, Found, listing};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat2};
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -37,7 +38,7 @@ impl ServedFolder {
     pub(super) fn find(&self, path: &[u8]) -> Result<Found, FindError> {
         let (fd, stat) = self.open_shown(path)?;
         match FileType::from_raw_mode(stat.st_mode) {
-            FileType::RegularFile => Ok(Found::File(Asset { file: fd.into(), facts: AssetFacts::of(&stat) })),
+            FileType::RegularFile => Ok(Found::File(Asset { file: fd.into(), identity: identity(&stat) })),
             FileType::Directory => Ok(Found::Folder),
             _ => Err(FindError::NotFound),
         }

@@ -28,7 +28,7 @@ fn open(dir: &TempDir, names: &[&str]) -> Result<Library, LibraryError> {
 fn content(library: &Library, target: &str) -> Result<String, FindError> {
     let mut asset = library.find_file(&path(target))?;
     let content = std::io::read_to_string(&mut asset.file).unwrap();
-    assert_eq!(asset.facts.size, content.len() as u64);
+    assert_eq!(asset.identity.size, content.len() as u64);
     Ok(content)
 }
 
@@ -180,19 +180,19 @@ fn names_of_any_bytes() {
 }
 
 #[test]
-fn facts_tell_files_apart() {
+fn identities_tell_files_apart() {
     let dir = tree();
     let library = open(&dir, &["media"]).unwrap();
-    let facts = || library.find_file(&path("/clip.ts")).unwrap().facts;
-    let before = facts();
-    assert_eq!(facts(), before);
+    let found = || library.find_file(&path("/clip.ts")).unwrap();
+    let before = found().identity;
+    assert_eq!(found().identity, before);
     let file = dir.path().join("media/clip.ts");
     fs::File::open(&file).unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
-    assert_eq!((facts().modified_s(), facts().modified_ns), (0, 0));
+    assert_eq!(found().identity.mtime_ns, 0);
     fs::copy(&file, dir.path().join("media/new")).unwrap();
     fs::rename(dir.path().join("media/new"), &file).unwrap();
-    assert_ne!(facts().inode, before.inode);
-    let http = facts().for_http(b"clip.ts");
+    assert_ne!(found().identity.inode, before.inode);
+    let http = found().for_http(b"clip.ts");
     assert_eq!((http.size, http.content_type), (4, "video/mp2t"));
 }
 

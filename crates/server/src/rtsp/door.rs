@@ -4,14 +4,14 @@ use super::connection;
 use super::counters::{COUNTERS, Counters};
 use super::player::Player;
 use super::ports::Ports;
-use super::record::{Registry, SessionStatus, lock};
+use super::record::{Registry, SessionStatus};
+use crate::limits::{Limits, Permit, Refused};
 use crate::metrics::Metrics;
 use crate::status::Status;
 use serde_json::json;
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
@@ -70,7 +70,7 @@ pub(super) struct Shared {
     pub(super) counters: Arc<Counters>,
     pub(super) registry: Arc<Registry>,
     pub(super) ports: Ports,
-    gate: Gate,
+    limits: Arc<Limits>,
 }
 
 impl Door {
@@ -81,7 +81,7 @@ impl Door {
             counters: Arc::default(),
             registry: Registry::new(options.sessions),
             ports: Ports::new(&options.ports),
-            gate: Gate { addresses: Mutex::default() },
+            limits: Limits::new(options.connections, options.connections_per_address),
             options,
         }))
     }
@@ -147,7 +147,7 @@ impl Door {
         connections: &mut JoinSet<()>,
     ) {
         // Dropping the stream closes it: who comes in numbers gets no answer that costs something.
-        let Some(pass) = self.0.enter(network(address)) else { return };
+        let Some(pass) = self.0.enter(address) else { return };
         let (shared, shutdown) = (Arc::clone(&self.0), shutdown.clone());
         connections.spawn(async move {
             connection::serve(stream, shared, shutdown).await;
@@ -160,67 +160,33 @@ impl Shared {
     /// Lets a connection in, or counts why not.
     fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Pass> {
         let counters = &self.counters;
-        if counters.connections.value() >= self.options.connections as u64 {
-            counters.connections_refused.increase();
-            return None;
+        match self.limits.admit(address) {
+            Ok(permit) => {
+                counters.connections.increase();
+                counters.connections_accepted.increase();
+                Some(Pass { shared: Arc::clone(self), _permit: permit })
+            }
+            Err(Refused::Door) => {
+                counters.connections_refused.increase();
+                None
+            }
+            Err(Refused::Address) => {
+                counters.connections_refused_address.increase();
+                None
+            }
         }
-        if !self.gate.enter(address, self.options.connections_per_address) {
-            counters.connections_refused_address.increase();
-            return None;
-        }
-        counters.connections.increase();
-        counters.connections_accepted.increase();
-        Some(Pass { shared: Arc::clone(self), address })
     }
 }
 
 /// A connection's right to be there, given back when it is dropped.
 struct Pass {
     shared: Arc<Shared>,
-    address: IpAddr,
+    _permit: Permit,
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
         self.shared.counters.connections.decrease();
-        self.shared.gate.leave(self.address);
-    }
-}
-
-/// Whose connections are counted together: those of an IPv4 address, or of an IPv6 network of 64 bits, all of whose
-/// addresses are one client's to choose from.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            std::net::Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
-        }
-        address @ IpAddr::V4(_) => address,
-    }
-}
-
-/// How many connections each address has.
-struct Gate {
-    addresses: Mutex<HashMap<IpAddr, usize>>,
-}
-
-impl Gate {
-    fn enter(&self, address: IpAddr, limit: usize) -> bool {
-        let mut addresses = lock(&self.addresses);
-        let connections = addresses.entry(address).or_default();
-        let free = *connections < limit;
-        *connections += usize::from(free);
-        // An entry of none is left only where the limit is none.
-        free
-    }
-
-    fn leave(&self, address: IpAddr) {
-        let mut addresses = lock(&self.addresses);
-        if let Some(connections) = addresses.get_mut(&address) {
-            *connections -= 1;
-            if *connections == 0 {
-                addresses.remove(&address);
-            }
-        }
     }
 }
 

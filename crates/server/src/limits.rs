@@ -1,4 +1,4 @@
-//! How many connections there may be, in all and from one address.
+//! How many connections a door may have, in all and from one address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// Counts connections against their limits.
 #[derive(Debug)]
-pub(super) struct Limits {
+pub(crate) struct Limits {
     most: usize,
     most_per_address: usize,
     open: Mutex<Open>,
@@ -20,27 +20,39 @@ struct Open {
 
 /// One connection's place, given back when dropped.
 #[derive(Debug)]
-pub(super) struct Permit {
+pub(crate) struct Permit {
     limits: Arc<Limits>,
     address: IpAddr,
 }
 
+/// Which limit a connection would exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// That of the door.
+    Door,
+    /// That of its address.
+    Address,
+}
+
 impl Limits {
-    pub(super) fn new(most: usize, most_per_address: usize) -> Arc<Self> {
+    pub(crate) fn new(most: usize, most_per_address: usize) -> Arc<Self> {
         Arc::new(Self { most, most_per_address, open: Mutex::default() })
     }
 
     /// A place for a connection from this address, if there is one.
-    pub(super) fn admit(self: &Arc<Self>, address: IpAddr) -> Option<Permit> {
+    pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Result<Permit, Refused> {
         let address = client(address);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let here = open.by_address.get(&address).copied().unwrap_or(0);
-        if open.total >= self.most || here >= self.most_per_address {
-            return None;
+        if open.total >= self.most {
+            return Err(Refused::Door);
+        }
+        if here >= self.most_per_address {
+            return Err(Refused::Address);
         }
         open.total += 1;
         open.by_address.insert(address, here + 1);
-        Some(Permit { limits: Arc::clone(self), address })
+        Ok(Permit { limits: Arc::clone(self), address })
     }
 }
 
@@ -76,13 +88,13 @@ mod tests {
         let admit = |address: &str| limits.admit(address.parse().unwrap());
         let first = admit("10.0.0.1").unwrap();
         let second = admit("::ffff:10.0.0.1").unwrap();
-        assert!(admit("10.0.0.1").is_none(), "the address has two");
+        assert_eq!(admit("10.0.0.1").err(), Some(Refused::Address));
         let third = admit("2001:db8::1").unwrap();
-        assert!(admit("10.0.0.2").is_none(), "there are three");
+        assert_eq!(admit("10.0.0.2").err(), Some(Refused::Door));
         drop(first);
         let fourth = admit("2001:db8::2").unwrap();
         drop(second);
-        assert!(admit("2001:db8::3").is_none(), "one network has two");
+        assert_eq!(admit("2001:db8::3").err(), Some(Refused::Address), "one network has two");
         drop((third, fourth));
         assert!(limits.open.lock().unwrap().by_address.is_empty());
     }

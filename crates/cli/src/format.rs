@@ -1,0 +1,139 @@
+//! Figures and names as people read them.
+
+use std::path::Path;
+use std::time::{Duration, UNIX_EPOCH};
+
+use bytesize::ByteSize;
+use humantime::format_rfc3339_nanos;
+
+/// A time in microseconds as `m:ss.mmm`, or `h:mm:ss.mmm` from an hour on.
+pub(crate) fn time(us: u64) -> String {
+    let (seconds, milliseconds) = (us / 1_000_000, us / 1000 % 1000);
+    format!("{}.{milliseconds:03}", clock(seconds))
+}
+
+/// A time in whole seconds as `m:ss`, or `h:mm:ss` from an hour on.
+pub(crate) fn clock(seconds: u64) -> String {
+    let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    match hours {
+        0 => format!("{minutes}:{seconds:02}"),
+        hours => format!("{hours}:{minutes:02}:{seconds:02}"),
+    }
+}
+
+/// A moment in nanoseconds since 1970 as RFC 3339 has it, where that can express it (until the year 9999).
+pub(crate) fn moment(unix_ns: i64) -> String {
+    let moment = u64::try_from(unix_ns).map(|ns| UNIX_EPOCH + Duration::from_nanos(ns));
+    // An i64 of nanoseconds ends in 2262.
+    moment.map_or_else(
+        |_| format!("{unix_ns} ns after 1970"),
+        |moment| format_rfc3339_nanos(moment).to_string(),
+    )
+}
+
+/// Bits per second with three digits that count, as `1.92 Mb/s`.
+pub(crate) fn bit_rate(bits_per_second: u64) -> String {
+    let mut value = bits_per_second as f64;
+    let mut unit = "b/s";
+    for larger in ["kb/s", "Mb/s", "Gb/s", "Tb/s"] {
+        if value < 999.5 {
+            break;
+        }
+        (value, unit) = (value / 1000.0, larger);
+    }
+    let digits = match value {
+        _ if unit == "b/s" => 0,
+        value if value < 9.995 => 2,
+        value if value < 99.95 => 1,
+        _ => 0,
+    };
+    format!("{value:.digits$} {unit}")
+}
+
+/// Bytes as `30.5 MiB`.
+pub(crate) fn size(bytes: u64) -> String {
+    ByteSize(bytes).to_string()
+}
+
+/// A whole number with its thousands apart.
+pub(crate) fn count(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A number with the noun for it, for instance `1 train` or `1,234 trains`.
+pub(crate) fn counted(number: u64, one: &str, many: &str) -> String {
+    format!("{} {}", count(number), if number == 1 { one } else { many })
+}
+
+/// A path for a terminal. Names are others' input: what could move the cursor or reverse the text is shown as an escape.
+pub(crate) fn name(path: &Path) -> String {
+    let harmful = |letter: &char| {
+        letter.is_control()
+            || matches!(letter, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let text = path.to_string_lossy();
+    text.chars().fold(String::with_capacity(text.len()), |mut shown, letter| {
+        match harmful(&letter) {
+            true => shown.extend(letter.escape_default()),
+            false => shown.push(letter),
+        }
+        shown
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_have_hours_only_when_there_are_some() {
+        assert_eq!(time(0), "0:00.000");
+        assert_eq!(time(62_003_999), "1:02.003");
+        assert_eq!(time(3_600_000_000), "1:00:00.000");
+        assert_eq!(clock(u64::MAX / 1_000_000), "5124095576:01:49");
+    }
+
+    #[test]
+    fn moments_are_dates_where_they_can_be() {
+        assert_eq!(moment(1_500_000_000), "1970-01-01T00:00:01.500000000Z");
+        assert!(moment(i64::MAX).starts_with("2262-"));
+        assert_eq!(moment(-7), "-7 ns after 1970");
+    }
+
+    #[test]
+    fn bit_rates_have_three_digits_that_count() {
+        let shown =
+            [0, 999, 1000, 1_915_000, 9_999_999, 10_040_000, 99_960_000, 999_700_000, u64::MAX].map(bit_rate);
+        let expected = [
+            "0 b/s",
+            "999 b/s",
+            "1.00 kb/s",
+            "1.92 Mb/s",
+            "10.0 Mb/s",
+            "10.0 Mb/s",
+            "100 Mb/s",
+            "1.00 Gb/s",
+            "18446744 Tb/s",
+        ];
+        assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn thousands_stand_apart() {
+        assert_eq!([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+        assert_eq!(counted(1, "train", "trains"), "1 train");
+    }
+
+    #[test]
+    fn names_cannot_command_the_terminal() {
+        assert_eq!(name(Path::new("a\u{1b}[2Jb\n\u{202e}é")), "a\\u{1b}[2Jb\\n\\u{202e}é");
+    }
+}

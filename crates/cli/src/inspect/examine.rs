@@ -1,0 +1,123 @@
+//! Reads a file and finds out what is in it.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use wirepath_media::image::{self, Header, Recipe, Table};
+use wirepath_media::inspect::{AssetInspector, ImageInspector, Report};
+use wirepath_server::images::{USUAL_TS_PER_PACKET, read_image};
+
+use crate::format;
+use crate::progress::Progress;
+
+/// What an image begins with; an asset cannot, as its packets begin with another byte.
+const IMAGE_MAGIC: &[u8] = b"WIREPATH";
+
+/// Bytes of an asset that are read at a time.
+const READ_LENGTH: usize = 1 << 20;
+
+/// What is in a file.
+pub(super) struct Inspection {
+    pub(super) file: PathBuf,
+    pub(super) size_bytes: u64,
+    /// How its trains are cut, or would be.
+    pub(super) recipe: Recipe,
+    pub(super) report: Report,
+    /// `None` for an asset.
+    pub(super) image: Option<ImageFacts>,
+}
+
+/// What only an image has.
+pub(super) struct ImageFacts {
+    pub(super) header: Header,
+    pub(super) segments: usize,
+    pub(super) damage: Vec<Damage>,
+}
+
+/// A segment that is not what it was.
+pub(super) struct Damage {
+    pub(super) segment: usize,
+    /// Byte of the file at which the segment begins.
+    pub(super) offset: u64,
+    pub(super) reason: String,
+}
+
+impl Inspection {
+    /// The damaged segments of an image.
+    pub(super) fn damage(&self) -> &[Damage] {
+        self.image.as_ref().map_or(&[], |image| &image.damage)
+    }
+}
+
+/// Finds out what is in the file at `path`, all of which is read; a bar says how far, if it is to be `shown`.
+pub(super) fn examine(path: &Path, shown: bool) -> Result<Inspection> {
+    examine_file(path, shown).with_context(|| format::name(path))
+}
+
+fn examine_file(path: &Path, shown: bool) -> Result<Inspection> {
+    let facts = fs::metadata(path).context("cannot be looked at")?;
+    ensure!(!facts.is_dir(), "it is a folder; name a file in it");
+    ensure!(facts.is_file(), "it is not a file"); // opening a pipe would wait for ever
+    let file = File::open(path).context("cannot be opened")?;
+    let size_bytes = facts.len();
+    let progress = Progress::new(path, size_bytes, shown);
+    let mut magic = [0; IMAGE_MAGIC.len()];
+    let length = file.read_at(&mut magic, 0).context("byte 0: cannot be read")?;
+    let path = path.to_owned();
+    if &magic[..length] == IMAGE_MAGIC {
+        let (report, image) = examine_image(&file, &progress)?;
+        let recipe = image.header.plan.recipe;
+        return Ok(Inspection { file: path, size_bytes, recipe, report, image: Some(image) });
+    }
+    let recipe = Recipe { ts_per_packet: USUAL_TS_PER_PACKET, burst_us: 20_000 };
+    let report = examine_asset(&file, recipe, &progress)?;
+    Ok(Inspection { file: path, size_bytes, recipe, report, image: None })
+}
+
+fn examine_asset(file: &File, recipe: Recipe, progress: &Progress) -> Result<Report> {
+    let mut inspector = AssetInspector::new(recipe)?;
+    let mut buffer = vec![0; READ_LENGTH];
+    let mut offset = 0;
+    loop {
+        let length =
+            file.read_at(&mut buffer, offset).with_context(|| format!("byte {offset}: cannot be read"))?;
+        if length == 0 {
+            return Ok(inspector.finish()?);
+        }
+        inspector.push(&buffer[..length])?;
+        offset += length as u64;
+        progress.done(offset);
+    }
+}
+
+fn examine_image(file: &File, progress: &Progress) -> Result<(Report, ImageFacts)> {
+    let (header, table) = read_image(file)?;
+    let mut inspector = ImageInspector::new(&header, &table);
+    let mut damage = Vec::new();
+    for segment in 0..table.segments.len() {
+        let (offset, bytes) = read_segment(file, &table, segment)?;
+        if let Err(error) = inspector.push(segment, &bytes) {
+            damage.push(Damage { segment, offset, reason: error.to_string() });
+        }
+        progress.done(offset + bytes.len() as u64);
+    }
+    let report = inspector.finish();
+    let segments = table.segments.len();
+    Ok((report, ImageFacts { header, segments, damage }))
+}
+
+fn read_segment(file: &File, table: &Table, segment: usize) -> Result<(u64, Vec<u8>)> {
+    let entry = &table.segments[segment];
+    let offset = entry.offset;
+    // The table was checked: a segment has a megabyte of packets at most, and lies within the file.
+    let mut bytes = vec![0; entry.length() as usize];
+    match file.read_exact_at(&mut bytes, offset) {
+        Ok(()) => Ok((offset, bytes)),
+        Err(error) => bail!("byte {offset}, segment {segment}: cannot be read: {error}"),
+    }
+}
+
+/// The format's version; an image of another one is not read.
+pub(super) const IMAGE_VERSION: u32 = image::VERSION;

@@ -1,0 +1,223 @@
+//! An inspection for people.
+
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use wirepath_media::inspect::{PacketsPerTrain, Peak, PidReport, Report};
+use wirepath_media::ts::{Played, Programme, Stream, Warnings};
+
+use super::examine::{ImageFacts, Inspection};
+use super::json::share;
+use crate::format;
+use crate::plot::plot;
+
+/// Over how long a peak is looked for.
+const PEAK_WINDOW_US: u64 = 1_000_000;
+
+/// How many random access points are listed.
+const STARTS_SHOWN: usize = 5;
+
+/// All of it, in lines of at most `width` columns where that is possible.
+pub(super) fn text(inspection: &Inspection, width: usize, utf8: bool) -> String {
+    let report = &inspection.report;
+    let warnings = &report.description.warnings;
+    let mut parts = vec![format!("{}\n{}", heading(inspection), overview(inspection, width, utf8))];
+    parts.push(programmes(report, width, utf8));
+    let title = if inspection.damage().is_empty() { "PIDs" } else { "PIDs, in the intact segments" };
+    parts.push(section(title, &pids(report, width, utf8)));
+    let caption = "Bit rate over time (h:mm:ss)";
+    parts.push(section(caption, &plot(&report.bit_rate, report.duration_us, width, utf8)));
+    parts.push(section("Warnings", &warnings_lines(warnings)));
+    parts.retain(|part| !part.is_empty());
+    parts.join("\n")
+}
+
+/// The highest rate over a second, or all there is where it takes less.
+pub(super) fn peak(report: &Report) -> Option<Peak> {
+    report.bit_rate.peak(PEAK_WINDOW_US).or_else(|| {
+        let bits_per_second = report.mean_bits_per_second()?;
+        Some(Peak { bits_per_second, window_us: report.duration_us })
+    })
+}
+
+fn heading(inspection: &Inspection) -> String {
+    let (name, size) = (format::name(&inspection.file), format::size(inspection.size_bytes));
+    let stride = inspection.report.description.stride;
+    match &inspection.image {
+        None => format!("{name}: transport stream in {stride}-byte packets, {size}\n"),
+        Some(_) => format!("{name}: wire image of a transport stream in {stride}-byte packets, {size}\n"),
+    }
+}
+
+fn overview(inspection: &Inspection, width: usize, utf8: bool) -> String {
+    let report = &inspection.report;
+    let recipe = inspection.recipe;
+    let mut rows = vec![("duration", format::time(report.duration_us)), ("bit rate", rates(report))];
+    if let Some(Played { programme, pcr_pid, .. }) = report.description.played {
+        let programme =
+            programme.map_or("no announced programme".to_owned(), |number| format!("programme {number}"));
+        rows.push(("played", format!("{programme}, by the clock of PID {}", pid_name(pcr_pid))));
+    }
+    let packet = format!("{} transport packets", recipe.ts_per_packet);
+    rows.push(("packets", format!("{} of {packet} each", format::count(report.packets))));
+    rows.push(("trains", trains(report, recipe.burst_us)));
+    rows.push(("random access", starts(report)));
+    rows.extend(inspection.image.iter().flat_map(image_rows));
+    let mut table = new_table(width, utf8);
+    table.add_rows(rows.into_iter().map(|(what, value)| [what.to_owned(), value]));
+    lines(&mut table)
+}
+
+fn rates(report: &Report) -> String {
+    let (Some(mean), Some(peak)) = (report.mean_bits_per_second(), peak(report)) else {
+        return "none: it takes no time".to_owned();
+    };
+    let seconds = peak.window_us as f64 / 1e6;
+    let peak = format::bit_rate(peak.bits_per_second);
+    format!("{} mean, {peak} peak over {seconds:.1} s", format::bit_rate(mean))
+}
+
+fn trains(report: &Report, burst_us: u32) -> String {
+    let count = format::count(report.trains.count);
+    let burst = f64::from(burst_us) / 1000.0;
+    let packets =
+        report.trains.packets_per_train().map_or(String::new(), |PacketsPerTrain { min, median, max }| {
+            format!(" of {min} to {max} packets, median {median}")
+        });
+    format!("{count}{packets}, in bursts of {burst} ms at most")
+}
+
+fn starts(report: &Report) -> String {
+    let starts = &report.starts_us;
+    let mut text = match (starts.len(), report.mean_start_distance_us()) {
+        (0, _) => return "no points: playing can start everywhere".to_owned(),
+        (1, _) => "1 point: ".to_owned(),
+        (count, distance) => {
+            let distance = distance.unwrap_or_default() as f64 / 1e6;
+            format!("{} points, {distance:.2} s apart: ", format::count(count as u64))
+        }
+    };
+    let shown: Vec<String> = starts.iter().take(STARTS_SHOWN).map(|start| format::time(*start)).collect();
+    text.push_str(&shown.join(", "));
+    if starts.len() > STARTS_SHOWN {
+        text.push_str(", ...");
+    }
+    text
+}
+
+fn image_rows(image: &ImageFacts) -> Vec<(&'static str, String)> {
+    let plan = &image.header.plan;
+    let segments = format::counted(image.segments as u64, "segment", "segments");
+    let state = match image.damage.len() {
+        0 => format!("yes: all checksums of header, table and {segments} are right"),
+        damaged => format!("NO: {damaged} of {segments} damaged"),
+    };
+    let identity = plan.identity;
+    vec![
+        ("intact", state),
+        ("asset", format!("{} bytes, inode {} on device {}", identity.size, identity.inode, identity.device)),
+        ("asset changed", format::moment(identity.mtime_ns)),
+        ("SSRC", format!("{:#010x}", plan.ssrc)),
+        ("first packet", format!("sequence number {}, timestamp {}", plan.sequence, plan.timestamp)),
+    ]
+}
+
+fn programmes(report: &Report, width: usize, utf8: bool) -> String {
+    let description = &report.description;
+    if description.programmes.is_empty() {
+        return section("Programmes", "  none announced\n");
+    }
+    let played = description.played.and_then(|played| played.programme);
+    let mut table = new_table(width, utf8);
+    table.set_header(["number", "PMT PID", "PCR PID", "played", "streams"]);
+    table.add_rows(description.programmes.iter().map(|programme| {
+        [
+            programme.number.to_string(),
+            pid_name(programme.pmt_pid),
+            programme.pcr_pid.map_or("none".to_owned(), pid_name),
+            if played == Some(programme.number) { "yes" } else { "" }.to_owned(),
+            streams(programme),
+        ]
+    }));
+    section("Programmes", &lines(&mut table))
+}
+
+fn streams(programme: &Programme) -> String {
+    let stream = |stream: &Stream| match &stream.language {
+        Some(language) => format!("{} ({language})", stream.codec.name()),
+        None => stream.codec.name().to_owned(),
+    };
+    programme.streams.iter().map(stream).collect::<Vec<_>>().join(", ")
+}
+
+fn pids(report: &Report, width: usize, utf8: bool) -> String {
+    let mut table = new_table(width, utf8);
+    table.set_header(["PID", "what", "language", "packets", "share", "bit rate", "errors"]);
+    table.add_rows(report.pids.iter().map(|pid| pid_row(pid, report)));
+    for index in 3..=5 {
+        if let Some(column) = table.column_mut(index) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    lines(&mut table)
+}
+
+fn pid_row(pid: &PidReport, report: &Report) -> [String; 7] {
+    let share = share(pid, report);
+    let rate = report.mean_bits_per_second().map(|mean| format::bit_rate((mean as f64 * share) as u64));
+    [
+        pid_name(pid.pid),
+        pid.role.clone(),
+        pid.language.clone().unwrap_or_default(),
+        format::count(pid.packets),
+        format!("{:.1} %", share * 100.0),
+        rate.unwrap_or_default(),
+        errors(pid),
+    ]
+}
+
+fn errors(pid: &PidReport) -> String {
+    let kinds = [
+        (pid.continuity_errors, "continuity"),
+        (pid.transport_errors, "transport"),
+        (pid.scrambled, "scrambled"),
+    ];
+    let found = kinds.iter().filter(|(count, _)| *count > 0);
+    let found: Vec<String> = found.map(|(count, kind)| format!("{} {kind}", format::count(*count))).collect();
+    if found.is_empty() { "none".to_owned() } else { found.join(", ") }
+}
+
+fn warnings_lines(warnings: &Warnings) -> String {
+    let mut lines: String = warnings.first.iter().map(|warning| format!("  {warning}\n")).collect();
+    if warnings.omitted > 0 {
+        lines.push_str(&format!("  and {} more\n", format::count(warnings.omitted)));
+    }
+    lines
+}
+
+/// A PID as people write it: both ways.
+fn pid_name(pid: u16) -> String {
+    format!("{pid} ({pid:#x})")
+}
+
+/// A part with its title; empty where there is nothing in it.
+fn section(title: &str, content: &str) -> String {
+    if content.is_empty() { String::new() } else { format!("{title}\n{content}") }
+}
+
+/// A table without any frame, a line below its head, that fits `width`.
+fn new_table(width: usize, utf8: bool) -> Table {
+    let line = if utf8 { '─' } else { '-' };
+    let mut table = Table::new();
+    table.load_style(TableStyle::new().header_separator(LineStyle::none().fill(line).junction(line)));
+    table.set_content_arrangement(ContentArrangement::Dynamic);
+    table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+    table.force_no_tty(); // no colours: the locale and the width were looked at already
+    table
+}
+
+/// The lines of a table without blanks at their ends.
+fn lines(table: &mut Table) -> String {
+    for column in table.column_iter_mut() {
+        column.set_padding((1, 0)); // every column counts on a narrow terminal
+    }
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}

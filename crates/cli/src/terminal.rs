@@ -1,0 +1,54 @@
+//! What standard output and standard error are, and what they can show.
+
+use std::io::{self, IsTerminal, Write};
+
+use anyhow::{Context, Result};
+use rustix::termios::tcgetwinsize;
+
+/// Columns where nothing says how many there are.
+const USUAL_WIDTH: u16 = 80;
+
+/// The narrowest width that is laid out for; a narrower terminal wraps.
+const LEAST_WIDTH: u16 = 40;
+
+/// Columns of standard output: the terminal's, or else what `COLUMNS` says, or else 80.
+pub(crate) fn width() -> u16 {
+    let output = io::stdout();
+    let of_terminal = if output.is_terminal() { tcgetwinsize(&output).ok() } else { None };
+    let columns = of_terminal.map(|size| size.ws_col).filter(|columns| *columns > 0);
+    let stated = || std::env::var("COLUMNS").ok()?.parse().ok();
+    columns.or_else(stated).unwrap_or(USUAL_WIDTH).max(LEAST_WIDTH)
+}
+
+/// Whether letters beyond ASCII can be printed, as the locale says (POSIX section 8.2: the first of these that is set).
+pub(crate) fn speaks_utf8() -> bool {
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
+    is_utf8(locale.into_iter().find(|value| !value.is_empty()).as_deref())
+}
+
+/// Prints on standard output at once.
+pub(crate) fn print(text: &str) -> Result<()> {
+    let mut output = io::stdout().lock();
+    output.write_all(text.as_bytes()).and_then(|()| output.flush()).context("cannot write to standard output")
+}
+
+fn is_utf8(locale: Option<&str>) -> bool {
+    let codeset =
+        locale.and_then(|locale| locale.split_once('.')).map(|(_, codeset)| codeset.to_ascii_lowercase());
+    codeset.is_some_and(|codeset| codeset.starts_with("utf-8") || codeset.starts_with("utf8"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_locale_says_which_letters_there_are() {
+        for locale in ["en_GB.UTF-8", "C.utf8", "de_DE.UTF-8@euro"] {
+            assert!(is_utf8(Some(locale)), "{locale}");
+        }
+        for locale in [None, Some("C"), Some("POSIX"), Some("de_DE.ISO-8859-1")] {
+            assert!(!is_utf8(locale), "{locale:?}");
+        }
+    }
+}

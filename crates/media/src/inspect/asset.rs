@@ -1,0 +1,85 @@
+//! Examining an asset.
+
+use super::Report;
+use super::pids::PidCounters;
+use super::trains::Measures;
+use crate::image::{Identity, Plan, PlanError, Recipe};
+use crate::pack::{Error, PackedSegment, Packer};
+use crate::ts::{Deframer, Event};
+
+/// Examines an asset as packing would see it.
+#[derive(Debug)]
+pub struct AssetInspector {
+    plan: Plan,
+    packer: Packer,
+    deframer: Deframer,
+    pids: PidCounters,
+    measures: Measures,
+}
+
+impl AssetInspector {
+    /// An inspector at the start of an asset, which would be packed by `recipe`.
+    ///
+    /// # Errors
+    /// [`PlanError`] where the recipe is out of range.
+    pub fn new(recipe: Recipe) -> Result<Self, PlanError> {
+        let identity = Identity { size: 0, mtime_ns: 0, inode: 0, device: 0 };
+        let plan = Plan { identity, recipe, ssrc: 0, sequence: 0, timestamp: 0 };
+        Ok(Self {
+            plan,
+            packer: Packer::new(plan)?,
+            deframer: Deframer::new(),
+            pids: PidCounters::default(),
+            measures: Measures::default(),
+        })
+    }
+
+    /// Takes the next bytes of the asset.
+    ///
+    /// # Errors
+    /// [`Error`] where the asset could not be packed.
+    pub fn push(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let mut input = bytes;
+        while let Some(event) = self.deframer.next(&mut input)? {
+            if let Event::Packets(run) = event {
+                self.pids.push_all(run.iter());
+            }
+        }
+        self.packer.push(bytes)?;
+        self.take_segments();
+        Ok(())
+    }
+
+    /// Ends the asset.
+    ///
+    /// # Errors
+    /// [`Error`] where the asset could not be packed.
+    pub fn finish(mut self) -> Result<Report, Error> {
+        while let Some(event) = self.deframer.finish()? {
+            if let Event::Packets(run) = event {
+                self.pids.push_all(run.iter());
+            }
+        }
+        let summary = self.packer.finish()?;
+        self.take_segments();
+        let description = summary.table.description;
+        Ok(Report {
+            payload_bytes: summary.header.payload_bytes,
+            packets: summary.header.packets,
+            duration_us: summary.header.duration_us,
+            pids: self.pids.report(&description.programmes),
+            description,
+            trains: self.measures.report(),
+            bit_rate: self.measures.bit_rate,
+            starts_us: summary.table.starts.iter().map(|start| start.departure_us).collect(),
+        })
+    }
+
+    fn take_segments(&mut self) {
+        while let Some(PackedSegment { bytes, entry, .. }) = self.packer.pop() {
+            let trains = entry.trains(&self.plan, u64::MAX, &bytes[..entry.length() as usize]);
+            let trains = trains.expect("the packer writes what the reader accepts");
+            trains.iter().for_each(|train| self.measures.take(train));
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Examining an image.
+
+use super::Report;
+use super::pids::PidCounters;
+use super::trains::{Measures, TrainReport};
+use crate::image::{Error, Header, Table};
+use crate::rtp::HEADER_LENGTH;
+use crate::ts::PACKET_LENGTH;
+
+/// Examines an image of which header and table were read, and checks its segments.
+#[derive(Debug)]
+pub struct ImageInspector<'a> {
+    header: &'a Header,
+    table: &'a Table,
+    pids: PidCounters,
+    measures: Measures,
+}
+
+impl<'a> ImageInspector<'a> {
+    /// An inspector before the first segment.
+    pub fn new(header: &'a Header, table: &'a Table) -> Self {
+        Self { header, table, pids: PidCounters::default(), measures: Measures::default() }
+    }
+
+    /// Takes the bytes of segment `index`, as many as its entry says, or as there are. A damaged segment counts with
+    /// what the table says of it.
+    ///
+    /// # Errors
+    /// [`Error`] where the segment is damaged.
+    ///
+    /// # Panics
+    /// If the table has no such segment.
+    pub fn push(&mut self, index: usize, bytes: &[u8]) -> Result<(), Error> {
+        let entry = &self.table.segments[index];
+        let until_us = self.table.until_us(index, self.header);
+        match entry.trains(&self.header.plan, until_us, bytes) {
+            Ok(trains) => {
+                let size = usize::from(self.header.plan.recipe.packet_size());
+                let payloads = bytes[..entry.data_length as usize].chunks(size);
+                let payloads = payloads.filter_map(|packet| packet.get(HEADER_LENGTH..));
+                self.pids.push_all(payloads.flat_map(|payload| payload.as_chunks::<PACKET_LENGTH>().0));
+                trains.iter().for_each(|train| self.measures.take(train));
+                Ok(())
+            }
+            Err(error) => {
+                let headers = entry.packets(&self.header.plan) * HEADER_LENGTH as u64;
+                let payload = u64::from(entry.data_length).saturating_sub(headers);
+                self.measures.bit_rate.spread(entry.first_departure_us, until_us, payload);
+                Err(error)
+            }
+        }
+    }
+
+    /// What is in the image.
+    pub fn finish(mut self) -> Report {
+        let count = self.table.segments.iter().map(|entry| u64::from(entry.records)).sum();
+        Report {
+            description: self.table.description.clone(),
+            payload_bytes: self.header.payload_bytes,
+            packets: self.header.packets,
+            duration_us: self.header.duration_us,
+            pids: self.pids.report(&self.table.description.programmes),
+            trains: TrainReport { count, ..self.measures.report() },
+            bit_rate: self.measures.bit_rate,
+            starts_us: self.table.starts.iter().map(|start| start.departure_us).collect(),
+        }
+    }
+}
