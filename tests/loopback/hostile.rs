@@ -60,7 +60,7 @@ fn a_hostile_crowd_disturbs_nobody_and_leaves_nothing() -> Result<()> {
         witness.context("the witness").map(|()| seen)
     })
     .with_context(|| format!("seed {seed}; the server's log ends with {}", tail(&server.process.log())))?;
-    seen.ensure_depth()?;
+    seen.ensure_depth().with_context(|| format!("seed {seed}"))?;
     let log = server.process.log();
     let panicked = log.find("panicked").map(|at| &log[at..log.floor_char_boundary(at + 500)]);
     ensure!(panicked.is_none(), "seed {seed}: the server {}", panicked.unwrap_or_default());
