@@ -1,16 +1,23 @@
 //! Wire images: whatever the file, reading refuses it or gives values that lie inside it.
 //!
-//! The first byte says whether checksums are made right before they are looked at; the rest is the file.
+//! Bit 0 of the first byte says whether checksums are made right before they are looked at. Bit 1 says what the rest
+//! is: the file itself, or the number of an image that is made and changes to it of three bytes each, offset (little
+//! endian) and value. So an input is as small as what is special about it.
+
+use std::sync::OnceLock;
 
 use wirepath_media::image::{Header, PAGE, SegmentEntry, Table, Train};
 use wirepath_media::inspect::ImageInspector;
+
+use crate::seeds;
 
 const HEADER_CRC_AT: usize = PAGE as usize - 4;
 
 /// The target.
 pub fn fuzz(data: &[u8]) {
     let Some((mode, file)) = data.split_first() else { return };
-    let (forge, mut file) = (mode & 1 == 1, file.to_vec());
+    let forge = mode & 1 == 1;
+    let mut file = if mode & 2 == 0 { file.to_vec() } else { changed(file) };
     if forge && file.len() >= PAGE as usize {
         forge_checksums(&mut file);
     }
@@ -37,6 +44,24 @@ pub fn fuzz(data: &[u8]) {
 
 fn bytes_of<'a>(file: &'a [u8], entry: &SegmentEntry) -> &'a [u8] {
     &file[entry.offset as usize..][..entry.length() as usize]
+}
+
+/// An image that is made, with these changes.
+fn changed(changes: &[u8]) -> Vec<u8> {
+    static IMAGES: OnceLock<Vec<Vec<u8>>> = OnceLock::new();
+    let images = IMAGES.get_or_init(|| {
+        let seeds = seeds::all().expect("streams that can be packed").into_iter();
+        seeds.filter(|seed| seed.target == "image").map(|seed| seed.bytes[1..].to_vec()).collect()
+    });
+    let Some((number, changes)) = changes.split_first() else { return Vec::new() };
+    let mut image = images[usize::from(*number) % images.len()].clone();
+    for change in changes.as_chunks::<3>().0 {
+        let offset = usize::from(u16::from_le_bytes([change[0], change[1]]));
+        if let Some(byte) = image.get_mut(offset) {
+            *byte = change[2];
+        }
+    }
+    image
 }
 
 fn check(header: &Header, entry: &SegmentEntry, trains: &[Train]) {

@@ -51,7 +51,7 @@ fn every_target_is_replayed() {
 fn every_corpus_has_a_target_and_every_target_a_corpus() {
     let targets: BTreeSet<OsString> = TARGETS.iter().map(|(name, _)| OsString::from(name)).collect();
     assert_eq!(names_in(&folder("corpus")), targets);
-    assert_eq!(names_in(&folder("fuzz_targets")), targets.iter().map(|name| file_of(name)).collect());
+    assert_eq!(names_in(&folder("fuzz_targets")), targets.iter().map(file_of).collect());
     let strangers: Vec<_> = names_in(&folder("seeds")).difference(&targets).cloned().collect();
     assert!(strangers.is_empty(), "nothing replays the seeds {strangers:?}");
 }

@@ -60,14 +60,17 @@ fn a_hostile_crowd_disturbs_nobody_and_leaves_nothing() -> Result<()> {
         witness.context("the witness").map(|()| seen)
     })
     .with_context(|| format!("seed {seed}; the server's log ends with {}", tail(&server.process.log())))?;
-    seen.ensure_depth()?;
+    seen.ensure_depth().with_context(|| format!("seed {seed}"))?;
     let log = server.process.log();
-    ensure!(!log.contains("panicked"), "seed {seed}: {}", tail(&log));
+    let panicked = log.find("panicked").map(|at| &log[at..log.floor_char_boundary(at + 500)]);
+    ensure!(panicked.is_none(), "seed {seed}: the server {}", panicked.unwrap_or_default());
     Client::connect(server.rtsp)?.succeed("OPTIONS", "*", &[])?;
     settled(&server)?;
-    Deadline::seconds(THREADS_END_S).wait_for("descriptors and threads as before", || {
-        Ok((server.descriptors()? <= before.0 && server.threads()? <= before.1).then_some(()))
-    })
+    let now = || Ok((server.descriptors()?, server.threads()?));
+    let settled = Deadline::seconds(THREADS_END_S).wait_for("descriptors and threads as before", || {
+        now().map(|now: (usize, u64)| (now.0 <= before.0 && now.1 <= before.1).then_some(()))
+    });
+    settled.with_context(|| format!("seed {seed}: before {before:?}, now {:?}", now()))
 }
 
 /// Descriptors and threads of a server that nobody asks for anything.
