@@ -268,8 +268,11 @@ impl Stage {
         let clip = clips::constant(seconds)?;
         let folder = clips::folder(&[("clip.ts", &clip)])?;
         let server = Server::of(folder.path()).start()?;
-        // Packed once before anything is counted.
+        // Packed to its end before anything is counted: until then its image is not open, or open twice.
         Client::connect(server.rtsp)?.succeed("DESCRIBE", &server.rtsp_url("clip.ts"), &[])?;
+        Deadline::seconds(20.0).wait_for("the image", || {
+            Ok((server.status()?["assets"][0]["state"] == "ready").then_some(()))
+        })?;
         Ok(Self { server, stored: std::fs::read(&clip)?, _folder: folder })
     }
 
