@@ -199,10 +199,7 @@ impl Image {
     pub(super) fn begin(&self, medium: Medium) {
         let mut state = self.state();
         state.medium = Some(Arc::new(medium));
-        state.slots.clear();
-        state.starts.clear();
-        drop(state);
-        self.progress.send_replace(Progress::Growing { until_us: 0 });
+        self.start_over(&mut state);
     }
 
     /// Adds segments that are in the file now. Those whose checksum was computed from what was written count as verified.
@@ -246,15 +243,21 @@ impl Image {
             }
             Err(error) => {
                 tracing::warn!(segment = number, %error, "a wire image is damaged; it is packed again");
-                state.slots.clear();
-                state.starts.clear();
+                self.start_over(&mut state);
                 drop(state);
-                self.progress.send_replace(Progress::Growing { until_us: 0 });
                 if let Some(this) = self.this.upgrade() {
                     (self.on_damage)(this);
                 }
             }
         }
+    }
+
+    /// Empties the image. As long as `state` is locked nobody asks for a segment: one that is gone from an image that still
+    /// called itself complete would be taken for its end.
+    fn start_over(&self, state: &mut State) {
+        state.slots.clear();
+        state.starts.clear();
+        self.progress.send_replace(Progress::Growing { until_us: 0 });
     }
 
     fn to_load(&self, index: usize) -> Option<(Arc<Medium>, SegmentEntry, u64, bool)> {
