@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use wirepath_tests::playback::{Playback, announced, ensure_bytes};
 use wirepath_tests::server::Server;
-use wirepath_tests::{Deadline, clients, clips, process, trials};
+use wirepath_tests::{Deadline, clients, clips, process, require, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
@@ -102,6 +102,8 @@ fn a_minute_takes_a_minute() -> Result<()> {
     // The clip's own length is that of its bytes at its constant rate: 60 s and what the codecs delay.
     let expected = (stored.len() - 7 * 188) as f64 * 8.0 / clips::CONSTANT_RATE;
     let seconds = received.seconds();
+    let slips = server.status()?["counters"]["engine"]["slips"].as_u64().context("no slips in the status")?;
+    require!(slips == 0, "the machine stood still for a quarter of a second {slips} times: {seconds:.3} s");
     ensure!((seconds - expected).abs() <= 0.2, "{seconds:.3} s instead of {expected:.3} s");
     let ends = received.packets.first().zip(received.packets.last()).context("no packet")?;
     let ticks = f64::from(ends.1.timestamp.wrapping_sub(ends.0.timestamp)) / 90_000.0;

@@ -12,7 +12,6 @@
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::OnceLock;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -22,59 +21,34 @@ use wirepath_tests::namespace::{Link, Namespace, SERVER};
 use wirepath_tests::playback::describe;
 use wirepath_tests::rtsp::Client;
 use wirepath_tests::server::Server;
-use wirepath_tests::{Deadline, clips, http, process, require, rtp, trials};
+use wirepath_tests::{Deadline, clips, http, process, rtp, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![five_hundred_sessions_lose_nothing, five_hundred_sessions_are_on_time]
+    trials![five_hundred_sessions_lose_nothing]
 }
 
 const SESSIONS: usize = 500;
 const SECONDS: u32 = 20;
 
+/// Lateness is printed and not judged: it is a property of the machine, too, and `make bench` measures it.
 fn five_hundred_sessions_lose_nothing() -> Result<()> {
-    let crowd = crowd()?;
+    let crowd = run()?;
+    println!("{SESSIONS} sessions, {} packets, {} gaps", crowd.packets, crowd.gaps);
+    println!("lateness by the server's account: {}; at the receiver: {}", crowd.lateness, crowd.at_receiver);
     ensure!(crowd.gaps == 0, "{} gaps in {} packets", crowd.gaps, crowd.packets);
     ensure!(crowd.packets == crowd.expected, "{} packets of {}", crowd.packets, crowd.expected);
     Ok(())
 }
 
-fn five_hundred_sessions_are_on_time() -> Result<()> {
-    let crowd = crowd()?;
-    require!(crowd.idle_before > 0.8, "this machine is busy: {:.0} % idle", crowd.idle_before * 100.0);
-    let lateness = &crowd.status["lateness_us"];
-    let number = |key: &str| lateness[key].as_f64().with_context(|| format!("no {key} in {lateness}"));
-    let (p99, max) = (number("p99")?, number("max")?);
-    ensure!(
-        p99 <= 5_000.0 && max <= 40_000.0,
-        "p99 {p99} us, max {max} us; at the receiver {}",
-        crowd.at_receiver
-    );
-    Ok(())
-}
-
-/// What came of one run.
+/// What came of a run.
 struct Crowd {
     packets: usize,
     expected: usize,
     gaps: usize,
     /// The server's own account.
-    status: serde_json::Value,
-    /// What the receiver saw of lateness, for the message.
+    lateness: String,
+    /// What the receiver saw of it.
     at_receiver: String,
-    /// Share of the processors that was idle just before.
-    idle_before: f64,
-}
-
-/// The run that both tests look at.
-fn crowd() -> Result<&'static Crowd> {
-    static CROWD: OnceLock<Result<Crowd>> = OnceLock::new();
-    match CROWD.get_or_init(run) {
-        Ok(crowd) => Ok(crowd),
-        Err(error) => match error.downcast_ref::<wirepath_tests::trial::Skip>() {
-            Some(skip) => Err(wirepath_tests::trial::Skip(skip.0.clone()).into()),
-            None => anyhow::bail!("{error:#}"),
-        },
-    }
 }
 
 fn run() -> Result<Crowd> {
@@ -83,7 +57,6 @@ fn run() -> Result<Crowd> {
     let folder = clips::folder(&[("clip.ts", &clip)])?;
     let server = Server::of(folder.path()).inside(&link.server, &SERVER.to_string()).start()?;
     let packets_each = usize::try_from(std::fs::metadata(&clip)?.len())?.div_ceil(7 * 188);
-    let idle_before = idle_share()?;
     let mut members = Vec::new();
     for number in 0..SESSIONS {
         members.push(link.client.enter(|| Member::join(number, server.rtsp))?);
@@ -96,9 +69,10 @@ fn run() -> Result<Crowd> {
     let status = link.client.enter(|| server.status())?;
     let packets = members.iter().map(|member| member.packets).sum();
     let gaps = members.iter().map(|member| member.gaps).sum();
-    let at_receiver = lateness(&members);
-    println!("{SESSIONS} sessions, {packets} packets, {gaps} gaps, {at_receiver}");
-    Ok(Crowd { packets, expected: packets_each * SESSIONS, gaps, status, at_receiver, idle_before })
+    let own = &status["lateness_us"];
+    let lateness = format!("p99 {} us, max {} us", own["p99"], own["max"]);
+    let at_receiver = lateness_seen_by(&members);
+    Ok(Crowd { packets, expected: packets_each * SESSIONS, gaps, lateness, at_receiver })
 }
 
 fn link() -> Result<Link> {
@@ -233,7 +207,7 @@ fn receive(members: &mut [Member], packets_each: usize, start: Instant, deadline
 }
 
 /// How far the bursts of each session are from its earliest, as text.
-fn lateness(members: &[Member]) -> String {
+fn lateness_seen_by(members: &[Member]) -> String {
     let mut all: Vec<i64> = Vec::new();
     for member in members {
         let earliest = member.delays_us.iter().min().copied().unwrap_or(0);
@@ -242,21 +216,4 @@ fn lateness(members: &[Member]) -> String {
     all.sort_unstable();
     let at = |share: f64| all.get(((all.len() as f64 * share) as usize).min(all.len().saturating_sub(1)));
     format!("burst delay p50 {:?} us, p99 {:?} us, max {:?} us", at(0.5), at(0.99), at(1.0))
-}
-
-/// Share of all processors that was idle during a quarter of a second.
-fn idle_share() -> Result<f64> {
-    let first = processor_ticks()?;
-    std::thread::park_timeout(std::time::Duration::from_millis(250));
-    let second = processor_ticks()?;
-    Ok((second.0 - first.0) as f64 / (second.1 - first.1).max(1) as f64)
-}
-
-/// Idle and all ticks since boot.
-fn processor_ticks() -> Result<(u64, u64)> {
-    let text = std::fs::read_to_string("/proc/stat").context("/proc/stat")?;
-    let first = text.lines().next().unwrap_or_default();
-    let ticks: Vec<u64> = first.split_whitespace().skip(1).filter_map(|word| word.parse().ok()).collect();
-    let idle = ticks.get(3).context("/proc/stat has no idle time")? + ticks.get(4).unwrap_or(&0);
-    Ok((idle, ticks.iter().take(8).sum()))
 }
