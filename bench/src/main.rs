@@ -59,7 +59,7 @@ struct Options {
 const BURST: &str = "20ms";
 
 /// At 4 Mb/s 48 packets of 1,316 bytes leave in 126 ms.
-const FULL_BURST: &str = "130ms";
+const FULL_BURST: &str = "120ms";
 
 impl Options {
     /// Everything that each path has to carry.

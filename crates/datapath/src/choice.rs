@@ -120,8 +120,9 @@ pub struct Choice {
 pub struct Support {
     host: Choice,
     forced: bool,
-    /// Step-downs met while sending, by the local address that the route uses: later sessions begin there.
-    learned: Mutex<HashMap<IpAddr, Choice>>,
+    /// Step-downs met while sending, by the local address that the route uses. They are for people to see: each session tries
+    /// for itself, because a route's errors belong to its far end, and one client's narrow path is nobody else's.
+    noted: Mutex<HashMap<IpAddr, Choice>>,
 }
 
 impl Support {
@@ -131,7 +132,7 @@ impl Support {
             Some(path) => Choice { path, reason: "asked for by the operator".to_owned() },
             None => probe_host(),
         };
-        Support { host, forced: forced.is_some(), learned: Mutex::default() }
+        Support { host, forced: forced.is_some(), noted: Mutex::default() }
     }
 
     /// The host's best path, whatever the route.
@@ -141,9 +142,6 @@ impl Support {
 
     /// The path for a session that sends from the local address `local`.
     pub fn choose(&self, local: IpAddr) -> Choice {
-        if let Some(choice) = self.learned().get(&local) {
-            return choice.clone();
-        }
         if self.forced || self.host.path != Path::WireSendfile {
             return self.host.clone();
         }
@@ -158,24 +156,22 @@ impl Support {
         }
     }
 
-    /// Remembers that the route from `local` cannot do `from`; answers the path to use there from now on, if there is one.
-    pub fn step_down(&self, local: IpAddr, from: Path, error: SendError) -> Option<Path> {
-        let path = from.next()?;
-        let choice = Choice { path, reason: format!("{from} failed from {local}: {error}") };
-        let known = self.learned().insert(local, choice);
-        if known.is_none_or(|known| known.path != path) {
-            tracing::warn!(%local, %from, to = %path, %error, "data path stepped down");
+    /// Notes that a route from `local` cannot do `from`, and that `to` is used there; logs it the first time.
+    pub fn note_step_down(&self, local: IpAddr, from: Path, to: Path, error: SendError) {
+        let choice = Choice { path: to, reason: format!("{from} failed on a route from {local}: {error}") };
+        let known = self.noted().insert(local, choice);
+        if known.is_none_or(|known| known.path != to) {
+            tracing::warn!(%local, %from, %to, %error, "data path stepped down for a session");
         }
-        Some(path)
     }
 
-    /// What routes turned out not to do, by local address.
+    /// What routes turned out not to do, the last of each local address.
     pub fn step_downs(&self) -> Vec<(IpAddr, Choice)> {
-        self.learned().iter().map(|(local, choice)| (*local, choice.clone())).collect()
+        self.noted().iter().map(|(local, choice)| (*local, choice.clone())).collect()
     }
 
-    fn learned(&self) -> std::sync::MutexGuard<'_, HashMap<IpAddr, Choice>> {
-        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    fn noted(&self) -> std::sync::MutexGuard<'_, HashMap<IpAddr, Choice>> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -284,14 +280,14 @@ mod tests {
     }
 
     #[test]
-    fn a_route_that_failed_is_remembered_and_others_are_not_affected() {
+    fn a_route_that_failed_is_shown_and_nobody_else_pays_for_it() {
         let support = Support::probe(Some(Path::WireSendfile));
-        let (broken, fine) = ("192.0.2.1".parse().unwrap(), "192.0.2.2".parse().unwrap());
-        let error = SendError::Unsupported { call: "sendfile", errno: Errno::IO };
-        assert_eq!(support.step_down(broken, Path::WireSendfile, error), Some(Path::Sendmmsg));
-        assert_eq!(support.choose(broken).path, Path::Sendmmsg);
-        assert!(support.choose(broken).reason.contains("wire_sendfile failed from 192.0.2.1"));
-        assert_eq!(support.choose(fine).path, Path::WireSendfile);
-        assert_eq!(support.step_down(fine, Path::ReadWritev, error), None);
+        let local = "192.0.2.1".parse().unwrap();
+        let error = SendError::Unsupported { call: "sendfile", errno: Errno::MSGSIZE };
+        support.note_step_down(local, Path::WireSendfile, Path::Sendmmsg, error);
+        let [(shown, choice)] = &support.step_downs()[..] else { panic!("one is shown") };
+        assert_eq!((*shown, choice.path), (local, Path::Sendmmsg));
+        assert!(choice.reason.contains("wire_sendfile failed on a route from 192.0.2.1"));
+        assert_eq!(support.choose(local).path, Path::WireSendfile);
     }
 }

@@ -5,7 +5,6 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 
-use rustix::io::Errno;
 use wirepath_sys::mapping::Mapping;
 use wirepath_sys::page_cache::cached_pages;
 
@@ -39,26 +38,20 @@ impl Medium {
 pub enum PageCache {
     /// All of it is: reading it does not wait for storage.
     Warm,
-    /// Some of it is not, or the kernel cannot tell (before Linux 6.5).
+    /// Some of it is not, or the kernel does not tell (before Linux 6.5).
     Cold,
 }
 
 impl PageCache {
-    /// Asks the kernel; never blocks.
-    ///
-    /// # Errors
-    /// What `cachestat` says, but for not being there.
-    pub fn of(file: &File, range: Range<u64>) -> io::Result<PageCache> {
+    /// Asks the kernel; never blocks. An error counts as cold: reading the range tells what is really wrong with it, and where
+    /// the call is forbidden (a container's filter) that is the only way.
+    pub fn of(file: &File, range: Range<u64>) -> PageCache {
         let page = rustix::param::page_size() as u64;
         let first = range.start / page * page;
         let pages = range.end.div_ceil(page) - first / page;
         match cached_pages(file.as_fd(), first..range.end) {
-            Ok(cached) if cached >= pages => Ok(PageCache::Warm),
-            Ok(_) => Ok(PageCache::Cold),
-            Err(error) => match Errno::from_io_error(&error) {
-                Some(Errno::NOSYS | Errno::OPNOTSUPP) => Ok(PageCache::Cold),
-                _ => Err(error),
-            },
+            Ok(cached) if cached >= pages => PageCache::Warm,
+            Ok(_) | Err(_) => PageCache::Cold,
         }
     }
 }

@@ -187,12 +187,8 @@ impl DownloadTask {
         if self.warm_until <= range.start {
             let window = range.start..range.end.min((range.start / WINDOW + 1) * WINDOW);
             match PageCache::of(file, window.clone()) {
-                Ok(PageCache::Warm) => self.warm_until = window.end,
-                Ok(PageCache::Cold) => return Ok(Some((Arc::clone(file), window))),
-                Err(error) => {
-                    let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-                    return Err(SendError::Storage { call: "cachestat", errno });
-                }
+                PageCache::Warm => self.warm_until = window.end,
+                PageCache::Cold => return Ok(Some((Arc::clone(file), window))),
             }
         }
         let length = (self.warm_until.min(range.end) - range.start).min(TURN) as usize;

@@ -191,6 +191,8 @@ pub(crate) struct PlaybackTask {
     continuation: Option<(u16, u32)>,
     /// The headers must be made to go on from `continuation` at the next train.
     rebase: bool,
+    /// What is next is being brought in.
+    waiting: bool,
     burst_us: u64,
     /// Time of CLOCK_MONOTONIC at which the start of the source would have left; known while it plays.
     origin_us: Option<i64>,
@@ -207,7 +209,7 @@ const LATENESS_LIMIT_US: u64 = 250_000;
 const TRAINS_PER_TURN: usize = 4;
 
 /// When to ask again for a segment that is being brought in, or for room in a full socket.
-const RETRY_US: u64 = 1000;
+pub(crate) const RETRY_US: u64 = 1000;
 
 impl PlaybackTask {
     pub(crate) fn new(
@@ -222,6 +224,7 @@ impl PlaybackTask {
             headers: Headers::Stored,
             continuation: None,
             rebase: false,
+            waiting: false,
             burst_us: options.burst_us.max(1),
             origin_us: None,
             reply: None,
@@ -264,9 +267,13 @@ impl PlaybackTask {
     pub(crate) fn fire(&mut self, thread: &mut Sending, now_us: u64) -> Outcome {
         for _ in 0..TRAINS_PER_TURN {
             let departure = match self.playhead.next() {
-                Next::Due(departure) => departure,
+                Next::Due(departure) => {
+                    self.waiting = false;
+                    departure
+                }
                 Next::Pending => {
-                    thread.counters.cold_waits.add(1);
+                    thread.counters.cold_waits.add(u64::from(!self.waiting));
+                    self.waiting = true;
                     return Outcome::Again(now_us + RETRY_US);
                 }
                 Next::End => return self.finish(),
@@ -405,7 +412,8 @@ impl PlaybackTask {
     fn step_down(&mut self, train: &Train, error: SendError, thread: &Sending) -> Result<(), SendError> {
         let failed = self.path.for_train(train, self.headers);
         let local = self.sink.local_address().ip();
-        let path = thread.support.step_down(local, failed, error).ok_or(error)?;
+        let path = failed.next().ok_or(error)?;
+        thread.support.note_step_down(local, failed, path, error);
         self.sink.prepare(path).map_err(|_| error)?;
         self.path = path;
         self.progress.set_path(path);

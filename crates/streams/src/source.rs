@@ -13,7 +13,7 @@ pub struct Departure {
     pub train: Train,
 }
 
-/// Consecutive departures whose bytes were checked and are in memory for as long as somebody holds this.
+/// Consecutive departures whose bytes were checked and brought into memory not long before they are due.
 #[derive(Debug)]
 pub struct Segment {
     /// What the trains are stored in.

@@ -18,7 +18,7 @@ use crate::clock::now_us;
 use crate::counters::ThreadCounters;
 use crate::download::{DownloadError, DownloadTask, Turn, Waiting};
 use crate::engine::Mailbox;
-use crate::playback::{Outcome, PlayError, PlaybackTask, Position, Reply};
+use crate::playback::{Outcome, PlayError, PlaybackTask, Position, RETRY_US, Reply};
 use crate::slots::Slots;
 use crate::source::Cursor;
 use crate::wheel::Wheel;
@@ -139,11 +139,14 @@ impl Worker {
         }
     }
 
-    /// Does what is due. Tasks are rested between their trains and have left the processor's caches by then, so those of a batch
-    /// are asked for together before the first is run.
+    /// Does what is due now; what becomes due meanwhile has to wait until commands and events were looked at, or a thread with
+    /// too much to do would never hear that it may stop.
+    ///
+    /// Tasks rest between their trains and have left the processor's caches by then, so those of a batch are asked for
+    /// together before the first is run.
     fn run_due(&mut self) {
+        let now_us = now_us();
         loop {
-            let now_us = now_us();
             let mut batch = [0; BATCH];
             let mut length = 0;
             while length < BATCH
@@ -178,7 +181,11 @@ impl Worker {
                 Outcome::Rest => {}
                 Outcome::Over(error) => self.remove(key, Some(error)),
             },
-            Some(Work::Download(_)) => self.check_stall(key, now_us),
+            Some(Work::Download(task)) => match task.waiting {
+                Waiting::Room => self.check_stall(key, now_us),
+                Waiting::Turn => self.eager.push(key),
+                Waiting::Storage => {} // it is not the client who takes nothing
+            },
             None => {}
         }
     }
@@ -203,7 +210,10 @@ impl Worker {
         }
         match turn {
             Turn::More => self.eager.push(key),
-            Turn::Full => task.waiting = Waiting::Room,
+            Turn::Full => {
+                task.waiting = Waiting::Room;
+                self.wheel.set(key, task.progress_us + self.options.download_stall_us);
+            }
             Turn::Over(error) => self.end_download(key, error),
             Turn::Cold(file, range) => {
                 self.sending.counters.cold_waits.add(1);
@@ -215,7 +225,7 @@ impl Worker {
                 if self.readers.submit(job) {
                     task.waiting = Waiting::Storage;
                 } else {
-                    self.eager.push(key); // the readers have too much to do: ask again
+                    self.wheel.set(key, now_us() + RETRY_US); // the readers have too much to do
                 }
             }
         }
@@ -309,16 +319,12 @@ impl Worker {
 
     fn add_download(&mut self, id: u64, mut task: Box<DownloadTask>) {
         task.progress_us = now_us();
-        let deadline_us = task.progress_us + self.options.download_stall_us;
         let key = self.add(id, Work::Download(task));
         let Some(Task { work: Work::Download(task), .. }) = self.tasks.get(key) else { return };
         let data = epoll::EventData::new_u64(key as u64);
         let flags = epoll::EventFlags::OUT | epoll::EventFlags::ET;
         match epoll::add(&self.epoll, &task.socket, data, flags) {
-            Ok(()) => {
-                self.wheel.set(key, deadline_us);
-                self.rouse(key, Waiting::Room);
-            }
+            Ok(()) => self.rouse(key, Waiting::Room),
             Err(errno) => {
                 self.end_download(key, Some(SendError::Other { call: "epoll_ctl", errno }.into()));
             }

@@ -318,7 +318,7 @@ fn read_segment(
 ) -> Result<Segment, SegmentError> {
     let file = medium.file();
     let range = entry.offset..entry.offset + entry.length();
-    let trains = if verified && PageCache::of(file, range)? == PageCache::Warm {
+    let trains = if verified && PageCache::of(file, range) == PageCache::Warm {
         let records = entry.records as usize * TRAIN_RECORD_LENGTH;
         let records = read(file, entry.offset + u64::from(entry.data_length), records)?;
         entry.trains_of_records(plan, until_us, &records)?
