@@ -237,6 +237,7 @@ impl Worker {
             && task.waiting == what_came
         {
             task.waiting = Waiting::Turn;
+            self.wheel.cancel(key);
             self.eager.push(key);
         }
     }
