@@ -192,6 +192,7 @@ impl Desk {
             _ => None,
         };
         let at_us = self.wait(key, paused).await?;
+        self.door.counters.pauses.increase();
         Ok(self.ok(request).range(NptRange { start: Some(Npt::At(at_us)), end: None }))
     }
 

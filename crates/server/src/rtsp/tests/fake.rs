@@ -17,7 +17,7 @@ pub(super) enum Asked {
     Dropped,
 }
 
-/// One minute of `clip.ts` and of `sub folder/fü.ts`; `broken.ts` cannot be played, `busy.ts` not now, and
+/// One minute of `clip.ts` and of `sub folder/fü.ts`, and of `growing.ts`, of which that is not known; `broken.ts` cannot be played, `busy.ts` not now, and
 /// `slow.ts` never answers.
 pub(super) struct FakePlayer {
     stage: Arc<Stage>,
@@ -62,8 +62,9 @@ impl Stage {
 impl Player for FakePlayer {
     fn open<'a>(&'a self, path: &'a [u8]) -> Later<'a, Result<Arc<dyn Presentation>, OpenError>> {
         let error = match path {
-            b"clip.ts" | b"sub folder/f\xc3\xbc.ts" => {
-                let presentation = FakePresentation(Arc::clone(&self.stage));
+            b"clip.ts" | b"sub folder/f\xc3\xbc.ts" | b"growing.ts" => {
+                let duration_us = (path != b"growing.ts").then_some(MINUTE_US);
+                let presentation = FakePresentation { stage: Arc::clone(&self.stage), duration_us };
                 return Box::pin(async { Ok(Arc::new(presentation) as Arc<dyn Presentation>) });
             }
             b"slow.ts" => return Box::pin(std::future::pending()),
@@ -76,12 +77,17 @@ impl Player for FakePlayer {
     }
 }
 
-struct FakePresentation(Arc<Stage>);
+const MINUTE_US: u64 = 60_000_000;
+
+struct FakePresentation {
+    stage: Arc<Stage>,
+    duration_us: Option<u64>,
+}
 
 impl Presentation for FakePresentation {
     fn facts(&self) -> Facts {
-        let (duration_us, bits_per_second) = (Some(60_000_000), Some(4_000_000));
-        Facts { name: "clip.ts".to_owned(), id: 1, version: 1, duration_us, bits_per_second }
+        let Self { duration_us, .. } = *self;
+        Facts { name: "clip.ts".to_owned(), id: 1, version: 1, duration_us, bits_per_second: Some(4_000_000) }
     }
 
     fn set_up(
@@ -89,9 +95,9 @@ impl Presentation for FakePresentation {
         socket: UdpSocket,
         on_event: OnEvent,
     ) -> Later<'_, Result<Box<dyn Playback>, OpenError>> {
-        *self.0.on_event.lock().expect("whole") = Some(Arc::new(on_event));
-        self.0.note(Asked::SetUp);
-        let playback = FakePlayback { stage: Arc::clone(&self.0), socket, progress: Mutex::default() };
+        *self.stage.on_event.lock().expect("whole") = Some(Arc::new(on_event));
+        self.stage.note(Asked::SetUp);
+        let playback = FakePlayback { stage: Arc::clone(&self.stage), socket, progress: Mutex::default() };
         Box::pin(async { Ok(Box::new(playback) as Box<dyn Playback>) })
     }
 }
@@ -111,10 +117,11 @@ impl Playback for FakePlayback {
     fn play(&self, from_us: Option<u64>, until_us: Option<u64>, reply: Reply<Position>) {
         self.stage.note(Asked::Play { from_us, until_us });
         let mut progress = self.progress.lock().expect("whole");
-        progress.position_us = from_us.unwrap_or(progress.position_us);
-        if progress.position_us >= 60_000_000 {
+        let from_us = from_us.unwrap_or(progress.position_us);
+        if from_us >= MINUTE_US {
             return reply(Err(PlayError::BeyondEnd));
         }
+        progress.position_us = from_us;
         progress.packets += 1;
         progress.octets += 1316;
         progress.clock = Some(RtpClock { at_us: 0, timestamp: 0 });

@@ -1,5 +1,6 @@
 //! RFC 2326 section 10, method by method.
 
+use super::super::Stage;
 use super::super::player::Event;
 use super::client::Client;
 use super::fake::Asked;
@@ -233,6 +234,30 @@ async fn plays_with_an_end_are_played_one_after_the_other() {
     let reply = client.in_session("PLAY", &set_up, &[]).await;
     assert_eq!(reply.header("Range"), "npt=0.000-60.000");
     open.player.expect(play(Some(0), None)).await;
+}
+
+/// The length of what is still being packed is not known, so only the playback can tell that a place is not there.
+#[tokio::test]
+async fn a_seek_that_fails_leaves_the_session_as_it_was() {
+    let open = Open::new().await;
+    let mut client = open.client().await;
+    let set_up = client.set_up("growing.ts").await;
+    open.player.expect(Asked::SetUp).await;
+    let session = format!("Session: {}", set_up.id);
+    let far = ["Range: npt=100-", session.as_str()];
+    assert_eq!(client.ask("PLAY", "growing.ts", &far).await.status, 457);
+    open.player.expect(play(Some(100), None)).await;
+    open.player.expect(Asked::Pause).await; // so that it rests for certain
+    assert_eq!(client.ask("PAUSE", "growing.ts", &[&session]).await.status, 455, "it was not playing");
+
+    assert_eq!(client.ask("PLAY", "growing.ts", &["Range: npt=10-", &session]).await.status, 200);
+    open.player.expect(play(Some(10), None)).await;
+    assert_eq!(client.ask("PLAY", "growing.ts", &far).await.status, 457);
+    open.player.expect(play(Some(100), None)).await;
+    assert_eq!(open.door.sessions()[0].stage, Stage::Playing);
+    assert_eq!(client.ask("PAUSE", "growing.ts", &[&session]).await.status, 200, "it was playing");
+    open.player.expect(Asked::Pause).await;
+    assert_eq!((open.counter("plays"), open.counter("pauses")), (1, 1));
 }
 
 #[tokio::test]
