@@ -8,7 +8,6 @@ use super::timeline::Stretch;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, timeout};
 use wirepath_media::rtsp::{Method, Refusal, Request, Resource, Response, StatusCode, Target};
@@ -19,9 +18,6 @@ pub(super) const METHODS: &str =
 
 /// What it can do with `*`.
 const SERVER_METHODS: &str = "OPTIONS, GET_PARAMETER, SET_PARAMETER";
-
-/// How long storage and engine may take to answer a request.
-const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 /// Answers one connection's requests and owns its sessions.
 pub(super) struct Desk {
@@ -43,15 +39,27 @@ impl Desk {
         Self { door, local, peer, sessions: HashMap::new(), notices, inbox }
     }
 
-    /// Answers a request. Sessions stay as they are if this is dropped before it is done.
+    /// Answers a request. If this is dropped before it is done, what was asked of a playback may still be done; so it is
+    /// dropped only with the connection, whose sessions end then.
     pub(super) async fn answer(&mut self, request: &Request) -> Response {
-        let answer = match timeout(ANSWER_LIMIT, self.dispatch(request)).await {
+        let answer = match timeout(self.door.options.answer_timeout, self.dispatch(request)).await {
             Ok(answer) => answer,
-            Err(_) => {
-                Err(refuse(StatusCode::ServiceUnavailable, "the storage takes too long; try again later"))
-            }
+            Err(_) => Err(self.give_up(request)),
         };
         answer.unwrap_or_else(|refusal| self.refuse(request, refusal))
+    }
+
+    /// Who is told that a PLAY did not work must not be sent packets later.
+    fn give_up(&mut self, request: &Request) -> Refusal {
+        let id = request.session().filter(|_| request.method == Method::Play);
+        let why = match id.and_then(|id| self.sessions.get_mut(id)) {
+            Some(session) => {
+                session.call_off();
+                "the storage takes too long; the session rests now, try again later"
+            }
+            None => "the storage takes too long; try again later",
+        };
+        refuse(StatusCode::ServiceUnavailable, why)
     }
 
     async fn dispatch(&mut self, request: &Request) -> Answer {

@@ -33,6 +33,8 @@ pub struct DoorOptions {
     pub idle_timeout: Duration,
     /// A request that has begun must have come to its end within this time.
     pub request_timeout: Duration,
+    /// Storage and engine must have led to an answer within this time.
+    pub answer_timeout: Duration,
     /// Between the RTCP reports of a session.
     pub report_interval: Duration,
     /// Most connections.
@@ -51,6 +53,7 @@ impl Default for DoorOptions {
             session_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(30),
             request_timeout: Duration::from_secs(10),
+            answer_timeout: Duration::from_secs(30),
             report_interval: Duration::from_secs(5),
             connections: 10_000,
             connections_per_address: 2_000,

@@ -17,7 +17,8 @@ pub(super) enum Asked {
     Dropped,
 }
 
-/// One minute of `clip.ts` and of `sub folder/fü.ts`, and of `growing.ts`, of which that is not known; `broken.ts` cannot be played, `busy.ts` not now, and
+/// One minute of `clip.ts` and of `sub folder/fü.ts`, and of `growing.ts`, of which that is not known and which is
+/// never packed as far as [`UNPACKED_US`]; `broken.ts` cannot be played, `busy.ts` not now, and
 /// `slow.ts` never answers.
 pub(super) struct FakePlayer {
     stage: Arc<Stage>,
@@ -29,12 +30,17 @@ struct Stage {
     asked: UnboundedSender<Asked>,
     /// Of the playback that was set up last.
     on_event: Mutex<Option<Arc<OnEvent>>>,
+    /// Of the request to play that waits.
+    waiting: Mutex<Option<Reply<Position>>>,
 }
 
 impl Default for FakePlayer {
     fn default() -> Self {
         let (asked, seen) = unbounded_channel();
-        Self { stage: Arc::new(Stage { asked, on_event: Mutex::default() }), seen: seen.into() }
+        Self {
+            stage: Arc::new(Stage { asked, on_event: Mutex::default(), waiting: Mutex::default() }),
+            seen: seen.into(),
+        }
     }
 }
 
@@ -49,6 +55,12 @@ impl FakePlayer {
     pub(super) fn tell(&self, event: Event) {
         let on_event = self.stage.on_event.lock().expect("whole").clone().expect("a playback");
         on_event(event);
+    }
+
+    /// The request that waits is answered as one that works.
+    pub(super) fn answer_late(&self) {
+        let reply = self.stage.waiting.lock().expect("whole").take().expect("a request that waits");
+        reply(Ok(Position { sequence: 1, timestamp: 90_000, at_us: UNPACKED_US }));
     }
 }
 
@@ -76,6 +88,9 @@ impl Player for FakePlayer {
         Box::pin(async { Err(error) })
     }
 }
+
+/// Who asks for this time or a later one waits until the test says otherwise.
+const UNPACKED_US: u64 = 3_600_000_000;
 
 const MINUTE_US: u64 = 60_000_000;
 
@@ -118,6 +133,10 @@ impl Playback for FakePlayback {
         self.stage.note(Asked::Play { from_us, until_us });
         let mut progress = self.progress.lock().expect("whole");
         let from_us = from_us.unwrap_or(progress.position_us);
+        if from_us >= UNPACKED_US {
+            *self.stage.waiting.lock().expect("whole") = Some(reply);
+            return;
+        }
         if from_us >= MINUTE_US {
             return reply(Err(PlayError::BeyondEnd));
         }

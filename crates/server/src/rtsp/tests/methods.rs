@@ -5,6 +5,7 @@ use super::super::player::Event;
 use super::client::Client;
 use super::fake::Asked;
 use super::{Open, soon};
+use std::time::Duration;
 
 const TRANSPORT: &str = "Transport: RTP/AVP;unicast;client_port=40000-40001";
 
@@ -258,6 +259,32 @@ async fn a_seek_that_fails_leaves_the_session_as_it_was() {
     assert_eq!(client.ask("PAUSE", "growing.ts", &[&session]).await.status, 200, "it was playing");
     open.player.expect(Asked::Pause).await;
     assert_eq!((open.counter("plays"), open.counter("pauses")), (1, 1));
+}
+
+/// Who was told 503 is sent nothing, even if the answer that was too late comes after all.
+#[tokio::test]
+async fn a_play_that_takes_too_long_is_called_off() {
+    let open = Open::with(|options| options.answer_timeout = Duration::from_millis(100)).await;
+    let mut client = open.client().await;
+    let set_up = client.set_up("growing.ts").await;
+    open.player.expect(Asked::SetUp).await;
+    let session = format!("Session: {}", set_up.id);
+    for range in [None, Some("Range: npt=10-")] {
+        if let Some(range) = range {
+            assert_eq!(client.ask("PLAY", "growing.ts", &[range, &session]).await.status, 200);
+            open.player.expect(play(Some(10), None)).await;
+        }
+        let reply = client.ask("PLAY", "growing.ts", &["Range: npt=3600-", &session]).await;
+        assert_eq!(reply.status, 503);
+        assert!(reply.body.contains("rests"), "{}", reply.body);
+        open.player.expect(play(Some(3600), None)).await;
+        open.player.expect(Asked::Pause).await;
+        open.player.answer_late();
+        assert_eq!(client.ask("GET_PARAMETER", "growing.ts", &[&session]).await.status, 200);
+        assert_eq!(open.door.sessions()[0].stage, Stage::Resting);
+        assert_eq!(client.ask("PAUSE", "growing.ts", &[&session]).await.status, 455, "it rests");
+    }
+    assert_eq!(open.counter("plays"), 1);
 }
 
 #[tokio::test]
