@@ -131,8 +131,9 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         burst: options.images.burst()?,
         rtp_ports: ports.first..=ports.last,
         sessions: options.max_sessions.unwrap_or(10_000),
+        sessions_per_address: options.max_sessions_per_address.unwrap_or(1_000),
         connections: options.max_connections.unwrap_or(20_000),
-        connections_per_address: options.max_connections_per_address.unwrap_or(usize::MAX),
+        connections_per_address: options.max_connections_per_address.unwrap_or(2_000),
         session_timeout,
     })
 }

@@ -43,6 +43,10 @@ pub struct DoorOptions {
     pub connections_per_address: usize,
     /// Most sessions.
     pub sessions: usize,
+    /// Most sessions of one address.
+    pub sessions_per_address: usize,
+    /// Most sessions of one connection.
+    pub sessions_per_connection: usize,
     /// UDP ports for RTP and RTCP.
     pub ports: RangeInclusive<u16>,
 }
@@ -58,6 +62,8 @@ impl Default for DoorOptions {
             connections: 10_000,
             connections_per_address: 2_000,
             sessions: 10_000,
+            sessions_per_address: 1_000,
+            sessions_per_connection: 64,
             ports: 10_000..=32_767, // below what the kernel hands out by itself
         }
     }
@@ -82,7 +88,7 @@ impl Door {
         Self(Arc::new(Shared {
             player,
             counters: Arc::default(),
-            registry: Registry::new(options.sessions),
+            registry: Registry::new(options.sessions, options.sessions_per_address),
             ports: Ports::new(&options.ports),
             limits: Limits::new(options.connections, options.connections_per_address),
             options,
@@ -101,6 +107,8 @@ impl Door {
                     "connections": shared.options.connections,
                     "connections_per_address": shared.options.connections_per_address,
                     "sessions": shared.options.sessions,
+                    "sessions_per_address": shared.options.sessions_per_address,
+                    "sessions_per_connection": shared.options.sessions_per_connection,
                 },
             })
         });

@@ -1,11 +1,13 @@
 //! RFC 2326 section 10: the methods.
 
+use super::counters::Counter;
 use super::desk::{Answer, Desk, of_open, refuse, resource};
 use super::player::{Playback, Progress};
 use super::ports::Pair;
-use super::record::{Heard, Record, Stage};
+use super::record::{Heard, Place, Record, Stage};
 use super::session::{EndReason, News, Notice, Parts, Session};
 use super::timeline::{PlayStep, Stretch};
+use crate::limits::Refused;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -71,10 +73,7 @@ impl Desk {
             return Err(refuse_again(self.session(id)?, &presentation_url));
         }
         let offer = choose(&request.headers, self.peer.ip())?;
-        let Some(place) = self.door.registry.reserve() else {
-            self.door.counters.sessions_refused.increase();
-            return Err(refuse(StatusCode::NotEnoughBandwidth, "the server has as many sessions as it may"));
-        };
+        let place = self.reserve()?;
         let presentation = self.open(&presentation_url).await?;
         if number != TRACK {
             let why = format!("there is no track {number}; SETUP {}", self.track_url(&presentation_url));
@@ -99,6 +98,22 @@ impl Desk {
             place,
         };
         Ok(self.admit(request, parts, offer, ports))
+    }
+
+    /// A place for one more session: 453 if this connection, its address or the server has as many as it may.
+    fn reserve(&self) -> Result<Place, Refusal> {
+        let counters = &self.door.counters;
+        let full = |counter: &Counter, who: &str| {
+            counter.increase();
+            refuse(StatusCode::NotEnoughBandwidth, format!("{who} has as many sessions as it may"))
+        };
+        if self.sessions.len() >= self.door.options.sessions_per_connection {
+            return Err(full(&counters.sessions_refused_connection, "this connection"));
+        }
+        self.door.registry.reserve(self.peer.ip()).map_err(|refused| match refused {
+            Refused::Door => full(&counters.sessions_refused, "the server"),
+            Refused::Address => full(&counters.sessions_refused_address, "your address"),
+        })
     }
 
     fn track_url(&self, presentation: &Resource) -> String {

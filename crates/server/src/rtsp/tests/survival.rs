@@ -159,6 +159,28 @@ async fn connections_and_sessions_are_limited() {
 }
 
 #[tokio::test]
+async fn one_client_does_not_take_all_sessions() {
+    let open = Open::with(|options| {
+        options.sessions_per_connection = 2;
+        options.sessions_per_address = 3;
+    })
+    .await;
+    let (mut first, mut second) = (open.client().await, open.client().await);
+    let set_up = first.set_up("clip.ts").await;
+    first.set_up("clip.ts").await;
+    let transport = "Transport: RTP/AVP;unicast;client_port=40000-40001";
+    let reply = first.ask("SETUP", "clip.ts/track1", &[transport]).await;
+    assert!(reply.status == 453 && reply.body.contains("connection"), "{reply:?}");
+    second.set_up("clip.ts").await;
+    let reply = second.ask("SETUP", "clip.ts/track1", &[transport]).await;
+    assert!(reply.status == 453 && reply.body.contains("address"), "{reply:?}");
+    let refused = ["sessions_refused", "sessions_refused_address", "sessions_refused_connection"];
+    assert_eq!(refused.map(|name| open.counter(name)), [0, 1, 1]);
+    first.in_session("TEARDOWN", &set_up, &[]).await;
+    second.set_up("clip.ts").await;
+}
+
+#[tokio::test]
 async fn the_door_is_full_when_it_is_full() {
     let open = Open::with(|options| options.connections = 1).await;
     let mut first = open.client().await;
