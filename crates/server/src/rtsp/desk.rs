@@ -8,8 +8,9 @@ use super::timeline::Stretch;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use wirepath_media::rtsp::{Method, Refusal, Request, Resource, Response, StatusCode, Target};
 
 /// What the server can do with a presentation.
@@ -18,6 +19,9 @@ pub(super) const METHODS: &str =
 
 /// What it can do with `*`.
 const SERVER_METHODS: &str = "OPTIONS, GET_PARAMETER, SET_PARAMETER";
+
+/// How long an engine thread may take to stop a playback that ends; it takes some microseconds.
+const SILENCE_LIMIT: Duration = Duration::from_millis(50);
 
 /// Answers one connection's requests and owns its sessions.
 pub(super) struct Desk {
@@ -83,7 +87,7 @@ impl Desk {
             Method::Setup => self.set_up(request).await,
             Method::Play => self.play(request).await,
             Method::Pause => self.pause(request).await,
-            Method::Teardown => self.tear_down(request),
+            Method::Teardown => self.tear_down(request).await,
             Method::GetParameter | Method::SetParameter => self.parameters(request),
             _ => Ok(self.ok(request).public(METHODS)),
         }
@@ -95,14 +99,14 @@ impl Desk {
     }
 
     /// Follows what a playback did.
-    pub(super) fn follow(&mut self, notice: &Notice) {
+    pub(super) async fn follow(&mut self, notice: &Notice) {
         // A session that has ended meanwhile has nothing to follow.
         let Some(session) = self.sessions.values_mut().find(|session| session.key() == notice.key) else {
             return;
         };
         if let Some(reason) = session.follow(&notice.news) {
             let id = session.id.clone();
-            self.end(&id, reason);
+            self.end(&id, reason).await;
         }
     }
 
@@ -113,22 +117,20 @@ impl Desk {
     }
 
     /// Ends the sessions that have been silent for too long.
-    pub(super) fn expire(&mut self, now: Instant) {
+    pub(super) async fn expire(&mut self, now: Instant) {
         let limit = self.door.options.session_timeout;
         let silent = |session: &&Session| session.record.heard.at() + limit <= now;
         let ids: Vec<String> =
             self.sessions.values().filter(silent).map(|session| session.id.clone()).collect();
-        ids.iter().for_each(|id| self.end(id, EndReason::TimedOut));
+        end(ids.iter().filter_map(|id| self.sessions.remove(id)).collect(), EndReason::TimedOut).await;
     }
 
-    pub(super) fn end_all(&mut self, reason: EndReason) {
-        self.sessions.drain().for_each(|(_, session)| session.end(reason));
+    pub(super) async fn end_all(&mut self, reason: EndReason) {
+        end(self.sessions.drain().map(|(_, session)| session).collect(), reason).await;
     }
 
-    pub(super) fn end(&mut self, id: &str, reason: EndReason) {
-        if let Some(session) = self.sessions.remove(id) {
-            session.end(reason);
-        }
+    pub(super) async fn end(&mut self, id: &str, reason: EndReason) {
+        end(self.sessions.remove(id).into_iter().collect(), reason).await;
     }
 
     /// A session of this connection. Those of others are as unknown as if there were none: an identifier that
@@ -173,7 +175,7 @@ impl Desk {
         while self.sessions.values().any(|session| session.key() == key) {
             let Some(notice) = self.inbox.recv().await else { break };
             let found = if notice.key == key { is_awaited(&notice.news) } else { None };
-            self.follow(&notice);
+            self.follow(&notice).await;
             if let Some(result) = found {
                 return result.map_err(|error| match error {
                     PlayError::BeyondEnd => refuse(StatusCode::InvalidRange, error.to_string()),
@@ -215,6 +217,17 @@ impl Desk {
             (StatusCode::MethodNotAllowed, _) => response.allow(METHODS),
             _ => response,
         }
+    }
+}
+
+/// Ends sessions together, each when its last packet has left: none may follow BYE (RFC 3550 section 6.3.7).
+async fn end(mut sessions: Vec<Session>, reason: EndReason) {
+    let deadline = Instant::now() + SILENCE_LIMIT;
+    let silent: Vec<_> = sessions.iter_mut().map(Session::silence).collect();
+    for (session, silent) in sessions.into_iter().zip(silent) {
+        // An engine that takes longer gets no more time: the session ends, even if not in good order.
+        _ = timeout_at(deadline, silent).await;
+        session.end(reason);
     }
 }
 

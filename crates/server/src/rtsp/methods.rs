@@ -212,9 +212,9 @@ impl Desk {
     }
 
     /// RFC 2326 section 10.7.
-    pub(super) fn tear_down(&mut self, request: &Request) -> Answer {
+    pub(super) async fn tear_down(&mut self, request: &Request) -> Answer {
         let id = self.named_session(request)?.id.clone();
-        self.end(&id, EndReason::TornDown);
+        self.end(&id, EndReason::TornDown).await;
         Ok(self.ok(request))
     }
 

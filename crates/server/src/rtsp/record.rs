@@ -126,17 +126,21 @@ impl Record {
         }
     }
 
+    /// The clock as it is, or was when packets were last being sent.
+    pub(super) fn note_clock(&self) -> Option<RtpClock> {
+        let now = self.progress().and_then(|progress| progress.clock);
+        let mut last = lock(&self.clock);
+        *last = now.or(*last);
+        *last
+    }
+
     fn progress(&self) -> Option<Progress> {
         Some(self.playback.upgrade()?.progress())
     }
 
     fn sender_state(&self) -> Option<SenderState> {
         let progress = self.progress()?;
-        let clock = {
-            let mut last = lock(&self.clock);
-            *last = progress.clock.or(*last);
-            (*last)?
-        };
+        let clock = self.note_clock()?;
         let elapsed_us = monotonic_us().wrapping_sub(clock.at_us) as i64;
         let ticks = i128::from(elapsed_us) * i128::from(CLOCK_HZ) / 1_000_000;
         Some(SenderState {

@@ -7,6 +7,7 @@ use super::{control, counters::Counters};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use wirepath_media::rtsp::Refusal;
 
@@ -148,7 +149,17 @@ impl Session {
         None
     }
 
-    /// Ends it: no packet is sent after this but, if anybody may still listen, a BYE.
+    /// Asks the playback to rest for good; told, or dropped, when its last packet has left.
+    pub(super) fn silence(&mut self) -> oneshot::Receiver<()> {
+        self.record.note_clock(); // BYE needs it, and the playback's stops when it rests.
+        let (told, silent) = oneshot::channel();
+        // Whoever wants to know may have waited too long already.
+        self.playback.pause(Box::new(move |_| _ = told.send(())));
+        silent
+    }
+
+    /// Ends it. If anybody may still listen, BYE is the last that is sent (RFC 3550 section 6.3.7): call this when
+    /// the playback is silent.
     pub(super) fn end(self, reason: EndReason) {
         tracing::info!(peer = %self.record.peer, path = self.record.path, ?reason, "session ends");
         if reason != EndReason::Unreachable {

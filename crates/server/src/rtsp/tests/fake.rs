@@ -51,6 +51,12 @@ impl FakePlayer {
         assert_eq!(asked, Some(expected));
     }
 
+    /// The playback is ended in good order: it rests before it goes.
+    pub(super) async fn expect_end(&self) {
+        self.expect(Asked::Pause).await;
+        self.expect(Asked::Dropped).await;
+    }
+
     /// Something happens to the playback that was set up last.
     pub(super) fn tell(&self, event: Event) {
         let on_event = self.stage.on_event.lock().expect("whole").clone().expect("a playback");
@@ -117,7 +123,8 @@ impl Presentation for FakePresentation {
     }
 }
 
-/// Each time it plays it sends one datagram and is at the place where it began.
+/// Each time it plays it sends one datagram and is at the place where it began. Another packet is on its way when it is
+/// paused.
 struct FakePlayback {
     stage: Arc<Stage>,
     socket: UdpSocket,
@@ -152,7 +159,7 @@ impl Playback for FakePlayback {
     fn pause(&self, reply: Reply<u64>) {
         self.stage.note(Asked::Pause);
         let mut progress = self.progress.lock().expect("whole");
-        progress.clock = None;
+        progress.packets += u64::from(progress.clock.take().is_some());
         progress.position_us += 1_500_000;
         reply(Ok(progress.position_us));
     }

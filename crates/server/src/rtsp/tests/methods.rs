@@ -52,7 +52,7 @@ async fn a_whole_conversation() {
     assert_eq!((reply.header("Scale"), reply.header("Speed")), ("1.0", "1.0"));
 
     let reply = client.in_session("TEARDOWN", &set_up, &[]).await;
-    open.player.expect(Asked::Dropped).await;
+    open.player.expect_end().await;
     assert_eq!(reply.status, 200);
     assert_eq!(client.in_session("PLAY", &set_up, &[]).await.status, 454);
     assert_eq!((open.counter("sessions"), open.counter("sessions_torn_down")), (0, 1));

@@ -16,7 +16,7 @@ async fn sessions_end_with_their_connection() {
     client.in_session("PLAY", &set_up, &[]).await;
     open.player.expect(Asked::Play { from_us: None, until_us: None }).await;
     drop(client);
-    open.player.expect(Asked::Dropped).await;
+    open.player.expect_end().await;
     assert_eq!((open.counter("sessions"), open.counter("sessions_disconnected")), (0, 1));
     assert!(open.door.sessions().is_empty());
 }
@@ -29,7 +29,7 @@ async fn a_connection_that_dies_while_it_is_answered_is_noticed() {
     open.player.expect(Asked::SetUp).await;
     client.send(b"DESCRIBE /slow.ts RTSP/1.0\r\nCSeq: 9\r\n\r\n").await;
     drop(client);
-    open.player.expect(Asked::Dropped).await;
+    open.player.expect_end().await;
 }
 
 #[tokio::test]
@@ -43,13 +43,13 @@ async fn sessions_end_when_nobody_listens_or_playing_fails() {
         let set_up = client.set_up("clip.ts").await;
         open.player.expect(Asked::SetUp).await;
         open.player.tell(event);
-        open.player.expect(Asked::Dropped).await;
+        open.player.expect_end().await;
         assert_eq!(client.in_session("PLAY", &set_up, &[]).await.status, 454);
         assert_eq!(open.counter(counter), 1);
         let again = client.set_up("clip.ts").await;
         open.player.expect(Asked::SetUp).await;
         assert_eq!(client.in_session("TEARDOWN", &again, &[]).await.status, 200);
-        open.player.expect(Asked::Dropped).await;
+        open.player.expect_end().await;
     }
 }
 
