@@ -179,7 +179,7 @@ impl Desk {
             if let Some(result) = found {
                 return result.map_err(|error| match error {
                     PlayError::BeyondEnd => refuse(StatusCode::InvalidRange, error.to_string()),
-                    PlayError::Failed(why) => refuse(StatusCode::InternalServerError, why),
+                    PlayError::Failed(why) => self.fail(StatusCode::InternalServerError, &why),
                 });
             }
         }
@@ -187,7 +187,26 @@ impl Desk {
     }
 
     pub(super) async fn open(&self, resource: &Resource) -> Result<Arc<dyn Presentation>, Refusal> {
-        self.door.player.open(resource.path()).await.map_err(of_open)
+        self.door.player.open(resource.path()).await.map_err(|error| self.of_open(error))
+    }
+
+    pub(super) fn of_open(&self, error: OpenError) -> Refusal {
+        match error {
+            OpenError::NotFound => refuse(StatusCode::NotFound, error.to_string()),
+            OpenError::NotPlayable(why) => refuse(StatusCode::UnsupportedMediaType, why),
+            OpenError::Busy(why) => self.fail(StatusCode::ServiceUnavailable, &why),
+            OpenError::Failed(why) => self.fail(StatusCode::InternalServerError, &why),
+        }
+    }
+
+    /// Logs why the server fails. The client is not told: the words may name files and folders of this machine.
+    fn fail(&self, status: StatusCode, why: &str) -> Refusal {
+        tracing::warn!(peer = %self.peer, status = u16::from(status), why, "a request could not be served");
+        let told = match status {
+            StatusCode::ServiceUnavailable => "the server cannot do this now; try again later",
+            _ => "the server failed; its log says why",
+        };
+        refuse(status, told)
     }
 
     /// A good answer, with the session the request named.
@@ -251,16 +270,6 @@ fn is_about(resource: &Resource, presentation: &[u8]) -> bool {
     path == presentation
         || is_satip && (parent.is_empty() || parent == presentation)
         || resource.split_track().is_some_and(|(parent, _)| parent.path() == presentation)
-}
-
-pub(super) fn of_open(error: OpenError) -> Refusal {
-    let status = match error {
-        OpenError::NotFound => StatusCode::NotFound,
-        OpenError::NotPlayable(_) => StatusCode::UnsupportedMediaType,
-        OpenError::Busy(_) => StatusCode::ServiceUnavailable,
-        OpenError::Failed(_) => StatusCode::InternalServerError,
-    };
-    refuse(status, error.to_string())
 }
 
 pub(super) fn refuse(status: StatusCode, why: impl Into<String>) -> Refusal {

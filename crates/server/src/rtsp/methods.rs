@@ -1,7 +1,7 @@
 //! RFC 2326 section 10: the methods.
 
 use super::counters::Counter;
-use super::desk::{Answer, Desk, of_open, refuse, resource};
+use super::desk::{Answer, Desk, refuse, resource};
 use super::player::{Playback, Progress};
 use super::ports::Pair;
 use super::record::{Heard, Place, Record, Stage};
@@ -86,7 +86,8 @@ impl Desk {
             _ = notices.send(Notice { key, news: News::Event(event) });
         });
         let Pair { rtp, rtcp, ports } = pair;
-        let playback = Arc::from(presentation.set_up(rtp, on_event).await.map_err(of_open)?);
+        let playback =
+            Arc::from(presentation.set_up(rtp, on_event).await.map_err(|error| self.of_open(error))?);
         let parts = Parts {
             id: new_id()?,
             path: presentation_url.path().to_vec(),

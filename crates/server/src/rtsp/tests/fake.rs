@@ -68,6 +68,12 @@ impl FakePlayer {
         let reply = self.stage.waiting.lock().expect("whole").take().expect("a request that waits");
         reply(Ok(Position { sequence: 1, timestamp: 90_000, at_us: UNPACKED_US }));
     }
+
+    /// The request that waits is answered as one that fails.
+    pub(super) fn fail_waiting(&self) {
+        let reply = self.stage.waiting.lock().expect("whole").take().expect("a request that waits");
+        reply(Err(PlayError::Failed(format!("no space left in {SECRET}"))));
+    }
 }
 
 impl Stage {
@@ -87,13 +93,16 @@ impl Player for FakePlayer {
             }
             b"slow.ts" => return Box::pin(std::future::pending()),
             b"broken.ts" => OpenError::NotPlayable("broken.ts, byte 0: no sync byte".to_owned()),
-            b"busy.ts" => OpenError::Busy("the cache is full".to_owned()),
-            b"failing.ts" => OpenError::Failed("read: input/output error".to_owned()),
+            b"busy.ts" => OpenError::Busy(format!("{SECRET} is full")),
+            b"failing.ts" => OpenError::Failed(format!("{SECRET}/1.wpi: input/output error")),
             _ => OpenError::NotFound,
         };
         Box::pin(async { Err(error) })
     }
 }
+
+/// A place on the machine, which is nobody's business.
+pub(super) const SECRET: &str = "/var/cache/wirepath";
 
 /// Who asks for this time or a later one waits until the test says otherwise.
 const UNPACKED_US: u64 = 3_600_000_000;

@@ -3,7 +3,7 @@
 use super::super::Stage;
 use super::super::player::Event;
 use super::client::Client;
-use super::fake::Asked;
+use super::fake::{Asked, SECRET};
 use super::{Open, soon};
 use std::time::Duration;
 
@@ -151,6 +151,7 @@ async fn wrong_requests_get_the_status_of_the_rfc() {
         let reply = client.ask(method, path, headers).await;
         assert_eq!(reply.status, status, "{method} {path} {headers:?}: {reply:?}");
         assert!(status == 200 || !reply.body.trim().is_empty(), "{method} {path} is not told why");
+        assert!(!reply.body.contains(SECRET), "{method} {path} is told too much: {}", reply.body);
     }
     assert_eq!(open.counter("sessions"), 0);
 }
@@ -285,6 +286,23 @@ async fn a_play_that_takes_too_long_is_called_off() {
         assert_eq!(client.ask("PAUSE", "growing.ts", &[&session]).await.status, 455, "it rests");
     }
     assert_eq!(open.counter("plays"), 1);
+}
+
+#[tokio::test]
+async fn a_failure_does_not_tell_about_the_machine() {
+    let open = Open::new().await;
+    let mut client = open.client().await;
+    let set_up = client.set_up("growing.ts").await;
+    open.player.expect(Asked::SetUp).await;
+    let session = format!("Session: {}", set_up.id);
+    let headers = ["Range: npt=3600-", session.as_str()];
+    let fail = async {
+        open.player.expect(play(Some(3600), None)).await;
+        open.player.fail_waiting();
+    };
+    let (reply, ()) = tokio::join!(client.ask("PLAY", "growing.ts", &headers), fail);
+    assert_eq!(reply.status, 500);
+    assert!(reply.body.contains("log") && !reply.body.contains(SECRET), "{}", reply.body);
 }
 
 #[tokio::test]
