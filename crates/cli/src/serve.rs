@@ -1,5 +1,6 @@
 //! `wirepath serve`.
 
+use std::convert::Infallible;
 use std::io::{IsTerminal, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use wirepath_server::{Server, ServerOptions};
 use crate::serve_options::{PathChoice, PortRange, ServeOptions};
 
 /// Exit code when draining did not end in time, or was cut short by a second signal.
-const CUT: u8 = 3;
+const CUT: i32 = 3;
 
 /// Arguments of `wirepath serve`.
 #[derive(Args)]
@@ -50,11 +51,12 @@ impl Serve {
             .with_ansi(std::io::stderr().is_terminal())
             .init();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(serve(options))
+        match runtime.block_on(serve(options))? {}
     }
 }
 
-async fn serve(options: ServerOptions) -> Result<ExitCode> {
+/// Serves until told to end, and then ends the process; comes back only if it cannot start.
+async fn serve(options: ServerOptions) -> Result<Infallible> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let server = Server::start(options)?;
@@ -71,10 +73,19 @@ async fn serve(options: ServerOptions) -> Result<ExitCode> {
         either(&mut terminate_again, &mut interrupt_again).await;
         either(&mut terminate_again, &mut interrupt_again).await;
     };
-    tokio::select! {
-        in_time = &mut drained => Ok(if in_time { ExitCode::SUCCESS } else { ExitCode::from(CUT) }),
-        () = second => Ok(ExitCode::from(CUT)),
-    }
+    let in_time = tokio::select! {
+        in_time = &mut drained => in_time,
+        () = second => false,
+    };
+    leave(if in_time { 0 } else { CUT })
+}
+
+/// Ends the process here and now. To drop the server and the runtime would be to wait for threads that wait for storage, and
+/// storage may take minutes. What they leave unfinished in the cache, the next start removes.
+fn leave(code: i32) -> ! {
+    // Standard error is not buffered; and that nobody reads what was printed is no reason to stay.
+    _ = std::io::stdout().flush();
+    std::process::exit(code)
 }
 
 /// Waits for one of two signals.
@@ -131,8 +142,9 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         burst: options.images.burst()?,
         rtp_ports: ports.first..=ports.last,
         sessions: options.max_sessions.unwrap_or(10_000),
+        sessions_per_address: options.max_sessions_per_address.unwrap_or(1_000),
         connections: options.max_connections.unwrap_or(20_000),
-        connections_per_address: options.max_connections_per_address.unwrap_or(usize::MAX),
+        connections_per_address: options.max_connections_per_address.unwrap_or(2_000),
         session_timeout,
     })
 }

@@ -49,11 +49,15 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "N")]
     pub(crate) max_sessions: Option<usize>,
 
+    /// RTSP sessions of one address at a time [default: 1000]
+    #[arg(long, value_name = "N")]
+    pub(crate) max_sessions_per_address: Option<usize>,
+
     /// Connections to each door at a time [default: 20000]
     #[arg(long, value_name = "N")]
     pub(crate) max_connections: Option<usize>,
 
-    /// Connections to each door from one address at a time [default: no limit of its own]
+    /// Connections to each door from one address at a time [default: 2000]
     #[arg(long, value_name = "N")]
     pub(crate) max_connections_per_address: Option<usize>,
 
@@ -92,6 +96,7 @@ impl ServeOptions {
             path: self.path.or(file.path),
             rtp_ports: self.rtp_ports.or(file.rtp_ports),
             max_sessions: self.max_sessions.or(file.max_sessions),
+            max_sessions_per_address: self.max_sessions_per_address.or(file.max_sessions_per_address),
             max_connections: self.max_connections.or(file.max_connections),
             max_connections_per_address: self
                 .max_connections_per_address

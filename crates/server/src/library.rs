@@ -121,11 +121,6 @@ impl FindError {
             Self::Io(_) => Status::InternalServerError,
         }
     }
-
-    /// The RTSP status code to answer with (RFC 2326 section 11.3: the ones shared with HTTP mean the same).
-    pub fn rtsp_code(self) -> u16 {
-        self.http_status().code()
-    }
 }
 
 /// What a path names.

@@ -1,10 +1,10 @@
-//! How many connections a door may have, in all and from one address.
+//! How many connections or sessions a door may have, in all and from one address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Counts connections against their limits.
+/// Counts connections, or sessions, against their limits.
 #[derive(Debug)]
 pub(crate) struct Limits {
     most: usize,
@@ -18,14 +18,14 @@ struct Open {
     by_address: HashMap<IpAddr, usize>,
 }
 
-/// One connection's place, given back when dropped.
+/// One's place, given back when dropped.
 #[derive(Debug)]
 pub(crate) struct Permit {
     limits: Arc<Limits>,
     address: IpAddr,
 }
 
-/// Which limit a connection would exceed.
+/// Which limit one more would exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// That of the door.
@@ -39,7 +39,7 @@ impl Limits {
         Arc::new(Self { most, most_per_address, open: Mutex::default() })
     }
 
-    /// A place for a connection from this address, if there is one.
+    /// A place for one more from this address, if there is one.
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Result<Permit, Refused> {
         let address = client(address);
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);

@@ -126,8 +126,9 @@ impl Playback for ImagePlayback {
                 *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(waiting);
                 tokio::spawn(async move {
                     let located = tokio::select! {
-                        located = located(&image, from_us) => located,
+                        biased; // What was called off before must not start, though its place is there now.
                         _ = called_off => Err(PlayError::Failed("another request came first".to_owned())),
+                        located = located(&image, from_us) => located,
                     };
                     match located {
                         Ok(cursor) => start(&playback, Some(cursor), until_us, reply),

@@ -53,6 +53,8 @@ pub struct ServerOptions {
     pub rtp_ports: RangeInclusive<u16>,
     /// Most RTSP sessions.
     pub sessions: usize,
+    /// Most RTSP sessions of one address.
+    pub sessions_per_address: usize,
     /// Most connections to each door.
     pub connections: usize,
     /// Most connections to each door from one address.
@@ -172,6 +174,7 @@ fn rtsp_options(options: &ServerOptions) -> DoorOptions {
         connections: options.connections,
         connections_per_address: options.connections_per_address,
         sessions: options.sessions,
+        sessions_per_address: options.sessions_per_address,
         ports: options.rtp_ports.clone(),
         ..DoorOptions::default()
     }

@@ -113,7 +113,6 @@ mod tests {
             (Errno::IO, 500),
         ] {
             assert_eq!(find_error(errno).http_status().code(), code);
-            assert_eq!(find_error(errno).rtsp_code(), code);
         }
     }
 }

@@ -106,11 +106,13 @@ impl Connection {
                 Ok(false) | Err(_) => return Err(End::Gone),
             },
             notice = self.desk.notice() => {
-                notice.iter().for_each(|notice| self.desk.follow(notice));
+                if let Some(notice) = notice {
+                    self.desk.follow(&notice).await;
+                }
                 // If that ended the last session, idling begins now.
                 self.heard = Instant::now();
             }
-            () = sleep_until(deadline) => return self.give_up_on_time(),
+            () = sleep_until(deadline) => return self.give_up_on_time().await,
             told = self.shutdown.changed() => return told.map_err(|_| End::Drained),
         }
         Ok(())
@@ -129,14 +131,14 @@ impl Connection {
         request.map_or(next, |request| request.min(next))
     }
 
-    fn give_up_on_time(&mut self) -> Result<(), End> {
+    async fn give_up_on_time(&mut self) -> Result<(), End> {
         let now = Instant::now();
         if self.request_begun.is_some_and(|begun| begun + self.door.options.request_timeout <= now) {
             self.door.counters.connections_slow.increase();
             return Err(End::Slow);
         }
         let had_sessions = !self.desk.sessions.is_empty();
-        self.desk.expire(now);
+        self.desk.expire(now).await;
         if had_sessions {
             // What is left is looked at anew; without sessions, idling begins now.
             self.heard = now;
@@ -192,7 +194,7 @@ impl Connection {
     /// Ends the sessions first: their packets must not outlive the connection while it is being polite.
     async fn close(mut self, end: End) {
         let reason = if matches!(end, End::Drained) { EndReason::Drained } else { EndReason::Disconnected };
-        self.desk.end_all(reason);
+        self.desk.end_all(reason).await;
         if matches!(end, End::Gone) {
             return;
         }

@@ -59,6 +59,8 @@ counters! {
     level sessions: "RTSP sessions that are set up",
     total sessions_set_up: "RTSP sessions set up",
     total sessions_refused: "RTSP sessions refused because there were too many",
+    total sessions_refused_address: "RTSP sessions refused because their address had too many",
+    total sessions_refused_connection: "RTSP sessions refused because their connection had too many",
     total sessions_torn_down: "RTSP sessions ended by TEARDOWN",
     total sessions_timed_out: "RTSP sessions ended because nothing was heard of their client",
     total sessions_disconnected: "RTSP sessions ended because their connection did",

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 use wirepath_media::rtsp::{Method, Refusal, Request, Resource, Response, StatusCode, Target};
 
 /// What the server can do with a presentation.
@@ -20,8 +20,8 @@ pub(super) const METHODS: &str =
 /// What it can do with `*`.
 const SERVER_METHODS: &str = "OPTIONS, GET_PARAMETER, SET_PARAMETER";
 
-/// How long storage and engine may take to answer a request.
-const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+/// How long an engine thread may take to stop a playback that ends; it takes some microseconds.
+const SILENCE_LIMIT: Duration = Duration::from_millis(50);
 
 /// Answers one connection's requests and owns its sessions.
 pub(super) struct Desk {
@@ -43,15 +43,27 @@ impl Desk {
         Self { door, local, peer, sessions: HashMap::new(), notices, inbox }
     }
 
-    /// Answers a request. Sessions stay as they are if this is dropped before it is done.
+    /// Answers a request. If this is dropped before it is done, what was asked of a playback may still be done; so it is
+    /// dropped only with the connection, whose sessions end then.
     pub(super) async fn answer(&mut self, request: &Request) -> Response {
-        let answer = match timeout(ANSWER_LIMIT, self.dispatch(request)).await {
+        let answer = match timeout(self.door.options.answer_timeout, self.dispatch(request)).await {
             Ok(answer) => answer,
-            Err(_) => {
-                Err(refuse(StatusCode::ServiceUnavailable, "the storage takes too long; try again later"))
-            }
+            Err(_) => Err(self.give_up(request)),
         };
         answer.unwrap_or_else(|refusal| self.refuse(request, refusal))
+    }
+
+    /// Who is told that a PLAY did not work must not be sent packets later.
+    fn give_up(&mut self, request: &Request) -> Refusal {
+        let id = request.session().filter(|_| request.method == Method::Play);
+        let why = match id.and_then(|id| self.sessions.get_mut(id)) {
+            Some(session) => {
+                session.call_off();
+                "the storage takes too long; the session rests now, try again later"
+            }
+            None => "the storage takes too long; try again later",
+        };
+        refuse(StatusCode::ServiceUnavailable, why)
     }
 
     async fn dispatch(&mut self, request: &Request) -> Answer {
@@ -75,7 +87,7 @@ impl Desk {
             Method::Setup => self.set_up(request).await,
             Method::Play => self.play(request).await,
             Method::Pause => self.pause(request).await,
-            Method::Teardown => self.tear_down(request),
+            Method::Teardown => self.tear_down(request).await,
             Method::GetParameter | Method::SetParameter => self.parameters(request),
             _ => Ok(self.ok(request).public(METHODS)),
         }
@@ -87,14 +99,14 @@ impl Desk {
     }
 
     /// Follows what a playback did.
-    pub(super) fn follow(&mut self, notice: &Notice) {
+    pub(super) async fn follow(&mut self, notice: &Notice) {
         // A session that has ended meanwhile has nothing to follow.
         let Some(session) = self.sessions.values_mut().find(|session| session.key() == notice.key) else {
             return;
         };
         if let Some(reason) = session.follow(&notice.news) {
             let id = session.id.clone();
-            self.end(&id, reason);
+            self.end(&id, reason).await;
         }
     }
 
@@ -105,22 +117,20 @@ impl Desk {
     }
 
     /// Ends the sessions that have been silent for too long.
-    pub(super) fn expire(&mut self, now: Instant) {
+    pub(super) async fn expire(&mut self, now: Instant) {
         let limit = self.door.options.session_timeout;
         let silent = |session: &&Session| session.record.heard.at() + limit <= now;
         let ids: Vec<String> =
             self.sessions.values().filter(silent).map(|session| session.id.clone()).collect();
-        ids.iter().for_each(|id| self.end(id, EndReason::TimedOut));
+        end(ids.iter().filter_map(|id| self.sessions.remove(id)).collect(), EndReason::TimedOut).await;
     }
 
-    pub(super) fn end_all(&mut self, reason: EndReason) {
-        self.sessions.drain().for_each(|(_, session)| session.end(reason));
+    pub(super) async fn end_all(&mut self, reason: EndReason) {
+        end(self.sessions.drain().map(|(_, session)| session).collect(), reason).await;
     }
 
-    pub(super) fn end(&mut self, id: &str, reason: EndReason) {
-        if let Some(session) = self.sessions.remove(id) {
-            session.end(reason);
-        }
+    pub(super) async fn end(&mut self, id: &str, reason: EndReason) {
+        end(self.sessions.remove(id).into_iter().collect(), reason).await;
     }
 
     /// A session of this connection. Those of others are as unknown as if there were none: an identifier that
@@ -165,11 +175,11 @@ impl Desk {
         while self.sessions.values().any(|session| session.key() == key) {
             let Some(notice) = self.inbox.recv().await else { break };
             let found = if notice.key == key { is_awaited(&notice.news) } else { None };
-            self.follow(&notice);
+            self.follow(&notice).await;
             if let Some(result) = found {
                 return result.map_err(|error| match error {
                     PlayError::BeyondEnd => refuse(StatusCode::InvalidRange, error.to_string()),
-                    PlayError::Failed(why) => refuse(StatusCode::InternalServerError, why),
+                    PlayError::Failed(why) => self.fail(StatusCode::InternalServerError, &why),
                 });
             }
         }
@@ -177,7 +187,26 @@ impl Desk {
     }
 
     pub(super) async fn open(&self, resource: &Resource) -> Result<Arc<dyn Presentation>, Refusal> {
-        self.door.player.open(resource.path()).await.map_err(of_open)
+        self.door.player.open(resource.path()).await.map_err(|error| self.of_open(error))
+    }
+
+    pub(super) fn of_open(&self, error: OpenError) -> Refusal {
+        match error {
+            OpenError::NotFound => refuse(StatusCode::NotFound, error.to_string()),
+            OpenError::NotPlayable(why) => refuse(StatusCode::UnsupportedMediaType, why),
+            OpenError::Busy(why) => self.fail(StatusCode::ServiceUnavailable, &why),
+            OpenError::Failed(why) => self.fail(StatusCode::InternalServerError, &why),
+        }
+    }
+
+    /// Logs why the server fails. The client is not told: the words may name files and folders of this machine.
+    fn fail(&self, status: StatusCode, why: &str) -> Refusal {
+        tracing::warn!(peer = %self.peer, status = u16::from(status), why, "a request could not be served");
+        let told = match status {
+            StatusCode::ServiceUnavailable => "the server cannot do this now; try again later",
+            _ => "the server failed; its log says why",
+        };
+        refuse(status, told)
     }
 
     /// A good answer, with the session the request named.
@@ -210,6 +239,17 @@ impl Desk {
     }
 }
 
+/// Ends sessions together, each when its last packet has left: none may follow BYE (RFC 3550 section 6.3.7).
+async fn end(mut sessions: Vec<Session>, reason: EndReason) {
+    let deadline = Instant::now() + SILENCE_LIMIT;
+    let silent: Vec<_> = sessions.iter_mut().map(Session::silence).collect();
+    for (session, silent) in sessions.into_iter().zip(silent) {
+        // An engine that takes longer gets no more time: the session ends, even if not in good order.
+        _ = timeout_at(deadline, silent).await;
+        session.end(reason);
+    }
+}
+
 /// What a request is about, if not the server.
 pub(super) fn resource(request: &Request) -> Result<&Resource, Refusal> {
     match &request.target {
@@ -230,16 +270,6 @@ fn is_about(resource: &Resource, presentation: &[u8]) -> bool {
     path == presentation
         || is_satip && (parent.is_empty() || parent == presentation)
         || resource.split_track().is_some_and(|(parent, _)| parent.path() == presentation)
-}
-
-pub(super) fn of_open(error: OpenError) -> Refusal {
-    let status = match error {
-        OpenError::NotFound => StatusCode::NotFound,
-        OpenError::NotPlayable(_) => StatusCode::UnsupportedMediaType,
-        OpenError::Busy(_) => StatusCode::ServiceUnavailable,
-        OpenError::Failed(_) => StatusCode::InternalServerError,
-    };
-    refuse(status, error.to_string())
 }
 
 pub(super) fn refuse(status: StatusCode, why: impl Into<String>) -> Refusal {

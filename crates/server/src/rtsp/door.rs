@@ -33,6 +33,8 @@ pub struct DoorOptions {
     pub idle_timeout: Duration,
     /// A request that has begun must have come to its end within this time.
     pub request_timeout: Duration,
+    /// Storage and engine must have led to an answer within this time.
+    pub answer_timeout: Duration,
     /// Between the RTCP reports of a session.
     pub report_interval: Duration,
     /// Most connections.
@@ -41,6 +43,10 @@ pub struct DoorOptions {
     pub connections_per_address: usize,
     /// Most sessions.
     pub sessions: usize,
+    /// Most sessions of one address.
+    pub sessions_per_address: usize,
+    /// Most sessions of one connection.
+    pub sessions_per_connection: usize,
     /// UDP ports for RTP and RTCP.
     pub ports: RangeInclusive<u16>,
 }
@@ -51,10 +57,13 @@ impl Default for DoorOptions {
             session_timeout: Duration::from_secs(60),
             idle_timeout: Duration::from_secs(30),
             request_timeout: Duration::from_secs(10),
+            answer_timeout: Duration::from_secs(30),
             report_interval: Duration::from_secs(5),
             connections: 10_000,
             connections_per_address: 2_000,
             sessions: 10_000,
+            sessions_per_address: 1_000,
+            sessions_per_connection: 64,
             ports: 10_000..=32_767, // below what the kernel hands out by itself
         }
     }
@@ -79,7 +88,7 @@ impl Door {
         Self(Arc::new(Shared {
             player,
             counters: Arc::default(),
-            registry: Registry::new(options.sessions),
+            registry: Registry::new(options.sessions, options.sessions_per_address),
             ports: Ports::new(&options.ports),
             limits: Limits::new(options.connections, options.connections_per_address),
             options,
@@ -98,6 +107,8 @@ impl Door {
                     "connections": shared.options.connections,
                     "connections_per_address": shared.options.connections_per_address,
                     "sessions": shared.options.sessions,
+                    "sessions_per_address": shared.options.sessions_per_address,
+                    "sessions_per_connection": shared.options.sessions_per_connection,
                 },
             })
         });

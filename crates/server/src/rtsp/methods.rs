@@ -1,11 +1,13 @@
 //! RFC 2326 section 10: the methods.
 
-use super::desk::{Answer, Desk, of_open, refuse, resource};
+use super::counters::Counter;
+use super::desk::{Answer, Desk, refuse, resource};
 use super::player::{Playback, Progress};
 use super::ports::Pair;
-use super::record::{Heard, Record, Stage};
+use super::record::{Heard, Place, Record, Stage};
 use super::session::{EndReason, News, Notice, Parts, Session};
 use super::timeline::{PlayStep, Stretch};
+use crate::limits::Refused;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -71,10 +73,7 @@ impl Desk {
             return Err(refuse_again(self.session(id)?, &presentation_url));
         }
         let offer = choose(&request.headers, self.peer.ip())?;
-        let Some(place) = self.door.registry.reserve() else {
-            self.door.counters.sessions_refused.increase();
-            return Err(refuse(StatusCode::NotEnoughBandwidth, "the server has as many sessions as it may"));
-        };
+        let place = self.reserve()?;
         let presentation = self.open(&presentation_url).await?;
         if number != TRACK {
             let why = format!("there is no track {number}; SETUP {}", self.track_url(&presentation_url));
@@ -87,7 +86,8 @@ impl Desk {
             _ = notices.send(Notice { key, news: News::Event(event) });
         });
         let Pair { rtp, rtcp, ports } = pair;
-        let playback = Arc::from(presentation.set_up(rtp, on_event).await.map_err(of_open)?);
+        let playback =
+            Arc::from(presentation.set_up(rtp, on_event).await.map_err(|error| self.of_open(error))?);
         let parts = Parts {
             id: new_id()?,
             path: presentation_url.path().to_vec(),
@@ -99,6 +99,22 @@ impl Desk {
             place,
         };
         Ok(self.admit(request, parts, offer, ports))
+    }
+
+    /// A place for one more session: 453 if this connection, its address or the server has as many as it may.
+    fn reserve(&self) -> Result<Place, Refusal> {
+        let counters = &self.door.counters;
+        let full = |counter: &Counter, who: &str| {
+            counter.increase();
+            refuse(StatusCode::NotEnoughBandwidth, format!("{who} has as many sessions as it may"))
+        };
+        if self.sessions.len() >= self.door.options.sessions_per_connection {
+            return Err(full(&counters.sessions_refused_connection, "this connection"));
+        }
+        self.door.registry.reserve(self.peer.ip()).map_err(|refused| match refused {
+            Refused::Door => full(&counters.sessions_refused, "the server"),
+            Refused::Address => full(&counters.sessions_refused_address, "your address"),
+        })
     }
 
     fn track_url(&self, presentation: &Resource) -> String {
@@ -192,13 +208,14 @@ impl Desk {
             _ => None,
         };
         let at_us = self.wait(key, paused).await?;
+        self.door.counters.pauses.increase();
         Ok(self.ok(request).range(NptRange { start: Some(Npt::At(at_us)), end: None }))
     }
 
     /// RFC 2326 section 10.7.
-    pub(super) fn tear_down(&mut self, request: &Request) -> Answer {
+    pub(super) async fn tear_down(&mut self, request: &Request) -> Answer {
         let id = self.named_session(request)?.id.clone();
-        self.end(&id, EndReason::TornDown);
+        self.end(&id, EndReason::TornDown).await;
         Ok(self.ok(request))
     }
 

@@ -122,10 +122,10 @@ pub enum OpenError {
     /// It is there but cannot be played; the words say why. Whoever put it there should look at it.
     #[error("{0}")]
     NotPlayable(String),
-    /// The server is at a limit; trying later may help.
+    /// The server is at a limit; trying later may help. The words are for the log.
     #[error("{0}")]
     Busy(String),
-    /// The server failed; the words say where.
+    /// The server failed; the words say where. They are for the log.
     #[error("{0}")]
     Failed(String),
 }
@@ -136,7 +136,7 @@ pub enum PlayError {
     /// There is nothing at or after that place. The client's fault.
     #[error("there is nothing at or after that time")]
     BeyondEnd,
-    /// It cannot go on; the words say why.
+    /// It cannot go on; the words say why. They are for the log.
     #[error("{0}")]
     Failed(String),
 }

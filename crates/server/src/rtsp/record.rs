@@ -2,9 +2,10 @@
 
 use super::counters::Counters;
 use super::player::{Playback, Progress, RtpClock};
+use crate::limits::{Limits, Permit, Refused};
 use serde_json::json;
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
@@ -125,17 +126,21 @@ impl Record {
         }
     }
 
+    /// The clock as it is, or was when packets were last being sent.
+    pub(super) fn note_clock(&self) -> Option<RtpClock> {
+        let now = self.progress().and_then(|progress| progress.clock);
+        let mut last = lock(&self.clock);
+        *last = now.or(*last);
+        *last
+    }
+
     fn progress(&self) -> Option<Progress> {
         Some(self.playback.upgrade()?.progress())
     }
 
     fn sender_state(&self) -> Option<SenderState> {
         let progress = self.progress()?;
-        let clock = {
-            let mut last = lock(&self.clock);
-            *last = progress.clock.or(*last);
-            (*last)?
-        };
+        let clock = self.note_clock()?;
         let elapsed_us = monotonic_us().wrapping_sub(clock.at_us) as i64;
         let ticks = i128::from(elapsed_us) * i128::from(CLOCK_HZ) / 1_000_000;
         Some(SenderState {
@@ -186,44 +191,35 @@ impl Heard {
     }
 }
 
-/// All sessions of a door, at most so many.
+/// All sessions of a door, at most so many, and so many from one address.
 pub(super) struct Registry {
-    limit: usize,
-    state: Mutex<RegistryState>,
-}
-
-#[derive(Default)]
-struct RegistryState {
-    records: HashMap<u64, Arc<Record>>,
-    /// Places taken, records among them.
-    places: usize,
-    last_key: u64,
+    limits: Arc<Limits>,
+    last_key: AtomicU64,
+    records: Mutex<HashMap<u64, Arc<Record>>>,
 }
 
 /// A session's place among all; given back when it is dropped.
 pub(super) struct Place {
     registry: Arc<Registry>,
     pub(super) key: u64,
+    _permit: Permit,
 }
 
 impl Registry {
-    pub(super) fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, state: Mutex::default() })
+    pub(super) fn new(most: usize, most_per_address: usize) -> Arc<Self> {
+        let limits = Limits::new(most, most_per_address);
+        Arc::new(Self { limits, last_key: AtomicU64::default(), records: Mutex::default() })
     }
 
-    /// A place for one more session, if there is one.
-    pub(super) fn reserve(self: &Arc<Self>) -> Option<Place> {
-        let mut state = lock(&self.state);
-        if state.places == self.limit {
-            return None;
-        }
-        state.places += 1;
-        state.last_key += 1;
-        Some(Place { registry: Arc::clone(self), key: state.last_key })
+    /// A place for one more session of a client at this address, if there is one.
+    pub(super) fn reserve(self: &Arc<Self>, address: IpAddr) -> Result<Place, Refused> {
+        let permit = self.limits.admit(address)?;
+        let key = self.last_key.fetch_add(1, Relaxed);
+        Ok(Place { registry: Arc::clone(self), key, _permit: permit })
     }
 
     pub(super) fn statuses(&self) -> Vec<SessionStatus> {
-        let records: Vec<_> = lock(&self.state).records.values().cloned().collect();
+        let records: Vec<_> = lock(&self.records).values().cloned().collect();
         records.iter().map(|record| record.status()).collect()
     }
 }
@@ -231,15 +227,13 @@ impl Registry {
 impl Place {
     /// Makes the session visible.
     pub(super) fn fill(&self, record: Arc<Record>) {
-        lock(&self.registry.state).records.insert(self.key, record);
+        lock(&self.registry.records).insert(self.key, record);
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut state = lock(&self.registry.state);
-        state.places -= 1;
-        state.records.remove(&self.key);
+        lock(&self.registry.records).remove(&self.key);
     }
 }
 

@@ -7,6 +7,7 @@ use super::{control, counters::Counters};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use wirepath_media::rtsp::Refusal;
 
@@ -115,27 +116,29 @@ impl Session {
     /// Asks the playback to rest; the number of the answer to come.
     pub(super) fn pause(&mut self) -> Result<u64, Refusal> {
         self.timeline.pause()?;
-        let (ticket, key, notices) = self.ticket();
-        self.playback.pause(Box::new(move |result| {
-            // As above.
-            _ = notices.send(Notice { key, news: News::Paused(ticket, result) });
-        }));
-        Ok(ticket)
+        Ok(self.ask_to_rest())
+    }
+
+    /// Calls off what was asked for: nothing plays after this, whatever the answers on their way say.
+    pub(super) fn call_off(&mut self) {
+        self.ask_to_rest();
+        self.rest();
     }
 
     /// Follows what the playback did. A reason is given back where that ends the session.
     pub(super) fn follow(&mut self, news: &News) -> Option<EndReason> {
         match news {
+            // Something else was asked for since: the answer to that says what is.
+            News::Started(ticket, ..) | News::Paused(ticket, _) if *ticket != self.last_ticket => {}
             News::Started(_, stretch, Ok(_)) => {
                 self.record.counters.plays.increase();
                 self.timeline.started(*stretch);
                 self.enter(Stage::Playing);
             }
-            News::Paused(_, Ok(_)) => {
-                self.record.counters.pauses.increase();
-                self.rest();
-            }
-            News::Started(.., Err(_)) | News::Paused(_, Err(_)) => self.rest(),
+            // What was playing plays on: the place asked for was not there, and the engine was not troubled.
+            News::Started(.., Err(_)) if self.playback.progress().clock.is_some() => {}
+            News::Started(.., Err(_)) => self.call_off(),
+            News::Paused(..) => self.rest(),
             News::Event(Event::Finished) => self.finish(),
             News::Event(Event::Unreachable) => return Some(EndReason::Unreachable),
             News::Event(Event::Failed(why)) => {
@@ -146,13 +149,32 @@ impl Session {
         None
     }
 
-    /// Ends it: no packet is sent after this but, if anybody may still listen, a BYE.
+    /// Asks the playback to rest for good; told, or dropped, when its last packet has left.
+    pub(super) fn silence(&mut self) -> oneshot::Receiver<()> {
+        self.record.note_clock(); // BYE needs it, and the playback's stops when it rests.
+        let (told, silent) = oneshot::channel();
+        // Whoever wants to know may have waited too long already.
+        self.playback.pause(Box::new(move |_| _ = told.send(())));
+        silent
+    }
+
+    /// Ends it. If anybody may still listen, BYE is the last that is sent (RFC 3550 section 6.3.7): call this when
+    /// the playback is silent.
     pub(super) fn end(self, reason: EndReason) {
         tracing::info!(peer = %self.record.peer, path = self.record.path, ?reason, "session ends");
         if reason != EndReason::Unreachable {
             self.record.farewell();
         }
         reason.count(&self.record.counters);
+    }
+
+    fn ask_to_rest(&mut self) -> u64 {
+        let (ticket, key, notices) = self.ticket();
+        self.playback.pause(Box::new(move |result| {
+            // As above.
+            _ = notices.send(Notice { key, news: News::Paused(ticket, result) });
+        }));
+        ticket
     }
 
     fn ticket(&mut self) -> (u64, u64, Notices) {

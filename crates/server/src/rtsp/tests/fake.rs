@@ -17,7 +17,8 @@ pub(super) enum Asked {
     Dropped,
 }
 
-/// One minute of `clip.ts` and of `sub folder/fü.ts`; `broken.ts` cannot be played, `busy.ts` not now, and
+/// One minute of `clip.ts` and of `sub folder/fü.ts`, and of `growing.ts`, of which that is not known and which is
+/// never packed as far as [`UNPACKED_US`]; `broken.ts` cannot be played, `busy.ts` not now, and
 /// `slow.ts` never answers.
 pub(super) struct FakePlayer {
     stage: Arc<Stage>,
@@ -29,12 +30,17 @@ struct Stage {
     asked: UnboundedSender<Asked>,
     /// Of the playback that was set up last.
     on_event: Mutex<Option<Arc<OnEvent>>>,
+    /// Of the request to play that waits.
+    waiting: Mutex<Option<Reply<Position>>>,
 }
 
 impl Default for FakePlayer {
     fn default() -> Self {
         let (asked, seen) = unbounded_channel();
-        Self { stage: Arc::new(Stage { asked, on_event: Mutex::default() }), seen: seen.into() }
+        Self {
+            stage: Arc::new(Stage { asked, on_event: Mutex::default(), waiting: Mutex::default() }),
+            seen: seen.into(),
+        }
     }
 }
 
@@ -45,10 +51,28 @@ impl FakePlayer {
         assert_eq!(asked, Some(expected));
     }
 
+    /// The playback is ended in good order: it rests before it goes.
+    pub(super) async fn expect_end(&self) {
+        self.expect(Asked::Pause).await;
+        self.expect(Asked::Dropped).await;
+    }
+
     /// Something happens to the playback that was set up last.
     pub(super) fn tell(&self, event: Event) {
         let on_event = self.stage.on_event.lock().expect("whole").clone().expect("a playback");
         on_event(event);
+    }
+
+    /// The request that waits is answered as one that works.
+    pub(super) fn answer_late(&self) {
+        let reply = self.stage.waiting.lock().expect("whole").take().expect("a request that waits");
+        reply(Ok(Position { sequence: 1, timestamp: 90_000, at_us: UNPACKED_US }));
+    }
+
+    /// The request that waits is answered as one that fails.
+    pub(super) fn fail_waiting(&self) {
+        let reply = self.stage.waiting.lock().expect("whole").take().expect("a request that waits");
+        reply(Err(PlayError::Failed(format!("no space left in {SECRET}"))));
     }
 }
 
@@ -62,26 +86,38 @@ impl Stage {
 impl Player for FakePlayer {
     fn open<'a>(&'a self, path: &'a [u8]) -> Later<'a, Result<Arc<dyn Presentation>, OpenError>> {
         let error = match path {
-            b"clip.ts" | b"sub folder/f\xc3\xbc.ts" => {
-                let presentation = FakePresentation(Arc::clone(&self.stage));
+            b"clip.ts" | b"sub folder/f\xc3\xbc.ts" | b"growing.ts" => {
+                let duration_us = (path != b"growing.ts").then_some(MINUTE_US);
+                let presentation = FakePresentation { stage: Arc::clone(&self.stage), duration_us };
                 return Box::pin(async { Ok(Arc::new(presentation) as Arc<dyn Presentation>) });
             }
             b"slow.ts" => return Box::pin(std::future::pending()),
             b"broken.ts" => OpenError::NotPlayable("broken.ts, byte 0: no sync byte".to_owned()),
-            b"busy.ts" => OpenError::Busy("the cache is full".to_owned()),
-            b"failing.ts" => OpenError::Failed("read: input/output error".to_owned()),
+            b"busy.ts" => OpenError::Busy(format!("{SECRET} is full")),
+            b"failing.ts" => OpenError::Failed(format!("{SECRET}/1.wpi: input/output error")),
             _ => OpenError::NotFound,
         };
         Box::pin(async { Err(error) })
     }
 }
 
-struct FakePresentation(Arc<Stage>);
+/// A place on the machine, which is nobody's business.
+pub(super) const SECRET: &str = "/var/cache/wirepath";
+
+/// Who asks for this time or a later one waits until the test says otherwise.
+const UNPACKED_US: u64 = 3_600_000_000;
+
+const MINUTE_US: u64 = 60_000_000;
+
+struct FakePresentation {
+    stage: Arc<Stage>,
+    duration_us: Option<u64>,
+}
 
 impl Presentation for FakePresentation {
     fn facts(&self) -> Facts {
-        let (duration_us, bits_per_second) = (Some(60_000_000), Some(4_000_000));
-        Facts { name: "clip.ts".to_owned(), id: 1, version: 1, duration_us, bits_per_second }
+        let Self { duration_us, .. } = *self;
+        Facts { name: "clip.ts".to_owned(), id: 1, version: 1, duration_us, bits_per_second: Some(4_000_000) }
     }
 
     fn set_up(
@@ -89,14 +125,15 @@ impl Presentation for FakePresentation {
         socket: UdpSocket,
         on_event: OnEvent,
     ) -> Later<'_, Result<Box<dyn Playback>, OpenError>> {
-        *self.0.on_event.lock().expect("whole") = Some(Arc::new(on_event));
-        self.0.note(Asked::SetUp);
-        let playback = FakePlayback { stage: Arc::clone(&self.0), socket, progress: Mutex::default() };
+        *self.stage.on_event.lock().expect("whole") = Some(Arc::new(on_event));
+        self.stage.note(Asked::SetUp);
+        let playback = FakePlayback { stage: Arc::clone(&self.stage), socket, progress: Mutex::default() };
         Box::pin(async { Ok(Box::new(playback) as Box<dyn Playback>) })
     }
 }
 
-/// Each time it plays it sends one datagram and is at the place where it began.
+/// Each time it plays it sends one datagram and is at the place where it began. Another packet is on its way when it is
+/// paused.
 struct FakePlayback {
     stage: Arc<Stage>,
     socket: UdpSocket,
@@ -111,10 +148,15 @@ impl Playback for FakePlayback {
     fn play(&self, from_us: Option<u64>, until_us: Option<u64>, reply: Reply<Position>) {
         self.stage.note(Asked::Play { from_us, until_us });
         let mut progress = self.progress.lock().expect("whole");
-        progress.position_us = from_us.unwrap_or(progress.position_us);
-        if progress.position_us >= 60_000_000 {
+        let from_us = from_us.unwrap_or(progress.position_us);
+        if from_us >= UNPACKED_US {
+            *self.stage.waiting.lock().expect("whole") = Some(reply);
+            return;
+        }
+        if from_us >= MINUTE_US {
             return reply(Err(PlayError::BeyondEnd));
         }
+        progress.position_us = from_us;
         progress.packets += 1;
         progress.octets += 1316;
         progress.clock = Some(RtpClock { at_us: 0, timestamp: 0 });
@@ -126,7 +168,7 @@ impl Playback for FakePlayback {
     fn pause(&self, reply: Reply<u64>) {
         self.stage.note(Asked::Pause);
         let mut progress = self.progress.lock().expect("whole");
-        progress.clock = None;
+        progress.packets += u64::from(progress.clock.take().is_some());
         progress.position_us += 1_500_000;
         reply(Ok(progress.position_us));
     }

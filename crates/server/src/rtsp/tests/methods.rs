@@ -1,9 +1,11 @@
 //! RFC 2326 section 10, method by method.
 
+use super::super::Stage;
 use super::super::player::Event;
 use super::client::Client;
-use super::fake::Asked;
+use super::fake::{Asked, SECRET};
 use super::{Open, soon};
+use std::time::Duration;
 
 const TRANSPORT: &str = "Transport: RTP/AVP;unicast;client_port=40000-40001";
 
@@ -50,7 +52,7 @@ async fn a_whole_conversation() {
     assert_eq!((reply.header("Scale"), reply.header("Speed")), ("1.0", "1.0"));
 
     let reply = client.in_session("TEARDOWN", &set_up, &[]).await;
-    open.player.expect(Asked::Dropped).await;
+    open.player.expect_end().await;
     assert_eq!(reply.status, 200);
     assert_eq!(client.in_session("PLAY", &set_up, &[]).await.status, 454);
     assert_eq!((open.counter("sessions"), open.counter("sessions_torn_down")), (0, 1));
@@ -149,6 +151,7 @@ async fn wrong_requests_get_the_status_of_the_rfc() {
         let reply = client.ask(method, path, headers).await;
         assert_eq!(reply.status, status, "{method} {path} {headers:?}: {reply:?}");
         assert!(status == 200 || !reply.body.trim().is_empty(), "{method} {path} is not told why");
+        assert!(!reply.body.contains(SECRET), "{method} {path} is told too much: {}", reply.body);
     }
     assert_eq!(open.counter("sessions"), 0);
 }
@@ -233,6 +236,73 @@ async fn plays_with_an_end_are_played_one_after_the_other() {
     let reply = client.in_session("PLAY", &set_up, &[]).await;
     assert_eq!(reply.header("Range"), "npt=0.000-60.000");
     open.player.expect(play(Some(0), None)).await;
+}
+
+/// The length of what is still being packed is not known, so only the playback can tell that a place is not there.
+#[tokio::test]
+async fn a_seek_that_fails_leaves_the_session_as_it_was() {
+    let open = Open::new().await;
+    let mut client = open.client().await;
+    let set_up = client.set_up("growing.ts").await;
+    open.player.expect(Asked::SetUp).await;
+    let session = format!("Session: {}", set_up.id);
+    let far = ["Range: npt=100-", session.as_str()];
+    assert_eq!(client.ask("PLAY", "growing.ts", &far).await.status, 457);
+    open.player.expect(play(Some(100), None)).await;
+    open.player.expect(Asked::Pause).await; // so that it rests for certain
+    assert_eq!(client.ask("PAUSE", "growing.ts", &[&session]).await.status, 455, "it was not playing");
+
+    assert_eq!(client.ask("PLAY", "growing.ts", &["Range: npt=10-", &session]).await.status, 200);
+    open.player.expect(play(Some(10), None)).await;
+    assert_eq!(client.ask("PLAY", "growing.ts", &far).await.status, 457);
+    open.player.expect(play(Some(100), None)).await;
+    assert_eq!(open.door.sessions()[0].stage, Stage::Playing);
+    assert_eq!(client.ask("PAUSE", "growing.ts", &[&session]).await.status, 200, "it was playing");
+    open.player.expect(Asked::Pause).await;
+    assert_eq!((open.counter("plays"), open.counter("pauses")), (1, 1));
+}
+
+/// Who was told 503 is sent nothing, even if the answer that was too late comes after all.
+#[tokio::test]
+async fn a_play_that_takes_too_long_is_called_off() {
+    let open = Open::with(|options| options.answer_timeout = Duration::from_millis(100)).await;
+    let mut client = open.client().await;
+    let set_up = client.set_up("growing.ts").await;
+    open.player.expect(Asked::SetUp).await;
+    let session = format!("Session: {}", set_up.id);
+    for range in [None, Some("Range: npt=10-")] {
+        if let Some(range) = range {
+            assert_eq!(client.ask("PLAY", "growing.ts", &[range, &session]).await.status, 200);
+            open.player.expect(play(Some(10), None)).await;
+        }
+        let reply = client.ask("PLAY", "growing.ts", &["Range: npt=3600-", &session]).await;
+        assert_eq!(reply.status, 503);
+        assert!(reply.body.contains("rests"), "{}", reply.body);
+        open.player.expect(play(Some(3600), None)).await;
+        open.player.expect(Asked::Pause).await;
+        open.player.answer_late();
+        assert_eq!(client.ask("GET_PARAMETER", "growing.ts", &[&session]).await.status, 200);
+        assert_eq!(open.door.sessions()[0].stage, Stage::Resting);
+        assert_eq!(client.ask("PAUSE", "growing.ts", &[&session]).await.status, 455, "it rests");
+    }
+    assert_eq!(open.counter("plays"), 1);
+}
+
+#[tokio::test]
+async fn a_failure_does_not_tell_about_the_machine() {
+    let open = Open::new().await;
+    let mut client = open.client().await;
+    let set_up = client.set_up("growing.ts").await;
+    open.player.expect(Asked::SetUp).await;
+    let session = format!("Session: {}", set_up.id);
+    let headers = ["Range: npt=3600-", session.as_str()];
+    let fail = async {
+        open.player.expect(play(Some(3600), None)).await;
+        open.player.fail_waiting();
+    };
+    let (reply, ()) = tokio::join!(client.ask("PLAY", "growing.ts", &headers), fail);
+    assert_eq!(reply.status, 500);
+    assert!(reply.body.contains("log") && !reply.body.contains(SECRET), "{}", reply.body);
 }
 
 #[tokio::test]

@@ -14,14 +14,20 @@ const NAMES: u8 = 202;
 const BYE: u8 = 203;
 
 async fn last_packet(rtcp: &UdpSocket) -> u8 {
+    report(rtcp).await.0
+}
+
+/// The type of a compound's last packet, and how many packets have been sent by its first one.
+async fn report(rtcp: &UdpSocket) -> (u8, u32) {
     let mut datagram = [0; 1500];
     let length = soon("RTCP", rtcp.recv(&mut datagram)).await.expect("RTCP");
     let mut rest = &datagram[..length];
     assert_eq!((rest[1], &rest[4..8]), (200, &SSRC.to_be_bytes()[..]));
+    let packets = u32::from_be_bytes([rest[20], rest[21], rest[22], rest[23]]);
     loop {
         let size = 4 + 4 * usize::from(u16::from_be_bytes([rest[2], rest[3]]));
         if rest.len() == size {
-            return rest[1];
+            return (rest[1], packets);
         }
         rest = &rest[size..];
     }
@@ -69,6 +75,26 @@ async fn reports_come_while_it_plays_and_a_bye_at_the_end() {
     assert_eq!(open.counter("farewells"), 2);
 }
 
+/// RFC 3550 section 6.3.7: what is on its way when the end comes is sent, and counted, before BYE.
+#[tokio::test]
+async fn nothing_follows_a_bye() {
+    let open = Open::new().await;
+    for number in 0..2 {
+        let (mut client, set_up) = playing(&open).await;
+        match number {
+            0 => assert_eq!(client.in_session("TEARDOWN", &set_up, &[]).await.status, 200),
+            _ => drop(client),
+        }
+        let (kind, packets) = loop {
+            match report(&set_up.rtcp).await {
+                (NAMES, _) => {}
+                last => break last,
+            }
+        };
+        assert_eq!((kind, packets), (BYE, 2), "{number}");
+    }
+}
+
 #[tokio::test]
 async fn who_never_played_says_no_farewell() {
     let open = Open::new().await;
@@ -111,7 +137,7 @@ async fn silence_ends_a_session_and_rtcp_is_no_silence() {
         to_server(&set_up, &receiver_report(SSRC)).await;
         assert_eq!(open.counter("sessions_timed_out"), 0);
     }
-    open.player.expect(Asked::Dropped).await;
+    open.player.expect_end().await;
     assert_eq!(open.counter("sessions_timed_out"), 1);
     while last_packet(&set_up.rtcp).await != BYE {}
     assert_eq!(client.in_session("GET_PARAMETER", &set_up, &[]).await.status, 454);

@@ -16,7 +16,7 @@ async fn sessions_end_with_their_connection() {
     client.in_session("PLAY", &set_up, &[]).await;
     open.player.expect(Asked::Play { from_us: None, until_us: None }).await;
     drop(client);
-    open.player.expect(Asked::Dropped).await;
+    open.player.expect_end().await;
     assert_eq!((open.counter("sessions"), open.counter("sessions_disconnected")), (0, 1));
     assert!(open.door.sessions().is_empty());
 }
@@ -29,7 +29,7 @@ async fn a_connection_that_dies_while_it_is_answered_is_noticed() {
     open.player.expect(Asked::SetUp).await;
     client.send(b"DESCRIBE /slow.ts RTSP/1.0\r\nCSeq: 9\r\n\r\n").await;
     drop(client);
-    open.player.expect(Asked::Dropped).await;
+    open.player.expect_end().await;
 }
 
 #[tokio::test]
@@ -43,13 +43,13 @@ async fn sessions_end_when_nobody_listens_or_playing_fails() {
         let set_up = client.set_up("clip.ts").await;
         open.player.expect(Asked::SetUp).await;
         open.player.tell(event);
-        open.player.expect(Asked::Dropped).await;
+        open.player.expect_end().await;
         assert_eq!(client.in_session("PLAY", &set_up, &[]).await.status, 454);
         assert_eq!(open.counter(counter), 1);
         let again = client.set_up("clip.ts").await;
         open.player.expect(Asked::SetUp).await;
         assert_eq!(client.in_session("TEARDOWN", &again, &[]).await.status, 200);
-        open.player.expect(Asked::Dropped).await;
+        open.player.expect_end().await;
     }
 }
 
@@ -156,6 +156,28 @@ async fn connections_and_sessions_are_limited() {
         }
     })
     .await;
+}
+
+#[tokio::test]
+async fn one_client_does_not_take_all_sessions() {
+    let open = Open::with(|options| {
+        options.sessions_per_connection = 2;
+        options.sessions_per_address = 3;
+    })
+    .await;
+    let (mut first, mut second) = (open.client().await, open.client().await);
+    let set_up = first.set_up("clip.ts").await;
+    first.set_up("clip.ts").await;
+    let transport = "Transport: RTP/AVP;unicast;client_port=40000-40001";
+    let reply = first.ask("SETUP", "clip.ts/track1", &[transport]).await;
+    assert!(reply.status == 453 && reply.body.contains("connection"), "{reply:?}");
+    second.set_up("clip.ts").await;
+    let reply = second.ask("SETUP", "clip.ts/track1", &[transport]).await;
+    assert!(reply.status == 453 && reply.body.contains("address"), "{reply:?}");
+    let refused = ["sessions_refused", "sessions_refused_address", "sessions_refused_connection"];
+    assert_eq!(refused.map(|name| open.counter(name)), [0, 1, 1]);
+    first.in_session("TEARDOWN", &set_up, &[]).await;
+    second.set_up("clip.ts").await;
 }
 
 #[tokio::test]
