@@ -289,7 +289,7 @@ impl Store {
     fn begin(&self, name: &str, plan: &Plan) -> Result<Draft, StoreError> {
         let length = packing::length_bound(plan);
         match self.cache.begin(name, length) {
-            Err(CacheError::Budget { .. }) => {
+            Err(CacheError::Budget { .. } | CacheError::DiskFull { .. }) => {
                 let resting = std::mem::take(&mut self.open().resting);
                 drop(resting); // outside the lock: files are closed
                 Ok(self.cache.begin(name, length)?)
