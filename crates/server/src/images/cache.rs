@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use rustix::fs::{FallocateFlags, fallocate};
@@ -23,7 +23,7 @@ const IMAGE: &str = "wpi";
 const PART: &str = "part";
 
 /// The cache cannot do what was asked.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum CacheError {
     /// The folder cannot be made, read or written to. The operator's to mend, or to name another.
     #[error("cannot use the cache folder {}: {source}", folder.display())]
@@ -31,7 +31,7 @@ pub enum CacheError {
         /// The folder.
         folder: PathBuf,
         /// What the system said.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// There is not enough room within the budget. The operator's to raise it.
     #[error(
@@ -149,12 +149,21 @@ impl Cache {
         self.begin_with(name, length, reserve)
     }
 
-    /// Removes an image, because it is damaged. Whoever still uses it keeps what it has.
+    /// Removes an image, because what is in `damaged` is. Another file that has its name by now stays. Whoever still uses the
+    /// image keeps what it has.
     ///
     /// # Errors
     /// [`CacheError::Folder`].
-    pub fn remove(&self, name: &str) -> Result<(), CacheError> {
-        match fs::remove_file(self.path_of(name)) {
+    pub fn remove(&self, name: &str, damaged: &File) -> Result<(), CacheError> {
+        let path = self.path_of(name);
+        let remove = || -> io::Result<()> {
+            let (there, found) = (fs::symlink_metadata(&path)?, damaged.metadata()?);
+            if (there.dev(), there.ino()) == (found.dev(), found.ino()) {
+                fs::remove_file(&path)?;
+            }
+            Ok(())
+        };
+        match remove() {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.folder_error(error)),
             _ => Ok(()),
         }
@@ -185,7 +194,7 @@ impl Cache {
     }
 
     fn folder_error(&self, source: io::Error) -> CacheError {
-        CacheError::Folder { folder: self.folder.clone(), source }
+        CacheError::Folder { folder: self.folder.clone(), source: source.into() }
     }
 
     fn create(&self, name: &str) -> io::Result<Draft> {
@@ -420,6 +429,19 @@ mod tests {
         assert!(error.contains("5000") && error.contains("--cache-size"), "{error}");
         assert_eq!(names.map(|name| cache.path_of(name).exists()), [true, false, false, false]);
         assert_eq!(fs::read_dir(cache.folder()).unwrap().count(), 1, "nothing unfinished is left");
+    }
+
+    #[test]
+    fn only_the_file_that_was_found_damaged_is_removed() {
+        let (_folder, cache) = cache(100_000);
+        add(&cache, "a", 0);
+        let damaged = cache.find("a").unwrap().unwrap();
+        add(&cache, "a", 0);
+        cache.remove("a", &damaged).unwrap();
+        let good = cache.find("a").unwrap().expect("another file has the name by now");
+        cache.remove("a", &good).unwrap();
+        assert!(cache.find("a").unwrap().is_none());
+        cache.remove("a", &good).unwrap();
     }
 
     #[test]
