@@ -118,7 +118,7 @@ const IMAGES: &[Metric<Arc<Store>>] = &[
         name: "open",
         help: "Wire images that are open",
         unit: None,
-        read: |store| Value::Gauge(store.open_images().len() as f64),
+        read: |store| Value::Gauge(store.open_count() as f64),
     },
     Metric {
         name: "cache_budget",

@@ -2,6 +2,7 @@
 
 mod cache;
 mod image;
+mod open;
 mod packing;
 mod read;
 mod store;

@@ -10,7 +10,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use rustix::fs::{FallocateFlags, fallocate};
@@ -23,7 +23,7 @@ const IMAGE: &str = "wpi";
 const PART: &str = "part";
 
 /// The cache cannot do what was asked.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum CacheError {
     /// The folder cannot be made, read or written to. The operator's to mend, or to name another.
     #[error("cannot use the cache folder {}: {source}", folder.display())]
@@ -31,7 +31,7 @@ pub enum CacheError {
         /// The folder.
         folder: PathBuf,
         /// What the system said.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// There is not enough room within the budget. The operator's to raise it.
     #[error(
@@ -50,7 +50,11 @@ pub enum CacheError {
         budget: u64,
     },
     /// The disk is full. The operator's to make room, or to name another folder.
-    #[error("no space left for an image of {needed} bytes in the cache folder {}", folder.display())]
+    #[error(
+        "no space left for an image of {needed} bytes in the cache folder {}; make room there, lower --cache-size so that \
+         others have it, or name a cache folder on another disk",
+        folder.display()
+    )]
     DiskFull {
         /// The folder.
         folder: PathBuf,
@@ -142,31 +146,55 @@ impl Cache {
     /// # Errors
     /// [`CacheError`].
     pub fn begin(&self, name: &str, length: u64) -> Result<Draft, CacheError> {
-        let _alone = self.making_room.lock().unwrap_or_else(PoisonError::into_inner);
-        self.make_room(length)?;
-        let draft = self.create(name).map_err(|source| self.folder_error(source))?;
-        match reserve(&draft.file, length) {
-            Ok(()) => Ok(draft),
-            Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                Err(CacheError::DiskFull { folder: self.folder.clone(), needed: length })
-            }
-            Err(error) => Err(self.folder_error(error)),
-        }
+        self.begin_with(name, length, reserve)
     }
 
-    /// Removes an image, because it is damaged. Whoever still uses it keeps what it has.
+    /// Removes an image, because what is in `damaged` is. Another file that has its name by now stays. Whoever still uses the
+    /// image keeps what it has.
     ///
     /// # Errors
     /// [`CacheError::Folder`].
-    pub fn remove(&self, name: &str) -> Result<(), CacheError> {
-        match fs::remove_file(self.path_of(name)) {
+    pub fn remove(&self, name: &str, damaged: &File) -> Result<(), CacheError> {
+        let path = self.path_of(name);
+        let remove = || -> io::Result<()> {
+            let (there, found) = (fs::symlink_metadata(&path)?, damaged.metadata()?);
+            if (there.dev(), there.ino()) == (found.dev(), found.ino()) {
+                fs::remove_file(&path)?;
+            }
+            Ok(())
+        };
+        match remove() {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.folder_error(error)),
             _ => Ok(()),
         }
     }
 
+    /// Begins an image; a disk that is full before the budget is used up is treated as the budget is.
+    fn begin_with(
+        &self,
+        name: &str,
+        length: u64,
+        reserve: impl Fn(&File, u64) -> io::Result<()>,
+    ) -> Result<Draft, CacheError> {
+        let _alone = self.making_room.lock().unwrap_or_else(PoisonError::into_inner);
+        self.make_room(length)?;
+        let draft = self.create(name).map_err(|source| self.folder_error(source))?;
+        loop {
+            match reserve(&draft.file, length) {
+                Ok(()) => return Ok(draft),
+                Err(error) if error.kind() != io::ErrorKind::StorageFull => {
+                    return Err(self.folder_error(error));
+                }
+                Err(_) if self.remove_least_recently_used()? => {}
+                Err(_) => {
+                    return Err(CacheError::DiskFull { folder: self.folder.clone(), needed: length });
+                }
+            }
+        }
+    }
+
     fn folder_error(&self, source: io::Error) -> CacheError {
-        CacheError::Folder { folder: self.folder.clone(), source }
+        CacheError::Folder { folder: self.folder.clone(), source: source.into() }
     }
 
     fn create(&self, name: &str) -> io::Result<Draft> {
@@ -201,6 +229,17 @@ impl Cache {
             return Err(CacheError::Budget { folder, needed, in_use: total, budget: self.budget });
         }
         Ok(())
+    }
+
+    /// Removes the least recently used image that nobody uses; answers whether there was one.
+    fn remove_least_recently_used(&self) -> Result<bool, CacheError> {
+        let mut entries = self.entries().map_err(|source| self.folder_error(source))?;
+        entries.sort_by_key(|entry| entry.used);
+        let removed = entries.iter().find(|entry| entry.finished && remove_unused(&entry.path));
+        if let Some(entry) = removed {
+            tracing::info!(image = %entry.path.display(), "removed because the disk is full");
+        }
+        Ok(removed.is_some())
     }
 
     fn remove_leftovers(&self) -> io::Result<()> {
@@ -365,6 +404,44 @@ mod tests {
         let error = cache.begin("b", 12_000).unwrap_err().to_string();
         assert!(error.contains("--cache-size") && error.contains("12000"), "{error}");
         assert!(cache.find("a").unwrap().is_some());
+    }
+
+    #[test]
+    fn a_full_disk_costs_the_least_recently_used_one_by_one_and_never_one_in_use() {
+        let (_folder, cache) = cache(1 << 30);
+        for (name, age) in [("in-use", 400), ("older", 300), ("old", 200), ("new", 100)] {
+            add(&cache, name, age);
+        }
+        let in_use = cache.find("in-use").unwrap().unwrap();
+        in_use.set_modified(SystemTime::now() - Duration::from_secs(400)).unwrap();
+        let full_until = |images: usize| {
+            let folder = cache.folder().to_owned();
+            move |_: &File, _: u64| {
+                let left = fs::read_dir(&folder).unwrap().count() - 1; // without the draft
+                if left > images { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+            }
+        };
+        drop(cache.begin_with("a", 5000, full_until(2)).unwrap());
+        let names = ["in-use", "older", "old", "new"];
+        assert_eq!(names.map(|name| cache.path_of(name).exists()), [true, false, false, true]);
+
+        let error = cache.begin_with("a", 5000, full_until(0)).unwrap_err().to_string();
+        assert!(error.contains("5000") && error.contains("--cache-size"), "{error}");
+        assert_eq!(names.map(|name| cache.path_of(name).exists()), [true, false, false, false]);
+        assert_eq!(fs::read_dir(cache.folder()).unwrap().count(), 1, "nothing unfinished is left");
+    }
+
+    #[test]
+    fn only_the_file_that_was_found_damaged_is_removed() {
+        let (_folder, cache) = cache(100_000);
+        add(&cache, "a", 0);
+        let damaged = cache.find("a").unwrap().unwrap();
+        add(&cache, "a", 0);
+        cache.remove("a", &damaged).unwrap();
+        let good = cache.find("a").unwrap().expect("another file has the name by now");
+        cache.remove("a", &good).unwrap();
+        assert!(cache.find("a").unwrap().is_none());
+        cache.remove("a", &good).unwrap();
     }
 
     #[test]

@@ -3,8 +3,10 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use wirepath_media::image::{self, Plan, SegmentEntry, Start, TRAIN_RECORD_LENGTH};
@@ -13,16 +15,31 @@ use wirepath_streams::{At, BlockingPool, Cursor, Departure, Load, Segment, Train
 
 use super::summary::Summary;
 
+/// How long it is remembered that a segment could not be read, so that all who wait for it hear why.
+const READ_FAILURE: Duration = Duration::from_secs(1);
+
 /// A wire image that is open. Its segments are brought in, checked and shared as playbacks ask for them.
 pub struct Image {
     this: Weak<Image>,
     name: String,
+    path: PathBuf,
     plan: Plan,
     readers: BlockingPool,
-    on_damage: Box<dyn Fn(Arc<Image>) + Send + Sync>,
+    on_damage: Box<dyn Fn(Arc<Image>, Damage) + Send + Sync>,
     state: Mutex<State>,
+    packing: Mutex<()>,
     progress: watch::Sender<Progress>,
     asset_bytes_packed: AtomicU64,
+}
+
+/// What was found damaged.
+pub(super) struct Damage {
+    /// The file.
+    pub(super) medium: Arc<Medium>,
+    /// The generation that the image has now, after it started over.
+    pub(super) generation: u32,
+    /// What is wrong.
+    pub(super) error: String,
 }
 
 /// What is in an image by now.
@@ -46,7 +63,7 @@ pub enum Progress {
     },
     /// All of it can be played.
     Complete,
-    /// It will not be complete; the words say why. What was there until then could be played.
+    /// It will not be complete; the words say why. Playbacks keep the segments that they have, and get no more.
     Failed(Arc<str>),
 }
 
@@ -67,6 +84,9 @@ pub enum Located {
 }
 
 struct State {
+    /// How often the image started over because it was damaged. Whoever reads or packs it says for which generation, so that
+    /// what belongs to an older one changes nothing.
+    generation: u32,
     medium: Option<Arc<Medium>>,
     slots: Vec<Slot>,
     starts: Vec<Start>,
@@ -87,6 +107,7 @@ enum Loaded {
     No,
     Fresh(Arc<Segment>),
     Shared(Weak<Segment>),
+    Failed { at: Instant, reason: Arc<str> },
 }
 
 impl Image {
@@ -94,19 +115,22 @@ impl Image {
     /// which the image is empty and grows again.
     pub(super) fn new(
         name: &str,
+        path: PathBuf,
         plan: Plan,
         summary: Summary,
         readers: BlockingPool,
-        on_damage: impl Fn(Arc<Image>) + Send + Sync + 'static,
+        on_damage: impl Fn(Arc<Image>, Damage) + Send + Sync + 'static,
     ) -> Arc<Image> {
-        let state = State { medium: None, slots: Vec::new(), starts: Vec::new(), summary };
+        let state = State { generation: 0, medium: None, slots: Vec::new(), starts: Vec::new(), summary };
         Arc::new_cyclic(|this| Image {
             this: this.clone(),
             name: name.to_owned(),
+            path,
             plan,
             readers,
             on_damage: Box::new(on_damage),
             state: Mutex::new(state),
+            packing: Mutex::default(),
             progress: watch::Sender::new(Progress::Growing { until_us: 0 }),
             asset_bytes_packed: AtomicU64::new(0),
         })
@@ -115,6 +139,11 @@ impl Image {
     /// What people call its asset.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Where its file is, once it is complete.
+    pub(super) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// How it was made.
@@ -167,13 +196,15 @@ impl Image {
     /// Where to begin for a time in microseconds from the start: at the last random access point at or before it, or exactly
     /// there where there are none. The start of the image is always a place to begin.
     pub fn locate(&self, at_us: u64) -> Located {
-        let progress = self.progress.borrow().clone();
-        let state = self.state();
         if at_us == 0 {
             return Located::At { cursor: Cursor::START, start_us: 0 };
         }
-        match progress {
+        let state = self.state();
+        match *self.progress.borrow() {
             Progress::Growing { until_us } if at_us >= until_us => return Located::NotYet,
+            Progress::Growing { .. } | Progress::Failed(_) if state.slots.is_empty() => {
+                return Located::NotYet;
+            }
             Progress::Complete if state.summary.duration_us.is_some_and(|end_us| at_us >= end_us) => {
                 return Located::BeyondEnd;
             }
@@ -195,80 +226,146 @@ impl Image {
         Located::At { cursor: Cursor { segment, at: At::Time(at_us) }, start_us: at_us }
     }
 
-    /// Starts over with another file, in which there is nothing yet.
-    pub(super) fn begin(&self, medium: Medium) {
+    /// Held by whoever packs the image: one at a time.
+    pub(super) fn packing(&self) -> MutexGuard<'_, ()> {
+        self.packing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Its generation: 0, and one more each time that it turned out damaged.
+    pub(super) fn generation(&self) -> u32 {
+        self.state().generation
+    }
+
+    /// Has the image be kept in a file, in which there is nothing yet; answers whether it still is of this generation, as do
+    /// [`Image::grow`] and [`Image::end`], which otherwise change nothing.
+    pub(super) fn begin(&self, generation: u32, medium: Medium) -> bool {
         let mut state = self.state();
-        state.medium = Some(Arc::new(medium));
-        self.start_over(&mut state);
+        let current = state.generation == generation;
+        if current {
+            state.medium = Some(Arc::new(medium));
+        }
+        current
     }
 
     /// Adds segments that are in the file now. Those whose checksum was computed from what was written count as verified.
-    pub(super) fn grow(&self, entries: &[SegmentEntry], starts: &[Start], verified: bool) {
+    pub(super) fn grow(
+        &self,
+        generation: u32,
+        entries: &[SegmentEntry],
+        starts: &[Start],
+        verified: bool,
+    ) -> bool {
         let mut state = self.state();
+        if state.generation != generation {
+            return false;
+        }
         let slot =
             |entry: &SegmentEntry| Slot { entry: *entry, verified, loading: false, loaded: Loaded::No };
         state.slots.extend(entries.iter().map(slot));
         state.starts.extend_from_slice(starts);
         let until_us = state.slots.last().map_or(0, |slot| slot.entry.first_departure_us);
-        drop(state);
         self.progress.send_replace(Progress::Growing { until_us });
+        true
     }
 
-    /// No more segments will come: all are there, or the words say why not.
-    pub(super) fn end(&self, result: Result<Summary, Arc<str>>) {
+    /// No more segments will come: all are there, or the words say why not. Then the file is let go of: nobody is kept from
+    /// the room that it takes by an image that nobody can play.
+    pub(super) fn end(&self, generation: u32, result: Result<Summary, Arc<str>>) -> bool {
+        let mut state = self.state();
+        if state.generation != generation {
+            return false;
+        }
         match result {
             Ok(summary) => {
-                self.state().summary = summary;
+                state.summary = summary;
                 self.progress.send_replace(Progress::Complete);
             }
             Err(reason) => {
                 self.progress.send_replace(Progress::Failed(reason));
+                let gone = state.empty();
+                drop(state); // engines must not wait until a file is closed
+                drop(gone);
             }
         }
+        true
     }
 
     /// Brings a segment in; runs on a reader thread.
     fn load(&self, number: u32) {
         let index = number as usize;
-        let Some((medium, entry, until_us, verified)) = self.to_load(index) else { return };
-        let result = read_segment(&medium, &self.plan, &entry, until_us, verified);
+        let Some(job) = self.to_load(index) else { return };
+        let result = read_segment(&job.medium, &self.plan, &job.entry, job.until_us, job.verified);
         let mut state = self.state();
         // The image may have started over meanwhile; then this segment is of no use.
-        let Some(slot) = state.slots.get_mut(index).filter(|slot| slot.entry == entry) else { return };
+        if state.generation != job.generation {
+            return;
+        }
+        let Some(slot) = state.slots.get_mut(index) else { return };
         slot.loading = false;
         match result {
             Ok(segment) => {
                 slot.verified = true;
                 slot.loaded = Loaded::Fresh(Arc::new(segment));
             }
-            Err(error) => {
-                tracing::warn!(segment = number, %error, "a wire image is damaged; it is packed again");
-                self.start_over(&mut state);
+            Err(error) if error.is_damage() => {
+                let error = format!("segment {number}: {error}");
+                let gone = self.start_over(&mut state);
+                let generation = state.generation;
                 drop(state);
+                drop(gone);
                 if let Some(this) = self.this.upgrade() {
-                    (self.on_damage)(this);
+                    (self.on_damage)(this, Damage { medium: job.medium, generation, error });
                 }
+            }
+            Err(error) => {
+                let reason = format!("segment {number} of the wire image {}: {error}", self.path.display());
+                slot.loaded = Loaded::Failed { at: Instant::now(), reason: reason.into() };
+                drop(state);
+                tracing::warn!(asset = self.name, image = %self.path.display(), segment = number, %error,
+                    "a segment of a wire image cannot be read; what plays it ends");
             }
         }
     }
 
-    /// Empties the image. As long as `state` is locked nobody asks for a segment: one that is gone from an image that still
-    /// called itself complete would be taken for its end.
-    fn start_over(&self, state: &mut State) {
-        state.slots.clear();
-        state.starts.clear();
+    /// Empties the image for the next generation. As long as `state` is locked nobody asks for a segment: one that is gone
+    /// from an image that still called itself complete would be taken for its end.
+    fn start_over(&self, state: &mut State) -> (Option<Arc<Medium>>, Vec<Slot>) {
+        state.generation += 1;
         self.progress.send_replace(Progress::Growing { until_us: 0 });
+        state.empty()
     }
 
-    fn to_load(&self, index: usize) -> Option<(Arc<Medium>, SegmentEntry, u64, bool)> {
+    fn to_load(&self, index: usize) -> Option<LoadJob> {
         let state = self.state();
         let slot = state.slots.get(index)?;
-        let until_us = state.slots.get(index + 1).map_or(u64::MAX, |next| next.entry.first_departure_us);
-        Some((Arc::clone(state.medium.as_ref()?), slot.entry, until_us, slot.verified))
+        Some(LoadJob {
+            generation: state.generation,
+            medium: Arc::clone(state.medium.as_ref()?),
+            entry: slot.entry,
+            until_us: state.slots.get(index + 1).map_or(u64::MAX, |next| next.entry.first_departure_us),
+            verified: slot.verified,
+        })
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A segment to be brought in, as it was when that was decided.
+struct LoadJob {
+    generation: u32,
+    medium: Arc<Medium>,
+    entry: SegmentEntry,
+    until_us: u64,
+    verified: bool,
+}
+
+impl State {
+    /// Takes out what holds the file, to be dropped where that may wait.
+    fn empty(&mut self) -> (Option<Arc<Medium>>, Vec<Slot>) {
+        self.starts.clear();
+        (self.medium.take(), std::mem::take(&mut self.slots))
     }
 }
 
@@ -284,6 +381,9 @@ impl TrainSource for Image {
         };
         if let Some(segment) = slot.take() {
             return Load::Ready(segment);
+        }
+        if let Some(reason) = slot.failed() {
+            return Load::Failed(reason);
         }
         if !slot.loading
             && let Some(this) = self.this.upgrade()
@@ -302,9 +402,21 @@ impl Slot {
             Loaded::No => None,
             Loaded::Fresh(segment) => Some(segment),
             Loaded::Shared(segment) => segment.upgrade(),
+            failed @ Loaded::Failed { .. } => {
+                self.loaded = failed;
+                None
+            }
         }?;
         self.loaded = Loaded::Shared(Arc::downgrade(&segment));
         Some(segment)
+    }
+
+    /// Why it could not be read, if that was a moment ago. After that it may be tried again.
+    fn failed(&self) -> Option<Arc<str>> {
+        match &self.loaded {
+            Loaded::Failed { at, reason } if at.elapsed() < READ_FAILURE => Some(Arc::clone(reason)),
+            _ => None,
+        }
     }
 }
 
@@ -337,6 +449,17 @@ enum SegmentError {
     Read(#[from] io::Error),
 }
 
+impl SegmentError {
+    /// Whether the file is not what was written. Else the disk, or a limit of this process, is at fault, and packing again
+    /// would not help.
+    fn is_damage(&self) -> bool {
+        match self {
+            SegmentError::Format(_) => true,
+            SegmentError::Read(error) => error.kind() == io::ErrorKind::UnexpectedEof,
+        }
+    }
+}
+
 fn read(file: &File, offset: u64, length: usize) -> Result<Vec<u8>, SegmentError> {
     let mut bytes = vec![0; length];
     file.read_exact_at(&mut bytes, offset)?;
@@ -354,4 +477,101 @@ fn departure(plan: &Plan, entry: &SegmentEntry, train: &image::Train) -> Departu
         run: train.run(plan),
     };
     Departure { at_us: train.departure_us, train: train_in_medium }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, channel};
+    use wirepath_media::image::{Identity, Recipe};
+    use wirepath_streams::Importance;
+
+    const ENTRY: SegmentEntry = SegmentEntry {
+        offset: 4096,
+        data_length: 1328,
+        records: 1,
+        first_packet: 0,
+        first_departure_us: 500,
+        crc: 1,
+    };
+
+    /// An image in a file of zeros, and what is said of its damage.
+    fn image() -> (Arc<Image>, Receiver<Damage>) {
+        let plan = Plan {
+            identity: Identity { size: 1, mtime_ns: 2, inode: 3, device: 4 },
+            recipe: Recipe { ts_per_packet: 7, burst_us: 20_000 },
+            ssrc: 5,
+            sequence: 6,
+            timestamp: 7,
+        };
+        let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+        let (damages, damaged) = channel();
+        let image =
+            Image::new("a.ts", "a.wpi".into(), plan, Summary::default(), readers, move |_, damage| {
+                let _ = damages.send(damage); // a test may not care
+            });
+        assert!(image.begin(0, zeros()));
+        (image, damaged)
+    }
+
+    fn zeros() -> Medium {
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 16).unwrap();
+        Medium::new(file, 1 << 16).unwrap()
+    }
+
+    fn wait_for(image: &Image, what: impl Fn(&Load) -> bool) -> Load {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            let load = image.segment(0);
+            if what(&load) {
+                return load;
+            }
+            assert!(Instant::now() < deadline, "{load:?}");
+            std::thread::yield_now();
+        }
+    }
+
+    #[test]
+    fn a_segment_that_cannot_be_read_is_no_damage() {
+        let (image, damaged) = image();
+        // An offset that `pread` refuses (EINVAL) stands for a disk that cannot read (EIO).
+        assert!(image.grow(0, &[SegmentEntry { offset: 1 << 63, ..ENTRY }], &[], false));
+        let Load::Failed(reason) = wait_for(&image, |load| !matches!(load, Load::Pending)) else { panic!() };
+        assert!(reason.contains("cannot be read") && reason.contains("a.wpi"), "{reason}");
+        assert!(damaged.try_recv().is_err());
+        assert!(!image.has_failed());
+        // Later it is tried again.
+        wait_for(&image, |load| matches!(load, Load::Pending));
+    }
+
+    #[test]
+    fn what_belongs_to_an_older_generation_changes_nothing() {
+        let (image, damaged) = image();
+        assert!(image.grow(0, &[ENTRY], &[], false));
+        assert!(matches!(image.segment(0), Load::Pending));
+        let damage = damaged.recv_timeout(Duration::from_secs(20)).unwrap();
+        assert_eq!((damage.generation, image.generation()), (1, 1));
+        assert!(!image.grow(0, &[ENTRY], &[], true));
+        assert!(!image.begin(0, zeros()));
+        assert!(!image.end(0, Ok(Summary::default())));
+        assert!(!image.end(0, Err("too late".into())));
+        assert_eq!(*image.progress().borrow(), Progress::Growing { until_us: 0 });
+        assert_eq!(image.contents().unwrap(), Contents::default());
+        assert!(image.begin(1, zeros()));
+        assert!(image.grow(1, &[ENTRY], &[], true));
+    }
+
+    #[test]
+    fn a_failed_image_lets_go_of_its_file_and_is_never_located_in() {
+        let (image, _damaged) = image();
+        assert_eq!(image.locate(100), Located::NotYet);
+        assert!(image.grow(0, &[ENTRY], &[], true));
+        assert!(matches!(image.locate(100), Located::At { .. }));
+        assert!(image.end(0, Err("no clock".into())));
+        assert_eq!(image.locate(100), Located::NotYet);
+        assert!(matches!(image.locate(0), Located::At { .. }));
+        assert_eq!(image.contents().unwrap(), Contents::default());
+        assert!(matches!(image.segment(0), Load::Failed(_)));
+    }
 }

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use wirepath_media::image::{MAX_SEGMENT_DATA, PAGE, Plan, TRAIN_RECORD_LENGTH};
 use wirepath_media::pack::{self, Packer, estimate as estimate_bytes};
@@ -12,7 +11,7 @@ use wirepath_streams::datapath::Medium;
 
 use super::cache::Draft;
 use super::image::Image;
-use super::store::{StoreError, identity};
+use super::store::{StoreError, identity, io_error};
 use super::summary::Summary;
 
 /// Bytes of the asset that are read at a time.
@@ -40,7 +39,8 @@ pub(super) fn length_bound(plan: &Plan) -> u64 {
     PAGE + data + packets * TRAIN_RECORD_LENGTH as u64 + segments * PAGE
 }
 
-/// Packs `asset` into `draft`, and has `image` grow as its segments are written, until all is done or `stop` is set.
+/// Packs `asset` into `draft`, and has this generation of `image` grow as its segments are written, until all is done, or
+/// `stop` says so, or the image started over meanwhile.
 ///
 /// # Errors
 /// [`StoreError`]; then the draft is removed.
@@ -48,19 +48,22 @@ pub(super) fn pack(
     asset: &File,
     draft: Draft,
     image: &Image,
-    stop: &AtomicBool,
+    generation: u32,
+    stop: impl Fn() -> bool,
 ) -> Result<Summary, StoreError> {
     let plan = image.plan();
     let file = draft.file().try_clone().map_err(writing)?;
-    let medium = Medium::new(file, length_bound(plan))
-        .map_err(|source| StoreError::Io { what: "mapping the wire image", source })?;
-    image.begin(medium);
+    let medium =
+        Medium::new(file, length_bound(plan)).map_err(|source| io_error("mapping the wire image", source))?;
+    if !image.begin(generation, medium) {
+        return Err(StoreError::Stopped);
+    }
 
     let mut packer = Packer::new(*plan).map_err(|error| StoreError::NotPlayable(error.to_string()))?;
     let mut buffer = vec![0; READ_LENGTH];
     let mut offset = 0;
     loop {
-        if stop.load(Relaxed) {
+        if stop() {
             return Err(StoreError::Stopped);
         }
         let length = asset.read_at(&mut buffer, offset).map_err(reading)?;
@@ -68,12 +71,12 @@ pub(super) fn pack(
             break;
         }
         packer.push(&buffer[..length]).map_err(not_playable)?;
-        write_segments(&mut packer, &draft, image)?;
+        write_segments(&mut packer, &draft, image, generation)?;
         offset += length as u64;
         image.note_packed(offset);
     }
     let summary = packer.finish().map_err(not_playable)?;
-    write_segments(&mut packer, &draft, image)?;
+    write_segments(&mut packer, &draft, image, generation)?;
     if identity(asset).map_err(reading)? != plan.identity {
         return Err(StoreError::NotPlayable("the asset was changed while it was being packed".to_owned()));
     }
@@ -85,10 +88,17 @@ pub(super) fn pack(
     })
 }
 
-fn write_segments(packer: &mut Packer, draft: &Draft, image: &Image) -> Result<(), StoreError> {
+fn write_segments(
+    packer: &mut Packer,
+    draft: &Draft,
+    image: &Image,
+    generation: u32,
+) -> Result<(), StoreError> {
     while let Some(segment) = packer.pop() {
         draft.file().write_all_at(&segment.bytes, segment.entry.offset).map_err(writing)?;
-        image.grow(&[segment.entry], &segment.starts, true);
+        if !image.grow(generation, &[segment.entry], &segment.starts, true) {
+            return Err(StoreError::Stopped);
+        }
     }
     Ok(())
 }
@@ -119,9 +129,9 @@ fn not_playable(error: pack::Error) -> StoreError {
 }
 
 fn reading(source: io::Error) -> StoreError {
-    StoreError::Io { what: "reading the asset", source }
+    io_error("reading the asset", source)
 }
 
 fn writing(source: io::Error) -> StoreError {
-    StoreError::Io { what: "writing the wire image", source }
+    io_error("writing the wire image", source)
 }

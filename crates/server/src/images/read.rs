@@ -6,7 +6,8 @@ use std::os::unix::fs::FileExt;
 
 use wirepath_media::image::{self, Header, Table};
 
-/// An image's header and table cannot be used. The file is at fault: packing its asset again makes a good one.
+/// An image's header and table cannot be used. Where [`ReadImageError::is_damage`], the file is at fault: packing its asset
+/// again makes a good one.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadImageError {
     /// They are not what they should be.
@@ -20,6 +21,16 @@ pub enum ReadImageError {
     /// They cannot be read.
     #[error("it cannot be read: {0}")]
     Read(#[from] io::Error),
+}
+
+impl ReadImageError {
+    /// Whether the file is not what was written. Else the disk, or a limit of this process, is at fault.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            ReadImageError::Format { .. } => true,
+            ReadImageError::Read(error) => error.kind() == io::ErrorKind::UnexpectedEof,
+        }
+    }
 }
 
 /// Reads and checks the header and the table of an image.

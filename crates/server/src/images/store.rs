@@ -1,25 +1,26 @@
 //! Which images are open, and how they come to be: found in the cache, or packed.
 
-use std::collections::{HashMap, VecDeque};
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Instant;
 
 use wirepath_media::image::{Header, Identity, Plan, Recipe, Table};
 use wirepath_streams::datapath::Medium;
 use wirepath_streams::{BlockingPool, Importance};
 
 use super::cache::{Cache, CacheError, Draft};
-use super::image::Image;
+use super::image::{Damage, Image};
+use super::open::{Key, Open};
 use super::packing;
 use super::read::read_image;
 use super::summary::Summary;
 use crate::library;
 
-/// Images that nobody plays are kept open up to this number, so that they need not be checked again.
-const RESTING: usize = 32;
+/// An image is packed again this often because of damage; then something else than the file is at fault.
+const REPAIRS: u32 = 2;
 
 /// Transport stream packets in an RTP packet where the path's MTU allows: what every receiver of RFC 2250 expects.
 pub const USUAL_TS_PER_PACKET: u16 = 7;
@@ -36,20 +37,6 @@ pub struct Store {
     stop: AtomicBool,
 }
 
-#[derive(Default)]
-struct Open {
-    images: HashMap<Key, Weak<Image>>,
-    resting: VecDeque<Arc<Image>>,
-}
-
-/// What an image is found by: one version of a file has the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Key {
-    device: u64,
-    inode: u64,
-    recipe: Recipe,
-}
-
 /// What the store counted since it was made.
 #[derive(Debug, Default)]
 pub struct StoreCounters {
@@ -64,7 +51,7 @@ pub struct StoreCounters {
 }
 
 /// An asset cannot be played.
-#[derive(Debug, thiserror::Error)]
+#[derive(Clone, Debug, thiserror::Error)]
 pub enum StoreError {
     /// Its image cannot be kept.
     #[error(transparent)]
@@ -75,7 +62,7 @@ pub enum StoreError {
         /// What was being done.
         what: &'static str,
         /// What the system said.
-        source: io::Error,
+        source: Arc<io::Error>,
     },
     /// It is not a transport stream with a clock; the words say what it is not, and where.
     #[error("{0}")]
@@ -83,7 +70,7 @@ pub enum StoreError {
     /// Too many assets are waiting to be packed.
     #[error("too many assets are waiting to be packed; try again later")]
     Busy,
-    /// [`Store::stop_packing`] was called. Nobody is at fault.
+    /// [`Store::stop_packing`] was called, or nobody needs the image any more. Nobody is at fault.
     #[error("packing was stopped")]
     Stopped,
     /// The path is too narrow for even one transport stream packet.
@@ -125,29 +112,38 @@ impl Store {
         Recipe { ts_per_packet: USUAL_TS_PER_PACKET, burst_us: self.burst_us }
     }
 
-    /// The image of `asset`, which people call `name`, by `recipe`: one that is open, one from the cache, or one that is being packed from now on.
+    /// The image of `asset`, which people call `name`, by `recipe`: one that is open, one from the cache, or one that is being
+    /// packed from now on. What could not be packed a few seconds ago is not tried again.
     ///
     /// # Errors
     /// [`StoreError`].
     pub fn image(&self, asset: Arc<File>, name: &str, recipe: Recipe) -> Result<Arc<Image>, StoreError> {
-        let identity =
-            identity(&asset).map_err(|source| StoreError::Io { what: "looking at the asset", source })?;
+        let identity = identity(&asset).map_err(|source| io_error("looking at the asset", source))?;
         let key = Key::of(identity, recipe);
-        let mut open = self.open();
-        if let Some(image) = open.images.get(&key).and_then(Weak::upgrade)
-            && image.plan().identity == identity
-            && !image.has_failed()
-        {
-            open.rest(&image);
-            return Ok(image);
-        }
+        let door = self.open().door(key);
+        let _alone = door.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = self.open().find(key, identity, Instant::now());
+        let image = match known {
+            Some(known) => known?,
+            None => self.open_image(asset, name, key, identity)?,
+        };
+        let gone = self.open().rest(key, &image, Instant::now());
+        drop(gone); // outside the lock: files are closed
+        Ok(image)
+    }
+
+    fn open_image(
+        &self,
+        asset: Arc<File>,
+        name: &str,
+        key: Key,
+        identity: Identity,
+    ) -> Result<Arc<Image>, StoreError> {
         let image = match self.cached(&asset, name, key, identity)? {
             Some(image) => image,
             None => self.pack(asset, name, key, identity)?,
         };
-        open.images.retain(|_, image| image.strong_count() > 0);
-        open.images.insert(key, Arc::downgrade(&image));
-        open.rest(&image);
+        self.open().insert(key, &image);
         Ok(image)
     }
 
@@ -166,9 +162,16 @@ impl Store {
         &self.cache
     }
 
-    /// The images that are open.
+    /// The images that are open. Never waits for storage.
     pub fn open_images(&self) -> Vec<Arc<Image>> {
-        self.open().images.values().filter_map(Weak::upgrade).collect()
+        self.let_go();
+        self.open().images()
+    }
+
+    /// How many images are open. Never waits for storage.
+    pub fn open_count(&self) -> usize {
+        self.let_go();
+        self.open().count()
     }
 
     /// What it counted.
@@ -180,6 +183,15 @@ impl Store {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Has a reader thread close what rested long enough.
+    fn let_go(&self) {
+        let gone = self.open().let_go(Instant::now());
+        // Should the readers have too much to do, the files are closed here after all.
+        if !gone.is_empty() && !self.readers.submit(move || drop(gone)) {
+            tracing::debug!("images at rest were closed at once: the readers have too much to do");
+        }
+    }
+
     /// A good image from the cache, its segments not yet looked at.
     fn cached(
         &self,
@@ -189,29 +201,31 @@ impl Store {
         identity: Identity,
     ) -> Result<Option<Arc<Image>>, StoreError> {
         let Some(file) = self.cache.find(&key.name())? else { return Ok(None) };
+        let path = self.cache.path_of(&key.name());
         match read_image(&file) {
             Ok((header, table)) if header.plan.identity == identity && header.plan.recipe == key.recipe => {
-                let length = header.table.offset;
-                let medium = Medium::new(file, length)
-                    .map_err(|source| StoreError::Io { what: "mapping the wire image", source })?;
+                let medium = Medium::new(file, header.table.offset)
+                    .map_err(|source| io_error("mapping the wire image", source))?;
                 let image = self.new_image(asset, name, key, header.plan, summary_of(&header, &table));
-                image.begin(medium);
-                image.grow(&table.segments, &table.starts, false);
-                image.end(Ok(summary_of(&header, &table)));
+                image.begin(0, medium);
+                image.grow(0, &table.segments, &table.starts, false);
+                image.end(0, Ok(summary_of(&header, &table)));
                 self.counters.found.fetch_add(1, Relaxed);
                 Ok(Some(image))
             }
             Ok(_) => {
-                tracing::info!(image = key.name(), "the asset changed; its image is packed again");
+                tracing::info!(asset = name, image = %path.display(), "the asset changed; its image is packed again");
                 self.counters.rejected.fetch_add(1, Relaxed);
                 Ok(None)
             }
-            Err(error) => {
-                tracing::warn!(image = key.name(), %error, "a wire image is damaged; it is packed again");
+            Err(error) if error.is_damage() => {
+                tracing::warn!(asset = name, image = %path.display(), %error,
+                    "a wire image is damaged; it is packed again");
                 self.counters.rejected.fetch_add(1, Relaxed);
-                self.cache.remove(&key.name())?;
+                self.cache.remove(&key.name(), &file)?;
                 Ok(None)
             }
+            Err(error) => Err(io_error("reading the wire image", io::Error::other(error))),
         }
     }
 
@@ -223,8 +237,7 @@ impl Store {
         key: Key,
         identity: Identity,
     ) -> Result<Arc<Image>, StoreError> {
-        let random =
-            |_| StoreError::Io { what: "asking for random numbers", source: io::ErrorKind::Other.into() };
+        let random = |error: getrandom::Error| io_error("asking for random numbers", io::Error::other(error));
         let plan = Plan {
             identity,
             recipe: key.recipe,
@@ -240,23 +253,43 @@ impl Store {
 
     fn new_image(&self, asset: &Arc<File>, name: &str, key: Key, plan: Plan, summary: Summary) -> Arc<Image> {
         let (store, asset) = (self.this.clone(), Arc::clone(asset));
-        Image::new(name, plan, summary, self.readers.clone(), move |image| {
+        let path = self.cache.path_of(&key.name());
+        Image::new(name, path, plan, summary, self.readers.clone(), move |image, damage| {
             let Some(store) = store.upgrade() else { return };
-            store.repair(Arc::clone(&asset), key, image);
+            let generation = damage.generation;
+            if let Err(error) = store.repair(Arc::clone(&asset), key, &image, damage) {
+                store.fail(key, &image, generation, error);
+            }
         })
     }
 
     /// Packs a damaged image again, by the same plan, so that its bytes become what they were: those who play from it go on.
-    fn repair(&self, asset: Arc<File>, key: Key, image: Arc<Image>) {
+    fn repair(
+        &self,
+        asset: Arc<File>,
+        key: Key,
+        image: &Arc<Image>,
+        damage: Damage,
+    ) -> Result<(), StoreError> {
         self.counters.rejected.fetch_add(1, Relaxed);
-        let again = self
-            .cache
-            .remove(&key.name())
-            .map_err(StoreError::from)
-            .and_then(|()| self.submit(asset, key, Arc::clone(&image)));
-        if let Err(error) = again {
-            image.end(Err(format!("a damaged wire image cannot be packed again: {error}").into()));
+        tracing::warn!(asset = image.name(), image = %image.path().display(), error = damage.error,
+            "a wire image is damaged");
+        self.cache.remove(&key.name(), damage.medium.file())?;
+        drop(damage.medium); // the room is needed
+        if damage.generation > REPAIRS {
+            let reason = format!(
+                "it was packed again {REPAIRS} times and is damaged again ({}); check the disk of the cache folder",
+                damage.error
+            );
+            return Err(io_error("reading the wire image", io::Error::other(reason)));
         }
+        if identity(&asset).map_err(|source| io_error("looking at the asset", source))?
+            != image.plan().identity
+        {
+            let reason = "the wire image is damaged, and the asset is not what it was packed from".to_owned();
+            return Err(StoreError::NotPlayable(reason));
+        }
+        self.submit(asset, key, Arc::clone(image))
     }
 
     fn submit(&self, asset: Arc<File>, key: Key, image: Arc<Image>) -> Result<(), StoreError> {
@@ -268,29 +301,47 @@ impl Store {
         if submitted { Ok(()) } else { Err(StoreError::Busy) }
     }
 
-    fn run_packing(&self, asset: &File, key: Key, image: &Image) {
-        let result = self
-            .begin(&key.name(), image.plan())
-            .and_then(|draft| packing::pack(asset, draft, image, &self.stop));
+    fn run_packing(&self, asset: &File, key: Key, image: &Arc<Image>) {
+        let _alone = image.packing();
+        let generation = image.generation();
+        let stop = || self.stop.load(Relaxed) || self.open().abandon(key, image, Instant::now());
+        let result = match stop() {
+            true => Err(StoreError::Stopped),
+            false => self
+                .begin(&key.name(), image.plan())
+                .and_then(|draft| packing::pack(asset, draft, image, generation, stop)),
+        };
         match result {
             Ok(summary) => {
                 self.counters.packed.fetch_add(1, Relaxed);
-                image.end(Ok(summary));
+                image.end(generation, Ok(summary));
             }
-            Err(error) => {
-                self.counters.failed.fetch_add(1, Relaxed);
-                tracing::warn!(image = key.name(), %error, "an asset could not be packed");
-                image.end(Err(error.to_string().into()));
-            }
+            Err(error) => self.fail(key, image, generation, error),
         }
+    }
+
+    /// Ends an image that cannot be had, unless it has started over meanwhile.
+    fn fail(&self, key: Key, image: &Image, generation: u32, error: StoreError) {
+        if image.generation() != generation {
+            return;
+        }
+        let (asset, path, reason) = (image.name(), image.path().display(), error.to_string());
+        if let StoreError::Stopped = error {
+            tracing::info!(asset, image = %path, "packing was stopped");
+        } else {
+            self.counters.failed.fetch_add(1, Relaxed);
+            tracing::warn!(asset, image = %path, %error, "an asset could not be packed");
+            self.open().fail(key, image, error, Instant::now());
+        }
+        image.end(generation, Err(reason.into()));
     }
 
     /// Room for an image. Images that are only resting are let go of if that is what it takes.
     fn begin(&self, name: &str, plan: &Plan) -> Result<Draft, StoreError> {
         let length = packing::length_bound(plan);
         match self.cache.begin(name, length) {
-            Err(CacheError::Budget { .. }) => {
-                let resting = std::mem::take(&mut self.open().resting);
+            Err(CacheError::Budget { .. } | CacheError::DiskFull { .. }) => {
+                let resting = self.open().let_all_go();
                 drop(resting); // outside the lock: files are closed
                 Ok(self.cache.begin(name, length)?)
             }
@@ -299,32 +350,13 @@ impl Store {
     }
 }
 
-impl Open {
-    /// Keeps an image open for a while, whether anybody plays it or not.
-    fn rest(&mut self, image: &Arc<Image>) {
-        self.resting.retain(|other| !Arc::ptr_eq(other, image));
-        self.resting.push_back(Arc::clone(image));
-        if self.resting.len() > RESTING {
-            self.resting.pop_front();
-        }
-    }
-}
-
-impl Key {
-    fn of(identity: Identity, recipe: Recipe) -> Key {
-        Key { device: identity.device, inode: identity.inode, recipe }
-    }
-
-    /// Name in the cache.
-    fn name(&self) -> String {
-        let Recipe { ts_per_packet, burst_us } = self.recipe;
-        format!("{:x}-{:x}-{ts_per_packet}x{burst_us}", self.device, self.inode)
-    }
-}
-
 /// Which version of which file this is.
 pub(super) fn identity(asset: &File) -> io::Result<Identity> {
     Ok(library::identity(&rustix::fs::fstat(asset)?))
+}
+
+pub(super) fn io_error(what: &'static str, source: io::Error) -> StoreError {
+    StoreError::Io { what, source: source.into() }
 }
 
 fn summary_of(header: &Header, table: &Table) -> Summary {

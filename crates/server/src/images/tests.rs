@@ -204,7 +204,84 @@ fn what_is_no_transport_stream_is_refused_and_leaves_nothing() {
     let reason = payload(&image).unwrap_err();
     assert!(reason.contains("PCR"), "{reason}");
     assert_eq!(fixture.cached(), Vec::<PathBuf>::new());
-    assert!(fixture.store.counters().failed.load(Relaxed) > 0);
+    assert_eq!(fixture.store.counters().failed.load(Relaxed), 1);
+
+    // It is not packed again at once.
+    let error = fixture.store.image(fixture.asset(), "clip.ts", fixture.store.usual_recipe()).err().unwrap();
+    assert!(matches!(error, StoreError::NotPlayable(_)) && error.to_string().contains("PCR"), "{error}");
+    assert_eq!(fixture.store.counters().failed.load(Relaxed), 1);
+}
+
+/// A file that loses its end again and again: twice it is packed anew, then the image fails for good.
+#[test]
+fn an_image_is_repaired_twice_and_then_fails() {
+    let fixture = fixture();
+    let image = fixture.image();
+    complete(&image);
+    for repairs in 1..=2 {
+        File::options().write(true).open(&fixture.cached()[0]).unwrap().set_len(10).unwrap();
+        assert!(segment(&image, 0).unwrap().is_some());
+        complete(&image);
+        assert_eq!(fixture.store.counters().packed.load(Relaxed), 1 + repairs);
+    }
+    File::options().write(true).open(&fixture.cached()[0]).unwrap().set_len(10).unwrap();
+    let reason = segment(&image, 0).unwrap_err();
+    assert!(reason.contains("packed again 2 times") && reason.contains("disk"), "{reason}");
+    assert_eq!(fixture.cached(), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_damaged_image_of_an_asset_that_changed_is_not_packed_from_it() {
+    let fixture = fixture();
+    let image = fixture.image();
+    complete(&image);
+    fs::write(fixture.folder.path().join("clip.ts"), &fixture.sample.bytes[..188 * 9000]).unwrap();
+    File::options().write(true).open(&fixture.cached()[0]).unwrap().set_len(10).unwrap();
+    let reason = segment(&image, 0).unwrap_err();
+    assert!(reason.contains("not what it was packed from"), "{reason}");
+    assert_eq!(fixture.store.counters().packed.load(Relaxed), 1);
+}
+
+#[test]
+fn those_who_ask_at_once_share_an_image() {
+    let fixture = fixture();
+    let images: Vec<_> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8).map(|_| scope.spawn(|| fixture.image())).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    complete(&images[0]);
+    assert!(images.iter().all(|image| Arc::ptr_eq(image, &images[0])));
+    assert_eq!(fixture.store.counters().packed.load(Relaxed), 1);
+}
+
+/// A FIFO in the place of an image: opening it waits, as a disk may, until somebody opens its other end.
+#[test]
+fn storage_that_does_not_answer_keeps_nobody_from_asking_for_other_images_and_for_the_status() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let fixture = fixture();
+    let path = fixture.store.path_of(fixture.image().plan());
+    complete(&fixture.image());
+    fs::remove_file(&path).unwrap();
+    mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+    let other = fixture.folder.path().join("other.ts");
+    fs::write(&other, Sample { packets: 5000, seed: 3, ..Sample::default() }.stream().bytes).unwrap();
+
+    let store = open_store(&fixture.folder, 1 << 30);
+    let (waiting, asset) = (Arc::clone(&store), fixture.asset());
+    let waiter =
+        std::thread::spawn(move || waiting.image(asset, "clip.ts", waiting.usual_recipe()).map(drop));
+    let (answers, answered) = std::sync::mpsc::channel();
+    let asking = Arc::clone(&store);
+    std::thread::spawn(move || {
+        let asset = Arc::new(File::open(&other).unwrap());
+        complete(&asking.image(asset, "other.ts", asking.usual_recipe()).unwrap());
+        answers.send((asking.open_images().len(), asking.open_count())).unwrap();
+    });
+    let (images, count) = answered.recv_timeout(Duration::from_secs(20)).expect("nothing waits");
+    assert_eq!((images, count), (1, 1));
+    assert!(!waiter.is_finished());
+    drop(File::options().write(true).open(&path).unwrap());
+    waiter.join().unwrap().unwrap();
 }
 
 #[test]
