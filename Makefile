@@ -10,7 +10,7 @@ help: ## this list
 run: ## install what is missing, build, serve MEDIA=folder (or a sample clip) and say how to play it; ARGS="--rtsp …"
 	@scripts/install.sh run
 	cargo build --release --locked -p wirepath
-	@scripts/run.sh $(ARGS)
+	@scripts/run.sh $(ARGS) || [ $$? = 130 ] # Ctrl-C is how it is stopped
 
 test: ## install what is missing and run every check and test
 	@scripts/install.sh test

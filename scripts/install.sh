@@ -50,7 +50,9 @@ if ! have_rust; then
   missing=(rustup)
   if ! command -v rustup >/dev/null && can_be_root && available rustup; then install; fi
   command -v rustup >/dev/null ||
-    curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --no-modify-path --default-toolchain none --profile minimal
+    { installer=$(curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs) &&
+      printf '%s' "$installer" | sh -s -- -y --no-modify-path --default-toolchain none --profile minimal; } ||
+    { echo "install.sh: rustup could not be downloaded; install it in another way (package rustup) and try again" >&2; exit 69; }
   # Newer versions of rustup install the toolchain of rust-toolchain.toml when asked, older ones when it is first used.
   rustup toolchain install >/dev/null 2>&1 || rustup show >/dev/null
   have_rust || { echo "install.sh: cargo is not the one of rust-toolchain.toml; run: rustup toolchain install" >&2; exit 70; }

@@ -22,7 +22,9 @@ fi
 how_to_play() { # rtsp address, http address
   local host; host=$(hostname -I 2>/dev/null | cut -d' ' -f1); host=${host:-127.0.0.1}
   local rtsp=${1/0.0.0.0/$host} http=${2/0.0.0.0/$host} clip=FILE.ts
-  clip=$(cd "$media" 2>/dev/null && find . -name '*.ts' | sort | head -n 1 | cut -c3-) || clip=$(basename "$media")
+  # An example that needs no quoting or percent-encoding; hidden files are not served.
+  clip=$(cd "$media" 2>/dev/null && find . -name '*.ts' | cut -c3- | LC_ALL=C grep -E '^[A-Za-z0-9_-][A-Za-z0-9._/-]*$' |
+    grep -v '/[.]' | sort | head -n 1) || clip=$(basename "$media")
   cat <<EOF
 
 Serving $media, for example ${clip:=FILE.ts}. Play it with any of
@@ -32,6 +34,7 @@ Serving $media, for example ${clip:=FILE.ts}. Play it with any of
   gst-launch-1.0 playbin uri=$rtsp$clip
   curl -O $http$clip
 
+Names with spaces or other letters: the links at $http have them as a URL needs them.
 All files: $http   sessions: ${http}api/status   metrics: ${http}metrics
 Stop with Ctrl-C.
 EOF

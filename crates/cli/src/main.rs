@@ -46,12 +46,38 @@ fn main() -> ExitCode {
         // Whoever read our output has seen enough, as `head` has.
         Err(error) if is_broken_pipe(&error) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("wirepath: {error:#}");
+            eprintln!("wirepath: {}", in_words(&error));
             ExitCode::FAILURE
         }
     }
 }
 
+/// An error and its causes, but for those whose words an error above them has said already.
+fn in_words(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match &said[..] {
+        "" => cause,
+        said if said.contains(&cause) => said.to_owned(),
+        said => format!("{said}: {cause}"),
+    })
+}
+
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anyhow::Context;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot open the door: {0}")]
+    struct Door(#[source] io::Error);
+
+    #[test]
+    fn nothing_is_said_twice() {
+        let result: Result<(), _> = Err(Door(io::Error::other("in use")));
+        let error = result.context("starting").unwrap_err();
+        assert_eq!(in_words(&error), "starting: cannot open the door: in use");
+    }
 }

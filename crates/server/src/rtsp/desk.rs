@@ -228,7 +228,12 @@ impl Desk {
     }
 
     fn refuse(&self, request: &Request, refusal: Refusal) -> Response {
-        tracing::debug!(peer = %self.peer, %refusal, "refused");
+        // What a player does not show its user, the operator can find here. Debug form: a name may hold line ends.
+        let asset = match &request.target {
+            Target::Server => "*".into(),
+            Target::Resource(resource) => String::from_utf8_lossy(resource.path()),
+        };
+        tracing::info!(peer = %self.peer, method = ?request.method, ?asset, %refusal, "refused");
         let response = Response::refusal(&Refusal { cseq: Some(request.cseq), ..refusal.clone() });
         match (refusal.status, &request.target) {
             (StatusCode::OptionNotSupported, _) => response.unsupported(&request.required_options()),
