@@ -1,6 +1,6 @@
 //! When playbacks begin, so that those of a thread are due together.
 //!
-//! To wake a sleeping thread costs several times what a train costs. Every playback's trains are due once in a burst, so
+//! A thread that wakes for each train alone pays for a wake-up with each. Every playback's trains are due once in a burst, so
 //! playbacks that begin at the same place in a burst share their wake-ups for as long as they play. With many playbacks one place
 //! would make each wait for all others, so there are as many places as keep the crowd at each small.
 
