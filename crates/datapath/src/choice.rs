@@ -1,110 +1,16 @@
 //! Which data path to use: what the host supports, probed once, and what a route turned out not to.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use wirepath_media::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
 use wirepath_sys::device;
 
-use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink};
-use crate::{gso_writev, read_writev, sendmmsg, wire_sendfile};
-
-/// A way to take trains from storage to a UDP socket, cheapest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Path {
-    /// Ready packets by `sendfile` and UDP_SEGMENT: a call per train, no copy, headers as stored.
-    WireSendfile,
-    /// Headers and mapping by `sendmsg` and UDP_SEGMENT: a call per train, one copy.
-    GsoWritev,
-    /// Headers and mapping by `sendmmsg`: a call per train, one copy, the network stack paid for each packet.
-    Sendmmsg,
-    /// `pread` and `writev` for each packet: works everywhere.
-    ReadWritev,
-}
-
-impl Path {
-    /// All of them, cheapest first.
-    pub const ALL: [Path; 4] = [Path::WireSendfile, Path::GsoWritev, Path::Sendmmsg, Path::ReadWritev];
-
-    /// The name used in options, output and documentation.
-    pub fn name(self) -> &'static str {
-        match self {
-            Path::WireSendfile => "wire_sendfile",
-            Path::GsoWritev => "gso_writev",
-            Path::Sendmmsg => "sendmmsg",
-            Path::ReadWritev => "read_writev",
-        }
-    }
-
-    /// Whether it needs UDP_SEGMENT on the socket.
-    pub fn segments(self) -> bool {
-        matches!(self, Path::WireSendfile | Path::GsoWritev)
-    }
-
-    /// The path to step down to when a route cannot do this one. Both that segment fail for the same reasons.
-    pub fn next(self) -> Option<Path> {
-        match self {
-            Path::WireSendfile | Path::GsoWritev => Some(Path::Sendmmsg),
-            Path::Sendmmsg => Some(Path::ReadWritev),
-            Path::ReadWritev => None,
-        }
-    }
-
-    /// The path that really sends a train with such headers: stored ones cannot be changed by `wire_sendfile`, nor can a
-    /// packet's head be left out.
-    pub fn for_train(self, train: &Train, headers: Headers) -> Path {
-        match self {
-            Path::WireSendfile if headers != Headers::Stored || train.skip > 0 => Path::GsoWritev,
-            path => path,
-        }
-    }
-
-    /// Sends the train or its first packets; answers how many. Never blocks, allocates nothing.
-    ///
-    /// # Errors
-    /// [`SendError`] says what to do about each; none of the packets was sent.
-    #[inline]
-    pub fn send(
-        self,
-        sink: &UdpSink,
-        medium: &Medium,
-        train: &Train,
-        headers: Headers,
-        scratch: &mut Scratch,
-    ) -> Result<u32, SendError> {
-        match self.for_train(train, headers) {
-            Path::WireSendfile => wire_sendfile::send(sink, medium, train),
-            Path::GsoWritev => gso_writev::send(sink, medium, train, headers, scratch),
-            Path::Sendmmsg => sendmmsg::send(sink, medium, train, headers, scratch),
-            Path::ReadWritev => read_writev::send(sink, medium, train, headers, scratch),
-        }
-    }
-}
-
-impl fmt::Display for Path {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(self.name())
-    }
-}
-
-/// A name that is no data path's.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no data path is called {0:?}; there are wire_sendfile, gso_writev, sendmmsg and read_writev")]
-pub struct UnknownPath(String);
-
-impl FromStr for Path {
-    type Err = UnknownPath;
-
-    fn from_str(name: &str) -> Result<Path, UnknownPath> {
-        Path::ALL.into_iter().find(|path| path.name() == name).ok_or_else(|| UnknownPath(name.to_owned()))
-    }
-}
+use crate::{Headers, Medium, Path, Scratch, SendError, Train, UdpSink};
 
 /// A data path and why it was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,7 +94,7 @@ fn device_without_checksums(local: IpAddr) -> Option<device::DeviceName> {
 fn probe_host() -> Choice {
     let release = kernel_release();
     let mut failures = String::new();
-    for path in Path::ALL {
+    for path in Path::SERVING {
         if path == Path::WireSendfile && release.is_some_and(|release| release < (6, 5)) {
             failures.push_str("sendfile to UDP copies before Linux 6.5; ");
             continue;
@@ -263,14 +169,6 @@ fn try_on_loopback(path: Path) -> io::Result<()> {
 mod tests {
     use super::*;
     use rustix::io::Errno;
-
-    #[test]
-    fn names_are_read_back() {
-        for path in Path::ALL {
-            assert_eq!(path.name().parse(), Ok(path));
-        }
-        assert!("fastest".parse::<Path>().unwrap_err().to_string().contains("wire_sendfile"));
-    }
 
     #[test]
     fn every_path_delivers_on_loopback() {

@@ -36,8 +36,7 @@ pub(crate) fn send(
 #[inline]
 pub(crate) fn datagrams(train: &Train, headers: Headers) -> impl Iterator<Item = Datagram> + '_ {
     (0..train.packets()).map(move |index| {
-        let (offset, length) = train.payload(index);
-        let start = offset as usize;
-        Datagram { header: Some(train.header(index, headers)), payload: start..start + length }
+        let payload = train.payload(index, headers).in_memory();
+        Datagram { header: Some(train.header(index, headers)), payload }
     })
 }

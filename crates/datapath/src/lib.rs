@@ -1,21 +1,27 @@
 //! The ways to take packets from storage to a socket, one file each, and the choice between them.
 //!
-//! A data path takes a [`Train`] of a [`Medium`] and a [`UdpSink`], and answers how many packets it sent. It never
-//! blocks, never sends part of a datagram, allocates nothing, and says which call failed. [`Path::send`] is the one name
-//! to call them by; `tcp_sendfile` is the path of downloads.
+//! For streaming, a data path takes a [`Train`] of a [`Medium`] and a [`UdpSink`], and answers how many packets it sent;
+//! [`Path::send`] is the one name to call them by. For download, without headers, it takes an [`Extent`] of a medium and a
+//! [`BlockSink`], UDP or TCP, and answers how many bytes it sent: [`BlockPath::send`]. None blocks, sends part of a datagram
+//! or allocates; each says which call failed.
 
+mod block;
 mod choice;
 mod gso_writev;
 mod medium;
+mod path;
+mod read_write;
 mod read_writev;
+pub mod sendfile;
 mod sendmmsg;
 mod sink;
-pub mod tcp_sendfile;
 mod train;
 mod wire_sendfile;
 
-pub use choice::{Choice, Path, Support};
-pub use medium::{Medium, PageCache};
+pub use block::{BlockPath, BlockSink, UnknownBlockPath};
+pub use choice::{Choice, Support};
+pub use medium::{Extent, Medium, PageCache};
+pub use path::{Path, UnknownPath};
 pub use sink::{UdpSink, path_mtu};
 pub use train::{Headers, Train};
 /// The packet type that trains are made of.

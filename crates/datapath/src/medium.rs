@@ -5,8 +5,11 @@ use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
 
+use rustix::io::{Errno, pread};
 use wirepath_sys::mapping::Mapping;
 use wirepath_sys::page_cache::cached_pages;
+
+use crate::SendError;
 
 /// A stored file with packets in it: open, and mapped for the paths that send from a mapping.
 #[derive(Debug)]
@@ -30,6 +33,34 @@ impl Medium {
     /// The file.
     pub fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Reads what fills `buffer`.
+    pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), SendError> {
+        const CALL: &str = "pread";
+        let wanted = buffer.len();
+        match pread(&self.file, buffer, offset) {
+            Ok(read) if read == wanted => Ok(()),
+            Ok(_) => Err(SendError::Storage { call: CALL, errno: Errno::NODATA }),
+            Err(errno) => Err(SendError::Storage { call: CALL, errno }),
+        }
+    }
+}
+
+/// Bytes of a medium, referred to and not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Where they begin.
+    pub offset: u64,
+    /// How many.
+    pub length: usize,
+}
+
+impl Extent {
+    /// The same as a range of the mapping.
+    pub(crate) fn in_memory(self) -> Range<usize> {
+        let start = self.offset as usize;
+        start..start + self.length
     }
 }
 

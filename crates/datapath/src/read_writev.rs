@@ -3,12 +3,20 @@
 
 use std::io::IoSlice;
 
-use rustix::io::{Errno, pread, writev};
+use rustix::io::writev;
 
 use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink};
 
 /// Room for the largest payload a datagram has.
 pub(crate) struct Buffer(Box<[u8]>);
+
+impl Buffer {
+    /// Its first `length` bytes, or all if it has fewer.
+    pub(crate) fn first(&mut self, length: usize) -> &mut [u8] {
+        let length = length.min(self.0.len());
+        &mut self.0[..length]
+    }
+}
 
 impl Default for Buffer {
     fn default() -> Buffer {
@@ -26,7 +34,7 @@ pub(crate) fn send(
     scratch: &mut Scratch,
 ) -> Result<u32, SendError> {
     for index in 0..train.packets() {
-        match send_one(sink, medium, train, headers, index, &mut scratch.payload.0) {
+        match send_one(sink, medium, train, headers, index, &mut scratch.payload) {
             Ok(()) => {}
             Err(error) if index == 0 => return Err(error),
             // The caller comes back for the rest, and hears the error then if it lasts.
@@ -42,15 +50,11 @@ fn send_one(
     train: &Train,
     headers: Headers,
     index: u32,
-    buffer: &mut [u8],
+    buffer: &mut Buffer,
 ) -> Result<(), SendError> {
-    let (offset, length) = train.payload(index);
-    let payload = &mut buffer[..length];
-    match pread(&medium.file, &mut *payload, offset) {
-        Ok(read) if read == length => {}
-        Ok(_) => return Err(SendError::Storage { call: "pread", errno: Errno::NODATA }),
-        Err(errno) => return Err(SendError::Storage { call: "pread", errno }),
-    }
+    let extent = train.payload(index, headers);
+    let payload = buffer.first(extent.length);
+    medium.read(extent.offset, payload)?;
     let header = train.header(index, headers);
     match writev(&sink.socket, &[IoSlice::new(&header), IoSlice::new(payload)]) {
         Ok(_) => Ok(()),

@@ -2,15 +2,17 @@
 
 use wirepath_media::rtp::{CLOCK_HZ, HEADER_LENGTH, Run};
 
-/// Consecutive packets of one size (the last may be shorter), each an RTP header and its payload, stored back to back in
-/// a [`crate::Medium`].
+use crate::Extent;
+
+/// Consecutive packets of one size (the last may be shorter), stored back to back in a [`crate::Medium`]: each an RTP header
+/// and its payload, or ([`Headers::Generated`]) payload only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
     /// Where the first packet begins, in bytes from the start of the medium.
     pub offset: u64,
     /// Length of all packets together in bytes.
     pub length: u32,
-    /// Length of every packet but the last in bytes, its header counted.
+    /// Length in the medium of every packet but the last, in bytes; a stored header is counted.
     pub packet_size: u16,
     /// Payload bytes of the first packet that are not to be sent: a start in the middle of a packet. A train with a skip has
     /// one packet.
@@ -35,6 +37,19 @@ pub enum Headers {
         /// Whether the first packet of this train carries the marker, whatever its stored header says.
         marker: bool,
     },
+    /// The medium has payload only, as an asset does: a packet's bytes there are its payload, and the train's headers are
+    /// generated in front of them.
+    Generated,
+}
+
+impl Headers {
+    /// Bytes in front of each payload in the medium.
+    fn stored_length(self) -> usize {
+        match self {
+            Headers::Stored | Headers::Own { .. } => HEADER_LENGTH,
+            Headers::Generated => 0,
+        }
+    }
 }
 
 impl Train {
@@ -44,8 +59,8 @@ impl Train {
     }
 
     /// Payload bytes that will be sent.
-    pub fn payload_length(&self) -> u32 {
-        self.length - self.packets() * HEADER_LENGTH as u32 - u32::from(self.skip)
+    pub fn payload_length(&self, headers: Headers) -> u32 {
+        self.length - self.packets() * headers.stored_length() as u32 - u32::from(self.skip)
     }
 
     /// The train without its first `packets`; nothing if none are left.
@@ -94,13 +109,17 @@ impl Train {
         header.to_bytes()
     }
 
-    /// Where the payload of packet `index` is, as (offset in the medium, length); the skip is left out.
+    /// Where the payload of packet `index` is; the skip is left out.
     #[inline]
-    pub(crate) fn payload(&self, index: u32) -> (u64, usize) {
+    pub(crate) fn payload(&self, index: u32, headers: Headers) -> Extent {
         let start = index * u32::from(self.packet_size);
-        let length = (self.length - start).min(self.packet_size.into()) as usize - HEADER_LENGTH;
+        let packet = (self.length - start).min(self.packet_size.into()) as usize;
         let skip = if index == 0 { usize::from(self.skip) } else { 0 };
-        (self.offset + u64::from(start) + (HEADER_LENGTH + skip) as u64, length.saturating_sub(skip))
+        let before = headers.stored_length() + skip;
+        Extent {
+            offset: self.offset + u64::from(start) + before as u64,
+            length: packet.saturating_sub(before),
+        }
     }
 }
 
@@ -122,7 +141,7 @@ pub(crate) mod tests {
         let rest = train.after(2).unwrap();
         assert_eq!((rest.offset, rest.packets()), (56, 2));
         assert_eq!(rest.header(0, Headers::Stored), train.header(2, Headers::Stored));
-        assert_eq!(rest.payload(1), (56 + 28 + 12, 2));
+        assert_eq!(rest.payload(1, Headers::Stored), Extent { offset: 56 + 28 + 12, length: 2 });
         assert_eq!(train.after(4), None);
         assert_eq!(train.after(u32::MAX), None);
         assert_eq!(train.up_to(1).packets(), 1);
@@ -153,7 +172,15 @@ pub(crate) mod tests {
     #[test]
     fn a_skip_shortens_the_first_payload() {
         let train = Train { skip: 10, ..example(28) };
-        assert_eq!(train.payload(0), (22, 6));
-        assert_eq!(train.payload_length(), 6);
+        assert_eq!(train.payload(0, Headers::Stored), Extent { offset: 22, length: 6 });
+        assert_eq!(train.payload_length(Headers::Stored), 6);
+    }
+
+    #[test]
+    fn a_medium_without_headers_is_all_payload() {
+        let train = example(28 + 14);
+        assert_eq!(train.payload(1, Headers::Generated), Extent { offset: 28, length: 14 });
+        assert_eq!(train.payload_length(Headers::Generated), 42);
+        assert_eq!(train.header(1, Headers::Generated), train.header(1, Headers::Stored));
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
-use wirepath_datapath::{PageCache, SendError, tcp_sendfile};
+use wirepath_datapath::{PageCache, SendError, sendfile};
 
 use crate::engine::Mailbox;
 use crate::worker::Command;
@@ -192,7 +192,7 @@ impl DownloadTask {
             }
         }
         let length = (self.warm_until.min(range.end) - range.start).min(TURN) as usize;
-        let sent = tcp_sendfile::send(&self.socket, file, range.start, length)? as u64;
+        let sent = sendfile::to_stream(&self.socket, file, range.start, length)? as u64;
         range.start += sent;
         self.sent += sent;
         Ok(None)

@@ -381,7 +381,7 @@ impl PlaybackTask {
     }
 
     fn count(&self, train: &Train, packets: u32, thread: &Sending) {
-        let octets = train.up_to(packets).payload_length().into();
+        let octets = train.up_to(packets).payload_length(self.headers).into();
         thread.counters.packets.add(packets.into());
         thread.counters.octets.add(octets);
         self.progress.packets.add(packets.into());
@@ -401,7 +401,7 @@ impl PlaybackTask {
     /// Stored numbers as this playback sends them.
     fn moved(&self, sequence: u16, timestamp: u32) -> (u16, u32) {
         match self.headers {
-            Headers::Stored => (sequence, timestamp),
+            Headers::Stored | Headers::Generated => (sequence, timestamp),
             Headers::Own { sequence_offset, timestamp_offset, .. } => {
                 (sequence.wrapping_add(sequence_offset), timestamp.wrapping_add(timestamp_offset))
             }

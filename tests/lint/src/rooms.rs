@@ -21,6 +21,11 @@ const RULES: &[Rule] = &[
     Rule { room: "wirepath-datapath", ours: &["wirepath-sys", "wirepath-media"], others: None },
     Rule { room: "wirepath-streams", ours: &["wirepath-datapath"], others: None },
     Rule { room: "wirepath-server", ours: &["wirepath-streams", "wirepath-media"], others: None },
+    Rule {
+        room: "wirepath-assess",
+        ours: &["wirepath-datapath", "wirepath-streams", "wirepath-media"],
+        others: None,
+    },
     Rule { room: "wirepath", ours: ROOMS, others: None },
     Rule { room: "wirepath-tests", ours: ROOMS, others: None },
     Rule { room: "wirepath-bench", ours: &["wirepath-tests"], others: None },
@@ -29,8 +34,14 @@ const RULES: &[Rule] = &[
 ];
 
 /// The libraries of the workspace.
-const ROOMS: &[&str] =
-    &["wirepath-sys", "wirepath-media", "wirepath-datapath", "wirepath-streams", "wirepath-server"];
+const ROOMS: &[&str] = &[
+    "wirepath-sys",
+    "wirepath-media",
+    "wirepath-datapath",
+    "wirepath-streams",
+    "wirepath-server",
+    "wirepath-assess",
+];
 
 /// A workspace member and what it depends on.
 pub(crate) struct Room {

@@ -1,0 +1,364 @@
+//! The result of an assessment, as it is written to JSON.
+//!
+//! Raw figures of every run are kept; medians, spreads and ratios are computed by whoever shows them
+//! ([`crate::statistics`]). Times are in seconds, sizes in bytes, unless the name says another unit. A field that could not be
+//! measured is null, and [`Assessment::left_out`] says why.
+
+use serde::{Deserialize, Serialize};
+
+/// Version of this schema. A reader takes no other.
+pub const SCHEMA: &str = "wirepath-assessment/1";
+
+/// Everything one run of `wirepath assess` found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Assessment {
+    /// [`SCHEMA`].
+    pub schema: String,
+    /// Version of the program and, where it was built from a repository, the commit.
+    pub program: String,
+    /// When it began: RFC 3339, UTC.
+    pub started: String,
+    /// How long it took.
+    pub seconds: f64,
+    /// Whether it was stopped before its end: by Ctrl-C, or by an error that [`Assessment::left_out`] names.
+    pub partial: bool,
+    /// What was asked for.
+    pub settings: Settings,
+    /// The machine.
+    pub host: Host,
+    /// Cost of entering the kernel and of copying.
+    pub costs: Option<Costs>,
+    /// Cost of every data path, size and transport; also for those of the `loan` experiment.
+    pub measurements: Vec<Measurement>,
+    /// Where each path spends its time.
+    pub profiles: Vec<Profile>,
+    /// The page loan.
+    pub loan: Option<Loan>,
+    /// What was not measured, and why.
+    pub left_out: Vec<LeftOut>,
+}
+
+/// What was asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Settings {
+    /// Experiments, by the names of the sub-commands.
+    pub experiments: Vec<String>,
+    /// Payload bytes of each run.
+    pub volume: u64,
+    /// Runs of each measurement.
+    pub runs: u32,
+    /// Whether it was the quick form.
+    pub quick: bool,
+    /// Where packets go: `drop`, `drop-nooffload`, `loopback`, `veth` or a host.
+    pub sink: String,
+    /// MTU of the sink's device.
+    pub mtu: u32,
+    /// Whether files were read from the page cache or from storage.
+    pub cache: Cache,
+    /// The processor that measured work was pinned to.
+    pub cpu: Option<u32>,
+}
+
+/// Where the payload was before it was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Cache {
+    /// In the page cache.
+    Warm,
+    /// On storage.
+    Cold,
+}
+
+/// The machine, and what it lacks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Host {
+    /// Kernel release, as `uname -r` says.
+    pub kernel: String,
+    /// Processor, as /proc/cpuinfo names it.
+    pub processor: String,
+    /// Processors that may be used.
+    pub processors: u32,
+    /// Memory.
+    pub memory: u64,
+    /// Network devices.
+    pub devices: Vec<Device>,
+    /// Limits and kernel settings that matter, by name.
+    pub limits: Vec<Setting>,
+    /// What could be better, and how.
+    pub advice: Vec<Advice>,
+    /// Load averages when it began.
+    pub load: String,
+}
+
+/// A network device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// Driver, where it says.
+    pub driver: Option<String>,
+    /// MTU.
+    pub mtu: u32,
+    /// Speed in Mb/s, where it says.
+    pub speed_mbps: Option<u32>,
+    /// Features that data paths need, by ethtool's names, and whether they are on.
+    pub features: Vec<Feature>,
+}
+
+/// A feature of a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Feature {
+    /// ethtool's name, for example `tx-udp-segmentation`.
+    pub name: String,
+    /// Whether it is on.
+    pub on: bool,
+}
+
+/// A limit or kernel setting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Setting {
+    /// Its name, for example `net.core.wmem_max`.
+    pub name: String,
+    /// Its value.
+    pub value: String,
+}
+
+/// What could be better.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Advice {
+    /// What was found.
+    pub finding: String,
+    /// What it costs, and which data paths.
+    pub consequence: String,
+    /// The command or setting that mends it.
+    pub remedy: String,
+}
+
+/// What the machine charges for the two things that data paths try to avoid.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Costs {
+    /// Nanoseconds of a `getpid` call, run by run.
+    pub kernel_entry_ns: Vec<f64>,
+    /// `memcpy` by size (figure 2 of the conference paper).
+    pub copies: Vec<CopyCost>,
+}
+
+/// Cost of copying blocks of one size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CopyCost {
+    /// Bytes copied at a time.
+    pub size: u64,
+    /// Whether source and target begin at pages' boundaries, or one byte and three behind.
+    pub aligned: bool,
+    /// Whether the same block is copied again and again (from the processor's caches), or ever other ones.
+    pub cached: bool,
+    /// Nanoseconds of one copy, run by run.
+    pub ns: Vec<f64>,
+}
+
+/// One data path, with one size, to one sink.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// `download`, `stream` or `loan`.
+    pub experiment: String,
+    /// The data path. A bare C loop doing the same is `bare:` and the path's name.
+    pub path: String,
+    /// UDP or TCP.
+    pub transport: Transport,
+    /// Payload bytes of a packet (UDP) or of a call (TCP); null for the whole file in one call.
+    pub size: Option<u64>,
+    /// Most packets in one call.
+    pub packets_per_train: u32,
+    /// MTU of the sink's device.
+    pub mtu: u32,
+    /// Whether what it sends was received and compared, byte for byte, before it was timed. Bare loops are not.
+    pub verified: bool,
+    /// Kernel calls for each packet (UDP) or for each block of the size (TCP), counted; null where they cannot be.
+    pub calls_per_packet: Option<f64>,
+    /// Runs, in the order they were made.
+    pub runs: Vec<Run>,
+}
+
+/// Transport protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// UDP.
+    Udp,
+    /// TCP.
+    Tcp,
+}
+
+/// One run of a measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Processor time in user space.
+    pub user_s: f64,
+    /// Processor time in the kernel.
+    pub system_s: f64,
+    /// Time on the wall.
+    pub wall_s: f64,
+    /// Payload bytes sent.
+    pub bytes: u64,
+    /// Packets sent (UDP) or calls' blocks (TCP).
+    pub packets: u64,
+    /// Sends that failed and were not made again.
+    pub errors: u64,
+    /// Zero-copy sends that the kernel turned into copies; null where the path lends nothing.
+    pub copied: Option<u64>,
+}
+
+impl Run {
+    /// User and system seconds for each GiB of payload.
+    pub fn cpu_s_per_gib(&self) -> f64 {
+        (self.user_s + self.system_s) / (self.bytes as f64 / (1u64 << 30) as f64)
+    }
+}
+
+/// Where a path spends its time (table 1 of the papers).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Profile {
+    /// `download` or `stream`.
+    pub experiment: String,
+    /// The data path.
+    pub path: String,
+    /// UDP or TCP.
+    pub transport: Transport,
+    /// Payload bytes of a packet, as in [`Measurement::size`].
+    pub size: Option<u64>,
+    /// Samples taken.
+    pub samples: u64,
+    /// The functions that cost most, most first; five of them.
+    pub functions: Vec<FunctionShare>,
+    /// Share of samples in functions that copy payload.
+    pub copying: f64,
+    /// Share of samples in entering and leaving the kernel.
+    pub entering: f64,
+    /// Share of samples in the network stack.
+    pub network: f64,
+    /// Share of samples in user space.
+    pub user: f64,
+}
+
+/// A function and its share.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FunctionShare {
+    /// Name of a kernel function, or of the program.
+    pub function: String,
+    /// Share of samples.
+    pub share: f64,
+}
+
+/// The page loan against the copy (figures 1 to 6 of the zero-copy protocol paper).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Loan {
+    /// One point for each size and MTU.
+    pub points: Vec<LoanPoint>,
+    /// From this size of a send on lending is cheaper, by MTU and transport; null where it never is.
+    pub thresholds: Vec<Threshold>,
+}
+
+/// What sends of one size cost.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoanPoint {
+    /// Bytes of a send.
+    pub size: u64,
+    /// MTU of the device.
+    pub mtu: u32,
+    /// UDP or TCP.
+    pub transport: Transport,
+    /// Seconds of copying alone, a send, run by run (t1 of the paper).
+    pub copy_s: Vec<f64>,
+    /// Seconds of a send that copies, run by run (t1 + t2).
+    pub copied_send_s: Vec<f64>,
+    /// Seconds of a send that lends, completions counted, run by run; empty where lending does not work.
+    pub lent_send_s: Vec<f64>,
+    /// Sustained bytes per second with copies.
+    pub copied_throughput: f64,
+    /// Sustained bytes per second with loans.
+    pub lent_throughput: Option<f64>,
+    /// Sends that failed (ENOBUFS, EAGAIN), with copies and with loans.
+    pub copied_errors: u64,
+    /// As `copied_errors`, with loans.
+    pub lent_errors: u64,
+}
+
+/// Where lending begins to be cheaper.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Threshold {
+    /// UDP or TCP.
+    pub transport: Transport,
+    /// MTU of the device.
+    pub mtu: u32,
+    /// Bytes of a send; null if lending is never cheaper.
+    pub bytes: Option<u64>,
+}
+
+/// Something that was not measured.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// The experiment, or the path, size and transport.
+    pub what: String,
+    /// Why, and how it could be.
+    pub why: String,
+}
+
+/// Why a text is no result.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// It is JSON of another schema.
+    #[error(
+        "this is a result of schema {found:?}, and this version reads {SCHEMA:?}: use the version of wirepath that wrote it, or assess again"
+    )]
+    OtherSchema {
+        /// What it says it is.
+        found: String,
+    },
+    /// It is not a result at all, or a damaged one.
+    #[error("this is no result of `wirepath assess`: {0}")]
+    Malformed(#[from] serde_json::Error),
+}
+
+impl Assessment {
+    /// Reads a result.
+    ///
+    /// # Errors
+    /// [`ReadError`] for text that is none, or of another version.
+    pub fn from_json(text: &str) -> Result<Assessment, ReadError> {
+        /// The one field that every version has.
+        #[derive(Deserialize)]
+        struct AnySchema {
+            schema: String,
+        }
+        let AnySchema { schema } = serde_json::from_str(text)?;
+        if schema != SCHEMA {
+            return Err(ReadError::OtherSchema { found: schema });
+        }
+        Ok(serde_json::from_str(text)?)
+    }
+
+    /// The result as JSON, with a newline at its end.
+    ///
+    /// # Errors
+    /// For a figure that JSON has no word for: infinite, or not a number.
+    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+        Ok(serde_json::to_string_pretty(self)? + "\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_schema_and_no_schema_are_told_apart() {
+        let other = Assessment::from_json(r#"{"schema": "wirepath-assessment/99"}"#).unwrap_err();
+        assert!(
+            matches!(&other, ReadError::OtherSchema { found } if found == "wirepath-assessment/99"),
+            "{other}"
+        );
+        for text in ["", "{}", "[1]", r#"{"schema": "wirepath-assessment/1"}"#] {
+            assert!(matches!(Assessment::from_json(text), Err(ReadError::Malformed(_))), "{text}");
+        }
+    }
+}

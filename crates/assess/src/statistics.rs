@@ -1,0 +1,73 @@
+//! Median, spread and outliers of repeated runs.
+
+/// What several runs of one thing say together.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// The run in the middle, or the mean of the two there.
+    pub median: f64,
+    /// The least run.
+    pub least: f64,
+    /// The greatest run.
+    pub greatest: f64,
+    /// Distance between the quartiles, as a share of the median: what a half of the runs stay within.
+    pub spread: f64,
+    /// Runs more than 1.5 times the distance between the quartiles outside of them (Tukey's fences).
+    pub outliers: usize,
+    /// Number of runs.
+    pub runs: usize,
+}
+
+/// A figure whose spread is wider than this share of its median is not to be relied on.
+pub const NOISY_SPREAD: f64 = 0.10;
+
+impl Summary {
+    /// Of these values; nothing if there are none.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Summary> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let (least, greatest) = (*values.first()?, *values.last()?);
+        let median = quantile(&values, 0.5);
+        let (lower, upper) = (quantile(&values, 0.25), quantile(&values, 0.75));
+        let fence = 1.5 * (upper - lower);
+        let outlies = |value: &&f64| **value < lower - fence || **value > upper + fence;
+        Some(Summary {
+            median,
+            least,
+            greatest,
+            spread: if median == 0.0 { 0.0 } else { (upper - lower) / median },
+            outliers: values.iter().filter(outlies).count(),
+            runs: values.len(),
+        })
+    }
+
+    /// Whether the runs differ too much for the median to be quoted alone.
+    pub fn is_noisy(&self) -> bool {
+        self.spread > NOISY_SPREAD
+    }
+}
+
+/// The value below which so large a share of the sorted values lies, interpolated.
+fn quantile(sorted: &[f64], share: f64) -> f64 {
+    let place = share * (sorted.len() - 1) as f64;
+    let (below, above) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+    below + (above - below) * place.fract()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_of_even_and_odd_numbers() {
+        assert_eq!(Summary::of([3.0, 1.0, 2.0]).unwrap().median, 2.0);
+        assert_eq!(Summary::of([4.0, 1.0, 2.0, 3.0]).unwrap().median, 2.5);
+        assert!(Summary::of([]).is_none());
+    }
+
+    #[test]
+    fn one_wild_run_is_an_outlier_and_not_noise() {
+        let summary = Summary::of([1.0, 1.01, 1.02, 1.0, 1.01, 9.0]).unwrap();
+        assert_eq!((summary.outliers, summary.is_noisy()), (1, false));
+        assert!(Summary::of([1.0, 1.5, 2.0, 2.5]).unwrap().is_noisy());
+    }
+}
