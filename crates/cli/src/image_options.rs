@@ -8,6 +8,9 @@ use bytesize::ByteSize;
 use clap::Args;
 use serde::{Deserialize, Deserializer};
 
+/// Name of the file in the cache folder that says what data paths cost on this machine.
+pub(crate) const CALIBRATION: &str = "calibration.json";
+
 /// Each field is a flag, and a key of the same name in the configuration file.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]

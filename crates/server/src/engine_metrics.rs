@@ -144,7 +144,13 @@ pub(crate) fn register(engine: &Arc<Engine>, store: &Arc<Store>, metrics: &mut M
             .into_iter()
             .map(|(local, choice)| json!({"local": local, "name": choice.path.name(), "reason": choice.reason}))
             .collect();
-        json!({"name": host.path.name(), "reason": host.reason, "exceptions": exceptions})
+        let calibration = shown.support().calibration();
+        json!({
+            "name": host.path.name(),
+            "reason": host.reason,
+            "exceptions": exceptions,
+            "calibration": calibration,
+        })
     });
     let shown = Arc::clone(engine);
     status.add("lateness_us", move || lateness(&shown.counters().lateness));
