@@ -22,11 +22,11 @@ pub(crate) struct ServeOptions {
     pub(crate) paths: Vec<PathBuf>,
 
     /// Address of the RTSP door [default: 0.0.0.0:8554]
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = door)]
     pub(crate) rtsp: Option<SocketAddr>,
 
     /// Address of the HTTP door: downloads, /metrics, /api/status [default: 0.0.0.0:8080]
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = door)]
     pub(crate) http: Option<SocketAddr>,
 
     #[command(flatten)]
@@ -126,6 +126,10 @@ fn check_keys(text: &str) -> Result<()> {
     };
     let line = text[..key.span().start].matches('\n').count() + 1;
     bail!("line {line}: unknown key `{}`; there are {}", key.get_ref(), known.join(", "))
+}
+
+fn door(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "wanted is an address and a port up to 65535, such as 0.0.0.0:8554 or [::]:8554")
 }
 
 /// `auto`, or a data path.

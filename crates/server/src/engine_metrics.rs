@@ -121,6 +121,12 @@ const IMAGES: &[Metric<Arc<Store>>] = &[
         read: |store| Value::Gauge(store.open_count() as f64),
     },
     Metric {
+        name: "cache_seen",
+        help: "What wire images took when room was last made for one",
+        unit: Some("bytes"),
+        read: |store| Value::Gauge(store.cache().seen_bytes() as f64),
+    },
+    Metric {
         name: "cache_budget",
         help: "Room that wire images may take",
         unit: Some("bytes"),
