@@ -7,11 +7,16 @@
 
 mod block;
 mod choice;
+mod cork;
 mod gso_writev;
 mod medium;
+mod mmap_send_rtp;
+mod mmap_writev;
 mod path;
+mod read_send_rtp;
 mod read_write;
 mod read_writev;
+mod rtp_sendfile;
 pub mod sendfile;
 mod sendmmsg;
 mod sink;

@@ -25,7 +25,7 @@ pub struct UdpSink {
 }
 
 impl UdpSink {
-    /// Sets `socket`, which is connected, up for packets of at most `packet_size` bytes by `path`.
+    /// Sets `socket`, which is connected, up for packets of at most `packet_size` bytes, headers included, by `path`.
     ///
     /// # Errors
     /// `ENOPROTOOPT` if the path needs segmentation and the kernel has none (before Linux 4.18), else what the calls say.
@@ -43,12 +43,20 @@ impl UdpSink {
     /// # Errors
     /// What the calls say.
     pub fn prepare(&self, path: Path) -> io::Result<()> {
-        let segment = if path.segments() { self.packet_size } else { 0 };
+        let segments = path.segments() && (path != Path::RtpSendfile || self.packets_fit());
+        let segment = if segments { self.packet_size } else { 0 };
         match set_segment(self.socket.as_fd(), segment) {
-            Err(error) if path.segments() => return Err(error),
+            Err(error) if segments => return Err(error),
             _ => {} // a kernel without segmentation need not turn it off
         }
-        set_fragmentation(self.socket.as_fd(), self.local, !path.segments())
+        set_fragmentation(self.socket.as_fd(), self.local, !segments)
+    }
+
+    /// Whether packets fit the path's MTU. Those of `rtp_sendfile`, which has UDP_SEGMENT for the sake of its checksums only, may
+    /// be fragmented if they do not.
+    fn packets_fit(&self) -> bool {
+        let headers = if self.local.is_ipv4() { 20 + 8 } else { 40 + 8 };
+        path_mtu(&self.socket).is_ok_and(|mtu| u32::from(self.packet_size) + headers <= mtu)
     }
 
     /// The local address that packets come from.
