@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink};
-use crate::{gso_writev, mmap_send_rtp, mmap_writev, read_send_rtp, read_writev, rtp_sendfile};
+use crate::{gso_writev, gso_zerocopy, mmap_send_rtp, mmap_writev, read_send_rtp, read_writev, rtp_sendfile};
 use crate::{sendmmsg, wire_sendfile};
 
 /// A way to take trains from storage to a UDP socket, cheapest first.
@@ -14,6 +14,9 @@ pub enum Path {
     WireSendfile,
     /// Headers and mapping by `sendmsg` and UDP_SEGMENT: a call per train, one copy.
     GsoWritev,
+    /// Some headers and payloads by `sendmsg`, UDP_SEGMENT and MSG_ZEROCOPY: a call for 7 or 8 packets, no copy, pages are
+    /// lent.
+    GsoZerocopy,
     /// Headers and mapping by `sendmmsg`: a call per train, one copy, the network stack paid for each packet.
     Sendmmsg,
     /// Header and mapping by `sendmsg` for each packet: a call, one copy.
@@ -30,9 +33,10 @@ pub enum Path {
 
 impl Path {
     /// All of them, cheapest first.
-    pub const ALL: [Path; 8] = [
+    pub const ALL: [Path; 9] = [
         Path::WireSendfile,
         Path::GsoWritev,
+        Path::GsoZerocopy,
         Path::Sendmmsg,
         Path::MmapWritev,
         Path::ReadSendRtp,
@@ -49,6 +53,7 @@ impl Path {
         match self {
             Path::WireSendfile => "wire_sendfile",
             Path::GsoWritev => "gso_writev",
+            Path::GsoZerocopy => "gso_zerocopy",
             Path::Sendmmsg => "sendmmsg",
             Path::MmapWritev => "mmap_writev",
             Path::ReadSendRtp => "read_send_rtp",
@@ -60,13 +65,20 @@ impl Path {
 
     /// Whether it needs UDP_SEGMENT on the socket.
     pub fn segments(self) -> bool {
-        matches!(self, Path::WireSendfile | Path::GsoWritev | Path::RtpSendfile)
+        matches!(self, Path::WireSendfile | Path::GsoWritev | Path::GsoZerocopy | Path::RtpSendfile)
     }
 
-    /// The path to step down to when a route cannot do this one. Those that send trains fail for the same reasons.
+    /// Whether it lends pages to the kernel, which the sink then counts: [`UdpSink::loans`].
+    pub fn lends(self) -> bool {
+        self == Path::GsoZerocopy
+    }
+
+    /// The path to step down to when a route cannot do this one. Those that send trains fail for the same reasons, but
+    /// `gso_zerocopy` has one more: a kernel that was told to use fewer fragments.
     pub fn next(self) -> Option<Path> {
         match self {
             Path::WireSendfile | Path::GsoWritev => Some(Path::Sendmmsg),
+            Path::GsoZerocopy => Some(Path::GsoWritev),
             Path::RtpSendfile => Some(Path::MmapSendRtp),
             Path::Sendmmsg | Path::MmapWritev | Path::MmapSendRtp => Some(Path::ReadWritev),
             Path::ReadSendRtp | Path::ReadWritev => None,
@@ -98,6 +110,7 @@ impl Path {
         match self.for_train(train, headers) {
             Path::WireSendfile => wire_sendfile::send(sink, medium, train),
             Path::GsoWritev => gso_writev::send(sink, medium, train, headers, scratch),
+            Path::GsoZerocopy => gso_zerocopy::send(sink, medium, train, headers, scratch),
             Path::Sendmmsg => sendmmsg::send(sink, medium, train, headers, scratch),
             Path::MmapWritev => mmap_writev::send(sink, medium, train, headers, scratch),
             Path::ReadSendRtp => read_send_rtp::send(sink, medium, train, headers, scratch),

@@ -216,3 +216,30 @@ fn packets_above_the_mtu_need_a_path_without_segments() {
     sink.prepare(Path::Sendmmsg).unwrap();
     assert_eq!(example.send(Path::Sendmmsg, &sink, &mut scratch), Ok(()));
 }
+
+/// On loopback the kernel copies what it was lent, and says so; the sink keeps count.
+#[test]
+fn what_gso_zerocopy_lends_comes_back() {
+    for headers in KINDS {
+        let example = Example::new(headers, 1, 1316, 40, 188);
+        let (sink, receiver) = example.sink(Path::GsoZerocopy);
+        let mut scratch = Scratch::default();
+        for _ in 0..100 {
+            example.send(Path::GsoZerocopy, &sink, &mut scratch).unwrap();
+            example.has_arrived(&receiver).unwrap();
+        }
+        assert!(sink.wait_for_loans(Duration::from_secs(5)).unwrap());
+        let counts = sink.loans();
+        assert_eq!((counts.copies, counts.outstanding, counts.copied_by_kernel), (0, 0, counts.loans));
+        let a_train = if headers == Headers::Stored { 1..=1 } else { 5..=6 };
+        assert!(a_train.contains(&(counts.loans / 100)), "{headers:?}: {counts:?}");
+    }
+}
+
+#[test]
+fn a_sink_that_was_not_prepared_to_lend_says_so() {
+    let example = Example::new(Headers::Stored, 0, 100, 5, 100);
+    let (sink, _receiver) = example.sink(Path::GsoWritev);
+    let error = example.send(Path::GsoZerocopy, &sink, &mut Scratch::default()).unwrap_err();
+    assert!(matches!(error, SendError::Unsupported { call: "setsockopt(SO_ZEROCOPY)", .. }), "{error}");
+}
