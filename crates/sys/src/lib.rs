@@ -8,6 +8,8 @@ pub mod device;
 pub mod gather;
 pub mod mapping;
 pub mod page_cache;
+pub mod region;
+pub mod ring;
 pub mod socket;
 
 use std::io;
