@@ -74,7 +74,7 @@ struct Cost {
 /// Plays on one engine thread and counts what happens on it once all sessions are under way.
 fn count(path: Path, own_headers: bool) -> Result<Cost> {
     let readers = BlockingPool::start("reader", 1, Importance::Equal)?;
-    let options = EngineOptions { threads: 1, download_stall_us: 60_000_000 };
+    let options = EngineOptions { threads: 1, download_stall_us: 60_000_000, ring: false };
     let engine = Engine::start(&options, Arc::new(Support::probe(Some(path))), &readers)?;
     let mut calls = system_calls_of("engine-0")?;
     let receiver = UdpSocket::bind("127.0.0.1:0")?;

@@ -5,13 +5,14 @@ use std::io;
 use std::net::{TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::SendFlags;
 use wirepath_sys::socket::{set_fragmentation, set_segment};
 
-use crate::{Extent, Medium, Scratch, SendError};
-use crate::{read_write, sendfile};
+use crate::{Extent, Medium, Scratch, SendError, Taken};
+use crate::{read_write, sendfile, uring_send};
 
 /// Never wait for room, never raise SIGPIPE.
 pub(crate) const FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
@@ -19,6 +20,8 @@ pub(crate) const FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNA
 /// A way to take blocks of a file to a TCP connection or, a datagram or a train at a time, to a UDP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlockPath {
+    /// An io_uring sends from registered memory: to UDP trains, many in a call; to TCP a call. No copy.
+    UringSend,
     /// `sendfile`: a call, no copy.
     Sendfile,
     /// `pread` and `send`: two calls, two copies.
@@ -27,11 +30,12 @@ pub enum BlockPath {
 
 impl BlockPath {
     /// All of them.
-    pub const ALL: [BlockPath; 2] = [BlockPath::Sendfile, BlockPath::ReadWrite];
+    pub const ALL: [BlockPath; 3] = [BlockPath::UringSend, BlockPath::Sendfile, BlockPath::ReadWrite];
 
     /// The name used in options, output and documentation.
     pub fn name(self) -> &'static str {
         match self {
+            BlockPath::UringSend => "uring_send",
             BlockPath::Sendfile => "sendfile",
             BlockPath::ReadWrite => "read_write",
         }
@@ -40,6 +44,7 @@ impl BlockPath {
     /// Whether it sends trains of datagrams, which needs UDP_SEGMENT on a UDP socket; the others send a datagram a call.
     pub fn segments(self) -> bool {
         match self {
+            BlockPath::UringSend => true,
             BlockPath::Sendfile | BlockPath::ReadWrite => false,
         }
     }
@@ -58,8 +63,31 @@ impl BlockPath {
         scratch: &mut Scratch,
     ) -> Result<usize, SendError> {
         match self {
+            BlockPath::UringSend => uring_send::send(sink, medium, extent, scratch),
             BlockPath::Sendfile => sendfile::send(sink, medium, extent),
             BlockPath::ReadWrite => read_write::send(sink, medium, extent, &mut scratch.payload),
+        }
+    }
+
+    /// As `send`, but a datagram or train whose path can queue is only queued, and answered with `token` (any number but
+    /// `u64::MAX`) by [`Scratch::flush`]. A stream's bytes are always sent at once: how many it took decides what comes next.
+    ///
+    /// # Errors
+    /// As `send`; [`SendError::Full`] also if the queue has no room before the next flush.
+    #[inline]
+    pub fn enqueue(
+        self,
+        sink: &BlockSink,
+        medium: &Medium,
+        extent: Extent,
+        scratch: &mut Scratch,
+        token: u64,
+    ) -> Result<Taken<usize>, SendError> {
+        match self {
+            BlockPath::UringSend if !sink.is_stream() => {
+                uring_send::enqueue(sink, medium, extent, scratch, token).map(|()| Taken::Queued)
+            }
+            path => path.send(sink, medium, extent, scratch).map(Taken::Sent),
         }
     }
 }
@@ -89,7 +117,7 @@ impl FromStr for BlockPath {
 /// Where blocks go: a connected socket, set up for one path.
 #[derive(Debug)]
 pub struct BlockSink {
-    pub(crate) socket: OwnedFd,
+    pub(crate) socket: Arc<OwnedFd>,
     stream: bool,
 }
 
@@ -101,7 +129,7 @@ impl BlockSink {
     pub fn tcp(socket: TcpStream, path: BlockPath) -> io::Result<BlockSink> {
         let _ = path;
         socket.set_nonblocking(true)?;
-        Ok(BlockSink { socket: socket.into(), stream: true })
+        Ok(BlockSink { socket: Arc::new(socket.into()), stream: true })
     }
 
     /// A UDP socket connected to one receiver, for datagrams of at most `packet_size` bytes.
@@ -114,7 +142,7 @@ impl BlockSink {
             set_segment(socket.as_fd(), packet_size)?;
         }
         set_fragmentation(socket.as_fd(), socket.local_addr()?, !path.segments())?;
-        Ok(BlockSink { socket: socket.into(), stream: false })
+        Ok(BlockSink { socket: Arc::new(socket.into()), stream: false })
     }
 
     /// The socket, to wait for room or to shut down.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use wirepath_media::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
@@ -32,11 +32,21 @@ pub struct Support {
 }
 
 impl Support {
-    /// Tries the paths on a loopback socket, unless one is `forced` by the operator, which then is where sessions begin.
+    /// Tries the paths on a loopback socket, unless one is `forced` by the operator, which then is where sessions begin. Those
+    /// that need memory of their own are left out.
     pub fn probe(forced: Option<Path>) -> Support {
+        Support::among(forced, Path::SERVING.iter().filter(|path| !path.needs_hot_memory()))
+    }
+
+    /// As `probe`, where images are held in memory that threads register with their rings.
+    pub fn probe_with_hot_memory(forced: Option<Path>) -> Support {
+        Support::among(forced, Path::SERVING.iter())
+    }
+
+    fn among<'a>(forced: Option<Path>, paths: impl Iterator<Item = &'a Path>) -> Support {
         let host = match forced {
             Some(path) => Choice { path, reason: "asked for by the operator".to_owned() },
-            None => probe_host(),
+            None => probe_host(paths),
         };
         Support { host, forced: forced.is_some(), noted: Mutex::default() }
     }
@@ -48,7 +58,7 @@ impl Support {
 
     /// The path for a session that sends from the local address `local`.
     pub fn choose(&self, local: IpAddr) -> Choice {
-        if self.forced || self.host.path != Path::WireSendfile {
+        if self.forced || !self.host.path.refers_to_pages() {
             return self.host.clone();
         }
         match device_without_checksums(local) {
@@ -91,10 +101,10 @@ fn device_without_checksums(local: IpAddr) -> Option<device::DeviceName> {
     }
 }
 
-fn probe_host() -> Choice {
+fn probe_host<'a>(paths: impl Iterator<Item = &'a Path>) -> Choice {
     let release = kernel_release();
     let mut failures = String::new();
-    for path in Path::SERVING {
+    for &path in paths {
         if path == Path::WireSendfile && release.is_some_and(|release| release < (6, 5)) {
             failures.push_str("sendfile to UDP copies before Linux 6.5; ");
             continue;
@@ -149,8 +159,15 @@ fn try_on_loopback(path: Path) -> io::Result<()> {
         first: 0,
         run,
     };
+    let mut scratch = Scratch::default();
+    if path.needs_hot_memory() {
+        scratch.open_ring()?;
+        let region = Arc::new(medium.copy::<io::Error>(|_| Ok(()))?);
+        medium.set_hot(Some(&region));
+        scratch.hold_now(region)?;
+    }
     let sent = path
-        .send(&sink, &medium, &train, Headers::Stored, &mut Scratch::default())
+        .send(&sink, &medium, &train, Headers::Stored, &mut scratch)
         .map_err(|error| io::Error::other(error.to_string()))?;
     if sent != 3 {
         return Err(io::Error::other(format!("{sent} of 3 packets were sent")));
@@ -172,7 +189,9 @@ mod tests {
 
     #[test]
     fn every_path_delivers_on_loopback() {
-        for path in Path::ALL {
+        // Where there is no io_uring, tests/uring.rs says so.
+        let without_ring = Scratch::default().open_ring().is_err();
+        for path in Path::ALL.into_iter().filter(|path| !(without_ring && path.needs_hot_memory())) {
             try_on_loopback(path).unwrap_or_else(|error| panic!("{path}: {error}"));
         }
     }

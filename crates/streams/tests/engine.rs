@@ -87,7 +87,7 @@ impl TrainSource for Numbered {
 
 fn engine(path: Path) -> Engine {
     let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
-    let options = EngineOptions { threads: 1, download_stall_us: 60_000_000 };
+    let options = EngineOptions { threads: 1, download_stall_us: 60_000_000, ring: false };
     Engine::start(&options, Arc::new(Support::probe(Some(path))), &readers).unwrap()
 }
 
@@ -342,7 +342,7 @@ fn a_file_that_ends_too_early_and_a_client_that_leaves_are_told() {
 #[test]
 fn a_client_that_takes_nothing_is_let_go() {
     let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
-    let options = EngineOptions { threads: 1, download_stall_us: 50_000 };
+    let options = EngineOptions { threads: 1, download_stall_us: 50_000, ring: false };
     let engine = Engine::start(&options, Arc::new(Support::probe(None)), &readers).unwrap();
     let (file, _) = stored(50_000_000);
     let (server, _client) = connection();

@@ -32,6 +32,8 @@ pub struct Ring {
     unanswered: usize,
     /// Sends of all buffers that the network is not done with.
     in_flight: usize,
+    /// Buffers that wait to be let go of.
+    leaving: usize,
     broken: Option<Errno>,
 }
 
@@ -91,6 +93,7 @@ impl Ring {
             queued: Vec::with_capacity(entries),
             unanswered: 0,
             in_flight: 0,
+            leaving: 0,
             broken: None,
         })
     }
@@ -117,11 +120,12 @@ impl Ring {
     /// Takes a buffer away: nothing is sent from it any more, and its region is let go of when the network is done with what
     /// was. Never waits.
     pub fn unregister(&mut self, index: BufferIndex) {
-        if let Some(Some(buffer)) = self.buffers.get_mut(usize::from(index.0)) {
+        let Some(Some(buffer)) = self.buffers.get_mut(usize::from(index.0)) else { return };
+        if buffer.in_flight == 0 {
+            self.release(index.0);
+        } else if !buffer.leaving {
             buffer.leaving = true;
-            if buffer.in_flight == 0 {
-                self.release(index.0);
-            }
+            self.leaving += 1;
         }
     }
 
@@ -183,11 +187,21 @@ impl Ring {
         self.in_flight
     }
 
+    /// Buffers that were taken away and still have sends in flight. [`Ring::tidy`] lets go of them when these are over.
+    pub fn leaving(&self) -> usize {
+        self.leaving
+    }
+
+    /// The error that made the ring useless, if one did.
+    pub fn broken(&self) -> Option<Errno> {
+        self.broken
+    }
+
     /// Submits what is queued, in one call, and hands back for each its token and how many bytes the socket took.
     ///
     /// Sends never wait, so all of them are answered when that call is over; were it otherwise, this would wait for them. If the
-    /// call itself fails, the ring is of no more use: what was not answered is handed back with the error, and so will be
-    /// everything queued from then on.
+    /// call itself fails, the ring is of no more use, and [`Ring::broken`] says why: what was not sent is handed back with
+    /// `EAGAIN`, as it would be by a socket that is full.
     pub fn submit(&mut self, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
         let mut attempts = 0;
         while self.unanswered > 0 {
@@ -244,7 +258,7 @@ impl Ring {
     /// Takes what the kernel has told.
     fn reap(&mut self, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
         let Ring { ring, buffers, queued, unanswered, in_flight, .. } = self;
-        let mut to_release = None;
+        let mut some_left = false;
         for entry in ring.completion() {
             let (place, index) = (entry.user_data() >> 16, entry.user_data() as u16);
             let is_answer = !cqueue::notif(entry.flags());
@@ -260,22 +274,20 @@ impl Ring {
             if is_last && let Some(Some(buffer)) = buffers.get_mut(usize::from(index)) {
                 buffer.in_flight -= 1;
                 *in_flight -= 1;
-                if buffer.leaving && buffer.in_flight == 0 {
-                    to_release = Some(index);
-                }
+                some_left |= buffer.leaving && buffer.in_flight == 0;
             }
         }
-        if let Some(index) = to_release {
-            self.release(index);
+        if some_left {
             self.release_idle();
         }
     }
 
-    /// Unregisters what is leaving and has nothing in flight: more than one may have become so at once.
+    /// Unregisters what is leaving and has nothing in flight any more.
     fn release_idle(&mut self) {
         for index in 0..self.buffers.len() as u16 {
             let idle = |buffer: &Buffer| buffer.leaving && buffer.in_flight == 0;
             if self.buffers[usize::from(index)].as_ref().is_some_and(idle) {
+                self.leaving -= 1;
                 self.release(index);
             }
         }
@@ -297,7 +309,7 @@ impl Ring {
     fn give_up(&mut self, errno: Errno, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
         self.broken = Some(errno);
         for queued in self.queued.drain(..).filter(|queued| !queued.answered) {
-            answer(queued.token, Err(errno));
+            answer(queued.token, Err(Errno::AGAIN));
         }
         self.unanswered = 0;
     }

@@ -85,7 +85,7 @@ fn run(
     drain: watch::Receiver<bool>,
     tell: oneshot::Sender<SocketAddr>,
 ) {
-    let engine_options = EngineOptions { threads: 1, download_stall_us: 2_000_000 };
+    let engine_options = EngineOptions { threads: 1, download_stall_us: 2_000_000, ring: false };
     let support = Arc::new(Support::probe(None));
     let engine = Arc::new(
         Engine::start(
