@@ -5,13 +5,14 @@ mod experiment;
 mod interrupt;
 mod measuring;
 mod perform;
+mod sink;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use experiment::EXPERIMENTS;
+use experiment::{DOWNLOAD, EXPERIMENTS, STREAM};
 use measuring::Measuring;
 
 /// Arguments of `wirepath assess`.
@@ -32,13 +33,22 @@ pub(crate) struct Assess {
 
 // An experiment that lands adds its variant here, its arm below, and its line in `experiment.rs`.
 #[derive(Subcommand)]
-enum Action {}
+enum Action {
+    /// Send bytes of a file as UDP datagrams and over TCP, by every path and size
+    Download(Measuring),
+    /// Send RTP packets over UDP, by every path and size
+    Stream(Measuring),
+    /// Receive for an assessment on another host
+    Sink(sink::Sink),
+}
 
 impl Assess {
     pub(crate) fn run(self) -> Result<ExitCode> {
         match self.action {
             None => perform::perform(&self.measuring, EXPERIMENTS),
-            Some(action) => match action {},
+            Some(Action::Download(measuring)) => perform::perform(&measuring, &[DOWNLOAD]),
+            Some(Action::Stream(measuring)) => perform::perform(&measuring, &[STREAM]),
+            Some(Action::Sink(sink)) => sink.run(),
         }
     }
 }

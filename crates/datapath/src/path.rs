@@ -41,6 +41,11 @@ impl Path {
         matches!(self, Path::WireSendfile | Path::GsoWritev)
     }
 
+    /// Whether one call takes several packets.
+    pub fn batches(self) -> bool {
+        self.segments() || self == Path::Sendmmsg
+    }
+
     /// The path to step down to when a route cannot do this one. Both that segment fail for the same reasons.
     pub fn next(self) -> Option<Path> {
         match self {

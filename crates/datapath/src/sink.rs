@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 use wirepath_sys::socket::{set_fragmentation, set_segment};
 
@@ -49,6 +49,11 @@ impl UdpSink {
             _ => {} // a kernel without segmentation need not turn it off
         }
         set_fragmentation(self.socket.as_fd(), self.local, !path.segments())
+    }
+
+    /// The socket, to wait for room.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     /// The local address that packets come from.

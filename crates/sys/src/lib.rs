@@ -7,8 +7,10 @@ pub mod cpu;
 pub mod device;
 pub mod gather;
 pub mod mapping;
+pub mod namespace;
 pub mod page_cache;
 pub mod socket;
+pub mod usage;
 
 use std::io;
 
