@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use rustix::net::sockopt;
-use wirepath_sys::socket::set_coalescing;
+use wirepath_sys::socket::set_receive_offload;
 
 use crate::result::Transport;
 use count::{Source, count};
@@ -101,7 +101,7 @@ fn udp(here: IpAddr, sender: SocketAddr, packet: u16) -> io::Result<(UdpSocket, 
         sockopt::set_socket_recv_buffer_size(&socket, BUFFER)?; // without privileges, up to net.core.rmem_max
     }
     // An older kernel hands over datagram by datagram, which costs the receiver, whom nobody measures.
-    set_coalescing(socket.as_fd(), true).ok();
+    set_receive_offload(socket.as_fd(), true).ok();
     let packet = u64::from(packet);
     let window = sockopt::socket_recv_buffer_size(&socket)? as u64 / 2 * packet / (packet + CHARGE);
     Ok((socket, window.max(1)))

@@ -6,8 +6,10 @@
 //! or allocates; each says which call failed.
 
 mod block;
+pub mod calibration;
 mod choice;
 mod gso_writev;
+pub mod measure;
 mod medium;
 mod path;
 mod read_write;

@@ -78,7 +78,7 @@ impl Path {
         scratch: &mut Scratch,
     ) -> Result<u32, SendError> {
         match self.for_train(train, headers) {
-            Path::WireSendfile => wire_sendfile::send(sink, medium, train),
+            Path::WireSendfile => wire_sendfile::send(sink, medium, train, scratch),
             Path::GsoWritev => gso_writev::send(sink, medium, train, headers, scratch),
             Path::Sendmmsg => sendmmsg::send(sink, medium, train, headers, scratch),
             Path::ReadWritev => read_writev::send(sink, medium, train, headers, scratch),

@@ -128,6 +128,38 @@ fn a_truncated_file_is_an_error_of_storage() {
     }
 }
 
+/// Wherever it ends: in the first page, later, or a byte too early.
+#[test]
+fn wire_sendfile_notices_every_missing_byte() {
+    for length in [1, 20_000, 40 * 1328 - 1] {
+        let (medium, train, _) = stored(0, 1316, 40, 1316);
+        medium.file().set_len(length).unwrap();
+        let (sender, _receiver) = connected();
+        let sink = UdpSink::new(sender, train.packet_size, Path::WireSendfile).unwrap();
+        let error = Path::WireSendfile.send(&sink, &medium, &train, Headers::Stored, &mut Scratch::default());
+        assert!(matches!(error, Err(SendError::Storage { .. })), "{length}: {error:?}");
+    }
+}
+
+/// More segments than any kernel cuts (64, from Linux 6.9 on 128), in more pages than a pipe holds: the kernel takes the
+/// first part of the train, refuses the last, and drops both. `sendfile` then answers what was taken.
+#[test]
+fn what_is_refused_at_the_end_of_a_train_is_no_error_of_storage() {
+    let (medium, train, _) = stored(4000, 288, 217, 288);
+    for path in [Path::WireSendfile, Path::GsoWritev] {
+        let (sender, receiver) = connected();
+        let sink = UdpSink::new(sender, train.packet_size, path).unwrap();
+        let mut scratch = Scratch::default();
+        let error = path.send(&sink, &medium, &train, Headers::Stored, &mut scratch).unwrap_err();
+        assert!(matches!(error, SendError::Unsupported { errno: Errno::INVAL, .. }), "{path}: {error:?}");
+        let (medium, train, stored) = stored(0, 288, 3, 288);
+        path.send(&sink, &medium, &train, Headers::Stored, &mut scratch).unwrap();
+        let mut buffer = [0; 400];
+        let length = receiver.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..length], stored[0], "{path}: nothing of the refused train is left");
+    }
+}
+
 /// Told within two trains: a call that sent some packets before it met the error does not say it.
 #[test]
 fn a_closed_port_is_told() {

@@ -21,11 +21,11 @@ pub fn set_segment(socket: BorrowedFd<'_>, size: u16) -> io::Result<()> {
     set(socket, libc::SOL_UDP, UDP_SEGMENT, size.into())
 }
 
-/// Lets the kernel hand over datagrams of one sender that came one behind the other, all of one size but the last, as one.
+/// Lets the kernel hand over several datagrams of one size together, as they came.
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 5.0, else what `setsockopt` says.
-pub fn set_coalescing(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
+pub fn set_receive_offload(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     set(socket, libc::SOL_UDP, UDP_GRO, on.into())
 }
 
@@ -104,7 +104,6 @@ mod tests {
             let socket = UdpSocket::bind(address).unwrap();
             set_segment(socket.as_fd(), 1328).unwrap();
             set_segment(socket.as_fd(), 0).unwrap();
-            set_coalescing(socket.as_fd(), true).unwrap();
             set_fragmentation(socket.as_fd(), socket.local_addr().unwrap(), true).unwrap();
         }
     }
