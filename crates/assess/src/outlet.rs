@@ -64,12 +64,39 @@ impl Outlet {
         let patience = Timespec::try_from(PATIENCE).expect("some seconds");
         let mut socket = [PollFd::from_borrowed_fd(self.socket(), PollFlags::OUT)];
         match poll(&mut socket, Some(&patience)).doing("waiting for room in a socket")? {
+            // Loans that are back wake too; left in the error queue, they would do so again and again.
+            1 if !socket[0].revents().contains(PollFlags::OUT) => {
+                self.wait_for_loans(Duration::from_millis(1)).map(drop)
+            }
             0 => Err(Error::SinkStopped {
                 sink: "that is sent to".to_owned(),
                 why: format!("it took nothing for {} seconds", PATIENCE.as_secs()),
             }),
             _ => Ok(()),
         }
+    }
+
+    /// Waits until all loans are back, at most so long.
+    fn wait_for_loans(&self, limit: Duration) -> Result<bool, Error> {
+        match self {
+            Outlet::Trains(sink) => sink.wait_for_loans(limit),
+            Outlet::Blocks(sink) => sink.wait_for_loans(limit),
+        }
+        .doing("waiting for pages that were lent")
+    }
+
+    /// Ends a run: the network is done with all that was lent. Answers how many loans the kernel turned into copies.
+    pub(crate) fn finish(&self) -> Result<u64, Error> {
+        if !self.wait_for_loans(PATIENCE)? {
+            return Err(Error::Faulty(format!(
+                "pages that were lent are not back after {} seconds",
+                PATIENCE.as_secs()
+            )));
+        }
+        Ok(match self {
+            Outlet::Trains(sink) => sink.loans().copied_by_kernel,
+            Outlet::Blocks(sink) => sink.loans().copied_by_kernel,
+        })
     }
 
     fn socket(&self) -> BorrowedFd<'_> {

@@ -137,6 +137,7 @@ impl Rounds<'_> {
         let usage = || Usage::of_process().doing("asking for the processor time");
         let (before, start) = (usage()?, Instant::now());
         let sent = Sending { cell, medium, outlet: &outlet, scratch }.all(walk, &mut watch)?;
+        let copied = outlet.finish()?;
         let (wall, used) = (start.elapsed(), usage()?.since(before));
         watch.settle(cell, &sent, self.stage.mtu)?;
         let run = Run {
@@ -146,7 +147,7 @@ impl Rounds<'_> {
             bytes: sent.bytes,
             packets: sent.packets,
             errors: 0, // an error that is not made good ends the run
-            copied: None,
+            copied: cell.way.lends().then_some(copied),
         };
         Ok((run, sent))
     }

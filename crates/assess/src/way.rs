@@ -33,11 +33,19 @@ impl Way {
         }
     }
 
-    /// Whether the network cannot fragment what it sends.
+    /// Whether it sends trains that are cut by UDP_SEGMENT, whose packets the network cannot fragment.
     pub(crate) fn segments(self) -> bool {
         match self {
-            Way::Stream(path) => path.segments(),
+            Way::Stream(path) => path.segments() && path.batches(),
             Way::Block(path) => path.segments(),
+        }
+    }
+
+    /// Whether it lends pages to the kernel.
+    pub(crate) fn lends(self) -> bool {
+        match self {
+            Way::Stream(path) => path.lends(),
+            Way::Block(path) => path.lends(),
         }
     }
 

@@ -58,9 +58,16 @@ pub fn with_address(address: IpAddr) -> io::Result<Option<DeviceName>> {
 /// `EOPNOTSUPP` for devices that do not say, else what `ioctl` says.
 pub fn offloads_checksums(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
     const ETHTOOL_GTXCSUM: u32 = 0x16; // linux/ethtool.h
-    let mut value = EthtoolValue { command: ETHTOOL_GTXCSUM, data: 0 };
-    ethtool(socket, device, &mut value)?;
-    Ok(value.data != 0)
+    ask(socket, device, ETHTOOL_GTXCSUM)
+}
+
+/// Whether the device gathers a packet from several places of memory (`ETHTOOL_GSG`). Without that, the kernel copies.
+///
+/// # Errors
+/// As [`offloads_checksums`].
+pub fn gathers(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
+    const ETHTOOL_GSG: u32 = 0x18; // linux/ethtool.h
+    ask(socket, device, ETHTOOL_GSG)
 }
 
 /// Lets the device compute transport checksums on transmission, or not (`ETHTOOL_STXCSUM`). Without them it is given no
@@ -71,6 +78,13 @@ pub fn offloads_checksums(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Re
 pub fn set_checksum_offload(socket: BorrowedFd<'_>, device: &DeviceName, on: bool) -> io::Result<()> {
     const ETHTOOL_STXCSUM: u32 = 0x17; // linux/ethtool.h
     ethtool(socket, device, &mut EthtoolValue { command: ETHTOOL_STXCSUM, data: on.into() })
+}
+
+/// Asks the device for a value of `struct ethtool_value` that is 0 or 1.
+fn ask(socket: BorrowedFd<'_>, device: &DeviceName, command: u32) -> io::Result<bool> {
+    let mut value = EthtoolValue { command, data: 0 };
+    ethtool(socket, device, &mut value)?;
+    Ok(value.data != 0)
 }
 
 /// Any socket of the device's network namespace will do.
@@ -149,6 +163,7 @@ mod tests {
         assert_eq!(device.to_string(), "lo");
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         assert!(offloads_checksums(socket.as_fd(), &device).unwrap());
+        assert!(gathers(socket.as_fd(), &device).unwrap());
     }
 
     #[test]

@@ -30,7 +30,8 @@ mod tests {
 
     #[test]
     fn a_thread_leaves_alone() {
-        let namespaces = || ["net", "mnt"].map(|kind| std::fs::read_link(format!("/proc/thread-self/ns/{kind}")).unwrap());
+        let namespaces =
+            || ["net", "mnt"].map(|kind| std::fs::read_link(format!("/proc/thread-self/ns/{kind}")).unwrap());
         let here = namespaces();
         let there = std::thread::spawn(move || {
             let left = leave_network().and_then(|()| leave_mounts());

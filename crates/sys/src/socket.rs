@@ -1,4 +1,4 @@
-//! Socket options of UDP that `socket2` does not have.
+//! Socket options that `socket2` does not have.
 
 use std::io;
 use std::mem::size_of;
@@ -64,7 +64,7 @@ pub fn path_mtu(socket: BorrowedFd<'_>, local: SocketAddr) -> io::Result<u32> {
     u32::try_from(value).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-fn set(
+pub(crate) fn set(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
     option: libc::c_int,

@@ -54,7 +54,9 @@ mod tests {
         let start = Instant::now();
         let used = loop {
             let used = Usage::of_process().unwrap().since(before);
-            if used.user + used.system > Duration::from_millis(20) || start.elapsed() > Duration::from_secs(20) {
+            if used.user + used.system > Duration::from_millis(20)
+                || start.elapsed() > Duration::from_secs(20)
+            {
                 break used;
             }
         };
