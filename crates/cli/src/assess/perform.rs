@@ -1,0 +1,103 @@
+//! Makes experiments, and keeps what they found.
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Instant, SystemTime};
+
+use anyhow::{Context, Result};
+use wirepath_assess::result::{Host, LeftOut, SCHEMA};
+use wirepath_assess::{Assessment, Error, Options, Soundness};
+
+use super::bar::Bar;
+use super::experiment::Experiment;
+use super::interrupt::Interrupt;
+use super::measuring::Measuring;
+use crate::terminal;
+
+/// Makes the experiments one after the other and writes the result, whatever became of them.
+pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Result<ExitCode> {
+    let options = measuring.options()?;
+    let interrupt = Interrupt::watch().context("watching for signals")?;
+    let start = Instant::now();
+    let names: Vec<&str> = experiments.iter().map(|experiment| experiment.name).collect();
+    let mut result = Assessment {
+        schema: SCHEMA.to_owned(),
+        program: format!("wirepath {}", env!("CARGO_PKG_VERSION")),
+        started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+        seconds: 0.0,
+        partial: false,
+        settings: options.settings(&names),
+        host: host()?,
+        costs: None,
+        measurements: Vec::new(),
+        profiles: Vec::new(),
+        loan: None,
+        left_out: Vec::new(),
+    };
+    let outcome = make(experiments, &options, &mut result, &interrupt);
+    result.seconds = start.elapsed().as_secs_f64();
+    if let Some(file) = &measuring.json {
+        write(&result, file)?;
+    }
+    match (outcome, interrupt.signal()) {
+        (Err(Error::Stopped), Some(signal)) => {
+            eprintln!("wirepath: stopped; what was measured until now is kept and marked partial");
+            Ok(ExitCode::from(128 + signal))
+        }
+        (outcome, _) => Ok(match outcome? {
+            Soundness::Sound => ExitCode::SUCCESS,
+            Soundness::Faulty => ExitCode::FAILURE,
+        }),
+    }
+}
+
+/// Makes the experiments until one fails or is stopped.
+fn make(
+    experiments: &[Experiment],
+    options: &Options,
+    result: &mut Assessment,
+    interrupt: &Interrupt,
+) -> Result<Soundness, Error> {
+    let mut soundness = Soundness::Sound;
+    for experiment in experiments {
+        let mut bar = Bar::new(experiment.name, interrupt.clone());
+        match (experiment.run)(options, result, &mut bar) {
+            Ok(Soundness::Sound) => {}
+            Ok(Soundness::Faulty) => soundness = Soundness::Faulty,
+            Err(error) => {
+                result.partial = true;
+                let what = format!("the rest of {}, and what would have followed", experiment.name);
+                result.left_out.push(LeftOut { what, why: error.to_string() });
+                return Err(error);
+            }
+        }
+    }
+    Ok(soundness)
+}
+
+/// Writes JSON to a file, or to standard output for `-`.
+fn write(result: &Assessment, file: &Path) -> Result<()> {
+    let json = result.to_json().context("writing the result as JSON")?;
+    match file == Path::new("-") {
+        true => terminal::print(&json),
+        false => std::fs::write(file, json).with_context(|| format!("cannot write {}", file.display())),
+    }
+}
+
+/// The machine, as far as it takes no looking into.
+fn host() -> Result<Host> {
+    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").context("/proc/cpuinfo")?;
+    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+    let memory = rustix::system::sysinfo();
+    let load = std::fs::read_to_string("/proc/loadavg").context("/proc/loadavg")?;
+    Ok(Host {
+        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+        processor: model.map_or("unknown", |(_, name)| name.trim()).to_owned(),
+        processors: std::thread::available_parallelism().context("counting processors")?.get() as u32,
+        memory: memory.totalram as u64 * u64::from(memory.mem_unit),
+        devices: Vec::new(),
+        limits: Vec::new(),
+        advice: Vec::new(),
+        load: load.trim().to_owned(),
+    })
+}
