@@ -1,6 +1,10 @@
 //! Measures what every data path costs on the machine at hand, and says which one to use.
 
+pub mod options;
+pub mod progress;
 pub mod result;
 pub mod statistics;
 
+pub use options::{Options, Sink};
+pub use progress::Progress;
 pub use result::Assessment;
