@@ -115,13 +115,20 @@ fn probe_host() -> Choice {
 
 /// Major and minor number of the running kernel.
 fn kernel_release() -> Option<(u32, u32)> {
-    let name = rustix::system::uname();
-    let mut numbers = name.release().to_str().ok()?.split(['.', '-']).map(str::parse);
+    release_of(rustix::system::uname().release().to_str().ok()?)
+}
+
+/// Major and minor number in a kernel's release, where it begins with such.
+pub fn release_of(kernel: &str) -> Option<(u32, u32)> {
+    let mut numbers = kernel.split(['.', '-']).map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 /// Sends a train of three small packets to ourselves and compares what arrives.
-fn try_on_loopback(path: Path) -> io::Result<()> {
+///
+/// # Errors
+/// What a call says, or that other bytes arrived than were sent.
+pub fn try_on_loopback(path: Path) -> io::Result<()> {
     const PACKET_SIZE: usize = HEADER_LENGTH + 188;
     let receiver = UdpSocket::bind("127.0.0.1:0")?;
     receiver.set_read_timeout(Some(Duration::from_millis(500)))?;
@@ -151,7 +158,7 @@ fn try_on_loopback(path: Path) -> io::Result<()> {
     };
     let sent = path
         .send(&sink, &medium, &train, Headers::Stored, &mut Scratch::default())
-        .map_err(|error| io::Error::other(error.to_string()))?;
+        .map_err(io::Error::other)?;
     if sent != 3 {
         return Err(io::Error::other(format!("{sent} of 3 packets were sent")));
     }

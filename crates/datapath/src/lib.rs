@@ -19,7 +19,7 @@ mod train;
 mod wire_sendfile;
 
 pub use block::{BlockPath, BlockSink, UnknownBlockPath};
-pub use choice::{Choice, Support};
+pub use choice::{Choice, Support, release_of, try_on_loopback};
 pub use medium::{Extent, Medium, PageCache};
 pub use path::{Path, UnknownPath};
 pub use sink::{UdpSink, path_mtu};
