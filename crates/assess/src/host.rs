@@ -8,7 +8,7 @@ mod devices;
 mod limits;
 mod machine;
 mod paths;
-mod read;
+pub(crate) mod read;
 
 use crate::result::Host;
 

@@ -1,5 +1,6 @@
 //! Measures what every data path costs on the machine at hand, and says which one to use.
 
+pub mod costs;
 pub mod host;
 pub mod options;
 pub mod progress;
