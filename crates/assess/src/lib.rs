@@ -3,6 +3,7 @@
 pub mod costs;
 pub mod host;
 pub mod options;
+pub mod profile;
 pub mod progress;
 pub mod result;
 pub mod statistics;
