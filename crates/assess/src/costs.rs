@@ -1,39 +1,50 @@
 //! What the machine charges for the two things that data paths try to avoid: entering the kernel and copying (figure 2 of the
 //! conference paper).
 //!
+//! What is counted is the thread's processor time, as with data paths: what others do meanwhile on a busy machine is not.
+//!
 //! A run walks through all points, so that a disturbance of some seconds touches one run of each and not all runs of one. Each
 //! point is repeated until a run of it takes [`RUN`], found once before the first run.
 
 mod arena;
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arena::Arena;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::Progress;
-use crate::result::{CopyCost, Costs};
+use crate::result::{CopyCost, Costs, LeftOut};
 
 /// Smallest and largest block that is copied, in bytes; between them are all powers of two.
 const SMALLEST: usize = 8;
 const LARGEST: usize = 32 << 20;
 
-/// How long a point is repeated in a run, at least. The clock is read twice for that: some 50 ns.
+/// How long a point is repeated in a run, at least. The clock is read twice for that, which takes less than a microsecond.
 const RUN: Duration = Duration::from_millis(1);
 
-/// Measures both, so many `runs` of each point. When it is told to stop, or there is too little memory for the larger blocks,
-/// there are fewer runs, or fewer points; points without a run are left out.
+/// Measures both, so many `runs` of each point. When it is told to stop there are fewer runs, and points without a run are left
+/// out; where memory is too short for the larger blocks, they are left out and named.
 ///
 /// Kernel entry is `getpid` by a raw system call: the C library is not asked, and does not answer from what it remembers.
 /// Copies are `copy_from_slice` of a length that the compiler does not know, which calls the C library's `memcpy`.
-pub fn measure(runs: u32, progress: &mut dyn Progress) -> Costs {
-    measure_up_to(LARGEST, runs, progress)
+pub fn measure(runs: u32, left_out: &mut Vec<LeftOut>, progress: &mut dyn Progress) -> Costs {
+    measure_up_to(LARGEST, runs, left_out, progress)
 }
 
-fn measure_up_to(largest: usize, runs: u32, progress: &mut dyn Progress) -> Costs {
+fn measure_up_to(
+    largest: usize,
+    runs: u32,
+    left_out: &mut Vec<LeftOut>,
+    progress: &mut dyn Progress,
+) -> Costs {
     progress.at(0.0, "preparing memory");
     let mut costs = Costs { kernel_entry_ns: Vec::new(), copies: Vec::new() };
-    let Some((mut source, mut target)) = arenas(largest, progress) else { return costs };
+    let pair = arena::pair(largest);
+    left_out
+        .extend(too_little_memory(largest, pair.as_ref().map_or(0, |(source, _)| source.largest_block())));
+    let Some((mut source, mut target)) = pair else { return costs };
     let mut points: Vec<Point> = points(largest.min(source.largest_block())).collect();
     let entries = repetitions(time_entries);
     for point in &mut points {
@@ -59,18 +70,12 @@ fn measure_up_to(largest: usize, runs: u32, progress: &mut dyn Progress) -> Cost
     costs
 }
 
-/// Memory to copy from and to; nothing, and a note, where there is not even enough for small blocks.
-fn arenas(largest: usize, progress: &mut dyn Progress) -> Option<(Arena, Arena)> {
-    let made = arena::pair(largest);
-    match &made {
-        None => progress.note("there is too little free memory to measure copies"),
-        Some((source, _)) if source.largest_block() < largest => progress.note(&format!(
-            "there is memory to measure copies of at most {} bytes, not of {largest}",
-            source.largest_block()
-        )),
-        Some(_) => {}
-    }
-    made
+/// What is left out if blocks of at most `possible` bytes can be copied.
+fn too_little_memory(largest: usize, possible: usize) -> Option<LeftOut> {
+    (possible < largest).then(|| LeftOut {
+        what: format!("host: copies of more than {possible} bytes"),
+        why: "too little memory is free: they take several times what the processor's caches hold".to_owned(),
+    })
 }
 
 /// One figure that is measured.
@@ -105,13 +110,13 @@ impl Point {
 
 /// Copies the same block again and again.
 fn copy_one(source: &[u8], target: &mut [u8], repetitions: u32) -> Duration {
-    let start = Instant::now();
+    let start = used();
     for _ in 0..repetitions {
         // The compiler must believe that the source was changed and that the target is read, each time.
         black_box(&mut *target).copy_from_slice(black_box(source));
     }
     black_box(target);
-    start.elapsed()
+    used() - start
 }
 
 /// Copies block after block, and goes on the next time where it ended.
@@ -123,20 +128,26 @@ fn copy_ever_others(
     size: usize,
     repetitions: u32,
 ) -> Duration {
-    let start = Instant::now();
+    let start = used();
     for _ in 0..repetitions {
         black_box(target.next_mut(to, size)).copy_from_slice(black_box(source.next(from, size)));
     }
-    start.elapsed()
+    used() - start
 }
 
 /// Enters the kernel so many times and answers how long that took.
 fn time_entries(count: u32) -> Duration {
-    let start = Instant::now();
+    let start = used();
     for _ in 0..count {
         black_box(rustix::process::getpid());
     }
-    start.elapsed()
+    used() - start
+}
+
+/// Processor time that this thread has used.
+fn used() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 /// How often something is to be repeated so that it takes [`RUN`].

@@ -5,13 +5,14 @@ mod experiment;
 mod interrupt;
 mod measuring;
 mod perform;
+mod text;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use experiment::EXPERIMENTS;
+use experiment::{EXPERIMENTS, HOST};
 use measuring::Measuring;
 
 /// Arguments of `wirepath assess`.
@@ -32,13 +33,16 @@ pub(crate) struct Assess {
 
 // An experiment that lands adds its variant here, its arm below, and its line in `experiment.rs`.
 #[derive(Subcommand)]
-enum Action {}
+enum Action {
+    /// Say what this machine has, what it lacks for which data path and how to get it; cost of kernel entry and of copying
+    Host(Measuring),
+}
 
 impl Assess {
     pub(crate) fn run(self) -> Result<ExitCode> {
         match self.action {
             None => perform::perform(&self.measuring, EXPERIMENTS),
-            Some(action) => match action {},
+            Some(Action::Host(measuring)) => perform::perform(&measuring, &[HOST]),
         }
     }
 }

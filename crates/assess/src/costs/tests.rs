@@ -24,7 +24,9 @@ fn ever_other_blocks_are_really_copied() {
 
 #[test]
 fn every_point_has_its_runs_and_larger_blocks_take_longer() {
-    let costs = measure_up_to(1 << 20, 3, &mut Unwatched);
+    let mut left_out = Vec::new();
+    let costs = measure_up_to(1 << 20, 3, &mut left_out, &mut Unwatched);
+    assert_eq!(left_out, []);
     assert_eq!(costs.kernel_entry_ns.len(), 3);
     assert!(costs.kernel_entry_ns.iter().all(|ns| *ns > 5.0), "{:?}", costs.kernel_entry_ns);
     assert_eq!(costs.copies.len(), 4 * 18); // 8 bytes to 1 MiB
@@ -53,7 +55,13 @@ fn stopping_keeps_what_was_measured() {
             self.0.get() > 10
         }
     }
-    let costs = measure_up_to(1 << 12, 1000, &mut Impatient(std::cell::Cell::new(0)));
+    let costs = measure_up_to(1 << 12, 1000, &mut Vec::new(), &mut Impatient(std::cell::Cell::new(0)));
     assert_eq!(costs.copies.len(), 10, "{costs:?}");
     assert_eq!(costs.kernel_entry_ns.len(), 1);
+}
+
+#[test]
+fn what_there_is_no_memory_for_is_named() {
+    assert_eq!(too_little_memory(1 << 20, 1 << 20), None);
+    assert!(too_little_memory(1 << 20, 4096).is_some_and(|left| left.what.ends_with("more than 4096 bytes")));
 }

@@ -226,9 +226,10 @@ fn slow_clock(facts: &Facts<'_>) -> Vec<Advice> {
 fn paced_tcp(facts: &Facts<'_>) -> Vec<Advice> {
     one(facts.is("net.ipv4.tcp_congestion_control", "bbr").then(|| Advice {
         finding: "TCP is paced by bbr".to_owned(),
-        consequence: "downloads to a near sink cost timers more than sending; figures are not comparable with those of cubic"
+        consequence: "its timers cost processor time in downloads, most of all to near clients (assessments use reno for \
+                      themselves)"
             .to_owned(),
-        remedy: "sysctl -w net.ipv4.tcp_congestion_control=cubic, at least while assessing downloads".to_owned(),
+        remedy: "where clients are near: sysctl -w net.ipv4.tcp_congestion_control=cubic".to_owned(),
     }))
 }
 

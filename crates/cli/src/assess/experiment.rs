@@ -1,7 +1,7 @@
 //! The experiments, in the order in which they are made.
 
 use anyhow::Result;
-use wirepath_assess::{Assessment, Options, Progress};
+use wirepath_assess::{Assessment, Options, Progress, costs};
 
 /// An experiment.
 pub(crate) struct Experiment {
@@ -12,5 +12,14 @@ pub(crate) struct Experiment {
     pub(crate) run: fn(&Options, &mut Assessment, &mut dyn Progress) -> Result<()>,
 }
 
+pub(crate) const HOST: Experiment = Experiment {
+    name: "host",
+    // The machine itself is looked at for every experiment.
+    run: |options, result, progress| {
+        result.costs = Some(costs::measure(options.runs, &mut result.left_out, progress));
+        Ok(())
+    },
+};
+
 /// All of them.
-pub(crate) const EXPERIMENTS: &[Experiment] = &[];
+pub(crate) const EXPERIMENTS: &[Experiment] = &[HOST];
