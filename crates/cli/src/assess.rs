@@ -5,6 +5,7 @@ mod experiment;
 mod interrupt;
 mod measuring;
 mod perform;
+mod sink;
 mod text;
 
 use std::process::ExitCode;
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use experiment::{EXPERIMENTS, HOST};
+use experiment::{DOWNLOAD, EXPERIMENTS, HOST, STREAM};
 use measuring::Measuring;
 
 /// Arguments of `wirepath assess`.
@@ -36,6 +37,12 @@ pub(crate) struct Assess {
 enum Action {
     /// Say what this machine has, what it lacks for which data path and how to get it; cost of kernel entry and of copying
     Host(Measuring),
+    /// Send bytes of a file as UDP datagrams and over TCP, by every path and size
+    Download(Measuring),
+    /// Send RTP packets over UDP, by every path and size
+    Stream(Measuring),
+    /// Receive for an assessment on another host
+    Sink(sink::Sink),
 }
 
 impl Assess {
@@ -43,6 +50,9 @@ impl Assess {
         match self.action {
             None => perform::perform(&self.measuring, EXPERIMENTS),
             Some(Action::Host(measuring)) => perform::perform(&measuring, &[HOST]),
+            Some(Action::Download(measuring)) => perform::perform(&measuring, &[DOWNLOAD]),
+            Some(Action::Stream(measuring)) => perform::perform(&measuring, &[STREAM]),
+            Some(Action::Sink(sink)) => sink.run(),
         }
     }
 }

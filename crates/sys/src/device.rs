@@ -30,6 +30,13 @@ impl std::fmt::Display for DeviceName {
     }
 }
 
+impl DeviceName {
+    /// A name, cut to the length that names of devices have.
+    pub fn new(text: &CStr) -> DeviceName {
+        name(text)
+    }
+}
+
 /// The device that has `address`, if one does.
 ///
 /// # Errors
@@ -116,10 +123,42 @@ pub fn is_up(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
 /// # Errors
 /// `EOPNOTSUPP` for devices that do not say, else what `ioctl` says.
 pub fn offloads_checksums(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
-    let mut value = [0x16, 0]; // ETHTOOL_GTXCSUM, struct ethtool_value
-    // SAFETY: for this command the kernel reads and writes a `struct ethtool_value`, which is two words.
+    ask(socket, device, Question::Checksums)
+}
+
+/// Whether the device gathers a packet from several places of memory (`ETHTOOL_GSG`). Without that, the kernel copies.
+///
+/// # Errors
+/// As [`offloads_checksums`].
+pub fn gathers(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
+    ask(socket, device, Question::Gathers)
+}
+
+/// Commands that are answered by a `struct ethtool_value` that is 0 or 1.
+#[derive(Clone, Copy)]
+enum Question {
+    /// ETHTOOL_GTXCSUM
+    Checksums = 0x16,
+    /// ETHTOOL_GSG
+    Gathers = 0x18,
+}
+
+fn ask(socket: BorrowedFd<'_>, device: &DeviceName, question: Question) -> io::Result<bool> {
+    let mut value = [question as u32, 0];
+    // SAFETY: for these commands the kernel reads and writes a `struct ethtool_value`, which is two words.
     unsafe { ethtool(socket, device, &mut value) }?;
     Ok(value[1] != 0)
+}
+
+/// Lets the device compute transport checksums on transmission, or not (`ETHTOOL_STXCSUM`). Without them it is given no
+/// segmentation of TCP and UDP to do either: segments need checksums of their own.
+///
+/// # Errors
+/// `EPERM` without `CAP_NET_ADMIN`, `EOPNOTSUPP` for devices that cannot change it, else what `ioctl` says.
+pub fn set_checksum_offload(socket: BorrowedFd<'_>, device: &DeviceName, on: bool) -> io::Result<()> {
+    let mut value = [0x17, on.into()]; // ETHTOOL_STXCSUM
+    // SAFETY: for this command the kernel reads a `struct ethtool_value`, which is two words.
+    unsafe { ethtool(socket, device, &mut value) }
 }
 
 /// Name of the device's driver (`ETHTOOL_GDRVINFO`).
@@ -220,7 +259,7 @@ pub fn features(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Vec<F
     Ok(features.filter(|feature| !feature.name.is_empty()).collect())
 }
 
-/// Asks the device; the command is the first word of `data`, which is answered in place.
+/// Asks the device, by any socket of its network namespace; the command is the first word of `data`, which is answered in place.
 ///
 /// # Safety
 /// `data` is as large as what the kernel reads and writes for that command.
@@ -242,7 +281,7 @@ fn text_of(words: &[u32]) -> String {
 
 fn name(text: &CStr) -> DeviceName {
     let mut bytes = [0; libc::IFNAMSIZ];
-    for (to, from) in bytes.iter_mut().zip(text.to_bytes()) {
+    for (to, from) in bytes[..libc::IFNAMSIZ - 1].iter_mut().zip(text.to_bytes()) {
         *to = *from as libc::c_char;
     }
     DeviceName(bytes)
@@ -282,6 +321,7 @@ mod tests {
         assert_eq!(device.to_string(), "lo");
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         assert!(offloads_checksums(socket.as_fd(), &device).unwrap());
+        assert!(gathers(socket.as_fd(), &device).unwrap());
     }
 
     #[test]

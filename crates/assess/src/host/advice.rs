@@ -1,6 +1,6 @@
 //! What could be better, and how: judged from what was found, so that it is tested without such a machine.
 
-use wirepath_datapath::release_of;
+use wirepath_datapath::release;
 
 use crate::result::{Advice, Device, Host};
 
@@ -68,7 +68,7 @@ impl<'a> Facts<'a> {
 }
 
 fn old_kernel(facts: &Facts<'_>) -> Vec<Advice> {
-    let old = release_of(&facts.host.kernel).filter(|release| *release < (6, 5));
+    let old = release(&facts.host.kernel).filter(|release| *release < (6, 5));
     one(old.map(|(major, minor)| {
         let segments = if (major, minor) < (4, 18) { ", and UDP is not segmented, so no path sends trains" } else { "" };
         Advice {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use wirepath_datapath::{
-    BlockPath, BlockSink, Extent, Medium, Path, Scratch, SendError, release_of, try_on_loopback,
+    BlockPath, BlockSink, Extent, Medium, Path, Scratch, SendError, release, try_on_loopback,
 };
 
 use super::read;
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// All paths, those for streaming first, on a kernel of this release.
 pub(super) fn all(kernel: &str) -> Vec<PathState> {
-    let release = release_of(kernel);
+    let release = release(kernel);
     let streams =
         Path::ALL.map(|path| state("stream", path.name(), Transport::Udp, try_on_loopback(path), release));
     let downloads = BlockPath::ALL.into_iter().flat_map(|path| {
