@@ -48,9 +48,8 @@ impl Outlet {
         opened.map_err(|error| Error::Unable(format!("its socket cannot be set up: {error}")))
     }
 
-    /// For this cell, which goes over TCP. BBR, where that is the default, paces by timers that would be what is measured.
+    /// For this cell, which goes over TCP.
     pub(crate) fn stream(cell: &Cell, socket: std::net::TcpStream) -> Result<Outlet, Error> {
-        sockopt::set_tcp_congestion(&socket, "reno").doing("setting TCP's congestion control")?;
         match cell.way {
             Way::Block(path) => {
                 BlockSink::tcp(socket, path).doing("setting up a connection").map(Outlet::Blocks)
@@ -85,8 +84,14 @@ impl Outlet {
         .doing("waiting for pages that were lent")
     }
 
-    /// Ends a run: the network is done with all that was lent. Answers how many loans the kernel turned into copies.
+    /// Ends a run: a connection's last segment leaves, and the network is done with all that was lent. Answers how many loans the
+    /// kernel turned into copies.
     pub(crate) fn finish(&self) -> Result<u64, Error> {
+        if let Outlet::Blocks(sink) = self
+            && sink.is_stream()
+        {
+            sockopt::set_tcp_cork(sink.socket(), false).doing("uncorking a connection")?;
+        }
         if !self.wait_for_loans(PATIENCE)? {
             return Err(Error::Faulty(format!(
                 "pages that were lent are not back after {} seconds",
@@ -122,6 +127,9 @@ pub(crate) fn open(cell: &Cell, stage: &Stage) -> Result<(Outlet, Watch), Error>
         }
         (Transport::Tcp, _, Lane::Receives(remote)) => {
             let (socket, account) = remote.tcp()?;
+            // Full segments, as servers do it that send a file in blocks. Else each run would have as many segments as chance
+            // makes of acknowledgements and blocks.
+            sockopt::set_tcp_cork(&socket, true).doing("corking a connection")?;
             Ok((Outlet::stream(cell, socket)?, Watch::Receiver(account)))
         }
         (Transport::Tcp, _, Lane::Drops(_)) => Err(Error::Unable("TCP needs a receiver".to_owned())),

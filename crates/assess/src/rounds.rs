@@ -160,6 +160,7 @@ impl Rounds<'_> {
         let mut sending = Sending { cell, medium, outlet: &outlet, scratch };
         let (sent, counted) = calls.during(|| sending.all(walk, &mut watch))?;
         let sent = sent?;
+        outlet.finish()?;
         watch.settle(cell, &sent, self.stage.mtu)?;
         Ok(counted as f64 / sent.packets as f64)
     }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
+use wirepath_sys::socket::set_least_to_wake;
 
 use super::protocol::{QUESTION_LENGTH, Report};
 
@@ -16,6 +17,9 @@ const IDLE: Duration = Duration::from_secs(60);
 
 /// After the question, data that does not come within this time does not come.
 const GRACE: Duration = Duration::from_millis(500);
+
+/// Bytes of a stream that are worth being woken for.
+const STREAM_WAKE: u32 = 256 << 10;
 
 /// Bytes of a stream taken by one call.
 const STREAM_CHUNK: usize = 1 << 20;
@@ -34,6 +38,7 @@ pub(super) fn count(mut control: &TcpStream, source: &Source<'_>, window: u64) -
     let mut came = Report::default();
     let mut reported = 0;
     let mut drain = Drain::new(source);
+    source.wake_for(STREAM_WAKE)?;
     loop {
         let (data, question) = wait(source.socket(), control.as_fd(), IDLE)?;
         if !data && !question {
@@ -52,6 +57,7 @@ pub(super) fn count(mut control: &TcpStream, source: &Source<'_>, window: u64) -
             }
             control.read_exact(&mut sent[1..])?;
             let sent = u64::from_be_bytes(sent);
+            source.wake_for(1)?;
             while came.bytes < sent && !drain.ended && wait_for_data(source.socket())? {
                 while drain.some(&mut came)? {}
             }
@@ -64,6 +70,15 @@ pub(super) fn count(mut control: &TcpStream, source: &Source<'_>, window: u64) -
 }
 
 impl Source<'_> {
+    /// Has a stream wake us when so many bytes have come. A sender pays for waking its receiver; one that receives in earnest is
+    /// on another machine, and is woken by its own network card now and then.
+    fn wake_for(&self, bytes: u32) -> io::Result<()> {
+        match self {
+            Source::Stream(stream) => set_least_to_wake(stream.as_fd(), bytes),
+            Source::Datagrams { .. } => Ok(()),
+        }
+    }
+
     fn socket(&self) -> BorrowedFd<'_> {
         match self {
             Source::Datagrams { socket, .. } => socket.as_fd(),

@@ -4,6 +4,8 @@ use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use socket2::{Domain, Protocol, Socket, Type};
+
 use super::protocol::{Answer, QUESTION_LENGTH, Report, Request};
 use crate::error::Error;
 use crate::result::Transport;
@@ -44,7 +46,13 @@ impl Remote {
             let request = Request { transport: Transport::Tcp, packet: 0, port: 0 };
             let account = self.ask(self.connect()?, request)?;
             let data = SocketAddr::new(self.address.ip(), account.port);
-            Ok((TcpStream::connect_timeout(&data, PATIENCE)?, account))
+            let socket = Socket::new(Domain::for_address(data), Type::STREAM, Some(Protocol::TCP))?;
+            // BBR, where that is the default, paces by timers, which would be what is measured; a connection that began with it
+            // keeps them.
+            socket.set_tcp_congestion(b"reno")?;
+            socket.connect_timeout(&data.into(), PATIENCE)?;
+            socket.set_nonblocking(false)?;
+            Ok((socket.into(), account))
         };
         connect().map_err(|error| self.stopped(&error))
     }
