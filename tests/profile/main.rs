@@ -13,9 +13,9 @@ use wirepath_assess::profile::{ProfileError, Profiler, Shares};
 use wirepath_tests::trial::Skip;
 use wirepath_tests::trials;
 
-/// Processor time is shared with whatever else runs: long enough for hundreds of samples.
-const DURATION: Duration = Duration::from_secs(1);
-const FEWEST_SAMPLES: u64 = 200;
+/// Processor time for about 2,000 samples.
+const PROCESSOR_TIME: Duration = Duration::from_millis(500);
+const FEWEST_SAMPLES: u64 = 1000;
 
 fn main() -> ExitCode {
     let alone = trials![
@@ -108,7 +108,7 @@ fn an_error_of_the_work_ends_the_profile() -> Result<()> {
 
 /// A profile of work whose share is known; shown, for whoever disputes it.
 fn profile(step: impl FnMut() -> Result<()>) -> Result<Shares> {
-    let shares = profiler()?.run(DURATION, step)?;
+    let shares = profiler()?.run(PROCESSOR_TIME, step)?;
     println!("{shares:.2?}");
     ensure!(shares.samples >= FEWEST_SAMPLES && shares.lost == 0, "{shares:#?}");
     let named: f64 = shares.functions.iter().map(|function| function.share).sum();

@@ -6,6 +6,7 @@
 //! instruction after; [`kernel_exit`] puts one case of that right.
 
 mod classes;
+mod experiment;
 mod kernel_exit;
 mod kernel_symbols;
 mod sampling;
@@ -17,6 +18,7 @@ use std::time::Duration;
 
 use crate::result::FunctionShare;
 use classes::Class;
+pub use experiment::run;
 use kernel_exit::KernelExits;
 use kernel_symbols::KernelSymbols;
 use sampling::{Place, Sampling};
@@ -94,17 +96,17 @@ impl Profiler {
         Ok(Profiler { symbols: KernelSymbols::read()?, sampling })
     }
 
-    /// Samples while it calls `step` again and again for this time. A step is a piece of the work that takes between a
-    /// millisecond and a second: the time is looked at between steps.
+    /// Samples while it calls `step` again and again, until so much processor time is used or ten times as long has passed. A
+    /// step is a piece of the work that takes between a millisecond and a second: the time is looked at between steps.
     ///
     /// # Errors
     /// What `step` says, and [`ProfileError::Sampling`].
     pub fn run<E: From<ProfileError>>(
         &mut self,
-        duration: Duration,
+        processor_time: Duration,
         step: impl FnMut() -> Result<(), E>,
     ) -> Result<Shares, E> {
-        let samples = self.sampling.run(duration, step)?;
+        let samples = self.sampling.run(processor_time, step)?;
         // Libraries and generated code may have come or gone since the last time.
         let user = UserSymbols::read().map_err(ProfileError::Sampling)?;
         let exits = KernelExits::open().map_err(ProfileError::Sampling)?;

@@ -13,7 +13,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use experiment::{DOWNLOAD, EXPERIMENTS, HOST, STREAM};
+use experiment::{DOWNLOAD, EXPERIMENTS, HOST, PROFILE, STREAM};
 use measuring::Measuring;
 
 /// Arguments of `wirepath assess`.
@@ -41,6 +41,8 @@ enum Action {
     Download(Measuring),
     /// Send RTP packets over UDP, by every path and size
     Stream(Measuring),
+    /// Sample where each path spends its time: copying, entering the kernel, network, user space
+    Profile(Measuring),
     /// Receive for an assessment on another host
     Sink(sink::Sink),
 }
@@ -52,6 +54,7 @@ impl Assess {
             Some(Action::Host(measuring)) => perform::perform(&measuring, &[HOST]),
             Some(Action::Download(measuring)) => perform::perform(&measuring, &[DOWNLOAD]),
             Some(Action::Stream(measuring)) => perform::perform(&measuring, &[STREAM]),
+            Some(Action::Profile(measuring)) => perform::perform(&measuring, &[PROFILE]),
             Some(Action::Sink(sink)) => sink.run(),
         }
     }

@@ -8,6 +8,7 @@ use perf_event::data::Record;
 use perf_event::events::Software;
 use perf_event::{Builder, ReadFormat, SampleFlag, Sampler};
 use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
 
 use super::ProfileError;
 use crate::host::read;
@@ -19,8 +20,11 @@ const PERIOD_NS: u64 = 249_989;
 /// Bytes of the ring that the kernel writes to: 8,192 samples, two seconds of them.
 const RING: usize = 1 << 17;
 
-/// How often the ring is emptied.
+/// After how much processor time the ring is emptied.
 const EMPTIED_EVERY: Duration = Duration::from_millis(100);
+
+/// How many times as long as the processor time that is wanted it may take.
+const PATIENCE: u32 = 10;
 
 /// Of the word in each record that says where it was taken (`linux/perf_event.h`).
 const MODE: u16 = 7;
@@ -65,19 +69,20 @@ impl Sampling {
         Ok(Sampling { sampler, lost: 0, told_lost: 0 })
     }
 
-    /// Samples while it calls `step` again and again for this time.
+    /// Samples while it calls `step` again and again, until the thread has used so much processor time, or has been at it
+    /// [`PATIENCE`] times as long: others may use the processor, and work may wait.
     pub(super) fn run<E: From<ProfileError>>(
         &mut self,
-        duration: Duration,
+        processor_time: Duration,
         mut step: impl FnMut() -> Result<(), E>,
     ) -> Result<Samples, E> {
         let mut samples = Samples::default();
-        let end = Instant::now() + duration;
+        let (end, latest) = (used() + processor_time, Instant::now() + processor_time * PATIENCE);
         let mut outcome = Ok(());
-        while outcome.is_ok() && Instant::now() < end {
-            let empty_at = end.min(Instant::now() + EMPTIED_EVERY);
+        while outcome.is_ok() && used() < end && Instant::now() < latest {
+            let empty_at = end.min(used() + EMPTIED_EVERY);
             self.sampler.enable().map_err(ProfileError::Sampling)?;
-            while outcome.is_ok() && Instant::now() < empty_at {
+            while outcome.is_ok() && used() < empty_at && Instant::now() < latest {
                 outcome = step();
             }
             self.sampler.disable().map_err(ProfileError::Sampling)?;
@@ -110,6 +115,12 @@ impl Sampling {
         let all = self.sampler.read_full()?.lost().unwrap_or(self.told_lost);
         Ok(all - std::mem::replace(&mut self.lost, all))
     }
+}
+
+/// Processor time that this thread has used.
+fn used() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
 fn build(also: ReadFormat) -> io::Result<perf_event::Counter> {

@@ -1,7 +1,7 @@
 //! The experiments, in the order in which they are made.
 
 use anyhow::Result;
-use wirepath_assess::{Assessment, Error, Options, Progress, Soundness, costs, experiment};
+use wirepath_assess::{Assessment, Error, Options, Progress, Soundness, costs, experiment, profile};
 
 /// An experiment.
 #[derive(Clone, Copy)]
@@ -32,5 +32,7 @@ pub(crate) const STREAM: Experiment = Experiment {
     run: |options, result, progress| experiment::Experiment::Stream.run(options, result, progress),
 };
 
+pub(crate) const PROFILE: Experiment = Experiment { name: "profile", run: profile::run };
+
 /// All of them.
-pub(crate) const EXPERIMENTS: &[Experiment] = &[HOST, DOWNLOAD, STREAM];
+pub(crate) const EXPERIMENTS: &[Experiment] = &[HOST, DOWNLOAD, STREAM, PROFILE];

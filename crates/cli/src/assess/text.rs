@@ -5,7 +5,10 @@ mod host;
 mod profiles;
 
 use wirepath_assess::Assessment;
+use wirepath_assess::result::LeftOut;
 use wirepath_assess::statistics::Summary;
+
+use crate::table::{lines, new_table, section};
 
 /// What these experiments found, in lines of at most `width` columns where that is possible.
 pub(super) fn of(result: &Assessment, experiments: &[&str], width: usize, utf8: bool) -> String {
@@ -15,8 +18,16 @@ pub(super) fn of(result: &Assessment, experiments: &[&str], width: usize, utf8: 
         parts.extend(result.costs.iter().map(|costs| costs::part(costs, width, utf8)));
     }
     parts.push(profiles::part(&result.profiles, width, utf8));
+    parts.push(left_out(&result.left_out, width, utf8));
     parts.retain(|part| !part.is_empty());
     parts.join("\n")
+}
+
+/// What was not measured, and why.
+fn left_out(left_out: &[LeftOut], width: usize, utf8: bool) -> String {
+    let mut table = new_table(width, utf8);
+    table.add_rows(left_out.iter().map(|left| [&left.what, &left.why]));
+    section("Not measured", &lines(&mut table))
 }
 
 /// The median of the runs, with a mark if they differ too much for it to be relied on.
