@@ -101,7 +101,7 @@ impl Rounds<'_> {
     }
 
     /// Says where we are, and whether to go on.
-    fn go_on(&mut self, share: f64, doing: &str) -> Result<(), Error> {
+    pub(crate) fn go_on(&mut self, share: f64, doing: &str) -> Result<(), Error> {
         self.progress.at(share, doing);
         if self.progress.stopped() { Err(Error::Stopped) } else { Ok(()) }
     }
@@ -130,7 +130,12 @@ impl Rounds<'_> {
     }
 
     /// One run.
-    fn time(&mut self, cell: &Cell, volume: u64, scratch: &mut Scratch) -> Result<(Run, Sent), Error> {
+    pub(crate) fn time(
+        &mut self,
+        cell: &Cell,
+        volume: u64,
+        scratch: &mut Scratch,
+    ) -> Result<(Run, Sent), Error> {
         let walk = cell.walk(self.media.length(), volume);
         let medium = self.media.prepared(cell.kind())?;
         let (outlet, mut watch) = outlet::open(cell, self.stage)?;
@@ -171,7 +176,7 @@ impl Found {
     ///
     /// # Errors
     /// What concerns more than that.
-    fn of_cell(&mut self, cell: &Cell, error: Error) -> Result<(), Error> {
+    pub(crate) fn of_cell(&mut self, cell: &Cell, error: Error) -> Result<(), Error> {
         match error {
             Error::Unable(_) => {}
             Error::Faulty(_) => self.faults += 1,
