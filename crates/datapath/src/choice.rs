@@ -162,7 +162,7 @@ fn try_on_loopback(path: Path) -> io::Result<()> {
     let mut scratch = Scratch::default();
     if path.needs_hot_memory() {
         scratch.open_ring()?;
-        let region = Arc::new(medium.copy::<io::Error>(|_| Ok(()))?);
+        let region = Arc::new(medium.copy::<io::Error>(packets.len() as u64, |_| Ok(()))?);
         medium.set_hot(Some(&region));
         scratch.hold_now(region)?;
     }

@@ -65,7 +65,7 @@ impl Hot {
         let medium = Medium::new(file, length as u64).unwrap();
         let mut scratch = Scratch::default();
         scratch.open_ring().unwrap();
-        let region = medium.copy::<io::Error>(|copy| {
+        let region = medium.copy::<io::Error>(length as u64, |copy| {
             assert!(*copy == bytes[..]);
             Ok(())
         });

@@ -1,6 +1,7 @@
 //! RTSP and HTTP sessions on top of streams.
 
 mod engine_metrics;
+mod hot_metrics;
 pub mod http;
 pub mod images;
 pub mod library;

@@ -46,7 +46,8 @@ fn main() -> std::process::ExitCode {
 
 /// Has the engine hold a copy of a medium.
 fn heat(engine: &Engine, medium: &Medium) -> Arc<Region> {
-    let region = Arc::new(medium.copy::<io::Error>(|_| Ok(())).unwrap());
+    let length = medium.file().metadata().unwrap().len();
+    let region = Arc::new(medium.copy::<io::Error>(length, |_| Ok(())).unwrap());
     medium.set_hot(Some(&region));
     engine.hold(&region);
     region
