@@ -78,7 +78,6 @@ impl Engine {
         let local = options.socket.local_addr()?.ip();
         let path = self.support.choose(local).path;
         let progress = Arc::new(Progress::default());
-        progress.set_path(path);
         let task = PlaybackTask::new(options, path, Arc::clone(&progress))?;
 
         let thread = self.thread_for_playback();
