@@ -7,12 +7,26 @@
 //! paths that can, then send them in one call.
 
 mod block;
+mod block_sink;
+pub mod calibration;
 mod choice;
+mod cork;
 mod gso_writev;
+mod gso_zerocopy;
+mod loan;
+mod loan_policy;
+mod loans;
+pub mod measure;
 mod medium;
+mod mmap_send;
+mod mmap_send_rtp;
+mod mmap_writev;
+mod mmap_zerocopy;
 mod path;
+mod read_send_rtp;
 mod read_write;
 mod read_writev;
+mod rtp_sendfile;
 mod scratch;
 pub mod sendfile;
 mod sendmmsg;
@@ -23,8 +37,11 @@ mod uring_send;
 mod wire_sendfile;
 mod wire_uring;
 
-pub use block::{BlockPath, BlockSink, UnknownBlockPath};
+pub use block::{BlockPath, UnknownBlockPath};
+pub use block_sink::BlockSink;
 pub use choice::{Choice, Support};
+pub use loan_policy::{LoanPolicy, LoanSwitch};
+pub use loans::LoanCounts;
 pub use medium::{Extent, Medium, PageCache};
 pub use path::{Path, UnknownPath};
 pub use scratch::{Scratch, Taken};
@@ -35,6 +52,8 @@ pub use uring::{HoldError, Tending};
 pub use wirepath_media::rtp;
 /// A hint, for whoever has many sinks to send to.
 pub use wirepath_sys::cpu::prefetch;
+/// Memory of a caller's own that can be lent.
+pub use wirepath_sys::pages::{PageBuffer, ReclaimError, SharedPages};
 /// Memory that a ring sends from.
 pub use wirepath_sys::region::Region;
 

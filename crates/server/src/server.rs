@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use wirepath_streams::datapath::{Path, Scratch, Support};
 use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 
+use crate::calibrated;
 use crate::http::{self, HttpOptions, Site};
 use crate::images::{Cache, CacheError, HotMemory, Store};
 use crate::library::{Library, LibraryError};
@@ -49,6 +50,8 @@ pub struct ServerOptions {
     pub threads: usize,
     /// The data path to use; none for the cheapest that works.
     pub path: Option<Path>,
+    /// Where measured costs of data paths are kept; written if it does not say which path is cheapest here.
+    pub calibration: PathBuf,
     /// How much of a stream may leave in one go.
     pub burst: Duration,
     /// UDP ports for RTP and RTCP.
@@ -106,12 +109,9 @@ impl Server {
         let library = Arc::new(Library::open(&options.paths)?);
         let cache = Cache::open(&options.cache, options.cache_bytes)?;
         let readers = BlockingPool::start("reader", options.threads.max(2), Importance::Equal)?;
-        let support = Arc::new(match options.hot_memory_bytes {
-            0 => Support::probe(options.path),
-            _ => Support::probe_with_hot_memory(options.path),
-        });
-        tracing::info!(path = %support.host().path, reason = support.host().reason, "data path chosen");
-        let ring = options.hot_memory_bytes > 0 && can_use_hot_memory(&support);
+        let hot_memory = options.hot_memory_bytes > 0;
+        let support = calibrated::support(options.path, &options.calibration, hot_memory)?;
+        let ring = hot_memory && can_use_hot_memory(&support);
         let engine_options = EngineOptions {
             threads: options.threads,
             download_stall_us: DOWNLOAD_STALL.as_micros() as u64,

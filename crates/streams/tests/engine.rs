@@ -12,6 +12,7 @@ use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 use support::{Flood, Numbered, PACKET_US, PAYLOAD, Player, TRAIN, TRAINS, engine, packet, run};
+use wirepath_streams::datapath::calibration::Calibrations;
 use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header};
 use wirepath_streams::datapath::{Path, Support};
 use wirepath_streams::{
@@ -210,7 +211,8 @@ fn a_file_that_ends_too_early_and_a_client_that_leaves_are_told() {
 fn a_client_that_takes_nothing_is_let_go() {
     let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
     let options = EngineOptions { threads: 1, download_stall_us: 50_000, ring: false };
-    let engine = Engine::start(&options, Arc::new(Support::probe(None)), &readers).unwrap();
+    let support = Support::probe(None, Calibrations::default(), false);
+    let engine = Engine::start(&options, Arc::new(support), &readers).unwrap();
     let (file, _) = stored(50_000_000);
     let (server, _client) = connection();
     let (tell, ended) = channel();

@@ -50,9 +50,23 @@ pub fn with_address(address: IpAddr) -> io::Result<Option<DeviceName>> {
 /// # Errors
 /// `EOPNOTSUPP` for devices that do not say, else what `ioctl` says.
 pub fn offloads_checksums(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
-    const SIOCETHTOOL: libc::c_ulong = 0x8946; // linux/sockios.h
     const ETHTOOL_GTXCSUM: u32 = 0x16; // linux/ethtool.h
-    let mut value = EthtoolValue { command: ETHTOOL_GTXCSUM, data: 0 };
+    ask(socket, device, ETHTOOL_GTXCSUM)
+}
+
+/// Whether the device gathers a packet from several places of memory (`ETHTOOL_GSG`). Without that, the kernel copies.
+///
+/// # Errors
+/// As [`offloads_checksums`].
+pub fn gathers(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
+    const ETHTOOL_GSG: u32 = 0x18; // linux/ethtool.h
+    ask(socket, device, ETHTOOL_GSG)
+}
+
+/// Asks the device for a value of `struct ethtool_value` that is 0 or 1.
+fn ask(socket: BorrowedFd<'_>, device: &DeviceName, command: u32) -> io::Result<bool> {
+    const SIOCETHTOOL: libc::c_ulong = 0x8946; // linux/sockios.h
+    let mut value = EthtoolValue { command, data: 0 };
     let mut request = InterfaceRequest {
         name: device.0,
         data: (&raw mut value).cast(),
@@ -127,6 +141,7 @@ mod tests {
         assert_eq!(device.to_string(), "lo");
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         assert!(offloads_checksums(socket.as_fd(), &device).unwrap());
+        assert!(gathers(socket.as_fd(), &device).unwrap());
     }
 
     #[test]

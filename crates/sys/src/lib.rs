@@ -6,11 +6,15 @@
 pub mod cpu;
 pub mod device;
 pub mod gather;
+pub mod header_blocks;
 pub mod mapping;
 pub mod page_cache;
+pub mod pages;
 pub mod region;
 pub mod ring;
+mod send;
 pub mod socket;
+pub mod zerocopy;
 
 use std::io;
 

@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use wirepath_streams::datapath::calibration::Calibrations;
 use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
 use wirepath_streams::datapath::{Medium, Path, Support, Train};
 use wirepath_streams::{
@@ -88,7 +89,8 @@ pub(crate) fn engine(path: Path) -> Engine {
     let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
     let ring = path == Path::WireUring;
     let options = EngineOptions { threads: 1, download_stall_us: 60_000_000, ring };
-    Engine::start(&options, Arc::new(Support::probe(Some(path))), &readers).unwrap()
+    Engine::start(&options, Arc::new(Support::probe(Some(path), Calibrations::default(), false)), &readers)
+        .unwrap()
 }
 
 pub(crate) struct Player {

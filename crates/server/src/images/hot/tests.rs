@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use wirepath_media::ts::synthetic::Sample;
 use wirepath_streams::EngineOptions;
 use wirepath_streams::datapath::Support;
+use wirepath_streams::datapath::calibration::Calibrations;
 
 use super::*;
 use crate::images::{Cache, Progress, Store};
@@ -23,7 +24,9 @@ fn fixture() -> Fixture {
     let readers = || BlockingPool::start("reader", 1, Importance::Equal).unwrap();
     let cache = Cache::open(&folder.path().join("cache"), 1 << 30).unwrap();
     let options = EngineOptions { threads: 2, download_stall_us: 60_000_000, ring: true };
-    let engine = Engine::start(&options, Arc::new(Support::probe(None)), &readers()).unwrap();
+    let engine =
+        Engine::start(&options, Arc::new(Support::probe(None, Calibrations::default(), false)), &readers())
+            .unwrap();
     Fixture { folder, store: Store::new(cache, 20_000, readers(), 1).unwrap(), engine: Arc::new(engine) }
 }
 
