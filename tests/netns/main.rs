@@ -3,11 +3,12 @@
 mod crowd;
 mod every_byte;
 mod outages;
+mod paths;
 mod storage;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let together = [every_byte::trials(), outages::trials(), storage::trials()];
+    let together = [every_byte::trials(), outages::trials(), paths::trials(), storage::trials()];
     wirepath_tests::trial::run(together.into_iter().flatten().collect(), crowd::trials())
 }
