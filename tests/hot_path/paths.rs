@@ -16,7 +16,7 @@ use crate::{ALLOCATOR, PACKET, system_calls};
 const PACKETS: u32 = 8;
 const TRAINS: u64 = 500;
 
-/// Kernel calls for a train of eight packets.
+/// Kernel calls for a train of eight packets. (Those of a ring are shared by trains, and counted elsewhere.)
 const TRAIN_CALLS: [(Path, Headers, RangeInclusive<u64>); 10] = [
     (Path::WireSendfile, Headers::Stored, 1..=1),
     (Path::GsoWritev, Headers::Generated, 1..=1),
@@ -43,7 +43,7 @@ const BLOCK_CALLS: [(BlockPath, u64); 5] = [
 const LOANS_FOR_A_READING: u64 = 32;
 
 pub(crate) fn trains_cost_the_calls_of_their_path() -> Result<()> {
-    for path in Path::ALL {
+    for path in Path::ALL.into_iter().filter(|path| !path.needs_hot_memory()) {
         ensure!(TRAIN_CALLS.iter().any(|row| row.0 == path), "{path} has no row in the table");
     }
     let receiver = UdpSocket::bind("127.0.0.1:0")?;
@@ -70,7 +70,7 @@ pub(crate) fn trains_cost_the_calls_of_their_path() -> Result<()> {
 }
 
 pub(crate) fn blocks_cost_the_calls_of_their_path() -> Result<()> {
-    for path in BlockPath::ALL {
+    for path in BlockPath::ALL.into_iter().filter(|path| !path.needs_hot_memory()) {
         ensure!(BLOCK_CALLS.iter().any(|row| row.0 == path), "{path} has no row in the table");
     }
     let receiver = UdpSocket::bind("127.0.0.1:0")?;

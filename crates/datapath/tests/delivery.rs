@@ -188,6 +188,35 @@ fn a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind() {
     }
 }
 
+/// Wherever it ends: in the first page, later, or a byte too early.
+#[test]
+fn wire_sendfile_notices_every_missing_byte() {
+    for length in [1, 20_000, 40 * 1328 - 1] {
+        let example = Example::new(Headers::Stored, 0, 1316, 40, 1316);
+        example.medium.file().set_len(length).unwrap();
+        let (sink, _receiver) = example.sink(Path::WireSendfile);
+        let error = example.send(Path::WireSendfile, &sink, &mut Scratch::default());
+        assert!(matches!(error, Err(SendError::Storage { .. })), "{length}: {error:?}");
+    }
+}
+
+/// More segments than any kernel cuts (64, from Linux 6.9 on 128), in more pages than a pipe holds: the kernel takes the
+/// first part of the train, refuses the last, and drops both. `sendfile` then answers what was taken.
+#[test]
+fn what_is_refused_at_the_end_of_a_train_is_no_error_of_storage() {
+    for path in [Path::WireSendfile, Path::GsoWritev] {
+        let example = Example::new(Headers::Stored, 4000, 288, 217, 288);
+        let (sink, receiver) = example.sink(path);
+        let mut scratch = Scratch::default();
+        let error = example.send(path, &sink, &mut scratch).unwrap_err();
+        assert!(matches!(error, SendError::Unsupported { errno: Errno::INVAL, .. }), "{path}: {error:?}");
+        let few = Example::new(Headers::Stored, 0, 288, 3, 288);
+        few.send(path, &sink, &mut scratch).unwrap();
+        few.has_arrived(&receiver)
+            .unwrap_or_else(|difference| panic!("{path}, after a refused train: {difference}"));
+    }
+}
+
 /// Told within two trains: a call that sent some packets before it met the error does not say it.
 #[test]
 fn a_closed_port_is_told() {

@@ -10,6 +10,8 @@ pub mod header_blocks;
 pub mod mapping;
 pub mod page_cache;
 pub mod pages;
+pub mod region;
+pub mod ring;
 mod send;
 pub mod socket;
 pub mod zerocopy;

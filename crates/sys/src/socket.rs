@@ -10,12 +10,23 @@ use crate::checked;
 /// `UDP_SEGMENT` of `linux/udp.h` (Linux 4.18).
 const UDP_SEGMENT: libc::c_int = 103;
 
+/// `UDP_GRO` of `linux/udp.h` (Linux 5.0).
+const UDP_GRO: libc::c_int = 104;
+
 /// Makes the kernel cut each send into datagrams of `size` bytes; 0 turns that off.
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 4.18, else what `setsockopt` says.
 pub fn set_segment(socket: BorrowedFd<'_>, size: u16) -> io::Result<()> {
     set(socket, libc::SOL_UDP, UDP_SEGMENT, size.into())
+}
+
+/// Lets the kernel hand over several datagrams of one size together, as they came.
+///
+/// # Errors
+/// `ENOPROTOOPT` before Linux 5.0, else what `setsockopt` says.
+pub fn set_receive_offload(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
+    set(socket, libc::SOL_UDP, UDP_GRO, on.into())
 }
 
 /// Lets the kernel fragment datagrams that are larger than the path's MTU, or (the default) not.

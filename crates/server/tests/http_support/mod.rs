@@ -15,6 +15,7 @@ use wirepath_server::library::Library;
 use wirepath_server::metrics::Metrics;
 use wirepath_server::status::Status;
 use wirepath_streams::datapath::Support;
+use wirepath_streams::datapath::calibration::Calibrations;
 use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 
 /// A door that is open until this is dropped.
@@ -85,8 +86,8 @@ fn run(
     drain: watch::Receiver<bool>,
     tell: oneshot::Sender<SocketAddr>,
 ) {
-    let engine_options = EngineOptions { threads: 1, download_stall_us: 2_000_000 };
-    let support = Arc::new(Support::probe(None));
+    let engine_options = EngineOptions { threads: 1, download_stall_us: 2_000_000, ring: false };
+    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
     let engine = Arc::new(
         Engine::start(
             &engine_options,
