@@ -5,12 +5,18 @@ use std::net::UdpSocket;
 use std::ops::RangeInclusive;
 
 use anyhow::{Result, ensure};
+use libtest_mimic::Trial;
 use wirepath_streams::datapath::rtp::{Header, Run};
 use wirepath_streams::datapath::{
     BlockPath, BlockSink, Extent, Headers, LoanPolicy, LoanSwitch, Medium, Path, Scratch, Train, UdpSink,
 };
+use wirepath_tests::trials;
 
 use crate::{ALLOCATOR, PACKET, system_calls};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![trains_cost_the_calls_of_their_path, blocks_cost_the_calls_of_their_path]
+}
 
 /// Packets of a train.
 const PACKETS: u32 = 8;
@@ -42,7 +48,7 @@ const BLOCK_CALLS: [(BlockPath, u64); 5] = [
 /// A path that lends reads the error queue once for so many loans.
 const LOANS_FOR_A_READING: u64 = 32;
 
-pub(crate) fn trains_cost_the_calls_of_their_path() -> Result<()> {
+fn trains_cost_the_calls_of_their_path() -> Result<()> {
     for path in Path::ALL.into_iter().filter(|path| !path.needs_hot_memory()) {
         ensure!(TRAIN_CALLS.iter().any(|row| row.0 == path), "{path} has no row in the table");
     }
@@ -69,7 +75,7 @@ pub(crate) fn trains_cost_the_calls_of_their_path() -> Result<()> {
     Ok(())
 }
 
-pub(crate) fn blocks_cost_the_calls_of_their_path() -> Result<()> {
+fn blocks_cost_the_calls_of_their_path() -> Result<()> {
     for path in BlockPath::ALL.into_iter().filter(|path| !path.needs_hot_memory()) {
         ensure!(BLOCK_CALLS.iter().any(|row| row.0 == path), "{path} has no row in the table");
     }
