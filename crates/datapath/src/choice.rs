@@ -1,12 +1,11 @@
 //! Which data path to use: what the host supports, probed once, and what a route turned out not to.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -210,18 +209,18 @@ fn probe_host(kernel: &str, hot_memory: bool) -> (Vec<Path>, String) {
     (working, failures)
 }
 
-/// Major and minor number of a kernel.
-fn release(kernel: &str) -> Option<(u32, u32)> {
+/// Major and minor number in a kernel's release, where it begins with such.
+pub fn release(kernel: &str) -> Option<(u32, u32)> {
     let mut numbers = kernel.split(['.', '-']).map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 /// Why a path was not shown to work.
 #[derive(Debug, thiserror::Error)]
-enum Trial {
-    /// It does not work.
+pub enum Trial {
+    /// It does not work. The error has a [`SendError`] inside if sending failed.
     #[error("{0}")]
-    Failed(String),
+    Failed(io::Error),
     /// Nothing can be sent to ourselves now, by any path.
     #[error("{0}")]
     Impossible(#[from] io::Error),
@@ -231,30 +230,28 @@ enum Trial {
 const PACKET_SIZE: usize = HEADER_LENGTH + 188;
 
 /// Sends a train of three small packets to ourselves and compares what arrives.
-fn try_on_loopback(path: Path) -> Result<(), Trial> {
-    let failed = |why: &dyn fmt::Display| Trial::Failed(why.to_string());
+///
+/// # Errors
+/// [`Trial`].
+pub fn try_on_loopback(path: Path) -> Result<(), Trial> {
     let (sender, receiver) = to_ourselves()?;
     let (medium, train, packets) = three_packets()?;
     let mut scratch = Scratch::default();
     if path.needs_hot_memory() {
-        let region = Arc::new(medium.copy::<io::Error>(|_| Ok(()))?);
-        medium.set_hot(Some(&region));
-        scratch.open_ring().and_then(|()| scratch.hold_now(region)).map_err(|error| failed(&error))?;
+        scratch.hold_copy(&medium).map_err(Trial::Failed)?;
     }
-    let sink = UdpSink::new(sender, PACKET_SIZE as u16, path).map_err(|error| failed(&error))?;
+    let sink = UdpSink::new(sender, PACKET_SIZE as u16, path).map_err(Trial::Failed)?;
     match path.send(&sink, &medium, &train, Headers::Stored, &mut scratch) {
         Ok(3) => {}
-        Ok(sent) => return Err(failed(&format_args!("{sent} of 3 packets were sent"))),
-        Err(error @ SendError::NetworkDown { .. }) => {
-            return Err(Trial::Impossible(io::Error::other(error.to_string())));
-        }
-        Err(error) => return Err(failed(&error)),
+        Ok(sent) => return Err(Trial::Failed(io::Error::other(format!("{sent} of 3 packets were sent")))),
+        Err(error @ SendError::NetworkDown { .. }) => return Err(Trial::Impossible(io::Error::other(error))),
+        Err(error) => return Err(Trial::Failed(io::Error::other(error))),
     }
     for expected in packets.chunks(PACKET_SIZE) {
         let mut buffer = [0; 2 * PACKET_SIZE];
-        let length = receiver.recv(&mut buffer).map_err(|error| failed(&error))?;
+        let length = receiver.recv(&mut buffer).map_err(Trial::Failed)?;
         if &buffer[..length] != expected {
-            return Err(failed(&"other bytes arrived than were sent"));
+            return Err(Trial::Failed(io::Error::other("other bytes arrived than were sent")));
         }
     }
     Ok(())
