@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use wirepath_media::http::AssetPath;
 use wirepath_media::image::Recipe;
 use wirepath_streams::datapath::{SendError, path_mtu};
-use wirepath_streams::{self as streams, Engine, PlaybackOptions};
+use wirepath_streams::{self as streams, Deferred, Engine, PlaybackOptions};
 
 use crate::images::{Image, Located, Progress as ImageProgress, Store, StoreError};
 use crate::library::{FindError, Library};
@@ -26,7 +26,7 @@ pub(crate) struct AssetPlayer {
 
 struct AssetPresentation {
     name: String,
-    asset: Arc<File>,
+    asset: Deferred<Arc<File>>,
     image: Arc<Image>,
     store: Arc<Store>,
     engine: Arc<Engine>,
@@ -209,6 +209,7 @@ fn open(
     let asset = Arc::new(asset.file);
     let recipe = store.usual_recipe();
     let image = store.image(Arc::clone(&asset), &name, recipe).map_err(open_error)?;
+    let asset = Deferred::new(asset, engine.readers());
     Ok(Arc::new(AssetPresentation { name, asset, image, store, engine }))
 }
 
