@@ -77,6 +77,14 @@ impl BlockingPool {
         // The thread outlives all handles; should it be gone all the same, the value is dropped here.
         drop(self.discarded.send(Box::new(value)));
     }
+
+    /// Waits until all that was discarded before is dropped: for whoever needs the room that it takes.
+    pub fn wait_for_discarded(&self) {
+        let (last, dropped) = channel::<()>();
+        self.discard(last);
+        // Nothing is ever sent: this ends when `last` is dropped.
+        let _ = dropped.recv();
+    }
 }
 
 impl<T: Send> Deferred<T> {
@@ -206,6 +214,7 @@ pub(crate) mod tests {
         let pool = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
         let (tell, told) = channel();
         pool.discard(Bug);
+        pool.wait_for_discarded();
         pool.discard(Tell(tell));
         assert_eq!(told.recv_timeout(Duration::from_secs(20)).unwrap(), "reader-closer");
     }

@@ -369,6 +369,14 @@ impl State {
     }
 }
 
+impl Drop for Image {
+    /// The last to hold an image may be a thread that must not wait until its file is closed.
+    fn drop(&mut self) {
+        let gone = self.state().empty();
+        self.readers.discard(gone);
+    }
+}
+
 impl TrainSource for Image {
     fn segment(&self, number: u32) -> Load {
         let mut state = self.state();

@@ -4,16 +4,18 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use wirepath_media::image::{Header, Identity, Plan, Recipe, Table};
 use wirepath_streams::datapath::Medium;
-use wirepath_streams::{BlockingPool, Importance};
+use wirepath_streams::{BlockingPool, Deferred, Importance};
 
 use super::cache::{Cache, CacheError, Draft};
 use super::image::{Damage, Image};
-use super::open::{Key, Open};
+use super::open::{Key, Open, REST};
 use super::packing;
 use super::read::read_image;
 use super::summary::Summary;
@@ -35,6 +37,8 @@ pub struct Store {
     open: Mutex<Open>,
     counters: StoreCounters,
     stop: AtomicBool,
+    /// Dropped with the store, which ends its timer.
+    _alive: Sender<()>,
 }
 
 /// What the store counted since it was made.
@@ -84,17 +88,33 @@ impl Store {
     /// # Errors
     /// What starting a thread says.
     pub fn new(cache: Cache, burst_us: u32, readers: BlockingPool, packers: usize) -> io::Result<Arc<Store>> {
+        Store::with_rest(cache, burst_us, readers, packers, REST)
+    }
+
+    /// As `new`; images rest for `rest`.
+    pub(super) fn with_rest(
+        cache: Cache,
+        burst_us: u32,
+        readers: BlockingPool,
+        packers: usize,
+        rest: Duration,
+    ) -> io::Result<Arc<Store>> {
         let packers = BlockingPool::start("packer", packers, Importance::Background)?;
-        Ok(Arc::new_cyclic(|this| Store {
+        let (alive, ended) = channel();
+        let store = Arc::new_cyclic(|this| Store {
             this: this.clone(),
             cache,
             burst_us,
             readers,
             packers,
-            open: Mutex::default(),
+            open: Mutex::new(Open::new(rest)),
             counters: StoreCounters::default(),
             stop: AtomicBool::new(false),
-        }))
+            _alive: alive,
+        });
+        let timed = Arc::downgrade(&store);
+        thread::Builder::new().name("resting".to_owned()).spawn(move || let_go_in_time(&timed, &ended))?;
+        Ok(store)
     }
 
     /// The recipe for a path of `mtu` bytes with IP headers of `ip_header` bytes.
@@ -128,7 +148,7 @@ impl Store {
             None => self.open_image(asset, name, key, identity)?,
         };
         let gone = self.open().rest(key, &image, Instant::now());
-        drop(gone); // outside the lock: files are closed
+        drop(gone); // outside the lock
         Ok(image)
     }
 
@@ -183,12 +203,11 @@ impl Store {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a reader thread close what rested long enough.
+    /// Has what rested long enough closed elsewhere.
     fn let_go(&self) {
         let gone = self.open().let_go(Instant::now());
-        // Should the readers have too much to do, the files are closed here after all.
-        if !gone.is_empty() && !self.readers.submit(move || drop(gone)) {
-            tracing::debug!("images at rest were closed at once: the readers have too much to do");
+        if !gone.is_empty() {
+            self.readers.discard(gone);
         }
     }
 
@@ -252,7 +271,7 @@ impl Store {
     }
 
     fn new_image(&self, asset: &Arc<File>, name: &str, key: Key, plan: Plan, summary: Summary) -> Arc<Image> {
-        let (store, asset) = (self.this.clone(), Arc::clone(asset));
+        let (store, asset) = (self.this.clone(), Deferred::new(Arc::clone(asset), &self.readers));
         let path = self.cache.path_of(&key.name());
         Image::new(name, path, plan, summary, self.readers.clone(), move |image, damage| {
             let Some(store) = store.upgrade() else { return };
@@ -342,10 +361,23 @@ impl Store {
         match self.cache.begin(name, length) {
             Err(CacheError::Budget { .. } | CacheError::DiskFull { .. }) => {
                 let resting = self.open().let_all_go();
-                drop(resting); // outside the lock: files are closed
+                drop(resting); // outside the lock
+                self.readers.wait_for_discarded();
                 Ok(self.cache.begin(name, length)?)
             }
             result => Ok(result?),
+        }
+    }
+}
+
+/// Lets go of images when their rest is over, though nobody asks for anything, until the store has ended.
+fn let_go_in_time(store: &Weak<Store>, ended: &Receiver<()>) {
+    while let Some(there) = store.upgrade() {
+        there.let_go();
+        let next = there.open().next_over(Instant::now());
+        drop(there);
+        if ended.recv_timeout(next) == Err(RecvTimeoutError::Disconnected) {
+            return;
         }
     }
 }
