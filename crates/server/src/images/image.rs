@@ -13,6 +13,7 @@ use wirepath_media::image::{self, Plan, SegmentEntry, Start, TRAIN_RECORD_LENGTH
 use wirepath_streams::datapath::{Medium, PageCache, Train};
 use wirepath_streams::{At, BlockingPool, Cursor, Departure, Load, Segment, TrainSource};
 
+use super::read::is_lost;
 use super::summary::Summary;
 
 /// How long it is remembered that a segment could not be read, so that all who wait for it hear why.
@@ -458,12 +459,12 @@ enum SegmentError {
 }
 
 impl SegmentError {
-    /// Whether the file is not what was written. Else the disk, or a limit of this process, is at fault, and packing again
-    /// would not help.
+    /// Whether the file does not give back what was written. Else a limit of this process or machine is at fault, and packing
+    /// again would not help.
     fn is_damage(&self) -> bool {
         match self {
             SegmentError::Format(_) => true,
-            SegmentError::Read(error) => error.kind() == io::ErrorKind::UnexpectedEof,
+            SegmentError::Read(error) => is_lost(error),
         }
     }
 }
@@ -541,9 +542,14 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_cannot_be_read_is_no_damage() {
+    fn a_segment_that_the_disk_cannot_read_is_damaged() {
+        assert!(SegmentError::Read(rustix::io::Errno::IO.into()).is_damage());
+    }
+
+    #[test]
+    fn a_segment_that_cannot_be_read_for_lack_of_something_is_no_damage() {
         let (image, damaged) = image();
-        // An offset that `pread` refuses (EINVAL) stands for a disk that cannot read (EIO).
+        // An offset that `pread` refuses (EINVAL) stands for too little memory (ENOMEM).
         assert!(image.grow(0, &[SegmentEntry { offset: 1 << 63, ..ENTRY }], &[], false));
         let Load::Failed(reason) = wait_for(&image, |load| !matches!(load, Load::Pending)) else { panic!() };
         assert!(reason.contains("cannot be read") && reason.contains("a.wpi"), "{reason}");
