@@ -121,10 +121,10 @@ const IMAGES: &[Metric<Arc<Store>>] = &[
         read: |store| Value::Gauge(store.open_count() as f64),
     },
     Metric {
-        name: "cache_seen",
-        help: "What wire images took when room was last made for one",
+        name: "cache_used",
+        help: "Room that wire images take, unfinished ones with what is reserved for them",
         unit: Some("bytes"),
-        read: |store| Value::Gauge(store.cache().seen_bytes() as f64),
+        read: |store| Value::Gauge(store.cache().used() as f64),
     },
     Metric {
         name: "cache_budget",
