@@ -9,6 +9,7 @@ mod store;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 pub use cache::{Cache, CacheError};
 pub use image::{Contents, Image, Located, Progress};

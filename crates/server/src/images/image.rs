@@ -28,7 +28,7 @@ pub struct Image {
     readers: BlockingPool,
     on_damage: Box<dyn Fn(Arc<Image>, Damage) + Send + Sync>,
     state: Mutex<State>,
-    packing: Mutex<()>,
+    packing: Mutex<PackingOf>,
     progress: watch::Sender<Progress>,
     asset_bytes_packed: AtomicU64,
 }
@@ -93,6 +93,13 @@ struct State {
     starts: Vec<Start>,
     summary: Summary,
 }
+/// Which generation is being packed.
+#[derive(Default)]
+struct PackingOf {
+    wanted: u32,
+    busy: bool,
+}
+
 
 struct Slot {
     entry: SegmentEntry,
@@ -227,9 +234,19 @@ impl Image {
         Located::At { cursor: Cursor { segment, at: At::Time(at_us) }, start_us: at_us }
     }
 
-    /// Held by whoever packs the image: one at a time.
-    pub(super) fn packing(&self) -> MutexGuard<'_, ()> {
-        self.packing.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A generation is to be packed. Answers whether whoever asks has to see to it: one packs the image at a time, and whoever
+    /// does goes on with this generation after its own.
+    pub(super) fn want_packed(&self, generation: u32) -> bool {
+        let mut packing = self.packing.lock().unwrap_or_else(PoisonError::into_inner);
+        packing.wanted = generation;
+        !std::mem::replace(&mut packing.busy, true)
+    }
+
+    /// The packing of a generation is over. Answers the generation to go on with, if another is wanted by now.
+    pub(super) fn packing_over(&self, generation: u32) -> Option<u32> {
+        let mut packing = self.packing.lock().unwrap_or_else(PoisonError::into_inner);
+        packing.busy = packing.wanted != generation;
+        packing.busy.then_some(packing.wanted)
     }
 
     /// Its generation: 0, and one more each time that it turned out damaged.

@@ -19,7 +19,12 @@ use super::open::{Key, Open, REST};
 use super::packing;
 use super::read::read_image;
 use super::summary::Summary;
+use super::turns::Turns;
 use crate::library;
+
+mod job;
+
+use job::Job;
 
 /// An image is packed again this often because of damage; then something else than the file is at fault.
 const REPAIRS: u32 = 2;
@@ -33,7 +38,9 @@ pub struct Store {
     cache: Cache,
     burst_us: u32,
     readers: BlockingPool,
-    packers: BlockingPool,
+    packers: Turns<Job>,
+    /// Has what was packed reach the disk, which may take seconds that no packer has.
+    publisher: BlockingPool,
     open: Mutex<Open>,
     counters: StoreCounters,
     stop: AtomicBool,
@@ -99,7 +106,8 @@ impl Store {
         packers: usize,
         rest: Duration,
     ) -> io::Result<Arc<Store>> {
-        let packers = BlockingPool::start("packer", packers, Importance::Background)?;
+        let packers = Turns::start("packer", packers)?;
+        let publisher = BlockingPool::start("publisher", 1, Importance::Background)?;
         let (alive, ended) = channel();
         let store = Arc::new_cyclic(|this| Store {
             this: this.clone(),
@@ -124,6 +132,7 @@ impl Store {
     pub fn recipe(&self, mtu: u32, ip_header: u16) -> Result<Recipe, StoreError> {
         let capped = u16::try_from(mtu).unwrap_or(u16::MAX);
         let recipe = Recipe::for_mtu(capped, ip_header, self.burst_us).ok_or(StoreError::Mtu(mtu))?;
+            publisher,
         Ok(Recipe { ts_per_packet: recipe.ts_per_packet.min(USUAL_TS_PER_PACKET), ..recipe })
     }
 
@@ -309,34 +318,6 @@ impl Store {
             return Err(StoreError::NotPlayable(reason));
         }
         self.submit(asset, key, Arc::clone(image))
-    }
-
-    fn submit(&self, asset: Arc<File>, key: Key, image: Arc<Image>) -> Result<(), StoreError> {
-        let store = self.this.clone();
-        let submitted = self.packers.submit(move || {
-            let Some(store) = store.upgrade() else { return };
-            store.run_packing(&asset, key, &image);
-        });
-        if submitted { Ok(()) } else { Err(StoreError::Busy) }
-    }
-
-    fn run_packing(&self, asset: &File, key: Key, image: &Arc<Image>) {
-        let _alone = image.packing();
-        let generation = image.generation();
-        let stop = || self.stop.load(Relaxed) || self.open().abandon(key, image, Instant::now());
-        let result = match stop() {
-            true => Err(StoreError::Stopped),
-            false => self
-                .begin(&key.name(), image.plan())
-                .and_then(|draft| packing::pack(asset, draft, image, generation, stop)),
-        };
-        match result {
-            Ok(summary) => {
-                self.counters.packed.fetch_add(1, Relaxed);
-                image.end(generation, Ok(summary));
-            }
-            Err(error) => self.fail(key, image, generation, error),
-        }
     }
 
     /// Ends an image that cannot be had, unless it has started over meanwhile.

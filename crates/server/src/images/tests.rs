@@ -386,3 +386,19 @@ fn the_file_of_an_image_is_closed_elsewhere() {
     readers.wait_for_discarded();
     assert!(!is_open(&path));
 }
+
+#[test]
+fn a_long_asset_does_not_keep_others_waiting() {
+    let fixture = fixture();
+    let path = fixture.folder.path().join("long.ts");
+    fs::write(&path, fixture.sample.bytes.repeat(30)).unwrap();
+    let recipe = fixture.store.usual_recipe();
+    let long = fixture.store.image(Arc::new(File::open(&path).unwrap()), "long.ts", recipe).unwrap();
+    assert!(segment(&long, 0).unwrap().is_some());
+    let other = fixture.image();
+    assert!(segment(&other, 0).unwrap().is_some());
+    let progress = long.progress().borrow().clone();
+    assert!(matches!(progress, Progress::Growing { .. }), "it came when the long one was done: {progress:?}");
+    complete(&other);
+    assert!(payload(&long).unwrap() == fixture.sample.payload.repeat(30), "turns leave no seams");
+}
