@@ -171,8 +171,8 @@ async fn located(image: &Image, at_us: u64) -> Result<streams::Cursor, PlayError
         match (image.locate(at_us), now) {
             (Located::At { cursor, .. }, _) => return Ok(cursor),
             (Located::BeyondEnd, _) => return Err(PlayError::BeyondEnd),
-            (Located::NotYet, ImageProgress::Failed(reason)) => {
-                return Err(PlayError::Failed(reason.to_string()));
+            (Located::NotYet, ImageProgress::Failed(failure)) => {
+                return Err(PlayError::Failed(failure.reason.to_string()));
             }
             (Located::NotYet, _) => {}
         }

@@ -64,8 +64,17 @@ pub enum Progress {
     },
     /// All of it can be played.
     Complete,
-    /// It will not be complete; the words say why. Playbacks keep the segments that they have, and get no more.
-    Failed(Arc<str>),
+    /// It will not be complete. Playbacks keep the segments that they have, and get no more.
+    Failed(Failure),
+}
+
+/// Why an image will not be complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// For the log and the operator: may name folders of this machine.
+    pub reason: Arc<str>,
+    /// For whoever asks: names none.
+    pub public: Arc<str>,
 }
 
 /// Where a playback that was asked for a time begins.
@@ -84,6 +93,13 @@ pub enum Located {
     BeyondEnd,
 }
 
+/// Which generation is being packed.
+#[derive(Default)]
+struct PackingOf {
+    wanted: u32,
+    busy: bool,
+}
+
 struct State {
     /// How often the image started over because it was damaged. Whoever reads or packs it says for which generation, so that
     /// what belongs to an older one changes nothing.
@@ -93,13 +109,6 @@ struct State {
     starts: Vec<Start>,
     summary: Summary,
 }
-/// Which generation is being packed.
-#[derive(Default)]
-struct PackingOf {
-    wanted: u32,
-    busy: bool,
-}
-
 
 struct Slot {
     entry: SegmentEntry,
@@ -288,7 +297,7 @@ impl Image {
 
     /// No more segments will come: all are there, or the words say why not. Then the file is let go of: nobody is kept from
     /// the room that it takes by an image that nobody can play.
-    pub(super) fn end(&self, generation: u32, result: Result<Summary, Arc<str>>) -> bool {
+    pub(super) fn end(&self, generation: u32, result: Result<Summary, Failure>) -> bool {
         let mut state = self.state();
         if state.generation != generation {
             return false;
@@ -298,8 +307,8 @@ impl Image {
                 state.summary = summary;
                 self.progress.send_replace(Progress::Complete);
             }
-            Err(reason) => {
-                self.progress.send_replace(Progress::Failed(reason));
+            Err(failure) => {
+                self.progress.send_replace(Progress::Failed(failure));
                 let gone = state.empty();
                 drop(state); // engines must not wait until a file is closed
                 drop(gone);
@@ -402,7 +411,7 @@ impl TrainSource for Image {
             return match &*self.progress.borrow() {
                 Progress::Growing { .. } => Load::Pending,
                 Progress::Complete => Load::End,
-                Progress::Failed(reason) => Load::Failed(Arc::clone(reason)),
+                Progress::Failed(failure) => Load::Failed(Arc::clone(&failure.reason)),
             };
         };
         if let Some(segment) = slot.take() {
@@ -540,6 +549,10 @@ mod tests {
         (image, damaged)
     }
 
+    fn failure(reason: &str) -> Failure {
+        Failure { reason: reason.into(), public: reason.into() }
+    }
+
     fn zeros() -> Medium {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 16).unwrap();
@@ -586,7 +599,7 @@ mod tests {
         assert!(!image.grow(0, &[ENTRY], &[], true));
         assert!(!image.begin(0, zeros()));
         assert!(!image.end(0, Ok(Summary::default())));
-        assert!(!image.end(0, Err("too late".into())));
+        assert!(!image.end(0, Err(failure("too late"))));
         assert_eq!(*image.progress().borrow(), Progress::Growing { until_us: 0 });
         assert_eq!(image.contents().unwrap(), Contents::default());
         assert!(image.begin(1, zeros()));
@@ -599,7 +612,7 @@ mod tests {
         assert_eq!(image.locate(100), Located::NotYet);
         assert!(image.grow(0, &[ENTRY], &[], true));
         assert!(matches!(image.locate(100), Located::At { .. }));
-        assert!(image.end(0, Err("no clock".into())));
+        assert!(image.end(0, Err(failure("no clock"))));
         assert_eq!(image.locate(100), Located::NotYet);
         assert!(matches!(image.locate(0), Located::At { .. }));
         assert_eq!(image.contents().unwrap(), Contents::default());

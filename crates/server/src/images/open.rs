@@ -196,7 +196,7 @@ impl Open {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::images::Summary;
+    use crate::images::{Failure as ImageFailure, Summary};
     use wirepath_media::image::Plan;
     use wirepath_streams::{BlockingPool, Importance};
 
@@ -245,7 +245,7 @@ mod tests {
         assert!(matches!(answer, Some(Err(StoreError::NotPlayable(_)))));
         assert!(open.rest(key, &failed, now + seconds(9)).is_empty());
         assert_eq!(Arc::strong_count(&failed), 1, "nor does it begin to");
-        failed.end(0, Err("no clock".into()));
+        failed.end(0, Err(ImageFailure { reason: "no clock".into(), public: "no clock".into() }));
         assert!(open.find(key, identity, now + seconds(10)).is_none());
     }
 

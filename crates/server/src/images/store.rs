@@ -14,7 +14,7 @@ use wirepath_streams::datapath::Medium;
 use wirepath_streams::{BlockingPool, Deferred, Importance};
 
 use super::cache::{Cache, CacheError, Draft};
-use super::image::{Damage, Image};
+use super::image::{Damage, Failure, Image};
 use super::open::{Key, Open, REST};
 use super::packing;
 use super::read::read_image;
@@ -89,6 +89,23 @@ pub enum StoreError {
     Mtu(u32),
 }
 
+impl StoreError {
+    /// What may be told to anybody: nothing of folders of this machine, which are for the log.
+    pub fn public(&self) -> String {
+        match self {
+            StoreError::Cache(CacheError::Budget { .. } | CacheError::DiskFull { .. }) => {
+                "there is no room for its wire image; the server's log says more".to_owned()
+            }
+            StoreError::Cache(CacheError::Folder { .. }) | StoreError::Io { .. } => {
+                "it or its wire image cannot be read or written; the server's log says more".to_owned()
+            }
+            StoreError::NotPlayable(_) | StoreError::Busy | StoreError::Stopped | StoreError::Mtu(_) => {
+                self.to_string()
+            }
+        }
+    }
+}
+
 impl Store {
     /// A store over `cache` that packs with trains of at most `burst_us`, with `readers` to bring in what is played.
     ///
@@ -115,6 +132,7 @@ impl Store {
             burst_us,
             readers,
             packers,
+            publisher,
             open: Mutex::new(Open::new(rest)),
             counters: StoreCounters::default(),
             stop: AtomicBool::new(false),
@@ -132,7 +150,6 @@ impl Store {
     pub fn recipe(&self, mtu: u32, ip_header: u16) -> Result<Recipe, StoreError> {
         let capped = u16::try_from(mtu).unwrap_or(u16::MAX);
         let recipe = Recipe::for_mtu(capped, ip_header, self.burst_us).ok_or(StoreError::Mtu(mtu))?;
-            publisher,
         Ok(Recipe { ts_per_packet: recipe.ts_per_packet.min(USUAL_TS_PER_PACKET), ..recipe })
     }
 
@@ -325,7 +342,8 @@ impl Store {
         if image.generation() != generation {
             return;
         }
-        let (asset, path, reason) = (image.name(), image.path().display(), error.to_string());
+        let (asset, path) = (image.name(), image.path().display());
+        let failure = Failure { reason: error.to_string().into(), public: error.public().into() };
         if let StoreError::Stopped = error {
             tracing::info!(asset, image = %path, "packing was stopped");
         } else {
@@ -333,7 +351,7 @@ impl Store {
             tracing::warn!(asset, image = %path, %error, "an asset could not be packed");
             self.open().fail(key, image, error, Instant::now());
         }
-        image.end(generation, Err(reason.into()));
+        image.end(generation, Err(failure));
     }
 
     /// Room for an image. Images that are only resting are let go of if that is what it takes.
