@@ -8,14 +8,15 @@
  *
  *   USER SYSTEM PACKETS
  *
- * FILE is read round and round and is in the page cache. For wire_sendfile its bytes are ready packets, for the others
- * payload; what they mean does not matter to a sink that drops.
+ * FILE is read round and round and is in the page cache. For wire_sendfile and wire_uring its bytes are ready packets, for
+ * the others payload; what they mean does not matter to a sink that drops.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/io_uring.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -62,6 +64,115 @@ static void wire_sendfile(const struct job *job, int socket, off_t offset, uint1
 	(void)sequence;
 	if (sendfile(socket, job->file, &offset, length) != (ssize_t)length)
 		err(1, "sendfile");
+}
+
+/*
+ * An io_uring, as its kernel interface has it: no library. Trains are queued, and TRAINS_PER_CALL of them sent by one call, from
+ * a copy of the file that was registered. The call also runs what the kernel deferred, so that it never has much to tell.
+ */
+#define TRAINS_PER_CALL 64
+#define RING_ENTRIES 256
+
+static struct {
+	int fd;
+	unsigned *sq_tail, *cq_head, *cq_tail, sq_mask, cq_mask;
+	struct io_uring_sqe *entries;
+	struct io_uring_cqe *completions;
+	const char *memory;
+	unsigned queued;    /* not yet submitted */
+	uint64_t in_flight; /* submitted, and the network is not done with them */
+} ring;
+
+/* The file's bytes in memory that a ring takes as a buffer; a mapping of an ordinary file it does not take. */
+static struct iovec memory_copy(const struct job *job)
+{
+	int memory = memfd_create("bare", MFD_CLOEXEC);
+	void *copy;
+
+	if (memory < 0 || ftruncate(memory, job->length))
+		err(1, "memfd");
+	copy = mmap(NULL, job->length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory, 0);
+	if (copy == MAP_FAILED)
+		err(1, "mmap");
+	memcpy(copy, job->mapping, job->length);
+	close(memory);
+	return (struct iovec){ copy, job->length };
+}
+
+static void ring_open(const struct job *job)
+{
+	struct io_uring_params params = { .flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN };
+	struct iovec memory = memory_copy(job);
+	size_t length;
+	char *queues;
+
+	ring.fd = syscall(__NR_io_uring_setup, RING_ENTRIES, &params);
+	if (ring.fd < 0)
+		err(1, "io_uring_setup");
+	length = params.cq_off.cqes + params.cq_entries * sizeof(struct io_uring_cqe);
+	if (length < params.sq_off.array + params.sq_entries * sizeof(unsigned))
+		length = params.sq_off.array + params.sq_entries * sizeof(unsigned);
+	queues = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, ring.fd, IORING_OFF_SQ_RING);
+	ring.entries = mmap(NULL, params.sq_entries * sizeof(struct io_uring_sqe), PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_POPULATE, ring.fd, IORING_OFF_SQES);
+	if (queues == MAP_FAILED || ring.entries == MAP_FAILED)
+		err(1, "mmap of the ring");
+	ring.sq_tail = (unsigned *)(queues + params.sq_off.tail);
+	ring.sq_mask = *(unsigned *)(queues + params.sq_off.ring_mask);
+	ring.cq_head = (unsigned *)(queues + params.cq_off.head);
+	ring.cq_tail = (unsigned *)(queues + params.cq_off.tail);
+	ring.cq_mask = *(unsigned *)(queues + params.cq_off.ring_mask);
+	ring.completions = (struct io_uring_cqe *)(queues + params.cq_off.cqes);
+	for (unsigned i = 0; i < params.sq_entries; i++)
+		((unsigned *)(queues + params.sq_off.array))[i] = i;
+	if (syscall(__NR_io_uring_register, ring.fd, IORING_REGISTER_BUFFERS, &memory, 1))
+		err(1, "io_uring_register");
+	ring.memory = memory.iov_base;
+}
+
+/* Submits what is queued, and takes what is told: of each send its result, and later that its memory is free. */
+static void ring_enter(const struct job *job, unsigned wait_for)
+{
+	unsigned head = *ring.cq_head, tail;
+
+	if (syscall(__NR_io_uring_enter, ring.fd, ring.queued, wait_for, IORING_ENTER_GETEVENTS, NULL, 0) < 0)
+		err(1, "io_uring_enter");
+	ring.in_flight += ring.queued;
+	ring.queued = 0;
+	tail = __atomic_load_n(ring.cq_tail, __ATOMIC_ACQUIRE);
+	for (; head != tail; head++) {
+		const struct io_uring_cqe *told = &ring.completions[head & ring.cq_mask];
+
+		if (!(told->flags & IORING_CQE_F_NOTIF) && told->res != (int)job->packets_per_train * PACKET)
+			errx(1, "send_zc: %s", told->res < 0 ? strerror(-told->res) : "sent in part");
+		ring.in_flight -= !(told->flags & IORING_CQE_F_MORE);
+	}
+	__atomic_store_n(ring.cq_head, head, __ATOMIC_RELEASE);
+}
+
+/* A call for many trains, no copy: pages were pinned when the memory was registered. */
+static void wire_uring(const struct job *job, int socket, off_t offset, uint16_t sequence)
+{
+	struct io_uring_sqe *entry = &ring.entries[*ring.sq_tail & ring.sq_mask];
+
+	(void)sequence;
+	memset(entry, 0, sizeof(*entry));
+	entry->opcode = IORING_OP_SEND_ZC;
+	entry->fd = socket;
+	entry->addr = (uintptr_t)(ring.memory + offset);
+	entry->len = job->packets_per_train * PACKET;
+	entry->msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+	entry->ioprio = IORING_RECVSEND_FIXED_BUF;
+	__atomic_store_n(ring.sq_tail, *ring.sq_tail + 1, __ATOMIC_RELEASE);
+	if (++ring.queued == TRAINS_PER_CALL)
+		ring_enter(job, 0);
+}
+
+static void ring_drain(const struct job *job)
+{
+	ring_enter(job, 0);
+	while (ring.in_flight)
+		ring_enter(job, 1);
 }
 
 static void gather(const struct job *job, struct iovec *vector, off_t offset, uint16_t sequence)
@@ -120,11 +231,14 @@ static const struct {
 	void (*send)(const struct job *, int, off_t, uint16_t);
 	int segments;	 /* needs UDP_SEGMENT */
 	int packet_size; /* bytes of the file for a packet */
+	void (*open)(const struct job *);
+	void (*drain)(const struct job *); /* sends what is queued, and waits until the network is done */
 } paths[] = {
-	{ "wire_sendfile", wire_sendfile, 1, PACKET },
-	{ "gso_writev", gso_writev, 1, PAYLOAD },
-	{ "sendmmsg", send_mmsg, 0, PAYLOAD },
-	{ "read_writev", read_writev, 0, PAYLOAD },
+	{ "wire_uring", wire_uring, 1, PACKET, ring_open, ring_drain },
+	{ "wire_sendfile", wire_sendfile, 1, PACKET, NULL, NULL },
+	{ "gso_writev", gso_writev, 1, PAYLOAD, NULL, NULL },
+	{ "sendmmsg", send_mmsg, 0, PAYLOAD, NULL, NULL },
+	{ "read_writev", read_writev, 0, PAYLOAD, NULL, NULL },
 };
 
 static void sockets_open(struct job *job, int segments)
@@ -188,6 +302,8 @@ static uint64_t run(struct job *job, unsigned path, uint64_t bytes)
 		packets += job->packets_per_train;
 		offset += step;
 	}
+	if (paths[path].drain)
+		paths[path].drain(job);
 	return packets;
 }
 
@@ -208,6 +324,8 @@ int main(int count, char **arguments)
 	job.socket_count = number(arguments[5], 60000);
 	file_open(&job, arguments[3]);
 	sockets_open(&job, paths[path].segments);
+	if (paths[path].open)
+		paths[path].open(&job);
 	run(&job, path, bytes / 16); /* caches, frequency, the sockets' routes */
 
 	getrusage(RUSAGE_SELF, &before);

@@ -3,7 +3,7 @@
 use std::cell::{OnceCell, RefCell};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -87,6 +87,11 @@ impl UdpSink {
             Some(lender) => lender.borrow_mut().loans.wait(self.socket.as_fd(), timeout),
             None => Ok(true),
         }
+    }
+
+    /// The socket, to wait for room.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     /// The local address that packets come from.

@@ -8,12 +8,14 @@ pub mod device;
 pub mod gather;
 pub mod header_blocks;
 pub mod mapping;
+pub mod namespace;
 pub mod page_cache;
 pub mod pages;
 pub mod region;
 pub mod ring;
 mod send;
 pub mod socket;
+pub mod usage;
 pub mod zerocopy;
 
 use std::io;

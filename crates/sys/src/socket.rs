@@ -29,6 +29,15 @@ pub fn set_receive_offload(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     set(socket, libc::SOL_UDP, UDP_GRO, on.into())
 }
 
+/// Lets a stream that waits be woken only when so many bytes have come, or all that the receive buffer has room for
+/// (`SO_RCVLOWAT`).
+///
+/// # Errors
+/// What `setsockopt` says.
+pub fn set_least_to_wake(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, i32::try_from(bytes).unwrap_or(i32::MAX))
+}
+
 /// Lets the kernel fragment datagrams that are larger than the path's MTU, or (the default) not.
 ///
 /// # Errors
@@ -105,6 +114,7 @@ mod tests {
             set_segment(socket.as_fd(), 1328).unwrap();
             set_segment(socket.as_fd(), 0).unwrap();
             set_fragmentation(socket.as_fd(), socket.local_addr().unwrap(), true).unwrap();
+            set_least_to_wake(socket.as_fd(), 1 << 18).unwrap();
         }
     }
 }
