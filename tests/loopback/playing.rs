@@ -135,7 +135,7 @@ fn a_minute_takes_a_minute() -> Result<()> {
     Ok(())
 }
 
-/// The clip is long, so that packing takes longer than the first packets do.
+/// The clip is so long that the first packet comes long before it is packed.
 fn a_session_begins_while_its_asset_is_packed() -> Result<()> {
     let clip = clips::constant(60)?;
     let folder = process::open_folder()?;
@@ -144,6 +144,10 @@ fn a_session_begins_while_its_asset_is_packed() -> Result<()> {
     let server = Server::of(folder.path()).start()?;
     let mut playback = Playback::set_up(server.rtsp, "long.ts")?;
     playback.play(None)?;
+    let first = |received: &wirepath_tests::rtp::Received| !received.packets.is_empty();
+    playback.receiver.wait_for("packet", Deadline::seconds(10.0), first)?;
+    let asset = &server.status()?["assets"][0];
+    ensure!(asset["state"] == "packing", "{asset}");
     let received = playback.receiver.wait_for("second of media", Deadline::seconds(10.0), |received| {
         received.payload.len() > clips::CONSTANT_RATE as usize / 8
     })?;

@@ -1,9 +1,12 @@
 //! Disks that are full or broken. No network is involved, but only root can make them.
 //!
 //! ```text
-//!   cache: tmpfs of 4 MiB        served: small.ts (1 MB)  large.ts (30 MB)
+//!   cache: tmpfs of 4 MiB                       served: small.ts (1 MB)  large.ts (30 MB)
+//!      or: ext2 of 4 MiB on a loop device
 //!   medium: a loop device of 64 KiB, of which all but 8 KiB cannot be read
 //! ```
+//!
+//! A tmpfs says that it is full when room is reserved. ext2 cannot reserve, so it says so while an image is written.
 
 use std::fs::File;
 use std::io::Write;
@@ -26,15 +29,23 @@ use wirepath_tests::{Deadline, clips, require, trials};
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         a_full_disk_while_packing_is_reported,
+        a_disk_that_fills_while_packing_is_reported,
         a_disk_that_fails_inside_a_train_leaves_nothing_in_the_socket
     ]
 }
 
 fn a_full_disk_while_packing_is_reported() -> Result<()> {
-    let cache = SmallDisk::mount()?;
+    full_disk(&SmallDisk::tmpfs()?)
+}
+
+fn a_disk_that_fills_while_packing_is_reported() -> Result<()> {
+    full_disk(&SmallDisk::ext2()?)
+}
+
+fn full_disk(cache: &SmallDisk) -> Result<()> {
     let (small, large) = (clips::constant(2)?, clips::constant(60)?);
     let folder = clips::folder(&[("small.ts", &small), ("large.ts", &large)])?;
-    let server = Server::of(folder.path()).cache(cache.folder.path()).start()?;
+    let server = Server::of(folder.path()).cache(cache.path()).start()?;
     let mut witness = Playback::set_up(server.rtsp, "small.ts")?;
     witness.play(None)?;
     let refused = play_too_much(&server)?;
@@ -44,9 +55,18 @@ fn a_full_disk_while_packing_is_reported() -> Result<()> {
     Deadline::seconds(5.0).wait_for("the reason in the log", || {
         let log = server.process.log();
         ensure!(!log.contains("panicked"), "{log}");
-        Ok((log.contains("large.ts") && log.contains("space")).then_some(()))
+        let said =
+            |line: &str| line.contains("large.ts") && line.contains("space") && line.contains("make room");
+        Ok(log.lines().any(said).then_some(()))
     })?;
-    ensure_bytes(&Playback::whole(server.rtsp, "small.ts", 10.0)?, &std::fs::read(&small)?)
+    ensure_bytes(&Playback::whole(server.rtsp, "small.ts", 10.0)?, &std::fs::read(&small)?)?;
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(cache.path())? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    let unwanted = |name: &&String| name.ends_with(".part") || name.ends_with(".wpi");
+    ensure!(names.iter().filter(unwanted).count() == 1, "more than the image of small.ts is left: {names:?}");
+    Ok(())
 }
 
 /// Asks for what cannot be packed. It may be refused at any request, or end early once the disk is full.
@@ -143,16 +163,32 @@ impl Drop for BrokenDisk {
 
 struct SmallDisk {
     folder: tempfile::TempDir,
+    /// What is stored on it, where that is a file.
+    _stored: Option<tempfile::NamedTempFile>,
 }
 
 impl SmallDisk {
-    fn mount() -> Result<Self> {
+    fn tmpfs() -> Result<Self> {
         require!(is_root(), "mounting needs root");
+        SmallDisk::mount(&["-t", "tmpfs", "-o", "size=4m", "tmpfs"], None)
+    }
+
+    fn ext2() -> Result<Self> {
+        require!(is_root(), "mounting needs root");
+        require!(process::find("mke2fs").is_some(), "mke2fs is not installed");
+        let stored = tempfile::NamedTempFile::new()?;
+        stored.as_file().set_len(4 << 20)?;
+        let path = stored.path().to_str().context("a file's name")?.to_owned();
+        process::run("mke2fs", ["-q", "-F", "-t", "ext2", &path], 10.0)?;
+        SmallDisk::mount(&["-t", "ext2", "-o", "loop", &path], Some(stored))
+    }
+
+    fn mount(what: &[&str], stored: Option<tempfile::NamedTempFile>) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().to_str().context("a folder's name")?;
-        let mounted = process::run("mount", ["-t", "tmpfs", "-o", "size=4m", "tmpfs", path], 5.0);
+        let mounted = process::run("mount", what.iter().copied().chain([path]), 5.0);
         require!(mounted.is_ok(), "mounting is not permitted here");
-        Ok(Self { folder })
+        Ok(Self { folder, _stored: stored })
     }
 
     fn path(&self) -> &Path {
