@@ -1,11 +1,14 @@
 //! Measures what every data path costs on the machine at hand, and says which one to use.
 
 mod calls;
+pub mod costs;
 mod error;
 pub mod experiment;
+pub mod host;
 mod media;
 pub mod options;
 mod outlet;
+pub mod profile;
 pub mod progress;
 pub mod result;
 mod rounds;

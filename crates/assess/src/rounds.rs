@@ -56,7 +56,23 @@ struct Candidate {
     estimate: Duration,
 }
 
-impl Rounds<'_> {
+impl<'a> Rounds<'a> {
+    /// None yet. A path that needs a ring is left out by itself where there is none.
+    pub(crate) fn new(
+        experiment: &'static str,
+        options: &'a Options,
+        stage: &'a Stage,
+        media: &'a mut Media,
+        progress: &'a mut dyn Progress,
+        found: &mut Found,
+    ) -> Rounds<'a> {
+        let mut scratch = Scratch::default();
+        if let Err(error) = scratch.open_ring() {
+            found.leave_out("paths with an io_uring", &error);
+        }
+        Rounds { experiment, options, stage, media, progress, scratch }
+    }
+
     /// Verifies, warms up, counts and times the cells. What was found until an error is in `found`.
     ///
     /// # Errors
@@ -104,7 +120,7 @@ impl Rounds<'_> {
     }
 
     /// Says where we are, and whether to go on.
-    fn go_on(&mut self, share: f64, doing: &str) -> Result<(), Error> {
+    pub(crate) fn go_on(&mut self, share: f64, doing: &str) -> Result<(), Error> {
         self.progress.at(share, doing);
         if self.progress.stopped() { Err(Error::Stopped) } else { Ok(()) }
     }
@@ -132,7 +148,7 @@ impl Rounds<'_> {
     }
 
     /// One run.
-    fn time(&mut self, cell: &Cell, volume: u64) -> Result<(Run, Sent), Error> {
+    pub(crate) fn time(&mut self, cell: &Cell, volume: u64) -> Result<(Run, Sent), Error> {
         let walk = cell.walk(self.media.length(), volume);
         let medium = self.media.prepared_for(cell, &mut self.scratch)?;
         let (outlet, mut watch) = outlet::open(cell, self.stage)?;
@@ -173,7 +189,7 @@ impl Found {
     ///
     /// # Errors
     /// What concerns more than that.
-    fn of_cell(&mut self, cell: &Cell, error: Error) -> Result<(), Error> {
+    pub(crate) fn of_cell(&mut self, cell: &Cell, error: Error) -> Result<(), Error> {
         match error {
             Error::Unable(_) => {}
             Error::Faulty(_) => self.faults += 1,

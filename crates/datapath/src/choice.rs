@@ -197,14 +197,17 @@ fn probe_host(kernel: &str, hot_memory: bool) -> (Vec<Path>, String) {
     (working, failures)
 }
 
-/// Major and minor number of a kernel.
-fn release(kernel: &str) -> Option<(u32, u32)> {
+/// Major and minor number in a kernel's release, where it begins with such.
+pub fn release(kernel: &str) -> Option<(u32, u32)> {
     let mut numbers = kernel.split(['.', '-']).map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
 /// Sends a train of three small packets to ourselves and compares what arrives.
-fn try_on_loopback(path: Path) -> io::Result<()> {
+///
+/// # Errors
+/// What a call says, or that other bytes arrived than were sent.
+pub fn try_on_loopback(path: Path) -> io::Result<()> {
     const PACKET_SIZE: usize = HEADER_LENGTH + 188;
     let receiver = UdpSocket::bind("127.0.0.1:0")?;
     receiver.set_read_timeout(Some(Duration::from_millis(500)))?;
@@ -239,9 +242,7 @@ fn try_on_loopback(path: Path) -> io::Result<()> {
         medium.set_hot(Some(&region));
         scratch.hold_now(region)?;
     }
-    let sent = path
-        .send(&sink, &medium, &train, Headers::Stored, &mut scratch)
-        .map_err(|error| io::Error::other(error.to_string()))?;
+    let sent = path.send(&sink, &medium, &train, Headers::Stored, &mut scratch).map_err(io::Error::other)?;
     if sent != 3 {
         return Err(io::Error::other(format!("{sent} of 3 packets were sent")));
     }
