@@ -24,8 +24,10 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// All paths, those for streaming first, on a kernel of this release.
 pub(super) fn all(kernel: &str) -> Vec<PathState> {
     let release = release(kernel);
-    let streams =
-        Path::ALL.map(|path| state("stream", path.name(), Transport::Udp, try_on_loopback(path), release));
+    let streams = Path::ALL.map(|path| {
+        let tried = try_on_loopback(path).map_err(io::Error::from);
+        state("stream", path.name(), Transport::Udp, tried, release)
+    });
     let downloads = BlockPath::ALL.into_iter().flat_map(|path| {
         [(Transport::Udp, try_udp(path)), (Transport::Tcp, try_tcp(path))]
             .map(|(transport, tried)| state("download", path.name(), transport, tried, release))
