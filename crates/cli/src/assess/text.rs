@@ -20,10 +20,10 @@ pub(super) fn of(result: &Assessment, experiments: &[&str], width: usize, utf8: 
         parts.extend(result.costs.iter().map(|costs| costs::part(costs, width, utf8)));
     }
     parts.extend(measurements::parts(&result.measurements, width, utf8));
-    parts.push(measurements::noise(&result.measurements));
+    parts.push(measurements::remarks(&result.measurements, width, utf8));
     parts.push(profiles::part(&result.profiles, width, utf8));
     parts.push(left_out(&result.left_out, width, utf8));
-    parts.push(verdict::part(result));
+    parts.push(verdict::part(result, width, utf8));
     parts.retain(|part| !part.is_empty());
     parts.join("\n")
 }

@@ -14,18 +14,26 @@ pub(super) fn parts(measurements: &[Measurement], width: usize, utf8: bool) -> V
     measurements.chunk_by(together).map(|group| part(group, width, utf8)).collect()
 }
 
-/// The names of figures that are not to be relied on.
-pub(super) fn noise(measurements: &[Measurement]) -> String {
+/// What the columns mean, and the names of figures that are not to be relied on.
+pub(super) fn remarks(measurements: &[Measurement], width: usize, utf8: bool) -> String {
+    if measurements.is_empty() {
+        return String::new();
+    }
     let is_noisy = |measurement: &&Measurement| cost(measurement).is_some_and(|cost| cost.is_noisy());
     let noisy: Vec<String> = measurements.iter().filter(is_noisy).map(name).collect();
-    match noisy.len() {
-        0 => String::new(),
-        _ => format!(
-            "~ The machine was noisy: half of the runs spread over more than {} of the median for {}.\n",
-            percent(NOISY_SPREAD),
-            noisy.join("; ")
-        ),
+    let mut remarks = vec![
+        "s/GiB: median of user and system seconds. calls: kernel calls for each packet or block. batch: most packets in a call."
+            .to_owned(),
+    ];
+    if !noisy.is_empty() {
+        let limit = percent(NOISY_SPREAD);
+        let names = noisy.join("; ");
+        remarks
+            .push(format!("~ noisy, half of the runs spread over more than {limit} of the median: {names}."));
     }
+    let mut table = new_table(width, utf8);
+    table.add_rows(remarks.iter().map(|remark| [remark]));
+    lines(&mut table)
 }
 
 fn together(one: &Measurement, other: &Measurement) -> bool {
@@ -45,8 +53,7 @@ fn part(group: &[Measurement], width: usize, utf8: bool) -> String {
         rows.iter().find(|(row, _)| row.path == path && row.size == size).map(|(_, cost)| cost.median)
     };
     let mut table = new_table(width, utf8);
-    let against = plain.map_or(String::new(), |plain| format!("of {plain}"));
-    table.set_header(["bytes", "path", "s/GiB", "spread", &against, "calls/packet", "packets/call", "runs"]);
+    table.set_header(["bytes", "path", "s/GiB", "spread", "ratio", "calls", "batch", "runs"]);
     table.add_rows(rows.iter().map(|(measurement, cost)| {
         let ratio = plain.and_then(|plain| Some(cost.median / median_of(plain, measurement.size)?));
         [
@@ -65,9 +72,12 @@ fn part(group: &[Measurement], width: usize, utf8: bool) -> String {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    let title =
-        format!("{} over {}, MTU {}", first.experiment, transport(first), format::count(first.mtu.into()));
-    section(&title, &lines(&mut table))
+    let against = plain.map_or(String::new(), |plain| format!(" (ratio to {plain})"));
+    let mtu = format::count(first.mtu.into());
+    section(
+        &format!("{} over {}, MTU {mtu}{against}", first.experiment, transport(first)),
+        &lines(&mut table),
+    )
 }
 
 fn name(measurement: &Measurement) -> String {
@@ -133,7 +143,8 @@ mod tests {
         assert_eq!(rows[4][..6], ["1,460", "wire_sendfile", "0.050", "0.0", "%", "0.050"]);
         assert_eq!(rows[5][..6], ["1,460", "read_writev", "1.00", "0.0", "%", "1.00"]);
         assert!(part.lines().all(|line| line.len() <= 80), "{part}");
-        assert!(noise(&measurements).ends_with("for sendmmsg 512 over UDP.\n"));
-        assert_eq!(noise(&measurements[..2]), "");
+        let all = remarks(&measurements, 500, false);
+        assert!(all.ends_with("median: sendmmsg 512 over UDP.\n"), "{all}");
+        assert!(!remarks(&measurements[..2], 500, false).contains("noisy"));
     }
 }
