@@ -52,7 +52,7 @@ const PURPOSES: [Purpose; 4] = [
         transport: Transport::Udp,
         suits: |measurement| {
             let path = measurement.path.parse::<wirepath_datapath::Path>();
-            path.is_ok_and(|path| !path.needs_stored_headers())
+            path.is_ok_and(|path| path.makes_headers())
         },
     },
     Purpose {

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -218,19 +218,12 @@ pub fn release(kernel: &str) -> Option<(u32, u32)> {
 /// Why a path was not shown to work.
 #[derive(Debug, thiserror::Error)]
 pub enum Trial {
-    /// It does not work; a [`SendError`] inside says what a path's call answered.
+    /// It does not work. The error has a [`SendError`] inside if sending failed.
     #[error("{0}")]
     Failed(io::Error),
     /// Nothing can be sent to ourselves now, by any path.
     #[error("{0}")]
     Impossible(#[from] io::Error),
-}
-
-impl From<Trial> for io::Error {
-    fn from(trial: Trial) -> io::Error {
-        let (Trial::Failed(error) | Trial::Impossible(error)) = trial;
-        error
-    }
 }
 
 /// Size of the packets that paths are tried with.
@@ -239,37 +232,29 @@ const PACKET_SIZE: usize = HEADER_LENGTH + 188;
 /// Sends a train of three small packets to ourselves and compares what arrives.
 ///
 /// # Errors
-/// [`Trial`]: what a call says, or that other bytes arrived than were sent.
+/// [`Trial`].
 pub fn try_on_loopback(path: Path) -> Result<(), Trial> {
     let (sender, receiver) = to_ourselves()?;
     let (medium, train, packets) = three_packets()?;
     let mut scratch = Scratch::default();
     if path.needs_hot_memory() {
-        let region = Arc::new(medium.copy::<io::Error>(|_| Ok(()))?);
-        medium.set_hot(Some(&region));
-        scratch.open_ring().and_then(|()| scratch.hold_now(region)).map_err(Trial::Failed)?;
+        scratch.hold_copy(&medium).map_err(Trial::Failed)?;
     }
     let sink = UdpSink::new(sender, PACKET_SIZE as u16, path).map_err(Trial::Failed)?;
     match path.send(&sink, &medium, &train, Headers::Stored, &mut scratch) {
         Ok(3) => {}
-        Ok(sent) => return Err(failed(format!("{sent} of 3 packets were sent"))),
-        Err(error @ SendError::NetworkDown { .. }) => {
-            return Err(Trial::Impossible(io::Error::other(error)));
-        }
-        Err(error) => return Err(failed(error)),
+        Ok(sent) => return Err(Trial::Failed(io::Error::other(format!("{sent} of 3 packets were sent")))),
+        Err(error @ SendError::NetworkDown { .. }) => return Err(Trial::Impossible(io::Error::other(error))),
+        Err(error) => return Err(Trial::Failed(io::Error::other(error))),
     }
     for expected in packets.chunks(PACKET_SIZE) {
         let mut buffer = [0; 2 * PACKET_SIZE];
         let length = receiver.recv(&mut buffer).map_err(Trial::Failed)?;
         if &buffer[..length] != expected {
-            return Err(failed("other bytes arrived than were sent"));
+            return Err(Trial::Failed(io::Error::other("other bytes arrived than were sent")));
         }
     }
     Ok(())
-}
-
-fn failed(why: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Trial {
-    Trial::Failed(io::Error::other(why))
 }
 
 /// A connected socket and where it leads.

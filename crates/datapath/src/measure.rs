@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::UdpSocket;
-use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -50,7 +49,7 @@ pub fn measure(
     let mut lanes = Vec::new();
     for &path in paths {
         if path.needs_hot_memory() {
-            hold(&medium, &mut scratch)?;
+            scratch.hold_copy(&medium)?;
         }
         for packets in [USUAL_TRAIN, LONGEST_TRAIN] {
             let sink = UdpSink::new(connect()?, PACKET_SIZE, path)?;
@@ -164,14 +163,6 @@ fn medium() -> io::Result<Medium> {
         file.write_all(&block)?;
     }
     Medium::new(file, u64::from(MEDIUM_PACKETS) * u64::from(PACKET_SIZE))
-}
-
-/// Has the thread's ring hold a copy of the medium.
-fn hold(medium: &Medium, scratch: &mut Scratch) -> io::Result<()> {
-    scratch.open_ring()?;
-    let region = Arc::new(medium.copy::<io::Error>(|_| Ok(()))?);
-    medium.set_hot(Some(&region));
-    scratch.hold_now(region)
 }
 
 /// User and system time of this thread.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use wirepath_datapath::{
-    BlockPath, BlockSink, Extent, Medium, Path, Scratch, SendError, release, try_on_loopback,
+    BlockPath, BlockSink, Extent, Medium, Path, Scratch, SendError, Trial, release, try_on_loopback,
 };
 
 use super::read;
@@ -25,7 +25,9 @@ const PATIENCE: Duration = Duration::from_millis(500);
 pub(super) fn all(kernel: &str) -> Vec<PathState> {
     let release = release(kernel);
     let streams = Path::ALL.map(|path| {
-        let tried = try_on_loopback(path).map_err(io::Error::from);
+        let tried = try_on_loopback(path).map_err(|trial| match trial {
+            Trial::Failed(error) | Trial::Impossible(error) => error,
+        });
         state("stream", path.name(), Transport::Udp, tried, release)
     });
     let downloads = BlockPath::ALL.into_iter().flat_map(|path| {
@@ -137,7 +139,11 @@ fn medium() -> io::Result<(Medium, Vec<u8>)> {
 }
 
 fn send(path: BlockPath, sink: &BlockSink, medium: &Medium, extent: Extent) -> io::Result<()> {
-    let sent = path.send(sink, medium, extent, &mut Scratch::default()).map_err(io::Error::other)?;
+    let mut scratch = Scratch::default();
+    if path.needs_hot_memory() {
+        scratch.hold_copy(medium)?;
+    }
+    let sent = path.send(sink, medium, extent, &mut scratch).map_err(io::Error::other)?;
     match sent == extent.length {
         true => Ok(()),
         false => Err(io::Error::other(format!("{sent} of {} bytes were sent", extent.length))),
