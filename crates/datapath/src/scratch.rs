@@ -63,7 +63,7 @@ impl Scratch {
         if self.ring.is_none() {
             self.open_ring()?;
         }
-        let region = Arc::new(medium.copy::<io::Error>(|_| Ok(()))?);
+        let region = Arc::new(medium.copy::<io::Error>(medium.mapping.length() as u64, |_| Ok(()))?);
         medium.set_hot(Some(&region));
         self.hold_now(region)
     }
