@@ -1,6 +1,7 @@
 //! Measures what every data path costs on the machine at hand, and says which one to use.
 
 mod bare;
+mod calibrate;
 mod calls;
 pub mod costs;
 mod error;
@@ -22,8 +23,11 @@ mod verify;
 mod walk;
 mod way;
 
+pub use calibrate::calibrate;
 pub use error::Error;
 pub use experiment::{Experiment, Soundness};
 pub use options::{Options, Sink};
 pub use progress::Progress;
 pub use result::Assessment;
+/// What a server is told.
+pub use wirepath_datapath::calibration;
