@@ -1,6 +1,6 @@
 //! The experiments `download` and `stream`: every path, transport and size on one stage.
 
-use wirepath_datapath::{BlockPath, Path};
+use wirepath_datapath::{BlockPath, Path, Scratch};
 
 use crate::error::Error;
 use crate::media::{Kind, Media};
@@ -73,12 +73,20 @@ impl Experiment {
         let (cells, too_large): (Vec<Cell>, Vec<Cell>) =
             cells.into_iter().partition(|cell| cell.is_possible(stage.mtu));
         self.explain(options, stage, &too_large, found);
-        let mut kinds: Vec<Kind> = cells.iter().map(Cell::kind).collect();
+        // Those that a ring holds are in memory twice.
+        let mut kinds: Vec<(Kind, bool)> =
+            cells.iter().map(|cell| (cell.kind(), cell.way.needs_hot_memory())).collect();
         kinds.sort_unstable();
         kinds.dedup();
         let largest = cells.iter().filter_map(|cell| cell.size).max().unwrap_or_default();
         let mut media = Media::open(options, kinds.len() as u64, largest.into(), progress)?;
-        Rounds { experiment: self.name(), options, stage, media: &mut media, progress }.run(&cells, found)
+        let mut scratch = Scratch::default();
+        // A path that needs a ring says that there is none.
+        if let Err(error) = scratch.open_ring() {
+            found.leave_out("paths with an io_uring", &error);
+        }
+        Rounds { experiment: self.name(), options, stage, media: &mut media, progress, scratch }
+            .run(&cells, found)
     }
 
     /// Everything that it measures; what the route cannot do included.

@@ -7,20 +7,23 @@ mod make;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rustix::fs::{Advice, fadvise};
-use wirepath_datapath::Medium;
 use wirepath_datapath::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
+use wirepath_datapath::{Extent, Medium, Scratch};
 use wirepath_sys::page_cache::cached_pages;
+use wirepath_sys::region::Region;
 
 use crate::error::{Doing, Error};
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::result::Cache;
 use crate::walk::Walk;
+use crate::way::Cell;
 
 /// The headers of everything that is sent: about 6 Mb/s of MTU-sized packets.
 pub(crate) const RUN: Run = Run {
@@ -36,6 +39,9 @@ pub(crate) const RUN: Run = Run {
 
 /// Share of the memory that is available now that files may fill.
 const MEMORY_SHARE: f64 = 0.6;
+
+/// How often a file is read to have it in memory: hypervisors and others reclaim pages while it is.
+const ATTEMPTS: u32 = 10;
 
 /// Which of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +65,8 @@ pub(crate) struct Media {
 struct Source {
     file: File,
     medium: Option<Medium>,
+    /// A copy for paths that send from a ring.
+    region: Option<Arc<Region>>,
 }
 
 impl Media {
@@ -83,7 +91,7 @@ impl Media {
                 (make::kept(&name, length, progress, make::payload())?, length)
             }
         };
-        let source = Source { file, medium: None };
+        let source = Source { file, medium: None, region: None };
         Ok(Media {
             files: BTreeMap::from([(Kind::Payload, source)]),
             length,
@@ -112,8 +120,41 @@ impl Media {
             true => make::nameless(&self.scratch, length, progress, content)?,
             false => make::kept(&make::name(&self.scratch, kind, self.length), length, progress, content)?,
         };
-        self.files.insert(kind, Source { file, medium: None });
+        self.files.insert(kind, Source { file, medium: None, region: None });
         Ok(())
+    }
+
+    /// A file for this way: in the page cache or not, as was asked for; and in the ring of `scratch` if that is what is sent from.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] if the page cache does not do as it is told, or there is no ring.
+    pub(crate) fn prepared_for(&mut self, cell: &Cell, scratch: &mut Scratch) -> Result<&Medium, Error> {
+        let kind = cell.kind();
+        if cell.way.needs_hot_memory() {
+            if self.cache == Cache::Cold {
+                return Err(Error::Unable(
+                    "it sends from memory of its own, where nothing is cold".to_owned(),
+                ));
+            }
+            self.prepared(kind)?;
+            let Some(Source { medium: Some(medium), region, .. }) = self.files.get_mut(&kind) else {
+                return Err(Error::Unable(format!("no file for {kind:?}")));
+            };
+            if region.is_none() {
+                let copy = medium.copy(|_| Ok::<(), io::Error>(())).map(Arc::new);
+                let copy = copy
+                    .map_err(|error| Error::Unable(format!("no memory for a copy of the file: {error}")))?;
+                let held = scratch.hold_now(Arc::clone(&copy));
+                held.map_err(|error| Error::Unable(format!("its ring cannot hold the file: {error}")))?;
+                medium.set_hot(Some(&copy));
+                *region = Some(copy);
+            }
+            let beginning = Extent { offset: 0, length: 1 };
+            if !scratch.holds(medium, beginning) {
+                return Err(Error::Unable("its ring failed".to_owned()));
+            }
+        }
+        self.prepared(kind)
     }
 
     /// A file, in the page cache or not, as was asked for.
@@ -178,19 +219,20 @@ fn that_fits(options: &Options, files: u64, progress: &mut dyn Progress) -> Resu
 fn warm(mut file: &File, length: u64) -> Result<(), Error> {
     let pages = length.div_ceil(rustix::param::page_size() as u64);
     let cached = || cached_pages(file.as_fd(), 0..length).unwrap_or(pages);
-    if cached() >= pages {
-        return Ok(());
+    let mut room = Vec::new();
+    for _ in 0..ATTEMPTS {
+        if cached() >= pages {
+            return Ok(());
+        }
+        room.resize(1 << 20, 0);
+        rustix::fs::seek(file, rustix::fs::SeekFrom::Start(0)).doing("reading a file")?;
+        while file.read(&mut room).doing("reading a file")? > 0 {}
     }
-    fadvise(file, 0, None, Advice::Sequential).doing("reading a file ahead")?;
-    let mut room = vec![0; 1 << 20];
-    rustix::fs::seek(file, rustix::fs::SeekFrom::Start(0)).doing("reading a file")?;
-    while file.read(&mut room).doing("reading a file")? > 0 {}
-    match cached() {
-        enough if enough >= pages => Ok(()),
-        some => Err(Error::Unable(format!(
-            "memory is too small for the file: {some} of {pages} pages stay in the page cache; use a smaller --volume"
-        ))),
-    }
+    Err(Error::Unable(format!(
+        "of the file's {pages} pages {} stay in the page cache: memory is too small, or somebody takes it; use a smaller \
+         --volume",
+        cached()
+    )))
 }
 
 /// Takes a file out of the page cache and sees that it is gone.

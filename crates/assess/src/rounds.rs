@@ -11,17 +11,19 @@ use crate::media::Media;
 use crate::options::Options;
 use crate::outlet;
 use crate::progress::Progress;
-use crate::result::{LeftOut, Measurement, Run};
+use crate::result::{LeftOut, Measurement, Run, Transport};
 use crate::send::{Sending, Sent};
-use crate::stage::Stage;
+use crate::stage::{Lane, Stage};
 use crate::verify::verify;
 use crate::way::Cell;
 
 /// The run before those that count has this part of the volume.
 const WARM_UP: u64 = 16;
 
-/// Payload of the run whose kernel calls are counted: less than a receiver's smallest window, so that nothing waits.
+/// Payload of the run whose kernel calls are counted: to a receiver less than its smallest window, so that nothing waits.
 const COUNTED: u64 = 64 << 10;
+/// To a device that drops.
+const COUNTED_DROPPING: u64 = 16 << 20;
 
 /// Share of the time that goes into what comes before the runs, about.
 const BEFORE: f64 = 0.1;
@@ -33,6 +35,8 @@ pub(crate) struct Rounds<'a> {
     pub(crate) stage: &'a Stage,
     pub(crate) media: &'a mut Media,
     pub(crate) progress: &'a mut dyn Progress,
+    /// Of all cells, with one ring.
+    pub(crate) scratch: Scratch,
 }
 
 /// What was found.
@@ -50,7 +54,6 @@ struct Candidate {
     measurement: Measurement,
     /// Duration of a run, as far as is known.
     estimate: Duration,
-    scratch: Scratch,
 }
 
 impl Rounds<'_> {
@@ -86,7 +89,7 @@ impl Rounds<'_> {
                 let label = candidate.cell.label();
                 let doing = format!("round {} of {runs}: {label}", round + 1);
                 self.go_on(BEFORE + (1.0 - BEFORE) * share.min(1.0), &doing)?;
-                match self.time(&candidate.cell, self.options.volume, &mut candidate.scratch) {
+                match self.time(&candidate.cell, self.options.volume) {
                     Ok((run, _)) => {
                         candidate.measurement.runs.push(run);
                         done += candidate.estimate;
@@ -108,12 +111,11 @@ impl Rounds<'_> {
 
     /// Verifies a cell, sends some of it without counting, and counts its kernel calls.
     fn admit(&mut self, cell: Cell, calls: Option<&mut Calls>) -> Result<Candidate, Error> {
-        let mut scratch = Scratch::default();
         self.media.want(cell.kind(), self.progress)?;
-        verify(&cell, self.stage, self.media, &mut scratch)?;
+        verify(&cell, self.stage, self.media, &mut self.scratch)?;
         let volume = (self.options.volume / WARM_UP).max(1);
-        let (run, sent) = self.time(&cell, volume, &mut scratch)?;
-        let calls_per_packet = calls.map(|calls| self.count(&cell, &mut scratch, calls)).transpose()?;
+        let (run, sent) = self.time(&cell, volume)?;
+        let calls_per_packet = calls.map(|calls| self.count(&cell, calls)).transpose()?;
         let measurement = Measurement {
             experiment: self.experiment.to_owned(),
             path: cell.way.name().to_owned(),
@@ -126,23 +128,18 @@ impl Rounds<'_> {
             runs: Vec::new(),
         };
         let estimate = Duration::from_secs_f64(run.wall_s * self.options.volume as f64 / run.bytes as f64);
-        Ok(Candidate { cell, measurement, estimate, scratch })
+        Ok(Candidate { cell, measurement, estimate })
     }
 
     /// One run.
-    pub(crate) fn time(
-        &mut self,
-        cell: &Cell,
-        volume: u64,
-        scratch: &mut Scratch,
-    ) -> Result<(Run, Sent), Error> {
+    pub(crate) fn time(&mut self, cell: &Cell, volume: u64) -> Result<(Run, Sent), Error> {
         let walk = cell.walk(self.media.length(), volume);
-        let medium = self.media.prepared(cell.kind())?;
+        let medium = self.media.prepared_for(cell, &mut self.scratch)?;
         let (outlet, mut watch) = outlet::open(cell, self.stage)?;
+        let mut sending = Sending::new(cell, medium, 0, &outlet, &mut self.scratch, watch.most_at_once());
         let usage = || Usage::of_process().doing("asking for the processor time");
         let (before, start) = (usage()?, Instant::now());
-        let sent = Sending { cell, medium, outlet: &outlet, scratch }.all(walk, &mut watch)?;
-        let copied = outlet.finish()?;
+        let sent = sending.all(walk, &mut watch)?;
         let (wall, used) = (start.elapsed(), usage()?.since(before));
         watch.settle(cell, &sent, self.stage.mtu)?;
         let run = Run {
@@ -152,20 +149,20 @@ impl Rounds<'_> {
             bytes: sent.bytes,
             packets: sent.packets,
             errors: 0, // an error that is not made good ends the run
-            copied: cell.way.lends().then_some(copied),
+            copied: cell.way.lends().then_some(sent.copied),
         };
         Ok((run, sent))
     }
 
     /// Kernel calls for each packet.
-    fn count(&mut self, cell: &Cell, scratch: &mut Scratch, calls: &mut Calls) -> Result<f64, Error> {
-        let walk = cell.walk(self.media.length(), COUNTED);
-        let medium = self.media.prepared(cell.kind())?;
+    fn count(&mut self, cell: &Cell, calls: &mut Calls) -> Result<f64, Error> {
+        let drops = matches!((&self.stage.udp, cell.transport), (Lane::Drops(_), Transport::Udp));
+        let walk = cell.walk(self.media.length(), if drops { COUNTED_DROPPING } else { COUNTED });
+        let medium = self.media.prepared_for(cell, &mut self.scratch)?;
         let (outlet, mut watch) = outlet::open(cell, self.stage)?;
-        let mut sending = Sending { cell, medium, outlet: &outlet, scratch };
+        let mut sending = Sending::new(cell, medium, 0, &outlet, &mut self.scratch, watch.most_at_once());
         let (sent, counted) = calls.during(|| sending.all(walk, &mut watch))?;
         let sent = sent?;
-        outlet.finish()?;
         watch.settle(cell, &sent, self.stage.mtu)?;
         Ok(counted as f64 / sent.packets as f64)
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use wirepath_media::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
@@ -41,12 +41,12 @@ pub struct Support {
 
 impl Support {
     /// Tries the paths on a loopback socket, unless one is `forced` by the operator, which then is where sessions begin. Of those
-    /// that work, `calibrations` say which is cheapest.
-    pub fn probe(forced: Option<Path>, calibrations: Calibrations) -> Support {
+    /// that work, `calibrations` say which is cheapest. Those that need `hot_memory` are left out where there is none.
+    pub fn probe(forced: Option<Path>, calibrations: Calibrations, hot_memory: bool) -> Support {
         let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
         let (working, failures) = match forced {
             Some(path) => (vec![path], String::new()),
-            None => probe_host(&kernel),
+            None => probe_host(&kernel, hot_memory),
         };
         let calibrations = Mutex::new(calibrations);
         Support { forced, working, failures, kernel, calibrations, noted: Mutex::default() }
@@ -71,12 +71,14 @@ impl Support {
             return choice;
         }
         match device {
-            Some(device) if !checksums && self.working.first() == Some(&Path::WireSendfile) => Choice {
-                path: Path::GsoWritev,
-                reason: format!(
-                    "{device} computes no checksums, so a payload sent by reference would be read after all"
-                ),
-            },
+            Some(device) if !checksums && self.working.first().is_some_and(|path| path.refers_to_pages()) => {
+                Choice {
+                    path: Path::GsoWritev,
+                    reason: format!(
+                        "{device} computes no checksums, so a payload sent by reference would be read after all"
+                    ),
+                }
+            }
             _ => self.first(),
         }
     }
@@ -106,7 +108,7 @@ impl Support {
             device: DeviceKind::WithChecksums,
             mtu: USUAL_MTU,
             origin: "measured by the server over the loopback device".to_owned(),
-            costs: measure(&connect, budget)?,
+            costs: measure(&self.working, &connect, budget)?,
         };
         self.calibrations().add(calibration.clone());
         Ok(calibration)
@@ -124,7 +126,11 @@ impl Support {
         }
         let calibrations = self.calibrations();
         let calibration = calibrations.find(&self.kernel, devices, mtu)?;
-        let path = calibration.cheapest(&self.working)?;
+        let path = match self.working.first() {
+            // It was given memory, and was not yet measured.
+            Some(path) if path.needs_hot_memory() && calibration.cost_ns(*path).is_none() => *path,
+            _ => calibration.cheapest(&self.working)?,
+        };
         let reason = format!(
             "{}cheapest in trains of {USUAL_TRAIN} packets: {} ({})",
             self.failures,
@@ -177,7 +183,7 @@ fn computes_checksums(device: &device::DeviceName) -> bool {
 }
 
 /// The paths that work here, most preferred first, and why others do not.
-fn probe_host(kernel: &str) -> (Vec<Path>, String) {
+fn probe_host(kernel: &str, hot_memory: bool) -> (Vec<Path>, String) {
     let mut failures = String::new();
     let mut works = |path: &Path| {
         if *path == Path::WireSendfile && release(kernel).is_some_and(|release| release < (6, 5)) {
@@ -186,7 +192,8 @@ fn probe_host(kernel: &str) -> (Vec<Path>, String) {
         }
         try_on_loopback(*path).inspect_err(|error| failures.push_str(&format!("{path}: {error}; "))).is_ok()
     };
-    let working = Path::SERVING.into_iter().filter(|path| works(path)).collect();
+    let candidates = Path::SERVING.into_iter().filter(|path| hot_memory || !path.needs_hot_memory());
+    let working = candidates.filter(|path| works(path)).collect();
     (working, failures)
 }
 
@@ -228,9 +235,14 @@ pub fn try_on_loopback(path: Path) -> io::Result<()> {
         first: 0,
         run,
     };
-    let sent = path
-        .send(&sink, &medium, &train, Headers::Stored, &mut Scratch::default())
-        .map_err(io::Error::other)?;
+    let mut scratch = Scratch::default();
+    if path.needs_hot_memory() {
+        scratch.open_ring()?;
+        let region = Arc::new(medium.copy::<io::Error>(|_| Ok(()))?);
+        medium.set_hot(Some(&region));
+        scratch.hold_now(region)?;
+    }
+    let sent = path.send(&sink, &medium, &train, Headers::Stored, &mut scratch).map_err(io::Error::other)?;
     if sent != 3 {
         return Err(io::Error::other(format!("{sent} of 3 packets were sent")));
     }
@@ -252,14 +264,16 @@ mod tests {
 
     #[test]
     fn every_path_delivers_on_loopback() {
-        for path in Path::ALL {
+        // Where there is no io_uring, tests/uring.rs says so.
+        let without_ring = Scratch::default().open_ring().is_err();
+        for path in Path::ALL.into_iter().filter(|path| !(without_ring && path.needs_hot_memory())) {
             try_on_loopback(path).unwrap_or_else(|error| panic!("{path}: {error}"));
         }
     }
 
     #[test]
     fn a_route_that_failed_is_shown_and_nobody_else_pays_for_it() {
-        let support = Support::probe(Some(Path::WireSendfile), Calibrations::default());
+        let support = Support::probe(Some(Path::WireSendfile), Calibrations::default(), false);
         let local = "192.0.2.1".parse().unwrap();
         let error = SendError::Unsupported { call: "sendfile", errno: Errno::MSGSIZE };
         support.note_step_down(local, Path::WireSendfile, Path::Sendmmsg, error);
@@ -271,7 +285,7 @@ mod tests {
 
     #[test]
     fn what_was_measured_decides() {
-        let support = Support::probe(None, Calibrations::default());
+        let support = Support::probe(None, Calibrations::default(), false);
         let local = "127.0.0.1".parse().unwrap();
         assert!(support.is_unmeasured() && support.calibration().is_none());
         assert!(support.choose(local, 1500).reason.contains("works on this host"));
@@ -295,8 +309,11 @@ mod tests {
             origin: "a test".to_owned(),
             costs: costs.collect(),
         });
-        assert_eq!(Support::probe(None, turned.clone()).choose(local, 1500).path, Path::ReadWritev);
-        assert_eq!(Support::probe(Some(Path::Sendmmsg), turned).choose(local, 1500).path, Path::Sendmmsg);
+        assert_eq!(Support::probe(None, turned.clone(), false).choose(local, 1500).path, Path::ReadWritev);
+        assert_eq!(
+            Support::probe(Some(Path::Sendmmsg), turned, false).choose(local, 1500).path,
+            Path::Sendmmsg
+        );
     }
 
     #[test]

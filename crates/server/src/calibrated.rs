@@ -22,7 +22,7 @@ pub(crate) fn support(forced: Option<Path>, file: &FilePath) -> io::Result<Arc<S
         tracing::warn!(file = %file.display(), %error, "what data paths cost here could not be read; measuring again");
         None
     });
-    let support = Arc::new(Support::probe(forced, calibrations.unwrap_or_default()));
+    let support = Arc::new(Support::probe(forced, calibrations.unwrap_or_default(), false));
     announce(&support);
     if support.is_unmeasured() {
         let (measuring, file) = (Arc::clone(&support), file.to_owned());

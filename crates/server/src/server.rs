@@ -108,8 +108,11 @@ impl Server {
         let cache = Cache::open(&options.cache, options.cache_bytes)?;
         let readers = BlockingPool::start("reader", options.threads.max(2), Importance::Equal)?;
         let support = calibrated::support(options.path, &options.calibration)?;
-        let engine_options =
-            EngineOptions { threads: options.threads, download_stall_us: DOWNLOAD_STALL.as_micros() as u64 };
+        let engine_options = EngineOptions {
+            threads: options.threads,
+            download_stall_us: DOWNLOAD_STALL.as_micros() as u64,
+            ring: false,
+        };
         let engine = Arc::new(Engine::start(&engine_options, support, &readers)?);
         let burst_us = options.burst.as_micros() as u32;
         let store = Store::new(cache, burst_us, readers, options.threads.div_ceil(2))?;

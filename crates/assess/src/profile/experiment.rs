@@ -76,11 +76,15 @@ fn on(
     kinds.dedup();
     let largest = cells.iter().filter_map(|(_, cell)| cell.size).max().unwrap_or_default();
     let mut media = Media::open(options, kinds.len() as u64, largest.into(), progress)?;
+    let mut scratch = Scratch::default();
+    // A path that needs a ring says that there is none.
+    if let Err(error) = scratch.open_ring() {
+        found.leave_out("paths with an io_uring", &error);
+    }
+    let mut rounds = Rounds { experiment: "profile", options, stage, media: &mut media, progress, scratch };
     for (index, (experiment, cell)) in cells.iter().enumerate() {
-        let mut rounds =
-            Rounds { experiment: experiment.name(), options, stage, media: &mut media, progress };
         rounds.go_on(index as f64 / cells.len() as f64, &format!("sampling {}", cell.label()))?;
-        match of_cell(&mut rounds, cell, &mut profiler) {
+        match of_cell(&mut rounds, *experiment, cell, &mut profiler) {
             Ok(profile) if profile.samples >= FEWEST_SAMPLES => profiles.push(profile),
             Ok(profile) => {
                 let why = format!(
@@ -96,21 +100,25 @@ fn on(
 }
 
 /// One path, which is verified before as when it is timed.
-fn of_cell(rounds: &mut Rounds<'_>, cell: &Cell, profiler: &mut Profiler) -> Result<Profile, Error> {
-    let mut scratch = Scratch::default();
+fn of_cell(
+    rounds: &mut Rounds<'_>,
+    experiment: Experiment,
+    cell: &Cell,
+    profiler: &mut Profiler,
+) -> Result<Profile, Error> {
     rounds.media.want(cell.kind(), rounds.progress)?;
-    verify(cell, rounds.stage, rounds.media, &mut scratch)?;
-    let (first, _) = rounds.time(cell, FIRST_RUN, &mut scratch)?;
+    verify(cell, rounds.stage, rounds.media, &mut rounds.scratch)?;
+    let (first, _) = rounds.time(cell, FIRST_RUN)?;
     let volume = (first.bytes as f64 * RUN.as_secs_f64() / first.wall_s.max(1e-6)) as u64;
     let time = if rounds.options.quick { QUICK_PROCESSOR_TIME } else { PROCESSOR_TIME };
     let shares = profiler.run(time, || {
         if rounds.progress.stopped() {
             return Err(Error::Stopped);
         }
-        rounds.time(cell, volume.max(1), &mut scratch).map(drop)
+        rounds.time(cell, volume.max(1)).map(drop)
     })?;
     Ok(Profile {
-        experiment: rounds.experiment.to_owned(),
+        experiment: experiment.name().to_owned(),
         path: cell.way.name().to_owned(),
         transport: cell.transport,
         size: cell.size.map(u64::from),

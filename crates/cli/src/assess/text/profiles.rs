@@ -25,23 +25,22 @@ pub(super) fn part(profiles: &[Profile], width: usize, utf8: bool) -> String {
     ]);
     table.add_rows(profiles.iter().map(|profile| {
         let transport = if profile.transport == Transport::Udp { "UDP" } else { "TCP" };
-        let size = profile.size.map_or("whole file".to_owned(), format::count);
+        let size = profile.size.map_or("file".to_owned(), format::count);
         let functions = profile
             .functions
             .iter()
             .map(|function| format!("{} {}", percent(function.share), function.function));
         [
             profile.path.clone(),
-            format!("{}, {transport}, {size}", profile.experiment),
+            format!("{transport} {size}"),
             percent(profile.copying),
             percent(profile.entering),
             percent(profile.network),
             percent(profile.user),
-            format::count(profile.samples),
             functions.collect::<Vec<_>>().join("\n"),
         ]
     }));
-    for index in 2..=6 {
+    for index in 2..=5 {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }
