@@ -8,6 +8,7 @@ use std::sync::{Mutex, mpsc};
 
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
+use wirepath_streams::datapath::calibration::Host;
 
 use crate::namespace::Namespace;
 use crate::process::{self, Process};
@@ -155,14 +156,14 @@ impl<'a> Builder<'a> {
 /// A calibration for this kernel, by which these paths are the cheaper the earlier they are named. Servers in tests have one: what
 /// a test finds must not depend on what was measured, nor a server measure while others are being tested.
 pub fn calibration(paths: &[&str]) -> Result<String> {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").context("the kernel's release")?;
+    let host = serde_json::to_value(Host::this())?;
     let costs: Vec<serde_json::Value> = paths
         .iter()
         .zip(1..)
         .map(|(path, place)| serde_json::json!({"path": path, "packets_per_train": 8, "cpu_ns_per_packet": 100 * place}))
         .collect();
     let entry = serde_json::json!({
-        "kernel": kernel.trim(), "device": "with_checksums", "mtu": 1500, "origin": "made for a test", "costs": costs,
+        "host": host, "device": "with_checksums", "mtu": 1500, "origin": "made for a test", "costs": costs,
     });
     Ok(serde_json::json!({"version": 1, "entries": [entry]}).to_string())
 }

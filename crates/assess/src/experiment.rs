@@ -1,6 +1,6 @@
 //! The experiments `download` and `stream`: every path, transport and size on one stage.
 
-use wirepath_datapath::{BlockPath, Path, Scratch};
+use wirepath_datapath::{BlockPath, Path};
 
 use crate::error::Error;
 use crate::media::{Kind, Media};
@@ -80,13 +80,7 @@ impl Experiment {
         kinds.dedup();
         let largest = cells.iter().filter_map(|cell| cell.size).max().unwrap_or_default();
         let mut media = Media::open(options, kinds.len() as u64, largest.into(), progress)?;
-        let mut scratch = Scratch::default();
-        // A path that needs a ring says that there is none.
-        if let Err(error) = scratch.open_ring() {
-            found.leave_out("paths with an io_uring", &error);
-        }
-        Rounds { experiment: self.name(), options, stage, media: &mut media, progress, scratch }
-            .run(&cells, found)
+        Rounds::new(self.name(), options, stage, &mut media, progress, found).run(&cells, found)
     }
 
     /// Everything that it measures; what the route cannot do included.

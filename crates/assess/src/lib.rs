@@ -16,6 +16,7 @@ mod send;
 pub mod sink;
 pub mod stage;
 pub mod statistics;
+pub mod verdict;
 mod verify;
 mod walk;
 mod way;

@@ -56,7 +56,23 @@ struct Candidate {
     estimate: Duration,
 }
 
-impl Rounds<'_> {
+impl<'a> Rounds<'a> {
+    /// None yet. A path that needs a ring is left out by itself where there is none.
+    pub(crate) fn new(
+        experiment: &'static str,
+        options: &'a Options,
+        stage: &'a Stage,
+        media: &'a mut Media,
+        progress: &'a mut dyn Progress,
+        found: &mut Found,
+    ) -> Rounds<'a> {
+        let mut scratch = Scratch::default();
+        if let Err(error) = scratch.open_ring() {
+            found.leave_out("paths with an io_uring", &error);
+        }
+        Rounds { experiment, options, stage, media, progress, scratch }
+    }
+
     /// Verifies, warms up, counts and times the cells. What was found until an error is in `found`.
     ///
     /// # Errors

@@ -113,7 +113,7 @@ impl Cell {
     /// Where its headers come from: made for each packet if the path can.
     pub(crate) fn headers(&self) -> Headers {
         match self.way {
-            Way::Stream(path) if path.needs_stored_headers() => Headers::Stored,
+            Way::Stream(path) if !path.makes_headers() => Headers::Stored,
             _ => Headers::Generated,
         }
     }

@@ -39,7 +39,7 @@ mod wire_uring;
 
 pub use block::{BlockPath, UnknownBlockPath};
 pub use block_sink::BlockSink;
-pub use choice::{Choice, Support, release, try_on_loopback};
+pub use choice::{Choice, Support, Trial, release, try_on_loopback};
 pub use loan_policy::{LoanPolicy, LoanSwitch};
 pub use loans::LoanCounts;
 pub use medium::{Extent, Medium, PageCache};

@@ -81,14 +81,14 @@ impl Path {
         self != Path::RtpSendfile && (self.segments() || self == Path::Sendmmsg)
     }
 
-    /// Whether it sends packets as they are stored, and can make no headers for them.
-    pub fn needs_stored_headers(self) -> bool {
-        matches!(self, Path::WireUring | Path::WireSendfile)
-    }
-
     /// Whether it lends pages to the kernel, which the sink then counts: [`UdpSink::loans`].
     pub fn lends(self) -> bool {
         self == Path::GsoZerocopy
+    }
+
+    /// Whether it can put headers of its own in front of payload; the others send packets as they are stored.
+    pub fn makes_headers(self) -> bool {
+        !matches!(self, Path::WireUring | Path::WireSendfile)
     }
 
     /// Whether it needs a copy of the medium in memory that the thread's ring holds. Without one, trains leave by the next path.

@@ -55,6 +55,19 @@ impl Scratch {
         Ok(())
     }
 
+    /// Opens a ring if there is none, and has it hold a copy of a medium: for threads that may wait.
+    ///
+    /// # Errors
+    /// As `open_ring` and `hold_now`, and `ENOMEM` if there is not so much memory.
+    pub fn hold_copy(&mut self, medium: &Medium) -> io::Result<()> {
+        if self.ring.is_none() {
+            self.open_ring()?;
+        }
+        let region = Arc::new(medium.copy::<io::Error>(|_| Ok(()))?);
+        medium.set_hot(Some(&region));
+        self.hold_now(region)
+    }
+
     /// Has the ring send nothing more from a region, and lets go of it as [`Scratch::tend`] comes to it and the network is done
     /// with what was sent.
     pub fn let_go(&mut self, region_id: u64) {

@@ -3,13 +3,12 @@
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use wirepath_datapath::{
-    BlockPath, BlockSink, Extent, Medium, Path, Scratch, SendError, release, try_on_loopback,
+    BlockPath, BlockSink, Extent, Medium, Path, Scratch, SendError, Trial, release, try_on_loopback,
 };
 
 use super::read;
@@ -25,8 +24,12 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// All paths, those for streaming first, on a kernel of this release.
 pub(super) fn all(kernel: &str) -> Vec<PathState> {
     let release = release(kernel);
-    let streams =
-        Path::ALL.map(|path| state("stream", path.name(), Transport::Udp, try_on_loopback(path), release));
+    let streams = Path::ALL.map(|path| {
+        let tried = try_on_loopback(path).map_err(|trial| match trial {
+            Trial::Failed(error) | Trial::Impossible(error) => error,
+        });
+        state("stream", path.name(), Transport::Udp, tried, release)
+    });
     let downloads = BlockPath::ALL.into_iter().flat_map(|path| {
         [(Transport::Udp, try_udp(path)), (Transport::Tcp, try_tcp(path))]
             .map(|(transport, tried)| state("download", path.name(), transport, tried, release))
@@ -99,11 +102,11 @@ fn try_udp(path: BlockPath) -> io::Result<()> {
     let sender = UdpSocket::bind("127.0.0.1:0")?;
     sender.connect(receiver.local_addr()?)?;
     let sink = BlockSink::udp(sender, DATAGRAM as u16, path)?;
-    let (medium, block, mut scratch) = prepared(path)?;
+    let (medium, block) = medium()?;
     // A path that does not segment sends a datagram a call.
     let extent = if path.segments() { BLOCK } else { DATAGRAM };
     for offset in (0..BLOCK).step_by(extent) {
-        send(path, &sink, &medium, Extent { offset: offset as u64, length: extent }, &mut scratch)?;
+        send(path, &sink, &medium, Extent { offset: offset as u64, length: extent })?;
     }
     for expected in block.chunks(DATAGRAM) {
         let mut buffer = [0; 2 * DATAGRAM];
@@ -120,37 +123,27 @@ fn try_tcp(path: BlockPath) -> io::Result<()> {
     let (mut receiver, _) = listener.accept()?;
     receiver.set_read_timeout(Some(PATIENCE))?;
     let sink = BlockSink::tcp(sender, path)?;
-    let (medium, block, mut scratch) = prepared(path)?;
-    send(path, &sink, &medium, Extent { offset: 0, length: BLOCK }, &mut scratch)?;
+    let (medium, block) = medium()?;
+    send(path, &sink, &medium, Extent { offset: 0, length: BLOCK })?;
     let mut buffer = [0; BLOCK];
     receiver.read_exact(&mut buffer)?;
     compare(&buffer, &block)
 }
 
-/// A file in memory, what is in it, and room to send it by this path.
-fn prepared(path: BlockPath) -> io::Result<(Medium, Vec<u8>, Scratch)> {
+/// A file in memory, and what is in it.
+fn medium() -> io::Result<(Medium, Vec<u8>)> {
     let block: Vec<u8> = (0..BLOCK).map(|at| (at * 7 / 3) as u8).collect();
     let file = File::from(memfd_create("wirepath-trial", MemfdFlags::CLOEXEC)?);
     (&file).write_all(&block)?;
-    let medium = Medium::new(file, BLOCK as u64)?;
-    let mut scratch = Scratch::default();
-    if path.needs_hot_memory() {
-        scratch.open_ring()?;
-        let region = Arc::new(medium.copy::<io::Error>(|_| Ok(()))?);
-        medium.set_hot(Some(&region));
-        scratch.hold_now(region)?;
-    }
-    Ok((medium, block, scratch))
+    Ok((Medium::new(file, BLOCK as u64)?, block))
 }
 
-fn send(
-    path: BlockPath,
-    sink: &BlockSink,
-    medium: &Medium,
-    extent: Extent,
-    scratch: &mut Scratch,
-) -> io::Result<()> {
-    let sent = path.send(sink, medium, extent, scratch).map_err(io::Error::other)?;
+fn send(path: BlockPath, sink: &BlockSink, medium: &Medium, extent: Extent) -> io::Result<()> {
+    let mut scratch = Scratch::default();
+    if path.needs_hot_memory() {
+        scratch.hold_copy(medium)?;
+    }
+    let sent = path.send(sink, medium, extent, &mut scratch).map_err(io::Error::other)?;
     match sent == extent.length {
         true => Ok(()),
         false => Err(io::Error::other(format!("{sent} of {} bytes were sent", extent.length))),

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use wirepath_datapath::Scratch;
-
 use super::Profiler;
 use crate::error::Error;
 use crate::experiment::{Experiment, Soundness};
@@ -76,15 +74,11 @@ fn on(
     kinds.dedup();
     let largest = cells.iter().filter_map(|(_, cell)| cell.size).max().unwrap_or_default();
     let mut media = Media::open(options, kinds.len() as u64, largest.into(), progress)?;
-    let mut scratch = Scratch::default();
-    // A path that needs a ring says that there is none.
-    if let Err(error) = scratch.open_ring() {
-        found.leave_out("paths with an io_uring", &error);
-    }
-    let mut rounds = Rounds { experiment: "profile", options, stage, media: &mut media, progress, scratch };
+    let mut rounds = Rounds::new("profile", options, stage, &mut media, progress, found);
     for (index, (experiment, cell)) in cells.iter().enumerate() {
+        rounds.experiment = experiment.name();
         rounds.go_on(index as f64 / cells.len() as f64, &format!("sampling {}", cell.label()))?;
-        match of_cell(&mut rounds, *experiment, cell, &mut profiler) {
+        match of_cell(&mut rounds, cell, &mut profiler) {
             Ok(profile) if profile.samples >= FEWEST_SAMPLES => profiles.push(profile),
             Ok(profile) => {
                 let why = format!(
@@ -100,12 +94,7 @@ fn on(
 }
 
 /// One path, which is verified before as when it is timed.
-fn of_cell(
-    rounds: &mut Rounds<'_>,
-    experiment: Experiment,
-    cell: &Cell,
-    profiler: &mut Profiler,
-) -> Result<Profile, Error> {
+fn of_cell(rounds: &mut Rounds<'_>, cell: &Cell, profiler: &mut Profiler) -> Result<Profile, Error> {
     rounds.media.want(cell.kind(), rounds.progress)?;
     verify(cell, rounds.stage, rounds.media, &mut rounds.scratch)?;
     let (first, _) = rounds.time(cell, FIRST_RUN)?;
@@ -118,7 +107,7 @@ fn of_cell(
         rounds.time(cell, volume.max(1)).map(drop)
     })?;
     Ok(Profile {
-        experiment: experiment.name().to_owned(),
+        experiment: rounds.experiment.to_owned(),
         path: cell.way.name().to_owned(),
         transport: cell.transport,
         size: cell.size.map(u64::from),
