@@ -102,7 +102,7 @@ fn count(path: Path, own_headers: bool) -> Result<Cost> {
     let source = Arc::new(OneSegment::new());
     if path == Path::WireUring {
         let medium = &source.segment.medium;
-        let region = Arc::new(medium.copy::<std::io::Error>(|_| Ok(()))?);
+        let region = Arc::new(medium.copy::<std::io::Error>(medium.file().metadata()?.len(), |_| Ok(()))?);
         medium.set_hot(Some(&region));
         engine.hold(&region);
     }

@@ -35,6 +35,7 @@ pub struct Builder<'a> {
     namespace: Option<&'a Namespace>,
     address: String,
     cache: Option<PathBuf>,
+    before: Vec<String>,
 }
 
 impl Server {
@@ -47,6 +48,7 @@ impl Server {
             namespace: None,
             address: "127.0.0.1".to_owned(),
             cache: None,
+            before: Vec::new(),
         }
     }
 
@@ -107,6 +109,12 @@ impl<'a> Builder<'a> {
         self
     }
 
+    /// Has it started by another command, which is followed by its own.
+    pub fn under<S: AsRef<str>>(mut self, command: impl IntoIterator<Item = S>) -> Self {
+        self.before.extend(command.into_iter().map(|word| word.as_ref().to_owned()));
+        self
+    }
+
     /// Keeps wire images there.
     pub fn cache(mut self, folder: impl AsRef<Path>) -> Self {
         self.cache = Some(folder.as_ref().to_owned());
@@ -137,11 +145,12 @@ impl<'a> Builder<'a> {
     }
 
     fn command(&self, cache: &Path, calibration: &Path) -> Result<Command> {
-        let binary = binary()?;
+        let words: Vec<_> = self.before.iter().map(PathBuf::from).chain([binary()?]).collect();
         let mut command = match self.namespace {
-            Some(namespace) => namespace.command(binary),
-            None => Command::new(binary),
+            Some(namespace) => namespace.command(&words[0]),
+            None => Command::new(&words[0]),
         };
+        command.args(&words[1..]);
         let door = format!("{}:0", self.address);
         command.arg("serve").args(&self.paths).args(["--rtsp", &door, "--http", &door]);
         command.arg("--cache").arg(cache);

@@ -2,6 +2,7 @@
 
 use wirepath_datapath::{BlockPath, Path};
 
+use crate::bare::Bare;
 use crate::error::Error;
 use crate::media::{Kind, Media};
 use crate::options::{Options, Sink};
@@ -80,7 +81,12 @@ impl Experiment {
         kinds.dedup();
         let largest = cells.iter().filter_map(|cell| cell.size).max().unwrap_or_default();
         let mut media = Media::open(options, kinds.len() as u64, largest.into(), progress)?;
-        Rounds::new(self.name(), options, stage, &mut media, progress, found).run(&cells, found)
+        let bare = if self == Experiment::Stream { Bare::wanted(options, stage)? } else { None };
+        Rounds::new(self.name(), options, stage, &mut media, progress, found).run(
+            &cells,
+            bare.as_ref(),
+            found,
+        )
     }
 
     /// Everything that it measures; what the route cannot do included.

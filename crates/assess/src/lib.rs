@@ -1,5 +1,6 @@
 //! Measures what every data path costs on the machine at hand, and says which one to use.
 
+mod bare;
 mod calls;
 pub mod costs;
 mod error;

@@ -7,16 +7,14 @@ mod make;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use rustix::fs::{Advice, fadvise};
 use wirepath_datapath::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
 use wirepath_datapath::{Extent, Medium, Scratch};
 use wirepath_sys::page_cache::cached_pages;
-use wirepath_sys::region::Region;
 
 use crate::error::{Doing, Error};
 use crate::options::Options;
@@ -65,8 +63,8 @@ pub(crate) struct Media {
 struct Source {
     file: File,
     medium: Option<Medium>,
-    /// A copy for paths that send from a ring.
-    region: Option<Arc<Region>>,
+    /// Whether the ring holds a copy of the medium.
+    hot: bool,
 }
 
 impl Media {
@@ -91,7 +89,7 @@ impl Media {
                 (make::kept(&name, length, progress, make::payload())?, length)
             }
         };
-        let source = Source { file, medium: None, region: None };
+        let source = Source { file, medium: None, hot: false };
         Ok(Media {
             files: BTreeMap::from([(Kind::Payload, source)]),
             length,
@@ -120,7 +118,7 @@ impl Media {
             true => make::nameless(&self.scratch, length, progress, content)?,
             false => make::kept(&make::name(&self.scratch, kind, self.length), length, progress, content)?,
         };
-        self.files.insert(kind, Source { file, medium: None, region: None });
+        self.files.insert(kind, Source { file, medium: None, hot: false });
         Ok(())
     }
 
@@ -137,17 +135,13 @@ impl Media {
                 ));
             }
             self.prepared(kind)?;
-            let Some(Source { medium: Some(medium), region, .. }) = self.files.get_mut(&kind) else {
+            let Some(Source { medium: Some(medium), hot, .. }) = self.files.get_mut(&kind) else {
                 return Err(Error::Unable(format!("no file for {kind:?}")));
             };
-            if region.is_none() {
-                let copy = medium.copy(|_| Ok::<(), io::Error>(())).map(Arc::new);
-                let copy = copy
-                    .map_err(|error| Error::Unable(format!("no memory for a copy of the file: {error}")))?;
-                let held = scratch.hold_now(Arc::clone(&copy));
+            if !*hot {
+                let held = scratch.hold_copy(medium);
                 held.map_err(|error| Error::Unable(format!("its ring cannot hold the file: {error}")))?;
-                medium.set_hot(Some(&copy));
-                *region = Some(copy);
+                *hot = true;
             }
             let beginning = Extent { offset: 0, length: 1 };
             if !scratch.holds(medium, beginning) {

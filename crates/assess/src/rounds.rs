@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use wirepath_datapath::Scratch;
 use wirepath_sys::usage::Usage;
 
+use crate::bare::Bare;
 use crate::calls::Calls;
 use crate::error::{Doing, Error};
 use crate::media::Media;
@@ -51,6 +52,8 @@ pub(crate) struct Found {
 /// A cell that is measured.
 struct Candidate {
     cell: Cell,
+    /// Whether it is the bare loop that does the same.
+    bare: bool,
     measurement: Measurement,
     /// Duration of a run, as far as is known.
     estimate: Duration,
@@ -77,23 +80,33 @@ impl<'a> Rounds<'a> {
     ///
     /// # Errors
     /// What ends the assessment; what concerns one cell is in `found`.
-    pub(crate) fn run(mut self, cells: &[Cell], found: &mut Found) -> Result<(), Error> {
+    pub(crate) fn run(mut self, cells: &[Cell], bare: Option<&Bare>, found: &mut Found) -> Result<(), Error> {
         let mut calls = Calls::new().map_err(|error| found.leave_out("kernel calls per packet", &error)).ok();
         let mut candidates = Vec::new();
         for (index, cell) in cells.iter().enumerate() {
             self.go_on(BEFORE * index as f64 / cells.len() as f64, &format!("verifying {}", cell.label()))?;
             match self.admit(*cell, calls.as_mut()) {
-                Ok(candidate) => candidates.push(candidate),
+                Ok(candidate) => {
+                    let bare = bare.filter(|bare| bare.has(cell, self.stage.mtu));
+                    let beside = bare.map(|_| candidate.of_bare());
+                    candidates.push(candidate);
+                    candidates.extend(beside);
+                }
                 Err(error) => found.of_cell(cell, error)?,
             }
         }
-        let outcome = self.rounds(&mut candidates, found);
+        let outcome = self.rounds(&mut candidates, bare, found);
         let measured = candidates.into_iter().map(|candidate| candidate.measurement);
         found.measurements.extend(measured.filter(|measurement| !measurement.runs.is_empty()));
         outcome
     }
 
-    fn rounds(&mut self, candidates: &mut Vec<Candidate>, found: &mut Found) -> Result<(), Error> {
+    fn rounds(
+        &mut self,
+        candidates: &mut Vec<Candidate>,
+        bare: Option<&Bare>,
+        found: &mut Found,
+    ) -> Result<(), Error> {
         let runs = self.options.runs;
         let mut done = Duration::ZERO;
         for round in 0..runs {
@@ -102,17 +115,17 @@ impl<'a> Rounds<'a> {
                 let once: Duration = candidates.iter().map(|candidate| candidate.estimate).sum();
                 let share = done.as_secs_f64() / (once.as_secs_f64() * f64::from(runs)).max(1e-9);
                 let candidate = &mut candidates[index];
-                let label = candidate.cell.label();
+                let label = candidate.label();
                 let doing = format!("round {} of {runs}: {label}", round + 1);
                 self.go_on(BEFORE + (1.0 - BEFORE) * share.min(1.0), &doing)?;
-                match self.time(&candidate.cell, self.options.volume) {
-                    Ok((run, _)) => {
+                match self.time_candidate(candidate, bare) {
+                    Ok(run) => {
                         candidate.measurement.runs.push(run);
                         done += candidate.estimate;
                         index += 1;
                     }
                     // What was measured of it before is no figure either.
-                    Err(error) => found.of_cell(&candidates.remove(index).cell, error)?,
+                    Err(error) => found.of(&candidates.remove(index).label(), error)?,
                 }
             }
         }
@@ -144,7 +157,15 @@ impl<'a> Rounds<'a> {
             runs: Vec::new(),
         };
         let estimate = Duration::from_secs_f64(run.wall_s * self.options.volume as f64 / run.bytes as f64);
-        Ok(Candidate { cell, measurement, estimate })
+        Ok(Candidate { cell, bare: false, measurement, estimate })
+    }
+
+    fn time_candidate(&mut self, candidate: &Candidate, bare: Option<&Bare>) -> Result<Run, Error> {
+        let (cell, volume) = (&candidate.cell, self.options.volume);
+        match bare.filter(|_| candidate.bare) {
+            Some(bare) => bare.run(cell, self.media.prepared(cell.kind())?, volume),
+            None => Ok(self.time(cell, volume)?.0),
+        }
     }
 
     /// One run.
@@ -184,18 +205,36 @@ impl<'a> Rounds<'a> {
     }
 }
 
+impl Candidate {
+    /// The bare loop that does the same, which nobody verifies and whose calls nobody counts.
+    fn of_bare(&self) -> Candidate {
+        let path = format!("bare:{}", self.cell.way.name());
+        let measurement =
+            Measurement { path, verified: false, calls_per_packet: None, ..self.measurement.clone() };
+        Candidate { bare: true, measurement, ..*self }
+    }
+
+    fn label(&self) -> String {
+        format!("{}{}", if self.bare { "bare:" } else { "" }, self.cell.label())
+    }
+}
+
 impl Found {
     /// Notes what concerns one cell.
     ///
     /// # Errors
     /// What concerns more than that.
     pub(crate) fn of_cell(&mut self, cell: &Cell, error: Error) -> Result<(), Error> {
+        self.of(&cell.label(), error)
+    }
+
+    fn of(&mut self, label: &str, error: Error) -> Result<(), Error> {
         match error {
             Error::Unable(_) => {}
             Error::Faulty(_) => self.faults += 1,
             other => return Err(other),
         }
-        self.leave_out(&cell.label(), &error);
+        self.leave_out(label, &error);
         Ok(())
     }
 

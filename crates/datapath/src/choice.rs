@@ -91,7 +91,8 @@ impl Support {
     }
 
     /// Measures the paths over the loopback device, which takes whole trains and leaves checksums out, as a network card with
-    /// these offloads does; for about `budget`. Later choices use it.
+    /// these offloads does; for about `budget`. Later choices use it. Those that need hot memory are not measured: what is lent
+    /// to the kernel is copied when a device of the same machine receives it, and by no network card.
     ///
     /// # Errors
     /// If memory or sockets cannot be had.
@@ -105,12 +106,13 @@ impl Support {
             socket.connect(to)?;
             Ok(socket)
         };
+        let paths: Vec<Path> = self.working.iter().copied().filter(|path| !path.needs_hot_memory()).collect();
         let calibration = Calibration {
             host: self.host.clone(),
             device: DeviceKind::WithChecksums,
             mtu: USUAL_MTU,
             origin: "measured by the server over the loopback device".to_owned(),
-            costs: measure(&self.working, &connect, budget)?,
+            costs: measure(&paths, &connect, budget)?,
         };
         self.calibrations().add(calibration.clone());
         Ok(calibration)

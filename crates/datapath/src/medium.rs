@@ -40,19 +40,24 @@ impl Medium {
         &self.file
     }
 
-    /// A copy of all its bytes in memory that a ring can send from, once `check` finds it good. The file must have its full
-    /// length by now. See [`Medium::set_hot`].
+    /// A copy of its first `length` bytes in memory that a ring can send from, once `check` finds it good. See
+    /// [`Medium::set_hot`].
     ///
     /// # Errors
-    /// `ENOMEM` if there is not so much memory, what reading the file says, or what `check` says.
-    pub fn copy<E: From<io::Error>>(&self, check: impl FnOnce(&[u8]) -> Result<(), E>) -> Result<Region, E> {
-        Region::new(self.mapping.length(), |bytes| {
+    /// `ENOMEM` if there is not so much memory, what reading the file says (it must not end before), or what `check` says.
+    pub fn copy<E: From<io::Error>>(
+        &self,
+        length: u64,
+        check: impl FnOnce(&[u8]) -> Result<(), E>,
+    ) -> Result<Region, E> {
+        let length = usize::try_from(length).map_err(|_| E::from(io::ErrorKind::FileTooLarge.into()))?;
+        Region::new(length, |bytes| {
             self.file.read_exact_at(bytes, 0)?;
             check(bytes)
         })
     }
 
-    /// Has threads whose ring holds `region`, a copy of this medium, send from there; or, with none, no longer.
+    /// Has threads whose ring holds `region`, a copy of this medium's start, send from there; or, with none, no longer.
     pub fn set_hot(&self, region: Option<&Region>) {
         // Relaxed: the number leads nowhere but to a region that the sending thread was handed by other means.
         self.hot.store(region.map_or(0, Region::id), Relaxed);

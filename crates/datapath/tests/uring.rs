@@ -3,12 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
+#[path = "../../sys/tests/needing_ring/mod.rs"]
+mod needing_ring;
+
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use needing_ring::trials;
 use rustix::io::Errno;
 use wirepath_datapath::{
     BlockPath, BlockSink, Extent, Headers, Medium, Path, Scratch, SendError, Taken, Tending, Train, UdpSink,
@@ -16,35 +19,20 @@ use wirepath_datapath::{
 use wirepath_media::rtp::{HEADER_LENGTH, Header, Run};
 
 fn main() -> std::process::ExitCode {
-    let tests: [(&str, fn()); 10] = [
-        ("trains_arrive_at_any_offset", trains_arrive_at_any_offset),
-        ("a_piece_ends_and_the_next_goes_on", a_piece_ends_and_the_next_goes_on),
-        ("many_trains_leave_in_one_call", many_trains_leave_in_one_call),
-        ("what_a_full_connection_refuses_is_sent_again", what_a_full_connection_refuses_is_sent_again),
-        ("errors_are_sorted_as_of_other_paths", errors_are_sorted_as_of_other_paths),
-        (
-            "trains_that_cannot_be_sent_so_leave_by_other_paths",
-            trains_that_cannot_be_sent_so_leave_by_other_paths,
-        ),
-        ("a_copy_that_is_let_go_of_is_not_sent_from", a_copy_that_is_let_go_of_is_not_sent_from),
-        ("one_alone_does_not_lose_what_is_queued", one_alone_does_not_lose_what_is_queued),
-        ("blocks_reach_a_udp_socket", blocks_reach_a_udp_socket),
-        ("blocks_reach_a_connection", blocks_reach_a_connection),
-    ];
     let missing = Scratch::default().open_ring().err().map(|error| error.to_string());
-    let trial = |(name, test): (&'static str, fn())| {
-        let missing = missing.clone();
-        Trial::ignorable_test(name, move || match missing {
-            Some(reason) => {
-                println!("SKIP {name}: {reason}");
-                Ok(Completion::ignored_with(reason))
-            }
-            None => std::panic::catch_unwind(test)
-                .map(|()| Completion::Completed)
-                .map_err(|_| Failed::without_message()),
-        })
-    };
-    libtest_mimic::run(&Arguments::from_args(), tests.into_iter().map(trial).collect()).exit_code()
+    let tests = trials![
+        trains_arrive_at_any_offset,
+        a_piece_ends_and_the_next_goes_on,
+        many_trains_leave_in_one_call,
+        what_a_full_connection_refuses_is_sent_again,
+        errors_are_sorted_as_of_other_paths,
+        trains_that_cannot_be_sent_so_leave_by_other_paths,
+        a_copy_that_is_let_go_of_is_not_sent_from,
+        one_alone_does_not_lose_what_is_queued,
+        blocks_reach_a_udp_socket,
+        blocks_reach_a_connection,
+    ];
+    needing_ring::run(missing, tests)
 }
 
 const PACKET: usize = HEADER_LENGTH + 7 * 188;
@@ -65,7 +53,7 @@ impl Hot {
         let medium = Medium::new(file, length as u64).unwrap();
         let mut scratch = Scratch::default();
         scratch.open_ring().unwrap();
-        let region = medium.copy::<io::Error>(|copy| {
+        let region = medium.copy::<io::Error>(length as u64, |copy| {
             assert!(*copy == bytes[..]);
             Ok(())
         });

@@ -12,12 +12,12 @@ use wirepath_streams::{BlockingPool, Importance};
 /// How long measuring takes; sessions are served meanwhile, by the order of preference.
 const BUDGET: Duration = Duration::from_secs(2);
 
-/// What this host supports, with the calibrations of `file`. If none holds for this host, paths are measured in the background,
+/// What this host supports, with the calibrations of `file`, and with memory for hot images or without. If none holds for this host, paths are measured in the background,
 /// and added to the file. A file that is something else is left as it is.
 ///
 /// # Errors
 /// If no thread can be had.
-pub(crate) fn support(forced: Option<Path>, file: &FilePath) -> io::Result<Arc<Support>> {
+pub(crate) fn support(forced: Option<Path>, file: &FilePath, hot_memory: bool) -> io::Result<Arc<Support>> {
     let calibrations = Calibrations::load(file).unwrap_or_else(|error| {
         tracing::warn!(
             file = %file.display(), %error,
@@ -25,7 +25,7 @@ pub(crate) fn support(forced: Option<Path>, file: &FilePath) -> io::Result<Arc<S
         );
         None
     });
-    let support = Arc::new(Support::probe(forced, calibrations.unwrap_or_default(), false));
+    let support = Arc::new(Support::probe(forced, calibrations.unwrap_or_default(), hot_memory));
     announce(&support);
     if support.is_unmeasured() {
         let (measuring, file) = (Arc::clone(&support), file.to_owned());

@@ -2,10 +2,12 @@
 
 mod calibrated;
 mod engine_metrics;
+mod hot_metrics;
 pub mod http;
 pub mod images;
 pub mod library;
 mod limits;
+mod log_limit;
 pub mod metrics;
 mod player;
 pub mod rtsp;

@@ -79,7 +79,6 @@ impl Engine {
         let mtu = path_mtu(&options.socket)?;
         let path = self.support.choose(local, mtu).path;
         let progress = Arc::new(Progress::default());
-        progress.set_path(path);
         let task = PlaybackTask::new(options, path, Arc::clone(&progress))?;
 
         let thread = self.thread_for_playback();

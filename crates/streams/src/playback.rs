@@ -223,11 +223,14 @@ impl PlaybackTask {
         path: Path,
         progress: Arc<Progress>,
     ) -> io::Result<PlaybackTask> {
+        // Nothing is known to be in hot memory before the first train was looked for there.
+        let used = path.next().filter(|_| path.needs_hot_memory()).unwrap_or(path);
+        progress.set_path(used);
         Ok(PlaybackTask {
             playhead: Playhead::new(options.source),
             sink: UdpSink::new(options.socket, options.packet_size, path)?,
             path,
-            used: path,
+            used,
             queued: None,
             headers: Headers::Stored,
             continuation: None,

@@ -2,47 +2,37 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
+mod needing_ring;
+
 use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use needing_ring::trials;
 use rustix::io::Errno;
 use wirepath_sys::region::Region;
 use wirepath_sys::ring::{BufferIndex, Refused, Ring, Socket};
 use wirepath_sys::socket::set_segment;
 
 fn main() -> std::process::ExitCode {
-    let tests: [(&str, fn()); 11] = [
-        ("trains_arrive_and_answer_twice", trains_arrive_and_answer_twice),
-        ("many_buffers_and_sockets_in_one_call", many_buffers_and_sockets_in_one_call),
-        ("what_lies_outside_is_refused", what_lies_outside_is_refused),
-        ("a_full_queue_says_so", a_full_queue_says_so),
-        ("a_full_socket_is_told_and_nothing_is_sent", a_full_socket_is_told_and_nothing_is_sent),
-        ("errors_of_the_network_are_told", errors_of_the_network_are_told),
-        ("a_region_stays_while_its_bytes_are_in_flight", a_region_stays_while_its_bytes_are_in_flight),
-        ("a_ring_dropped_with_bytes_in_flight_loses_none", a_ring_dropped_with_bytes_in_flight_loses_none),
-        ("a_table_that_is_full_says_so_and_has_room_again", a_table_that_is_full_says_so_and_has_room_again),
-        ("another_thread_is_refused", another_thread_is_refused),
-        ("a_queued_send_keeps_its_socket_open", a_queued_send_keeps_its_socket_open),
+    let missing = Ring::new(8, 8).err().map(|error| error.to_string());
+    let tests = trials![
+        trains_arrive_and_answer_twice,
+        many_buffers_and_sockets_in_one_call,
+        what_lies_outside_is_refused,
+        a_full_queue_says_so,
+        a_full_socket_is_told_and_nothing_is_sent,
+        errors_of_the_network_are_told,
+        a_region_stays_while_its_bytes_are_in_flight,
+        a_ring_dropped_with_bytes_in_flight_loses_none,
+        a_table_that_is_full_says_so_and_has_room_again,
+        another_thread_is_refused,
+        a_queued_send_keeps_its_socket_open,
+        a_filter_that_forbids_it_is_told,
     ];
-    let missing = Ring::new(8, 8).err();
-    let trial = |(name, test): (&'static str, fn())| {
-        let missing =
-            missing.as_ref().map(|error| format!("there is no io_uring to send with here: {error}"));
-        Trial::ignorable_test(name, move || match missing {
-            Some(reason) => {
-                println!("SKIP {name}: {reason}");
-                Ok(Completion::ignored_with(reason))
-            }
-            None => std::panic::catch_unwind(test)
-                .map(|()| Completion::Completed)
-                .map_err(|_| Failed::without_message()),
-        })
-    };
-    libtest_mimic::run(&Arguments::from_args(), tests.into_iter().map(trial).collect()).exit_code()
+    needing_ring::run(missing, tests)
 }
 
 const PACKET: usize = 1328;
@@ -276,4 +266,36 @@ fn a_queued_send_keeps_its_socket_open() {
     ring.send(socket, index, 0..100, 1).unwrap(); // and nobody else has it
     assert_eq!(submit(&mut ring), [(1, Ok(100))]);
     assert_eq!(receiver.recv(&mut [0; 200]).unwrap(), 100);
+}
+
+/// As in a container: the call itself answers `EPERM`, here by a filter that holds for one thread only.
+fn a_filter_that_forbids_it_is_told() {
+    let made = std::thread::spawn(|| {
+        forbid(libc::SYS_io_uring_setup).unwrap();
+        Ring::new(8, 8).map(drop)
+    });
+    let error = made.join().unwrap().unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::EPERM));
+    assert!(Ring::new(8, 8).is_ok(), "other threads may");
+}
+
+/// Has the calling thread's calls of this number answer `EPERM` from now on.
+fn forbid(call: libc::c_long) -> io::Result<()> {
+    let statement = |code: u32, k: u32, jf: u8| libc::sock_filter { code: code as u16, jt: 0, jf, k };
+    let mut program = [
+        statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0), // seccomp_data.nr
+        statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call as u32, 1),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0),
+        statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0),
+    ];
+    let filter = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    // SAFETY: the call takes numbers only.
+    if unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the filter points to the program above, which outlives the call; the kernel copies it.
+    match unsafe { libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const filter) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
