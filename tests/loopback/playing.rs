@@ -18,6 +18,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         gso_writev_sends_every_byte,
         sendmmsg_sends_every_byte,
         read_writev_sends_every_byte,
+        gso_zerocopy_sends_every_byte,
+        mmap_writev_sends_every_byte,
+        read_send_rtp_sends_every_byte,
+        mmap_send_rtp_sends_every_byte,
+        rtp_sendfile_sends_every_byte,
         a_session_begins_while_its_asset_is_packed,
         a_second_start_uses_the_image_of_the_first,
         a_changed_asset_is_packed_again,
@@ -70,6 +75,26 @@ fn sendmmsg_sends_every_byte() -> Result<()> {
 
 fn read_writev_sends_every_byte() -> Result<()> {
     every_byte_through("read_writev")
+}
+
+fn gso_zerocopy_sends_every_byte() -> Result<()> {
+    every_byte_through("gso_zerocopy")
+}
+
+fn mmap_writev_sends_every_byte() -> Result<()> {
+    every_byte_through("mmap_writev")
+}
+
+fn read_send_rtp_sends_every_byte() -> Result<()> {
+    every_byte_through("read_send_rtp")
+}
+
+fn mmap_send_rtp_sends_every_byte() -> Result<()> {
+    every_byte_through("mmap_send_rtp")
+}
+
+fn rtp_sendfile_sends_every_byte() -> Result<()> {
+    every_byte_through("rtp_sendfile")
 }
 
 fn every_byte_through(path: &str) -> Result<()> {
