@@ -7,6 +7,7 @@ mod formats;
 mod hostile;
 mod hot_memory;
 mod http;
+mod log;
 mod playing;
 mod rtcp;
 mod rtsp;
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         formats::trials(),
         hot_memory::trials(),
         http::trials(),
+        log::trials(),
         playing::trials(),
         rtcp::trials(),
         rtsp::trials(),
