@@ -14,6 +14,7 @@ pub mod playback;
 pub mod process;
 pub mod rtp;
 pub mod rtsp;
+pub mod seek;
 pub mod server;
 pub mod trial;
 
