@@ -11,6 +11,7 @@ mod log;
 mod playing;
 mod rtcp;
 mod rtsp;
+mod scripts;
 mod seeking;
 
 use std::process::ExitCode;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         playing::trials(),
         rtcp::trials(),
         rtsp::trials(),
+        scripts::trials(),
         seeking::trials(),
     ];
     let alone = [faults::alone(), hostile::alone()];
