@@ -2,6 +2,7 @@
 
 mod choice;
 mod command;
+mod ending;
 mod faults;
 mod formats;
 mod hostile;
@@ -20,6 +21,7 @@ fn main() -> ExitCode {
     let together = [
         choice::trials(),
         command::trials(),
+        ending::trials(),
         faults::trials(),
         formats::trials(),
         hot_memory::trials(),
