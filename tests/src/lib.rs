@@ -8,6 +8,7 @@ pub mod clips;
 pub mod deadline;
 pub mod hot;
 pub mod http;
+pub mod loss;
 pub mod mutation;
 pub mod namespace;
 pub mod playback;
