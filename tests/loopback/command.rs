@@ -17,8 +17,6 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![
         one_line_says_that_both_doors_are_open,
         systemd_is_told,
-        the_first_sigterm_drains,
-        the_second_sigterm_ends_at_once,
         an_unknown_configuration_key_is_named_with_its_place,
         flags_win_over_the_configuration,
         a_clash_of_names_is_an_error_at_start,
@@ -63,34 +61,6 @@ fn systemd_is_told() -> Result<()> {
     let stopping = told()?;
     ensure!(stopping.lines().any(|line| line == "STOPPING=1"), "{stopping}");
     ensure!(process.wait(Deadline::seconds(10.0))?.success(), "{}", process.log());
-    Ok(())
-}
-
-fn the_first_sigterm_drains() -> Result<()> {
-    let folder = clips::folder(&[("clip.ts", &clips::constant(60)?)])?;
-    let mut server = Server::of(folder.path()).start()?;
-    let mut playback = playing(&server)?;
-    server.process.signal(Signal::TERM)?;
-    playback.receiver.to_the_end(Deadline::seconds(5.0))?;
-    ensure!(server.process.wait(Deadline::seconds(11.0))?.success(), "{}", server.process.log());
-    ensure!(playback.client.is_closed_within(std::time::Duration::from_secs(1))?);
-    Ok(())
-}
-
-/// A download that nobody reads keeps the server draining; the second signal does not wait for it.
-fn the_second_sigterm_ends_at_once() -> Result<()> {
-    use std::io::Write;
-    let folder = clips::folder(&[("clip.ts", &clips::constant(60)?)])?;
-    let mut server = Server::of(folder.path()).start()?;
-    let mut download = wirepath_tests::http::connect(server.http)?;
-    write!(download, "GET /clip.ts HTTP/1.1\r\nHost: a\r\n\r\n")?;
-    ensure!(download.peek(&mut [0])? == 1);
-    server.process.signal(Signal::TERM)?;
-    Deadline::seconds(5.0)
-        .wait_for("closed doors", || Ok(wirepath_tests::http::connect(server.http).is_err().then_some(())))?;
-    ensure!(server.process.is_running()?, "it did not wait for the download");
-    server.process.signal(Signal::TERM)?;
-    server.process.wait(Deadline::seconds(1.0))?;
     Ok(())
 }
 
@@ -303,11 +273,4 @@ fn refused<'a>(arguments: impl IntoIterator<Item = &'a Path>) -> Result<String> 
     ensure!(!status.success() && !log.contains("ready "), "it started: {log}");
     ensure!(!log.contains("panicked"), "{log}");
     Ok(log)
-}
-
-fn playing(server: &Server) -> Result<Playback> {
-    let mut playback = Playback::set_up(server.rtsp, "clip.ts")?;
-    playback.play(None)?;
-    playback.receiver.wait_for("packet", Deadline::seconds(10.0), |received| !received.packets.is_empty())?;
-    Ok(playback)
 }

@@ -2,14 +2,17 @@
 
 mod choice;
 mod command;
+mod ending;
 mod faults;
 mod formats;
 mod hostile;
 mod hot_memory;
 mod http;
+mod log;
 mod playing;
 mod rtcp;
 mod rtsp;
+mod scripts;
 mod seeking;
 
 use std::process::ExitCode;
@@ -18,13 +21,16 @@ fn main() -> ExitCode {
     let together = [
         choice::trials(),
         command::trials(),
+        ending::trials(),
         faults::trials(),
         formats::trials(),
         hot_memory::trials(),
         http::trials(),
+        log::trials(),
         playing::trials(),
         rtcp::trials(),
         rtsp::trials(),
+        scripts::trials(),
         seeking::trials(),
     ];
     let alone = [faults::alone(), hostile::alone()];

@@ -18,11 +18,12 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::event::epoll;
 use wirepath_tests::hot::{counted, require_ring};
+use wirepath_tests::loss::{Account, dropped_in};
 use wirepath_tests::namespace::{Link, Namespace, SERVER};
 use wirepath_tests::playback::describe;
 use wirepath_tests::rtsp::Client;
 use wirepath_tests::server::Server;
-use wirepath_tests::{Deadline, clips, http, process, rtp, trials};
+use wirepath_tests::{Deadline, clips, http, process, require, rtp, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![five_hundred_sessions_lose_nothing, five_hundred_sessions_share_kernel_calls]
@@ -33,44 +34,27 @@ const SECONDS: u32 = 20;
 
 /// Lateness is printed and not judged: it is a property of the machine, too, and `make bench` measures it.
 fn five_hundred_sessions_lose_nothing() -> Result<()> {
-    run(&[])?.ensure_whole()
+    run(&[])?.account.ensure_whole()
 }
 
 /// From hot memory: trains that are due together leave in one call.
 fn five_hundred_sessions_share_kernel_calls() -> Result<()> {
     require_ring()?;
     let crowd = run(&["--hot-memory", "64MiB"])?;
-    crowd.ensure_whole()?;
+    crowd.account.ensure_whole()?;
     let (trains, batches) = (counted(&crowd.status, "trains")?, counted(&crowd.status, "batches")?);
     println!("{trains} trains, {batches} calls that sent many");
     // The first second is sent from the file, while the image is copied: a call for each train.
-    ensure!(batches > 0 && batches < trains / 4, "{batches} calls for {trains} trains");
+    let share = batches > 0 && batches < trains / 4;
+    let slips = crowd.account.slips;
+    require!(share || slips == 0, "the machine is overloaded: the server stood still {slips} times");
+    ensure!(share, "{batches} calls for {trains} trains");
     Ok(())
-}
-
-impl Crowd {
-    fn ensure_whole(&self) -> Result<()> {
-        let Self { packets, expected, gaps, .. } = self;
-        println!("{SESSIONS} sessions, {packets} packets, {gaps} gaps");
-        println!(
-            "lateness by the server's account: {}; at the receiver: {}",
-            self.lateness, self.at_receiver
-        );
-        ensure!(*gaps == 0, "{gaps} gaps in {packets} packets");
-        ensure!(packets == expected, "{packets} packets of {expected}");
-        Ok(())
-    }
 }
 
 /// What came of a run.
 struct Crowd {
-    packets: usize,
-    expected: usize,
-    gaps: usize,
-    /// The server's own account.
-    lateness: String,
-    /// What the receiver saw of it.
-    at_receiver: String,
+    account: Account,
     status: serde_json::Value,
 }
 
@@ -91,12 +75,22 @@ fn run(arguments: &[&str]) -> Result<Crowd> {
     }
     receive(&mut members, packets_each, start, Deadline::seconds(f64::from(SECONDS) + 15.0))?;
     let status = link.client.enter(|| server.status())?;
-    let packets = members.iter().map(|member| member.packets).sum();
-    let gaps = members.iter().map(|member| member.gaps).sum();
+    // What the server counted, and what waits in sockets, if time was short.
+    members.iter_mut().for_each(|member| member.read(start));
+    let account = Account {
+        expected: (packets_each * SESSIONS) as u64,
+        sent: counted(&status, "packets")?,
+        lost: counted(&status, "packets_lost")?,
+        slips: counted(&status, "slips")?,
+        dropped: dropped_in(&link.client)?,
+        read: members.iter().map(|member| member.packets as u64).sum(),
+        gaps: members.iter().map(|member| member.gaps as u64).sum(),
+    };
     let own = &status["lateness_us"];
-    let lateness = format!("p99 {} us, max {} us", own["p99"], own["max"]);
-    let at_receiver = lateness_seen_by(&members);
-    Ok(Crowd { packets, expected: packets_each * SESSIONS, gaps, lateness, at_receiver, status })
+    println!("{SESSIONS} sessions: {account:?}");
+    println!("lateness by the server's account: p99 {} us, max {} us", own["p99"], own["max"]);
+    println!("at the receiver: {}", lateness_seen_by(&members));
+    Ok(Crowd { account, status })
 }
 
 fn link() -> Result<Link> {

@@ -8,9 +8,13 @@
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
+use wirepath_streams::datapath::calibration::Host;
+use wirepath_streams::datapath::release;
+use wirepath_tests::hot::wait_for_path;
 use wirepath_tests::namespace::{Link, SERVER};
 use wirepath_tests::playback::{Playback, ensure_bytes};
 use wirepath_tests::rtp::Received;
+use wirepath_tests::seek::seek_twice;
 use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clips, trials};
 
@@ -28,6 +32,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_device_without_segmentation_is_served,
         a_device_without_checksums_is_served,
         a_seek_crosses_a_link_from_the_right_byte,
+        wire_sendfile_seeks_across_a_link,
+        gso_writev_seeks_across_a_link,
+        sendmmsg_seeks_across_a_link,
+        read_writev_seeks_across_a_link,
+        a_smaller_mtu_costs_a_session_one_step,
         packets_fit_a_small_mtu,
     ]
 }
@@ -72,16 +81,20 @@ fn a_device_without_segmentation_is_served() -> Result<()> {
     Stage::new(&["ethtool -K veth tx-udp-segmentation off"])?.ensure_whole(&[])
 }
 
+/// A payload sent by reference would be read after all to make its checksum, so it is copied; by a device that the kernel makes
+/// segments for, from Linux 6.12 on.
 fn a_device_without_checksums_is_served() -> Result<()> {
     let stage = Stage::new(&["ethtool -K veth tx off"])?;
-    stage.ensure_whole(&[])?;
-    stage.ensure_whole(&["--path", "wire_sendfile"]) // refused, and told in a way of its own, before Linux 6.12
+    let segments = release(&Host::this().kernel).is_none_or(|release| release >= (6, 12));
+    let [by_copy, by_reference] = if segments { ["gso_writev", "wire_sendfile"] } else { ["sendmmsg"; 2] };
+    stage.ensure_whole_by(by_copy, &[])?;
+    stage.ensure_whole_by(by_reference, &["--path", "wire_sendfile"])
 }
 
 /// 1,000 bytes hold an IPv4, a UDP and an RTP header and five transport packets, not seven.
 fn packets_fit_a_small_mtu() -> Result<()> {
     let stage = Stage::new(&["ip link set veth mtu 1000"])?;
-    let received = stage.play(&[], None)?;
+    let received = stage.play(&[])?;
     ensure_bytes(&received, &stage.stored)?;
     let longest = received.packets.iter().map(|packet| packet.payload.len()).max();
     ensure!(longest == Some(5 * 188), "payloads of {longest:?} bytes");
@@ -89,16 +102,63 @@ fn packets_fit_a_small_mtu() -> Result<()> {
 }
 
 fn a_seek_crosses_a_link_from_the_right_byte() -> Result<()> {
+    Stage::new(&[])?.seek(&[], ["wire_sendfile", "gso_writev"])
+}
+
+fn wire_sendfile_seeks_across_a_link() -> Result<()> {
+    Stage::new(&[])?.seek(&["--path", "wire_sendfile"], ["wire_sendfile", "gso_writev"])
+}
+
+fn gso_writev_seeks_across_a_link() -> Result<()> {
+    Stage::new(&[])?.seek(&["--path", "gso_writev"], ["gso_writev"; 2])
+}
+
+fn sendmmsg_seeks_across_a_link() -> Result<()> {
+    Stage::new(&[])?.seek(&["--path", "sendmmsg"], ["sendmmsg"; 2])
+}
+
+fn read_writev_seeks_across_a_link() -> Result<()> {
+    Stage::new(&[])?.seek(&["--path", "read_writev"], ["read_writev"; 2])
+}
+
+/// The device's MTU falls below the size of packets that are playing: no segments any more, but packets in fragments. Whoever comes
+/// then gets packets that fit, by the path that is best.
+fn a_smaller_mtu_costs_a_session_one_step() -> Result<()> {
     let stage = Stage::new(&[])?;
-    let received = stage.play(&[], Some("npt=3.5-"))?;
-    ensure!(received.errors.is_empty() && received.gaps().is_empty(), "{:?}", received.gaps());
-    ensure!(stage.stored.ends_with(&received.payload), "other bytes came");
-    let start = stage.stored.len() - received.payload.len();
-    let asked = 3.5 * clips::CONSTANT_RATE / 8.0;
-    let is_before = |picture: &&clips::Picture| picture.is_key && picture.offset as f64 <= asked;
-    let key = stage.pictures.iter().rfind(is_before).context("no key picture")?.offset as usize;
-    // The tables before the picture may come along.
-    ensure!(start <= key && key - start <= 4 * 188, "began at byte {start}, the key picture at {key}");
+    let server = stage.server(&[])?;
+    let status = || stage.link.client.enter(|| server.status());
+    let mut playback = stage.session(&server)?;
+    playback.play(None)?;
+    wait_for_path("wire_sendfile", status)?;
+    stage.link.server.ip("link set veth mtu 1300")?;
+    wait_for_path("sendmmsg", status)?;
+    let exceptions = status()?["data_path"]["exceptions"].clone();
+    ensure!(
+        exceptions[0]["local"] == SERVER.to_string() && exceptions[0]["name"] == "sendmmsg",
+        "{exceptions}"
+    );
+    let reason = exceptions[0]["reason"].as_str().context("no reason")?;
+    ensure!(reason.contains("wire_sendfile failed on a route from"), "{reason}");
+    let mut second = stage.session(&server)?;
+    second.play(None)?;
+    let in_use = |name: &str| -> Result<()> {
+        let used = || {
+            let sessions = status()?["sessions"].clone();
+            let used = |session: &serde_json::Value| session["data_path"] == name && session["packets"] != 0;
+            Ok(sessions.as_array().is_some_and(|sessions| sessions.iter().any(used)).then_some(()))
+        };
+        Deadline::seconds(5.0).wait_for(name, used)
+    };
+    in_use("wire_sendfile")?;
+    in_use("sendmmsg")?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(15.0))?;
+    ensure_bytes(&received, &stage.stored).context("the session that stepped down")?;
+    let longest = |received: &Received| received.packets.iter().map(|packet| packet.payload.len()).max();
+    ensure!(longest(&received) == Some(7 * 188), "its packets became shorter");
+    let received = second.receiver.to_the_end(Deadline::seconds(15.0))?;
+    ensure_bytes(&received, &stage.stored).context("the session that came later")?;
+    ensure!(longest(&received) == Some(6 * 188), "{:?} bytes in 1300", longest(&received));
+    ensure!(!server.process.log().contains("panicked"), "{}", server.process.log());
     Ok(())
 }
 
@@ -122,14 +182,41 @@ impl Stage {
     }
 
     fn ensure_whole(&self, arguments: &[&str]) -> Result<()> {
-        ensure_bytes(&self.play(arguments, None)?, &self.stored)
+        ensure_bytes(&self.play(arguments)?, &self.stored)
     }
 
-    fn play(&self, arguments: &[&str], range: Option<&str>) -> Result<Received> {
-        let server = Server::of(self.folder.path()).with(arguments);
-        let server = server.inside(&self.link.server, &SERVER.to_string()).start()?;
-        let mut playback = Playback::set_up_inside(&self.link.client, server.rtsp, "clip.ts")?;
-        playback.play(range)?;
+    /// The same, and that this path is in use.
+    fn ensure_whole_by(&self, path: &str, arguments: &[&str]) -> Result<()> {
+        let server = self.server(arguments)?;
+        let mut playback = self.session(&server)?;
+        playback.play(None)?;
+        wait_for_path(path, || self.link.client.enter(|| server.status()))?;
+        ensure_bytes(&playback.receiver.to_the_end(Deadline::seconds(15.0))?, &self.stored)
+    }
+
+    /// Seeks twice, by the paths of which each `--path` consists for that.
+    fn seek(&self, arguments: &[&str], paths: [&str; 2]) -> Result<()> {
+        let server = self.server(arguments)?;
+        let mut playback = self.session(&server)?;
+        seek_twice(&mut playback, &self.stored, &self.pictures, |seek| {
+            wait_for_path(paths[seek], || self.link.client.enter(|| server.status()))
+        })
+    }
+
+    fn play(&self, arguments: &[&str]) -> Result<Received> {
+        let server = self.server(arguments)?;
+        let mut playback = self.session(&server)?;
+        playback.play(None)?;
         playback.receiver.to_the_end(Deadline::seconds(15.0))
+    }
+
+    fn server(&self, arguments: &[&str]) -> Result<Server> {
+        let server = Server::of(self.folder.path()).with(arguments);
+        server.inside(&self.link.server, &SERVER.to_string()).start()
+    }
+
+    /// A session that is about to play.
+    fn session(&self, server: &Server) -> Result<Playback> {
+        Playback::set_up_inside(&self.link.client, server.rtsp, "clip.ts")
     }
 }

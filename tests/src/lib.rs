@@ -8,12 +8,14 @@ pub mod clips;
 pub mod deadline;
 pub mod hot;
 pub mod http;
+pub mod loss;
 pub mod mutation;
 pub mod namespace;
 pub mod playback;
 pub mod process;
 pub mod rtp;
 pub mod rtsp;
+pub mod seek;
 pub mod server;
 pub mod trial;
 

@@ -4,6 +4,7 @@ mod assess;
 mod format;
 mod image_options;
 mod inspect;
+mod log;
 mod pack;
 mod plot;
 mod progress;

@@ -1,7 +1,7 @@
 //! `wirepath serve`.
 
 use std::convert::Infallible;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,10 +12,10 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing_subscriber::EnvFilter;
 use wirepath_server::{DataPath, Server, ServerOptions};
 
 use crate::image_options::CALIBRATION;
+use crate::log::Log;
 use crate::serve_options::{PathChoice, PortRange, ServeOptions};
 
 /// Exit code when draining did not end in time, or was cut short by a second signal.
@@ -45,23 +45,19 @@ impl Serve {
     pub(crate) fn run(self) -> Result<ExitCode> {
         let file = self.config.as_deref().map(ServeOptions::from_file).transpose()?.unwrap_or_default();
         let options = server_options(self.options.or(file))?;
-        let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
-        tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_writer(std::io::stderr)
-            .with_ansi(std::io::stderr().is_terminal())
-            .init();
+        let log = Log::start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        match runtime.block_on(serve(options))? {}
+        match runtime.block_on(serve(options, log))? {}
     }
 }
 
 /// Serves until told to end, and then ends the process; comes back only if it cannot start.
-async fn serve(options: ServerOptions) -> Result<Infallible> {
+async fn serve(options: ServerOptions, log: Log) -> Result<Infallible> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let server = Server::start(options)?;
     announce(server.rtsp_address()?, server.http_address()?)?;
+    tokio::spawn(log.losses().tell());
     let stop = async {
         either(&mut terminate, &mut interrupt).await;
         notify(&[NotifyState::Stopping]);
@@ -78,14 +74,13 @@ async fn serve(options: ServerOptions) -> Result<Infallible> {
         in_time = &mut drained => in_time,
         () = second => false,
     };
-    leave(if in_time { 0 } else { CUT })
+    leave(log, if in_time { 0 } else { CUT })
 }
 
 /// Ends the process here and now. To drop the server and the runtime would be to wait for threads that wait for storage, and
 /// storage may take minutes. What they leave unfinished in the cache, the next start removes.
-fn leave(code: i32) -> ! {
-    // Standard error is not buffered; and that nobody reads what was printed is no reason to stay.
-    _ = std::io::stdout().flush();
+fn leave(log: Log, code: i32) -> ! {
+    log.end();
     std::process::exit(code)
 }
 

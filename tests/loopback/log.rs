@@ -1,0 +1,163 @@
+//! The log on standard error, and whoever reads it.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use rustix::fs::OFlags;
+use rustix::process::Signal;
+use wirepath_tests::playback::Playback;
+use wirepath_tests::rtsp::Client;
+use wirepath_tests::server::Server;
+use wirepath_tests::{Deadline, clips, http, process, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        a_log_that_nobody_reads_stops_nothing,
+        what_was_lost_of_the_log_is_told,
+        the_log_is_whole_at_the_end,
+        refusals_make_a_small_log,
+    ]
+}
+
+/// More lines than may wait to be written, with what a pipe holds.
+const LINES: usize = 6000;
+
+/// Requests sent before their answers are read.
+const PIPELINED: usize = 50;
+
+fn a_log_that_nobody_reads_stops_nothing() -> Result<()> {
+    let stage = Stage::new()?;
+    let mut server = stage.server()?;
+    make_lines(server.http, LINES)?;
+    let answer = Client::connect(server.rtsp)?.request("DESCRIBE", &server.rtsp_url("no.ts"), &[])?;
+    ensure!(answer.status == 404, "{answer:?}");
+    let mut playback = Playback::set_up(server.rtsp, "clip.ts")?;
+    playback.play(None)?;
+    playback.receiver.to_the_end(Deadline::seconds(10.0))?;
+    ensure!(playback.ask("TEARDOWN")?.status == 200 && server.sessions()? == 0);
+    server.process.signal(Signal::TERM)?;
+    ensure!(server.process.wait(Deadline::seconds(5.0))?.success(), "{}", server.process.log());
+    ensure!(server.further_lines().is_empty(), "more than one line on standard output");
+    Ok(())
+}
+
+fn what_was_lost_of_the_log_is_told() -> Result<()> {
+    let mut stage = Stage::new()?;
+    let mut server = stage.server()?;
+    make_lines(server.http, LINES)?;
+    let mut log = String::new();
+    Deadline::seconds(15.0).wait_for("a line about lost lines", || {
+        stage.read_some(&mut log)?;
+        Ok(log.contains("lines of it are missing").then_some(()))
+    })?;
+    ensure!(log.contains("data path chosen"), "the first lines waited and came: {log}");
+    server.process.signal(Signal::TERM)?;
+    ensure!(server.process.wait(Deadline::seconds(5.0))?.success());
+    stage.read_some(&mut log)?;
+    ensure!(log.contains("draining"), "the last line came");
+    Ok(())
+}
+
+/// Many lines wait when the process ends, and whoever reads them is slow.
+fn the_log_is_whole_at_the_end() -> Result<()> {
+    const FEWER: usize = 3000;
+    let mut stage = Stage::new()?;
+    let mut server = stage.server()?;
+    make_lines(server.http, FEWER)?;
+    server.process.signal(Signal::TERM)?;
+    let mut log = String::new();
+    Deadline::seconds(5.0).wait_for("its end", || {
+        stage.read_some(&mut log)?;
+        Ok((!server.process.is_running()?).then_some(()))
+    })?;
+    stage.read_some(&mut log)?;
+    let answers = log.lines().filter(|line| line.contains(" answer ")).count();
+    ensure!(answers == FEWER, "{answers} lines about {FEWER} answers");
+    ensure!(log.contains("draining") && !log.contains("lines of it are missing"), "the end is missing");
+    Ok(())
+}
+
+/// One client sends what is refused, as fast as it can.
+fn refusals_make_a_small_log() -> Result<()> {
+    let folder = process::open_folder()?;
+    let server = Server::of(folder.path()).start()?;
+    let url = server.rtsp_url(&"no".repeat(1500));
+    let mut client = Client::connect(server.rtsp)?;
+    let start = Instant::now();
+    for _ in 0..LINES / PIPELINED {
+        (0..PIPELINED).try_for_each(|_| client.send("DESCRIBE", &url, &[]))?;
+        for _ in 0..PIPELINED {
+            ensure!(client.response()?.status == 404);
+        }
+    }
+    // Twenty in a second, and those left out are told of with the next that is not.
+    Deadline::seconds(5.0).wait_for("what was left out", || {
+        client.request("DESCRIBE", &url, &[])?;
+        Ok(server.process.log().contains("more requests were refused than the log tells of").then_some(()))
+    })?;
+    let (seconds, log) = (start.elapsed().as_secs() as usize, server.process.log());
+    let lines = log.lines().count();
+    ensure!(lines <= 40 + 25 * seconds, "{lines} lines in {seconds} s");
+    ensure!(log.len() <= lines * 500, "{} bytes in {lines} lines", log.len());
+    Ok(())
+}
+
+/// A served folder, and a pipe for the log that is full and that nobody reads.
+struct Stage {
+    folder: tempfile::TempDir,
+    pipe: File,
+}
+
+impl Stage {
+    fn new() -> Result<Stage> {
+        let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
+        let name = folder.path().join(".log");
+        process::run("mkfifo", [&name], 5.0)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(OFlags::NONBLOCK.bits() as i32);
+        let mut pipe = options.open(&name).context("opening the pipe")?;
+        for length in [4096, 1] {
+            while pipe.write(&vec![b'\n'; length]).is_ok() {}
+        }
+        Ok(Stage { folder, pipe })
+    }
+
+    /// A server that logs to the pipe, a line for each HTTP request, too.
+    fn server(&self) -> Result<Server> {
+        let pipe = self.folder.path().join(".log");
+        let pipe = pipe.to_str().context("UTF-8")?;
+        let redirected = ["env", "RUST_LOG=debug", "sh", "-c", "exec \"$@\" 2> \"$0\"", pipe];
+        Server::of(self.folder.path()).under(redirected).start()
+    }
+
+    /// Reads what is in the pipe.
+    fn read_some(&mut self, log: &mut String) -> Result<()> {
+        let mut bytes = [0; 65536];
+        loop {
+            match self.pipe.read(&mut bytes) {
+                Ok(length) => log.push_str(&String::from_utf8_lossy(&bytes[..length])),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error).context("reading the log"),
+            }
+        }
+    }
+}
+
+/// Makes requests that are logged, a line each.
+fn make_lines(door: SocketAddr, lines: usize) -> Result<()> {
+    let mut connection = http::connect(door)?;
+    let requests = "HEAD / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(PIPELINED);
+    let mut buffer = Vec::new();
+    for _ in 0..lines / PIPELINED {
+        connection.write_all(requests.as_bytes())?;
+        for _ in 0..PIPELINED {
+            ensure!(http::read_response(&mut connection, &mut buffer, true)?.status == 200);
+        }
+    }
+    Ok(())
+}

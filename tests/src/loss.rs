@@ -1,0 +1,113 @@
+//! Who lost what did not arrive: the server, the link, or a receiver with more to do than it can.
+
+use anyhow::{Context, Result, ensure};
+
+use crate::namespace::Namespace;
+use crate::require;
+
+/// What each side counted of a run, in RTP packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Account {
+    /// Packets that there are to send.
+    pub expected: u64,
+    /// Sent, by the server's account.
+    pub sent: u64,
+    /// Not taken by the network, by the server's account.
+    pub lost: u64,
+    /// Times that the server was a quarter of a second late and moved a timetable.
+    pub slips: u64,
+    /// Packets that the receiver's network stack dropped because a socket had no room.
+    pub dropped: u64,
+    /// Packets that the receiver read.
+    pub read: u64,
+    /// Gaps in the sequence numbers of what it read.
+    pub gaps: u64,
+}
+
+impl Account {
+    /// That nothing was lost. Skips the test where this machine was overloaded: the server stood still, or the receiver was behind.
+    pub fn ensure_whole(&self) -> Result<()> {
+        let Self { expected, sent, lost, slips, dropped, read, gaps } = *self;
+        if read == expected && gaps == 0 {
+            return Ok(());
+        }
+        require!(slips == 0, "the machine is overloaded: the server stood still {slips} times; {self:?}");
+        ensure!(lost == 0, "the network did not take {lost} packets of {expected}; {self:?}");
+        ensure!(sent == expected, "the server sent {sent} packets of {expected}; {self:?}");
+        ensure!(read + dropped >= sent, "packets vanished between server and receiver; {self:?}");
+        require!(dropped == 0, "the machine is overloaded: the receiver had no room for {dropped} packets");
+        ensure!(gaps == 0 && read == expected, "{gaps} gaps; {self:?}");
+        Ok(())
+    }
+}
+
+/// Datagrams that sockets in a namespace had no room for since it was made.
+pub fn dropped_in(namespace: &Namespace) -> Result<u64> {
+    let table = namespace.enter(|| std::fs::read_to_string("/proc/thread-self/net/snmp").context("snmp"))?;
+    let mut lines = table.lines().filter_map(|line| line.strip_prefix("Udp: "));
+    let (names, values) = lines.next().zip(lines.next()).context("no Udp in /proc/net/snmp")?;
+    let count = |wanted: &str| {
+        let place = names.split(' ').position(|name| name == wanted)?;
+        values.split(' ').nth(place)?.parse::<u64>().ok()
+    };
+    // MemErrors: from Linux 5.18 on.
+    Ok(count("RcvbufErrors").context("no RcvbufErrors")? + count("MemErrors").unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trial::Skip;
+    use std::net::UdpSocket;
+
+    const WHOLE: Account =
+        Account { expected: 100, sent: 100, lost: 0, slips: 0, dropped: 0, read: 100, gaps: 0 };
+
+    fn skips(account: Account) -> bool {
+        account.ensure_whole().is_err_and(|error| error.is::<Skip>())
+    }
+
+    fn fails(account: Account) -> bool {
+        account.ensure_whole().is_err_and(|error| !error.is::<Skip>())
+    }
+
+    #[test]
+    fn only_what_the_server_or_the_link_lost_fails() {
+        assert!(WHOLE.ensure_whole().is_ok());
+        assert!(Account { slips: 1, ..WHOLE }.ensure_whole().is_ok(), "late is not lost");
+        assert!(fails(Account { sent: 98, lost: 2, read: 98, gaps: 1, ..WHOLE }));
+        assert!(fails(Account { sent: 98, read: 98, gaps: 1, ..WHOLE }), "it never sent two");
+        assert!(fails(Account { read: 98, gaps: 1, ..WHOLE }), "two vanished on the link");
+        assert!(fails(Account { read: 97, dropped: 2, gaps: 1, ..WHOLE }), "and here one");
+        assert!(fails(Account { gaps: 1, ..WHOLE }), "in another order");
+    }
+
+    #[test]
+    fn an_overloaded_machine_skips() {
+        assert!(skips(Account { read: 98, dropped: 2, gaps: 1, ..WHOLE }));
+        assert!(skips(Account { sent: 90, read: 90, slips: 3, ..WHOLE }));
+    }
+
+    /// A socket that nobody reads, with room for little.
+    #[test]
+    fn what_a_full_socket_drops_is_counted() {
+        let namespace = match Namespace::new() {
+            Ok(namespace) => namespace,
+            Err(error) if error.is::<Skip>() => return println!("{error}"),
+            Err(error) => panic!("{error:#}"),
+        };
+        let read = namespace.enter(|| {
+            let receiver = UdpSocket::bind("127.0.0.1:0")?;
+            socket2::SockRef::from(&receiver).set_recv_buffer_size(1)?;
+            receiver.set_nonblocking(true)?;
+            let sender = UdpSocket::bind("127.0.0.1:0")?;
+            for _ in 0..100 {
+                sender.send_to(&[0; 1328], receiver.local_addr()?)?;
+            }
+            Ok(std::iter::from_fn(|| receiver.recv(&mut [0; 2000]).ok()).count() as u64)
+        });
+        let (read, dropped) = (read.unwrap(), dropped_in(&namespace).unwrap());
+        assert!(read < 100 && read + dropped == 100, "{read} read, {dropped} dropped");
+        assert!(skips(Account { read, dropped, gaps: 1, ..WHOLE }));
+    }
+}
