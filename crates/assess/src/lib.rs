@@ -3,10 +3,14 @@
 pub mod compare;
 pub mod cost;
 pub mod figures;
+pub mod options;
+pub mod progress;
 pub mod report;
 pub mod result;
 pub mod statistics;
 
+pub use options::{Options, Sink};
+pub use progress::Progress;
 pub use result::Assessment;
 
 // The example result of the tests is written for both sides of this room's door.

@@ -64,8 +64,8 @@ pub(crate) fn time<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duratio
     humantime::parse_duration(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
-/// The folder for wire images if none is named.
-fn default_cache_folder() -> Result<PathBuf> {
+/// The folder for wire images, and whatever else is made once and kept, if none is named.
+pub(crate) fn default_cache_folder() -> Result<PathBuf> {
     if rustix::process::geteuid().is_root() {
         return Ok("/var/cache/wirepath".into());
     }

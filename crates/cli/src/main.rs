@@ -1,5 +1,6 @@
 //! `wirepath`: serves stored media by the shortest path the machine offers.
 
+mod assess;
 mod format;
 mod image_options;
 mod inspect;
@@ -32,6 +33,8 @@ enum Command {
     Pack(pack::Pack),
     /// Show what is in a transport stream or a wire image
     Inspect(inspect::Inspect),
+    /// Measure what every data path costs on this machine
+    Assess(assess::Assess),
 }
 
 fn main() -> ExitCode {
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Pack(pack) => pack.run(),
         Command::Inspect(inspect) => inspect.run(),
+        Command::Assess(assess) => assess.run(),
     };
     match result {
         Ok(code) => code,

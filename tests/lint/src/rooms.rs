@@ -23,7 +23,7 @@ const RULES: &[Rule] = &[
     Rule { room: "wirepath-server", ours: &["wirepath-streams", "wirepath-media"], others: None },
     Rule {
         room: "wirepath-assess",
-        ours: &["wirepath-datapath", "wirepath-streams", "wirepath-media"],
+        ours: &["wirepath-sys", "wirepath-datapath", "wirepath-streams", "wirepath-media"],
         others: None,
     },
     Rule { room: "wirepath", ours: ROOMS, others: None },

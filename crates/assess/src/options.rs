@@ -1,0 +1,125 @@
+//! What is asked of an assessment.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use crate::result::{Cache, Settings};
+
+/// What every experiment is told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Payload bytes of each run.
+    pub volume: u64,
+    /// Runs of each measurement.
+    pub runs: u32,
+    /// Whether less care and less time are wanted.
+    pub quick: bool,
+    /// Where the payload is before it is sent.
+    pub cache: Cache,
+    /// Where packets go.
+    pub sink: Sink,
+    /// MTU of the sink's device in bytes.
+    pub mtu: u32,
+    /// The processor to measure on; the last one that may be used if it is not named.
+    pub cpu: Option<u32>,
+    /// The file to send, instead of one that is made.
+    pub file: Option<PathBuf>,
+    /// Folder for files that are made; they are kept for the next assessment.
+    pub scratch: PathBuf,
+}
+
+impl Options {
+    /// As the result records them; `experiments` are the names of those that are made.
+    pub fn settings(&self, experiments: &[&str]) -> Settings {
+        Settings {
+            experiments: experiments.iter().map(ToString::to_string).collect(),
+            volume: self.volume,
+            runs: self.runs,
+            quick: self.quick,
+            sink: self.sink.to_string(),
+            mtu: self.mtu,
+            cache: self.cache,
+            cpu: self.cpu,
+        }
+    }
+}
+
+/// Where packets go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sink {
+    /// A device that drops, and takes UDP segments and checksums as a network card with these offloads does.
+    Drop,
+    /// The same device without these offloads.
+    DropNoOffload,
+    /// A receiver behind the loopback device; the only one that needs no privileges.
+    Loopback,
+    /// A receiver in another network namespace, behind a pair of veth devices.
+    Veth,
+    /// `wirepath assess sink` on another host: its address and port.
+    Host(String),
+}
+
+impl Sink {
+    /// Whether it is a device that drops, where no receiver is.
+    pub fn drops(&self) -> bool {
+        matches!(self, Sink::Drop | Sink::DropNoOffload)
+    }
+}
+
+impl fmt::Display for Sink {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Sink::Drop => "drop",
+            Sink::DropNoOffload => "drop-nooffload",
+            Sink::Loopback => "loopback",
+            Sink::Veth => "veth",
+            Sink::Host(address) => address,
+        })
+    }
+}
+
+/// A text that names no sink.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no sink {0:?}: there are drop, drop-nooffload, loopback, veth, and HOST:PORT where `wirepath assess sink` runs"
+)]
+pub struct UnknownSink(String);
+
+impl FromStr for Sink {
+    type Err = UnknownSink;
+
+    fn from_str(text: &str) -> Result<Sink, UnknownSink> {
+        match text {
+            "drop" => Ok(Sink::Drop),
+            "drop-nooffload" => Ok(Sink::DropNoOffload),
+            "loopback" => Ok(Sink::Loopback),
+            "veth" => Ok(Sink::Veth),
+            host if is_host_and_port(host) => Ok(Sink::Host(host.to_owned())),
+            other => Err(UnknownSink(other.to_owned())),
+        }
+    }
+}
+
+fn is_host_and_port(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(host, port)| {
+        let bracketed = host.starts_with('[') && host.ends_with(']');
+        !host.is_empty() && (bracketed || !host.contains(':')) && port.parse().is_ok_and(|port: u16| port > 0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sinks_are_read_back() {
+        for sink in ["drop", "drop-nooffload", "loopback", "veth", "peer:9000", "[2001:db8::1]:9000"] {
+            assert_eq!(sink.parse::<Sink>().unwrap().to_string(), sink);
+        }
+        for wrong in ["", "drops", "peer", "peer:", "peer:0", "peer:65536", "2001:db8::1", ":9000"] {
+            let error = wrong.parse::<Sink>().unwrap_err().to_string();
+            assert!(error.contains("drop-nooffload"), "{wrong:?}: {error}");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! `wirepath assess`.
+
+mod bar;
+mod experiment;
+mod interrupt;
+mod measuring;
+mod perform;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use experiment::EXPERIMENTS;
+use measuring::Measuring;
+
+/// Arguments of `wirepath assess`.
+#[derive(Args)]
+#[command(args_conflicts_with_subcommands = true)]
+#[command(after_help = "\
+Without an experiment, all of them are made. Options of an experiment stand behind its name.
+
+Exit code: 0 if all was measured, 1 if something was not (the result says what and why), 130 and 143 if SIGINT or SIGTERM \
+stopped it: what was measured until then is kept and marked partial.")]
+pub(crate) struct Assess {
+    #[command(subcommand)]
+    action: Option<Action>,
+
+    #[command(flatten)]
+    measuring: Measuring,
+}
+
+// An experiment that lands adds its variant here, its arm below, and its line in `experiment.rs`.
+#[derive(Subcommand)]
+enum Action {}
+
+impl Assess {
+    pub(crate) fn run(self) -> Result<ExitCode> {
+        match self.action {
+            None => perform::perform(&self.measuring, EXPERIMENTS),
+            Some(action) => match action {},
+        }
+    }
+}

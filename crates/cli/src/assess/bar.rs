@@ -1,0 +1,89 @@
+//! The bar on standard error that says how far an experiment is.
+
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use wirepath_assess::Progress;
+
+use super::interrupt::Interrupt;
+use crate::terminal;
+
+/// Parts that a bar is divided into.
+const PARTS: u64 = 10_000;
+
+/// Before so much time has passed, nobody knows how much is left.
+const KNOWN_AFTER: Duration = Duration::from_secs(2);
+
+/// A bar for one experiment. It is gone from the terminal when this is dropped.
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    start: Instant,
+    interrupt: Interrupt,
+}
+
+impl Bar {
+    /// For the experiment of this name. It is drawn when it moves, and never by a thread of its own: that would cost processor
+    /// time while others are measured.
+    pub(crate) fn new(experiment: &'static str, interrupt: Interrupt) -> Bar {
+        let bar =
+            ProgressBar::with_draw_target(Some(PARTS), ProgressDrawTarget::stderr()).with_style(style());
+        Bar { bar: bar.with_prefix(experiment), start: Instant::now(), interrupt }
+    }
+}
+
+impl Progress for Bar {
+    fn at(&mut self, share: f64, doing: &str) {
+        let elapsed = self.start.elapsed();
+        let left = match time_left(elapsed, share) {
+            Some(left) => format!("{} left", crate::format::clock(left.as_secs())),
+            None => String::new(),
+        };
+        self.bar.set_position((share.clamp(0.0, 1.0) * PARTS as f64) as u64);
+        self.bar.set_message(format!("{left:>14}  {doing}"));
+    }
+
+    fn note(&mut self, text: &str) {
+        self.bar.suspend(|| eprintln!("wirepath: {text}"));
+    }
+
+    fn stopped(&self) -> bool {
+        self.interrupt.signal().is_some()
+    }
+}
+
+impl Drop for Bar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+/// What is left if it goes on as it went.
+fn time_left(elapsed: Duration, share: f64) -> Option<Duration> {
+    let known = elapsed >= KNOWN_AFTER && share > 0.0 && share <= 1.0;
+    known.then(|| elapsed.mul_f64((1.0 - share) / share))
+}
+
+fn style() -> ProgressStyle {
+    let letters = if terminal::speaks_utf8() { "█▉▊▋▌▍▎▏ " } else { "=> " };
+    ProgressStyle::with_template("{prefix:10} {bar:24} {percent:>3}%  {wide_msg}")
+        .expect("the template is well formed")
+        .progress_chars(letters)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_is_extrapolated_once_there_is_something_to_extrapolate() {
+        let ten = Duration::from_secs(10);
+        assert_eq!(time_left(ten, 0.25), Some(Duration::from_secs(30)));
+        assert_eq!(time_left(Duration::from_secs(1), 0.25), None);
+        assert_eq!(time_left(ten, 0.0), None);
+    }
+
+    #[test]
+    fn the_template_is_well_formed() {
+        drop(Bar::new("stream", Interrupt::default()));
+    }
+}

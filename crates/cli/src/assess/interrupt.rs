@@ -1,0 +1,45 @@
+//! SIGINT and SIGTERM: the first asks to stop at the end of the current run, the second ends the process at once.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Whether, and by which signal, it is asked to stop.
+#[derive(Clone, Default)]
+pub(crate) struct Interrupt(Arc<AtomicU8>);
+
+impl Interrupt {
+    /// Watches for signals from now on, on a thread that sleeps until there is one.
+    pub(crate) fn watch() -> io::Result<Interrupt> {
+        let interrupt = Interrupt::default();
+        let number = Arc::clone(&interrupt.0);
+        let runtime = Builder::new_current_thread().enable_io().build()?;
+        let (mut interrupted, mut terminated) = {
+            let _inside = runtime.enter();
+            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+        };
+        let watch = async move {
+            loop {
+                let signal = tokio::select! {
+                    _ = interrupted.recv() => SignalKind::interrupt(),
+                    _ = terminated.recv() => SignalKind::terminate(),
+                };
+                let signal = signal.as_raw_value() as u8;
+                if number.swap(signal, Ordering::Relaxed) != 0 {
+                    // Namespaces, devices and receivers end with the process.
+                    std::process::exit(128 + i32::from(signal));
+                }
+            }
+        };
+        std::thread::Builder::new().name("signals".to_owned()).spawn(move || runtime.block_on(watch))?;
+        Ok(interrupt)
+    }
+
+    /// The signal that asked to stop.
+    pub(crate) fn signal(&self) -> Option<u8> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|number| *number != 0)
+    }
+}

@@ -1,0 +1,84 @@
+//! Options that all experiments have.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use bytesize::ByteSize;
+use clap::{Args, ValueEnum};
+use wirepath_assess::{Options, Sink, result};
+
+/// Options that all experiments have.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Measuring {
+    /// Write the result as JSON to FILE; `-` for standard output, which then has nothing else
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+
+    /// Payload that each run sends [default: 1GiB; 128MiB with --quick]
+    #[arg(long, value_name = "SIZE")]
+    volume: Option<ByteSize>,
+
+    /// Runs of each measurement [default: 10; 3 with --quick]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    runs: Option<u32>,
+
+    /// Less volume, fewer runs: a few minutes for everything
+    #[arg(long)]
+    quick: bool,
+
+    /// Where the payload is before it is sent: in the page cache, or on storage
+    #[arg(long, value_enum, default_value_t = Cache::Warm)]
+    cache: Cache,
+
+    /// Where packets go: drop, drop-nooffload, loopback, veth, or HOST:PORT where `wirepath assess sink` runs [default: drop
+    /// for root, else loopback]
+    #[arg(long)]
+    sink: Option<Sink>,
+
+    /// MTU of the sink's device in bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
+    mtu: u32,
+
+    /// The processor to measure on [default: the last that may be used]
+    #[arg(long, value_name = "N")]
+    cpu: Option<u32>,
+
+    /// A file to send instead of one that is made
+    #[arg(long, value_name = "FILE")]
+    file: Option<PathBuf>,
+
+    /// Folder for what is made to be sent, which is kept for the next time [default: /var/cache/wirepath for root, else
+    /// ~/.cache/wirepath]
+    #[arg(long, value_name = "DIR")]
+    scratch: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Cache {
+    Warm,
+    Cold,
+}
+
+impl Measuring {
+    /// As experiments take them.
+    pub(crate) fn options(&self) -> Result<Options> {
+        let root = rustix::process::geteuid().is_root();
+        let volume = self.volume.unwrap_or(if self.quick { ByteSize::mib(128) } else { ByteSize::gib(1) });
+        ensure!(volume.as_u64() > 0, "a volume of nothing cannot be sent");
+        let scratch = self.scratch.clone().map_or_else(crate::image_options::default_cache_folder, Ok);
+        Ok(Options {
+            volume: volume.as_u64(),
+            runs: self.runs.unwrap_or(if self.quick { 3 } else { 10 }),
+            quick: self.quick,
+            cache: match self.cache {
+                Cache::Warm => result::Cache::Warm,
+                Cache::Cold => result::Cache::Cold,
+            },
+            sink: self.sink.clone().unwrap_or(if root { Sink::Drop } else { Sink::Loopback }),
+            mtu: self.mtu,
+            cpu: self.cpu,
+            file: self.file.clone(),
+            scratch: scratch.context("a folder for what is sent: name one with --scratch DIR")?,
+        })
+    }
+}
