@@ -62,6 +62,20 @@ impl Unit {
     }
 }
 
+impl Figure {
+    /// Its runs in one unit, the one that suits the first of them.
+    pub(crate) fn every_run(&self) -> (&'static str, Vec<String>) {
+        let first = self.runs.first().copied().unwrap_or_default();
+        let (unit, scale) = match self.unit {
+            Unit::SecondsPerGib => ("s/GiB", 1.0),
+            Unit::Seconds => number::time_unit(first),
+            Unit::BytesPerSecond => ("Gb/s", 8e-9),
+            Unit::Share => ("%", 100.0),
+        };
+        (unit, self.runs.iter().map(|run| number::significant(run * scale)).collect())
+    }
+}
+
 impl Name {
     /// The name of a path's cost.
     pub fn of(cost: &Cost<'_>) -> Name {

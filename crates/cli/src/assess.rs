@@ -1,10 +1,13 @@
 //! `wirepath assess`.
 
 mod bar;
+mod compare;
 mod experiment;
 mod interrupt;
 mod measuring;
 mod perform;
+mod read;
+mod report;
 
 use std::process::ExitCode;
 
@@ -32,13 +35,19 @@ pub(crate) struct Assess {
 
 // An experiment that lands adds its variant here, its arm below, and its line in `experiment.rs`.
 #[derive(Subcommand)]
-enum Action {}
+enum Action {
+    /// Compare two results: kernel against kernel, machine against machine, before against after
+    Compare(compare::Compare),
+    /// Make a page of a result, Markdown or CSV
+    Report(report::Report),
+}
 
 impl Assess {
     pub(crate) fn run(self) -> Result<ExitCode> {
         match self.action {
             None => perform::perform(&self.measuring, EXPERIMENTS),
-            Some(action) => match action {},
+            Some(Action::Compare(compare)) => compare.run(),
+            Some(Action::Report(report)) => report.run(),
         }
     }
 }

@@ -1,39 +1,20 @@
 //! A comparison for a terminal.
 
+use std::collections::HashMap;
+
 use super::{AGREEMENT, Agreement, Compared, Comparison, Verdict};
-use crate::figures::{Name, Unit};
+use crate::figures::Name;
 use crate::report::number::{self, NOTHING};
 use crate::report::{Cell, Kind, Table};
 
 impl Comparison {
-    /// As text, in lines of at most `width` columns where that is possible, in ASCII alone unless `utf8`. `names` are those of
-    /// the two results.
-    pub fn text(&self, names: [&str; 2], width: u16, utf8: bool) -> String {
-        let mut parts: Vec<String> = self.tables(names).iter().map(|table| table.text(width, utf8)).collect();
+    /// As text, in lines of at most `width` columns where that is possible, in ASCII alone unless `utf8`. The results are
+    /// called A and B in it.
+    pub fn text(&self, width: u16, utf8: bool) -> String {
+        let tables = self.tables().into_iter().filter(|table| !table.rows.is_empty());
+        let mut parts: Vec<String> = tables.map(|table| table.text(width, utf8)).collect();
         parts.push(self.statement() + "\n");
         parts.join("\n")
-    }
-
-    /// What differs, every figure, what only one has, and the relative figures that do not agree.
-    fn tables(&self, [first, second]: [&str; 2]) -> Vec<Table> {
-        let mut tables = vec![self.difference_table(first, second)];
-        let figures = self.figures.chunk_by(|one, other| place(&one.name) == place(&other.name));
-        tables.extend(figures.map(|figures| figure_table(figures, first, second)));
-        tables.push(alone(&self.only_in_first, first));
-        tables.push(alone(&self.only_in_second, second));
-        tables.push(self.disagreements(first, second));
-        tables.retain(|table| !table.rows.is_empty());
-        tables
-    }
-
-    fn difference_table(&self, first: &str, second: &str) -> Table {
-        let heads = ["", first, second];
-        let mut table = Table::new("The two differ in more than their figures:", &heads);
-        for difference in &self.differences {
-            let shown = |text: &str| Cell::plain(if text.is_empty() { NOTHING } else { text });
-            table.row([Cell::plain(&difference.what), shown(&difference.first), shown(&difference.second)]);
-        }
-        table
     }
 
     /// How many relative figures agree.
@@ -50,47 +31,69 @@ impl Comparison {
         }
     }
 
-    fn disagreements(&self, first: &str, second: &str) -> Table {
-        let (first, second) = (format!("#{first}"), format!("#{second}"));
-        let heads = ["figure", "relative to", &first, &second, "#apart"];
+    /// What differs, every figure, what only one has, and the relative figures that do not agree.
+    fn tables(&self) -> Vec<Table> {
+        let mut tables = vec![self.differences()];
+        tables.extend(self.figures.chunk_by(are_neighbours).map(figures));
+        tables.push(alone(&self.only_in_first, "A"));
+        tables.push(alone(&self.only_in_second, "B"));
+        tables.push(self.disagreements());
+        tables
+    }
+
+    fn differences(&self) -> Table {
+        let mut table = Table::new("They differ in more than their figures:", &["", "A", "B"]);
+        for difference in &self.differences {
+            let shown = |text: &str| Cell::plain(if text.is_empty() { NOTHING } else { text });
+            table.row([Cell::plain(&difference.what), shown(&difference.first), shown(&difference.second)]);
+        }
+        table
+    }
+
+    fn disagreements(&self) -> Table {
         let caption = format!("Relative figures that do not agree within {}:", number::percent(AGREEMENT));
-        let mut table = Table::new(caption, &heads);
+        let mut table = Table::new(caption, &["figure", "relative to", "#A", "#B", "#apart"]);
         for Agreement { name, relative_to, first, second, apart, noisy, .. } in
             self.relative.iter().filter(|relative| !relative.agree)
         {
-            let kind = if *noisy { Kind::Noisy } else { Kind::Plain };
             table.row([
                 Cell::plain(name.to_string()),
                 Cell::plain(relative_to),
                 Cell::plain(number::significant(*first)),
                 Cell::plain(number::significant(*second)),
-                Cell::new(number::percent(*apart), kind),
+                Cell::new(number::percent(*apart), if *noisy { Kind::Noisy } else { Kind::Plain }),
             ]);
         }
-        if !table.rows.is_empty() {
-            table.notes.push("~: a figure that it is made of is noisy.".to_owned());
-        }
+        table.notes.push("~: one of the figures that it is made of is noisy.".to_owned());
         table
     }
 }
 
-/// What figures of one table have in common.
-fn place(name: &Name) -> (&str, Option<crate::result::Transport>, Option<u32>) {
-    (&name.experiment, name.transport, name.mtu)
+/// Whether figures belong into one table: of one experiment, transport and MTU.
+fn are_neighbours(one: &Compared, other: &Compared) -> bool {
+    let place = |name: &Name| (name.transport, name.mtu);
+    one.name.experiment == other.name.experiment && place(&one.name) == place(&other.name)
 }
 
-fn figure_table(figures: &[Compared], first: &str, second: &str) -> Table {
-    let name = &figures[0].name;
-    let caption = Name { what: String::new(), size: None, whole: false, ..name.clone() }.place();
-    let (first, second) = (format!("#{first}"), format!("#{second}"));
-    let mut table = Table::new(caption, &["", "size", &first, &second, "#improvement"]);
-    for figure in figures {
+/// As in the papers: what, then by size.
+fn figures(figures: &[Compared]) -> Table {
+    let mut table = Table::new(figures[0].name.place(), &["", "size", "#A", "#B", "#improvement"]);
+    let mut first_places: HashMap<&str, usize> = HashMap::new();
+    for (place, figure) in figures.iter().enumerate() {
+        first_places.entry(&figure.name.what).or_insert(place);
+    }
+    let mut sorted: Vec<&Compared> = figures.iter().collect();
+    sorted.sort_by_key(|figure| {
+        (first_places[figure.name.what.as_str()], figure.name.size.unwrap_or(u64::MAX))
+    });
+    for (index, figure) in sorted.iter().enumerate() {
+        let again = index > 0 && sorted[index - 1].name.what == figure.name.what;
         let size = match (figure.name.size, figure.name.whole) {
             (None, false) => String::new(),
             (size, _) => number::size(size),
         };
         table.row([
-            Cell::plain(&figure.name.what),
+            Cell::plain(if again { "" } else { &figure.name.what }),
             Cell::plain(size),
             Cell::plain(figure.unit.text(figure.first)),
             Cell::plain(figure.unit.text(figure.second)),
@@ -103,15 +106,12 @@ fn figure_table(figures: &[Compared], first: &str, second: &str) -> Table {
 fn improvement(figure: &Compared) -> Cell {
     let change = number::change(figure.improvement);
     match figure.verdict {
-        Verdict::NoDifference if figure.unit == Unit::Share => Cell::plain("±0"),
         Verdict::NoDifference => Cell::plain(format!("±{}", number::percent(figure.spread))),
         Verdict::Better => Cell::new(change, Kind::Good),
         Verdict::Worse => Cell::new(change, Kind::Bad),
         Verdict::TooFewRuns => Cell::plain(format!("{change} ?")),
-        Verdict::Other => Cell::plain(format!(
-            "{} points",
-            number::change(figure.second - figure.first).trim_end_matches(" %")
-        )),
+        // Shares: points of a hundred.
+        Verdict::Other => Cell::plain(number::change(figure.second - figure.first).replace('%', "points")),
     }
 }
 
@@ -119,4 +119,39 @@ fn alone(names: &[Name], result: &str) -> Table {
     let mut table = Table::new(format!("Only in {result}:"), &["figure"]);
     names.iter().for_each(|name| table.row([Cell::plain(name.to_string())]));
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::compare::compare;
+    use crate::example;
+
+    #[test]
+    fn text_says_what_differs_and_which_relative_figures_do_not_agree() {
+        let (first, mut second) = (example::full(), example::full());
+        second.host.kernel = "7.3.4\u{1b}[2J".to_owned();
+        for measurement in
+            second.measurements.iter_mut().filter(|measurement| measurement.path == "mmap_send")
+        {
+            measurement
+                .runs
+                .iter_mut()
+                .for_each(|run| (run.user_s, run.system_s) = (run.user_s / 2.0, run.system_s / 2.0));
+        }
+        let text = compare(&first, &second).text(80, false);
+        assert!(text.is_ascii() && !text.contains('\u{1b}'), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        let lines: Vec<String> =
+            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert!(lines.iter().any(|line| line == "kernel 6.18.44 7.3.4\\u{1b}[2J"), "{text}");
+        assert!(
+            lines.iter().any(|line| line.starts_with("mmap_send 512 B") && line.ends_with("+50.0 %")),
+            "{text}"
+        );
+        assert!(
+            lines.iter().any(|line| line.starts_with("rtp_sendfile 512 B") && line.contains("+-")),
+            "{text}"
+        );
+        assert!(text.ends_with("8 do not: see above.\n"), "{text}");
+    }
 }

@@ -27,14 +27,19 @@ pub(crate) fn significant(value: f64) -> String {
 
 /// A time in the unit that suits it.
 pub(crate) fn time(seconds: f64) -> String {
-    let (scale, unit) = match seconds.abs() {
-        0.0 => (1.0, "s"),
-        ..1e-6 => (1e9, "ns"),
-        ..1e-3 => (1e6, "µs"),
-        ..1.0 => (1e3, "ms"),
-        _ => (1.0, "s"),
-    };
+    let (unit, scale) = time_unit(seconds);
     format!("{} {unit}", significant(seconds * scale))
+}
+
+/// The unit that suits a time, and how many of it a second has.
+pub(crate) fn time_unit(seconds: f64) -> (&'static str, f64) {
+    match seconds.abs() {
+        0.0 => ("s", 1.0),
+        ..1e-6 => ("ns", 1e9),
+        ..1e-3 => ("µs", 1e6),
+        ..1.0 => ("ms", 1e3),
+        _ => ("s", 1.0),
+    }
 }
 
 /// A whole number with its thousands apart.

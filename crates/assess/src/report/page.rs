@@ -29,6 +29,7 @@ impl Page {
                 }
                 Part::Table(table) => {
                     tables += 1;
+                    table.id = format!("t{tables}");
                     table.caption = format!("Table {tables}. {}", table.caption);
                 }
                 Part::Paragraph(_) => {}

@@ -1,6 +1,6 @@
 //! A table, before it is HTML, Markdown or text.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table as Grid, presets};
+use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table as Grid, TableStyle};
 
 use super::number::{NOTHING, visible};
 
@@ -15,6 +15,8 @@ pub struct Table {
     pub rows: Vec<Vec<Cell>>,
     /// What has to be known to read it.
     pub notes: Vec<String>,
+    /// For references inside a page; given by whoever puts the table there.
+    pub(crate) id: String,
 }
 
 /// A column of a table.
@@ -48,6 +50,8 @@ pub enum Kind {
     Good,
     /// Something that went wrong.
     Bad,
+    /// The same name as in the row above.
+    Again,
 }
 
 impl Kind {
@@ -59,6 +63,7 @@ impl Kind {
             Kind::Noisy => "noisy",
             Kind::Good => "good",
             Kind::Bad => "bad",
+            Kind::Again => "code again",
         }
     }
 }
@@ -79,6 +84,11 @@ impl Cell {
         Cell::new(text, Kind::Code)
     }
 
+    /// Whether it should not be broken.
+    pub(crate) fn is_short(&self) -> bool {
+        self.text.len() <= 16
+    }
+
     /// A figure, or a dash where there is none.
     pub fn figure<T>(value: Option<T>, format: impl FnOnce(T) -> String) -> Cell {
         Cell::plain(value.map_or_else(|| NOTHING.to_owned(), format))
@@ -93,7 +103,7 @@ impl Table {
             None => Column { head: (*head).to_owned(), figures: false },
         };
         let columns = heads.iter().map(column).collect();
-        Table { caption: caption.into(), columns, rows: Vec::new(), notes: Vec::new() }
+        Table { caption: caption.into(), columns, rows: Vec::new(), notes: Vec::new(), id: String::new() }
     }
 
     /// Adds a row.
@@ -106,12 +116,15 @@ impl Table {
 
     /// As text, in lines of at most `width` columns where that is possible.
     pub fn text(&self, width: u16, utf8: bool) -> String {
+        let line = if utf8 { '─' } else { '-' };
         let mut grid = Grid::new();
-        grid.load_style(if utf8 { presets::UTF8_HORIZONTAL_ONLY } else { presets::ASCII_HORIZONTAL_ONLY });
-        grid.set_width(width).set_content_arrangement(ContentArrangement::Dynamic);
+        grid.load_style(TableStyle::new().header_separator(LineStyle::none().fill(line).junction(line)));
+        // No colours, and the width is known already.
+        grid.set_width(width).set_content_arrangement(ContentArrangement::Dynamic).force_no_tty();
         grid.set_header(self.columns.iter().map(|column| column.head.as_str()));
         grid.add_rows(self.rows.iter().map(|row| row.iter().map(shown)));
         for (column, grid_column) in self.columns.iter().zip(grid.column_iter_mut()) {
+            grid_column.set_padding((1, 1));
             if column.figures {
                 grid_column.set_cell_alignment(CellAlignment::Right);
             }

@@ -91,7 +91,7 @@ impl Dots<'_> {
 
     fn row(&self, scene: &mut Scene, scale: &Scale, row: &DotRow, top: f64) {
         let middle = top + height(row) / 2.0;
-        scene.text((2.0, middle + 3.6), Anchor::Start, "label code", &shortened(&row.name, LETTERS));
+        scene.text((2.0, middle + 4.0), Anchor::Start, "label code", &shortened(&row.name, LETTERS));
         for (index, dot) in row.dots.iter().enumerate() {
             let y = top + GAP / 2.0 + LINE * (index as f64 + 0.5);
             if let (Some(least), Some(most)) = (scale.place(dot.range.0), scale.place(dot.range.1)) {

@@ -3,7 +3,7 @@
 use super::scene::{Anchor, Item, SERIES, Scene, WIDTH, width_of};
 
 /// Height of a row of the legend.
-const ROW: f64 = 16.0;
+const ROW: f64 = 17.0;
 
 /// How a series is drawn.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) fn legend(scene: &mut Scene, look: Look, names: &[&str]) -> f64 {
             }
             Look::Marks => scene.mark(series, middle, false, name),
         }
-        scene.text((x + sample + 5.0, y + 3.6), Anchor::Start, "label", name);
+        scene.text((x + sample + 5.0, y + 4.0), Anchor::Start, "label", name);
         x += width;
     }
     y + ROW / 2.0

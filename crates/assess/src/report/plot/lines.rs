@@ -51,7 +51,7 @@ impl Lines<'_> {
         let x = Scale::of(Kind::Logarithmic, Unit::Bytes, sizes, (left, WIDTH - 12.0))?;
         for tick in ticks {
             scene.rule((left, tick.place), (WIDTH - 4.0, tick.place), "grid");
-            scene.text((left - 4.0, tick.place + 3.6), Anchor::End, "label", &tick.text);
+            scene.text((left - 4.0, tick.place + 4.0), Anchor::End, "label", &tick.text);
         }
         for tick in x.ticks(false) {
             scene.rule((tick.place, top), (tick.place, bottom + 3.0), "grid");

@@ -32,6 +32,8 @@ pub(super) struct Scale {
     /// The least and greatest figure, for [`Kind::Logarithmic`] as logarithms (of two for bytes, else of ten).
     from: f64,
     to: f64,
+    /// Whether no figure is above nothing.
+    is_nothing: bool,
     /// Where these are.
     begin: f64,
     end: f64,
@@ -46,6 +48,7 @@ pub(super) struct Tick {
 impl Unit {
     pub(super) fn text(self, value: f64) -> String {
         match self {
+            _ if value == 0.0 => "0".to_owned(),
             Unit::Plain => plain(value),
             Unit::Time => short(number::time(value)),
             Unit::Rate => short(number::bit_rate(value)),
@@ -77,7 +80,7 @@ impl Scale {
                 (least - lacking - 0.06, most + lacking + 0.06)
             }
         };
-        Some(Scale { kind, unit, from, to, begin, end })
+        Some(Scale { kind, unit, from, to, is_nothing: most <= 0.0, begin, end })
     }
 
     /// Where a figure is, if it has a place.
@@ -107,11 +110,12 @@ impl Scale {
     /// Sets of round figures, any of which would do.
     fn choices(&self) -> Vec<Vec<f64>> {
         match (self.kind, self.unit) {
+            (Kind::Linear, _) if self.is_nothing => vec![vec![0.0]],
             (Kind::Linear, unit) => {
                 // Rates are written in bits: they shall be round as such.
                 let factor = if unit == Unit::Rate { 8.0 } else { 1.0 };
                 let magnitude = 10f64.powf((self.to * factor).log10().floor());
-                let steps = [2.0, 1.0, 0.5, 0.25, 0.2].map(|step| step * magnitude / factor);
+                let steps = [5.0, 2.0, 1.0, 0.5, 0.25, 0.2].map(|step| step * magnitude / factor);
                 steps.map(|step| (0..=20).map(|count| f64::from(count) * step).collect()).into()
             }
             (Kind::Logarithmic, Unit::Bytes) => {
@@ -154,7 +158,7 @@ impl Scale {
 /// Whether two neighbours do not touch.
 fn are_apart(pair: &[Tick], upright: bool) -> bool {
     let [one, other] = pair else { return true };
-    let needed = if upright { 16.0 } else { (width_of(&one.text) + width_of(&other.text)) / 2.0 + 7.0 };
+    let needed = if upright { 21.0 } else { (width_of(&one.text) + width_of(&other.text)) / 2.0 + 7.0 };
     (other.place - one.place).abs() >= needed
 }
 
@@ -208,10 +212,10 @@ mod tests {
         );
         assert_eq!(
             ticks(Kind::Logarithmic, Unit::Bytes, &[8.0, 33_554_432.0], 250.0),
-            ["8 B", "256 B", "8 KiB", "256 KiB", "8 MiB"][..5]
+            ["16 B", "256 B", "4 KiB", "64 KiB", "1 MiB", "16 MiB"]
         );
-        assert_eq!(ticks(Kind::Linear, Unit::Rate, &[1.1e9], 150.0), ["0 kb/s", "5 Gb/s"]);
-        assert_eq!(ticks(Kind::Logarithmic, Unit::Time, &[2e-8, 4e-3], 200.0), ["100 ns", "10 µs", "1 ms"]);
+        assert_eq!(ticks(Kind::Linear, Unit::Rate, &[1.1e9], 150.0), ["0", "5 Gb/s"]);
+        assert_eq!(ticks(Kind::Logarithmic, Unit::Time, &[2e-8, 4e-3], 200.0), ["1 µs", "1 ms"]);
     }
 
     #[test]

@@ -5,11 +5,11 @@ use super::scene::{Anchor, Item, SERIES, Scene, WIDTH, shortened};
 use crate::report::number;
 
 /// Height of a bar, and of a row with its name above it.
-const BAR: f64 = 14.0;
+const BAR: f64 = 15.0;
 const ROW: f64 = 36.0;
 
 /// Parts narrower than this have no room for their figure.
-const LEGIBLE: f64 = 30.0;
+const LEGIBLE: f64 = 34.0;
 
 /// What is drawn.
 pub(crate) struct Stack<'a> {
@@ -55,7 +55,7 @@ impl Stack<'_> {
             scene.items.push(Item::Block { x, y, width, height: BAR, class, hint: number::visible(&hint) });
             if width >= LEGIBLE {
                 let class = if part % 2 == 0 { "label on" } else { "label over" };
-                scene.text((x + width / 2.0, y + 10.6), Anchor::Middle, class, &number::percent(share));
+                scene.text((x + width / 2.0, y + 11.6), Anchor::Middle, class, &number::percent(share));
             }
             x += width;
         }

@@ -67,23 +67,28 @@ pub(super) fn measurements(groups: &[Group<'_>]) -> Section {
         let heads = [
             "path",
             "size",
-            "#packets per call",
-            "#calls per packet",
+            "#packets / call",
+            "#calls / packet",
             "verified",
-            "#median s/GiB",
+            "#median",
             "#least",
             "#greatest",
             "#spread",
             "#outliers",
             "#runs",
-            "#in user space",
+            "#user",
             "#relative",
             "#rate",
             "#errors",
             "#copied",
         ];
-        let title = name_of(group);
-        let mut table = Table::new(format!("{title}, MTU {}.", number::count(group.mtu.into())), &heads);
+        let (title, mtu) = (name_of(group), number::count(group.mtu.into()));
+        let mut table = Table::new(
+            format!(
+                "{title}, MTU {mtu}: cost in CPU seconds per GiB. User: share of it in user space. Rate: payload per second on the wall. Errors: sends that failed. Copied: loans that the kernel made copies."
+            ),
+            &heads,
+        );
         let mut costs: Vec<&Cost<'_>> = group.costs.iter().collect();
         costs.sort_by_key(|cost| (cost.is_bare(), cost.measurement.size.unwrap_or(u64::MAX)));
         costs.iter().for_each(|cost| table.row(row(group, cost)));
@@ -127,10 +132,11 @@ fn row(group: &Group<'_>, cost: &Cost<'_>) -> Vec<Cell> {
 /// Runs one by one, in the order they were made.
 pub(super) fn every_run(figures: &[Figure]) -> Section {
     let mut section = Section::new("runs", "Every run");
-    let mut table = Table::new("Runs in the order they were made.", &["figure", "runs"]);
-    for figure in figures.iter().filter(|figure| !figure.runs.is_empty()) {
-        let runs: Vec<String> = figure.runs.iter().map(|run| figure.unit.text(*run)).collect();
-        table.row([Cell::plain(figure.name.to_string()), Cell::plain(runs.join(" · "))]);
+    let caption = "Runs in the order they were made, of everything that was measured more than once.";
+    let mut table = Table::new(caption, &["figure", "unit", "runs"]);
+    for figure in figures.iter().filter(|figure| figure.runs.len() > 1) {
+        let (unit, runs) = figure.every_run();
+        table.row([Cell::plain(figure.name.to_string()), Cell::plain(unit), Cell::plain(runs.join(" "))]);
     }
     section.table(table);
     section

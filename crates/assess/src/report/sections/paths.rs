@@ -12,25 +12,17 @@ pub(super) fn section(index: usize, group: &Group<'_>) -> Section {
     let title = format!("{}, MTU {}", name_of(group), number::count(group.mtu.into()));
     let mut section = Section::new(format!("paths-{}", index + 1), title);
     section.say(introduction(group));
-    let of_size = |cost: &Cost<'_>| cost.median();
-    let caption = format!(
-        "{}: processor time for each GiB by data path and packet size ({}). Whiskers reach from the least to the \
-         greatest run; hollow marks are noisy; an upright stroke is a bare C loop that does the same.",
-        name_of(group),
-        papers_figure(group)
-    );
-    section.figure(caption, panel(group, "CPU seconds per GiB", false, of_size));
+    let mut panels = vec![panel(group, "CPU seconds per GiB", false)];
     if let Some(plain) = baseline(group.experiment) {
-        let caption = format!(
-            "{}: the same relative to {plain} with the same size{}.",
-            name_of(group),
-            after_figure_5(group)
-        );
-        section.figure(
-            caption,
-            panel(group, &format!("cost relative to {plain}"), true, |cost| group.relative(cost)),
-        );
+        panels.push(panel(group, &format!("cost relative to {plain}"), true));
     }
+    let caption = format!(
+        "{} by data path and packet size: processor time{}. Whiskers reach from the least to the greatest run; hollow \
+         marks are noisy; an upright stroke is a bare C loop that does the same.",
+        name_of(group),
+        after(group)
+    );
+    section.figure(caption, panels.into_iter().flatten().collect());
     section.table(by_size(group));
     section.table(beside_bare(group));
     section
@@ -51,31 +43,31 @@ fn introduction(group: &Group<'_>) -> String {
     }
 }
 
-fn papers_figure(group: &Group<'_>) -> &'static str {
+/// Which figures of the papers it is like.
+fn after(group: &Group<'_>) -> &'static str {
     match (group.experiment, group.transport) {
-        ("stream", _) => "figure 4 of [1] and [2]; in 4b's place, today's paths",
-        ("download", Transport::Udp) => "figure 3a of [1] and [2]",
-        ("download", Transport::Tcp) => "figure 3b of [1] and [2]",
-        _ => "no figure of the papers",
+        ("stream", _) => {
+            " for each GiB (figure 4 of [1] and [2]; in 4b's place, today's paths), and relative to the plain path with \
+             the same size (figure 5)"
+        }
+        ("download", Transport::Udp) => {
+            " for each GiB (figure 3a of [1] and [2]), and relative to the plain path with the same size"
+        }
+        ("download", Transport::Tcp) => {
+            " for each GiB (figure 3b of [1] and [2]), and relative to the plain path with the same size"
+        }
+        _ => " for each GiB",
     }
 }
 
-fn after_figure_5(group: &Group<'_>) -> &'static str {
-    if group.experiment == "stream" { " (figure 5 of [1] and [2])" } else { "" }
-}
-
-/// The plot of one figure of each cost, as the only panel; none if there is nothing to show.
-fn panel(
-    group: &Group<'_>,
-    axis: &str,
-    relative: bool,
-    figure: impl Fn(&Cost<'_>) -> Option<f64>,
-) -> Vec<Panel> {
+/// The plot of one figure of each cost; nothing if there is nothing to show.
+fn panel(group: &Group<'_>, axis: &str, relative: bool) -> Option<Panel> {
     let sizes = group.sizes();
     let series: Vec<String> = sizes.iter().map(|size| number::size(*size)).collect();
     let paths = group.paths();
     let dot = |cost: &&Cost<'_>| {
-        let (value, median) = (figure(cost)?, cost.median()?);
+        let median = cost.median()?;
+        let value = if relative { group.relative(cost)? } else { median };
         // Where a figure is relative, so are its runs.
         let scale = value / median;
         let range = cost.summary.map(|summary| (summary.least * scale, summary.greatest * scale))?;
@@ -90,8 +82,8 @@ fn panel(
     };
     let rows: Vec<DotRow> = paths.iter().map(row).filter(|row| !row.dots.is_empty()).collect();
     let title = format!("{}: {axis}", name_of(group));
-    let scene = Dots { title: &title, axis, series: &series, rows: &rows, relative }.scene();
-    scene.into_iter().map(|scene| Panel { title: String::new(), scene }).collect()
+    let scene = Dots { title: &title, axis, series: &series, rows: &rows, relative }.scene()?;
+    Some(Panel { title: String::new(), scene })
 }
 
 /// Paths by sizes.

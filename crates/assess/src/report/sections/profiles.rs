@@ -4,7 +4,7 @@ use crate::report::document::{Panel, Section};
 use crate::report::number;
 use crate::report::plot::{Stack, StackRow};
 use crate::report::sections::transport;
-use crate::report::table::{Cell, Table};
+use crate::report::table::{Cell, Kind, Table};
 use crate::result::{Assessment, Profile};
 
 /// What the shares are of; the rest is the last.
@@ -64,12 +64,11 @@ fn functions(profiles: &[Profile]) -> Table {
     let mut table = Table::new("The most expensive functions of each path (table 1 of [1]).", &heads);
     for profile in profiles {
         for (place, function) in profile.functions.iter().enumerate() {
-            let first = place == 0;
-            let once = |text: String| if first { text } else { String::new() };
+            let again = if place == 0 { Kind::Code } else { Kind::Again };
             table.row([
-                Cell::code(once(profile.path.clone())),
-                Cell::plain(once(format!("{} {}", profile.experiment, transport(profile.transport)))),
-                Cell::plain(once(number::size(profile.size))),
+                Cell::new(&profile.path, again),
+                Cell::plain(format!("{} {}", profile.experiment, transport(profile.transport))),
+                Cell::plain(number::size(profile.size)),
                 Cell::code(&function.function),
                 Cell::plain(number::percent(function.share)),
             ]);
