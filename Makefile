@@ -8,6 +8,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
 
 run: ## install what is missing, build, serve MEDIA=folder (or a sample clip) and say how to play it; ARGS="--rtsp …"
+	@[ -z "$$MEDIA" ] || [ -e "$$MEDIA" ] || { echo "MEDIA=$$MEDIA does not exist; name a folder or a file" >&2; exit 66; }
 	@scripts/install.sh run
 	cargo build --release --locked -p wirepath
 	@scripts/run.sh $(ARGS) || [ $$? = 130 ] # Ctrl-C is how it is stopped

@@ -25,6 +25,7 @@ as_root() {
 }
 
 need cc gcc
+[ -e /usr/include/stdio.h ] || missing+=(libc6-dev) # gcc only recommends it, and nothing links without
 need curl curl
 need git git
 [ -e /etc/ssl/certs/ca-certificates.crt ] || missing+=(ca-certificates)

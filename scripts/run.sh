@@ -17,17 +17,24 @@ if [ -z "$media" ]; then
     mv "$media/clip.mp4.part" "$media/clip.mp4"
   fi
 fi
-[ -e "$media" ] || { echo "MEDIA=$media does not exist; name a folder or a file" >&2; exit 66; }
-
 how_to_play() { # rtsp address, http address
   local host; host=$(hostname -I 2>/dev/null | cut -d' ' -f1); host=${host:-127.0.0.1}
-  local rtsp=${1/0.0.0.0/$host} http=${2/0.0.0.0/$host} clip=FILE.ts
+  local rtsp=${1/0.0.0.0/$host} http=${2/0.0.0.0/$host} clip
   # An example that needs no quoting or percent-encoding; hidden files are not served.
   clip=$(cd "$media" 2>/dev/null && find . -name '*.ts' | cut -c3- | LC_ALL=C grep -E '^[A-Za-z0-9_-][A-Za-z0-9._/-]*$' |
     grep -v '/[.]' | sort | head -n 1) || clip=$(basename "$media")
+  if [ -z "$clip" ]; then
+    cat <<EOF
+
+Serving $media, in which there is no MPEG transport stream whose name ends in .ts and needs no quoting.
+What there is to play or to fetch: $http   sessions: ${http}api/status   metrics: ${http}metrics
+Stop with Ctrl-C.
+EOF
+    return
+  fi
   cat <<EOF
 
-Serving $media, for example ${clip:=FILE.ts}. Play it with any of
+Serving $media, for example $clip. Play it with any of
 
   ffplay -rtsp_transport udp $rtsp$clip
   vlc $rtsp$clip

@@ -18,6 +18,7 @@ use anyhow::{Context, Result, ensure};
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Counter};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
+use wirepath_streams::datapath::calibration::Calibrations;
 use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
 use wirepath_streams::datapath::{Medium, Path, Support, Train};
 use wirepath_streams::{
@@ -75,7 +76,8 @@ struct Cost {
 fn count(path: Path, own_headers: bool) -> Result<Cost> {
     let readers = BlockingPool::start("reader", 1, Importance::Equal)?;
     let options = EngineOptions { threads: 1, download_stall_us: 60_000_000 };
-    let engine = Engine::start(&options, Arc::new(Support::probe(Some(path))), &readers)?;
+    let engine =
+        Engine::start(&options, Arc::new(Support::probe(Some(path), Calibrations::default())), &readers)?;
     let mut calls = system_calls_of("engine-0")?;
     let receiver = UdpSocket::bind("127.0.0.1:0")?;
     let source = Arc::new(OneSegment::new());

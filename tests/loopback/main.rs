@@ -1,5 +1,6 @@
 //! Real sockets on the loopback device, no privileges: the server as a user starts it, and clients around it.
 
+mod choice;
 mod command;
 mod faults;
 mod formats;
@@ -14,6 +15,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let together = [
+        choice::trials(),
         command::trials(),
         faults::trials(),
         formats::trials(),

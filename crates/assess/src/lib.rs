@@ -1,14 +1,28 @@
 //! Measures what every data path costs on the machine at hand, and says which one to use.
 
+mod calls;
 pub mod compare;
 pub mod cost;
+mod error;
+pub mod experiment;
 pub mod figures;
+mod media;
 pub mod options;
+mod outlet;
 pub mod progress;
 pub mod report;
 pub mod result;
+mod rounds;
+mod send;
+pub mod sink;
+pub mod stage;
 pub mod statistics;
+mod verify;
+mod walk;
+mod way;
 
+pub use error::Error;
+pub use experiment::{Experiment, Soundness};
 pub use options::{Options, Sink};
 pub use progress::Progress;
 pub use result::Assessment;

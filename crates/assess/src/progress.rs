@@ -1,7 +1,7 @@
 //! How an experiment says how far it is, and hears that it is to stop.
 
 /// Whoever watches an experiment.
-pub trait Progress {
+pub trait Progress: Send {
     /// So large a share of the experiment (0 to 1, in time as far as that is known) is done; this is what is done now.
     fn at(&mut self, share: f64, doing: &str);
 

@@ -8,13 +8,14 @@ mod measuring;
 mod perform;
 mod read;
 mod report;
+mod sink;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use experiment::EXPERIMENTS;
+use experiment::{DOWNLOAD, EXPERIMENTS, STREAM};
 use measuring::Measuring;
 
 /// Arguments of `wirepath assess`.
@@ -40,6 +41,12 @@ enum Action {
     Compare(compare::Compare),
     /// Make a page of a result, Markdown or CSV
     Report(report::Report),
+    /// Send bytes of a file as UDP datagrams and over TCP, by every path and size
+    Download(Measuring),
+    /// Send RTP packets over UDP, by every path and size
+    Stream(Measuring),
+    /// Receive for an assessment on another host
+    Sink(sink::Sink),
 }
 
 impl Assess {
@@ -48,6 +55,9 @@ impl Assess {
             None => perform::perform(&self.measuring, EXPERIMENTS),
             Some(Action::Compare(compare)) => compare.run(),
             Some(Action::Report(report)) => report.run(),
+            Some(Action::Download(measuring)) => perform::perform(&measuring, &[DOWNLOAD]),
+            Some(Action::Stream(measuring)) => perform::perform(&measuring, &[STREAM]),
+            Some(Action::Sink(sink)) => sink.run(),
         }
     }
 }

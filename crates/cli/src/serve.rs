@@ -15,6 +15,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 use wirepath_server::{Server, ServerOptions};
 
+use crate::image_options::CALIBRATION;
 use crate::serve_options::{PathChoice, PortRange, ServeOptions};
 
 /// Exit code when draining did not end in time, or was cut short by a second signal.
@@ -128,11 +129,13 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         Some(threads) => threads.get(),
         None => available_parallelism().context("the number of cores is not known; use --threads")?.get(),
     };
+    let cache = options.images.cache_folder()?;
     Ok(ServerOptions {
+        calibration: options.calibration.unwrap_or_else(|| cache.join(CALIBRATION)),
         paths: options.paths,
         rtsp: options.rtsp.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8554))),
         http: options.http.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8080))),
-        cache: options.images.cache_folder()?,
+        cache,
         cache_bytes: options.images.cache_bytes(),
         threads,
         path: match options.path.unwrap_or(PathChoice::Auto) {

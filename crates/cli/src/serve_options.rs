@@ -22,11 +22,11 @@ pub(crate) struct ServeOptions {
     pub(crate) paths: Vec<PathBuf>,
 
     /// Address of the RTSP door [default: 0.0.0.0:8554]
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = door)]
     pub(crate) rtsp: Option<SocketAddr>,
 
     /// Address of the HTTP door: downloads, /metrics, /api/status [default: 0.0.0.0:8080]
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = door)]
     pub(crate) http: Option<SocketAddr>,
 
     #[command(flatten)]
@@ -40,6 +40,11 @@ pub(crate) struct ServeOptions {
     /// Data path: auto, or wire_sendfile, gso_writev, sendmmsg or read_writev [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(crate) path: Option<PathChoice>,
+
+    /// What data paths cost on this machine, as `wirepath assess` wrote it; where it says nothing of this kernel, the server
+    /// measures for two seconds and adds to it [default: calibration.json in the cache folder]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) calibration: Option<PathBuf>,
 
     /// UDP ports that media leaves from, two for each session [default: 10000-32767]
     #[arg(long, value_name = "FIRST-LAST")]
@@ -75,7 +80,8 @@ impl ServeOptions {
         let mut options = ServeOptions::from_text(&text)
             .with_context(|| format!("in the configuration file {}", path.display()))?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        let paths = options.paths.iter_mut().chain(options.images.cache.as_mut());
+        let own = [options.images.cache.as_mut(), options.calibration.as_mut()];
+        let paths = options.paths.iter_mut().chain(own.into_iter().flatten());
         paths.for_each(|path| *path = folder.join(&*path));
         Ok(options)
     }
@@ -94,6 +100,7 @@ impl ServeOptions {
             images: self.images.or(file.images),
             threads: self.threads.or(file.threads),
             path: self.path.or(file.path),
+            calibration: self.calibration.or(file.calibration),
             rtp_ports: self.rtp_ports.or(file.rtp_ports),
             max_sessions: self.max_sessions.or(file.max_sessions),
             max_sessions_per_address: self.max_sessions_per_address.or(file.max_sessions_per_address),
@@ -119,6 +126,10 @@ fn check_keys(text: &str) -> Result<()> {
     };
     let line = text[..key.span().start].matches('\n').count() + 1;
     bail!("line {line}: unknown key `{}`; there are {}", key.get_ref(), known.join(", "))
+}
+
+fn door(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse().map_err(|_| "wanted is an address and a port up to 65535, such as 0.0.0.0:8554 or [::]:8554")
 }
 
 /// `auto`, or a data path.
@@ -206,9 +217,10 @@ mod tests {
 
     #[test]
     fn paths_in_the_file_are_relative_to_it() {
-        let options = from_text("paths = [\"films\", \"/srv\"]").unwrap();
+        let options = from_text("paths = [\"films\", \"/srv\"]\ncalibration = \"costs\"").unwrap();
         assert!(options.paths[0].is_absolute() && options.paths[0].ends_with("films"));
         assert_eq!(options.paths[1], Path::new("/srv"));
+        assert_eq!(options.calibration, Some(options.paths[0].with_file_name("costs")));
     }
 
     #[test]

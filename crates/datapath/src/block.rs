@@ -1,17 +1,12 @@
 //! The ways to send blocks of a file without headers, by name: what the papers call download.
 
 use std::fmt;
-use std::io;
-use std::net::{TcpStream, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::str::FromStr;
 
-use rustix::io::Errno;
 use rustix::net::SendFlags;
-use wirepath_sys::socket::{set_fragmentation, set_segment};
 
-use crate::{Extent, Medium, Scratch, SendError};
-use crate::{read_write, sendfile};
+use crate::{BlockSink, Extent, Medium, Scratch, SendError};
+use crate::{loan, mmap_send, mmap_zerocopy, read_write, sendfile};
 
 /// Never wait for room, never raise SIGPIPE.
 pub(crate) const FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
@@ -19,20 +14,35 @@ pub(crate) const FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNA
 /// A way to take blocks of a file to a TCP connection or, a datagram or a train at a time, to a UDP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlockPath {
+    /// MSG_ZEROCOPY from a mapping: a call, no copy, pages are lent.
+    MmapZerocopy,
+    /// As `mmap_zerocopy` where a loan is cheaper than a copy, else as `mmap_send`.
+    Loan,
     /// `sendfile`: a call, no copy.
     Sendfile,
+    /// `send` from a mapping: a call, a copy.
+    MmapSend,
     /// `pread` and `send`: two calls, two copies.
     ReadWrite,
 }
 
 impl BlockPath {
     /// All of them.
-    pub const ALL: [BlockPath; 2] = [BlockPath::Sendfile, BlockPath::ReadWrite];
+    pub const ALL: [BlockPath; 5] = [
+        BlockPath::MmapZerocopy,
+        BlockPath::Loan,
+        BlockPath::Sendfile,
+        BlockPath::MmapSend,
+        BlockPath::ReadWrite,
+    ];
 
     /// The name used in options, output and documentation.
     pub fn name(self) -> &'static str {
         match self {
+            BlockPath::MmapZerocopy => "mmap_zerocopy",
+            BlockPath::Loan => "loan",
             BlockPath::Sendfile => "sendfile",
+            BlockPath::MmapSend => "mmap_send",
             BlockPath::ReadWrite => "read_write",
         }
     }
@@ -40,8 +50,14 @@ impl BlockPath {
     /// Whether it sends trains of datagrams, which needs UDP_SEGMENT on a UDP socket; the others send a datagram a call.
     pub fn segments(self) -> bool {
         match self {
-            BlockPath::Sendfile | BlockPath::ReadWrite => false,
+            BlockPath::MmapZerocopy | BlockPath::Loan => true,
+            BlockPath::Sendfile | BlockPath::MmapSend | BlockPath::ReadWrite => false,
         }
+    }
+
+    /// Whether it lends pages to the kernel, which the sink then counts: [`BlockSink::loans`].
+    pub fn lends(self) -> bool {
+        matches!(self, BlockPath::MmapZerocopy | BlockPath::Loan)
     }
 
     /// Sends the extent: to a UDP socket as one datagram (or train) or not at all, to a TCP connection as much of it as is taken
@@ -58,7 +74,10 @@ impl BlockPath {
         scratch: &mut Scratch,
     ) -> Result<usize, SendError> {
         match self {
+            BlockPath::MmapZerocopy => mmap_zerocopy::send(sink, medium, extent),
+            BlockPath::Loan => loan::send(sink, medium, extent),
             BlockPath::Sendfile => sendfile::send(sink, medium, extent),
+            BlockPath::MmapSend => mmap_send::send(sink, medium, extent),
             BlockPath::ReadWrite => read_write::send(sink, medium, extent, &mut scratch.payload),
         }
     }
@@ -83,58 +102,6 @@ impl FromStr for BlockPath {
             .into_iter()
             .find(|path| path.name() == name)
             .ok_or_else(|| UnknownBlockPath(name.to_owned()))
-    }
-}
-
-/// Where blocks go: a connected socket, set up for one path.
-#[derive(Debug)]
-pub struct BlockSink {
-    pub(crate) socket: OwnedFd,
-    stream: bool,
-}
-
-impl BlockSink {
-    /// A TCP connection.
-    ///
-    /// # Errors
-    /// What the calls say.
-    pub fn tcp(socket: TcpStream, path: BlockPath) -> io::Result<BlockSink> {
-        let _ = path;
-        socket.set_nonblocking(true)?;
-        Ok(BlockSink { socket: socket.into(), stream: true })
-    }
-
-    /// A UDP socket connected to one receiver, for datagrams of at most `packet_size` bytes.
-    ///
-    /// # Errors
-    /// `ENOPROTOOPT` if the path needs segmentation and the kernel has none (before Linux 4.18), else what the calls say.
-    pub fn udp(socket: UdpSocket, packet_size: u16, path: BlockPath) -> io::Result<BlockSink> {
-        socket.set_nonblocking(true)?;
-        if path.segments() {
-            set_segment(socket.as_fd(), packet_size)?;
-        }
-        set_fragmentation(socket.as_fd(), socket.local_addr()?, !path.segments())?;
-        Ok(BlockSink { socket: socket.into(), stream: false })
-    }
-
-    /// The socket, to wait for room or to shut down.
-    pub fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-
-    /// Whether it takes bytes, not datagrams.
-    pub fn is_stream(&self) -> bool {
-        self.stream
-    }
-
-    /// Sorts what a send answered.
-    pub(crate) fn failed(&self, call: &'static str, errno: Errno) -> SendError {
-        match errno {
-            Errno::AGAIN => SendError::Full { call },
-            Errno::FAULT => SendError::Storage { call, errno },
-            errno if self.stream => SendError::Other { call, errno },
-            errno => SendError::of_udp(call, errno),
-        }
     }
 }
 

@@ -9,7 +9,10 @@ use std::time::Duration;
 
 use wirepath_media::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
 use wirepath_sys::device;
+use wirepath_sys::socket::set_receive_offload;
 
+use crate::calibration::{Calibration, Calibrations, DeviceKind, USUAL_TRAIN};
+use crate::measure::measure;
 use crate::{Headers, Medium, Path, Scratch, SendError, Train, UdpSink};
 
 /// A data path and why it was chosen.
@@ -21,45 +24,128 @@ pub struct Choice {
     pub reason: String,
 }
 
-/// What this host can do, found by trying, and what routes turned out not to.
+/// What this host can do, found by trying, what its paths were measured to cost, and what routes turned out not to do.
 #[derive(Debug)]
 pub struct Support {
-    host: Choice,
-    forced: bool,
+    /// The operator's choice, if there is one.
+    forced: Option<Path>,
+    /// Paths that work on this host, most preferred first, and why the better ones do not.
+    working: Vec<Path>,
+    failures: String,
+    kernel: String,
+    calibrations: Mutex<Calibrations>,
     /// Step-downs met while sending, by the local address that the route uses. They are for people to see: each session tries
     /// for itself, because a route's errors belong to its far end, and one client's narrow path is nobody else's.
     noted: Mutex<HashMap<IpAddr, Choice>>,
 }
 
 impl Support {
-    /// Tries the paths on a loopback socket, unless one is `forced` by the operator, which then is where sessions begin.
-    pub fn probe(forced: Option<Path>) -> Support {
-        let host = match forced {
-            Some(path) => Choice { path, reason: "asked for by the operator".to_owned() },
-            None => probe_host(),
+    /// Tries the paths on a loopback socket, unless one is `forced` by the operator, which then is where sessions begin. Of those
+    /// that work, `calibrations` say which is cheapest.
+    pub fn probe(forced: Option<Path>, calibrations: Calibrations) -> Support {
+        let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
+        let (working, failures) = match forced {
+            Some(path) => (vec![path], String::new()),
+            None => probe_host(&kernel),
         };
-        Support { host, forced: forced.is_some(), noted: Mutex::default() }
+        let calibrations = Mutex::new(calibrations);
+        Support { forced, working, failures, kernel, calibrations, noted: Mutex::default() }
     }
 
-    /// The host's best path, whatever the route.
-    pub fn host(&self) -> &Choice {
-        &self.host
+    /// The choice for a usual device: one that computes checksums and has Ethernet's MTU.
+    pub fn host(&self) -> Choice {
+        self.measured(&[DeviceKind::WithChecksums], USUAL_MTU).unwrap_or_else(|| self.first())
     }
 
-    /// The path for a session that sends from the local address `local`.
-    pub fn choose(&self, local: IpAddr) -> Choice {
-        if self.forced || self.host.path != Path::WireSendfile {
-            return self.host.clone();
+    /// The path for a session that sends from the local address `local` with this MTU.
+    pub fn choose(&self, local: IpAddr, mtu: u32) -> Choice {
+        if self.forced.is_some() {
+            return self.first();
         }
-        match device_without_checksums(local) {
-            Some(device) => Choice {
+        let device = device::with_address(local).ok().flatten();
+        let checksums = device.as_ref().is_none_or(computes_checksums);
+        let kind = if checksums { DeviceKind::WithChecksums } else { DeviceKind::WithoutChecksums };
+        let named = device.as_ref().map(|device| DeviceKind::Named(device.to_string()));
+        let kinds: Vec<DeviceKind> = named.into_iter().chain([kind]).collect();
+        if let Some(choice) = self.measured(&kinds, mtu) {
+            return choice;
+        }
+        match device {
+            Some(device) if !checksums && self.working.first() == Some(&Path::WireSendfile) => Choice {
                 path: Path::GsoWritev,
                 reason: format!(
                     "{device} computes no checksums, so a payload sent by reference would be read after all"
                 ),
             },
-            None => self.host.clone(),
+            _ => self.first(),
         }
+    }
+
+    /// Whether the choice rests on nothing but an order of preference.
+    pub fn is_unmeasured(&self) -> bool {
+        self.forced.is_none() && self.measured(&[DeviceKind::WithChecksums], USUAL_MTU).is_none()
+    }
+
+    /// Measures the paths over the loopback device, which takes whole trains and leaves checksums out, as a network card with
+    /// these offloads does; for about `budget`. Later choices use it.
+    ///
+    /// # Errors
+    /// If memory or sockets cannot be had.
+    pub fn calibrate(&self, budget: Duration) -> io::Result<Calibration> {
+        let receiver = UdpSocket::bind("127.0.0.1:0")?;
+        // Whole trains are dropped for want of room, so that receiving costs next to nothing.
+        set_receive_offload(receiver.as_fd(), true)?;
+        let to = receiver.local_addr()?;
+        let connect = || {
+            let socket = UdpSocket::bind("127.0.0.1:0")?;
+            socket.connect(to)?;
+            Ok(socket)
+        };
+        let calibration = Calibration {
+            kernel: self.kernel.clone(),
+            device: DeviceKind::WithChecksums,
+            mtu: USUAL_MTU,
+            origin: "measured by the server over the loopback device".to_owned(),
+            costs: measure(&connect, budget)?,
+        };
+        self.calibrations().add(calibration.clone());
+        Ok(calibration)
+    }
+
+    /// What paths were measured to cost, and where.
+    pub fn calibration(&self) -> Option<Calibration> {
+        self.calibrations().find(&self.kernel, &[DeviceKind::WithChecksums], USUAL_MTU).cloned()
+    }
+
+    /// The cheapest path that works, if such devices were measured.
+    fn measured(&self, devices: &[DeviceKind], mtu: u32) -> Option<Choice> {
+        if self.forced.is_some() {
+            return None;
+        }
+        let calibrations = self.calibrations();
+        let calibration = calibrations.find(&self.kernel, devices, mtu)?;
+        let path = calibration.cheapest(&self.working)?;
+        let reason = format!(
+            "{}cheapest in trains of {USUAL_TRAIN} packets: {} ({})",
+            self.failures,
+            calibration.in_words(),
+            calibration.origin
+        );
+        Some(Choice { path, reason })
+    }
+
+    /// The most preferred path that works.
+    fn first(&self) -> Choice {
+        let reason = match (self.forced, self.working.first()) {
+            (Some(_), _) => "asked for by the operator".to_owned(),
+            (None, Some(_)) => format!("{}works on this host (Linux {})", self.failures, self.kernel),
+            (None, None) => format!("{}nothing better worked", self.failures),
+        };
+        Choice { path: self.working.first().copied().unwrap_or(Path::ReadWritev), reason }
+    }
+
+    fn calibrations(&self) -> std::sync::MutexGuard<'_, Calibrations> {
+        self.calibrations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that a route from `local` cannot do `from`, and that `to` is used there; logs it the first time.
@@ -81,42 +167,32 @@ impl Support {
     }
 }
 
-/// Name of the device that owns `local` if it says that it computes no checksums.
-fn device_without_checksums(local: IpAddr) -> Option<device::DeviceName> {
-    let name = device::with_address(local).ok()??;
-    let socket = UdpSocket::bind("127.0.0.1:0").ok()?;
-    match device::offloads_checksums(socket.as_fd(), &name) {
-        Ok(false) => Some(name),
-        Ok(true) | Err(_) => None, // a device that does not say is given the benefit of the doubt: errors step down
-    }
+/// MTU of Ethernet in bytes.
+const USUAL_MTU: u32 = 1500;
+
+/// Whether a device computes checksums; one that does not say is given the benefit of the doubt: errors step down.
+fn computes_checksums(device: &device::DeviceName) -> bool {
+    let Ok(socket) = UdpSocket::bind("127.0.0.1:0") else { return true };
+    device::offloads_checksums(socket.as_fd(), device).unwrap_or(true)
 }
 
-fn probe_host() -> Choice {
-    let release = kernel_release();
+/// The paths that work here, most preferred first, and why others do not.
+fn probe_host(kernel: &str) -> (Vec<Path>, String) {
     let mut failures = String::new();
-    for path in Path::SERVING {
-        if path == Path::WireSendfile && release.is_some_and(|release| release < (6, 5)) {
+    let mut works = |path: &Path| {
+        if *path == Path::WireSendfile && release(kernel).is_some_and(|release| release < (6, 5)) {
             failures.push_str("sendfile to UDP copies before Linux 6.5; ");
-            continue;
+            return false;
         }
-        match try_on_loopback(path) {
-            Ok(()) => {
-                let (major, minor) = release.unwrap_or_default();
-                return Choice {
-                    path,
-                    reason: format!("{failures}works on this host (Linux {major}.{minor})"),
-                };
-            }
-            Err(error) => failures.push_str(&format!("{path}: {error}; ")),
-        }
-    }
-    Choice { path: Path::ReadWritev, reason: format!("{failures}nothing better worked") }
+        try_on_loopback(*path).inspect_err(|error| failures.push_str(&format!("{path}: {error}; "))).is_ok()
+    };
+    let working = Path::SERVING.into_iter().filter(|path| works(path)).collect();
+    (working, failures)
 }
 
-/// Major and minor number of the running kernel.
-fn kernel_release() -> Option<(u32, u32)> {
-    let name = rustix::system::uname();
-    let mut numbers = name.release().to_str().ok()?.split(['.', '-']).map(str::parse);
+/// Major and minor number of a kernel.
+fn release(kernel: &str) -> Option<(u32, u32)> {
+    let mut numbers = kernel.split(['.', '-']).map(str::parse);
     Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
 }
 
@@ -168,6 +244,7 @@ fn try_on_loopback(path: Path) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calibration::PathCost;
     use rustix::io::Errno;
 
     #[test]
@@ -179,13 +256,50 @@ mod tests {
 
     #[test]
     fn a_route_that_failed_is_shown_and_nobody_else_pays_for_it() {
-        let support = Support::probe(Some(Path::WireSendfile));
+        let support = Support::probe(Some(Path::WireSendfile), Calibrations::default());
         let local = "192.0.2.1".parse().unwrap();
         let error = SendError::Unsupported { call: "sendfile", errno: Errno::MSGSIZE };
         support.note_step_down(local, Path::WireSendfile, Path::Sendmmsg, error);
         let [(shown, choice)] = &support.step_downs()[..] else { panic!("one is shown") };
         assert_eq!((*shown, choice.path), (local, Path::Sendmmsg));
         assert!(choice.reason.contains("wire_sendfile failed on a route from 192.0.2.1"));
-        assert_eq!(support.choose(local).path, Path::WireSendfile);
+        assert_eq!(support.choose(local, 1500).path, Path::WireSendfile);
+    }
+
+    #[test]
+    fn what_was_measured_decides() {
+        let support = Support::probe(None, Calibrations::default());
+        let local = "127.0.0.1".parse().unwrap();
+        assert!(support.is_unmeasured() && support.calibration().is_none());
+        assert!(support.choose(local, 1500).reason.contains("works on this host"));
+        let measured = support.calibrate(Duration::from_millis(100)).unwrap();
+        assert!(!support.is_unmeasured());
+        assert_eq!(support.calibration(), Some(measured));
+        let chosen = support.choose(local, 1500);
+        assert!(chosen.reason.contains("cheapest in trains of 8 packets: "), "{}", chosen.reason);
+        assert_eq!(chosen, support.host());
+
+        let mut turned = Calibrations::default();
+        let costs = Path::SERVING.iter().rev().zip(1u32..).map(|(path, place)| PathCost {
+            path: path.name().to_owned(),
+            packets_per_train: USUAL_TRAIN,
+            cpu_ns_per_packet: f64::from(place) * 100.0,
+        });
+        turned.add(Calibration {
+            kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
+            device: DeviceKind::Named("lo".to_owned()),
+            mtu: 9000,
+            origin: "a test".to_owned(),
+            costs: costs.collect(),
+        });
+        assert_eq!(Support::probe(None, turned.clone()).choose(local, 1500).path, Path::ReadWritev);
+        assert_eq!(Support::probe(Some(Path::Sendmmsg), turned).choose(local, 1500).path, Path::Sendmmsg);
+    }
+
+    #[test]
+    fn kernels_are_compared_by_number() {
+        assert_eq!(release("6.1.0-56-amd64"), Some((6, 1)));
+        assert_eq!(release("6.18"), Some((6, 18)));
+        assert_eq!(release("unknown"), None);
     }
 }

@@ -6,20 +6,37 @@
 //! or allocates; each says which call failed.
 
 mod block;
+mod block_sink;
+pub mod calibration;
 mod choice;
+mod cork;
 mod gso_writev;
+mod gso_zerocopy;
+mod loan;
+mod loan_policy;
+mod loans;
+pub mod measure;
 mod medium;
+mod mmap_send;
+mod mmap_send_rtp;
+mod mmap_writev;
+mod mmap_zerocopy;
 mod path;
+mod read_send_rtp;
 mod read_write;
 mod read_writev;
+mod rtp_sendfile;
 pub mod sendfile;
 mod sendmmsg;
 mod sink;
 mod train;
 mod wire_sendfile;
 
-pub use block::{BlockPath, BlockSink, UnknownBlockPath};
+pub use block::{BlockPath, UnknownBlockPath};
+pub use block_sink::BlockSink;
 pub use choice::{Choice, Support};
+pub use loan_policy::{LoanPolicy, LoanSwitch};
+pub use loans::LoanCounts;
 pub use medium::{Extent, Medium, PageCache};
 pub use path::{Path, UnknownPath};
 pub use sink::{UdpSink, path_mtu};
@@ -28,6 +45,8 @@ pub use train::{Headers, Train};
 pub use wirepath_media::rtp;
 /// A hint, for whoever has many sinks to send to.
 pub use wirepath_sys::cpu::prefetch;
+/// Memory of a caller's own that can be lent.
+pub use wirepath_sys::pages::{PageBuffer, ReclaimError, SharedPages};
 
 use rustix::io::Errno;
 

@@ -4,7 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink};
-use crate::{gso_writev, read_writev, sendmmsg, wire_sendfile};
+use crate::{gso_writev, gso_zerocopy, mmap_send_rtp, mmap_writev, read_send_rtp, read_writev, rtp_sendfile};
+use crate::{sendmmsg, wire_sendfile};
 
 /// A way to take trains from storage to a UDP socket, cheapest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -13,15 +14,36 @@ pub enum Path {
     WireSendfile,
     /// Headers and mapping by `sendmsg` and UDP_SEGMENT: a call per train, one copy.
     GsoWritev,
+    /// Some headers and payloads by `sendmsg`, UDP_SEGMENT and MSG_ZEROCOPY: a call for 7 or 8 packets, no copy, pages are
+    /// lent.
+    GsoZerocopy,
     /// Headers and mapping by `sendmmsg`: a call per train, one copy, the network stack paid for each packet.
     Sendmmsg,
-    /// `pread` and `writev` for each packet: works everywhere.
+    /// Header and mapping by `sendmsg` for each packet: a call, one copy.
+    MmapWritev,
+    /// `pread` behind the header and `send` for each packet: two calls, two copies.
+    ReadSendRtp,
+    /// `pread` and `writev` for each packet: two calls, two copies, works everywhere.
     ReadWritev,
+    /// Header and mapping by a `send` each for each packet: two calls, one copy.
+    MmapSendRtp,
+    /// Header by `send` and payload by `sendfile` for each packet: two calls, no copy.
+    RtpSendfile,
 }
 
 impl Path {
     /// All of them, cheapest first.
-    pub const ALL: [Path; 4] = [Path::WireSendfile, Path::GsoWritev, Path::Sendmmsg, Path::ReadWritev];
+    pub const ALL: [Path; 9] = [
+        Path::WireSendfile,
+        Path::GsoWritev,
+        Path::GsoZerocopy,
+        Path::Sendmmsg,
+        Path::MmapWritev,
+        Path::ReadSendRtp,
+        Path::ReadWritev,
+        Path::MmapSendRtp,
+        Path::RtpSendfile,
+    ];
 
     /// Those that a server's choice is made from, cheapest first; the others are there to be measured and to be asked for.
     pub const SERVING: [Path; 4] = [Path::WireSendfile, Path::GsoWritev, Path::Sendmmsg, Path::ReadWritev];
@@ -31,22 +53,40 @@ impl Path {
         match self {
             Path::WireSendfile => "wire_sendfile",
             Path::GsoWritev => "gso_writev",
+            Path::GsoZerocopy => "gso_zerocopy",
             Path::Sendmmsg => "sendmmsg",
+            Path::MmapWritev => "mmap_writev",
+            Path::ReadSendRtp => "read_send_rtp",
             Path::ReadWritev => "read_writev",
+            Path::MmapSendRtp => "mmap_send_rtp",
+            Path::RtpSendfile => "rtp_sendfile",
         }
     }
 
     /// Whether it needs UDP_SEGMENT on the socket.
     pub fn segments(self) -> bool {
-        matches!(self, Path::WireSendfile | Path::GsoWritev)
+        matches!(self, Path::WireSendfile | Path::GsoWritev | Path::GsoZerocopy | Path::RtpSendfile)
     }
 
-    /// The path to step down to when a route cannot do this one. Both that segment fail for the same reasons.
+    /// Whether one call takes several packets.
+    pub fn batches(self) -> bool {
+        matches!(self, Path::WireSendfile | Path::GsoWritev | Path::GsoZerocopy | Path::Sendmmsg)
+    }
+
+    /// Whether it lends pages to the kernel, which the sink then counts: [`UdpSink::loans`].
+    pub fn lends(self) -> bool {
+        self == Path::GsoZerocopy
+    }
+
+    /// The path to step down to when a route cannot do this one. Those that send trains fail for the same reasons, but
+    /// `gso_zerocopy` has one more: a kernel that was told to use fewer fragments.
     pub fn next(self) -> Option<Path> {
         match self {
             Path::WireSendfile | Path::GsoWritev => Some(Path::Sendmmsg),
-            Path::Sendmmsg => Some(Path::ReadWritev),
-            Path::ReadWritev => None,
+            Path::GsoZerocopy => Some(Path::GsoWritev),
+            Path::RtpSendfile => Some(Path::MmapSendRtp),
+            Path::Sendmmsg | Path::MmapWritev | Path::MmapSendRtp => Some(Path::ReadWritev),
+            Path::ReadSendRtp | Path::ReadWritev => None,
         }
     }
 
@@ -73,10 +113,15 @@ impl Path {
         scratch: &mut Scratch,
     ) -> Result<u32, SendError> {
         match self.for_train(train, headers) {
-            Path::WireSendfile => wire_sendfile::send(sink, medium, train),
+            Path::WireSendfile => wire_sendfile::send(sink, medium, train, scratch),
             Path::GsoWritev => gso_writev::send(sink, medium, train, headers, scratch),
+            Path::GsoZerocopy => gso_zerocopy::send(sink, medium, train, headers, scratch),
             Path::Sendmmsg => sendmmsg::send(sink, medium, train, headers, scratch),
+            Path::MmapWritev => mmap_writev::send(sink, medium, train, headers, scratch),
+            Path::ReadSendRtp => read_send_rtp::send(sink, medium, train, headers, scratch),
             Path::ReadWritev => read_writev::send(sink, medium, train, headers, scratch),
+            Path::MmapSendRtp => mmap_send_rtp::send(sink, medium, train, headers, scratch),
+            Path::RtpSendfile => rtp_sendfile::send(sink, medium, train, headers, scratch),
         }
     }
 }

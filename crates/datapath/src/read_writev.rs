@@ -7,7 +7,7 @@ use rustix::io::writev;
 
 use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink};
 
-/// Room for the largest payload a datagram has.
+/// Room for the largest datagram there is.
 pub(crate) struct Buffer(Box<[u8]>);
 
 impl Buffer {
@@ -33,15 +33,7 @@ pub(crate) fn send(
     headers: Headers,
     scratch: &mut Scratch,
 ) -> Result<u32, SendError> {
-    for index in 0..train.packets() {
-        match send_one(sink, medium, train, headers, index, &mut scratch.payload) {
-            Ok(()) => {}
-            Err(error) if index == 0 => return Err(error),
-            // The caller comes back for the rest, and hears the error then if it lasts.
-            Err(_) => return Ok(index),
-        }
-    }
-    Ok(train.packets())
+    train.one_by_one(|index| send_one(sink, medium, train, headers, index, &mut scratch.payload))
 }
 
 fn send_one(

@@ -1,13 +1,14 @@
 //! `sendfile`: an extent of a file to a socket, pages by reference.
 //!
 //! To a TCP connection as much as it takes in one call; to a UDP socket one datagram (by reference from Linux 6.5 on).
+//! A datagram that the kernel may give a wrong checksum is sent from the mapping, with a copy.
 
 use std::fs::File;
 use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-use crate::{BlockSink, Extent, Medium, SendError};
+use crate::{BlockSink, Extent, Medium, SendError, mmap_send};
 
 const CALL: &str = "sendfile";
 
@@ -33,6 +34,9 @@ pub fn to_stream(socket: impl AsFd, file: &File, offset: u64, length: usize) -> 
 pub(crate) fn send(sink: &BlockSink, medium: &Medium, extent: Extent) -> Result<usize, SendError> {
     if sink.is_stream() {
         return to_stream(&sink.socket, &medium.file, extent.offset, extent.length);
+    }
+    if extent.confuses_checksums() {
+        return mmap_send::send(sink, medium, extent);
     }
     let mut offset = extent.offset;
     match rustix::fs::sendfile(&sink.socket, &medium.file, Some(&mut offset), extent.length) {

@@ -1,12 +1,16 @@
 //! Where trains go: a UDP socket connected to one receiver.
 
+use std::cell::{OnceCell, RefCell};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use wirepath_sys::socket::{set_fragmentation, set_segment};
+use wirepath_sys::zerocopy;
 
-use crate::Path;
+use crate::gso_zerocopy::Lender;
+use crate::{LoanCounts, Path};
 
 /// The MTU in bytes that the kernel knows of the path to the address `socket` is connected to.
 ///
@@ -22,17 +26,20 @@ pub struct UdpSink {
     pub(crate) socket: UdpSocket,
     local: SocketAddr,
     packet_size: u16,
+    /// There from the first path on that lends.
+    pub(crate) lender: OnceCell<RefCell<Lender>>,
 }
 
 impl UdpSink {
-    /// Sets `socket`, which is connected, up for packets of at most `packet_size` bytes by `path`.
+    /// Sets `socket`, which is connected, up for packets of at most `packet_size` bytes, headers included, by `path`.
     ///
     /// # Errors
-    /// `ENOPROTOOPT` if the path needs segmentation and the kernel has none (before Linux 4.18), else what the calls say.
+    /// `ENOPROTOOPT` if the path needs segmentation and the kernel has none (before Linux 4.18), `ENOTSUPP` (524) if it lends and
+    /// the kernel cannot (before Linux 5.0), else what the calls say.
     pub fn new(socket: UdpSocket, packet_size: u16, path: Path) -> io::Result<UdpSink> {
         socket.set_nonblocking(true)?;
         let local = socket.local_addr()?;
-        let sink = UdpSink { socket, local, packet_size };
+        let sink = UdpSink { socket, local, packet_size, lender: OnceCell::new() };
         sink.prepare(path)?;
         Ok(sink)
     }
@@ -43,12 +50,47 @@ impl UdpSink {
     /// # Errors
     /// What the calls say.
     pub fn prepare(&self, path: Path) -> io::Result<()> {
-        let segment = if path.segments() { self.packet_size } else { 0 };
+        if path.lends() && self.lender.get().is_none() {
+            zerocopy::enable(self.socket.as_fd())?;
+            let lender = Lender::new()?;
+            self.lender.get_or_init(|| lender);
+        }
+        let segments = path.segments() && (path != Path::RtpSendfile || self.packets_fit());
+        let segment = if segments { self.packet_size } else { 0 };
         match set_segment(self.socket.as_fd(), segment) {
-            Err(error) if path.segments() => return Err(error),
+            Err(error) if segments => return Err(error),
             _ => {} // a kernel without segmentation need not turn it off
         }
-        set_fragmentation(self.socket.as_fd(), self.local, !path.segments())
+        set_fragmentation(self.socket.as_fd(), self.local, !segments)
+    }
+
+    /// Whether packets fit the path's MTU. Those of `rtp_sendfile`, which has UDP_SEGMENT for the sake of its checksums only, may
+    /// be fragmented if they do not.
+    fn packets_fit(&self) -> bool {
+        let headers = if self.local.is_ipv4() { 20 + 8 } else { 40 + 8 };
+        path_mtu(&self.socket).is_ok_and(|mtu| u32::from(self.packet_size) + headers <= mtu)
+    }
+
+    /// What was lent and what was copied; zeros if no path of this sink's lent. As of the last send or
+    /// [`UdpSink::wait_for_loans`].
+    pub fn loans(&self) -> LoanCounts {
+        self.lender.get().map(|lender| lender.borrow().loans.counts()).unwrap_or_default()
+    }
+
+    /// Waits until all loans are back, at most for `timeout`; answers whether they are. Blocks: not for an engine.
+    ///
+    /// # Errors
+    /// What reading the error queue, or waiting for it, says.
+    pub fn wait_for_loans(&self, timeout: Duration) -> io::Result<bool> {
+        match self.lender.get() {
+            Some(lender) => lender.borrow_mut().loans.wait(self.socket.as_fd(), timeout),
+            None => Ok(true),
+        }
+    }
+
+    /// The socket, to wait for room.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     /// The local address that packets come from.

@@ -2,7 +2,7 @@
 
 use wirepath_media::rtp::{CLOCK_HZ, HEADER_LENGTH, Run};
 
-use crate::Extent;
+use crate::{Extent, SendError};
 
 /// Consecutive packets of one size (the last may be shorter), stored back to back in a [`crate::Medium`]: each an RTP header
 /// and its payload, or ([`Headers::Generated`]) payload only.
@@ -95,6 +95,23 @@ impl Train {
         let ticks = us.min(60_000_000) * u64::from(CLOCK_HZ) / 1_000_000;
         let packets = (ticks << 16).checked_div(u64::from(self.run.step)).unwrap_or(u64::MAX);
         u32::try_from(packets.saturating_add(1)).unwrap_or(u32::MAX).min(self.packets())
+    }
+
+    /// Calls `send` for one packet after the other until it fails; answers how many were sent.
+    #[inline]
+    pub(crate) fn one_by_one(
+        &self,
+        mut send: impl FnMut(u32) -> Result<(), SendError>,
+    ) -> Result<u32, SendError> {
+        for index in 0..self.packets() {
+            match send(index) {
+                Ok(()) => {}
+                Err(error) if index == 0 => return Err(error),
+                // The caller comes back for the rest, and hears the error then if it lasts.
+                Err(_) => return Ok(index),
+            }
+        }
+        Ok(self.packets())
     }
 
     /// Header of packet `index` of this train under `headers`.

@@ -1,10 +1,11 @@
-//! Every path delivers the same packets: with stored headers, with headers of the session's own, from the middle of a packet,
-//! at odd and even offsets, and says the same of what goes wrong.
+//! Every path delivers the same packets: with stored headers, with headers of the session's own, generated in front of a bare
+//! asset, from the middle of a packet, at odd and even offsets; and says the same of what goes wrong.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
 use std::io::Write;
 use std::net::UdpSocket;
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use proptest::prelude::*;
@@ -12,37 +13,106 @@ use rustix::io::Errno;
 use wirepath_datapath::{Headers, Medium, Path, Scratch, SendError, Train, UdpSink};
 use wirepath_media::rtp::{HEADER_LENGTH, Header, Run};
 
-/// A train at `offset` of a medium, and the bytes stored for it.
-fn stored(
-    offset: usize,
-    payload_length: usize,
-    packets: u32,
-    last_length: usize,
-) -> (Medium, Train, Vec<Vec<u8>>) {
-    let first =
-        Header { marker: true, payload_type: 33, sequence: 65_530, timestamp: u32::MAX - 50, ssrc: 99 };
-    let run = Run { first, step: 237 << 14 };
-    let stored: Vec<Vec<u8>> = (0..packets)
-        .map(|index| {
-            let length = if index + 1 == packets { last_length } else { payload_length };
-            let mut packet = run.header(index).to_bytes().to_vec();
-            packet.extend((0..length).map(|at| (at as u32 * 7 + index * 13) as u8));
-            packet
-        })
-        .collect();
-    let mut file = tempfile::tempfile().unwrap();
-    file.write_all(&vec![0xee; offset]).unwrap();
-    file.write_all(&stored.concat()).unwrap();
-    let length: usize = stored.iter().map(Vec::len).sum();
-    let train = Train {
-        offset: offset as u64,
-        length: length as u32,
-        packet_size: (HEADER_LENGTH + payload_length) as u16,
-        skip: 0,
-        first: 0,
-        run,
-    };
-    (Medium::new(file, (offset + length) as u64).unwrap(), train, stored)
+/// A train in a medium, and what is to arrive of it.
+struct Example {
+    medium: Medium,
+    train: Train,
+    headers: Headers,
+    bytes: Vec<u8>,
+    expected: Vec<Vec<u8>>,
+}
+
+/// Three ways to the headers.
+const KINDS: [Headers; 3] = [
+    Headers::Stored,
+    Headers::Own { sequence_offset: 7, timestamp_offset: 90_000, marker: true },
+    Headers::Generated,
+];
+
+impl Example {
+    /// `packets` of `payload` bytes, the last of `last`, that begin at `offset` of a file.
+    fn new(headers: Headers, offset: usize, payload: usize, packets: u32, last: usize) -> Example {
+        let first =
+            Header { marker: true, payload_type: 33, sequence: 65_530, timestamp: u32::MAX - 50, ssrc: 99 };
+        let run = Run { first, step: 237 << 14 };
+        let (mut stored, mut expected) = (Vec::new(), Vec::new());
+        for index in 0..packets {
+            let length = if index + 1 == packets { last } else { payload };
+            let payload = (0..length).map(|at| (at as u32 * 7 + index * 13) as u8);
+            if headers != Headers::Generated {
+                stored.extend(run.header(index).to_bytes());
+            }
+            stored.extend(payload.clone());
+            let header = sent_header(run.header(index), headers, index);
+            expected.push(header.to_bytes().into_iter().chain(payload).collect());
+        }
+        let header_length = if headers == Headers::Generated { 0 } else { HEADER_LENGTH };
+        let train = Train {
+            offset: offset as u64,
+            length: stored.len() as u32,
+            packet_size: (header_length + payload) as u16,
+            skip: 0,
+            first: 0,
+            run,
+        };
+        let mut bytes = vec![0xee; offset];
+        bytes.extend(stored);
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        let medium = Medium::new(file, bytes.len() as u64).unwrap();
+        Example { medium, train, headers, bytes, expected }
+    }
+
+    /// A sink for it, and where what it sends arrives.
+    fn sink(&self, path: Path) -> (UdpSink, UdpSocket) {
+        let (sender, receiver) = connected();
+        let length = self.expected.iter().map(Vec::len).max().unwrap();
+        (UdpSink::new(sender, length as u16, path).unwrap(), receiver)
+    }
+
+    /// Sends all of the train, coming back for the rest as an engine does.
+    fn send(&self, path: Path, sink: &UdpSink, scratch: &mut Scratch) -> Result<(), SendError> {
+        let (mut rest, mut headers) = (Some(self.train), self.headers);
+        while let Some(train) = rest {
+            let sent = path.send(sink, &self.medium, &train, headers, scratch)?;
+            assert!(sent > 0, "{path} sent nothing and said nothing");
+            rest = train.after(sent);
+            if let Headers::Own { marker, .. } = &mut headers {
+                *marker = false; // it belongs to the first packet of a session's train, which has left
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether every packet arrives as it should.
+    fn is_delivered(&self, path: Path) -> Result<(), String> {
+        let (sink, receiver) = self.sink(path);
+        self.send(path, &sink, &mut Scratch::default()).map_err(|error| format!("{path}: {error}"))?;
+        self.has_arrived(&receiver).map_err(|error| format!("{path}: {error}"))
+    }
+
+    fn has_arrived(&self, receiver: &UdpSocket) -> Result<(), String> {
+        for (index, expected) in self.expected.iter().enumerate() {
+            let mut buffer = vec![0; 65_536];
+            let length = receiver.recv(&mut buffer).map_err(|error| format!("packet {index}: {error}"))?;
+            if length != expected.len() {
+                return Err(format!("packet {index} has {length} bytes, not {}", expected.len()));
+            }
+            if let Some(at) = (0..length).find(|at| buffer[*at] != expected[*at]) {
+                return Err(format!("packet {index} has another byte at {at}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn sent_header(mut header: Header, headers: Headers, index: u32) -> Header {
+    if let Headers::Own { sequence_offset, timestamp_offset, marker } = headers {
+        header.sequence = header.sequence.wrapping_add(sequence_offset);
+        header.timestamp = header.timestamp.wrapping_add(timestamp_offset);
+        header.marker |= marker && index == 0;
+    }
+    header
 }
 
 fn connected() -> (UdpSocket, UdpSocket) {
@@ -53,35 +123,15 @@ fn connected() -> (UdpSocket, UdpSocket) {
     (sender, receiver)
 }
 
-/// Sends all of the train, coming back for the rest as an engine does, and answers what arrived.
-fn deliver(path: Path, medium: &Medium, train: Train, headers: Headers) -> Vec<Vec<u8>> {
-    let (sender, receiver) = connected();
-    let sink = UdpSink::new(sender, train.packet_size, path).unwrap();
-    let mut scratch = Scratch::default();
-    let mut rest = Some(train);
-    while let Some(train) = rest {
-        let sent = path.send(&sink, medium, &train, headers, &mut scratch).unwrap();
-        rest = train.after(sent);
-    }
-    (0..train.packets())
-        .map(|_| {
-            let mut buffer = vec![0; 65_536];
-            let length = receiver.recv(&mut buffer).unwrap();
-            buffer.truncate(length);
-            buffer
-        })
-        .collect()
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn stored_headers(
         offset in 0usize..9000, payload in 1usize..1400, packets in 1u32..40, last in 1usize..1400,
     ) {
-        let (medium, train, stored) = stored(offset, payload, packets, last.min(payload));
+        let example = Example::new(Headers::Stored, offset, payload, packets, last.min(payload));
         for path in Path::ALL {
-            prop_assert_eq!(&deliver(path, &medium, train, Headers::Stored), &stored, "{}", path);
+            prop_assert_eq!(example.is_delivered(path), Ok(()));
         }
     }
 
@@ -89,42 +139,81 @@ proptest! {
     fn own_headers(
         offset in 0usize..9000, packets in 1u32..40, sequence_offset: u16, timestamp_offset: u32, marker: bool,
     ) {
-        let (medium, train, mut expected) = stored(offset, 1316, packets, 188);
-        for (index, packet) in expected.iter_mut().enumerate() {
-            let mut header = train.run.header(index as u32);
-            header.sequence = header.sequence.wrapping_add(sequence_offset);
-            header.timestamp = header.timestamp.wrapping_add(timestamp_offset);
-            header.marker |= marker && index == 0;
-            packet[..HEADER_LENGTH].copy_from_slice(&header.to_bytes());
-        }
         let headers = Headers::Own { sequence_offset, timestamp_offset, marker };
+        let example = Example::new(headers, offset, 1316, packets, 188);
         for path in Path::ALL {
-            prop_assert_eq!(&deliver(path, &medium, train, headers), &expected, "{}", path);
+            prop_assert_eq!(example.is_delivered(path), Ok(()));
+        }
+    }
+
+    #[test]
+    fn generated_headers(
+        offset in 0usize..9000, payload in 1usize..9000, packets in 1u32..6, last in 1usize..9000,
+    ) {
+        let example = Example::new(Headers::Generated, offset, payload, packets, last.min(payload));
+        for path in Path::ALL {
+            prop_assert_eq!(example.is_delivered(path), Ok(()));
         }
     }
 }
 
 #[test]
 fn a_start_in_the_middle_of_a_packet() {
-    let (medium, train, stored) = stored(4095, 1316, 3, 1316);
-    let start = Train { skip: 376, ..train.up_to(1) };
-    let mut expected = stored[0][..HEADER_LENGTH].to_vec();
-    expected.extend_from_slice(&stored[0][HEADER_LENGTH + 376..]);
-    for path in Path::ALL {
-        assert_eq!(deliver(path, &medium, start, Headers::Stored), [expected.clone()], "{path}");
+    for headers in [Headers::Stored, Headers::Generated] {
+        let mut example = Example::new(headers, 4095, 1316, 1, 1316);
+        example.train.skip = 376;
+        example.expected[0].drain(HEADER_LENGTH..HEADER_LENGTH + 376);
+        for path in Path::ALL {
+            assert_eq!(example.is_delivered(path), Ok(()));
+        }
     }
 }
 
-/// The file ends inside the train: an error, never a signal, on every path.
+/// The file ends inside the train: an error, never a signal, on every path; and when it is whole again, so is what is sent:
+/// no part of the packet that failed waits in the socket.
 #[test]
-fn a_truncated_file_is_an_error_of_storage() {
+fn a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind() {
     for path in Path::ALL {
-        let (medium, train, _) = stored(0, 1316, 40, 1316);
-        medium.file().set_len(0).unwrap();
-        let (sender, _receiver) = connected();
-        let sink = UdpSink::new(sender, train.packet_size, path).unwrap();
-        let error = path.send(&sink, &medium, &train, Headers::Stored, &mut Scratch::default()).unwrap_err();
-        assert!(matches!(error, SendError::Storage { .. }), "{path}: {error:?}");
+        for headers in KINDS {
+            let example = Example::new(headers, 0, 1316, 40, 1316);
+            let (sink, receiver) = example.sink(path);
+            let mut scratch = Scratch::default();
+            example.medium.file().set_len(0).unwrap();
+            let error = example.send(path, &sink, &mut scratch).unwrap_err();
+            assert!(matches!(error, SendError::Storage { .. }), "{path}, {headers:?}: {error:?}");
+            example.medium.file().write_all_at(&example.bytes, 0).unwrap();
+            assert_eq!(example.send(path, &sink, &mut scratch), Ok(()), "{path}, {headers:?}");
+            assert_eq!(example.has_arrived(&receiver), Ok(()), "{path}, {headers:?}");
+        }
+    }
+}
+
+/// Wherever it ends: in the first page, later, or a byte too early.
+#[test]
+fn wire_sendfile_notices_every_missing_byte() {
+    for length in [1, 20_000, 40 * 1328 - 1] {
+        let example = Example::new(Headers::Stored, 0, 1316, 40, 1316);
+        example.medium.file().set_len(length).unwrap();
+        let (sink, _receiver) = example.sink(Path::WireSendfile);
+        let error = example.send(Path::WireSendfile, &sink, &mut Scratch::default());
+        assert!(matches!(error, Err(SendError::Storage { .. })), "{length}: {error:?}");
+    }
+}
+
+/// More segments than any kernel cuts (64, from Linux 6.9 on 128), in more pages than a pipe holds: the kernel takes the
+/// first part of the train, refuses the last, and drops both. `sendfile` then answers what was taken.
+#[test]
+fn what_is_refused_at_the_end_of_a_train_is_no_error_of_storage() {
+    for path in [Path::WireSendfile, Path::GsoWritev] {
+        let example = Example::new(Headers::Stored, 4000, 288, 217, 288);
+        let (sink, receiver) = example.sink(path);
+        let mut scratch = Scratch::default();
+        let error = example.send(path, &sink, &mut scratch).unwrap_err();
+        assert!(matches!(error, SendError::Unsupported { errno: Errno::INVAL, .. }), "{path}: {error:?}");
+        let few = Example::new(Headers::Stored, 0, 288, 3, 288);
+        few.send(path, &sink, &mut scratch).unwrap();
+        few.has_arrived(&receiver)
+            .unwrap_or_else(|difference| panic!("{path}, after a refused train: {difference}"));
     }
 }
 
@@ -132,20 +221,15 @@ fn a_truncated_file_is_an_error_of_storage() {
 #[test]
 fn a_closed_port_is_told() {
     for path in Path::ALL {
-        let (medium, train, _) = stored(0, 100, 5, 100);
-        let (sender, receiver) = connected();
-        drop(receiver);
-        let sink = UdpSink::new(sender, train.packet_size, path).unwrap();
-        let mut scratch = Scratch::default();
-        let mut send_all = || {
-            let mut rest = Some(train);
-            while let Some(train) = rest {
-                rest = train.after(path.send(&sink, &medium, &train, Headers::Stored, &mut scratch)?);
-            }
-            Ok(())
-        };
-        let refused = send_all().and_then(|()| send_all());
-        assert!(matches!(refused, Err(SendError::Refused { .. })), "{path}: {refused:?}");
+        for headers in KINDS {
+            let example = Example::new(headers, 0, 100, 5, 100);
+            let (sink, receiver) = example.sink(path);
+            drop(receiver);
+            let mut scratch = Scratch::default();
+            let mut send = || example.send(path, &sink, &mut scratch);
+            let refused = send().and_then(|()| send());
+            assert!(matches!(refused, Err(SendError::Refused { .. })), "{path}: {refused:?}");
+        }
     }
 }
 
@@ -153,12 +237,38 @@ fn a_closed_port_is_told() {
 #[test]
 fn packets_above_the_mtu_need_a_path_without_segments() {
     let payload = 20_000; // ten times this is more than a datagram, and lo's MTU is 65,536
-    let (medium, train, _) = stored(0, payload, 4, payload);
-    let (sender, _receiver) = connected();
-    let sink = UdpSink::new(sender, train.packet_size, Path::WireSendfile).unwrap();
-    let error = Path::WireSendfile.send(&sink, &medium, &train, Headers::Stored, &mut Scratch::default());
+    let example = Example::new(Headers::Stored, 0, payload, 4, payload);
+    let (sink, _receiver) = example.sink(Path::WireSendfile);
+    let mut scratch = Scratch::default();
+    let error = example.send(Path::WireSendfile, &sink, &mut scratch);
     assert_eq!(error, Err(SendError::Unsupported { call: "sendfile", errno: Errno::MSGSIZE }));
     sink.prepare(Path::Sendmmsg).unwrap();
-    let sent = Path::Sendmmsg.send(&sink, &medium, &train, Headers::Stored, &mut Scratch::default());
-    assert_eq!(sent, Ok(4));
+    assert_eq!(example.send(Path::Sendmmsg, &sink, &mut scratch), Ok(()));
+}
+
+/// On loopback the kernel copies what it was lent, and says so; the sink keeps count.
+#[test]
+fn what_gso_zerocopy_lends_comes_back() {
+    for headers in KINDS {
+        let example = Example::new(headers, 1, 1316, 40, 188);
+        let (sink, receiver) = example.sink(Path::GsoZerocopy);
+        let mut scratch = Scratch::default();
+        for _ in 0..100 {
+            example.send(Path::GsoZerocopy, &sink, &mut scratch).unwrap();
+            example.has_arrived(&receiver).unwrap();
+        }
+        assert!(sink.wait_for_loans(Duration::from_secs(5)).unwrap());
+        let counts = sink.loans();
+        assert_eq!((counts.copies, counts.outstanding, counts.copied_by_kernel), (0, 0, counts.loans));
+        let a_train = if headers == Headers::Stored { 1..=1 } else { 5..=6 };
+        assert!(a_train.contains(&(counts.loans / 100)), "{headers:?}: {counts:?}");
+    }
+}
+
+#[test]
+fn a_sink_that_was_not_prepared_to_lend_says_so() {
+    let example = Example::new(Headers::Stored, 0, 100, 5, 100);
+    let (sink, _receiver) = example.sink(Path::GsoWritev);
+    let error = example.send(Path::GsoZerocopy, &sink, &mut Scratch::default()).unwrap_err();
+    assert!(matches!(error, SendError::Unsupported { call: "setsockopt(SO_ZEROCOPY)", .. }), "{error}");
 }

@@ -121,6 +121,12 @@ const IMAGES: &[Metric<Arc<Store>>] = &[
         read: |store| Value::Gauge(store.open_count() as f64),
     },
     Metric {
+        name: "cache_seen",
+        help: "What wire images took when room was last made for one",
+        unit: Some("bytes"),
+        read: |store| Value::Gauge(store.cache().seen_bytes() as f64),
+    },
+    Metric {
         name: "cache_budget",
         help: "Room that wire images may take",
         unit: Some("bytes"),
@@ -144,7 +150,13 @@ pub(crate) fn register(engine: &Arc<Engine>, store: &Arc<Store>, metrics: &mut M
             .into_iter()
             .map(|(local, choice)| json!({"local": local, "name": choice.path.name(), "reason": choice.reason}))
             .collect();
-        json!({"name": host.path.name(), "reason": host.reason, "exceptions": exceptions})
+        let calibration = shown.support().calibration();
+        json!({
+            "name": host.path.name(),
+            "reason": host.reason,
+            "exceptions": exceptions,
+            "calibration": calibration,
+        })
     });
     let shown = Arc::clone(engine);
     status.add("lateness_us", move || lateness(&shown.counters().lateness));

@@ -1,5 +1,6 @@
 //! RTSP and HTTP sessions on top of streams.
 
+mod calibrated;
 mod engine_metrics;
 pub mod http;
 pub mod images;

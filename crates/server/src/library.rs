@@ -82,7 +82,8 @@ pub enum LibraryError {
     },
     /// The kernel has no `openat2`, or a sandbox forbids it.
     #[error(
-        "cannot confine paths to {}: openat2 answers `{source}`; it needs Linux 5.6, and a container must allow it",
+        "cannot confine paths to {}: openat2 answers `{source}`; it needs Linux 5.6, and a sandbox must allow it \
+         (containers; in systemd, RestrictSUIDSGID= and DynamicUser= forbid it)",
         path.display()
     )]
     NoOpenat2 {

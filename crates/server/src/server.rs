@@ -10,9 +10,10 @@ use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
-use wirepath_streams::datapath::{Path, Support};
+use wirepath_streams::datapath::Path;
 use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 
+use crate::calibrated;
 use crate::http::{self, HttpOptions, Site};
 use crate::images::{Cache, CacheError, Store};
 use crate::library::{Library, LibraryError};
@@ -47,6 +48,8 @@ pub struct ServerOptions {
     pub threads: usize,
     /// The data path to use; none for the cheapest that works.
     pub path: Option<Path>,
+    /// Where measured costs of data paths are kept; written if it does not say which path is cheapest here.
+    pub calibration: PathBuf,
     /// How much of a stream may leave in one go.
     pub burst: Duration,
     /// UDP ports for RTP and RTCP.
@@ -104,8 +107,7 @@ impl Server {
         let library = Arc::new(Library::open(&options.paths)?);
         let cache = Cache::open(&options.cache, options.cache_bytes)?;
         let readers = BlockingPool::start("reader", options.threads.max(2), Importance::Equal)?;
-        let support = Arc::new(Support::probe(options.path));
-        tracing::info!(path = %support.host().path, reason = support.host().reason, "data path chosen");
+        let support = calibrated::support(options.path, &options.calibration)?;
         let engine_options =
             EngineOptions { threads: options.threads, download_stall_us: DOWNLOAD_STALL.as_micros() as u64 };
         let engine = Arc::new(Engine::start(&engine_options, support, &readers)?);

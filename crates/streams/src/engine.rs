@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use rustix::event::{EventfdFlags, eventfd};
-use wirepath_datapath::Support;
+use wirepath_datapath::{Support, path_mtu};
 
 use crate::DownloadEnd;
 use crate::blocking::BlockingPool;
@@ -71,7 +71,8 @@ impl Engine {
     /// What setting the socket up says.
     pub fn playback(&self, options: PlaybackOptions) -> io::Result<Playback> {
         let local = options.socket.local_addr()?.ip();
-        let path = self.support.choose(local).path;
+        let mtu = path_mtu(&options.socket)?;
+        let path = self.support.choose(local, mtu).path;
         let progress = Arc::new(Progress::default());
         progress.set_path(path);
         let task = PlaybackTask::new(options, path, Arc::clone(&progress))?;

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use wirepath_streams::datapath::calibration::Calibrations;
 use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
 use wirepath_streams::datapath::{Medium, Path, Support, Train};
 use wirepath_streams::{
@@ -88,7 +89,7 @@ impl TrainSource for Numbered {
 fn engine(path: Path) -> Engine {
     let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
     let options = EngineOptions { threads: 1, download_stall_us: 60_000_000 };
-    Engine::start(&options, Arc::new(Support::probe(Some(path))), &readers).unwrap()
+    Engine::start(&options, Arc::new(Support::probe(Some(path), Calibrations::default())), &readers).unwrap()
 }
 
 struct Player {
@@ -343,7 +344,8 @@ fn a_file_that_ends_too_early_and_a_client_that_leaves_are_told() {
 fn a_client_that_takes_nothing_is_let_go() {
     let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
     let options = EngineOptions { threads: 1, download_stall_us: 50_000 };
-    let engine = Engine::start(&options, Arc::new(Support::probe(None)), &readers).unwrap();
+    let engine =
+        Engine::start(&options, Arc::new(Support::probe(None, Calibrations::default())), &readers).unwrap();
     let (file, _) = stored(50_000_000);
     let (server, _client) = connection();
     let (tell, ended) = channel();

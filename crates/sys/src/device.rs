@@ -19,6 +19,13 @@ impl std::fmt::Display for DeviceName {
     }
 }
 
+impl DeviceName {
+    /// A name, cut to the length that names of devices have.
+    pub fn new(text: &CStr) -> DeviceName {
+        name(text)
+    }
+}
+
 /// The device that has `address`, if one does.
 ///
 /// # Errors
@@ -50,19 +57,48 @@ pub fn with_address(address: IpAddr) -> io::Result<Option<DeviceName>> {
 /// # Errors
 /// `EOPNOTSUPP` for devices that do not say, else what `ioctl` says.
 pub fn offloads_checksums(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
-    const SIOCETHTOOL: libc::c_ulong = 0x8946; // linux/sockios.h
     const ETHTOOL_GTXCSUM: u32 = 0x16; // linux/ethtool.h
-    let mut value = EthtoolValue { command: ETHTOOL_GTXCSUM, data: 0 };
+    ask(socket, device, ETHTOOL_GTXCSUM)
+}
+
+/// Whether the device gathers a packet from several places of memory (`ETHTOOL_GSG`). Without that, the kernel copies.
+///
+/// # Errors
+/// As [`offloads_checksums`].
+pub fn gathers(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
+    const ETHTOOL_GSG: u32 = 0x18; // linux/ethtool.h
+    ask(socket, device, ETHTOOL_GSG)
+}
+
+/// Lets the device compute transport checksums on transmission, or not (`ETHTOOL_STXCSUM`). Without them it is given no
+/// segmentation of TCP and UDP to do either: segments need checksums of their own.
+///
+/// # Errors
+/// `EPERM` without `CAP_NET_ADMIN`, `EOPNOTSUPP` for devices that cannot change it, else what `ioctl` says.
+pub fn set_checksum_offload(socket: BorrowedFd<'_>, device: &DeviceName, on: bool) -> io::Result<()> {
+    const ETHTOOL_STXCSUM: u32 = 0x17; // linux/ethtool.h
+    ethtool(socket, device, &mut EthtoolValue { command: ETHTOOL_STXCSUM, data: on.into() })
+}
+
+/// Asks the device for a value of `struct ethtool_value` that is 0 or 1.
+fn ask(socket: BorrowedFd<'_>, device: &DeviceName, command: u32) -> io::Result<bool> {
+    let mut value = EthtoolValue { command, data: 0 };
+    ethtool(socket, device, &mut value)?;
+    Ok(value.data != 0)
+}
+
+/// Any socket of the device's network namespace will do.
+fn ethtool(socket: BorrowedFd<'_>, device: &DeviceName, value: &mut EthtoolValue) -> io::Result<()> {
+    const SIOCETHTOOL: libc::c_ulong = 0x8946; // linux/sockios.h
     let mut request = InterfaceRequest {
         name: device.0,
-        data: (&raw mut value).cast(),
+        data: std::ptr::from_mut(value).cast(),
         padding: [0; InterfaceRequest::PADDING],
     };
-    // SAFETY: the kernel reads `request`, which has the size and layout of `struct ifreq`, and writes the eight bytes of
-    // `value`, to which its data pointer points; both outlive the call.
+    // SAFETY: the kernel reads `request`, which has the size and layout of `struct ifreq`, and reads and writes the eight bytes
+    // of `value`, to which its data pointer points; both outlive the call.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as libc::Ioctl, &raw mut request) };
-    checked(result as isize)?;
-    Ok(value.data != 0)
+    checked(result as isize).map(drop)
 }
 
 /// `struct ethtool_value` of `linux/ethtool.h`.
@@ -87,7 +123,7 @@ impl InterfaceRequest {
 
 fn name(text: &CStr) -> DeviceName {
     let mut bytes = [0; libc::IFNAMSIZ];
-    for (to, from) in bytes.iter_mut().zip(text.to_bytes()) {
+    for (to, from) in bytes[..libc::IFNAMSIZ - 1].iter_mut().zip(text.to_bytes()) {
         *to = *from as libc::c_char;
     }
     DeviceName(bytes)
@@ -127,6 +163,7 @@ mod tests {
         assert_eq!(device.to_string(), "lo");
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
         assert!(offloads_checksums(socket.as_fd(), &device).unwrap());
+        assert!(gathers(socket.as_fd(), &device).unwrap());
     }
 
     #[test]

@@ -8,14 +8,15 @@ use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::checked;
+use crate::header_blocks::{Header, HeaderBlocks};
 use crate::mapping::Mapping;
+use crate::send::{FLAGS, Mode};
+
+pub use crate::header_blocks::HEADER_LENGTH;
 
 /// Most datagrams that one [`Gather`] takes: what the kernel segments in one call before Linux 6.9
 /// (`UDP_MAX_SEGMENTS`).
 pub const MAXIMUM_DATAGRAMS: usize = 64;
-
-/// Length in bytes of a generated header.
-pub const HEADER_LENGTH: usize = 12;
 
 /// A generated header, if there is one, followed by a range of the mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,7 +29,12 @@ pub struct Datagram {
 
 /// Room for the vectors of one call.
 pub struct Gather {
-    headers: Box<[[u8; HEADER_LENGTH]]>,
+    headers: Box<[Header]>,
+    vectors: Vectors,
+}
+
+/// Where the kernel finds the bytes of one call.
+struct Vectors {
     vectors: Box<[libc::iovec]>,
     messages: Box<[libc::mmsghdr]>,
 }
@@ -44,15 +50,18 @@ impl Default for Gather {
         let message: libc::mmsghdr = unsafe { std::mem::zeroed() };
         Gather {
             headers: vec![[0; HEADER_LENGTH]; MAXIMUM_DATAGRAMS].into(),
-            vectors: vec![empty; 2 * MAXIMUM_DATAGRAMS].into(),
-            messages: vec![message; MAXIMUM_DATAGRAMS].into(),
+            vectors: Vectors {
+                vectors: vec![empty; 2 * MAXIMUM_DATAGRAMS].into(),
+                messages: vec![message; MAXIMUM_DATAGRAMS].into(),
+            },
         }
     }
 }
 
 impl Gather {
     /// Sends all datagrams as one buffer, which the kernel cuts into datagrams of the size set by
-    /// [`crate::socket::set_segment`]. Answers the number of bytes taken: all of them or an error.
+    /// [`crate::socket::set_segment`]; where none is set they leave as one. Answers the number of bytes taken: all of them or an
+    /// error.
     ///
     /// # Errors
     /// `EINVAL` for more than [`MAXIMUM_DATAGRAMS`] or a range outside the mapping; `EIO`, `EINVAL` and `EMSGSIZE` where
@@ -63,14 +72,27 @@ impl Gather {
         mapping: &Mapping,
         datagrams: impl Iterator<Item = Datagram>,
     ) -> io::Result<usize> {
-        let (_, vectors) = self.fill(mapping, datagrams)?;
-        // SAFETY: all zeros is a valid `msghdr`: no name, no vectors, no control message.
-        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        message.msg_iov = self.vectors.as_mut_ptr();
-        message.msg_iovlen = vectors;
-        // SAFETY: the vectors point into `self.headers` and into `mapping`, both borrowed until this call is over, and
-        // the kernel only reads them.
-        checked(unsafe { libc::sendmsg(socket.as_raw_fd(), &message, FLAGS) })
+        let (_, vectors) = self.vectors.fill(&mut self.headers, mapping, datagrams)?;
+        self.vectors.send(socket, vectors, Mode::Copy)
+    }
+
+    /// As [`Gather::send_segmented`], but the pages of the mapping and those of block `number` of `blocks`, where the headers
+    /// are written, are lent to the kernel. That block must not be used again before [`crate::zerocopy::returned`] has said that
+    /// this loan is over: what leaves would have the wrong headers.
+    ///
+    /// # Errors
+    /// As `send_segmented`; `EINVAL` for more datagrams than a block has headers; `EMSGSIZE` for more fragments than a packet may have (17
+    /// on most kernels: one for each header and for each page of payload); `ENOBUFS` when too much is lent already.
+    pub fn lend_segmented(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        mapping: &Mapping,
+        blocks: &mut HeaderBlocks,
+        number: usize,
+        datagrams: impl Iterator<Item = Datagram>,
+    ) -> io::Result<usize> {
+        let (_, vectors) = self.vectors.fill(blocks.block(number), mapping, datagrams)?;
+        self.vectors.send(socket, vectors, Mode::Lend)
     }
 
     /// Sends the datagrams one after the other in one call, `sendmmsg`. Answers how many were sent, at least one.
@@ -83,24 +105,27 @@ impl Gather {
         mapping: &Mapping,
         datagrams: impl Iterator<Item = Datagram>,
     ) -> io::Result<usize> {
-        let (count, _) = self.fill(mapping, datagrams)?;
+        let (count, _) = self.vectors.fill(&mut self.headers, mapping, datagrams)?;
+        let messages = self.vectors.messages.as_mut_ptr();
         // SAFETY: the first `count` messages were just written by `fill`; their vectors point into `self.headers` and
         // `mapping`, both borrowed until this call is over. The kernel writes only `msg_len` of the messages.
-        let sent =
-            unsafe { libc::sendmmsg(socket.as_raw_fd(), self.messages.as_mut_ptr(), count as u32, FLAGS) };
+        let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), messages, count as u32, FLAGS) };
         checked(sent as isize)
     }
+}
 
+impl Vectors {
     /// Writes headers, vectors and messages for one call; answers how many messages and vectors there are.
     fn fill(
         &mut self,
+        headers: &mut [Header],
         mapping: &Mapping,
         datagrams: impl Iterator<Item = Datagram>,
     ) -> io::Result<(usize, usize)> {
         let (mut count, mut used) = (0, 0);
         for datagram in datagrams {
             let payload = mapping.vector(datagram.payload).ok_or(io::ErrorKind::InvalidInput)?;
-            let header = self.headers.get_mut(count).ok_or(io::ErrorKind::InvalidInput)?;
+            let header = headers.get_mut(count).ok_or(io::ErrorKind::InvalidInput)?;
             let first = used;
             if let Some(bytes) = datagram.header {
                 *header = bytes;
@@ -116,10 +141,18 @@ impl Gather {
         }
         Ok((count, used))
     }
-}
 
-/// Never wait for room, never raise SIGPIPE.
-const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    /// Sends what the first `count` vectors point to, which `fill` has just written, as one buffer.
+    fn send(&mut self, socket: BorrowedFd<'_>, count: usize, mode: Mode) -> io::Result<usize> {
+        // SAFETY: all zeros is a valid `msghdr`: no name, no vectors, no control message.
+        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+        message.msg_iov = self.vectors.as_mut_ptr();
+        message.msg_iovlen = count;
+        // SAFETY: the caller still borrows the headers and the mapping that the vectors point into, and the kernel only reads
+        // them. What a loan goes on reading after the call are pages that it holds itself.
+        checked(unsafe { libc::sendmsg(socket.as_raw_fd(), &message, mode.flags()) })
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -166,6 +199,21 @@ mod tests {
         let sent = Gather::default().send_segmented(sender.as_fd(), &mapped(b"abcdefgh"), two(8));
         assert_eq!(sent.unwrap(), 32);
         assert_two_arrive(&receiver);
+    }
+
+    #[test]
+    fn a_train_that_is_lent_arrives_and_comes_back() {
+        let (sender, receiver) = pair();
+        set_segment(sender.as_fd(), 16).unwrap();
+        crate::zerocopy::enable(sender.as_fd()).unwrap();
+        let (mapping, mut blocks) = (mapped(b"abcdefgh"), HeaderBlocks::new(2).unwrap());
+        let sent =
+            Gather::default().lend_segmented(sender.as_fd(), &mapping, &mut blocks, 1, two(8)).unwrap();
+        assert_eq!(sent, 32);
+        assert_two_arrive(&receiver);
+        assert_eq!(crate::zerocopy::returned(sender.as_fd()).unwrap().map(|range| range.last), Some(0));
+        let outside = Gather::default().lend_segmented(sender.as_fd(), &mapping, &mut blocks, 2, two(8));
+        assert_eq!(outside.unwrap_err().kind(), io::ErrorKind::InvalidInput);
     }
 
     #[test]

@@ -6,9 +6,15 @@
 pub mod cpu;
 pub mod device;
 pub mod gather;
+pub mod header_blocks;
 pub mod mapping;
+pub mod namespace;
 pub mod page_cache;
+pub mod pages;
+mod send;
 pub mod socket;
+pub mod usage;
+pub mod zerocopy;
 
 use std::io;
 

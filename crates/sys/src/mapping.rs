@@ -6,10 +6,12 @@
 
 use std::io;
 use std::ops::Range;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::send::{self, Mode};
 
 /// A shared read-only mapping of the first bytes of a file.
 #[derive(Debug)]
@@ -42,6 +44,25 @@ impl Mapping {
         self.length
     }
 
+    /// Sends a copy of the range; answers how many bytes were taken. Never blocks.
+    ///
+    /// # Errors
+    /// `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has become shorter, else what `send` says.
+    pub fn copy(&self, socket: BorrowedFd<'_>, range: Range<usize>) -> io::Result<usize> {
+        let vector = self.vector(range).ok_or(io::ErrorKind::InvalidInput)?;
+        send::send(socket, vector, Mode::Copy)
+    }
+
+    /// Sends the range and lends its pages, which are the page cache's; answers how many bytes were taken. Never blocks. The
+    /// loan comes back by [`crate::zerocopy::returned`]; the mapping may go before.
+    ///
+    /// # Errors
+    /// As [`Mapping::copy`], and `ENOBUFS` when too much is lent already (`net.core.optmem_max`, RLIMIT_MEMLOCK).
+    pub fn lend(&self, socket: BorrowedFd<'_>, range: Range<usize>) -> io::Result<usize> {
+        let vector = self.vector(range).ok_or(io::ErrorKind::InvalidInput)?;
+        send::send(socket, vector, Mode::Lend)
+    }
+
     /// Address and length of a range for an `iovec`, or nothing if it does not lie inside the mapping.
     pub(crate) fn vector(&self, range: Range<usize>) -> Option<libc::iovec> {
         if range.start > range.end || range.end > self.length {
@@ -56,7 +77,7 @@ impl Mapping {
 impl Drop for Mapping {
     fn drop(&mut self) {
         // SAFETY: start and length are those of our own mapping, and nobody holds an address into it: `vector`
-        // lends them only for the duration of a call that borrows the mapping.
+        // lends them only for the duration of a call that borrows the mapping, and a loan of pages is one of the pages.
         let result = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
         debug_assert!(result.is_ok(), "unmapping our own mapping cannot fail");
     }

@@ -1,4 +1,4 @@
-//! Socket options of UDP that `socket2` does not have.
+//! Socket options that `socket2` does not have.
 
 use std::io;
 use std::mem::size_of;
@@ -10,12 +10,32 @@ use crate::checked;
 /// `UDP_SEGMENT` of `linux/udp.h` (Linux 4.18).
 const UDP_SEGMENT: libc::c_int = 103;
 
+/// `UDP_GRO` of `linux/udp.h` (Linux 5.0).
+const UDP_GRO: libc::c_int = 104;
+
 /// Makes the kernel cut each send into datagrams of `size` bytes; 0 turns that off.
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 4.18, else what `setsockopt` says.
 pub fn set_segment(socket: BorrowedFd<'_>, size: u16) -> io::Result<()> {
     set(socket, libc::SOL_UDP, UDP_SEGMENT, size.into())
+}
+
+/// Lets the kernel hand over several datagrams of one size together, as they came.
+///
+/// # Errors
+/// `ENOPROTOOPT` before Linux 5.0, else what `setsockopt` says.
+pub fn set_receive_offload(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
+    set(socket, libc::SOL_UDP, UDP_GRO, on.into())
+}
+
+/// Lets a stream that waits be woken only when so many bytes have come, or all that the receive buffer has room for
+/// (`SO_RCVLOWAT`).
+///
+/// # Errors
+/// What `setsockopt` says.
+pub fn set_least_to_wake(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_RCVLOWAT, i32::try_from(bytes).unwrap_or(i32::MAX))
 }
 
 /// Lets the kernel fragment datagrams that are larger than the path's MTU, or (the default) not.
@@ -53,7 +73,7 @@ pub fn path_mtu(socket: BorrowedFd<'_>, local: SocketAddr) -> io::Result<u32> {
     u32::try_from(value).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-fn set(
+pub(crate) fn set(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
     option: libc::c_int,
@@ -94,6 +114,7 @@ mod tests {
             set_segment(socket.as_fd(), 1328).unwrap();
             set_segment(socket.as_fd(), 0).unwrap();
             set_fragmentation(socket.as_fd(), socket.local_addr().unwrap(), true).unwrap();
+            set_least_to_wake(socket.as_fd(), 1 << 18).unwrap();
         }
     }
 }

@@ -1,16 +1,27 @@
 //! The experiments, in the order in which they are made.
 
 use anyhow::Result;
-use wirepath_assess::{Assessment, Options, Progress};
+use wirepath_assess::{Assessment, Error, Options, Progress, Soundness, experiment};
 
 /// An experiment.
+#[derive(Clone, Copy)]
 pub(crate) struct Experiment {
     /// Name of the sub-command that makes it alone.
     pub(crate) name: &'static str,
-    /// Makes it, and adds what it found to the result. What it could not measure goes to `left_out`; an error ends the
-    /// assessment.
-    pub(crate) run: fn(&Options, &mut Assessment, &mut dyn Progress) -> Result<()>,
+    /// Makes it, and adds what it found to the result, also when it fails. What it could not measure goes to `left_out`; an error
+    /// ends the assessment.
+    pub(crate) run: fn(&Options, &mut Assessment, &mut dyn Progress) -> Result<Soundness, Error>,
 }
 
+pub(crate) const DOWNLOAD: Experiment = Experiment {
+    name: "download",
+    run: |options, result, progress| experiment::Experiment::Download.run(options, result, progress),
+};
+
+pub(crate) const STREAM: Experiment = Experiment {
+    name: "stream",
+    run: |options, result, progress| experiment::Experiment::Stream.run(options, result, progress),
+};
+
 /// All of them.
-pub(crate) const EXPERIMENTS: &[Experiment] = &[];
+pub(crate) const EXPERIMENTS: &[Experiment] = &[DOWNLOAD, STREAM];

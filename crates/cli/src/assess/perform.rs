@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result};
-use wirepath_assess::Assessment;
-use wirepath_assess::result::{Host, SCHEMA};
+use wirepath_assess::result::{Host, LeftOut, SCHEMA};
+use wirepath_assess::{Assessment, Error, Options, Soundness};
 
 use super::bar::Bar;
 use super::experiment::Experiment;
@@ -34,21 +34,45 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
         loan: None,
         left_out: Vec::new(),
     };
-    let mut outcome = Ok(());
-    for experiment in experiments {
-        let mut bar = Bar::new(experiment.name, interrupt.clone());
-        outcome = (experiment.run)(&options, &mut result, &mut bar).context(experiment.name);
-        if outcome.is_err() || interrupt.signal().is_some() {
-            result.partial = true;
-            break;
-        }
-    }
+    let outcome = make(experiments, &options, &mut result, &interrupt);
     result.seconds = start.elapsed().as_secs_f64();
     if let Some(file) = &measuring.json {
         write(&result, file)?;
     }
-    outcome?;
-    Ok(interrupt.signal().map_or(ExitCode::SUCCESS, |signal| ExitCode::from(128 + signal)))
+    match (outcome, interrupt.signal()) {
+        (Err(Error::Stopped), Some(signal)) => {
+            eprintln!("wirepath: stopped; what was measured until now is kept and marked partial");
+            Ok(ExitCode::from(128 + signal))
+        }
+        (outcome, _) => Ok(match outcome? {
+            Soundness::Sound => ExitCode::SUCCESS,
+            Soundness::Faulty => ExitCode::FAILURE,
+        }),
+    }
+}
+
+/// Makes the experiments until one fails or is stopped.
+fn make(
+    experiments: &[Experiment],
+    options: &Options,
+    result: &mut Assessment,
+    interrupt: &Interrupt,
+) -> Result<Soundness, Error> {
+    let mut soundness = Soundness::Sound;
+    for experiment in experiments {
+        let mut bar = Bar::new(experiment.name, interrupt.clone());
+        match (experiment.run)(options, result, &mut bar) {
+            Ok(Soundness::Sound) => {}
+            Ok(Soundness::Faulty) => soundness = Soundness::Faulty,
+            Err(error) => {
+                result.partial = true;
+                let what = format!("the rest of {}, and what would have followed", experiment.name);
+                result.left_out.push(LeftOut { what, why: error.to_string() });
+                return Err(error);
+            }
+        }
+    }
+    Ok(soundness)
 }
 
 /// Writes JSON to a file, or to standard output for `-`.

@@ -10,6 +10,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
@@ -70,6 +71,8 @@ pub struct Cache {
     budget: u64,
     /// Held while room is made, so that two images do not both count on the same room.
     making_room: Mutex<()>,
+    /// What the images took when they were last looked at.
+    seen_bytes: AtomicU64,
 }
 
 impl Cache {
@@ -79,13 +82,20 @@ impl Cache {
     /// # Errors
     /// [`CacheError::Folder`].
     pub fn open(folder: &Path, budget: u64) -> Result<Cache, CacheError> {
-        let cache = Cache { folder: folder.to_owned(), budget, making_room: Mutex::default() };
+        let cache = Cache {
+            folder: folder.to_owned(),
+            budget,
+            making_room: Mutex::default(),
+            seen_bytes: AtomicU64::new(0),
+        };
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(folder)
             .and_then(|()| cache.remove_leftovers())
-            .map_err(|source| cache.folder_error(source))?;
+            .and_then(|()| cache.entries())
+            .map_err(|source| cache.folder_error(source))
+            .map(|entries| cache.seen_bytes.store(taken_by(&entries), Relaxed))?;
         Ok(cache)
     }
 
@@ -110,7 +120,13 @@ impl Cache {
     /// [`CacheError::Folder`].
     pub fn used(&self) -> Result<u64, CacheError> {
         let entries = self.entries().map_err(|source| self.folder_error(source))?;
-        Ok(entries.iter().map(|entry| entry.length).sum())
+        Ok(taken_by(&entries))
+    }
+
+    /// Bytes that the images took, unfinished ones included, when room was last made for one. Does not ask the storage, which may
+    /// hang.
+    pub fn seen_bytes(&self) -> u64 {
+        self.seen_bytes.load(Relaxed)
     }
 
     /// Opens a finished image and marks it as used, now and for as long as the file is open.
@@ -214,7 +230,7 @@ impl Cache {
     fn make_room(&self, needed: u64) -> Result<(), CacheError> {
         let mut entries = self.entries().map_err(|source| self.folder_error(source))?;
         entries.sort_by_key(|entry| entry.used);
-        let mut total: u64 = entries.iter().map(|entry| entry.length).sum();
+        let mut total = taken_by(&entries);
         for entry in entries.iter().filter(|entry| entry.finished) {
             if total + needed <= self.budget {
                 break;
@@ -228,6 +244,7 @@ impl Cache {
             let folder = self.folder.clone();
             return Err(CacheError::Budget { folder, needed, in_use: total, budget: self.budget });
         }
+        self.seen_bytes.store(total + needed, Relaxed);
         Ok(())
     }
 
@@ -282,6 +299,10 @@ struct Entry {
     length: u64,
     used: SystemTime,
     finished: bool,
+}
+
+fn taken_by(entries: &[Entry]) -> u64 {
+    entries.iter().map(|entry| entry.length).sum()
 }
 
 /// An image that is being written. Dropped unfinished, it is removed.

@@ -15,6 +15,7 @@ use wirepath_server::library::Library;
 use wirepath_server::metrics::Metrics;
 use wirepath_server::status::Status;
 use wirepath_streams::datapath::Support;
+use wirepath_streams::datapath::calibration::Calibrations;
 use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 
 /// A door that is open until this is dropped.
@@ -86,7 +87,7 @@ fn run(
     tell: oneshot::Sender<SocketAddr>,
 ) {
     let engine_options = EngineOptions { threads: 1, download_stall_us: 2_000_000 };
-    let support = Arc::new(Support::probe(None));
+    let support = Arc::new(Support::probe(None, Calibrations::default()));
     let engine = Arc::new(
         Engine::start(
             &engine_options,

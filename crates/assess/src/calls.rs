@@ -1,0 +1,89 @@
+//! Counts how often the measuring thread enters the kernel.
+
+use std::path::Path;
+
+use perf_event::events::Tracepoint;
+use perf_event::{Builder, Counter};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+
+use crate::error::{Doing, Error};
+
+/// Where tracepoints are found, mounted or not.
+const TRACEFS: &str = "/sys/kernel/tracing";
+
+/// A counter of calls by the thread that made it.
+pub(crate) struct Calls {
+    counter: Counter,
+    /// What counting nothing counts: the call that ends it.
+    own: u64,
+}
+
+impl Calls {
+    /// A counter, where that is permitted.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] says what is missing.
+    pub(crate) fn new() -> Result<Calls, Error> {
+        let tracepoint = Tracepoint::with_id(tracepoint()?);
+        let counter = Builder::new(tracepoint).include_kernel().build().map_err(|error| {
+            Error::Unable(format!("perf events are not permitted ({error}): it takes root, or sysctl kernel.perf_event_paranoid=-1"))
+        })?;
+        let mut calls = Calls { counter, own: 0 };
+        ((), calls.own) = calls.during(|| ())?;
+        Ok(calls)
+    }
+
+    /// Does something and counts.
+    pub(crate) fn during<T>(&mut self, act: impl FnOnce() -> T) -> Result<(T, u64), Error> {
+        self.counter.reset().doing("resetting the counter of kernel calls")?;
+        self.counter.enable().doing("starting the counter of kernel calls")?;
+        let result = act();
+        self.counter.disable().doing("stopping the counter of kernel calls")?;
+        let counted = self.counter.read().doing("reading the counter of kernel calls")?;
+        Ok((result, counted.saturating_sub(self.own)))
+    }
+}
+
+/// The number of the tracepoint that every kernel call passes.
+fn tracepoint() -> Result<u64, Error> {
+    let file = Path::new(TRACEFS).join("events/raw_syscalls/sys_enter/id");
+    if !file.exists() {
+        mount_for_this_thread().map_err(|error| {
+            Error::Unable(format!(
+                "the kernel's tracepoints are not to be seen in {TRACEFS} and cannot be mounted ({error})"
+            ))
+        })?;
+    }
+    let id = std::fs::read_to_string(&file).ok().and_then(|text| text.trim().parse().ok());
+    id.ok_or_else(|| {
+        Error::Unable(format!("the kernel's tracepoints cannot be read in {TRACEFS}: it takes root"))
+    })
+}
+
+/// Minimal systems leave tracepoints unmounted. Mounted in a mount namespace of this thread's own, they are gone with it.
+fn mount_for_this_thread() -> std::io::Result<()> {
+    wirepath_sys::namespace::leave_mounts()?;
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    Ok(mount("tracefs", TRACEFS, "tracefs", MountFlags::empty(), None)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_counted_exactly() {
+        // On a thread of its own: it may leave the mount namespace of the others.
+        std::thread::spawn(|| match Calls::new() {
+            Ok(mut calls) => {
+                for expected in [0, 1, 1000] {
+                    let enter = || (0..expected).filter_map(|_| rustix::process::getppid()).count();
+                    assert_eq!(calls.during(enter).unwrap().1, expected);
+                }
+            }
+            Err(error) => println!("skipped: {error}"),
+        })
+        .join()
+        .unwrap();
+    }
+}

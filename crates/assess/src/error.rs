@@ -1,0 +1,56 @@
+//! Why something was not measured.
+
+use std::io;
+use std::path::Path;
+
+/// What stops an assessment, or leaves a part of it out.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A call failed that has to work; the assessment ends.
+    #[error("{doing}: {source}")]
+    System {
+        /// What was tried.
+        doing: String,
+        /// What the call said.
+        source: io::Error,
+    },
+    /// What was asked for makes no sense, or needs something that is not there; the assessment does not begin.
+    #[error("{0}")]
+    Input(String),
+    /// The sink went away, or stopped taking anything; the assessment ends.
+    #[error("the sink {sink} stopped: {why}")]
+    SinkStopped {
+        /// Which one.
+        sink: String,
+        /// What was seen of it.
+        why: String,
+    },
+    /// This cannot be measured here; the rest can.
+    #[error("{0}")]
+    Unable(String),
+    /// What was to be measured sends wrong bytes or loses them: no figure is given, and the assessment fails at its end.
+    #[error("{0}")]
+    Faulty(String),
+    /// Whoever watches asked to stop.
+    #[error("stopped")]
+    Stopped,
+}
+
+impl Error {
+    /// For a file.
+    pub(crate) fn of_file(doing: &str, file: &Path, source: io::Error) -> Error {
+        Error::System { doing: format!("cannot {doing} {}", file.display()), source }
+    }
+}
+
+/// Says what failed.
+pub(crate) trait Doing<T> {
+    /// The error with what was tried in front of it.
+    fn doing(self, doing: &str) -> Result<T, Error>;
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
+    fn doing(self, doing: &str) -> Result<T, Error> {
+        self.map_err(|error| Error::System { doing: doing.to_owned(), source: error.into() })
+    }
+}

@@ -1,0 +1,161 @@
+//! The experiments `download` and `stream`: every path, transport and size on one stage.
+
+use wirepath_datapath::{BlockPath, Path};
+
+use crate::error::Error;
+use crate::media::{Kind, Media};
+use crate::options::{Options, Sink};
+use crate::progress::Progress;
+use crate::result::{Assessment, Transport};
+use crate::rounds::{Found, Rounds};
+use crate::stage::{self, Stage};
+use crate::way::{Cell, HEADERS_BELOW, Way};
+
+/// An experiment of the papers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Experiment {
+    /// Bytes of a file, as UDP datagrams and over TCP (figures 3a and 3b).
+    Download,
+    /// RTP packets over UDP (figures 4a, 4b and 5).
+    Stream,
+}
+
+/// Whether all that was measured sent what it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Soundness {
+    /// It did.
+    Sound,
+    /// A path sent a wrong byte or lost a packet; what was left out says which.
+    Faulty,
+}
+
+/// Payload sizes beside the one that fills the MTU, and the whole file.
+const SIZES: [u16; 3] = [512, 1024, 2048];
+
+impl Experiment {
+    /// Name of its sub-command.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Experiment::Download => "download",
+            Experiment::Stream => "stream",
+        }
+    }
+
+    /// Makes it, and adds what it finds to `result`, also what it found before an error.
+    ///
+    /// # Errors
+    /// What ends the assessment; [`Error::Stopped`] if whoever watches says so.
+    pub fn run(
+        self,
+        options: &Options,
+        result: &mut Assessment,
+        progress: &mut dyn Progress,
+    ) -> Result<Soundness, Error> {
+        let mut found = Found::default();
+        let outcome = stage::within(&options.sink, options.mtu, options.cpu, |stage| {
+            result.settings.cpu = Some(stage.cpu);
+            self.on(stage, options, &mut found, progress)
+        });
+        result.measurements.append(&mut found.measurements);
+        result.left_out.append(&mut found.left_out);
+        outcome?;
+        Ok(if found.faults == 0 { Soundness::Sound } else { Soundness::Faulty })
+    }
+
+    fn on(
+        self,
+        stage: &Stage,
+        options: &Options,
+        found: &mut Found,
+        progress: &mut dyn Progress,
+    ) -> Result<(), Error> {
+        let cells = self.cells(stage.mtu.min(options.mtu));
+        let (cells, too_large): (Vec<Cell>, Vec<Cell>) =
+            cells.into_iter().partition(|cell| cell.is_possible(stage.mtu));
+        self.explain(options, stage, &too_large, found);
+        let mut kinds: Vec<Kind> = cells.iter().map(Cell::kind).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let largest = cells.iter().filter_map(|cell| cell.size).max().unwrap_or_default();
+        let mut media = Media::open(options, kinds.len() as u64, largest.into(), progress)?;
+        Rounds { experiment: self.name(), options, stage, media: &mut media, progress }.run(&cells, found)
+    }
+
+    /// Everything that it measures; what the route cannot do included.
+    fn cells(self, mtu: u32) -> Vec<Cell> {
+        let udp = |way: Way| {
+            let rtp =
+                if matches!(way, Way::Stream(_)) { wirepath_datapath::rtp::HEADER_LENGTH as u32 } else { 0 };
+            let full = u16::try_from(mtu - HEADERS_BELOW - rtp).ok();
+            sizes(full).into_iter().map(move |size| Cell { way, transport: Transport::Udp, size: Some(size) })
+        };
+        let tcp = |way: Way| {
+            let full = u16::try_from(mtu - HEADERS_BELOW).ok();
+            let sizes = sizes(full).into_iter().map(Some).chain([None]);
+            sizes.map(move |size| Cell { way, transport: Transport::Tcp, size })
+        };
+        match self {
+            Experiment::Stream => Path::ALL.into_iter().map(Way::Stream).flat_map(udp).collect(),
+            Experiment::Download => {
+                let ways = || BlockPath::ALL.into_iter().map(Way::Block);
+                ways().flat_map(udp).chain(ways().flat_map(tcp)).collect()
+            }
+        }
+    }
+
+    /// Says what figures do not contain.
+    fn explain(self, options: &Options, stage: &Stage, too_large: &[Cell], found: &mut Found) {
+        if let Some(size) = too_large.iter().filter_map(|cell| cell.size).min() {
+            let mut paths: Vec<&str> = too_large.iter().map(|cell| cell.way.name()).collect();
+            paths.dedup();
+            let what = format!("{}, UDP, from {size} bytes on", paths.join(", "));
+            let why = format!(
+                "the kernel fragments no segments, and with an MTU of {} it would have to",
+                stage.mtu
+            );
+            found.leave_out(&what, &why);
+        }
+        if stage.mtu != options.mtu {
+            let what = format!("an MTU of {} bytes", options.mtu);
+            let why = format!(
+                "the way to the sink has {}; only a stage of our own, which takes root, can have another",
+                stage.mtu
+            );
+            found.leave_out(&what, &why);
+        }
+        if self == Experiment::Download && options.sink.drops() {
+            let why = "a connection needs a receiver: TCP goes over a veth pair to a process that discards, and what the kernel \
+                       does for that receiver in soft interrupts is partly charged to the sender; congestion control is reno";
+            found.leave_out("TCP on the device that drops", &why);
+        }
+        if options.sink == Sink::Loopback && !rustix::process::geteuid().is_root() {
+            found.leave_out(
+                "sinks drop, drop-nooffload and veth",
+                &"they need network namespaces, which take root",
+            );
+        }
+    }
+}
+
+fn sizes(full: Option<u16>) -> Vec<u16> {
+    let mut sizes: Vec<u16> = SIZES.into_iter().chain(full).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_has_every_size() {
+        let cells = Experiment::Stream.cells(1500);
+        assert_eq!(cells.len(), 4 * Path::ALL.len());
+        assert!(cells.iter().any(|cell| cell.size == Some(1460)));
+        let cells = Experiment::Download.cells(1500);
+        assert_eq!(cells.len(), 9 * BlockPath::ALL.len());
+        assert!(cells.iter().any(|cell| cell.size == Some(1472) && cell.transport == Transport::Udp));
+        assert!(cells.iter().any(|cell| cell.size.is_none() && cell.transport == Transport::Tcp));
+    }
+}

@@ -1,0 +1,213 @@
+//! The files that are sent: payload, and the same payload as ready packets.
+//!
+//! Both are made once and kept for the next assessment. Their bytes are neither zeros, which a file system may keep as a hole
+//! without pages, nor compressible.
+
+mod make;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Advice, fadvise};
+use wirepath_datapath::Medium;
+use wirepath_datapath::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
+use wirepath_sys::page_cache::cached_pages;
+
+use crate::error::{Doing, Error};
+use crate::options::Options;
+use crate::progress::Progress;
+use crate::result::Cache;
+use crate::walk::Walk;
+
+/// The headers of everything that is sent: about 6 Mb/s of MTU-sized packets.
+pub(crate) const RUN: Run = Run {
+    first: Header {
+        marker: false,
+        payload_type: PAYLOAD_TYPE_MP2T,
+        sequence: 0xfff0,
+        timestamp: 0xffff_0000,
+        ssrc: 0x5749_5245,
+    },
+    step: 176 << 16,
+};
+
+/// Share of the memory that is available now that files may fill.
+const MEMORY_SHARE: f64 = 0.6;
+
+/// Which of the files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// Payload alone.
+    Payload,
+    /// Packets with so many bytes of payload, headers in front of each.
+    Ready(u16),
+}
+
+/// The files of an assessment.
+pub(crate) struct Media {
+    files: BTreeMap<Kind, Source>,
+    /// Bytes of payload in each.
+    length: u64,
+    cache: Cache,
+    scratch: PathBuf,
+    own: bool,
+}
+
+struct Source {
+    file: File,
+    medium: Option<Medium>,
+}
+
+impl Media {
+    /// Opens the user's file, or the one that is made, which `files` variants will be made of.
+    ///
+    /// # Errors
+    /// [`Error::Input`] for a file that cannot be sent; [`Error::Stopped`].
+    pub(crate) fn open(
+        options: &Options,
+        files: u64,
+        largest_packet: u64,
+        progress: &mut dyn Progress,
+    ) -> Result<Media, Error> {
+        let (file, length) = match &options.file {
+            Some(path) => {
+                let (file, length) = own_file(path, largest_packet)?;
+                (file, length.min(options.volume))
+            }
+            None => {
+                let length = that_fits(options, files, progress)?.max(largest_packet);
+                let name = make::name(&options.scratch, Kind::Payload, length);
+                (make::kept(&name, length, progress, make::payload())?, length)
+            }
+        };
+        let source = Source { file, medium: None };
+        Ok(Media {
+            files: BTreeMap::from([(Kind::Payload, source)]),
+            length,
+            cache: options.cache,
+            scratch: options.scratch.clone(),
+            own: options.file.is_some(),
+        })
+    }
+
+    /// Bytes of payload in each file.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Makes sure that there is a file of this kind.
+    ///
+    /// # Errors
+    /// What reading and writing say; [`Error::Stopped`].
+    pub(crate) fn want(&mut self, kind: Kind, progress: &mut dyn Progress) -> Result<(), Error> {
+        let (Kind::Ready(packet), false) = (kind, self.files.contains_key(&kind)) else { return Ok(()) };
+        let payload = &self.files[&Kind::Payload].file;
+        let packets = Walk::new(self.length, packet.into(), self.length).packets_in_file();
+        let length = self.length + packets * HEADER_LENGTH as u64;
+        let content = make::ready(payload, self.length, packet);
+        let file = match self.own {
+            true => make::nameless(&self.scratch, length, progress, content)?,
+            false => make::kept(&make::name(&self.scratch, kind, self.length), length, progress, content)?,
+        };
+        self.files.insert(kind, Source { file, medium: None });
+        Ok(())
+    }
+
+    /// A file, in the page cache or not, as was asked for.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] if the page cache does not do as it is told.
+    pub(crate) fn prepared(&mut self, kind: Kind) -> Result<&Medium, Error> {
+        let source =
+            self.files.get_mut(&kind).ok_or_else(|| Error::Unable(format!("no file for {kind:?}")))?;
+        let length = source.file.metadata().doing("asking for a file's length")?.len();
+        match self.cache {
+            Cache::Warm => warm(&source.file, length)?,
+            Cache::Cold => {
+                source.medium = None; // what is mapped is not dropped
+                chill(&source.file, length)?;
+            }
+        }
+        if source.medium.is_none() {
+            let file = source.file.try_clone().doing("opening a file once more")?;
+            source.medium = Some(Medium::new(file, length).doing("mapping a file")?);
+        }
+        Ok(source.medium.as_ref().expect("it was just made if there was none"))
+    }
+}
+
+fn own_file(path: &Path, largest_packet: u64) -> Result<(File, u64), Error> {
+    let wrong = |why: &str| Error::Input(format!("{} cannot be sent: {why}", path.display()));
+    let file = File::open(path).map_err(|error| wrong(&error.to_string()))?;
+    let metadata = file.metadata().map_err(|error| wrong(&error.to_string()))?;
+    match metadata.len() {
+        _ if metadata.is_dir() => Err(wrong("it is a directory; name a file")),
+        _ if !metadata.is_file() => Err(wrong("it is no regular file")),
+        length if length < largest_packet => Err(wrong(&format!(
+            "it has {length} bytes, and a packet has {largest_packet}; name a larger file, or none and one is made"
+        ))),
+        length => Ok((file, length)),
+    }
+}
+
+/// The volume, or less if memory does not hold so much so many times.
+fn that_fits(options: &Options, files: u64, progress: &mut dyn Progress) -> Result<u64, Error> {
+    if options.cache == Cache::Cold {
+        return Ok(options.volume);
+    }
+    let table = std::fs::read_to_string("/proc/meminfo").doing("asking for the available memory")?;
+    let available =
+        table.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.split_whitespace().next());
+    let Some(available) = available.and_then(|kilobytes| kilobytes.parse::<u64>().ok()) else {
+        return Ok(options.volume);
+    };
+    // Whole MiB, so that a little more or less memory does not make other files.
+    let most = ((available as f64 * 1024.0 * MEMORY_SHARE) as u64 / files.max(1)) >> 20 << 20;
+    if most >= options.volume {
+        return Ok(options.volume);
+    }
+    progress
+        .note(&format!("memory holds {files} files of {} MiB, which are sent round and round", most >> 20));
+    Ok(most.max(1 << 20))
+}
+
+/// Brings a file into the page cache and sees that it is there, as far as the kernel tells (Linux 6.5).
+fn warm(mut file: &File, length: u64) -> Result<(), Error> {
+    let pages = length.div_ceil(rustix::param::page_size() as u64);
+    let cached = || cached_pages(file.as_fd(), 0..length).unwrap_or(pages);
+    if cached() >= pages {
+        return Ok(());
+    }
+    fadvise(file, 0, None, Advice::Sequential).doing("reading a file ahead")?;
+    let mut room = vec![0; 1 << 20];
+    rustix::fs::seek(file, rustix::fs::SeekFrom::Start(0)).doing("reading a file")?;
+    while file.read(&mut room).doing("reading a file")? > 0 {}
+    match cached() {
+        enough if enough >= pages => Ok(()),
+        some => Err(Error::Unable(format!(
+            "memory is too small for the file: {some} of {pages} pages stay in the page cache; use a smaller --volume"
+        ))),
+    }
+}
+
+/// Takes a file out of the page cache and sees that it is gone.
+fn chill(file: &File, length: u64) -> Result<(), Error> {
+    rustix::fs::fdatasync(file).doing("writing a file")?; // what is dirty is not dropped
+    fadvise(file, 0, None, Advice::DontNeed).doing("dropping a file from the page cache")?;
+    match cached_pages(file.as_fd(), 0..length) {
+        Ok(0) => Ok(()),
+        Ok(pages) => Err(Error::Unable(format!(
+            "{pages} pages of the file stay in the page cache: another program uses it, or its file system lives in memory; \
+             use another --scratch"
+        ))),
+        Err(error) => {
+            Err(Error::Unable(format!("whether a file is cold cannot be seen before Linux 6.5: {error}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+use super::*;
+use crate::progress::Unwatched;
+use std::os::unix::fs::FileExt;
+
+fn options(scratch: &Path) -> Options {
+    Options {
+        volume: 3 << 20,
+        runs: 1,
+        quick: true,
+        cache: Cache::Warm,
+        sink: crate::Sink::Loopback,
+        mtu: 1500,
+        cpu: None,
+        file: None,
+        scratch: scratch.to_owned(),
+    }
+}
+
+#[test]
+fn ready_packets_are_headers_and_the_payload() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut media = Media::open(&options(folder.path()), 2, 2048, &mut Unwatched).unwrap();
+    media.want(Kind::Ready(1000), &mut Unwatched).unwrap();
+    let mut payload = vec![0; media.length() as usize];
+    media.prepared(Kind::Payload).unwrap().file().read_exact_at(&mut payload, 0).unwrap();
+    assert!(payload.chunks(4096).all(|page| page.iter().any(|byte| *byte != 0)));
+    let packets = std::fs::read(make::name(folder.path(), Kind::Ready(1000), 3 << 20)).unwrap();
+    let mut read = Vec::new();
+    for (index, packet) in packets.chunks(HEADER_LENGTH + 1000).enumerate() {
+        let packet = rtp_types::RtpPacket::parse(packet).unwrap();
+        assert_eq!(packet.sequence_number(), RUN.first.sequence.wrapping_add(index as u16));
+        read.extend_from_slice(packet.payload());
+    }
+    assert!(read == payload);
+}
+
+#[test]
+fn files_are_made_once_and_damaged_ones_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let inode = || {
+        use std::os::unix::fs::MetadataExt;
+        drop(Media::open(&options(folder.path()), 1, 2048, &mut Unwatched).unwrap());
+        std::fs::metadata(make::name(folder.path(), Kind::Payload, 3 << 20)).unwrap().ino()
+    };
+    let first = inode();
+    assert_eq!(inode(), first);
+    std::fs::write(make::name(folder.path(), Kind::Payload, 3 << 20), "cut short").unwrap();
+    assert_eq!(Media::open(&options(folder.path()), 1, 2048, &mut Unwatched).unwrap().length(), 3 << 20);
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn what_cannot_be_sent_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let small = folder.path().join("small");
+    std::fs::write(&small, [7; 2047]).unwrap();
+    let refused = |file: &Path| {
+        let options = Options { file: Some(file.to_owned()), ..options(folder.path()) };
+        Media::open(&options, 1, 2048, &mut Unwatched).err().expect("it is refused").to_string()
+    };
+    for (file, why) in [
+        (folder.path().join("missing"), "No such file"),
+        (folder.path().to_owned(), "is a directory"),
+        (small, "2047 bytes"),
+        ("/dev/null".into(), "no regular file"),
+    ] {
+        let error = refused(&file);
+        assert!(error.contains(why) && error.contains(&file.display().to_string()), "{error}");
+    }
+}
+
+/// Who stops it: an unfinished file is not left behind.
+struct Stops;
+
+impl Progress for Stops {
+    fn at(&mut self, _: f64, _: &str) {}
+    fn note(&mut self, _: &str) {}
+    fn stopped(&self) -> bool {
+        true
+    }
+}
+
+#[test]
+fn making_stops_when_asked_to_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { volume: 32 << 20, ..options(folder.path()) };
+    assert!(matches!(Media::open(&options, 1, 2048, &mut Stops), Err(Error::Stopped)));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+}

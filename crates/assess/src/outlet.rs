@@ -1,0 +1,180 @@
+//! Where one run goes, and whether all of it came.
+
+use std::net::UdpSocket;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt;
+use wirepath_datapath::{BlockSink, UdpSink};
+
+use crate::error::{Doing, Error};
+use crate::result::Transport;
+use crate::send::Sent;
+use crate::sink::Account;
+use crate::stage::{Counted, Device, Lane, Stage};
+use crate::way::{Cell, Way};
+
+/// A socket that has no room for so long leads nowhere.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Headers of Ethernet and IPv4, which a device counts with each packet.
+const PER_PACKET: u64 = 14 + 20;
+
+/// The UDP header, which it counts once for each datagram, fragmented or not.
+const PER_DATAGRAM: u64 = 8;
+
+/// A socket set up for a path.
+pub(crate) enum Outlet {
+    /// For trains.
+    Trains(UdpSink),
+    /// For blocks.
+    Blocks(BlockSink),
+}
+
+/// Who counts what comes.
+pub(crate) enum Watch {
+    Device(Device, Counted),
+    Receiver(Account),
+}
+
+impl Outlet {
+    /// For datagrams of this cell.
+    pub(crate) fn datagrams(cell: &Cell, socket: UdpSocket) -> Result<Outlet, Error> {
+        let opened = match cell.way {
+            Way::Stream(path) => UdpSink::new(socket, cell.packet_size(), path).map(Outlet::Trains),
+            Way::Block(path) => BlockSink::udp(socket, cell.packet_size(), path).map(Outlet::Blocks),
+        };
+        opened.map_err(|error| Error::Unable(format!("its socket cannot be set up: {error}")))
+    }
+
+    /// For this cell, which goes over TCP.
+    pub(crate) fn stream(cell: &Cell, socket: std::net::TcpStream) -> Result<Outlet, Error> {
+        match cell.way {
+            Way::Block(path) => {
+                BlockSink::tcp(socket, path).doing("setting up a connection").map(Outlet::Blocks)
+            }
+            Way::Stream(_) => Err(Error::Unable("RTP goes over UDP here".to_owned())),
+        }
+    }
+
+    /// Waits until there is room.
+    pub(crate) fn wait(&self) -> Result<(), Error> {
+        let patience = Timespec::try_from(PATIENCE).expect("some seconds");
+        let mut socket = [PollFd::from_borrowed_fd(self.socket(), PollFlags::OUT)];
+        match poll(&mut socket, Some(&patience)).doing("waiting for room in a socket")? {
+            // Loans that are back wake too; left in the error queue, they would do so again and again.
+            1 if !socket[0].revents().contains(PollFlags::OUT) => {
+                self.wait_for_loans(Duration::from_millis(1)).map(drop)
+            }
+            0 => Err(Error::SinkStopped {
+                sink: "that is sent to".to_owned(),
+                why: format!("it took nothing for {} seconds", PATIENCE.as_secs()),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until all loans are back, at most so long.
+    fn wait_for_loans(&self, limit: Duration) -> Result<bool, Error> {
+        match self {
+            Outlet::Trains(sink) => sink.wait_for_loans(limit),
+            Outlet::Blocks(sink) => sink.wait_for_loans(limit),
+        }
+        .doing("waiting for pages that were lent")
+    }
+
+    /// Ends a run: a connection's last segment leaves, and the network is done with all that was lent. Answers how many loans the
+    /// kernel turned into copies.
+    pub(crate) fn finish(&self) -> Result<u64, Error> {
+        if let Outlet::Blocks(sink) = self
+            && sink.is_stream()
+        {
+            sockopt::set_tcp_cork(sink.socket(), false).doing("uncorking a connection")?;
+        }
+        if !self.wait_for_loans(PATIENCE)? {
+            return Err(Error::Faulty(format!(
+                "pages that were lent are not back after {} seconds",
+                PATIENCE.as_secs()
+            )));
+        }
+        Ok(match self {
+            Outlet::Trains(sink) => sink.loans().copied_by_kernel,
+            Outlet::Blocks(sink) => sink.loans().copied_by_kernel,
+        })
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        match self {
+            Outlet::Trains(sink) => sink.socket(),
+            Outlet::Blocks(sink) => sink.socket(),
+        }
+    }
+}
+
+/// A new socket into the stage, and who counts.
+pub(crate) fn open(cell: &Cell, stage: &Stage) -> Result<(Outlet, Watch), Error> {
+    match (cell.transport, &stage.udp, &stage.tcp) {
+        (Transport::Udp, Lane::Drops(device), _) => {
+            let socket = UdpSocket::bind(("0.0.0.0", 0)).doing("opening a socket")?;
+            socket.connect(stage.udp_address()).doing("connecting a socket")?;
+            let outlet = Outlet::datagrams(cell, socket)?;
+            Ok((outlet, Watch::Device(device.clone(), device.counted()?)))
+        }
+        (Transport::Udp, Lane::Receives(remote), _) => {
+            let (socket, account) = remote.udp(cell.packet_size())?;
+            Ok((Outlet::datagrams(cell, socket)?, Watch::Receiver(account)))
+        }
+        (Transport::Tcp, _, Lane::Receives(remote)) => {
+            let (socket, account) = remote.tcp()?;
+            // Full segments, as servers do it that send a file in blocks. Else each run would have as many segments as chance
+            // makes of acknowledgements and blocks.
+            sockopt::set_tcp_cork(&socket, true).doing("corking a connection")?;
+            Ok((Outlet::stream(cell, socket)?, Watch::Receiver(account)))
+        }
+        (Transport::Tcp, _, Lane::Drops(_)) => Err(Error::Unable("TCP needs a receiver".to_owned())),
+    }
+}
+
+impl Watch {
+    /// Waits for the receiver after so many bytes, if there is one that has to be waited for.
+    #[inline]
+    pub(crate) fn pace(&mut self, transport_bytes: u64) -> Result<(), Error> {
+        match self {
+            Watch::Device(..) => Ok(()),
+            Watch::Receiver(account) => account.pace(transport_bytes),
+        }
+    }
+
+    /// Sees whether all came.
+    ///
+    /// # Errors
+    /// [`Error::Faulty`] if not.
+    pub(crate) fn settle(self, cell: &Cell, sent: &Sent, mtu: u32) -> Result<(), Error> {
+        match self {
+            Watch::Device(device, before) => {
+                let counted = device.counted()?.since(before);
+                let datagrams = if cell.is_fragmented(mtu) { sent.packets } else { counted.packets };
+                let expected = sent.transport_bytes + PER_DATAGRAM * datagrams + PER_PACKET * counted.packets;
+                missing(expected, counted.bytes, "bytes, headers included, were sent, and the device counted")
+            }
+            Watch::Receiver(account) => {
+                let came = account.settle(sent.transport_bytes)?;
+                missing(sent.transport_bytes, came.bytes, "bytes were sent, and the receiver counted")?;
+                match cell.transport {
+                    Transport::Udp => {
+                        missing(sent.packets, came.packets, "packets were sent, and the receiver counted")
+                    }
+                    Transport::Tcp => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+fn missing(expected: u64, came: u64, what: &str) -> Result<(), Error> {
+    match expected == came {
+        true => Ok(()),
+        false => Err(Error::Faulty(format!("{expected} {what} {came}"))),
+    }
+}

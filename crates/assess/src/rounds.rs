@@ -1,0 +1,187 @@
+//! Runs of all cells in turn, so that a machine that changes its mind changes it for all.
+
+use std::time::{Duration, Instant};
+
+use wirepath_datapath::Scratch;
+use wirepath_sys::usage::Usage;
+
+use crate::calls::Calls;
+use crate::error::{Doing, Error};
+use crate::media::Media;
+use crate::options::Options;
+use crate::outlet;
+use crate::progress::Progress;
+use crate::result::{LeftOut, Measurement, Run};
+use crate::send::{Sending, Sent};
+use crate::stage::Stage;
+use crate::verify::verify;
+use crate::way::Cell;
+
+/// The run before those that count has this part of the volume.
+const WARM_UP: u64 = 16;
+
+/// Payload of the run whose kernel calls are counted: less than a receiver's smallest window, so that nothing waits.
+const COUNTED: u64 = 64 << 10;
+
+/// Share of the time that goes into what comes before the runs, about.
+const BEFORE: f64 = 0.1;
+
+/// One experiment on one stage.
+pub(crate) struct Rounds<'a> {
+    pub(crate) experiment: &'static str,
+    pub(crate) options: &'a Options,
+    pub(crate) stage: &'a Stage,
+    pub(crate) media: &'a mut Media,
+    pub(crate) progress: &'a mut dyn Progress,
+}
+
+/// What was found.
+#[derive(Default)]
+pub(crate) struct Found {
+    pub(crate) measurements: Vec<Measurement>,
+    pub(crate) left_out: Vec<LeftOut>,
+    /// Cells that sent a wrong byte, or lost one.
+    pub(crate) faults: u32,
+}
+
+/// A cell that is measured.
+struct Candidate {
+    cell: Cell,
+    measurement: Measurement,
+    /// Duration of a run, as far as is known.
+    estimate: Duration,
+    scratch: Scratch,
+}
+
+impl Rounds<'_> {
+    /// Verifies, warms up, counts and times the cells. What was found until an error is in `found`.
+    ///
+    /// # Errors
+    /// What ends the assessment; what concerns one cell is in `found`.
+    pub(crate) fn run(mut self, cells: &[Cell], found: &mut Found) -> Result<(), Error> {
+        let mut calls = Calls::new().map_err(|error| found.leave_out("kernel calls per packet", &error)).ok();
+        let mut candidates = Vec::new();
+        for (index, cell) in cells.iter().enumerate() {
+            self.go_on(BEFORE * index as f64 / cells.len() as f64, &format!("verifying {}", cell.label()))?;
+            match self.admit(*cell, calls.as_mut()) {
+                Ok(candidate) => candidates.push(candidate),
+                Err(error) => found.of_cell(cell, error)?,
+            }
+        }
+        let outcome = self.rounds(&mut candidates, found);
+        let measured = candidates.into_iter().map(|candidate| candidate.measurement);
+        found.measurements.extend(measured.filter(|measurement| !measurement.runs.is_empty()));
+        outcome
+    }
+
+    fn rounds(&mut self, candidates: &mut Vec<Candidate>, found: &mut Found) -> Result<(), Error> {
+        let runs = self.options.runs;
+        let mut done = Duration::ZERO;
+        for round in 0..runs {
+            let mut index = 0;
+            while index < candidates.len() {
+                let once: Duration = candidates.iter().map(|candidate| candidate.estimate).sum();
+                let share = done.as_secs_f64() / (once.as_secs_f64() * f64::from(runs)).max(1e-9);
+                let candidate = &mut candidates[index];
+                let label = candidate.cell.label();
+                let doing = format!("round {} of {runs}: {label}", round + 1);
+                self.go_on(BEFORE + (1.0 - BEFORE) * share.min(1.0), &doing)?;
+                match self.time(&candidate.cell, self.options.volume, &mut candidate.scratch) {
+                    Ok((run, _)) => {
+                        candidate.measurement.runs.push(run);
+                        done += candidate.estimate;
+                        index += 1;
+                    }
+                    // What was measured of it before is no figure either.
+                    Err(error) => found.of_cell(&candidates.remove(index).cell, error)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Says where we are, and whether to go on.
+    fn go_on(&mut self, share: f64, doing: &str) -> Result<(), Error> {
+        self.progress.at(share, doing);
+        if self.progress.stopped() { Err(Error::Stopped) } else { Ok(()) }
+    }
+
+    /// Verifies a cell, sends some of it without counting, and counts its kernel calls.
+    fn admit(&mut self, cell: Cell, calls: Option<&mut Calls>) -> Result<Candidate, Error> {
+        let mut scratch = Scratch::default();
+        self.media.want(cell.kind(), self.progress)?;
+        verify(&cell, self.stage, self.media, &mut scratch)?;
+        let volume = (self.options.volume / WARM_UP).max(1);
+        let (run, sent) = self.time(&cell, volume, &mut scratch)?;
+        let calls_per_packet = calls.map(|calls| self.count(&cell, &mut scratch, calls)).transpose()?;
+        let measurement = Measurement {
+            experiment: self.experiment.to_owned(),
+            path: cell.way.name().to_owned(),
+            transport: cell.transport,
+            size: cell.size.map(u64::from),
+            packets_per_train: if cell.way.batches() { sent.longest_train } else { 1 },
+            mtu: self.stage.mtu,
+            verified: true,
+            calls_per_packet,
+            runs: Vec::new(),
+        };
+        let estimate = Duration::from_secs_f64(run.wall_s * self.options.volume as f64 / run.bytes as f64);
+        Ok(Candidate { cell, measurement, estimate, scratch })
+    }
+
+    /// One run.
+    fn time(&mut self, cell: &Cell, volume: u64, scratch: &mut Scratch) -> Result<(Run, Sent), Error> {
+        let walk = cell.walk(self.media.length(), volume);
+        let medium = self.media.prepared(cell.kind())?;
+        let (outlet, mut watch) = outlet::open(cell, self.stage)?;
+        let usage = || Usage::of_process().doing("asking for the processor time");
+        let (before, start) = (usage()?, Instant::now());
+        let sent = Sending { cell, medium, outlet: &outlet, scratch }.all(walk, &mut watch)?;
+        let copied = outlet.finish()?;
+        let (wall, used) = (start.elapsed(), usage()?.since(before));
+        watch.settle(cell, &sent, self.stage.mtu)?;
+        let run = Run {
+            user_s: used.user.as_secs_f64(),
+            system_s: used.system.as_secs_f64(),
+            wall_s: wall.as_secs_f64(),
+            bytes: sent.bytes,
+            packets: sent.packets,
+            errors: 0, // an error that is not made good ends the run
+            copied: cell.way.lends().then_some(copied),
+        };
+        Ok((run, sent))
+    }
+
+    /// Kernel calls for each packet.
+    fn count(&mut self, cell: &Cell, scratch: &mut Scratch, calls: &mut Calls) -> Result<f64, Error> {
+        let walk = cell.walk(self.media.length(), COUNTED);
+        let medium = self.media.prepared(cell.kind())?;
+        let (outlet, mut watch) = outlet::open(cell, self.stage)?;
+        let mut sending = Sending { cell, medium, outlet: &outlet, scratch };
+        let (sent, counted) = calls.during(|| sending.all(walk, &mut watch))?;
+        let sent = sent?;
+        outlet.finish()?;
+        watch.settle(cell, &sent, self.stage.mtu)?;
+        Ok(counted as f64 / sent.packets as f64)
+    }
+}
+
+impl Found {
+    /// Notes what concerns one cell.
+    ///
+    /// # Errors
+    /// What concerns more than that.
+    fn of_cell(&mut self, cell: &Cell, error: Error) -> Result<(), Error> {
+        match error {
+            Error::Unable(_) => {}
+            Error::Faulty(_) => self.faults += 1,
+            other => return Err(other),
+        }
+        self.leave_out(&cell.label(), &error);
+        Ok(())
+    }
+
+    pub(crate) fn leave_out(&mut self, what: &str, why: &dyn std::fmt::Display) {
+        self.left_out.push(LeftOut { what: what.to_owned(), why: why.to_string() });
+    }
+}

@@ -1,0 +1,131 @@
+//! The receiver: takes what is sent, looks at nothing of it, and says how much came.
+//!
+//! It runs as a process of its own (`wirepath assess sink`), so that its processor time is not the sender's: on another host,
+//! or started by the assessment itself behind a pair of veth devices or on loopback. A control connection tells it what to
+//! expect ([`protocol`]); on it the receiver reports what came, by which the sender paces itself: UDP would lose what does not
+//! fit into the receiver's buffer.
+//!
+//! Whoever reaches the control port can make it count datagrams and nothing else: it sends to nobody but on connections made to
+//! it, takes data only from the address that the control connection comes from, keeps none of it, and has a limit and a
+//! deadline for everything.
+
+mod count;
+pub mod protocol;
+mod remote;
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use rustix::net::sockopt;
+use wirepath_sys::socket::set_receive_offload;
+
+use crate::result::Transport;
+use count::{Source, count};
+use protocol::{Answer, Request};
+
+pub use remote::{Account, Remote};
+
+/// Control connections at a time; an assessment has one.
+const MOST_CONNECTIONS: u32 = 8;
+
+/// A control connection that says nothing for so long is closed.
+const REQUEST_WITHIN: Duration = Duration::from_secs(10);
+
+/// Room for datagrams that is asked for, in bytes.
+const BUFFER: usize = 16 << 20;
+
+/// What the kernel charges to the buffer for a packet beside its payload, at most, in bytes.
+const CHARGE: u64 = 2304;
+
+static CONNECTIONS: AtomicU32 = AtomicU32::new(0);
+
+/// Serves control connections for ever; what goes wrong with one is told to `log`.
+///
+/// # Errors
+/// If the listening socket fails.
+pub fn serve(listener: &TcpListener, log: fn(&str)) -> io::Result<()> {
+    loop {
+        let (control, peer) = match listener.accept() {
+            Ok(accepted) => accepted,
+            // The connection was gone before it was taken.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+            Err(error) => return Err(error),
+        };
+        if CONNECTIONS.fetch_add(1, Ordering::Relaxed) >= MOST_CONNECTIONS {
+            CONNECTIONS.fetch_sub(1, Ordering::Relaxed);
+            log(&format!("{peer}: refused, {MOST_CONNECTIONS} connections are open"));
+            continue;
+        }
+        std::thread::Builder::new().name("control".to_owned()).spawn(move || {
+            if let Err(error) = one_run(control) {
+                log(&format!("{peer}: {error}"));
+            }
+            CONNECTIONS.fetch_sub(1, Ordering::Relaxed);
+        })?;
+    }
+}
+
+/// One control connection is one run.
+fn one_run(mut control: TcpStream) -> io::Result<()> {
+    control.set_read_timeout(Some(REQUEST_WITHIN))?;
+    control.set_write_timeout(Some(REQUEST_WITHIN))?;
+    control.set_nodelay(true)?;
+    let (here, peer) = (control.local_addr()?.ip(), control.peer_addr()?.ip());
+    let mut bytes = [0; Request::LENGTH];
+    control.read_exact(&mut bytes)?;
+    let request =
+        Request::read(&bytes).ok_or_else(|| invalid("this is not a request of `wirepath assess`"))?;
+    match request.transport {
+        Transport::Udp => {
+            let (socket, window) = udp(here, SocketAddr::new(peer, request.port), request.packet)?;
+            control.write_all(&Answer { port: socket.local_addr()?.port(), window }.write())?;
+            count(&control, &Source::Datagrams { socket: &socket, packet: request.packet.into() }, window)
+        }
+        Transport::Tcp => {
+            let listener = TcpListener::bind((here, 0))?;
+            control.write_all(&Answer { port: listener.local_addr()?.port(), window: u64::MAX }.write())?;
+            count(&control, &Source::Stream(&accept(&listener, peer)?), u64::MAX)
+        }
+    }
+}
+
+/// A socket for datagrams of one sender, and how many bytes of them may be under way.
+fn udp(here: IpAddr, sender: SocketAddr, packet: u16) -> io::Result<(UdpSocket, u64)> {
+    let socket = UdpSocket::bind((here, 0))?;
+    socket.connect(sender)?;
+    socket.set_nonblocking(true)?;
+    if sockopt::set_socket_recv_buffer_size_force(&socket, BUFFER).is_err() {
+        sockopt::set_socket_recv_buffer_size(&socket, BUFFER)?; // without privileges, up to net.core.rmem_max
+    }
+    // An older kernel hands over datagram by datagram, which costs the receiver, whom nobody measures.
+    set_receive_offload(socket.as_fd(), true).ok();
+    let packet = u64::from(packet);
+    let window = sockopt::socket_recv_buffer_size(&socket)? as u64 / 2 * packet / (packet + CHARGE);
+    Ok((socket, window.max(1)))
+}
+
+/// The data connection, from where the control connection comes from.
+fn accept(listener: &TcpListener, peer: IpAddr) -> io::Result<TcpStream> {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let patience = Timespec::try_from(REQUEST_WITHIN).map_err(io::Error::other)?;
+    loop {
+        if poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&patience))? == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let (stream, from) = listener.accept()?;
+        if from.ip() == peer {
+            stream.set_nonblocking(true)?;
+            return Ok(stream);
+        }
+    }
+}
+
+fn invalid(text: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, text)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! Takes data, throws it away, and reports how much it was.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use wirepath_sys::socket::set_least_to_wake;
+
+use super::protocol::{QUESTION_LENGTH, Report};
+
+/// When nothing is heard for so long, neither data nor a question, the sender is gone.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// After the question, data that does not come within this time does not come.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Bytes of a stream that are worth being woken for.
+const STREAM_WAKE: u32 = 256 << 10;
+
+/// Bytes of a stream taken by one call.
+const STREAM_CHUNK: usize = 1 << 20;
+
+/// What data comes from.
+pub(super) enum Source<'a> {
+    /// Datagrams of at most `packet` bytes, perhaps several handed over as one.
+    Datagrams { socket: &'a UdpSocket, packet: u64 },
+    /// A stream.
+    Stream(&'a TcpStream),
+}
+
+/// Counts until the sender has asked its question and got its answer, or is gone. Reports whenever a quarter of the window
+/// came.
+pub(super) fn count(mut control: &TcpStream, source: &Source<'_>, window: u64) -> io::Result<()> {
+    let mut came = Report::default();
+    let mut reported = 0;
+    let mut drain = Drain::new(source);
+    source.wake_for(STREAM_WAKE)?;
+    loop {
+        let (data, question) = wait(source.socket(), control.as_fd(), IDLE)?;
+        if !data && !question {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "nothing came for a minute"));
+        }
+        while drain.some(&mut came)? {
+            if came.bytes - reported >= (window / 4).max(1) {
+                control.write_all(&came.write())?;
+                reported = came.bytes;
+            }
+        }
+        if question {
+            let mut sent = [0; QUESTION_LENGTH];
+            if control.read(&mut sent[..1])? == 0 {
+                return Ok(()); // the sender has had enough
+            }
+            control.read_exact(&mut sent[1..])?;
+            let sent = u64::from_be_bytes(sent);
+            source.wake_for(1)?;
+            while came.bytes < sent && !drain.ended && wait_for_data(source.socket())? {
+                while drain.some(&mut came)? {}
+            }
+            return control.write_all(&Report { last: true, ..came }.write());
+        }
+        if drain.ended {
+            wait_for_question(control.as_fd())?; // an ended stream is always readable
+        }
+    }
+}
+
+impl Source<'_> {
+    /// Has a stream wake us when so many bytes have come. A sender pays for waking its receiver; one that receives in earnest is
+    /// on another machine, and is woken by its own network card now and then.
+    fn wake_for(&self, bytes: u32) -> io::Result<()> {
+        match self {
+            Source::Stream(stream) => set_least_to_wake(stream.as_fd(), bytes),
+            Source::Datagrams { .. } => Ok(()),
+        }
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        match self {
+            Source::Datagrams { socket, .. } => socket.as_fd(),
+            Source::Stream(stream) => stream.as_fd(),
+        }
+    }
+}
+
+struct Drain<'a> {
+    source: &'a Source<'a>,
+    room: Box<[u8]>,
+    ended: bool,
+}
+
+impl<'a> Drain<'a> {
+    fn new(source: &'a Source<'a>) -> Drain<'a> {
+        let room = match source {
+            Source::Datagrams { .. } => 1, // MSG_TRUNC answers the length of the whole datagram
+            Source::Stream(_) => STREAM_CHUNK,
+        };
+        Drain { source, room: vec![0; room].into(), ended: false }
+    }
+
+    /// Takes what one call gives; answers whether there was something.
+    fn some(&mut self, came: &mut Report) -> io::Result<bool> {
+        if self.ended {
+            return Ok(false);
+        }
+        // MSG_TRUNC: bytes of a stream are thrown away by the kernel, which copies none of them (tcp(7)).
+        let flags = RecvFlags::TRUNC | RecvFlags::DONTWAIT;
+        match (recv(self.source.socket(), &mut self.room[..], flags), self.source) {
+            (Ok((_, 0)), Source::Stream(_)) => {
+                self.ended = true;
+                Ok(false)
+            }
+            (Ok((_, length)), Source::Stream(_)) => {
+                came.bytes += length as u64;
+                Ok(true)
+            }
+            (Ok((_, length)), Source::Datagrams { packet, .. }) => {
+                came.bytes += length as u64;
+                came.packets += (length as u64).div_ceil(*packet).max(1);
+                Ok(true)
+            }
+            (Err(Errno::AGAIN), _) => Ok(false),
+            // ICMP about something that we never sent: anybody can make one up.
+            (Err(Errno::CONNREFUSED), Source::Datagrams { .. }) => Ok(true),
+            (Err(errno), _) => Err(errno.into()),
+        }
+    }
+}
+
+/// Waits for data or the question; answers which there is.
+fn wait(data: BorrowedFd<'_>, control: BorrowedFd<'_>, patience: Duration) -> io::Result<(bool, bool)> {
+    let mut both = [PollFd::new(&data, PollFlags::IN), PollFd::new(&control, PollFlags::IN)];
+    poll(&mut both, Some(&time(patience)?))?;
+    Ok((!both[0].revents().is_empty(), !both[1].revents().is_empty()))
+}
+
+fn wait_for_data(data: BorrowedFd<'_>) -> io::Result<bool> {
+    Ok(poll(&mut [PollFd::new(&data, PollFlags::IN)], Some(&time(GRACE)?))? > 0)
+}
+
+fn wait_for_question(control: BorrowedFd<'_>) -> io::Result<()> {
+    match poll(&mut [PollFd::new(&control, PollFlags::IN)], Some(&time(IDLE)?))? {
+        0 => Err(io::Error::new(io::ErrorKind::TimedOut, "the sender asked no question for a minute")),
+        _ => Ok(()),
+    }
+}
+
+fn time(duration: Duration) -> io::Result<Timespec> {
+    Timespec::try_from(duration).map_err(io::Error::other)
+}

@@ -1,0 +1,212 @@
+//! Where it happens: the network that is sent into.
+//!
+//! ```text
+//!   namespace of the measuring thread               namespace of the receiver
+//!   10.80.0.1/16 sink   (drops what is sent to 10.80.0.0/16)
+//!   10.81.0.1/24 near ------------- veth ----------- far 10.81.0.2/24
+//!   127.0.0.1    lo
+//! ```
+//!
+//! Both namespaces have no name: they live as long as the thread, its sockets and the receiver's process, and vanish with them,
+//! devices and all, also when the process is killed. There is nothing to clean up. Without privileges there are no namespaces,
+//! and packets go over the host's loopback device; to a real host they go over the host's devices.
+
+mod device;
+mod namespace;
+mod processors;
+mod receiver;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+
+use crate::error::{Doing, Error};
+use crate::options::Sink;
+use crate::sink::Remote;
+pub(crate) use device::{Counted, Device};
+use namespace::{Namespace, ip};
+use processors::Processors;
+pub use receiver::LISTENING;
+use receiver::Receiver;
+
+/// The end of the veth pair that is sent from.
+const NEAR: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 1);
+/// The end where the receiver is.
+const FAR: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 2);
+/// Somewhere behind the device that drops. Bare loops send there too.
+const DROPPED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 80, 1, 0)), 5000);
+
+/// A network to send into.
+#[derive(Debug)]
+pub struct Stage {
+    /// Where UDP goes.
+    pub(crate) udp: Lane,
+    /// Where TCP goes: a connection needs a receiver, so with sinks that drop it goes over the veth pair.
+    pub(crate) tcp: Lane,
+    /// The namespace behind the veth pair.
+    far: Option<Namespace>,
+    near: Option<Device>,
+    /// The processor that the measuring thread stays on.
+    pub(crate) cpu: u32,
+    /// MTU of the device that UDP is sent over.
+    pub(crate) mtu: u32,
+    /// Ends with the stage.
+    _receiver: Option<Receiver>,
+}
+
+/// Where packets go.
+#[derive(Clone, Debug)]
+pub(crate) enum Lane {
+    /// To a device that drops and counts them.
+    Drops(Device),
+    /// To a receiver that counts them.
+    Receives(Remote),
+}
+
+/// Sets a stage for this sink on a thread of its own, which stays on one processor (the last that may be used if none is named),
+/// and calls `act` there. When it returns the stage is gone.
+///
+/// # Errors
+/// [`Error::Input`] if a sink needs privileges or a program that are not there, or is a host that is not, or the processor may
+/// not be used; what `act` answers.
+pub fn within<T: Send>(
+    sink: &Sink,
+    mtu: u32,
+    cpu: Option<u32>,
+    act: impl FnOnce(&Stage) -> Result<T, Error> + Send,
+) -> Result<T, Error> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("measuring".to_owned());
+        let stage = || {
+            let processors = Processors::of_thread(cpu)?;
+            processors.leave_ours()?;
+            let stage = Stage { cpu: processors.ours(), ..Stage::set(sink, mtu)? };
+            processors.keep_to_ours()?;
+            act(&stage)
+        };
+        let thread = thread.spawn_scoped(scope, stage).doing("starting the measuring thread")?;
+        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+impl Stage {
+    fn set(sink: &Sink, mtu: u32) -> Result<Stage, Error> {
+        if let Sink::Host(address) = sink {
+            return Stage::towards(address);
+        }
+        match (sink, Namespace::leave()?) {
+            (Sink::Loopback, None) => Stage::on_loopback(),
+            (Sink::Loopback, Some(_)) => {
+                ip(&format!("link set lo up mtu {mtu}"))?;
+                Stage::on_loopback()
+            }
+            (sink, None) => Err(Error::Input(format!(
+                "the sink {sink} needs a network namespace, which takes root: run it with sudo, or with --sink loopback"
+            ))),
+            (sink, Some(here)) => Stage::with_pair(sink, mtu, &here),
+        }
+    }
+
+    /// No namespace for what goes to another host: its way leads over the host's devices.
+    fn towards(address: &str) -> Result<Stage, Error> {
+        let unknown = |why: String| Error::Input(format!("the sink {address} cannot be found: {why}"));
+        let mut found = address.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
+        let address = found.next().ok_or_else(|| unknown("the name has no address".to_owned()))?;
+        Stage::plain(Remote { address }, None)
+    }
+
+    fn on_loopback() -> Result<Stage, Error> {
+        let receiver = Receiver::start(Ipv4Addr::LOCALHOST.into())?;
+        Stage::plain(receiver.remote(), Some(receiver))
+    }
+
+    /// Without a pair of devices of our own.
+    fn plain(remote: Remote, receiver: Option<Receiver>) -> Result<Stage, Error> {
+        let mtu = remote.path_mtu()?;
+        let lane = Lane::Receives(remote);
+        Ok(Stage { udp: lane.clone(), tcp: lane, far: None, near: None, cpu: 0, mtu, _receiver: receiver })
+    }
+
+    fn with_pair(sink: &Sink, mtu: u32, here: &Namespace) -> Result<Stage, Error> {
+        let far = here.another()?;
+        ip(&format!("link set lo up mtu {mtu}"))?;
+        ip(&format!("link add near mtu {mtu} type veth peer name far mtu {mtu} netns {}", far.path()))?;
+        ip(&format!("address add {NEAR}/24 dev near"))?;
+        ip("link set near up")?;
+        let receiver = far.enter(here, || {
+            ip("link set lo up")?;
+            ip(&format!("address add {FAR}/24 dev far"))?;
+            ip("link set far up")?;
+            Receiver::start(FAR.into())
+        })?;
+        let receives = Lane::Receives(receiver.remote());
+        let udp = match sink.drops() {
+            true => Lane::Drops(Device::that_drops(mtu, *sink == Sink::Drop)?),
+            false => receives.clone(),
+        };
+        Ok(Stage {
+            udp,
+            tcp: receives,
+            far: Some(far),
+            near: Some(Device::called(c"near")),
+            cpu: 0,
+            mtu,
+            _receiver: Some(receiver),
+        })
+    }
+
+    /// What UDP packets are sent to.
+    pub(crate) fn udp_address(&self) -> SocketAddr {
+        match &self.udp {
+            Lane::Drops(_) => DROPPED,
+            Lane::Receives(remote) => remote.address,
+        }
+    }
+
+    /// Pairs of sockets, a connected one to send from and one where that arrives, over loopback and, where there is one, over
+    /// the veth pair.
+    pub(crate) fn datagram_pairs(&self) -> Result<Vec<(UdpSocket, UdpSocket)>, Error> {
+        self.pairs(
+            |address| UdpSocket::bind((address, 0)),
+            |receiver| {
+                let to = receiver.local_addr()?;
+                let sender = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+                sender.connect(to)?;
+                receiver.connect(sender.local_addr()?)?;
+                Ok(sender)
+            },
+        )
+    }
+
+    /// The same for connections.
+    pub(crate) fn stream_pairs(&self) -> Result<Vec<(TcpStream, TcpStream)>, Error> {
+        let pairs = self.pairs(
+            |address| TcpListener::bind((address, 0)),
+            |listener| TcpStream::connect(listener.local_addr()?),
+        )?;
+        let accept = |(sender, listener): (TcpStream, TcpListener)| Ok((sender, listener.accept()?.0));
+        pairs.into_iter().map(accept).collect::<std::io::Result<_>>().doing("accepting a connection")
+    }
+
+    fn pairs<S: Send, R: Send>(
+        &self,
+        receiver: impl Fn(Ipv4Addr) -> std::io::Result<R> + Send + Sync,
+        sender: impl Fn(&R) -> std::io::Result<S>,
+    ) -> Result<Vec<(S, R)>, Error> {
+        let mut receivers = vec![receiver(Ipv4Addr::LOCALHOST).doing("opening a socket on loopback")?];
+        if let Some(far) = &self.far {
+            receivers.push(
+                far.enter(&Namespace::here()?, || receiver(FAR).doing("opening a socket on the veth pair"))?,
+            );
+        }
+        let pair = |receiver: R| Ok((sender(&receiver).doing("connecting a socket")?, receiver));
+        receivers.into_iter().map(pair).collect()
+    }
+
+    /// While checksums are computed by the kernel, a receiver behind the veth pair checks them; a device that says it does so
+    /// later hides what is wrong with them.
+    pub(crate) fn compute_checksums(&self, by_device: bool) -> Result<(), Error> {
+        self.near.as_ref().map_or(Ok(()), |near| near.set_checksum_offload(by_device))
+    }
+}
+
+#[cfg(test)]
+mod tests;

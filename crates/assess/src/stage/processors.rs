@@ -1,0 +1,66 @@
+//! Which processor measures: one for the measuring thread, the others for the receiver.
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::error::{Doing, Error};
+
+/// The processors that may be used.
+pub(super) struct Processors {
+    all: Vec<usize>,
+    ours: usize,
+}
+
+impl Processors {
+    /// Of the calling thread; `wanted` or the last of them is for measuring.
+    pub(super) fn of_thread(wanted: Option<u32>) -> Result<Processors, Error> {
+        let set = sched_getaffinity(None).doing("asking which processors may be used")?;
+        let all: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).collect();
+        let wanted = wanted.map(|cpu| cpu as usize);
+        match wanted.or(all.last().copied()) {
+            Some(ours) if all.contains(&ours) => Ok(Processors { all, ours }),
+            _ => Err(Error::Input(format!(
+                "processor {} may not be used; these may: {}",
+                wanted.unwrap_or_default(),
+                all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+            ))),
+        }
+    }
+
+    pub(super) fn ours(&self) -> u32 {
+        self.ours as u32
+    }
+
+    /// Moves the calling thread, and processes that it starts from now on, to all others; if there are none it stays.
+    pub(super) fn leave_ours(&self) -> Result<(), Error> {
+        let others: Vec<usize> = self.all.iter().copied().filter(|cpu| *cpu != self.ours).collect();
+        if others.is_empty() { Ok(()) } else { keep_to(&others) }
+    }
+
+    /// Moves the calling thread to ours.
+    pub(super) fn keep_to_ours(&self) -> Result<(), Error> {
+        keep_to(&[self.ours])
+    }
+}
+
+fn keep_to(processors: &[usize]) -> Result<(), Error> {
+    let mut set = CpuSet::new();
+    processors.iter().for_each(|cpu| set.set(*cpu));
+    sched_setaffinity(None, &set).doing("keeping to a processor")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_processor_is_kept_to() {
+        std::thread::spawn(|| {
+            let processors = Processors::of_thread(None).unwrap();
+            processors.leave_ours().unwrap();
+            processors.keep_to_ours().unwrap();
+            assert_eq!(rustix::thread::sched_getcpu(), processors.all[processors.all.len() - 1]);
+        })
+        .join()
+        .unwrap();
+    }
+}

@@ -1,0 +1,210 @@
+//! Compares what a path sends with what it should send, byte for byte, before it is timed.
+//!
+//! What is sent arrives at a socket of our own, over loopback and, where there is one, over the veth pair. On the latter the
+//! kernel computes checksums and cuts trains before the device, and checks the sums on the other side; a wrong one shows as a
+//! packet that does not arrive. RTP headers are read by a reader that others wrote. Sender and receiver take turns on one thread,
+//! so nothing can be lost for want of room.
+
+use std::io::{self, Read};
+use std::net::{TcpStream, UdpSocket};
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use rtp_types::RtpPacket;
+use wirepath_datapath::{Extent, Headers, Medium, Scratch};
+
+use crate::error::{Doing, Error};
+use crate::media::{Kind, Media, RUN};
+use crate::outlet::Outlet;
+use crate::result::Transport;
+use crate::send::{Sending, Sent, room};
+use crate::stage::Stage;
+use crate::way::{Cell, Way};
+
+/// Payload that each path sends over each way, in bytes.
+const VOLUME: u64 = 2 << 20;
+
+/// Payload may begin at any byte of a file: at an even one, where the kernel's checksums of spliced pages are right, and at an
+/// odd one, where in some kernels they are not (Linux 6.12.95 and 6.18.44, MSG_MORE across a page).
+const STARTS: [u64; 2] = [0, 1];
+
+/// What does not arrive at once on this machine does not arrive.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Sends and compares.
+///
+/// # Errors
+/// [`Error::Faulty`] says where what came differs; [`Error::Unable`] if the path does not work here.
+pub(crate) fn verify(
+    cell: &Cell,
+    stage: &Stage,
+    media: &mut Media,
+    scratch: &mut Scratch,
+) -> Result<(), Error> {
+    let expected = Expected::read(media)?;
+    let medium = media.prepared(cell.kind())?;
+    stage.compute_checksums(false)?;
+    let verified = match cell.transport {
+        Transport::Udp => stage.datagram_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
+            receiver.set_read_timeout(Some(PATIENCE)).doing("setting up a socket")?;
+            let outlet = Outlet::datagrams(cell, sender)?;
+            Verification { cell, medium, outlet: &outlet, expected: &expected }.datagrams(&receiver, scratch)
+        }),
+        Transport::Tcp => stage.stream_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
+            receiver.set_read_timeout(Some(PATIENCE)).doing("setting up a connection")?;
+            let outlet = Outlet::stream(cell, sender)?;
+            Verification { cell, medium, outlet: &outlet, expected: &expected }.stream(&receiver, scratch)
+        }),
+    };
+    stage.compute_checksums(true)?;
+    verified
+}
+
+/// The payload's first bytes.
+struct Expected(Vec<u8>);
+
+impl Expected {
+    fn read(media: &mut Media) -> Result<Expected, Error> {
+        let mut bytes = vec![0; media.length().min(VOLUME) as usize];
+        let payload = media.prepared(Kind::Payload)?;
+        payload.file().read_exact_at(&mut bytes, 0).doing("reading what is sent")?;
+        Ok(Expected(bytes))
+    }
+
+    fn payload(&self, start: u64, length: usize) -> &[u8] {
+        &self.0[start as usize..start as usize + length]
+    }
+}
+
+struct Verification<'a> {
+    cell: &'a Cell,
+    medium: &'a Medium,
+    outlet: &'a Outlet,
+    expected: &'a Expected,
+}
+
+impl Verification<'_> {
+    fn datagrams(&self, receiver: &UdpSocket, scratch: &mut Scratch) -> Result<(), Error> {
+        let headers = self.cell.headers();
+        let mut sending = Sending { cell: self.cell, medium: self.medium, outlet: self.outlet, scratch };
+        for start in STARTS {
+            if headers == Headers::Stored && start > 0 {
+                continue; // ready packets begin where they begin
+            }
+            let length = self.expected.0.len() as u64 - start;
+            let walk = self.cell.walk(length, length);
+            for stretch in walk.stretches(self.cell.train_packets().into()) {
+                sending.stretch(stretch, start, headers, &mut Sent::default())?;
+                let payload = self.expected.payload(start + stretch.start, stretch.bytes as usize);
+                for (packet, index) in payload.chunks(walk.packet() as usize).zip(stretch.first..) {
+                    self.receive(index, packet, receiver)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&self, index: u64, payload: &[u8], receiver: &UdpSocket) -> Result<(), Error> {
+        let mut room = [0; 65_536];
+        let length = receiver.recv(&mut room).map_err(|error| {
+            Error::Faulty(format!("packet {index} did not arrive, or with a wrong checksum ({error})"))
+        })?;
+        let came = &room[..length];
+        let came = match self.cell.way {
+            Way::Stream(_) => headed(came, index as u32)?,
+            Way::Block(_) => came,
+        };
+        same(payload, came).map_err(|at| {
+            Error::Faulty(format!("packet {index} arrived with a wrong byte, its payload's {at}th"))
+        })
+    }
+
+    /// Sends blocks, from an even and from an odd byte on, and compares what arrives.
+    fn stream(&self, mut receiver: &TcpStream, scratch: &mut Scratch) -> Result<(), Error> {
+        let (Way::Block(path), Outlet::Blocks(sink)) = (self.cell.way, self.outlet) else {
+            unreachable!("an outlet is made for its cell")
+        };
+        let mut room_to_read = vec![0; 1 << 20];
+        for start in STARTS {
+            let length = self.expected.0.len() as u64 - start;
+            for stretch in self.cell.walk(length, length).stretches(1) {
+                let mut offset = start + stretch.start;
+                let end = offset + stretch.bytes;
+                while offset < end {
+                    let extent = Extent { offset, length: (end - offset).min(1 << 20) as usize };
+                    match path.send(sink, self.medium, extent, scratch) {
+                        Ok(bytes) => {
+                            let came = &mut room_to_read[..bytes];
+                            receiver.read_exact(came).map_err(|error| stuck(offset, &error))?;
+                            same(self.expected.payload(offset, bytes), came).map_err(|at| {
+                                Error::Faulty(format!("byte {} arrived wrong", offset + at as u64))
+                            })?;
+                            offset += bytes as u64;
+                        }
+                        Err(error) => drop(room(error, self.outlet)?),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn stuck(offset: u64, error: &io::Error) -> Error {
+    Error::Faulty(format!("what was sent from byte {offset} on did not arrive ({error})"))
+}
+
+/// The payload of an RTP packet whose header is that of packet `index` of the run.
+fn headed(packet: &[u8], index: u32) -> Result<&[u8], Error> {
+    let wrong = |what: String| Error::Faulty(format!("packet {index} has a wrong RTP header: {what}"));
+    let read = RtpPacket::parse(packet).map_err(|error| wrong(error.to_string()))?;
+    let header = RUN.header(index);
+    let came = (
+        read.version(),
+        read.marker_bit(),
+        read.payload_type(),
+        read.sequence_number(),
+        read.timestamp(),
+        read.ssrc(),
+    );
+    let expected = (2, header.marker, header.payload_type, header.sequence, header.timestamp, header.ssrc);
+    match came == expected && read.padding().is_none() && read.n_csrcs() == 0 && read.extension().is_none() {
+        true => Ok(&packet[wirepath_datapath::rtp::HEADER_LENGTH..]),
+        false => Err(wrong(format!("{came:?} instead of {expected:?}"))),
+    }
+}
+
+/// The place of the first difference.
+fn same(expected: &[u8], came: &[u8]) -> Result<(), usize> {
+    if expected == came {
+        return Ok(());
+    }
+    let differ = expected.iter().zip(came).position(|(one, other)| one != other);
+    Err(differ.unwrap_or(expected.len().min(came.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_byte_and_a_wrong_length_are_found() {
+        assert_eq!(same(b"abcd", b"abcd"), Ok(()));
+        assert_eq!(same(b"abcd", b"abxd"), Err(2));
+        assert_eq!(same(b"abcd", b"abc"), Err(3));
+        assert_eq!(same(b"abcd", b"abcde"), Err(4));
+    }
+
+    #[test]
+    fn a_wrong_header_is_found_in_each_of_its_fields() {
+        let mut packet = RUN.header(7).to_bytes().to_vec();
+        packet.extend_from_slice(b"payload");
+        assert_eq!(headed(&packet, 7).unwrap(), b"payload");
+        for byte in 0..12 {
+            let mut wrong = packet.clone();
+            wrong[byte] ^= 1;
+            assert!(matches!(headed(&wrong, 7), Err(Error::Faulty(_))), "byte {byte}");
+        }
+        assert!(headed(&packet[..11], 7).is_err());
+    }
+}

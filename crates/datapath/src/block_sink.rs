@@ -1,0 +1,186 @@
+//! Where blocks go: a TCP connection, or a UDP socket connected to one receiver.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use wirepath_sys::pages::{Lent, SharedPages};
+use wirepath_sys::socket::{set_fragmentation, set_segment};
+use wirepath_sys::zerocopy;
+
+use crate::loans::Loans;
+use crate::{BlockPath, LoanCounts, LoanSwitch, SendError, loan};
+
+/// Loans of a caller's own pages that can be out at a time; further sends are copied.
+const PAGES_LENT: usize = 256;
+
+/// Where blocks go: a connected socket, set up for one path.
+///
+/// A sink that lends makes its socket ready for errors (EPOLLERR) whenever a loan comes back: the kernel tells it by the error
+/// queue, which the sink reads now and then while it sends, and in [`BlockSink::take_back`].
+#[derive(Debug)]
+pub struct BlockSink {
+    pub(crate) socket: OwnedFd,
+    stream: bool,
+    lender: Option<Lender>,
+}
+
+/// What a sink needs to lend.
+#[derive(Debug)]
+struct Lender {
+    loans: RefCell<Loans<Lent>>,
+    /// Nothing if every send lends.
+    switch: Option<LoanSwitch>,
+    device_takes_loans: bool,
+}
+
+impl BlockSink {
+    /// A TCP connection.
+    ///
+    /// # Errors
+    /// `ENOTSUPP` (524) if the path lends and the kernel cannot (before Linux 4.14), else what the calls say.
+    pub fn tcp(socket: TcpStream, path: BlockPath) -> io::Result<BlockSink> {
+        socket.set_nonblocking(true)?;
+        let lender = Lender::of(socket.as_fd(), socket.local_addr()?, path)?;
+        Ok(BlockSink { socket: socket.into(), stream: true, lender })
+    }
+
+    /// A UDP socket connected to one receiver, for datagrams of at most `packet_size` bytes.
+    ///
+    /// # Errors
+    /// `ENOPROTOOPT` if the path needs segmentation and the kernel has none (before Linux 4.18), `ENOTSUPP` (524) if it lends and
+    /// the kernel cannot (before Linux 5.0), else what the calls say.
+    pub fn udp(socket: UdpSocket, packet_size: u16, path: BlockPath) -> io::Result<BlockSink> {
+        socket.set_nonblocking(true)?;
+        if path.segments() {
+            set_segment(socket.as_fd(), packet_size)?;
+        }
+        let local = socket.local_addr()?;
+        set_fragmentation(socket.as_fd(), local, !path.segments())?;
+        let lender = Lender::of(socket.as_fd(), local, path)?;
+        Ok(BlockSink { socket: socket.into(), stream: false, lender })
+    }
+
+    /// The same, deciding by `switch` which sends lend. Paths other than `loan` decide nothing.
+    pub fn with_switch(mut self, switch: LoanSwitch) -> BlockSink {
+        if let Some(own) = self.lender.as_mut().and_then(|lender| lender.switch.as_mut()) {
+            *own = switch;
+        }
+        self
+    }
+
+    /// The socket, to wait for room or to shut down.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Whether it takes bytes, not datagrams.
+    pub fn is_stream(&self) -> bool {
+        self.stream
+    }
+
+    /// Sends a range of a caller's own pages as [`BlockPath::Loan`] does: to a UDP socket as one datagram (or train) or not at
+    /// all, to a TCP connection as much of it as is taken now. Answers how many bytes. Never blocks; allocates nothing.
+    ///
+    /// Pages that were lent are kept until their loan is back; then [`SharedPages::reclaim`] gives them to be written again. A
+    /// sink that is dropped before gives its loans up: what it sent is sent, but its pages are only freed and not reused.
+    ///
+    /// # Errors
+    /// [`SendError`] says what to do about each; nothing was sent.
+    pub fn send_pages(&self, pages: &SharedPages, range: Range<usize>) -> Result<usize, SendError> {
+        loan::send_pages(self, pages, range)
+    }
+
+    /// What was lent and what was copied; zeros if the path does not lend. As of the last send, [`BlockSink::take_back`] or
+    /// [`BlockSink::wait_for_loans`].
+    pub fn loans(&self) -> LoanCounts {
+        self.lender.as_ref().map(|lender| lender.loans.borrow().counts()).unwrap_or_default()
+    }
+
+    /// Takes back loans that are over, some at a time; answers what is known then. Never blocks.
+    ///
+    /// # Errors
+    /// What reading the error queue says.
+    pub fn take_back(&self) -> io::Result<LoanCounts> {
+        if let Some(lender) = &self.lender {
+            lender.loans.borrow_mut().read(self.socket())?;
+        }
+        Ok(self.loans())
+    }
+
+    /// Waits until all loans are back, at most for `timeout`; answers whether they are. Blocks: not for an engine.
+    ///
+    /// # Errors
+    /// What reading the error queue, or waiting for it, says.
+    pub fn wait_for_loans(&self, timeout: Duration) -> io::Result<bool> {
+        match &self.lender {
+            Some(lender) => lender.loans.borrow_mut().wait(self.socket(), timeout),
+            None => Ok(true),
+        }
+    }
+
+    /// Whether a send of this range of memory is to lend it.
+    #[inline]
+    pub(crate) fn lends(&self, range: &Range<usize>) -> bool {
+        let Some(lender) = &self.lender else { return false };
+        let Some(switch) = &lender.switch else { return true };
+        let policy = switch.policy();
+        let is_worth_it = policy.forced.is_some() || !lender.loans.borrow().are_pointless();
+        lender.device_takes_loans && is_worth_it && policy.lends(range)
+    }
+
+    /// Lends by `send`; answers nothing if the kernel takes no loan now, which is counted as a copy.
+    #[inline]
+    pub(crate) fn lend(
+        &self,
+        send: impl FnMut() -> io::Result<(usize, Option<Lent>)>,
+    ) -> Result<Option<usize>, SendError> {
+        let unprepared = SendError::Unsupported { call: "setsockopt(SO_ZEROCOPY)", errno: Errno::OPNOTSUPP };
+        let mut loans = self.lender.as_ref().ok_or(unprepared)?.loans.borrow_mut();
+        let sent = loans.lend(self.socket(), send).map_err(|errno| self.failed("send", errno))?;
+        if sent.is_none() {
+            loans.copied();
+        }
+        Ok(sent)
+    }
+
+    #[inline]
+    pub(crate) fn count_copy(&self) {
+        if let Some(lender) = &self.lender {
+            lender.loans.borrow_mut().copied();
+        }
+    }
+
+    /// Sorts what a send answered.
+    pub(crate) fn failed(&self, call: &'static str, errno: Errno) -> SendError {
+        match errno {
+            Errno::AGAIN => SendError::Full { call },
+            Errno::FAULT => SendError::Storage { call, errno },
+            errno if self.stream => SendError::Other { call, errno },
+            errno => SendError::of_udp(call, errno),
+        }
+    }
+
+    /// As `failed`, for calls that `std` made.
+    pub(crate) fn failed_io(&self, call: &'static str, error: &io::Error) -> SendError {
+        self.failed(call, Errno::from_io_error(error).unwrap_or(Errno::INVAL))
+    }
+}
+
+impl Lender {
+    fn of(socket: BorrowedFd<'_>, local: SocketAddr, path: BlockPath) -> io::Result<Option<Lender>> {
+        if !path.lends() {
+            return Ok(None);
+        }
+        zerocopy::enable(socket)?;
+        Ok(Some(Lender {
+            loans: RefCell::new(Loans::new(PAGES_LENT, Lent::returned)),
+            switch: (path == BlockPath::Loan).then(LoanSwitch::default),
+            device_takes_loans: loan::device_takes_loans(socket, local.ip()),
+        }))
+    }
+}

@@ -1,0 +1,29 @@
+//! A datagram made by two calls: its header waits in the socket (MSG_MORE) for the payload that completes it. What the papers
+//! do with cork and uncork, in two calls less.
+//!
+//! A payload that fails must not leave its header waiting, or the next datagram would begin with it.
+
+use rustix::net::{SendFlags, send};
+
+use crate::read_writev::Buffer;
+use crate::{SendError, UdpSink};
+
+const FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL).union(SendFlags::MORE);
+
+/// Leaves `header` waiting in the socket for the rest of its datagram.
+#[inline]
+pub(crate) fn begin(sink: &UdpSink, header: &[u8]) -> Result<(), SendError> {
+    match send(&sink.socket, header, FLAGS) {
+        Ok(_) => Ok(()),
+        Err(errno) => Err(SendError::of_udp("send", errno)), // the kernel drops what waits when adding to it fails
+    }
+}
+
+/// Drops a datagram that waits for its rest, if one does: a failed call may have left it there. The kernel has no call for it,
+/// but drops what waits when something is added that no datagram has room for.
+#[cold]
+pub(crate) fn discard(sink: &UdpSink, buffer: &mut Buffer) {
+    let too_much = buffer.first(usize::from(u16::MAX));
+    let refused = send(&sink.socket, too_much, FLAGS);
+    debug_assert!(refused.is_err(), "no datagram is that long");
+}

@@ -1,0 +1,16 @@
+//! `mmap_zerocopy`: a block is sent from a mapping of its file, whose pages the kernel borrows (MSG_ZEROCOPY): one call, no copy.
+//!
+//! What the papers' `mmap_msend` was added for. To a UDP socket it sends a train of datagrams (UDP_SEGMENT). When the kernel
+//! will not borrow more, the block is copied, and counted as such.
+
+use std::os::fd::AsFd;
+
+use crate::{BlockSink, Extent, Medium, SendError, mmap_send};
+
+/// Sends the extent, or its first bytes if the sink is a stream; answers how many.
+#[inline]
+pub(crate) fn send(sink: &BlockSink, medium: &Medium, extent: Extent) -> Result<usize, SendError> {
+    let socket = sink.socket.as_fd();
+    let lent = sink.lend(|| medium.mapping.lend(socket, extent.in_memory()).map(|taken| (taken, None)))?;
+    lent.map_or_else(|| mmap_send::send(sink, medium, extent), Ok)
+}

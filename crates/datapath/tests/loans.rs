@@ -1,0 +1,237 @@
+//! Loans: what is lent is counted, comes back, and is not written before. All on loopback, where the kernel turns every loan
+//! into a copy and says so; `tests/netns` has a device that really borrows.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use rustix::io::Errno;
+use wirepath_datapath::{
+    BlockPath, BlockSink, Extent, LoanCounts, LoanPolicy, LoanSwitch, Medium, PageBuffer, ReclaimError,
+    Scratch, SendError,
+};
+
+const TIMEOUT: Duration = Duration::from_secs(5);
+const ON: LoanPolicy = LoanPolicy { threshold_bytes: None, forced: Some(true) };
+const OFF: LoanPolicy = LoanPolicy { threshold_bytes: None, forced: Some(false) };
+
+fn udp(packet_size: u16, path: BlockPath) -> (BlockSink, UdpSocket) {
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    receiver.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    sender.connect(receiver.local_addr().unwrap()).unwrap();
+    (BlockSink::udp(sender, packet_size, path).unwrap(), receiver)
+}
+
+fn tcp(path: BlockPath) -> (BlockSink, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (receiver, _) = listener.accept().unwrap();
+    receiver.set_read_timeout(Some(TIMEOUT)).unwrap();
+    (BlockSink::tcp(sender, path).unwrap(), receiver)
+}
+
+/// Takes what a send of so many bytes made arrive.
+type Take = Box<dyn FnMut(usize)>;
+
+/// Both kinds of sink.
+fn sinks(path: BlockPath) -> [(BlockSink, Take); 2] {
+    let ((datagrams, from_datagrams), (stream, mut from_stream)) = (udp(60_000, path), tcp(path));
+    let receive = move |length| {
+        let received = from_datagrams.recv(&mut vec![0; 65_536]).unwrap();
+        assert_eq!(received, length);
+    };
+    let read = move |length| from_stream.read_exact(&mut vec![0; length]).unwrap();
+    [(datagrams, Box::new(receive)), (stream, Box::new(read))]
+}
+
+fn medium(length: usize) -> Medium {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&vec![7; length]).unwrap();
+    Medium::new(file, length as u64).unwrap()
+}
+
+fn settled(sink: &BlockSink) -> LoanCounts {
+    assert!(sink.wait_for_loans(TIMEOUT).unwrap(), "{:?}", sink.loans());
+    sink.loans()
+}
+
+fn counts(loans: u64, copies: u64) -> LoanCounts {
+    LoanCounts { loans, copies, copied_by_kernel: loans, outstanding: 0 }
+}
+
+#[test]
+fn loans_are_switched_on_and_off_while_sending() {
+    let medium = medium(40_000);
+    let switch = LoanSwitch::new(OFF);
+    for (sink, mut take) in sinks(BlockPath::Loan) {
+        let sink = sink.with_switch(switch.clone());
+        let mut scratch = Scratch::default();
+        let mut send = |offset, length| {
+            let extent = Extent { offset, length };
+            assert_eq!(BlockPath::Loan.send(&sink, &medium, extent, &mut scratch), Ok(length));
+            take(length);
+            settled(&sink)
+        };
+        switch.set(OFF);
+        assert_eq!(send(0, 40_000), counts(0, 1));
+        switch.set(ON);
+        assert_eq!(send(1, 100), counts(1, 1)); // small and not aligned, but forced
+        switch.set(LoanPolicy::default());
+        assert_eq!(send(0, 10 * 1024), counts(2, 1));
+        assert_eq!(send(0, 10 * 1024 - 1), counts(2, 2));
+        assert_eq!(send(1, 10 * 1024), counts(2, 3)); // the first page would be lent for a part
+        switch.set(LoanPolicy { threshold_bytes: None, forced: None });
+        assert_eq!(send(0, 40_000), counts(2, 4));
+    }
+}
+
+#[test]
+fn a_route_that_copies_whatever_is_lent_gets_no_more_loans() {
+    let medium = medium(20_000);
+    let extent = Extent { offset: 0, length: 20_000 };
+    for (sink, mut take) in sinks(BlockPath::Loan) {
+        let switch = LoanSwitch::default();
+        let sink = sink.with_switch(switch.clone());
+        let mut scratch = Scratch::default();
+        let mut send = || {
+            BlockPath::Loan.send(&sink, &medium, extent, &mut scratch).unwrap();
+            take(20_000);
+            settled(&sink)
+        };
+        for _ in 0..15 {
+            send();
+        }
+        assert_eq!(send(), counts(16, 0));
+        assert_eq!(send(), counts(16, 1));
+        switch.set(ON);
+        assert_eq!(send(), counts(17, 1));
+    }
+}
+
+#[test]
+fn mmap_zerocopy_lends_whatever_the_size() {
+    let medium = medium(5000);
+    for (sink, mut take) in sinks(BlockPath::MmapZerocopy) {
+        let mut scratch = Scratch::default();
+        for sent in 1..=100 {
+            let extent = Extent { offset: 4000, length: 1000 };
+            assert_eq!(BlockPath::MmapZerocopy.send(&sink, &medium, extent, &mut scratch), Ok(1000));
+            take(1000);
+            assert_eq!(sink.loans().loans, sent);
+        }
+        assert!(sink.loans().outstanding < 64, "nothing was taken back while sending");
+        assert_eq!(settled(&sink), counts(100, 0));
+    }
+}
+
+#[test]
+fn a_path_that_does_not_lend_counts_nothing() {
+    let (sink, _receiver) = udp(1000, BlockPath::MmapSend);
+    let extent = Extent { offset: 0, length: 1000 };
+    BlockPath::MmapSend.send(&sink, &medium(1000), extent, &mut Scratch::default()).unwrap();
+    assert_eq!(settled(&sink), LoanCounts::default());
+    let error = BlockPath::MmapZerocopy.send(&sink, &medium(1000), extent, &mut Scratch::default());
+    assert!(matches!(error, Err(SendError::Unsupported { call: "setsockopt(SO_ZEROCOPY)", .. })));
+}
+
+/// The kernel gives a number to some sends that then fail; the others must not be taken for them.
+#[test]
+fn failed_loans_do_not_confuse_the_numbers() {
+    let (sink, receiver) = udp(1, BlockPath::MmapZerocopy); // more than 128 datagrams of one byte are refused late
+    let (medium, mut scratch) = (medium(1000), Scratch::default());
+    let mut send =
+        |length| BlockPath::MmapZerocopy.send(&sink, &medium, Extent { offset: 0, length }, &mut scratch);
+    for round in 1..=40 {
+        assert_eq!(send(3), Ok(3));
+        let call = "send";
+        assert_eq!(send(1000), Err(SendError::Unsupported { call, errno: Errno::INVAL }), "{round}");
+        (0..3).for_each(|_| assert_eq!(receiver.recv(&mut [0; 9]).unwrap(), 1));
+    }
+    assert_eq!(settled(&sink), counts(40, 0));
+}
+
+#[test]
+fn a_buffer_is_written_again_when_its_loans_are_back() {
+    for (sink, mut take) in sinks(BlockPath::Loan) {
+        let sink = sink.with_switch(LoanSwitch::new(ON));
+        let mut buffer = PageBuffer::new(50_000).unwrap();
+        for round in 1..=3 {
+            buffer.fill(round);
+            let pages = buffer.share();
+            assert_eq!(sink.send_pages(&pages, 0..20_000), Ok(20_000));
+            assert_eq!(sink.send_pages(&pages, 20_000..50_000), Ok(30_000));
+            assert_eq!(sink.loans().outstanding, 2);
+            let Err(ReclaimError::InUse(pages)) = pages.reclaim() else { panic!("its loans are out") };
+            take(20_000);
+            take(30_000);
+            assert_eq!(settled(&sink), counts(2 * u64::from(round), 0));
+            buffer = pages.reclaim().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_buffer_that_is_copied_can_be_written_at_once() {
+    for (sink, mut take) in sinks(BlockPath::Loan) {
+        let sink = sink.with_switch(LoanSwitch::new(OFF));
+        let pages = PageBuffer::new(50_000).unwrap().share();
+        assert_eq!(sink.send_pages(&pages, 0..50_000), Ok(50_000));
+        take(50_000);
+        pages.reclaim().unwrap()[0] = 1;
+        assert_eq!(sink.loans(), counts(0, 1));
+    }
+}
+
+#[test]
+fn a_sink_that_is_dropped_gives_its_loans_up() {
+    for (sink, mut take) in sinks(BlockPath::Loan) {
+        let sink = sink.with_switch(LoanSwitch::new(ON));
+        let pages = PageBuffer::new(50_000).unwrap().share();
+        sink.send_pages(&pages, 0..50_000).unwrap();
+        drop(sink);
+        let Err(ReclaimError::Lost(pages)) = pages.reclaim() else { panic!("nobody knows when it is back") };
+        drop(pages);
+        take(50_000);
+    }
+}
+
+/// A receiver that does not read keeps the pages out.
+#[test]
+fn loans_stay_out_until_the_receiver_reads() {
+    let (sink, mut receiver) = tcp(BlockPath::Loan);
+    let sink = sink.with_switch(LoanSwitch::new(ON));
+    let pages = PageBuffer::new(1 << 20).unwrap().share();
+    let mut sent = 0;
+    let full = loop {
+        match sink.send_pages(&pages, 0..pages.len()) {
+            Ok(taken) => sent += taken,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(full, SendError::Full { call: "send" });
+    assert!(!sink.wait_for_loans(Duration::from_millis(50)).unwrap());
+    assert!(sink.loans().outstanding > 0);
+    receiver.read_exact(&mut vec![0; sent]).unwrap();
+    let counted = settled(&sink);
+    assert_eq!((counted.copies, counted.outstanding), (0, 0));
+    pages.reclaim().unwrap();
+}
+
+/// What is beyond the sink's memory of loans is copied; and a connection that is cut gives back what was lent to it.
+#[test]
+fn more_loans_of_buffers_than_a_sink_remembers_are_copies() {
+    let (sink, receiver) = tcp(BlockPath::Loan);
+    let sink = sink.with_switch(LoanSwitch::new(ON));
+    rustix::net::sockopt::set_socket_recv_buffer_size(&receiver, 4096).unwrap();
+    let pages = PageBuffer::new(4000).unwrap().share();
+    while sink.loans().copies == 0 {
+        sink.send_pages(&pages, 0..pages.len()).unwrap();
+    }
+    assert_eq!(sink.loans().outstanding, 256);
+    drop(receiver);
+    settled(&sink);
+    pages.reclaim().unwrap();
+}

@@ -1,0 +1,221 @@
+//! Memory whose pages can be lent to the kernel: owned, page-aligned, and not writable while any of it is lent.
+//!
+//! A [`PageBuffer`] is written by its one owner. [`PageBuffer::share`] makes it [`SharedPages`], which anybody may read and
+//! send from and nobody can write. Each send that lends answers a [`Lent`], to be kept until the kernel says that the loan is
+//! over. When all other shares are dropped and all loans are back, [`SharedPages::reclaim`] gives the buffer back to be written
+//! again. Freeing the memory while it is lent is harmless, since the kernel holds the pages; writing to it would not be.
+
+use std::io;
+use std::ops::{Deref, DerefMut, Range};
+use std::os::fd::BorrowedFd;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+
+use crate::send::{self, Mode};
+
+/// Anonymous memory of its own pages, zeroed, present from the start.
+#[derive(Debug)]
+pub struct PageBuffer {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the memory is this value's alone, like that of a `Box`; nothing about it belongs to a thread.
+unsafe impl Send for PageBuffer {}
+// SAFETY: a shared reference only reads.
+unsafe impl Sync for PageBuffer {}
+
+impl PageBuffer {
+    /// `length` bytes from the start of a page.
+    ///
+    /// # Errors
+    /// `EINVAL` for an empty length, else what `mmap` says.
+    pub fn new(length: usize) -> io::Result<PageBuffer> {
+        let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::POPULATE);
+        // SAFETY: a fresh address is asked for, so no existing memory of this process is replaced.
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), length, access, flags)? };
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::InvalidData)?;
+        Ok(PageBuffer { start, length })
+    }
+
+    /// Makes the bytes ready to be sent; nobody can write them until [`SharedPages::reclaim`].
+    pub fn share(self) -> SharedPages {
+        SharedPages(Arc::new(Shared { buffer: self, lost: AtomicBool::new(false) }))
+    }
+}
+
+impl Deref for PageBuffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: start and length are those of our own mapping, which is readable and initialised with zeros; it lives as long
+        // as `self`, and only `deref_mut` gives out a way to write it.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl DerefMut for PageBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as in `deref`, and `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+    }
+}
+
+impl Drop for PageBuffer {
+    fn drop(&mut self) {
+        // SAFETY: start and length are those of our own mapping, and no reference into it outlives `self`. A kernel that still
+        // sends from it holds the pages themselves.
+        let result = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
+        debug_assert!(result.is_ok(), "unmapping our own memory cannot fail");
+    }
+}
+
+/// Bytes that many may read and send and nobody can write.
+#[derive(Clone, Debug)]
+pub struct SharedPages(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    buffer: PageBuffer,
+    /// A loan was given up before the kernel said that it is over, so nobody will ever know.
+    lost: AtomicBool,
+}
+
+/// Why pages cannot be written yet, and the pages.
+#[derive(Debug, thiserror::Error)]
+pub enum ReclaimError {
+    /// Somebody else has a share, or a loan is not back yet.
+    #[error("the pages are still lent or shared; ask again when the loans are back")]
+    InUse(SharedPages),
+    /// A loan was given up: its sink was dropped before it came back.
+    #[error(
+        "a loan of the pages was given up before it came back, so they can never be written again; use new ones"
+    )]
+    Lost(SharedPages),
+}
+
+impl SharedPages {
+    /// Gives the buffer back to be written, if this is the only share and no loan is out.
+    ///
+    /// # Errors
+    /// [`ReclaimError`] gives the pages back instead.
+    pub fn reclaim(self) -> Result<PageBuffer, ReclaimError> {
+        if self.0.lost.load(Relaxed) {
+            return Err(ReclaimError::Lost(self));
+        }
+        let shared = Arc::try_unwrap(self.0).map_err(|pages| ReclaimError::InUse(SharedPages(pages)))?;
+        // Told again, now that nobody else can be giving up a loan; `try_unwrap` saw what those before it wrote.
+        if shared.lost.load(Relaxed) {
+            return Err(ReclaimError::Lost(SharedPages(Arc::new(shared))));
+        }
+        Ok(shared.buffer)
+    }
+
+    /// Sends a copy of the range; answers how many bytes were taken. Never blocks.
+    ///
+    /// # Errors
+    /// `EINVAL` for a range outside the pages, else what `send` says.
+    pub fn copy(&self, socket: BorrowedFd<'_>, range: Range<usize>) -> io::Result<usize> {
+        send::send(socket, self.vector(range)?, Mode::Copy)
+    }
+
+    /// Sends the range and lends its pages; answers how many bytes were taken, and the loan. Never blocks.
+    ///
+    /// # Errors
+    /// `EINVAL` for a range outside the pages, `ENOBUFS` when too much is lent already (`net.core.optmem_max`,
+    /// RLIMIT_MEMLOCK), else what `send` says.
+    pub fn lend(&self, socket: BorrowedFd<'_>, range: Range<usize>) -> io::Result<(usize, Lent)> {
+        let taken = send::send(socket, self.vector(range)?, Mode::Lend)?;
+        Ok((taken, Lent(Some(self.clone()))))
+    }
+
+    fn vector(&self, range: Range<usize>) -> io::Result<libc::iovec> {
+        let bytes = self.0.buffer.get(range).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() })
+    }
+}
+
+impl Deref for SharedPages {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.0.buffer
+    }
+}
+
+/// A loan of pages. Dropping it gives it up: the pages are then never written again.
+#[derive(Debug)]
+#[must_use = "dropping a loan gives up its pages"]
+pub struct Lent(Option<SharedPages>);
+
+impl Lent {
+    /// The kernel has said that this loan is over.
+    pub fn returned(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        if let Some(pages) = &self.0 {
+            pages.0.lost.store(true, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    fn lend(pages: &SharedPages) -> Lent {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.connect(receiver.local_addr().unwrap()).unwrap();
+        crate::zerocopy::enable(sender.as_fd()).unwrap();
+        let (taken, lent) = pages.lend(sender.as_fd(), 1..5).unwrap();
+        let mut buffer = [0; 10];
+        assert_eq!((taken, receiver.recv(&mut buffer).unwrap()), (4, 4));
+        assert_eq!(buffer[..4], pages[1..5]);
+        lent
+    }
+
+    fn written() -> SharedPages {
+        let mut buffer = PageBuffer::new(5000).unwrap();
+        assert_eq!(buffer.as_ptr().addr() % rustix::param::page_size(), 0);
+        buffer[..5].copy_from_slice(b"01234");
+        buffer.share()
+    }
+
+    #[test]
+    fn pages_are_written_again_only_when_all_loans_are_back() {
+        let pages = written();
+        let (first, second) = (lend(&pages), lend(&pages));
+        first.returned();
+        let Err(ReclaimError::InUse(pages)) = pages.reclaim() else { panic!("one loan is out") };
+        second.returned();
+        let mut buffer = pages.reclaim().unwrap();
+        buffer[0] = 1;
+    }
+
+    #[test]
+    fn pages_whose_loan_was_given_up_are_never_written_again() {
+        let pages = written();
+        drop(lend(&pages));
+        let Err(ReclaimError::Lost(pages)) = pages.reclaim() else {
+            panic!("nobody knows of the loan's end")
+        };
+        assert_eq!(&pages[..5], b"01234");
+    }
+
+    #[test]
+    fn a_range_outside_is_refused() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let error = written().copy(socket.as_fd(), 4999..5001).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+}

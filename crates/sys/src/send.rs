@@ -1,0 +1,35 @@
+//! One range of memory, sent by one `send`.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::checked;
+
+/// Never wait for room, never raise SIGPIPE.
+pub(crate) const FLAGS: libc::c_int = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+
+/// What the kernel does with the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// It copies them.
+    Copy,
+    /// It holds their pages until they are sent: MSG_ZEROCOPY.
+    Lend,
+}
+
+impl Mode {
+    /// For the flags of a call.
+    pub(crate) fn flags(self) -> libc::c_int {
+        match self {
+            Mode::Copy => FLAGS,
+            Mode::Lend => FLAGS | libc::MSG_ZEROCOPY,
+        }
+    }
+}
+
+/// Sends what `vector` points to; answers how many bytes were taken.
+pub(crate) fn send(socket: BorrowedFd<'_>, vector: libc::iovec, mode: Mode) -> io::Result<usize> {
+    // SAFETY: the kernel only reads the range and answers `EFAULT` for what is not mapped. What a loan goes on reading after
+    // the call are pages that it holds itself.
+    checked(unsafe { libc::send(socket.as_raw_fd(), vector.iov_base, vector.iov_len, mode.flags()) })
+}

@@ -1,0 +1,134 @@
+//! MSG_ZEROCOPY: sends that lend pages to the kernel instead of having them copied, and the notices that say when it has
+//! given them back (`Documentation/networking/msg_zerocopy.rst`; TCP from Linux 4.14, UDP from 5.0).
+
+use std::io;
+use std::mem::{MaybeUninit, size_of};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use crate::checked;
+use crate::socket::set;
+
+/// Lets sends on `socket` lend their pages. Only those that ask for it do.
+///
+/// # Errors
+/// `ENOTSUPP` (524) for sockets that cannot, else what `setsockopt` says.
+pub fn enable(socket: BorrowedFd<'_>) -> io::Result<()> {
+    set(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)
+}
+
+/// Loans that are over. The kernel numbers the sends of a socket that lend, from 0; those that fail are not numbered, unless
+/// they fail after their packet was made (a packet filter, an MTU).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Returned {
+    /// Number of the first.
+    pub first: u32,
+    /// Number of the last.
+    pub last: u32,
+    /// The kernel copied instead of lending (SO_EE_CODE_ZEROCOPY_COPIED): the device cannot gather or compute checksums, or
+    /// the packet stayed on this host, or somebody listened in. Notices that the kernel merged carry the first one's word.
+    pub copied: bool,
+}
+
+/// Takes the next notice from the socket's error queue, or nothing if there is none now. Never blocks.
+///
+/// # Errors
+/// What `recvmsg` says.
+pub fn returned(socket: BorrowedFd<'_>) -> io::Result<Option<Returned>> {
+    loop {
+        match next_error(socket) {
+            Ok(Some(error)) => {
+                if let Some(returned) = as_returned(&error) {
+                    return Ok(Some(returned));
+                }
+                // An ICMP error of a socket that asked for those (IP_RECVERR) is not ours to tell.
+            }
+            Ok(None) => {}
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn as_returned(error: &libc::sock_extended_err) -> Option<Returned> {
+    let is_loan = error.ee_errno == 0 && error.ee_origin == SO_EE_ORIGIN_ZEROCOPY;
+    is_loan.then_some(Returned {
+        first: error.ee_info,
+        last: error.ee_data,
+        copied: error.ee_code == SO_EE_CODE_ZEROCOPY_COPIED,
+    })
+}
+
+/// `linux/errqueue.h`; `libc` has neither.
+const SO_EE_ORIGIN_ZEROCOPY: u8 = 5;
+/// As above.
+const SO_EE_CODE_ZEROCOPY_COPIED: u8 = 1;
+
+/// Room for the control message of one error: the error and the address of who reported it, of either family.
+const CONTROL_LENGTH: usize =
+    // SAFETY: a computation on the length only.
+    unsafe {
+        libc::CMSG_SPACE((size_of::<libc::sock_extended_err>() + size_of::<libc::sockaddr_in6>()) as u32)
+    } as usize;
+
+/// Control messages begin with numbers of pointer size.
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_LENGTH]);
+
+/// Takes one entry from the error queue; nothing if it says nothing.
+fn next_error(socket: BorrowedFd<'_>) -> io::Result<Option<libc::sock_extended_err>> {
+    let mut control = Control([0; CONTROL_LENGTH]);
+    // SAFETY: all zeros is a valid `msghdr`: no name, no vectors, no control messages.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = CONTROL_LENGTH as _;
+    // SAFETY: the message asks for no data, and its control buffer lives and is as long as it says.
+    let received =
+        unsafe { libc::recvmsg(socket.as_raw_fd(), &mut message, libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT) };
+    checked(received)?;
+    // SAFETY: the kernel has just filled the control buffer that `message` describes.
+    let mut header = unsafe { libc::CMSG_FIRSTHDR(&message) };
+    while !header.is_null() {
+        // SAFETY: a header that these macros answer lies inside the control buffer.
+        let (level, kind) = unsafe { ((*header).cmsg_level, (*header).cmsg_type) };
+        if matches!((level, kind), (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR)) {
+            let mut error = MaybeUninit::<libc::sock_extended_err>::uninit();
+            // SAFETY: messages of this type begin with a `sock_extended_err`, of which any bytes are a value; it is copied
+            // because the buffer need not be aligned for it.
+            return Ok(Some(unsafe {
+                let bytes = libc::CMSG_DATA(header).cast();
+                error.as_mut_ptr().copy_from_nonoverlapping(bytes, 1);
+                error.assume_init()
+            }));
+        }
+        // SAFETY: `header` is one of this message's.
+        header = unsafe { libc::CMSG_NXTHDR(&message, header) };
+    }
+    Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mapping::Mapping;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    /// On loopback the kernel hands the receiver a copy, and says so.
+    #[test]
+    fn loans_are_numbered_and_come_back_copied_from_loopback() {
+        for address in ["127.0.0.1:0", "[::1]:0"] {
+            let receiver = UdpSocket::bind(address).unwrap();
+            let sender = UdpSocket::bind(address).unwrap();
+            sender.connect(receiver.local_addr().unwrap()).unwrap();
+            enable(sender.as_fd()).unwrap();
+            assert_eq!(returned(sender.as_fd()).unwrap(), None);
+            let mapping = Mapping::new(std::fs::File::open("/proc/self/exe").unwrap(), 4096).unwrap();
+            for number in 0..3 {
+                assert_eq!(mapping.lend(sender.as_fd(), 1..1000).unwrap(), 999);
+                let expected = Returned { first: number, last: number, copied: true };
+                assert_eq!(returned(sender.as_fd()).unwrap(), Some(expected));
+            }
+            assert_eq!(returned(sender.as_fd()).unwrap(), None);
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Which data path a session gets, and what is said about it.
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use wirepath_tests::playback::{Playback, ensure_bytes};
+use wirepath_tests::server::{Server, calibration};
+use wirepath_tests::{Deadline, clips, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        what_was_measured_decides,
+        the_path_in_use_is_shown,
+        a_first_start_measures_and_keeps_it,
+        a_damaged_calibration_is_said_and_replaced,
+    ]
+}
+
+fn what_was_measured_decides() -> Result<()> {
+    for cheapest in ["wire_sendfile", "gso_writev", "sendmmsg", "read_writev"] {
+        let others = ["wire_sendfile", "gso_writev", "sendmmsg", "read_writev"].into_iter();
+        let order: Vec<&str> =
+            [cheapest].into_iter().chain(others.filter(|other| *other != cheapest)).collect();
+        let home = tempfile::tempdir()?;
+        let file = home.path().join("costs.json");
+        std::fs::write(&file, calibration(&order)?)?;
+        let clip = clips::constant(2)?;
+        let folder = clips::folder(&[("clip.ts", &clip)])?;
+        let server =
+            Server::of(folder.path()).with(["--calibration", file.to_str().context("UTF-8")?]).start()?;
+        let mut playback = Playback::set_up(server.rtsp, "clip.ts")?;
+        playback.play(None)?;
+        let session = Deadline::seconds(5.0).wait_for("session", || {
+            Ok(server.status()?["sessions"].as_array().and_then(|sessions| sessions.first().cloned()))
+        })?;
+        ensure!(session["data_path"] == cheapest, "{cheapest} is not what {session} uses");
+        let received = playback.receiver.to_the_end(Deadline::seconds(10.0))?;
+        ensure_bytes(&received, &std::fs::read(&clip)?)?;
+    }
+    Ok(())
+}
+
+fn the_path_in_use_is_shown() -> Result<()> {
+    let server = Server::of(clips::folder(&[("clip.ts", &clips::constant(2)?)])?.path()).start()?;
+    let shown = &server.status()?["data_path"];
+    ensure!(shown["name"] == "wire_sendfile", "{shown}");
+    let reason = shown["reason"].as_str().context("no reason")?;
+    ensure!(
+        reason.contains("cheapest in trains of 8 packets: wire_sendfile 100 ns, gso_writev 200 ns"),
+        "{reason}"
+    );
+    ensure!(shown["calibration"]["costs"][3]["cpu_ns_per_packet"] == 400.0, "{shown}");
+    Ok(())
+}
+
+fn a_first_start_measures_and_keeps_it() -> Result<()> {
+    let (folder, home) = (clips::folder(&[("clip.ts", &clips::constant(2)?)])?, tempfile::tempdir()?);
+    let file = home.path().join("new/costs.json");
+    let measuring = ["--calibration", file.to_str().context("UTF-8")?];
+    let first = Server::of(folder.path()).with(measuring).start()?;
+    let measured = Deadline::seconds(30.0).wait_for("measurement", || {
+        Ok(Some(figures(&first)?).filter(|figures| figures["costs"].is_array()))
+    })?;
+    let costs = measured["costs"].as_array().context("no costs")?;
+    for path in ["wire_sendfile", "gso_writev", "sendmmsg", "read_writev"] {
+        let of_path = |cost: &&serde_json::Value| cost["path"] == path && cost["packets_per_train"] == 8;
+        let cost = costs.iter().find(of_path).with_context(|| format!("no {path} in {measured}"))?;
+        ensure!(cost["cpu_ns_per_packet"].as_f64().is_some_and(|ns| ns > 1.0), "{cost}");
+    }
+    Deadline::seconds(10.0).wait_for("file", || Ok(file.exists().then_some(())))?;
+    drop(first);
+    let second = Server::of(folder.path()).with(measuring).start()?;
+    ensure!(figures(&second)? == measured, "the second start does not use what the first measured");
+    Ok(())
+}
+
+fn figures(server: &Server) -> Result<serde_json::Value> {
+    Ok(server.status()?["data_path"]["calibration"].clone())
+}
+
+fn a_damaged_calibration_is_said_and_replaced() -> Result<()> {
+    let (folder, home) = (clips::folder(&[("clip.ts", &clips::constant(2)?)])?, tempfile::tempdir()?);
+    let file = home.path().join("costs.json");
+    std::fs::write(&file, "{\"version\": 1, \"entr")?;
+    let server =
+        Server::of(folder.path()).with(["--calibration", file.to_str().context("UTF-8")?]).start()?;
+    ensure!(server.process.log().contains("could not be read; measuring again"), "{}", server.process.log());
+    Deadline::seconds(30.0).wait_for("file that can be read", || {
+        let kept: Result<serde_json::Value, _> = serde_json::from_str(&std::fs::read_to_string(&file)?);
+        Ok(kept.ok().filter(|kept| kept["entries"][0]["costs"].is_array()))
+    })?;
+    Ok(())
+}
