@@ -5,8 +5,11 @@ use std::collections::{HashMap, HashSet};
 use crate::result::{Assessment, Measurement, Transport};
 use crate::statistics::Summary;
 
-/// Bytes of headers that a packet has besides its payload: IP and UDP with an RTP header, or IP and TCP.
-const HEADERS: u64 = 40;
+/// Bytes of the headers of IPv4 and UDP. Over TCP, sizes are those of blocks, which say nothing of packets.
+const HEADERS: u64 = 28;
+
+/// Bytes of an RTP header.
+const RTP_HEADER: u64 = 12;
 
 /// Before the name of a path that a bare C loop takes.
 pub const BARE: &str = "bare:";
@@ -122,11 +125,7 @@ impl<'a> Group<'a> {
 
     /// The largest size whose packets are not fragmented, or else the smallest there is; the whole file if that is all.
     pub fn full_size(&self) -> Option<u64> {
-        let headers = match (self.experiment, self.transport) {
-            // No RTP header: 12 bytes more of payload fit.
-            ("download", Transport::Udp) => HEADERS - 12,
-            _ => HEADERS,
-        };
+        let headers = HEADERS + if self.experiment == "stream" { RTP_HEADER } else { 0 };
         let room = u64::from(self.mtu).saturating_sub(headers);
         let sizes: Vec<u64> = self.sizes().into_iter().flatten().collect();
         sizes.iter().rev().find(|size| **size <= room).or(sizes.first()).copied()

@@ -52,3 +52,6 @@ pub fn text(assessment: &Assessment, width: u16, utf8: bool) -> String {
     let tables = sections::in_short(assessment);
     tables.iter().map(|table| table.text(width, utf8)).collect::<Vec<_>>().join("\n")
 }
+
+#[cfg(test)]
+mod tests;

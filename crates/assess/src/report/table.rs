@@ -97,13 +97,19 @@ impl Cell {
 
 impl Table {
     /// An empty one. Heads that begin with `#` are those of columns of figures.
-    pub fn new(caption: impl Into<String>, heads: &[&str]) -> Table {
+    pub fn new(caption: impl AsRef<str>, heads: &[&str]) -> Table {
         let column = |head: &&str| match head.strip_prefix('#') {
-            Some(head) => Column { head: head.to_owned(), figures: true },
-            None => Column { head: (*head).to_owned(), figures: false },
+            Some(head) => Column { head: visible(head), figures: true },
+            None => Column { head: visible(head), figures: false },
         };
         let columns = heads.iter().map(column).collect();
-        Table { caption: caption.into(), columns, rows: Vec::new(), notes: Vec::new(), id: String::new() }
+        Table {
+            caption: visible(caption.as_ref()),
+            columns,
+            rows: Vec::new(),
+            notes: Vec::new(),
+            id: String::new(),
+        }
     }
 
     /// Adds a row.

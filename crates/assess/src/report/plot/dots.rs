@@ -62,7 +62,7 @@ impl Dots<'_> {
             self.row(&mut scene, &scale, row, y);
             y += height(row);
         }
-        scene.height = bottom + 36.0;
+        scene.height = bottom + 37.0;
         Some(scene)
     }
 
@@ -81,12 +81,12 @@ impl Dots<'_> {
     fn axis(&self, scene: &mut Scene, scale: &Scale, top: f64, bottom: f64) {
         for tick in scale.ticks(false) {
             scene.rule((tick.place, top), (tick.place, bottom + 3.0), "grid");
-            scene.text((tick.place, bottom + 14.0), Anchor::Middle, "label", &tick.text);
+            scene.text((tick.place, bottom + 15.0), Anchor::Middle, "label", &tick.text);
         }
         if let Some(place) = scale.place(1.0).filter(|_| self.relative) {
             scene.rule((place, top), (place, bottom), "reference");
         }
-        scene.text((WIDTH - 8.0, bottom + 30.0), Anchor::End, "label title", self.axis);
+        scene.text((WIDTH - 8.0, bottom + 31.0), Anchor::End, "label title", self.axis);
     }
 
     fn row(&self, scene: &mut Scene, scale: &Scale, row: &DotRow, top: f64) {

@@ -55,14 +55,14 @@ impl Lines<'_> {
         }
         for tick in x.ticks(false) {
             scene.rule((tick.place, top), (tick.place, bottom + 3.0), "grid");
-            scene.text((tick.place, bottom + 14.0), Anchor::Middle, "label", &tick.text);
+            scene.text((tick.place, bottom + 18.0), Anchor::Middle, "label", &tick.text);
         }
         scene.rule((left, bottom), (WIDTH - 4.0, bottom), "axis");
-        scene.text((WIDTH - 8.0, bottom + 30.0), Anchor::End, "label title", self.x_axis);
+        scene.text((WIDTH - 8.0, bottom + 34.0), Anchor::End, "label title", self.x_axis);
         for (series, line) in self.lines.iter().enumerate() {
             self.line(&mut scene, &x, &y, series, line);
         }
-        scene.height = bottom + 36.0;
+        scene.height = bottom + 40.0;
         Some(scene)
     }
 
