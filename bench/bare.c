@@ -1,21 +1,25 @@
 /*
  * Bare loops: what sending costs when nothing else is done. The floor that the server is compared with.
  *
- *   bare PATH PAYLOAD_BYTES FILE PACKETS_PER_TRAIN SOCKETS
+ *   bare PATH PAYLOAD_BYTES FILE PACKETS_PER_TRAIN SOCKETS [PAYLOAD_OF_A_PACKET]
+ *   bare paths
  *
- * Sends so many bytes of payload in packets of 12 + 1316 bytes to 10.80.0.0/16, port 5000, one train to each of the
- * connected sockets in turn, and prints user and system CPU seconds and the number of packets:
+ * Sends so many bytes of payload in packets of 12 + 1316 bytes (or what is asked for) to 10.80.0.0/16, port 5000, one train to each of the
+ * connected sockets in turn, and prints user and system CPU seconds, the number of packets, and seconds on the wall:
  *
- *   USER SYSTEM PACKETS
+ *   USER SYSTEM PACKETS WALL
  *
- * FILE is read round and round and is in the page cache. For wire_sendfile its bytes are ready packets, for the others
- * payload; what they mean does not matter to a sink that drops.
+ * `bare paths` prints the paths there are.
+ *
+ * FILE is read round and round and is in the page cache. For wire_sendfile and wire_uring its bytes are ready packets, for
+ * the others payload; what they mean does not matter to a sink that drops.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <err.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/io_uring.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,12 +29,14 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #define HEADER 12
-#define PAYLOAD 1316
-#define PACKET (HEADER + PAYLOAD)
+#define MOST_PAYLOAD 65495
+#define MOST_FILE (1 << 30) /* a registered buffer of an io_uring is no larger */
 #define MOST_PACKETS 48
 #define UDP_SEGMENT 103 /* linux/udp.h, since 4.18 */
 
@@ -42,6 +48,9 @@ struct job {
 	unsigned socket_count;
 	int *sockets;
 };
+
+static ssize_t payload = 1316; /* bytes of a packet, without its header and with it */
+static ssize_t packet = HEADER + 1316;
 
 static unsigned char headers[MOST_PACKETS][HEADER];
 
@@ -57,11 +66,120 @@ static void header_make(unsigned index, uint16_t sequence)
 /* One call: the kernel takes page references and cuts the train by UDP_SEGMENT. */
 static void wire_sendfile(const struct job *job, int socket, off_t offset, uint16_t sequence)
 {
-	size_t length = (size_t)job->packets_per_train * PACKET;
+	size_t length = (size_t)job->packets_per_train * packet;
 
 	(void)sequence;
 	if (sendfile(socket, job->file, &offset, length) != (ssize_t)length)
 		err(1, "sendfile");
+}
+
+/*
+ * An io_uring, as its kernel interface has it: no library. Trains are queued, and TRAINS_PER_CALL of them sent by one call, from
+ * a copy of the file that was registered. The call also runs what the kernel deferred, so that it never has much to tell.
+ */
+#define TRAINS_PER_CALL 64
+#define RING_ENTRIES 256
+
+static struct {
+	int fd;
+	unsigned *sq_tail, *cq_head, *cq_tail, sq_mask, cq_mask;
+	struct io_uring_sqe *entries;
+	struct io_uring_cqe *completions;
+	const char *memory;
+	unsigned queued;    /* not yet submitted */
+	uint64_t in_flight; /* submitted, and the network is not done with them */
+} ring;
+
+/* The file's bytes in memory that a ring takes as a buffer; a mapping of an ordinary file it does not take. */
+static struct iovec memory_copy(const struct job *job)
+{
+	int memory = memfd_create("bare", MFD_CLOEXEC);
+	void *copy;
+
+	if (memory < 0 || ftruncate(memory, job->length))
+		err(1, "memfd");
+	copy = mmap(NULL, job->length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, memory, 0);
+	if (copy == MAP_FAILED)
+		err(1, "mmap");
+	memcpy(copy, job->mapping, job->length);
+	close(memory);
+	return (struct iovec){ copy, job->length };
+}
+
+static void ring_open(const struct job *job)
+{
+	struct io_uring_params params = { .flags = IORING_SETUP_SINGLE_ISSUER | IORING_SETUP_DEFER_TASKRUN };
+	struct iovec memory = memory_copy(job);
+	size_t length;
+	char *queues;
+
+	ring.fd = syscall(__NR_io_uring_setup, RING_ENTRIES, &params);
+	if (ring.fd < 0)
+		err(1, "io_uring_setup");
+	length = params.cq_off.cqes + params.cq_entries * sizeof(struct io_uring_cqe);
+	if (length < params.sq_off.array + params.sq_entries * sizeof(unsigned))
+		length = params.sq_off.array + params.sq_entries * sizeof(unsigned);
+	queues = mmap(NULL, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, ring.fd, IORING_OFF_SQ_RING);
+	ring.entries = mmap(NULL, params.sq_entries * sizeof(struct io_uring_sqe), PROT_READ | PROT_WRITE,
+			    MAP_SHARED | MAP_POPULATE, ring.fd, IORING_OFF_SQES);
+	if (queues == MAP_FAILED || ring.entries == MAP_FAILED)
+		err(1, "mmap of the ring");
+	ring.sq_tail = (unsigned *)(queues + params.sq_off.tail);
+	ring.sq_mask = *(unsigned *)(queues + params.sq_off.ring_mask);
+	ring.cq_head = (unsigned *)(queues + params.cq_off.head);
+	ring.cq_tail = (unsigned *)(queues + params.cq_off.tail);
+	ring.cq_mask = *(unsigned *)(queues + params.cq_off.ring_mask);
+	ring.completions = (struct io_uring_cqe *)(queues + params.cq_off.cqes);
+	for (unsigned i = 0; i < params.sq_entries; i++)
+		((unsigned *)(queues + params.sq_off.array))[i] = i;
+	if (syscall(__NR_io_uring_register, ring.fd, IORING_REGISTER_BUFFERS, &memory, 1))
+		err(1, "io_uring_register");
+	ring.memory = memory.iov_base;
+}
+
+/* Submits what is queued, and takes what is told: of each send its result, and later that its memory is free. */
+static void ring_enter(const struct job *job, unsigned wait_for)
+{
+	unsigned head = *ring.cq_head, tail;
+
+	if (syscall(__NR_io_uring_enter, ring.fd, ring.queued, wait_for, IORING_ENTER_GETEVENTS, NULL, 0) < 0)
+		err(1, "io_uring_enter");
+	ring.in_flight += ring.queued;
+	ring.queued = 0;
+	tail = __atomic_load_n(ring.cq_tail, __ATOMIC_ACQUIRE);
+	for (; head != tail; head++) {
+		const struct io_uring_cqe *told = &ring.completions[head & ring.cq_mask];
+
+		if (!(told->flags & IORING_CQE_F_NOTIF) && told->res != (int)(job->packets_per_train * packet))
+			errx(1, "send_zc: %s", told->res < 0 ? strerror(-told->res) : "sent in part");
+		ring.in_flight -= !(told->flags & IORING_CQE_F_MORE);
+	}
+	__atomic_store_n(ring.cq_head, head, __ATOMIC_RELEASE);
+}
+
+/* A call for many trains, no copy: pages were pinned when the memory was registered. */
+static void wire_uring(const struct job *job, int socket, off_t offset, uint16_t sequence)
+{
+	struct io_uring_sqe *entry = &ring.entries[*ring.sq_tail & ring.sq_mask];
+
+	(void)sequence;
+	memset(entry, 0, sizeof(*entry));
+	entry->opcode = IORING_OP_SEND_ZC;
+	entry->fd = socket;
+	entry->addr = (uintptr_t)(ring.memory + offset);
+	entry->len = job->packets_per_train * packet;
+	entry->msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+	entry->ioprio = IORING_RECVSEND_FIXED_BUF;
+	__atomic_store_n(ring.sq_tail, *ring.sq_tail + 1, __ATOMIC_RELEASE);
+	if (++ring.queued == TRAINS_PER_CALL)
+		ring_enter(job, 0);
+}
+
+static void ring_drain(const struct job *job)
+{
+	ring_enter(job, 0);
+	while (ring.in_flight)
+		ring_enter(job, 1);
 }
 
 static void gather(const struct job *job, struct iovec *vector, off_t offset, uint16_t sequence)
@@ -69,7 +187,7 @@ static void gather(const struct job *job, struct iovec *vector, off_t offset, ui
 	for (unsigned i = 0; i < job->packets_per_train; i++) {
 		header_make(i, sequence + i);
 		vector[2 * i] = (struct iovec){ headers[i], HEADER };
-		vector[2 * i + 1] = (struct iovec){ (char *)job->mapping + offset + i * PAYLOAD, PAYLOAD };
+		vector[2 * i + 1] = (struct iovec){ (char *)job->mapping + offset + i * payload, payload };
 	}
 }
 
@@ -80,7 +198,7 @@ static void gso_writev(const struct job *job, int socket, off_t offset, uint16_t
 	struct msghdr message = { .msg_iov = vector, .msg_iovlen = 2 * job->packets_per_train };
 
 	gather(job, vector, offset, sequence);
-	if (sendmsg(socket, &message, 0) != (ssize_t)job->packets_per_train * PACKET)
+	if (sendmsg(socket, &message, 0) != (ssize_t)job->packets_per_train * packet)
 		err(1, "sendmsg");
 }
 
@@ -102,15 +220,15 @@ static void send_mmsg(const struct job *job, int socket, off_t offset, uint16_t 
 /* Two calls and two copies for each packet: what a program does that knows nothing of all this. */
 static void read_writev(const struct job *job, int socket, off_t offset, uint16_t sequence)
 {
-	static char buffer[PAYLOAD];
+	static char buffer[MOST_PAYLOAD];
 
 	for (unsigned i = 0; i < job->packets_per_train; i++) {
-		struct iovec vector[2] = { { headers[0], HEADER }, { buffer, PAYLOAD } };
+		struct iovec vector[2] = { { headers[0], HEADER }, { buffer, payload } };
 
 		header_make(0, sequence + i);
-		if (pread(job->file, buffer, PAYLOAD, offset + i * PAYLOAD) != PAYLOAD)
+		if (pread(job->file, buffer, payload, offset + i * payload) != payload)
 			err(1, "pread");
-		if (writev(socket, vector, 2) != PACKET)
+		if (writev(socket, vector, 2) != packet)
 			err(1, "writev");
 	}
 }
@@ -119,12 +237,15 @@ static const struct {
 	const char *name;
 	void (*send)(const struct job *, int, off_t, uint16_t);
 	int segments;	 /* needs UDP_SEGMENT */
-	int packet_size; /* bytes of the file for a packet */
+	int ready;	 /* the file has headers too */
+	void (*open)(const struct job *);
+	void (*drain)(const struct job *); /* sends what is queued, and waits until the network is done */
 } paths[] = {
-	{ "wire_sendfile", wire_sendfile, 1, PACKET },
-	{ "gso_writev", gso_writev, 1, PAYLOAD },
-	{ "sendmmsg", send_mmsg, 0, PAYLOAD },
-	{ "read_writev", read_writev, 0, PAYLOAD },
+	{ "wire_uring", wire_uring, 1, 1, ring_open, ring_drain },
+	{ "wire_sendfile", wire_sendfile, 1, 1, NULL, NULL },
+	{ "gso_writev", gso_writev, 1, 0, NULL, NULL },
+	{ "sendmmsg", send_mmsg, 0, 0, NULL, NULL },
+	{ "read_writev", read_writev, 0, 0, NULL, NULL },
 };
 
 static void sockets_open(struct job *job, int segments)
@@ -134,7 +255,7 @@ static void sockets_open(struct job *job, int segments)
 		err(1, "calloc");
 	for (unsigned i = 0; i < job->socket_count; i++) {
 		struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(5000) };
-		int size = PACKET;
+		int size = packet;
 
 		to.sin_addr.s_addr = htonl((10u << 24 | 80u << 16) + 256 + i);
 		job->sockets[i] = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -152,7 +273,7 @@ static void file_open(struct job *job, const char *name)
 	job->file = open(name, O_RDONLY | O_CLOEXEC);
 	if (job->file < 0 || fstat(job->file, &status))
 		err(1, "%s", name);
-	job->length = status.st_size;
+	job->length = status.st_size < MOST_FILE ? status.st_size : MOST_FILE;
 	job->mapping = mmap(NULL, job->length, PROT_READ, MAP_SHARED | MAP_POPULATE, job->file, 0);
 	if (job->mapping == MAP_FAILED)
 		err(1, "mmap");
@@ -175,20 +296,36 @@ static unsigned number(const char *text, unsigned most)
 
 static uint64_t run(struct job *job, unsigned path, uint64_t bytes)
 {
-	off_t step = (off_t)job->packets_per_train * paths[path].packet_size;
+	off_t step = (off_t)job->packets_per_train * (paths[path].ready ? packet : payload);
 	uint64_t packets = 0;
 	off_t offset = 0;
 
 	if (job->length < step)
 		errx(1, "the file is shorter than a train");
-	for (unsigned socket = 0; packets * PAYLOAD < bytes; socket = (socket + 1) % job->socket_count) {
+	for (unsigned socket = 0; packets * payload < bytes; socket = (socket + 1) % job->socket_count) {
 		if (offset + step > job->length)
 			offset = 0;
 		paths[path].send(job, job->sockets[socket], offset, packets);
 		packets += job->packets_per_train;
 		offset += step;
 	}
+	if (paths[path].drain)
+		paths[path].drain(job);
 	return packets;
+}
+
+static double now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec + time.tv_nsec / 1e9;
+}
+
+static void paths_print(void)
+{
+	for (unsigned path = 0; path < sizeof(paths) / sizeof(*paths); path++)
+		puts(paths[path].name);
 }
 
 int main(int count, char **arguments)
@@ -197,23 +334,35 @@ int main(int count, char **arguments)
 	struct job job;
 	unsigned path;
 	uint64_t bytes, packets;
+	double start;
 
-	if (count != 6)
-		errx(1, "usage: bare PATH PAYLOAD_BYTES FILE PACKETS_PER_TRAIN SOCKETS");
+	if (count == 2 && !strcmp(arguments[1], "paths")) {
+		paths_print();
+		return 0;
+	}
+	if (count != 6 && count != 7)
+		errx(1, "usage: bare PATH PAYLOAD_BYTES FILE PACKETS_PER_TRAIN SOCKETS [PAYLOAD_OF_A_PACKET]");
 	for (path = 0; strcmp(paths[path].name, arguments[1]); path++)
 		if (path + 1 == sizeof(paths) / sizeof(*paths))
 			errx(1, "no path %s", arguments[1]);
 	bytes = strtoull(arguments[2], NULL, 10);
 	job.packets_per_train = number(arguments[4], MOST_PACKETS);
 	job.socket_count = number(arguments[5], 60000);
+	if (count == 7)
+		payload = number(arguments[6], MOST_PAYLOAD);
+	packet = HEADER + payload;
 	file_open(&job, arguments[3]);
 	sockets_open(&job, paths[path].segments);
+	if (paths[path].open)
+		paths[path].open(&job);
 	run(&job, path, bytes / 16); /* caches, frequency, the sockets' routes */
 
 	getrusage(RUSAGE_SELF, &before);
+	start = now();
 	packets = run(&job, path, bytes);
+	start = now() - start;
 	getrusage(RUSAGE_SELF, &after);
-	printf("%.6f %.6f %llu\n", seconds(after.ru_utime) - seconds(before.ru_utime),
-	       seconds(after.ru_stime) - seconds(before.ru_stime), (unsigned long long)packets);
+	printf("%.6f %.6f %llu %.6f\n", seconds(after.ru_utime) - seconds(before.ru_utime),
+	       seconds(after.ru_stime) - seconds(before.ru_stime), (unsigned long long)packets, start);
 	return 0;
 }

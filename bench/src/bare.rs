@@ -10,7 +10,7 @@ use wirepath_tests::process::{self, Process};
 use crate::stage::{self, Stage};
 
 /// Data paths that there is a loop for.
-pub(crate) const PATHS: [&str; 4] = ["wire_sendfile", "gso_writev", "sendmmsg", "read_writev"];
+pub(crate) const PATHS: [&str; 5] = ["wire_uring", "wire_sendfile", "gso_writev", "sendmmsg", "read_writev"];
 
 /// Packets in the longest train (see the design: one UDP datagram holds no more).
 pub(crate) const MOST_PACKETS: usize = 48;
@@ -63,7 +63,7 @@ impl Loops {
         let output = limited(Process::start(&command, true)?)?;
         ensure!(stage.dropped()? > before, "nothing arrived at the sink");
         let numbers: Vec<f64> = output.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        let [user, system, packets] = numbers[..] else { anyhow::bail!("bare printed {output}") };
+        let [user, system, packets, _] = numbers[..] else { anyhow::bail!("bare printed {output}") };
         Ok((user + system) / (packets * PAYLOAD as f64 / (1u64 << 30) as f64))
     }
 }

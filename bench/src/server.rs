@@ -41,6 +41,7 @@ pub(crate) fn run(stage: &Stage, path: &str, load: &Load, options: &Options) -> 
     let server = Server::of(folder.path())
         .cache(cache)
         .with(["--path", path, "--burst", &load.burst])
+        .with(memory_for(path))
         .with(&options.server_arguments);
     let server = server.inside(stage.server(), &SERVER.to_string()).start()?;
     let address = server.rtsp;
@@ -66,7 +67,7 @@ pub(crate) fn run(stage: &Stage, path: &str, load: &Load, options: &Options) -> 
     let gib = BYTES_PER_SECOND * seconds * sessions as f64 / (1u64 << 30) as f64;
     Ok(ServerRun {
         path: path.to_owned(),
-        path_in_use: status["data_path"]["name"].as_str().unwrap_or_default().to_owned(),
+        path_in_use: path_in_use(&status, path),
         load: load.clone(),
         cpu_seconds_per_client_minute: cpu * 60.0 / seconds / sessions as f64,
         user_share: if ticks > 0.0 { user / ticks } else { 0.0 },
@@ -75,6 +76,18 @@ pub(crate) fn run(stage: &Stage, path: &str, load: &Load, options: &Options) -> 
         packets_per_train: sent.packets_per_train(),
         lateness_us: status["lateness_us"].clone(),
     })
+}
+
+/// The path that trains leave by: that which was asked for, if all do.
+fn path_in_use(status: &serde_json::Value, asked: &str) -> String {
+    let sessions = status["sessions"].as_array().into_iter().flatten();
+    let mut paths = sessions.map(|session| session["data_path"].as_str().unwrap_or_default());
+    paths.find(|path| *path != asked).unwrap_or(asked).to_owned()
+}
+
+/// What the server needs for a path: memory for the clip's image, in which it is long before the warm-up is over.
+fn memory_for(path: &str) -> &'static [&'static str] {
+    if path == "wire_uring" { &["--hot-memory", "256MiB"] } else { &[] }
 }
 
 /// A clip of 4 Mb/s: one minute of pictures, as often as needed.

@@ -1,17 +1,19 @@
 //! Which data path a session gets, and what is said about it.
 
+use std::os::unix::fs::FileTypeExt;
+
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use wirepath_tests::playback::{Playback, ensure_bytes};
 use wirepath_tests::server::{Server, calibration};
-use wirepath_tests::{Deadline, clips, trials};
+use wirepath_tests::{Deadline, clips, process, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         what_was_measured_decides,
         the_path_in_use_is_shown,
         a_first_start_measures_and_keeps_it,
-        a_damaged_calibration_is_said_and_replaced,
+        what_is_no_calibration_is_left_as_it_is,
     ]
 }
 
@@ -34,7 +36,9 @@ fn what_was_measured_decides() -> Result<()> {
         })?;
         ensure!(session["data_path"] == cheapest, "{cheapest} is not what {session} uses");
         let received = playback.receiver.to_the_end(Deadline::seconds(10.0))?;
-        ensure_bytes(&received, &std::fs::read(&clip)?)?;
+        ensure_bytes(&received, &std::fs::read(&clip)?).with_context(|| {
+            format!("by {cheapest}; the server says {}", server.status().unwrap_or_default())
+        })?;
     }
     Ok(())
 }
@@ -77,16 +81,22 @@ fn figures(server: &Server) -> Result<serde_json::Value> {
     Ok(server.status()?["data_path"]["calibration"].clone())
 }
 
-fn a_damaged_calibration_is_said_and_replaced() -> Result<()> {
+/// Somebody's own file, named by mistake, and what would make a reader wait.
+fn what_is_no_calibration_is_left_as_it_is() -> Result<()> {
     let (folder, home) = (clips::folder(&[("clip.ts", &clips::constant(2)?)])?, tempfile::tempdir()?);
-    let file = home.path().join("costs.json");
-    std::fs::write(&file, "{\"version\": 1, \"entr")?;
-    let server =
-        Server::of(folder.path()).with(["--calibration", file.to_str().context("UTF-8")?]).start()?;
-    ensure!(server.process.log().contains("could not be read; measuring again"), "{}", server.process.log());
-    Deadline::seconds(30.0).wait_for("file that can be read", || {
-        let kept: Result<serde_json::Value, _> = serde_json::from_str(&std::fs::read_to_string(&file)?);
-        Ok(kept.ok().filter(|kept| kept["entries"][0]["costs"].is_array()))
-    })?;
+    let (text, fifo) = (home.path().join("notes.txt"), home.path().join("fifo"));
+    std::fs::write(&text, "{\"version\": 1, \"entr")?;
+    process::run("mkfifo", [&fifo], 5.0)?;
+    for file in [&text, &fifo] {
+        let server =
+            Server::of(folder.path()).with(["--calibration", file.to_str().context("UTF-8")?]).start()?;
+        for words in ["is left as it is", "what was measured is not kept"] {
+            Deadline::seconds(60.0)
+                .wait_for("line of the log", || Ok(server.process.log().contains(words).then_some(())))?;
+        }
+    }
+    ensure!(std::fs::read_to_string(&text)? == "{\"version\": 1, \"entr", "the file was changed");
+    ensure!(std::fs::symlink_metadata(&fifo)?.file_type().is_fifo(), "the pipe was replaced");
+    ensure!(std::fs::read_dir(home.path())?.count() == 2, "something was left beside the files");
     Ok(())
 }

@@ -6,6 +6,7 @@ mod command;
 mod faults;
 mod formats;
 mod hostile;
+mod hot_memory;
 mod http;
 mod playing;
 mod rtcp;
@@ -21,6 +22,7 @@ fn main() -> ExitCode {
         command::trials(),
         faults::trials(),
         formats::trials(),
+        hot_memory::trials(),
         http::trials(),
         playing::trials(),
         rtcp::trials(),

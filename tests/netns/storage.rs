@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use wirepath_tests::playback::{Playback, ensure_bytes};
 use wirepath_tests::process::{self, is_root};
-use wirepath_tests::rtsp::Client;
+use wirepath_tests::rtsp::Refused;
 use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clips, require, trials};
 
@@ -39,18 +39,14 @@ fn a_full_disk_while_packing_is_reported() -> Result<()> {
 
 /// Asks for what cannot be packed. It may be refused at any request, or end early once the disk is full.
 fn play_too_much(server: &Server) -> Result<Option<u16>> {
-    let url = server.rtsp_url("large.ts");
-    let answer = Client::connect(server.rtsp)?.request("DESCRIBE", &url, &[])?;
-    if answer.status != 200 {
-        return Ok(Some(answer.status));
+    let started = Playback::set_up(server.rtsp, "large.ts").and_then(|mut playback| {
+        playback.play(None)?;
+        Ok(playback)
+    });
+    match started {
+        Ok(playback) => playback.receiver.to_the_end(Deadline::seconds(20.0)).map(|_| None),
+        Err(error) => error.downcast::<Refused>().map(|refused| Some(refused.response.status)),
     }
-    let mut playback = Playback::set_up(server.rtsp, "large.ts")?;
-    let answer = playback.client.request("PLAY", &url, &[("Session", &playback.session)])?;
-    if answer.status != 200 {
-        return Ok(Some(answer.status));
-    }
-    playback.receiver.to_the_end(Deadline::seconds(20.0))?;
-    Ok(None)
 }
 
 struct SmallDisk {

@@ -228,6 +228,7 @@ fn profiles() -> Vec<Profile> {
             transport: Transport::Udp,
             size: Some(1460),
             samples: 4321 - 100 * index as u64,
+            lost: 3,
             functions: functions
                 .iter()
                 .enumerate()
@@ -287,7 +288,7 @@ fn loan() -> Loan {
 }
 
 fn host() -> Host {
-    let feature = |name: &str, on| Feature { name: name.to_owned(), on };
+    let feature = |name: &str, on| Feature { name: name.to_owned(), on, changeable: on };
     let setting = |name: &str, value: &str| Setting { name: name.to_owned(), value: value.to_owned() };
     Host {
         kernel: "6.18.44".to_owned(),
@@ -298,6 +299,8 @@ fn host() -> Host {
             Device {
                 name: "eth0".to_owned(),
                 driver: Some("virtio_net".to_owned()),
+                up: true,
+                rings: Some(Rings { transmit: 256, transmit_most: 1024, receive: 256, receive_most: 1024 }),
                 mtu: 1500,
                 speed_mbps: None,
                 features: vec![feature("tx-udp-segmentation", false), feature("tx-scatter-gather", true)],
@@ -305,12 +308,32 @@ fn host() -> Host {
             Device {
                 name: "ifb-assess".to_owned(),
                 driver: Some("ifb".to_owned()),
+                up: false,
+                rings: None,
                 mtu: 1500,
                 speed_mbps: Some(25_000),
                 features: vec![feature("tx-udp-segmentation", true), feature("tx-checksum-ip-generic", true)],
             },
         ],
         limits: vec![setting("net.core.wmem_max", "212992"), setting("kernel.perf_event_paranoid", "2")],
+        paths: vec![
+            PathState {
+                experiment: "stream".to_owned(),
+                path: "wire_sendfile".to_owned(),
+                transport: Transport::Udp,
+                runs: true,
+                missing: None,
+                remedy: None,
+            },
+            PathState {
+                experiment: "stream".to_owned(),
+                path: "wire_uring".to_owned(),
+                transport: Transport::Udp,
+                runs: false,
+                missing: Some("io_uring is switched off".to_owned()),
+                remedy: Some("sysctl kernel.io_uring_disabled=0".to_owned()),
+            },
+        ],
         advice: vec![Advice {
             finding: "eth0 does not segment UDP".to_owned(),
             consequence: "wire_sendfile, gso_writev and wire_uring pay for segmentation in software: about 240 ns a packet"

@@ -1,5 +1,6 @@
 //! An RTSP client that sends what it is told, right or wrong.
 
+use std::fmt;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -7,6 +8,28 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use crate::http::{self, Response};
+
+/// A request that should have succeeded was answered, but not with 200.
+#[derive(Debug)]
+pub struct Refused {
+    request: String,
+    /// The answer.
+    pub response: Response,
+}
+
+impl Refused {
+    fn new(method: &str, url: &str, response: Response) -> Self {
+        Self { request: format!("{method} {url}"), response }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} was answered with {:?}", self.request, self.response)
+    }
+}
+
+impl std::error::Error for Refused {}
 
 /// A connection.
 pub struct Client {
@@ -44,11 +67,10 @@ impl Client {
         Ok(response)
     }
 
-    /// Like [`request`](Self::request), and the answer must be 200.
+    /// Like [`request`](Self::request), and the answer must be 200; any other is a [`Refused`].
     pub fn succeed(&mut self, method: &str, url: &str, headers: &[(&str, &str)]) -> Result<Response> {
         let response = self.request(method, url, headers)?;
-        ensure!(response.status == 200, "{method} {url} was answered with {response:?}");
-        Ok(response)
+        if response.status == 200 { Ok(response) } else { Err(Refused::new(method, url, response).into()) }
     }
 
     /// Sends a request and waits for nothing.

@@ -8,6 +8,7 @@ use std::sync::{Mutex, mpsc};
 
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
+use wirepath_streams::datapath::calibration::Host;
 
 use crate::namespace::Namespace;
 use crate::process::{self, Process};
@@ -34,6 +35,7 @@ pub struct Builder<'a> {
     namespace: Option<&'a Namespace>,
     address: String,
     cache: Option<PathBuf>,
+    before: Vec<String>,
 }
 
 impl Server {
@@ -46,6 +48,7 @@ impl Server {
             namespace: None,
             address: "127.0.0.1".to_owned(),
             cache: None,
+            before: Vec::new(),
         }
     }
 
@@ -106,6 +109,12 @@ impl<'a> Builder<'a> {
         self
     }
 
+    /// Has it started by another command, which is followed by its own.
+    pub fn under<S: AsRef<str>>(mut self, command: impl IntoIterator<Item = S>) -> Self {
+        self.before.extend(command.into_iter().map(|word| word.as_ref().to_owned()));
+        self
+    }
+
     /// Keeps wire images there.
     pub fn cache(mut self, folder: impl AsRef<Path>) -> Self {
         self.cache = Some(folder.as_ref().to_owned());
@@ -136,11 +145,12 @@ impl<'a> Builder<'a> {
     }
 
     fn command(&self, cache: &Path, calibration: &Path) -> Result<Command> {
-        let binary = binary()?;
+        let words: Vec<_> = self.before.iter().map(PathBuf::from).chain([binary()?]).collect();
         let mut command = match self.namespace {
-            Some(namespace) => namespace.command(binary),
-            None => Command::new(binary),
+            Some(namespace) => namespace.command(&words[0]),
+            None => Command::new(&words[0]),
         };
+        command.args(&words[1..]);
         let door = format!("{}:0", self.address);
         command.arg("serve").args(&self.paths).args(["--rtsp", &door, "--http", &door]);
         command.arg("--cache").arg(cache);
@@ -155,14 +165,14 @@ impl<'a> Builder<'a> {
 /// A calibration for this kernel, by which these paths are the cheaper the earlier they are named. Servers in tests have one: what
 /// a test finds must not depend on what was measured, nor a server measure while others are being tested.
 pub fn calibration(paths: &[&str]) -> Result<String> {
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").context("the kernel's release")?;
+    let host = serde_json::to_value(Host::this())?;
     let costs: Vec<serde_json::Value> = paths
         .iter()
         .zip(1..)
         .map(|(path, place)| serde_json::json!({"path": path, "packets_per_train": 8, "cpu_ns_per_packet": 100 * place}))
         .collect();
     let entry = serde_json::json!({
-        "kernel": kernel.trim(), "device": "with_checksums", "mtu": 1500, "origin": "made for a test", "costs": costs,
+        "host": host, "device": "with_checksums", "mtu": 1500, "origin": "made for a test", "costs": costs,
     });
     Ok(serde_json::json!({"version": 1, "entries": [entry]}).to_string())
 }

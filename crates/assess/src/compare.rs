@@ -174,6 +174,10 @@ fn facts(assessment: &Assessment) -> Vec<(String, String)> {
         ("processor pinned to".to_owned(), settings.cpu.map_or("none".to_owned(), |cpu| cpu.to_string())),
     ];
     facts.extend(host.limits.iter().map(|limit| (limit.name.clone(), limit.value.clone())));
+    for path in &host.paths {
+        let runs = if path.runs { "runs" } else { "does not run" };
+        facts.push((format!("{} over {}", path.path, path.transport), runs.to_owned()));
+    }
     for device in &host.devices {
         facts.push((format!("{}: MTU", device.name), device.mtu.to_string()));
         let on = |on: bool| if on { "on" } else { "off" }.to_owned();

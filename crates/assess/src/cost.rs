@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use crate::result::{Assessment, Measurement, Transport};
 use crate::statistics::Summary;
+use crate::verdict::baseline;
 
 /// Bytes of the headers of IPv4 and UDP. Over TCP, sizes are those of blocks, which say nothing of packets.
 const HEADERS: u64 = 28;
@@ -54,15 +55,6 @@ pub fn groups(assessment: &Assessment) -> Vec<Group<'_>> {
     let mut groups: Vec<_> = groups.into_iter().collect();
     groups.sort_by_key(|((experiment, transport, mtu), _)| (rank(experiment), *experiment, *transport, *mtu));
     groups.into_iter().map(|(key, measurements)| Group::new(key, &measurements)).collect()
-}
-
-/// The plain path that the papers measure others by.
-pub fn baseline(experiment: &str) -> Option<&'static str> {
-    match experiment {
-        "download" => Some("read_write"),
-        "stream" => Some("read_writev"),
-        _ => None,
-    }
 }
 
 impl Cost<'_> {

@@ -2,6 +2,7 @@
 
 use wirepath_datapath::{BlockPath, Path};
 
+use crate::bare::Bare;
 use crate::error::Error;
 use crate::media::{Kind, Media};
 use crate::options::{Options, Sink};
@@ -73,25 +74,29 @@ impl Experiment {
         let (cells, too_large): (Vec<Cell>, Vec<Cell>) =
             cells.into_iter().partition(|cell| cell.is_possible(stage.mtu));
         self.explain(options, stage, &too_large, found);
-        let mut kinds: Vec<Kind> = cells.iter().map(Cell::kind).collect();
+        // Those that a ring holds are in memory twice.
+        let mut kinds: Vec<(Kind, bool)> =
+            cells.iter().map(|cell| (cell.kind(), cell.way.needs_hot_memory())).collect();
         kinds.sort_unstable();
         kinds.dedup();
         let largest = cells.iter().filter_map(|cell| cell.size).max().unwrap_or_default();
         let mut media = Media::open(options, kinds.len() as u64, largest.into(), progress)?;
-        Rounds { experiment: self.name(), options, stage, media: &mut media, progress }.run(&cells, found)
+        let bare = if self == Experiment::Stream { Bare::wanted(options, stage)? } else { None };
+        Rounds::new(self.name(), options, stage, &mut media, progress, found).run(
+            &cells,
+            bare.as_ref(),
+            found,
+        )
     }
 
     /// Everything that it measures; what the route cannot do included.
     fn cells(self, mtu: u32) -> Vec<Cell> {
-        let udp = |way: Way| {
-            let rtp =
-                if matches!(way, Way::Stream(_)) { wirepath_datapath::rtp::HEADER_LENGTH as u32 } else { 0 };
-            let full = u16::try_from(mtu - HEADERS_BELOW - rtp).ok();
-            sizes(full).into_iter().map(move |size| Cell { way, transport: Transport::Udp, size: Some(size) })
+        let udp = move |way: Way| {
+            let sizes = sizes(full_size(way, mtu)).into_iter();
+            sizes.map(move |size| Cell { way, transport: Transport::Udp, size: Some(size) })
         };
-        let tcp = |way: Way| {
-            let full = u16::try_from(mtu - HEADERS_BELOW).ok();
-            let sizes = sizes(full).into_iter().map(Some).chain([None]);
+        let tcp = move |way: Way| {
+            let sizes = sizes(full_size(way, mtu)).into_iter().map(Some).chain([None]);
             sizes.map(move |size| Cell { way, transport: Transport::Tcp, size })
         };
         match self {
@@ -101,6 +106,12 @@ impl Experiment {
                 ways().flat_map(udp).chain(ways().flat_map(tcp)).collect()
             }
         }
+    }
+
+    /// Every path with the size that fills the MTU and, over TCP, the whole file.
+    pub(crate) fn cells_that_fill(self, mtu: u32) -> Vec<Cell> {
+        let fills = |cell: &Cell| cell.size.is_none_or(|size| full_size(cell.way, mtu) == Some(size));
+        self.cells(mtu).into_iter().filter(fills).collect()
     }
 
     /// Says what figures do not contain.
@@ -137,6 +148,12 @@ impl Experiment {
     }
 }
 
+/// The payload that fills a packet.
+fn full_size(way: Way, mtu: u32) -> Option<u16> {
+    let rtp = if matches!(way, Way::Stream(_)) { wirepath_datapath::rtp::HEADER_LENGTH as u32 } else { 0 };
+    u16::try_from(mtu - HEADERS_BELOW - rtp).ok()
+}
+
 fn sizes(full: Option<u16>) -> Vec<u16> {
     let mut sizes: Vec<u16> = SIZES.into_iter().chain(full).collect();
     sizes.sort_unstable();
@@ -157,5 +174,9 @@ mod tests {
         assert_eq!(cells.len(), 9 * BlockPath::ALL.len());
         assert!(cells.iter().any(|cell| cell.size == Some(1472) && cell.transport == Transport::Udp));
         assert!(cells.iter().any(|cell| cell.size.is_none() && cell.transport == Transport::Tcp));
+        let filling = |experiment: Experiment| experiment.cells_that_fill(1500);
+        assert_eq!(filling(Experiment::Stream).len(), Path::ALL.len());
+        assert!(filling(Experiment::Stream).iter().all(|cell| cell.size == Some(1460)));
+        assert_eq!(filling(Experiment::Download).len(), 3 * BlockPath::ALL.len());
     }
 }

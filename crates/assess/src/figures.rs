@@ -92,12 +92,9 @@ impl Name {
 
     /// What it shares with its neighbours: experiment, transport and MTU.
     pub fn place(&self) -> String {
-        let transport = self.transport.map(|transport| match transport {
-            Transport::Udp => " over UDP",
-            Transport::Tcp => " over TCP",
-        });
+        let transport = self.transport.map_or_else(String::new, |transport| format!(" over {transport}"));
         let mtu = self.mtu.map_or_else(String::new, |mtu| format!(", MTU {}", number::count(mtu.into())));
-        format!("{}{}{mtu}", self.experiment, transport.unwrap_or_default())
+        format!("{}{transport}{mtu}", self.experiment)
     }
 }
 

@@ -1,14 +1,18 @@
 //! Measures what every data path costs on the machine at hand, and says which one to use.
 
+mod bare;
 mod calls;
 pub mod compare;
 pub mod cost;
+pub mod costs;
 mod error;
 pub mod experiment;
 pub mod figures;
+pub mod host;
 mod media;
 pub mod options;
 mod outlet;
+pub mod profile;
 pub mod progress;
 pub mod report;
 pub mod result;
@@ -17,6 +21,7 @@ mod send;
 pub mod sink;
 pub mod stage;
 pub mod statistics;
+pub mod verdict;
 mod verify;
 mod walk;
 mod way;

@@ -1,4 +1,4 @@
-//! A result for people: a page, Markdown, a table of every run, tables for the terminal, figures for the documentation.
+//! A result for people: a page, Markdown, a table of every run, figures for the documentation.
 //!
 //! All text of a result is taken for hostile: whoever shows it, it is shown as it is and commands nothing.
 
@@ -15,7 +15,7 @@ mod table;
 pub use self::csv::csv;
 pub use docs::{FillError, fill};
 pub use page::html;
-pub use table::{Cell, Column, Kind, Table};
+pub use table::{Cell, Column, Kind, Table, in_ascii};
 
 use crate::result::Assessment;
 use document::Part;
@@ -45,12 +45,6 @@ pub fn markdown(assessment: &Assessment) -> String {
         }
     }
     text
-}
-
-/// The result in short, for a terminal: lines of at most `width` columns where that is possible, ASCII alone unless `utf8`.
-pub fn text(assessment: &Assessment, width: u16, utf8: bool) -> String {
-    let tables = sections::in_short(assessment);
-    tables.iter().map(|table| table.text(width, utf8)).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]

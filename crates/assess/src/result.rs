@@ -4,6 +4,8 @@
 //! ([`crate::statistics`]). Times are in seconds, sizes in bytes, unless the name says another unit. A field that could not be
 //! measured is null, and [`Assessment::left_out`] says why.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// Version of this schema. A reader takes no other.
@@ -82,8 +84,10 @@ pub struct Host {
     pub memory: u64,
     /// Network devices.
     pub devices: Vec<Device>,
-    /// Limits and kernel settings that matter, by name.
+    /// Limits, kernel settings and privileges that matter, by name.
     pub limits: Vec<Setting>,
+    /// Which data paths run here.
+    pub paths: Vec<PathState>,
     /// What could be better, and how.
     pub advice: Vec<Advice>,
     /// Load averages when it began.
@@ -97,12 +101,29 @@ pub struct Device {
     pub name: String,
     /// Driver, where it says.
     pub driver: Option<String>,
+    /// Whether it is up.
+    pub up: bool,
     /// MTU.
     pub mtu: u32,
     /// Speed in Mb/s, where it says.
     pub speed_mbps: Option<u32>,
+    /// Sizes of its rings, where it says.
+    pub rings: Option<Rings>,
     /// Features that data paths need, by ethtool's names, and whether they are on.
     pub features: Vec<Feature>,
+}
+
+/// Rings of a device, in descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rings {
+    /// For packets to be sent.
+    pub transmit: u32,
+    /// The most that may be set for packets to be sent.
+    pub transmit_most: u32,
+    /// For received packets.
+    pub receive: u32,
+    /// The most that may be set for received packets.
+    pub receive_most: u32,
 }
 
 /// A feature of a device.
@@ -112,6 +133,8 @@ pub struct Feature {
     pub name: String,
     /// Whether it is on.
     pub on: bool,
+    /// Whether it can be switched; what cannot, ethtool shows as fixed.
+    pub changeable: bool,
 }
 
 /// A limit or kernel setting.
@@ -121,6 +144,23 @@ pub struct Setting {
     pub name: String,
     /// Its value.
     pub value: String,
+}
+
+/// Whether a data path runs here, found by sending with it over the loopback device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathState {
+    /// `download` or `stream`.
+    pub experiment: String,
+    /// The data path.
+    pub path: String,
+    /// UDP or TCP.
+    pub transport: Transport,
+    /// Whether what was sent arrived, byte for byte.
+    pub runs: bool,
+    /// What is missing, or why it does less than it could; null if nothing is.
+    pub missing: Option<String>,
+    /// How to get what is missing.
+    pub remedy: Option<String>,
 }
 
 /// What could be better.
@@ -148,7 +188,8 @@ pub struct Costs {
 pub struct CopyCost {
     /// Bytes copied at a time.
     pub size: u64,
-    /// Whether source and target begin at pages' boundaries, or one byte and three behind.
+    /// Whether source and target begin at the boundaries of cache lines (from a page on: of pages), or one byte and three behind
+    /// them.
     pub aligned: bool,
     /// Whether the same block is copied again and again (from the processor's caches), or ever other ones.
     pub cached: bool,
@@ -187,6 +228,15 @@ pub enum Transport {
     Udp,
     /// TCP.
     Tcp,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Transport::Udp => "UDP",
+            Transport::Tcp => "TCP",
+        })
+    }
 }
 
 /// One run of a measurement.
@@ -228,6 +278,8 @@ pub struct Profile {
     pub size: Option<u64>,
     /// Samples taken.
     pub samples: u64,
+    /// Samples that the kernel had no room for.
+    pub lost: u64,
     /// The functions that cost most, most first; five of them.
     pub functions: Vec<FunctionShare>,
     /// Share of samples in functions that copy payload.

@@ -49,6 +49,14 @@ impl Way {
         }
     }
 
+    /// Whether it sends from memory that a ring holds.
+    pub(crate) fn needs_hot_memory(self) -> bool {
+        match self {
+            Way::Stream(path) => path.needs_hot_memory(),
+            Way::Block(path) => path.needs_hot_memory(),
+        }
+    }
+
     /// Whether one call takes several packets.
     pub(crate) fn batches(self) -> bool {
         match self {
@@ -104,13 +112,8 @@ impl Cell {
 
     /// Where its headers come from: made for each packet if the path can.
     pub(crate) fn headers(&self) -> Headers {
-        let any = Stretch { first: 0, start: 0, packets: 1, bytes: 1 };
         match self.way {
-            Way::Stream(path)
-                if path.for_train(&self.train(any, 0, Headers::Generated), Headers::Generated) != path =>
-            {
-                Headers::Stored
-            }
+            Way::Stream(path) if !path.makes_headers() => Headers::Stored,
             _ => Headers::Generated,
         }
     }

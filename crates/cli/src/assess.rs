@@ -9,13 +9,14 @@ mod perform;
 mod read;
 mod report;
 mod sink;
+mod text;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use experiment::{DOWNLOAD, EXPERIMENTS, STREAM};
+use experiment::{DOWNLOAD, EXPERIMENTS, HOST, PROFILE, STREAM};
 use measuring::Measuring;
 
 /// Arguments of `wirepath assess`.
@@ -37,6 +38,8 @@ pub(crate) struct Assess {
 // An experiment that lands adds its variant here, its arm below, and its line in `experiment.rs`.
 #[derive(Subcommand)]
 enum Action {
+    /// Say what this machine has, what it lacks for which data path and how to get it; cost of kernel entry and of copying
+    Host(Measuring),
     /// Compare two results: kernel against kernel, machine against machine, before against after
     Compare(compare::Compare),
     /// Make a page of a result, Markdown or CSV
@@ -45,6 +48,8 @@ enum Action {
     Download(Measuring),
     /// Send RTP packets over UDP, by every path and size
     Stream(Measuring),
+    /// Sample where each path spends its time: copying, entering the kernel, network, user space
+    Profile(Measuring),
     /// Receive for an assessment on another host
     Sink(sink::Sink),
 }
@@ -53,10 +58,12 @@ impl Assess {
     pub(crate) fn run(self) -> Result<ExitCode> {
         match self.action {
             None => perform::perform(&self.measuring, EXPERIMENTS),
+            Some(Action::Host(measuring)) => perform::perform(&measuring, &[HOST]),
             Some(Action::Compare(compare)) => compare.run(),
             Some(Action::Report(report)) => report.run(),
             Some(Action::Download(measuring)) => perform::perform(&measuring, &[DOWNLOAD]),
             Some(Action::Stream(measuring)) => perform::perform(&measuring, &[STREAM]),
+            Some(Action::Profile(measuring)) => perform::perform(&measuring, &[PROFILE]),
             Some(Action::Sink(sink)) => sink.run(),
         }
     }

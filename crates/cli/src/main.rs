@@ -9,6 +9,7 @@ mod plot;
 mod progress;
 mod serve;
 mod serve_options;
+mod table;
 mod terminal;
 mod warnings;
 

@@ -13,7 +13,7 @@ use clap::Args;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing_subscriber::EnvFilter;
-use wirepath_server::{Server, ServerOptions};
+use wirepath_server::{DataPath, Server, ServerOptions};
 
 use crate::image_options::CALIBRATION;
 use crate::serve_options::{PathChoice, PortRange, ServeOptions};
@@ -129,6 +129,15 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         Some(threads) => threads.get(),
         None => available_parallelism().context("the number of cores is not known; use --threads")?.get(),
     };
+    let hot_memory_bytes = options.hot_memory.map_or(0, |size| size.as_u64());
+    let path = match options.path.unwrap_or(PathChoice::Auto) {
+        PathChoice::Auto => None,
+        PathChoice::Named(path) => Some(path),
+    };
+    ensure!(
+        hot_memory_bytes > 0 || !path.is_some_and(DataPath::needs_hot_memory),
+        "the data path wire_uring sends from memory of its own: say how much with --hot-memory SIZE"
+    );
     let cache = options.images.cache_folder()?;
     Ok(ServerOptions {
         calibration: options.calibration.unwrap_or_else(|| cache.join(CALIBRATION)),
@@ -137,11 +146,9 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         http: options.http.unwrap_or(SocketAddr::from(([0, 0, 0, 0], 8080))),
         cache,
         cache_bytes: options.images.cache_bytes(),
+        hot_memory_bytes,
         threads,
-        path: match options.path.unwrap_or(PathChoice::Auto) {
-            PathChoice::Auto => None,
-            PathChoice::Named(path) => Some(path),
-        },
+        path,
         burst: options.images.burst()?,
         rtp_ports: ports.first..=ports.last,
         sessions: options.max_sessions.unwrap_or(10_000),

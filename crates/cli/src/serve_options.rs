@@ -7,6 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use bytesize::ByteSize;
 use clap::{Args, Command};
 use serde::Deserialize;
 use toml::de::DeTable;
@@ -33,11 +34,15 @@ pub(crate) struct ServeOptions {
     #[serde(skip)] // read by itself: serde's `flatten` would lose the places of errors
     pub(crate) images: ImageOptions,
 
+    /// Memory to hold images that sessions play, for the data path wire_uring: no copy, few calls [default: 0]
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) hot_memory: Option<ByteSize>,
+
     /// Engine threads [default: one for each core]
     #[arg(long, value_name = "N")]
     pub(crate) threads: Option<NonZeroUsize>,
 
-    /// Data path: auto, or wire_sendfile, gso_writev, sendmmsg or read_writev [default: auto]
+    /// Data path: auto, or wire_uring (needs --hot-memory), wire_sendfile, gso_writev, sendmmsg or read_writev [default: auto]
     #[arg(long, value_name = "NAME")]
     pub(crate) path: Option<PathChoice>,
 
@@ -98,6 +103,7 @@ impl ServeOptions {
             rtsp: self.rtsp.or(file.rtsp),
             http: self.http.or(file.http),
             images: self.images.or(file.images),
+            hot_memory: self.hot_memory.or(file.hot_memory),
             threads: self.threads.or(file.threads),
             path: self.path.or(file.path),
             calibration: self.calibration.or(file.calibration),

@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use rustix::net::SendFlags;
 
-use crate::{BlockSink, Extent, Medium, Scratch, SendError};
-use crate::{loan, mmap_send, mmap_zerocopy, read_write, sendfile};
+use crate::{BlockSink, Extent, Medium, Scratch, SendError, Taken};
+use crate::{loan, mmap_send, mmap_zerocopy, read_write, sendfile, uring_send};
 
 /// Never wait for room, never raise SIGPIPE.
 pub(crate) const FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
@@ -14,6 +14,8 @@ pub(crate) const FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNA
 /// A way to take blocks of a file to a TCP connection or, a datagram or a train at a time, to a UDP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlockPath {
+    /// An io_uring sends from registered memory: to UDP trains, many in a call; to TCP a call. No copy.
+    UringSend,
     /// MSG_ZEROCOPY from a mapping: a call, no copy, pages are lent.
     MmapZerocopy,
     /// As `mmap_zerocopy` where a loan is cheaper than a copy, else as `mmap_send`.
@@ -28,7 +30,8 @@ pub enum BlockPath {
 
 impl BlockPath {
     /// All of them.
-    pub const ALL: [BlockPath; 5] = [
+    pub const ALL: [BlockPath; 6] = [
+        BlockPath::UringSend,
         BlockPath::MmapZerocopy,
         BlockPath::Loan,
         BlockPath::Sendfile,
@@ -41,16 +44,22 @@ impl BlockPath {
         match self {
             BlockPath::MmapZerocopy => "mmap_zerocopy",
             BlockPath::Loan => "loan",
+            BlockPath::UringSend => "uring_send",
             BlockPath::Sendfile => "sendfile",
             BlockPath::MmapSend => "mmap_send",
             BlockPath::ReadWrite => "read_write",
         }
     }
 
+    /// Whether it needs a copy of the medium in memory that the thread's ring holds.
+    pub fn needs_hot_memory(self) -> bool {
+        self == BlockPath::UringSend
+    }
+
     /// Whether it sends trains of datagrams, which needs UDP_SEGMENT on a UDP socket; the others send a datagram a call.
     pub fn segments(self) -> bool {
         match self {
-            BlockPath::MmapZerocopy | BlockPath::Loan => true,
+            BlockPath::UringSend | BlockPath::MmapZerocopy | BlockPath::Loan => true,
             BlockPath::Sendfile | BlockPath::MmapSend | BlockPath::ReadWrite => false,
         }
     }
@@ -76,9 +85,32 @@ impl BlockPath {
         match self {
             BlockPath::MmapZerocopy => mmap_zerocopy::send(sink, medium, extent),
             BlockPath::Loan => loan::send(sink, medium, extent),
+            BlockPath::UringSend => uring_send::send(sink, medium, extent, scratch),
             BlockPath::Sendfile => sendfile::send(sink, medium, extent),
             BlockPath::MmapSend => mmap_send::send(sink, medium, extent),
             BlockPath::ReadWrite => read_write::send(sink, medium, extent, &mut scratch.payload),
+        }
+    }
+
+    /// As `send`, but a datagram or train whose path can queue is only queued, and answered with `token` (any number but
+    /// `u64::MAX`) by [`Scratch::flush`]. A stream's bytes are always sent at once: how many it took decides what comes next.
+    ///
+    /// # Errors
+    /// As `send`; [`SendError::Full`] also if the queue has no room before the next flush.
+    #[inline]
+    pub fn enqueue(
+        self,
+        sink: &BlockSink,
+        medium: &Medium,
+        extent: Extent,
+        scratch: &mut Scratch,
+        token: u64,
+    ) -> Result<Taken<usize>, SendError> {
+        match self {
+            BlockPath::UringSend if !sink.is_stream() => {
+                uring_send::enqueue(sink, medium, extent, scratch, token).map(|()| Taken::Queued)
+            }
+            path => path.send(sink, medium, extent, scratch).map(Taken::Sent),
         }
     }
 }

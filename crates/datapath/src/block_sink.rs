@@ -5,6 +5,7 @@ use std::io;
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
@@ -24,7 +25,7 @@ const PAGES_LENT: usize = 256;
 /// queue, which the sink reads now and then while it sends, and in [`BlockSink::take_back`].
 #[derive(Debug)]
 pub struct BlockSink {
-    pub(crate) socket: OwnedFd,
+    pub(crate) socket: Arc<OwnedFd>,
     stream: bool,
     lender: Option<Lender>,
 }
@@ -46,7 +47,7 @@ impl BlockSink {
     pub fn tcp(socket: TcpStream, path: BlockPath) -> io::Result<BlockSink> {
         socket.set_nonblocking(true)?;
         let lender = Lender::of(socket.as_fd(), socket.local_addr()?, path)?;
-        Ok(BlockSink { socket: socket.into(), stream: true, lender })
+        Ok(BlockSink { socket: Arc::new(socket.into()), stream: true, lender })
     }
 
     /// A UDP socket connected to one receiver, for datagrams of at most `packet_size` bytes.
@@ -62,7 +63,7 @@ impl BlockSink {
         let local = socket.local_addr()?;
         set_fragmentation(socket.as_fd(), local, !path.segments())?;
         let lender = Lender::of(socket.as_fd(), local, path)?;
-        Ok(BlockSink { socket: socket.into(), stream: false, lender })
+        Ok(BlockSink { socket: Arc::new(socket.into()), stream: false, lender })
     }
 
     /// The same, deciding by `switch` which sends lend. Paths other than `loan` decide nothing.

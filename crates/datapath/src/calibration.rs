@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path as FilePath;
 
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
 use crate::Path;
@@ -14,14 +16,15 @@ pub const USUAL_TRAIN: u32 = 8;
 /// Measured packets are of this size: seven packets of a transport stream and a header.
 pub const PACKET_SIZE: u16 = 1328;
 
-/// A path further back in the order of [`Path::SERVING`] must be cheaper by this share to be chosen instead: less may be chance.
-const MARGIN: f64 = 0.10;
+/// A path further back in the order of [`Path::SERVING`] must be cheaper by this share to be chosen instead: measurements of two
+/// seconds on a busy machine differ by nearly as much.
+const MARGIN: f64 = 0.20;
 
-/// What paths cost on one kernel, one kind of device and one MTU.
+/// What paths cost on one machine and kernel, one kind of device and one MTU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
-    /// Release of the kernel.
-    pub kernel: String,
+    /// The machine and its kernel.
+    pub host: Host,
     /// The device that it was measured on, or stands for.
     pub device: DeviceKind,
     /// MTU in bytes.
@@ -30,6 +33,33 @@ pub struct Calibration {
     pub origin: String,
     /// What each path cost.
     pub costs: Vec<PathCost>,
+}
+
+/// What a machine's costs depend on, so that a copied file says nothing of another machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Host {
+    /// Release of the kernel, as `uname -r` says.
+    pub kernel: String,
+    /// Name of the processor, or of its architecture where it has none.
+    pub processor: String,
+    /// Number of processors.
+    pub processors: usize,
+}
+
+impl Host {
+    /// This one.
+    pub fn this() -> Host {
+        let name = rustix::system::uname();
+        let in_words = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
+        // A file of the kernel's that lists every processor: the first one is at its start.
+        let described = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = described.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+        Host {
+            kernel: in_words(name.release()),
+            processor: model.map_or_else(|| in_words(name.machine()), |(_, model)| model.to_owned()),
+            processors: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
 }
 
 /// Devices that cost the same.
@@ -59,7 +89,11 @@ impl Calibration {
     /// Cost in nanoseconds of a packet in trains of [`USUAL_TRAIN`].
     pub fn cost_ns(&self, path: Path) -> Option<f64> {
         let usual = |cost: &&PathCost| cost.packets_per_train == USUAL_TRAIN && cost.path == path.name();
-        self.costs.iter().find(usual).map(|cost| cost.cpu_ns_per_packet).filter(|ns| ns.is_finite())
+        self.costs
+            .iter()
+            .find(usual)
+            .map(|cost| cost.cpu_ns_per_packet)
+            .filter(|ns| ns.is_finite() && *ns > 0.0)
     }
 
     /// The cheapest of these paths, which are in the order of preference; nothing if none of them was measured.
@@ -77,7 +111,7 @@ impl Calibration {
     }
 }
 
-/// The calibrations of one user, at most one for each kernel, kind of device and MTU.
+/// The calibrations of one user, at most one for each host, kind of device and MTU.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Calibrations {
     /// Version of this format.
@@ -98,9 +132,10 @@ impl Calibrations {
     /// Reads the file; nothing if there is none.
     ///
     /// # Errors
-    /// If it cannot be read or is damaged: what is wrong, in words.
+    /// If it cannot be read, is damaged, or is something else: what is wrong, in words. Whoever has written it may want it back, so
+    /// it should not be replaced.
     pub fn load(file: &FilePath) -> io::Result<Option<Calibrations>> {
-        let opened = match fs::File::open(file) {
+        let opened = match open_regular(file) {
             Ok(opened) => opened,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
@@ -138,33 +173,46 @@ impl Calibrations {
         written
     }
 
-    /// Adds one, in place of an earlier one of the same kernel, device and MTU.
+    /// Adds one, in place of an earlier one of the same host, device and MTU.
     pub fn add(&mut self, calibration: Calibration) {
         self.version = VERSION;
         self.entries.retain(|other| {
-            (&other.kernel, &other.device, other.mtu)
-                != (&calibration.kernel, &calibration.device, calibration.mtu)
+            (&other.host, &other.device, other.mtu)
+                != (&calibration.host, &calibration.device, calibration.mtu)
         });
         self.entries.push(calibration);
         let surplus = self.entries.len().saturating_sub(MOST_ENTRIES);
         self.entries.drain(..surplus);
     }
 
-    /// The one that holds for this kernel and device: that of the device by name, else that of its kind; of several the one
+    /// The one that holds for this host and device: that of the device by name, else that of its kind; of several the one
     /// whose MTU is nearest.
-    pub fn find(&self, kernel: &str, devices: &[DeviceKind], mtu: u32) -> Option<&Calibration> {
+    pub fn find(&self, host: &Host, devices: &[DeviceKind], mtu: u32) -> Option<&Calibration> {
         devices.iter().find_map(|device| {
             self.entries
                 .iter()
-                .filter(|entry| entry.kernel == kernel && entry.device == *device)
+                .filter(|entry| entry.host == *host && entry.device == *device)
                 .min_by_key(|entry| entry.mtu.abs_diff(mtu))
         })
     }
 }
 
+/// Opens a file to read from, and nothing that would make us wait or that is not stored.
+fn open_regular(file: &FilePath) -> io::Result<fs::File> {
+    let opened = fs::OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(file)?;
+    if !opened.metadata()?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    Ok(opened)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn host(kernel: &str) -> Host {
+        Host { kernel: kernel.to_owned(), processor: "a test's".to_owned(), processors: 2 }
+    }
 
     fn measured(device: DeviceKind, mtu: u32, costs: &[(Path, f64)]) -> Calibration {
         let cost = |(path, ns): &(Path, f64)| PathCost {
@@ -172,16 +220,19 @@ mod tests {
             packets_per_train: USUAL_TRAIN,
             cpu_ns_per_packet: *ns,
         };
-        let (kernel, origin) = ("6.18".to_owned(), "a test".to_owned());
-        Calibration { kernel, device, mtu, origin, costs: costs.iter().map(cost).collect() }
+        let origin = "a test".to_owned();
+        Calibration { host: host("6.18"), device, mtu, origin, costs: costs.iter().map(cost).collect() }
     }
 
     #[test]
     fn the_cheapest_is_chosen_if_it_is_clearly_cheaper() {
         let paths = [Path::WireSendfile, Path::GsoWritev, Path::Sendmmsg];
-        for (gso_ns, expected) in
-            [(100.0, Path::WireSendfile), (95.0, Path::WireSendfile), (80.0, Path::GsoWritev)]
-        {
+        for (gso_ns, expected) in [
+            (100.0, Path::WireSendfile),
+            (85.0, Path::WireSendfile),
+            (75.0, Path::GsoWritev),
+            (-1.0, Path::WireSendfile),
+        ] {
             let costs = [(Path::WireSendfile, 100.0), (Path::GsoWritev, gso_ns), (Path::Sendmmsg, 400.0)];
             let calibration = measured(DeviceKind::WithChecksums, 1500, &costs);
             assert_eq!(calibration.cheapest(&paths), Some(expected), "{gso_ns}");
@@ -202,12 +253,12 @@ mod tests {
             all.add(measured(device, mtu, &[]));
         }
         let found = |devices: &[DeviceKind], mtu| {
-            all.find("6.18", devices, mtu).map(|found| (&found.device, found.mtu))
+            all.find(&host("6.18"), devices, mtu).map(|found| (&found.device, found.mtu))
         };
         assert_eq!(found(&[named.clone(), DeviceKind::WithChecksums], 8000), Some((&named, 1500)));
         assert_eq!(found(&[DeviceKind::WithChecksums], 8000), Some((&DeviceKind::WithChecksums, 9000)));
         assert_eq!(found(&[DeviceKind::WithoutChecksums], 1500), None);
-        assert_eq!(all.find("6.19", &[named], 1500), None);
+        assert_eq!(all.find(&host("6.19"), &[named], 1500), None);
     }
 
     #[test]
@@ -225,5 +276,8 @@ mod tests {
             fs::write(&file, text).unwrap();
             assert!(Calibrations::load(&file).is_err(), "{text}");
         }
+        assert!(
+            Calibrations::load(folder.path()).is_err() && Calibrations::load("/dev/null".as_ref()).is_err()
+        );
     }
 }

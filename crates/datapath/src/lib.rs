@@ -3,7 +3,8 @@
 //! For streaming, a data path takes a [`Train`] of a [`Medium`] and a [`UdpSink`], and answers how many packets it sent;
 //! [`Path::send`] is the one name to call them by. For download, without headers, it takes an [`Extent`] of a medium and a
 //! [`BlockSink`], UDP or TCP, and answers how many bytes it sent: [`BlockPath::send`]. None blocks, sends part of a datagram
-//! or allocates; each says which call failed.
+//! or allocates; each says which call failed. Whoever has many trains to send at once uses `enqueue` and [`Scratch::flush`]:
+//! paths that can, then send them in one call.
 
 mod block;
 mod block_sink;
@@ -26,36 +27,37 @@ mod read_send_rtp;
 mod read_write;
 mod read_writev;
 mod rtp_sendfile;
+mod scratch;
 pub mod sendfile;
 mod sendmmsg;
 mod sink;
 mod train;
+mod uring;
+mod uring_send;
 mod wire_sendfile;
+mod wire_uring;
 
 pub use block::{BlockPath, UnknownBlockPath};
 pub use block_sink::BlockSink;
-pub use choice::{Choice, Support};
+pub use choice::{Choice, Support, Trial, release, try_on_loopback};
 pub use loan_policy::{LoanPolicy, LoanSwitch};
 pub use loans::LoanCounts;
 pub use medium::{Extent, Medium, PageCache};
 pub use path::{Path, UnknownPath};
+pub use scratch::{Scratch, Taken};
 pub use sink::{UdpSink, path_mtu};
 pub use train::{Headers, Train};
+pub use uring::{HoldError, Tending};
 /// The packet type that trains are made of.
 pub use wirepath_media::rtp;
 /// A hint, for whoever has many sinks to send to.
 pub use wirepath_sys::cpu::prefetch;
 /// Memory of a caller's own that can be lent.
 pub use wirepath_sys::pages::{PageBuffer, ReclaimError, SharedPages};
+/// Memory that a ring sends from.
+pub use wirepath_sys::region::Region;
 
 use rustix::io::Errno;
-
-/// Room that sending needs, allocated once for each thread that sends.
-#[derive(Default)]
-pub struct Scratch {
-    gather: wirepath_sys::gather::Gather,
-    payload: read_writev::Buffer,
-}
 
 /// Why a train, or the rest of it, was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -4,10 +4,13 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rustix::io::{Errno, pread};
 use wirepath_sys::mapping::Mapping;
 use wirepath_sys::page_cache::cached_pages;
+use wirepath_sys::region::Region;
 
 use crate::SendError;
 
@@ -16,6 +19,8 @@ use crate::SendError;
 pub struct Medium {
     pub(crate) file: File,
     pub(crate) mapping: Mapping,
+    /// Identity of the region that has the same bytes, or 0.
+    hot: AtomicU64,
 }
 
 impl Medium {
@@ -27,12 +32,40 @@ impl Medium {
     pub fn new(file: File, length: u64) -> io::Result<Medium> {
         let length = usize::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let mapping = Mapping::new(&file, length)?;
-        Ok(Medium { file, mapping })
+        Ok(Medium { file, mapping, hot: AtomicU64::new(0) })
     }
 
     /// The file.
     pub fn file(&self) -> &File {
         &self.file
+    }
+
+    /// A copy of its first `length` bytes in memory that a ring can send from, once `check` finds it good. See
+    /// [`Medium::set_hot`].
+    ///
+    /// # Errors
+    /// `ENOMEM` if there is not so much memory, what reading the file says (it must not end before), or what `check` says.
+    pub fn copy<E: From<io::Error>>(
+        &self,
+        length: u64,
+        check: impl FnOnce(&[u8]) -> Result<(), E>,
+    ) -> Result<Region, E> {
+        let length = usize::try_from(length).map_err(|_| E::from(io::ErrorKind::FileTooLarge.into()))?;
+        Region::new(length, |bytes| {
+            self.file.read_exact_at(bytes, 0)?;
+            check(bytes)
+        })
+    }
+
+    /// Has threads whose ring holds `region`, a copy of this medium's start, send from there; or, with none, no longer.
+    pub fn set_hot(&self, region: Option<&Region>) {
+        // Relaxed: the number leads nowhere but to a region that the sending thread was handed by other means.
+        self.hot.store(region.map_or(0, Region::id), Relaxed);
+    }
+
+    /// Identity of the region that is a copy of this medium, if there is one.
+    pub(crate) fn hot(&self) -> Option<u64> {
+        Some(self.hot.load(Relaxed)).filter(|id| *id != 0)
     }
 
     /// Reads what fills `buffer`.

@@ -3,13 +3,15 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink};
+use crate::{Headers, Medium, Scratch, SendError, Taken, Train, UdpSink};
 use crate::{gso_writev, gso_zerocopy, mmap_send_rtp, mmap_writev, read_send_rtp, read_writev, rtp_sendfile};
-use crate::{sendmmsg, wire_sendfile};
+use crate::{sendmmsg, wire_sendfile, wire_uring};
 
 /// A way to take trains from storage to a UDP socket, cheapest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Path {
+    /// Ready packets from registered memory by an io_uring and UDP_SEGMENT: many trains in a call, no copy, headers as stored.
+    WireUring,
     /// Ready packets by `sendfile` and UDP_SEGMENT: a call per train, no copy, headers as stored.
     WireSendfile,
     /// Headers and mapping by `sendmsg` and UDP_SEGMENT: a call per train, one copy.
@@ -33,7 +35,8 @@ pub enum Path {
 
 impl Path {
     /// All of them, cheapest first.
-    pub const ALL: [Path; 9] = [
+    pub const ALL: [Path; 10] = [
+        Path::WireUring,
         Path::WireSendfile,
         Path::GsoWritev,
         Path::GsoZerocopy,
@@ -46,11 +49,13 @@ impl Path {
     ];
 
     /// Those that a server's choice is made from, cheapest first; the others are there to be measured and to be asked for.
-    pub const SERVING: [Path; 4] = [Path::WireSendfile, Path::GsoWritev, Path::Sendmmsg, Path::ReadWritev];
+    pub const SERVING: [Path; 5] =
+        [Path::WireUring, Path::WireSendfile, Path::GsoWritev, Path::Sendmmsg, Path::ReadWritev];
 
     /// The name used in options, output and documentation.
     pub fn name(self) -> &'static str {
         match self {
+            Path::WireUring => "wire_uring",
             Path::WireSendfile => "wire_sendfile",
             Path::GsoWritev => "gso_writev",
             Path::GsoZerocopy => "gso_zerocopy",
@@ -65,12 +70,15 @@ impl Path {
 
     /// Whether it needs UDP_SEGMENT on the socket.
     pub fn segments(self) -> bool {
-        matches!(self, Path::WireSendfile | Path::GsoWritev | Path::GsoZerocopy | Path::RtpSendfile)
+        matches!(
+            self,
+            Path::WireUring | Path::WireSendfile | Path::GsoWritev | Path::GsoZerocopy | Path::RtpSendfile
+        )
     }
 
     /// Whether one call takes several packets.
     pub fn batches(self) -> bool {
-        matches!(self, Path::WireSendfile | Path::GsoWritev | Path::GsoZerocopy | Path::Sendmmsg)
+        self != Path::RtpSendfile && (self.segments() || self == Path::Sendmmsg)
     }
 
     /// Whether it lends pages to the kernel, which the sink then counts: [`UdpSink::loans`].
@@ -78,10 +86,26 @@ impl Path {
         self == Path::GsoZerocopy
     }
 
+    /// Whether it can put headers of its own in front of payload; the others send packets as they are stored.
+    pub fn makes_headers(self) -> bool {
+        !matches!(self, Path::WireUring | Path::WireSendfile)
+    }
+
+    /// Whether it needs a copy of the medium in memory that the thread's ring holds. Without one, trains leave by the next path.
+    pub fn needs_hot_memory(self) -> bool {
+        self == Path::WireUring
+    }
+
+    /// Whether payload is sent by reference, which pays only where the device computes checksums.
+    pub(crate) fn refers_to_pages(self) -> bool {
+        matches!(self, Path::WireUring | Path::WireSendfile)
+    }
+
     /// The path to step down to when a route cannot do this one. Those that send trains fail for the same reasons, but
-    /// `gso_zerocopy` has one more: a kernel that was told to use fewer fragments.
+    /// `wire_uring` may be refused by a protocol alone, and `gso_zerocopy` by a kernel that was told to use fewer fragments.
     pub fn next(self) -> Option<Path> {
         match self {
+            Path::WireUring => Some(Path::WireSendfile),
             Path::WireSendfile | Path::GsoWritev => Some(Path::Sendmmsg),
             Path::GsoZerocopy => Some(Path::GsoWritev),
             Path::RtpSendfile => Some(Path::MmapSendRtp),
@@ -90,11 +114,16 @@ impl Path {
         }
     }
 
-    /// The path that really sends a train with such headers: stored ones cannot be changed by `wire_sendfile`, nor can a
-    /// packet's head be left out.
-    pub fn for_train(self, train: &Train, headers: Headers) -> Path {
+    /// The path that really sends a train with such headers from such a medium: stored headers cannot be changed by those that
+    /// send ready packets, nor can a packet's head be left out; and `wire_uring` needs the medium's copy in the ring of
+    /// `scratch`.
+    #[inline]
+    pub fn for_train(self, train: &Train, headers: Headers, medium: &Medium, scratch: &Scratch) -> Path {
         match self {
-            Path::WireSendfile if headers != Headers::Stored || train.skip > 0 => Path::GsoWritev,
+            Path::WireUring | Path::WireSendfile if headers != Headers::Stored || train.skip > 0 => {
+                Path::GsoWritev
+            }
+            Path::WireUring if !scratch.holds(medium, train.extent()) => Path::WireSendfile,
             path => path,
         }
     }
@@ -112,7 +141,44 @@ impl Path {
         headers: Headers,
         scratch: &mut Scratch,
     ) -> Result<u32, SendError> {
-        match self.for_train(train, headers) {
+        self.for_train(train, headers, medium, scratch).send_as_is(sink, medium, train, headers, scratch)
+    }
+
+    /// As `send`, but a train whose path can queue is only queued, and answered with `token` (any number but `u64::MAX`) by
+    /// [`Scratch::flush`], which sends all that is queued in one call. The answer is for all of the train or none of it.
+    ///
+    /// # Errors
+    /// As `send`; [`SendError::Full`] also if the queue has no room before the next flush.
+    #[inline]
+    pub fn enqueue(
+        self,
+        sink: &UdpSink,
+        medium: &Medium,
+        train: &Train,
+        headers: Headers,
+        scratch: &mut Scratch,
+        token: u64,
+    ) -> Result<Taken<u32>, SendError> {
+        match self.for_train(train, headers, medium, scratch) {
+            Path::WireUring => {
+                wire_uring::enqueue(sink, medium, train, scratch, token).map(|()| Taken::Queued)
+            }
+            path => path.send_as_is(sink, medium, train, headers, scratch).map(Taken::Sent),
+        }
+    }
+
+    /// Sends by this path, which can send this train.
+    #[inline]
+    fn send_as_is(
+        self,
+        sink: &UdpSink,
+        medium: &Medium,
+        train: &Train,
+        headers: Headers,
+        scratch: &mut Scratch,
+    ) -> Result<u32, SendError> {
+        match self {
+            Path::WireUring => wire_uring::send(sink, medium, train, scratch),
             Path::WireSendfile => wire_sendfile::send(sink, medium, train, scratch),
             Path::GsoWritev => gso_writev::send(sink, medium, train, headers, scratch),
             Path::GsoZerocopy => gso_zerocopy::send(sink, medium, train, headers, scratch),

@@ -4,6 +4,7 @@ use std::cell::{OnceCell, RefCell};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use wirepath_sys::socket::{set_fragmentation, set_segment};
@@ -23,7 +24,7 @@ pub fn path_mtu(socket: &UdpSocket) -> io::Result<u32> {
 /// A UDP socket connected to one receiver, set up for one data path.
 #[derive(Debug)]
 pub struct UdpSink {
-    pub(crate) socket: UdpSocket,
+    pub(crate) socket: Arc<UdpSocket>,
     local: SocketAddr,
     packet_size: u16,
     /// There from the first path on that lends.
@@ -39,7 +40,7 @@ impl UdpSink {
     pub fn new(socket: UdpSocket, packet_size: u16, path: Path) -> io::Result<UdpSink> {
         socket.set_nonblocking(true)?;
         let local = socket.local_addr()?;
-        let sink = UdpSink { socket, local, packet_size, lender: OnceCell::new() };
+        let sink = UdpSink { socket: Arc::new(socket), local, packet_size, lender: OnceCell::new() };
         sink.prepare(path)?;
         Ok(sink)
     }

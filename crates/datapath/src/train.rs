@@ -58,6 +58,11 @@ impl Train {
         self.length.div_ceil(u32::from(self.packet_size))
     }
 
+    /// Where all of it is in the medium.
+    pub(crate) fn extent(&self) -> Extent {
+        Extent { offset: self.offset, length: self.length as usize }
+    }
+
     /// Payload bytes that will be sent.
     pub fn payload_length(&self, headers: Headers) -> u32 {
         self.length - self.packets() * headers.stored_length() as u32 - u32::from(self.skip)

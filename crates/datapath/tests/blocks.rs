@@ -12,6 +12,11 @@ use wirepath_datapath::{BlockPath, BlockSink, Extent, Medium, Scratch, SendError
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The paths that need no ring; tests/uring.rs has the other.
+fn unaided() -> impl Iterator<Item = BlockPath> {
+    BlockPath::ALL.into_iter().filter(|path| !path.needs_hot_memory())
+}
+
 fn medium(length: usize) -> (Medium, Vec<u8>) {
     let bytes: Vec<u8> = (0..length as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let mut file = tempfile::tempfile().unwrap();
@@ -41,7 +46,7 @@ proptest! {
     fn datagrams_arrive_whole(offset in 0usize..9000, packet in 1usize..9000, packets in 1usize..6, last in 1usize..9000) {
         let length = packet * (packets - 1) + last.min(packet);
         let (medium, bytes) = medium(offset + length);
-        for path in BlockPath::ALL {
+        for path in unaided() {
             let (sink, receiver) = udp(packet as u16, path);
             let mut scratch = Scratch::default();
             let a_call = if path.segments() { packets * packet } else { packet };
@@ -63,7 +68,7 @@ proptest! {
 #[test]
 fn a_file_arrives_whole_through_a_connection_that_fills_up() {
     let (medium, bytes) = medium(20_000_001);
-    for path in BlockPath::ALL {
+    for path in unaided() {
         let (sink, mut receiver) = tcp(path);
         let mut scratch = Scratch::default();
         let (mut offset, mut received) = (0, Vec::new());
@@ -88,7 +93,7 @@ fn a_file_arrives_whole_through_a_connection_that_fills_up() {
 
 #[test]
 fn a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind() {
-    for path in BlockPath::ALL {
+    for path in unaided() {
         for stream in [false, true] {
             let (medium, bytes) = medium(65_507);
             let extent = Extent { offset: 0, length: bytes.len() };
@@ -130,7 +135,7 @@ fn receive(receiver: &UdpSocket, length: usize) -> Vec<u8> {
 #[test]
 fn a_closed_port_is_told() {
     let (medium, _) = medium(1000);
-    for path in BlockPath::ALL {
+    for path in unaided() {
         let (sink, receiver) = udp(1000, path);
         drop(receiver);
         let mut scratch = Scratch::default();

@@ -241,7 +241,7 @@ fn packets_above_the_mtu_need_a_path_without_segments() {
     let (sink, _receiver) = example.sink(Path::WireSendfile);
     let mut scratch = Scratch::default();
     let error = example.send(Path::WireSendfile, &sink, &mut scratch);
-    assert_eq!(error, Err(SendError::Unsupported { call: "sendfile", errno: Errno::MSGSIZE }));
+    assert!(matches!(error, Err(SendError::Unsupported { errno: Errno::MSGSIZE, .. })), "{error:?}");
     sink.prepare(Path::Sendmmsg).unwrap();
     assert_eq!(example.send(Path::Sendmmsg, &sink, &mut scratch), Ok(()));
 }

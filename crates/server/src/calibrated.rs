@@ -3,30 +3,36 @@
 use std::io;
 use std::path::Path as FilePath;
 use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
 
 use wirepath_streams::datapath::calibration::Calibrations;
 use wirepath_streams::datapath::{Path, Support};
+use wirepath_streams::{BlockingPool, Importance};
 
 /// How long measuring takes; sessions are served meanwhile, by the order of preference.
 const BUDGET: Duration = Duration::from_secs(2);
 
-/// What this host supports, with the calibrations of `file`. If none holds for this kernel, paths are measured in the background,
-/// and the file is written.
+/// What this host supports, with the calibrations of `file`, and with memory for hot images or without. If none holds for this host, paths are measured in the background,
+/// and added to the file. A file that is something else is left as it is.
 ///
 /// # Errors
 /// If no thread can be had.
-pub(crate) fn support(forced: Option<Path>, file: &FilePath) -> io::Result<Arc<Support>> {
+pub(crate) fn support(forced: Option<Path>, file: &FilePath, hot_memory: bool) -> io::Result<Arc<Support>> {
     let calibrations = Calibrations::load(file).unwrap_or_else(|error| {
-        tracing::warn!(file = %file.display(), %error, "what data paths cost here could not be read; measuring again");
+        tracing::warn!(
+            file = %file.display(), %error,
+            "the calibration file does not say what data paths cost here, and is left as it is; remove it or name another"
+        );
         None
     });
-    let support = Arc::new(Support::probe(forced, calibrations.unwrap_or_default()));
+    let support = Arc::new(Support::probe(forced, calibrations.unwrap_or_default(), hot_memory));
     announce(&support);
     if support.is_unmeasured() {
         let (measuring, file) = (Arc::clone(&support), file.to_owned());
-        thread::Builder::new().name("measure".to_owned()).spawn(move || measure(&measuring, &file))?;
+        // The thread ends when the pool, and with it the way to give it more to do, is dropped here.
+        let once = BlockingPool::start("measure", 1, Importance::Background)?;
+        let taken = once.submit(move || measure(&measuring, &file));
+        debug_assert!(taken, "a new pool has room for one job");
     }
     Ok(support)
 }
@@ -46,7 +52,11 @@ fn measure(support: &Support, file: &FilePath) {
     };
     announce(support);
     // Read again: an assessment may have written meanwhile, or another server.
-    let mut calibrations = Calibrations::load(file).ok().flatten().unwrap_or_default();
+    let Ok(calibrations) = Calibrations::load(file) else {
+        tracing::info!("what was measured is not kept, and will be measured again at the next start");
+        return;
+    };
+    let mut calibrations = calibrations.unwrap_or_default();
     calibrations.add(calibration);
     if let Err(error) = calibrations.store(file) {
         tracing::warn!(file = %file.display(), %error, "what data paths cost here could not be kept");

@@ -64,6 +64,12 @@ const ENGINE: &[Metric<Counters>] = &[
         read: |counters| Value::Counter(counters.wakeups),
     },
     Metric {
+        name: "batches",
+        help: "Kernel calls that sent the trains of many sessions at once",
+        unit: None,
+        read: |counters| Value::Counter(counters.batches),
+    },
+    Metric {
         name: "download",
         help: "Bytes sent by downloads",
         unit: Some("bytes"),

@@ -1,6 +1,7 @@
 //! Wire images as files: packed from assets, kept in a cache folder, played from.
 
 mod cache;
+mod hot;
 mod image;
 mod open;
 mod packing;
@@ -11,6 +12,7 @@ mod summary;
 mod tests;
 
 pub use cache::{Cache, CacheError};
+pub use hot::{HotImage, HotMemory, HotSession};
 pub use image::{Contents, Image, Located, Progress};
 pub use read::{ReadImageError, read_image};
 pub use store::{Store, StoreCounters, StoreError, USUAL_TS_PER_PACKET};

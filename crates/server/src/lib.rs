@@ -2,6 +2,7 @@
 
 mod calibrated;
 mod engine_metrics;
+mod hot_metrics;
 pub mod http;
 pub mod images;
 pub mod library;

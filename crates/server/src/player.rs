@@ -10,7 +10,7 @@ use wirepath_media::image::Recipe;
 use wirepath_streams::datapath::{SendError, path_mtu};
 use wirepath_streams::{self as streams, Engine, PlaybackOptions};
 
-use crate::images::{Image, Located, Progress as ImageProgress, Store, StoreError};
+use crate::images::{HotMemory, HotSession, Image, Located, Progress as ImageProgress, Store, StoreError};
 use crate::library::{FindError, Library};
 use crate::rtsp::player::{
     Event, Facts, Later, OnEvent, OpenError, PlayError, Playback, Player, Position, Presentation, Progress,
@@ -22,6 +22,7 @@ pub(crate) struct AssetPlayer {
     pub(crate) library: Arc<Library>,
     pub(crate) store: Arc<Store>,
     pub(crate) engine: Arc<Engine>,
+    pub(crate) hot: Option<Arc<HotMemory>>,
 }
 
 struct AssetPresentation {
@@ -30,12 +31,14 @@ struct AssetPresentation {
     image: Arc<Image>,
     store: Arc<Store>,
     engine: Arc<Engine>,
+    hot: Option<Arc<HotMemory>>,
 }
 
 /// A playback of the engine that knows its image, so that it can tell where a time is.
 struct ImagePlayback {
     image: Arc<Image>,
     playback: Arc<streams::Playback>,
+    _hot: Option<HotSession>,
     /// Dropped to call off a request to play that waits until the image has grown to the time it asks for.
     waiting: Mutex<Option<oneshot::Sender<()>>>,
 }
@@ -46,8 +49,8 @@ impl Player for AssetPlayer {
         Box::pin(async move {
             let path = path.map_err(|_| OpenError::NotFound)?;
             let (library, store) = (Arc::clone(&self.library), Arc::clone(&self.store));
-            let engine = Arc::clone(&self.engine);
-            blocking(move || open(&library, store, engine, &path)).await
+            let (engine, hot) = (Arc::clone(&self.engine), self.hot.clone());
+            blocking(move || open(&library, store, engine, hot, &path)).await
         })
     }
 }
@@ -88,9 +91,10 @@ impl Presentation for AssetPresentation {
             let playback = self.engine.playback(options).map_err(|error| {
                 OpenError::Failed(format!("the socket for RTP could not be set up: {error}"))
             })?;
-            let playback: Box<dyn Playback> =
-                Box::new(ImagePlayback { image, playback: Arc::new(playback), waiting: Mutex::default() });
-            Ok(playback)
+            let hot = self.hot.as_ref().and_then(|hot| hot.session(&image));
+            let playback = Arc::new(playback);
+            let playback = ImagePlayback { image, playback, _hot: hot, waiting: Mutex::default() };
+            Ok(Box::new(playback) as Box<dyn Playback>)
         })
     }
 }
@@ -202,6 +206,7 @@ fn open(
     library: &Library,
     store: Arc<Store>,
     engine: Arc<Engine>,
+    hot: Option<Arc<HotMemory>>,
     path: &AssetPath,
 ) -> Result<Arc<dyn Presentation>, OpenError> {
     let asset = library.find_file(path).map_err(find_error)?;
@@ -209,7 +214,7 @@ fn open(
     let asset = Arc::new(asset.file);
     let recipe = store.usual_recipe();
     let image = store.image(Arc::clone(&asset), &name, recipe).map_err(open_error)?;
-    Ok(Arc::new(AssetPresentation { name, asset, image, store, engine }))
+    Ok(Arc::new(AssetPresentation { name, asset, image, store, engine, hot }))
 }
 
 /// The recipe for the path that a socket is connected over.

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
-use wirepath_streams::datapath::Path;
+use wirepath_streams::datapath::{Path, Scratch, Support};
 use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 
 use crate::calibrated;
 use crate::http::{self, HttpOptions, Site};
-use crate::images::{Cache, CacheError, Store};
+use crate::images::{Cache, CacheError, HotMemory, Store};
 use crate::library::{Library, LibraryError};
 use crate::metrics::Metrics;
 use crate::player::AssetPlayer;
@@ -44,6 +44,8 @@ pub struct ServerOptions {
     pub cache: PathBuf,
     /// How many bytes wire images may take.
     pub cache_bytes: u64,
+    /// How many bytes of images may be held in memory that is registered with io_uring; 0 for none.
+    pub hot_memory_bytes: u64,
     /// Engine threads.
     pub threads: usize,
     /// The data path to use; none for the cheapest that works.
@@ -107,10 +109,19 @@ impl Server {
         let library = Arc::new(Library::open(&options.paths)?);
         let cache = Cache::open(&options.cache, options.cache_bytes)?;
         let readers = BlockingPool::start("reader", options.threads.max(2), Importance::Equal)?;
-        let support = calibrated::support(options.path, &options.calibration)?;
-        let engine_options =
-            EngineOptions { threads: options.threads, download_stall_us: DOWNLOAD_STALL.as_micros() as u64 };
+        let hot_memory = options.hot_memory_bytes > 0;
+        let support = calibrated::support(options.path, &options.calibration, hot_memory)?;
+        let ring = hot_memory && can_use_hot_memory(&support);
+        let engine_options = EngineOptions {
+            threads: options.threads,
+            download_stall_us: DOWNLOAD_STALL.as_micros() as u64,
+            ring,
+        };
         let engine = Arc::new(Engine::start(&engine_options, support, &readers)?);
+        let hot = match ring {
+            true => Some(HotMemory::start(options.hot_memory_bytes, Arc::clone(&engine))?),
+            false => None,
+        };
         let burst_us = options.burst.as_micros() as u32;
         let store = Store::new(cache, burst_us, readers, options.threads.div_ceil(2))?;
 
@@ -120,6 +131,7 @@ impl Server {
             library: Arc::clone(&library),
             store: Arc::clone(&store),
             engine: Arc::clone(&engine),
+            hot: hot.clone(),
         };
         let rtsp_door = rtsp::Door::new(Arc::new(player), rtsp_options(&options));
         let http_door = http::Door::new(http_options(&options, rtsp_listener.local_addr()?.port()));
@@ -128,6 +140,9 @@ impl Server {
         rtsp_door.register(&mut metrics, &mut status);
         http_door.register(&mut metrics, &mut status);
         crate::engine_metrics::register(&engine, &store, &mut metrics, &mut status);
+        if let Some(hot) = hot {
+            crate::hot_metrics::register(&hot, &mut metrics, &mut status);
+        }
         let site = Site { library, metrics: Arc::new(metrics), status: Arc::new(status), engine };
         Ok(Server { rtsp: (rtsp_door, rtsp_listener), http: (http_door, http_listener), site })
     }
@@ -167,6 +182,23 @@ impl Server {
         tracing::info!("draining");
         drain.send_replace(true);
         tokio::time::timeout(DRAIN_LIMIT, doors).await.is_ok()
+    }
+}
+
+/// Whether hot memory is of use; says why not.
+fn can_use_hot_memory(support: &Support) -> bool {
+    let host = support.host();
+    if !host.path.needs_hot_memory() {
+        tracing::warn!(path = %host.path, reason = host.reason, "hot memory is not used: only wire_uring can");
+        return false;
+    }
+    // Asked for by name, it was not tried.
+    match Scratch::default().open_ring() {
+        Ok(()) => true,
+        Err(error) => {
+            tracing::warn!(%error, "hot memory is not used: wire_uring cannot be; trains leave by wire_sendfile");
+            false
+        }
     }
 }
 

@@ -12,7 +12,8 @@ use std::time::Instant;
 /// What the server says of itself.
 ///
 /// Keys it fills in itself: `version`, `uptime_s`, `counters`. The HTTP door adds `http` (`connections`, `limits`).
-/// Keys that others add: `rtsp` (the same), `sessions`, `assets`, `data_path` (`name`, `reason`), `lateness_us`.
+/// Keys that others add: `rtsp` (the same), `sessions`, `assets`, `data_path` (`name`, `reason`), `lateness_us`, and
+/// `hot_memory` where there is some.
 pub struct Status {
     started: Instant,
     parts: BTreeMap<&'static str, Box<dyn Fn() -> Json + Send + Sync>>,

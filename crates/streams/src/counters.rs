@@ -32,6 +32,7 @@ pub(crate) struct ThreadCounters {
     pub(crate) slips: Counter,
     pub(crate) cold_waits: Counter,
     pub(crate) wakeups: Counter,
+    pub(crate) batches: Counter,
     pub(crate) download_octets: Counter,
     /// Playbacks and downloads on this thread. Added to by whoever starts one, so that the next one goes elsewhere.
     pub(crate) playbacks: AtomicU64,
@@ -58,6 +59,8 @@ pub struct Counters {
     pub cold_waits: u64,
     /// Times that an engine thread went to sleep and was woken.
     pub wakeups: u64,
+    /// Kernel calls that sent trains of many playbacks at once.
+    pub batches: u64,
     /// Bytes sent by downloads.
     pub download_octets: u64,
     /// Playbacks that exist, playing or not.
@@ -79,6 +82,7 @@ impl Counters {
         self.slips += thread.slips.value();
         self.cold_waits += thread.cold_waits.value();
         self.wakeups += thread.wakeups.value();
+        self.batches += thread.batches.value();
         self.download_octets += thread.download_octets.value();
         self.playbacks += thread.playbacks.load(Relaxed);
         self.downloads += thread.downloads.load(Relaxed);

@@ -7,14 +7,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use rustix::event::{EventfdFlags, eventfd};
-use wirepath_datapath::{Support, path_mtu};
+use wirepath_datapath::{HoldError, Region, Support, path_mtu};
 
 use crate::DownloadEnd;
 use crate::blocking::BlockingPool;
 use crate::counters::{Counters, ThreadCounters};
 use crate::download::{Download, DownloadTask, Part};
 use crate::playback::{Playback, PlaybackOptions, PlaybackTask, Progress};
-use crate::worker::{Command, Worker};
+use crate::worker::{Command, HoldFailures, Worker};
 
 /// How an engine is set up.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub struct EngineOptions {
     pub threads: usize,
     /// A download that takes nothing for so long is ended.
     pub download_stall_us: u64,
+    /// Whether each thread opens a ring, for what [`Engine::hold`] is given.
+    pub ring: bool,
 }
 
 /// Threads that send what is due. They end when this is dropped, and with them all playbacks and downloads.
@@ -30,6 +32,7 @@ pub struct Engine {
     threads: Vec<EngineThread>,
     support: Arc<Support>,
     next_id: AtomicU64,
+    hold_failures: HoldFailures,
 }
 
 struct EngineThread {
@@ -49,6 +52,7 @@ impl Engine {
         readers: &BlockingPool,
     ) -> io::Result<Engine> {
         let mut threads = Vec::new();
+        let hold_failures = HoldFailures::default();
         for number in 0..options.threads.max(1) {
             let mailbox = Arc::new(Mailbox::new()?);
             let counters = Arc::new(ThreadCounters::default());
@@ -58,11 +62,12 @@ impl Engine {
                 Arc::clone(&counters),
                 Arc::clone(&support),
                 readers.clone(),
+                Arc::clone(&hold_failures),
             )?;
             let handle = thread::Builder::new().name(format!("engine-{number}")).spawn(|| worker.run())?;
             threads.push(EngineThread { mailbox, counters, handle: Some(handle) });
         }
-        Ok(Engine { threads, support, next_id: AtomicU64::new(1) })
+        Ok(Engine { threads, support, next_id: AtomicU64::new(1), hold_failures })
     }
 
     /// Sets a playback up, which rests until it is told to play.
@@ -74,7 +79,6 @@ impl Engine {
         let mtu = path_mtu(&options.socket)?;
         let path = self.support.choose(local, mtu).path;
         let progress = Arc::new(Progress::default());
-        progress.set_path(path);
         let task = PlaybackTask::new(options, path, Arc::clone(&progress))?;
 
         let thread = self.thread_for_playback();
@@ -98,6 +102,23 @@ impl Engine {
         let task = DownloadTask::new(socket, parts, Box::new(on_end));
         thread.mailbox.send(Command::AddDownload { id, task: Box::new(task) });
         Download { id, mailbox: Arc::clone(&thread.mailbox) }
+    }
+
+    /// Has all threads register a region with their rings. Where a thread has done so, playbacks of a medium that the region is
+    /// a [copy of](wirepath_datapath::Medium::set_hot) send from there.
+    pub fn hold(&self, region: &Arc<Region>) {
+        self.threads.iter().for_each(|thread| thread.mailbox.send(Command::Hold(Arc::clone(region))));
+    }
+
+    /// Has all threads let go of a region, each when the network is done with what was sent from it.
+    pub fn let_go(&self, region: &Region) {
+        let region_id = region.id();
+        self.threads.iter().for_each(|thread| thread.mailbox.send(Command::LetGo { region_id }));
+    }
+
+    /// What threads could not register since this was last asked.
+    pub fn hold_failures(&self) -> Vec<HoldError> {
+        std::mem::take(&mut *self.hold_failures.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// What all threads counted.

@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use wirepath_datapath::{Headers, Path, SendError, Train, UdpSink};
+use wirepath_datapath::{Headers, Path, SendError, Taken, Train, UdpSink};
 
 use crate::counters::Counter;
 use crate::engine::Mailbox;
@@ -109,7 +109,7 @@ impl Progress {
         self.position_us.load(Relaxed)
     }
 
-    /// The data path in use.
+    /// The data path that the last train left by, or the first will be tried by.
     pub fn path(&self) -> Path {
         Path::ALL[usize::from(self.path.load(Relaxed)) % Path::ALL.len()]
     }
@@ -173,6 +173,8 @@ impl Drop for Playback {
 
 /// What came of sending what was due.
 pub(crate) enum Outcome {
+    /// A train was queued: its answer goes to `answered`, and nothing else happens to this playback before.
+    Queued,
     /// Come back at this time, in microseconds of CLOCK_MONOTONIC.
     Again(u64),
     /// Nothing to do until a command comes.
@@ -186,6 +188,10 @@ pub(crate) struct PlaybackTask {
     playhead: Playhead,
     sink: UdpSink,
     path: Path,
+    /// The path that the last train left by.
+    used: Path,
+    /// What waits for its answer, and when it was due.
+    queued: Option<(Departure, u64)>,
     headers: Headers,
     /// Sequence number and timestamp that follow what was sent last.
     continuation: Option<(u16, u32)>,
@@ -206,7 +212,7 @@ pub(crate) struct PlaybackTask {
 const LATENESS_LIMIT_US: u64 = 250_000;
 
 /// Trains sent in one go before others get their turn; more than one are due only when catching up.
-const TRAINS_PER_TURN: usize = 4;
+pub(crate) const TRAINS_PER_TURN: usize = 4;
 
 /// When to ask again for a segment that is being brought in, or for room in a full socket.
 pub(crate) const RETRY_US: u64 = 1000;
@@ -217,10 +223,15 @@ impl PlaybackTask {
         path: Path,
         progress: Arc<Progress>,
     ) -> io::Result<PlaybackTask> {
+        // Nothing is known to be in hot memory before the first train was looked for there.
+        let used = path.next().filter(|_| path.needs_hot_memory()).unwrap_or(path);
+        progress.set_path(used);
         Ok(PlaybackTask {
             playhead: Playhead::new(options.source),
             sink: UdpSink::new(options.socket, options.packet_size, path)?,
             path,
+            used,
+            queued: None,
             headers: Headers::Stored,
             continuation: None,
             rebase: false,
@@ -263,8 +274,8 @@ impl PlaybackTask {
         at_us
     }
 
-    /// Sends what is due at `now_us`.
-    pub(crate) fn fire(&mut self, thread: &mut Sending, now_us: u64) -> Outcome {
+    /// Sends what is due at `now_us`, or queues it under `token`.
+    pub(crate) fn fire(&mut self, thread: &mut Sending, now_us: u64, token: u64) -> Outcome {
         for _ in 0..TRAINS_PER_TURN {
             let departure = match self.playhead.next() {
                 Next::Due(departure) => {
@@ -293,14 +304,34 @@ impl PlaybackTask {
                 thread.counters.slips.add(1);
                 self.set_origin(&departure, now_us);
             }
-            match self.send(&departure, thread) {
-                Ok(()) => thread.counters.lateness.record(late_us),
-                Err(SendError::Full { .. }) => {
-                    thread.counters.full.add(1);
-                    return Outcome::Again(now_us + RETRY_US);
+            match self.send(&departure, thread, token) {
+                Ok(Taken::Sent(())) => thread.counters.lateness.record(late_us),
+                Ok(Taken::Queued) => {
+                    self.queued = Some((departure, due_us));
+                    return Outcome::Queued;
                 }
-                Err(error) => return Outcome::Over(error.into()),
+                Err(error) => return not_sent(error, thread, now_us),
             }
+        }
+        Outcome::Again(now_us)
+    }
+
+    /// Goes on after a queued train was sent, or was not, by `now_us`.
+    pub(crate) fn answered(
+        &mut self,
+        result: Result<u32, SendError>,
+        thread: &mut Sending,
+        now_us: u64,
+    ) -> Outcome {
+        let Some((departure, due_us)) = self.queued.take() else { return Outcome::Again(now_us) };
+        let train = departure.train;
+        match self.settle(&train, result.map(|_| train.packets()), thread) {
+            Ok(0) => {} // by another path now
+            Ok(_) => {
+                self.departed(&departure, thread);
+                thread.counters.lateness.record(now_us.saturating_sub(due_us));
+            }
+            Err(error) => return not_sent(error, thread, now_us),
         }
         Outcome::Again(now_us)
     }
@@ -351,33 +382,70 @@ impl PlaybackTask {
         self.progress.set_clock(Some(RtpClock { at_us: begin_us + in_burst_us, timestamp }));
     }
 
-    /// Sends a departure, or its first packets if the socket takes no more, and moves on.
-    fn send(&mut self, departure: &Departure, thread: &mut Sending) -> Result<(), SendError> {
+    /// Sends a departure, or its first packets if the socket takes no more, and moves on. Or queues all of it: then it has not
+    /// moved on yet.
+    fn send(
+        &mut self,
+        departure: &Departure,
+        thread: &mut Sending,
+        token: u64,
+    ) -> Result<Taken<()>, SendError> {
         let mut rest = Some(departure.train);
         while let Some(train) = rest {
             let Some(medium) = self.playhead.medium() else { break };
-            let sent = match self.path.send(&self.sink, medium, &train, self.headers, &mut thread.scratch) {
-                Ok(packets) => {
-                    self.count(&train, packets, thread);
-                    packets
-                }
-                Err(SendError::NetworkDown { .. }) => {
-                    thread.counters.packets_lost.add(train.packets().into());
-                    self.progress.packets_lost.add(train.packets().into());
-                    train.packets()
-                }
-                Err(error @ SendError::Unsupported { .. }) => {
-                    self.step_down(&train, error, thread)?;
-                    continue;
-                }
-                Err(error) => return Err(error),
+            let scratch = &mut thread.scratch;
+            let path = self.path.for_train(&train, self.headers, medium, scratch);
+            let result = path.enqueue(&self.sink, medium, &train, self.headers, scratch, token);
+            self.note_path(path);
+            let result = match result {
+                Ok(Taken::Queued) => return Ok(Taken::Queued),
+                Ok(Taken::Sent(packets)) => Ok(packets),
+                Err(error) => Err(error),
             };
-            self.move_on(&train, sent);
-            rest = train.after(sent);
+            rest = train.after(self.settle(&train, result, thread)?);
         }
+        self.departed(departure, thread);
+        Ok(Taken::Sent(()))
+    }
+
+    /// Moves on by what was sent of a train, or lost; answers how many packets that is. None if it is to be sent by another path.
+    fn settle(
+        &mut self,
+        train: &Train,
+        result: Result<u32, SendError>,
+        thread: &Sending,
+    ) -> Result<u32, SendError> {
+        let passed = match result {
+            Ok(packets) => {
+                self.count(train, packets, thread);
+                packets
+            }
+            Err(SendError::NetworkDown { .. }) => {
+                thread.counters.packets_lost.add(train.packets().into());
+                self.progress.packets_lost.add(train.packets().into());
+                train.packets()
+            }
+            Err(error @ SendError::Unsupported { .. }) => {
+                self.step_down(error, thread)?;
+                return Ok(0);
+            }
+            Err(error) => return Err(error),
+        };
+        self.move_on(train, passed);
+        Ok(passed)
+    }
+
+    fn departed(&self, departure: &Departure, thread: &Sending) {
         thread.counters.trains.add(1);
         self.progress.position_us.store(departure.at_us, Relaxed);
-        Ok(())
+    }
+
+    /// Notes which path a train takes.
+    fn note_path(&mut self, path: Path) {
+        if path != self.used {
+            self.used = path;
+            self.progress.set_path(path);
+        }
     }
 
     fn count(&self, train: &Train, packets: u32, thread: &Sending) {
@@ -408,15 +476,13 @@ impl PlaybackTask {
         }
     }
 
-    /// Goes on by another path where the route cannot do this one.
-    fn step_down(&mut self, train: &Train, error: SendError, thread: &Sending) -> Result<(), SendError> {
-        let failed = self.path.for_train(train, self.headers);
+    /// Goes on by another path where the route cannot do the one that was just tried.
+    fn step_down(&mut self, error: SendError, thread: &Sending) -> Result<(), SendError> {
         let local = self.sink.local_address().ip();
-        let path = failed.next().ok_or(error)?;
-        thread.support.note_step_down(local, failed, path, error);
+        let path = self.used.next().ok_or(error)?;
+        thread.support.note_step_down(local, self.used, path, error);
         self.sink.prepare(path).map_err(|_| error)?;
         self.path = path;
-        self.progress.set_path(path);
         Ok(())
     }
 
@@ -433,5 +499,16 @@ impl PlaybackTask {
         self.playhead.rest();
         self.origin_us = None;
         self.progress.set_clock(None);
+    }
+}
+
+/// What to do about a train that was not sent.
+fn not_sent(error: SendError, thread: &Sending, now_us: u64) -> Outcome {
+    match error {
+        SendError::Full { .. } => {
+            thread.counters.full.add(1);
+            Outcome::Again(now_us + RETRY_US)
+        }
+        error => Outcome::Over(error.into()),
     }
 }

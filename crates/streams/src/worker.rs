@@ -4,13 +4,13 @@ use std::collections::HashMap;
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use slab::Slab;
-use wirepath_datapath::{Scratch, SendError, Support, prefetch};
+use wirepath_datapath::{HoldError, Region, Scratch, SendError, Support, Tending, prefetch};
 
 use crate::EngineOptions;
 use crate::blocking::{BlockingPool, warm};
@@ -18,7 +18,7 @@ use crate::clock::now_us;
 use crate::counters::ThreadCounters;
 use crate::download::{DownloadError, DownloadTask, Turn, Waiting};
 use crate::engine::Mailbox;
-use crate::playback::{Outcome, PlayError, PlaybackTask, Position, RETRY_US, Reply};
+use crate::playback::{Outcome, PlayError, PlaybackTask, Position, RETRY_US, Reply, TRAINS_PER_TURN};
 use crate::slots::Slots;
 use crate::source::Cursor;
 use crate::wheel::Wheel;
@@ -51,8 +51,16 @@ pub(crate) enum Command {
         id: u64,
         result: io::Result<u64>,
     },
+    /// Memory that trains may be sent from, until it is let go of.
+    Hold(Arc<Region>),
+    LetGo {
+        region_id: u64,
+    },
     Quit,
 }
+
+/// What threads could not register, until somebody looks.
+pub(crate) type HoldFailures = Arc<Mutex<Vec<HoldError>>>;
 
 /// What sending needs of its thread.
 pub(crate) struct Sending {
@@ -76,6 +84,9 @@ pub(crate) struct Worker {
     /// Downloads that have more to do at once, and those whose turn it is.
     eager: Vec<usize>,
     turns: Vec<usize>,
+    /// Answers to trains that were queued: the playback's key, and what came of it.
+    answers: Vec<(u64, Result<u32, SendError>)>,
+    hold_failures: HoldFailures,
 }
 
 struct Task {
@@ -94,6 +105,9 @@ const MAILBOX: u64 = u64::MAX;
 /// Tasks that are brought into the caches together: some 15 KiB.
 const BATCH: usize = 32;
 
+/// When to look again whether the network is done with memory that is to be let go of.
+const TEND_AGAIN_US: u64 = 100_000;
+
 /// Events taken from epoll at a time.
 const EVENTS: usize = 256;
 
@@ -104,6 +118,7 @@ impl Worker {
         counters: Arc<ThreadCounters>,
         support: Arc<Support>,
         readers: BlockingPool,
+        hold_failures: HoldFailures,
     ) -> io::Result<Worker> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &mailbox.wake, epoll::EventData::new_u64(MAILBOX), epoll::EventFlags::IN)?;
@@ -118,16 +133,20 @@ impl Worker {
             keys: HashMap::new(),
             eager: Vec::new(),
             turns: Vec::new(),
+            answers: Vec::new(),
+            hold_failures,
         })
     }
 
     /// Runs until told to quit.
     pub(crate) fn run(mut self) {
+        self.open_ring();
         let mut commands = Vec::new();
         loop {
             self.run_due();
             self.run_downloads();
-            if self.sleep() {
+            let tending = self.tend();
+            if self.sleep(tending) {
                 self.mailbox.take(&mut commands);
                 for command in commands.drain(..) {
                     if matches!(command, Command::Quit) {
@@ -135,6 +154,19 @@ impl Worker {
                     }
                     self.obey(command);
                 }
+            }
+        }
+    }
+
+    /// A ring belongs to the thread that opened it.
+    fn open_ring(&mut self) {
+        if !self.options.ring {
+            return;
+        }
+        match self.sending.scratch.open_ring() {
+            Ok(()) => self.answers.reserve(self.sending.scratch.room()),
+            Err(error) => {
+                tracing::warn!(%error, "an engine thread has no ring; its trains leave by other paths")
             }
         }
     }
@@ -157,12 +189,43 @@ impl Worker {
             }
             let batch = &batch[..length];
             if batch.is_empty() {
-                return;
+                return self.flush();
             }
             self.playbacks_of(batch).for_each(prefetch);
             self.playbacks_of(batch).for_each(|task| prefetch(task.progress()));
             batch.iter().for_each(|key| self.fire(*key));
+            if self.sending.scratch.queued() > 0 && self.sending.scratch.room() < BATCH {
+                self.flush();
+            }
         }
+    }
+
+    /// Sends what was queued, in one call, and has each playback go on with its answer. Some may have more that is due and queue
+    /// again; after some turns they wait until others had theirs.
+    fn flush(&mut self) {
+        let mut turn = 0;
+        while self.sending.scratch.queued() > 0 {
+            turn += 1;
+            self.send_queued();
+            let now_us = now_us();
+            for index in 0..self.answers.len() {
+                let (key, result) = (self.answers[index].0 as usize, self.answers[index].1);
+                let Some(Task { work: Work::Playback(task), .. }) = self.tasks.get_mut(key) else { continue };
+                match task.answered(result, &mut self.sending, now_us) {
+                    Outcome::Again(at_us) if at_us <= now_us && turn < TRAINS_PER_TURN => {
+                        self.fire_at(key, now_us);
+                    }
+                    outcome => self.conclude(key, outcome),
+                }
+            }
+        }
+    }
+
+    fn send_queued(&mut self) {
+        let Worker { sending, answers, .. } = self;
+        answers.clear();
+        sending.scratch.flush(|key, result| answers.push((key, result)));
+        sending.counters.batches.add(1);
     }
 
     fn playbacks_of(&self, keys: &[usize]) -> impl Iterator<Item = &PlaybackTask> {
@@ -174,19 +237,29 @@ impl Worker {
 
     /// Does what is due for one task. The clock is read for each, so that lateness is what it really was.
     fn fire(&mut self, key: usize) {
-        let now_us = now_us();
+        self.fire_at(key, now_us());
+    }
+
+    fn fire_at(&mut self, key: usize, now_us: u64) {
         match self.tasks.get_mut(key).map(|task| &mut task.work) {
-            Some(Work::Playback(task)) => match task.fire(&mut self.sending, now_us) {
-                Outcome::Again(at_us) => self.wheel.set(key, at_us),
-                Outcome::Rest => {}
-                Outcome::Over(error) => self.remove(key, Some(error)),
-            },
+            Some(Work::Playback(task)) => {
+                let outcome = task.fire(&mut self.sending, now_us, key as u64);
+                self.conclude(key, outcome);
+            }
             Some(Work::Download(task)) => match task.waiting {
                 Waiting::Room => self.check_stall(key, now_us),
                 Waiting::Turn => self.eager.push(key),
                 Waiting::Storage => {} // it is not the client who takes nothing
             },
             None => {}
+        }
+    }
+
+    fn conclude(&mut self, key: usize, outcome: Outcome) {
+        match outcome {
+            Outcome::Again(at_us) => self.wheel.set(key, at_us),
+            Outcome::Queued | Outcome::Rest => {}
+            Outcome::Over(error) => self.remove(key, Some(error)),
         }
     }
 
@@ -253,13 +326,24 @@ impl Worker {
         }
     }
 
+    /// Does a piece of what is to be done for memory that comes or goes.
+    fn tend(&mut self) -> Tending {
+        self.sending.scratch.tend().unwrap_or_else(|failed| {
+            self.hold_failures.lock().unwrap_or_else(PoisonError::into_inner).push(failed);
+            Tending::More
+        })
+    }
+
     /// Sleeps until something is due or an event comes; answers whether there are commands.
-    fn sleep(&mut self) -> bool {
-        let timeout = if self.eager.is_empty() {
-            self.wheel.next_us().map(|at_us| duration(at_us.saturating_sub(now_us())))
-        } else {
-            Some(duration(0))
+    fn sleep(&mut self, tending: Tending) -> bool {
+        let due_us = || self.wheel.next_us().map(|at_us| at_us.saturating_sub(now_us()));
+        let most_us = match tending {
+            Tending::More => Some(0),
+            Tending::Later => Some(TEND_AGAIN_US),
+            Tending::Done => None,
         };
+        let timeout_us = if self.eager.is_empty() { due_us() } else { Some(0) };
+        let timeout = most_us.into_iter().chain(timeout_us).min().map(duration);
         let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
         let ready = match epoll::wait(&self.epoll, &mut events[..], timeout.as_ref()) {
             Ok((ready, _)) => ready,
@@ -291,6 +375,7 @@ impl Worker {
                 Some((key, task)) => {
                     task.play(from, until_us, reply);
                     self.fire(key);
+                    self.flush(); // what comes next may be a command for the same playback
                 }
                 None => reply(Err(PlayError::Over)),
             },
@@ -308,6 +393,8 @@ impl Worker {
                 }
             }
             Command::Warmed { id, result } => self.warmed(id, result),
+            Command::Hold(region) => self.sending.scratch.hold(region),
+            Command::LetGo { region_id } => self.sending.scratch.let_go(region_id),
             Command::Quit => {}
         }
     }

@@ -11,6 +11,8 @@ pub mod mapping;
 pub mod namespace;
 pub mod page_cache;
 pub mod pages;
+pub mod region;
+pub mod ring;
 mod send;
 pub mod socket;
 pub mod usage;

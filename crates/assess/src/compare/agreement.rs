@@ -4,10 +4,11 @@ use std::collections::HashMap;
 
 use serde::Serialize;
 
-use crate::cost::{self, baseline};
+use crate::cost;
 use crate::figures::{Figure, Name, figures};
 use crate::result::Assessment;
 use crate::statistics::Summary;
+use crate::verdict::baseline;
 
 /// Relative figures agree if the larger is no more than this above the smaller.
 pub const AGREEMENT: f64 = 0.10;

@@ -1,4 +1,4 @@
-//! A comparison for a terminal.
+//! A comparison as tables.
 
 use std::collections::HashMap;
 
@@ -8,15 +8,6 @@ use crate::report::number::{self, NOTHING};
 use crate::report::{Cell, Kind, Table};
 
 impl Comparison {
-    /// As text, in lines of at most `width` columns where that is possible, in ASCII alone unless `utf8`. The results are
-    /// called A and B in it.
-    pub fn text(&self, width: u16, utf8: bool) -> String {
-        let tables = self.tables().into_iter().filter(|table| !table.rows.is_empty());
-        let mut parts: Vec<String> = tables.map(|table| table.text(width, utf8)).collect();
-        parts.push(self.statement() + "\n");
-        parts.join("\n")
-    }
-
     /// How many relative figures agree.
     pub fn statement(&self) -> String {
         let limit = number::percent(AGREEMENT);
@@ -31,13 +22,15 @@ impl Comparison {
         }
     }
 
-    /// What differs, every figure, what only one has, and the relative figures that do not agree.
-    fn tables(&self) -> Vec<Table> {
+    /// What differs, every figure, what only one has, and the relative figures that do not agree. The results are called A and
+    /// B in them.
+    pub fn tables(&self) -> Vec<Table> {
         let mut tables = vec![self.differences()];
         tables.extend(self.figures.chunk_by(are_neighbours).map(figures));
         tables.push(alone(&self.only_in_first, "A"));
         tables.push(alone(&self.only_in_second, "B"));
         tables.push(self.disagreements());
+        tables.retain(|table| !table.rows.is_empty());
         tables
     }
 
@@ -127,31 +120,28 @@ mod tests {
     use crate::example;
 
     #[test]
-    fn text_says_what_differs_and_which_relative_figures_do_not_agree() {
+    fn tables_say_what_differs_and_which_relative_figures_do_not_agree() {
         let (first, mut second) = (example::full(), example::full());
         second.host.kernel = "7.3.4\u{1b}[2J".to_owned();
-        for measurement in
-            second.measurements.iter_mut().filter(|measurement| measurement.path == "mmap_send")
-        {
-            measurement
-                .runs
-                .iter_mut()
-                .for_each(|run| (run.user_s, run.system_s) = (run.user_s / 2.0, run.system_s / 2.0));
-        }
-        let text = compare(&first, &second).text(80, false);
-        assert!(text.is_ascii() && !text.contains('\u{1b}'), "{text}");
-        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
-        let lines: Vec<String> =
-            text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-        assert!(lines.iter().any(|line| line == "kernel 6.18.44 7.3.4\\u{1b}[2J"), "{text}");
+        let sent = second.measurements.iter_mut().filter(|measurement| measurement.path == "mmap_send");
+        sent.flat_map(|measurement| &mut measurement.runs).for_each(|run| {
+            (run.user_s, run.system_s) = (run.user_s / 2.0, run.system_s / 2.0);
+        });
+        let comparison = compare(&first, &second);
+        let rows: Vec<String> = comparison
+            .tables()
+            .iter()
+            .flat_map(|table| &table.rows)
+            .map(|row| row.iter().map(|cell| cell.text.as_str()).collect::<Vec<_>>().join(" "))
+            .collect();
+        let has =
+            |start: &str, end: &str| rows.iter().any(|row| row.starts_with(start) && row.ends_with(end));
+        assert!(has("kernel 6.18.44 7.3.4\\u{1b}[2J", ""), "{rows:?}");
+        assert!(has("mmap_send 512 B", "+50.0 %"), "{rows:?}");
         assert!(
-            lines.iter().any(|line| line.starts_with("mmap_send 512 B") && line.ends_with("+50.0 %")),
-            "{text}"
+            rows.iter().any(|row| row.starts_with("rtp_sendfile 512 B") && row.contains('±')),
+            "{rows:?}"
         );
-        assert!(
-            lines.iter().any(|line| line.starts_with("rtp_sendfile 512 B") && line.contains("+-")),
-            "{text}"
-        );
-        assert!(text.ends_with("8 do not: see above.\n"), "{text}");
+        assert!(comparison.statement().ends_with("; 8 do not: see above."), "{}", comparison.statement());
     }
 }

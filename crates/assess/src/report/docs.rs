@@ -84,7 +84,7 @@ fn tables(assessment: &Assessment, groups: &[Group<'_>], name: &str) -> Option<S
     };
     let tables = match name {
         "machine" => sections::machine(assessment),
-        "cheapest" => vec![sections::cheapest(groups)],
+        "cheapest" => vec![sections::cheapest(assessment)],
         "stream" | "download" => of(name),
         "profiles" => sections::profiles(assessment),
         "loan" => sections::loan(assessment),

@@ -1,9 +1,10 @@
 //! What the papers measured, beside what this machine does.
 
-use crate::cost::{Cost, Group, baseline};
+use crate::cost::{Cost, Group};
 use crate::report::number;
 use crate::report::table::{Cell, Kind, Table};
 use crate::result::{Assessment, Transport};
+use crate::verdict::baseline;
 
 /// A gain that a paper claims: of one path over another, when streaming full packets.
 struct Claim {
@@ -173,7 +174,7 @@ pub(super) fn table_2(groups: &[Group<'_>]) -> Table {
         let kind = if here.is_some_and(|cost| cost.is_noisy()) { Kind::Noisy } else { Kind::Plain };
         table.row([
             Cell::code(line.path),
-            Cell::plain(super::sections::transport(line.transport)),
+            Cell::plain(line.transport.to_string()),
             Cell::plain(number::size(line.size)),
             Cell::plain(number::significant(before)),
             Cell::plain(number::significant(after)),

@@ -16,7 +16,7 @@ use super::table::Table;
 use super::{number, papers};
 use crate::cost::{self, Group};
 use crate::figures::figures;
-use crate::result::{Assessment, Transport};
+use crate::result::Assessment;
 
 /// The papers, as the report refers to them.
 const PAPERS: [&str; 3] = [
@@ -32,7 +32,7 @@ pub(super) fn document(assessment: &Assessment) -> Document {
     let host = &assessment.host;
     let groups = cost::groups(assessment);
     let figures = figures(assessment);
-    let mut sections = vec![summary::section(assessment, &groups)];
+    let mut sections = vec![summary::section(assessment)];
     sections.extend(groups.iter().enumerate().map(|(index, group)| paths::section(index, group)));
     sections.push(then_and_now(assessment, &groups));
     sections.push(profiles::section(assessment));
@@ -63,16 +63,6 @@ pub(super) fn document(assessment: &Assessment) -> Document {
         warnings: warnings(assessment),
         sections,
     }
-}
-
-/// Tables of what the result says in short, for a terminal.
-pub(super) fn in_short(assessment: &Assessment) -> Vec<Table> {
-    let groups = cost::groups(assessment);
-    let mut tables = vec![cheapest(&groups)];
-    tables.extend(groups.iter().map(by_size));
-    tables.push(appendix::left_out_table(assessment));
-    tables.retain(|table| !table.rows.is_empty());
-    tables
 }
 
 /// The tables about the machine.
@@ -106,14 +96,7 @@ pub(super) fn name_of(group: &Group<'_>) -> String {
         "loan" => "The page loan",
         other => other,
     };
-    format!("{experiment} over {}", transport(group.transport))
-}
-
-pub(super) fn transport(transport: Transport) -> &'static str {
-    match transport {
-        Transport::Udp => "UDP",
-        Transport::Tcp => "TCP",
-    }
+    format!("{experiment} over {}", group.transport)
 }
 
 fn warnings(assessment: &Assessment) -> Vec<String> {

@@ -1,7 +1,5 @@
 //! A table, before it is HTML, Markdown or text.
 
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table as Grid, TableStyle};
-
 use super::number::{NOTHING, visible};
 
 /// A table with a caption and a head.
@@ -120,27 +118,6 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// As text, in lines of at most `width` columns where that is possible.
-    pub fn text(&self, width: u16, utf8: bool) -> String {
-        let line = if utf8 { '─' } else { '-' };
-        let mut grid = Grid::new();
-        grid.load_style(TableStyle::new().header_separator(LineStyle::none().fill(line).junction(line)));
-        // No colours, and the width is known already.
-        grid.set_width(width).set_content_arrangement(ContentArrangement::Dynamic).force_no_tty();
-        grid.set_header(self.columns.iter().map(|column| column.head.as_str()));
-        grid.add_rows(self.rows.iter().map(|row| row.iter().map(shown)));
-        for (column, grid_column) in self.columns.iter().zip(grid.column_iter_mut()) {
-            grid_column.set_padding((1, 1));
-            if column.figures {
-                grid_column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
-        let table = grid.lines().map(|line| line.trim_end().to_owned());
-        let lines = [self.caption.clone()].into_iter().chain(table).chain(self.notes.iter().cloned());
-        let text = lines.collect::<Vec<_>>().join("\n") + "\n";
-        if utf8 { text } else { in_ascii(&text) }
-    }
-
     /// As GitHub's Markdown has tables.
     pub(crate) fn markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
@@ -155,11 +132,6 @@ impl Table {
         }
         text
     }
-}
-
-/// A figure that is not to be relied on says so without colours, too.
-fn shown(cell: &Cell) -> String {
-    if cell.kind == Kind::Noisy { format!("{} ~", cell.text) } else { cell.text.clone() }
 }
 
 fn in_markdown(cell: &Cell) -> String {
@@ -182,8 +154,8 @@ pub(crate) fn escaped(text: &str) -> String {
     })
 }
 
-/// The few letters that are not.
-fn in_ascii(text: &str) -> String {
+/// Text of tables for terminals that know nothing but ASCII.
+pub fn in_ascii(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut shown, letter| {
         match letter {
             '–' | '−' => shown.push('-'),
@@ -217,9 +189,8 @@ mod tests {
     }
 
     #[test]
-    fn text_is_ascii_where_it_must_be_and_names_noise() {
-        let text = hostile().text(60, false);
-        assert!(text.is_ascii() && text.contains("1.5 ~"), "{text}");
-        assert!(hostile().text(60, true).contains('–'));
+    fn text_can_be_ascii() {
+        assert_eq!(in_ascii("±2 % – 5 µs\n−1"), "+-2 % - 5 us\n-1");
+        assert!(in_ascii("é\u{202e}…").is_ascii());
     }
 }

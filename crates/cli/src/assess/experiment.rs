@@ -1,7 +1,7 @@
 //! The experiments, in the order in which they are made.
 
 use anyhow::Result;
-use wirepath_assess::{Assessment, Error, Options, Progress, Soundness, experiment};
+use wirepath_assess::{Assessment, Error, Options, Progress, Soundness, costs, experiment, profile};
 
 /// An experiment.
 #[derive(Clone, Copy)]
@@ -13,6 +13,15 @@ pub(crate) struct Experiment {
     pub(crate) run: fn(&Options, &mut Assessment, &mut dyn Progress) -> Result<Soundness, Error>,
 }
 
+pub(crate) const HOST: Experiment = Experiment {
+    name: "host",
+    // The machine itself is looked at for every experiment.
+    run: |options, result, progress| {
+        result.costs = Some(costs::measure(options.runs, &mut result.left_out, progress));
+        if progress.stopped() { Err(Error::Stopped) } else { Ok(Soundness::Sound) }
+    },
+};
+
 pub(crate) const DOWNLOAD: Experiment = Experiment {
     name: "download",
     run: |options, result, progress| experiment::Experiment::Download.run(options, result, progress),
@@ -23,5 +32,7 @@ pub(crate) const STREAM: Experiment = Experiment {
     run: |options, result, progress| experiment::Experiment::Stream.run(options, result, progress),
 };
 
+pub(crate) const PROFILE: Experiment = Experiment { name: "profile", run: profile::run };
+
 /// All of them.
-pub(crate) const EXPERIMENTS: &[Experiment] = &[DOWNLOAD, STREAM];
+pub(crate) const EXPERIMENTS: &[Experiment] = &[HOST, DOWNLOAD, STREAM, PROFILE];

@@ -5,13 +5,14 @@ use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result};
-use wirepath_assess::result::{Host, LeftOut, SCHEMA};
-use wirepath_assess::{Assessment, Error, Options, Soundness};
+use wirepath_assess::result::{LeftOut, SCHEMA};
+use wirepath_assess::{Assessment, Error, Options, Soundness, host};
 
 use super::bar::Bar;
 use super::experiment::Experiment;
 use super::interrupt::Interrupt;
 use super::measuring::Measuring;
+use super::text;
 use crate::terminal;
 
 /// Makes the experiments one after the other and writes the result, whatever became of them.
@@ -27,7 +28,7 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
         seconds: 0.0,
         partial: false,
         settings: options.settings(&names),
-        host: host()?,
+        host: host::examine(),
         costs: None,
         measurements: Vec::new(),
         profiles: Vec::new(),
@@ -38,6 +39,9 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
     result.seconds = start.elapsed().as_secs_f64();
     if let Some(file) = &measuring.json {
         write(&result, file)?;
+    }
+    if measuring.json.as_deref() != Some(Path::new("-")) {
+        terminal::print(&text::of(&result, &names, terminal::width().into(), terminal::speaks_utf8()))?;
     }
     match (outcome, interrupt.signal()) {
         (Err(Error::Stopped), Some(signal)) => {
@@ -82,22 +86,4 @@ fn write(result: &Assessment, file: &Path) -> Result<()> {
         true => terminal::print(&json),
         false => std::fs::write(file, json).with_context(|| format!("cannot write {}", file.display())),
     }
-}
-
-/// The machine, as far as it takes no looking into.
-fn host() -> Result<Host> {
-    let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").context("/proc/cpuinfo")?;
-    let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-    let memory = rustix::system::sysinfo();
-    let load = std::fs::read_to_string("/proc/loadavg").context("/proc/loadavg")?;
-    Ok(Host {
-        kernel: rustix::system::uname().release().to_string_lossy().into_owned(),
-        processor: model.map_or("unknown", |(_, name)| name.trim()).to_owned(),
-        processors: std::thread::available_parallelism().context("counting processors")?.get() as u32,
-        memory: memory.totalram as u64 * u64::from(memory.mem_unit),
-        devices: Vec::new(),
-        limits: Vec::new(),
-        advice: Vec::new(),
-        load: load.trim().to_owned(),
-    })
 }

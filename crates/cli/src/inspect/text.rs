@@ -1,6 +1,6 @@
 //! An inspection for people.
 
-use comfy_table::{CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
+use comfy_table::CellAlignment;
 use wirepath_media::inspect::{PacketsPerTrain, Peak, PidReport, Report};
 use wirepath_media::ts::{Played, Programme, Stream, Warnings};
 
@@ -8,6 +8,7 @@ use super::examine::{ImageFacts, Inspection};
 use super::json::share;
 use crate::format;
 use crate::plot::plot;
+use crate::table::{lines, new_table, section};
 
 /// Over how long a peak is looked for.
 const PEAK_WINDOW_US: u64 = 1_000_000;
@@ -196,28 +197,4 @@ fn warnings_lines(warnings: &Warnings) -> String {
 /// A PID as people write it: both ways.
 fn pid_name(pid: u16) -> String {
     format!("{pid} ({pid:#x})")
-}
-
-/// A part with its title; empty where there is nothing in it.
-fn section(title: &str, content: &str) -> String {
-    if content.is_empty() { String::new() } else { format!("{title}\n{content}") }
-}
-
-/// A table without any frame, a line below its head, that fits `width`.
-fn new_table(width: usize, utf8: bool) -> Table {
-    let line = if utf8 { '─' } else { '-' };
-    let mut table = Table::new();
-    table.load_style(TableStyle::new().header_separator(LineStyle::none().fill(line).junction(line)));
-    table.set_content_arrangement(ContentArrangement::Dynamic);
-    table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
-    table.force_no_tty(); // no colours: the locale and the width were looked at already
-    table
-}
-
-/// The lines of a table without blanks at their ends.
-fn lines(table: &mut Table) -> String {
-    for column in table.column_iter_mut() {
-        column.set_padding((1, 0)); // every column counts on a narrow terminal
-    }
-    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }

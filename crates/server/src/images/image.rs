@@ -193,6 +193,20 @@ impl Image {
         matches!(*self.progress.borrow(), Progress::Failed(_))
     }
 
+    /// The file and where its segments end, once all of them are there.
+    pub(super) fn whole(&self) -> Option<(Arc<Medium>, u64)> {
+        let state = self.state();
+        let complete = *self.progress.borrow() == Progress::Complete;
+        let medium = state.medium.as_ref().filter(|_| complete)?;
+        let last = &state.slots.last()?.entry;
+        Some((Arc::clone(medium), last.offset + last.length()))
+    }
+
+    /// The segments that are in it by now.
+    pub(super) fn segments(&self) -> Vec<SegmentEntry> {
+        self.state().slots.iter().map(|slot| slot.entry).collect()
+    }
+
     /// Where to begin for a time in microseconds from the start: at the last random access point at or before it, or exactly
     /// there where there are none. The start of the image is always a place to begin.
     pub fn locate(&self, at_us: u64) -> Located {

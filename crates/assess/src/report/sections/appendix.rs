@@ -11,17 +11,12 @@ use crate::statistics::{NOISY_SPREAD, Summary};
 
 pub(super) fn left_out(assessment: &Assessment) -> Section {
     let mut section = Section::new("left-out", "Left out");
-    section.table(left_out_table(assessment));
-    section
-}
-
-/// What was not measured, and why.
-pub(super) fn left_out_table(assessment: &Assessment) -> Table {
     let mut table = Table::new("What was not measured, and why.", &["what", "why"]);
     for left_out in &assessment.left_out {
         table.row([Cell::plain(&left_out.what), Cell::plain(&left_out.why)]);
     }
-    table
+    section.table(table);
+    section
 }
 
 /// Figures that are not to be relied on, by name, and runs that stand out.

@@ -3,7 +3,6 @@
 use crate::report::document::{Panel, Section};
 use crate::report::number;
 use crate::report::plot::{Kind as Axis, Line, Lines, Point, Unit};
-use crate::report::sections::transport;
 use crate::report::table::{Cell, Kind, Table};
 use crate::result::{Loan, LoanPoint, Transport};
 use crate::statistics::Summary;
@@ -117,7 +116,7 @@ fn groups(loan: &Loan) -> Vec<(Transport, u32, Vec<&LoanPoint>)> {
 fn panel(plot: &Plot, index: usize, group: &(Transport, u32, Vec<&LoanPoint>)) -> Option<Panel> {
     let (protocol, mtu, points) = group;
     let letter = char::from_u32('a' as u32 + index as u32 % 26).unwrap_or('?');
-    let title = format!("({letter}) {}, MTU {}", transport(*protocol), number::count((*mtu).into()));
+    let title = format!("({letter}) {}, MTU {}", protocol, number::count((*mtu).into()));
     let line = |(name, derive): &(&str, Derive)| {
         let point = |point: &&LoanPoint| {
             let (value, range, noisy) = derive(point)?;
@@ -170,7 +169,7 @@ fn thresholds(loan: &Loan) -> Table {
         Table::new("From which size of a send on lending is cheaper.", &["transport", "#MTU", "#threshold"]);
     for threshold in &loan.thresholds {
         table.row([
-            Cell::plain(transport(threshold.transport)),
+            Cell::plain(threshold.transport.to_string()),
             Cell::plain(number::count(threshold.mtu.into())),
             Cell::plain(threshold.bytes.map_or_else(|| "never cheaper".to_owned(), number::bytes)),
         ]);
@@ -192,7 +191,7 @@ fn table(protocol: Transport, mtu: u32, points: &[&LoanPoint]) -> Table {
         "#errors, copies",
         "#errors, loans",
     ];
-    let caption = format!("The loan over {}, MTU {}.", transport(protocol), number::count(mtu.into()));
+    let caption = format!("The loan over {}, MTU {}.", protocol, number::count(mtu.into()));
     let mut table = Table::new(caption, &heads);
     for point in points {
         let cell = |value: Option<Value>| {

@@ -3,7 +3,7 @@
 use crate::report::document::Section;
 use crate::report::number;
 use crate::report::table::{Cell, Kind, Table};
-use crate::result::{Assessment, Cache, Host, Settings};
+use crate::result::{Assessment, Cache, Feature, Host, Rings, Settings};
 
 pub(super) fn section(assessment: &Assessment) -> Section {
     let mut section = Section::new("machine", "The machine and the settings");
@@ -11,6 +11,7 @@ pub(super) fn section(assessment: &Assessment) -> Section {
     section.table(settings(&assessment.settings));
     section.table(devices(&assessment.host));
     section.table(limits(&assessment.host));
+    section.table(paths(&assessment.host));
     section
 }
 
@@ -80,20 +81,44 @@ fn pairs(caption: &str, pairs: &[(&str, String)]) -> Table {
 }
 
 fn devices(host: &Host) -> Table {
-    let heads = ["device", "driver", "#MTU", "#Mb/s", "features on", "features off"];
+    let heads = ["device", "driver", "up", "#MTU", "#Mb/s", "#rings (most)", "features on", "features off"];
     let mut table = Table::new("Network devices, and the features that data paths need.", &heads);
     for device in &host.devices {
         let features = |on: bool| {
             let names = device.features.iter().filter(|feature| feature.on == on);
-            names.map(|feature| feature.name.as_str()).collect::<Vec<_>>().join(", ")
+            let fixed = |feature: &Feature| if feature.changeable { "" } else { " (fixed)" };
+            names.map(|feature| format!("{}{}", feature.name, fixed(feature))).collect::<Vec<_>>().join(", ")
+        };
+        let rings = |Rings { transmit, transmit_most, receive, receive_most }| {
+            format!("send {transmit} ({transmit_most}), receive {receive} ({receive_most})")
         };
         table.row([
             Cell::code(&device.name),
             Cell::plain(device.driver.as_deref().unwrap_or(number::NOTHING)),
+            Cell::plain(if device.up { "yes" } else { "no" }),
             Cell::plain(number::count(device.mtu.into())),
             Cell::figure(device.speed_mbps, |speed| number::count(speed.into())),
+            Cell::figure(device.rings, rings),
             Cell::plain(features(true)),
             Cell::plain(features(false)),
+        ]);
+    }
+    table
+}
+
+/// Which data paths run here, and what others lack.
+fn paths(host: &Host) -> Table {
+    let heads = ["path", "experiment", "runs here", "what is missing", "remedy"];
+    let mut table =
+        Table::new("Data paths that run on this machine, tried over the loopback device.", &heads);
+    for path in &host.paths {
+        let or_nothing = |text: &Option<String>| text.clone().unwrap_or_else(|| number::NOTHING.to_owned());
+        table.row([
+            Cell::code(&path.path),
+            Cell::plain(format!("{} over {}", path.experiment, path.transport)),
+            if path.runs { Cell::new("yes", Kind::Good) } else { Cell::new("no", Kind::Bad) },
+            Cell::plain(or_nothing(&path.missing)),
+            Cell::plain(or_nothing(&path.remedy)),
         ]);
     }
     table

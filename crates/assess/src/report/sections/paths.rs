@@ -1,12 +1,13 @@
 //! Data paths of one experiment: figures 3 to 5 of the assessment papers.
 
-use crate::cost::{Cost, Group, baseline};
+use crate::cost::{Cost, Group};
 use crate::report::document::{Panel, Section};
 use crate::report::number;
 use crate::report::plot::{Dot, DotRow, Dots};
 use crate::report::sections::{name_of, summary};
 use crate::report::table::{Cell, Kind, Table};
 use crate::result::Transport;
+use crate::verdict::baseline;
 
 pub(super) fn section(index: usize, group: &Group<'_>) -> Section {
     let title = format!("{}, MTU {}", name_of(group), number::count(group.mtu.into()));

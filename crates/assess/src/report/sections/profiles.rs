@@ -3,7 +3,6 @@
 use crate::report::document::{Panel, Section};
 use crate::report::number;
 use crate::report::plot::{Stack, StackRow};
-use crate::report::sections::transport;
 use crate::report::table::{Cell, Kind, Table};
 use crate::result::{Assessment, Profile};
 
@@ -32,7 +31,7 @@ pub(super) fn section(assessment: &Assessment) -> Section {
 
 fn name(profile: &Profile) -> String {
     let Profile { experiment, path, transport: protocol, size, .. } = profile;
-    format!("{path} ({experiment}, {}, {})", transport(*protocol), number::size(*size))
+    format!("{path} ({experiment}, {}, {})", protocol, number::size(*size))
 }
 
 fn shares(profile: &Profile) -> [f64; 5] {
@@ -43,16 +42,27 @@ fn shares(profile: &Profile) -> [f64; 5] {
 }
 
 fn shares_table(profiles: &[Profile]) -> Table {
-    let heads =
-        ["path", "experiment", "size", "#samples", "#copying", "#entering", "#network", "#user", "#other"];
+    let heads = [
+        "path",
+        "experiment",
+        "size",
+        "#samples",
+        "#lost",
+        "#copying",
+        "#entering",
+        "#network",
+        "#user",
+        "#other",
+    ];
     let mut table = Table::new("Shares of samples.", &heads);
     for profile in profiles {
         let shares = shares(profile).map(|share| Cell::plain(number::percent(share)));
         let head = [
             Cell::code(&profile.path),
-            Cell::plain(format!("{} {}", profile.experiment, transport(profile.transport))),
+            Cell::plain(format!("{} {}", profile.experiment, profile.transport)),
             Cell::plain(number::size(profile.size)),
             Cell::plain(number::count(profile.samples)),
+            Cell::plain(number::count(profile.lost)),
         ];
         table.row(head.into_iter().chain(shares));
     }
@@ -67,7 +77,7 @@ fn functions(profiles: &[Profile]) -> Table {
             let again = if place == 0 { Kind::Code } else { Kind::Again };
             table.row([
                 Cell::new(&profile.path, again),
-                Cell::plain(format!("{} {}", profile.experiment, transport(profile.transport))),
+                Cell::plain(format!("{} {}", profile.experiment, profile.transport)),
                 Cell::plain(number::size(profile.size)),
                 Cell::code(&function.function),
                 Cell::plain(number::percent(function.share)),

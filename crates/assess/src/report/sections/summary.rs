@@ -1,13 +1,13 @@
 //! The result in short.
 
-use crate::cost::{Cost, Group, baseline};
+use crate::cost::Cost;
 use crate::report::document::Section;
 use crate::report::number;
-use crate::report::sections::name_of;
 use crate::report::table::{Cell, Kind, Table};
 use crate::result::{Assessment, Cache};
+use crate::verdict::verdicts;
 
-pub(super) fn section(assessment: &Assessment, groups: &[Group<'_>]) -> Section {
+pub(super) fn section(assessment: &Assessment) -> Section {
     let mut section = Section::new("summary", "In short");
     let settings = &assessment.settings;
     let from = match settings.cache {
@@ -22,38 +22,28 @@ pub(super) fn section(assessment: &Assessment, groups: &[Group<'_>]) -> Section 
         runs(settings.runs),
         number::about_bytes(settings.volume),
     ));
-    section.table(cheapest(groups));
+    section.table(cheapest(assessment));
     section
 }
 
-/// The cheapest verified path of each group with full packets.
-pub(crate) fn cheapest(groups: &[Group<'_>]) -> Table {
-    let heads = ["", "size", "cheapest path", "#s/GiB", "#relative", "#calls per packet", "next"];
-    let mut table = Table::new("The cheapest data path for full packets, and the next one.", &heads);
-    for group in groups {
-        let paths = group.paths();
-        let full = group.full_size();
-        let costs =
-            paths.iter().filter_map(|(_, costs)| costs.iter().find(|cost| cost.measurement.size == full));
-        let mut costs = costs.filter(|cost| cost.measurement.verified && cost.summary.is_some());
-        let Some(best) = costs.next() else { continue };
-        let calls = best.measurement.calls_per_packet;
+/// The cheapest path for each purpose.
+pub(crate) fn cheapest(assessment: &Assessment) -> Table {
+    let heads = ["purpose", "size", "cheapest path", "#s/GiB", "#relative", "to", "next"];
+    let mut table = Table::new("The cheapest data path for each purpose, and the next one.", &heads);
+    for verdict in verdicts(assessment) {
+        let either = if verdict.close { " (either will do)" } else { "" };
+        let next = |(path, cost): (String, f64)| format!("{path} {}{either}", number::significant(cost));
+        let plain = verdict.plain.filter(|(_, plain)| *plain != verdict.path);
         table.row([
-            Cell::plain(format!("{}, MTU {}", name_of(group), number::count(group.mtu.into()))),
-            Cell::plain(number::size(full)),
-            Cell::code(&best.name),
-            median(best),
-            Cell::figure(group.relative(best), number::ratio),
-            Cell::figure(calls, number::significant),
-            Cell::plain(costs.next().map_or_else(|| number::NOTHING.to_owned(), described)),
+            Cell::plain(verdict.purpose),
+            Cell::plain(number::size(verdict.size)),
+            Cell::code(&verdict.path),
+            Cell::plain(number::significant(verdict.cost)),
+            Cell::figure(plain, |(times, _)| number::ratio(1.0 / times)),
+            Cell::code(plain.map_or("", |(_, plain)| plain)),
+            Cell::figure(verdict.next, next),
         ]);
     }
-    let plain = |experiment| baseline(experiment).unwrap_or_default();
-    table.notes.push(format!(
-        "Relative: to {} when streaming, to {} when downloading, with the same size.",
-        plain("stream"),
-        plain("download")
-    ));
     table
 }
 
@@ -61,10 +51,6 @@ pub(crate) fn cheapest(groups: &[Group<'_>]) -> Table {
 pub(super) fn median(cost: &Cost<'_>) -> Cell {
     let kind = if cost.is_noisy() { Kind::Noisy } else { Kind::Plain };
     Cell { kind, ..Cell::figure(cost.median(), number::significant) }
-}
-
-fn described(cost: &&Cost<'_>) -> String {
-    format!("{} {}", cost.name, cost.median().map_or_else(String::new, number::significant))
 }
 
 fn runs(runs: u32) -> String {

@@ -1,0 +1,167 @@
+//! What the machine charges for the two things that data paths try to avoid: entering the kernel and copying (figure 2 of the
+//! conference paper).
+//!
+//! What is counted is the thread's processor time, as with data paths: what others do meanwhile on a busy machine is not.
+//!
+//! A run walks through all points, so that a disturbance of some seconds touches one run of each and not all runs of one. Each
+//! point is repeated until a run of it takes [`RUN`], found once before the first run.
+
+mod arena;
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use arena::Arena;
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::Progress;
+use crate::result::{CopyCost, Costs, LeftOut};
+
+/// Smallest and largest block that is copied, in bytes; between them are all powers of two.
+const SMALLEST: usize = 8;
+const LARGEST: usize = 32 << 20;
+
+/// How long a point is repeated in a run, at least. The clock is read twice for that, which takes less than a microsecond.
+const RUN: Duration = Duration::from_millis(1);
+
+/// Measures both, so many `runs` of each point. When it is told to stop there are fewer runs, and points without a run are left
+/// out; where memory is too short for the larger blocks, they are left out and named.
+///
+/// Kernel entry is `getpid` by a raw system call: the C library is not asked, and does not answer from what it remembers.
+/// Copies are `copy_from_slice` of a length that the compiler does not know, which calls the C library's `memcpy`.
+pub fn measure(runs: u32, left_out: &mut Vec<LeftOut>, progress: &mut dyn Progress) -> Costs {
+    measure_up_to(LARGEST, runs, left_out, progress)
+}
+
+fn measure_up_to(
+    largest: usize,
+    runs: u32,
+    left_out: &mut Vec<LeftOut>,
+    progress: &mut dyn Progress,
+) -> Costs {
+    progress.at(0.0, "preparing memory");
+    let mut costs = Costs { kernel_entry_ns: Vec::new(), copies: Vec::new() };
+    let pair = arena::pair(largest);
+    left_out
+        .extend(too_little_memory(largest, pair.as_ref().map_or(0, |(source, _)| source.largest_block())));
+    let Some((mut source, mut target)) = pair else { return costs };
+    let mut points: Vec<Point> = points(largest.min(source.largest_block())).collect();
+    let entries = repetitions(time_entries);
+    for point in &mut points {
+        point.repetitions = repetitions(|count| point.copy(&mut source, &mut target, count));
+    }
+
+    let mut share = 0.0;
+    let step = 1.0 / (f64::from(runs) * points.len() as f64);
+    'runs: for _ in 0..runs {
+        progress.at(share, "entering the kernel");
+        costs.kernel_entry_ns.push(nanoseconds_each(time_entries(entries), entries));
+        for point in &mut points {
+            if progress.stopped() {
+                break 'runs;
+            }
+            progress.at(share, &format!("copying {} bytes", point.cost.size));
+            let took = point.copy(&mut source, &mut target, point.repetitions);
+            point.cost.ns.push(nanoseconds_each(took, point.repetitions));
+            share += step;
+        }
+    }
+    costs.copies = points.into_iter().map(|point| point.cost).filter(|cost| !cost.ns.is_empty()).collect();
+    costs
+}
+
+/// What is left out if blocks of at most `possible` bytes can be copied.
+fn too_little_memory(largest: usize, possible: usize) -> Option<LeftOut> {
+    (possible < largest).then(|| LeftOut {
+        what: format!("host: copies of more than {possible} bytes"),
+        why: "too little memory is free: they take several times what the processor's caches hold".to_owned(),
+    })
+}
+
+/// One figure that is measured.
+struct Point {
+    cost: CopyCost,
+    repetitions: u32,
+}
+
+/// All of them up to this size.
+fn points(largest: usize) -> impl Iterator<Item = Point> {
+    let sizes =
+        std::iter::successors(Some(SMALLEST), |size| Some(size * 2)).take_while(move |size| *size <= largest);
+    sizes.flat_map(|size| {
+        [(true, true), (false, true), (true, false), (false, false)].map(|(aligned, cached)| Point {
+            cost: CopyCost { size: size as u64, aligned, cached, ns: Vec::new() },
+            repetitions: 1,
+        })
+    })
+}
+
+impl Point {
+    /// Copies so many times and answers how long that took.
+    fn copy(&self, source: &mut Arena, target: &mut Arena, repetitions: u32) -> Duration {
+        let size = black_box(self.cost.size as usize);
+        let (from, to) = if self.cost.aligned { (0, 0) } else { (1, 3) };
+        match self.cost.cached {
+            true => copy_one(source.first(from, size), target.first_mut(to, size), repetitions),
+            false => copy_ever_others(source, from, target, to, size, repetitions),
+        }
+    }
+}
+
+/// Copies the same block again and again.
+fn copy_one(source: &[u8], target: &mut [u8], repetitions: u32) -> Duration {
+    let start = used();
+    for _ in 0..repetitions {
+        // The compiler must believe that the source was changed and that the target is read, each time.
+        black_box(&mut *target).copy_from_slice(black_box(source));
+    }
+    black_box(target);
+    used() - start
+}
+
+/// Copies block after block, and goes on the next time where it ended.
+fn copy_ever_others(
+    source: &mut Arena,
+    from: usize,
+    target: &mut Arena,
+    to: usize,
+    size: usize,
+    repetitions: u32,
+) -> Duration {
+    let start = used();
+    for _ in 0..repetitions {
+        black_box(target.next_mut(to, size)).copy_from_slice(black_box(source.next(from, size)));
+    }
+    used() - start
+}
+
+/// Enters the kernel so many times and answers how long that took.
+fn time_entries(count: u32) -> Duration {
+    let start = used();
+    for _ in 0..count {
+        black_box(rustix::process::getpid());
+    }
+    used() - start
+}
+
+/// Processor time that this thread has used.
+fn used() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// How often something is to be repeated so that it takes [`RUN`].
+fn repetitions(mut run: impl FnMut(u32) -> Duration) -> u32 {
+    let mut count: u32 = 1;
+    while run(count) < RUN && count < 1 << 30 {
+        count *= 2;
+    }
+    count
+}
+
+fn nanoseconds_each(took: Duration, count: u32) -> f64 {
+    took.as_nanos() as f64 / f64::from(count)
+}
+
+#[cfg(test)]
+mod tests;

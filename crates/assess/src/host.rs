@@ -1,0 +1,54 @@
+//! The machine: what it has, what it lacks for which data path, and how to get it.
+//!
+//! What /proc and /sys say is taken as foreign input: values that are missing or odd are left out or shown as they are, and
+//! none is an error. So looking at a machine always succeeds.
+
+mod advice;
+mod devices;
+mod limits;
+mod machine;
+mod paths;
+pub(crate) mod read;
+
+use crate::result::Host;
+
+/// Looks at this machine.
+pub fn examine() -> Host {
+    let kernel = machine::kernel();
+    let mut host = Host {
+        processor: machine::processor(),
+        processors: machine::processors(),
+        memory: machine::memory(),
+        devices: devices::all(),
+        limits: limits::all(),
+        paths: paths::all(&kernel),
+        advice: Vec::new(),
+        load: machine::load(),
+        kernel,
+    };
+    host.advice = advice::advice(&host);
+    host
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_machine_is_described() {
+        let host = examine();
+        assert!(host.processors >= 1 && host.memory > 1 << 20, "{host:?}");
+        assert!(
+            host.devices.iter().any(|device| device.name == "lo" && device.mtu > 0),
+            "{:?}",
+            host.devices
+        );
+        assert!(host.limits.iter().any(|limit| limit.name == "RLIMIT_NOFILE"), "{:?}", host.limits);
+        assert!(host.paths.iter().all(|state| state.runs || state.missing.is_some()), "{:?}", host.paths);
+        let complete = |text: &String| !text.is_empty() && !text.contains('\n');
+        for advice in &host.advice {
+            let parts = [&advice.finding, &advice.consequence, &advice.remedy];
+            assert!(parts.into_iter().all(complete), "{advice:?}");
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Limits, kernel settings and privileges.
+
+use std::fs::File;
+use std::path::Path;
+
+use rustix::process::{Resource, Rlimit, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
+
+use super::{machine, read};
+use crate::result::Setting;
+
+/// Settings below /proc/sys, by sysctl's names.
+const SYSCTLS: &[&str] = &[
+    "net.core.wmem_default",
+    "net.core.wmem_max",
+    "net.core.optmem_max",
+    "net.core.max_skb_frags",
+    "net.core.default_qdisc",
+    "net.ipv4.tcp_congestion_control",
+    "kernel.io_uring_disabled",
+    "kernel.perf_event_paranoid",
+    "kernel.kptr_restrict",
+];
+
+/// Privileges that assessments use, by the names of capabilities(7).
+const CAPABILITIES: &[(&str, CapabilitySet)] = &[
+    ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN),
+    ("CAP_SYS_ADMIN", CapabilitySet::SYS_ADMIN),
+    ("CAP_PERFMON", CapabilitySet::PERFMON),
+    ("CAP_IPC_LOCK", CapabilitySet::IPC_LOCK),
+];
+
+/// All of them that can be found out, by name.
+pub(super) fn all() -> Vec<Setting> {
+    let mut settings: Vec<Setting> = SYSCTLS.iter().filter_map(|name| sysctl(name)).collect();
+    for (name, resource) in [("RLIMIT_MEMLOCK", Resource::Memlock), ("RLIMIT_NOFILE", Resource::Nofile)] {
+        let Rlimit { current, maximum } = getrlimit(resource);
+        settings.push(setting(name, format!("{} (hard {})", limit(current), limit(maximum))));
+    }
+    settings.extend(huge_pages());
+    if let Some(governor) = read::line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor") {
+        settings.push(setting("cpufreq governor", governor));
+    }
+    settings.push(setting("virtual machine", yes_no(machine::is_virtual())));
+    settings.push(setting("root", yes_no(rustix::process::geteuid().is_root())));
+    let held = capabilities(None).map(|sets| sets.effective).unwrap_or(CapabilitySet::empty());
+    settings.extend(CAPABILITIES.iter().map(|(name, one)| setting(name, yes_no(held.contains(*one)))));
+    settings.push(setting("tracefs", yes_no(tracepoints_are_readable())));
+    settings.push(setting("module wirepath", present("/sys/module/wirepath")));
+    settings.push(setting("/dev/wirepath", present("/dev/wirepath")));
+    settings
+}
+
+fn sysctl(name: &str) -> Option<Setting> {
+    Some(setting(name, read::line(format!("/proc/sys/{}", name.replace('.', "/")))?))
+}
+
+/// Free huge pages of each size that there is.
+fn huge_pages() -> Vec<Setting> {
+    let Ok(sizes) = std::fs::read_dir("/sys/kernel/mm/hugepages") else { return Vec::new() };
+    let mut found: Vec<(u64, u64)> = sizes
+        .filter_map(|entry| {
+            let folder = entry.ok()?;
+            let kib =
+                folder.file_name().to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()?;
+            Some((kib, read::number(folder.path().join("free_hugepages"))?))
+        })
+        .collect();
+    found.sort_unstable();
+    found
+        .into_iter()
+        .map(|(kib, free)| setting(&format!("free huge pages of {}", size(kib)), free.to_string()))
+        .collect()
+}
+
+/// So many KiB, in the unit that fits.
+fn size(kib: u64) -> String {
+    match kib {
+        kib if kib > 0 && kib.is_multiple_of(1 << 20) => format!("{} GiB", kib >> 20),
+        kib if kib > 0 && kib.is_multiple_of(1 << 10) => format!("{} MiB", kib >> 10),
+        kib => format!("{kib} KiB"),
+    }
+}
+
+/// Whether kernel calls can be counted.
+fn tracepoints_are_readable() -> bool {
+    File::open("/sys/kernel/tracing/events/raw_syscalls/sys_enter/id").is_ok()
+}
+
+fn limit(value: Option<u64>) -> String {
+    value.map_or("unlimited".to_owned(), |value| value.to_string())
+}
+
+fn present(path: &str) -> String {
+    if Path::new(path).exists() { "present" } else { "absent" }.to_owned()
+}
+
+fn yes_no(whether: bool) -> String {
+    if whether { "yes" } else { "no" }.to_owned()
+}
+
+fn setting(name: &str, value: String) -> Setting {
+    Setting { name: name.to_owned(), value }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kernel_has_some_settings_and_none_is_empty() {
+        let settings = all();
+        assert!(
+            settings.iter().all(|setting| !setting.value.is_empty() && !setting.name.is_empty()),
+            "{settings:?}"
+        );
+        for name in
+            ["net.ipv4.tcp_congestion_control", "RLIMIT_MEMLOCK", "root", "CAP_NET_ADMIN", "/dev/wirepath"]
+        {
+            assert!(settings.iter().any(|setting| setting.name == name), "{name}: {settings:?}");
+        }
+        assert_eq!(sysctl("kernel.no_such_setting"), None);
+    }
+
+    #[test]
+    fn sizes_of_pages_are_read_as_people_write_them() {
+        assert_eq!([64, 2048, 1 << 20, 0].map(size), ["64 KiB", "2 MiB", "1 GiB", "0 KiB"]);
+    }
+}

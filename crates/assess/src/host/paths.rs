@@ -1,0 +1,198 @@
+//! Which data paths run here. Each is tried over the loopback device: no list of requirements is as right as that.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::time::Duration;
+
+use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::io::Errno;
+use wirepath_datapath::{
+    BlockPath, BlockSink, Extent, Medium, Path, Scratch, SendError, Trial, release, try_on_loopback,
+};
+
+use super::read;
+use crate::result::{PathState, Transport};
+
+/// Bytes of a block that is sent to try a path, and of a datagram of it.
+const BLOCK: usize = 3 * DATAGRAM;
+const DATAGRAM: usize = 188;
+
+/// What a receiver waits at most for what was sent to it.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// All paths, those for streaming first, on a kernel of this release.
+pub(super) fn all(kernel: &str) -> Vec<PathState> {
+    let release = release(kernel);
+    let streams = Path::ALL.map(|path| {
+        let tried = try_on_loopback(path).map_err(|trial| match trial {
+            Trial::Failed(error) | Trial::Impossible(error) => error,
+        });
+        state("stream", path.name(), Transport::Udp, tried, release)
+    });
+    let downloads = BlockPath::ALL.into_iter().flat_map(|path| {
+        [(Transport::Udp, try_udp(path)), (Transport::Tcp, try_tcp(path))]
+            .map(|(transport, tried)| state("download", path.name(), transport, tried, release))
+    });
+    streams.into_iter().chain(downloads).collect()
+}
+
+/// What a trial says of a path.
+fn state(
+    experiment: &str,
+    path: &str,
+    transport: Transport,
+    tried: io::Result<()>,
+    release: Option<(u32, u32)>,
+) -> PathState {
+    let runs = tried.is_ok();
+    let lack = match tried {
+        Err(error) => Some(lack(&error)),
+        // The zero-copy half of sendfile to UDP came in 6.5; 6.1.72 got the other half.
+        Ok(()) => (transport == Transport::Udp && path.ends_with("sendfile"))
+            .then(|| release.filter(|release| *release < (6, 5)))
+            .flatten()
+            .map(|(major, minor)| {
+                let missing = format!("it copies: Linux {major}.{minor} has no zero-copy sendfile to UDP");
+                (missing, "run a kernel of 6.5 or later".to_owned())
+            }),
+    };
+    let (missing, remedy) = lack.unzip();
+    PathState { experiment: experiment.to_owned(), path: path.to_owned(), transport, runs, missing, remedy }
+}
+
+/// What an error says is missing, and how to get it.
+fn lack(error: &io::Error) -> (String, String) {
+    let sending = error.get_ref().and_then(|inner| inner.downcast_ref::<SendError>());
+    let remedy = match sending.and_then(errno_of).or_else(|| Errno::from_io_error(error)) {
+        Some(Errno::NOPROTOOPT) => {
+            "run a kernel of 4.18 or later, which segments UDP; 6.5 or later for all paths"
+        }
+        Some(Errno::NETUNREACH | Errno::NETDOWN | Errno::ADDRNOTAVAIL) => "ip link set lo up",
+        Some(Errno::PERM | Errno::ACCESS) if read::number("/proc/sys/kernel/io_uring_disabled") > Some(0) => {
+            "sysctl -w kernel.io_uring_disabled=0, and let the packet filter pass UDP and TCP on lo"
+        }
+        Some(Errno::PERM | Errno::ACCESS) => {
+            "let the packet filter pass UDP and TCP on lo, and a container's seccomp profile the call"
+        }
+        Some(Errno::NOBUFS | Errno::NOMEM) => "ulimit -l unlimited; sysctl -w net.core.optmem_max=131072",
+        Some(Errno::MFILE | Errno::NFILE) => "ulimit -n 65536",
+        Some(Errno::NOSYS | Errno::OPNOTSUPP | Errno::INVAL | Errno::IO) => {
+            "run a kernel of 6.5 or later; in a container, let its seccomp profile pass the call"
+        }
+        _ => "report it, with what `wirepath assess host --json -` says",
+    };
+    (read::printable(&error.to_string()), remedy.to_owned())
+}
+
+fn errno_of(error: &SendError) -> Option<Errno> {
+    match *error {
+        SendError::Full { .. } | SendError::Refused { .. } => None,
+        SendError::Unsupported { errno, .. }
+        | SendError::NetworkDown { errno, .. }
+        | SendError::Storage { errno, .. }
+        | SendError::Other { errno, .. } => Some(errno),
+    }
+}
+
+/// Sends a block over UDP, in datagrams, and compares what arrives.
+fn try_udp(path: BlockPath) -> io::Result<()> {
+    let receiver = UdpSocket::bind("127.0.0.1:0")?;
+    receiver.set_read_timeout(Some(PATIENCE))?;
+    let sender = UdpSocket::bind("127.0.0.1:0")?;
+    sender.connect(receiver.local_addr()?)?;
+    let sink = BlockSink::udp(sender, DATAGRAM as u16, path)?;
+    let (medium, block) = medium()?;
+    // A path that does not segment sends a datagram a call.
+    let extent = if path.segments() { BLOCK } else { DATAGRAM };
+    for offset in (0..BLOCK).step_by(extent) {
+        send(path, &sink, &medium, Extent { offset: offset as u64, length: extent })?;
+    }
+    for expected in block.chunks(DATAGRAM) {
+        let mut buffer = [0; 2 * DATAGRAM];
+        let length = receiver.recv(&mut buffer)?;
+        compare(&buffer[..length], expected)?;
+    }
+    Ok(())
+}
+
+/// Sends a block over TCP and compares what arrives.
+fn try_tcp(path: BlockPath) -> io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let sender = TcpStream::connect(listener.local_addr()?)?;
+    let (mut receiver, _) = listener.accept()?;
+    receiver.set_read_timeout(Some(PATIENCE))?;
+    let sink = BlockSink::tcp(sender, path)?;
+    let (medium, block) = medium()?;
+    send(path, &sink, &medium, Extent { offset: 0, length: BLOCK })?;
+    let mut buffer = [0; BLOCK];
+    receiver.read_exact(&mut buffer)?;
+    compare(&buffer, &block)
+}
+
+/// A file in memory, and what is in it.
+fn medium() -> io::Result<(Medium, Vec<u8>)> {
+    let block: Vec<u8> = (0..BLOCK).map(|at| (at * 7 / 3) as u8).collect();
+    let file = File::from(memfd_create("wirepath-trial", MemfdFlags::CLOEXEC)?);
+    (&file).write_all(&block)?;
+    Ok((Medium::new(file, BLOCK as u64)?, block))
+}
+
+fn send(path: BlockPath, sink: &BlockSink, medium: &Medium, extent: Extent) -> io::Result<()> {
+    let mut scratch = Scratch::default();
+    if path.needs_hot_memory() {
+        scratch.hold_copy(medium)?;
+    }
+    let sent = path.send(sink, medium, extent, &mut scratch).map_err(io::Error::other)?;
+    match sent == extent.length {
+        true => Ok(()),
+        false => Err(io::Error::other(format!("{sent} of {} bytes were sent", extent.length))),
+    }
+}
+
+fn compare(arrived: &[u8], sent: &[u8]) -> io::Result<()> {
+    match arrived == sent {
+        true => Ok(()),
+        false => Err(io::Error::other("other bytes arrived than were sent")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_path_runs_where_tests_do() {
+        let states = all("6.18.44");
+        assert_eq!(states.len(), Path::ALL.len() + 2 * BlockPath::ALL.len());
+        assert!(states.iter().all(|state| state.runs), "{states:#?}");
+    }
+
+    #[test]
+    fn what_fails_is_said_with_a_remedy() {
+        let refused = |error| state("stream", "gso_writev", Transport::Udp, Err(error), Some((6, 18)));
+        let down = SendError::NetworkDown { call: "sendmsg", errno: Errno::NETUNREACH };
+        let state = refused(io::Error::other(down));
+        assert!(!state.runs && state.missing.is_some_and(|missing| missing.contains("sendmsg")));
+        assert_eq!(state.remedy.as_deref(), Some("ip link set lo up"));
+        let old = refused(Errno::NOPROTOOPT.into());
+        assert!(old.remedy.is_some_and(|remedy| remedy.contains("4.18")));
+        let lost = refused(io::ErrorKind::TimedOut.into());
+        assert!(lost.missing.is_some() && lost.remedy.is_some());
+    }
+
+    #[test]
+    fn sendfile_that_copies_runs_and_is_named() {
+        let of = |path, transport, release| state("download", path, transport, Ok(()), release);
+        let old = of("wire_sendfile", Transport::Udp, Some((6, 1)));
+        assert!(old.runs && old.missing.is_some_and(|missing| missing.contains("Linux 6.1")));
+        for (path, transport, release) in [
+            ("wire_sendfile", Transport::Udp, Some((6, 5))),
+            ("wire_sendfile", Transport::Udp, None),
+            ("sendfile", Transport::Tcp, Some((5, 10))),
+            ("read_write", Transport::Udp, Some((5, 10))),
+        ] {
+            assert_eq!(of(path, transport, release).missing, None, "{path}");
+        }
+    }
+}

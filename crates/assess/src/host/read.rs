@@ -1,0 +1,56 @@
+//! Reading what the kernel says in files.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+/// More than this of a file is not read: the longest that is needed is the first processor's part of /proc/cpuinfo.
+const LIMIT: u64 = 64 * 1024;
+
+/// What the file holds, without blanks at its ends; nothing if it cannot be read or is empty.
+pub(crate) fn text(path: impl AsRef<Path>) -> Option<String> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(LIMIT).read_to_end(&mut bytes).ok()?;
+    let text = String::from_utf8_lossy(&bytes).trim().to_owned();
+    Some(text).filter(|text| !text.is_empty())
+}
+
+/// The file's first line, with what could command a terminal replaced.
+pub(crate) fn line(path: impl AsRef<Path>) -> Option<String> {
+    Some(printable(text(path)?.lines().next()?))
+}
+
+/// The file's first line as a number.
+pub(crate) fn number(path: impl AsRef<Path>) -> Option<u64> {
+    line(path)?.trim().parse().ok()
+}
+
+/// A text with what could command a terminal replaced by blanks.
+pub(crate) fn printable(text: &str) -> String {
+    text.chars()
+        .map(|letter| if letter.is_control() { ' ' } else { letter })
+        .collect::<String>()
+        .trim()
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_files_are_tolerated() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("value");
+        let read = |content: &[u8]| {
+            std::fs::write(&file, content).unwrap();
+            (line(&file), number(&file))
+        };
+        assert_eq!(read(b""), (None, None));
+        assert_eq!(read(b" 12\n13\n"), (Some("12".to_owned()), Some(12)));
+        assert_eq!(read(b"\xff\x1b[2J\n"), (Some("\u{fffd} [2J".to_owned()), None));
+        assert_eq!(read(b"99999999999999999999999"), (Some("99999999999999999999999".to_owned()), None));
+        assert_eq!((line(folder.path()), line("/proc/no/such/file")), (None, None));
+        assert_eq!(text("/dev/zero").map(|text| text.len() as u64), Some(LIMIT)); // endless, and yet it ends
+    }
+}

@@ -1,0 +1,156 @@
+//! Samples of where a thread stands, taken by the kernel.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::{Duration, Instant};
+
+use perf_event::data::Record;
+use perf_event::events::Software;
+use perf_event::{Builder, ReadFormat, SampleFlag, Sampler};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+
+use super::ProfileError;
+use crate::host::read;
+
+/// Processor time between samples in nanoseconds: about 4,000 a second, and prime, so as not to keep step with the kernel's own
+/// timers.
+const PERIOD_NS: u64 = 249_989;
+
+/// Bytes of the ring that the kernel writes to: 8,192 samples, two seconds of them.
+const RING: usize = 1 << 17;
+
+/// After how much processor time the ring is emptied.
+const EMPTIED_EVERY: Duration = Duration::from_millis(100);
+
+/// How many times as long as the processor time that is wanted it may take.
+const PATIENCE: u32 = 10;
+
+/// Of the word in each record that says where it was taken (`linux/perf_event.h`).
+const MODE: u16 = 7;
+const USER: u16 = 2;
+
+/// Where the thread stood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Place {
+    /// At this address in the kernel.
+    Kernel(u64),
+    /// At this address in user space.
+    User(u64),
+}
+
+/// What was seen.
+#[derive(Debug, Default)]
+pub(super) struct Samples {
+    /// How often it stood where.
+    pub(super) places: HashMap<Place, u64>,
+    /// Samples for which there was no room.
+    pub(super) lost: u64,
+}
+
+/// Samples one thread.
+pub(super) struct Sampling {
+    sampler: Sampler,
+    /// Lost until now: the kernel counts from the beginning.
+    lost: u64,
+    /// Losses that records told of; what is counted by on kernels that do not count (before 6.0).
+    told_lost: u64,
+}
+
+impl Sampling {
+    /// For the calling thread, whatever processor it is on. Nothing is sampled yet.
+    pub(super) fn of_this_thread() -> Result<Sampling, ProfileError> {
+        // A kernel before 6.0 does not know this word, and says that the request is invalid.
+        let counter = build(ReadFormat::LOST).or_else(|error| match Errno::from_io_error(&error) {
+            Some(Errno::INVAL) => build(ReadFormat::empty()),
+            _ => Err(error),
+        });
+        let sampler = counter.and_then(|counter| counter.sampled(RING)).map_err(why_not)?;
+        Ok(Sampling { sampler, lost: 0, told_lost: 0 })
+    }
+
+    /// Samples while it calls `step` again and again, until the thread has used so much processor time, or has been at it
+    /// [`PATIENCE`] times as long: others may use the processor, and work may wait.
+    pub(super) fn run<E: From<ProfileError>>(
+        &mut self,
+        processor_time: Duration,
+        mut step: impl FnMut() -> Result<(), E>,
+    ) -> Result<Samples, E> {
+        let mut samples = Samples::default();
+        let (end, latest) = (used() + processor_time, Instant::now() + processor_time * PATIENCE);
+        let mut outcome = Ok(());
+        while outcome.is_ok() && used() < end && Instant::now() < latest {
+            let empty_at = end.min(used() + EMPTIED_EVERY);
+            self.sampler.enable().map_err(ProfileError::Sampling)?;
+            while outcome.is_ok() && used() < empty_at && Instant::now() < latest {
+                outcome = step();
+            }
+            self.sampler.disable().map_err(ProfileError::Sampling)?;
+            self.empty(&mut samples.places).map_err(ProfileError::Sampling)?;
+        }
+        samples.lost = self.newly_lost().map_err(ProfileError::Sampling)?;
+        outcome.map(|()| samples)
+    }
+
+    /// Takes what is in the ring.
+    fn empty(&mut self, places: &mut HashMap<Place, u64>) -> io::Result<()> {
+        while let Some(record) = self.sampler.next_record() {
+            let user = record.misc() & MODE == USER;
+            match record.parse_record().map_err(io::Error::other)? {
+                Record::Sample(sample) => {
+                    let address =
+                        sample.ip().ok_or_else(|| io::Error::other("a sample without an address"))?;
+                    let place = if user { Place::User(address) } else { Place::Kernel(address) };
+                    *places.entry(place).or_default() += 1;
+                }
+                Record::Lost(lost) => self.told_lost += lost.lost,
+                _ => {} // a note that sampling was too fast for the kernel, or was not any more
+            }
+        }
+        Ok(())
+    }
+
+    /// Samples lost since the last time.
+    fn newly_lost(&mut self) -> io::Result<u64> {
+        let all = self.sampler.read_full()?.lost().unwrap_or(self.told_lost);
+        Ok(all - std::mem::replace(&mut self.lost, all))
+    }
+}
+
+/// Processor time that this thread has used.
+fn used() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn build(also: ReadFormat) -> io::Result<perf_event::Counter> {
+    Builder::new(Software::CPU_CLOCK)
+        .include_kernel()
+        .sample(SampleFlag::IP)
+        .sample_period(PERIOD_NS)
+        .read_format(also)
+        .build()
+}
+
+/// Why the kernel does not let us sample.
+fn why_not(error: io::Error) -> ProfileError {
+    match Errno::from_io_error(&error) {
+        Some(Errno::ACCESS | Errno::PERM) => {
+            let paranoid = read::line("/proc/sys/kernel/perf_event_paranoid");
+            ProfileError::NotPermitted { paranoid: paranoid.unwrap_or_else(|| "not readable".to_owned()) }
+        }
+        _ => ProfileError::NoEvents(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_not_is_told_what_would_help() {
+        assert!(matches!(why_not(Errno::ACCESS.into()), ProfileError::NotPermitted { .. }));
+        assert!(matches!(why_not(Errno::PERM.into()), ProfileError::NotPermitted { .. }));
+        assert!(matches!(why_not(Errno::NOSYS.into()), ProfileError::NoEvents(_)));
+    }
+}

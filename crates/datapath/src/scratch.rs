@@ -1,0 +1,137 @@
+//! What a thread needs to send.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use wirepath_sys::gather::Gather;
+use wirepath_sys::region::Region;
+
+use crate::uring::{HoldError, Tending, Uring};
+use crate::{Extent, Medium, SendError, read_writev};
+
+/// Room that sending needs, allocated once for each thread that sends, and the thread's ring if it has one.
+#[derive(Default)]
+pub struct Scratch {
+    pub(crate) gather: Gather,
+    pub(crate) payload: read_writev::Buffer,
+    ring: Option<Uring>,
+}
+
+/// What became of what was handed to a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken<T> {
+    /// So much of it was sent.
+    Sent(T),
+    /// It waits for [`Scratch::flush`], which answers for it.
+    Queued,
+}
+
+impl Scratch {
+    /// Opens a ring, which only the calling thread can use from then on. Without one nothing is ever queued.
+    ///
+    /// # Errors
+    /// Why there is none, in words that say what to do.
+    pub fn open_ring(&mut self) -> io::Result<()> {
+        self.ring = Some(Uring::open()?);
+        Ok(())
+    }
+
+    /// Has the ring hold a region from now on, as far as [`Scratch::tend`] has come with it.
+    pub fn hold(&mut self, region: Arc<Region>) {
+        if let Some(ring) = &mut self.ring {
+            ring.hold(region);
+        }
+    }
+
+    /// As [`Scratch::hold`], and does at once all that is to be done for it: for threads that may wait.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` without a ring, else what [`HoldError`] says.
+    pub fn hold_now(&mut self, region: Arc<Region>) -> io::Result<()> {
+        self.ring().map_err(|_| Errno::OPNOTSUPP)?.hold(region);
+        while self.tend().map_err(|failed| io::Error::other(failed.to_string()))? == Tending::More {}
+        Ok(())
+    }
+
+    /// Opens a ring if there is none, and has it hold a copy of a medium: for threads that may wait.
+    ///
+    /// # Errors
+    /// As `open_ring` and `hold_now`, and `ENOMEM` if there is not so much memory.
+    pub fn hold_copy(&mut self, medium: &Medium) -> io::Result<()> {
+        if self.ring.is_none() {
+            self.open_ring()?;
+        }
+        let region = Arc::new(medium.copy::<io::Error>(medium.mapping.length() as u64, |_| Ok(()))?);
+        medium.set_hot(Some(&region));
+        self.hold_now(region)
+    }
+
+    /// Has the ring send nothing more from a region, and lets go of it as [`Scratch::tend`] comes to it and the network is done
+    /// with what was sent.
+    pub fn let_go(&mut self, region_id: u64) {
+        if let Some(ring) = &mut self.ring {
+            ring.let_go(region_id);
+        }
+    }
+
+    /// Does one piece of what is to be done for regions that come or go: at most about 0.2 milliseconds' worth.
+    ///
+    /// # Errors
+    /// [`HoldError`]: the region is let go of.
+    pub fn tend(&mut self) -> Result<Tending, HoldError> {
+        self.ring.as_mut().map_or(Ok(Tending::Done), Uring::tend)
+    }
+
+    /// Whether the ring can send an extent of a medium.
+    #[inline]
+    pub fn holds(&self, medium: &Medium, extent: Extent) -> bool {
+        self.ring.as_ref().is_some_and(|ring| ring.find(medium, extent).is_some())
+    }
+
+    /// How much is queued.
+    #[inline]
+    pub fn queued(&self) -> usize {
+        self.ring.as_ref().map_or(0, Uring::queued)
+    }
+
+    /// How much can be queued before the next [`Scratch::flush`].
+    pub fn room(&self) -> usize {
+        self.ring.as_ref().map_or(0, Uring::room)
+    }
+
+    /// Sends all that is queued, in one call, and hands back for each its token and how many bytes were sent: all or an error.
+    pub fn flush(&mut self, mut answer: impl FnMut(u64, Result<u32, SendError>)) {
+        let Some(ring) = &mut self.ring else { return };
+        ring.flush(|token, result| {
+            answer(token, result.map_err(|errno| SendError::of_udp(crate::uring::CALL, errno)));
+        });
+        self.give_up_broken();
+    }
+
+    /// Things sent that the network is not done with, as far as the kernel has told.
+    pub fn in_flight(&self) -> usize {
+        self.ring.as_ref().map_or(0, Uring::in_flight)
+    }
+
+    /// Waits until the network is done with all that was sent, but no longer than `limit`; answers whether it is. For whoever
+    /// measures; nobody else has a reason to wait.
+    pub fn drain(&mut self, limit: Duration) -> bool {
+        self.ring.as_mut().is_none_or(|ring| ring.drain(limit))
+    }
+
+    /// The ring, for a path that has found it to hold what it sends.
+    pub(crate) fn ring(&mut self) -> Result<&mut Uring, SendError> {
+        let missing = SendError::Unsupported { call: crate::uring::CALL, errno: Errno::OPNOTSUPP };
+        self.ring.as_mut().ok_or(missing)
+    }
+
+    /// Goes on without a ring that has failed: paths that need it step down.
+    pub(crate) fn give_up_broken(&mut self) {
+        if let Some(errno) = self.ring.as_ref().and_then(Uring::broken) {
+            tracing::error!(%errno, "io_uring_enter failed; this thread goes on without a ring");
+            self.ring = None;
+        }
+    }
+}

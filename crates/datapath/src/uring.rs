@@ -1,0 +1,233 @@
+//! A thread's ring: the regions that it can send from, and what is queued in it.
+
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use wirepath_sys::region::Region;
+use wirepath_sys::ring::{BufferIndex, MOST_BUFFERS, Refused, Ring, Socket};
+
+use crate::{Extent, Medium, SendError};
+
+/// The name that errors carry.
+pub(crate) const CALL: &str = "io_uring send_zc";
+
+/// Sends in one call: more than a thread's sessions that are due together, by `streams::slots`.
+const ENTRIES: u32 = 256;
+
+/// Regions are registered in pieces of 8 MiB, since pinning pages takes time (about 0.15 ms for a piece of small pages,
+/// Linux 6.18) and engine threads have none. All pieces of a ring are 128 GiB.
+const PIECE: usize = 8 << 20;
+
+/// A piece goes so much into the next one: no datagram is longer, so each lies in the piece that it begins in.
+const OVERLAP: usize = 1 << 16;
+
+/// The token of what is sent alone.
+const ALONE: u64 = u64::MAX;
+
+/// A ring and what it holds.
+pub(crate) struct Uring {
+    ring: Ring,
+    /// By identity.
+    regions: Vec<Held>,
+    /// Something is left to do for regions that come or go.
+    busy: bool,
+    /// Answers to what was queued that came while something was sent alone.
+    parked: Vec<(u64, Result<u32, Errno>)>,
+}
+
+/// A region, and the pieces of it that are registered, from its start on.
+struct Held {
+    region: Arc<Region>,
+    pieces: Vec<BufferIndex>,
+    wanted: bool,
+}
+
+/// Where the ring has an extent of a medium.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    piece: BufferIndex,
+    range: Range<usize>,
+}
+
+/// What is left to do for regions that come or go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tending {
+    /// Nothing.
+    Done,
+    /// More, at once.
+    More,
+    /// Nothing until the network is done with what was sent: ask again later.
+    Later,
+}
+
+/// A region could not be registered.
+#[derive(Debug, thiserror::Error)]
+#[error("memory could not be registered with io_uring: {error}{}", hint(.error))]
+pub struct HoldError {
+    /// Which.
+    pub region_id: u64,
+    /// Why not.
+    pub error: io::Error,
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match Errno::from_io_error(error) {
+        Some(Errno::NOMEM) => {
+            "; the limit of locked memory is too low (ulimit -l, LimitMEMLOCK= in a systemd unit): each engine thread needs as \
+             much as is held, or CAP_IPC_LOCK"
+        }
+        _ => "",
+    }
+}
+
+impl Uring {
+    pub(crate) fn open() -> io::Result<Uring> {
+        let ring = Ring::new(ENTRIES, MOST_BUFFERS).map_err(explain)?;
+        Ok(Uring { parked: Vec::with_capacity(ring.room()), ring, regions: Vec::new(), busy: false })
+    }
+
+    pub(crate) fn hold(&mut self, region: Arc<Region>) {
+        let pieces = Vec::with_capacity(region.length().div_ceil(PIECE));
+        self.busy = true;
+        match self.position(region.id()) {
+            Ok(place) => self.regions[place].wanted = true,
+            Err(place) => self.regions.insert(place, Held { region, pieces, wanted: true }),
+        }
+    }
+
+    pub(crate) fn let_go(&mut self, region_id: u64) {
+        if let Ok(place) = self.position(region_id) {
+            self.regions[place].wanted = false;
+            self.busy = true;
+        }
+    }
+
+    /// Registers or unregisters one piece.
+    pub(crate) fn tend(&mut self) -> Result<Tending, HoldError> {
+        if !self.busy {
+            return Ok(Tending::Done);
+        }
+        if let Some(place) = self.regions.iter().position(|held| !held.wanted) {
+            match self.regions[place].pieces.pop() {
+                Some(piece) => self.ring.unregister(piece),
+                None => drop(self.regions.remove(place)),
+            }
+            return Ok(Tending::More);
+        }
+        if let Some(held) = self.regions.iter_mut().find(|held| !held.is_complete()) {
+            return match self.ring.register(&held.region, held.next_piece()) {
+                Ok(piece) => {
+                    held.pieces.push(piece);
+                    Ok(Tending::More)
+                }
+                Err(error) => {
+                    held.wanted = false;
+                    Err(HoldError { region_id: held.region.id(), error })
+                }
+            };
+        }
+        if self.ring.leaving() > 0 {
+            self.ring.tidy();
+        }
+        self.busy = self.ring.leaving() > 0;
+        Ok(if self.busy { Tending::Later } else { Tending::Done })
+    }
+
+    /// Where an extent is, or as much of it as one piece has, if it is held. That is more than any datagram: one that is cut
+    /// here is refused by the kernel (`EMSGSIZE`) as the whole would be.
+    #[inline]
+    pub(crate) fn find(&self, medium: &Medium, extent: Extent) -> Option<Place> {
+        let held = &self.regions[self.position(medium.hot()?).ok()?];
+        let start = usize::try_from(extent.offset).ok()?;
+        let piece = *held.pieces.get(start / PIECE).filter(|_| held.wanted)?;
+        let end = start.checked_add(extent.length)?;
+        (end <= held.region.length()).then_some(Place { piece, range: start..end.min(piece_end(start)) })
+    }
+
+    /// Queues a send.
+    pub(crate) fn enqueue(&mut self, socket: Socket, place: Place, token: u64) -> Result<(), SendError> {
+        if self.parked.len() + self.ring.queued() >= self.parked.capacity() {
+            return Err(SendError::Full { call: CALL });
+        }
+        self.ring.send(socket, place.piece, place.range, token).map_err(|refused| match refused {
+            Refused::Full | Refused::Broken(_) => SendError::Full { call: CALL },
+            Refused::Outside => SendError::Unsupported { call: CALL, errno: Errno::INVAL },
+        })
+    }
+
+    /// Sends at once, and what is queued before it; answers how many bytes the socket took.
+    pub(crate) fn send(&mut self, socket: Socket, place: Place) -> Result<Result<u32, Errno>, SendError> {
+        self.enqueue(socket, place, ALONE)?;
+        let mut sent = Err(Errno::IO);
+        let parked = &mut self.parked;
+        self.ring.submit(|token, result| match token {
+            ALONE => sent = result,
+            _ => parked.push((token, result)),
+        });
+        Ok(sent)
+    }
+
+    pub(crate) fn flush(&mut self, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
+        self.parked.drain(..).for_each(|(token, result)| answer(token, result));
+        self.ring.submit(answer);
+    }
+
+    /// What a flush will answer for.
+    #[inline]
+    pub(crate) fn queued(&self) -> usize {
+        self.ring.queued() + self.parked.len()
+    }
+
+    pub(crate) fn room(&self) -> usize {
+        self.parked.capacity() - self.queued()
+    }
+
+    pub(crate) fn in_flight(&self) -> usize {
+        self.ring.in_flight()
+    }
+
+    pub(crate) fn drain(&mut self, limit: Duration) -> bool {
+        self.ring.drain(limit)
+    }
+
+    pub(crate) fn broken(&self) -> Option<Errno> {
+        self.ring.broken()
+    }
+
+    fn position(&self, region_id: u64) -> Result<usize, usize> {
+        self.regions.binary_search_by_key(&region_id, |held| held.region.id())
+    }
+}
+
+impl Held {
+    fn is_complete(&self) -> bool {
+        self.pieces.len() * PIECE >= self.region.length()
+    }
+
+    fn next_piece(&self) -> Range<usize> {
+        let start = self.pieces.len() * PIECE;
+        start..piece_end(start).min(self.region.length())
+    }
+}
+
+/// The end of the piece that a place lies in, as if the region had no end.
+fn piece_end(start: usize) -> usize {
+    (start / PIECE + 1) * PIECE + OVERLAP
+}
+
+/// Says why there is no ring, and what to do.
+fn explain(error: io::Error) -> io::Error {
+    let words = match Errno::from_io_error(&error) {
+        Some(Errno::NOSYS) => "this kernel was built without io_uring, or a container's filter hides it",
+        Some(Errno::PERM | Errno::ACCESS) => {
+            "io_uring is not allowed here (sysctl kernel.io_uring_disabled, or a container's filter)"
+        }
+        Some(Errno::OPNOTSUPP | Errno::INVAL) => "io_uring sends without a copy from Linux 6.0 on",
+        Some(Errno::NOMEM) => "the limit of locked memory is too low for io_uring (ulimit -l)",
+        _ => "io_uring cannot be used",
+    };
+    io::Error::new(error.kind(), format!("{words}: {error}"))
+}

@@ -1,0 +1,332 @@
+//! The paths that send from registered memory: every byte, one at a time and many in a call; what does not go is handed back.
+//! A runner of its own: where io_uring is not to be had, that is neither a pass nor a failure.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
+
+#[path = "../../sys/tests/needing_ring/mod.rs"]
+mod needing_ring;
+
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use needing_ring::trials;
+use rustix::io::Errno;
+use wirepath_datapath::{
+    BlockPath, BlockSink, Extent, Headers, Medium, Path, Scratch, SendError, Taken, Tending, Train, UdpSink,
+};
+use wirepath_media::rtp::{HEADER_LENGTH, Header, Run};
+
+fn main() -> std::process::ExitCode {
+    let missing = Scratch::default().open_ring().err().map(|error| error.to_string());
+    let tests = trials![
+        trains_arrive_at_any_offset,
+        a_piece_ends_and_the_next_goes_on,
+        many_trains_leave_in_one_call,
+        what_a_full_connection_refuses_is_sent_again,
+        errors_are_sorted_as_of_other_paths,
+        trains_that_cannot_be_sent_so_leave_by_other_paths,
+        a_copy_that_is_let_go_of_is_not_sent_from,
+        one_alone_does_not_lose_what_is_queued,
+        blocks_reach_a_udp_socket,
+        blocks_reach_a_connection,
+    ];
+    needing_ring::run(missing, tests)
+}
+
+const PACKET: usize = HEADER_LENGTH + 7 * 188;
+
+/// A medium with a copy that the ring of a scratch holds, and its bytes.
+struct Hot {
+    medium: Medium,
+    bytes: Vec<u8>,
+    scratch: Scratch,
+    region_id: u64,
+}
+
+impl Hot {
+    fn new(length: usize) -> Hot {
+        let bytes: Vec<u8> = (0..length).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect();
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        let medium = Medium::new(file, length as u64).unwrap();
+        let mut scratch = Scratch::default();
+        scratch.open_ring().unwrap();
+        let region = medium.copy::<io::Error>(length as u64, |copy| {
+            assert!(*copy == bytes[..]);
+            Ok(())
+        });
+        let region = Arc::new(region.unwrap());
+        medium.set_hot(Some(&region));
+        let region_id = region.id();
+        scratch.hold_now(region).unwrap();
+        Hot { medium, bytes, scratch, region_id }
+    }
+
+    fn enqueue(&mut self, sink: &UdpSink, train: &Train, token: u64) -> Taken<u32> {
+        let Hot { medium, scratch, .. } = self;
+        Path::WireUring.enqueue(sink, medium, train, Headers::Stored, scratch, token).unwrap()
+    }
+
+    fn flush(&mut self) -> Vec<(u64, Result<u32, SendError>)> {
+        let mut answers = Vec::new();
+        self.scratch.flush(|token, result| answers.push((token, result)));
+        answers
+    }
+
+    fn ensure_arrives(&self, receiver: &UdpSocket, train: &Train) {
+        let stored = &self.bytes[train.offset as usize..][..train.length as usize];
+        let mut buffer = [0; 2 * PACKET];
+        for packet in stored.chunks(PACKET) {
+            let length = receiver.recv(&mut buffer).unwrap();
+            assert!(buffer[..length] == *packet, "other bytes came");
+        }
+    }
+}
+
+fn train(offset: usize, length: usize) -> Train {
+    let first = Header { marker: false, payload_type: 33, sequence: 1, timestamp: 2, ssrc: 3 };
+    Train {
+        offset: offset as u64,
+        length: length as u32,
+        packet_size: PACKET as u16,
+        skip: 0,
+        first: 0,
+        run: Run { first, step: 0 },
+    }
+}
+
+fn connected() -> (UdpSocket, UdpSocket) {
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    sender.connect(receiver.local_addr().unwrap()).unwrap();
+    (sender, receiver)
+}
+
+fn sink() -> (UdpSink, UdpSocket) {
+    let (sender, receiver) = connected();
+    (UdpSink::new(sender, PACKET as u16, Path::WireUring).unwrap(), receiver)
+}
+
+fn trains_arrive_at_any_offset() {
+    let mut hot = Hot::new(200_000);
+    let (sink, receiver) = sink();
+    for (offset, length) in [(0, PACKET), (1, 48 * PACKET), (4095, 3 * PACKET + 1), (200_000 - 700, 700)] {
+        let train = train(offset, length);
+        let path = Path::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch);
+        assert_eq!(path, Path::WireUring);
+        let sent = path.send(&sink, &hot.medium, &train, Headers::Stored, &mut hot.scratch);
+        assert_eq!(sent, Ok(train.packets()));
+        hot.ensure_arrives(&receiver, &train);
+    }
+    assert!(hot.scratch.drain(Duration::from_secs(5)));
+    assert_eq!(hot.scratch.in_flight(), 0);
+}
+
+/// Registered memory comes in pieces of 8 MiB; a train may lie in two of them.
+fn a_piece_ends_and_the_next_goes_on() {
+    const PIECE: usize = 8 << 20;
+    let mut hot = Hot::new(2 * PIECE + 100_000);
+    let (sink, receiver) = sink();
+    for offset in [PIECE - 48 * PACKET, PIECE - 1, PIECE, 2 * PIECE - 1, 2 * PIECE + 100_000 - 48 * PACKET] {
+        let train = train(offset, 48 * PACKET);
+        assert_eq!(hot.enqueue(&sink, &train, 0), Taken::Queued);
+        assert_eq!(hot.flush(), [(0, Ok(train.length))]);
+        hot.ensure_arrives(&receiver, &train);
+    }
+}
+
+fn many_trains_leave_in_one_call() {
+    let mut hot = Hot::new(1 << 20);
+    let pairs: Vec<_> = (0..100).map(|_| sink()).collect();
+    let trains: Vec<_> = (0..100).map(|number| train(number * 9000 + number % 3, 5 * PACKET)).collect();
+    for (number, (sink, _)) in pairs.iter().enumerate() {
+        assert_eq!(hot.enqueue(sink, &trains[number], number as u64), Taken::Queued);
+    }
+    assert_eq!((hot.scratch.queued(), hot.scratch.room()), (100, 156));
+    for (_, receiver) in &pairs {
+        receiver.set_nonblocking(true).unwrap();
+        assert!(receiver.recv(&mut [0; 10]).is_err(), "it left before it was to");
+        receiver.set_nonblocking(false).unwrap();
+    }
+    let answers = hot.flush();
+    assert!(
+        answers.iter().enumerate().all(|(number, answer)| *answer == (number as u64, Ok(5 * PACKET as u32)))
+    );
+    assert_eq!((answers.len(), hot.scratch.queued()), (100, 0));
+    for (number, (_, receiver)) in pairs.iter().enumerate() {
+        hot.ensure_arrives(receiver, &trains[number]);
+    }
+}
+
+/// A client that reads only when the connection takes no more gets all of it, in order.
+fn what_a_full_connection_refuses_is_sent_again() {
+    let mut hot = Hot::new(1 << 20);
+    let (server, mut client) = connection();
+    let sink = BlockSink::tcp(server, BlockPath::UringSend).unwrap();
+    let length = hot.bytes.len();
+    let (mut sent, mut refused) = (0, 0);
+    let mut received = Vec::new();
+    while sent < 4 * length {
+        let extent = Extent { offset: (sent % length) as u64, length: length - sent % length };
+        match BlockPath::UringSend.send(&sink, &hot.medium, extent, &mut hot.scratch) {
+            Ok(taken) => sent += taken,
+            Err(SendError::Full { .. }) => {
+                refused += 1;
+                let mut some = vec![0; 300_000];
+                let came = client.read(&mut some).unwrap();
+                received.extend_from_slice(&some[..came]);
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    drop(sink);
+    client.read_to_end(&mut received).unwrap();
+    assert!(refused > 0, "nothing was refused, so this shows nothing");
+    assert_eq!(received.len(), sent);
+    assert!(received.chunks(length).all(|chunk| *chunk == hot.bytes[..chunk.len()]), "other bytes came");
+}
+
+fn errors_are_sorted_as_of_other_paths() {
+    let mut hot = Hot::new(200_000);
+    let (sender, receiver) = connected();
+    // Ten packets of 20,000 bytes are more than a datagram holds.
+    let sink = UdpSink::new(sender, 20_000, Path::WireUring).unwrap();
+    let large = Train { packet_size: 20_000, ..train(0, 80_000) };
+    hot.enqueue(&sink, &large, 1);
+    let call = "io_uring send_zc";
+    assert_eq!(hot.flush(), [(1, Err(SendError::Unsupported { call, errno: Errno::MSGSIZE }))]);
+    drop(receiver);
+    let small = train(0, 100);
+    hot.enqueue(&sink, &small, 2);
+    hot.enqueue(&sink, &small, 3);
+    assert_eq!(hot.flush(), [(2, Ok(100)), (3, Err(SendError::Refused { call }))]);
+    assert_eq!(Path::WireUring.next(), Some(Path::WireSendfile));
+}
+
+fn trains_that_cannot_be_sent_so_leave_by_other_paths() {
+    let mut hot = Hot::new(100_000);
+    let (sink, receiver) = sink();
+    let own = Headers::Own { sequence_offset: 1, timestamp_offset: 2, marker: true };
+    let whole = train(0, 3 * PACKET);
+    let by = |train: &Train, headers, hot: &Hot| {
+        Path::WireUring.for_train(train, headers, &hot.medium, &hot.scratch)
+    };
+    assert_eq!(by(&whole, own, &hot), Path::GsoWritev);
+    assert_eq!(by(&Train { skip: 188, ..whole }, Headers::Stored, &hot), Path::GsoWritev);
+    assert_eq!(by(&train(99_000, 2000), Headers::Stored, &hot), Path::WireSendfile);
+    let sent = Path::WireUring.enqueue(&sink, &hot.medium, &whole, own, &mut hot.scratch, 0);
+    assert_eq!(sent, Ok(Taken::Sent(3)));
+    let mut buffer = [0; 2 * PACKET];
+    for index in 0..3 {
+        let length = receiver.recv(&mut buffer).unwrap();
+        assert!(
+            buffer[HEADER_LENGTH..length] == hot.bytes[index * PACKET + HEADER_LENGTH..(index + 1) * PACKET]
+        );
+    }
+    // A thread without a ring sends from the same medium, too.
+    let sent = Path::WireUring.send(&sink, &hot.medium, &whole, Headers::Stored, &mut Scratch::default());
+    assert_eq!(sent, Ok(3));
+    hot.ensure_arrives(&receiver, &whole);
+}
+
+fn a_copy_that_is_let_go_of_is_not_sent_from() {
+    let mut hot = Hot::new(100_000);
+    let (sink, receiver) = sink();
+    let train = train(0, 3 * PACKET);
+    hot.enqueue(&sink, &train, 7);
+    hot.scratch.let_go(hot.region_id);
+    let path = Path::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch);
+    assert_eq!(path, Path::WireSendfile);
+    assert_eq!(hot.scratch.tend().unwrap(), Tending::More);
+    // What was queued before still leaves.
+    assert_eq!(hot.flush(), [(7, Ok(train.length))]);
+    hot.ensure_arrives(&receiver, &train);
+    while hot.scratch.tend().unwrap() == Tending::More {}
+    assert!(hot.scratch.drain(Duration::from_secs(5)));
+    assert_eq!(hot.scratch.tend().unwrap(), Tending::Done);
+}
+
+fn one_alone_does_not_lose_what_is_queued() {
+    let mut hot = Hot::new(100_000);
+    let (sink, receiver) = sink();
+    let (first, second) = (train(0, 3 * PACKET), train(50_000, 2 * PACKET));
+    hot.enqueue(&sink, &first, 5);
+    let sent = Path::WireUring.send(&sink, &hot.medium, &second, Headers::Stored, &mut hot.scratch);
+    assert_eq!(sent, Ok(2));
+    assert_eq!(hot.scratch.queued(), 1);
+    assert_eq!(hot.flush(), [(5, Ok(first.length))]);
+    hot.ensure_arrives(&receiver, &first);
+    hot.ensure_arrives(&receiver, &second);
+}
+
+fn blocks_reach_a_udp_socket() {
+    let mut hot = Hot::new(300_000);
+    let (sender, receiver) = connected();
+    let sink = BlockSink::udp(sender, 1024, BlockPath::UringSend).unwrap();
+    let extents = [(0, 1024), (1025, 40 * 1024), (200_001, 512)];
+    for (token, (offset, length)) in extents.into_iter().enumerate() {
+        let extent = Extent { offset, length };
+        let taken = BlockPath::UringSend.enqueue(&sink, &hot.medium, extent, &mut hot.scratch, token as u64);
+        assert_eq!(taken, Ok(Taken::Queued));
+    }
+    assert_eq!(hot.flush().len(), 3);
+    let mut buffer = [0; 2048];
+    for (offset, length) in extents {
+        for block in hot.bytes[offset as usize..][..length].chunks(1024) {
+            let came = receiver.recv(&mut buffer).unwrap();
+            assert!(buffer[..came] == *block);
+        }
+    }
+    let cold = Medium::new(std::fs::File::open("/proc/self/exe").unwrap(), 4096).unwrap();
+    let extent = Extent { offset: 0, length: 100 };
+    let refused = BlockPath::UringSend.send(&sink, &cold, extent, &mut hot.scratch);
+    assert!(matches!(refused, Err(SendError::Unsupported { .. })), "{refused:?}");
+}
+
+fn connection() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+    (listener.accept().unwrap().0, client)
+}
+
+/// All of a medium of several pieces, as much at a time as the connection takes.
+fn blocks_reach_a_connection() {
+    let mut hot = Hot::new(20_000_001);
+    let (server, mut client) = connection();
+    let sink = BlockSink::tcp(server, BlockPath::UringSend).unwrap();
+    let length = hot.bytes.len();
+    let reader = std::thread::spawn(move || {
+        let mut received = vec![0; length];
+        client.read_exact(&mut received).unwrap();
+        (received, client)
+    });
+    let mut sent = 0;
+    while sent < length {
+        let extent = Extent { offset: sent as u64, length: length - sent };
+        match BlockPath::UringSend.send(&sink, &hot.medium, extent, &mut hot.scratch) {
+            Ok(taken) => sent += taken,
+            Err(SendError::Full { .. }) => wait_for_room(&sink),
+            Err(error) => panic!("{error}"),
+        }
+    }
+    let (received, client) = reader.join().unwrap();
+    assert!(received == hot.bytes, "other bytes came");
+    drop(client);
+    let extent = Extent { offset: 0, length: 1 << 20 };
+    let gone = loop {
+        if let Err(error) = BlockPath::UringSend.send(&sink, &hot.medium, extent, &mut hot.scratch) {
+            break error;
+        }
+    };
+    assert!(matches!(gone, SendError::Other { .. }), "{gone}");
+}
+
+fn wait_for_room(sink: &BlockSink) {
+    use rustix::event::{PollFd, PollFlags, poll};
+    let mut room = [PollFd::from_borrowed_fd(sink.socket(), PollFlags::OUT)];
+    poll(&mut room, None).unwrap();
+}

@@ -1,0 +1,192 @@
+//! Which images are held. Whether the machine has io_uring does not matter here: without it threads hold nothing, and copies
+//! are made all the same.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
+
+use wirepath_media::ts::synthetic::Sample;
+use wirepath_streams::EngineOptions;
+use wirepath_streams::datapath::Support;
+use wirepath_streams::datapath::calibration::Calibrations;
+
+use super::*;
+use crate::images::{Cache, Progress, Store};
+
+struct Fixture {
+    folder: tempfile::TempDir,
+    store: Arc<Store>,
+    engine: Arc<Engine>,
+}
+
+fn fixture() -> Fixture {
+    let folder = tempfile::tempdir().unwrap();
+    let readers = || BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+    let cache = Cache::open(&folder.path().join("cache"), 1 << 30).unwrap();
+    let options = EngineOptions { threads: 2, download_stall_us: 60_000_000, ring: true };
+    let engine =
+        Engine::start(&options, Arc::new(Support::probe(None, Calibrations::default(), false)), &readers())
+            .unwrap();
+    Fixture { folder, store: Store::new(cache, 20_000, readers(), 1).unwrap(), engine: Arc::new(engine) }
+}
+
+impl Fixture {
+    /// A complete image of a file of this name.
+    fn image(&self, name: &str) -> Arc<Image> {
+        let path = self.folder.path().join(name);
+        if !path.exists() {
+            fs::write(&path, Sample { packets: 20_000, ..Sample::default() }.stream().bytes).unwrap();
+        }
+        let asset = Arc::new(File::open(path).unwrap());
+        let image = self.store.image(asset, name, self.store.usual_recipe()).unwrap();
+        wait_for("the end of packing", || *image.progress().borrow() == Progress::Complete);
+        image
+    }
+
+    /// Hot memory with room for so many images and a half.
+    fn memory(&self, images: u64) -> Arc<HotMemory> {
+        let (_, length) = self.image("measured.ts").whole().unwrap();
+        HotMemory::new(images * length + length / 2, Arc::clone(&self.engine)).unwrap()
+    }
+}
+
+/// Looks until something is so.
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < deadline, "{what} does not come");
+        std::thread::yield_now();
+    }
+}
+
+impl HotMemory {
+    fn names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.images().into_iter().map(|image| image.name).collect();
+        names.sort();
+        names
+    }
+
+    fn wait_until_held(&self, names: &[&str]) {
+        wait_for(&format!("{names:?}"), || {
+            self.look();
+            self.names() == names
+        });
+    }
+
+    /// Looks often enough that whatever is going to happen has happened.
+    fn settle(&self) {
+        let copied = self.copied();
+        for _ in 0..20 {
+            self.look();
+            wait_for("the end of copying", || !self.state().is_copying());
+        }
+        assert_eq!(self.copied(), copied, "something was copied");
+    }
+}
+
+#[test]
+fn what_is_played_is_held_whole() {
+    let fixture = fixture();
+    let (memory, image) = (fixture.memory(1), fixture.image("a.ts"));
+    memory.settle();
+    assert_eq!(memory.names(), [""; 0], "nobody plays it");
+    let session = memory.session(&image).unwrap();
+    memory.wait_until_held(&["a.ts"]);
+    let (medium, length) = image.whole().unwrap();
+    let expected = HotImage { name: "a.ts".to_owned(), bytes: length, sessions: 1 };
+    assert_eq!((memory.images(), memory.used(), memory.copied()), (vec![expected], length, 1));
+    let mut stored = vec![0; length as usize];
+    medium.file().read_exact_at(&mut stored, 0).unwrap();
+    match &memory.state().entries[0].copy {
+        Copy::Held { region, .. } => assert!(region.bytes() == stored),
+        _ => panic!("it is held"),
+    }
+    drop(session);
+    assert_eq!(memory.images()[0].sessions, 0);
+}
+
+#[test]
+fn the_least_recently_asked_for_goes_and_never_one_in_use() {
+    let fixture = fixture();
+    let memory = fixture.memory(2);
+    let images = ["a.ts", "b.ts", "c.ts", "d.ts"].map(|name| fixture.image(name));
+    let a = memory.session(&images[0]).unwrap();
+    memory.wait_until_held(&["a.ts"]);
+    let b = memory.session(&images[1]).unwrap();
+    memory.wait_until_held(&["a.ts", "b.ts"]);
+    // Both are in use: nothing goes, and nothing is held in half.
+    let c = memory.session(&images[2]).unwrap();
+    memory.settle();
+    assert_eq!(memory.names(), ["a.ts", "b.ts"]);
+    // Nobody plays b any more, but nobody needs its room if c is gone, too.
+    drop((b, c));
+    memory.settle();
+    assert_eq!(memory.names(), ["a.ts", "b.ts"]);
+    // a was asked for before b, but is in use.
+    let d = memory.session(&images[3]).unwrap();
+    memory.wait_until_held(&["a.ts", "d.ts"]);
+    drop((a, d));
+    // Now both could go, and a was asked for first.
+    let _b = memory.session(&images[1]).unwrap();
+    memory.wait_until_held(&["b.ts", "d.ts"]);
+    wait_for("room", || {
+        memory.look();
+        memory.used() <= memory.budget()
+    });
+}
+
+#[test]
+fn the_budget_holds_while_images_come_and_go() {
+    let fixture = fixture();
+    let memory = fixture.memory(1);
+    let images = ["a.ts", "b.ts"].map(|name| fixture.image(name));
+    for round in 0..6 {
+        let _session = memory.session(&images[round % 2]).unwrap();
+        let name = ["a.ts", "b.ts"][round % 2];
+        wait_for(name, || {
+            memory.look();
+            assert!(memory.used() <= memory.budget(), "{} of {}", memory.used(), memory.budget());
+            memory.names() == [name]
+        });
+    }
+}
+
+#[test]
+fn what_does_not_fit_leaves_the_others_alone() {
+    let fixture = fixture();
+    let memory = HotMemory::new(1000, Arc::clone(&fixture.engine)).unwrap();
+    let _session = memory.session(&fixture.image("a.ts")).unwrap();
+    memory.settle();
+    assert_eq!((memory.names().len(), memory.used(), memory.given_up()), (0, 0, None));
+}
+
+#[test]
+fn a_damaged_image_is_not_held() {
+    let fixture = fixture();
+    let (memory, image) = (fixture.memory(1), fixture.image("a.ts"));
+    let path = fixture.store.path_of(image.plan());
+    File::options().write(true).open(path).unwrap().write_all_at(&[0xa5; 64], 500_000).unwrap();
+    let _session = memory.session(&image).unwrap();
+    wait_for("the refusal", || {
+        memory.look();
+        matches!(memory.state().entries[0].copy, Copy::Refused)
+    });
+    memory.settle();
+    assert_eq!((memory.names().len(), memory.used()), (0, 0));
+}
+
+#[test]
+fn what_is_closed_is_let_go_of() {
+    let fixture = fixture();
+    let (memory, image) = (fixture.memory(1), fixture.image("a.ts"));
+    let session = memory.session(&image).unwrap();
+    memory.wait_until_held(&["a.ts"]);
+    drop((session, image));
+    drop(fixture.store); // which keeps images open for a while
+    memory.wait_until_held(&[]);
+    wait_for("the memory", || {
+        memory.look();
+        memory.used() == 0
+    });
+    assert!(memory.state().entries.is_empty());
+}

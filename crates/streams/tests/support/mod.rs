@@ -1,0 +1,158 @@
+//! A source of numbered packets, and a client that plays it.
+
+#![allow(dead_code, reason = "each test file uses its part of it")]
+
+use std::io::Write;
+use std::net::UdpSocket;
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use wirepath_streams::datapath::calibration::Calibrations;
+use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
+use wirepath_streams::datapath::{Medium, Path, Support, Train};
+use wirepath_streams::{
+    BlockingPool, Cursor, Departure, Engine, EngineOptions, Event, Importance, Load, PlayError, Playback,
+    PlaybackOptions, Position, Segment, TrainSource,
+};
+
+pub(crate) const PAYLOAD: usize = 188;
+pub(crate) const PACKET: usize = HEADER_LENGTH + PAYLOAD;
+/// Packets in a train, trains in a segment.
+pub(crate) const TRAIN: u32 = 4;
+pub(crate) const TRAINS: u32 = 5;
+/// One packet each 2 ms: a train each 8 ms, a segment each 40 ms.
+pub(crate) const PACKET_US: u64 = 2000;
+
+/// A source of numbered packets. Its second segment takes three questions to come, as one does that is still being packed.
+pub(crate) struct Numbered {
+    pub(crate) medium: Arc<Medium>,
+    segments: u32,
+    questions: Mutex<u32>,
+}
+
+pub(crate) fn run(packet: u32) -> Run {
+    let timestamp = 1000u32.wrapping_add(packet * 180);
+    let sequence = 65_500u16.wrapping_add(packet as u16);
+    Run { first: Header { marker: false, payload_type: 33, sequence, timestamp, ssrc: 42 }, step: 180 << 16 }
+}
+
+pub(crate) fn packet(number: u32) -> Vec<u8> {
+    let mut bytes = run(number).header(0).to_bytes().to_vec();
+    bytes.extend((0..PAYLOAD).map(|at| (number as usize * 31 + at) as u8));
+    bytes
+}
+
+impl Numbered {
+    pub(crate) fn new(segments: u32) -> Arc<Numbered> {
+        let mut file = tempfile::tempfile().unwrap();
+        for number in 0..segments * TRAINS * TRAIN {
+            file.write_all(&packet(number)).unwrap();
+        }
+        let length = u64::from(segments * TRAINS * TRAIN) * PACKET as u64;
+        let medium = Arc::new(Medium::new(file, length).unwrap());
+        Arc::new(Numbered { medium, segments, questions: Mutex::new(0) })
+    }
+}
+
+impl TrainSource for Numbered {
+    fn segment(&self, number: u32) -> Load {
+        if number >= self.segments {
+            return Load::End;
+        }
+        if number == 1 {
+            let mut questions = self.questions.lock().unwrap();
+            *questions += 1;
+            if *questions < 3 {
+                return Load::Pending;
+            }
+        }
+        let departures = (0..TRAINS)
+            .map(|train| {
+                let first = (number * TRAINS + train) * TRAIN;
+                let train = Train {
+                    offset: u64::from(first) * PACKET as u64,
+                    length: TRAIN * PACKET as u32,
+                    packet_size: PACKET as u16,
+                    skip: 0,
+                    first: 0,
+                    run: run(first),
+                };
+                Departure { at_us: u64::from(first) * PACKET_US, train }
+            })
+            .collect();
+        Load::Ready(Arc::new(Segment { medium: Arc::clone(&self.medium), departures }))
+    }
+}
+
+pub(crate) fn engine(path: Path) -> Engine {
+    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+    let ring = path == Path::WireUring;
+    let options = EngineOptions { threads: 1, download_stall_us: 60_000_000, ring };
+    Engine::start(&options, Arc::new(Support::probe(Some(path), Calibrations::default(), false)), &readers)
+        .unwrap()
+}
+
+pub(crate) struct Player {
+    pub(crate) playback: Playback,
+    pub(crate) receiver: UdpSocket,
+    pub(crate) events: Receiver<Event>,
+}
+
+impl Player {
+    pub(crate) fn new(engine: &Engine, source: Arc<dyn TrainSource>) -> Player {
+        Player::with_packets_of(engine, source, PACKET as u16)
+    }
+
+    pub(crate) fn with_packets_of(engine: &Engine, source: Arc<dyn TrainSource>, packet_size: u16) -> Player {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.connect(receiver.local_addr().unwrap()).unwrap();
+        let (tell, events) = channel();
+        let on_event = Box::new(move |event| tell.send(event).unwrap_or_default());
+        let options = PlaybackOptions { source, socket, packet_size, burst_us: 8000, on_event };
+        Player { playback: engine.playback(options).unwrap(), receiver, events }
+    }
+
+    pub(crate) fn play(&self, from: Option<Cursor>, until_us: Option<u64>) -> Result<Position, PlayError> {
+        let (tell, answer) = channel();
+        self.playback.play(from, until_us, move |result| tell.send(result).unwrap_or_default());
+        answer.recv_timeout(Duration::from_secs(5)).unwrap()
+    }
+
+    pub(crate) fn pause(&self) -> u64 {
+        let (tell, answer) = channel();
+        self.playback.pause(move |result| tell.send(result).unwrap_or_default());
+        answer.recv_timeout(Duration::from_secs(5)).unwrap().unwrap()
+    }
+
+    pub(crate) fn receive(&self) -> Vec<u8> {
+        let mut buffer = vec![0; 65_536];
+        let length = self.receiver.recv(&mut buffer).unwrap();
+        buffer.truncate(length);
+        buffer
+    }
+
+    pub(crate) fn wait_for_end(&self) {
+        assert!(matches!(self.events.recv_timeout(Duration::from_secs(5)), Ok(Event::Finished)));
+    }
+}
+
+/// More than any thread can send: a train each 100 microseconds, for a second or, late, for as long as it takes.
+pub(crate) struct Flood(pub(crate) Arc<Segment>);
+
+impl Flood {
+    pub(crate) fn new() -> Arc<Flood> {
+        let Load::Ready(segment) = Numbered::new(1).segment(0) else { panic!("it is ready") };
+        let train = segment.departures[0].train;
+        let departures = (0..10_000).map(|number| Departure { at_us: number * 100, train }).collect();
+        Arc::new(Flood(Arc::new(Segment { medium: Arc::clone(&segment.medium), departures })))
+    }
+}
+
+impl TrainSource for Flood {
+    fn segment(&self, number: u32) -> Load {
+        if number == 0 { Load::Ready(Arc::clone(&self.0)) } else { Load::End }
+    }
+}

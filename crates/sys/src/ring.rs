@@ -1,0 +1,338 @@
+//! An io_uring that sends from registered memory: many sends in one call, none of them a copy.
+//!
+//! A zero-copy send answers twice: first how much it took, at once, and later that the network is done with its memory. Memory
+//! must not change in between. A [`Region`] never changes; the ring keeps those that are registered with it, and lets go of one
+//! only when all sends from it have answered for the second time. It never waits for that.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
+use rustix::io::Errno;
+
+use crate::region::Region;
+
+/// A socket that stays open until what was queued for it has been submitted.
+pub type Socket = Arc<dyn AsFd + Send + Sync>;
+
+/// Most buffers of a ring.
+pub const MOST_BUFFERS: u32 = 1 << 14; // IORING_MAX_REG_BUFFERS
+
+/// A ring, to be used by the thread that made it: on any other its calls answer `EEXIST`.
+pub struct Ring {
+    // In this order: the ring is closed before regions are let go of.
+    ring: IoUring,
+    buffers: Box<[Option<Buffer>]>,
+    free: Vec<u16>,
+    /// What was queued since all was last answered, in order.
+    queued: Vec<Queued>,
+    unanswered: usize,
+    /// Sends of all buffers that the network is not done with.
+    in_flight: usize,
+    /// Buffers that wait to be let go of.
+    leaving: usize,
+    broken: Option<Errno>,
+}
+
+/// A range of a region that is registered.
+struct Buffer {
+    region: Arc<Region>,
+    range: Range<usize>,
+    /// Sends that the network is not done with.
+    in_flight: u32,
+    /// To be unregistered as soon as none is in flight.
+    leaving: bool,
+}
+
+struct Queued {
+    token: u64,
+    /// Held until the kernel has taken the send, which then has its own reference.
+    socket: Option<Socket>,
+    answered: bool,
+}
+
+/// Place of a buffer in a ring's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BufferIndex(u16);
+
+/// Why a send was not queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// The queue is full: submit first.
+    Full,
+    /// The bytes do not lie in that buffer, or it is not registered.
+    Outside,
+    /// The ring has failed before, with this error.
+    Broken(Errno),
+}
+
+impl Ring {
+    /// A ring for at most `entries` sends at a time and `buffers` buffers.
+    ///
+    /// # Errors
+    /// `ENOSYS` where the kernel has no io_uring, `EPERM` where it is not allowed (`kernel.io_uring_disabled`, a container's
+    /// filter), `EOPNOTSUPP` where it cannot send without a copy (before Linux 6.0), `ENOMEM` where the limit of locked memory
+    /// is too low for the ring itself, else what the calls say.
+    pub fn new(entries: u32, buffers: u32) -> io::Result<Ring> {
+        let ring = open(entries)?;
+        let mut probe = Probe::new();
+        ring.submitter().register_probe(&mut probe)?;
+        if !probe.is_supported(opcode::SendZc::CODE) {
+            return Err(Errno::OPNOTSUPP.into());
+        }
+        let buffers = buffers.min(MOST_BUFFERS);
+        ring.submitter().register_buffers_sparse(buffers)?;
+        let entries = ring.params().sq_entries() as usize;
+        Ok(Ring {
+            ring,
+            buffers: (0..buffers).map(|_| None).collect(),
+            free: (0..buffers as u16).rev().collect(),
+            queued: Vec::with_capacity(entries),
+            unanswered: 0,
+            in_flight: 0,
+            leaving: 0,
+            broken: None,
+        })
+    }
+
+    /// Registers a range of a region as a buffer: pins its pages, which takes the longer the more there are.
+    ///
+    /// # Errors
+    /// `EINVAL` for an empty range, one outside the region or above 1 GiB; `ENOBUFS` if the table is full; `ENOMEM` if the
+    /// limit of locked memory is too low; else what the call says.
+    pub fn register(&mut self, region: &Arc<Region>, range: Range<usize>) -> io::Result<BufferIndex> {
+        let bytes = region.bytes().get(range.clone()).filter(|bytes| !bytes.is_empty());
+        let bytes = bytes.ok_or(Errno::INVAL)?;
+        let index = *self.free.last().ok_or(Errno::NOBUFS)?;
+        let vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+        // SAFETY: the vector lies in the region, of which this ring holds a reference in `buffers` until the buffer is
+        // unregistered or the ring closed. The kernel wants the pages writable, but sends only read them.
+        unsafe { self.ring.submitter().register_buffers_update(index.into(), &[vector], None)? };
+        self.free.pop();
+        let buffer = Buffer { region: Arc::clone(region), range, in_flight: 0, leaving: false };
+        self.buffers[usize::from(index)] = Some(buffer);
+        Ok(BufferIndex(index))
+    }
+
+    /// Takes a buffer away: nothing is sent from it any more, and its region is let go of when the network is done with what
+    /// was. Never waits.
+    pub fn unregister(&mut self, index: BufferIndex) {
+        let Some(Some(buffer)) = self.buffers.get_mut(usize::from(index.0)) else { return };
+        if buffer.in_flight == 0 {
+            self.release(index.0);
+        } else if !buffer.leaving {
+            buffer.leaving = true;
+            self.leaving += 1;
+        }
+    }
+
+    /// Queues a send of `range` of the region that `index` belongs to, to be answered with `token`. Never waits for room in
+    /// the socket; nothing happens until [`Ring::submit`].
+    ///
+    /// # Errors
+    /// [`Refused`].
+    pub fn send(
+        &mut self,
+        socket: Socket,
+        index: BufferIndex,
+        range: Range<usize>,
+        token: u64,
+    ) -> Result<(), Refused> {
+        if let Some(errno) = self.broken {
+            return Err(Refused::Broken(errno));
+        }
+        if self.queued.len() == self.queued.capacity() {
+            return Err(Refused::Full);
+        }
+        let buffer = match self.buffers.get_mut(usize::from(index.0)) {
+            Some(Some(buffer)) if !buffer.leaving && contains(&buffer.range, &range) => buffer,
+            _ => return Err(Refused::Outside),
+        };
+        let bytes = &buffer.region.bytes()[range];
+        let place = self.queued.len() as u64;
+        let entry = opcode::SendZc::new(
+            types::Fd(socket.as_fd().as_raw_fd()),
+            bytes.as_ptr(),
+            u32::try_from(bytes.len()).map_err(|_| Refused::Outside)?,
+        )
+        .buf_index(Some(index.0))
+        .flags(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+        .build()
+        .user_data(place << 16 | u64::from(index.0));
+        // SAFETY: the bytes lie in a registered buffer, whose region is held until no send from it is in flight; the socket is
+        // held in `queued` until the kernel has taken the entry.
+        unsafe { self.ring.submission().push(&entry) }.map_err(|_: squeue::PushError| Refused::Full)?;
+        buffer.in_flight += 1;
+        self.in_flight += 1;
+        self.queued.push(Queued { token, socket: Some(socket), answered: false });
+        self.unanswered += 1;
+        Ok(())
+    }
+
+    /// Number of sends that are queued.
+    pub fn queued(&self) -> usize {
+        self.queued.len()
+    }
+
+    /// Number of sends that can be queued before the next [`Ring::submit`].
+    pub fn room(&self) -> usize {
+        self.queued.capacity() - self.queued.len()
+    }
+
+    /// Sends that the network is not done with, as far as is known: the kernel tells when it is asked to submit.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight
+    }
+
+    /// Buffers that were taken away and still have sends in flight. [`Ring::tidy`] lets go of them when these are over.
+    pub fn leaving(&self) -> usize {
+        self.leaving
+    }
+
+    /// The error that made the ring useless, if one did.
+    pub fn broken(&self) -> Option<Errno> {
+        self.broken
+    }
+
+    /// Submits what is queued, in one call, and hands back for each its token and how many bytes the socket took.
+    ///
+    /// Sends never wait, so all of them are answered when that call is over; were it otherwise, this would wait for them. If the
+    /// call itself fails, the ring is of no more use, and [`Ring::broken`] says why: what was not sent is handed back with
+    /// `EAGAIN`, as it would be by a socket that is full.
+    pub fn submit(&mut self, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
+        let mut attempts = 0;
+        while self.unanswered > 0 {
+            let in_queue = self.ring.submission().len() as u32;
+            let wanted = u32::from(in_queue == 0); // all are taken: wait for one that is not answered
+            match self.enter(in_queue, wanted) {
+                Ok(()) | Err(Errno::INTR) => {}
+                // The kernel lacks memory for the moment, or wants its completions to be reaped first.
+                Err(Errno::AGAIN | Errno::BUSY) if attempts < ATTEMPTS => attempts += 1,
+                Err(errno) => return self.give_up(errno, answer),
+            }
+            self.reap(&mut answer);
+        }
+        self.queued.clear();
+    }
+
+    /// Hears from the kernel which memory the network is done with. A call, if anything is in flight.
+    pub fn tidy(&mut self) {
+        if self.in_flight() == 0 || self.unanswered > 0 {
+            return; // in the second case `submit` does it
+        }
+        if self.enter(0, 0).is_ok() {
+            self.reap(|_, _| ());
+        }
+    }
+
+    /// Waits until the network is done with all that was sent, but no longer than `limit`; answers whether it is.
+    pub fn drain(&mut self, limit: Duration) -> bool {
+        let end = Instant::now() + limit;
+        loop {
+            self.tidy();
+            let left = end.saturating_duration_since(Instant::now());
+            if self.in_flight() == 0 || left.is_zero() {
+                return self.in_flight() == 0;
+            }
+            let timeout = types::Timespec::from(left);
+            let arguments = types::SubmitArgs::new().timespec(&timeout);
+            match self.ring.submitter().submit_with_args(1, &arguments) {
+                Ok(_) => {}
+                Err(error) if matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR)) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    fn enter(&mut self, submit: u32, wait_for: u32) -> Result<(), Errno> {
+        const GET_EVENTS: u32 = 1; // IORING_ENTER_GETEVENTS: with DEFER_TASKRUN, what makes the kernel tell
+        // SAFETY: the numbers are within what the queue holds, and there is no argument.
+        let entered =
+            unsafe { self.ring.submitter().enter::<libc::sigset_t>(submit, wait_for, GET_EVENTS, None) };
+        entered.map(|_| ()).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    }
+
+    /// Takes what the kernel has told.
+    fn reap(&mut self, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
+        let Ring { ring, buffers, queued, unanswered, in_flight, .. } = self;
+        let mut some_left = false;
+        for entry in ring.completion() {
+            let (place, index) = (entry.user_data() >> 16, entry.user_data() as u16);
+            let is_answer = !cqueue::notif(entry.flags());
+            if is_answer && let Some(queued) = queued.get_mut(place as usize) {
+                queued.answered = true;
+                queued.socket = None;
+                *unanswered -= 1;
+                let result = entry.result();
+                let errno = |_| Errno::from_raw_os_error(result.wrapping_neg());
+                answer(queued.token, u32::try_from(result).map_err(errno));
+            }
+            let is_last = !is_answer || !cqueue::more(entry.flags());
+            if is_last && let Some(Some(buffer)) = buffers.get_mut(usize::from(index)) {
+                buffer.in_flight -= 1;
+                *in_flight -= 1;
+                some_left |= buffer.leaving && buffer.in_flight == 0;
+            }
+        }
+        if some_left {
+            self.release_idle();
+        }
+    }
+
+    /// Unregisters what is leaving and has nothing in flight any more.
+    fn release_idle(&mut self) {
+        for index in 0..self.buffers.len() as u16 {
+            let idle = |buffer: &Buffer| buffer.leaving && buffer.in_flight == 0;
+            if self.buffers[usize::from(index)].as_ref().is_some_and(idle) {
+                self.leaving -= 1;
+                self.release(index);
+            }
+        }
+    }
+
+    /// Takes an idle buffer out of the table.
+    fn release(&mut self, index: u16) {
+        let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
+        // SAFETY: an empty vector refers to nothing; it makes the kernel forget the buffer.
+        let result = unsafe { self.ring.submitter().register_buffers_update(index.into(), &[nothing], None) };
+        // Should the kernel not forget it, its pages stay pinned, and its place must not be used again.
+        if result.is_ok() {
+            self.free.push(index);
+        }
+        self.buffers[usize::from(index)] = None;
+    }
+
+    /// Hands back all that was not answered. What the kernel has not taken stays in the ring and is never submitted.
+    fn give_up(&mut self, errno: Errno, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
+        self.broken = Some(errno);
+        for queued in self.queued.drain(..).filter(|queued| !queued.answered) {
+            answer(queued.token, Err(Errno::AGAIN));
+        }
+        self.unanswered = 0;
+    }
+}
+
+/// How often the kernel is asked again when it says that it cannot now.
+const ATTEMPTS: u32 = 16;
+
+/// Opens a ring whose kernel work happens in its thread's own calls, when it asks for it (Linux 6.1); before that, at any of
+/// its calls.
+fn open(entries: u32) -> io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    // Answers and notifications of a few submissions have room, should nobody look meanwhile; what has none the kernel keeps.
+    builder.dontfork().setup_submit_all().setup_single_issuer().setup_cqsize(entries * 4);
+    let mut deferring = builder.clone();
+    match deferring.setup_defer_taskrun().build(entries) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            builder.setup_coop_taskrun().build(entries)
+        }
+        result => result,
+    }
+}
+
+fn contains(outer: &Range<usize>, inner: &Range<usize>) -> bool {
+    inner.start < inner.end && inner.start >= outer.start && inner.end <= outer.end
+}

@@ -1,0 +1,173 @@
+//! Images in hot memory: sent from there when they are, from their files when not, the same bytes.
+
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use wirepath_tests::hot::{counted, require_ring, wait_for_path};
+use wirepath_tests::playback::{Playback, announced, ensure_bytes};
+use wirepath_tests::process::Process;
+use wirepath_tests::server::{self, Server};
+use wirepath_tests::{Deadline, clips, process, require, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        wire_uring_sends_every_byte,
+        sessions_begin_before_their_image_is_hot,
+        after_a_seek_the_same_bytes_leave_by_gso_writev,
+        an_image_that_does_not_fit_is_sent_from_its_file,
+        a_limit_of_locked_memory_costs_a_line_in_the_log,
+        hot_memory_for_another_path_is_not_used,
+        wire_uring_without_memory_is_refused,
+        without_hot_memory_nothing_is_said_of_it,
+    ]
+}
+
+fn wire_uring_sends_every_byte() -> Result<()> {
+    require_ring()?;
+    let stage = Stage::new(&["--path", "wire_uring", "--hot-memory", "64MiB"])?;
+    stage.wait_until_hot()?;
+    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
+    let before = stage.server.status()?;
+    let (sequence, timestamp) = announced(&playback.play(None)?)?;
+    wait_for_path("wire_uring", || stage.server.status())?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(15.0))?;
+    ensure_bytes(&received, &stage.stored)?;
+    let first = received.packets.first().context("no packet")?;
+    ensure!((first.sequence, first.timestamp) == (sequence, timestamp), "RTP-Info announced another packet");
+    let after = stage.server.status()?;
+    let more = |name| Ok::<_, anyhow::Error>(counted(&after, name)? - counted(&before, name)?);
+    // One session, so at most one train in each call; none left by another path.
+    ensure!(more("trains")? == more("batches")?, "{} trains, {} calls", more("trains")?, more("batches")?);
+    ensure!(more("packets")? == received.packets.len() as u64);
+    Ok(())
+}
+
+fn sessions_begin_before_their_image_is_hot() -> Result<()> {
+    require_ring()?;
+    let stage = Stage::new(&["--hot-memory", "64MiB"])?;
+    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
+    playback.play(None)?;
+    wait_for_path("wire_uring", || stage.server.status())?;
+    ensure_bytes(&playback.receiver.to_the_end(Deadline::seconds(15.0))?, &stage.stored)?;
+    let status = stage.server.status()?;
+    ensure!(status["data_path"]["name"] == "wire_uring", "{}", status["data_path"]);
+    let hot = &status["hot_memory"];
+    let (used, budget) = (hot["used_bytes"].as_u64(), hot["budget_bytes"].as_u64());
+    ensure!(used > Some(stage.stored.len() as u64) && budget == Some(64 << 20), "{hot}");
+    ensure!(hot["images"][0]["name"] == "clip.ts" && hot["given_up"].is_null(), "{hot}");
+    let counted = &status["counters"]["hot"];
+    ensure!(counted["images"] == 1.0 && counted["copied"] == 1, "{counted}");
+    Ok(())
+}
+
+fn after_a_seek_the_same_bytes_leave_by_gso_writev() -> Result<()> {
+    require_ring()?;
+    let stage = Stage::new(&["--hot-memory", "64MiB", "--path", "auto"])?;
+    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
+    playback.play(Some("npt=0-"))?;
+    wait_for_path("wire_uring", || stage.server.status())?;
+    playback.pause()?;
+    let (sequence, timestamp) = announced(&playback.play(Some("npt=4-"))?)?;
+    wait_for_path("gso_writev", || stage.server.status())?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(15.0))?;
+    ensure!(received.gaps().is_empty(), "gaps {:?}", received.gaps());
+    let index = received.packets.iter().position(|packet| packet.sequence == sequence);
+    let sought = &received.packets[index.context("the packet announced after the seek did not come")?];
+    ensure!(sought.timestamp == timestamp, "RTP-Info announced {timestamp}, {} came", sought.timestamp);
+    let (before, after) = received.payload.split_at(sought.payload.start);
+    ensure!(stage.stored.starts_with(before) && stage.stored.ends_with(after), "other bytes came");
+    ensure!(before.len() > 100_000 && after.len() > 100_000, "{}, {} bytes", before.len(), after.len());
+    Ok(())
+}
+
+fn an_image_that_does_not_fit_is_sent_from_its_file() -> Result<()> {
+    require_ring()?;
+    let stage = Stage::new(&["--hot-memory", "1MiB"])?;
+    ensure_bytes(&Playback::whole(stage.server.rtsp, "clip.ts", 15.0)?, &stage.stored)?;
+    let status = stage.server.status()?;
+    ensure!(status["hot_memory"]["used_bytes"] == 0, "{}", status["hot_memory"]);
+    ensure!(counted(&status, "batches")? == 0, "something left by wire_uring");
+    Ok(())
+}
+
+fn a_limit_of_locked_memory_costs_a_line_in_the_log() -> Result<()> {
+    require_ring()?;
+    // Enough for rings, not for an image.
+    let mut limited = vec!["prlimit", "--memlock=1048576"];
+    if process::is_root() {
+        // Only with this right is the limit none for root.
+        limited.extend(["setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock", "--"]);
+    }
+    for tool in limited.iter().filter(|word| !word.contains('-')) {
+        require!(process::find(tool).is_some(), "`{tool}` is not installed");
+    }
+    let stage = Stage::under(&limited, &["--hot-memory", "64MiB"])?;
+    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
+    playback.play(None)?;
+    Deadline::seconds(10.0).wait_for("the line in the log", || {
+        Ok(stage.server.process.log().contains("the limit of locked memory is too low").then_some(()))
+    })?;
+    ensure_bytes(&playback.receiver.to_the_end(Deadline::seconds(15.0))?, &stage.stored)?;
+    let status = stage.server.status()?;
+    let reason = status["hot_memory"]["given_up"].as_str().unwrap_or_default();
+    ensure!(reason.contains("LimitMEMLOCK"), "{}", status["hot_memory"]);
+    ensure!(counted(&status, "batches")? == 0, "something left by wire_uring");
+    Ok(())
+}
+
+fn hot_memory_for_another_path_is_not_used() -> Result<()> {
+    let stage = Stage::new(&["--hot-memory", "64MiB", "--path", "gso_writev"])?;
+    ensure!(stage.server.process.log().contains("hot memory is not used"), "{}", stage.server.process.log());
+    ensure_bytes(&Playback::whole(stage.server.rtsp, "clip.ts", 15.0)?, &stage.stored)?;
+    ensure!(stage.server.status()?["hot_memory"].is_null());
+    Ok(())
+}
+
+fn wire_uring_without_memory_is_refused() -> Result<()> {
+    let mut command = Command::new(server::binary()?);
+    command.args(["serve", "--rtsp=127.0.0.1:0", "--http=127.0.0.1:0", "--path=wire_uring", "."]);
+    let mut process = Process::start(&command, true)?;
+    let status = process.wait(Deadline::seconds(10.0))?;
+    ensure!(!status.success() && process.log().contains("--hot-memory SIZE"), "{}", process.log());
+    Ok(())
+}
+
+fn without_hot_memory_nothing_is_said_of_it() -> Result<()> {
+    let stage = Stage::new(&[])?;
+    let status = stage.server.status()?;
+    ensure!(status["hot_memory"].is_null() && status["counters"]["hot"].is_null(), "{status}");
+    ensure!(status["data_path"]["name"] != "wire_uring", "{}", status["data_path"]);
+    Ok(())
+}
+
+/// A server of one clip.
+struct Stage {
+    server: Server,
+    stored: Vec<u8>,
+    _folder: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new(arguments: &[&str]) -> Result<Self> {
+        Self::under(&[], arguments)
+    }
+
+    /// A server started by the command `before`.
+    fn under(before: &[&str], arguments: &[&str]) -> Result<Self> {
+        let clip = clips::constant(6)?;
+        let folder = clips::folder(&[("clip.ts", &clip)])?;
+        let server = Server::of(folder.path()).with(arguments).under(before).start()?;
+        Ok(Self { server, stored: std::fs::read(&clip)?, _folder: folder })
+    }
+
+    /// Has the image held, by playing it until it is.
+    fn wait_until_hot(&self) -> Result<()> {
+        let mut playback = Playback::set_up(self.server.rtsp, "clip.ts")?;
+        playback.play(None)?;
+        wait_for_path("wire_uring", || self.server.status())?;
+        playback.ask("TEARDOWN")?;
+        Deadline::seconds(5.0)
+            .wait_for("the end of the session", || Ok((self.server.sessions()? == 0).then_some(())))
+    }
+}

@@ -1,0 +1,99 @@
+//! Images in hot memory, over links: what is sent by reference waits in queues that loopback does not have.
+//!
+//! ```text
+//!   client                              server
+//!   10.77.0.2/24 veth ---------- veth 10.77.0.1/24
+//!                                  (slower than the stream, or without checksums)
+//! ```
+
+use anyhow::{Result, ensure};
+use libtest_mimic::Trial;
+use wirepath_tests::hot::{counted, require_ring, wait_for_path};
+use wirepath_tests::namespace::{Link, SERVER};
+use wirepath_tests::playback::{Playback, ensure_bytes};
+use wirepath_tests::server::Server;
+use wirepath_tests::{Deadline, clips, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        wire_uring_crosses_a_link,
+        a_link_that_is_too_slow_loses_nothing,
+        without_checksums_a_copy_is_cheaper,
+    ]
+}
+
+fn wire_uring_crosses_a_link() -> Result<()> {
+    let stage = Stage::new(&[])?;
+    stage.wait_until_hot()?;
+    let before = stage.status()?;
+    let mut playback = stage.playing()?;
+    ensure_bytes(&playback.receiver.to_the_end(Deadline::seconds(15.0))?, &stage.stored)?;
+    let after = stage.status()?;
+    let more = |name| Ok::<_, anyhow::Error>(counted(&after, name)? - counted(&before, name)?);
+    ensure!(more("trains")? == more("batches")?, "{} trains, {} calls", more("trains")?, more("batches")?);
+    playback.ask("TEARDOWN").map(drop)
+}
+
+/// A queue that empties slower than it is filled: sockets are full again and again, trains are handed back and sent later.
+fn a_link_that_is_too_slow_loses_nothing() -> Result<()> {
+    let stage = Stage::new(&[])?;
+    stage.wait_until_hot()?;
+    // Below the clip's 4 Mb/s; the queue is longer than what a socket may have in it.
+    stage.link.server.run("tc qdisc add dev veth root tbf rate 3mbit burst 16kb limit 4mb")?;
+    let playback = stage.playing()?;
+    let received = playback.receiver.to_the_end(Deadline::seconds(30.0))?;
+    ensure_bytes(&received, &stage.stored)?;
+    let status = stage.status()?;
+    ensure!(counted(&status, "sockets_full")? > 0, "no socket was ever full, so this shows nothing");
+    ensure!(counted(&status, "packets_lost")? == 0);
+    Ok(())
+}
+
+fn without_checksums_a_copy_is_cheaper() -> Result<()> {
+    let stage = Stage::new(&["ethtool -K veth tx off"])?;
+    let playback = stage.playing()?;
+    wait_for_path("gso_writev", || stage.status())?;
+    ensure_bytes(&playback.receiver.to_the_end(Deadline::seconds(15.0))?, &stage.stored)
+}
+
+struct Stage {
+    link: Link,
+    server: Server,
+    stored: Vec<u8>,
+    _folder: tempfile::TempDir,
+}
+
+impl Stage {
+    /// Two namespaces and a server with hot memory; the commands set up the server's end.
+    fn new(commands: &[&str]) -> Result<Self> {
+        require_ring()?;
+        let link = Link::new()?;
+        for command in commands {
+            link.server.run(command)?;
+        }
+        let clip = clips::constant(6)?;
+        let folder = clips::folder(&[("clip.ts", &clip)])?;
+        let server = Server::of(folder.path()).with(["--hot-memory", "64MiB"]);
+        let server = server.inside(&link.server, &SERVER.to_string()).start()?;
+        Ok(Self { link, server, stored: std::fs::read(&clip)?, _folder: folder })
+    }
+
+    fn playing(&self) -> Result<Playback> {
+        let mut playback = Playback::set_up_inside(&self.link.client, self.server.rtsp, "clip.ts")?;
+        playback.play(None)?;
+        Ok(playback)
+    }
+
+    fn status(&self) -> Result<serde_json::Value> {
+        self.link.client.enter(|| self.server.status())
+    }
+
+    /// Has the image held, by playing it until it is.
+    fn wait_until_hot(&self) -> Result<()> {
+        let mut playback = self.playing()?;
+        wait_for_path("wire_uring", || self.status())?;
+        playback.ask("TEARDOWN")?;
+        let over = || Ok(self.status()?["sessions"].as_array().is_some_and(Vec::is_empty).then_some(()));
+        Deadline::seconds(5.0).wait_for("the end of the session", over)
+    }
+}
