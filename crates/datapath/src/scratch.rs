@@ -63,7 +63,8 @@ impl Scratch {
         if self.ring.is_none() {
             self.open_ring()?;
         }
-        let region = Arc::new(medium.copy::<io::Error>(medium.mapping.length() as u64, |_| Ok(()))?);
+        let length = medium.file().metadata()?.len();
+        let region = Arc::new(medium.copy::<io::Error>(length, |_| Ok(()))?);
         medium.set_hot(Some(&region));
         self.hold_now(region)
     }

@@ -7,6 +7,7 @@ pub mod http;
 pub mod images;
 pub mod library;
 mod limits;
+mod log_limit;
 pub mod metrics;
 mod player;
 pub mod rtsp;

@@ -228,12 +228,7 @@ impl Desk {
     }
 
     fn refuse(&self, request: &Request, refusal: Refusal) -> Response {
-        // What a player does not show its user, the operator can find here. Debug form: a name may hold line ends.
-        let asset = match &request.target {
-            Target::Server => "*".into(),
-            Target::Resource(resource) => String::from_utf8_lossy(resource.path()),
-        };
-        tracing::info!(peer = %self.peer, method = ?request.method, ?asset, %refusal, "refused");
+        self.log_refusal(request, &refusal);
         let response = Response::refusal(&Refusal { cseq: Some(request.cseq), ..refusal.clone() });
         match (refusal.status, &request.target) {
             (StatusCode::OptionNotSupported, _) => response.unsupported(&request.required_options()),
@@ -241,6 +236,24 @@ impl Desk {
             (StatusCode::MethodNotAllowed, _) => response.allow(METHODS),
             _ => response,
         }
+    }
+
+    /// What a player does not show its user, the operator can find in the log.
+    fn log_refusal(&self, request: &Request, refusal: &Refusal) {
+        /// More of a name tells nobody more.
+        const MOST_CHARACTERS: usize = 200;
+        let Some(left_out) = self.door.refusals.pass(std::time::Instant::now()) else { return };
+        if left_out > 0 {
+            tracing::info!(left_out, "more requests were refused than the log tells of");
+        }
+        let asset: String = match &request.target {
+            Target::Server => "*".to_owned(),
+            Target::Resource(resource) => {
+                String::from_utf8_lossy(resource.path()).chars().take(MOST_CHARACTERS).collect()
+            }
+        };
+        // Debug form: a name may hold line ends.
+        tracing::info!(peer = %self.peer, method = ?request.method, ?asset, %refusal, "refused");
     }
 }
 

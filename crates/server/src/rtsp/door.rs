@@ -6,6 +6,7 @@ use super::player::Player;
 use super::ports::Ports;
 use super::record::{Registry, SessionStatus};
 use crate::limits::{Limits, Permit, Refused};
+use crate::log_limit::LogLimit;
 use crate::metrics::Metrics;
 use crate::status::Status;
 use serde_json::json;
@@ -80,7 +81,12 @@ pub(super) struct Shared {
     pub(super) registry: Arc<Registry>,
     pub(super) ports: Ports,
     limits: Arc<Limits>,
+    /// Of lines about refused requests.
+    pub(super) refusals: LogLimit,
 }
+
+/// Refused requests that the log tells of in a second.
+const REFUSALS_PER_SECOND: u32 = 20;
 
 impl Door {
     /// A door to what `player` has.
@@ -91,6 +97,7 @@ impl Door {
             registry: Registry::new(options.sessions, options.sessions_per_address),
             ports: Ports::new(&options.ports),
             limits: Limits::new(options.connections, options.connections_per_address),
+            refusals: LogLimit::new(REFUSALS_PER_SECOND),
             options,
         }))
     }
