@@ -27,6 +27,8 @@ use wirepath_streams::{
 };
 use wirepath_tests::{require, trials};
 
+mod paths;
+
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
@@ -39,10 +41,8 @@ const SESSIONS: usize = 50;
 const COUNTED: u64 = 5000;
 
 fn main() -> ExitCode {
-    wirepath_tests::trial::run(
-        Vec::new(),
-        trials![one_call_and_no_allocation_per_train, a_ring_sends_many_trains_in_a_call],
-    )
+    let engine = trials![one_call_and_no_allocation_per_train, a_ring_sends_many_trains_in_a_call];
+    wirepath_tests::trial::run(Vec::new(), engine.into_iter().chain(paths::trials()).collect())
 }
 
 fn one_call_and_no_allocation_per_train() -> Result<()> {
@@ -130,17 +130,26 @@ fn count(path: Path, own_headers: bool) -> Result<Cost> {
 
 /// Counts what the thread of this name enters the kernel for.
 fn system_calls_of(name: &str) -> Result<Counter> {
-    mount_tracefs();
-    let id = fs::read_to_string("/sys/kernel/tracing/events/raw_syscalls/sys_enter/id");
-    require!(id.is_ok(), "the kernel's raw_syscalls tracepoint is not readable (root, tracefs)");
-    let tracepoint = Tracepoint::with_id(id?.trim().parse().context("the number of a tracepoint")?);
     let mut thread = None;
     wait_for(|| {
         thread = thread_called(name); // a thread gives itself its name, some time after it was started
         thread.is_some()
     })?;
-    let id = thread.with_context(|| format!("there is no thread {name}"))?;
-    let counter = Builder::new(tracepoint).include_kernel().observe_pid(id).build();
+    system_calls(thread)
+}
+
+/// Counts what a thread, or the calling one, enters the kernel for.
+fn system_calls(thread: Option<i32>) -> Result<Counter> {
+    mount_tracefs();
+    let id = fs::read_to_string("/sys/kernel/tracing/events/raw_syscalls/sys_enter/id");
+    require!(id.is_ok(), "the kernel's raw_syscalls tracepoint is not readable (root, tracefs)");
+    let tracepoint = Tracepoint::with_id(id?.trim().parse().context("the number of a tracepoint")?);
+    let mut builder = Builder::new(tracepoint);
+    builder.include_kernel();
+    if let Some(id) = thread {
+        builder.observe_pid(id);
+    }
+    let counter = builder.build();
     require!(counter.is_ok(), "perf events are not permitted here (root, or kernel.perf_event_paranoid)");
     let mut counter = counter?;
     counter.enable()?;

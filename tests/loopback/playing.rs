@@ -18,6 +18,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         gso_writev_sends_every_byte,
         sendmmsg_sends_every_byte,
         read_writev_sends_every_byte,
+        gso_zerocopy_sends_every_byte,
+        mmap_writev_sends_every_byte,
+        read_send_rtp_sends_every_byte,
+        mmap_send_rtp_sends_every_byte,
+        rtp_sendfile_sends_every_byte,
         a_session_begins_while_its_asset_is_packed,
         a_second_start_uses_the_image_of_the_first,
         a_changed_asset_is_packed_again,
@@ -72,6 +77,26 @@ fn read_writev_sends_every_byte() -> Result<()> {
     every_byte_through("read_writev")
 }
 
+fn gso_zerocopy_sends_every_byte() -> Result<()> {
+    every_byte_through("gso_zerocopy")
+}
+
+fn mmap_writev_sends_every_byte() -> Result<()> {
+    every_byte_through("mmap_writev")
+}
+
+fn read_send_rtp_sends_every_byte() -> Result<()> {
+    every_byte_through("read_send_rtp")
+}
+
+fn mmap_send_rtp_sends_every_byte() -> Result<()> {
+    every_byte_through("mmap_send_rtp")
+}
+
+fn rtp_sendfile_sends_every_byte() -> Result<()> {
+    every_byte_through("rtp_sendfile")
+}
+
 fn every_byte_through(path: &str) -> Result<()> {
     let clip = clips::constant(6)?;
     let folder = clips::folder(&[("clip.ts", &clip)])?;
@@ -110,7 +135,7 @@ fn a_minute_takes_a_minute() -> Result<()> {
     Ok(())
 }
 
-/// The clip is long, so that packing takes longer than the first packets do.
+/// The clip is so long that the first packet comes long before it is packed.
 fn a_session_begins_while_its_asset_is_packed() -> Result<()> {
     let clip = clips::constant(60)?;
     let folder = process::open_folder()?;
@@ -119,6 +144,10 @@ fn a_session_begins_while_its_asset_is_packed() -> Result<()> {
     let server = Server::of(folder.path()).start()?;
     let mut playback = Playback::set_up(server.rtsp, "long.ts")?;
     playback.play(None)?;
+    let first = |received: &wirepath_tests::rtp::Received| !received.packets.is_empty();
+    playback.receiver.wait_for("packet", Deadline::seconds(10.0), first)?;
+    let asset = &server.status()?["assets"][0];
+    ensure!(asset["state"] == "packing", "{asset}");
     let received = playback.receiver.wait_for("second of media", Deadline::seconds(10.0), |received| {
         received.payload.len() > clips::CONSTANT_RATE as usize / 8
     })?;

@@ -20,6 +20,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         gso_writev_crosses_a_link,
         sendmmsg_crosses_a_link,
         read_writev_crosses_a_link,
+        gso_zerocopy_crosses_a_link,
+        mmap_writev_crosses_a_link,
+        read_send_rtp_crosses_a_link,
+        mmap_send_rtp_crosses_a_link,
+        rtp_sendfile_crosses_a_link,
         a_device_without_segmentation_is_served,
         a_device_without_checksums_is_served,
         a_seek_crosses_a_link_from_the_right_byte,
@@ -41,6 +46,26 @@ fn sendmmsg_crosses_a_link() -> Result<()> {
 
 fn read_writev_crosses_a_link() -> Result<()> {
     Stage::new(&[])?.ensure_whole(&["--path", "read_writev"])
+}
+
+fn gso_zerocopy_crosses_a_link() -> Result<()> {
+    Stage::new(&[])?.ensure_whole(&["--path", "gso_zerocopy"])
+}
+
+fn mmap_writev_crosses_a_link() -> Result<()> {
+    Stage::new(&[])?.ensure_whole(&["--path", "mmap_writev"])
+}
+
+fn read_send_rtp_crosses_a_link() -> Result<()> {
+    Stage::new(&[])?.ensure_whole(&["--path", "read_send_rtp"])
+}
+
+fn mmap_send_rtp_crosses_a_link() -> Result<()> {
+    Stage::new(&[])?.ensure_whole(&["--path", "mmap_send_rtp"])
+}
+
+fn rtp_sendfile_crosses_a_link() -> Result<()> {
+    Stage::new(&[])?.ensure_whole(&["--path", "rtp_sendfile"])
 }
 
 fn a_device_without_segmentation_is_served() -> Result<()> {

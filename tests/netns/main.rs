@@ -4,11 +4,13 @@ mod crowd;
 mod every_byte;
 mod hot_memory;
 mod outages;
+mod paths;
 mod storage;
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let together = [every_byte::trials(), hot_memory::trials(), outages::trials(), storage::trials()];
+    let together =
+        [every_byte::trials(), hot_memory::trials(), outages::trials(), paths::trials(), storage::trials()];
     wirepath_tests::trial::run(together.into_iter().flatten().collect(), crowd::trials())
 }

@@ -1,13 +1,25 @@
-//! A disk that is full. No network is involved, but only root can make so small a disk.
+//! Disks that are full or broken. No network is involved, but only root can make them.
 //!
 //! ```text
-//!   cache: tmpfs of 4 MiB        served: small.ts (1 MB)  large.ts (30 MB)
+//!   cache: tmpfs of 4 MiB                       served: small.ts (1 MB)  large.ts (30 MB)
+//!      or: ext2 of 4 MiB on a loop device
+//!   medium: a loop device of 64 KiB, of which all but 8 KiB cannot be read
 //! ```
+//!
+//! A tmpfs says that it is full when room is reserved. ext2 cannot reserve, so it says so while an image is written.
 
+use std::fs::File;
+use std::io::Write;
+use std::net::UdpSocket;
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
+use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
+use wirepath_streams::datapath::{
+    self as paths, BlockPath, BlockSink, Extent, Headers, Medium, Scratch, SendError, Train, UdpSink,
+};
 use wirepath_tests::playback::{Playback, ensure_bytes};
 use wirepath_tests::process::{self, is_root};
 use wirepath_tests::rtsp::Refused;
@@ -15,14 +27,25 @@ use wirepath_tests::server::Server;
 use wirepath_tests::{Deadline, clips, require, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![a_full_disk_while_packing_is_reported]
+    trials![
+        a_full_disk_while_packing_is_reported,
+        a_disk_that_fills_while_packing_is_reported,
+        a_disk_that_fails_inside_a_train_leaves_nothing_in_the_socket
+    ]
 }
 
 fn a_full_disk_while_packing_is_reported() -> Result<()> {
-    let cache = SmallDisk::mount()?;
+    full_disk(&SmallDisk::tmpfs()?)
+}
+
+fn a_disk_that_fills_while_packing_is_reported() -> Result<()> {
+    full_disk(&SmallDisk::ext2()?)
+}
+
+fn full_disk(cache: &SmallDisk) -> Result<()> {
     let (small, large) = (clips::constant(2)?, clips::constant(60)?);
     let folder = clips::folder(&[("small.ts", &small), ("large.ts", &large)])?;
-    let server = Server::of(folder.path()).cache(cache.folder.path()).start()?;
+    let server = Server::of(folder.path()).cache(cache.path()).start()?;
     let mut witness = Playback::set_up(server.rtsp, "small.ts")?;
     witness.play(None)?;
     let refused = play_too_much(&server)?;
@@ -32,9 +55,18 @@ fn a_full_disk_while_packing_is_reported() -> Result<()> {
     Deadline::seconds(5.0).wait_for("the reason in the log", || {
         let log = server.process.log();
         ensure!(!log.contains("panicked"), "{log}");
-        Ok((log.contains("large.ts") && log.contains("space")).then_some(()))
+        let said =
+            |line: &str| line.contains("large.ts") && line.contains("space") && line.contains("make room");
+        Ok(log.lines().any(said).then_some(()))
     })?;
-    ensure_bytes(&Playback::whole(server.rtsp, "small.ts", 10.0)?, &std::fs::read(&small)?)
+    ensure_bytes(&Playback::whole(server.rtsp, "small.ts", 10.0)?, &std::fs::read(&small)?)?;
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(cache.path())? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    let unwanted = |name: &&String| name.ends_with(".part") || name.ends_with(".wpi");
+    ensure!(names.iter().filter(unwanted).count() == 1, "more than the image of small.ts is left: {names:?}");
+    Ok(())
 }
 
 /// Asks for what cannot be packed. It may be refused at any request, or end early once the disk is full.
@@ -49,18 +81,114 @@ fn play_too_much(server: &Server) -> Result<Option<u16>> {
     }
 }
 
+/// `sendfile` gives up where it cannot read on, and what it had handed over waits in the socket for the rest.
+fn a_disk_that_fails_inside_a_train_leaves_nothing_in_the_socket() -> Result<()> {
+    const PACKET: u16 = 1000;
+    let disk = BrokenDisk::attach()?;
+    let whole = Medium::new(tempfile_of(&[7; PACKET as usize])?, PACKET.into())?;
+    let first = Header { marker: false, payload_type: 33, sequence: 1, timestamp: 2, ssrc: 3 };
+    let run = Run { first, step: 0 };
+    let bare = Train { offset: 0, length: PACKET.into(), packet_size: PACKET, skip: 0, first: 0, run };
+    // The first packet crosses into what cannot be read; the train goes far beyond.
+    let train = Train { offset: 8192 - 500, length: 10 * u32::from(PACKET), ..bare };
+    for path in paths::Path::ALL {
+        let (sender, receiver) = connected()?;
+        let sink = UdpSink::new(sender, PACKET, path)?;
+        let mut scratch = Scratch::default();
+        let medium = Medium::new(File::open(&disk.device)?, 65_536)?; // nothing of it is in a mapping yet
+        let failed = path.send(&sink, &medium, &train, Headers::Stored, &mut scratch);
+        ensure!(matches!(failed, Err(SendError::Storage { .. })), "{path}: {failed:?}");
+        path.send(&sink, &whole, &bare, Headers::Stored, &mut scratch)?;
+        ensure!(receive(&receiver)?[HEADER_LENGTH..] == [7; PACKET as usize - HEADER_LENGTH], "{path}");
+    }
+    for path in BlockPath::ALL.into_iter().filter(|path| !path.needs_hot_memory()) {
+        let (sender, receiver) = connected()?;
+        let sink = BlockSink::udp(sender, PACKET, path)?;
+        let mut scratch = Scratch::default();
+        let medium = Medium::new(File::open(&disk.device)?, 65_536)?;
+        let extent = Extent { offset: 8192 - 500, length: PACKET.into() };
+        let failed = path.send(&sink, &medium, extent, &mut scratch);
+        ensure!(matches!(failed, Err(SendError::Storage { .. })), "{path}: {failed:?}");
+        path.send(&sink, &whole, Extent { offset: 0, length: PACKET.into() }, &mut scratch)?;
+        ensure!(receive(&receiver)? == [7; PACKET as usize], "{path}");
+    }
+    Ok(())
+}
+
+fn connected() -> Result<(UdpSocket, UdpSocket)> {
+    let (sender, receiver) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    receiver.set_read_timeout(Some(Duration::from_secs(5)))?;
+    sender.connect(receiver.local_addr()?)?;
+    Ok((sender, receiver))
+}
+
+fn receive(receiver: &UdpSocket) -> Result<Vec<u8>> {
+    let mut buffer = vec![0; 65_536];
+    let length = receiver.recv(&mut buffer)?;
+    buffer.truncate(length);
+    Ok(buffer)
+}
+
+fn tempfile_of(bytes: &[u8]) -> Result<File> {
+    let mut file = tempfile::tempfile()?;
+    file.write_all(bytes)?;
+    Ok(file)
+}
+
+/// A disk whose first 8 KiB can be read: the file behind it became shorter.
+struct BrokenDisk {
+    device: String,
+}
+
+impl BrokenDisk {
+    fn attach() -> Result<Self> {
+        require!(is_root(), "a loop device needs root");
+        let mut behind = tempfile::NamedTempFile::new()?;
+        behind.write_all(&[1; 65_536])?;
+        let name = behind.path().to_str().context("a file's name")?;
+        let device = process::run("losetup", ["--find", "--show", "--read-only", name], 5.0);
+        require!(device.is_ok(), "loop devices are not permitted here: {device:?}");
+        let disk = Self { device: device?.trim().to_owned() };
+        behind.as_file().set_len(8192)?;
+        Ok(disk)
+    }
+}
+
+impl Drop for BrokenDisk {
+    fn drop(&mut self) {
+        // One that somebody still uses goes with its last user.
+        process::run("losetup", ["--detach", self.device.as_str()], 5.0).ok();
+    }
+}
+
 struct SmallDisk {
     folder: tempfile::TempDir,
+    /// What is stored on it, where that is a file.
+    _stored: Option<tempfile::NamedTempFile>,
 }
 
 impl SmallDisk {
-    fn mount() -> Result<Self> {
+    fn tmpfs() -> Result<Self> {
         require!(is_root(), "mounting needs root");
+        SmallDisk::mount(&["-t", "tmpfs", "-o", "size=4m", "tmpfs"], None)
+    }
+
+    fn ext2() -> Result<Self> {
+        require!(is_root(), "mounting needs root");
+        require!(process::find("mke2fs").is_some(), "mke2fs is not installed");
+        let stored = tempfile::NamedTempFile::new()?;
+        stored.as_file().set_len(4 << 20)?;
+        let path = stored.path().to_str().context("a file's name")?.to_owned();
+        process::run("mke2fs", ["-q", "-F", "-t", "ext2", &path], 10.0)?;
+        SmallDisk::mount(&["-t", "ext2", "-o", "loop", &path], Some(stored))
+    }
+
+    fn mount(what: &[&str], stored: Option<tempfile::NamedTempFile>) -> Result<Self> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().to_str().context("a folder's name")?;
-        let mounted = process::run("mount", ["-t", "tmpfs", "-o", "size=4m", "tmpfs", path], 5.0);
+        let mounted = process::run("mount", what.iter().copied().chain([path]), 5.0);
         require!(mounted.is_ok(), "mounting is not permitted here");
-        Ok(Self { folder })
+        Ok(Self { folder, _stored: stored })
     }
 
     fn path(&self) -> &Path {

@@ -161,7 +161,9 @@ impl Work {
         loop {
             match &*progress.borrow_and_update() {
                 images::Progress::Complete => return Ok(()),
-                images::Progress::Failed(reason) => return Err(NotPacked::Failed(reason.to_string())),
+                images::Progress::Failed(failure) => {
+                    return Err(NotPacked::Failed(failure.reason.to_string()));
+                }
                 images::Progress::Growing { .. } => {}
             }
             tokio::select! {

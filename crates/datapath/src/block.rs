@@ -86,7 +86,7 @@ impl BlockPath {
             BlockPath::MmapZerocopy => mmap_zerocopy::send(sink, medium, extent),
             BlockPath::Loan => loan::send(sink, medium, extent),
             BlockPath::UringSend => uring_send::send(sink, medium, extent, scratch),
-            BlockPath::Sendfile => sendfile::send(sink, medium, extent),
+            BlockPath::Sendfile => sendfile::send(sink, medium, extent, &mut scratch.payload),
             BlockPath::MmapSend => mmap_send::send(sink, medium, extent),
             BlockPath::ReadWrite => read_write::send(sink, medium, extent, &mut scratch.payload),
         }

@@ -3,6 +3,8 @@
 //!
 //! A payload that fails must not leave its header waiting, or the next datagram would begin with it.
 
+use std::os::fd::AsFd;
+
 use rustix::net::{SendFlags, send};
 
 use crate::read_writev::Buffer;
@@ -19,11 +21,12 @@ pub(crate) fn begin(sink: &UdpSink, header: &[u8]) -> Result<(), SendError> {
     }
 }
 
-/// Drops a datagram that waits for its rest, if one does: a failed call may have left it there. The kernel has no call for it,
-/// but drops what waits when something is added that no datagram has room for.
+/// Drops what waits in a UDP socket for the rest of its datagram or train, if something does: a call that failed, or a
+/// `sendfile` that found nothing to go on with, may have left it there. The kernel has no call for it, but drops what waits
+/// when something is added that no datagram has room for.
 #[cold]
-pub(crate) fn discard(sink: &UdpSink, buffer: &mut Buffer) {
+pub(crate) fn discard(socket: impl AsFd, buffer: &mut Buffer) {
     let too_much = buffer.first(usize::from(u16::MAX));
-    let refused = send(&sink.socket, too_much, FLAGS);
+    let refused = send(socket, too_much, FLAGS);
     debug_assert!(refused.is_err(), "no datagram is that long");
 }

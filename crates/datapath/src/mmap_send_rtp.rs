@@ -18,7 +18,7 @@ pub(crate) fn send(
         cork::begin(sink, &train.header(index, headers))?;
         let payload = train.payload(index, headers).in_memory();
         medium.mapping.copy(sink.socket.as_fd(), payload).map(drop).map_err(|error| {
-            cork::discard(sink, &mut scratch.payload);
+            cork::discard(&sink.socket, &mut scratch.payload);
             SendError::of_udp_io("send", &error)
         })
     })

@@ -16,11 +16,22 @@ pub(crate) fn send(
     headers: Headers,
     scratch: &mut Scratch,
 ) -> Result<u32, SendError> {
-    train.one_by_one(|index| {
-        let payload = train.payload(index, headers).in_memory();
-        let packet = Datagram { header: Some(train.header(index, headers)), payload };
-        let sent =
-            scratch.gather.send_segmented(sink.socket.as_fd(), &medium.mapping, std::iter::once(packet));
-        sent.map(drop).map_err(|error| SendError::of_udp_io("sendmsg", &error))
-    })
+    train.one_by_one(|index| send_one(sink, medium, train, headers, index, scratch))
+}
+
+/// Sends packet `index` of the train.
+#[inline]
+pub(crate) fn send_one(
+    sink: &UdpSink,
+    medium: &Medium,
+    train: &Train,
+    headers: Headers,
+    index: u32,
+    scratch: &mut Scratch,
+) -> Result<(), SendError> {
+    let payload = train.payload(index, headers).in_memory();
+    let packet = Datagram { header: Some(train.header(index, headers)), payload };
+    let (socket, packet) = (sink.socket.as_fd(), std::iter::once(packet));
+    let sent = scratch.gather.send_segmented(socket, &medium.mapping, packet);
+    sent.map(drop).map_err(|error| SendError::of_udp_io("sendmsg", &error))
 }

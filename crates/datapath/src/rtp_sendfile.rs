@@ -7,10 +7,7 @@
 
 use std::os::fd::AsFd;
 
-use rustix::fs::sendfile;
-use rustix::io::Errno;
-
-use crate::{Extent, Headers, Medium, Scratch, SendError, Train, UdpSink, cork};
+use crate::{Extent, Headers, Medium, Scratch, SendError, Train, UdpSink, cork, mmap_writev, sendfile};
 
 /// Sends the train's first packets, at least one; answers how many.
 #[inline]
@@ -22,25 +19,31 @@ pub(crate) fn send(
     scratch: &mut Scratch,
 ) -> Result<u32, SendError> {
     train.one_by_one(|index| {
+        let payload = train.payload(index, headers);
         cork::begin(sink, &train.header(index, headers))?;
-        complete(sink, medium, train.payload(index, headers))
-            .inspect_err(|_| cork::discard(sink, &mut scratch.payload))
+        match complete(sink, medium, payload, scratch) {
+            Ok(true) => Ok(()),
+            Ok(false) => mmap_writev::send_one(sink, medium, train, headers, index, scratch),
+            Err(error) => {
+                cork::discard(&sink.socket, &mut scratch.payload);
+                Err(error)
+            }
+        }
     })
 }
 
-/// Sends the payload that completes a datagram.
+/// Sends the payload that completes a datagram; answers as [`sendfile::to_datagrams`].
 #[inline]
-fn complete(sink: &UdpSink, medium: &Medium, payload: Extent) -> Result<(), SendError> {
+fn complete(
+    sink: &UdpSink,
+    medium: &Medium,
+    payload: Extent,
+    scratch: &mut Scratch,
+) -> Result<bool, SendError> {
     // `sendfile` of nothing would leave the header waiting.
     if payload.length == 0 || payload.confuses_checksums() {
         let sent = medium.mapping.copy(sink.socket.as_fd(), payload.in_memory());
-        return sent.map(drop).map_err(|error| SendError::of_udp_io("send", &error));
+        return sent.map(|_| true).map_err(|error| SendError::of_udp_io("send", &error));
     }
-    const CALL: &str = "sendfile";
-    let mut offset = payload.offset;
-    match sendfile(&sink.socket, &medium.file, Some(&mut offset), payload.length) {
-        Ok(sent) if sent == payload.length => Ok(()),
-        Ok(_) => Err(SendError::Storage { call: CALL, errno: Errno::NODATA }),
-        Err(errno) => Err(SendError::of_udp(CALL, errno)),
-    }
+    sendfile::to_datagrams(&sink.socket, medium, payload, &mut scratch.payload)
 }

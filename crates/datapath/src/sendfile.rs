@@ -8,7 +8,8 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-use crate::{BlockSink, Extent, Medium, SendError, mmap_send};
+use crate::read_writev::Buffer;
+use crate::{BlockSink, Extent, Medium, SendError, cork, mmap_send};
 
 const CALL: &str = "sendfile";
 
@@ -31,17 +32,52 @@ pub fn to_stream(socket: impl AsFd, file: &File, offset: u64, length: usize) -> 
 
 /// Sends the extent, or its first bytes if the sink is a stream; answers how many.
 #[inline]
-pub(crate) fn send(sink: &BlockSink, medium: &Medium, extent: Extent) -> Result<usize, SendError> {
+pub(crate) fn send(
+    sink: &BlockSink,
+    medium: &Medium,
+    extent: Extent,
+    buffer: &mut Buffer,
+) -> Result<usize, SendError> {
     if sink.is_stream() {
         return to_stream(&sink.socket, &medium.file, extent.offset, extent.length);
     }
-    if extent.confuses_checksums() {
+    if extent.confuses_checksums() || !to_datagrams(&sink.socket, medium, extent, buffer)? {
         return mmap_send::send(sink, medium, extent);
     }
+    Ok(extent.length)
+}
+
+/// Sends the extent to a UDP socket: as a datagram or train, or as what completes one that waits there. Answers whether it is
+/// sent. If not, nothing waits any more and the extent can be read, but why the network refused it only another call can say.
+#[inline]
+pub(crate) fn to_datagrams(
+    socket: impl AsFd,
+    medium: &Medium,
+    extent: Extent,
+    buffer: &mut Buffer,
+) -> Result<bool, SendError> {
     let mut offset = extent.offset;
-    match rustix::fs::sendfile(&sink.socket, &medium.file, Some(&mut offset), extent.length) {
-        Ok(sent) if sent == extent.length => Ok(sent),
-        Ok(_) => Err(SendError::Storage { call: CALL, errno: Errno::NODATA }),
+    match rustix::fs::sendfile(&socket, &medium.file, Some(&mut offset), extent.length) {
+        Ok(sent) if sent == extent.length => Ok(true),
+        Ok(sent) => in_part(socket, medium, extent, sent, buffer).map(|()| false),
         Err(errno) => Err(SendError::of_udp(CALL, errno)),
     }
+}
+
+/// Finds out why only `taken` bytes were taken, and leaves nothing of them waiting.
+///
+/// Either the file ends inside the extent, and what was taken has left, which for a receiver is loss; or it cannot be read
+/// there, and what was taken waits in the socket. Or the network refused it. The kernel hands it over in parts (pages before
+/// Linux 6.5, since then the 16 pages that a pipe holds), decides on the last one, and drops them all; `sendfile` then tells
+/// what was taken before, and not why the rest was not.
+#[cold]
+fn in_part(
+    socket: impl AsFd,
+    medium: &Medium,
+    extent: Extent,
+    taken: usize,
+    buffer: &mut Buffer,
+) -> Result<(), SendError> {
+    cork::discard(socket, buffer);
+    medium.read(extent.offset + taken as u64, buffer.first(extent.length - taken))
 }

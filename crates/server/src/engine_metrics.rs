@@ -127,10 +127,10 @@ const IMAGES: &[Metric<Arc<Store>>] = &[
         read: |store| Value::Gauge(store.open_count() as f64),
     },
     Metric {
-        name: "cache_seen",
-        help: "What wire images took when room was last made for one",
+        name: "cache_used",
+        help: "Room that wire images take, unfinished ones with what is reserved for them",
         unit: Some("bytes"),
-        read: |store| Value::Gauge(store.cache().seen_bytes() as f64),
+        read: |store| Value::Gauge(store.cache().used() as f64),
     },
     Metric {
         name: "cache_budget",
@@ -176,7 +176,7 @@ fn asset(image: &Image) -> serde_json::Value {
     let (state, reason) = match &*image.progress().borrow() {
         Progress::Growing { until_us } => ("packing", Some(format!("{} s are ready", until_us / 1_000_000))),
         Progress::Complete => ("ready", None),
-        Progress::Failed(reason) => ("failed", Some(reason.to_string())),
+        Progress::Failed(failure) => ("failed", Some(failure.public.to_string())),
     };
     let summary = image.summary();
     json!({
@@ -207,4 +207,40 @@ fn lateness(lateness: &LatenessSnapshot) -> serde_json::Value {
         "max": lateness.largest_us(),
         "histogram": histogram,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, File};
+
+    use wirepath_media::ts::synthetic::Sample;
+    use wirepath_streams::{BlockingPool, Importance};
+
+    use super::*;
+    use crate::images::Cache;
+
+    #[test]
+    fn the_status_names_no_folder_of_this_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("clip.ts");
+        fs::write(&path, Sample { packets: 5000, ..Sample::default() }.stream().bytes).unwrap();
+        let cache = Cache::open(&folder.path().join("cache"), 1000).unwrap();
+        let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+        let store = Store::new(cache, 20_000, readers, 1).unwrap();
+        let image =
+            store.image(Arc::new(File::open(&path).unwrap()), "clip.ts", store.usual_recipe()).unwrap();
+        let failure = loop {
+            match &*image.progress().borrow() {
+                Progress::Failed(failure) => break failure.clone(),
+                Progress::Growing { .. } => std::thread::yield_now(),
+                Progress::Complete => panic!("there is no room for it"),
+            }
+        };
+        let secret = folder.path().to_str().unwrap();
+        assert!(failure.reason.contains(secret), "the log says where: {failure:?}");
+        let shown = asset(&image);
+        assert_eq!(shown["state"], "failed");
+        assert!(!shown.to_string().contains(secret), "{shown}");
+        assert!(shown["reason"].as_str().unwrap().contains("room"), "{shown}");
+    }
 }

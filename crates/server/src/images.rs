@@ -10,10 +10,11 @@ mod store;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 pub use cache::{Cache, CacheError};
 pub use hot::{HotImage, HotMemory, HotSession};
-pub use image::{Contents, Image, Located, Progress};
+pub use image::{Contents, Failure, Image, Located, Progress};
 pub use read::{ReadImageError, read_image};
 pub use store::{Store, StoreCounters, StoreError, USUAL_TS_PER_PACKET};
 pub use summary::Summary;

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 use wirepath_media::http::AssetPath;
 use wirepath_media::image::Recipe;
 use wirepath_streams::datapath::{SendError, path_mtu};
-use wirepath_streams::{self as streams, Engine, PlaybackOptions};
+use wirepath_streams::{self as streams, Deferred, Engine, PlaybackOptions};
 
 use crate::images::{HotMemory, HotSession, Image, Located, Progress as ImageProgress, Store, StoreError};
 use crate::library::{FindError, Library};
@@ -27,7 +27,7 @@ pub(crate) struct AssetPlayer {
 
 struct AssetPresentation {
     name: String,
-    asset: Arc<File>,
+    asset: Deferred<Arc<File>>,
     image: Arc<Image>,
     store: Arc<Store>,
     engine: Arc<Engine>,
@@ -175,8 +175,8 @@ async fn located(image: &Image, at_us: u64) -> Result<streams::Cursor, PlayError
         match (image.locate(at_us), now) {
             (Located::At { cursor, .. }, _) => return Ok(cursor),
             (Located::BeyondEnd, _) => return Err(PlayError::BeyondEnd),
-            (Located::NotYet, ImageProgress::Failed(reason)) => {
-                return Err(PlayError::Failed(reason.to_string()));
+            (Located::NotYet, ImageProgress::Failed(failure)) => {
+                return Err(PlayError::Failed(failure.reason.to_string()));
             }
             (Located::NotYet, _) => {}
         }
@@ -214,6 +214,7 @@ fn open(
     let asset = Arc::new(asset.file);
     let recipe = store.usual_recipe();
     let image = store.image(Arc::clone(&asset), &name, recipe).map_err(open_error)?;
+    let asset = Deferred::new(asset, engine.readers());
     Ok(Arc::new(AssetPresentation { name, asset, image, store, engine, hot }))
 }
 

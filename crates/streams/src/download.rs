@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, send};
 use wirepath_datapath::{PageCache, SendError, sendfile};
 
+use crate::blocking::{BlockingPool, Deferred};
 use crate::engine::Mailbox;
 use crate::worker::Command;
 
@@ -98,7 +99,8 @@ type Wanted = (Arc<File>, Range<u64>);
 pub(crate) struct DownloadTask {
     pub(crate) socket: OwnedFd,
     pub(crate) waiting: Waiting,
-    parts: VecDeque<Part>,
+    /// What is left to send. This is often the last to hold a file, and no engine thread may wait until one is closed.
+    parts: Deferred<VecDeque<Part>>,
     /// Up to where the first part's file is known to be in memory.
     warm_until: u64,
     sent: u64,
@@ -112,11 +114,12 @@ impl DownloadTask {
         socket: OwnedFd,
         parts: Vec<Part>,
         on_end: Box<dyn FnOnce(DownloadEnd) + Send>,
+        readers: &BlockingPool,
     ) -> DownloadTask {
         DownloadTask {
             socket,
             waiting: Waiting::Room,
-            parts: parts.into(),
+            parts: Deferred::new(parts.into(), readers),
             warm_until: 0,
             sent: 0,
             on_end: Some(on_end),
@@ -199,7 +202,9 @@ impl DownloadTask {
     }
 
     fn next_part(&mut self) {
-        self.parts.pop_front();
+        if let Some(extent @ Part::Extent { .. }) = self.parts.pop_front() {
+            self.parts.pool().discard(extent);
+        }
         self.warm_until = 0;
     }
 }
@@ -208,5 +213,39 @@ fn of_tcp(errno: Errno) -> SendError {
     match errno {
         Errno::AGAIN => SendError::Full { call: "send" },
         errno => SendError::Other { call: "send", errno },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocking::tests::pool_with_held_closer;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn files_are_closed_elsewhere_when_they_are_sent_and_when_they_are_not() {
+        for is_sent in [true, false] {
+            let stored = tempfile::NamedTempFile::new().unwrap();
+            stored.as_file().set_len(1000).unwrap();
+            let file = File::open(stored.path()).unwrap();
+            file.lock_shared().unwrap();
+            let is_open = || stored.as_file().try_lock().is_err();
+
+            let (pool, close) = pool_with_held_closer();
+            let (socket, _client) = UnixStream::pair().unwrap();
+            let part = Part::Extent { file: Arc::new(file), range: 0..1000 };
+            let mut task = DownloadTask::new(socket.into(), vec![part], Box::new(|_| ()), &pool);
+            if is_sent {
+                task.warmed(1000);
+                assert!(matches!(task.turn(), Turn::Over(None)));
+                assert!(is_open(), "an engine thread closed the file");
+            }
+            drop(task);
+            assert!(is_open(), "an engine thread closed the file");
+            drop(close);
+            while is_open() {
+                std::thread::yield_now();
+            }
+        }
     }
 }

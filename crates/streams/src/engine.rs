@@ -33,6 +33,7 @@ pub struct Engine {
     support: Arc<Support>,
     next_id: AtomicU64,
     hold_failures: HoldFailures,
+    readers: BlockingPool,
 }
 
 struct EngineThread {
@@ -67,7 +68,8 @@ impl Engine {
             let handle = thread::Builder::new().name(format!("engine-{number}")).spawn(|| worker.run())?;
             threads.push(EngineThread { mailbox, counters, handle: Some(handle) });
         }
-        Ok(Engine { threads, support, next_id: AtomicU64::new(1), hold_failures })
+        let next_id = AtomicU64::new(1);
+        Ok(Engine { threads, support, next_id, hold_failures, readers: readers.clone() })
     }
 
     /// Sets a playback up, which rests until it is told to play.
@@ -79,7 +81,7 @@ impl Engine {
         let mtu = path_mtu(&options.socket)?;
         let path = self.support.choose(local, mtu).path;
         let progress = Arc::new(Progress::default());
-        let task = PlaybackTask::new(options, path, Arc::clone(&progress))?;
+        let task = PlaybackTask::new(options, path, Arc::clone(&progress), &self.readers)?;
 
         let thread = self.thread_for_playback();
         thread.counters.playbacks.fetch_add(1, Ordering::Relaxed);
@@ -99,7 +101,7 @@ impl Engine {
         let thread = self.least_loaded();
         thread.counters.downloads.fetch_add(1, Ordering::Relaxed);
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let task = DownloadTask::new(socket, parts, Box::new(on_end));
+        let task = DownloadTask::new(socket, parts, Box::new(on_end), &self.readers);
         thread.mailbox.send(Command::AddDownload { id, task: Box::new(task) });
         Download { id, mailbox: Arc::clone(&thread.mailbox) }
     }
@@ -131,6 +133,11 @@ impl Engine {
     /// What the host and its routes support.
     pub fn support(&self) -> &Support {
         &self.support
+    }
+
+    /// The threads that wait for storage, so that those of the engine and of whoever uses it need not.
+    pub fn readers(&self) -> &BlockingPool {
+        &self.readers
     }
 
     /// Number of threads.

@@ -17,7 +17,7 @@ mod source;
 mod wheel;
 mod worker;
 
-pub use blocking::{BlockingPool, Importance};
+pub use blocking::{BlockingPool, Deferred, Importance};
 pub use clock::now_us;
 pub use counters::Counters;
 pub use download::{Download, DownloadEnd, Part};

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use wirepath_datapath::{Headers, Path, SendError, Taken, Train, UdpSink};
 
+use crate::blocking::BlockingPool;
 use crate::counters::Counter;
 use crate::engine::Mailbox;
 use crate::playhead::{Next, Playhead};
@@ -222,12 +223,13 @@ impl PlaybackTask {
         options: PlaybackOptions,
         path: Path,
         progress: Arc<Progress>,
+        readers: &BlockingPool,
     ) -> io::Result<PlaybackTask> {
         // Nothing is known to be in hot memory before the first train was looked for there.
         let used = path.next().filter(|_| path.needs_hot_memory()).unwrap_or(path);
         progress.set_path(used);
         Ok(PlaybackTask {
-            playhead: Playhead::new(options.source),
+            playhead: Playhead::new(options.source, readers),
             sink: UdpSink::new(options.socket, options.packet_size, path)?,
             path,
             used,

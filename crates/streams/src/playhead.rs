@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use wirepath_datapath::{Medium, Train};
 
+use crate::blocking::{BlockingPool, Deferred};
 use crate::source::{At, Cursor, Departure, Load, Segment, TrainSource};
 
 /// What is next at a playhead.
@@ -19,9 +20,10 @@ pub(crate) enum Next {
     Failed(Arc<str>),
 }
 
-/// A place in a source that moves on as packets are sent.
+/// A place in a source that moves on as packets are sent. It is often the last to hold a source or the file of a segment:
+/// these are discarded, as no engine thread may wait until a file is closed.
 pub(crate) struct Playhead {
-    source: Arc<dyn TrainSource>,
+    source: Deferred<Arc<dyn TrainSource>>,
     cursor: Cursor,
     /// The segment at the cursor, and the one after it once it has come in.
     segment: Option<Arc<Segment>>,
@@ -33,9 +35,9 @@ pub(crate) struct Playhead {
 }
 
 impl Playhead {
-    pub(crate) fn new(source: Arc<dyn TrainSource>) -> Playhead {
+    pub(crate) fn new(source: Arc<dyn TrainSource>, readers: &BlockingPool) -> Playhead {
         Playhead {
-            source,
+            source: Deferred::new(source, readers),
             cursor: Cursor::START,
             segment: None,
             ahead: None,
@@ -47,7 +49,7 @@ impl Playhead {
 
     /// Goes to `cursor`.
     pub(crate) fn seek(&mut self, cursor: Cursor) {
-        (self.segment, self.ahead, self.rest) = (None, None, None);
+        self.leave();
         self.cursor = cursor;
     }
 
@@ -80,8 +82,9 @@ impl Playhead {
                 break;
             }
             self.cursor = Cursor { segment: self.cursor.segment + 1, ..Cursor::START };
-            self.segment = None;
-            if let Some(ahead) = self.ahead.take() {
+            let ahead = self.ahead.take();
+            self.leave();
+            if let Some(ahead) = ahead {
                 self.enter(ahead);
             }
         }
@@ -122,6 +125,17 @@ impl Playhead {
         }
     }
 
+    /// Lets go of the segments. Whoever is the last to hold a file has it closed elsewhere.
+    fn leave(&mut self) {
+        for segment in [self.segment.take(), self.ahead.take()].into_iter().flatten() {
+            // Nearly always others hold the file, and nothing is to be done or allocated.
+            if let Some(medium) = Arc::into_inner(segment).and_then(|last| Arc::into_inner(last.medium)) {
+                self.source.pool().discard(medium);
+            }
+        }
+        self.rest = None;
+    }
+
     /// The departure up to the end of the range, or nothing if it is behind it.
     fn before_end(&self, departure: Departure) -> Option<Departure> {
         let left_us = self.until_us.checked_sub(departure.at_us).filter(|left_us| *left_us > 0)?;
@@ -131,6 +145,12 @@ impl Playhead {
         }
         let train = departure.train.up_to(departure.train.packets_within(left_us - 1));
         Some(Departure { train, ..departure })
+    }
+}
+
+impl Drop for Playhead {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 
@@ -156,7 +176,11 @@ fn after(departure: Departure, packets: u32) -> Option<Departure> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::File;
+
     use super::*;
+    use crate::Importance;
+    use crate::blocking::tests::pool_with_held_closer;
     use wirepath_datapath::rtp::{Header, Run};
 
     /// Three segments of two trains of three packets; a packet every 10 ms.
@@ -169,29 +193,95 @@ mod tests {
             if number == 3 {
                 return Load::End;
             }
-            let train = |index: u32| {
-                let place = number * 6 + index * 3;
-                let first = Header {
-                    marker: false,
-                    payload_type: 33,
-                    sequence: place as u16,
-                    timestamp: place * 900,
-                    ssrc: 1,
-                };
-                let run = Run { first, step: 900 << 16 };
-                let train = Train {
-                    offset: u64::from(place) * 200,
-                    length: 600,
-                    packet_size: 200,
-                    skip: 0,
-                    first: 0,
-                    run,
-                };
-                Departure { at_us: u64::from(place) * PACKET_US, train }
+            let file = File::open("/proc/self/exe").unwrap();
+            Load::Ready(segment_of(file, number))
+        }
+    }
+
+    fn segment_of(file: File, number: u32) -> Arc<Segment> {
+        let train = |index: u32| {
+            let place = number * 6 + index * 3;
+            let first = Header {
+                marker: false,
+                payload_type: 33,
+                sequence: place as u16,
+                timestamp: place * 900,
+                ssrc: 1,
             };
-            let file = std::fs::File::open("/proc/self/exe").unwrap();
-            let medium = Arc::new(Medium::new(file, 4096).unwrap());
-            Load::Ready(Arc::new(Segment { medium, departures: [train(0), train(1)].into() }))
+            let run = Run { first, step: 900 << 16 };
+            let train = Train {
+                offset: u64::from(place) * 200,
+                length: 600,
+                packet_size: 200,
+                skip: 0,
+                first: 0,
+                run,
+            };
+            Departure { at_us: u64::from(place) * PACKET_US, train }
+        };
+        let medium = Arc::new(Medium::new(file, 4096).unwrap());
+        Arc::new(Segment { medium, departures: [train(0), train(1)].into() })
+    }
+
+    fn readers() -> BlockingPool {
+        BlockingPool::start("reader", 1, Importance::Equal).unwrap()
+    }
+
+    /// A source that holds nothing itself: each segment is in a file that only whoever has the segment keeps open, and locked.
+    struct Leaving {
+        folder: tempfile::TempDir,
+    }
+
+    impl Leaving {
+        fn file(&self, number: u32) -> File {
+            File::options()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(self.folder.path().join(number.to_string()))
+                .unwrap()
+        }
+
+        fn is_open(&self, number: u32) -> bool {
+            self.file(number).try_lock().is_err()
+        }
+    }
+
+    impl TrainSource for Leaving {
+        fn segment(&self, number: u32) -> Load {
+            let file = self.file(number);
+            file.lock_shared().unwrap();
+            Load::Ready(segment_of(file, number))
+        }
+    }
+
+    #[test]
+    fn files_of_segments_are_closed_elsewhere() {
+        for leave in [
+            // Into the third segment, back to the first, at rest, and gone.
+            (|playhead: &mut Option<Playhead>| {
+                for _ in 0..5 {
+                    let Some(playhead) = playhead else { panic!() };
+                    assert!(matches!(playhead.next(), Next::Due(_)));
+                    playhead.advance(3);
+                }
+                assert!(matches!(playhead.as_mut().unwrap().next(), Next::Due(_)));
+            }) as fn(&mut Option<Playhead>),
+            |playhead| playhead.as_mut().unwrap().seek(Cursor { segment: 7, ..Cursor::START }),
+            |playhead| playhead.as_mut().unwrap().rest(),
+            |playhead| *playhead = None,
+        ] {
+            let source = Arc::new(Leaving { folder: tempfile::tempdir().unwrap() });
+            let (pool, close) = pool_with_held_closer();
+            let mut playhead = Some(Playhead::new(Arc::clone(&source) as Arc<dyn TrainSource>, &pool));
+            assert!(matches!(playhead.as_mut().unwrap().next(), Next::Due(_)));
+            leave(&mut playhead);
+            assert!(source.is_open(0) && source.is_open(1), "an engine thread closed a file");
+            drop((close, playhead));
+            while source.is_open(0) || source.is_open(1) {
+                std::thread::yield_now();
+            }
         }
     }
 
@@ -220,7 +310,7 @@ mod tests {
     #[test]
     fn every_packet_once_whatever_a_call_takes() {
         for step in 1..4 {
-            let mut playhead = Playhead::new(Arc::new(Ready));
+            let mut playhead = Playhead::new(Arc::new(Ready), &readers());
             assert_eq!(walk(&mut playhead, step), packets(0..18));
         }
     }
@@ -229,7 +319,7 @@ mod tests {
     fn a_time_is_found_at_its_packet() {
         for (at_us, first) in [(0, 0), (9_999, 0), (10_000, 1), (59_999, 5), (60_000, 6), (75_000, 7)] {
             let segment = u32::from(at_us >= 60_000);
-            let mut playhead = Playhead::new(Arc::new(Ready));
+            let mut playhead = Playhead::new(Arc::new(Ready), &readers());
             playhead.seek(Cursor { segment, at: At::Time(at_us) });
             assert_eq!(walk(&mut playhead, 3), packets(first..18), "at {at_us}");
         }
@@ -238,7 +328,7 @@ mod tests {
     #[test]
     fn an_end_cuts_a_train() {
         for (until_us, end) in [(0, 0), (1, 1), (40_000, 4), (40_001, 5), (60_000, 6)] {
-            let mut playhead = Playhead::new(Arc::new(Ready));
+            let mut playhead = Playhead::new(Arc::new(Ready), &readers());
             playhead.set_end(until_us);
             assert_eq!(walk(&mut playhead, 3), packets(0..end), "until {until_us}");
         }
@@ -246,7 +336,7 @@ mod tests {
 
     #[test]
     fn a_skip_sends_one_packet_alone_and_then_the_rest() {
-        let mut playhead = Playhead::new(Arc::new(Ready));
+        let mut playhead = Playhead::new(Arc::new(Ready), &readers());
         playhead.seek(Cursor { segment: 0, at: At::Packet { train: 0, packet: 1, skip: 50 } });
         let Next::Due(departure) = playhead.next() else { panic!("nothing is due") };
         assert_eq!((departure.train.skip, departure.train.packets(), departure.at_us), (50, 1, PACKET_US));
@@ -256,7 +346,7 @@ mod tests {
 
     #[test]
     fn rest_keeps_the_place() {
-        let mut playhead = Playhead::new(Arc::new(Ready));
+        let mut playhead = Playhead::new(Arc::new(Ready), &readers());
         for place in 0..18 {
             assert!(matches!(playhead.next(), Next::Due(_)), "at {place}");
             playhead.rest();

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use support::{Flood, Numbered, PACKET_US, PAYLOAD, Player, TRAIN, TRAINS, engine, packet, run};
@@ -16,9 +16,65 @@ use wirepath_streams::datapath::calibration::Calibrations;
 use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header};
 use wirepath_streams::datapath::{Path, Support};
 use wirepath_streams::{
-    At, BlockingPool, Cursor, Engine, EngineOptions, Event, Importance, Part, PlayError, Position,
+    At, BlockingPool, Cursor, Engine, EngineOptions, Event, Importance, Load, Part, PlayError, Position,
     TrainSource,
 };
+
+/// A source that tells the name of the thread that it is dropped on.
+struct Parting {
+    numbered: Arc<Numbered>,
+    tell: Sender<String>,
+}
+
+impl TrainSource for Parting {
+    fn segment(&self, number: u32) -> Load {
+        self.numbered.segment(number)
+    }
+}
+
+impl Drop for Parting {
+    fn drop(&mut self) {
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        self.tell.send(name).unwrap();
+    }
+}
+
+/// Closing the last descriptor of a deleted file may take long.
+#[test]
+fn a_session_that_leaves_has_its_source_dropped_where_nobody_waits() {
+    type Leave = fn(Player, Engine);
+    let ways: [Leave; 3] = [
+        |player, engine| {
+            player.play(None, None).unwrap();
+            player.receive();
+            drop(player);
+            wait_for_no_playbacks(&engine);
+        },
+        |player, engine| {
+            drop(player); // without ever having played
+            wait_for_no_playbacks(&engine);
+        },
+        |player, engine| {
+            player.play(None, None).unwrap();
+            drop(engine);
+        },
+    ];
+    for leave in ways {
+        let engine = engine(Path::WireSendfile);
+        let (tell, told) = channel();
+        let player = Player::new(&engine, Arc::new(Parting { numbered: Numbered::new(3), tell }));
+        leave(player, engine);
+        assert_eq!(told.recv_timeout(Duration::from_secs(20)).unwrap(), "reader-closer");
+    }
+}
+
+fn wait_for_no_playbacks(engine: &Engine) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while engine.counters().playbacks > 0 {
+        assert!(Instant::now() < deadline, "the playback stays");
+        std::thread::yield_now();
+    }
+}
 
 #[test]
 fn every_packet_arrives_in_order_and_in_time_on_every_path() {

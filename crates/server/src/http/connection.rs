@@ -6,6 +6,7 @@ use super::door::Shared;
 use crate::limits::Permit;
 use std::io;
 use std::net::{SocketAddr, TcpStream as BlockingStream};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::io::AsyncWriteExt;
@@ -13,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use wirepath_media::http::{HeadError, HeadReader, Part, Request, Response, Status, Version};
-use wirepath_streams as streams;
+use wirepath_streams::{self as streams, BlockingPool};
 
 /// Bytes read at a time.
 const READ_LENGTH: usize = 4096;
@@ -143,8 +144,14 @@ impl Connection {
         let head = response.head(client, keep_alive, now_s());
         let of_file = response.body.iter().any(|part| matches!(part, Part::Extent(_)));
         let sent = match file {
-            Some(file) if of_file => self.send_file(body_parts(head, response.body, &file)).await,
-            _ => self.write(flatten(head, response.body)).await,
+            // Only the parts hold the file from here on, and whoever has the parts discards them.
+            Some(file) if of_file => self.send_file(body_parts(head, response.body, file)).await,
+            file => {
+                if let Some(file) = file {
+                    self.readers().discard(file);
+                }
+                self.write(flatten(head, response.body)).await
+            }
         };
         match &sent {
             Ok(()) => Counters::add(&self.shared.counters.body_bytes, length),
@@ -166,9 +173,14 @@ impl Connection {
     /// Lends the connection to the engine. Meanwhile it is not registered with this runtime, which would
     /// be woken each time the connection has room.
     async fn send_file(&mut self, parts: Vec<streams::Part>) -> io::Result<()> {
-        let stream: BlockingStream = self.stream.take().ok_or_else(gone)?.into_std()?;
+        let (stream, socket) = match self.lend() {
+            Ok(lent) => lent,
+            Err(error) => {
+                self.readers().discard(parts);
+                return Err(error);
+            }
+        };
         let (on_end, end) = oneshot::channel();
-        let socket = stream.try_clone()?.into();
         // Nobody waits any more only when this connection's task was ended, which ends the download.
         let sending = self.shared.site.engine.download(socket, parts, move |end| drop(on_end.send(end)));
         let end = end.await.map_err(|_| io::Error::other("the engine has ended"))?;
@@ -177,6 +189,18 @@ impl Connection {
         end.error.map_or(Ok(()), |error| {
             Err(io::Error::other(format!("the body ended after {} bytes: {error}", end.sent)))
         })
+    }
+
+    /// The connection, taken out of the runtime, and a second descriptor of it.
+    fn lend(&mut self) -> io::Result<(BlockingStream, OwnedFd)> {
+        let stream: BlockingStream = self.stream.take().ok_or_else(gone)?.into_std()?;
+        let socket = stream.try_clone()?.into();
+        Ok((stream, socket))
+    }
+
+    /// The threads that close files: this one has other connections to serve.
+    fn readers(&self) -> &BlockingPool {
+        self.shared.site.engine.readers()
     }
 
     /// Tells the client that nothing more comes, and waits a little for it to close.
@@ -235,11 +259,11 @@ fn discard(stream: &TcpStream) -> io::Result<usize> {
     stream.try_read(&mut [0; READ_LENGTH])
 }
 
-fn body_parts(head: Vec<u8>, body: Vec<Part>, file: &Arc<std::fs::File>) -> Vec<streams::Part> {
+fn body_parts(head: Vec<u8>, body: Vec<Part>, file: Arc<std::fs::File>) -> Vec<streams::Part> {
     let parts = body.into_iter().map(|part| match part {
         Part::Bytes(bytes) => streams::Part::Bytes(bytes),
         Part::Extent(extent) => {
-            streams::Part::Extent { file: Arc::clone(file), range: extent.offset..extent.end() }
+            streams::Part::Extent { file: Arc::clone(&file), range: extent.offset..extent.end() }
         }
     });
     std::iter::once(streams::Part::Bytes(head)).chain(parts).collect()

@@ -4,10 +4,8 @@
 //! lock on a file with another name, so what nobody has locked may go: images when room is needed, unfinished files when a
 //! process that was killed left them behind. The modification time of an image is the time of its last use.
 
-use std::ffi::OsString;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -17,6 +15,9 @@ use std::time::SystemTime;
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use rustix::process::geteuid;
+
+use super::open::Key;
+use super::read::is_lost;
 
 /// Ending of finished images.
 const IMAGE: &str = "wpi";
@@ -52,8 +53,8 @@ pub enum CacheError {
     },
     /// The disk is full. The operator's to make room, or to name another folder.
     #[error(
-        "no space left for an image of {needed} bytes in the cache folder {}; make room there, lower --cache-size so that \
-         others have it, or name a cache folder on another disk",
+        "no space left for an image of {needed} bytes in the cache folder {} (the disk is full, or a quota is used up); make \
+         room there, lower --cache-size so that others have it, or name a cache folder on another disk",
         folder.display()
     )]
     DiskFull {
@@ -71,8 +72,15 @@ pub struct Cache {
     budget: u64,
     /// Held while room is made, so that two images do not both count on the same room.
     making_room: Mutex<()>,
-    /// What the images took when they were last looked at.
-    seen_bytes: AtomicU64,
+    used: Arc<Used>,
+}
+
+/// What the images take, kept for those who must not ask the storage.
+#[derive(Debug, Default)]
+struct Used {
+    bytes: AtomicU64,
+    /// Held while it is looked, so that what was seen last is what is kept.
+    looking: Mutex<()>,
 }
 
 impl Cache {
@@ -82,20 +90,15 @@ impl Cache {
     /// # Errors
     /// [`CacheError::Folder`].
     pub fn open(folder: &Path, budget: u64) -> Result<Cache, CacheError> {
-        let cache = Cache {
-            folder: folder.to_owned(),
-            budget,
-            making_room: Mutex::default(),
-            seen_bytes: AtomicU64::new(0),
-        };
+        let cache =
+            Cache { folder: folder.to_owned(), budget, making_room: Mutex::default(), used: Arc::default() };
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(folder)
             .and_then(|()| cache.remove_leftovers())
-            .and_then(|()| cache.entries())
-            .map_err(|source| cache.folder_error(source))
-            .map(|entries| cache.seen_bytes.store(taken_by(&entries), Relaxed))?;
+            .and_then(|()| cache.used.look(folder))
+            .map_err(|source| cache.folder_error(source))?;
         Ok(cache)
     }
 
@@ -114,19 +117,10 @@ impl Cache {
         self.budget
     }
 
-    /// Bytes that the images in it take, unfinished ones included.
-    ///
-    /// # Errors
-    /// [`CacheError::Folder`].
-    pub fn used(&self) -> Result<u64, CacheError> {
-        let entries = self.entries().map_err(|source| self.folder_error(source))?;
-        Ok(taken_by(&entries))
-    }
-
-    /// Bytes that the images took, unfinished ones included, when room was last made for one. Does not ask the storage, which may
-    /// hang.
-    pub fn seen_bytes(&self) -> u64 {
-        self.seen_bytes.load(Relaxed)
+    /// Bytes that the images in it take, unfinished ones included; other processes' as of when this one last changed something.
+    /// Never asks the storage, which may hang.
+    pub fn used(&self) -> u64 {
+        self.used.bytes.load(Relaxed)
     }
 
     /// Opens a finished image and marks it as used, now and for as long as the file is open.
@@ -154,7 +148,13 @@ impl Cache {
             }
             Ok(Some(file))
         };
-        open().map_err(|source| self.folder_error(source))
+        match open() {
+            Err(error) if is_lost(&error) => {
+                tracing::warn!(%error, image = name, "the disk cannot read an image; it is packed again");
+                Ok(None)
+            }
+            result => result.map_err(|source| self.folder_error(source)),
+        }
     }
 
     /// Begins an image of at most `length` bytes, room for which is made and reserved.
@@ -179,7 +179,9 @@ impl Cache {
             }
             Ok(())
         };
-        match remove() {
+        let removed = remove();
+        self.used.look_again(&self.folder);
+        match removed {
             Err(error) if error.kind() != io::ErrorKind::NotFound => Err(self.folder_error(error)),
             _ => Ok(()),
         }
@@ -197,16 +199,19 @@ impl Cache {
         let draft = self.create(name).map_err(|source| self.folder_error(source))?;
         loop {
             match reserve(&draft.file, length) {
-                Ok(()) => return Ok(draft),
-                Err(error) if error.kind() != io::ErrorKind::StorageFull => {
-                    return Err(self.folder_error(error));
-                }
+                Ok(()) => break,
+                Err(error) if !is_full(&error) => return Err(self.folder_error(error)),
                 Err(_) if self.remove_least_recently_used()? => {}
-                Err(_) => {
-                    return Err(CacheError::DiskFull { folder: self.folder.clone(), needed: length });
-                }
+                Err(_) => return Err(self.disk_full(length)),
             }
         }
+        self.used.look_again(&self.folder);
+        Ok(draft)
+    }
+
+    /// The error for an image of `needed` bytes that the disk has no room for, be it when it is begun or while it is written.
+    pub fn disk_full(&self, needed: u64) -> CacheError {
+        CacheError::DiskFull { folder: self.folder.clone(), needed }
     }
 
     fn folder_error(&self, source: io::Error) -> CacheError {
@@ -216,7 +221,8 @@ impl Cache {
     fn create(&self, name: &str) -> io::Result<Draft> {
         let part = self.folder.join(format!("{name}.{:016x}.{PART}", getrandom::u64()?));
         let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&part)?;
-        let draft = Draft { file, part, image: self.path_of(name), published: false };
+        let used = Arc::clone(&self.used);
+        let draft = Draft { file, part, image: self.path_of(name), published: false, used };
         if geteuid().is_root() {
             // Root packs ahead of time for a server that runs as the user whose folder this is.
             let owner = fs::metadata(&self.folder)?;
@@ -228,7 +234,7 @@ impl Cache {
 
     /// Removes images that nobody uses, least recently used first, until `needed` bytes fit the budget.
     fn make_room(&self, needed: u64) -> Result<(), CacheError> {
-        let mut entries = self.entries().map_err(|source| self.folder_error(source))?;
+        let mut entries = entries(&self.folder).map_err(|source| self.folder_error(source))?;
         entries.sort_by_key(|entry| entry.used);
         let mut total = taken_by(&entries);
         for entry in entries.iter().filter(|entry| entry.finished) {
@@ -241,16 +247,16 @@ impl Cache {
             }
         }
         if total + needed > self.budget {
+            self.used.look_again(&self.folder);
             let folder = self.folder.clone();
             return Err(CacheError::Budget { folder, needed, in_use: total, budget: self.budget });
         }
-        self.seen_bytes.store(total + needed, Relaxed);
         Ok(())
     }
 
     /// Removes the least recently used image that nobody uses; answers whether there was one.
     fn remove_least_recently_used(&self) -> Result<bool, CacheError> {
-        let mut entries = self.entries().map_err(|source| self.folder_error(source))?;
+        let mut entries = entries(&self.folder).map_err(|source| self.folder_error(source))?;
         entries.sort_by_key(|entry| entry.used);
         let removed = entries.iter().find(|entry| entry.finished && remove_unused(&entry.path));
         if let Some(entry) = removed {
@@ -260,37 +266,62 @@ impl Cache {
     }
 
     fn remove_leftovers(&self) -> io::Result<()> {
-        for entry in self.entries()?.iter().filter(|entry| !entry.finished) {
+        for entry in entries(&self.folder)?.iter().filter(|entry| !entry.finished) {
             if remove_unused(&entry.path) {
                 tracing::info!(file = %entry.path.display(), "removed what an earlier process left unfinished");
             }
         }
         Ok(())
     }
+}
 
-    /// The images of this folder, finished or not. Other files are nobody's business here.
-    fn entries(&self) -> io::Result<Vec<Entry>> {
-        let mut entries = Vec::new();
-        for item in fs::read_dir(&self.folder)? {
-            let path = item?.path();
-            let ending = path.extension().map(OsString::from).unwrap_or_default();
-            let finished = match ending.as_bytes() {
-                ending if ending == IMAGE.as_bytes() => true,
-                ending if ending == PART.as_bytes() => false,
-                _ => continue,
-            };
-            match fs::symlink_metadata(&path) {
-                Ok(facts) if facts.is_file() => {
-                    // An unfinished image counts with what was reserved for it.
-                    let length = facts.len().max(facts.blocks() * 512);
-                    entries.push(Entry { path, length, used: facts.modified()?, finished });
-                }
-                Ok(_) => {}
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {} // removed by another process
-                Err(error) => return Err(error),
+/// The images of this folder, finished or not. Other files are nobody's business here.
+fn entries(folder: &Path) -> io::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for item in fs::read_dir(folder)? {
+        let item = item?;
+        let Some(finished) = item.file_name().to_str().and_then(is_finished) else { continue };
+        let path = item.path();
+        match fs::symlink_metadata(&path) {
+            Ok(facts) if facts.is_file() => {
+                // An unfinished image counts with what was reserved for it.
+                let length = facts.len().max(facts.blocks() * 512);
+                entries.push(Entry { path, length, used: facts.modified()?, finished });
             }
+            Ok(_) => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {} // removed by another process
+            Err(error) => return Err(error),
         }
-        Ok(entries)
+    }
+    Ok(entries)
+}
+
+/// Whether a file of this name is an image that is finished; none if it is not one of ours. Only such files are ever removed:
+/// in a folder that others use too, `film.mkv.part` is somebody's download.
+fn is_finished(name: &str) -> Option<bool> {
+    let (stem, ending) = name.rsplit_once('.')?;
+    if ending == IMAGE {
+        return Key::is_name(stem).then_some(true);
+    }
+    let (stem, random) = stem.rsplit_once('.').filter(|_| ending == PART)?;
+    let is_random =
+        random.len() == 16 && random.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    (is_random && Key::is_name(stem)).then_some(false)
+}
+
+impl Used {
+    /// Sees what the images in `folder` take.
+    fn look(&self, folder: &Path) -> io::Result<()> {
+        let _alone = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        self.bytes.store(taken_by(&entries(folder)?), Relaxed);
+        Ok(())
+    }
+
+    /// The same, where it is no matter if that fails.
+    fn look_again(&self, folder: &Path) {
+        if let Err(error) = self.look(folder) {
+            tracing::debug!(%error, "what the cache takes is not known");
+        }
     }
 }
 
@@ -312,6 +343,7 @@ pub struct Draft {
     part: PathBuf,
     image: PathBuf,
     published: bool,
+    used: Arc<Used>,
 }
 
 impl Draft {
@@ -331,8 +363,7 @@ impl Draft {
         self.file.lock_shared()?;
         fs::rename(&self.part, &self.image)?;
         self.published = true;
-        let folder = self.image.parent().unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()
+        File::open(folder_of(&self.image))?.sync_all()
     }
 }
 
@@ -343,7 +374,17 @@ impl Drop for Draft {
         {
             tracing::warn!(%error, file = %self.part.display(), "an unfinished image could not be removed");
         }
+        self.used.look_again(folder_of(&self.image));
     }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().unwrap_or(Path::new("."))
+}
+
+/// Whether the disk, or what one may use of it, is full.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// Has the file system set room aside, so that a full disk is known before anything is written. File systems that cannot are
@@ -363,119 +404,4 @@ fn remove_unused(path: &Path) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    fn cache(budget: u64) -> (tempfile::TempDir, Cache) {
-        let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::open(&folder.path().join("images"), budget).unwrap();
-        (folder, cache)
-    }
-
-    /// An image of 10,000 bytes that was last used `age` seconds ago.
-    fn add(cache: &Cache, name: &str, age: u64) {
-        let draft = cache.begin(name, 12_000).unwrap();
-        let handle = draft.file().try_clone().unwrap();
-        draft.publish(10_000).unwrap();
-        handle.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
-    }
-
-    #[test]
-    fn there_is_a_whole_image_or_none() {
-        let (_folder, cache) = cache(100_000);
-        let draft = cache.begin("a", 5000).unwrap();
-        assert!(cache.find("a").unwrap().is_none());
-        drop(draft);
-        assert_eq!(cache.used().unwrap(), 0);
-        add(&cache, "a", 0);
-        assert_eq!(cache.find("a").unwrap().unwrap().metadata().unwrap().len(), 10_000);
-    }
-
-    #[test]
-    fn an_image_belongs_to_the_owner_of_the_folder() {
-        let (_folder, cache) = cache(100_000);
-        if geteuid().is_root() {
-            std::os::unix::fs::chown(cache.folder(), Some(65_534), Some(65_534)).unwrap();
-        }
-        add(&cache, "a", 0);
-        let owner = |path: &Path| (fs::metadata(path).unwrap().uid(), fs::metadata(path).unwrap().gid());
-        assert_eq!(owner(&cache.path_of("a")), owner(cache.folder()));
-    }
-
-    #[test]
-    fn the_least_recently_used_goes_first_and_never_one_in_use() {
-        let (_folder, cache) = cache(40_000);
-        add(&cache, "old", 300);
-        add(&cache, "older", 400);
-        add(&cache, "new", 100);
-        let in_use = cache.find("older").unwrap().unwrap();
-        // Now `older` is the most recently used, and in use; make that the only thing that keeps it.
-        in_use.set_modified(SystemTime::now() - Duration::from_secs(400)).unwrap();
-        add(&cache, "another", 0);
-        let there = ["old", "older", "new", "another"].map(|name| cache.find(name).unwrap().is_some());
-        assert_eq!(there, [false, true, true, true]);
-    }
-
-    #[test]
-    fn what_does_not_fit_is_an_error_that_says_what_to_do() {
-        let (_folder, cache) = cache(20_000);
-        add(&cache, "a", 0);
-        let _in_use = cache.find("a").unwrap().unwrap();
-        let error = cache.begin("b", 12_000).unwrap_err().to_string();
-        assert!(error.contains("--cache-size") && error.contains("12000"), "{error}");
-        assert!(cache.find("a").unwrap().is_some());
-    }
-
-    #[test]
-    fn a_full_disk_costs_the_least_recently_used_one_by_one_and_never_one_in_use() {
-        let (_folder, cache) = cache(1 << 30);
-        for (name, age) in [("in-use", 400), ("older", 300), ("old", 200), ("new", 100)] {
-            add(&cache, name, age);
-        }
-        let in_use = cache.find("in-use").unwrap().unwrap();
-        in_use.set_modified(SystemTime::now() - Duration::from_secs(400)).unwrap();
-        let full_until = |images: usize| {
-            let folder = cache.folder().to_owned();
-            move |_: &File, _: u64| {
-                let left = fs::read_dir(&folder).unwrap().count() - 1; // without the draft
-                if left > images { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
-            }
-        };
-        drop(cache.begin_with("a", 5000, full_until(2)).unwrap());
-        let names = ["in-use", "older", "old", "new"];
-        assert_eq!(names.map(|name| cache.path_of(name).exists()), [true, false, false, true]);
-
-        let error = cache.begin_with("a", 5000, full_until(0)).unwrap_err().to_string();
-        assert!(error.contains("5000") && error.contains("--cache-size"), "{error}");
-        assert_eq!(names.map(|name| cache.path_of(name).exists()), [true, false, false, false]);
-        assert_eq!(fs::read_dir(cache.folder()).unwrap().count(), 1, "nothing unfinished is left");
-    }
-
-    #[test]
-    fn only_the_file_that_was_found_damaged_is_removed() {
-        let (_folder, cache) = cache(100_000);
-        add(&cache, "a", 0);
-        let damaged = cache.find("a").unwrap().unwrap();
-        add(&cache, "a", 0);
-        cache.remove("a", &damaged).unwrap();
-        let good = cache.find("a").unwrap().expect("another file has the name by now");
-        cache.remove("a", &good).unwrap();
-        assert!(cache.find("a").unwrap().is_none());
-        cache.remove("a", &good).unwrap();
-    }
-
-    #[test]
-    fn what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not() {
-        let (folder, cache) = cache(100_000);
-        let path = folder.path().join("images");
-        fs::write(path.join("x.0123.part"), [0; 100]).unwrap();
-        fs::write(path.join("somebody-else.txt"), "kept").unwrap();
-        let living = cache.begin("y", 5000).unwrap();
-        Cache::open(&path, 100_000).unwrap();
-        assert!(!path.join("x.0123.part").exists());
-        assert!(path.join("somebody-else.txt").exists());
-        living.publish(5000).unwrap();
-        assert!(cache.find("y").unwrap().is_some());
-    }
-}
+mod tests;

@@ -198,6 +198,8 @@ impl HotMemory {
         let before = std::mem::replace(&mut state.entries[place].copy, instead);
         if let Copy::Held { medium, region } = before {
             medium.set_hot(None);
+            // Of an image that is closed nobody else has it, and this is the control thread.
+            self.copier.discard(medium);
             self.engine.let_go(&region);
             state.leaving.push(region);
         }
@@ -352,8 +354,9 @@ impl Copy {
 
 /// A complete image, to be copied.
 struct Whole {
-    image: Arc<Image>,
+    /// Dropped before the image, which has its file closed elsewhere.
     medium: Arc<Medium>,
+    image: Arc<Image>,
     length: u64,
 }
 
@@ -370,7 +373,7 @@ impl Whole {
     /// An image, if it is complete and there is something in it.
     fn of(image: Arc<Image>) -> Option<Whole> {
         let (medium, length) = image.whole()?;
-        Some(Whole { image, medium, length })
+        Some(Whole { medium, image, length })
     }
 
     /// A copy of all segments, each checked as it is before it is sent from the file. Should the image start over meanwhile,

@@ -13,6 +13,7 @@ use wirepath_media::image::{self, Plan, SegmentEntry, Start, TRAIN_RECORD_LENGTH
 use wirepath_streams::datapath::{Medium, PageCache, Train};
 use wirepath_streams::{At, BlockingPool, Cursor, Departure, Load, Segment, TrainSource};
 
+use super::read::is_lost;
 use super::summary::Summary;
 
 /// How long it is remembered that a segment could not be read, so that all who wait for it hear why.
@@ -27,7 +28,7 @@ pub struct Image {
     readers: BlockingPool,
     on_damage: Box<dyn Fn(Arc<Image>, Damage) + Send + Sync>,
     state: Mutex<State>,
-    packing: Mutex<()>,
+    packing: Mutex<PackingOf>,
     progress: watch::Sender<Progress>,
     asset_bytes_packed: AtomicU64,
 }
@@ -63,8 +64,17 @@ pub enum Progress {
     },
     /// All of it can be played.
     Complete,
-    /// It will not be complete; the words say why. Playbacks keep the segments that they have, and get no more.
-    Failed(Arc<str>),
+    /// It will not be complete. Playbacks keep the segments that they have, and get no more.
+    Failed(Failure),
+}
+
+/// Why an image will not be complete.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// For the log and the operator: may name folders of this machine.
+    pub reason: Arc<str>,
+    /// For whoever asks: names none.
+    pub public: Arc<str>,
 }
 
 /// Where a playback that was asked for a time begins.
@@ -81,6 +91,13 @@ pub enum Located {
     NotYet,
     /// The image ends before.
     BeyondEnd,
+}
+
+/// Which generation is being packed.
+#[derive(Default)]
+struct PackingOf {
+    wanted: u32,
+    busy: bool,
 }
 
 struct State {
@@ -240,9 +257,19 @@ impl Image {
         Located::At { cursor: Cursor { segment, at: At::Time(at_us) }, start_us: at_us }
     }
 
-    /// Held by whoever packs the image: one at a time.
-    pub(super) fn packing(&self) -> MutexGuard<'_, ()> {
-        self.packing.lock().unwrap_or_else(PoisonError::into_inner)
+    /// A generation is to be packed. Answers whether whoever asks has to see to it: one packs the image at a time, and whoever
+    /// does goes on with this generation after its own.
+    pub(super) fn want_packed(&self, generation: u32) -> bool {
+        let mut packing = self.packing.lock().unwrap_or_else(PoisonError::into_inner);
+        packing.wanted = generation;
+        !std::mem::replace(&mut packing.busy, true)
+    }
+
+    /// The packing of a generation is over. Answers the generation to go on with, if another is wanted by now.
+    pub(super) fn packing_over(&self, generation: u32) -> Option<u32> {
+        let mut packing = self.packing.lock().unwrap_or_else(PoisonError::into_inner);
+        packing.busy = packing.wanted != generation;
+        packing.busy.then_some(packing.wanted)
     }
 
     /// Its generation: 0, and one more each time that it turned out damaged.
@@ -284,7 +311,7 @@ impl Image {
 
     /// No more segments will come: all are there, or the words say why not. Then the file is let go of: nobody is kept from
     /// the room that it takes by an image that nobody can play.
-    pub(super) fn end(&self, generation: u32, result: Result<Summary, Arc<str>>) -> bool {
+    pub(super) fn end(&self, generation: u32, result: Result<Summary, Failure>) -> bool {
         let mut state = self.state();
         if state.generation != generation {
             return false;
@@ -294,8 +321,8 @@ impl Image {
                 state.summary = summary;
                 self.progress.send_replace(Progress::Complete);
             }
-            Err(reason) => {
-                self.progress.send_replace(Progress::Failed(reason));
+            Err(failure) => {
+                self.progress.send_replace(Progress::Failed(failure));
                 let gone = state.empty();
                 drop(state); // engines must not wait until a file is closed
                 drop(gone);
@@ -383,6 +410,14 @@ impl State {
     }
 }
 
+impl Drop for Image {
+    /// The last to hold an image may be a thread that must not wait until its file is closed.
+    fn drop(&mut self) {
+        let gone = self.state().empty();
+        self.readers.discard(gone);
+    }
+}
+
 impl TrainSource for Image {
     fn segment(&self, number: u32) -> Load {
         let mut state = self.state();
@@ -390,7 +425,7 @@ impl TrainSource for Image {
             return match &*self.progress.borrow() {
                 Progress::Growing { .. } => Load::Pending,
                 Progress::Complete => Load::End,
-                Progress::Failed(reason) => Load::Failed(Arc::clone(reason)),
+                Progress::Failed(failure) => Load::Failed(Arc::clone(&failure.reason)),
             };
         };
         if let Some(segment) = slot.take() {
@@ -464,12 +499,12 @@ enum SegmentError {
 }
 
 impl SegmentError {
-    /// Whether the file is not what was written. Else the disk, or a limit of this process, is at fault, and packing again
-    /// would not help.
+    /// Whether the file does not give back what was written. Else a limit of this process or machine is at fault, and packing
+    /// again would not help.
     fn is_damage(&self) -> bool {
         match self {
             SegmentError::Format(_) => true,
-            SegmentError::Read(error) => error.kind() == io::ErrorKind::UnexpectedEof,
+            SegmentError::Read(error) => is_lost(error),
         }
     }
 }
@@ -528,6 +563,10 @@ mod tests {
         (image, damaged)
     }
 
+    fn failure(reason: &str) -> Failure {
+        Failure { reason: reason.into(), public: reason.into() }
+    }
+
     fn zeros() -> Medium {
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 16).unwrap();
@@ -547,9 +586,14 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_that_cannot_be_read_is_no_damage() {
+    fn a_segment_that_the_disk_cannot_read_is_damaged() {
+        assert!(SegmentError::Read(rustix::io::Errno::IO.into()).is_damage());
+    }
+
+    #[test]
+    fn a_segment_that_cannot_be_read_for_lack_of_something_is_no_damage() {
         let (image, damaged) = image();
-        // An offset that `pread` refuses (EINVAL) stands for a disk that cannot read (EIO).
+        // An offset that `pread` refuses (EINVAL) stands for too little memory (ENOMEM).
         assert!(image.grow(0, &[SegmentEntry { offset: 1 << 63, ..ENTRY }], &[], false));
         let Load::Failed(reason) = wait_for(&image, |load| !matches!(load, Load::Pending)) else { panic!() };
         assert!(reason.contains("cannot be read") && reason.contains("a.wpi"), "{reason}");
@@ -569,7 +613,7 @@ mod tests {
         assert!(!image.grow(0, &[ENTRY], &[], true));
         assert!(!image.begin(0, zeros()));
         assert!(!image.end(0, Ok(Summary::default())));
-        assert!(!image.end(0, Err("too late".into())));
+        assert!(!image.end(0, Err(failure("too late"))));
         assert_eq!(*image.progress().borrow(), Progress::Growing { until_us: 0 });
         assert_eq!(image.contents().unwrap(), Contents::default());
         assert!(image.begin(1, zeros()));
@@ -582,7 +626,7 @@ mod tests {
         assert_eq!(image.locate(100), Located::NotYet);
         assert!(image.grow(0, &[ENTRY], &[], true));
         assert!(matches!(image.locate(100), Located::At { .. }));
-        assert!(image.end(0, Err("no clock".into())));
+        assert!(image.end(0, Err(failure("no clock"))));
         assert_eq!(image.locate(100), Located::NotYet);
         assert!(matches!(image.locate(0), Located::At { .. }));
         assert_eq!(image.contents().unwrap(), Contents::default());

@@ -13,7 +13,7 @@ use super::store::StoreError;
 const RESTING: usize = 32;
 
 /// They are kept for this long after they were last asked for, so that assets that were deleted become free.
-const REST: Duration = Duration::from_secs(60);
+pub(super) const REST: Duration = Duration::from_secs(60);
 
 /// For this long a failure is answered instead of being tried again.
 const FAILURE: Duration = Duration::from_secs(10);
@@ -30,8 +30,9 @@ pub(super) struct Key {
 }
 
 /// What the store knows of its images. Images that are let go of are answered, to be dropped where files may be closed.
-#[derive(Default)]
 pub(super) struct Open {
+    /// How long images rest.
+    rest: Duration,
     images: HashMap<Key, Weak<Image>>,
     /// Held by whoever opens the image of a key, so that two who ask at once share one.
     doors: HashMap<Key, Weak<Mutex<()>>>,
@@ -60,9 +61,35 @@ impl Key {
         let Recipe { ts_per_packet, burst_us } = self.recipe;
         format!("{:x}-{:x}-{ts_per_packet}x{burst_us}", self.device, self.inode)
     }
+
+    /// Whether `name` is such a name.
+    pub(super) fn is_name(name: &str) -> bool {
+        let numbers = || {
+            let (device, rest) = name.split_once('-')?;
+            let (inode, recipe) = rest.split_once('-')?;
+            let (ts_per_packet, burst_us) = recipe.split_once('x')?;
+            let recipe =
+                Recipe { ts_per_packet: ts_per_packet.parse().ok()?, burst_us: burst_us.parse().ok()? };
+            let hex = |digits| u64::from_str_radix(digits, 16).ok();
+            Some(Key { device: hex(device)?, inode: hex(inode)?, recipe })
+        };
+        // A number may be written in other ways (`+7`, `07`); only ours is.
+        numbers().is_some_and(|key| key.name() == name)
+    }
 }
 
 impl Open {
+    /// Nothing yet; what will be opened rests for `rest` after it was last asked for.
+    pub(super) fn new(rest: Duration) -> Open {
+        Open {
+            rest,
+            images: HashMap::new(),
+            doors: HashMap::new(),
+            resting: VecDeque::new(),
+            failures: HashMap::new(),
+        }
+    }
+
     /// The image, if it is open, or why there was none a moment ago.
     pub(super) fn find(
         &mut self,
@@ -110,9 +137,16 @@ impl Open {
     /// Lets go of images that nobody asked for in a while. The longest unused are in front.
     #[must_use]
     pub(super) fn let_go(&mut self, now: Instant) -> Vec<Arc<Image>> {
-        let over = self.resting.iter().take_while(|resting| now.duration_since(resting.used) >= REST).count();
+        let over =
+            self.resting.iter().take_while(|resting| now.duration_since(resting.used) >= self.rest).count();
         let over = over.max(self.resting.len().saturating_sub(RESTING));
         self.resting.drain(..over).map(|resting| resting.image).collect()
+    }
+
+    /// How long it takes until there may be something to let go of.
+    pub(super) fn next_over(&self, now: Instant) -> Duration {
+        let left = |resting: &Resting| self.rest.saturating_sub(now.duration_since(resting.used));
+        self.resting.front().map_or(self.rest, left)
     }
 
     /// Lets go of all images at rest.
@@ -162,7 +196,7 @@ impl Open {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::images::Summary;
+    use crate::images::{Failure as ImageFailure, Summary};
     use wirepath_media::image::Plan;
     use wirepath_streams::{BlockingPool, Importance};
 
@@ -182,22 +216,24 @@ mod tests {
 
     #[test]
     fn an_image_that_nobody_asks_for_is_let_go_of_after_a_minute() {
-        let (mut open, now) = (Open::default(), Instant::now());
+        let (mut open, now) = (Open::new(REST), Instant::now());
         let (old, _, old_image) = image(1);
         let (new, _, new_image) = image(2);
         assert!(open.rest(old, &old_image, now).is_empty());
         assert!(open.rest(new, &new_image, now + seconds(30)).is_empty());
         assert!(open.let_go(now + seconds(59)).is_empty());
+        assert_eq!(open.next_over(now + seconds(59)), seconds(1));
         let gone = open.let_go(now + seconds(60));
         assert!(gone.len() == 1 && Arc::ptr_eq(&gone[0], &old_image));
         assert!(open.rest(new, &new_image, now + seconds(80)).is_empty());
         assert!(open.let_go(now + seconds(139)).is_empty());
         assert_eq!(open.let_go(now + seconds(140)).len(), 1);
+        assert_eq!(open.next_over(now + seconds(140)), REST, "nothing can be over before");
     }
 
     #[test]
     fn a_failure_is_answered_for_ten_seconds_and_for_that_version_of_the_asset_only() {
-        let (mut open, now) = (Open::default(), Instant::now());
+        let (mut open, now) = (Open::new(REST), Instant::now());
         let (key, identity, failed) = image(1);
         open.insert(key, &failed);
         assert!(open.rest(key, &failed, now).is_empty());
@@ -209,13 +245,13 @@ mod tests {
         assert!(matches!(answer, Some(Err(StoreError::NotPlayable(_)))));
         assert!(open.rest(key, &failed, now + seconds(9)).is_empty());
         assert_eq!(Arc::strong_count(&failed), 1, "nor does it begin to");
-        failed.end(0, Err("no clock".into()));
+        failed.end(0, Err(ImageFailure { reason: "no clock".into(), public: "no clock".into() }));
         assert!(open.find(key, identity, now + seconds(10)).is_none());
     }
 
     #[test]
     fn packing_is_abandoned_when_nobody_but_the_packer_holds_the_image() {
-        let (mut open, now) = (Open::default(), Instant::now());
+        let (mut open, now) = (Open::new(REST), Instant::now());
         let (key, identity, packer) = image(1);
         let user = Arc::clone(&packer);
         open.insert(key, &packer);
@@ -231,7 +267,7 @@ mod tests {
 
     #[test]
     fn two_who_open_one_image_share_a_door() {
-        let mut open = Open::default();
+        let mut open = Open::new(REST);
         let (key, ..) = image(1);
         let (other, ..) = image(2);
         let door = open.door(key);

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::time::{Duration, Instant};
 
 use wirepath_media::image::{MAX_SEGMENT_DATA, PAGE, Plan, TRAIN_RECORD_LENGTH};
 use wirepath_media::pack::{self, Packer, estimate as estimate_bytes};
@@ -16,6 +17,9 @@ use super::summary::Summary;
 
 /// Bytes of the asset that are read at a time.
 const READ_LENGTH: usize = 1 << 20;
+
+/// How long an asset is packed before others have their turn.
+const TURN: Duration = Duration::from_millis(100);
 
 /// What the first and last megabyte of an asset of `size` bytes say about it.
 ///
@@ -39,76 +43,127 @@ pub(super) fn length_bound(plan: &Plan) -> u64 {
     PAGE + data + packets * TRAIN_RECORD_LENGTH as u64 + segments * PAGE
 }
 
-/// Packs `asset` into `draft`, and has this generation of `image` grow as its segments are written, until all is done, or
-/// `stop` says so, or the image started over meanwhile.
-///
-/// # Errors
-/// [`StoreError`]; then the draft is removed.
-pub(super) fn pack(
-    asset: &File,
+/// An asset's packing that has begun.
+pub(super) struct Packing {
     draft: Draft,
-    image: &Image,
-    generation: u32,
-    stop: impl Fn() -> bool,
-) -> Result<Summary, StoreError> {
-    let plan = image.plan();
-    let file = draft.file().try_clone().map_err(writing)?;
-    let medium =
-        Medium::new(file, length_bound(plan)).map_err(|source| io_error("mapping the wire image", source))?;
-    if !image.begin(generation, medium) {
-        return Err(StoreError::Stopped);
-    }
-
-    let mut packer = Packer::new(*plan).map_err(|error| StoreError::NotPlayable(error.to_string()))?;
-    let mut buffer = vec![0; READ_LENGTH];
-    let mut offset = 0;
-    loop {
-        if stop() {
-            return Err(StoreError::Stopped);
-        }
-        let length = asset.read_at(&mut buffer, offset).map_err(reading)?;
-        if length == 0 {
-            break;
-        }
-        packer.push(&buffer[..length]).map_err(not_playable)?;
-        write_segments(&mut packer, &draft, image, generation)?;
-        offset += length as u64;
-        image.note_packed(offset);
-    }
-    let summary = packer.finish().map_err(not_playable)?;
-    write_segments(&mut packer, &draft, image, generation)?;
-    if identity(asset).map_err(reading)? != plan.identity {
-        return Err(StoreError::NotPlayable("the asset was changed while it was being packed".to_owned()));
-    }
-    publish(draft, &summary)?;
-    Ok(Summary {
-        duration_us: Some(summary.header.duration_us),
-        payload_bytes: summary.header.payload_bytes,
-        description: summary.table.description,
-    })
+    packer: Packer,
+    /// How much of the asset has been read.
+    offset: u64,
+    /// Its first segment is there: somebody can begin to play.
+    has_segment: bool,
 }
 
+/// What a turn came to.
+pub(super) enum Step {
+    /// There is more to pack.
+    More(Box<Packing>),
+    /// All is packed, and to be published.
+    Packed(Box<Packed>),
+}
+
+/// An image that is written but for its end: it has no name yet.
+pub(super) struct Packed {
+    draft: Draft,
+    summary: pack::Summary,
+}
+
+impl Packing {
+    /// Begins to pack into `draft` for this generation of `image`.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then the draft is removed.
+    pub(super) fn begin(draft: Draft, image: &Image, generation: u32) -> Result<Box<Packing>, StoreError> {
+        let plan = image.plan();
+        let file = draft.file().try_clone().map_err(writing)?;
+        let medium = Medium::new(file, length_bound(plan))
+            .map_err(|source| io_error("mapping the wire image", source))?;
+        if !image.begin(generation, medium) {
+            return Err(StoreError::Stopped);
+        }
+        let packer = Packer::new(*plan).map_err(|error| StoreError::NotPlayable(error.to_string()))?;
+        Ok(Box::new(Packing { draft, packer, offset: 0, has_segment: false }))
+    }
+
+    /// Packs until a turn's time is over, or there is a first segment, and has the image grow as segments are written; ends
+    /// early when `stop` says so, or the image started over meanwhile.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then the draft is removed.
+    pub(super) fn turn(
+        mut self: Box<Self>,
+        asset: &File,
+        image: &Image,
+        generation: u32,
+        stop: impl Fn() -> bool,
+    ) -> Result<Step, StoreError> {
+        let begun = Instant::now();
+        let mut buffer = vec![0; READ_LENGTH];
+        loop {
+            if stop() {
+                return Err(StoreError::Stopped);
+            }
+            let length = asset.read_at(&mut buffer, self.offset).map_err(reading)?;
+            if length == 0 {
+                return self.finish(asset, image, generation);
+            }
+            self.packer.push(&buffer[..length]).map_err(not_playable)?;
+            let wrote = write_segments(&mut self.packer, &self.draft, image, generation)?;
+            self.offset += length as u64;
+            image.note_packed(self.offset);
+            let is_first = wrote && !self.has_segment;
+            self.has_segment |= wrote;
+            if is_first || begun.elapsed() >= TURN {
+                return Ok(Step::More(self));
+            }
+        }
+    }
+
+    fn finish(mut self: Box<Self>, asset: &File, image: &Image, generation: u32) -> Result<Step, StoreError> {
+        let summary = self.packer.finish().map_err(not_playable)?;
+        write_segments(&mut self.packer, &self.draft, image, generation)?;
+        if identity(asset).map_err(reading)? != image.plan().identity {
+            let reason = "the asset was changed while it was being packed".to_owned();
+            return Err(StoreError::NotPlayable(reason));
+        }
+        Ok(Step::Packed(Box::new(Packed { draft: self.draft, summary })))
+    }
+}
+
+impl Packed {
+    /// Writes table and header, in this order, and gives the image its name. Takes as long as the disk needs for all of it.
+    ///
+    /// # Errors
+    /// [`StoreError::Io`]; then the draft is removed.
+    pub(super) fn publish(self) -> Result<Summary, StoreError> {
+        let Packed { draft, summary } = self;
+        let table = summary.header.table;
+        draft.file().write_all_at(&summary.table_bytes, table.offset).map_err(writing)?;
+        draft.file().write_all_at(&summary.header.encode(), 0).map_err(writing)?;
+        draft.publish(table.offset + table.length).map_err(writing)?;
+        Ok(Summary {
+            duration_us: Some(summary.header.duration_us),
+            payload_bytes: summary.header.payload_bytes,
+            description: summary.table.description,
+        })
+    }
+}
+
+/// Writes the segments that are ready; answers whether there were some.
 fn write_segments(
     packer: &mut Packer,
     draft: &Draft,
     image: &Image,
     generation: u32,
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
+    let mut wrote = false;
     while let Some(segment) = packer.pop() {
+        wrote = true;
         draft.file().write_all_at(&segment.bytes, segment.entry.offset).map_err(writing)?;
         if !image.grow(generation, &[segment.entry], &segment.starts, true) {
             return Err(StoreError::Stopped);
         }
     }
-    Ok(())
-}
-
-/// Writes table and header, in this order, and gives the image its name.
-fn publish(draft: Draft, summary: &pack::Summary) -> Result<(), StoreError> {
-    let table = summary.header.table;
-    draft.file().write_all_at(&summary.table_bytes, table.offset).map_err(writing)?;
-    draft.file().write_all_at(&summary.header.encode(), 0).map_err(writing)?;
-    draft.publish(table.offset + table.length).map_err(writing)
+    Ok(wrote)
 }
 
 fn read_at_most(asset: &File, offset: u64) -> Result<Vec<u8>, StoreError> {

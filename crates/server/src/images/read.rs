@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
+use rustix::io::Errno;
 use wirepath_media::image::{self, Header, Table};
 
 /// An image's header and table cannot be used. Where [`ReadImageError::is_damage`], the file is at fault: packing its asset
@@ -24,13 +25,22 @@ pub enum ReadImageError {
 }
 
 impl ReadImageError {
-    /// Whether the file is not what was written. Else the disk, or a limit of this process, is at fault.
+    /// Whether the file does not give back what was written. Else a limit of this process or machine is at fault.
     pub fn is_damage(&self) -> bool {
         match self {
             ReadImageError::Format { .. } => true,
-            ReadImageError::Read(error) => error.kind() == io::ErrorKind::UnexpectedEof,
+            ReadImageError::Read(error) => is_lost(error),
         }
     }
+}
+
+/// Whether this says that what was written is not there any more: the file is too short, the disk cannot read it, or the file
+/// system finds that it is damaged (ext4 and XFS: EUCLEAN, EBADMSG). Too little memory or too many descriptors say nothing
+/// about the file.
+pub(super) fn is_lost(error: &io::Error) -> bool {
+    let lost = [Errno::IO, Errno::UCLEAN, Errno::BADMSG];
+    error.kind() == io::ErrorKind::UnexpectedEof
+        || Errno::from_io_error(error).is_some_and(|errno| lost.contains(&errno))
 }
 
 /// Reads and checks the header and the table of an image.
@@ -48,4 +58,21 @@ pub fn read_image(file: &File) -> Result<(Header, Table), ReadImageError> {
     file.read_exact_at(&mut bytes, header.table.offset)?;
     let table = Table::decode(&bytes, &header).map_err(format(header.table.offset))?;
     Ok((header, table))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_disk_cannot_read_is_damage_and_what_this_machine_lacks_is_not() {
+        let read = |errno: Errno| ReadImageError::Read(errno.into());
+        for errno in [Errno::IO, Errno::UCLEAN, Errno::BADMSG] {
+            assert!(read(errno).is_damage(), "{errno}");
+        }
+        for errno in [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::INVAL, Errno::ACCESS, Errno::STALE] {
+            assert!(!read(errno).is_damage(), "{errno}");
+        }
+        assert!(ReadImageError::Read(io::ErrorKind::UnexpectedEof.into()).is_damage());
+    }
 }

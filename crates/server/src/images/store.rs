@@ -4,20 +4,27 @@ use std::fs::File;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use wirepath_media::image::{Header, Identity, Plan, Recipe, Table};
 use wirepath_streams::datapath::Medium;
-use wirepath_streams::{BlockingPool, Importance};
+use wirepath_streams::{BlockingPool, Deferred, Importance};
 
 use super::cache::{Cache, CacheError, Draft};
-use super::image::{Damage, Image};
-use super::open::{Key, Open};
+use super::image::{Damage, Failure, Image};
+use super::open::{Key, Open, REST};
 use super::packing;
 use super::read::read_image;
 use super::summary::Summary;
+use super::turns::Turns;
 use crate::library;
+
+mod job;
+
+use job::Job;
 
 /// An image is packed again this often because of damage; then something else than the file is at fault.
 const REPAIRS: u32 = 2;
@@ -31,10 +38,14 @@ pub struct Store {
     cache: Cache,
     burst_us: u32,
     readers: BlockingPool,
-    packers: BlockingPool,
+    packers: Turns<Job>,
+    /// Has what was packed reach the disk, which may take seconds that no packer has.
+    publisher: BlockingPool,
     open: Mutex<Open>,
     counters: StoreCounters,
     stop: AtomicBool,
+    /// Dropped with the store, which ends its timer.
+    _alive: Sender<()>,
 }
 
 /// What the store counted since it was made.
@@ -78,23 +89,58 @@ pub enum StoreError {
     Mtu(u32),
 }
 
+impl StoreError {
+    /// What may be told to anybody: nothing of folders of this machine, which are for the log.
+    pub fn public(&self) -> String {
+        match self {
+            StoreError::Cache(CacheError::Budget { .. } | CacheError::DiskFull { .. }) => {
+                "there is no room for its wire image; the server's log says more".to_owned()
+            }
+            StoreError::Cache(CacheError::Folder { .. }) | StoreError::Io { .. } => {
+                "it or its wire image cannot be read or written; the server's log says more".to_owned()
+            }
+            StoreError::NotPlayable(_) | StoreError::Busy | StoreError::Stopped | StoreError::Mtu(_) => {
+                self.to_string()
+            }
+        }
+    }
+}
+
 impl Store {
     /// A store over `cache` that packs with trains of at most `burst_us`, with `readers` to bring in what is played.
     ///
     /// # Errors
     /// What starting a thread says.
     pub fn new(cache: Cache, burst_us: u32, readers: BlockingPool, packers: usize) -> io::Result<Arc<Store>> {
-        let packers = BlockingPool::start("packer", packers, Importance::Background)?;
-        Ok(Arc::new_cyclic(|this| Store {
+        Store::with_rest(cache, burst_us, readers, packers, REST)
+    }
+
+    /// As `new`; images rest for `rest`.
+    pub(super) fn with_rest(
+        cache: Cache,
+        burst_us: u32,
+        readers: BlockingPool,
+        packers: usize,
+        rest: Duration,
+    ) -> io::Result<Arc<Store>> {
+        let packers = Turns::start("packer", packers)?;
+        let publisher = BlockingPool::start("publisher", 1, Importance::Background)?;
+        let (alive, ended) = channel();
+        let store = Arc::new_cyclic(|this| Store {
             this: this.clone(),
             cache,
             burst_us,
             readers,
             packers,
-            open: Mutex::default(),
+            publisher,
+            open: Mutex::new(Open::new(rest)),
             counters: StoreCounters::default(),
             stop: AtomicBool::new(false),
-        }))
+            _alive: alive,
+        });
+        let timed = Arc::downgrade(&store);
+        thread::Builder::new().name("resting".to_owned()).spawn(move || let_go_in_time(&timed, &ended))?;
+        Ok(store)
     }
 
     /// The recipe for a path of `mtu` bytes with IP headers of `ip_header` bytes.
@@ -128,7 +174,7 @@ impl Store {
             None => self.open_image(asset, name, key, identity)?,
         };
         let gone = self.open().rest(key, &image, Instant::now());
-        drop(gone); // outside the lock: files are closed
+        drop(gone); // outside the lock
         Ok(image)
     }
 
@@ -183,12 +229,11 @@ impl Store {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a reader thread close what rested long enough.
+    /// Has what rested long enough closed elsewhere.
     fn let_go(&self) {
         let gone = self.open().let_go(Instant::now());
-        // Should the readers have too much to do, the files are closed here after all.
-        if !gone.is_empty() && !self.readers.submit(move || drop(gone)) {
-            tracing::debug!("images at rest were closed at once: the readers have too much to do");
+        if !gone.is_empty() {
+            self.readers.discard(gone);
         }
     }
 
@@ -252,7 +297,7 @@ impl Store {
     }
 
     fn new_image(&self, asset: &Arc<File>, name: &str, key: Key, plan: Plan, summary: Summary) -> Arc<Image> {
-        let (store, asset) = (self.this.clone(), Arc::clone(asset));
+        let (store, asset) = (self.this.clone(), Deferred::new(Arc::clone(asset), &self.readers));
         let path = self.cache.path_of(&key.name());
         Image::new(name, path, plan, summary, self.readers.clone(), move |image, damage| {
             let Some(store) = store.upgrade() else { return };
@@ -292,40 +337,13 @@ impl Store {
         self.submit(asset, key, Arc::clone(image))
     }
 
-    fn submit(&self, asset: Arc<File>, key: Key, image: Arc<Image>) -> Result<(), StoreError> {
-        let store = self.this.clone();
-        let submitted = self.packers.submit(move || {
-            let Some(store) = store.upgrade() else { return };
-            store.run_packing(&asset, key, &image);
-        });
-        if submitted { Ok(()) } else { Err(StoreError::Busy) }
-    }
-
-    fn run_packing(&self, asset: &File, key: Key, image: &Arc<Image>) {
-        let _alone = image.packing();
-        let generation = image.generation();
-        let stop = || self.stop.load(Relaxed) || self.open().abandon(key, image, Instant::now());
-        let result = match stop() {
-            true => Err(StoreError::Stopped),
-            false => self
-                .begin(&key.name(), image.plan())
-                .and_then(|draft| packing::pack(asset, draft, image, generation, stop)),
-        };
-        match result {
-            Ok(summary) => {
-                self.counters.packed.fetch_add(1, Relaxed);
-                image.end(generation, Ok(summary));
-            }
-            Err(error) => self.fail(key, image, generation, error),
-        }
-    }
-
     /// Ends an image that cannot be had, unless it has started over meanwhile.
     fn fail(&self, key: Key, image: &Image, generation: u32, error: StoreError) {
         if image.generation() != generation {
             return;
         }
-        let (asset, path, reason) = (image.name(), image.path().display(), error.to_string());
+        let (asset, path) = (image.name(), image.path().display());
+        let failure = Failure { reason: error.to_string().into(), public: error.public().into() };
         if let StoreError::Stopped = error {
             tracing::info!(asset, image = %path, "packing was stopped");
         } else {
@@ -333,7 +351,7 @@ impl Store {
             tracing::warn!(asset, image = %path, %error, "an asset could not be packed");
             self.open().fail(key, image, error, Instant::now());
         }
-        image.end(generation, Err(reason.into()));
+        image.end(generation, Err(failure));
     }
 
     /// Room for an image. Images that are only resting are let go of if that is what it takes.
@@ -342,10 +360,23 @@ impl Store {
         match self.cache.begin(name, length) {
             Err(CacheError::Budget { .. } | CacheError::DiskFull { .. }) => {
                 let resting = self.open().let_all_go();
-                drop(resting); // outside the lock: files are closed
+                drop(resting); // outside the lock
+                self.readers.wait_for_discarded();
                 Ok(self.cache.begin(name, length)?)
             }
             result => Ok(result?),
+        }
+    }
+}
+
+/// Lets go of images when their rest is over, though nobody asks for anything, until the store has ended.
+fn let_go_in_time(store: &Weak<Store>, ended: &Receiver<()>) {
+    while let Some(there) = store.upgrade() {
+        there.let_go();
+        let next = there.open().next_over(Instant::now());
+        drop(there);
+        if ended.recv_timeout(next) == Err(RecvTimeoutError::Disconnected) {
+            return;
         }
     }
 }

@@ -3,9 +3,10 @@
 use std::fs::{self, File};
 use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use wirepath_media::rtp::HEADER_LENGTH;
@@ -31,8 +32,11 @@ fn fixture() -> Fixture {
 
 fn open_store(folder: &tempfile::TempDir, budget: u64) -> Arc<Store> {
     let cache = Cache::open(&folder.path().join("cache"), budget).unwrap();
-    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
-    Store::new(cache, 20_000, readers, 1).unwrap()
+    Store::new(cache, 20_000, readers(), 1).unwrap()
+}
+
+fn readers() -> BlockingPool {
+    BlockingPool::start("reader", 1, Importance::Equal).unwrap()
 }
 
 impl Fixture {
@@ -324,4 +328,77 @@ fn packing_that_is_stopped_leaves_nothing() {
     let reason = payload(&fixture.image()).unwrap_err();
     assert!(reason.contains("stopped"), "{reason}");
     assert_eq!(fixture.cached(), Vec::<PathBuf>::new());
+}
+
+/// Somebody has the image at this path open.
+fn is_open(path: &Path) -> bool {
+    File::open(path).unwrap().try_lock().is_err()
+}
+
+/// The asset and the image of a film that was deleted take room for as long as anybody has them open.
+#[test]
+fn an_image_is_let_go_of_though_nobody_asks_for_anything() {
+    let fixture = fixture();
+    complete(&fixture.image());
+    let path = fixture.cached().remove(0);
+    drop(fixture.store);
+    while is_open(&path) {
+        std::thread::yield_now();
+    }
+    let cache = Cache::open(&fixture.folder.path().join("cache"), 1 << 30).unwrap();
+    let rest = Duration::from_millis(200);
+    let store = Store::with_rest(cache, 20_000, readers(), 1, rest).unwrap();
+    let (asset, begun) =
+        (Arc::new(File::open(fixture.folder.path().join("clip.ts")).unwrap()), Instant::now());
+    drop(store.image(asset, "clip.ts", store.usual_recipe()).unwrap());
+    while is_open(&path) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "it stays open");
+        std::thread::yield_now();
+    }
+    assert!(begun.elapsed() >= rest, "it was let go of after {:?}", begun.elapsed());
+}
+
+/// Whoever is the last to have an image may be the control thread or an engine thread.
+#[test]
+fn the_file_of_an_image_is_closed_elsewhere() {
+    struct Gate(Receiver<()>);
+    impl Drop for Gate {
+        fn drop(&mut self) {
+            assert!(self.0.recv().is_err(), "it is only ever dropped");
+        }
+    }
+    let fixture = fixture();
+    let cache = Cache::open(&fixture.folder.path().join("cache"), 1 << 30).unwrap();
+    let readers = readers();
+    let store = Store::with_rest(cache, 20_000, readers.clone(), 1, Duration::ZERO).unwrap();
+    let image = store.image(fixture.asset(), "clip.ts", store.usual_recipe()).unwrap();
+    complete(&image);
+    let path = fixture.cached().remove(0);
+    // The packer, too, has it for a moment after it is complete.
+    while Arc::strong_count(&image) > 1 {
+        std::thread::yield_now();
+    }
+    let (close, gate) = channel();
+    readers.discard(Gate(gate));
+    drop(image);
+    assert!(is_open(&path), "it was closed by whoever let go of it");
+    drop(close);
+    readers.wait_for_discarded();
+    assert!(!is_open(&path));
+}
+
+#[test]
+fn a_long_asset_does_not_keep_others_waiting() {
+    let fixture = fixture();
+    let path = fixture.folder.path().join("long.ts");
+    fs::write(&path, fixture.sample.bytes.repeat(30)).unwrap();
+    let recipe = fixture.store.usual_recipe();
+    let long = fixture.store.image(Arc::new(File::open(&path).unwrap()), "long.ts", recipe).unwrap();
+    assert!(segment(&long, 0).unwrap().is_some());
+    let other = fixture.image();
+    assert!(segment(&other, 0).unwrap().is_some());
+    let progress = long.progress().borrow().clone();
+    assert!(matches!(progress, Progress::Growing { .. }), "it came when the long one was done: {progress:?}");
+    complete(&other);
+    assert!(payload(&long).unwrap() == fixture.sample.payload.repeat(30), "turns leave no seams");
 }

@@ -4,6 +4,8 @@ use crate::http_support::{OpenDoor, content};
 use crate::{Client, WAIT, open};
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
+use std::path::Path;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 use wirepath_server::http::HttpOptions;
 
@@ -26,6 +28,38 @@ fn pipelined_requests_are_answered_in_order() {
         assert_eq!(client.answer(false).text(), "b");
         assert_eq!(client.answer(false).status, 404);
     }
+}
+
+/// Closing the last descriptor of a deleted file may take long; no connection waits for another's.
+#[test]
+fn files_are_closed_elsewhere() {
+    struct Gate(Receiver<()>);
+    impl Drop for Gate {
+        fn drop(&mut self) {
+            assert!(self.0.recv().is_err(), "it is only ever dropped");
+        }
+    }
+    for method in ["GET", "HEAD"] {
+        let door = open();
+        door.file("a.ts", &content(100_000));
+        let path = door.path().join("a.ts");
+        let (close, gate) = channel();
+        door.readers.discard(Gate(gate));
+        let mut client = Client::new(&door);
+        client.ask(method, "/a.ts", "");
+        assert_eq!(client.ask("GET", "/metrics", "").status, 200, "that one is behind us");
+        assert!(is_open(&path), "{method}: it was closed by whoever serves connections");
+        drop(close);
+        while is_open(&path) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Whether this process, in which the server runs too, has a file open.
+fn is_open(path: &Path) -> bool {
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap();
+    descriptors.flatten().any(|entry| std::fs::read_link(entry.path()).is_ok_and(|link| link == path))
 }
 
 #[test]

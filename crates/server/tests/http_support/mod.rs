@@ -22,6 +22,7 @@ use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 pub(crate) struct OpenDoor {
     pub(crate) address: SocketAddr,
     pub(crate) folder: TempDir,
+    pub(crate) readers: BlockingPool,
     drain: Option<watch::Sender<bool>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -37,9 +38,11 @@ impl OpenDoor {
         let library = Arc::new(Library::open(&[folder.path().to_owned()]).unwrap());
         let (drain, drained) = watch::channel(false);
         let (tell, told) = oneshot::channel();
-        let thread = std::thread::spawn(move || run(options, library, drained, tell));
+        let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+        let of_engine = readers.clone();
+        let thread = std::thread::spawn(move || run(options, library, of_engine, drained, tell));
         let address = told.blocking_recv().unwrap();
-        Self { address, folder, drain: Some(drain), thread: Some(thread) }
+        Self { address, folder, readers, drain: Some(drain), thread: Some(thread) }
     }
 
     /// A file modified long ago, so that its tag is a strong one.
@@ -83,19 +86,13 @@ impl Drop for OpenDoor {
 fn run(
     options: HttpOptions,
     library: Arc<Library>,
+    readers: BlockingPool,
     drain: watch::Receiver<bool>,
     tell: oneshot::Sender<SocketAddr>,
 ) {
     let engine_options = EngineOptions { threads: 1, download_stall_us: 2_000_000, ring: false };
     let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-    let engine = Arc::new(
-        Engine::start(
-            &engine_options,
-            support,
-            &BlockingPool::start("reader", 1, Importance::Equal).unwrap(),
-        )
-        .unwrap(),
-    );
+    let engine = Arc::new(Engine::start(&engine_options, support, &readers).unwrap());
     let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
     let door = Door::new(options);
     door.register(&mut metrics, &mut status);

@@ -1,0 +1,311 @@
+//! Data paths by themselves, on devices that loopback is not: one that computes no checksums, one that keeps packets waiting,
+//! one that drops them and really borrows what it is lent.
+//!
+//! ```text
+//!   client                              server                          server
+//!   10.77.0.2/24 veth ---------- veth 10.77.0.1/24                      ifb 10.77.0.1/24 (drops)
+//!                 (checksums, or not; a slow queue)
+//! ```
+
+use std::io::Write;
+use std::net::UdpSocket;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail, ensure};
+use libtest_mimic::Trial;
+use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
+use wirepath_streams::datapath::{
+    BlockPath, BlockSink, Extent, Headers, LoanPolicy, LoanSwitch, Medium, Path, Scratch, SendError, Train,
+    UdpSink,
+};
+use wirepath_tests::namespace::{CLIENT, Link, Namespace, SERVER};
+use wirepath_tests::{Deadline, require, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        odd_offsets_cross_pages_with_right_checksums,
+        fragments_of_odd_offsets_have_right_checksums,
+        a_full_socket_is_told_and_keeps_no_part_of_a_packet,
+        headers_are_not_written_while_they_are_lent,
+        a_device_that_borrows_is_not_sent_copies,
+        a_device_without_checksums_is_not_lent_to,
+        where_nothing_can_be_lent_copies_are_sent,
+    ]
+}
+
+const PAYLOAD: usize = 7 * 188;
+const PACKET: usize = HEADER_LENGTH + PAYLOAD;
+const PORT: u16 = 5004;
+const KINDS: [Headers; 3] = [
+    Headers::Stored,
+    Headers::Own { sequence_offset: 7, timestamp_offset: 9, marker: false },
+    Headers::Generated,
+];
+
+/// Where the kernel computes the checksum itself, the receiving kernel drops what has a wrong one.
+fn odd_offsets_cross_pages_with_right_checksums() -> Result<()> {
+    for checksums in ["on", "off"] {
+        let link = Link::new()?;
+        link.server.run(&format!("ethtool -K veth tx {checksums}"))?;
+        let receiver = receiver(&link)?;
+        let mut scratch = Scratch::default();
+        for headers in KINDS {
+            let media = Media::new(headers, 4095, 12, 1)?;
+            for path in Path::ALL {
+                let sink = sink(&link.server, path)?;
+                // One by one too: a train of one packet is no train to the kernel.
+                for alone in [false, true] {
+                    send(path, &sink, &media, &mut scratch, alone)?;
+                    media.arrives(&receiver).with_context(|| format!("{path}, {headers:?}, {checksums}"))?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn fragments_of_odd_offsets_have_right_checksums() -> Result<()> {
+    let link = Link::new()?;
+    let receiver = receiver(&link)?;
+    let media = Media::new(Headers::Generated, 4095, 12, 1)?;
+    let twice = Train { packet_size: 2 * PAYLOAD as u16, ..media.train };
+    for path in Path::ALL {
+        let sink = link.server.enter(|| Ok(UdpSink::new(socket()?, 2 * PACKET as u16, path)?))?;
+        let sent = path.send(&sink, &media.medium, &twice, Headers::Generated, &mut Scratch::default());
+        match sent {
+            Ok(6) => (0..6).try_for_each(|index| {
+                let expected = &media.bytes[4095 + index * 2 * PAYLOAD..][..2 * PAYLOAD];
+                let datagram = receive(&receiver)?;
+                ensure!(datagram[HEADER_LENGTH..] == *expected, "{path}: datagram {index}");
+                Ok(())
+            })?,
+            Err(SendError::Unsupported { .. }) if path.segments() && path != Path::RtpSendfile => {}
+            other => bail!("{path}: {other:?}"),
+        }
+    }
+    for path in [BlockPath::Sendfile, BlockPath::MmapSend, BlockPath::ReadWrite] {
+        let sink = link.server.enter(|| Ok(BlockSink::udp(socket()?, 2048, path)?))?;
+        for offset in [4095, 4096, 8191 - 2048 + 2] {
+            let extent = Extent { offset, length: 2048 };
+            path.send(&sink, &media.medium, extent, &mut Scratch::default())?;
+            let expected = &media.bytes[offset as usize..][..2048];
+            ensure!(receive(&receiver)? == expected, "{path} from {offset}");
+        }
+    }
+    Ok(())
+}
+
+/// A queue that lets nothing go fills the socket. When it is taken away, what is sent next is whole.
+fn a_full_socket_is_told_and_keeps_no_part_of_a_packet() -> Result<()> {
+    let link = Link::new()?;
+    let receiver = receiver(&link)?;
+    let mut scratch = Scratch::default();
+    for headers in KINDS {
+        let (early, late) = (Media::new(headers, 3, 40, 1)?, Media::new(headers, 3, 40, 2)?);
+        for path in Path::ALL {
+            let sink = sink(&link.server, path)?;
+            link.server.run("tc qdisc add dev veth root tbf rate 8kbit burst 70k latency 10000s")?;
+            let mut sends = 0..100;
+            let stopped = sends.find_map(|_| send(path, &sink, &early, &mut scratch, false).err());
+            let full = matches!(stopped, Some(SendError::Full { .. }));
+            ensure!(full, "{path}, {headers:?}: {stopped:?} after {sends:?}");
+            link.server.run("tc qdisc del dev veth root")?;
+            send(path, &sink, &late, &mut scratch, false).with_context(|| format!("{path}, {headers:?}"))?;
+            late.arrives(&receiver).with_context(|| format!("{path}, {headers:?}"))?;
+            ensure!(sink.wait_for_loans(Duration::from_secs(5))?, "{path}: {:?}", sink.loans());
+        }
+    }
+    Ok(())
+}
+
+/// Packets that wait in a queue refer to their headers; more sends wait than there are blocks for headers.
+fn headers_are_not_written_while_they_are_lent() -> Result<()> {
+    let link = Link::new()?;
+    link.server.run("tc qdisc add dev veth root tbf rate 20mbit burst 70k latency 100s")?;
+    let receiver = receiver(&link)?;
+    let socket = link.server.enter(socket)?;
+    rustix::net::sockopt::set_socket_send_buffer_size_force(&socket, 1 << 24)?;
+    let sink = UdpSink::new(socket, PACKET as u16, Path::GsoZerocopy)?;
+    let trains =
+        (0..20).map(|ssrc| Media::new(Headers::Generated, 0, 48, ssrc)).collect::<Result<Vec<_>>>()?;
+    for media in &trains {
+        send(Path::GsoZerocopy, &sink, media, &mut Scratch::default(), false)?;
+    }
+    let counts = sink.loans();
+    ensure!(counts.loans >= 64 && counts.copies > 0, "no block for headers was wanted twice: {counts:?}");
+    trains.iter().try_for_each(|media| media.arrives(&receiver))?;
+    ensure!(sink.wait_for_loans(Duration::from_secs(5))?, "{:?}", sink.loans());
+    Ok(())
+}
+
+fn a_device_that_borrows_is_not_sent_copies() -> Result<()> {
+    let server = dropping()?;
+    for headers in KINDS {
+        let media = Media::new(headers, 1, 48, 1)?;
+        let sink = sink(&server, Path::GsoZerocopy)?;
+        for _ in 0..50 {
+            send(Path::GsoZerocopy, &sink, &media, &mut Scratch::default(), false)?;
+        }
+        ensure!(sink.wait_for_loans(Duration::from_secs(5))?, "{:?}", sink.loans());
+        let counts = sink.loans();
+        ensure!(
+            counts.loans >= 50 && counts.copies + counts.copied_by_kernel == 0,
+            "{headers:?}: {counts:?}"
+        );
+    }
+    for path in [BlockPath::MmapZerocopy, BlockPath::Loan] {
+        let counts = lent_blocks(&server, path, LoanPolicy::default())?;
+        ensure!(counts == (50, 0, 0), "{path}: {counts:?}");
+    }
+    let forced_off = LoanPolicy { forced: Some(false), ..LoanPolicy::default() };
+    let counts = lent_blocks(&server, BlockPath::Loan, forced_off)?;
+    ensure!(counts == (0, 50, 0), "{counts:?}");
+    Ok(())
+}
+
+fn a_device_without_checksums_is_not_lent_to() -> Result<()> {
+    let forced_on = LoanPolicy { forced: Some(true), ..LoanPolicy::default() };
+    for feature in ["tx", "sg"] {
+        let server = dropping()?;
+        server.run(&format!("ethtool -K ifb {feature} off"))?;
+        let counts = lent_blocks(&server, BlockPath::Loan, forced_on)?;
+        ensure!(counts == (0, 50, 0), "{feature}: {counts:?}");
+        let counts = lent_blocks(&server, BlockPath::MmapZerocopy, forced_on)?;
+        ensure!(counts == (50, 0, 50), "the kernel should have copied; {feature}: {counts:?}");
+    }
+    Ok(())
+}
+
+/// With no room for notices the kernel takes no loan at all, and waiting would not help.
+fn where_nothing_can_be_lent_copies_are_sent() -> Result<()> {
+    let link = Link::new()?;
+    link.server.set("net/core/optmem_max", "1")?;
+    let receiver = receiver(&link)?;
+    let media = Media::new(Headers::Generated, 0, 48, 1)?;
+    let sink = sink(&link.server, Path::GsoZerocopy)?;
+    send(Path::GsoZerocopy, &sink, &media, &mut Scratch::default(), false)?;
+    media.arrives(&receiver)?;
+    ensure!((sink.loans().loans, sink.loans().copies) == (0, 1), "{:?}", sink.loans());
+    let counts = lent_blocks(&link.server, BlockPath::MmapZerocopy, LoanPolicy::default())?;
+    ensure!(counts == (0, 50, 0), "{counts:?}");
+    Ok(())
+}
+
+/// Sends 50 trains of a mapping; answers how many were lent, copied, and copied by the kernel.
+fn lent_blocks(server: &Namespace, path: BlockPath, policy: LoanPolicy) -> Result<(u64, u64, u64)> {
+    let media = Media::new(Headers::Generated, 0, 48, 1)?;
+    let sink = server.enter(|| Ok(BlockSink::udp(socket()?, PAYLOAD as u16, path)?))?;
+    let sink = sink.with_switch(LoanSwitch::new(policy));
+    let extent = Extent { offset: 0, length: 40 * PAYLOAD };
+    for _ in 0..50 {
+        path.send(&sink, &media.medium, extent, &mut Scratch::default())?;
+    }
+    ensure!(sink.wait_for_loans(Duration::from_secs(5))?, "{path}: {:?}", sink.loans());
+    let counts = sink.loans();
+    Ok((counts.loans, counts.copies, counts.copied_by_kernel))
+}
+
+/// A train in a file, and what it is made of.
+struct Media {
+    medium: Medium,
+    train: Train,
+    headers: Headers,
+    bytes: Vec<u8>,
+    ssrc: u32,
+}
+
+impl Media {
+    fn new(headers: Headers, offset: usize, packets: u32, ssrc: u32) -> Result<Self> {
+        let first = Header { marker: false, payload_type: 33, sequence: 5, timestamp: 6, ssrc };
+        let run = Run { first, step: 225 << 16 };
+        let mut bytes = vec![0xee; offset];
+        for index in 0..packets {
+            if headers != Headers::Generated {
+                bytes.extend(run.header(index).to_bytes());
+            }
+            bytes.extend((0..PAYLOAD as u32).map(|at| (at * 7 + index * 13) as u8));
+        }
+        let mut file = tempfile::tempfile()?;
+        file.write_all(&bytes)?;
+        let length = (bytes.len() - offset) as u32;
+        let packet_size = (length / packets) as u16;
+        let train = Train { offset: offset as u64, length, packet_size, skip: 0, first: 0, run };
+        Ok(Self { medium: Medium::new(file, bytes.len() as u64)?, train, headers, bytes, ssrc })
+    }
+
+    /// Every packet comes; those of others before it are passed over.
+    fn arrives(&self, receiver: &UdpSocket) -> Result<()> {
+        let deadline = Deadline::seconds(10.0);
+        for index in 0..self.train.packets() {
+            let packet = loop {
+                let packet = receive(receiver).with_context(|| format!("packet {index}"))?;
+                if packet.get(8..HEADER_LENGTH) == Some(&self.ssrc.to_be_bytes()) {
+                    break packet;
+                }
+                ensure!(!deadline.has_passed(), "packet {index} does not come");
+            };
+            let mut header = self.train.run.header(index);
+            if let Headers::Own { sequence_offset, timestamp_offset, .. } = self.headers {
+                header.sequence += sequence_offset;
+                header.timestamp += timestamp_offset;
+            }
+            let end = self.bytes.len()
+                - (self.train.packets() - index - 1) as usize * self.train.packet_size as usize;
+            ensure!(packet[..HEADER_LENGTH] == header.to_bytes(), "packet {index} has another header");
+            ensure!(packet[HEADER_LENGTH..] == self.bytes[end - PAYLOAD..end], "packet {index} differs");
+        }
+        Ok(())
+    }
+}
+
+/// Sends all of the train, or each packet of it for itself.
+fn send(
+    path: Path,
+    sink: &UdpSink,
+    media: &Media,
+    scratch: &mut Scratch,
+    alone: bool,
+) -> Result<(), SendError> {
+    let mut rest = Some(media.train);
+    while let Some(train) = rest {
+        let part = if alone { train.up_to(1) } else { train };
+        rest = train.after(path.send(sink, &media.medium, &part, media.headers, scratch)?);
+    }
+    Ok(())
+}
+
+/// A namespace whose only device drops what it is sent, as a network card does once it has sent it.
+fn dropping() -> Result<Namespace> {
+    let namespace = Namespace::new()?;
+    let made = namespace.ip("link add ifb type ifb");
+    require!(made.is_ok(), "the kernel has no ifb device: {made:?}");
+    namespace.ip(&format!("address add {SERVER}/24 dev ifb"))?;
+    namespace.ip("link set ifb up")?;
+    namespace.ip(&format!("neighbour add {CLIENT} lladdr 02:00:00:00:00:01 dev ifb"))?;
+    Ok(namespace)
+}
+
+fn sink(server: &Namespace, path: Path) -> Result<UdpSink> {
+    server.enter(|| Ok(UdpSink::new(socket()?, PACKET as u16, path)?))
+}
+
+/// Of the namespace that it is called in.
+fn socket() -> Result<UdpSocket> {
+    let socket = UdpSocket::bind((SERVER, 0))?;
+    socket.connect((CLIENT, PORT))?;
+    Ok(socket)
+}
+
+fn receiver(link: &Link) -> Result<UdpSocket> {
+    let socket = link.client.enter(|| Ok(UdpSocket::bind((CLIENT, PORT))?))?;
+    socket.set_read_timeout(Some(Duration::from_secs(5)))?;
+    rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 1 << 24)?; // a busy machine lets it wait
+    Ok(socket)
+}
+
+fn receive(receiver: &UdpSocket) -> Result<Vec<u8>> {
+    let mut buffer = vec![0; 65_536];
+    let length = receiver.recv(&mut buffer)?;
+    buffer.truncate(length);
+    Ok(buffer)
+}
