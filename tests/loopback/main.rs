@@ -1,5 +1,6 @@
 //! Real sockets on the loopback device, no privileges: the server as a user starts it, and clients around it.
 
+mod assess;
 mod choice;
 mod command;
 mod faults;
@@ -16,6 +17,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let together = [
+        assess::trials(),
         choice::trials(),
         command::trials(),
         faults::trials(),
