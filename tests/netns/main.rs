@@ -1,5 +1,6 @@
 //! The server in a network namespace of its own, clients in others: real links with real limits. Needs root.
 
+mod assess;
 mod crowd;
 mod every_byte;
 mod hot_memory;
@@ -12,5 +13,9 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let together =
         [every_byte::trials(), hot_memory::trials(), outages::trials(), paths::trials(), storage::trials()];
-    wirepath_tests::trial::run(together.into_iter().flatten().collect(), crowd::trials())
+    let alone = [assess::trials(), crowd::trials()];
+    wirepath_tests::trial::run(
+        together.into_iter().flatten().collect(),
+        alone.into_iter().flatten().collect(),
+    )
 }

@@ -68,7 +68,7 @@ impl Outlet {
                 self.wait_for_loans(Duration::from_millis(1)).map(drop)
             }
             0 => Err(Error::SinkStopped {
-                sink: "that is sent to".to_owned(),
+                sink: self.peer(),
                 why: format!("it took nothing for {} seconds", PATIENCE.as_secs()),
             }),
             _ => Ok(()),
@@ -102,6 +102,13 @@ impl Outlet {
             Outlet::Trains(sink) => sink.loans().copied_by_kernel,
             Outlet::Blocks(sink) => sink.loans().copied_by_kernel,
         })
+    }
+
+    /// Where it leads, for people.
+    pub(crate) fn peer(&self) -> String {
+        let address =
+            socket2::SockRef::from(&self.socket()).peer_addr().ok().and_then(|peer| peer.as_socket());
+        address.map_or("that is sent to".to_owned(), |address| address.to_string())
     }
 
     fn socket(&self) -> BorrowedFd<'_> {

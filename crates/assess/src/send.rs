@@ -204,9 +204,7 @@ pub(crate) fn room(error: SendError, outlet: &Outlet) -> Result<u64, Error> {
     match error {
         SendError::Full { .. } => outlet.wait().map(|()| 1),
         SendError::Unsupported { .. } => Err(Error::Unable(error.to_string())),
-        SendError::Refused { .. } => {
-            Err(Error::SinkStopped { sink: "that is sent to".to_owned(), why: error.to_string() })
-        }
+        SendError::Refused { .. } => Err(Error::SinkStopped { sink: outlet.peer(), why: error.to_string() }),
         error => Err(Error::Faulty(error.to_string())),
     }
 }

@@ -14,11 +14,17 @@ const PARTS: u64 = 10_000;
 /// Before so much time has passed, nobody knows how much is left.
 const KNOWN_AFTER: Duration = Duration::from_secs(2);
 
+/// Where there is no terminal, a line says when so much more is done, in percent.
+const LINE_EVERY: u32 = 10;
+
 /// A bar for one experiment. It is gone from the terminal when this is dropped.
 pub(crate) struct Bar {
     bar: ProgressBar,
+    experiment: &'static str,
     start: Instant,
     interrupt: Interrupt,
+    /// Percent that the last line told, where there is no terminal.
+    told: u32,
 }
 
 impl Bar {
@@ -27,7 +33,17 @@ impl Bar {
     pub(crate) fn new(experiment: &'static str, interrupt: Interrupt) -> Bar {
         let bar =
             ProgressBar::with_draw_target(Some(PARTS), ProgressDrawTarget::stderr()).with_style(style());
-        Bar { bar: bar.with_prefix(experiment), start: Instant::now(), interrupt }
+        Bar { bar: bar.with_prefix(experiment), experiment, start: Instant::now(), interrupt, told: 0 }
+    }
+
+    /// For logs: a line for each tenth.
+    fn tell(&mut self, share: f64, left: &str) {
+        let tenths = (share * 100.0) as u32 / LINE_EVERY * LINE_EVERY;
+        if self.bar.is_hidden() && tenths > self.told {
+            self.told = tenths;
+            let separator = if left.is_empty() { "" } else { ", " };
+            eprintln!("wirepath: {}: {tenths} %{separator}{left}", self.experiment);
+        }
     }
 }
 
@@ -38,6 +54,7 @@ impl Progress for Bar {
             Some(left) => format!("{} left", crate::format::clock(left.as_secs())),
             None => String::new(),
         };
+        self.tell(share, &left);
         self.bar.set_position((share.clamp(0.0, 1.0) * PARTS as f64) as u64);
         self.bar.set_message(format!("{left:>14}  {doing}"));
     }

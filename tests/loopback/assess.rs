@@ -1,0 +1,216 @@
+//! `wirepath assess` on the loopback device, as a user without privileges and as root.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use rustix::process::Signal;
+use serde_json::Value;
+use wirepath_tests::process::{self, Process};
+use wirepath_tests::{Deadline, server, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        an_assessment_without_privileges_is_complete,
+        what_cannot_be_sent_is_an_error,
+        an_interrupt_keeps_what_was_measured,
+        a_second_interrupt_ends_it_at_once,
+        another_host_receives,
+        a_sink_that_stops_is_an_error_and_keeps_what_was_measured,
+        an_assessment_killed_leaves_no_receiver,
+    ]
+}
+
+/// Enough for a run of each path, and little.
+const TINY: [&str; 4] = ["--volume", "1MiB", "--runs", "2"];
+
+/// So much that it does not end by itself while a test waits.
+const LONG: [&str; 4] = ["--volume", "1MiB", "--runs", "100"];
+
+fn an_assessment_without_privileges_is_complete() -> Result<()> {
+    let folder = process::open_folder()?;
+    for experiment in ["stream", "download"] {
+        let mut command = process::as_ordinary_user(program()?.as_str(), folder.path());
+        command.args(["assess", experiment, "--json", "-", "--scratch"]).arg(folder.path()).args(TINY);
+        let output = command.output().context("running it")?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{experiment}: {}: {errors}", output.status);
+        let result: Value =
+            serde_json::from_slice(&output.stdout).context("standard output is not JSON alone")?;
+        ensure!(result["schema"] == "wirepath-assessment/1" && result["partial"] == false, "{result:#}");
+        ensure!(result["settings"]["sink"] == "loopback", "{:#}", result["settings"]);
+        let measurements = result["measurements"].as_array().context("no measurements")?;
+        let left_out = result["left_out"].to_string();
+        let plain = if experiment == "stream" { "read_writev" } else { "read_write" };
+        for size in [512, 1024, 2048] {
+            ensure!(
+                measurements.iter().any(|one| one["path"] == plain && one["size"] == size),
+                "no {plain} of {size} bytes: {left_out}"
+            );
+        }
+        for measurement in measurements {
+            ensure!(measurement["verified"] == true, "{measurement:#}");
+            let runs = measurement["runs"].as_array().context("no runs")?;
+            let sent = |run: &Value| run["bytes"] == 1 << 20 && run["packets"].as_u64() > Some(0);
+            ensure!(runs.len() == 2 && runs.iter().all(sent), "{measurement:#}");
+        }
+        ensure!(left_out.contains("root"), "it does not say what takes root: {left_out}");
+    }
+    Ok(())
+}
+
+fn what_cannot_be_sent_is_an_error() -> Result<()> {
+    let folder = process::open_folder()?;
+    let small = folder.path().join("small");
+    fs::write(&small, [7; 100])?;
+    for (file, why) in [
+        (folder.path().join("missing"), "No such file"),
+        (folder.path().to_owned(), "directory"),
+        (small, "100 bytes"),
+    ] {
+        let mut command = assess(folder.path(), "loopback", &TINY)?;
+        command.arg("--file").arg(&file);
+        let output = command.output().context("running it")?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(1), "{}: {errors}", output.status);
+        ensure!(errors.contains(why) && errors.contains(&file.display().to_string()), "{errors}");
+    }
+    for wrong in [
+        &["--sink", "peer"][..],
+        &["--mtu", "20"][..],
+        &["--cpu", "9999"],
+        &["--volume", "0"],
+        &["--runs", "0"],
+    ] {
+        let output = assess(folder.path(), "loopback", wrong)?.output().context("running it")?;
+        ensure!(!output.status.success() && !output.stderr.is_empty(), "{wrong:?}: {}", output.status);
+    }
+    Ok(())
+}
+
+fn an_interrupt_keeps_what_was_measured() -> Result<()> {
+    let folder = process::open_folder()?;
+    let json = folder.path().join("result.json");
+    let mut command = assess(folder.path(), "loopback", &LONG)?;
+    command.arg("--json").arg(&json);
+    let mut process = Process::start(&command, true)?;
+    until_it_measures(&process)?;
+    process.signal(Signal::INT)?;
+    let status = process.wait(Deadline::seconds(30.0))?;
+    ensure!(status.code() == Some(130), "{status}: {}", process.log());
+    let result: Value = serde_json::from_slice(&fs::read(&json)?)?;
+    ensure!(result["partial"] == true && result["left_out"].to_string().contains("stopped"), "{result:#}");
+    ensure!(result["measurements"].as_array().is_some_and(|all| !all.is_empty()), "{result:#}");
+    Ok(())
+}
+
+fn a_second_interrupt_ends_it_at_once() -> Result<()> {
+    let folder = process::open_folder()?;
+    // A sink that never answers: nothing ends the wait but the signal.
+    let silent = TcpListener::bind("127.0.0.1:0")?;
+    silent.set_nonblocking(true)?;
+    let command = assess(folder.path(), &silent.local_addr()?.to_string(), &TINY)?;
+    let mut process = Process::start(&command, true)?;
+    let _connection = Deadline::seconds(60.0)
+        .wait_for("a connection", || Ok(silent.accept().ok()))
+        .with_context(|| process.log())?;
+    process.signal(Signal::INT)?;
+    process.signal(Signal::INT)?;
+    // One that comes while the first is told of is as good as none: it is sent until it is heard.
+    let status = Deadline::seconds(5.0).wait_for("its end", || {
+        process.signal(Signal::INT).ok();
+        Ok(process.wait(Deadline::seconds(0.1)).ok())
+    })?;
+    ensure!(status.code() == Some(130), "{status}");
+    Ok(())
+}
+
+/// The receiver that a user starts on the other host.
+fn another_host_receives() -> Result<()> {
+    let folder = process::open_folder()?;
+    let (mut sink, address) = start_sink()?;
+    let mut command = assess(folder.path(), &address, &TINY)?;
+    command.args(["--json", "-"]);
+    let output = command.output().context("running it")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(result["settings"]["sink"] == address.as_str(), "{:#}", result["settings"]);
+    ensure!(result["measurements"].as_array().is_some_and(|all| all.len() > 4), "{result:#}");
+    ensure!(sink.is_running()?, "the sink ended: {}", sink.log());
+    Ok(())
+}
+
+fn a_sink_that_stops_is_an_error_and_keeps_what_was_measured() -> Result<()> {
+    let folder = process::open_folder()?;
+    let json = folder.path().join("result.json");
+    let (sink, address) = start_sink()?;
+    let mut command = assess(folder.path(), &address, &LONG)?;
+    command.arg("--json").arg(&json);
+    let mut process = Process::start(&command, true)?;
+    until_it_measures(&process)?;
+    sink.signal(Signal::KILL)?;
+    let status = process.wait(Deadline::seconds(30.0))?;
+    ensure!(status.code() == Some(1), "{status}: {}", process.log());
+    ensure!(process.log().contains("the sink 127.0.0.1:"), "{}", process.log());
+    let result: Value = serde_json::from_slice(&fs::read(&json)?)?;
+    ensure!(result["partial"] == true, "{result:#}");
+    ensure!(result["measurements"].as_array().is_some_and(|all| !all.is_empty()), "{result:#}");
+    Ok(())
+}
+
+fn an_assessment_killed_leaves_no_receiver() -> Result<()> {
+    let folder = process::open_folder()?;
+    let mut process = Process::start(&assess(folder.path(), "loopback", &LONG)?, true)?;
+    until_it_measures(&process)?;
+    let receivers = children_of(process.pid())?;
+    ensure!(!receivers.is_empty(), "it has no receiver");
+    process.signal(Signal::KILL)?;
+    process.wait(Deadline::seconds(5.0))?;
+    Deadline::seconds(5.0).wait_for("the receiver's end", || {
+        let gone = |pid: &u32| process::status_number(*pid, "VmSize").is_err();
+        Ok(receivers.iter().all(gone).then_some(()))
+    })
+}
+
+fn program() -> Result<String> {
+    server::binary()?.into_os_string().into_string().ok().context("the program's path is not UTF-8")
+}
+
+/// `assess stream`.
+fn assess(scratch: &Path, sink: &str, options: &[&str]) -> Result<Command> {
+    let mut command = Command::new(program()?);
+    command.args(["assess", "stream", "--sink", sink, "--scratch"]).arg(scratch).args(options);
+    Ok(command)
+}
+
+/// A sink, and where it listens.
+fn start_sink() -> Result<(Process, String)> {
+    let mut command = Command::new(program()?);
+    command.args(["assess", "sink", "--listen", "127.0.0.1:0"]);
+    let mut sink = Process::start(&command, false)?;
+    let mut line = String::new();
+    BufReader::new(sink.take_stdout()?).read_line(&mut line)?;
+    let address = line.trim_end().strip_prefix("listening on ").context(line.clone())?.to_owned();
+    TcpStream::connect(&address)?;
+    Ok((sink, address))
+}
+
+/// Waits until the first rounds are over: a tenth is for what comes before them.
+fn until_it_measures(process: &Process) -> Result<()> {
+    Deadline::seconds(100.0)
+        .wait_for("the first rounds", || Ok(process.log().contains("stream: 20 %").then_some(())))
+        .with_context(|| process.log())
+}
+
+fn children_of(pid: u32) -> Result<Vec<u32>> {
+    let mut children = Vec::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task"))?.filter_map(Result::ok) {
+        let list = fs::read_to_string(task.path().join("children")).unwrap_or_default();
+        children.extend(list.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+    }
+    Ok(children)
+}

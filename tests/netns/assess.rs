@@ -1,0 +1,180 @@
+//! `wirepath assess` on a stage of its own, and that nothing of it is left.
+//!
+//! ```text
+//!   namespace without a name          another one
+//!   sink (ifb or dummy, drops)
+//!   near ------------- veth ---------- far, a receiver
+//! ```
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use rustix::process::Signal;
+use serde_json::Value;
+use wirepath_tests::process::{self, Process, is_root};
+use wirepath_tests::{Deadline, require, server, trials};
+
+/// One after the other: they compare what namespaces and devices there are.
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        every_path_is_measured_on_a_device_that_drops,
+        a_device_without_offloads_is_measured,
+        a_receiver_behind_a_link_is_measured,
+        an_assessment_killed_leaves_no_namespace_and_no_device,
+    ]
+}
+
+const TINY: [&str; 4] = ["--volume", "2MiB", "--runs", "2"];
+
+fn every_path_is_measured_on_a_device_that_drops() -> Result<()> {
+    let result = assessed(&["stream", "--sink", "drop"])?;
+    let measurements = result["measurements"].as_array().context("no measurements")?;
+    let host_paths = result["host"]["paths"].as_array().context("no paths")?;
+    for path in host_paths.iter().filter(|path| path["experiment"] == "stream" && path["runs"] == true) {
+        let of_path = |one: &&Value| one["path"] == path["path"] && one["size"] == 1460;
+        let one = measurements
+            .iter()
+            .find(of_path)
+            .with_context(|| format!("{} was not measured", path["path"]))?;
+        ensure!(one["verified"] == true && one["mtu"] == 1500, "{one:#}");
+        ensure!(
+            one["calls_per_packet"].is_number() || result["left_out"].to_string().contains("kernel calls"),
+            "{one:#}"
+        );
+    }
+    // The papers' table 4.
+    for (path, calls) in
+        [("read_writev", 2.0), ("read_send_rtp", 2.0), ("mmap_writev", 1.0), ("rtp_sendfile", 2.0)]
+    {
+        for one in measurements.iter().filter(|one| one["path"] == path) {
+            let counted = one["calls_per_packet"].as_f64().unwrap_or(calls);
+            ensure!((counted - calls).abs() < 0.01, "{one:#}");
+        }
+    }
+    Ok(())
+}
+
+fn a_device_without_offloads_is_measured() -> Result<()> {
+    let result = assessed(&["stream", "--sink", "drop-nooffload"])?;
+    ensure!(result["measurements"].as_array().is_some_and(|all| all.len() > 10), "{result:#}");
+    Ok(())
+}
+
+fn a_receiver_behind_a_link_is_measured() -> Result<()> {
+    let result = assessed(&["download", "--sink", "veth"])?;
+    let measurements = result["measurements"].as_array().context("no measurements")?;
+    for transport in ["udp", "tcp"] {
+        ensure!(measurements.iter().any(|one| one["transport"] == transport), "nothing over {transport}");
+    }
+    Ok(())
+}
+
+fn an_assessment_killed_leaves_no_namespace_and_no_device() -> Result<()> {
+    require!(is_root(), "network namespaces need root");
+    let folder = process::open_folder()?;
+    let mut traces = Traces::before()?;
+    let mut command = command(&["stream", "--sink", "drop", "--volume", "4MiB", "--runs", "1000"])?;
+    command.arg("--scratch").arg(folder.path());
+    let mut process = Process::start(&command, true)?;
+    Deadline::seconds(60.0).wait_for("its namespaces", || {
+        traces.look(process.pid());
+        Ok((traces.namespaces.len() >= 2).then_some(()))
+    })?;
+    process.signal(Signal::KILL)?;
+    process.wait(Deadline::seconds(5.0))?;
+    traces.ensure_gone()
+}
+
+/// A good assessment that leaves nothing behind.
+fn assessed(arguments: &[&str]) -> Result<Value> {
+    require!(is_root(), "network namespaces need root");
+    require!(process::find("ip").is_some(), "`ip` is not installed");
+    let folder = process::open_folder()?;
+    let json = folder.path().join("result.json");
+    let mut traces = Traces::before()?;
+    let mut command = command(arguments)?;
+    command.args(TINY).arg("--json").arg(&json).arg("--scratch").arg(folder.path());
+    let mut process = Process::start(&command, true)?;
+    let status = Deadline::seconds(120.0).wait_for("its end", || {
+        traces.look(process.pid());
+        Ok(process.wait(Deadline::seconds(0.02)).ok())
+    })?;
+    let log = process.log();
+    require!(!log.contains("no device that drops"), "this kernel has neither ifb nor dummy");
+    ensure!(status.success(), "{status}: {log}");
+    ensure!(traces.namespaces.len() >= 2, "it was on no stage of its own");
+    traces.ensure_gone()?;
+    Ok(serde_json::from_slice(&fs::read(&json)?)?)
+}
+
+fn command(arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new(server::binary()?);
+    command.arg("assess").args(arguments);
+    Ok(command)
+}
+
+/// What an assessment could leave behind.
+struct Traces {
+    /// Devices that were here before.
+    links: String,
+    /// The namespace that tests are in.
+    ours: String,
+    /// Namespaces that threads of it and of its receiver were in.
+    namespaces: BTreeSet<String>,
+}
+
+impl Traces {
+    fn before() -> Result<Traces> {
+        let ours = fs::read_link("/proc/self/ns/net")?.to_string_lossy().into_owned();
+        Ok(Traces { links: links()?, ours, namespaces: BTreeSet::new() })
+    }
+
+    /// Notes where the threads of a process and of its children are.
+    fn look(&mut self, pid: u32) {
+        let threads: Vec<_> = threads_of(&pid.to_string()).collect();
+        let children = threads.iter().filter_map(|thread| fs::read_to_string(thread.join("children")).ok());
+        let children: Vec<String> = children
+            .flat_map(|list| list.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+            .collect();
+        let all = threads.into_iter().chain(children.iter().flat_map(|child| threads_of(child)));
+        self.namespaces
+            .extend(all.filter_map(|thread| namespace_of(&thread)).filter(|name| *name != self.ours));
+    }
+
+    /// Sees that nobody is in these namespaces any more, and no device is here that was not.
+    fn ensure_gone(&self) -> Result<()> {
+        Deadline::seconds(10.0).wait_for("namespaces to be gone", || {
+            let processes = fs::read_dir("/proc")?.filter_map(Result::ok);
+            let names = processes.filter_map(|process| process.file_name().into_string().ok());
+            let numbers = names.filter(|name| name.parse::<u32>().is_ok());
+            let left = numbers
+                .flat_map(|pid| threads_of(&pid).collect::<Vec<_>>())
+                .filter_map(|thread| namespace_of(&thread))
+                .any(|namespace| self.namespaces.contains(&namespace));
+            Ok((!left).then_some(()))
+        })?;
+        ensure!(links()? == self.links, "devices before:\n{}\nand after:\n{}", self.links, links()?);
+        Ok(())
+    }
+}
+
+/// Folders of a process's threads, which may end while we look.
+fn threads_of(pid: &str) -> impl Iterator<Item = PathBuf> + use<> {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
+    threads.filter_map(|thread| Some(thread.ok()?.path()))
+}
+
+fn namespace_of(thread: &Path) -> Option<String> {
+    Some(fs::read_link(thread.join("ns/net")).ok()?.to_string_lossy().into_owned())
+}
+
+/// Names of the devices here.
+fn links() -> Result<String> {
+    let table = process::run("ip", ["-br", "link"], 10.0)?;
+    let names = table.lines().filter_map(|line| line.split_whitespace().next());
+    Ok(names.collect::<Vec<_>>().join("\n"))
+}
