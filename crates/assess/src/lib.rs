@@ -3,15 +3,18 @@
 mod bare;
 mod calibrate;
 mod calls;
+pub mod cost;
 pub mod costs;
 mod error;
 pub mod experiment;
+pub mod figures;
 pub mod host;
 mod media;
 pub mod options;
 mod outlet;
 pub mod profile;
 pub mod progress;
+pub mod report;
 pub mod result;
 mod rounds;
 mod send;
@@ -31,3 +34,11 @@ pub use progress::Progress;
 pub use result::Assessment;
 /// What a server is told.
 pub use wirepath_datapath::calibration;
+
+// The example result of the tests is written for both sides of this room's door.
+#[cfg(test)]
+extern crate self as wirepath_assess;
+#[cfg(test)]
+#[expect(unreachable_pub, reason = "it is public on the other side of the door")]
+#[path = "../../../tests/src/assessment.rs"]
+mod example;
