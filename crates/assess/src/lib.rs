@@ -3,6 +3,7 @@
 mod bare;
 mod calibrate;
 mod calls;
+pub mod compare;
 pub mod cost;
 pub mod costs;
 mod error;

@@ -139,6 +139,7 @@ fn any_figures_make_a_report() {
                 assert!(!page.contains(wrong), "{float} {count}: {wrong}");
             }
             assert!(markdown(&assessment).len() > 1000 && csv(&assessment).unwrap().len() > 1000);
+            crate::compare::compare(&assessment, &example::full());
         }
     }
     for assessment in [example::nothing(), example::partial()] {
