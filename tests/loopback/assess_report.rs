@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         two_results_are_compared,
         what_is_no_result_is_refused,
         documents_are_filled_in,
+        every_page_of_a_data_path_has_a_place_for_its_figure,
         the_documents_agree_with_the_kept_result,
     ]
 }
@@ -181,6 +182,25 @@ fn documents_are_filled_in() -> Result<()> {
     std::fs::write(stage.path("docs/paths/wire_sendfile.md"), "<!-- figure: wire_sendfile -->\n")?;
     let error = stage.refused(["report", "full.json", "--docs", "docs"])?;
     ensure!(error.contains("wire_sendfile.md: line 1: this part does not end"), "{error}");
+    Ok(())
+}
+
+fn every_page_of_a_data_path_has_a_place_for_its_figure() -> Result<()> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/paths");
+    let mut pages = 0;
+    for file in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
+        let file = file?.path();
+        let name = file.file_stem().and_then(OsStr::to_str).context("a name")?;
+        if name != "README" {
+            let place = format!("\n<!-- figure: {name} -->\n");
+            ensure!(
+                std::fs::read_to_string(&file)?.contains(&place),
+                "docs/paths/{name}.md has no line{place}"
+            );
+            pages += 1;
+        }
+    }
+    ensure!(pages >= 16, "{pages} pages");
     Ok(())
 }
 
