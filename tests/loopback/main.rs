@@ -1,5 +1,6 @@
 //! Real sockets on the loopback device, no privileges: the server as a user starts it, and clients around it.
 
+mod assess_report;
 mod choice;
 mod command;
 mod ending;
@@ -19,6 +20,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let together = [
+        assess_report::trials(),
         choice::trials(),
         command::trials(),
         ending::trials(),

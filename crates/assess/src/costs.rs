@@ -14,8 +14,8 @@ use std::time::Duration;
 use arena::Arena;
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::Progress;
-use crate::result::{CopyCost, Costs, LeftOut};
+use crate::result::{Assessment, CopyCost, Costs, LeftOut};
+use crate::{Error, Options, Progress, Soundness, stage};
 
 /// Smallest and largest block that is copied, in bytes; between them are all powers of two.
 const SMALLEST: usize = 8;
@@ -24,13 +24,26 @@ const LARGEST: usize = 32 << 20;
 /// How long a point is repeated in a run, at least. The clock is read twice for that, which takes less than a microsecond.
 const RUN: Duration = Duration::from_millis(1);
 
-/// Measures both, so many `runs` of each point. When it is told to stop there are fewer runs, and points without a run are left
-/// out; where memory is too short for the larger blocks, they are left out and named.
+/// Measures both and adds them to `result`, also when it is told to stop: then there are fewer runs, and points without a run are
+/// left out. Where memory is too short for the larger blocks, they are left out and named.
 ///
 /// Kernel entry is `getpid` by a raw system call: the C library is not asked, and does not answer from what it remembers.
 /// Copies are `copy_from_slice` of a length that the compiler does not know, which calls the C library's `memcpy`.
-pub fn measure(runs: u32, left_out: &mut Vec<LeftOut>, progress: &mut dyn Progress) -> Costs {
-    measure_up_to(LARGEST, runs, left_out, progress)
+///
+/// # Errors
+/// [`Error::Input`] if the processor may not be used; [`Error::Stopped`].
+pub fn run(
+    options: &Options,
+    result: &mut Assessment,
+    progress: &mut dyn Progress,
+) -> Result<Soundness, Error> {
+    let left_out = &mut result.left_out;
+    let (costs, cpu) = stage::without_network(options.cpu, |cpu| {
+        Ok((measure_up_to(LARGEST, options.runs, left_out, progress), cpu))
+    })?;
+    result.costs = Some(costs);
+    result.settings.cpu = Some(cpu);
+    if progress.stopped() { Err(Error::Stopped) } else { Ok(Soundness::Sound) }
 }
 
 fn measure_up_to(

@@ -1,16 +1,21 @@
 //! Measures what every data path costs on the machine at hand, and says which one to use.
 
 mod bare;
+mod calibrate;
 mod calls;
+pub mod compare;
+pub mod cost;
 pub mod costs;
 mod error;
 pub mod experiment;
+pub mod figures;
 pub mod host;
 mod media;
 pub mod options;
 mod outlet;
 pub mod profile;
 pub mod progress;
+pub mod report;
 pub mod result;
 mod rounds;
 mod send;
@@ -22,8 +27,19 @@ mod verify;
 mod walk;
 mod way;
 
+pub use calibrate::calibrate;
 pub use error::Error;
 pub use experiment::{Experiment, Soundness};
 pub use options::{Options, Sink};
 pub use progress::Progress;
 pub use result::Assessment;
+/// What a server is told.
+pub use wirepath_datapath::calibration;
+
+// The example result of the tests is written for both sides of this room's door.
+#[cfg(test)]
+extern crate self as wirepath_assess;
+#[cfg(test)]
+#[expect(unreachable_pub, reason = "it is public on the other side of the door")]
+#[path = "../../../tests/src/assessment.rs"]
+mod example;

@@ -4,6 +4,8 @@
 //! ([`crate::statistics`]). Times are in seconds, sizes in bytes, unless the name says another unit. A field that could not be
 //! measured is null, and [`Assessment::left_out`] says why.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 /// Version of this schema. A reader takes no other.
@@ -226,6 +228,15 @@ pub enum Transport {
     Udp,
     /// TCP.
     Tcp,
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Transport::Udp => "UDP",
+            Transport::Tcp => "TCP",
+        })
+    }
 }
 
 /// One run of a measurement.

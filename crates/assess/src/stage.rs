@@ -73,16 +73,34 @@ pub fn within<T: Send>(
     cpu: Option<u32>,
     act: impl FnOnce(&Stage) -> Result<T, Error> + Send,
 ) -> Result<T, Error> {
+    on_a_thread(|| {
+        let processors = Processors::of_thread(cpu)?;
+        processors.leave_ours()?;
+        let stage = Stage { cpu: processors.ours(), ..Stage::set(sink, mtu)? };
+        processors.keep_to_ours()?;
+        act(&stage)
+    })
+}
+
+/// Calls `act` on a thread of its own that stays on one processor, whose number it is told: for what needs no network.
+///
+/// # Errors
+/// [`Error::Input`] if the processor may not be used; what `act` answers.
+pub(crate) fn without_network<T: Send>(
+    cpu: Option<u32>,
+    act: impl FnOnce(u32) -> Result<T, Error> + Send,
+) -> Result<T, Error> {
+    on_a_thread(|| {
+        let processors = Processors::of_thread(cpu)?;
+        processors.keep_to_ours()?;
+        act(processors.ours())
+    })
+}
+
+fn on_a_thread<T: Send>(act: impl FnOnce() -> Result<T, Error> + Send) -> Result<T, Error> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("measuring".to_owned());
-        let stage = || {
-            let processors = Processors::of_thread(cpu)?;
-            processors.leave_ours()?;
-            let stage = Stage { cpu: processors.ours(), ..Stage::set(sink, mtu)? };
-            processors.keep_to_ours()?;
-            act(&stage)
-        };
-        let thread = thread.spawn_scoped(scope, stage).doing("starting the measuring thread")?;
+        let thread = thread.spawn_scoped(scope, act).doing("starting the measuring thread")?;
         thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
     })
 }

@@ -107,12 +107,13 @@ fn judged_by(result: &Assessment, purpose: &Purpose) -> Option<u64> {
         return None;
     }
     let headers = if purpose.experiment == "stream" { 40 } else { 28 };
+    let room = |measurement: &Measurement| {
+        u64::from(measurement.mtu.min(result.settings.mtu)).saturating_sub(headers)
+    };
     let sizes = result.measurements.iter().filter(|measurement| {
         measurement.experiment == purpose.experiment
             && measurement.transport == purpose.transport
-            && measurement
-                .size
-                .is_some_and(|size| size + headers <= u64::from(measurement.mtu.min(result.settings.mtu)))
+            && measurement.size.is_some_and(|size| size <= room(measurement))
     });
     sizes.filter_map(|measurement| measurement.size).max()
 }

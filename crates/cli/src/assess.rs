@@ -1,10 +1,13 @@
 //! `wirepath assess`.
 
 mod bar;
+mod compare;
 mod experiment;
 mod interrupt;
 mod measuring;
 mod perform;
+mod read;
+mod report;
 mod sink;
 mod text;
 
@@ -37,6 +40,10 @@ pub(crate) struct Assess {
 enum Action {
     /// Say what this machine has, what it lacks for which data path and how to get it; cost of kernel entry and of copying
     Host(Measuring),
+    /// Compare two results: kernel against kernel, machine against machine, before against after
+    Compare(compare::Compare),
+    /// Make a page of a result, Markdown or CSV
+    Report(report::Report),
     /// Send bytes of a file as UDP datagrams and over TCP, by every path and size
     Download(Measuring),
     /// Send RTP packets over UDP, by every path and size
@@ -52,6 +59,8 @@ impl Assess {
         match self.action {
             None => perform::perform(&self.measuring, EXPERIMENTS),
             Some(Action::Host(measuring)) => perform::perform(&measuring, &[HOST]),
+            Some(Action::Compare(compare)) => compare.run(),
+            Some(Action::Report(report)) => report.run(),
             Some(Action::Download(measuring)) => perform::perform(&measuring, &[DOWNLOAD]),
             Some(Action::Stream(measuring)) => perform::perform(&measuring, &[STREAM]),
             Some(Action::Profile(measuring)) => perform::perform(&measuring, &[PROFILE]),

@@ -55,7 +55,7 @@ impl Log {
         _ = std::io::stdout().flush();
         // Where the queue stays full, the guard prints that. It is not for those who wait for the line that says `ready`, and may
         // block. Without /dev/null it is printed after all.
-        _ = File::open("/dev/null").map(|null| rustix::stdio::dup2_stdout(null));
+        _ = File::open("/dev/null").map(rustix::stdio::dup2_stdout);
     }
 }
 

@@ -57,7 +57,8 @@ impl Host {
         Host {
             kernel: in_words(name.release()),
             processor: model.map_or_else(|| in_words(name.machine()), |(_, model)| model.to_owned()),
-            processors: std::thread::available_parallelism().map_or(1, usize::from),
+            // Not those that this thread may use: who measures keeps to one.
+            processors: described.lines().filter(|line| line.starts_with("processor")).count().max(1),
         }
     }
 }

@@ -7,6 +7,8 @@ use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
 use wirepath_assess::{Options, Sink, result};
 
+use crate::image_options::{CALIBRATION, default_cache_folder};
+
 /// Options that all experiments have.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct Measuring {
@@ -52,6 +54,11 @@ pub(crate) struct Measuring {
     #[arg(long, value_name = "PROGRAM")]
     bare: Option<PathBuf>,
 
+    /// Where the server finds what its data paths cost; `stream` adds that of this sink, if it drops or is a host [default:
+    /// calibration.json in the server's default cache folder]
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
+
     /// Folder for what is made to be sent, which is kept for the next time [default: /var/cache/wirepath for root, else
     /// ~/.cache/wirepath]
     #[arg(long, value_name = "DIR")]
@@ -65,12 +72,21 @@ enum Cache {
 }
 
 impl Measuring {
+    /// Where the server finds what its data paths cost.
+    pub(crate) fn calibration(&self) -> Result<PathBuf> {
+        let file = self
+            .calibration
+            .clone()
+            .map_or_else(|| default_cache_folder().map(|folder| folder.join(CALIBRATION)), Ok);
+        file.context("a place for what data paths cost: name one with --calibration FILE")
+    }
+
     /// As experiments take them.
     pub(crate) fn options(&self) -> Result<Options> {
         let root = rustix::process::geteuid().is_root();
         let volume = self.volume.unwrap_or(if self.quick { ByteSize::mib(128) } else { ByteSize::gib(1) });
         ensure!(volume.as_u64() > 0, "a volume of nothing cannot be sent");
-        let scratch = self.scratch.clone().map_or_else(crate::image_options::default_cache_folder, Ok);
+        let scratch = self.scratch.clone().map_or_else(default_cache_folder, Ok);
         Ok(Options {
             volume: volume.as_u64(),
             runs: self.runs.unwrap_or(if self.quick { 3 } else { 10 }),

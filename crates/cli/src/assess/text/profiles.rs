@@ -1,50 +1,52 @@
 //! Where each path spends its time.
 
 use comfy_table::CellAlignment;
-use wirepath_assess::result::{Profile, Transport};
+use wirepath_assess::result::{FunctionShare, Profile, Transport};
 
 use super::percent;
 use crate::format;
 use crate::table::{lines, new_table, section};
 
-/// All of them, with a title; empty where there are none.
+/// All of them, with titles; empty where there are none.
 pub(super) fn part(profiles: &[Profile], width: usize, utf8: bool) -> String {
     if profiles.is_empty() {
         return String::new();
     }
+    let shares = section("Where time goes, in shares of samples", &shares(profiles, width, utf8));
+    let functions = section("The functions that cost most", &functions(profiles, width, utf8));
+    format!("{shares}\n{functions}")
+}
+
+fn shares(profiles: &[Profile], width: usize, utf8: bool) -> String {
     let mut table = new_table(width, utf8);
-    table.set_header([
-        "path",
-        "for",
-        "copying",
-        "entering",
-        "network",
-        "user",
-        "samples",
-        "dearest functions",
-    ]);
+    table.set_header(["path", "sends", "copying", "entering", "network", "user", "samples"]);
     table.add_rows(profiles.iter().map(|profile| {
-        let transport = if profile.transport == Transport::Udp { "UDP" } else { "TCP" };
-        let size = profile.size.map_or("whole file".to_owned(), format::count);
-        let functions = profile
-            .functions
-            .iter()
-            .map(|function| format!("{} {}", percent(function.share), function.function));
-        [
-            profile.path.clone(),
-            format!("{}, {transport}, {size}", profile.experiment),
-            percent(profile.copying),
-            percent(profile.entering),
-            percent(profile.network),
-            percent(profile.user),
-            format::count(profile.samples),
-            functions.collect::<Vec<_>>().join("\n"),
-        ]
+        let shares = [profile.copying, profile.entering, profile.network, profile.user].map(percent);
+        [profile.path.clone(), sends(profile)]
+            .into_iter()
+            .chain(shares)
+            .chain([format::count(profile.samples)])
     }));
     for index in 2..=6 {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
-    section("Where time goes, in shares of samples", &lines(&mut table))
+    lines(&mut table)
+}
+
+fn functions(profiles: &[Profile], width: usize, utf8: bool) -> String {
+    let mut table = new_table(width, utf8);
+    table.add_rows(profiles.iter().map(|profile| {
+        let share =
+            |function: &FunctionShare| format!("{} {:.1}%", function.function, function.share * 100.0);
+        let functions: Vec<String> = profile.functions.iter().map(share).collect();
+        [profile.path.clone(), sends(profile), functions.join(", ")]
+    }));
+    lines(&mut table)
+}
+
+fn sends(profile: &Profile) -> String {
+    let transport = if profile.transport == Transport::Udp { "UDP" } else { "TCP" };
+    format!("{transport} {}", profile.size.map_or("file".to_owned(), format::count))
 }

@@ -1,0 +1,92 @@
+//! Whether two results agree on what is relative: machines and kernels differ in seconds, good measurements not in ratios.
+
+use std::collections::HashMap;
+
+use serde::Serialize;
+
+use crate::cost;
+use crate::figures::{Figure, Name, figures};
+use crate::result::Assessment;
+use crate::statistics::Summary;
+use crate::verdict::baseline;
+
+/// Relative figures agree if the larger is no more than this above the smaller.
+pub const AGREEMENT: f64 = 0.10;
+
+/// A relative figure in both results.
+#[derive(Clone, Debug, Serialize)]
+pub struct Agreement {
+    /// What it is a figure of.
+    #[serde(flatten)]
+    pub name: Name,
+    /// What it is relative to, with the same transport, MTU and size.
+    pub relative_to: String,
+    /// In the first result.
+    pub first: f64,
+    /// In the second result.
+    pub second: f64,
+    /// By how much the larger is above the smaller.
+    pub apart: f64,
+    /// Whether that is no more than [`AGREEMENT`].
+    pub agree: bool,
+    /// Whether a figure that it is made of is noisy in one of the results.
+    pub noisy: bool,
+}
+
+/// A relative figure of one result.
+struct Relative {
+    name: Name,
+    to: String,
+    ratio: f64,
+    noisy: bool,
+}
+
+/// All relative figures that both results have.
+pub(super) fn agreements(first: &Assessment, second: &Assessment) -> Vec<Agreement> {
+    let of_second = relatives(second);
+    let others: HashMap<(&Name, &str), &Relative> =
+        of_second.iter().map(|relative| ((&relative.name, relative.to.as_str()), relative)).collect();
+    let agreement = |one: &Relative| {
+        let other = *others.get(&(&one.name, one.to.as_str()))?;
+        let apart = one.ratio.max(other.ratio) / one.ratio.min(other.ratio) - 1.0;
+        Some(Agreement {
+            name: one.name.clone(),
+            relative_to: one.to.clone(),
+            first: one.ratio,
+            second: other.ratio,
+            apart,
+            agree: apart <= AGREEMENT,
+            noisy: one.noisy || other.noisy,
+        })
+    };
+    relatives(first).iter().filter_map(agreement).collect()
+}
+
+/// Paths relative to the plain one of their experiment, and lending relative to copying.
+fn relatives(assessment: &Assessment) -> Vec<Relative> {
+    let mut relatives = Vec::new();
+    for group in cost::groups(assessment) {
+        let Some(plain) = baseline(group.experiment) else { continue };
+        for cost in &group.costs {
+            let Some(ratio) = group.relative(cost) else { continue };
+            let base = group.find(plain, cost.measurement.size);
+            let name = Name::of(cost);
+            let noisy = cost.is_noisy() || base.is_some_and(|base| base.is_noisy());
+            relatives.push(Relative { name, to: plain.to_owned(), ratio, noisy });
+        }
+    }
+    let figures = figures(assessment);
+    let lending = figures.iter().filter(|figure| figure.name.experiment == "loan");
+    let by_name: HashMap<&Name, &Figure> = lending.map(|figure| (&figure.name, figure)).collect();
+    for figure in figures.iter().filter(|figure| figure.name.what == "send that lends") {
+        let copied = Name { what: "send that copies".to_owned(), ..figure.name.clone() };
+        let copied = by_name.get(&copied).and_then(|figure| Summary::of(figure.runs.iter().copied()));
+        let Some((lent, copied)) = Summary::of(figure.runs.iter().copied()).zip(copied) else { continue };
+        let ratio = lent.median / copied.median;
+        if ratio.is_finite() {
+            let (name, to) = (figure.name.clone(), "send that copies".to_owned());
+            relatives.push(Relative { name, to, ratio, noisy: lent.is_noisy() || copied.is_noisy() });
+        }
+    }
+    relatives
+}

@@ -1,0 +1,178 @@
+//! What the measurements of a result say together: medians, and costs relative to a plain way and to bare C.
+
+use std::collections::{HashMap, HashSet};
+
+use crate::result::{Assessment, Measurement, Transport};
+use crate::statistics::Summary;
+use crate::verdict::baseline;
+
+/// Bytes of the headers of IPv4 and UDP. Over TCP, sizes are those of blocks, which say nothing of packets.
+const HEADERS: u64 = 28;
+
+/// Bytes of an RTP header.
+const RTP_HEADER: u64 = 12;
+
+/// Before the name of a path that a bare C loop takes.
+pub const BARE: &str = "bare:";
+
+/// Measurements that can be compared with one another: of one experiment, one transport, one MTU.
+#[derive(Clone, Debug)]
+pub struct Group<'a> {
+    /// `download`, `stream` or `loan`.
+    pub experiment: &'a str,
+    /// UDP or TCP.
+    pub transport: Transport,
+    /// MTU of the sink's device.
+    pub mtu: u32,
+    /// What was measured, in the order of the result.
+    pub costs: Vec<Cost<'a>>,
+    /// The first place in `costs` of a path and size, and of those with trains of a length.
+    places: HashMap<(&'a str, Option<u64>, Option<u32>), usize>,
+}
+
+/// A measurement and what its runs say together.
+#[derive(Clone, Debug)]
+pub struct Cost<'a> {
+    /// The path's name; with the length of its trains where several lengths were measured.
+    pub name: String,
+    /// The measurement.
+    pub measurement: &'a Measurement,
+    /// Processor seconds for each GiB; nothing if there are no runs that say anything.
+    pub summary: Option<Summary>,
+}
+
+/// The result's measurements in groups: streaming first, then download.
+pub fn groups(assessment: &Assessment) -> Vec<Group<'_>> {
+    let mut groups: HashMap<_, Vec<&Measurement>> = HashMap::new();
+    for measurement in &assessment.measurements {
+        let key = (measurement.experiment.as_str(), measurement.transport, measurement.mtu);
+        groups.entry(key).or_default().push(measurement);
+    }
+    let rank = |experiment: &str| {
+        let order = ["stream", "download", "loan"];
+        order.iter().position(|name| *name == experiment).unwrap_or(order.len())
+    };
+    let mut groups: Vec<_> = groups.into_iter().collect();
+    groups.sort_by_key(|((experiment, transport, mtu), _)| (rank(experiment), *experiment, *transport, *mtu));
+    groups.into_iter().map(|(key, measurements)| Group::new(key, &measurements)).collect()
+}
+
+impl Cost<'_> {
+    /// Whether it is that of a bare C loop.
+    pub fn is_bare(&self) -> bool {
+        self.measurement.path.starts_with(BARE)
+    }
+
+    /// The median, if there is one.
+    pub fn median(&self) -> Option<f64> {
+        self.summary.map(|summary| summary.median)
+    }
+
+    /// Whether its runs differ too much.
+    pub fn is_noisy(&self) -> bool {
+        self.summary.is_some_and(|summary| summary.is_noisy())
+    }
+}
+
+impl<'a> Group<'a> {
+    fn new(
+        (experiment, transport, mtu): (&'a str, Transport, u32),
+        measurements: &[&'a Measurement],
+    ) -> Self {
+        let mut places = HashMap::new();
+        for (place, measurement) in measurements.iter().enumerate() {
+            let (path, size) = (measurement.path.as_str(), measurement.size);
+            places.entry((path, size, None)).or_insert(place);
+            places.entry((path, size, Some(measurement.packets_per_train))).or_insert(place);
+        }
+        // A path that was measured with several lengths of trains: its first one is not its only one.
+        let several: HashSet<&str> = measurements
+            .iter()
+            .filter(|measurement| {
+                let first = measurements[places[&(measurement.path.as_str(), measurement.size, None)]];
+                first.packets_per_train != measurement.packets_per_train
+            })
+            .map(|measurement| measurement.path.as_str())
+            .collect();
+        let cost = |measurement: &&'a Measurement| Cost {
+            name: match several.contains(measurement.path.as_str()) {
+                true => format!("{} ×{}", measurement.path, measurement.packets_per_train),
+                false => measurement.path.clone(),
+            },
+            measurement,
+            summary: Summary::of(
+                measurement.runs.iter().map(|run| run.cpu_s_per_gib()).filter(|cost| cost.is_finite()),
+            ),
+        };
+        Group { experiment, transport, mtu, costs: measurements.iter().map(cost).collect(), places }
+    }
+
+    /// Sizes, ascending, the whole file last.
+    pub fn sizes(&self) -> Vec<Option<u64>> {
+        let mut sizes: Vec<_> = self.costs.iter().map(|cost| cost.measurement.size).collect();
+        sizes.sort_by_key(|size| size.unwrap_or(u64::MAX));
+        sizes.dedup();
+        sizes
+    }
+
+    /// The largest size whose packets are not fragmented, or else the smallest there is; the whole file if that is all.
+    pub fn full_size(&self) -> Option<u64> {
+        let headers = HEADERS + if self.experiment == "stream" { RTP_HEADER } else { 0 };
+        let room = u64::from(self.mtu).saturating_sub(headers);
+        let sizes: Vec<u64> = self.sizes().into_iter().flatten().collect();
+        sizes.iter().rev().find(|size| **size <= room).or(sizes.first()).copied()
+    }
+
+    /// Paths by [`Cost::name`], each with its costs by size, bare loops not among them, cheapest in full packets first.
+    pub fn paths(&self) -> Vec<(&str, Vec<&Cost<'a>>)> {
+        let mut paths: Vec<(&str, Vec<&Cost<'a>>)> = Vec::new();
+        let mut places: HashMap<&str, usize> = HashMap::new();
+        for cost in self.costs.iter().filter(|cost| !cost.is_bare()) {
+            let place = *places.entry(&cost.name).or_insert_with(|| {
+                paths.push((&cost.name, Vec::new()));
+                paths.len() - 1
+            });
+            paths[place].1.push(cost);
+        }
+        let full = self.full_size();
+        let in_full_packets = |costs: &[&Cost<'a>]| {
+            let with_full = costs.iter().find(|cost| cost.measurement.size == full);
+            with_full.or(costs.first()).and_then(|cost| cost.median()).unwrap_or(f64::INFINITY)
+        };
+        paths.sort_by(|(_, one), (_, other)| in_full_packets(one).total_cmp(&in_full_packets(other)));
+        paths
+    }
+
+    /// Its cost as a share of that of the plain path with the same size; nothing for that path itself.
+    pub fn relative(&self, cost: &Cost<'_>) -> Option<f64> {
+        let plain = baseline(self.experiment).filter(|plain| *plain != cost.measurement.path)?;
+        ratio(cost, self.like(cost.measurement, plain)?)
+    }
+
+    /// Its cost as a multiple of that of a bare C loop that does the same.
+    pub fn over_bare(&self, cost: &Cost<'_>) -> Option<f64> {
+        ratio(cost, self.bare(cost)?)
+    }
+
+    /// The bare C loop that does the same.
+    pub fn bare(&self, cost: &Cost<'_>) -> Option<&Cost<'a>> {
+        self.like(cost.measurement, &format!("{BARE}{}", cost.measurement.path))
+    }
+
+    /// The cost of a path with a size.
+    pub fn find(&self, path: &str, size: Option<u64>) -> Option<&Cost<'a>> {
+        self.places.get(&(path, size, None)).map(|place| &self.costs[*place])
+    }
+
+    /// Another path with the same size, and with the same trains where there are several.
+    fn like(&self, measurement: &Measurement, path: &str) -> Option<&Cost<'a>> {
+        let same_trains = (path, measurement.size, Some(measurement.packets_per_train));
+        let place = self.places.get(&same_trains).map(|place| &self.costs[*place]);
+        place.or_else(|| self.find(path, measurement.size))
+    }
+}
+
+/// Median by median.
+fn ratio(cost: &Cost<'_>, other: &Cost<'_>) -> Option<f64> {
+    Some(cost.median()? / other.median()?).filter(|ratio| ratio.is_finite())
+}

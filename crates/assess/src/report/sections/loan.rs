@@ -1,0 +1,219 @@
+//! The page loan: figures 1 to 6 of the zero-copy protocol paper.
+
+use crate::report::document::{Panel, Section};
+use crate::report::number;
+use crate::report::plot::{Kind as Axis, Line, Lines, Point, Unit};
+use crate::report::table::{Cell, Kind, Table};
+use crate::result::{Loan, LoanPoint, Transport};
+use crate::statistics::Summary;
+
+/// One figure of the paper: what its axis shows, and its lines.
+struct Plot {
+    caption: &'static str,
+    axis: &'static str,
+    kind: Axis,
+    unit: Unit,
+    lines: &'static [(&'static str, Derive)],
+}
+
+/// A value with its range, from a point; nothing where it was not measured.
+type Derive = fn(&LoanPoint) -> Option<Value>;
+
+/// A figure, its least and its greatest, and whether it is noisy.
+type Value = (f64, (f64, f64), bool);
+
+const PLOTS: [Plot; 6] = [
+    Plot {
+        caption: "Send rate R, and its limit Rmax if the copy cost nothing (figure 1 of [3]).",
+        axis: "rate of a single send",
+        kind: Axis::Logarithmic,
+        unit: Unit::Rate,
+        lines: &[
+            ("R", |point| rate(point, time(&point.copied_send_s)?)),
+            ("Rmax", |point| rate(point, without_copy(point)?)),
+            ("copy only", |point| rate(point, time(&point.copy_s)?)),
+        ],
+    },
+    Plot {
+        caption: "Send rate with copies and with loans (figure 2 of [3]).",
+        axis: "rate of a single send",
+        kind: Axis::Logarithmic,
+        unit: Unit::Rate,
+        lines: &[
+            ("copy", |point| rate(point, time(&point.copied_send_s)?)),
+            ("loan", |point| rate(point, time(&point.lent_send_s)?)),
+        ],
+    },
+    Plot {
+        caption: "Cost of the copy alone and of the loan alone (figure 3 of [3]): a send that lends, less what a send costs \
+                  besides its copy.",
+        axis: "time of a single send",
+        kind: Axis::Logarithmic,
+        unit: Unit::Time,
+        lines: &[("copy alone", |point| time(&point.copy_s)), ("loan alone", loan_alone)],
+    },
+    Plot {
+        caption: "Sustained throughput with copies and with loans (figure 4 of [3]).",
+        axis: "sustained throughput",
+        kind: Axis::Linear,
+        unit: Unit::Rate,
+        lines: &[
+            ("copy", |point| Some(single(point.copied_throughput))),
+            ("loan", |point| point.lent_throughput.map(single)),
+        ],
+    },
+    Plot {
+        caption: "Throughput as a single send promises it, and as it was sustained (figure 5 of [3]).",
+        axis: "throughput",
+        kind: Axis::Linear,
+        unit: Unit::Rate,
+        lines: &[
+            ("copy, sustained", |point| Some(single(point.copied_throughput))),
+            ("loan, sustained", |point| point.lent_throughput.map(single)),
+            ("copy, promised", |point| rate(point, time(&point.copied_send_s)?)),
+            ("loan, promised", |point| rate(point, time(&point.lent_send_s)?)),
+        ],
+    },
+    Plot {
+        caption: "Sends that failed while throughput was measured (figure 6 of [3]).",
+        axis: "failed sends",
+        kind: Axis::Linear,
+        unit: Unit::Plain,
+        lines: &[
+            ("copy", |point| Some(single(point.copied_errors as f64))),
+            ("loan", |point| point.lent_throughput.map(|_| single(point.lent_errors as f64))),
+        ],
+    },
+];
+
+pub(super) fn section(loan: &Loan) -> Section {
+    let mut section = Section::new("loan", "The page loan");
+    section.say(
+        "A send copies its payload into the kernel, or lends its pages until the network is done with them. Small sends \
+         are cheaper to copy; from some size on lending is.",
+    );
+    section.table(thresholds(loan));
+    let groups = groups(loan);
+    for plot in &PLOTS {
+        let panels = groups.iter().enumerate().filter_map(|(index, group)| panel(plot, index, group));
+        section.figure(plot.caption, panels.collect());
+    }
+    for (transport, mtu, points) in &groups {
+        section.table(table(*transport, *mtu, points));
+    }
+    section
+}
+
+/// Points of one transport and MTU, by ascending size.
+fn groups(loan: &Loan) -> Vec<(Transport, u32, Vec<&LoanPoint>)> {
+    let mut points: Vec<&LoanPoint> = loan.points.iter().collect();
+    let key = |point: &LoanPoint| (point.transport, point.mtu);
+    points.sort_by_key(|point| (key(point), point.size));
+    let chunks = points.chunk_by(|one, other| key(one) == key(other));
+    chunks.map(|points| (points[0].transport, points[0].mtu, points.to_vec())).collect()
+}
+
+fn panel(plot: &Plot, index: usize, group: &(Transport, u32, Vec<&LoanPoint>)) -> Option<Panel> {
+    let (protocol, mtu, points) = group;
+    let letter = char::from_u32('a' as u32 + index as u32 % 26).unwrap_or('?');
+    let title = format!("({letter}) {}, MTU {}", protocol, number::count((*mtu).into()));
+    let line = |(name, derive): &(&str, Derive)| {
+        let point = |point: &&LoanPoint| {
+            let (value, range, noisy) = derive(point)?;
+            Some(Point { size: point.size, value, range, noisy })
+        };
+        Line { name: (*name).to_owned(), points: points.iter().filter_map(point).collect() }
+    };
+    let scene = Lines {
+        title: &format!("{} {title}", plot.caption),
+        x_axis: "bytes of a send",
+        y_axis: plot.axis,
+        y_kind: plot.kind,
+        y_unit: plot.unit,
+        lines: plot.lines.iter().map(line).filter(|line| !line.points.is_empty()).collect(),
+    }
+    .scene()?;
+    Some(Panel { title, scene })
+}
+
+fn single(value: f64) -> Value {
+    (value, (value, value), false)
+}
+
+fn time(runs: &[f64]) -> Option<Value> {
+    let summary = Summary::of(runs.iter().copied())?;
+    Some((summary.median, (summary.least, summary.greatest), summary.is_noisy()))
+}
+
+/// Bytes per second of a send that takes so long.
+fn rate(point: &LoanPoint, (seconds, (least, greatest), noisy): Value) -> Option<Value> {
+    let rate = |seconds: f64| point.size as f64 / seconds;
+    (seconds > 0.0).then(|| (rate(seconds), (rate(greatest), rate(least)), noisy))
+}
+
+/// What a send costs besides its copy (t2 of the paper).
+fn without_copy(point: &LoanPoint) -> Option<Value> {
+    let ((send, (least, greatest), noisy), (copy, _, copy_noisy)) =
+        (time(&point.copied_send_s)?, time(&point.copy_s)?);
+    (send > copy).then(|| (send - copy, ((least - copy).max(0.0), greatest - copy), noisy || copy_noisy))
+}
+
+fn loan_alone(point: &LoanPoint) -> Option<Value> {
+    let ((send, (least, greatest), noisy), (rest, _, rest_noisy)) =
+        (time(&point.lent_send_s)?, without_copy(point)?);
+    (send > rest).then(|| (send - rest, ((least - rest).max(0.0), greatest - rest), noisy || rest_noisy))
+}
+
+fn thresholds(loan: &Loan) -> Table {
+    let mut table =
+        Table::new("From which size of a send on lending is cheaper.", &["transport", "#MTU", "#threshold"]);
+    for threshold in &loan.thresholds {
+        table.row([
+            Cell::plain(threshold.transport.to_string()),
+            Cell::plain(number::count(threshold.mtu.into())),
+            Cell::plain(threshold.bytes.map_or_else(|| "never cheaper".to_owned(), number::bytes)),
+        ]);
+    }
+    table
+}
+
+fn table(protocol: Transport, mtu: u32, points: &[&LoanPoint]) -> Table {
+    let heads = [
+        "size",
+        "#copy alone",
+        "#loan alone",
+        "#send that copies",
+        "#send that lends",
+        "#lent/copied",
+        "#sustained, copies",
+        "#sustained, loans",
+        "#gain",
+        "#errors, copies",
+        "#errors, loans",
+    ];
+    let caption = format!("The loan over {}, MTU {}.", protocol, number::count(mtu.into()));
+    let mut table = Table::new(caption, &heads);
+    for point in points {
+        let cell = |value: Option<Value>| {
+            let kind = if value.is_some_and(|(_, _, noisy)| noisy) { Kind::Noisy } else { Kind::Plain };
+            Cell { kind, ..Cell::figure(value, |(seconds, _, _)| number::time(seconds)) }
+        };
+        let (copied, lent) = (time(&point.copied_send_s), time(&point.lent_send_s));
+        let ratio = lent.zip(copied).map(|((lent, ..), (copied, ..))| lent / copied);
+        let gain = point.lent_throughput.map(|lent| lent / point.copied_throughput - 1.0);
+        table.row([
+            Cell::plain(number::bytes(point.size)),
+            cell(time(&point.copy_s)),
+            cell(loan_alone(point)),
+            cell(copied),
+            cell(lent),
+            Cell::figure(ratio, number::significant),
+            Cell::plain(number::bit_rate(point.copied_throughput)),
+            Cell::figure(point.lent_throughput, number::bit_rate),
+            Cell::figure(gain, number::change),
+            Cell::plain(number::count(point.copied_errors)),
+            Cell::plain(number::count(point.lent_errors)),
+        ]);
+    }
+    table
+}

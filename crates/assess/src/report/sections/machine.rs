@@ -1,0 +1,133 @@
+//! The machine, what was asked of it, and what could be better.
+
+use crate::report::document::Section;
+use crate::report::number;
+use crate::report::table::{Cell, Kind, Table};
+use crate::result::{Assessment, Cache, Feature, Host, Rings, Settings};
+
+pub(super) fn section(assessment: &Assessment) -> Section {
+    let mut section = Section::new("machine", "The machine and the settings");
+    section.table(host(assessment));
+    section.table(settings(&assessment.settings));
+    section.table(devices(&assessment.host));
+    section.table(limits(&assessment.host));
+    section.table(paths(&assessment.host));
+    section
+}
+
+/// The doctor.
+pub(super) fn advice(host: &Host) -> Section {
+    let mut section = Section::new("advice", "What could be better");
+    let mut table = Table::new(
+        "What was found, what it costs, and what mends it.",
+        &["finding", "consequence", "remedy"],
+    );
+    for advice in &host.advice {
+        table.row([
+            Cell::plain(&advice.finding),
+            Cell::plain(&advice.consequence),
+            Cell::code(&advice.remedy),
+        ]);
+    }
+    section.table(table);
+    section
+}
+
+fn host(assessment: &Assessment) -> Table {
+    let host = &assessment.host;
+    pairs(
+        "The machine.",
+        &[
+            ("processor", host.processor.clone()),
+            ("processors that may be used", host.processors.to_string()),
+            ("memory", number::about_bytes(host.memory)),
+            ("kernel", host.kernel.clone()),
+            ("load when it began", host.load.clone()),
+            ("program", assessment.program.clone()),
+            ("began", assessment.started.clone()),
+            ("took", format!("{} s", number::significant(assessment.seconds))),
+            ("ended", if assessment.partial { "before its end" } else { "complete" }.to_owned()),
+            ("schema", assessment.schema.clone()),
+        ],
+    )
+}
+
+fn settings(settings: &Settings) -> Table {
+    let cache = match settings.cache {
+        Cache::Warm => "in the page cache",
+        Cache::Cold => "on storage",
+    };
+    pairs(
+        "What was asked for.",
+        &[
+            ("experiments", settings.experiments.join(", ")),
+            ("volume of a run", number::about_bytes(settings.volume)),
+            ("runs", settings.runs.to_string()),
+            ("form", if settings.quick { "quick" } else { "full" }.to_owned()),
+            ("sink", settings.sink.clone()),
+            ("MTU", number::bytes(settings.mtu.into())),
+            ("payload", cache.to_owned()),
+            ("pinned to processor", settings.cpu.map_or_else(|| "none".to_owned(), |cpu| cpu.to_string())),
+        ],
+    )
+}
+
+fn pairs(caption: &str, pairs: &[(&str, String)]) -> Table {
+    let mut table = Table::new(caption, &["", "value"]);
+    for (name, value) in pairs {
+        table.row([Cell::plain(name), Cell::plain(value)]);
+    }
+    table
+}
+
+fn devices(host: &Host) -> Table {
+    let heads = ["device", "driver", "up", "#MTU", "#Mb/s", "#rings (most)", "features on", "features off"];
+    let mut table = Table::new("Network devices, and the features that data paths need.", &heads);
+    for device in &host.devices {
+        let features = |on: bool| {
+            let names = device.features.iter().filter(|feature| feature.on == on);
+            let fixed = |feature: &Feature| if feature.changeable { "" } else { " (fixed)" };
+            names.map(|feature| format!("{}{}", feature.name, fixed(feature))).collect::<Vec<_>>().join(", ")
+        };
+        let rings = |Rings { transmit, transmit_most, receive, receive_most }| {
+            format!("send {transmit} ({transmit_most}), receive {receive} ({receive_most})")
+        };
+        table.row([
+            Cell::code(&device.name),
+            Cell::plain(device.driver.as_deref().unwrap_or(number::NOTHING)),
+            Cell::plain(if device.up { "yes" } else { "no" }),
+            Cell::plain(number::count(device.mtu.into())),
+            Cell::figure(device.speed_mbps, |speed| number::count(speed.into())),
+            Cell::figure(device.rings, rings),
+            Cell::plain(features(true)),
+            Cell::plain(features(false)),
+        ]);
+    }
+    table
+}
+
+/// Which data paths run here, and what others lack.
+fn paths(host: &Host) -> Table {
+    let heads = ["path", "experiment", "runs here", "what is missing", "remedy"];
+    let mut table =
+        Table::new("Data paths that run on this machine, tried over the loopback device.", &heads);
+    for path in &host.paths {
+        let or_nothing = |text: &Option<String>| text.clone().unwrap_or_else(|| number::NOTHING.to_owned());
+        table.row([
+            Cell::code(&path.path),
+            Cell::plain(format!("{} over {}", path.experiment, path.transport)),
+            if path.runs { Cell::new("yes", Kind::Good) } else { Cell::new("no", Kind::Bad) },
+            Cell::plain(or_nothing(&path.missing)),
+            Cell::plain(or_nothing(&path.remedy)),
+        ]);
+    }
+    table
+}
+
+fn limits(host: &Host) -> Table {
+    let mut table = Table::new("Limits and settings of the kernel.", &["setting", "value"]);
+    for limit in &host.limits {
+        table.row([Cell::code(&limit.name), Cell::new(&limit.value, Kind::Plain)]);
+    }
+    table
+}

@@ -1,0 +1,84 @@
+//! `wirepath assess compare`: two results side by side.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::Args;
+use comfy_table::CellAlignment;
+use wirepath_assess::Assessment;
+use wirepath_assess::compare::compare;
+use wirepath_assess::report::{Cell, Kind, Table, in_ascii};
+
+use super::read;
+use crate::table::{lines, new_table, section};
+use crate::{format, terminal};
+
+/// Arguments of `wirepath assess compare`.
+#[derive(Args)]
+#[command(after_help = "\
+The improvement is that of the second result over the first, in percent of the first. What differs by no more than its runs \
+are spread is shown as ±spread; where there are too few runs to know the spread, a question mark stands behind the change. \
+Relative figures (a path to the plain one in the same result) agree if they are no more than 10 % apart; those that do not \
+are listed.
+
+Exit code: 0 if both results could be read, whatever they say; 1 if not.")]
+pub(crate) struct Compare {
+    /// The result to compare with: JSON that `wirepath assess --json FILE` wrote
+    #[arg(value_name = "A.json")]
+    first: PathBuf,
+
+    /// The result to compare
+    #[arg(value_name = "B.json")]
+    second: PathBuf,
+
+    /// Print the comparison as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Compare {
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let (first, second) = (read::result(&self.first)?, read::result(&self.second)?);
+        let comparison = compare(&first, &second);
+        if self.json {
+            let json = serde_json::to_string_pretty(&comparison).context("writing the comparison as JSON")?;
+            terminal::print(&(json + "\n"))?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let (width, utf8) = (terminal::width(), terminal::speaks_utf8());
+        let mut text =
+            format!("A: {}\nB: {}\n", described(&self.first, &first), described(&self.second, &second));
+        for table in comparison.tables() {
+            text += &format!("\n{}", shown(&table, width.into(), utf8));
+        }
+        text += &format!("\n{}\n", comparison.statement());
+        terminal::print(&if utf8 { text } else { in_ascii(&text) })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Which result it is.
+fn described(file: &Path, result: &Assessment) -> String {
+    let Assessment { started, host, .. } = result;
+    let machine = format!("{started}, {}, Linux {}", host.processor, host.kernel);
+    // What a result says is others' input, as names of files are.
+    format!("{}, {}", format::name(file), format::name(Path::new(&machine)))
+}
+
+/// A table for a terminal. A figure that is not to be relied on says so without colours.
+fn shown(table: &Table, width: usize, utf8: bool) -> String {
+    let mut grid = new_table(width, utf8);
+    grid.set_header(table.columns.iter().map(|column| column.head.as_str()));
+    for row in &table.rows {
+        let noisy = |cell: &Cell| if cell.kind == Kind::Noisy { " ~" } else { "" };
+        grid.add_row(row.iter().map(|cell| format!("{}{}", cell.text, noisy(cell))));
+    }
+    for (column, shown) in table.columns.iter().zip(grid.column_iter_mut()) {
+        if column.figures {
+            shown.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let notes: String = table.notes.iter().map(|note| format!("{note}\n")).collect();
+    section(&table.caption, &lines(&mut grid)) + &notes
+}

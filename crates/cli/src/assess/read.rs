@@ -1,0 +1,65 @@
+//! Reads kept results.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use anyhow::{Context, Result, ensure};
+use wirepath_assess::Assessment;
+
+/// A full run takes less than one megabyte.
+const MOST_BYTES: u64 = 32 << 20;
+
+/// Reads a result that `wirepath assess --json` wrote.
+pub(super) fn result(file: &Path) -> Result<Assessment> {
+    let name = crate::format::name(file);
+    let opened = File::open(file).with_context(|| format!("cannot open {name}"))?;
+    let metadata = opened.metadata().with_context(|| format!("cannot look at {name}"))?;
+    let remedy = "name the JSON file that `wirepath assess --json FILE` wrote";
+    ensure!(!metadata.is_dir(), "{name} is a folder; {remedy}");
+    // A FIFO or a device would be read for ever.
+    ensure!(metadata.is_file(), "{name} is no ordinary file; {remedy}");
+    let mut text = Vec::new();
+    opened.take(MOST_BYTES + 1).read_to_end(&mut text).with_context(|| format!("cannot read {name}"))?;
+    ensure!(text.len() as u64 <= MOST_BYTES, "{name} is larger than any result; {remedy}");
+    let text = std::str::from_utf8(&text).with_context(|| format!("{name} is no text; {remedy}"))?;
+    Assessment::from_json(text).with_context(|| name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refusal(file: &Path) -> String {
+        format!("{:#}", result(file).unwrap_err())
+    }
+
+    #[test]
+    fn what_is_no_result_is_named_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.json");
+        assert!(refusal(&file).contains("a.json: No such file"), "{}", refusal(&file));
+        assert!(
+            refusal(folder.path()).contains("is a folder; name the JSON file"),
+            "{}",
+            refusal(folder.path())
+        );
+        assert!(refusal(Path::new("/dev/zero")).contains("no ordinary file"));
+        let cases: [(&[u8], &str); 5] = [
+            (b"\xff\xfe", "is no text"),
+            (b"", "no result of `wirepath assess`"),
+            (b"{\"figures\": []}", "no result of `wirepath assess`"),
+            (b"{\"schema\": \"wirepath-assessment/99\"}", "schema \"wirepath-assessment/99\""),
+            (b"{\"schema\": \"wirepath-assessment/1\", \"program\": 7}", "no result of `wirepath assess`"),
+        ];
+        for (bytes, reason) in cases {
+            std::fs::write(&file, bytes).unwrap();
+            assert!(
+                refusal(&file).contains("a.json: ") || refusal(&file).contains("a.json is"),
+                "{}",
+                refusal(&file)
+            );
+            assert!(refusal(&file).contains(reason), "{}", refusal(&file));
+        }
+    }
+}

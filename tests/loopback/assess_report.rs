@@ -1,0 +1,265 @@
+//! Results of `wirepath assess`, shown: pages in a real browser, comparisons, figures in the documents.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use wirepath_assess::Assessment;
+use wirepath_tests::process::{self, Process, as_ordinary_user, find};
+use wirepath_tests::{Deadline, assessment, require, server, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        a_page_is_legible_on_a_phone,
+        a_page_is_legible_on_a_screen,
+        a_result_becomes_a_page_markdown_and_csv,
+        a_result_is_never_written_over,
+        two_results_are_compared,
+        what_is_no_result_is_refused,
+        documents_are_filled_in,
+        the_documents_agree_with_the_kept_result,
+    ]
+}
+
+fn a_page_is_legible_on_a_phone() -> Result<()> {
+    legible(360)
+}
+
+fn a_page_is_legible_on_a_screen() -> Result<()> {
+    legible(1200)
+}
+
+/// A page that shows the report in a frame, which can be narrower than a browser's window, and looks at it once it is laid
+/// out for what a reader would stumble over.
+const EXAMINATION: &str = r#"<!doctype html><meta charset="utf-8"><body style="margin: 0">
+<iframe style="width: WIDTHpx; height: 800px; border: 0" srcdoc="REPORT"></iframe>
+<script>
+onload = () => {
+  const frame = document.querySelector('iframe').contentWindow, page = frame.document;
+  const problems = [], shown = element => element.textContent.trim().slice(0, 40);
+  if (frame.innerWidth !== WIDTH) problems.push(`the frame is ${frame.innerWidth} wide`);
+  const width = page.documentElement.scrollWidth;
+  if (width > frame.innerWidth) problems.push(`the page scrolls: it is ${width} wide`);
+  let texts = 0;
+  for (const svg of page.querySelectorAll('svg')) {
+    const edge = svg.getBoundingClientRect();
+    const boxes = [...svg.querySelectorAll('text')].map(text => [text, text.getBoundingClientRect()]);
+    texts += boxes.length;
+    boxes.forEach(([text, box], index) => {
+      const size = parseFloat(frame.getComputedStyle(text).fontSize) * edge.width / svg.viewBox.baseVal.width;
+      if (size < 10) problems.push(`too small: ${shown(text)}, ${size.toFixed(1)} px`);
+      if (box.left < edge.left - 1 || box.right > edge.right + 1 || box.top < edge.top - 1 || box.bottom > edge.bottom + 1)
+        problems.push(`clipped: ${shown(text)} in ${shown(svg)}`);
+      for (const [other, its] of boxes.slice(index + 1))
+        if (box.left < its.right && its.left < box.right && box.top < its.bottom && its.top < box.bottom)
+          problems.push(`overlap: ${shown(text)} and ${shown(other)} in ${shown(svg)}`);
+    });
+  }
+  const plots = page.querySelectorAll('svg').length;
+  document.body.textContent = `verdict of ${plots} plots, ${texts} texts: ${problems.join('; ') || 'legible'} (end)`;
+};
+</script>"#;
+
+/// Opens the page so wide, and asks what a reader would see.
+fn legible(width: u32) -> Result<()> {
+    require!(find("chromium").is_some(), "chromium is not installed");
+    let stage = Stage::new()?;
+    stage.run(["report", "full.json"])?;
+    let report =
+        std::fs::read_to_string(stage.path("full.html"))?.replace('&', "&amp;").replace('"', "&quot;");
+    let examination = EXAMINATION.replace("WIDTH", &width.to_string()).replace("REPORT", &report);
+    std::fs::write(stage.path("examination.html"), examination)?;
+    let mut command = as_ordinary_user("chromium", stage.folder.path());
+    command.args([
+        "--headless",
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--hide-scrollbars",
+    ]);
+    command.args(["--window-size=1280,900", "--dump-dom"]);
+    command.arg(format!("file://{}", stage.path("examination.html").display()));
+    let dump = Process::start(&command, true)?.succeed(Deadline::seconds(60.0))?;
+    let verdict = dump.split_once(">verdict of ").and_then(|(_, rest)| rest.split_once(" (end)"));
+    let (verdict, _) = verdict.with_context(|| format!("no verdict: {dump}"))?;
+    ensure!(verdict.ends_with(": legible"), "{verdict}");
+    let plots: u32 = verdict.split(' ').next().context("a number of plots")?.parse()?;
+    ensure!(plots > 20, "{verdict}");
+    Ok(())
+}
+
+fn a_result_becomes_a_page_markdown_and_csv() -> Result<()> {
+    let stage = Stage::new()?;
+    let said = stage.run(["report", "full.json"])?;
+    ensure!(said == "full.html\n", "{said}");
+    let page = std::fs::read_to_string(stage.path("full.html"))?;
+    ensure!(page.starts_with("<!doctype html>") && page.contains("wire_uring"));
+    let markdown = stage.run(["report", "full.json", "--markdown", "-", "--csv", "runs.csv"])?;
+    ensure!(markdown.starts_with("# ") && markdown.contains("| `wire_uring` |"), "{markdown}");
+    let csv = std::fs::read_to_string(stage.path("runs.csv"))?;
+    ensure!(csv.starts_with("experiment,what,transport,size,") && csv.lines().count() > 1000);
+    let both = stage.refused(["report", "full.json", "--markdown", "-", "--csv", "-"])?;
+    ensure!(both.contains("only one of"), "{both}");
+    Ok(())
+}
+
+fn a_result_is_never_written_over() -> Result<()> {
+    let stage = Stage::new()?;
+    let before = std::fs::read(stage.path("full.json"))?;
+    for name in ["full.json", "./full.json"] {
+        let error = stage.refused(["report", "full.json", "--csv", name])?;
+        ensure!(error.contains("is the result itself"), "{error}");
+    }
+    ensure!(std::fs::read(stage.path("full.json"))? == before);
+    let error = stage.refused(["report", "full.json", "--html", "no/such/folder.html"])?;
+    ensure!(error.contains("cannot write no/such/folder.html: No such file"), "{error}");
+    Ok(())
+}
+
+fn two_results_are_compared() -> Result<()> {
+    let stage = Stage::new()?;
+    let same = stage.run(["compare", "full.json", "full.json"])?;
+    ensure!(
+        same.contains("relative figures agree within 10 %") && same.starts_with("A: full.json"),
+        "{same}"
+    );
+    let mut slower = assessment::full();
+    slower.host.kernel = "2.4.21".to_owned();
+    let uring = slower.measurements.iter_mut().filter(|measurement| measurement.path == "wire_uring");
+    uring.flat_map(|measurement| &mut measurement.runs).for_each(|run| run.system_s *= 2.0);
+    std::fs::write(stage.path("slower.json"), slower.to_json()?)?;
+    let text = stage.run(["compare", "full.json", "slower.json"])?;
+    ensure!(text.contains("2.4.21") && text.contains("do not: see above"), "{text}");
+    let json: serde_json::Value =
+        serde_json::from_str(&stage.run(["compare", "--json", "full.json", "slower.json"])?)?;
+    ensure!(
+        json["differences"]
+            == serde_json::json!([{"what": "kernel", "first": "6.18.44", "second": "2.4.21"}])
+    );
+    let figures = json["figures"].as_array().context("figures")?;
+    let worse = |figure: &&serde_json::Value| figure["verdict"] == "worse";
+    let worse: Vec<_> = figures.iter().filter(worse).collect();
+    ensure!(worse.len() == 4 && worse.iter().all(|figure| figure["what"] == "wire_uring"), "{worse:?}");
+    Ok(())
+}
+
+fn what_is_no_result_is_refused() -> Result<()> {
+    let stage = Stage::new()?;
+    std::fs::write(stage.path("other.json"), r#"{"schema": "wirepath-assessment/99"}"#)?;
+    std::fs::write(stage.path("text.json"), "no JSON at all")?;
+    let cases = [
+        ("gone.json", "gone.json: No such file"),
+        (".", "is a folder; name the JSON file"),
+        ("other.json", "other.json: this is a result of schema \"wirepath-assessment/99\""),
+        ("text.json", "text.json: this is no result of `wirepath assess`"),
+    ];
+    for (file, reason) in cases {
+        for arguments in
+            [vec!["report", file], vec!["compare", file, "full.json"], vec!["compare", "full.json", file]]
+        {
+            let error = stage.refused(&arguments)?;
+            ensure!(error.contains(reason) && error.lines().count() == 1, "{arguments:?}: {error}");
+        }
+    }
+    Ok(())
+}
+
+fn documents_are_filled_in() -> Result<()> {
+    let stage = Stage::new()?;
+    let page = "# a\n\n<!-- figure: wire_sendfile -->\nnot measured yet\n<!-- end -->\nb\n";
+    std::fs::create_dir_all(stage.path("docs/paths"))?;
+    std::fs::write(stage.path("docs/paths/wire_sendfile.md"), page)?;
+    std::fs::write(stage.path("docs/other.md"), "nothing to fill in\n")?;
+    let said = stage.run(["report", "full.json", "--docs", "docs"])?;
+    ensure!(said == "docs/paths/wire_sendfile.md\n", "{said}");
+    let filled = std::fs::read_to_string(stage.path("docs/paths/wire_sendfile.md"))?;
+    ensure!(filled.starts_with("# a\n") && filled.ends_with("<!-- end -->\nb\n"), "{filled}");
+    ensure!(filled.contains("| 1,460 B | 44 |") && filled.contains("6.18.44"), "{filled}");
+    ensure!(stage.run(["report", "full.json", "--docs", "docs"])?.is_empty(), "it changes what is filled in");
+    std::fs::write(stage.path("docs/paths/wire_sendfile.md"), "<!-- figure: wire_sendfile -->\n")?;
+    let error = stage.refused(["report", "full.json", "--docs", "docs"])?;
+    ensure!(error.contains("wire_sendfile.md: line 1: this part does not end"), "{error}");
+    Ok(())
+}
+
+/// What the documents say was measured is what the last kept result says.
+fn the_documents_agree_with_the_kept_result() -> Result<()> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let Some(result) = last_kept_result(&root.join("results"))? else {
+        require!(false, "results/ has no assessment yet");
+        return Ok(());
+    };
+    let stage = Stage::new()?;
+    for folder in ["docs", "docs/paths"] {
+        std::fs::create_dir_all(stage.path(folder))?;
+        for file in std::fs::read_dir(root.join(folder)).with_context(|| folder.to_owned())? {
+            let file = file?.path();
+            let name = file.file_name().context("a name")?;
+            if file.is_file() {
+                std::fs::copy(&file, stage.path(folder).join(name))?;
+            }
+        }
+    }
+    let arguments = [OsStr::new("report"), result.as_os_str(), OsStr::new("--docs"), OsStr::new("docs")];
+    let changed = stage.run(arguments)?;
+    let remedy = format!("wirepath assess report {} --docs docs", result.display());
+    ensure!(changed.is_empty(), "these do not say what the kept result says; run {remedy}:\n{changed}");
+    Ok(())
+}
+
+/// The assessment in the last folder of `results/` that has one: their names begin with the date.
+fn last_kept_result(results: &Path) -> Result<Option<PathBuf>> {
+    let mut folders: Vec<PathBuf> =
+        std::fs::read_dir(results)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+    folders.sort();
+    for folder in folders.iter().rev().filter(|folder| folder.is_dir()) {
+        for file in std::fs::read_dir(folder)? {
+            let file = file?.path();
+            let is_json = file.extension().is_some_and(|ending| ending == "json");
+            if is_json && Assessment::from_json(&std::fs::read_to_string(&file)?).is_ok() {
+                return Ok(Some(file.canonicalize()?));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// A folder with a result in it.
+struct Stage {
+    folder: tempfile::TempDir,
+}
+
+impl Stage {
+    fn new() -> Result<Self> {
+        let stage = Self { folder: process::open_folder()? };
+        std::fs::write(stage.path("full.json"), assessment::full().to_json()?)?;
+        Ok(stage)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn assess<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Result<Output> {
+        let mut command = Command::new(server::binary()?);
+        command.arg("assess").args(arguments).current_dir(self.folder.path());
+        command.env("LC_ALL", "C.UTF-8").env("COLUMNS", "100");
+        Ok(command.output()?)
+    }
+
+    /// What it says when it does as it is told.
+    fn run<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Result<String> {
+        let output = self.assess(arguments)?;
+        ensure!(output.status.success(), "{output:?}");
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// What it says when it does not.
+    fn refused<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Result<String> {
+        let output = self.assess(arguments)?;
+        ensure!(output.status.code() == Some(1) && output.stdout.is_empty(), "{output:?}");
+        Ok(String::from_utf8(output.stderr)?)
+    }
+}
