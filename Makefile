@@ -2,7 +2,7 @@
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 MINUTES ?= 3
 
-.PHONY: help run test build bench fmt lint fuzz
+.PHONY: help run test build bench assess fmt lint fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
@@ -25,6 +25,13 @@ bench: ## measure CPU per client for each data path, beside bare C; ARGS="--json
 	@scripts/install.sh bench
 	cargo build --release --locked -p wirepath -p wirepath-bench
 	target/release/wirepath-bench $(ARGS)
+
+assess: ## measure every data path of this machine, beside bare C; ARGS="--quick …"; needs root
+	@scripts/install.sh bench
+	cargo build --release --locked -p wirepath
+	@mkdir -p target/bench
+	cc -O2 -Wall -Wextra -o target/bench/bare bench/bare.c
+	target/release/wirepath assess $(ARGS) --bare target/bench/bare
 
 fmt: ## format the source
 	cargo fmt --all

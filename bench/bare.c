@@ -1,12 +1,15 @@
 /*
  * Bare loops: what sending costs when nothing else is done. The floor that the server is compared with.
  *
- *   bare PATH PAYLOAD_BYTES FILE PACKETS_PER_TRAIN SOCKETS
+ *   bare PATH PAYLOAD_BYTES FILE PACKETS_PER_TRAIN SOCKETS [PAYLOAD_OF_A_PACKET]
+ *   bare paths
  *
- * Sends so many bytes of payload in packets of 12 + 1316 bytes to 10.80.0.0/16, port 5000, one train to each of the
- * connected sockets in turn, and prints user and system CPU seconds and the number of packets:
+ * Sends so many bytes of payload in packets of 12 + 1316 bytes (or what is asked for) to 10.80.0.0/16, port 5000, one train to each of the
+ * connected sockets in turn, and prints user and system CPU seconds, the number of packets, and seconds on the wall:
  *
- *   USER SYSTEM PACKETS
+ *   USER SYSTEM PACKETS WALL
+ *
+ * `bare paths` prints the paths there are.
  *
  * FILE is read round and round and is in the page cache. For wire_sendfile and wire_uring its bytes are ready packets, for
  * the others payload; what they mean does not matter to a sink that drops.
@@ -28,11 +31,12 @@
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 #define HEADER 12
-#define PAYLOAD 1316
-#define PACKET (HEADER + PAYLOAD)
+#define MOST_PAYLOAD 65495
+#define MOST_FILE (1 << 30) /* a registered buffer of an io_uring is no larger */
 #define MOST_PACKETS 48
 #define UDP_SEGMENT 103 /* linux/udp.h, since 4.18 */
 
@@ -44,6 +48,9 @@ struct job {
 	unsigned socket_count;
 	int *sockets;
 };
+
+static ssize_t payload = 1316; /* bytes of a packet, without its header and with it */
+static ssize_t packet = HEADER + 1316;
 
 static unsigned char headers[MOST_PACKETS][HEADER];
 
@@ -59,7 +66,7 @@ static void header_make(unsigned index, uint16_t sequence)
 /* One call: the kernel takes page references and cuts the train by UDP_SEGMENT. */
 static void wire_sendfile(const struct job *job, int socket, off_t offset, uint16_t sequence)
 {
-	size_t length = (size_t)job->packets_per_train * PACKET;
+	size_t length = (size_t)job->packets_per_train * packet;
 
 	(void)sequence;
 	if (sendfile(socket, job->file, &offset, length) != (ssize_t)length)
@@ -143,7 +150,7 @@ static void ring_enter(const struct job *job, unsigned wait_for)
 	for (; head != tail; head++) {
 		const struct io_uring_cqe *told = &ring.completions[head & ring.cq_mask];
 
-		if (!(told->flags & IORING_CQE_F_NOTIF) && told->res != (int)job->packets_per_train * PACKET)
+		if (!(told->flags & IORING_CQE_F_NOTIF) && told->res != (int)(job->packets_per_train * packet))
 			errx(1, "send_zc: %s", told->res < 0 ? strerror(-told->res) : "sent in part");
 		ring.in_flight -= !(told->flags & IORING_CQE_F_MORE);
 	}
@@ -160,7 +167,7 @@ static void wire_uring(const struct job *job, int socket, off_t offset, uint16_t
 	entry->opcode = IORING_OP_SEND_ZC;
 	entry->fd = socket;
 	entry->addr = (uintptr_t)(ring.memory + offset);
-	entry->len = job->packets_per_train * PACKET;
+	entry->len = job->packets_per_train * packet;
 	entry->msg_flags = MSG_DONTWAIT | MSG_NOSIGNAL;
 	entry->ioprio = IORING_RECVSEND_FIXED_BUF;
 	__atomic_store_n(ring.sq_tail, *ring.sq_tail + 1, __ATOMIC_RELEASE);
@@ -180,7 +187,7 @@ static void gather(const struct job *job, struct iovec *vector, off_t offset, ui
 	for (unsigned i = 0; i < job->packets_per_train; i++) {
 		header_make(i, sequence + i);
 		vector[2 * i] = (struct iovec){ headers[i], HEADER };
-		vector[2 * i + 1] = (struct iovec){ (char *)job->mapping + offset + i * PAYLOAD, PAYLOAD };
+		vector[2 * i + 1] = (struct iovec){ (char *)job->mapping + offset + i * payload, payload };
 	}
 }
 
@@ -191,7 +198,7 @@ static void gso_writev(const struct job *job, int socket, off_t offset, uint16_t
 	struct msghdr message = { .msg_iov = vector, .msg_iovlen = 2 * job->packets_per_train };
 
 	gather(job, vector, offset, sequence);
-	if (sendmsg(socket, &message, 0) != (ssize_t)job->packets_per_train * PACKET)
+	if (sendmsg(socket, &message, 0) != (ssize_t)job->packets_per_train * packet)
 		err(1, "sendmsg");
 }
 
@@ -213,15 +220,15 @@ static void send_mmsg(const struct job *job, int socket, off_t offset, uint16_t 
 /* Two calls and two copies for each packet: what a program does that knows nothing of all this. */
 static void read_writev(const struct job *job, int socket, off_t offset, uint16_t sequence)
 {
-	static char buffer[PAYLOAD];
+	static char buffer[MOST_PAYLOAD];
 
 	for (unsigned i = 0; i < job->packets_per_train; i++) {
-		struct iovec vector[2] = { { headers[0], HEADER }, { buffer, PAYLOAD } };
+		struct iovec vector[2] = { { headers[0], HEADER }, { buffer, payload } };
 
 		header_make(0, sequence + i);
-		if (pread(job->file, buffer, PAYLOAD, offset + i * PAYLOAD) != PAYLOAD)
+		if (pread(job->file, buffer, payload, offset + i * payload) != payload)
 			err(1, "pread");
-		if (writev(socket, vector, 2) != PACKET)
+		if (writev(socket, vector, 2) != packet)
 			err(1, "writev");
 	}
 }
@@ -230,15 +237,15 @@ static const struct {
 	const char *name;
 	void (*send)(const struct job *, int, off_t, uint16_t);
 	int segments;	 /* needs UDP_SEGMENT */
-	int packet_size; /* bytes of the file for a packet */
+	int ready;	 /* the file has headers too */
 	void (*open)(const struct job *);
 	void (*drain)(const struct job *); /* sends what is queued, and waits until the network is done */
 } paths[] = {
-	{ "wire_uring", wire_uring, 1, PACKET, ring_open, ring_drain },
-	{ "wire_sendfile", wire_sendfile, 1, PACKET, NULL, NULL },
-	{ "gso_writev", gso_writev, 1, PAYLOAD, NULL, NULL },
-	{ "sendmmsg", send_mmsg, 0, PAYLOAD, NULL, NULL },
-	{ "read_writev", read_writev, 0, PAYLOAD, NULL, NULL },
+	{ "wire_uring", wire_uring, 1, 1, ring_open, ring_drain },
+	{ "wire_sendfile", wire_sendfile, 1, 1, NULL, NULL },
+	{ "gso_writev", gso_writev, 1, 0, NULL, NULL },
+	{ "sendmmsg", send_mmsg, 0, 0, NULL, NULL },
+	{ "read_writev", read_writev, 0, 0, NULL, NULL },
 };
 
 static void sockets_open(struct job *job, int segments)
@@ -248,7 +255,7 @@ static void sockets_open(struct job *job, int segments)
 		err(1, "calloc");
 	for (unsigned i = 0; i < job->socket_count; i++) {
 		struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(5000) };
-		int size = PACKET;
+		int size = packet;
 
 		to.sin_addr.s_addr = htonl((10u << 24 | 80u << 16) + 256 + i);
 		job->sockets[i] = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -266,7 +273,7 @@ static void file_open(struct job *job, const char *name)
 	job->file = open(name, O_RDONLY | O_CLOEXEC);
 	if (job->file < 0 || fstat(job->file, &status))
 		err(1, "%s", name);
-	job->length = status.st_size;
+	job->length = status.st_size < MOST_FILE ? status.st_size : MOST_FILE;
 	job->mapping = mmap(NULL, job->length, PROT_READ, MAP_SHARED | MAP_POPULATE, job->file, 0);
 	if (job->mapping == MAP_FAILED)
 		err(1, "mmap");
@@ -289,13 +296,13 @@ static unsigned number(const char *text, unsigned most)
 
 static uint64_t run(struct job *job, unsigned path, uint64_t bytes)
 {
-	off_t step = (off_t)job->packets_per_train * paths[path].packet_size;
+	off_t step = (off_t)job->packets_per_train * (paths[path].ready ? packet : payload);
 	uint64_t packets = 0;
 	off_t offset = 0;
 
 	if (job->length < step)
 		errx(1, "the file is shorter than a train");
-	for (unsigned socket = 0; packets * PAYLOAD < bytes; socket = (socket + 1) % job->socket_count) {
+	for (unsigned socket = 0; packets * payload < bytes; socket = (socket + 1) % job->socket_count) {
 		if (offset + step > job->length)
 			offset = 0;
 		paths[path].send(job, job->sockets[socket], offset, packets);
@@ -307,21 +314,43 @@ static uint64_t run(struct job *job, unsigned path, uint64_t bytes)
 	return packets;
 }
 
+static double now(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec + time.tv_nsec / 1e9;
+}
+
+static void paths_print(void)
+{
+	for (unsigned path = 0; path < sizeof(paths) / sizeof(*paths); path++)
+		puts(paths[path].name);
+}
+
 int main(int count, char **arguments)
 {
 	struct rusage before, after;
 	struct job job;
 	unsigned path;
 	uint64_t bytes, packets;
+	double start;
 
-	if (count != 6)
-		errx(1, "usage: bare PATH PAYLOAD_BYTES FILE PACKETS_PER_TRAIN SOCKETS");
+	if (count == 2 && !strcmp(arguments[1], "paths")) {
+		paths_print();
+		return 0;
+	}
+	if (count != 6 && count != 7)
+		errx(1, "usage: bare PATH PAYLOAD_BYTES FILE PACKETS_PER_TRAIN SOCKETS [PAYLOAD_OF_A_PACKET]");
 	for (path = 0; strcmp(paths[path].name, arguments[1]); path++)
 		if (path + 1 == sizeof(paths) / sizeof(*paths))
 			errx(1, "no path %s", arguments[1]);
 	bytes = strtoull(arguments[2], NULL, 10);
 	job.packets_per_train = number(arguments[4], MOST_PACKETS);
 	job.socket_count = number(arguments[5], 60000);
+	if (count == 7)
+		payload = number(arguments[6], MOST_PAYLOAD);
+	packet = HEADER + payload;
 	file_open(&job, arguments[3]);
 	sockets_open(&job, paths[path].segments);
 	if (paths[path].open)
@@ -329,9 +358,11 @@ int main(int count, char **arguments)
 	run(&job, path, bytes / 16); /* caches, frequency, the sockets' routes */
 
 	getrusage(RUSAGE_SELF, &before);
+	start = now();
 	packets = run(&job, path, bytes);
+	start = now() - start;
 	getrusage(RUSAGE_SELF, &after);
-	printf("%.6f %.6f %llu\n", seconds(after.ru_utime) - seconds(before.ru_utime),
-	       seconds(after.ru_stime) - seconds(before.ru_stime), (unsigned long long)packets);
+	printf("%.6f %.6f %llu %.6f\n", seconds(after.ru_utime) - seconds(before.ru_utime),
+	       seconds(after.ru_stime) - seconds(before.ru_stime), (unsigned long long)packets, start);
 	return 0;
 }

@@ -63,7 +63,7 @@ impl Loops {
         let output = limited(Process::start(&command, true)?)?;
         ensure!(stage.dropped()? > before, "nothing arrived at the sink");
         let numbers: Vec<f64> = output.split_whitespace().filter_map(|word| word.parse().ok()).collect();
-        let [user, system, packets] = numbers[..] else { anyhow::bail!("bare printed {output}") };
+        let [user, system, packets, _] = numbers[..] else { anyhow::bail!("bare printed {output}") };
         Ok((user + system) / (packets * PAYLOAD as f64 / (1u64 << 30) as f64))
     }
 }

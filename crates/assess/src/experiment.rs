@@ -2,6 +2,7 @@
 
 use wirepath_datapath::{BlockPath, Path};
 
+use crate::bare::Bare;
 use crate::error::Error;
 use crate::media::{Kind, Media};
 use crate::options::{Options, Sink};
@@ -73,12 +74,19 @@ impl Experiment {
         let (cells, too_large): (Vec<Cell>, Vec<Cell>) =
             cells.into_iter().partition(|cell| cell.is_possible(stage.mtu));
         self.explain(options, stage, &too_large, found);
-        let mut kinds: Vec<Kind> = cells.iter().map(Cell::kind).collect();
+        // Those that a ring holds are in memory twice.
+        let mut kinds: Vec<(Kind, bool)> =
+            cells.iter().map(|cell| (cell.kind(), cell.way.needs_hot_memory())).collect();
         kinds.sort_unstable();
         kinds.dedup();
         let largest = cells.iter().filter_map(|cell| cell.size).max().unwrap_or_default();
         let mut media = Media::open(options, kinds.len() as u64, largest.into(), progress)?;
-        Rounds { experiment: self.name(), options, stage, media: &mut media, progress }.run(&cells, found)
+        let bare = if self == Experiment::Stream { Bare::wanted(options, stage)? } else { None };
+        Rounds::new(self.name(), options, stage, &mut media, progress, found).run(
+            &cells,
+            bare.as_ref(),
+            found,
+        )
     }
 
     /// Everything that it measures; what the route cannot do included.

@@ -1,5 +1,6 @@
 //! Measures what every data path costs on the machine at hand, and says which one to use.
 
+mod bare;
 mod calls;
 pub mod costs;
 mod error;
@@ -16,6 +17,7 @@ mod send;
 pub mod sink;
 pub mod stage;
 pub mod statistics;
+pub mod verdict;
 mod verify;
 mod walk;
 mod way;

@@ -12,8 +12,8 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, fadvise};
-use wirepath_datapath::Medium;
 use wirepath_datapath::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
+use wirepath_datapath::{Extent, Medium, Scratch};
 use wirepath_sys::page_cache::cached_pages;
 
 use crate::error::{Doing, Error};
@@ -21,6 +21,7 @@ use crate::options::Options;
 use crate::progress::Progress;
 use crate::result::Cache;
 use crate::walk::Walk;
+use crate::way::Cell;
 
 /// The headers of everything that is sent: about 6 Mb/s of MTU-sized packets.
 pub(crate) const RUN: Run = Run {
@@ -36,6 +37,9 @@ pub(crate) const RUN: Run = Run {
 
 /// Share of the memory that is available now that files may fill.
 const MEMORY_SHARE: f64 = 0.6;
+
+/// How often a file is read to have it in memory: hypervisors and others reclaim pages while it is.
+const ATTEMPTS: u32 = 10;
 
 /// Which of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -59,6 +63,8 @@ pub(crate) struct Media {
 struct Source {
     file: File,
     medium: Option<Medium>,
+    /// Whether the ring holds a copy of the medium.
+    hot: bool,
 }
 
 impl Media {
@@ -83,7 +89,7 @@ impl Media {
                 (make::kept(&name, length, progress, make::payload())?, length)
             }
         };
-        let source = Source { file, medium: None };
+        let source = Source { file, medium: None, hot: false };
         Ok(Media {
             files: BTreeMap::from([(Kind::Payload, source)]),
             length,
@@ -112,8 +118,37 @@ impl Media {
             true => make::nameless(&self.scratch, length, progress, content)?,
             false => make::kept(&make::name(&self.scratch, kind, self.length), length, progress, content)?,
         };
-        self.files.insert(kind, Source { file, medium: None });
+        self.files.insert(kind, Source { file, medium: None, hot: false });
         Ok(())
+    }
+
+    /// A file for this way: in the page cache or not, as was asked for; and in the ring of `scratch` if that is what is sent from.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] if the page cache does not do as it is told, or there is no ring.
+    pub(crate) fn prepared_for(&mut self, cell: &Cell, scratch: &mut Scratch) -> Result<&Medium, Error> {
+        let kind = cell.kind();
+        if cell.way.needs_hot_memory() {
+            if self.cache == Cache::Cold {
+                return Err(Error::Unable(
+                    "it sends from memory of its own, where nothing is cold".to_owned(),
+                ));
+            }
+            self.prepared(kind)?;
+            let Some(Source { medium: Some(medium), hot, .. }) = self.files.get_mut(&kind) else {
+                return Err(Error::Unable(format!("no file for {kind:?}")));
+            };
+            if !*hot {
+                let held = scratch.hold_copy(medium);
+                held.map_err(|error| Error::Unable(format!("its ring cannot hold the file: {error}")))?;
+                *hot = true;
+            }
+            let beginning = Extent { offset: 0, length: 1 };
+            if !scratch.holds(medium, beginning) {
+                return Err(Error::Unable("its ring failed".to_owned()));
+            }
+        }
+        self.prepared(kind)
     }
 
     /// A file, in the page cache or not, as was asked for.
@@ -178,19 +213,20 @@ fn that_fits(options: &Options, files: u64, progress: &mut dyn Progress) -> Resu
 fn warm(mut file: &File, length: u64) -> Result<(), Error> {
     let pages = length.div_ceil(rustix::param::page_size() as u64);
     let cached = || cached_pages(file.as_fd(), 0..length).unwrap_or(pages);
-    if cached() >= pages {
-        return Ok(());
+    let mut room = Vec::new();
+    for _ in 0..ATTEMPTS {
+        if cached() >= pages {
+            return Ok(());
+        }
+        room.resize(1 << 20, 0);
+        rustix::fs::seek(file, rustix::fs::SeekFrom::Start(0)).doing("reading a file")?;
+        while file.read(&mut room).doing("reading a file")? > 0 {}
     }
-    fadvise(file, 0, None, Advice::Sequential).doing("reading a file ahead")?;
-    let mut room = vec![0; 1 << 20];
-    rustix::fs::seek(file, rustix::fs::SeekFrom::Start(0)).doing("reading a file")?;
-    while file.read(&mut room).doing("reading a file")? > 0 {}
-    match cached() {
-        enough if enough >= pages => Ok(()),
-        some => Err(Error::Unable(format!(
-            "memory is too small for the file: {some} of {pages} pages stay in the page cache; use a smaller --volume"
-        ))),
-    }
+    Err(Error::Unable(format!(
+        "of the file's {pages} pages {} stay in the page cache: memory is too small, or somebody takes it; use a smaller \
+         --volume",
+        cached()
+    )))
 }
 
 /// Takes a file out of the page cache and sees that it is gone.

@@ -25,6 +25,8 @@ pub struct Options {
     pub cpu: Option<u32>,
     /// The file to send, instead of one that is made.
     pub file: Option<PathBuf>,
+    /// A program of bare C loops (`bench/bare.c`) to measure beside the paths for streaming.
+    pub bare: Option<PathBuf>,
     /// Folder for files that are made; they are kept for the next assessment.
     pub scratch: PathBuf,
 }

@@ -16,7 +16,7 @@ use crate::stage::{Counted, Device, Lane, Stage};
 use crate::way::{Cell, Way};
 
 /// A socket that has no room for so long leads nowhere.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Headers of Ethernet and IPv4, which a device counts with each packet.
 const PER_PACKET: u64 = 14 + 20;
@@ -143,6 +143,14 @@ impl Watch {
         match self {
             Watch::Device(..) => Ok(()),
             Watch::Receiver(account) => account.pace(transport_bytes),
+        }
+    }
+
+    /// How much may be sent at once without waiting.
+    pub(crate) fn most_at_once(&self) -> u64 {
+        match self {
+            Watch::Device(..) => u64::MAX,
+            Watch::Receiver(account) => account.window() / 4,
         }
     }
 

@@ -5,23 +5,26 @@ use std::time::{Duration, Instant};
 use wirepath_datapath::Scratch;
 use wirepath_sys::usage::Usage;
 
+use crate::bare::Bare;
 use crate::calls::Calls;
 use crate::error::{Doing, Error};
 use crate::media::Media;
 use crate::options::Options;
 use crate::outlet;
 use crate::progress::Progress;
-use crate::result::{LeftOut, Measurement, Run};
+use crate::result::{LeftOut, Measurement, Run, Transport};
 use crate::send::{Sending, Sent};
-use crate::stage::Stage;
+use crate::stage::{Lane, Stage};
 use crate::verify::verify;
 use crate::way::Cell;
 
 /// The run before those that count has this part of the volume.
 const WARM_UP: u64 = 16;
 
-/// Payload of the run whose kernel calls are counted: less than a receiver's smallest window, so that nothing waits.
+/// Payload of the run whose kernel calls are counted: to a receiver less than its smallest window, so that nothing waits.
 const COUNTED: u64 = 64 << 10;
+/// To a device that drops.
+const COUNTED_DROPPING: u64 = 16 << 20;
 
 /// Share of the time that goes into what comes before the runs, about.
 const BEFORE: f64 = 0.1;
@@ -33,6 +36,8 @@ pub(crate) struct Rounds<'a> {
     pub(crate) stage: &'a Stage,
     pub(crate) media: &'a mut Media,
     pub(crate) progress: &'a mut dyn Progress,
+    /// Of all cells, with one ring.
+    pub(crate) scratch: Scratch,
 }
 
 /// What was found.
@@ -47,34 +52,61 @@ pub(crate) struct Found {
 /// A cell that is measured.
 struct Candidate {
     cell: Cell,
+    /// Whether it is the bare loop that does the same.
+    bare: bool,
     measurement: Measurement,
     /// Duration of a run, as far as is known.
     estimate: Duration,
-    scratch: Scratch,
 }
 
-impl Rounds<'_> {
+impl<'a> Rounds<'a> {
+    /// None yet. A path that needs a ring is left out by itself where there is none.
+    pub(crate) fn new(
+        experiment: &'static str,
+        options: &'a Options,
+        stage: &'a Stage,
+        media: &'a mut Media,
+        progress: &'a mut dyn Progress,
+        found: &mut Found,
+    ) -> Rounds<'a> {
+        let mut scratch = Scratch::default();
+        if let Err(error) = scratch.open_ring() {
+            found.leave_out("paths with an io_uring", &error);
+        }
+        Rounds { experiment, options, stage, media, progress, scratch }
+    }
+
     /// Verifies, warms up, counts and times the cells. What was found until an error is in `found`.
     ///
     /// # Errors
     /// What ends the assessment; what concerns one cell is in `found`.
-    pub(crate) fn run(mut self, cells: &[Cell], found: &mut Found) -> Result<(), Error> {
+    pub(crate) fn run(mut self, cells: &[Cell], bare: Option<&Bare>, found: &mut Found) -> Result<(), Error> {
         let mut calls = Calls::new().map_err(|error| found.leave_out("kernel calls per packet", &error)).ok();
         let mut candidates = Vec::new();
         for (index, cell) in cells.iter().enumerate() {
             self.go_on(BEFORE * index as f64 / cells.len() as f64, &format!("verifying {}", cell.label()))?;
             match self.admit(*cell, calls.as_mut()) {
-                Ok(candidate) => candidates.push(candidate),
+                Ok(candidate) => {
+                    let bare = bare.filter(|bare| bare.has(cell, self.stage.mtu));
+                    let beside = bare.map(|_| candidate.of_bare());
+                    candidates.push(candidate);
+                    candidates.extend(beside);
+                }
                 Err(error) => found.of_cell(cell, error)?,
             }
         }
-        let outcome = self.rounds(&mut candidates, found);
+        let outcome = self.rounds(&mut candidates, bare, found);
         let measured = candidates.into_iter().map(|candidate| candidate.measurement);
         found.measurements.extend(measured.filter(|measurement| !measurement.runs.is_empty()));
         outcome
     }
 
-    fn rounds(&mut self, candidates: &mut Vec<Candidate>, found: &mut Found) -> Result<(), Error> {
+    fn rounds(
+        &mut self,
+        candidates: &mut Vec<Candidate>,
+        bare: Option<&Bare>,
+        found: &mut Found,
+    ) -> Result<(), Error> {
         let runs = self.options.runs;
         let mut done = Duration::ZERO;
         for round in 0..runs {
@@ -83,17 +115,17 @@ impl Rounds<'_> {
                 let once: Duration = candidates.iter().map(|candidate| candidate.estimate).sum();
                 let share = done.as_secs_f64() / (once.as_secs_f64() * f64::from(runs)).max(1e-9);
                 let candidate = &mut candidates[index];
-                let label = candidate.cell.label();
+                let label = candidate.label();
                 let doing = format!("round {} of {runs}: {label}", round + 1);
                 self.go_on(BEFORE + (1.0 - BEFORE) * share.min(1.0), &doing)?;
-                match self.time(&candidate.cell, self.options.volume, &mut candidate.scratch) {
-                    Ok((run, _)) => {
+                match self.time_candidate(candidate, bare) {
+                    Ok(run) => {
                         candidate.measurement.runs.push(run);
                         done += candidate.estimate;
                         index += 1;
                     }
                     // What was measured of it before is no figure either.
-                    Err(error) => found.of_cell(&candidates.remove(index).cell, error)?,
+                    Err(error) => found.of(&candidates.remove(index).label(), error)?,
                 }
             }
         }
@@ -108,12 +140,11 @@ impl Rounds<'_> {
 
     /// Verifies a cell, sends some of it without counting, and counts its kernel calls.
     fn admit(&mut self, cell: Cell, calls: Option<&mut Calls>) -> Result<Candidate, Error> {
-        let mut scratch = Scratch::default();
         self.media.want(cell.kind(), self.progress)?;
-        verify(&cell, self.stage, self.media, &mut scratch)?;
+        verify(&cell, self.stage, self.media, &mut self.scratch)?;
         let volume = (self.options.volume / WARM_UP).max(1);
-        let (run, sent) = self.time(&cell, volume, &mut scratch)?;
-        let calls_per_packet = calls.map(|calls| self.count(&cell, &mut scratch, calls)).transpose()?;
+        let (run, sent) = self.time(&cell, volume)?;
+        let calls_per_packet = calls.map(|calls| self.count(&cell, calls)).transpose()?;
         let measurement = Measurement {
             experiment: self.experiment.to_owned(),
             path: cell.way.name().to_owned(),
@@ -126,23 +157,26 @@ impl Rounds<'_> {
             runs: Vec::new(),
         };
         let estimate = Duration::from_secs_f64(run.wall_s * self.options.volume as f64 / run.bytes as f64);
-        Ok(Candidate { cell, measurement, estimate, scratch })
+        Ok(Candidate { cell, bare: false, measurement, estimate })
+    }
+
+    fn time_candidate(&mut self, candidate: &Candidate, bare: Option<&Bare>) -> Result<Run, Error> {
+        let (cell, volume) = (&candidate.cell, self.options.volume);
+        match bare.filter(|_| candidate.bare) {
+            Some(bare) => bare.run(cell, self.media.prepared(cell.kind())?, volume),
+            None => Ok(self.time(cell, volume)?.0),
+        }
     }
 
     /// One run.
-    pub(crate) fn time(
-        &mut self,
-        cell: &Cell,
-        volume: u64,
-        scratch: &mut Scratch,
-    ) -> Result<(Run, Sent), Error> {
+    pub(crate) fn time(&mut self, cell: &Cell, volume: u64) -> Result<(Run, Sent), Error> {
         let walk = cell.walk(self.media.length(), volume);
-        let medium = self.media.prepared(cell.kind())?;
+        let medium = self.media.prepared_for(cell, &mut self.scratch)?;
         let (outlet, mut watch) = outlet::open(cell, self.stage)?;
+        let mut sending = Sending::new(cell, medium, 0, &outlet, &mut self.scratch, watch.most_at_once());
         let usage = || Usage::of_process().doing("asking for the processor time");
         let (before, start) = (usage()?, Instant::now());
-        let sent = Sending { cell, medium, outlet: &outlet, scratch }.all(walk, &mut watch)?;
-        let copied = outlet.finish()?;
+        let sent = sending.all(walk, &mut watch)?;
         let (wall, used) = (start.elapsed(), usage()?.since(before));
         watch.settle(cell, &sent, self.stage.mtu)?;
         let run = Run {
@@ -152,22 +186,36 @@ impl Rounds<'_> {
             bytes: sent.bytes,
             packets: sent.packets,
             errors: 0, // an error that is not made good ends the run
-            copied: cell.way.lends().then_some(copied),
+            copied: cell.way.lends().then_some(sent.copied),
         };
         Ok((run, sent))
     }
 
     /// Kernel calls for each packet.
-    fn count(&mut self, cell: &Cell, scratch: &mut Scratch, calls: &mut Calls) -> Result<f64, Error> {
-        let walk = cell.walk(self.media.length(), COUNTED);
-        let medium = self.media.prepared(cell.kind())?;
+    fn count(&mut self, cell: &Cell, calls: &mut Calls) -> Result<f64, Error> {
+        let drops = matches!((&self.stage.udp, cell.transport), (Lane::Drops(_), Transport::Udp));
+        let walk = cell.walk(self.media.length(), if drops { COUNTED_DROPPING } else { COUNTED });
+        let medium = self.media.prepared_for(cell, &mut self.scratch)?;
         let (outlet, mut watch) = outlet::open(cell, self.stage)?;
-        let mut sending = Sending { cell, medium, outlet: &outlet, scratch };
+        let mut sending = Sending::new(cell, medium, 0, &outlet, &mut self.scratch, watch.most_at_once());
         let (sent, counted) = calls.during(|| sending.all(walk, &mut watch))?;
         let sent = sent?;
-        outlet.finish()?;
         watch.settle(cell, &sent, self.stage.mtu)?;
         Ok(counted as f64 / sent.packets as f64)
+    }
+}
+
+impl Candidate {
+    /// The bare loop that does the same, which nobody verifies and whose calls nobody counts.
+    fn of_bare(&self) -> Candidate {
+        let path = format!("bare:{}", self.cell.way.name());
+        let measurement =
+            Measurement { path, verified: false, calls_per_packet: None, ..self.measurement.clone() };
+        Candidate { bare: true, measurement, ..*self }
+    }
+
+    fn label(&self) -> String {
+        format!("{}{}", if self.bare { "bare:" } else { "" }, self.cell.label())
     }
 }
 
@@ -177,12 +225,16 @@ impl Found {
     /// # Errors
     /// What concerns more than that.
     pub(crate) fn of_cell(&mut self, cell: &Cell, error: Error) -> Result<(), Error> {
+        self.of(&cell.label(), error)
+    }
+
+    fn of(&mut self, label: &str, error: Error) -> Result<(), Error> {
         match error {
             Error::Unable(_) => {}
             Error::Faulty(_) => self.faults += 1,
             other => return Err(other),
         }
-        self.leave_out(&cell.label(), &error);
+        self.leave_out(label, &error);
         Ok(())
     }
 

@@ -4,10 +4,10 @@
 //! is full, and counts. It looks at no clock and allocates nothing.
 
 use wirepath_datapath::rtp::HEADER_LENGTH;
-use wirepath_datapath::{Extent, Headers, Medium, Scratch, SendError};
+use wirepath_datapath::{Extent, Headers, Medium, Scratch, SendError, Taken};
 
 use crate::error::Error;
-use crate::outlet::{Outlet, Watch};
+use crate::outlet::{Outlet, PATIENCE, Watch};
 use crate::walk::{Stretch, Walk};
 use crate::way::{Cell, Way};
 
@@ -24,76 +24,177 @@ pub(crate) struct Sent {
     pub(crate) longest_train: u32,
     /// How often the socket was full and was waited for.
     pub(crate) waits: u64,
+    /// Loans that the kernel turned into copies.
+    pub(crate) copied: u64,
 }
 
 /// What is sent from, and where to.
 pub(crate) struct Sending<'a> {
-    pub(crate) cell: &'a Cell,
-    pub(crate) medium: &'a Medium,
-    pub(crate) outlet: &'a Outlet,
-    pub(crate) scratch: &'a mut Scratch,
+    cell: &'a Cell,
+    medium: &'a Medium,
+    /// Where the payload begins in the medium.
+    start: u64,
+    headers: Headers,
+    outlet: &'a Outlet,
+    scratch: &'a mut Scratch,
+    queue: Queue,
 }
 
-impl Sending<'_> {
-    /// Sends all of `walk`.
+/// What a path has queued, in the order of its tokens.
+struct Queue {
+    stretches: Vec<Stretch>,
+    bytes: u64,
+    /// So much is not queued, but sent: a receiver has room for no more at a time.
+    most_bytes: u64,
+    /// What the socket had no room for.
+    refused: Vec<Stretch>,
+}
+
+/// Trains that are queued at most, and that room is made for.
+const LONGEST_QUEUE: usize = 1024;
+
+impl<'a> Sending<'a> {
+    /// From a medium whose payload begins at `start`; paths that can queue may do so up to `most_bytes`.
+    pub(crate) fn new(
+        cell: &'a Cell,
+        medium: &'a Medium,
+        start: u64,
+        outlet: &'a Outlet,
+        scratch: &'a mut Scratch,
+        most_bytes: u64,
+    ) -> Sending<'a> {
+        scratch.flush(|_, _| ()); // what one that failed before may have left
+        let room = || Vec::with_capacity(LONGEST_QUEUE);
+        let queue = Queue { stretches: room(), bytes: 0, most_bytes, refused: room() };
+        Sending { cell, medium, start, headers: cell.headers(), outlet, scratch, queue }
+    }
+
+    /// Sends all of `walk`, and waits for what was lent.
     ///
     /// # Errors
     /// [`Error::Unable`] if the route cannot do what the path needs, [`Error::Faulty`] if packets are lost,
     /// [`Error::SinkStopped`].
     pub(crate) fn all(&mut self, walk: Walk, watch: &mut Watch) -> Result<Sent, Error> {
-        let (headers, most) = (self.cell.headers(), self.cell.train_packets());
         let mut sent = Sent::default();
-        for stretch in walk.stretches(most.into()) {
-            self.stretch(stretch, 0, headers, &mut sent)?;
-            watch.pace(sent.transport_bytes)?;
+        for stretch in walk.stretches(self.cell.train_packets().into()) {
+            self.stretch(stretch, &mut sent)?;
+            watch.pace(sent.transport_bytes - self.queue.bytes)?;
         }
-        Ok(sent)
+        self.flush(&mut sent)?;
+        sent.copied = self.outlet.finish()?;
+        match self.scratch.drain(PATIENCE) {
+            true => Ok(sent),
+            false => Err(Error::Faulty("the network is not done with what was sent".to_owned())),
+        }
     }
 
-    /// Sends one stretch of a medium whose payload begins at `start`.
+    /// Sends or queues one stretch.
     ///
     /// # Errors
     /// As [`Sending::all`].
     #[inline]
-    pub(crate) fn stretch(
-        &mut self,
-        stretch: Stretch,
-        start: u64,
-        headers: Headers,
-        sent: &mut Sent,
-    ) -> Result<(), Error> {
-        match (self.cell.way, self.outlet) {
+    pub(crate) fn stretch(&mut self, stretch: Stretch, sent: &mut Sent) -> Result<(), Error> {
+        let header_bytes = match (self.cell.way, self.outlet) {
             (Way::Stream(path), Outlet::Trains(sink)) => {
-                let mut rest = Some(self.cell.train(stretch, start, headers));
+                let mut rest = Some(self.cell.train(stretch, self.start, self.headers));
                 while let Some(train) = rest {
-                    match path.send(sink, self.medium, &train, headers, self.scratch) {
-                        Ok(packets) => {
+                    let token = self.queue.stretches.len() as u64;
+                    match path.enqueue(sink, self.medium, &train, self.headers, self.scratch, token) {
+                        Ok(Taken::Sent(packets)) => {
                             sent.longest_train = sent.longest_train.max(packets);
                             rest = train.after(packets);
                         }
-                        Err(error) => sent.waits += room(error, self.outlet)?,
+                        Ok(Taken::Queued) => {
+                            sent.longest_train = sent.longest_train.max(train.packets());
+                            self.queue.add(stretch, train.length.into());
+                            rest = None;
+                        }
+                        Err(error) => self.make_room(error, sent)?,
                     }
                 }
-                sent.transport_bytes += stretch.packets * HEADER_LENGTH as u64;
+                stretch.packets * HEADER_LENGTH as u64
             }
             (Way::Block(path), Outlet::Blocks(sink)) => {
-                let mut offset = start + stretch.start;
+                let mut offset = self.start + stretch.start;
                 let end = offset + stretch.bytes;
                 while offset < end {
                     let extent = Extent { offset, length: (end - offset) as usize };
-                    match path.send(sink, self.medium, extent, self.scratch) {
-                        Ok(bytes) => offset += bytes as u64,
-                        Err(error) => sent.waits += room(error, self.outlet)?,
+                    let token = self.queue.stretches.len() as u64;
+                    match path.enqueue(sink, self.medium, extent, self.scratch, token) {
+                        Ok(Taken::Sent(bytes)) => offset += bytes as u64,
+                        Ok(Taken::Queued) => {
+                            self.queue.add(stretch, stretch.bytes);
+                            offset = end;
+                        }
+                        Err(error) => self.make_room(error, sent)?,
                     }
                 }
                 sent.longest_train = sent.longest_train.max(stretch.packets as u32);
+                0
             }
             _ => unreachable!("an outlet is made for its cell"),
-        }
+        };
         sent.packets += stretch.packets;
         sent.bytes += stretch.bytes;
-        sent.transport_bytes += stretch.bytes;
+        sent.transport_bytes += stretch.bytes + header_bytes;
+        if self.queue.is_full() { self.flush(sent) } else { Ok(()) }
+    }
+
+    /// Sends what is queued, if anything is.
+    ///
+    /// # Errors
+    /// As [`Sending::all`].
+    pub(crate) fn flush(&mut self, sent: &mut Sent) -> Result<(), Error> {
+        while !self.queue.stretches.is_empty() {
+            let Queue { stretches, refused, .. } = &mut self.queue;
+            let mut failed = None;
+            self.scratch.flush(|token, result| match result {
+                Ok(_) => {}
+                Err(SendError::Full { .. }) => refused.push(stretches[token as usize]),
+                Err(error) => failed = Some(error),
+            });
+            stretches.clear();
+            self.queue.bytes = 0;
+            if let Some(error) = failed {
+                room(error, self.outlet)?;
+            }
+            if !self.queue.refused.is_empty() {
+                sent.waits += self.outlet.wait().map(|()| 1)?;
+                self.send_again()?;
+            }
+        }
         Ok(())
+    }
+
+    /// Queues once more what there was no room for. It is counted already.
+    #[cold]
+    fn send_again(&mut self) -> Result<(), Error> {
+        let refused = std::mem::replace(&mut self.queue.refused, Vec::with_capacity(LONGEST_QUEUE));
+        let most_bytes = std::mem::replace(&mut self.queue.most_bytes, u64::MAX);
+        let mut counted = Sent::default();
+        let again = refused.into_iter().try_for_each(|stretch| self.stretch(stretch, &mut counted));
+        self.queue.most_bytes = most_bytes;
+        again
+    }
+
+    /// After a send that failed: sends what is queued, or else waits for room in the socket.
+    #[cold]
+    fn make_room(&mut self, error: SendError, sent: &mut Sent) -> Result<(), Error> {
+        match error {
+            SendError::Full { .. } if !self.queue.stretches.is_empty() => self.flush(sent),
+            error => room(error, self.outlet).map(|waits| sent.waits += waits),
+        }
+    }
+}
+
+impl Queue {
+    fn add(&mut self, stretch: Stretch, bytes: u64) {
+        self.stretches.push(stretch);
+        self.bytes += bytes;
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes >= self.most_bytes || self.stretches.len() == LONGEST_QUEUE
     }
 }
 

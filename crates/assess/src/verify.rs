@@ -42,7 +42,7 @@ pub(crate) fn verify(
     scratch: &mut Scratch,
 ) -> Result<(), Error> {
     let expected = Expected::read(media)?;
-    let medium = media.prepared(cell.kind())?;
+    let medium = media.prepared_for(cell, scratch)?;
     stage.compute_checksums(false)?;
     let verified = match cell.transport {
         Transport::Udp => stage.datagram_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
@@ -86,15 +86,15 @@ struct Verification<'a> {
 impl Verification<'_> {
     fn datagrams(&self, receiver: &UdpSocket, scratch: &mut Scratch) -> Result<(), Error> {
         let headers = self.cell.headers();
-        let mut sending = Sending { cell: self.cell, medium: self.medium, outlet: self.outlet, scratch };
         for start in STARTS {
             if headers == Headers::Stored && start > 0 {
                 continue; // ready packets begin where they begin
             }
             let length = self.expected.0.len() as u64 - start;
             let walk = self.cell.walk(length, length);
+            let mut sending = Sending::new(self.cell, self.medium, start, self.outlet, scratch, 0);
             for stretch in walk.stretches(self.cell.train_packets().into()) {
-                sending.stretch(stretch, start, headers, &mut Sent::default())?;
+                sending.stretch(stretch, &mut Sent::default())?;
                 let payload = self.expected.payload(start + stretch.start, stretch.bytes as usize);
                 for (packet, index) in payload.chunks(walk.packet() as usize).zip(stretch.first..) {
                     self.receive(index, packet, receiver)?;

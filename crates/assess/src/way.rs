@@ -49,6 +49,14 @@ impl Way {
         }
     }
 
+    /// Whether it sends from memory that a ring holds.
+    pub(crate) fn needs_hot_memory(self) -> bool {
+        match self {
+            Way::Stream(path) => path.needs_hot_memory(),
+            Way::Block(path) => path.needs_hot_memory(),
+        }
+    }
+
     /// Whether one call takes several packets.
     pub(crate) fn batches(self) -> bool {
         match self {

@@ -78,7 +78,7 @@ impl Path {
 
     /// Whether one call takes several packets.
     pub fn batches(self) -> bool {
-        matches!(self, Path::WireSendfile | Path::GsoWritev | Path::GsoZerocopy | Path::Sendmmsg)
+        self != Path::RtpSendfile && (self.segments() || self == Path::Sendmmsg)
     }
 
     /// Whether it lends pages to the kernel, which the sink then counts: [`UdpSink::loans`].

@@ -12,6 +12,7 @@ fn options(scratch: &Path) -> Options {
         mtu: 1500,
         cpu: None,
         file: None,
+        bare: None,
         scratch: scratch.to_owned(),
     }
 }

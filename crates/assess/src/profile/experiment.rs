@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use wirepath_datapath::Scratch;
-
 use super::Profiler;
 use crate::error::Error;
 use crate::experiment::{Experiment, Soundness};
@@ -76,9 +74,9 @@ fn on(
     kinds.dedup();
     let largest = cells.iter().filter_map(|(_, cell)| cell.size).max().unwrap_or_default();
     let mut media = Media::open(options, kinds.len() as u64, largest.into(), progress)?;
+    let mut rounds = Rounds::new("profile", options, stage, &mut media, progress, found);
     for (index, (experiment, cell)) in cells.iter().enumerate() {
-        let mut rounds =
-            Rounds { experiment: experiment.name(), options, stage, media: &mut media, progress };
+        rounds.experiment = experiment.name();
         rounds.go_on(index as f64 / cells.len() as f64, &format!("sampling {}", cell.label()))?;
         match of_cell(&mut rounds, cell, &mut profiler) {
             Ok(profile) if profile.samples >= FEWEST_SAMPLES => profiles.push(profile),
@@ -97,17 +95,16 @@ fn on(
 
 /// One path, which is verified before as when it is timed.
 fn of_cell(rounds: &mut Rounds<'_>, cell: &Cell, profiler: &mut Profiler) -> Result<Profile, Error> {
-    let mut scratch = Scratch::default();
     rounds.media.want(cell.kind(), rounds.progress)?;
-    verify(cell, rounds.stage, rounds.media, &mut scratch)?;
-    let (first, _) = rounds.time(cell, FIRST_RUN, &mut scratch)?;
+    verify(cell, rounds.stage, rounds.media, &mut rounds.scratch)?;
+    let (first, _) = rounds.time(cell, FIRST_RUN)?;
     let volume = (first.bytes as f64 * RUN.as_secs_f64() / first.wall_s.max(1e-6)) as u64;
     let time = if rounds.options.quick { QUICK_PROCESSOR_TIME } else { PROCESSOR_TIME };
     let shares = profiler.run(time, || {
         if rounds.progress.stopped() {
             return Err(Error::Stopped);
         }
-        rounds.time(cell, volume.max(1), &mut scratch).map(drop)
+        rounds.time(cell, volume.max(1)).map(drop)
     })?;
     Ok(Profile {
         experiment: rounds.experiment.to_owned(),

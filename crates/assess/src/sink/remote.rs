@@ -113,6 +113,11 @@ pub struct Account {
 }
 
 impl Account {
+    /// Bytes that may be under way.
+    pub fn window(&self) -> u64 {
+        self.window
+    }
+
     /// Waits until there is room for more after `sent` bytes in all. One call to the kernel for each quarter of the window;
     /// none while there is room.
     ///

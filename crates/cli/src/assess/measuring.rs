@@ -47,6 +47,11 @@ pub(crate) struct Measuring {
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 
+    /// Measure the loops of this program, compiled from bench/bare.c, beside the paths for streaming: what a path costs without
+    /// the measuring around it. Needs a sink that drops
+    #[arg(long, value_name = "PROGRAM")]
+    bare: Option<PathBuf>,
+
     /// Folder for what is made to be sent, which is kept for the next time [default: /var/cache/wirepath for root, else
     /// ~/.cache/wirepath]
     #[arg(long, value_name = "DIR")]
@@ -78,6 +83,7 @@ impl Measuring {
             mtu: self.mtu,
             cpu: self.cpu,
             file: self.file.clone(),
+            bare: self.bare.clone(),
             scratch: scratch.context("a folder for what is sent: name one with --scratch DIR")?,
         })
     }

@@ -2,7 +2,9 @@
 
 mod costs;
 mod host;
+mod measurements;
 mod profiles;
+mod verdict;
 
 use wirepath_assess::Assessment;
 use wirepath_assess::result::LeftOut;
@@ -17,8 +19,11 @@ pub(super) fn of(result: &Assessment, experiments: &[&str], width: usize, utf8: 
         parts.extend(host::parts(&result.host, width, utf8));
         parts.extend(result.costs.iter().map(|costs| costs::part(costs, width, utf8)));
     }
+    parts.extend(measurements::parts(&result.measurements, width, utf8));
+    parts.push(measurements::remarks(&result.measurements, width, utf8));
     parts.push(profiles::part(&result.profiles, width, utf8));
     parts.push(left_out(&result.left_out, width, utf8));
+    parts.push(verdict::part(result, width, utf8));
     parts.retain(|part| !part.is_empty());
     parts.join("\n")
 }

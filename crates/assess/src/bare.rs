@@ -1,0 +1,90 @@
+//! Bare C loops beside the paths: what sending costs when nothing else is done, on the same stage and in the same rounds.
+//!
+//! The program (`bench/bare.c`) sends to the device that drops by itself, on the processor of the thread that starts it, and prints
+//! what it used.
+
+use std::os::fd::AsRawFd;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use wirepath_datapath::Medium;
+
+use crate::error::Error;
+use crate::options::Options;
+use crate::result::Run;
+use crate::stage::{Lane, Stage};
+use crate::way::{Cell, Way};
+
+/// The program, and the paths that it has loops for.
+#[derive(Debug)]
+pub(crate) struct Bare {
+    program: PathBuf,
+    paths: Vec<String>,
+}
+
+impl Bare {
+    /// The program that was asked for, if one was.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if it is none, or the sink does not suit it.
+    pub(crate) fn wanted(options: &Options, stage: &Stage) -> Result<Option<Bare>, Error> {
+        let Some(program) = &options.bare else { return Ok(None) };
+        if !matches!(stage.udp, Lane::Drops(_)) {
+            return Err(Error::Input(format!(
+                "bare loops send to a device that drops, and the sink is {}: use --sink drop or drop-nooffload",
+                options.sink
+            )));
+        }
+        let mut bare = Bare { program: program.clone(), paths: Vec::new() };
+        bare.paths = bare.call(&["paths".to_owned()])?.lines().map(str::to_owned).collect();
+        Ok(Some(bare))
+    }
+
+    /// Whether it does the same as this cell, and without fragments: it asks for none.
+    pub(crate) fn has(&self, cell: &Cell, mtu: u32) -> bool {
+        let named = self.paths.iter().any(|path| path == cell.way.name());
+        matches!(cell.way, Way::Stream(_)) && named && !cell.is_fragmented(mtu)
+    }
+
+    /// One run.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] with what the program says.
+    pub(crate) fn run(&self, cell: &Cell, medium: &Medium, volume: u64) -> Result<Run, Error> {
+        let size = u64::from(cell.size.unwrap_or_default());
+        let file = format!("/proc/{}/fd/{}", std::process::id(), medium.file().as_raw_fd());
+        let sockets = 1;
+        let printed = self.call(&[
+            cell.way.name().to_owned(),
+            volume.to_string(),
+            file,
+            cell.train_packets().to_string(),
+            sockets.to_string(),
+            size.to_string(),
+        ])?;
+        let numbers: Vec<f64> = printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        let [user_s, system_s, packets, wall_s] = numbers[..] else { return Err(self.nonsense(&printed)) };
+        let packets = packets as u64;
+        Ok(Run { user_s, system_s, wall_s, bytes: packets * size, packets, errors: 0, copied: None })
+    }
+
+    fn call(&self, arguments: &[String]) -> Result<String, Error> {
+        let mut command = Command::new(&self.program);
+        command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null());
+        let failed = |why: &str| Error::Unable(format!("{} failed: {why}", self.program.display()));
+        let output = command.output().map_err(|error| {
+            Error::Input(format!(
+                "{} cannot be started: {error}; compile it: cc -O2 -o bare bench/bare.c",
+                self.program.display()
+            ))
+        })?;
+        match output.status.success() {
+            true => String::from_utf8(output.stdout).map_err(|_| failed("it prints what is no text")),
+            false => Err(failed(String::from_utf8_lossy(&output.stderr).trim())),
+        }
+    }
+
+    fn nonsense(&self, printed: &str) -> Error {
+        Error::Unable(format!("{} printed {:?}", self.program.display(), printed.trim()))
+    }
+}

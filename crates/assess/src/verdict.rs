@@ -1,0 +1,126 @@
+//! Which path to use, and why.
+
+use crate::result::{Assessment, Measurement, Transport};
+use crate::statistics::Summary;
+
+/// The plain path that the papers measure others by.
+pub fn baseline(experiment: &str) -> Option<&'static str> {
+    match experiment {
+        "stream" => Some("read_writev"),
+        "download" => Some("read_write"),
+        _ => None,
+    }
+}
+
+/// What is recommended for one purpose.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Verdict {
+    /// What for, for people.
+    pub purpose: &'static str,
+    /// The path.
+    pub path: String,
+    /// Payload bytes of the packets or blocks that it was judged by; none for the whole file.
+    pub size: Option<u64>,
+    /// Median of processor seconds for each GiB.
+    pub cost: f64,
+    /// How many times as much the plain path costs, and its name.
+    pub plain: Option<(f64, &'static str)>,
+    /// The next best, and its median.
+    pub next: Option<(String, f64)>,
+    /// The figures of the two differ by less than their runs do: either will do.
+    pub close: bool,
+}
+
+/// Something that a path is wanted for.
+struct Purpose {
+    name: &'static str,
+    experiment: &'static str,
+    transport: Transport,
+    suits: fn(&Measurement) -> bool,
+}
+
+const PURPOSES: [Purpose; 4] = [
+    Purpose {
+        name: "streaming with an image's headers",
+        experiment: "stream",
+        transport: Transport::Udp,
+        suits: |_| true,
+    },
+    Purpose {
+        name: "streaming with headers of its own",
+        experiment: "stream",
+        transport: Transport::Udp,
+        suits: |measurement| {
+            let path = measurement.path.parse::<wirepath_datapath::Path>();
+            path.is_ok_and(|path| path.makes_headers())
+        },
+    },
+    Purpose {
+        name: "download over TCP",
+        experiment: "download",
+        transport: Transport::Tcp,
+        suits: |measurement| measurement.size.is_none(),
+    },
+    Purpose { name: "download over UDP", experiment: "download", transport: Transport::Udp, suits: |_| true },
+];
+
+/// What the figures of a result recommend; nothing for what was not measured.
+pub fn verdicts(result: &Assessment) -> Vec<Verdict> {
+    PURPOSES.iter().filter_map(|purpose| verdict(result, purpose)).collect()
+}
+
+fn verdict(result: &Assessment, purpose: &Purpose) -> Option<Verdict> {
+    let of_purpose = |measurement: &&Measurement| {
+        measurement.experiment == purpose.experiment
+            && measurement.transport == purpose.transport
+            && !measurement.path.starts_with("bare:")
+    };
+    let size = judged_by(result, purpose);
+    let mut costs: Vec<(&Measurement, Summary)> = result
+        .measurements
+        .iter()
+        .filter(of_purpose)
+        .filter(|measurement| measurement.size == size)
+        .filter_map(|measurement| Some((measurement, cost(measurement)?)))
+        .collect();
+    costs.sort_by(|(_, one), (_, other)| one.median.total_cmp(&other.median));
+    let plain = baseline(purpose.experiment).and_then(|name| {
+        costs.iter().find(|(measurement, _)| measurement.path == name).map(|(_, cost)| (cost.median, name))
+    });
+    let mut suiting = costs.iter().filter(|(measurement, _)| (purpose.suits)(measurement));
+    let (best, cost) = suiting.next()?;
+    let next = suiting.next();
+    Some(Verdict {
+        purpose: purpose.name,
+        path: best.path.clone(),
+        size,
+        cost: cost.median,
+        plain: plain.map(|(median, name)| (median / cost.median, name)),
+        next: next.map(|(measurement, cost)| (measurement.path.clone(), cost.median)),
+        close: next.is_some_and(|(_, next)| next.least <= cost.greatest),
+    })
+}
+
+/// The size that paths are judged by: the largest that is not fragmented; for TCP the whole file.
+fn judged_by(result: &Assessment, purpose: &Purpose) -> Option<u64> {
+    if purpose.transport == Transport::Tcp {
+        return None;
+    }
+    let headers = if purpose.experiment == "stream" { 40 } else { 28 };
+    let sizes = result.measurements.iter().filter(|measurement| {
+        measurement.experiment == purpose.experiment
+            && measurement.transport == purpose.transport
+            && measurement
+                .size
+                .is_some_and(|size| size + headers <= u64::from(measurement.mtu.min(result.settings.mtu)))
+    });
+    sizes.filter_map(|measurement| measurement.size).max()
+}
+
+/// Processor seconds for each GiB, of all runs together.
+pub fn cost(measurement: &Measurement) -> Option<Summary> {
+    Summary::of(measurement.runs.iter().map(crate::result::Run::cpu_s_per_gib))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,93 @@
+use super::*;
+use crate::result::{Cache, Host, Run, SCHEMA, Settings};
+
+fn measured(
+    experiment: &str,
+    path: &str,
+    transport: Transport,
+    size: Option<u64>,
+    seconds: &[f64],
+) -> Measurement {
+    let run = |seconds: &f64| Run {
+        user_s: 0.0,
+        system_s: *seconds,
+        wall_s: *seconds,
+        bytes: 1 << 30,
+        packets: 1,
+        errors: 0,
+        copied: None,
+    };
+    Measurement {
+        experiment: experiment.to_owned(),
+        path: path.to_owned(),
+        transport,
+        size,
+        packets_per_train: 1,
+        mtu: 1500,
+        verified: true,
+        calls_per_packet: None,
+        runs: seconds.iter().map(run).collect(),
+    }
+}
+
+fn result(measurements: Vec<Measurement>) -> Assessment {
+    Assessment {
+        schema: SCHEMA.to_owned(),
+        program: String::new(),
+        started: String::new(),
+        seconds: 0.0,
+        partial: false,
+        settings: Settings {
+            experiments: Vec::new(),
+            volume: 1 << 30,
+            runs: 3,
+            quick: false,
+            sink: "drop".to_owned(),
+            mtu: 1500,
+            cache: Cache::Warm,
+            cpu: None,
+        },
+        host: Host {
+            kernel: String::new(),
+            processor: String::new(),
+            processors: 1,
+            memory: 1,
+            devices: Vec::new(),
+            limits: Vec::new(),
+            paths: Vec::new(),
+            advice: Vec::new(),
+            load: String::new(),
+        },
+        costs: None,
+        measurements,
+        profiles: Vec::new(),
+        loan: None,
+        left_out: Vec::new(),
+    }
+}
+
+#[test]
+fn the_cheapest_suiting_path_is_recommended() {
+    let stream = |path, size, seconds: &[f64]| measured("stream", path, Transport::Udp, Some(size), seconds);
+    let verdicts = verdicts(&result(vec![
+        stream("read_writev", 1460, &[1.0, 1.0, 1.0]),
+        stream("wire_sendfile", 1460, &[0.05, 0.05, 0.06]),
+        stream("gso_writev", 1460, &[0.2, 0.2, 0.2]),
+        stream("bare:gso_writev", 1460, &[0.01]),
+        stream("sendmmsg", 2048, &[0.001]), // fragmented: not judged by
+    ]));
+    let [stored, own] = &verdicts[..] else { panic!("{verdicts:?}") };
+    assert_eq!((stored.path.as_str(), stored.size, stored.close), ("wire_sendfile", Some(1460), false));
+    assert_eq!(stored.plain, Some((20.0, "read_writev")));
+    assert_eq!(stored.next, Some(("gso_writev".to_owned(), 0.2)));
+    assert_eq!(own.path, "gso_writev");
+}
+
+#[test]
+fn figures_that_overlap_are_called_close() {
+    let tcp = |path, seconds: &[f64]| measured("download", path, Transport::Tcp, None, seconds);
+    let verdicts =
+        verdicts(&result(vec![tcp("sendfile", &[0.2, 0.21, 0.3]), tcp("mmap_send", &[0.25, 0.25, 0.25])]));
+    let [verdict] = &verdicts[..] else { panic!("{verdicts:?}") };
+    assert!(verdict.close && verdict.path == "sendfile" && verdict.plain.is_none());
+}
