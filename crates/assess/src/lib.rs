@@ -6,6 +6,7 @@ pub mod costs;
 mod error;
 pub mod experiment;
 pub mod host;
+pub mod loan;
 mod media;
 pub mod options;
 mod outlet;
