@@ -7,12 +7,15 @@
 //! point is repeated until a run of it takes [`RUN`], found once before the first run.
 
 mod arena;
+mod cold;
 
 use std::hint::black_box;
 use std::time::Duration;
 
 use arena::Arena;
 use rustix::time::{ClockId, clock_gettime};
+
+pub(crate) use cold::ColdCopies;
 
 use crate::result::{Assessment, CopyCost, Costs, LeftOut};
 use crate::{Error, Options, Progress, Soundness, stage};

@@ -10,6 +10,7 @@ mod error;
 pub mod experiment;
 pub mod figures;
 pub mod host;
+pub mod loan;
 mod media;
 pub mod options;
 mod outlet;

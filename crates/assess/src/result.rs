@@ -202,11 +202,12 @@ pub struct CopyCost {
 pub struct Measurement {
     /// `download`, `stream` or `loan`.
     pub experiment: String,
-    /// The data path. A bare C loop doing the same is `bare:` and the path's name.
+    /// The data path. A bare C loop doing the same is `bare:` and the path's name. The sends of `loan` are `loan:copy` and
+    /// `loan:lend`.
     pub path: String,
     /// UDP or TCP.
     pub transport: Transport,
-    /// Payload bytes of a packet (UDP) or of a call (TCP); null for the whole file in one call.
+    /// Payload bytes of a packet (UDP) or of a call (TCP); null for the whole file in one call. With `loan`, of a call.
     pub size: Option<u64>,
     /// Most packets in one call.
     pub packets_per_train: u32,
@@ -252,7 +253,8 @@ pub struct Run {
     pub bytes: u64,
     /// Packets sent (UDP) or calls' blocks (TCP).
     pub packets: u64,
-    /// Sends that failed and were not made again.
+    /// Sends that failed and were not made again; with `loan`, sends that the kernel refused for want of room and that were then
+    /// made again.
     pub errors: u64,
     /// Zero-copy sends that the kernel turned into copies; null where the path lends nothing.
     pub copied: Option<u64>,
@@ -304,13 +306,14 @@ pub struct FunctionShare {
 /// The page loan against the copy (figures 1 to 6 of the zero-copy protocol paper).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Loan {
-    /// One point for each size and MTU.
+    /// One point for each size, MTU and transport. The runs that they summarise are measurements.
     pub points: Vec<LoanPoint>,
-    /// From this size of a send on lending is cheaper, by MTU and transport; null where it never is.
+    /// From this size of a send on lending is cheaper, by MTU and transport. Those over which nothing was lent have none.
     pub thresholds: Vec<Threshold>,
 }
 
-/// What sends of one size cost.
+/// What sends of one size cost. A send is one call: over UDP one train of datagrams that fill the MTU, the same whether it is
+/// copied or lent; over TCP so many bytes of the connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoanPoint {
     /// Bytes of a send.
@@ -319,17 +322,18 @@ pub struct LoanPoint {
     pub mtu: u32,
     /// UDP or TCP.
     pub transport: Transport,
-    /// Seconds of copying alone, a send, run by run (t1 of the paper).
+    /// Processor seconds of copying alone, out of no cache, a send, run by run (t1 of the paper).
     pub copy_s: Vec<f64>,
-    /// Seconds of a send that copies, run by run (t1 + t2).
+    /// Processor seconds of a send that copies, run by run (t1 + t2).
     pub copied_send_s: Vec<f64>,
-    /// Seconds of a send that lends, completions counted, run by run; empty where lending does not work.
+    /// Processor seconds of a send that lends, with taking the loan back, run by run; empty where lending does not work, or
+    /// where the kernel made copies of what was lent.
     pub lent_send_s: Vec<f64>,
-    /// Sustained bytes per second with copies.
+    /// Sustained bytes per second on the wall with copies, the median of the runs.
     pub copied_throughput: f64,
-    /// Sustained bytes per second with loans.
+    /// The same with loans; null where `lent_send_s` is empty.
     pub lent_throughput: Option<f64>,
-    /// Sends that failed (ENOBUFS, EAGAIN), with copies and with loans.
+    /// Sends that the kernel refused for want of room (ENOBUFS, EAGAIN) in all runs, with copies; each was made again.
     pub copied_errors: u64,
     /// As `copied_errors`, with loans.
     pub lent_errors: u64,
@@ -342,7 +346,8 @@ pub struct Threshold {
     pub transport: Transport,
     /// MTU of the device.
     pub mtu: u32,
-    /// Bytes of a send; null if lending is never cheaper.
+    /// Bytes of a send: the least size that was measured from which on all are cheaper lent, in processor time, by the medians;
+    /// null if the largest is not.
     pub bytes: Option<u64>,
 }
 

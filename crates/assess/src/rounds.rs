@@ -125,7 +125,7 @@ impl<'a> Rounds<'a> {
                         index += 1;
                     }
                     // What was measured of it before is no figure either.
-                    Err(error) => found.of(&candidates.remove(index).label(), error)?,
+                    Err(error) => found.of_label(&candidates.remove(index).label(), error)?,
                 }
             }
         }
@@ -225,10 +225,14 @@ impl Found {
     /// # Errors
     /// What concerns more than that.
     pub(crate) fn of_cell(&mut self, cell: &Cell, error: Error) -> Result<(), Error> {
-        self.of(&cell.label(), error)
+        self.of_label(&cell.label(), error)
     }
 
-    fn of(&mut self, label: &str, error: Error) -> Result<(), Error> {
+    /// The same for what is not a cell.
+    ///
+    /// # Errors
+    /// As [`Found::of_cell`].
+    pub(crate) fn of_label(&mut self, label: &str, error: Error) -> Result<(), Error> {
         match error {
             Error::Unable(_) => {}
             Error::Faulty(_) => self.faults += 1,

@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use experiment::{DOWNLOAD, EXPERIMENTS, HOST, PROFILE, STREAM};
+use experiment::{DOWNLOAD, EXPERIMENTS, HOST, LOAN, PROFILE, STREAM};
 use measuring::Measuring;
 
 /// Arguments of `wirepath assess`.
@@ -50,6 +50,8 @@ enum Action {
     Stream(Measuring),
     /// Sample where each path spends its time: copying, entering the kernel, network, user space
     Profile(Measuring),
+    /// Compare sends that copy with sends that lend their pages, by size, and keep the size from which on lending is cheaper
+    Loan(Measuring),
     /// Receive for an assessment on another host
     Sink(sink::Sink),
 }
@@ -64,6 +66,7 @@ impl Assess {
             Some(Action::Download(measuring)) => perform::perform(&measuring, &[DOWNLOAD]),
             Some(Action::Stream(measuring)) => perform::perform(&measuring, &[STREAM]),
             Some(Action::Profile(measuring)) => perform::perform(&measuring, &[PROFILE]),
+            Some(Action::Loan(measuring)) => perform::perform(&measuring, &[LOAN]),
             Some(Action::Sink(sink)) => sink.run(),
         }
     }

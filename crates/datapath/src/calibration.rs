@@ -1,5 +1,7 @@
 //! What the paths of a server were measured to cost on this machine, kept in a file.
 
+mod loans;
+
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -7,6 +9,8 @@ use std::path::Path as FilePath;
 
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
+
+pub use loans::{LoanThreshold, LoanTransport};
 
 use crate::Path;
 
@@ -118,6 +122,9 @@ pub struct Calibrations {
     /// Version of this format.
     version: u32,
     entries: Vec<Calibration>,
+    /// From which sizes on pages are lent. Files of programs that knew none have none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    loans: Vec<LoanThreshold>,
 }
 
 /// The one version there is.

@@ -1,7 +1,7 @@
 //! The experiments, in the order in which they are made.
 
 use anyhow::Result;
-use wirepath_assess::{Assessment, Error, Options, Progress, Soundness, costs, experiment, profile};
+use wirepath_assess::{Assessment, Error, Options, Progress, Soundness, costs, experiment, loan, profile};
 
 /// An experiment.
 #[derive(Clone, Copy)]
@@ -28,5 +28,25 @@ pub(crate) const STREAM: Experiment = Experiment {
 
 pub(crate) const PROFILE: Experiment = Experiment { name: "profile", run: profile::run };
 
+pub(crate) const LOAN: Experiment = Experiment {
+    name: "loan",
+    run: |options, result, progress| {
+        let soundness = loan::run(options, result, progress)?;
+        if let (Some(loan), Soundness::Sound) = (&result.loan, soundness) {
+            let file = options.scratch.join(crate::image_options::CALIBRATION);
+            let origin = format!("measured by `wirepath assess loan` at {}", result.started);
+            match loan::keep(loan, &options.sink, &origin, &file) {
+                Ok(0) => {}
+                Ok(_) => progress.note(&format!("the threshold of the loan is kept in {}", file.display())),
+                Err(error) => progress.note(&format!(
+                    "the threshold of the loan could not be kept in {}: {error}",
+                    file.display()
+                )),
+            }
+        }
+        Ok(soundness)
+    },
+};
+
 /// All of them.
-pub(crate) const EXPERIMENTS: &[Experiment] = &[HOST, DOWNLOAD, STREAM, PROFILE];
+pub(crate) const EXPERIMENTS: &[Experiment] = &[HOST, DOWNLOAD, STREAM, PROFILE, LOAN];

@@ -2,12 +2,13 @@
 
 mod costs;
 mod host;
+mod loan;
 mod measurements;
 mod profiles;
 mod verdict;
 
 use wirepath_assess::Assessment;
-use wirepath_assess::result::LeftOut;
+use wirepath_assess::result::{LeftOut, Measurement};
 use wirepath_assess::statistics::Summary;
 
 use crate::table::{lines, new_table, section};
@@ -19,8 +20,12 @@ pub(super) fn of(result: &Assessment, experiments: &[&str], width: usize, utf8: 
         parts.extend(host::parts(&result.host, width, utf8));
         parts.extend(result.costs.iter().map(|costs| costs::part(costs, width, utf8)));
     }
-    parts.extend(measurements::parts(&result.measurements, width, utf8));
-    parts.push(measurements::remarks(&result.measurements, width, utf8));
+    // Those of the loan have a table of their own.
+    let paths = result.measurements.iter().filter(|measurement| measurement.experiment != "loan");
+    let paths: Vec<Measurement> = paths.cloned().collect();
+    parts.extend(measurements::parts(&paths, width, utf8));
+    parts.push(measurements::remarks(&paths, width, utf8));
+    parts.extend(result.loan.iter().flat_map(|loan| loan::parts(loan, width, utf8)));
     parts.push(profiles::part(&result.profiles, width, utf8));
     parts.push(left_out(&result.left_out, width, utf8));
     parts.push(verdict::part(result, width, utf8));

@@ -1,0 +1,115 @@
+//! Compares what sends bring with what they should, byte for byte, before they are timed: over loopback and, where there is one,
+//! over the veth pair, with checksums computed by the kernel.
+
+use std::io::Read;
+use std::net::{TcpStream, UdpSocket};
+use std::os::unix::fs::FileExt;
+use std::time::Duration;
+
+use wirepath_datapath::{BlockPath, Extent, Medium, Scratch};
+
+use super::sends::{How, Sends};
+use crate::error::{Doing, Error};
+use crate::outlet::Outlet;
+use crate::result::Transport;
+use crate::send::{Sending, Sent, room};
+use crate::stage::Stage;
+
+/// Payload that is compared, at least, and sends, at least: blocks of odd sizes then begin at odd and even bytes of a page.
+const VOLUME: u64 = 128 << 10;
+const SENDS: u64 = 4;
+
+/// What does not arrive at once on this machine does not arrive.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// Sends and compares.
+///
+/// # Errors
+/// [`Error::Faulty`] says where what came differs; [`Error::Unable`] if it does not work here.
+pub(super) fn verify(
+    sends: &Sends,
+    file: u64,
+    medium: &Medium,
+    stage: &Stage,
+    scratch: &mut Scratch,
+) -> Result<(), Error> {
+    let volume = VOLUME.max(SENDS * u64::from(sends.size)).min(file);
+    let mut expected = vec![0; volume as usize];
+    medium.file().read_exact_at(&mut expected, 0).doing("reading what is sent")?;
+    let cell = sends.cell();
+    stage.compute_checksums(false)?;
+    let verified = match sends.transport {
+        Transport::Udp => stage.datagram_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
+            receiver.set_read_timeout(Some(PATIENCE)).doing("setting up a socket")?;
+            let outlet = sends.adjusted(Outlet::datagrams(&cell, sender)?);
+            datagrams(sends, &expected, medium, &outlet, &receiver, scratch)
+        }),
+        Transport::Tcp => stage.stream_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
+            receiver.set_read_timeout(Some(PATIENCE)).doing("setting up a connection")?;
+            let outlet = sends.adjusted(Outlet::stream(&cell, sender)?);
+            stream(sends, &expected, medium, &outlet, &receiver, scratch)
+        }),
+    };
+    stage.compute_checksums(true)?;
+    verified
+}
+
+fn datagrams(
+    sends: &Sends,
+    expected: &[u8],
+    medium: &Medium,
+    outlet: &Outlet,
+    receiver: &UdpSocket,
+    scratch: &mut Scratch,
+) -> Result<(), Error> {
+    let cell = sends.cell();
+    let mut sending = Sending::new(&cell, medium, 0, outlet, scratch, 0);
+    let mut room = vec![0; 1 << 16];
+    for stretch in sends.stretches(expected.len() as u64, expected.len() as u64) {
+        sending.stretch(stretch, &mut Sent::default())?;
+        let sent = &expected[stretch.start as usize..][..stretch.bytes as usize];
+        for (datagram, number) in sent.chunks(sends.segment.into()).zip(1..) {
+            let what = || format!("datagram {number} of the send from byte {}", stretch.start);
+            let length = receiver.recv(&mut room).map_err(|error| {
+                Error::Faulty(format!("{} did not arrive, or with a wrong checksum ({error})", what()))
+            })?;
+            if room[..length] != *datagram {
+                return Err(Error::Faulty(format!("{} arrived with other bytes or another length", what())));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn stream(
+    sends: &Sends,
+    expected: &[u8],
+    medium: &Medium,
+    outlet: &Outlet,
+    mut receiver: &TcpStream,
+    scratch: &mut Scratch,
+) -> Result<(), Error> {
+    let Outlet::Blocks(sink) = outlet else { unreachable!("blocks go to an outlet for blocks") };
+    let path = if sends.how == How::Copied { BlockPath::Loan } else { BlockPath::MmapZerocopy };
+    let mut came = vec![0; sends.size as usize];
+    for stretch in sends.stretches(expected.len() as u64, expected.len() as u64) {
+        let (mut offset, end) = (stretch.start, stretch.start + stretch.bytes);
+        while offset < end {
+            let extent = Extent { offset, length: (end - offset) as usize };
+            match path.send(sink, medium, extent, scratch) {
+                Ok(bytes) => {
+                    let wrong =
+                        |what: &str| Error::Faulty(format!("what was sent from byte {offset} on {what}"));
+                    let came = &mut came[..bytes];
+                    receiver.read_exact(came).map_err(|error| wrong(&format!("did not arrive ({error})")))?;
+                    if *came != expected[offset as usize..][..bytes] {
+                        return Err(wrong("arrived with other bytes"));
+                    }
+                    offset += bytes as u64;
+                }
+                Err(error) => drop(room(error, outlet)?),
+            }
+        }
+    }
+    Ok(())
+}
