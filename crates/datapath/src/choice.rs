@@ -130,13 +130,14 @@ impl Support {
         }
         let calibrations = self.calibrations();
         let calibration = calibrations.find(&self.host, devices, mtu)?;
-        let path = match self.working.first() {
-            // It was given memory, and was not yet measured.
-            Some(path) if path.needs_hot_memory() && calibration.cost_ns(*path).is_none() => *path,
-            _ => calibration.cheapest(&self.working)?,
+        let (path, why) = match self.working.first() {
+            Some(path) if path.needs_hot_memory() && calibration.cost_ns(*path).is_none() => {
+                (*path, "it was given memory, and is not among what was measured")
+            }
+            _ => (calibration.cheapest(&self.working)?, "cheapest"),
         };
         let reason = format!(
-            "{}cheapest in trains of {USUAL_TRAIN} packets: {} ({})",
+            "{}{why} in trains of {USUAL_TRAIN} packets: {} ({})",
             self.failures,
             calibration.in_words(),
             calibration.origin
@@ -323,6 +324,9 @@ mod tests {
         let chosen = support.choose(local, 1500);
         assert!(chosen.reason.contains("cheapest in trains of 8 packets: "), "{}", chosen.reason);
         assert_eq!(chosen, support.host());
+        let hot = Support::probe(None, support.calibrations().clone(), true).choose(local, 1500);
+        // Where there is no ring, the others are chosen between.
+        assert_eq!(hot.reason.contains("it was given memory"), hot.path.needs_hot_memory(), "{}", hot.reason);
 
         let mut turned = Calibrations::default();
         let costs = Path::SERVING.iter().rev().zip(1u32..).map(|(path, place)| PathCost {
