@@ -184,6 +184,7 @@ fn program() -> Result<String> {
 fn assess(scratch: &Path, sink: &str, options: &[&str]) -> Result<Command> {
     let mut command = Command::new(program()?);
     command.args(["assess", "stream", "--sink", sink, "--scratch"]).arg(scratch).args(options);
+    command.arg("--calibration").arg(scratch.join("calibration.json"));
     Ok(command)
 }
 

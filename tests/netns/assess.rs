@@ -98,6 +98,7 @@ fn assessed(arguments: &[&str]) -> Result<Value> {
     let mut traces = Traces::before()?;
     let mut command = command(arguments)?;
     command.args(TINY).arg("--json").arg(&json).arg("--scratch").arg(folder.path());
+    command.arg("--calibration").arg(folder.path().join("calibration.json"));
     let mut process = Process::start(&command, true)?;
     let status = Deadline::seconds(120.0).wait_for("its end", || {
         traces.look(process.pid());

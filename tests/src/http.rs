@@ -84,7 +84,7 @@ pub fn read_response(stream: &mut impl Read, buffer: &mut Vec<u8>, head_only: bo
 
 fn fill(stream: &mut impl Read, buffer: &mut Vec<u8>) -> Result<bool> {
     let mut more = [0; 65536];
-    let length = stream.read(&mut more).context("reading a response")?;
+    let length = crate::uninterrupted(|| stream.read(&mut more)).context("reading a response")?;
     buffer.extend_from_slice(&more[..length]);
     Ok(length > 0)
 }

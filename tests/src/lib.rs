@@ -22,3 +22,13 @@ pub mod server;
 pub mod trial;
 
 pub use deadline::Deadline;
+
+/// Calls again what a signal interrupted: a socket with a timeout is, also by being stopped and going on.
+pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            result => return result,
+        }
+    }
+}

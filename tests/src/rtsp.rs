@@ -122,7 +122,7 @@ fn read_without_length_is_empty(stream: &mut TcpStream, buffer: &mut Vec<u8>) ->
             break end + 4;
         }
         let mut more = [0; 4096];
-        let length = stream.read(&mut more).context("reading a response")?;
+        let length = crate::uninterrupted(|| stream.read(&mut more)).context("reading a response")?;
         ensure!(length > 0, "the connection ended");
         buffer.extend_from_slice(&more[..length]);
     };

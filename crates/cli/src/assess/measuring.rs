@@ -54,7 +54,7 @@ pub(crate) struct Measuring {
     #[arg(long, value_name = "PROGRAM")]
     bare: Option<PathBuf>,
 
-    /// Where the server finds what its data paths cost; `stream` adds that of this sink, if it drops or is a host [default:
+    /// Where the server finds what its data paths cost; `stream` adds that of the sinks that drop [default:
     /// calibration.json in the server's default cache folder]
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
