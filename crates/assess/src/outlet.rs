@@ -129,7 +129,10 @@ pub(crate) fn open(cell: &Cell, stage: &Stage) -> Result<(Outlet, Watch), Error>
             Ok((outlet, Watch::Device(device.clone(), device.counted()?)))
         }
         (Transport::Udp, Lane::Receives(remote), _) => {
-            let (socket, account) = remote.udp(cell.packet_size())?;
+            let (socket, mut account) = remote.udp(cell.packet_size())?;
+            if cell.way.lends() {
+                account.expect_lent_pages();
+            }
             Ok((Outlet::datagrams(cell, socket)?, Watch::Receiver(account)))
         }
         (Transport::Tcp, _, Lane::Receives(remote)) => {
@@ -144,6 +147,16 @@ pub(crate) fn open(cell: &Cell, stage: &Stage) -> Result<(Outlet, Watch), Error>
 }
 
 impl Watch {
+    /// Packets of a cell to hand to its path at a time: no more than half of what a receiver has room for, since they come on top
+    /// of what is under way.
+    pub(crate) fn train_packets(&self, cell: &Cell) -> u32 {
+        let room = match self {
+            Watch::Device(..) => u64::MAX,
+            Watch::Receiver(account) => account.window() / (2 * u64::from(cell.packet_size())),
+        };
+        cell.train_packets().min(u32::try_from(room.max(1)).unwrap_or(u32::MAX))
+    }
+
     /// Waits for the receiver after so many bytes, if there is one that has to be waited for.
     #[inline]
     pub(crate) fn pace(&mut self, transport_bytes: u64) -> Result<(), Error> {

@@ -76,7 +76,7 @@ impl<'a> Sending<'a> {
     /// [`Error::SinkStopped`].
     pub(crate) fn all(&mut self, walk: Walk, watch: &mut Watch) -> Result<Sent, Error> {
         let mut sent = Sent::default();
-        for stretch in walk.stretches(self.cell.train_packets().into()) {
+        for stretch in walk.stretches(watch.train_packets(self.cell).into()) {
             self.stretch(stretch, &mut sent)?;
             watch.pace(sent.transport_bytes - self.queue.bytes)?;
         }

@@ -118,6 +118,12 @@ impl Account {
         self.window
     }
 
+    /// Lets less be under way, because its pages are lent: each header and payload is then charged to the receiver's buffer as whole
+    /// pages, three for most packets. Not less than the receiver lets come before it reports.
+    pub(crate) fn expect_lent_pages(&mut self) {
+        self.window = (self.window / 4).max(1);
+    }
+
     /// Waits until there is room for more after `sent` bytes in all. One call to the kernel for each quarter of the window;
     /// none while there is room.
     ///
