@@ -31,7 +31,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 const TINY: [&str; 4] = ["--volume", "2MiB", "--runs", "2"];
 
 fn every_path_is_measured_on_a_device_that_drops() -> Result<()> {
-    let result = assessed(&["stream", "--sink", "drop"])?;
+    let (result, told) = assessed(&["stream", "--sink", "drop"])?;
+    ensure_told(told.context("the server was told nothing")?, "with_checksums")?;
     let measurements = result["measurements"].as_array().context("no measurements")?;
     let host_paths = result["host"]["paths"].as_array().context("no paths")?;
     for path in host_paths.iter().filter(|path| path["experiment"] == "stream" && path["runs"] == true) {
@@ -59,13 +60,15 @@ fn every_path_is_measured_on_a_device_that_drops() -> Result<()> {
 }
 
 fn a_device_without_offloads_is_measured() -> Result<()> {
-    let result = assessed(&["stream", "--sink", "drop-nooffload"])?;
+    let (result, told) = assessed(&["stream", "--sink", "drop-nooffload"])?;
+    ensure_told(told.context("the server was told nothing")?, "without_checksums")?;
     ensure!(result["measurements"].as_array().is_some_and(|all| all.len() > 10), "{result:#}");
     Ok(())
 }
 
 fn a_receiver_behind_a_link_is_measured() -> Result<()> {
-    let result = assessed(&["download", "--sink", "veth"])?;
+    let (result, told) = assessed(&["download", "--sink", "veth"])?;
+    ensure!(told.is_none(), "a server sends no downloads by these paths: {told:?}");
     let measurements = result["measurements"].as_array().context("no measurements")?;
     for transport in ["udp", "tcp"] {
         ensure!(measurements.iter().any(|one| one["transport"] == transport), "nothing over {transport}");
@@ -89,8 +92,25 @@ fn an_assessment_killed_leaves_no_namespace_and_no_device() -> Result<()> {
     traces.ensure_gone()
 }
 
-/// A good assessment that leaves nothing behind.
-fn assessed(arguments: &[&str]) -> Result<Value> {
+/// A server finds figures for its paths on this kind of device.
+fn ensure_told(told: Value, device: &str) -> Result<()> {
+    let entry = &told["entries"][0];
+    ensure!(entry["device"] == device && entry["mtu"] == 1500, "{told:#}");
+    let costs = entry["costs"].as_array().context("no costs")?;
+    for path in ["wire_sendfile", "gso_writev", "sendmmsg", "read_writev"] {
+        for packets in [8, 48] {
+            let cost = costs.iter().find(|cost| cost["path"] == path && cost["packets_per_train"] == packets);
+            ensure!(
+                cost.is_some_and(|cost| cost["cpu_ns_per_packet"].as_f64() > Some(1.0)),
+                "{path}: {told:#}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// A good assessment that leaves nothing behind, and what a server is told by it, if anything.
+fn assessed(arguments: &[&str]) -> Result<(Value, Option<Value>)> {
     require!(is_root(), "network namespaces need root");
     require!(process::find("ip").is_some(), "`ip` is not installed");
     let folder = process::open_folder()?;
@@ -98,7 +118,8 @@ fn assessed(arguments: &[&str]) -> Result<Value> {
     let mut traces = Traces::before()?;
     let mut command = command(arguments)?;
     command.args(TINY).arg("--json").arg(&json).arg("--scratch").arg(folder.path());
-    command.arg("--calibration").arg(folder.path().join("calibration.json"));
+    let calibration = folder.path().join("calibration.json");
+    command.arg("--calibration").arg(&calibration);
     let mut process = Process::start(&command, true)?;
     let status = Deadline::seconds(120.0).wait_for("its end", || {
         traces.look(process.pid());
@@ -109,7 +130,9 @@ fn assessed(arguments: &[&str]) -> Result<Value> {
     ensure!(status.success(), "{status}: {log}");
     ensure!(traces.namespaces.len() >= 2, "it was on no stage of its own");
     traces.ensure_gone()?;
-    Ok(serde_json::from_slice(&fs::read(&json)?)?)
+    let told = calibration.exists().then(|| fs::read(&calibration)).transpose()?;
+    let told = told.map(|text| serde_json::from_slice(&text)).transpose()?;
+    Ok((serde_json::from_slice(&fs::read(&json)?)?, told))
 }
 
 fn command(arguments: &[&str]) -> Result<Command> {
