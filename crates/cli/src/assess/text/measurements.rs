@@ -22,7 +22,7 @@ pub(super) fn remarks(measurements: &[Measurement], width: usize, utf8: bool) ->
     let is_noisy = |measurement: &&Measurement| cost(measurement).is_some_and(|cost| cost.is_noisy());
     let noisy: Vec<String> = measurements.iter().filter(is_noisy).map(name).collect();
     let mut remarks = vec![
-        "s/GiB: median of user and system seconds. calls: kernel calls for each packet or block. batch: most packets in a call."
+        "s/GiB: median of user and system seconds. calls: kernel calls for each packet or block. batch: most packets in a call. spread ?: fewer than three runs."
             .to_owned(),
     ];
     if !noisy.is_empty() {
@@ -60,7 +60,7 @@ fn part(group: &[Measurement], width: usize, utf8: bool) -> String {
             size(measurement),
             measurement.path.clone(),
             format!("{}{}", if cost.is_noisy() { "~" } else { "" }, small(cost.median)),
-            percent(cost.spread),
+            cost.spread.map_or("?".to_owned(), percent),
             ratio.map_or(String::new(), small),
             measurement.calls_per_packet.map_or("?".to_owned(), small),
             format::count(measurement.packets_per_train.into()),
@@ -140,8 +140,8 @@ mod tests {
         let [part] = &parts[..] else { panic!("{parts:?}") };
         let rows: Vec<Vec<&str>> = part.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[3][..3], ["512", "sendmmsg", "~2.00"]);
-        assert_eq!(rows[4][..6], ["1,460", "wire_sendfile", "0.050", "0.0", "%", "0.050"]);
-        assert_eq!(rows[5][..6], ["1,460", "read_writev", "1.00", "0.0", "%", "1.00"]);
+        assert_eq!(rows[4][..5], ["1,460", "wire_sendfile", "0.050", "?", "0.050"]);
+        assert_eq!(rows[5][..5], ["1,460", "read_writev", "1.00", "?", "1.00"]);
         assert!(part.lines().all(|line| line.len() <= 80), "{part}");
         let all = remarks(&measurements, 500, false);
         assert!(all.ends_with("median: sendmmsg 512 over UDP.\n"), "{all}");
