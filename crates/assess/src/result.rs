@@ -260,6 +260,30 @@ pub struct Run {
     pub copied: Option<u64>,
 }
 
+impl Assessment {
+    /// Sustained bytes per second of a size of the loan, run by run, with copies and with loans; of the second nothing where
+    /// nothing was lent. Where a result has not the runs, there is the one median that the point has.
+    pub fn sustained(&self, point: &LoanPoint) -> (Vec<f64>, Vec<f64>) {
+        let of = |path: &str, median: Option<f64>| -> Vec<f64> {
+            let is_it = |measurement: &&Measurement| {
+                measurement.experiment == "loan"
+                    && measurement.path == path
+                    && (measurement.transport, measurement.mtu) == (point.transport, point.mtu)
+                    && measurement.size == Some(point.size)
+            };
+            let runs = self.measurements.iter().find(is_it).map_or(&[][..], |measurement| &measurement.runs);
+            let rates = runs.iter().map(|run| run.bytes as f64 / run.wall_s).filter(|rate| rate.is_finite());
+            let rates: Vec<f64> = rates.collect();
+            match median {
+                Some(median) if rates.is_empty() => vec![median],
+                Some(_) => rates,
+                None => Vec::new(),
+            }
+        };
+        (of("loan:copy", Some(point.copied_throughput)), of("loan:lend", point.lent_throughput))
+    }
+}
+
 impl Run {
     /// User and system seconds for each GiB of payload.
     pub fn cpu_s_per_gib(&self) -> f64 {
