@@ -17,6 +17,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![
         an_assessment_without_privileges_is_complete,
         what_cannot_be_sent_is_an_error,
+        a_result_that_cannot_be_written_is_an_error_at_once,
+        a_result_that_cannot_be_written_in_the_end_is_shown,
         an_interrupt_keeps_what_was_measured,
         a_second_interrupt_ends_it_at_once,
         another_host_receives,
@@ -89,6 +91,37 @@ fn what_cannot_be_sent_is_an_error() -> Result<()> {
         let output = assess(folder.path(), "loopback", wrong)?.output().context("running it")?;
         ensure!(!output.status.success() && !output.stderr.is_empty(), "{wrong:?}: {}", output.status);
     }
+    Ok(())
+}
+
+fn a_result_that_cannot_be_written_is_an_error_at_once() -> Result<()> {
+    let folder = process::open_folder()?;
+    for json in [folder.path().join("missing/result.json"), folder.path().to_owned()] {
+        // It would take minutes if it measured before it looked.
+        let mut command = assess(folder.path(), "loopback", &LONG)?;
+        command.arg("--json").arg(&json);
+        let mut process = Process::start(&command, true)?;
+        let status = process.wait(Deadline::seconds(10.0))?;
+        let log = process.log();
+        ensure!(status.code() == Some(1) && log.contains("the result cannot be written"), "{status}: {log}");
+    }
+    Ok(())
+}
+
+fn a_result_that_cannot_be_written_in_the_end_is_shown() -> Result<()> {
+    let (folder, results) = (process::open_folder()?, process::open_folder()?);
+    let place = results.path().join("results");
+    fs::create_dir(&place)?;
+    let mut command = assess(folder.path(), "loopback", &LONG)?;
+    command.arg("--json").arg(place.join("result.json"));
+    let mut process = Process::start(&command, true)?;
+    until_it_measures(&process)?;
+    fs::remove_dir_all(&place)?;
+    process.signal(Signal::INT)?;
+    let status = process.wait(Deadline::seconds(30.0))?;
+    let log = process.log();
+    ensure!(log.contains("s/GiB") && log.contains("read_writev"), "what was measured is lost: {log}");
+    ensure!(status.code() == Some(1) && log.contains("cannot write the result"), "{status}: {log}");
     Ok(())
 }
 

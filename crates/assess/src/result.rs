@@ -261,6 +261,12 @@ pub struct Run {
 }
 
 impl Assessment {
+    /// Marks it as stopped before its end, and says what of it is not there and why.
+    pub fn stopped(&mut self, what: &str, why: &dyn fmt::Display) {
+        self.partial = true;
+        self.left_out.push(LeftOut { what: what.to_owned(), why: why.to_string() });
+    }
+
     /// Sustained bytes per second of a size of the loan, run by run, with copies and with loans; of the second nothing where
     /// nothing was lent. Where a result has not the runs, there is the one median that the point has.
     pub fn sustained(&self, point: &LoanPoint) -> (Vec<f64>, Vec<f64>) {

@@ -5,6 +5,7 @@ mod compare;
 mod experiment;
 mod interrupt;
 mod measuring;
+mod output;
 mod perform;
 mod read;
 mod report;

@@ -50,6 +50,14 @@ impl Output {
         *self == Output::Standard
     }
 
+    /// What becomes of a result that was stopped.
+    pub(super) fn in_words(&self) -> &'static str {
+        match self {
+            Output::None => "shown, and kept nowhere (--json FILE keeps it)",
+            _ => "kept and marked partial",
+        }
+    }
+
     /// Writes the result.
     pub(super) fn write(&self, result: &Assessment) -> Result<()> {
         let json = || result.to_json().context("writing the result as JSON");
