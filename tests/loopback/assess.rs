@@ -11,12 +11,13 @@ use libtest_mimic::Trial;
 use rustix::process::Signal;
 use serde_json::Value;
 use wirepath_tests::process::{self, Process};
-use wirepath_tests::{Deadline, server, trials};
+use wirepath_tests::{Deadline, require, server, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         an_assessment_without_privileges_is_complete,
         what_cannot_be_sent_is_an_error,
+        what_measures_nothing_is_an_error,
         a_result_that_cannot_be_written_is_an_error_at_once,
         a_result_that_cannot_be_written_in_the_end_is_shown,
         an_interrupt_keeps_what_was_measured,
@@ -91,6 +92,26 @@ fn what_cannot_be_sent_is_an_error() -> Result<()> {
         let output = assess(folder.path(), "loopback", wrong)?.output().context("running it")?;
         ensure!(!output.status.success() && !output.stderr.is_empty(), "{wrong:?}: {}", output.status);
     }
+    Ok(())
+}
+
+/// What lives in memory cannot be cold.
+fn what_measures_nothing_is_an_error() -> Result<()> {
+    let shared = Path::new("/dev/shm");
+    require!(shared.is_dir(), "there is no /dev/shm");
+    let folder = tempfile::tempdir_in(shared)?;
+    let json = folder.path().join("result.json");
+    let mut command = assess(folder.path(), "loopback", &TINY)?;
+    command.args(["--cache", "cold", "--json"]).arg(&json);
+    let output = command.output().context("running it")?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(1) && errors.contains("stream measured nothing"), "{errors}");
+    let result: Value = serde_json::from_slice(&fs::read(&json)?)?;
+    ensure!(result["measurements"].as_array().is_some_and(Vec::is_empty), "{result:#}");
+    ensure!(
+        result["partial"] == false && result["left_out"].to_string().contains("stay in the page cache"),
+        "{result:#}"
+    );
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use wirepath_assess::result::SCHEMA;
 use wirepath_assess::{Assessment, Error, Options, Soundness, calibrate, host};
 
 use super::bar::Bar;
-use super::experiment::{Experiment, STREAM};
+use super::experiment::{Experiment, STREAM, without_figures};
 use super::interrupt::Interrupt;
 use super::measuring::Measuring;
 use super::output::Output;
@@ -64,7 +64,13 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
             Ok(ExitCode::from(128 + signal))
         }
         (outcome, _) => Ok(match outcome? {
-            Soundness::Sound => ExitCode::SUCCESS,
+            Soundness::Sound => match without_figures(experiments, &result) {
+                None => ExitCode::SUCCESS,
+                Some(experiment) => {
+                    eprintln!("wirepath: {experiment} measured nothing; why, stands below `Not measured`");
+                    ExitCode::FAILURE
+                }
+            },
             Soundness::Faulty => ExitCode::FAILURE,
         }),
     }
