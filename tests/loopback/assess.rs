@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
@@ -16,6 +16,7 @@ use wirepath_tests::{Deadline, require, server, trials};
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         an_assessment_without_privileges_is_complete,
+        root_without_capabilities_measures_over_loopback,
         what_cannot_be_sent_is_an_error,
         what_measures_nothing_is_an_error,
         a_result_that_cannot_be_written_is_an_error_at_once,
@@ -63,6 +64,37 @@ fn an_assessment_without_privileges_is_complete() -> Result<()> {
         }
         ensure!(left_out.contains("root"), "it does not say what takes root: {left_out}");
     }
+    Ok(())
+}
+
+/// As in a container.
+fn root_without_capabilities_measures_over_loopback() -> Result<()> {
+    require!(process::is_root(), "only root has capabilities to lose");
+    require!(process::find("setpriv").is_some(), "`setpriv` is not installed");
+    let folder = process::open_folder()?;
+    let without = |sink: &[&str]| -> Result<Output> {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-all", "--inh-caps=-all"]).arg(program()?);
+        command
+            .args(["assess", "stream", "--json", "-", "--scratch"])
+            .arg(folder.path())
+            .args(TINY)
+            .args(sink);
+        command.output().context("running it")
+    };
+    let output = without(&[])?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(result["settings"]["sink"] == "loopback", "{:#}", result["settings"]);
+    ensure!(result["measurements"].as_array().is_some_and(|all| all.len() > 4), "{result:#}");
+    let left_out = result["left_out"].to_string();
+    ensure!(
+        left_out.contains("sinks drop, drop-nooffload and veth") && left_out.contains("CAP_SYS_ADMIN"),
+        "{left_out}"
+    );
+    let asked_for = without(&["--sink", "drop"])?;
+    let errors = String::from_utf8_lossy(&asked_for.stderr);
+    ensure!(asked_for.status.code() == Some(1) && errors.contains("CAP_SYS_ADMIN"), "{errors}");
     Ok(())
 }
 

@@ -18,7 +18,7 @@ use crate::terminal;
 
 /// Makes the experiments one after the other and shows and writes the result, whatever became of them.
 pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Result<ExitCode> {
-    let options = measuring.options()?;
+    let (options, left_out) = measuring.options()?;
     let output = Output::prepare(measuring.json.as_deref())?;
     let interrupt = Interrupt::watch().context("watching for signals")?;
     let start = Instant::now();
@@ -35,7 +35,7 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
         measurements: Vec::new(),
         profiles: Vec::new(),
         loan: None,
-        left_out: Vec::new(),
+        left_out: left_out.into_iter().collect(),
     };
     let mut outcome = make(experiments, &options, &mut result, &interrupt);
     let mut told = Ok(());
