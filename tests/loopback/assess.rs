@@ -47,6 +47,7 @@ fn an_assessment_without_privileges_is_complete() -> Result<()> {
             serde_json::from_slice(&output.stdout).context("standard output is not JSON alone")?;
         ensure!(result["schema"] == "wirepath-assessment/1" && result["partial"] == false, "{result:#}");
         ensure!(result["settings"]["sink"] == "loopback", "{:#}", result["settings"]);
+        ensure!(result["program"] == version()?.as_str(), "{}", result["program"]);
         let measurements = result["measurements"].as_array().context("no measurements")?;
         let left_out = result["left_out"].to_string();
         let plain = if experiment == "stream" { "read_writev" } else { "read_write" };
@@ -260,6 +261,16 @@ fn an_assessment_killed_leaves_no_receiver() -> Result<()> {
         let gone = |pid: &u32| process::status_number(*pid, "VmSize").is_err();
         Ok(receivers.iter().all(gone).then_some(()))
     })
+}
+
+/// What `--version` says: the program's version and its commit.
+fn version() -> Result<String> {
+    let version = process::run(&program()?, ["--version"], 10.0)?.trim_end().to_owned();
+    let parts = version.strip_prefix("wirepath ").and_then(|rest| rest.split_once(" (")?.1.strip_suffix(')'));
+    let commit = parts.context("no commit")?.trim_end_matches("-dirty");
+    let is_commit = commit.len() == 12 && commit.bytes().all(|letter| letter.is_ascii_hexdigit());
+    ensure!(is_commit || commit == "unknown", "{version}");
+    Ok(version)
 }
 
 fn program() -> Result<String> {

@@ -16,7 +16,8 @@ pub const SCHEMA: &str = "wirepath-assessment/1";
 pub struct Assessment {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Version of the program and, where it was built from a repository, the commit.
+    /// Version of the program and the commit that it was built from, with `-dirty` if its sources were changed since: `wirepath
+    /// 0.1.0 (0123456789ab)`; `unknown` if it was not built from a checkout.
     pub program: String,
     /// When it began: RFC 3339, UTC.
     pub started: String,

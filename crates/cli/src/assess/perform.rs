@@ -25,7 +25,7 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
     let names: Vec<&str> = experiments.iter().map(|experiment| experiment.name).collect();
     let mut result = Assessment {
         schema: SCHEMA.to_owned(),
-        program: format!("wirepath {}", env!("CARGO_PKG_VERSION")),
+        program: format!("wirepath {}", crate::VERSION),
         started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
         seconds: 0.0,
         partial: false,
