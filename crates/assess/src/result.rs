@@ -4,6 +4,8 @@
 //! ([`crate::statistics`]). Times are in seconds, sizes in bytes, unless the name says another unit. A field that could not be
 //! measured is null, and [`Assessment::left_out`] says why.
 
+mod finite;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -407,6 +409,17 @@ pub enum ReadError {
     Malformed(#[from] serde_json::Error),
 }
 
+/// Why a result cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// JSON has no word for a figure, which is named.
+    #[error("a figure is no number: {0}")]
+    NotFinite(String),
+    /// The writer says so.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
 impl Assessment {
     /// Reads a result.
     ///
@@ -428,8 +441,11 @@ impl Assessment {
     /// The result as JSON, with a newline at its end.
     ///
     /// # Errors
-    /// For a figure that JSON has no word for: infinite, or not a number.
-    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+    /// [`WriteError::NotFinite`] for a figure that is infinite or not a number: as null it could not be read back.
+    pub fn to_json(&self) -> Result<String, WriteError> {
+        if let Some(figure) = self.not_finite() {
+            return Err(WriteError::NotFinite(figure));
+        }
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 }
