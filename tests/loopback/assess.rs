@@ -16,6 +16,7 @@ use wirepath_tests::{Deadline, require, server, trials};
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         an_assessment_without_privileges_is_complete,
+        a_machine_is_described_and_its_costs_are_measured,
         root_without_capabilities_measures_over_loopback,
         what_cannot_be_sent_is_an_error,
         what_measures_nothing_is_an_error,
@@ -65,6 +66,29 @@ fn an_assessment_without_privileges_is_complete() -> Result<()> {
         }
         ensure!(left_out.contains("root"), "it does not say what takes root: {left_out}");
     }
+    Ok(())
+}
+
+fn a_machine_is_described_and_its_costs_are_measured() -> Result<()> {
+    let folder = process::open_folder()?;
+    let mut command = process::as_ordinary_user(program()?.as_str(), folder.path());
+    let json = folder.path().join("host.json");
+    command
+        .args(["assess", "host", "--quick", "--runs", "2", "--scratch"])
+        .arg(folder.path())
+        .arg("--json")
+        .arg(&json);
+    let output = command.output().context("running it")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let shown = String::from_utf8_lossy(&output.stdout);
+    for title in
+        ["Machine", "Network devices", "Limits and privileges", "Data paths", "Advice", "getpid", "memcpy"]
+    {
+        ensure!(shown.contains(title), "no {title}: {shown}");
+    }
+    let result: Value = serde_json::from_slice(&fs::read(&json)?)?;
+    ensure!(result["host"]["paths"].as_array().is_some_and(|all| all.len() > 15), "{:#}", result["host"]);
+    ensure!(result["costs"]["kernel_entry_ns"].as_array().is_some_and(|runs| runs.len() == 2), "{result:#}");
     Ok(())
 }
 
