@@ -14,8 +14,8 @@ use wirepath_datapath::{
 };
 
 const TIMEOUT: Duration = Duration::from_secs(5);
-const ON: LoanPolicy = LoanPolicy { threshold_bytes: None, forced: Some(true) };
-const OFF: LoanPolicy = LoanPolicy { threshold_bytes: None, forced: Some(false) };
+const ON: LoanPolicy = LoanPolicy::ALWAYS;
+const OFF: LoanPolicy = LoanPolicy::NEVER;
 
 fn udp(packet_size: u16, path: BlockPath) -> (BlockSink, UdpSocket) {
     let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -59,7 +59,7 @@ fn settled(sink: &BlockSink) -> LoanCounts {
 }
 
 fn counts(loans: u64, copies: u64) -> LoanCounts {
-    LoanCounts { loans, copies, copied_by_kernel: loans, outstanding: 0 }
+    LoanCounts { loans, copies, copied_by_kernel: loans, outstanding: 0, outstanding_most: loans.min(1) }
 }
 
 #[test]
@@ -83,8 +83,10 @@ fn loans_are_switched_on_and_off_while_sending() {
         assert_eq!(send(0, 10 * 1024), counts(2, 1));
         assert_eq!(send(0, 10 * 1024 - 1), counts(2, 2));
         assert_eq!(send(1, 10 * 1024), counts(2, 3)); // the first page would be lent for a part
-        switch.set(LoanPolicy { threshold_bytes: None, forced: None });
-        assert_eq!(send(0, 40_000), counts(2, 4));
+        assert_eq!(send(1, 14 * 1024), counts(3, 3));
+        switch.set(LoanPolicy { aligned_bytes: None, ..LoanPolicy::default() });
+        assert_eq!(send(0, 40_000), counts(3, 4));
+        assert_eq!(send(1, 14 * 1024), counts(4, 4));
     }
 }
 

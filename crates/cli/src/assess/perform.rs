@@ -5,12 +5,11 @@ use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result};
-use wirepath_assess::calibration::Calibrations;
 use wirepath_assess::result::{LeftOut, SCHEMA};
-use wirepath_assess::{Assessment, Error, Options, Soundness, calibrate, host};
+use wirepath_assess::{Assessment, Error, Options, Soundness, host, read_calibrations};
 
 use super::bar::Bar;
-use super::experiment::{Experiment, STREAM};
+use super::experiment::Experiment;
 use super::interrupt::Interrupt;
 use super::measuring::Measuring;
 use super::text;
@@ -19,6 +18,8 @@ use crate::terminal;
 /// Makes the experiments one after the other and writes the result, whatever became of them.
 pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Result<ExitCode> {
     let options = measuring.options()?;
+    // Before minutes are spent on what could not be kept.
+    read_calibrations(&options.calibration)?;
     let interrupt = Interrupt::watch().context("watching for signals")?;
     let start = Instant::now();
     let names: Vec<&str> = experiments.iter().map(|experiment| experiment.name).collect();
@@ -36,16 +37,13 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
         loan: None,
         left_out: Vec::new(),
     };
-    let mut outcome = make(experiments, &options, &mut result, &interrupt);
+    let outcome = make(experiments, &options, &mut result, &interrupt);
     result.seconds = start.elapsed().as_secs_f64();
     if let Some(file) = &measuring.json {
         write(&result, file)?;
     }
     if measuring.json.as_deref() != Some(Path::new("-")) {
         terminal::print(&text::of(&result, &names, terminal::width().into(), terminal::speaks_utf8()))?;
-    }
-    if matches!(outcome, Ok(Soundness::Sound)) && names.contains(&STREAM.name) {
-        outcome = tell_the_server(measuring, &options, &interrupt)?;
     }
     match (outcome, interrupt.signal()) {
         (Err(Error::Stopped), Some(signal)) => {
@@ -81,30 +79,6 @@ fn make(
         }
     }
     Ok(soundness)
-}
-
-/// Measures what a server's paths cost on this sink, and adds that to the file that servers read. A file that is something else is
-/// left as it is.
-fn tell_the_server(
-    measuring: &Measuring,
-    options: &Options,
-    interrupt: &Interrupt,
-) -> Result<Result<Soundness, Error>> {
-    let calibration = match calibrate(options, &mut Bar::new("calibration", interrupt.clone())) {
-        Ok(Some(calibration)) => calibration,
-        Ok(None) => return Ok(Ok(Soundness::Sound)),
-        Err(error) => return Ok(Err(error)),
-    };
-    let file = measuring.calibration()?;
-    let known = Calibrations::load(&file).with_context(|| {
-        format!("{} is left as it is; remove it or use --calibration FILE", file.display())
-    })?;
-    let mut calibrations = known.unwrap_or_default();
-    let in_words = calibration.in_words();
-    calibrations.add(calibration);
-    calibrations.store(&file).with_context(|| format!("cannot write {}", file.display()))?;
-    eprintln!("wirepath: `wirepath serve` finds in {}: {in_words}", file.display());
-    Ok(Ok(Soundness::Sound))
 }
 
 /// Writes JSON to a file, or to standard output for `-`.

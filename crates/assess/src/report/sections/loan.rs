@@ -13,6 +13,8 @@ struct Plot {
     axis: &'static str,
     kind: Axis,
     unit: Unit,
+    /// Whether it is of sends that begin where a page does.
+    aligned: bool,
     lines: &'static [(&'static str, Derive)],
 }
 
@@ -22,12 +24,13 @@ type Derive = fn(&LoanPoint) -> Option<Value>;
 /// A figure, its least and its greatest, and whether it is noisy.
 type Value = (f64, (f64, f64), bool);
 
-const PLOTS: [Plot; 6] = [
+const PLOTS: [Plot; 7] = [
     Plot {
         caption: "Send rate R, and its limit Rmax if the copy cost nothing (figure 1 of [3]).",
         axis: "rate of a single send",
         kind: Axis::Logarithmic,
         unit: Unit::Rate,
+        aligned: true,
         lines: &[
             ("R", |point| rate(point, time(&point.copied_send_s)?)),
             ("Rmax", |point| rate(point, without_copy(point)?)),
@@ -39,6 +42,18 @@ const PLOTS: [Plot; 6] = [
         axis: "rate of a single send",
         kind: Axis::Logarithmic,
         unit: Unit::Rate,
+        aligned: true,
+        lines: &[
+            ("copy", |point| rate(point, time(&point.copied_send_s)?)),
+            ("loan", |point| rate(point, time(&point.lent_send_s)?)),
+        ],
+    },
+    Plot {
+        caption: "The same of sends that begin one byte before a page: a loan has a part of one page more.",
+        axis: "rate of a single send",
+        kind: Axis::Logarithmic,
+        unit: Unit::Rate,
+        aligned: false,
         lines: &[
             ("copy", |point| rate(point, time(&point.copied_send_s)?)),
             ("loan", |point| rate(point, time(&point.lent_send_s)?)),
@@ -50,6 +65,7 @@ const PLOTS: [Plot; 6] = [
         axis: "time of a single send",
         kind: Axis::Logarithmic,
         unit: Unit::Time,
+        aligned: true,
         lines: &[("copy alone", |point| time(&point.copy_s)), ("loan alone", loan_alone)],
     },
     Plot {
@@ -57,6 +73,7 @@ const PLOTS: [Plot; 6] = [
         axis: "sustained throughput",
         kind: Axis::Linear,
         unit: Unit::Rate,
+        aligned: true,
         lines: &[
             ("copy", |point| Some(single(point.copied_throughput))),
             ("loan", |point| point.lent_throughput.map(single)),
@@ -67,6 +84,7 @@ const PLOTS: [Plot; 6] = [
         axis: "throughput",
         kind: Axis::Linear,
         unit: Unit::Rate,
+        aligned: true,
         lines: &[
             ("copy, sustained", |point| Some(single(point.copied_throughput))),
             ("loan, sustained", |point| point.lent_throughput.map(single)),
@@ -79,6 +97,7 @@ const PLOTS: [Plot; 6] = [
         axis: "failed sends",
         kind: Axis::Linear,
         unit: Unit::Plain,
+        aligned: true,
         lines: &[
             ("copy", |point| Some(single(point.copied_errors as f64))),
             ("loan", |point| point.lent_throughput.map(|_| single(point.lent_errors as f64))),
@@ -90,7 +109,7 @@ pub(super) fn section(loan: &Loan) -> Section {
     let mut section = Section::new("loan", "The page loan");
     section.say(
         "A send copies its payload into the kernel, or lends its pages until the network is done with them. Small sends \
-         are cheaper to copy; from some size on lending is.",
+         are cheaper to copy; from some size on lending is. Unless a figure says otherwise, sends begin where a page does.",
     );
     section.table(thresholds(loan));
     let groups = groups(loan);
@@ -108,7 +127,7 @@ pub(super) fn section(loan: &Loan) -> Section {
 fn groups(loan: &Loan) -> Vec<(Transport, u32, Vec<&LoanPoint>)> {
     let mut points: Vec<&LoanPoint> = loan.points.iter().collect();
     let key = |point: &LoanPoint| (point.transport, point.mtu);
-    points.sort_by_key(|point| (key(point), point.size));
+    points.sort_by_key(|point| (key(point), point.size, !point.aligned));
     let chunks = points.chunk_by(|one, other| key(one) == key(other));
     chunks.map(|points| (points[0].transport, points[0].mtu, points.to_vec())).collect()
 }
@@ -119,6 +138,9 @@ fn panel(plot: &Plot, index: usize, group: &(Transport, u32, Vec<&LoanPoint>)) -
     let title = format!("({letter}) {}, MTU {}", protocol, number::count((*mtu).into()));
     let line = |(name, derive): &(&str, Derive)| {
         let point = |point: &&LoanPoint| {
+            if point.aligned != plot.aligned {
+                return None;
+            }
             let (value, range, noisy) = derive(point)?;
             Some(Point { size: point.size, value, range, noisy })
         };
@@ -165,13 +187,20 @@ fn loan_alone(point: &LoanPoint) -> Option<Value> {
 }
 
 fn thresholds(loan: &Loan) -> Table {
-    let mut table =
-        Table::new("From which size of a send on lending is cheaper.", &["transport", "#MTU", "#threshold"]);
+    let mut table = Table::new(
+        "From which size of a send on lending is cheaper.",
+        &["transport", "#MTU", "#threshold from a page on", "#threshold from elsewhere"],
+    );
+    let never = |kernel_copies: bool| if kernel_copies { "the kernel copies" } else { "never cheaper" };
+    let cell = |bytes: Option<u64>, kernel_copies| {
+        Cell::plain(bytes.map_or_else(|| never(kernel_copies).to_owned(), number::bytes))
+    };
     for threshold in &loan.thresholds {
         table.row([
             Cell::plain(threshold.transport.to_string()),
             Cell::plain(number::count(threshold.mtu.into())),
-            Cell::plain(threshold.bytes.map_or_else(|| "never cheaper".to_owned(), number::bytes)),
+            cell(threshold.aligned_bytes, threshold.kernel_copies),
+            cell(threshold.unaligned_bytes, threshold.kernel_copies),
         ]);
     }
     table
@@ -180,6 +209,7 @@ fn thresholds(loan: &Loan) -> Table {
 fn table(protocol: Transport, mtu: u32, points: &[&LoanPoint]) -> Table {
     let heads = [
         "size",
+        "from",
         "#copy alone",
         "#loan alone",
         "#send that copies",
@@ -203,6 +233,7 @@ fn table(protocol: Transport, mtu: u32, points: &[&LoanPoint]) -> Table {
         let gain = point.lent_throughput.map(|lent| lent / point.copied_throughput - 1.0);
         table.row([
             Cell::plain(number::bytes(point.size)),
+            Cell::plain(if point.aligned { "a page on" } else { "before a page on" }),
             cell(time(&point.copy_s)),
             cell(loan_alone(point)),
             cell(copied),
