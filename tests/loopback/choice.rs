@@ -35,6 +35,8 @@ fn what_was_measured_decides() -> Result<()> {
             Ok(server.status()?["sessions"].as_array().and_then(|sessions| sessions.first().cloned()))
         })?;
         ensure!(session["data_path"] == cheapest, "{cheapest} is not what {session} uses");
+        let reason = session["data_path_reason"].as_str().context("no reason")?;
+        ensure!(reason.contains("cheapest in trains of 8 packets: "), "{reason}");
         let received = playback.receiver.to_the_end(Deadline::seconds(10.0))?;
         ensure_bytes(&received, &std::fs::read(&clip)?).with_context(|| {
             format!("by {cheapest}; the server says {}", server.status().unwrap_or_default())

@@ -32,10 +32,9 @@ pub fn calibrate(options: &Options, progress: &mut dyn Progress) -> Result<Optio
         return Err(Error::Stopped);
     }
     let is_remote = matches!(options.sink, Sink::Host(_));
-    let works = |path: &Path| {
-        !(is_remote && path.needs_hot_memory()) && !matches!(try_on_loopback(*path), Err(Trial::Failed(_)))
-    };
-    let paths: Vec<Path> = Path::SERVING.into_iter().filter(works).collect();
+    let is_wanted = |path: &Path| !is_remote || !path.needs_hot_memory();
+    let works = |path: &Path| !matches!(try_on_loopback(*path), Err(Trial::Failed(_)));
+    let paths: Vec<Path> = Path::SERVING.into_iter().filter(is_wanted).filter(works).collect();
     let (mtu, measured) =
         stage::within(&options.sink, options.mtu, options.cpu, |stage| Ok((stage.mtu, on(stage, &paths)?)))?;
     for (path, error) in &measured.left_out {

@@ -15,6 +15,7 @@ mod point;
 mod rounds;
 mod sends;
 mod series;
+mod supplies;
 mod threshold;
 mod turned;
 mod verify;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::point::Point;
-use super::series::{BEFORE, Series, Supplies, go_on, of};
+use super::series::{BEFORE, Series, go_on, of};
+use super::supplies::Supplies;
 use super::turned::Turned;
 use crate::error::Error;
 use crate::progress::Progress;

@@ -2,16 +2,14 @@
 
 use std::time::Duration;
 
-use wirepath_datapath::Scratch;
-
 use super::point::{Point, Timed};
-use super::sends::{How, Made, Sends};
+use super::sends::{How, Sends};
+use super::supplies::Supplies;
 use super::threshold;
 use super::turned::{Turned, explain, kernel_copies};
-use super::verify::verify;
 use crate::costs::ColdCopies;
 use crate::error::Error;
-use crate::media::{Kind, Media};
+use crate::media::Media;
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::result::{LoanPoint, Measurement, Threshold, Transport};
@@ -63,12 +61,6 @@ pub(super) struct Series<'a> {
     pub(super) is_whole: bool,
 }
 
-/// What sends need beside a stage.
-pub(super) struct Supplies {
-    media: Media,
-    scratch: Scratch,
-}
-
 /// What a series found.
 pub(super) struct Taken {
     pub(super) points: Vec<LoanPoint>,
@@ -94,7 +86,7 @@ impl<'a> Series<'a> {
     ) -> Result<(), Error> {
         self.mtu = stage.mtu;
         let media = Media::open(self.options, 1, LARGEST.into(), progress)?;
-        let mut supplies = Supplies { media, scratch: Scratch::default() };
+        let mut supplies = Supplies::of(media);
         progress.at(0.0, "mapping what is sent");
         supplies.touch(stage)?;
         self.admit_all(stage, &mut supplies, found, progress)?;
@@ -113,7 +105,7 @@ impl<'a> Series<'a> {
         let all = all_sends(stage.mtu);
         for (index, copied) in all.iter().enumerate() {
             go_on(progress, BEFORE * index as f64 / all.len() as f64, "verifying", copied)?;
-            if copied.room() > supplies.media.length() {
+            if copied.room() > supplies.length() {
                 found.leave_out(&format!("loan: {}", copied.label()), &"the file to send is shorter");
                 continue;
             }
@@ -204,26 +196,6 @@ fn all_sends(mtu: u32) -> Vec<Sends> {
             alignments.iter().map(sends)
         })
         .collect()
-}
-
-impl Supplies {
-    pub(super) fn run(&mut self, sends: &Sends, volume: u64, stage: &Stage) -> Result<Made, Error> {
-        let file = self.media.length();
-        sends.run(volume, file, self.media.prepared(Kind::Payload)?, stage, &mut self.scratch)
-    }
-
-    /// Maps every page once: a page that a loan is the first to touch costs a page fault.
-    fn touch(&mut self, stage: &Stage) -> Result<(), Error> {
-        let size = (rustix::param::page_size() as u32).min(super::sends::MOST_OF_DATAGRAM);
-        let segment = Sends::segment(stage.mtu);
-        let pages = Sends { how: How::Copied, transport: Transport::Udp, size, segment, aligned: true };
-        self.run(&pages, self.media.length(), stage).map(drop)
-    }
-
-    fn verify(&mut self, sends: &Sends, stage: &Stage) -> Result<(), Error> {
-        let file = self.media.length();
-        verify(sends, file, self.media.prepared(Kind::Payload)?, stage, &mut self.scratch)
-    }
 }
 
 /// Says where we are, and whether to go on.
