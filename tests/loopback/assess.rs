@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use serde_json::Value;
+use wirepath_streams::datapath::calibration::Host;
 use wirepath_tests::process::{self, Process};
 use wirepath_tests::{Deadline, server, trials};
 
@@ -22,6 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         another_host_receives,
         what_another_host_says_is_kept_for_the_device,
         loans_are_forced_and_counted,
+        a_download_lends_by_the_calibration,
         a_calibration_that_is_something_else_is_told_at_once,
         a_sink_that_stops_is_an_error_and_keeps_what_was_measured,
         an_assessment_killed_leaves_no_receiver,
@@ -195,6 +197,32 @@ fn loans_are_forced_and_counted() -> Result<()> {
             ensure!(loans.is_some_and(|loans| (loans > 0) == lends), "{run:#}");
             ensure!(copies.is_some_and(|copies| lends || copies > 0), "{run:#}");
             ensure!(by_kernel == loans && most.is_some_and(|most| (most > 0) == lends), "{run:#}");
+        }
+    }
+    Ok(())
+}
+
+/// The threshold of a file decides, for sends over UDP; over TCP it has none, and the guess does.
+fn a_download_lends_by_the_calibration() -> Result<()> {
+    let folder = process::open_folder()?;
+    for (bytes, lends) in [(Some(1), true), (None, false)] {
+        let threshold = serde_json::json!({
+            "host": serde_json::to_value(Host::this())?, "device": "with_checksums", "mtu": 1500, "transport": "udp",
+            "origin": "made for a test", "unix_s": 1, "aligned_bytes": bytes, "unaligned_bytes": bytes, "quick": false,
+        });
+        let calibration = serde_json::json!({"version": 1, "entries": [], "loan_thresholds": [threshold]});
+        fs::write(folder.path().join("calibration.json"), calibration.to_string())?;
+        let output = of("download", folder.path(), "loopback", &TINY)?.args(["--json", "-"]).output()?;
+        let log = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success() && log.contains("`loan` over UDP lends"), "{log}");
+        let result: Value = serde_json::from_slice(&output.stdout)?;
+        let measurements = result["measurements"].as_array().context("no measurements")?;
+        for (transport, lends) in [("udp", lends), ("tcp", true)] {
+            let counts = measurements
+                .iter()
+                .filter(|one| one["path"] == "loan" && one["transport"] == transport)
+                .filter_map(|one| one["runs"][0]["loans"]["loans"].as_u64());
+            ensure!((counts.sum::<u64>() > 0) == lends, "{transport}, threshold {bytes:?}: {result:#}");
         }
     }
     Ok(())
