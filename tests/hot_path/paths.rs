@@ -83,8 +83,7 @@ fn blocks_cost_the_calls_of_their_path() -> Result<()> {
     let medium = medium()?;
     for (path, expected) in BLOCK_CALLS {
         let sink = BlockSink::udp(connected(&receiver)?, PACKET as u16, path)?;
-        let sink =
-            sink.with_switch(LoanSwitch::new(LoanPolicy { threshold_bytes: None, forced: Some(true) }));
+        let sink = sink.with_switch(LoanSwitch::new(LoanPolicy::ALWAYS));
         let mut scratch = Scratch::default();
         let length = if path.segments() { PACKETS as usize * PACKET } else { PACKET };
         let cost = cost_of(|number| {

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use serde_json::Value;
+use wirepath_streams::datapath::calibration::Host;
 use wirepath_tests::process::{self, Process};
 use wirepath_tests::{Deadline, require, server, trials};
 
@@ -25,6 +26,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         an_interrupt_keeps_what_was_measured,
         a_second_interrupt_ends_it_at_once,
         another_host_receives,
+        what_another_host_says_is_kept_for_the_device,
+        loans_are_forced_and_counted,
+        a_download_lends_by_the_calibration,
+        a_calibration_that_is_something_else_is_told_at_once,
         a_sink_that_stops_is_an_error_and_keeps_what_was_measured,
         an_assessment_killed_leaves_no_receiver,
     ]
@@ -255,6 +260,97 @@ fn another_host_receives() -> Result<()> {
     Ok(())
 }
 
+/// Over the loopback device, so the kernel copies what is lent.
+fn what_another_host_says_is_kept_for_the_device() -> Result<()> {
+    let folder = process::open_folder()?;
+    let (_sink, address) = start_sink()?;
+    for experiment in ["stream", "loan"] {
+        let output = of(experiment, folder.path(), &address, &TINY)?.output().context("running it")?;
+        ensure!(output.status.success(), "{experiment}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let kept: Value = serde_json::from_slice(&fs::read(folder.path().join("calibration.json"))?)?;
+    let lo = serde_json::json!({"named": "lo"});
+    let entry = &kept["entries"][0];
+    ensure!(
+        entry["device"] == lo && entry["costs"].as_array().is_some_and(|costs| costs.len() == 8),
+        "{kept:#}"
+    );
+    for transport in ["udp", "tcp"] {
+        let thresholds = kept["loan_thresholds"].as_array().context("no thresholds")?;
+        let of_transport: Vec<_> = thresholds.iter().filter(|one| one["transport"] == transport).collect();
+        let [threshold] = of_transport[..] else { anyhow::bail!("{kept:#}") };
+        ensure!(threshold["device"] == lo && threshold["aligned_bytes"].is_null(), "{threshold:#}");
+        ensure!(threshold["unaligned_bytes"].is_null(), "{threshold:#}");
+        ensure!(
+            threshold["origin"].to_string().contains("the kernel copies whatever is lent"),
+            "{threshold:#}"
+        );
+    }
+    Ok(())
+}
+
+fn loans_are_forced_and_counted() -> Result<()> {
+    let folder = process::open_folder()?;
+    for (setting, lends) in [("on", true), ("off", false)] {
+        let mut command = of("download", folder.path(), "loopback", &TINY)?;
+        command.args(["--loan", setting, "--json", "-"]);
+        let output = command.output().context("running it")?;
+        let log = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success() && log.contains(&format!("--loan {setting}")), "{log}");
+        let result: Value = serde_json::from_slice(&output.stdout)?;
+        let measurements = result["measurements"].as_array().context("no measurements")?;
+        let of_loan: Vec<&Value> = measurements.iter().filter(|one| one["path"] == "loan").collect();
+        ensure!(of_loan.len() > 4, "{result:#}");
+        for run in of_loan.iter().flat_map(|one| one["runs"].as_array().into_iter().flatten()) {
+            let [loans, copies, by_kernel, most] =
+                ["loans", "copies", "copied_by_kernel", "outstanding_most"]
+                    .map(|name| run["loans"][name].as_u64());
+            ensure!(loans.is_some_and(|loans| (loans > 0) == lends), "{run:#}");
+            ensure!(copies.is_some_and(|copies| lends || copies > 0), "{run:#}");
+            ensure!(by_kernel == loans && most.is_some_and(|most| (most > 0) == lends), "{run:#}");
+        }
+    }
+    Ok(())
+}
+
+/// The threshold of a file decides, for sends over UDP; over TCP it has none, and the guess does.
+fn a_download_lends_by_the_calibration() -> Result<()> {
+    let folder = process::open_folder()?;
+    for (bytes, lends) in [(Some(1), true), (None, false)] {
+        let threshold = serde_json::json!({
+            "host": serde_json::to_value(Host::this())?, "device": "with_checksums", "mtu": 1500, "transport": "udp",
+            "origin": "made for a test", "unix_s": 1, "aligned_bytes": bytes, "unaligned_bytes": bytes, "quick": false,
+        });
+        let calibration = serde_json::json!({"version": 1, "entries": [], "loan_thresholds": [threshold]});
+        fs::write(folder.path().join("calibration.json"), calibration.to_string())?;
+        let output = of("download", folder.path(), "loopback", &TINY)?.args(["--json", "-"]).output()?;
+        let log = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success() && log.contains("`loan` over UDP lends"), "{log}");
+        let result: Value = serde_json::from_slice(&output.stdout)?;
+        let measurements = result["measurements"].as_array().context("no measurements")?;
+        for (transport, lends) in [("udp", lends), ("tcp", true)] {
+            let counts = measurements
+                .iter()
+                .filter(|one| one["path"] == "loan" && one["transport"] == transport)
+                .filter_map(|one| one["runs"][0]["loans"]["loans"].as_u64());
+            ensure!((counts.sum::<u64>() > 0) == lends, "{transport}, threshold {bytes:?}: {result:#}");
+        }
+    }
+    Ok(())
+}
+
+fn a_calibration_that_is_something_else_is_told_at_once() -> Result<()> {
+    let folder = process::open_folder()?;
+    fs::write(folder.path().join("calibration.json"), "notes")?;
+    for experiment in ["stream", "loan", "download"] {
+        let output = of(experiment, folder.path(), "loopback", &LONG)?.output().context("running it")?;
+        let log = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(1) && log.contains("is left as it is"), "{experiment}: {log}");
+    }
+    ensure!(fs::read_to_string(folder.path().join("calibration.json"))? == "notes", "it was changed");
+    Ok(())
+}
+
 fn a_sink_that_stops_is_an_error_and_keeps_what_was_measured() -> Result<()> {
     let folder = process::open_folder()?;
     let json = folder.path().join("result.json");
@@ -303,8 +399,13 @@ fn program() -> Result<String> {
 
 /// `assess stream`.
 fn assess(scratch: &Path, sink: &str, options: &[&str]) -> Result<Command> {
+    of("stream", scratch, sink, options)
+}
+
+/// One experiment.
+fn of(experiment: &str, scratch: &Path, sink: &str, options: &[&str]) -> Result<Command> {
     let mut command = Command::new(program()?);
-    command.args(["assess", "stream", "--sink", sink, "--scratch"]).arg(scratch).args(options);
+    command.args(["assess", experiment, "--sink", sink, "--scratch"]).arg(scratch).args(options);
     command.arg("--calibration").arg(scratch.join("calibration.json"));
     Ok(command)
 }

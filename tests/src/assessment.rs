@@ -171,6 +171,12 @@ fn measurement(
             packets: bytes / size.unwrap_or(bytes),
             errors: u64::from(path == "uring_send" && index == 7) * 3,
             copied: path.contains("zerocopy").then_some(0),
+            loans: path.contains("zerocopy").then_some(Loans {
+                loans: 750_000,
+                copies: 0,
+                copied_by_kernel: 0,
+                outstanding_most: 32,
+            }),
         }
     };
     Measurement {
@@ -265,6 +271,7 @@ fn loan() -> Loan {
                 size,
                 mtu,
                 transport,
+                aligned: true,
                 copy_s: runs(copy, "copy"),
                 copied_send_s: runs(copy + rest, "copied"),
                 lent_send_s: if size < 128 { Vec::new() } else { runs(lend + rest, "lent") },
@@ -276,7 +283,13 @@ fn loan() -> Loan {
             });
         }
     }
-    let threshold = |transport, mtu, bytes| Threshold { transport, mtu, bytes };
+    let threshold = |transport, mtu, bytes: Option<u64>| Threshold {
+        transport,
+        mtu,
+        aligned_bytes: bytes,
+        unaligned_bytes: bytes.map(|bytes| 2 * bytes),
+        kernel_copies: false,
+    };
     Loan {
         points,
         thresholds: vec![

@@ -65,7 +65,16 @@ impl Bare {
         let numbers: Vec<f64> = printed.split_whitespace().filter_map(|word| word.parse().ok()).collect();
         let [user_s, system_s, packets, wall_s] = numbers[..] else { return Err(self.nonsense(&printed)) };
         let packets = packets as u64;
-        Ok(Run { user_s, system_s, wall_s, bytes: packets * size, packets, errors: 0, copied: None })
+        Ok(Run {
+            user_s,
+            system_s,
+            wall_s,
+            bytes: packets * size,
+            packets,
+            errors: 0,
+            copied: None,
+            loans: None,
+        })
     }
 
     fn call(&self, arguments: &[String]) -> Result<String, Error> {

@@ -1,46 +1,70 @@
 //! What `wirepath serve` is told: the cost of its paths, as it sends, on the kind of device that the sink stands for.
 
+use std::cell::RefCell;
+use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::time::Duration;
 
-use wirepath_datapath::calibration::{Calibration, DeviceKind, Host};
-use wirepath_datapath::measure::measure;
+use wirepath_datapath::calibration::{Calibration, DeviceKind, Host, PACKET_SIZE, now_unix_s};
+use wirepath_datapath::measure::{Measured, measure};
 use wirepath_datapath::{Path, Trial, try_on_loopback};
 
+use crate::device_kind;
 use crate::error::Error;
 use crate::options::{Options, Sink};
 use crate::progress::Progress;
-use crate::stage;
+use crate::result::Transport;
+use crate::stage::{self, Lane, Stage};
 
 /// How long it takes; the server's own measurement takes two seconds.
 const BUDGET: Duration = Duration::from_secs(8);
 
-/// Measures the paths of a server on the sink. Nothing for sinks that do not drop: they stand for no device, and what a receiver on
-/// this host costs is charged to the sender.
+/// Measures the paths of a server on the sink. Nothing for sinks that stand for no device: what a receiver on this host costs is
+/// charged to the sender. On the way to another host paths that send from a ring's memory are left out, since there what is lent may
+/// be copied for a receiver on this machine after all. So is one whose ring finds no memory, with a note.
 ///
 /// # Errors
 /// What ends an assessment; [`Error::Faulty`] if a path that works on loopback does not work here.
 pub fn calibrate(options: &Options, progress: &mut dyn Progress) -> Result<Option<Calibration>, Error> {
-    let device = match options.sink {
-        Sink::Drop => DeviceKind::WithChecksums,
-        Sink::DropNoOffload => DeviceKind::WithoutChecksums,
-        _ => return Ok(None),
-    };
+    let Some(device) = device_kind::stood_for(&options.sink, Transport::Udp)? else { return Ok(None) };
     progress.at(0.0, "what the server's paths cost in its own trains");
     if progress.stopped() {
         return Err(Error::Stopped);
     }
+    let is_remote = matches!(options.sink, Sink::Host(_));
+    let is_wanted = |path: &Path| !is_remote || !path.needs_hot_memory();
     let works = |path: &Path| !matches!(try_on_loopback(*path), Err(Trial::Failed(_)));
-    let paths: Vec<Path> = Path::SERVING.into_iter().filter(works).collect();
-    stage::within(&options.sink, options.mtu, options.cpu, |stage| {
-        let connect = || {
+    let paths: Vec<Path> = Path::SERVING.into_iter().filter(is_wanted).filter(works).collect();
+    let (mtu, measured) =
+        stage::within(&options.sink, options.mtu, options.cpu, |stage| Ok((stage.mtu, on(stage, &paths)?)))?;
+    for (path, error) in &measured.left_out {
+        progress.note(&format!(
+            "the server is told nothing of {path}: {error}; it sends from memory that is locked, which RLIMIT_MEMLOCK limits \
+             (`ulimit -l`)"
+        ));
+    }
+    Ok(Some(calibration(options, device, mtu, measured)))
+}
+
+fn on(stage: &Stage, paths: &[Path]) -> Result<Measured, Error> {
+    // A receiver takes what is sent as long as its account is open.
+    let accounts = RefCell::new(Vec::new());
+    let connect = || match &stage.udp {
+        Lane::Drops(_) => {
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
             socket.connect(stage.udp_address())?;
             Ok(socket)
-        };
-        let costs = measure(&paths, &connect, BUDGET)
-            .map_err(|error| Error::Faulty(format!("the server's paths: {error}")))?;
-        let origin = format!("measured by `wirepath assess` on the sink {}", options.sink);
-        Ok(Some(Calibration { host: Host::this(), device, mtu: stage.mtu, origin, costs }))
-    })
+        }
+        Lane::Receives(remote) => {
+            let (socket, account) = remote.udp(PACKET_SIZE).map_err(io::Error::other)?;
+            accounts.borrow_mut().push(account);
+            Ok(socket)
+        }
+    };
+    measure(paths, &connect, BUDGET).map_err(|error| Error::Faulty(format!("the server's paths: {error}")))
+}
+
+fn calibration(options: &Options, device: DeviceKind, mtu: u32, measured: Measured) -> Calibration {
+    let origin = format!("measured by `wirepath assess` on the sink {}", options.sink);
+    Calibration { host: Host::this(), device, mtu, origin, unix_s: now_unix_s(), costs: measured.costs }
 }

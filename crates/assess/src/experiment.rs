@@ -4,6 +4,7 @@ use wirepath_datapath::{BlockPath, Path};
 
 use crate::bare::Bare;
 use crate::error::Error;
+use crate::lending::Lending;
 use crate::media::{Kind, Media};
 use crate::options::{Options, Sink};
 use crate::progress::Progress;
@@ -70,7 +71,11 @@ impl Experiment {
         found: &mut Found,
         progress: &mut dyn Progress,
     ) -> Result<(), Error> {
-        let cells = self.cells(stage.mtu.min(options.mtu));
+        let lending = Lending::of(options, stage.mtu)?;
+        if self == Experiment::Download {
+            lending.explain(progress);
+        }
+        let cells = lending.applied(self.cells(stage.mtu.min(options.mtu)));
         let (cells, too_large): (Vec<Cell>, Vec<Cell>) =
             cells.into_iter().partition(|cell| cell.is_possible(stage.mtu));
         self.explain(options, stage, &too_large, found);
@@ -93,11 +98,11 @@ impl Experiment {
     fn cells(self, mtu: u32) -> Vec<Cell> {
         let udp = move |way: Way| {
             let sizes = sizes(full_size(way, mtu)).into_iter();
-            sizes.map(move |size| Cell { way, transport: Transport::Udp, size: Some(size) })
+            sizes.map(move |size| Cell::new(way, Transport::Udp, Some(size)))
         };
         let tcp = move |way: Way| {
             let sizes = sizes(full_size(way, mtu)).into_iter().map(Some).chain([None]);
-            sizes.map(move |size| Cell { way, transport: Transport::Tcp, size })
+            sizes.map(move |size| Cell::new(way, Transport::Tcp, size))
         };
         match self {
             Experiment::Stream => Path::ALL.into_iter().map(Way::Stream).flat_map(udp).collect(),

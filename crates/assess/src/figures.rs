@@ -141,7 +141,7 @@ fn lent(assessment: &Assessment) -> Vec<Figure> {
                 experiment: "loan".to_owned(),
                 transport: Some(point.transport),
                 mtu: Some(point.mtu),
-                what: what.to_owned(),
+                what: format!("{what}{}", if point.aligned { "" } else { ", unaligned" }),
                 size: Some(point.size),
                 whole: false,
             };

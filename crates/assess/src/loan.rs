@@ -2,18 +2,25 @@
 //! paper).
 //!
 //! A send is one call, and both kinds bring the same bytes by the same call; over UDP in the same datagrams, which UDP_SEGMENT cuts.
-//! Only MSG_ZEROCOPY differs. Datagrams larger than the MTU, which the paper sent, cannot be compared: the kernel copies what it
+//! Only MSG_ZEROCOPY differs. Each size is sent from the beginning of a page on and from one byte before a page on, since a loan costs
+//! by the page: a program that lends decides by both.
+//! Datagrams larger than the MTU, which the paper sent, cannot be compared: the kernel copies what it
 //! is to fragment, whatever it is lent.
 //!
 //! What the kernel copied after all is no loan. A size of which one run has such a copy has no figure for lending.
 
 mod arithmetic;
 mod keep;
+mod point;
+mod rounds;
 mod sends;
 mod series;
+mod supplies;
+mod threshold;
+mod turned;
 mod verify;
 
-pub use keep::keep;
+pub use keep::{Kept, keep};
 
 use crate::costs::ColdCopies;
 use crate::error::Error;
@@ -22,8 +29,11 @@ use crate::options::Options;
 use crate::progress::Progress;
 use crate::result::{Assessment, Cache, Loan};
 use crate::rounds::Found;
-use crate::stage::{self, Stage};
+use crate::stage;
 use series::Series;
+
+/// That of Ethernet.
+const USUAL_MTU: u32 = 1500;
 
 /// The MTU measured beside the one that was asked for: that of the paper, and of networks that carry large frames.
 const LARGE_MTU: u32 = 9000;
@@ -48,6 +58,11 @@ pub fn run(
     }
     let mut mtus = vec![options.mtu, LARGE_MTU];
     mtus.dedup();
+    if options.mtu != USUAL_MTU {
+        let why = format!("{} was asked for; leave --mtu out for the usual one", options.mtu);
+        found.leave_out(&format!("loan with an MTU of {USUAL_MTU} bytes"), &why);
+    }
+    let mut made_with = Vec::new();
     let mut loan = Loan { points: Vec::new(), thresholds: Vec::new() };
     let mut outcome = Ok(());
     for (index, mtu) in mtus.iter().enumerate() {
@@ -55,15 +70,21 @@ pub fn run(
         let mut part = Part { whole: &mut *progress, from: index as f64 * share, share };
         let mut series = Series::new(&options, copies.as_mut());
         let staged = stage::within(&options.sink, *mtu, options.cpu, |stage| {
-            let is_another = of_another_mtu(stage, *mtu, &mut found);
-            let made =
-                if is_another && index > 0 { Ok(()) } else { series.make(stage, &mut found, &mut part) };
+            if stage.mtu != *mtu {
+                say_other_mtu(stage.mtu, *mtu, &mut found);
+            }
+            // A way that cannot be given another MTU is measured once.
+            let made = match made_with.contains(&stage.mtu) {
+                true => Ok(()),
+                false => series.make(stage, &mut found, &mut part),
+            };
+            made_with.push(stage.mtu);
             made.map(|()| stage.cpu)
         });
-        let (points, thresholds, mut measurements) = series.take();
-        loan.points.extend(points);
-        loan.thresholds.extend(thresholds);
-        result.measurements.append(&mut measurements);
+        let mut taken = series.take(&mut found);
+        loan.points.append(&mut taken.points);
+        loan.thresholds.append(&mut taken.thresholds);
+        result.measurements.append(&mut taken.measurements);
         outcome = staged.map(|cpu| result.settings.cpu = Some(cpu));
         if outcome.is_err() {
             break;
@@ -77,17 +98,10 @@ pub fn run(
     Ok(if found.faults == 0 { Soundness::Sound } else { Soundness::Faulty })
 }
 
-/// Whether the way to the sink has another MTU, which is then said.
-fn of_another_mtu(stage: &Stage, mtu: u32, found: &mut Found) -> bool {
-    if stage.mtu == mtu {
-        return false;
-    }
-    let why = format!(
-        "the way to the sink has {}; only a stage of our own, which takes root, can have another",
-        stage.mtu
-    );
-    found.leave_out(&format!("loan with an MTU of {mtu} bytes"), &why);
-    true
+fn say_other_mtu(is: u32, wanted: u32, found: &mut Found) {
+    let why =
+        format!("the way to the sink has {is}; only a stage of our own, which takes root, can have another");
+    found.leave_out(&format!("loan with an MTU of {wanted} bytes"), &why);
 }
 
 /// A part of an experiment, for whoever watches all of it.

@@ -29,6 +29,10 @@ pub struct Options {
     pub bare: Option<PathBuf>,
     /// Folder for files that are made; they are kept for the next assessment.
     pub scratch: PathBuf,
+    /// The file of what data paths cost here and from which sizes on pages are lent: it is read, and added to.
+    pub calibration: PathBuf,
+    /// Whether the path `loan` lends: always, never, or by what the calibration says of the size.
+    pub loans: Option<bool>,
 }
 
 impl Options {

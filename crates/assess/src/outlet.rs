@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
-use wirepath_datapath::{BlockSink, UdpSink};
+use wirepath_datapath::{BlockSink, LoanCounts, LoanSwitch, UdpSink};
 
 use crate::error::{Doing, Error};
 use crate::result::Transport;
@@ -43,7 +43,8 @@ impl Outlet {
     pub(crate) fn datagrams(cell: &Cell, socket: UdpSocket) -> Result<Outlet, Error> {
         let opened = match cell.way {
             Way::Stream(path) => UdpSink::new(socket, cell.packet_size(), path).map(Outlet::Trains),
-            Way::Block(path) => BlockSink::udp(socket, cell.packet_size(), path).map(Outlet::Blocks),
+            Way::Block(path) => BlockSink::udp(socket, cell.packet_size(), path)
+                .map(|sink| Outlet::Blocks(sink.with_switch(LoanSwitch::new(cell.loans)))),
         };
         opened.map_err(|error| Error::Unable(format!("its socket cannot be set up: {error}")))
     }
@@ -52,7 +53,8 @@ impl Outlet {
     pub(crate) fn stream(cell: &Cell, socket: std::net::TcpStream) -> Result<Outlet, Error> {
         match cell.way {
             Way::Block(path) => {
-                BlockSink::tcp(socket, path).doing("setting up a connection").map(Outlet::Blocks)
+                let sink = BlockSink::tcp(socket, path).doing("setting up a connection")?;
+                Ok(Outlet::Blocks(sink.with_switch(LoanSwitch::new(cell.loans))))
             }
             Way::Stream(_) => Err(Error::Unable("RTP goes over UDP here".to_owned())),
         }
@@ -102,6 +104,14 @@ impl Outlet {
             Outlet::Trains(sink) => sink.loans().copied_by_kernel,
             Outlet::Blocks(sink) => sink.loans().copied_by_kernel,
         })
+    }
+
+    /// What was lent and what was copied; zeros for paths that do not lend.
+    pub(crate) fn loans(&self) -> LoanCounts {
+        match self {
+            Outlet::Trains(sink) => sink.loans(),
+            Outlet::Blocks(sink) => sink.loans(),
+        }
     }
 
     /// Where it leads, for people.

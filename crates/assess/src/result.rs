@@ -9,6 +9,7 @@ mod finite;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use wirepath_datapath::LoanCounts;
 
 /// Version of this schema. A reader takes no other.
 pub const SCHEMA: &str = "wirepath-assessment/1";
@@ -206,7 +207,7 @@ pub struct Measurement {
     /// `download`, `stream` or `loan`.
     pub experiment: String,
     /// The data path. A bare C loop doing the same is `bare:` and the path's name. The sends of `loan` are `loan:copy` and
-    /// `loan:lend`.
+    /// `loan:lend`, with `:unaligned` behind them where they begin inside a page.
     pub path: String,
     /// UDP or TCP.
     pub transport: Transport,
@@ -261,6 +262,28 @@ pub struct Run {
     pub errors: u64,
     /// Zero-copy sends that the kernel turned into copies; null where the path lends nothing.
     pub copied: Option<u64>,
+    /// What was lent; null where the path lends nothing, and for paths of a ring, which only count what was copied.
+    pub loans: Option<Loans>,
+}
+
+/// What the sends of one run lent and what they copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loans {
+    /// Sends that lent their pages to the kernel.
+    pub loans: u64,
+    /// Sends that were copied: by choice, or because nothing more could be lent at the moment.
+    pub copies: u64,
+    /// Loans that the kernel turned into copies.
+    pub copied_by_kernel: u64,
+    /// Most loans that were not back at a time.
+    pub outstanding_most: u64,
+}
+
+impl From<LoanCounts> for Loans {
+    fn from(counts: LoanCounts) -> Loans {
+        let LoanCounts { loans, copies, copied_by_kernel, outstanding_most, .. } = counts;
+        Loans { loans, copies, copied_by_kernel, outstanding_most }
+    }
 }
 
 impl Assessment {
@@ -274,6 +297,7 @@ impl Assessment {
     /// nothing was lent. Where a result has not the runs, there is the one median that the point has.
     pub fn sustained(&self, point: &LoanPoint) -> (Vec<f64>, Vec<f64>) {
         let of = |path: &str, median: Option<f64>| -> Vec<f64> {
+            let path = format!("{path}{}", if point.aligned { "" } else { ":unaligned" });
             let is_it = |measurement: &&Measurement| {
                 measurement.experiment == "loan"
                     && measurement.path == path
@@ -339,9 +363,9 @@ pub struct FunctionShare {
 /// The page loan against the copy (figures 1 to 6 of the zero-copy protocol paper).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Loan {
-    /// One point for each size, MTU and transport. The runs that they summarise are measurements.
+    /// One point for each size, alignment, MTU and transport. The runs that they summarise are measurements.
     pub points: Vec<LoanPoint>,
-    /// From this size of a send on lending is cheaper, by MTU and transport. Those over which nothing was lent have none.
+    /// From which size of a send on lending is cheaper, by MTU and transport. Those of which too little is known have none.
     pub thresholds: Vec<Threshold>,
 }
 
@@ -355,6 +379,8 @@ pub struct LoanPoint {
     pub mtu: u32,
     /// UDP or TCP.
     pub transport: Transport,
+    /// Whether each send begins where a page does; else each begins one byte before, and so has a part of one page more.
+    pub aligned: bool,
     /// Processor seconds of copying alone, out of no cache, a send, run by run (t1 of the paper).
     pub copy_s: Vec<f64>,
     /// Processor seconds of a send that copies, run by run (t1 + t2).
@@ -379,9 +405,14 @@ pub struct Threshold {
     pub transport: Transport,
     /// MTU of the device.
     pub mtu: u32,
-    /// Bytes of a send: the least size that was measured from which on all are cheaper lent, in processor time, by the medians;
-    /// null if the largest is not.
-    pub bytes: Option<u64>,
+    /// Bytes of a send that begins where a page does: the least size that was measured from which on all that were measured, noisy
+    /// ones aside, are cheaper lent by a tenth, in processor time, by the medians; null if the largest is not.
+    pub aligned_bytes: Option<u64>,
+    /// The same of a send that begins elsewhere, measured one byte before a page.
+    pub unaligned_bytes: Option<u64>,
+    /// Whether the kernel copied whatever was lent, so that both are null: it does for a receiver on the same machine, and for
+    /// devices that cannot gather or compute checksums.
+    pub kernel_copies: bool,
 }
 
 /// Something that was not measured.

@@ -187,6 +187,7 @@ impl<'a> Rounds<'a> {
             packets: sent.packets,
             errors: 0, // an error that is not made good ends the run
             copied: cell.way.lends().then_some(sent.copied),
+            loans: cell.way.lends().then(|| outlet.loans().into()),
         };
         Ok((run, sent))
     }

@@ -1,7 +1,7 @@
 //! What is measured: one data path with one size over one transport.
 
 use wirepath_datapath::rtp::HEADER_LENGTH;
-use wirepath_datapath::{BlockPath, Headers, Path, Train};
+use wirepath_datapath::{BlockPath, Headers, LoanPolicy, Path, Train};
 
 use crate::media::{Kind, RUN};
 use crate::result::Transport;
@@ -73,9 +73,16 @@ pub(crate) struct Cell {
     pub(crate) transport: Transport,
     /// Payload bytes of a packet or block; nothing for the whole file.
     pub(crate) size: Option<u16>,
+    /// What the path `loan` decides by; of no concern to the others.
+    pub(crate) loans: LoanPolicy,
 }
 
 impl Cell {
+    /// One whose loans nobody has measured.
+    pub(crate) fn new(way: Way, transport: Transport, size: Option<u16>) -> Cell {
+        Cell { way, transport, size, loans: LoanPolicy::default() }
+    }
+
     /// Bytes of a datagram's payload, RTP header included.
     pub(crate) fn packet_size(&self) -> u16 {
         let header = if matches!(self.way, Way::Stream(_)) { HEADER_LENGTH as u16 } else { 0 };
@@ -151,7 +158,7 @@ mod tests {
     use super::*;
 
     fn stream(path: Path, size: u16) -> Cell {
-        Cell { way: Way::Stream(path), transport: Transport::Udp, size: Some(size) }
+        Cell::new(Way::Stream(path), Transport::Udp, Some(size))
     }
 
     #[test]

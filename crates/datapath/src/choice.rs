@@ -1,21 +1,19 @@
-//! Which data path to use: what the host supports, probed once, and what a route turned out not to.
+//! Which data path to use: what the host supports, what that was measured to cost, and what a route turned out not to do.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use rustix::fs::{MemfdFlags, memfd_create};
-use wirepath_media::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
 use wirepath_sys::device;
 use wirepath_sys::socket::set_receive_offload;
 
-use crate::calibration::{Calibration, Calibrations, DeviceKind, Host, USUAL_TRAIN};
+use crate::calibration::{Calibration, Calibrations, DeviceKind, Host, USUAL_TRAIN, now_unix_s};
 use crate::measure::measure;
-use crate::{Headers, Medium, Path, Scratch, SendError, Train, UdpSink};
+use crate::probe::probe_host;
+use crate::{Path, SendError};
 
 /// A data path and why it was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,15 +110,21 @@ impl Support {
             device: DeviceKind::WithChecksums,
             mtu: USUAL_MTU,
             origin: "measured by the server over the loopback device".to_owned(),
-            costs: measure(&paths, &connect, budget)?,
+            unix_s: now_unix_s(),
+            costs: measure(&paths, &connect, budget)?.costs,
         };
         self.calibrations().add(calibration.clone());
         Ok(calibration)
     }
 
-    /// What paths were measured to cost, and where.
-    pub fn calibration(&self) -> Option<Calibration> {
-        self.calibrations().find(&self.host, &[DeviceKind::WithChecksums], USUAL_MTU).cloned()
+    /// What later choices use instead of what was known before: the calibrations of a file, to which others may have added.
+    pub fn adopt(&self, calibrations: Calibrations) {
+        *self.calibrations() = calibrations;
+    }
+
+    /// What paths of this host were measured to cost, on every kind of device that was measured; any of it may decide for a session.
+    pub fn measured_costs(&self) -> Vec<Calibration> {
+        self.calibrations().of_host(&self.host).cloned().collect()
     }
 
     /// The cheapest path that works, if such devices were measured.
@@ -186,119 +190,11 @@ fn computes_checksums(device: &device::DeviceName) -> bool {
     device::offloads_checksums(socket.as_fd(), device).unwrap_or(true)
 }
 
-/// The paths that work here, most preferred first, and why others do not.
-fn probe_host(kernel: &str, hot_memory: bool) -> (Vec<Path>, String) {
-    let mut failures = String::new();
-    let mut works = |path: &Path| {
-        if *path == Path::WireSendfile && release(kernel).is_some_and(|release| release < (6, 5)) {
-            failures.push_str("sendfile to UDP copies before Linux 6.5; ");
-            return false;
-        }
-        match try_on_loopback(*path) {
-            Ok(()) => true,
-            Err(Trial::Failed(why)) => {
-                failures.push_str(&format!("{path}: {why}; "));
-                false
-            }
-            // It may work where it is needed; if it does not, sessions step down.
-            Err(Trial::Impossible(why)) => {
-                failures.push_str(&format!("{path} could not be tried: {why}; "));
-                true
-            }
-        }
-    };
-    let candidates = Path::SERVING.into_iter().filter(|path| hot_memory || !path.needs_hot_memory());
-    let working = candidates.filter(|path| works(path)).collect();
-    (working, failures)
-}
-
-/// Major and minor number in a kernel's release, where it begins with such.
-pub fn release(kernel: &str) -> Option<(u32, u32)> {
-    let mut numbers = kernel.split(['.', '-']).map(str::parse);
-    Some((numbers.next()?.ok()?, numbers.next()?.ok()?))
-}
-
-/// Why a path was not shown to work.
-#[derive(Debug, thiserror::Error)]
-pub enum Trial {
-    /// It does not work. The error has a [`SendError`] inside if sending failed.
-    #[error("{0}")]
-    Failed(io::Error),
-    /// Nothing can be sent to ourselves now, by any path.
-    #[error("{0}")]
-    Impossible(#[from] io::Error),
-}
-
-/// Size of the packets that paths are tried with.
-const PACKET_SIZE: usize = HEADER_LENGTH + 188;
-
-/// Sends a train of three small packets to ourselves and compares what arrives.
-///
-/// # Errors
-/// [`Trial`].
-pub fn try_on_loopback(path: Path) -> Result<(), Trial> {
-    let (sender, receiver) = to_ourselves()?;
-    let (medium, train, packets) = three_packets()?;
-    let mut scratch = Scratch::default();
-    if path.needs_hot_memory() {
-        scratch.hold_copy(&medium).map_err(Trial::Failed)?;
-    }
-    let sink = UdpSink::new(sender, PACKET_SIZE as u16, path).map_err(Trial::Failed)?;
-    match path.send(&sink, &medium, &train, Headers::Stored, &mut scratch) {
-        Ok(3) => {}
-        Ok(sent) => return Err(Trial::Failed(io::Error::other(format!("{sent} of 3 packets were sent")))),
-        Err(error @ SendError::NetworkDown { .. }) => return Err(Trial::Impossible(io::Error::other(error))),
-        Err(error) => return Err(Trial::Failed(io::Error::other(error))),
-    }
-    for expected in packets.chunks(PACKET_SIZE) {
-        let mut buffer = [0; 2 * PACKET_SIZE];
-        let length = receiver.recv(&mut buffer).map_err(Trial::Failed)?;
-        if &buffer[..length] != expected {
-            return Err(Trial::Failed(io::Error::other("other bytes arrived than were sent")));
-        }
-    }
-    Ok(())
-}
-
-/// A connected socket and where it leads.
-fn to_ourselves() -> io::Result<(UdpSocket, UdpSocket)> {
-    let receiver = UdpSocket::bind("127.0.0.1:0")?;
-    receiver.set_read_timeout(Some(Duration::from_millis(500)))?;
-    let sender = UdpSocket::bind("127.0.0.1:0")?;
-    sender.connect(receiver.local_addr()?)?;
-    Ok((sender, receiver))
-}
-
-/// A train, where it is stored, and its bytes.
-fn three_packets() -> io::Result<(Medium, Train, Vec<u8>)> {
-    let first = Header { marker: false, payload_type: PAYLOAD_TYPE_MP2T, sequence: 1, timestamp: 2, ssrc: 3 };
-    let run = Run { first, step: 0 };
-    let mut packets = Vec::new();
-    for index in 0..3 {
-        packets.extend_from_slice(&run.header(index).to_bytes());
-        packets.resize(packets.len() + PACKET_SIZE - HEADER_LENGTH, index as u8);
-    }
-    let file = File::from(memfd_create("wirepath-probe", MemfdFlags::CLOEXEC)?);
-    (&file).write_all(&packets)?;
-    let length = packets.len() as u32;
-    let train = Train { offset: 0, length, packet_size: PACKET_SIZE as u16, skip: 0, first: 0, run };
-    Ok((Medium::new(file, length.into())?, train, packets))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::calibration::PathCost;
     use rustix::io::Errno;
-
-    #[test]
-    fn every_path_delivers_on_loopback() {
-        // Where there is no io_uring, tests/uring.rs says so.
-        let without_ring = Scratch::default().open_ring().is_err();
-        for path in Path::ALL.into_iter().filter(|path| !(without_ring && path.needs_hot_memory())) {
-            try_on_loopback(path).unwrap_or_else(|error| panic!("{path}: {error}"));
-        }
-    }
 
     #[test]
     fn a_route_that_failed_is_shown_and_nobody_else_pays_for_it() {
@@ -316,11 +212,11 @@ mod tests {
     fn what_was_measured_decides() {
         let support = Support::probe(None, Calibrations::default(), false);
         let local = "127.0.0.1".parse().unwrap();
-        assert!(support.is_unmeasured() && support.calibration().is_none());
+        assert!(support.is_unmeasured() && support.measured_costs().is_empty());
         assert!(support.choose(local, 1500).reason.contains("works on this host"));
         let measured = support.calibrate(Duration::from_millis(100)).unwrap();
         assert!(!support.is_unmeasured());
-        assert_eq!(support.calibration(), Some(measured));
+        assert_eq!(support.measured_costs(), [measured]);
         let chosen = support.choose(local, 1500);
         assert!(chosen.reason.contains("cheapest in trains of 8 packets: "), "{}", chosen.reason);
         assert_eq!(chosen, support.host());
@@ -339,6 +235,7 @@ mod tests {
             device: DeviceKind::Named("lo".to_owned()),
             mtu: 9000,
             origin: "a test".to_owned(),
+            unix_s: 0,
             costs: costs.collect(),
         });
         assert_eq!(Support::probe(None, turned.clone(), false).choose(local, 1500).path, Path::ReadWritev);
@@ -346,12 +243,5 @@ mod tests {
             Support::probe(Some(Path::Sendmmsg), turned, false).choose(local, 1500).path,
             Path::Sendmmsg
         );
-    }
-
-    #[test]
-    fn kernels_are_compared_by_number() {
-        assert_eq!(release("6.1.0-56-amd64"), Some((6, 1)));
-        assert_eq!(release("6.18"), Some((6, 18)));
-        assert_eq!(release("unknown"), None);
     }
 }

@@ -4,31 +4,40 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// When a send lends its pages instead of having them copied.
+/// When a send lends its pages instead of having them copied: by its size, and by whether it begins where a page does. A page that
+/// is sent in part costs a loan as much as a whole one, and what begins inside a page has one more of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoanPolicy {
-    /// Sends of at least this many bytes lend, counted from the first page boundary in them: a page that is sent in part costs a
-    /// loan as much as a whole one. `None`: none lends.
-    pub threshold_bytes: Option<usize>,
+    /// Sends that begin where a page does lend from so many bytes on. `None`: none of them lends.
+    pub aligned_bytes: Option<usize>,
+    /// The same for sends that begin anywhere else.
+    pub unaligned_bytes: Option<usize>,
     /// Every send lends, or none does, whatever its size. A device that cannot send what is lent is never lent to.
     pub forced: Option<bool>,
 }
 
 impl Default for LoanPolicy {
     /// Lends from 10 KiB on, until somebody has measured: the kernel's documentation finds loans "generally only effective at
-    /// writes over around 10 KB" (`msg_zerocopy.rst`).
+    /// writes over around 10 KB" (`msg_zerocopy.rst`). What begins inside a page needs a page more.
     fn default() -> LoanPolicy {
-        LoanPolicy { threshold_bytes: Some(10 * 1024), forced: None }
+        LoanPolicy { aligned_bytes: Some(10 * 1024), unaligned_bytes: Some(14 * 1024), forced: None }
     }
 }
 
 impl LoanPolicy {
+    /// Lends whatever the size.
+    pub const ALWAYS: LoanPolicy =
+        LoanPolicy { aligned_bytes: None, unaligned_bytes: None, forced: Some(true) };
+    /// Copies whatever the size.
+    pub const NEVER: LoanPolicy =
+        LoanPolicy { aligned_bytes: None, unaligned_bytes: None, forced: Some(false) };
+
     /// Whether a send of this range of memory, or of a file that is mapped, lends.
+    #[inline]
     pub fn lends(self, range: &Range<usize>) -> bool {
-        let from_boundary =
-            range.end.saturating_sub(range.start.next_multiple_of(rustix::param::page_size()));
-        let is_large = || self.threshold_bytes.is_some_and(|threshold| from_boundary >= threshold);
-        self.forced.unwrap_or_else(is_large)
+        let is_aligned = range.start.is_multiple_of(rustix::param::page_size());
+        let threshold = if is_aligned { self.aligned_bytes } else { self.unaligned_bytes };
+        self.forced.unwrap_or_else(|| threshold.is_some_and(|bytes| range.len() >= bytes))
     }
 }
 
@@ -60,23 +69,30 @@ impl Default for LoanSwitch {
     }
 }
 
-/// A policy in one word, so that nobody sees half of a change: the threshold above two bits for what is forced.
+/// A policy in one word, so that nobody sees half of a change: both thresholds above two bits for what is forced. No send has more
+/// than 2 GiB, so a threshold beyond is none.
 fn packed(policy: LoanPolicy) -> u64 {
-    let threshold = policy.threshold_bytes.map_or(NO_THRESHOLD, |bytes| (bytes as u64).min(NO_THRESHOLD - 1));
+    let threshold =
+        |bytes: Option<usize>| bytes.map_or(NO_THRESHOLD, |bytes| (bytes as u64).min(NO_THRESHOLD));
     let forced = match policy.forced {
         None => 0,
         Some(false) => 1,
         Some(true) => 2,
     };
-    threshold << 2 | forced
+    threshold(policy.aligned_bytes) << (THRESHOLD_BITS + 2) | threshold(policy.unaligned_bytes) << 2 | forced
 }
 
-const NO_THRESHOLD: u64 = u64::MAX >> 2;
+const THRESHOLD_BITS: u32 = 31;
+const NO_THRESHOLD: u64 = (1 << THRESHOLD_BITS) - 1;
 
 fn unpacked(word: u64) -> LoanPolicy {
-    let threshold = word >> 2;
+    let threshold = |bits: u64| {
+        let bytes = bits & NO_THRESHOLD;
+        (bytes != NO_THRESHOLD).then_some(bytes as usize)
+    };
     LoanPolicy {
-        threshold_bytes: (threshold != NO_THRESHOLD).then_some(threshold as usize),
+        aligned_bytes: threshold(word >> (THRESHOLD_BITS + 2)),
+        unaligned_bytes: threshold(word >> 2),
         forced: match word & 3 {
             0 => None,
             1 => Some(false),
@@ -94,25 +110,47 @@ mod tests {
         let switch = LoanSwitch::default();
         assert_eq!(switch.policy(), LoanPolicy::default());
         let shared = switch.clone();
-        for threshold_bytes in [None, Some(0), Some(4096), Some(1 << 40)] {
+        let thresholds = [None, Some(0), Some(4096), Some((1 << 31) - 2)];
+        for (aligned_bytes, unaligned_bytes) in
+            thresholds.into_iter().flat_map(|one| thresholds.map(|other| (one, other)))
+        {
             for forced in [None, Some(false), Some(true)] {
-                let policy = LoanPolicy { threshold_bytes, forced };
+                let policy = LoanPolicy { aligned_bytes, unaligned_bytes, forced };
                 switch.set(policy);
                 assert_eq!(shared.policy(), policy);
             }
         }
+        switch.set(LoanPolicy {
+            aligned_bytes: Some(1 << 40),
+            unaligned_bytes: Some(usize::MAX),
+            forced: None,
+        });
+        let none = LoanPolicy { aligned_bytes: None, unaligned_bytes: None, forced: None };
+        assert_eq!(shared.policy(), none, "no send is so large");
     }
 
     #[test]
-    fn a_page_in_part_does_not_count() {
+    fn size_and_alignment_decide() {
         let page = rustix::param::page_size();
-        let policy = LoanPolicy { threshold_bytes: Some(2 * page), forced: None };
-        assert!(policy.lends(&(page..3 * page)));
-        assert!(!policy.lends(&(page..3 * page - 1)));
-        assert!(!policy.lends(&(1..2 * page + 1 + page - 2)));
-        assert!(policy.lends(&(1..3 * page)));
-        assert!(!LoanPolicy { forced: Some(false), ..policy }.lends(&(0..100 * page)));
+        let policy = LoanPolicy { aligned_bytes: Some(2048), unaligned_bytes: Some(3000), forced: None };
+        for start in [0, page, 7 * page] {
+            assert!(policy.lends(&(start..start + 2048)) && !policy.lends(&(start..start + 2047)), "{start}");
+        }
+        for start in [1, 2048, page - 1, 7 * page + 1] {
+            assert!(policy.lends(&(start..start + 3000)) && !policy.lends(&(start..start + 2999)), "{start}");
+        }
+        let large = 0..100 * page;
+        assert!(!LoanPolicy { forced: Some(false), ..policy }.lends(&large));
         assert!(LoanPolicy { forced: Some(true), ..policy }.lends(&(1..2)));
-        assert!(!LoanPolicy { threshold_bytes: None, forced: None }.lends(&(0..100 * page)));
+        assert!(!LoanPolicy { aligned_bytes: None, ..policy }.lends(&large));
+        assert!(LoanPolicy { aligned_bytes: None, ..policy }.lends(&(1..100 * page)));
+        assert!(LoanPolicy::ALWAYS.lends(&(1..2)) && !LoanPolicy::NEVER.lends(&large));
+    }
+
+    #[test]
+    fn no_range_is_too_much_to_reckon_with() {
+        let policy = LoanPolicy { aligned_bytes: Some(2), unaligned_bytes: Some(2), forced: None };
+        assert!(!policy.lends(&(usize::MAX - 1..usize::MAX)));
+        assert!(policy.lends(&(1..usize::MAX)) && policy.lends(&(0..usize::MAX)));
     }
 }

@@ -24,6 +24,8 @@ pub struct LoanCounts {
     pub copied_by_kernel: u64,
     /// Loans that are not back: their pages must not change.
     pub outstanding: u64,
+    /// Most loans that were not back at a time.
+    pub outstanding_most: u64,
 }
 
 /// Loans of one socket; `T` is what must be kept until the loan that it belongs to is over.
@@ -119,6 +121,7 @@ impl<T> Loans<T> {
         self.next = self.next.wrapping_add(1);
         self.counts.loans += 1;
         self.counts.outstanding += 1;
+        self.counts.outstanding_most = self.counts.outstanding_most.max(self.counts.outstanding);
         self.unread += 1;
     }
 

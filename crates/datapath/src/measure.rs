@@ -33,23 +33,46 @@ const PAUSE: Duration = Duration::from_micros(500);
 /// A socket that is full so often in turn will not become free.
 const MOST_FULL: u32 = 1000;
 
+/// What was measured.
+#[derive(Debug)]
+pub struct Measured {
+    /// What paths cost, two figures of each.
+    pub costs: Vec<PathCost>,
+    /// Paths for whose ring there was no memory (RLIMIT_MEMLOCK), and what the kernel said: that is no fault of theirs, and they are
+    /// not used then.
+    pub left_out: Vec<(Path, io::Error)>,
+}
+
 /// Measures each of these paths on sockets that `connect` makes, for about `budget` altogether. The receiver should drop, or take
 /// as much as comes; what a full socket does not take is passed over.
 ///
 /// # Errors
-/// If memory or a socket cannot be had, or a path does not work: figures for some paths would make others look best.
+/// If memory for packets or a socket cannot be had, or a path does not work: figures for some paths would make others look best.
 pub fn measure(
     paths: &[Path],
     connect: &dyn Fn() -> io::Result<UdpSocket>,
     budget: Duration,
-) -> io::Result<Vec<PathCost>> {
+) -> io::Result<Measured> {
+    measure_holding(paths, connect, budget, Scratch::hold_copy)
+}
+
+/// As [`measure`], where `hold` brings what is sent into a ring's memory.
+fn measure_holding(
+    paths: &[Path],
+    connect: &dyn Fn() -> io::Result<UdpSocket>,
+    budget: Duration,
+    hold: impl Fn(&mut Scratch, &Medium) -> io::Result<()>,
+) -> io::Result<Measured> {
     let started = Instant::now();
     let medium = medium()?;
     let mut scratch = Scratch::default();
-    let mut lanes = Vec::new();
+    let (mut lanes, mut left_out) = (Vec::new(), Vec::new());
     for &path in paths {
-        if path.needs_hot_memory() {
-            scratch.hold_copy(&medium)?;
+        if path.needs_hot_memory()
+            && let Err(error) = hold(&mut scratch, &medium)
+        {
+            left_out.push((path, error));
+            continue;
         }
         for packets in [USUAL_TRAIN, LONGEST_TRAIN] {
             let sink = UdpSink::new(connect()?, PACKET_SIZE, path)?;
@@ -68,7 +91,7 @@ pub fn measure(
             }
         }
     }
-    Ok(lanes.into_iter().filter_map(Lane::cost).collect())
+    Ok(Measured { costs: lanes.into_iter().filter_map(Lane::cost).collect(), left_out })
 }
 
 /// One path with trains of one length.
@@ -188,7 +211,8 @@ mod tests {
         let without_ring = Scratch::default().open_ring().is_err();
         let paths = Path::SERVING.into_iter().filter(|path| !(without_ring && path.needs_hot_memory()));
         let paths: Vec<Path> = paths.collect();
-        let costs = measure(&paths, &connect, Duration::from_millis(200)).unwrap();
+        let Measured { costs, left_out } = measure(&paths, &connect, Duration::from_millis(200)).unwrap();
+        assert!(left_out.is_empty(), "{left_out:?}");
         for path in paths {
             let of_path: Vec<_> = costs.iter().filter(|cost| cost.path == path.name()).collect();
             assert_eq!(
@@ -198,6 +222,23 @@ mod tests {
             );
             assert!(of_path.iter().all(|cost| cost.cpu_ns_per_packet > 1.0), "{of_path:?}");
         }
+    }
+
+    #[test]
+    fn a_path_without_memory_for_its_ring_is_left_out() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = receiver.local_addr().unwrap();
+        let connect = || {
+            let socket = UdpSocket::bind("127.0.0.1:0")?;
+            socket.connect(to)?;
+            Ok(socket)
+        };
+        let hold = |_: &mut Scratch, _: &Medium| Err(io::Error::from(io::ErrorKind::OutOfMemory));
+        let paths = [Path::WireUring, Path::GsoWritev];
+        let measured = measure_holding(&paths, &connect, Duration::from_millis(50), hold).unwrap();
+        let [(path, error)] = &measured.left_out[..] else { panic!("{measured:?}") };
+        assert_eq!((*path, error.kind()), (Path::WireUring, io::ErrorKind::OutOfMemory));
+        assert!(measured.costs.iter().all(|cost| cost.path == "gso_writev") && measured.costs.len() == 2);
     }
 
     #[test]

@@ -5,15 +5,15 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wirepath_streams::datapath::calibration::Calibrations;
+use wirepath_streams::datapath::calibration::{Calibration, Calibrations};
 use wirepath_streams::datapath::{Path, Support};
 use wirepath_streams::{BlockingPool, Importance};
 
 /// How long measuring takes; sessions are served meanwhile, by the order of preference.
 const BUDGET: Duration = Duration::from_secs(2);
 
-/// What this host supports, with the calibrations of `file`, and with memory for hot images or without. If none holds for this host, paths are measured in the background,
-/// and added to the file. A file that is something else is left as it is.
+/// What this host supports, with the calibrations of `file`, and with memory for hot images or without. If none holds for this host,
+/// paths are measured in the background, and added to the file. A file that is something else is left as it is.
 ///
 /// # Errors
 /// If no thread can be had.
@@ -50,15 +50,56 @@ fn measure(support: &Support, file: &FilePath) {
             return;
         }
     };
+    match keep(calibration, file) {
+        Ok(calibrations) => support.adopt(calibrations),
+        Err(error) => tracing::warn!(
+            file = %file.display(), %error,
+            "what was measured is not kept, and will be measured again at the next start"
+        ),
+    }
     announce(support);
-    // Read again: an assessment may have written meanwhile, or another server.
-    let Ok(calibrations) = Calibrations::load(file) else {
-        tracing::info!("what was measured is not kept, and will be measured again at the next start");
-        return;
-    };
-    let mut calibrations = calibrations.unwrap_or_default();
-    calibrations.add(calibration);
-    if let Err(error) = calibrations.store(file) {
-        tracing::warn!(file = %file.display(), %error, "what data paths cost here could not be kept");
+}
+
+/// Adds a measurement of our own to the file, unless an assessment or another server has added one meanwhile, which then holds: what
+/// an assessment measured is better than what two seconds beside a server's work say. Answers what the file has then.
+fn keep(own: Calibration, file: &FilePath) -> io::Result<Calibrations> {
+    Calibrations::update(file, |calibrations| {
+        if calibrations.find(&own.host, std::slice::from_ref(&own.device), own.mtu).is_none() {
+            calibrations.add(own);
+        }
+        calibrations.clone()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wirepath_streams::datapath::calibration::{DeviceKind, Host};
+
+    fn measured(origin: &str, device: DeviceKind) -> Calibration {
+        let (host, origin) = (Host::this(), origin.to_owned());
+        Calibration { host, device, mtu: 1500, origin, unix_s: 1, costs: Vec::new() }
+    }
+
+    #[test]
+    fn what_an_assessment_measured_meanwhile_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("calibration.json");
+        let kept = |calibrations: &Calibrations| {
+            calibrations.of_host(&Host::this()).map(|entry| entry.origin.clone()).collect::<Vec<_>>()
+        };
+        let others = Calibrations::update(&file, |calibrations| {
+            calibrations.add(measured("of a device without checksums", DeviceKind::WithoutChecksums));
+        });
+        others.unwrap();
+        let first = keep(measured("a server's", DeviceKind::WithChecksums), &file).unwrap();
+        assert_eq!(kept(&first), ["of a device without checksums", "a server's"]);
+        Calibrations::update(&file, |calibrations| {
+            calibrations.add(measured("an assessment's", DeviceKind::WithChecksums));
+        })
+        .unwrap();
+        let later = keep(measured("another server's", DeviceKind::WithChecksums), &file).unwrap();
+        assert_eq!(kept(&later), ["of a device without checksums", "an assessment's"]);
+        assert_eq!(Calibrations::load(&file).unwrap(), Some(later));
     }
 }

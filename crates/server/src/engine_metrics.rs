@@ -156,12 +156,12 @@ pub(crate) fn register(engine: &Arc<Engine>, store: &Arc<Store>, metrics: &mut M
             .into_iter()
             .map(|(local, choice)| json!({"local": local, "name": choice.path.name(), "reason": choice.reason}))
             .collect();
-        let calibration = shown.support().calibration();
+        let calibrations = shown.support().measured_costs();
         json!({
             "name": host.path.name(),
             "reason": host.reason,
             "exceptions": exceptions,
-            "calibration": calibration,
+            "calibrations": calibrations,
         })
     });
     let shown = Arc::clone(engine);

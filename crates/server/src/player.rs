@@ -159,6 +159,10 @@ impl Playback for ImagePlayback {
             path: progress.path().name(),
         }
     }
+
+    fn reason(&self) -> &str {
+        self.playback.reason()
+    }
 }
 
 impl ImagePlayback {

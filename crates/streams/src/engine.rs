@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use rustix::event::{EventfdFlags, eventfd};
-use wirepath_datapath::{HoldError, Region, Support, path_mtu};
+use wirepath_datapath::{Choice, HoldError, Region, Support, path_mtu};
 
 use crate::DownloadEnd;
 use crate::blocking::BlockingPool;
@@ -79,7 +79,7 @@ impl Engine {
     pub fn playback(&self, options: PlaybackOptions) -> io::Result<Playback> {
         let local = options.socket.local_addr()?.ip();
         let mtu = path_mtu(&options.socket)?;
-        let path = self.support.choose(local, mtu).path;
+        let Choice { path, reason } = self.support.choose(local, mtu);
         let progress = Arc::new(Progress::default());
         let task = PlaybackTask::new(options, path, Arc::clone(&progress), &self.readers)?;
 
@@ -87,7 +87,7 @@ impl Engine {
         thread.counters.playbacks.fetch_add(1, Ordering::Relaxed);
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         thread.mailbox.send(Command::AddPlayback { id, task: Box::new(task) });
-        Ok(Playback { id, mailbox: Arc::clone(&thread.mailbox), progress })
+        Ok(Playback { id, mailbox: Arc::clone(&thread.mailbox), progress, reason })
     }
 
     /// Sends `parts` to `socket`, a non-blocking connected stream socket, one after the other, and calls `on_end` once.

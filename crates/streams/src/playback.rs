@@ -138,6 +138,7 @@ pub struct Playback {
     pub(crate) id: u64,
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) progress: Arc<Progress>,
+    pub(crate) reason: String,
 }
 
 impl Playback {
@@ -158,6 +159,12 @@ impl Playback {
     /// source in microseconds.
     pub fn pause(&self, reply: impl FnOnce(Result<u64, PlayError>) + Send + 'static) {
         self.mailbox.send(Command::Pause { id: self.id, reply: Box::new(reply) });
+    }
+
+    /// Why its first train was to leave by the data path that it began with, in words. What a route then could not do is among the
+    /// [step-downs](wirepath_datapath::Support::step_downs).
+    pub fn reason(&self) -> &str {
+        &self.reason
     }
 
     /// What it did so far.

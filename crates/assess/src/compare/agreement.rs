@@ -78,13 +78,15 @@ fn relatives(assessment: &Assessment) -> Vec<Relative> {
     let figures = figures(assessment);
     let lending = figures.iter().filter(|figure| figure.name.experiment == "loan");
     let by_name: HashMap<&Name, &Figure> = lending.map(|figure| (&figure.name, figure)).collect();
-    for figure in figures.iter().filter(|figure| figure.name.what == "send that lends") {
-        let copied = Name { what: "send that copies".to_owned(), ..figure.name.clone() };
+    for figure in &figures {
+        let Some(place) = figure.name.what.strip_prefix("send that lends") else { continue };
+        let to = format!("send that copies{place}");
+        let copied = Name { what: to.clone(), ..figure.name.clone() };
         let copied = by_name.get(&copied).and_then(|figure| Summary::of(figure.runs.iter().copied()));
         let Some((lent, copied)) = Summary::of(figure.runs.iter().copied()).zip(copied) else { continue };
         let ratio = lent.median / copied.median;
         if ratio.is_finite() {
-            let (name, to) = (figure.name.clone(), "send that copies".to_owned());
+            let name = figure.name.clone();
             relatives.push(Relative { name, to, ratio, noisy: lent.is_noisy() || copied.is_noisy() });
         }
     }

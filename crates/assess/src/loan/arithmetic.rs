@@ -1,6 +1,6 @@
 //! What follows from the runs of a point.
 
-use crate::result::{LoanPoint, Threshold, Transport};
+use crate::result::LoanPoint;
 use crate::statistics::Summary;
 
 impl LoanPoint {
@@ -32,30 +32,6 @@ impl LoanPoint {
     }
 }
 
-/// From which size on lending is cheaper, for each transport and MTU that something was lent over.
-pub(super) fn thresholds(points: &[LoanPoint]) -> Vec<Threshold> {
-    let mut series: Vec<(u32, Transport)> = points
-        .iter()
-        .filter(|point| !point.lent_send_s.is_empty())
-        .map(|point| (point.mtu, point.transport))
-        .collect();
-    series.sort_unstable();
-    series.dedup();
-    let of = |(mtu, transport)| {
-        let shares = points.iter().filter(|point| (point.mtu, point.transport) == (mtu, transport));
-        // A size that was not lent says nothing for lending it.
-        let shares = shares.map(|point| (point.size, point.lent_share().unwrap_or(f64::INFINITY))).collect();
-        Threshold { transport, mtu, bytes: cheaper_from(shares) }
-    };
-    series.into_iter().map(of).collect()
-}
-
-/// The least size from which on all shares are below one.
-fn cheaper_from(mut shares: Vec<(u64, f64)>) -> Option<u64> {
-    shares.sort_unstable_by_key(|(size, _)| *size);
-    shares.iter().rev().take_while(|(_, share)| *share < 1.0).last().map(|(size, _)| *size)
-}
-
 pub(super) fn median(runs: &[f64]) -> Option<f64> {
     Summary::of(runs.iter().copied()).map(|summary| summary.median)
 }
@@ -67,12 +43,14 @@ fn positive(seconds: f64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::result::Transport;
 
     fn point(size: u64, copy: f64, copied: f64, lent: &[f64]) -> LoanPoint {
         LoanPoint {
             size,
             mtu: 1500,
             transport: Transport::Udp,
+            aligned: true,
             copy_s: vec![copy],
             copied_send_s: vec![copied],
             lent_send_s: lent.to_vec(),
@@ -96,23 +74,5 @@ mod tests {
         assert_eq!((dear_copy.rate_without_copy(), dear_copy.loan_alone_s()), (None, None));
         assert_eq!(point(64, 1.0, 4.0, &[2.0]).loan_alone_s(), None);
         assert_eq!(point(64, 1.0, 4.0, &[]).lent_share(), None);
-    }
-
-    #[test]
-    fn the_threshold_is_where_no_larger_size_is_dearer() {
-        let threshold = |lent: [&[f64]; 4]| {
-            let sizes = [512, 4096, 4097, 8192];
-            let points: Vec<LoanPoint> =
-                sizes.into_iter().zip(lent).map(|(size, lent)| point(size, 1.0, 2.0, lent)).rev().collect();
-            let found = thresholds(&points);
-            assert!(found.iter().all(|found| (found.mtu, found.transport) == (1500, Transport::Udp)));
-            found.first().map(|threshold| threshold.bytes)
-        };
-        assert_eq!(threshold([&[1.0], &[1.0], &[1.0], &[1.0]]), Some(Some(512)));
-        assert_eq!(threshold([&[3.0], &[1.9], &[1.9], &[1.0]]), Some(Some(4096)));
-        assert_eq!(threshold([&[3.0], &[1.9], &[2.0], &[1.0]]), Some(Some(8192)));
-        assert_eq!(threshold([&[3.0], &[1.9], &[], &[1.0]]), Some(Some(8192)));
-        assert_eq!(threshold([&[1.0], &[1.0], &[1.0], &[2.5]]), Some(None));
-        assert_eq!(threshold([&[], &[], &[], &[]]), None);
     }
 }

@@ -1,65 +1,140 @@
 //! Hands the thresholds to programs that lend: into the calibration file.
 
-use std::io;
-use std::path::Path;
+use wirepath_datapath::calibration::{Calibrations, Host, LoanThreshold, LoanTransport, now_unix_s};
 
-use wirepath_datapath::calibration::{Calibrations, DeviceKind, Host, LoanThreshold, LoanTransport};
+use crate::device_kind;
+use crate::error::Error;
+use crate::options::Options;
+use crate::result::{Loan, Threshold, Transport};
 
-use crate::options::Sink;
-use crate::result::{Loan, Transport};
+/// What became of thresholds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Kept {
+    /// Written to the file.
+    pub kept: usize,
+    /// Not written: those of a full measurement are there, and these are of the quick form.
+    pub quick: usize,
+}
 
-/// Adds the thresholds of `loan` to the calibration file; answers how many. What goes to a device that drops stands for devices that
-/// compute checksums; of other sinks nobody knows which devices they stand for, so nothing is kept.
+/// Adds the thresholds of `loan` to the calibration file, for the devices that the sink stands for. Of other sinks, and of connections
+/// but to another host, nobody knows which devices they stand for, so nothing is kept.
 ///
 /// # Errors
-/// If the file cannot be read or written, or is something else: then it is left as it is.
-pub fn keep(loan: &Loan, sink: &Sink, origin: &str, file: &Path) -> io::Result<usize> {
-    if *sink != Sink::Drop || loan.thresholds.is_empty() {
-        return Ok(0);
+/// [`Error::System`] if the file cannot be read or written, or is something else: then it is left as it is.
+pub fn keep(loan: &Loan, options: &Options) -> Result<Kept, Error> {
+    let found: Vec<LoanThreshold> = loan
+        .thresholds
+        .iter()
+        .filter_map(|threshold| stored(threshold, options).transpose())
+        .collect::<Result<_, Error>>()?;
+    if found.is_empty() {
+        return Ok(Kept::default());
     }
-    let mut calibrations = Calibrations::load(file)?.unwrap_or_default();
-    for threshold in &loan.thresholds {
-        calibrations.add_loan(LoanThreshold {
-            host: Host::this(),
-            device: DeviceKind::WithChecksums,
-            mtu: threshold.mtu,
-            transport: match threshold.transport {
-                Transport::Udp => LoanTransport::Udp,
-                Transport::Tcp => LoanTransport::Tcp,
-            },
-            origin: origin.to_owned(),
-            bytes: threshold.bytes.and_then(|bytes| usize::try_from(bytes).ok()),
-        });
-    }
-    calibrations.store(file)?;
-    Ok(loan.thresholds.len())
+    let file = &options.calibration;
+    let number = found.len();
+    let add = |all: &mut Calibrations| found.into_iter().filter(|one| all.add_loan(one.clone())).count();
+    let kept = Calibrations::update(file, add)
+        .map_err(|error| Error::of_file("keep what was measured in", file, error))?;
+    Ok(Kept { kept, quick: number - kept })
+}
+
+fn stored(threshold: &Threshold, options: &Options) -> Result<Option<LoanThreshold>, Error> {
+    let bytes = |bytes: Option<u64>| bytes.and_then(|bytes| usize::try_from(bytes).ok());
+    let device = device_kind::stood_for(&options.sink, threshold.transport)?;
+    Ok(device.map(|device| LoanThreshold {
+        host: Host::this(),
+        device,
+        mtu: threshold.mtu,
+        transport: match threshold.transport {
+            Transport::Udp => LoanTransport::Udp,
+            Transport::Tcp => LoanTransport::Tcp,
+        },
+        origin: format!(
+            "measured by `wirepath assess loan` on the sink {}{}",
+            options.sink,
+            if threshold.kernel_copies { ", where the kernel copies whatever is lent" } else { "" }
+        ),
+        unix_s: now_unix_s(),
+        aligned_bytes: bytes(threshold.aligned_bytes),
+        unaligned_bytes: bytes(threshold.unaligned_bytes),
+        quick: options.quick,
+    }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::result::Threshold;
+    use crate::options::Sink;
+    use crate::result::Cache;
+    use std::path::Path;
     use wirepath_datapath::LoanPolicy;
+    use wirepath_datapath::calibration::DeviceKind;
 
-    fn measured(bytes: Option<u64>) -> Loan {
-        let threshold = Threshold { transport: Transport::Udp, mtu: 1500, bytes };
+    fn measured(transport: Transport, bytes: Option<u64>) -> Loan {
+        let threshold = Threshold {
+            transport,
+            mtu: 1500,
+            aligned_bytes: bytes,
+            unaligned_bytes: bytes.map(|bytes| bytes + 1),
+            kernel_copies: bytes.is_none(),
+        };
         Loan { points: Vec::new(), thresholds: vec![threshold] }
+    }
+
+    fn options(folder: &Path, sink: Sink, quick: bool) -> Options {
+        Options {
+            volume: 1,
+            runs: 3,
+            quick,
+            cache: Cache::Warm,
+            sink,
+            mtu: 1500,
+            cpu: None,
+            file: None,
+            bare: None,
+            scratch: folder.to_owned(),
+            calibration: folder.join("calibration.json"),
+            loans: None,
+        }
+    }
+
+    fn policy(folder: &Path, device: DeviceKind, transport: LoanTransport) -> Option<LoanPolicy> {
+        let kept = Calibrations::load(&folder.join("calibration.json")).unwrap().unwrap_or_default();
+        kept.loan_policy(&Host::this(), &[device], 1500, transport)
+    }
+
+    fn from(aligned_bytes: Option<usize>) -> Option<LoanPolicy> {
+        let unaligned_bytes = aligned_bytes.map(|bytes| bytes + 1);
+        Some(LoanPolicy { aligned_bytes, unaligned_bytes, forced: None })
     }
 
     #[test]
     fn a_program_that_lends_finds_what_was_measured() {
         let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("calibration.json");
-        let policy = || {
-            let kept = Calibrations::load(&file).unwrap().unwrap();
-            kept.loan_policy(&Host::this(), &[DeviceKind::WithChecksums], 1500, LoanTransport::Udp)
+        let found = || policy(folder.path(), DeviceKind::WithChecksums, LoanTransport::Udp);
+        let kept = |bytes, sink, quick| {
+            let kept = keep(&measured(Transport::Udp, bytes), &options(folder.path(), sink, quick)).unwrap();
+            (kept.kept, kept.quick)
         };
-        for (bytes, expected) in [(Some(8192), Some(8192)), (None, None)] {
-            assert_eq!(keep(&measured(bytes), &Sink::Drop, "a test", &file).unwrap(), 1);
-            assert_eq!(policy(), Some(LoanPolicy { threshold_bytes: expected, forced: None }));
+        for (bytes, quick) in [(Some(4096), true), (Some(8192), false), (None, false)] {
+            assert_eq!(kept(bytes, Sink::Drop, quick), (1, 0));
+            assert_eq!(found(), from(bytes.map(|bytes| bytes as usize)));
         }
-        assert_eq!(keep(&measured(Some(1)), &Sink::Veth, "a test", &file).unwrap(), 0);
-        assert_eq!(policy(), Some(LoanPolicy { threshold_bytes: None, forced: None }));
+        assert_eq!(kept(Some(1), Sink::Veth, false), (0, 0));
+        assert_eq!(kept(Some(1), Sink::Drop, true), (0, 1), "a quick one took the place of a full one");
+        assert_eq!(found(), from(None));
+    }
+
+    #[test]
+    fn connections_are_those_of_the_device_on_the_way_to_a_host() {
+        let folder = tempfile::tempdir().unwrap();
+        let tcp = measured(Transport::Tcp, None);
+        assert_eq!(keep(&tcp, &options(folder.path(), Sink::Drop, false)).unwrap().kept, 0);
+        let host = Sink::Host("127.0.0.1:9".to_owned());
+        assert_eq!(keep(&tcp, &options(folder.path(), host, false)).unwrap().kept, 1);
+        let lo = DeviceKind::Named("lo".to_owned());
+        assert_eq!(policy(folder.path(), lo.clone(), LoanTransport::Tcp), from(None));
+        assert_eq!(policy(folder.path(), lo, LoanTransport::Udp), None);
     }
 
     #[test]
@@ -67,7 +142,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("calibration.json");
         std::fs::write(&file, "something else").unwrap();
-        assert!(keep(&measured(Some(8192)), &Sink::Drop, "a test", &file).is_err());
+        let kept = keep(&measured(Transport::Udp, Some(1)), &options(folder.path(), Sink::Drop, false));
+        assert!(kept.unwrap_err().to_string().contains("calibration.json"));
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "something else");
     }
 }

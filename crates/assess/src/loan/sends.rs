@@ -2,15 +2,15 @@
 
 use std::time::Instant;
 
-use wirepath_datapath::{BlockPath, LoanPolicy, LoanSwitch, Medium, Scratch};
+use wirepath_datapath::{BlockPath, LoanPolicy, Medium, Scratch};
 use wirepath_sys::usage::Usage;
 
 use crate::error::{Doing, Error};
-use crate::outlet::{self, Outlet, Watch};
-use crate::result::{Run, Transport};
+use crate::outlet::{self, Watch};
+use crate::result::{Loans, Run, Transport};
 use crate::send::{Sending, Sent};
 use crate::stage::Stage;
-use crate::walk::{Stretch, Walk};
+use crate::walk::Stretch;
 use crate::way::{Cell, HEADERS_BELOW, Way};
 
 /// Most bytes of a UDP datagram (IPv4), and so of a send.
@@ -32,6 +32,8 @@ pub(super) struct Sends {
     pub(super) transport: Transport,
     /// Bytes of a send.
     pub(super) size: u32,
+    /// Whether each begins where a page does; else one byte before, so that it has a part of one page more.
+    pub(super) aligned: bool,
     /// Bytes of a UDP datagram that fills the MTU.
     pub(super) segment: u16,
 }
@@ -41,8 +43,14 @@ pub(super) struct Made {
     pub(super) run: Run,
     /// Sends.
     pub(super) sends: u64,
-    /// Sends that were to lend and were copied, by the path because nothing more could be lent, or by the kernel later.
-    pub(super) copied: u64,
+    pub(super) loans: Loans,
+}
+
+impl Made {
+    /// Whether something that was to be lent was copied, by the path because nothing more could be lent, or by the kernel.
+    pub(super) fn is_copied_after_all(&self) -> bool {
+        self.run.copied.is_some() && self.loans.copies + self.loans.copied_by_kernel > 0
+    }
 }
 
 impl Sends {
@@ -55,34 +63,36 @@ impl Sends {
     /// `mmap_send` on such a socket.
     pub(super) fn cell(&self) -> Cell {
         let path = if self.how == How::Copied { BlockPath::Loan } else { BlockPath::MmapZerocopy };
-        Cell { way: Way::Block(path), transport: self.transport, size: Some(self.segment) }
+        let cell = Cell::new(Way::Block(path), self.transport, Some(self.segment));
+        Cell { loans: LoanPolicy::NEVER, ..cell }
     }
 
-    /// An outlet of this cell that copies if that is how.
-    pub(super) fn adjusted(&self, outlet: Outlet) -> Outlet {
-        let never = LoanPolicy { threshold_bytes: None, forced: Some(false) };
-        match outlet {
-            Outlet::Blocks(sink) if self.how == How::Copied => {
-                Outlet::Blocks(sink.with_switch(LoanSwitch::new(never)))
-            }
-            other => other,
-        }
-    }
-
-    /// Sends of so many bytes in all of a file of this length, one after the other.
+    /// Sends of at least so many bytes in all of a file of this length, which holds one: each begins at a page of its own, or just
+    /// before, and they go round and round.
     pub(super) fn stretches(&self, file: u64, volume: u64) -> impl Iterator<Item = Stretch> {
-        let (segment, transport) = (u64::from(self.segment), self.transport);
-        Walk::new(file, self.size.into(), volume).stretches(1).map(move |send| match transport {
-            Transport::Udp => Stretch { packets: send.bytes.div_ceil(segment), ..send },
-            Transport::Tcp => send,
+        let (page, bytes) = (rustix::param::page_size() as u64, u64::from(self.size));
+        let behind = if self.aligned { 0 } else { page - 1 };
+        let apart = (behind + bytes).next_multiple_of(page);
+        let places = (file / apart).max(1);
+        let packets = if self.transport == Transport::Udp { bytes.div_ceil(self.segment.into()) } else { 1 };
+        (0..volume.div_ceil(bytes)).map(move |number| {
+            let first = number % places;
+            Stretch { first, start: first * apart + behind, packets, bytes }
         })
+    }
+
+    /// Bytes that a file must have for these sends.
+    pub(super) fn room(&self) -> u64 {
+        let page = rustix::param::page_size() as u64;
+        u64::from(self.size) + if self.aligned { 0 } else { page }
     }
 
     /// For people.
     pub(super) fn label(&self) -> String {
         let how = if self.how == How::Copied { "copied" } else { "lent" };
         let transport = if self.transport == Transport::Udp { "UDP" } else { "TCP" };
-        format!("{} bytes {how}, {transport}", self.size)
+        let place = if self.aligned { "from a page on" } else { "from before a page on" };
+        format!("{} bytes {place} {how}, {transport}", self.size)
     }
 
     /// One run of about so many bytes. With the time goes what taking loans back costs.
@@ -96,7 +106,6 @@ impl Sends {
     ) -> Result<Made, Error> {
         let cell = self.cell();
         let (outlet, mut watch) = outlet::open(&cell, stage)?;
-        let outlet = self.adjusted(outlet);
         let usage = || Usage::of_process().doing("asking for the processor time");
         let mut sending = Sending::new(&cell, medium, 0, &outlet, scratch, 0);
         let (before, start) = (usage()?, Instant::now());
@@ -104,11 +113,8 @@ impl Sends {
         outlet.finish()?;
         let (wall, used) = (start.elapsed(), usage()?.since(before));
         watch.settle(&cell, &sent, stage.mtu)?;
-        let Outlet::Blocks(sink) = &outlet else { unreachable!("blocks go to an outlet for blocks") };
-        let copied = match self.how {
-            How::Copied => 0,
-            How::Lent => sink.loans().copies + sink.loans().copied_by_kernel,
-        };
+        let loans = Loans::from(outlet.loans());
+        let lends = self.how == How::Lent;
         let run = Run {
             user_s: used.user.as_secs_f64(),
             system_s: used.system.as_secs_f64(),
@@ -116,9 +122,10 @@ impl Sends {
             bytes: sent.bytes,
             packets: sent.packets,
             errors: sent.waits,
-            copied: (self.how == How::Lent).then_some(copied),
+            copied: lends.then_some(loans.copied_by_kernel),
+            loans: lends.then_some(loans),
         };
-        Ok(Made { run, sends, copied })
+        Ok(Made { run, sends, loans })
     }
 
     fn all(
@@ -142,16 +149,47 @@ impl Sends {
 mod tests {
     use super::*;
 
-    fn sends(transport: Transport, size: u32, mtu: u32) -> Vec<(u64, u64)> {
-        let sends = Sends { how: How::Lent, transport, size, segment: Sends::segment(mtu) };
-        sends.stretches(10_000, 10_000).map(|send| (send.bytes, send.packets)).collect()
+    fn sends(transport: Transport, size: u32, mtu: u32, aligned: bool) -> Sends {
+        Sends { how: How::Lent, transport, size, segment: Sends::segment(mtu), aligned }
     }
 
     #[test]
     fn a_send_is_a_train_over_udp_and_one_block_over_tcp() {
-        assert_eq!(sends(Transport::Udp, 8192, 1500), [(8192, 6), (1808, 2)]);
-        assert_eq!(sends(Transport::Udp, 8192, 9000), [(8192, 1), (1808, 1)]);
-        assert_eq!(sends(Transport::Tcp, 8192, 1500), [(8192, 1), (1808, 1)]);
+        for (transport, mtu, packets) in
+            [(Transport::Udp, 1500, 6), (Transport::Udp, 9000, 1), (Transport::Tcp, 1500, 1)]
+        {
+            let sends: Vec<Stretch> = sends(transport, 8192, mtu, true).stretches(20_000, 20_000).collect();
+            let expected = [(0, 8192, packets), (8192, 8192, packets), (0, 8192, packets)];
+            assert_eq!(
+                sends.iter().map(|send| (send.start, send.bytes, send.packets)).collect::<Vec<_>>(),
+                expected
+            );
+        }
+    }
+
+    #[test]
+    fn sends_begin_at_pages_or_just_before() {
+        let page = rustix::param::page_size() as u64;
+        for (size, aligned, apart) in
+            [(64, true, 1), (64, false, 2), (4096, true, 1), (4096, false, 2), (65_507, true, 16)]
+        {
+            let sends = sends(Transport::Tcp, size, 1500, aligned);
+            let file = sends.room().max(100 * page);
+            let starts: Vec<u64> =
+                sends.stretches(file, 3 * u64::from(size)).map(|send| send.start).collect();
+            let behind = if aligned { 0 } else { page - 1 };
+            if page == 4096 {
+                assert_eq!(
+                    starts,
+                    [0, apart, 2 * apart].map(|pages| pages * page + behind),
+                    "{size} {aligned}"
+                );
+            }
+            assert!(starts.iter().all(|start| start + u64::from(size) <= file), "{size} {aligned}");
+        }
+        // Where it only just fits, all begin at one place.
+        let only = sends(Transport::Udp, 5000, 1500, false);
+        assert!(only.stretches(only.room(), 20_000).all(|send| send.start + send.bytes <= only.room()));
     }
 
     #[test]

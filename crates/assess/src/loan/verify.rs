@@ -15,7 +15,7 @@ use crate::result::Transport;
 use crate::send::{Sending, Sent, room};
 use crate::stage::Stage;
 
-/// Payload that is compared, at least, and sends, at least: blocks of odd sizes then begin at odd and even bytes of a page.
+/// Payload that is compared, at least, and sends, at least.
 const VOLUME: u64 = 128 << 10;
 const SENDS: u64 = 4;
 
@@ -33,20 +33,22 @@ pub(super) fn verify(
     stage: &Stage,
     scratch: &mut Scratch,
 ) -> Result<(), Error> {
-    let volume = VOLUME.max(SENDS * u64::from(sends.size)).min(file);
-    let mut expected = vec![0; volume as usize];
+    let volume = VOLUME.max(SENDS * u64::from(sends.size));
+    let end = sends.stretches(file, volume).map(|send| send.start + send.bytes).max().unwrap_or_default();
+    let mut expected = vec![0; end as usize];
     medium.file().read_exact_at(&mut expected, 0).doing("reading what is sent")?;
+    let expected = Expected { bytes: expected, file, volume };
     let cell = sends.cell();
     stage.compute_checksums(false)?;
     let verified = match sends.transport {
         Transport::Udp => stage.datagram_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
             receiver.set_read_timeout(Some(PATIENCE)).doing("setting up a socket")?;
-            let outlet = sends.adjusted(Outlet::datagrams(&cell, sender)?);
+            let outlet = Outlet::datagrams(&cell, sender)?;
             datagrams(sends, &expected, medium, &outlet, &receiver, scratch)
         }),
         Transport::Tcp => stage.stream_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
             receiver.set_read_timeout(Some(PATIENCE)).doing("setting up a connection")?;
-            let outlet = sends.adjusted(Outlet::stream(&cell, sender)?);
+            let outlet = Outlet::stream(&cell, sender)?;
             stream(sends, &expected, medium, &outlet, &receiver, scratch)
         }),
     };
@@ -54,9 +56,19 @@ pub(super) fn verify(
     verified
 }
 
+/// What should come.
+struct Expected {
+    /// The file's first bytes, as many as are sent.
+    bytes: Vec<u8>,
+    /// Length of the file.
+    file: u64,
+    /// Bytes to send.
+    volume: u64,
+}
+
 fn datagrams(
     sends: &Sends,
-    expected: &[u8],
+    expected: &Expected,
     medium: &Medium,
     outlet: &Outlet,
     receiver: &UdpSocket,
@@ -65,9 +77,9 @@ fn datagrams(
     let cell = sends.cell();
     let mut sending = Sending::new(&cell, medium, 0, outlet, scratch, 0);
     let mut room = vec![0; 1 << 16];
-    for stretch in sends.stretches(expected.len() as u64, expected.len() as u64) {
+    for stretch in sends.stretches(expected.file, expected.volume) {
         sending.stretch(stretch, &mut Sent::default())?;
-        let sent = &expected[stretch.start as usize..][..stretch.bytes as usize];
+        let sent = &expected.bytes[stretch.start as usize..][..stretch.bytes as usize];
         for (datagram, number) in sent.chunks(sends.segment.into()).zip(1..) {
             let what = || format!("datagram {number} of the send from byte {}", stretch.start);
             let length = receiver.recv(&mut room).map_err(|error| {
@@ -83,7 +95,7 @@ fn datagrams(
 
 fn stream(
     sends: &Sends,
-    expected: &[u8],
+    expected: &Expected,
     medium: &Medium,
     outlet: &Outlet,
     mut receiver: &TcpStream,
@@ -92,7 +104,7 @@ fn stream(
     let Outlet::Blocks(sink) = outlet else { unreachable!("blocks go to an outlet for blocks") };
     let path = if sends.how == How::Copied { BlockPath::Loan } else { BlockPath::MmapZerocopy };
     let mut came = vec![0; sends.size as usize];
-    for stretch in sends.stretches(expected.len() as u64, expected.len() as u64) {
+    for stretch in sends.stretches(expected.file, expected.volume) {
         let (mut offset, end) = (stretch.start, stretch.start + stretch.bytes);
         while offset < end {
             let extent = Extent { offset, length: (end - offset) as usize };
@@ -102,7 +114,7 @@ fn stream(
                         |what: &str| Error::Faulty(format!("what was sent from byte {offset} on {what}"));
                     let came = &mut came[..bytes];
                     receiver.read_exact(came).map_err(|error| wrong(&format!("did not arrive ({error})")))?;
-                    if *came != expected[offset as usize..][..bytes] {
+                    if *came != expected.bytes[offset as usize..][..bytes] {
                         return Err(wrong("arrived with other bytes"));
                     }
                     offset += bytes as u64;

@@ -14,6 +14,8 @@ fn options(scratch: &Path) -> Options {
         file: None,
         bare: None,
         scratch: scratch.to_owned(),
+        calibration: scratch.join("calibration.json"),
+        loans: None,
     }
 }
 

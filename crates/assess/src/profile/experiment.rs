@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::Profiler;
 use crate::error::Error;
 use crate::experiment::{Experiment, Soundness};
+use crate::lending::Lending;
 use crate::media::{Kind, Media};
 use crate::options::Options;
 use crate::progress::Progress;
@@ -60,13 +61,12 @@ fn on(
     found: &mut Found,
     progress: &mut dyn Progress,
 ) -> Result<(), Error> {
+    let lending = Lending::of(options, stage.mtu)?;
     let cells: Vec<(Experiment, Cell)> = [Experiment::Stream, Experiment::Download]
         .into_iter()
         .flat_map(|experiment| {
-            experiment
-                .cells_that_fill(stage.mtu.min(options.mtu))
-                .into_iter()
-                .map(move |cell| (experiment, cell))
+            let cells = lending.applied(experiment.cells_that_fill(stage.mtu.min(options.mtu)));
+            cells.into_iter().map(move |cell| (experiment, cell))
         })
         .collect();
     let mut kinds: Vec<Kind> = cells.iter().map(|(_, cell)| cell.kind()).collect();

@@ -49,7 +49,8 @@ pub fn csv(assessment: &Assessment) -> Result<String, csv::Error> {
             [("failed sends that copy", point.copied_errors), ("failed sends that lend", point.lent_errors)]
         {
             let (transport, size, mtu) = (Some(point.transport), Some(point.size), Some(point.mtu));
-            let (experiment, what, value) = ("loan".to_owned(), what.to_owned(), errors as f64);
+            let what = format!("{what}{}", if point.aligned { "" } else { ", unaligned" });
+            let (experiment, value) = ("loan".to_owned(), errors as f64);
             writer.serialize(Row {
                 experiment,
                 what,

@@ -128,7 +128,8 @@ pub(super) fn claims(assessment: &Assessment, groups: &[Group<'_>]) -> Table {
     }
     let (size, mtu, gain) = LOAN_GAIN;
     let points = assessment.loan.iter().flat_map(|loan| &loan.points);
-    let mut udp = points.filter(|point| (point.transport, point.mtu) == (Transport::Udp, mtu));
+    let mut udp =
+        points.filter(|point| (point.transport, point.mtu, point.aligned) == (Transport::Udp, mtu, true));
     let here = udp.find(|point| point.size == size);
     let here = here.and_then(|point| throughput(assessment, point));
     let what = format!("page loan over copy: throughput of {} sends over UDP", number::bytes(size));

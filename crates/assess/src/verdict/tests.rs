@@ -16,6 +16,7 @@ fn measured(
         packets: 1,
         errors: 0,
         copied: None,
+        loans: None,
     };
     Measurement {
         experiment: experiment.to_owned(),

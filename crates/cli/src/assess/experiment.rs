@@ -1,7 +1,12 @@
 //! The experiments, in the order in which they are made.
 
 use anyhow::Result;
-use wirepath_assess::{Assessment, Error, Options, Progress, Soundness, costs, experiment, loan, profile};
+use wirepath_assess::calibration::Calibrations;
+use wirepath_assess::loan::Kept;
+use wirepath_assess::result::LeftOut;
+use wirepath_assess::{
+    Assessment, Error, Options, Progress, Soundness, calibrate, costs, experiment, loan, profile,
+};
 
 /// An experiment.
 #[derive(Clone, Copy)]
@@ -44,7 +49,13 @@ pub(crate) const DOWNLOAD: Experiment = Experiment {
 
 pub(crate) const STREAM: Experiment = Experiment {
     name: "stream",
-    run: |options, result, progress| experiment::Experiment::Stream.run(options, result, progress),
+    run: |options, result, progress| {
+        let soundness = experiment::Experiment::Stream.run(options, result, progress)?;
+        match soundness {
+            Soundness::Sound => tell_the_server(options, result, progress),
+            Soundness::Faulty => Ok(soundness),
+        }
+    },
     measured: |result| has_paths(result, "stream"),
     takes_permission: false,
 };
@@ -60,23 +71,46 @@ pub(crate) const LOAN: Experiment = Experiment {
     name: "loan",
     run: |options, result, progress| {
         let soundness = loan::run(options, result, progress)?;
-        if let (Some(loan), Soundness::Sound) = (&result.loan, soundness) {
-            let file = options.scratch.join(crate::image_options::CALIBRATION);
-            let origin = format!("measured by `wirepath assess loan` at {}", result.started);
-            match loan::keep(loan, &options.sink, &origin, &file) {
-                Ok(0) => {}
-                Ok(_) => progress.note(&format!("the threshold of the loan is kept in {}", file.display())),
-                Err(error) => progress.note(&format!(
-                    "the threshold of the loan could not be kept in {}: {error}",
-                    file.display()
-                )),
+        let (Some(found), Soundness::Sound) = (&result.loan, soundness) else { return Ok(soundness) };
+        let kept = loan::keep(found, options);
+        if let Ok(Kept { kept, quick }) = kept {
+            let file = options.calibration.display();
+            if kept > 0 {
+                progress.note(&format!("from which sizes on `loan` lends is kept in {file}"));
+            }
+            if quick > 0 {
+                progress.note(&format!("what {file} has of a full measurement stays: this one was quick"));
             }
         }
-        Ok(soundness)
+        keeping(kept.map(drop), result)
     },
     measured: |result| result.loan.is_some(),
     takes_permission: false,
 };
 
-/// All of them.
-pub(crate) const EXPERIMENTS: &[Experiment] = &[HOST, DOWNLOAD, STREAM, PROFILE, LOAN];
+/// Measures what a server's paths cost on this sink, and adds that to the file that servers read.
+fn tell_the_server(
+    options: &Options,
+    result: &mut Assessment,
+    progress: &mut dyn Progress,
+) -> Result<Soundness, Error> {
+    let Some(calibration) = calibrate(options, progress)? else { return Ok(Soundness::Sound) };
+    let told = calibration.in_words();
+    let file = &options.calibration;
+    let kept = Calibrations::update(file, |all| all.add(calibration));
+    if kept.is_ok() {
+        progress.note(&format!("`wirepath serve` finds in {}: {told}", file.display()));
+    }
+    let doing = format!("cannot keep what was measured in {}", file.display());
+    keeping(kept.map_err(|source| Error::System { doing, source }), result)
+}
+
+/// What was measured and cannot be kept is in the result all the same, which then says why; the exit code says that something failed.
+fn keeping(kept: Result<(), Error>, result: &mut Assessment) -> Result<Soundness, Error> {
+    let Err(error) = kept else { return Ok(Soundness::Sound) };
+    result.left_out.push(LeftOut { what: "the calibration file".to_owned(), why: error.to_string() });
+    Ok(Soundness::Faulty)
+}
+
+/// All of them. That of the loan comes first, so that the path `loan` lends by what it found.
+pub(crate) const EXPERIMENTS: &[Experiment] = &[HOST, LOAN, DOWNLOAD, STREAM, PROFILE];

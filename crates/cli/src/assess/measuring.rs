@@ -55,15 +55,27 @@ pub(crate) struct Measuring {
     #[arg(long, value_name = "PROGRAM")]
     bare: Option<PathBuf>,
 
-    /// Where the server finds what its data paths cost; `stream` adds that of the sinks that drop [default:
-    /// calibration.json in the server's default cache folder]
+    /// Where the server finds what its data paths cost, and the path `loan` from which sizes on to lend: `stream` and `loan` add
+    /// that of the sinks that drop and of other hosts, `download` and `profile` read it [default: calibration.json in the
+    /// server's default cache folder]
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
+
+    /// Whether the path `loan` lends its pages: by the size that the calibration says, always, or never
+    #[arg(long, value_enum, default_value_t = Loan::Auto)]
+    loan: Loan,
 
     /// Folder for what is made to be sent, which is kept for the next time [default: /var/cache/wirepath for root, else
     /// ~/.cache/wirepath]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Loan {
+    Auto,
+    On,
+    Off,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -74,7 +86,7 @@ enum Cache {
 
 impl Measuring {
     /// Where the server finds what its data paths cost.
-    pub(crate) fn calibration(&self) -> Result<PathBuf> {
+    fn calibration(&self) -> Result<PathBuf> {
         let file = self
             .calibration
             .clone()
@@ -120,6 +132,12 @@ impl Measuring {
             file: self.file.clone(),
             bare: self.bare.clone(),
             scratch: scratch.context("a folder for what is sent: name one with --scratch DIR")?,
+            calibration: self.calibration()?,
+            loans: match self.loan {
+                Loan::Auto => None,
+                Loan::On => Some(true),
+                Loan::Off => Some(false),
+            },
         };
         Ok((options, left_out))
     }

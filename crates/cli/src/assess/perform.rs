@@ -4,12 +4,11 @@ use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result};
-use wirepath_assess::calibration::{Calibration, Calibrations};
 use wirepath_assess::result::SCHEMA;
-use wirepath_assess::{Assessment, Error, Options, Soundness, calibrate, host};
+use wirepath_assess::{Assessment, Error, Options, Soundness, host, read_calibrations};
 
 use super::bar::Bar;
-use super::experiment::{Experiment, STREAM, without_figures};
+use super::experiment::{Experiment, without_figures};
 use super::interrupt::Interrupt;
 use super::measuring::Measuring;
 use super::output::Output;
@@ -19,6 +18,8 @@ use crate::terminal;
 /// Makes the experiments one after the other and shows and writes the result, whatever became of them.
 pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Result<ExitCode> {
     let (options, left_out) = measuring.options()?;
+    // Before minutes are spent on what could not be kept.
+    read_calibrations(&options.calibration)?;
     let output = Output::prepare(measuring.json.as_deref())?;
     let interrupt = Interrupt::watch().context("watching for signals")?;
     let start = Instant::now();
@@ -37,17 +38,7 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
         loan: None,
         left_out: left_out.into_iter().collect(),
     };
-    let mut outcome = make(experiments, &options, &mut result, &interrupt);
-    let mut told = Ok(());
-    if matches!(outcome, Ok(Soundness::Sound)) && names.contains(&STREAM.name) {
-        match calibrate(&options, &mut Bar::new("calibration", interrupt.clone())) {
-            Ok(calibration) => told = calibration.map_or(Ok(()), |found| tell_the_server(measuring, found)),
-            Err(error) => {
-                result.stopped("what the server is told", &error);
-                outcome = Err(error);
-            }
-        }
-    }
+    let outcome = make(experiments, &options, &mut result, &interrupt);
     result.seconds = start.elapsed().as_secs_f64();
     // What took an hour is shown, whatever becomes of the file.
     let written = output.write(&result);
@@ -57,7 +48,7 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
     if let (Err(_), Err(cause)) = (&written, &outcome) {
         eprintln!("wirepath: {cause}"); // the error that follows is another one
     }
-    written.and(told)?;
+    written?;
     match (outcome, interrupt.signal()) {
         (Err(Error::Stopped), Some(signal)) => {
             eprintln!("wirepath: stopped; what was measured until now is {}", output.in_words());
@@ -99,18 +90,4 @@ fn make(
         }
     }
     Ok(soundness)
-}
-
-/// Adds what a server's paths cost on this sink to the file that servers read. A file that is something else is left as it is.
-fn tell_the_server(measuring: &Measuring, calibration: Calibration) -> Result<()> {
-    let file = measuring.calibration()?;
-    let known = Calibrations::load(&file).with_context(|| {
-        format!("{} is left as it is; remove it or use --calibration FILE", file.display())
-    })?;
-    let mut calibrations = known.unwrap_or_default();
-    let in_words = calibration.in_words();
-    calibrations.add(calibration);
-    calibrations.store(&file).with_context(|| format!("cannot write {}", file.display()))?;
-    eprintln!("wirepath: `wirepath serve` finds in {}: {in_words}", file.display());
-    Ok(())
 }

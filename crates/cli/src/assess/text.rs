@@ -3,6 +3,7 @@
 mod columns;
 mod costs;
 mod host;
+mod lent;
 mod loan;
 mod measurements;
 mod profiles;
@@ -26,6 +27,7 @@ pub(super) fn of(result: &Assessment, experiments: &[&str], width: usize, utf8: 
     let paths: Vec<Measurement> = paths.cloned().collect();
     parts.extend(measurements::parts(&paths, width, utf8));
     parts.push(measurements::remarks(&paths, width, utf8));
+    parts.push(lent::part(&result.measurements, width, utf8));
     parts.extend(result.loan.iter().flat_map(|loan| loan::parts(result, loan, width, utf8)));
     parts.push(profiles::part(&result.profiles, width, utf8));
     parts.push(left_out(&result.left_out, width, utf8));

@@ -16,10 +16,16 @@ pub struct LoanThreshold {
     pub mtu: u32,
     /// What was sent over.
     pub transport: LoanTransport,
-    /// When and how it was measured, in words.
+    /// How it was measured, in words.
     pub origin: String,
-    /// Bytes of a send; none if no size that was measured is cheaper lent.
-    pub bytes: Option<usize>,
+    /// When, in seconds since 1970 (UTC).
+    pub unix_s: u64,
+    /// Bytes of a send that begins where a page does; null if no size that was measured is cheaper lent.
+    pub aligned_bytes: Option<usize>,
+    /// The same of a send that begins elsewhere.
+    pub unaligned_bytes: Option<usize>,
+    /// Whether it was the quick form, which never takes the place of a full measurement.
+    pub quick: bool,
 }
 
 /// What a loan is sent over.
@@ -33,16 +39,22 @@ pub enum LoanTransport {
 }
 
 impl Calibrations {
-    /// Adds a threshold, in place of an earlier one of the same host, device, MTU and transport.
-    pub fn add_loan(&mut self, threshold: LoanThreshold) {
-        self.version = VERSION;
-        self.loans.retain(|other| {
+    /// Adds a threshold, in place of an earlier one of the same host, device, MTU and transport; answers whether it did, which it
+    /// does not if this one is of a quick measurement and the earlier one is of a full one.
+    pub fn add_loan(&mut self, threshold: LoanThreshold) -> bool {
+        let is_same = |other: &LoanThreshold| {
             (&other.host, &other.device, other.mtu, other.transport)
-                != (&threshold.host, &threshold.device, threshold.mtu, threshold.transport)
-        });
-        self.loans.push(threshold);
-        let surplus = self.loans.len().saturating_sub(MOST_ENTRIES);
-        self.loans.drain(..surplus);
+                == (&threshold.host, &threshold.device, threshold.mtu, threshold.transport)
+        };
+        if threshold.quick && self.loan_thresholds.iter().any(|other| is_same(other) && !other.quick) {
+            return false;
+        }
+        self.version = VERSION;
+        self.loan_thresholds.retain(|other| !is_same(other));
+        self.loan_thresholds.push(threshold);
+        let surplus = self.loan_thresholds.len().saturating_sub(MOST_ENTRIES);
+        self.loan_thresholds.drain(..surplus);
+        true
     }
 
     /// The policy that was measured to be cheapest for this host, the first of these devices that was measured, and of several
@@ -58,12 +70,13 @@ impl Calibrations {
         transport: LoanTransport,
     ) -> Option<LoanPolicy> {
         let found = devices.iter().find_map(|device| {
-            self.loans
+            self.loan_thresholds
                 .iter()
                 .filter(|loan| loan.host == *host && loan.device == *device && loan.transport == transport)
                 .min_by_key(|loan| loan.mtu.abs_diff(mtu))
         })?;
-        Some(LoanPolicy { threshold_bytes: found.bytes, forced: None })
+        let LoanThreshold { aligned_bytes, unaligned_bytes, .. } = *found;
+        Some(LoanPolicy { aligned_bytes, unaligned_bytes, forced: None })
     }
 }
 
@@ -72,9 +85,17 @@ mod tests {
     use super::*;
 
     fn threshold(mtu: u32, transport: LoanTransport, bytes: Option<usize>) -> LoanThreshold {
-        let host = Host { kernel: "6.18".to_owned(), processor: "a test's".to_owned(), processors: 2 };
-        let origin = "a test".to_owned();
-        LoanThreshold { host, device: DeviceKind::WithChecksums, mtu, transport, origin, bytes }
+        LoanThreshold {
+            host: Host { kernel: "6.18".to_owned(), processor: "a test's".to_owned(), processors: 2 },
+            device: DeviceKind::WithChecksums,
+            mtu,
+            transport,
+            origin: "a test".to_owned(),
+            unix_s: 0,
+            aligned_bytes: bytes,
+            unaligned_bytes: bytes.map(|bytes| bytes + 4096),
+            quick: false,
+        }
     }
 
     #[test]
@@ -86,15 +107,29 @@ mod tests {
         let host = threshold(0, LoanTransport::Udp, None).host;
         let policy = |mtu, transport| {
             let devices = [DeviceKind::Named("eth0".to_owned()), DeviceKind::WithChecksums];
-            all.loan_policy(&host, &devices, mtu, transport).map(|policy| policy.threshold_bytes)
+            let policy = all.loan_policy(&host, &devices, mtu, transport);
+            policy.map(|policy| (policy.aligned_bytes, policy.unaligned_bytes))
         };
-        assert_eq!(policy(1400, LoanTransport::Udp), Some(Some(8192)));
-        assert_eq!(policy(8000, LoanTransport::Udp), Some(None));
+        assert_eq!(policy(1400, LoanTransport::Udp), Some((Some(8192), Some(12_288))));
+        assert_eq!(policy(8000, LoanTransport::Udp), Some((None, None)));
         assert_eq!(policy(1500, LoanTransport::Tcp), None);
         assert_eq!(
             all.loan_policy(&Host::this(), &[DeviceKind::WithChecksums], 1500, LoanTransport::Udp),
             None
         );
+    }
+
+    #[test]
+    fn a_quick_measurement_replaces_no_full_one() {
+        let mut all = Calibrations::default();
+        let of = |bytes, quick| LoanThreshold { quick, ..threshold(1500, LoanTransport::Udp, Some(bytes)) };
+        for (bytes, quick, expected) in
+            [(1, true, 1), (2, true, 2), (3, false, 3), (4, true, 3), (5, false, 5)]
+        {
+            assert_eq!(all.add_loan(of(bytes, quick)), expected == bytes);
+            let [kept] = &all.loan_thresholds[..] else { panic!("{all:?}") };
+            assert_eq!(kept.aligned_bytes, Some(expected));
+        }
     }
 
     /// As programs wrote it that knew of no loans.

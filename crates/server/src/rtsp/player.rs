@@ -48,6 +48,9 @@ pub trait Playback: Send + Sync {
 
     /// What it did so far.
     fn progress(&self) -> Progress;
+
+    /// Why it began with the data path that it began with, for the status page.
+    fn reason(&self) -> &str;
 }
 
 /// What is known of a presentation.

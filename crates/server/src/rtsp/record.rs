@@ -39,6 +39,8 @@ pub struct SessionStatus {
     pub stage: Stage,
     /// What it has sent.
     pub progress: Progress,
+    /// Why it began with its data path, in words.
+    pub reason: String,
     /// What the client last reported, and the time there and back if that is known.
     pub reception: Option<(Reception, Option<Duration>)>,
 }
@@ -70,6 +72,7 @@ impl SessionStatus {
             "payload_bytes": self.progress.octets,
             "packets_lost_here": self.progress.packets_lost,
             "data_path": self.progress.path,
+            "data_path_reason": self.reason,
             "receiver_report": reception,
         })
     }
@@ -122,6 +125,7 @@ impl Record {
             since: self.since,
             stage: *self.stage.borrow(),
             progress: self.progress().unwrap_or_default(),
+            reason: self.playback.upgrade().map(|playback| playback.reason().to_owned()).unwrap_or_default(),
             reception: *lock(&self.reception),
         }
     }

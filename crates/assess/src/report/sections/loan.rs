@@ -13,6 +13,8 @@ struct Plot {
     axis: &'static str,
     kind: Axis,
     unit: Unit,
+    /// Whether it is of sends that begin where a page does.
+    aligned: bool,
     lines: &'static [(&'static str, Derive)],
 }
 
@@ -29,12 +31,13 @@ type Derive = fn(&Seen<'_>) -> Option<Value>;
 /// A figure, its least and its greatest, and whether it is noisy.
 type Value = (f64, (f64, f64), bool);
 
-const PLOTS: [Plot; 6] = [
+const PLOTS: [Plot; 7] = [
     Plot {
         caption: "Send rate R, and its limit Rmax if the copy cost nothing (figure 1 of [3]).",
         axis: "rate of a single send",
         kind: Axis::Logarithmic,
         unit: Unit::Rate,
+        aligned: true,
         lines: &[
             ("R", |seen| rate(seen.point, quantity(&seen.point.copied_send_s)?)),
             ("Rmax", |seen| rate(seen.point, without_copy(seen.point)?)),
@@ -46,6 +49,18 @@ const PLOTS: [Plot; 6] = [
         axis: "rate of a single send",
         kind: Axis::Logarithmic,
         unit: Unit::Rate,
+        aligned: true,
+        lines: &[
+            ("copy", |seen| rate(seen.point, quantity(&seen.point.copied_send_s)?)),
+            ("loan", |seen| rate(seen.point, quantity(&seen.point.lent_send_s)?)),
+        ],
+    },
+    Plot {
+        caption: "The same of sends that begin one byte before a page: a loan has a part of one page more.",
+        axis: "rate of a single send",
+        kind: Axis::Logarithmic,
+        unit: Unit::Rate,
+        aligned: false,
         lines: &[
             ("copy", |seen| rate(seen.point, quantity(&seen.point.copied_send_s)?)),
             ("loan", |seen| rate(seen.point, quantity(&seen.point.lent_send_s)?)),
@@ -57,6 +72,7 @@ const PLOTS: [Plot; 6] = [
         axis: "time of a single send",
         kind: Axis::Logarithmic,
         unit: Unit::Time,
+        aligned: true,
         lines: &[
             ("copy alone", |seen| quantity(&seen.point.copy_s)),
             ("loan alone", |seen| loan_alone(seen.point)),
@@ -67,6 +83,7 @@ const PLOTS: [Plot; 6] = [
         axis: "sustained throughput",
         kind: Axis::Linear,
         unit: Unit::Rate,
+        aligned: true,
         lines: &[("copy", |seen| quantity(&seen.copied)), ("loan", |seen| quantity(&seen.lent))],
     },
     Plot {
@@ -74,6 +91,7 @@ const PLOTS: [Plot; 6] = [
         axis: "throughput",
         kind: Axis::Linear,
         unit: Unit::Rate,
+        aligned: true,
         lines: &[
             ("copy, sustained", |seen| quantity(&seen.copied)),
             ("loan, sustained", |seen| quantity(&seen.lent)),
@@ -86,6 +104,7 @@ const PLOTS: [Plot; 6] = [
         axis: "failed sends",
         kind: Axis::Linear,
         unit: Unit::Plain,
+        aligned: true,
         lines: &[
             ("copy", |seen| Some(single(seen.point.copied_errors as f64))),
             ("loan", |seen| seen.point.lent_throughput.map(|_| single(seen.point.lent_errors as f64))),
@@ -97,7 +116,7 @@ pub(super) fn section(assessment: &Assessment, loan: &Loan) -> Section {
     let mut section = Section::new("loan", "The page loan");
     section.say(
         "A send copies its payload into the kernel, or lends its pages until the network is done with them. Small sends \
-         are cheaper to copy; from some size on lending is.",
+         are cheaper to copy; from some size on lending is. Unless a figure says otherwise, sends begin where a page does.",
     );
     section.table(thresholds(loan));
     let groups = groups(assessment, loan);
@@ -115,7 +134,7 @@ pub(super) fn section(assessment: &Assessment, loan: &Loan) -> Section {
 fn groups<'a>(assessment: &Assessment, loan: &'a Loan) -> Vec<(Transport, u32, Vec<Seen<'a>>)> {
     let mut points: Vec<&LoanPoint> = loan.points.iter().collect();
     let key = |point: &LoanPoint| (point.transport, point.mtu);
-    points.sort_by_key(|point| (key(point), point.size));
+    points.sort_by_key(|point| (key(point), point.size, !point.aligned));
     let chunks = points.chunk_by(|one, other| key(one) == key(other));
     let seen = |point: &&'a LoanPoint| {
         let (copied, lent) = assessment.sustained(point);
@@ -130,6 +149,9 @@ fn panel(plot: &Plot, index: usize, group: &(Transport, u32, Vec<Seen<'_>>)) -> 
     let title = format!("({letter}) {}, MTU {}", protocol, number::count((*mtu).into()));
     let line = |(name, derive): &(&str, Derive)| {
         let point = |seen: &Seen<'_>| {
+            if seen.point.aligned != plot.aligned {
+                return None;
+            }
             let (value, range, noisy) = derive(seen)?;
             Some(Point { size: seen.point.size, value, range, noisy })
         };
@@ -176,13 +198,20 @@ fn loan_alone(point: &LoanPoint) -> Option<Value> {
 }
 
 fn thresholds(loan: &Loan) -> Table {
-    let mut table =
-        Table::new("From which size of a send on lending is cheaper.", &["transport", "#MTU", "#threshold"]);
+    let mut table = Table::new(
+        "From which size of a send on lending is cheaper.",
+        &["transport", "#MTU", "#threshold from a page on", "#threshold from elsewhere"],
+    );
+    let never = |kernel_copies: bool| if kernel_copies { "the kernel copies" } else { "never cheaper" };
+    let cell = |bytes: Option<u64>, kernel_copies| {
+        Cell::plain(bytes.map_or_else(|| never(kernel_copies).to_owned(), number::bytes))
+    };
     for threshold in &loan.thresholds {
         table.row([
             Cell::plain(threshold.transport.to_string()),
             Cell::plain(number::count(threshold.mtu.into())),
-            Cell::plain(threshold.bytes.map_or_else(|| "never cheaper".to_owned(), number::bytes)),
+            cell(threshold.aligned_bytes, threshold.kernel_copies),
+            cell(threshold.unaligned_bytes, threshold.kernel_copies),
         ]);
     }
     table
@@ -191,6 +220,7 @@ fn thresholds(loan: &Loan) -> Table {
 fn table(protocol: Transport, mtu: u32, points: &[Seen<'_>]) -> Table {
     let heads = [
         "size",
+        "from",
         "#copy alone",
         "#loan alone",
         "#send that copies",
@@ -219,6 +249,7 @@ fn table(protocol: Transport, mtu: u32, points: &[Seen<'_>]) -> Table {
         let (copied_rate, lent_rate) = (quantity(copied_rates), quantity(lent_rates));
         table.row([
             Cell::plain(number::bytes(point.size)),
+            Cell::plain(if point.aligned { "a page on" } else { "before a page on" }),
             cell(quantity(&point.copy_s)),
             cell(loan_alone(point)),
             cell(copied),

@@ -1,7 +1,7 @@
 //! Sends that copy against sends that lend.
 
 use wirepath_assess::Assessment;
-use wirepath_assess::result::{Loan, LoanPoint, Threshold, Transport};
+use wirepath_assess::result::{Loan, LoanPoint, Threshold};
 use wirepath_assess::statistics::Summary;
 
 use super::columns::{self, Column};
@@ -12,12 +12,14 @@ use crate::table::{lines, new_table, section};
 /// A table for each MTU and transport, and what the columns and the thresholds say.
 pub(super) fn parts(result: &Assessment, loan: &Loan, width: usize, utf8: bool) -> Vec<String> {
     let mut points: Vec<&LoanPoint> = loan.points.iter().collect();
-    let group = |point: &LoanPoint| (point.mtu, point.transport);
+    let group = |point: &LoanPoint| (point.mtu, point.transport, !point.aligned);
     points.sort_by_key(|point| (group(point), point.size));
     let groups = points.chunk_by(|one, other| group(one) == group(other));
     let mut parts: Vec<String> = groups.map(|points| part(result, points, width, utf8)).collect();
     let mut table = new_table(width, utf8);
-    table.add_rows(loan.thresholds.iter().map(|threshold| [sentence(threshold, &points)]));
+    table.add_rows(
+        loan.thresholds.iter().flat_map(|threshold| sentences(threshold, &points)).map(|text| [text]),
+    );
     table.add_row([
         "Of processor time: copy, the copy alone; copied and lent, a send of each kind; loan, the loan alone: lent - (copied - \
          copy), blank where noise leaves nothing; ratio, lent/copied. Rmax/R: how much faster sends would be without copy. MB/s: \
@@ -37,10 +39,10 @@ fn part(result: &Assessment, points: &[&LoanPoint], width: usize, utf8: bool) ->
     };
     let table = columns::table((0..HEADS.len()).map(column).collect(), width, utf8);
     let mtu = format::count(first.mtu.into());
-    section(
-        &format!("Page loan over {}, MTU {mtu}; microseconds of a send, MB/s", name(first.transport)),
-        &table,
-    )
+    let place = if first.aligned { "from a page" } else { "from before a page" };
+    let title =
+        format!("Page loan over {}, MTU {mtu}, sends {place}; microseconds of a send, MB/s", first.transport);
+    section(&title, &table)
 }
 
 /// What [`row`] holds. Where nothing was lent, half of them are left out.
@@ -85,36 +87,41 @@ fn row(result: &Assessment, point: &LoanPoint) -> [String; 10] {
 }
 
 /// Where lending begins to be cheaper, in words.
-fn sentence(threshold: &Threshold, points: &[&LoanPoint]) -> String {
-    let over =
-        format!("Over {} with an MTU of {}", name(threshold.transport), format::count(threshold.mtu.into()));
-    let of_series =
-        |point: &&&LoanPoint| (point.mtu, point.transport) == (threshold.mtu, threshold.transport);
-    let sizes = || points.iter().filter(of_series).map(|point| point.size);
-    let Some(bytes) = threshold.bytes else {
-        let most = sizes().max().unwrap_or_default();
-        return format!("{over}, no send of up to {} bytes is cheaper lent.", format::count(most));
+fn sentences(threshold: &Threshold, points: &[&LoanPoint]) -> Vec<String> {
+    let over = format!("Over {} with an MTU of {}", threshold.transport, format::count(threshold.mtu.into()));
+    if threshold.kernel_copies {
+        return vec![format!("{over}, the kernel copies whatever is lent.")];
+    }
+    let sentence = |aligned: bool, bytes: Option<u64>| {
+        let of_series = |point: &&&LoanPoint| {
+            (point.mtu, point.transport, point.aligned) == (threshold.mtu, threshold.transport, aligned)
+        };
+        let sizes = || points.iter().filter(of_series).map(|point| point.size);
+        let place = if aligned { "that begin where a page does" } else { "that begin elsewhere" };
+        let Some(bytes) = bytes else {
+            let most = format::count(sizes().max().unwrap_or_default());
+            return format!("{over}, no sends {place} are cheaper lent, of up to {most} bytes.");
+        };
+        let below = sizes().filter(|size| *size < bytes).max();
+        let below = below.map_or(", the least that was measured".to_owned(), |below| {
+            format!("; of {} that was not found", format::count(below))
+        });
+        format!("{over}, sends {place} are cheaper lent from {} bytes on{below}.", format::count(bytes))
     };
-    let below = sizes().filter(|size| *size < bytes).max();
-    let below = below.map_or(", the least that was measured".to_owned(), |below| {
-        format!("; one of {} is not", format::count(below))
-    });
-    format!("{over}, sends are cheaper lent from {} bytes on{below}.", format::count(bytes))
-}
-
-fn name(transport: Transport) -> &'static str {
-    if transport == Transport::Udp { "UDP" } else { "TCP" }
+    vec![sentence(true, threshold.aligned_bytes), sentence(false, threshold.unaligned_bytes)]
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use wirepath_assess::result::Transport;
 
     fn point(size: u64, copied: f64, lent: Option<f64>) -> LoanPoint {
         LoanPoint {
             size,
             mtu: 1500,
             transport: Transport::Udp,
+            aligned: true,
             copy_s: vec![100e-9],
             copied_send_s: vec![copied],
             lent_send_s: lent.into_iter().collect(),
@@ -144,6 +151,8 @@ mod tests {
                 file: None,
                 bare: None,
                 scratch: std::path::PathBuf::new(),
+                calibration: std::path::PathBuf::new(),
+                loans: None,
             }
             .settings(&[]),
             host: wirepath_assess::host::examine(),
@@ -178,7 +187,13 @@ mod tests {
                 point(64, 500e-9, Some(650e-9)),
                 point(128, 500e-9, None),
             ],
-            thresholds: vec![Threshold { transport: Transport::Udp, mtu: 1500, bytes: Some(65_507) }],
+            thresholds: vec![Threshold {
+                transport: Transport::Udp,
+                mtu: 1500,
+                aligned_bytes: Some(65_507),
+                unaligned_bytes: None,
+                kernel_copies: false,
+            }],
         };
         let result = result();
         let all = parts(&result, &loan, 80, false);
@@ -196,12 +211,18 @@ mod tests {
             ["0.100", "0.900", "0.700"],
             "a loan alone of less than nothing is shown: {rows:?}"
         );
-        let said =
-            "Over UDP with an MTU of 1,500, sends are cheaper lent from 65,507 bytes on; one of 128 is not.";
-        assert!(wide[1].contains(said), "{}", wide[1]);
-        loan.thresholds[0].bytes = None;
-        assert!(
-            parts(&result, &loan, 200, false)[1].contains("no send of up to 65,507 bytes is cheaper lent")
-        );
+        let said = |words: &str| format!("Over UDP with an MTU of 1,500, {words}");
+        let elsewhere = LoanPoint { aligned: false, ..point(16_384, 900e-9, Some(950e-9)) };
+        loan.points.push(elsewhere);
+        let wide = parts(&result, &loan, 200, false);
+        for words in [
+            "sends that begin where a page does are cheaper lent from 65,507 bytes on; of 128 that was not found.",
+            "no sends that begin elsewhere are cheaper lent, of up to 16,384 bytes.",
+        ] {
+            assert!(wide[2].contains(&said(words)), "{}", wide[2]);
+        }
+        assert!(wide[1].contains("sends from before a page") && wide[1].contains("16,384"));
+        loan.thresholds[0].kernel_copies = true;
+        assert!(parts(&result, &loan, 200, false)[2].contains(&said("the kernel copies whatever is lent.")));
     }
 }

@@ -115,6 +115,7 @@ mod tests {
             packets: 1,
             errors: 0,
             copied: None,
+            loans: None,
         };
         Measurement {
             experiment: "stream".to_owned(),

@@ -176,6 +176,10 @@ impl Playback for FakePlayback {
     fn progress(&self) -> Progress {
         *self.progress.lock().expect("whole")
     }
+
+    fn reason(&self) -> &str {
+        "a test's"
+    }
 }
 
 impl Drop for FakePlayback {

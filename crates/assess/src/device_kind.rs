@@ -1,0 +1,83 @@
+//! Which devices the way to a sink stands for in a calibration.
+
+use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
+use std::os::fd::AsFd;
+
+use wirepath_datapath::calibration::DeviceKind;
+use wirepath_sys::device::{self, DeviceName};
+
+use crate::error::{Doing, Error};
+use crate::options::Sink;
+use crate::result::Transport;
+
+/// The devices that what is measured on a sink holds for: those of its kind for one that drops, the one on the way for another host.
+/// Nothing where a receiver on this machine is charged to the sender, as it is for connections whatever the sink.
+///
+/// # Errors
+/// [`Error::Input`] if there is no such host.
+pub(crate) fn stood_for(sink: &Sink, transport: Transport) -> Result<Option<DeviceKind>, Error> {
+    Ok(match (sink, transport) {
+        (Sink::Drop, Transport::Udp) => Some(DeviceKind::WithChecksums),
+        (Sink::DropNoOffload, Transport::Udp) => Some(DeviceKind::WithoutChecksums),
+        (Sink::Host(host), _) => on_the_way(host)?.map(|device| DeviceKind::Named(device.to_string())),
+        _ => None,
+    })
+}
+
+/// The devices whose figures hold for what is sent to a sink, those that say most of it first.
+///
+/// # Errors
+/// As [`stood_for`].
+pub(crate) fn of(sink: &Sink) -> Result<Vec<DeviceKind>, Error> {
+    let Sink::Host(host) = sink else {
+        let computes = *sink != Sink::DropNoOffload;
+        return Ok(vec![kind(computes)]);
+    };
+    let Some(device) = on_the_way(host)? else { return Ok(vec![kind(true)]) };
+    let socket = UdpSocket::bind("0.0.0.0:0").doing("opening a socket")?;
+    let computes = device::offloads_checksums(socket.as_fd(), &device).unwrap_or(true);
+    Ok(vec![DeviceKind::Named(device.to_string()), kind(computes)])
+}
+
+fn kind(computes_checksums: bool) -> DeviceKind {
+    if computes_checksums { DeviceKind::WithChecksums } else { DeviceKind::WithoutChecksums }
+}
+
+/// The device that owns the address that packets to a host leave from.
+fn on_the_way(host: &str) -> Result<Option<DeviceName>, Error> {
+    let unknown = |why: String| Error::Input(format!("the sink {host} cannot be found: {why}"));
+    let mut found = host.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
+    let to = found.next().ok_or_else(|| unknown("the name has no address".to_owned()))?;
+    let from = if to.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let local =
+        UdpSocket::bind(from).and_then(|socket| socket.connect(to).and_then(|()| socket.local_addr()));
+    let local: SocketAddr = local.map_err(|error| unknown(error.to_string()))?;
+    device::with_address(local.ip()).doing("asking for the device of an address")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_hold_for_the_devices_that_a_sink_stands_for() {
+        use Transport::{Tcp, Udp};
+        let here = Sink::Host("127.0.0.1:9".to_owned());
+        let lo = || Some(DeviceKind::Named("lo".to_owned()));
+        for (sink, transport, expected) in [
+            (Sink::Drop, Udp, Some(DeviceKind::WithChecksums)),
+            (Sink::Drop, Tcp, None),
+            (Sink::DropNoOffload, Udp, Some(DeviceKind::WithoutChecksums)),
+            (Sink::Veth, Udp, None),
+            (Sink::Loopback, Tcp, None),
+            (here.clone(), Udp, lo()),
+            (here.clone(), Tcp, lo()),
+        ] {
+            assert_eq!(stood_for(&sink, transport).unwrap(), expected, "{sink} {transport}");
+        }
+        assert_eq!(of(&here).unwrap(), [DeviceKind::Named("lo".to_owned()), DeviceKind::WithChecksums]);
+        assert_eq!(of(&Sink::DropNoOffload).unwrap(), [DeviceKind::WithoutChecksums]);
+        let nowhere = Sink::Host("no-such-host.invalid:9".to_owned());
+        assert!(matches!(of(&nowhere), Err(Error::Input(_))));
+    }
+}

@@ -1,0 +1,155 @@
+//! When the path `loan` lends in an experiment: by what was measured on such a device, unless it is told.
+
+use std::path::Path;
+
+use wirepath_datapath::LoanPolicy;
+use wirepath_datapath::calibration::{Calibrations, Host, LoanTransport};
+
+use crate::device_kind;
+use crate::error::Error;
+use crate::options::Options;
+use crate::progress::Progress;
+use crate::result::Transport;
+use crate::way::Cell;
+
+/// The policies of one sink.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lending {
+    udp: Rule,
+    tcp: Rule,
+}
+
+/// A policy and whether it was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rule {
+    policy: LoanPolicy,
+    measured: bool,
+}
+
+impl Lending {
+    /// What the calibration file says of the sink's device with this MTU; the policy of those who have measured nothing if it says
+    /// nothing; always or never if that was asked for.
+    ///
+    /// # Errors
+    /// [`Error::Input`] if the file is something else, or the sink is no host.
+    pub(crate) fn of(options: &Options, mtu: u32) -> Result<Lending, Error> {
+        let calibrations = read(&options.calibration)?;
+        let (host, devices) = (Host::this(), device_kind::of(&options.sink)?);
+        let rule = |transport| {
+            let measured = calibrations.loan_policy(&host, &devices, mtu, transport);
+            let policy = LoanPolicy { forced: options.loans, ..measured.unwrap_or_default() };
+            Rule { policy, measured: measured.is_some() }
+        };
+        Ok(Lending { udp: rule(LoanTransport::Udp), tcp: rule(LoanTransport::Tcp) })
+    }
+
+    /// These cells, deciding by this.
+    pub(crate) fn applied(&self, cells: Vec<Cell>) -> Vec<Cell> {
+        let applied = |cell: Cell| Cell { loans: self.rule(cell.transport).policy, ..cell };
+        cells.into_iter().map(applied).collect()
+    }
+
+    /// Says what `loan` does in what follows.
+    pub(crate) fn explain(&self, progress: &mut dyn Progress) {
+        for transport in [Transport::Udp, Transport::Tcp] {
+            progress.note(&format!("`loan` over {transport} {}", self.rule(transport).in_words()));
+        }
+    }
+
+    fn rule(&self, transport: Transport) -> Rule {
+        if transport == Transport::Udp { self.udp } else { self.tcp }
+    }
+}
+
+impl Rule {
+    fn in_words(self) -> String {
+        let from =
+            |bytes: Option<usize>| bytes.map_or("never".to_owned(), |bytes| format!("from {bytes} bytes on"));
+        match self.policy.forced {
+            Some(true) => "lends every send: --loan on".to_owned(),
+            Some(false) => "lends nothing: --loan off".to_owned(),
+            None => format!(
+                "lends what begins where a page does {}, and other sends {}: {}",
+                from(self.policy.aligned_bytes),
+                from(self.policy.unaligned_bytes),
+                if self.measured { "measured" } else { "a guess, nothing was measured" }
+            ),
+        }
+    }
+}
+
+/// The calibrations of a file; none if it is not there.
+///
+/// # Errors
+/// [`Error::Input`] if it cannot be read or is something else: it is left as it is.
+pub fn read(file: &Path) -> Result<Calibrations, Error> {
+    let calibrations = Calibrations::load(file).map_err(|error| {
+        Error::Input(format!(
+            "{} holds no calibration and is left as it is ({error}); remove it or use --calibration FILE",
+            file.display()
+        ))
+    })?;
+    Ok(calibrations.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::Sink;
+    use crate::result::Cache;
+    use crate::way::Way;
+    use wirepath_datapath::BlockPath;
+    use wirepath_datapath::calibration::{DeviceKind, LoanThreshold};
+
+    fn options(scratch: &Path, loans: Option<bool>) -> Options {
+        Options {
+            volume: 1 << 20,
+            runs: 1,
+            quick: true,
+            cache: Cache::Warm,
+            sink: Sink::Loopback,
+            mtu: 1500,
+            cpu: None,
+            file: None,
+            bare: None,
+            scratch: scratch.to_owned(),
+            calibration: scratch.join("calibration.json"),
+            loans,
+        }
+    }
+
+    fn cells(options: &Options) -> Result<Vec<Cell>, Error> {
+        let cell = |transport| Cell::new(Way::Block(BlockPath::Loan), transport, Some(1000));
+        let lending = Lending::of(options, options.mtu)?;
+        Ok(lending.applied(vec![cell(Transport::Udp), cell(Transport::Tcp)]))
+    }
+
+    #[test]
+    fn what_was_measured_decides_unless_it_is_forced() {
+        let folder = tempfile::tempdir().unwrap();
+        let of = |loans| {
+            let cells = cells(&options(folder.path(), loans)).unwrap();
+            cells.iter().map(|cell| cell.loans).collect::<Vec<_>>()
+        };
+        assert_eq!(of(None), [LoanPolicy::default(); 2]);
+        let threshold = LoanThreshold {
+            host: Host::this(),
+            device: DeviceKind::WithChecksums,
+            mtu: 1500,
+            transport: LoanTransport::Udp,
+            origin: "a test".to_owned(),
+            unix_s: 1,
+            aligned_bytes: Some(1000),
+            unaligned_bytes: None,
+            quick: false,
+        };
+        let file = folder.path().join("calibration.json");
+        Calibrations::update(&file, |all| all.add_loan(threshold)).unwrap();
+        let measured = LoanPolicy { aligned_bytes: Some(1000), unaligned_bytes: None, forced: None };
+        assert_eq!(of(None), [measured, LoanPolicy::default()]);
+        assert_eq!(of(Some(true))[0], LoanPolicy { forced: Some(true), ..measured });
+        assert_eq!(of(Some(false))[1], LoanPolicy { forced: Some(false), ..LoanPolicy::default() });
+        std::fs::write(&file, "something else").unwrap();
+        assert!(matches!(cells(&options(folder.path(), None)), Err(Error::Input(_))));
+    }
+}

@@ -1,0 +1,45 @@
+//! What sends need beside a stage: the file, and what paths write into.
+
+use wirepath_datapath::Scratch;
+
+use super::sends::{How, MOST_OF_DATAGRAM, Made, Sends};
+use super::verify::verify;
+use crate::error::Error;
+use crate::media::{Kind, Media};
+use crate::result::Transport;
+use crate::stage::Stage;
+
+/// One file, in the page cache.
+pub(super) struct Supplies {
+    media: Media,
+    scratch: Scratch,
+}
+
+impl Supplies {
+    pub(super) fn of(media: Media) -> Supplies {
+        Supplies { media, scratch: Scratch::default() }
+    }
+
+    /// Bytes of the file that is sent.
+    pub(super) fn length(&self) -> u64 {
+        self.media.length()
+    }
+
+    pub(super) fn run(&mut self, sends: &Sends, volume: u64, stage: &Stage) -> Result<Made, Error> {
+        let file = self.media.length();
+        sends.run(volume, file, self.media.prepared(Kind::Payload)?, stage, &mut self.scratch)
+    }
+
+    /// Maps every page once: a page that a loan is the first to touch costs a page fault.
+    pub(super) fn touch(&mut self, stage: &Stage) -> Result<(), Error> {
+        let size = (rustix::param::page_size() as u32).min(MOST_OF_DATAGRAM);
+        let segment = Sends::segment(stage.mtu);
+        let pages = Sends { how: How::Copied, transport: Transport::Udp, size, segment, aligned: true };
+        self.run(&pages, self.media.length(), stage).map(drop)
+    }
+
+    pub(super) fn verify(&mut self, sends: &Sends, stage: &Stage) -> Result<(), Error> {
+        let file = self.media.length();
+        verify(sends, file, self.media.prepared(Kind::Payload)?, stage, &mut self.scratch)
+    }
+}

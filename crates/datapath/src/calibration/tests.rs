@@ -1,0 +1,69 @@
+use super::*;
+
+pub(super) fn host(kernel: &str) -> Host {
+    Host { kernel: kernel.to_owned(), processor: "a test's".to_owned(), processors: 2 }
+}
+
+pub(super) fn measured(device: DeviceKind, mtu: u32, costs: &[(Path, f64)]) -> Calibration {
+    let cost = |(path, ns): &(Path, f64)| PathCost {
+        path: path.name().to_owned(),
+        packets_per_train: USUAL_TRAIN,
+        cpu_ns_per_packet: *ns,
+    };
+    let origin = "a test".to_owned();
+    Calibration {
+        host: host("6.18"),
+        device,
+        mtu,
+        origin,
+        unix_s: 0,
+        costs: costs.iter().map(cost).collect(),
+    }
+}
+
+#[test]
+fn the_cheapest_is_chosen_if_it_is_clearly_cheaper() {
+    let paths = [Path::WireSendfile, Path::GsoWritev, Path::Sendmmsg];
+    for (gso_ns, expected) in [
+        (100.0, Path::WireSendfile),
+        (85.0, Path::WireSendfile),
+        (75.0, Path::GsoWritev),
+        (-1.0, Path::WireSendfile),
+    ] {
+        let costs = [(Path::WireSendfile, 100.0), (Path::GsoWritev, gso_ns), (Path::Sendmmsg, 400.0)];
+        let calibration = measured(DeviceKind::WithChecksums, 1500, &costs);
+        assert_eq!(calibration.cheapest(&paths), Some(expected), "{gso_ns}");
+    }
+    let only =
+        measured(DeviceKind::WithChecksums, 1500, &[(Path::Sendmmsg, 1.0), (Path::GsoWritev, f64::NAN)]);
+    assert_eq!(only.cheapest(&paths[..2]), None);
+    assert_eq!(only.in_words(), "sendmmsg 1 ns");
+}
+
+#[test]
+fn the_nearest_is_found() {
+    let named = DeviceKind::Named("eth0".to_owned());
+    let mut all = Calibrations::default();
+    for (device, mtu) in
+        [(DeviceKind::WithChecksums, 1500), (DeviceKind::WithChecksums, 9000), (named.clone(), 1500)]
+    {
+        all.add(measured(device, mtu, &[]));
+    }
+    let found = |devices: &[DeviceKind], mtu| {
+        all.find(&host("6.18"), devices, mtu).map(|found| (&found.device, found.mtu))
+    };
+    assert_eq!(found(&[named.clone(), DeviceKind::WithChecksums], 8000), Some((&named, 1500)));
+    assert_eq!(found(&[DeviceKind::WithChecksums], 8000), Some((&DeviceKind::WithChecksums, 9000)));
+    assert_eq!(found(&[DeviceKind::WithoutChecksums], 1500), None);
+    assert_eq!(all.find(&host("6.19"), &[named], 1500), None);
+}
+
+#[test]
+fn those_of_this_host_are_listed() {
+    let mut all = Calibrations::default();
+    all.add(measured(DeviceKind::WithChecksums, 1500, &[]));
+    all.add(measured(DeviceKind::WithoutChecksums, 9000, &[]));
+    all.add(Calibration { host: host("6.19"), ..measured(DeviceKind::WithChecksums, 1500, &[]) });
+    let listed: Vec<_> = all.of_host(&host("6.18")).map(|entry| (&entry.device, entry.mtu)).collect();
+    assert_eq!(listed, [(&DeviceKind::WithChecksums, 1500), (&DeviceKind::WithoutChecksums, 9000)]);
+}
