@@ -116,6 +116,12 @@ impl Scratch {
         self.ring.as_ref().map_or(0, Uring::in_flight)
     }
 
+    /// Sends of the ring that the kernel copied after all, of those that the network is done with: an exact number when nothing is
+    /// in flight. Nothing without a ring, and where the kernel does not say so (before Linux 6.2).
+    pub fn copied_by_kernel(&self) -> Option<u64> {
+        self.ring.as_ref().and_then(Uring::copied)
+    }
+
     /// Waits until the network is done with all that was sent, but no longer than `limit`; answers whether it is. For whoever
     /// measures; nobody else has a reason to wait.
     pub fn drain(&mut self, limit: Duration) -> bool {

@@ -189,6 +189,10 @@ impl Uring {
         self.ring.in_flight()
     }
 
+    pub(crate) fn copied(&self) -> Option<u64> {
+        self.ring.copied()
+    }
+
     pub(crate) fn drain(&mut self, limit: Duration) -> bool {
         self.ring.drain(limit)
     }

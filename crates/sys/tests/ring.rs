@@ -25,6 +25,7 @@ fn main() -> std::process::ExitCode {
         a_full_queue_says_so,
         a_full_socket_is_told_and_nothing_is_sent,
         errors_of_the_network_are_told,
+        what_the_kernel_copied_is_counted,
         a_region_stays_while_its_bytes_are_in_flight,
         a_ring_dropped_with_bytes_in_flight_loses_none,
         a_table_that_is_full_says_so_and_has_room_again,
@@ -170,6 +171,31 @@ fn errors_of_the_network_are_told() {
     ring.send(Arc::clone(&socket), index, 0..100, 3).unwrap();
     assert_eq!(submit(&mut ring), [(3, Err(Errno::CONNREFUSED))]);
     assert!(ring.drain(Duration::from_secs(5)), "also what failed is over at some time");
+}
+
+/// On loopback the kernel copies whatever it is sent, and says so. What failed was no copy.
+fn what_the_kernel_copied_is_counted() {
+    let (mut ring, _, index) = ring_with(100_000);
+    let Some(0) = ring.copied() else { panic!("a kernel before 6.2 does not say: {:?}", ring.copied()) };
+    let (datagrams, receiver) = udp();
+    let (stream, mut client) = tcp();
+    for (token, socket, length) in
+        [(1, &datagrams, 20 * PACKET), (2, &datagrams, 70_000), (3, &stream, 50_000)]
+    {
+        ring.send(Arc::clone(socket), index, 0..length, token).unwrap();
+    }
+    let sent = (20 * PACKET) as u32;
+    assert_eq!(submit(&mut ring), [(1, Ok(sent)), (2, Err(Errno::MSGSIZE)), (3, Ok(50_000))]);
+    client.read_exact(&mut [0; 50_000]).unwrap();
+    assert!(ring.drain(Duration::from_secs(5)));
+    assert_eq!(ring.copied(), Some(2));
+    drop(receiver);
+    ring.send(Arc::clone(&datagrams), index, 0..100, 4).unwrap();
+    ring.send(datagrams, index, 0..100, 5).unwrap();
+    assert_eq!(submit(&mut ring), [(4, Ok(100)), (5, Err(Errno::CONNREFUSED))]);
+    assert!(ring.drain(Duration::from_secs(5)));
+    // The first reached this host, though nobody there; the second left no socket.
+    assert_eq!(ring.copied(), Some(3));
 }
 
 /// A connection whose client reads nothing yet, so that what is sent stays in flight.
