@@ -134,7 +134,7 @@ impl BlockSink {
         lender.device_takes_loans && is_worth_it && policy.lends(range)
     }
 
-    /// Lends by `send`; answers nothing if the kernel takes no loan now, which is counted as a copy.
+    /// Lends by `send`; answers nothing if the kernel takes no loan now: a copy is the way.
     #[inline]
     pub(crate) fn lend(
         &self,
@@ -142,18 +142,16 @@ impl BlockSink {
     ) -> Result<Option<usize>, SendError> {
         let unprepared = SendError::Unsupported { call: "setsockopt(SO_ZEROCOPY)", errno: Errno::OPNOTSUPP };
         let mut loans = self.lender.as_ref().ok_or(unprepared)?.loans.borrow_mut();
-        let sent = loans.lend(self.socket(), send).map_err(|errno| self.failed("send", errno))?;
-        if sent.is_none() {
-            loans.copied();
-        }
-        Ok(sent)
+        loans.lend(self.socket(), send).map_err(|errno| self.failed("send", errno))
     }
 
+    /// Counts a send that might have lent and copied instead, if it sent anything.
     #[inline]
-    pub(crate) fn count_copy(&self) {
-        if let Some(lender) = &self.lender {
+    pub(crate) fn counted_copy(&self, sent: Result<usize, SendError>) -> Result<usize, SendError> {
+        if let (Ok(_), Some(lender)) = (sent, &self.lender) {
             lender.loans.borrow_mut().copied();
         }
+        sent
     }
 
     /// Sorts what a send answered.

@@ -73,8 +73,9 @@ pub(crate) fn send(
     match lent {
         Ok(Some(packets)) => Ok(packets),
         Ok(None) => {
+            let sent = gso_writev::send(sink, medium, train, headers, scratch)?;
             loans.copied();
-            gso_writev::send(sink, medium, train, headers, scratch)
+            Ok(sent)
         }
         Err(errno) => Err(SendError::of_udp(CALL, errno)),
     }

@@ -20,8 +20,7 @@ pub(crate) fn send(sink: &BlockSink, medium: &Medium, extent: Extent) -> Result<
     if sink.lends(&extent.in_memory()) {
         return mmap_zerocopy::send(sink, medium, extent);
     }
-    sink.count_copy();
-    mmap_send::send(sink, medium, extent)
+    sink.counted_copy(mmap_send::send(sink, medium, extent))
 }
 
 /// Sends a range of a caller's own pages; answers how many bytes were taken.
@@ -36,10 +35,8 @@ pub(crate) fn send_pages(
         if let Some(taken) = sink.lend(lend)? {
             return Ok(taken);
         }
-    } else {
-        sink.count_copy();
     }
-    pages.copy(socket, range).map_err(|error| sink.failed_io("send", &error))
+    sink.counted_copy(pages.copy(socket, range).map_err(|error| sink.failed_io("send", &error)))
 }
 
 /// Whether the device that owns `local` can send pages that are lent. One that does not say is given the benefit of the doubt:

@@ -185,6 +185,30 @@ fn a_buffer_that_is_copied_can_be_written_at_once() {
     }
 }
 
+/// A full connection takes nothing, however often it is asked: nothing is counted.
+#[test]
+fn what_was_not_sent_is_not_counted() {
+    let medium = medium(1 << 20);
+    let extent = Extent { offset: 0, length: 1 << 20 };
+    let pages = PageBuffer::new(1 << 20).unwrap().share();
+    let (sink, _receiver) = tcp(BlockPath::Loan);
+    let sink = sink.with_switch(LoanSwitch::new(OFF));
+    let mut scratch = Scratch::default();
+    let (mut sent, mut refused) = (0, 0);
+    while refused < 10 {
+        let (block, own) =
+            (BlockPath::Loan.send(&sink, &medium, extent, &mut scratch), sink.send_pages(&pages, 0..1 << 20));
+        for one in [block, own] {
+            match one {
+                Ok(_) => sent += 1,
+                Err(SendError::Full { .. }) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    assert_eq!(sink.loans(), counts(0, sent));
+}
+
 #[test]
 fn a_sink_that_is_dropped_gives_its_loans_up() {
     for (sink, mut take) in sinks(BlockPath::Loan) {
