@@ -7,12 +7,13 @@
 //!                 (checksums, or not; a slow queue)
 //! ```
 
-use std::io::Write;
-use std::net::UdpSocket;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
 use wirepath_streams::datapath::{
     BlockPath, BlockSink, Extent, Headers, LoanPolicy, LoanSwitch, Medium, Path, Scratch, SendError, Train,
@@ -30,6 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_device_that_borrows_is_not_sent_copies,
         a_device_without_checksums_is_not_lent_to,
         where_nothing_can_be_lent_copies_are_sent,
+        where_nothing_more_can_be_lent_copies_are_sent,
     ]
 }
 
@@ -189,6 +191,48 @@ fn where_nothing_can_be_lent_copies_are_sent() -> Result<()> {
     let counts = lent_blocks(&link.server, BlockPath::MmapZerocopy, LoanPolicy::default())?;
     ensure!(counts == (0, 50, 0), "{counts:?}");
     Ok(())
+}
+
+/// Room for a notice or two, of which TCP needs one for 512 KiB, and a client that reads nothing: while loans are out, what the connection has room for is copied. It
+/// is full only when it says so to those who wait for room, too.
+fn where_nothing_more_can_be_lent_copies_are_sent() -> Result<()> {
+    let link = Link::new()?;
+    link.server.set("net/core/optmem_max", "2000")?;
+    let media = Media::new(Headers::Generated, 0, 20, 1)?;
+    let forced_on = LoanSwitch::new(LoanPolicy { threshold_bytes: None, forced: Some(true) });
+    for path in [BlockPath::MmapZerocopy, BlockPath::Loan] {
+        let (stream, mut client) = connection(&link)?;
+        rustix::net::sockopt::set_socket_send_buffer_size_force(&stream, 1 << 22)?;
+        let sink = BlockSink::tcp(stream, path)?.with_switch(forced_on.clone());
+        let (mut sent, mut received) = (Vec::new(), Vec::new());
+        let full = loop {
+            let extent = Extent { offset: sent.len() as u64 % 6000, length: 20_000 };
+            match path.send(&sink, &media.medium, extent, &mut Scratch::default()) {
+                Ok(taken) => sent.extend_from_slice(&media.bytes[extent.offset as usize..][..taken]),
+                Err(error) => break error,
+            }
+        };
+        ensure!(matches!(full, SendError::Full { .. }), "{path}: {full}");
+        let counts = sink.loans();
+        ensure!(counts.outstanding > 0 && counts.copies > counts.loans, "{path}: {counts:?}");
+        let mut room = [PollFd::from_borrowed_fd(sink.socket(), PollFlags::OUT)];
+        poll(&mut room, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+        ensure!(!room[0].revents().contains(PollFlags::OUT), "{path}: it is not full");
+        rustix::net::shutdown(sink.socket(), rustix::net::Shutdown::Write)?;
+        client.read_to_end(&mut received)?;
+        ensure!(received == sent, "{path}: other bytes came");
+        ensure!(sink.wait_for_loans(Duration::from_secs(5))?, "{path}: {:?}", sink.loans());
+    }
+    Ok(())
+}
+
+/// From the server's side to the client's.
+fn connection(link: &Link) -> Result<(TcpStream, TcpStream)> {
+    let listener = link.client.enter(|| Ok(TcpListener::bind((CLIENT, PORT))?))?;
+    let stream = link.server.enter(|| Ok(TcpStream::connect((CLIENT, PORT))?))?;
+    let (client, _) = listener.accept()?;
+    client.set_read_timeout(Some(Duration::from_secs(5)))?;
+    Ok((stream, client))
 }
 
 /// Sends 50 trains of a mapping; answers how many were lent, copied, and copied by the kernel.

@@ -74,7 +74,7 @@ impl<T> Loans<T> {
     /// the way.
     ///
     /// # Errors
-    /// `EAGAIN` if the socket is full or the kernel wants some loans back before it takes more; else what `send` says.
+    /// `EAGAIN` if the socket is full; else what `send` says.
     #[inline]
     pub(crate) fn lend<S>(
         &mut self,
@@ -92,8 +92,8 @@ impl<T> Loans<T> {
             self.read_all(socket)?;
             sent = send();
             if is_too_much(&sent) {
-                // With nothing lent, waiting changes nothing: the limits are too low, or used up by others.
-                return if self.counts.outstanding > 0 { Err(Errno::AGAIN) } else { Ok(None) };
+                // Not `EAGAIN`: the socket has room, so whoever waited for that would be woken at once, again and again.
+                return Ok(None);
             }
         }
         match sent {
