@@ -124,10 +124,11 @@ impl BlockSink {
         }
     }
 
-    /// Whether a send of this range of memory is to lend it.
+    /// Whether a send of this range of memory is to lend it. An empty one never is: the kernel does not number such a loan over TCP,
+    /// and would never say that it is over.
     #[inline]
     pub(crate) fn lends(&self, range: &Range<usize>) -> bool {
-        let Some(lender) = &self.lender else { return false };
+        let Some(lender) = self.lender.as_ref().filter(|_| !range.is_empty()) else { return false };
         let Some(switch) = &lender.switch else { return true };
         let policy = switch.policy();
         let is_worth_it = policy.forced.is_some() || !lender.loans.borrow().are_pointless();

@@ -53,7 +53,7 @@ pub(crate) fn send(
     let Lender { loans, blocks, next } = &mut *lender;
     let (socket, mapping) = (sink.socket.as_fd(), &medium.mapping);
     let first = fitting(train, headers);
-    let lent = if headers == Headers::Stored && train.skip == 0 {
+    let lent = if headers == Headers::Stored && train.skip == 0 && train.length > 0 {
         let start = train.offset as usize;
         let whole = start..start + train.length as usize;
         loans.lend(socket, || mapping.lend(socket, whole.clone()).map(|_| (train.packets(), None)))

@@ -185,6 +185,28 @@ fn a_buffer_that_is_copied_can_be_written_at_once() {
     }
 }
 
+/// The kernel numbers no loan of nothing: counted as one, it would be waited for in vain.
+#[test]
+fn nothing_is_not_lent() {
+    let medium = medium(5000);
+    for path in [BlockPath::Loan, BlockPath::MmapZerocopy] {
+        for (sink, mut take) in sinks(path) {
+            let sink = sink.with_switch(LoanSwitch::new(ON));
+            let pages = PageBuffer::new(5000).unwrap().share();
+            let nothing = Extent { offset: 1000, length: 0 };
+            assert_eq!(path.send(&sink, &medium, nothing, &mut Scratch::default()), Ok(0));
+            take(0);
+            assert_eq!(sink.send_pages(&pages, 1000..1000), Ok(0));
+            take(0);
+            assert_eq!(settled(&sink), counts(0, 2));
+            assert_eq!(sink.send_pages(&pages, 0..5000), Ok(5000));
+            take(5000);
+            assert_eq!(settled(&sink), counts(1, 2));
+            pages.reclaim().unwrap();
+        }
+    }
+}
+
 /// A full connection takes nothing, however often it is asked: nothing is counted.
 #[test]
 fn what_was_not_sent_is_not_counted() {
