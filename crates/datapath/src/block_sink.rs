@@ -88,7 +88,8 @@ impl BlockSink {
     /// all, to a TCP connection as much of it as is taken now. Answers how many bytes. Never blocks; allocates nothing.
     ///
     /// Pages that were lent are kept until their loan is back; then [`SharedPages::reclaim`] gives them to be written again. A
-    /// sink that is dropped before gives its loans up: what it sent is sent, but its pages are only freed and not reused.
+    /// sink that is dropped gives up loans that are not back then: what it sent is sent, but those pages are only freed and not
+    /// reused.
     ///
     /// # Errors
     /// [`SendError`] says what to do about each; nothing was sent.
@@ -168,6 +169,16 @@ impl BlockSink {
     /// As `failed`, for calls that `std` made.
     pub(crate) fn failed_io(&self, call: &'static str, error: &io::Error) -> SendError {
         self.failed(call, Errno::from_io_error(error).unwrap_or(Errno::INVAL))
+    }
+}
+
+impl Drop for BlockSink {
+    /// Hears a last time which loans are over, or pages that are long back would be given up with those that are not.
+    fn drop(&mut self) {
+        if let Some(lender) = &mut self.lender {
+            let heard = lender.loans.get_mut().read_all(self.socket.as_fd());
+            debug_assert!(heard.is_ok(), "the error queue of an open socket can be read: {heard:?}");
+        }
     }
 }
 

@@ -133,9 +133,9 @@ impl<T> Loans<T> {
         Ok(())
     }
 
-    /// Reads all notices there are: at most one for each loan.
+    /// Reads all notices there are: at most one for each loan. Never blocks.
     #[cold]
-    fn read_all(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    pub(crate) fn read_all(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
         while self.read_one(socket)? {}
         Ok(())
     }

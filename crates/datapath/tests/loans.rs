@@ -7,10 +7,11 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use wirepath_datapath::{
     BlockPath, BlockSink, Extent, LoanCounts, LoanPolicy, LoanSwitch, Medium, PageBuffer, ReclaimError,
-    Scratch, SendError,
+    Scratch, SendError, SharedPages,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -231,24 +232,42 @@ fn what_was_not_sent_is_not_counted() {
     assert_eq!(sink.loans(), counts(0, sent));
 }
 
+/// What a receiver has not read is still lent when its sink goes.
 #[test]
 fn a_sink_that_is_dropped_gives_its_loans_up() {
+    let (sink, mut receiver) = tcp(BlockPath::Loan);
+    let sink = sink.with_switch(LoanSwitch::new(ON));
+    let (pages, sent) = fill(&sink);
+    assert!(sink.take_back().unwrap().outstanding > 0, "nothing is out, so this shows nothing");
+    drop(sink);
+    let Err(ReclaimError::Lost(pages)) = pages.reclaim() else { panic!("nobody knows when it is back") };
+    drop(pages);
+    receiver.read_exact(&mut vec![0; sent]).unwrap();
+}
+
+#[test]
+fn a_sink_that_is_dropped_gives_back_what_is_back() {
     for (sink, mut take) in sinks(BlockPath::Loan) {
         let sink = sink.with_switch(LoanSwitch::new(ON));
         let pages = PageBuffer::new(50_000).unwrap().share();
         sink.send_pages(&pages, 0..50_000).unwrap();
-        drop(sink);
-        let Err(ReclaimError::Lost(pages)) = pages.reclaim() else { panic!("nobody knows when it is back") };
-        drop(pages);
         take(50_000);
+        wait_for_notice(&sink);
+        assert_eq!(sink.loans().outstanding, 1, "it was heard of before");
+        drop(sink);
+        pages.reclaim().unwrap();
     }
 }
 
-/// A receiver that does not read keeps the pages out.
-#[test]
-fn loans_stay_out_until_the_receiver_reads() {
-    let (sink, mut receiver) = tcp(BlockPath::Loan);
-    let sink = sink.with_switch(LoanSwitch::new(ON));
+/// Until the kernel has said something that nobody has heard yet.
+fn wait_for_notice(sink: &BlockSink) {
+    let mut socket = [PollFd::from_borrowed_fd(sink.socket(), PollFlags::empty())];
+    assert_eq!(poll(&mut socket, Some(&Timespec::try_from(TIMEOUT).unwrap())).unwrap(), 1);
+    assert_eq!(socket[0].revents(), PollFlags::ERR);
+}
+
+/// Lends pages to a connection until it is full; answers them and how many bytes were sent.
+fn fill(sink: &BlockSink) -> (SharedPages, usize) {
     let pages = PageBuffer::new(1 << 20).unwrap().share();
     let mut sent = 0;
     let full = loop {
@@ -258,6 +277,15 @@ fn loans_stay_out_until_the_receiver_reads() {
         }
     };
     assert_eq!(full, SendError::Full { call: "send" });
+    (pages, sent)
+}
+
+/// A receiver that does not read keeps the pages out.
+#[test]
+fn loans_stay_out_until_the_receiver_reads() {
+    let (sink, mut receiver) = tcp(BlockPath::Loan);
+    let sink = sink.with_switch(LoanSwitch::new(ON));
+    let (pages, sent) = fill(&sink);
     assert!(!sink.wait_for_loans(Duration::from_millis(50)).unwrap());
     assert!(sink.loans().outstanding > 0);
     receiver.read_exact(&mut vec![0; sent]).unwrap();
