@@ -2,8 +2,8 @@
 //! and is copied where it is not: one call, one copy or none.
 //!
 //! What is cheaper is a question of size and alignment ([`crate::LoanPolicy`]) and of the device: one that neither gathers nor
-//! computes checksums is sent copies in any case, and so is a route on which the kernel turned every loan into a copy. The
-//! pages are a medium's, or of a caller's own ([`BlockSink::send_pages`]).
+//! computes checksums is sent copies in any case, and so is, but for a trial now and then, a route on which the kernel turned the
+//! last loans into copies. The pages are a medium's, or of a caller's own ([`BlockSink::send_pages`]).
 
 use std::net::IpAddr;
 use std::ops::Range;

@@ -37,6 +37,10 @@ pub(crate) struct Loans<T> {
     room: usize,
     /// Loans since the error queue was read.
     unread: u32,
+    /// Loans that came back since the last one that was not copied.
+    copied_in_a_row: u64,
+    /// Copies since the last loan.
+    since_last: u64,
     /// What becomes of what was kept.
     over: fn(T),
 }
@@ -45,14 +49,25 @@ pub(crate) struct Loans<T> {
 const READ_EVERY: u32 = 32;
 /// Notices read on the way to a send.
 const NOTICES: u32 = 8;
-/// Loans to try before the kernel's word on all of them is believed.
+/// Loans in a row that the kernel must have copied to be believed that it copies all.
 const TRIALS: u64 = 16;
+/// Copies before it is asked again: routes change, and who listened in may be gone.
+const ASK_AGAIN: u64 = 1024;
 
 impl<T> Loans<T> {
     /// Room to keep `room` things, which are given to `over` when their loan is over.
     pub(crate) fn new(room: usize, over: fn(T)) -> Loans<T> {
         let kept = VecDeque::with_capacity(room);
-        Loans { counts: LoanCounts::default(), next: 0, kept, room, unread: 0, over }
+        Loans {
+            counts: LoanCounts::default(),
+            next: 0,
+            kept,
+            room,
+            unread: 0,
+            copied_in_a_row: 0,
+            since_last: 0,
+            over,
+        }
     }
 
     pub(crate) fn counts(&self) -> LoanCounts {
@@ -62,12 +77,12 @@ impl<T> Loans<T> {
     /// Counts a send that was copied.
     pub(crate) fn copied(&mut self) {
         self.counts.copies += 1;
+        self.since_last += 1;
     }
 
-    /// Whether the kernel copies whatever is lent on this socket.
+    /// Whether the kernel copies whatever is lent on this socket now, as far as is known.
     pub(crate) fn are_pointless(&self) -> bool {
-        let back = self.counts.loans - self.counts.outstanding;
-        back >= TRIALS && self.counts.copied_by_kernel == back
+        self.copied_in_a_row >= TRIALS && self.since_last < ASK_AGAIN
     }
 
     /// Lends by `send`, which answers what it sent and what must be kept. Answers nothing if nothing can be lent now: a copy is
@@ -120,6 +135,7 @@ impl<T> Loans<T> {
         self.counts.loans += 1;
         self.counts.outstanding += 1;
         self.unread += 1;
+        self.since_last = 0;
     }
 
     /// Reads some notices, if any are to be expected. Never blocks.
@@ -181,7 +197,12 @@ impl<T> Loans<T> {
         }
         let back = back.min(self.counts.outstanding);
         self.counts.outstanding -= back;
-        self.counts.copied_by_kernel += if returned.copied { back } else { 0 };
+        if returned.copied {
+            self.counts.copied_by_kernel += back;
+            self.copied_in_a_row += back;
+        } else if back > 0 {
+            self.copied_in_a_row = 0;
+        }
         for (number, kept) in &mut self.kept {
             if number.wrapping_sub(returned.first) <= returned.last.wrapping_sub(returned.first)
                 && let Some(kept) = kept.take()
@@ -251,17 +272,31 @@ mod tests {
         assert_eq!((loans.counts.outstanding, loans.kept.len(), loans.next), (0, 0, 1));
     }
 
+    /// Lends once and has it back.
+    fn lend(loans: &mut Loans<()>, copied: bool) {
+        loans.lent(None);
+        let number = loans.next - 1;
+        loans.take_back(returned(number, number, copied));
+    }
+
     #[test]
-    fn loans_that_are_always_copied_are_pointless() {
+    fn loans_that_are_all_copied_are_pointless_for_a_while() {
         let mut loans = with_loans(0);
-        for number in 0..TRIALS as u32 {
+        lend(&mut loans, false); // what was before does not count
+        for _ in 0..TRIALS {
             assert!(!loans.are_pointless());
-            loans.lent(None);
-            loans.take_back(returned(number, number, true));
+            lend(&mut loans, true);
         }
         assert!(loans.are_pointless());
-        loans.lent(None);
-        loans.take_back(returned(TRIALS as u32, TRIALS as u32, false));
-        assert!(!loans.are_pointless());
+        for _ in 0..2 {
+            (1..ASK_AGAIN).for_each(|_| loans.copied());
+            assert!(loans.are_pointless());
+            loans.copied();
+            assert!(!loans.are_pointless(), "it is not asked again");
+            lend(&mut loans, true);
+            assert!(loans.are_pointless(), "one copy confirms what is known");
+        }
+        lend(&mut loans, false);
+        assert!(!loans.are_pointless(), "one loan that is none shows another route");
     }
 }

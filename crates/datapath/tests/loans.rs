@@ -109,6 +109,12 @@ fn a_route_that_copies_whatever_is_lent_gets_no_more_loans() {
         assert_eq!(send(), counts(16, 1));
         switch.set(ON);
         assert_eq!(send(), counts(17, 1));
+        switch.set(LoanPolicy::default());
+        for copies in 2..=1025 {
+            assert_eq!(send(), counts(17, copies));
+        }
+        assert_eq!(send(), counts(18, 1025), "the kernel is not asked again");
+        assert_eq!(send(), counts(18, 1026));
     }
 }
 
