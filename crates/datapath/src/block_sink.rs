@@ -14,7 +14,7 @@ use wirepath_sys::socket::{set_fragmentation, set_segment};
 use wirepath_sys::zerocopy;
 
 use crate::loans::Loans;
-use crate::{BlockPath, LoanCounts, LoanSwitch, SendError, loan};
+use crate::{BlockPath, LoanCounts, LoanSwitch, SendError, is_full, loan};
 
 /// Loans of a caller's own pages that can be out at a time; further sends are copied.
 const PAGES_LENT: usize = 256;
@@ -159,7 +159,7 @@ impl BlockSink {
     /// Sorts what a send answered.
     pub(crate) fn failed(&self, call: &'static str, errno: Errno) -> SendError {
         match errno {
-            Errno::AGAIN => SendError::Full { call },
+            errno if is_full(errno) => SendError::Full { call },
             Errno::FAULT => SendError::Storage { call, errno },
             errno if self.stream => SendError::Other { call, errno },
             errno => SendError::of_udp(call, errno),
