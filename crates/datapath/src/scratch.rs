@@ -134,9 +134,9 @@ impl Scratch {
         self.ring.as_mut().ok_or(missing)
     }
 
-    /// Goes on without a ring that has failed: paths that need it step down.
+    /// Goes on without a ring that has failed, as soon as it has no answer left to give: paths that need it step down.
     pub(crate) fn give_up_broken(&mut self) {
-        if let Some(errno) = self.ring.as_ref().and_then(Uring::broken) {
+        if let Some(errno) = self.ring.as_ref().filter(|ring| ring.queued() == 0).and_then(Uring::broken) {
             tracing::error!(%errno, "io_uring_enter failed; this thread goes on without a ring");
             self.ring = None;
         }

@@ -29,6 +29,7 @@ fn main() -> std::process::ExitCode {
         trains_that_cannot_be_sent_so_leave_by_other_paths,
         a_copy_that_is_let_go_of_is_not_sent_from,
         one_alone_does_not_lose_what_is_queued,
+        a_ring_that_breaks_loses_no_answer,
         blocks_reach_a_udp_socket,
         blocks_reach_a_connection,
     ];
@@ -260,6 +261,32 @@ fn one_alone_does_not_lose_what_is_queued() {
     assert_eq!(hot.flush(), [(5, Ok(first.length))]);
     hot.ensure_arrives(&receiver, &first);
     hot.ensure_arrives(&receiver, &second);
+}
+
+/// A ring breaks on a thread that is not its own. What was queued is told of before the thread goes on without.
+fn a_ring_that_breaks_loses_no_answer() {
+    let (first, second) = (train(0, 3 * PACKET), train(50_000, 2 * PACKET));
+    let full = SendError::Full { call: "io_uring send_zc" };
+    for queued in [vec![(5, Err(full))], vec![]] {
+        let mut hot = Hot::new(100_000);
+        let (sink, receiver) = sink();
+        if !queued.is_empty() {
+            hot.enqueue(&sink, &first, 5);
+        }
+        let elsewhere = std::thread::spawn(move || {
+            let send = |hot: &mut Hot| {
+                Path::WireUring.send(&sink, &hot.medium, &second, Headers::Stored, &mut hot.scratch)
+            };
+            assert_eq!(send(&mut hot), Err(full));
+            assert_eq!(hot.scratch.queued(), queued.len());
+            if !queued.is_empty() {
+                assert_eq!(hot.flush(), queued);
+            }
+            assert_eq!(send(&mut hot), Ok(2), "it does not go on by another path");
+            hot.ensure_arrives(&receiver, &second);
+        });
+        elsewhere.join().unwrap();
+    }
 }
 
 fn blocks_reach_a_udp_socket() {
