@@ -249,17 +249,20 @@ impl Ring {
         }
     }
 
-    /// Waits until the network is done with all that was sent, but no longer than `limit`; answers whether it is.
+    /// Waits until the network is done with all that was sent, but no longer than `limit`; answers whether it is. Submits nothing:
+    /// with something queued, or a ring that is broken, it does not wait.
     pub fn drain(&mut self, limit: Duration) -> bool {
-        let end = Instant::now() + limit;
+        let end = Instant::now().checked_add(limit); // no time at all is beyond it
         loop {
             self.tidy();
-            let left = end.saturating_duration_since(Instant::now());
-            if self.in_flight() == 0 || left.is_zero() {
+            let left = end.map_or(LONGEST_WAIT, |end| end.saturating_duration_since(Instant::now()));
+            let is_idle = self.queued.is_empty() && self.broken.is_none();
+            if self.in_flight() == 0 || left.is_zero() || !is_idle {
                 return self.in_flight() == 0;
             }
-            let timeout = types::Timespec::from(left);
+            let timeout = types::Timespec::from(left.min(LONGEST_WAIT));
             let arguments = types::SubmitArgs::new().timespec(&timeout);
+            // The queue is empty, so this waits and submits nothing.
             match self.ring.submitter().submit_with_args(1, &arguments) {
                 Ok(_) => {}
                 Err(error) if matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR)) => {}
@@ -337,6 +340,9 @@ impl Ring {
         self.unanswered = 0;
     }
 }
+
+/// A wait that is any number of waits: the kernel takes no time that is beyond its clock's.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// How often the kernel is asked again when it says that it cannot now.
 const ATTEMPTS: u32 = 16;

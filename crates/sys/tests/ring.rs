@@ -28,6 +28,7 @@ fn main() -> std::process::ExitCode {
         what_the_kernel_copied_is_counted,
         a_region_stays_while_its_bytes_are_in_flight,
         a_ring_dropped_with_bytes_in_flight_loses_none,
+        waiting_submits_nothing_and_has_no_end,
         a_table_that_is_full_says_so_and_has_room_again,
         another_thread_is_refused,
         a_queued_send_keeps_its_socket_open,
@@ -255,6 +256,30 @@ fn a_ring_dropped_with_bytes_in_flight_loses_none() {
         Ok(())
     });
     ensure_all_comes(&mut client, sent, LENGTH);
+}
+
+/// With something queued, or a ring that is broken, there is nothing to wait for; else for as long as one likes.
+fn waiting_submits_nothing_and_has_no_end() {
+    const LENGTH: usize = 1 << 20;
+    let (mut ring, _, index) = ring_with(LENGTH);
+    let (server, mut client) = tcp();
+    let sent = fill(&mut ring, &server, index, LENGTH);
+    let (socket, receiver) = udp();
+    ring.send(socket, index, 0..100, 1).unwrap();
+    assert!(!ring.drain(Duration::MAX), "bytes are in flight");
+    assert_eq!(ring.queued(), 1);
+    receiver.set_nonblocking(true).unwrap();
+    assert!(receiver.recv(&mut [0; 200]).is_err(), "it was submitted");
+    assert_eq!(submit(&mut ring), [(1, Ok(100))]);
+    let reader = std::thread::spawn(move || ensure_all_comes(&mut client, sent, LENGTH));
+    assert!(ring.drain(Duration::MAX));
+    reader.join().unwrap();
+    let broken = std::thread::spawn(move || {
+        ring.send(server, index, 0..100, 2).unwrap();
+        assert_eq!(submit(&mut ring), [(2, Err(Errno::AGAIN))]);
+        assert!(!ring.drain(Duration::MAX), "what was never taken does not come back");
+    });
+    broken.join().unwrap();
 }
 
 fn a_table_that_is_full_says_so_and_has_room_again() {
