@@ -49,6 +49,8 @@ pub(crate) struct Loans<T> {
 const READ_EVERY: u32 = 32;
 /// Notices read on the way to a send.
 const NOTICES: u32 = 8;
+/// A pause that is any number of pauses: the kernel takes no time that is beyond its clock's.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 /// Loans in a row that the kernel must have copied to be believed that it copies all.
 const TRIALS: u64 = 16;
 /// Copies before it is asked again: routes change, and who listened in may be gone.
@@ -158,17 +160,17 @@ impl<T> Loans<T> {
 
     /// Waits until all loans are back, at most for `timeout`; answers whether they are.
     pub(crate) fn wait(&mut self, socket: BorrowedFd<'_>, timeout: Duration) -> io::Result<bool> {
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now().checked_add(timeout); // no time at all is beyond it
         loop {
             let before = self.counts.outstanding;
             self.read_all(socket)?;
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.map_or(LONGEST_PAUSE, |end| end.saturating_duration_since(Instant::now()));
             if self.counts.outstanding == 0 || left.is_zero() {
                 return Ok(self.counts.outstanding == 0);
             }
             // A connection that is gone is always ready; then we look now and then.
             let is_ready = before == self.counts.outstanding && is_ready(socket)?;
-            let pause = if is_ready { left.min(Duration::from_millis(1)) } else { left };
+            let pause = left.min(if is_ready { Duration::from_millis(1) } else { LONGEST_PAUSE });
             let pause = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
             let mut sockets = [PollFd::new(&socket, PollFlags::empty())]; // the error queue is always told
             let watched = if is_ready { &mut [][..] } else { &mut sockets[..] };

@@ -294,8 +294,10 @@ fn loans_stay_out_until_the_receiver_reads() {
     let (pages, sent) = fill(&sink);
     assert!(!sink.wait_for_loans(Duration::from_millis(50)).unwrap());
     assert!(sink.loans().outstanding > 0);
-    receiver.read_exact(&mut vec![0; sent]).unwrap();
-    let counted = settled(&sink);
+    let reader = std::thread::spawn(move || receiver.read_exact(&mut vec![0; sent]).map(|()| receiver));
+    assert!(sink.wait_for_loans(Duration::MAX).unwrap());
+    reader.join().unwrap().unwrap();
+    let counted = sink.loans();
     assert_eq!((counted.copies, counted.outstanding), (0, 0));
     pages.reclaim().unwrap();
 }
