@@ -37,6 +37,9 @@ fn main() -> std::process::ExitCode {
 }
 
 const PACKET: usize = HEADER_LENGTH + 7 * 188;
+/// This host, by both families.
+const V4: &str = "127.0.0.1:0";
+const V6: &str = "[::1]:0";
 
 /// A medium with a copy that the ring of a scratch holds, and its bytes.
 struct Hot {
@@ -98,29 +101,35 @@ fn train(offset: usize, length: usize) -> Train {
     }
 }
 
-fn connected() -> (UdpSocket, UdpSocket) {
-    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+fn connected(host: &str) -> (UdpSocket, UdpSocket) {
+    let receiver = UdpSocket::bind(host).unwrap();
     receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let sender = UdpSocket::bind(host).unwrap();
     sender.connect(receiver.local_addr().unwrap()).unwrap();
     (sender, receiver)
 }
 
 fn sink() -> (UdpSink, UdpSocket) {
-    let (sender, receiver) = connected();
+    sink_to(V4)
+}
+
+fn sink_to(host: &str) -> (UdpSink, UdpSocket) {
+    let (sender, receiver) = connected(host);
     (UdpSink::new(sender, PACKET as u16, Path::WireUring).unwrap(), receiver)
 }
 
 fn trains_arrive_at_any_offset() {
     let mut hot = Hot::new(200_000);
-    let (sink, receiver) = sink();
-    for (offset, length) in [(0, PACKET), (1, 48 * PACKET), (4095, 3 * PACKET + 1), (200_000 - 700, 700)] {
-        let train = train(offset, length);
-        let path = Path::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch);
-        assert_eq!(path, Path::WireUring);
-        let sent = path.send(&sink, &hot.medium, &train, Headers::Stored, &mut hot.scratch);
-        assert_eq!(sent, Ok(train.packets()));
-        hot.ensure_arrives(&receiver, &train);
+    for (sink, receiver) in [sink_to(V4), sink_to(V6)] {
+        for (offset, length) in [(0, PACKET), (1, 48 * PACKET), (4095, 3 * PACKET + 1), (200_000 - 700, 700)]
+        {
+            let train = train(offset, length);
+            let path = Path::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch);
+            assert_eq!(path, Path::WireUring);
+            let sent = path.send(&sink, &hot.medium, &train, Headers::Stored, &mut hot.scratch);
+            assert_eq!(sent, Ok(train.packets()));
+            hot.ensure_arrives(&receiver, &train);
+        }
     }
     assert!(hot.scratch.drain(Duration::from_secs(5)));
     assert_eq!(hot.scratch.in_flight(), 0);
@@ -192,7 +201,7 @@ fn what_a_full_connection_refuses_is_sent_again() {
 
 fn errors_are_sorted_as_of_other_paths() {
     let mut hot = Hot::new(200_000);
-    let (sender, receiver) = connected();
+    let (sender, receiver) = connected(V4);
     // Ten packets of 20,000 bytes are more than a datagram holds.
     let sink = UdpSink::new(sender, 20_000, Path::WireUring).unwrap();
     let large = Train { packet_size: 20_000, ..train(0, 80_000) };
@@ -291,22 +300,27 @@ fn a_ring_that_breaks_loses_no_answer() {
 
 fn blocks_reach_a_udp_socket() {
     let mut hot = Hot::new(300_000);
-    let (sender, receiver) = connected();
-    let sink = BlockSink::udp(sender, 1024, BlockPath::UringSend).unwrap();
-    let extents = [(0, 1024), (1025, 40 * 1024), (200_001, 512)];
-    for (token, (offset, length)) in extents.into_iter().enumerate() {
-        let extent = Extent { offset, length };
-        let taken = BlockPath::UringSend.enqueue(&sink, &hot.medium, extent, &mut hot.scratch, token as u64);
-        assert_eq!(taken, Ok(Taken::Queued));
-    }
-    assert_eq!(hot.flush().len(), 3);
-    let mut buffer = [0; 2048];
-    for (offset, length) in extents {
-        for block in hot.bytes[offset as usize..][..length].chunks(1024) {
-            let came = receiver.recv(&mut buffer).unwrap();
-            assert!(buffer[..came] == *block);
+    for host in [V4, V6] {
+        let (sender, receiver) = connected(host);
+        let sink = BlockSink::udp(sender, 1024, BlockPath::UringSend).unwrap();
+        let extents = [(0, 1024), (1025, 40 * 1024), (200_001, 512)];
+        for (token, (offset, length)) in extents.into_iter().enumerate() {
+            let extent = Extent { offset, length };
+            let taken =
+                BlockPath::UringSend.enqueue(&sink, &hot.medium, extent, &mut hot.scratch, token as u64);
+            assert_eq!(taken, Ok(Taken::Queued));
+        }
+        assert_eq!(hot.flush().len(), 3);
+        let mut buffer = [0; 2048];
+        for (offset, length) in extents {
+            for block in hot.bytes[offset as usize..][..length].chunks(1024) {
+                let came = receiver.recv(&mut buffer).unwrap();
+                assert!(buffer[..came] == *block);
+            }
         }
     }
+    let (sender, _receiver) = connected(V4);
+    let sink = BlockSink::udp(sender, 1024, BlockPath::UringSend).unwrap();
     let cold = Medium::new(std::fs::File::open("/proc/self/exe").unwrap(), 4096).unwrap();
     let extent = Extent { offset: 0, length: 100 };
     let refused = BlockPath::UringSend.send(&sink, &cold, extent, &mut hot.scratch);
