@@ -4,11 +4,12 @@
 //! ```text
 //!   client                              server                          server
 //!   10.77.0.2/24 veth ---------- veth 10.77.0.1/24                      ifb 10.77.0.1/24 (drops)
+//!  fd00:77::2/64                     fd00:77::1/64
 //!                 (checksums, or not; a slow queue)
 //! ```
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -38,6 +39,11 @@ pub(crate) fn trials() -> Vec<Trial> {
 const PAYLOAD: usize = 7 * 188;
 const PACKET: usize = HEADER_LENGTH + PAYLOAD;
 const PORT: u16 = 5004;
+/// Addresses of the client and of the server.
+const FAMILIES: [(IpAddr, IpAddr); 2] =
+    [(IpAddr::V4(CLIENT), IpAddr::V4(SERVER)), (IpAddr::V6(CLIENT_6), IpAddr::V6(SERVER_6))];
+const SERVER_6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, 1);
+const CLIENT_6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, 2);
 const KINDS: [Headers; 3] = [
     Headers::Stored,
     Headers::Own { sequence_offset: 7, timestamp_offset: 9, marker: false },
@@ -46,19 +52,23 @@ const KINDS: [Headers; 3] = [
 
 /// Where the kernel computes the checksum itself, the receiving kernel drops what has a wrong one.
 fn odd_offsets_cross_pages_with_right_checksums() -> Result<()> {
-    for checksums in ["on", "off"] {
-        let link = Link::new()?;
-        link.server.run(&format!("ethtool -K veth tx {checksums}"))?;
-        let receiver = receiver(&link)?;
-        let mut scratch = Scratch::default();
-        for headers in KINDS {
-            let media = Media::new(headers, 4095, 12, 1)?;
-            for path in Path::ALL {
-                let sink = sink(&link.server, path)?;
-                // One by one too: a train of one packet is no train to the kernel.
-                for alone in [false, true] {
-                    send(path, &sink, &media, &mut scratch, alone)?;
-                    media.arrives(&receiver).with_context(|| format!("{path}, {headers:?}, {checksums}"))?;
+    for (client, server) in FAMILIES {
+        for checksums in ["on", "off"] {
+            let link = link()?;
+            link.server.run(&format!("ethtool -K veth tx {checksums}"))?;
+            let receiver = receiver_at(&link, client)?;
+            let mut scratch = Scratch::default();
+            for headers in KINDS {
+                let media = Media::new(headers, 4095, 12, 1)?;
+                for path in Path::ALL {
+                    let open = || Ok(UdpSink::new(socket_to(client, server)?, PACKET as u16, path)?);
+                    let sink = link.server.enter(open)?;
+                    // One by one too: a train of one packet is no train to the kernel.
+                    for alone in [false, true] {
+                        send(path, &sink, &media, &mut scratch, alone)?;
+                        let arrived = media.arrives(&receiver);
+                        arrived.with_context(|| format!("{path} to {client}, {headers:?}, {checksums}"))?;
+                    }
                 }
             }
         }
@@ -67,31 +77,35 @@ fn odd_offsets_cross_pages_with_right_checksums() -> Result<()> {
 }
 
 fn fragments_of_odd_offsets_have_right_checksums() -> Result<()> {
-    let link = Link::new()?;
-    let receiver = receiver(&link)?;
-    let media = Media::new(Headers::Generated, 4095, 12, 1)?;
-    let twice = Train { packet_size: 2 * PAYLOAD as u16, ..media.train };
-    for path in Path::ALL {
-        let sink = link.server.enter(|| Ok(UdpSink::new(socket()?, 2 * PACKET as u16, path)?))?;
-        let sent = path.send(&sink, &media.medium, &twice, Headers::Generated, &mut Scratch::default());
-        match sent {
-            Ok(6) => (0..6).try_for_each(|index| {
-                let expected = &media.bytes[4095 + index * 2 * PAYLOAD..][..2 * PAYLOAD];
-                let datagram = receive(&receiver)?;
-                ensure!(datagram[HEADER_LENGTH..] == *expected, "{path}: datagram {index}");
-                Ok(())
-            })?,
-            Err(SendError::Unsupported { .. }) if path.segments() && path != Path::RtpSendfile => {}
-            other => bail!("{path}: {other:?}"),
+    for (client, server) in FAMILIES {
+        let link = link()?;
+        let receiver = receiver_at(&link, client)?;
+        let media = Media::new(Headers::Generated, 4095, 12, 1)?;
+        let twice = Train { packet_size: 2 * PAYLOAD as u16, ..media.train };
+        for path in Path::ALL {
+            let open = || Ok(UdpSink::new(socket_to(client, server)?, 2 * PACKET as u16, path)?);
+            let sink = link.server.enter(open)?;
+            let sent = path.send(&sink, &media.medium, &twice, Headers::Generated, &mut Scratch::default());
+            match sent {
+                Ok(6) => (0..6).try_for_each(|index| {
+                    let expected = &media.bytes[4095 + index * 2 * PAYLOAD..][..2 * PAYLOAD];
+                    let datagram = receive(&receiver)?;
+                    ensure!(datagram[HEADER_LENGTH..] == *expected, "{path} to {client}: datagram {index}");
+                    Ok(())
+                })?,
+                Err(SendError::Unsupported { .. }) if path.segments() && path != Path::RtpSendfile => {}
+                other => bail!("{path} to {client}: {other:?}"),
+            }
         }
-    }
-    for path in [BlockPath::Sendfile, BlockPath::MmapSend, BlockPath::ReadWrite] {
-        let sink = link.server.enter(|| Ok(BlockSink::udp(socket()?, 2048, path)?))?;
-        for offset in [4095, 4096, 8191 - 2048 + 2] {
-            let extent = Extent { offset, length: 2048 };
-            path.send(&sink, &media.medium, extent, &mut Scratch::default())?;
-            let expected = &media.bytes[offset as usize..][..2048];
-            ensure!(receive(&receiver)? == expected, "{path} from {offset}");
+        for path in [BlockPath::Sendfile, BlockPath::MmapSend, BlockPath::ReadWrite] {
+            let open = || Ok(BlockSink::udp(socket_to(client, server)?, 2048, path)?);
+            let sink = link.server.enter(open)?;
+            for offset in [4095, 4096, 8191 - 2048 + 2] {
+                let extent = Extent { offset, length: 2048 };
+                path.send(&sink, &media.medium, extent, &mut Scratch::default())?;
+                let expected = &media.bytes[offset as usize..][..2048];
+                ensure!(receive(&receiver)? == expected, "{path} to {client} from {offset}");
+            }
         }
     }
     Ok(())
@@ -333,15 +347,31 @@ fn sink(server: &Namespace, path: Path) -> Result<UdpSink> {
     server.enter(|| Ok(UdpSink::new(socket()?, PACKET as u16, path)?))
 }
 
+/// A link that has addresses of both families.
+fn link() -> Result<Link> {
+    let link = Link::new()?;
+    link.client.ip(&format!("address add {CLIENT_6}/64 dev veth nodad"))?;
+    link.server.ip(&format!("address add {SERVER_6}/64 dev veth nodad"))?;
+    Ok(link)
+}
+
 /// Of the namespace that it is called in.
 fn socket() -> Result<UdpSocket> {
-    let socket = UdpSocket::bind((SERVER, 0))?;
-    socket.connect((CLIENT, PORT))?;
+    socket_to(CLIENT.into(), SERVER.into())
+}
+
+fn socket_to(client: IpAddr, server: IpAddr) -> Result<UdpSocket> {
+    let socket = UdpSocket::bind((server, 0))?;
+    socket.connect((client, PORT))?;
     Ok(socket)
 }
 
 fn receiver(link: &Link) -> Result<UdpSocket> {
-    let socket = link.client.enter(|| Ok(UdpSocket::bind((CLIENT, PORT))?))?;
+    receiver_at(link, CLIENT.into())
+}
+
+fn receiver_at(link: &Link, client: IpAddr) -> Result<UdpSocket> {
+    let socket = link.client.enter(|| Ok(UdpSocket::bind((client, PORT))?))?;
     socket.set_read_timeout(Some(Duration::from_secs(5)))?;
     rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 1 << 24)?; // a busy machine lets it wait
     Ok(socket)
