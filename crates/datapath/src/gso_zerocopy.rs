@@ -1,9 +1,9 @@
 //! `gso_zerocopy`: some packets of a train by one `sendmsg` with UDP_SEGMENT and MSG_ZEROCOPY over headers and a mapping.
 //!
 //! No copies, but a packet buffer takes 17 fragments (MAX_SKB_FRAGS), one for each header and for each page of payload: room
-//! for 7 or 8 packets of 1,316 bytes, for 5 that cross a page each. A train whose stored headers are sent has none of its own and leaves in one call. Generated
-//! headers lie in blocks of the sink's, which are not written again before the kernel has given them back; when no block is
-//! free, the train is copied, and counted as such.
+//! for 7 or 8 packets of 1,316 bytes, for 5 that cross a page each. A train whose stored headers are sent has none of its own and
+//! leaves in one call. Generated headers lie in blocks of the sink's, which are not written again before the kernel has given
+//! them back; when no block is free, or the kernel takes no more loans, the train is copied, and counted as such.
 
 use std::cell::RefCell;
 use std::io;

@@ -1,7 +1,7 @@
 //! What a sink has lent to the kernel and not got back: counted, and read back from the socket's error queue now and then.
 //!
 //! The kernel numbers the loans of a socket and tells when they are over, many at a time. Nothing here blocks but
-//! [`Loans::wait`]; reading back costs a call for some dozens of loans.
+//! [`Loans::wait`]; reading back costs a call for some dozens of loans that are over, and some more where not all are.
 
 use std::collections::VecDeque;
 use std::io;
