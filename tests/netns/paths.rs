@@ -17,8 +17,8 @@ use libtest_mimic::Trial;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
 use wirepath_streams::datapath::{
-    BlockPath, BlockSink, Extent, Headers, LoanPolicy, LoanSwitch, Medium, Path, Scratch, SendError, Train,
-    UdpSink,
+    BlockPath, BlockSink, Extent, Headers, LoanCounts, LoanPolicy, LoanSwitch, Medium, PageBuffer, Path,
+    Scratch, SendError, Train, UdpSink,
 };
 use wirepath_tests::namespace::{CLIENT, Link, Namespace, SERVER};
 use wirepath_tests::{Deadline, require, trials};
@@ -173,9 +173,27 @@ fn a_device_that_borrows_is_not_sent_copies() -> Result<()> {
         let counts = lent_blocks(&server, path, LoanPolicy::default())?;
         ensure!(counts == (50, 0, 0), "{path}: {counts:?}");
     }
+    lend_by_ring(&server)?;
     let forced_off = LoanPolicy { forced: Some(false), ..LoanPolicy::default() };
     let counts = lent_blocks(&server, BlockPath::Loan, forced_off)?;
     ensure!(counts == (0, 50, 0), "{counts:?}");
+    Ok(())
+}
+
+/// 50 datagrams that really refer to their pages, which come back all the same.
+fn lend_by_ring(server: &Namespace) -> Result<()> {
+    let mut scratch = Scratch::default();
+    let opened = scratch.open_ring();
+    require!(opened.is_ok(), "no ring: {opened:?}");
+    let sink = server.enter(|| Ok(BlockSink::udp(socket()?, PAYLOAD as u16, BlockPath::Loan)?))?;
+    let pages = PageBuffer::new(40 * PAYLOAD)?.share();
+    for _ in 0..50 {
+        sink.send_pages_by_ring(&pages, 0..pages.len(), &mut scratch)?;
+    }
+    ensure!(scratch.drain(Duration::from_secs(5)), "{:?}", sink.loans());
+    let expected = LoanCounts { loans: 50, ..LoanCounts::default() };
+    ensure!(sink.loans() == expected, "{:?}", sink.loans());
+    pages.reclaim()?;
     Ok(())
 }
 
@@ -207,8 +225,8 @@ fn where_nothing_can_be_lent_copies_are_sent() -> Result<()> {
     Ok(())
 }
 
-/// Room for a notice or two, of which TCP needs one for 512 KiB, and a client that reads nothing: while loans are out, what the connection has room for is copied. It
-/// is full only when it says so to those who wait for room, too.
+/// Room for a notice or two, of which TCP needs one for 512 KiB, and a client that reads nothing: while loans are out, what the
+/// connection has room for is copied. It is full only when it says so to those who wait for room, too.
 fn where_nothing_more_can_be_lent_copies_are_sent() -> Result<()> {
     let link = Link::new()?;
     link.server.set("net/core/optmem_max", "2000")?;

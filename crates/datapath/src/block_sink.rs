@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use wirepath_sys::pages::{Lent, SharedPages};
+use wirepath_sys::ring_loans::Ledger;
 use wirepath_sys::socket::{set_fragmentation, set_segment};
 use wirepath_sys::zerocopy;
 
 use crate::loans::Loans;
-use crate::{BlockPath, LoanCounts, LoanSwitch, SendError, is_full, loan};
+use crate::{BlockPath, LoanCounts, LoanSwitch, Scratch, SendError, is_full, loan};
 
 /// Loans of a caller's own pages that can be out at a time; further sends are copied.
 const PAGES_LENT: usize = 256;
@@ -27,13 +28,15 @@ const PAGES_LENT: usize = 256;
 pub struct BlockSink {
     pub(crate) socket: Arc<OwnedFd>,
     stream: bool,
-    lender: Option<Lender>,
+    pub(crate) lender: Option<Lender>,
 }
 
 /// What a sink needs to lend.
 #[derive(Debug)]
-struct Lender {
-    loans: RefCell<Loans<Lent>>,
+pub(crate) struct Lender {
+    pub(crate) loans: RefCell<Loans<Lent>>,
+    /// What rings tell of loans that were made by them.
+    pub(crate) by_ring: Arc<Ledger>,
     /// Nothing if every send lends.
     switch: Option<LoanSwitch>,
     device_takes_loans: bool,
@@ -97,10 +100,25 @@ impl BlockSink {
         loan::send_pages(self, pages, range)
     }
 
+    /// As [`BlockSink::send_pages`], but lends by the io_uring of `scratch` (SEND_ZC), if it has one. Such loans are counted with
+    /// the others; they come back to the ring, as it sends, in [`Scratch::take_back`] and in [`Scratch::drain`], and are given up
+    /// with `scratch` and not with the sink.
+    ///
+    /// # Errors
+    /// As [`BlockSink::send_pages`].
+    pub fn send_pages_by_ring(
+        &self,
+        pages: &SharedPages,
+        range: Range<usize>,
+        scratch: &mut Scratch,
+    ) -> Result<usize, SendError> {
+        loan::send_pages_by_ring(self, pages, range, scratch)
+    }
+
     /// What was lent and what was copied; zeros if the path does not lend. As of the last send, [`BlockSink::take_back`] or
     /// [`BlockSink::wait_for_loans`].
     pub fn loans(&self) -> LoanCounts {
-        self.lender.as_ref().map(|lender| lender.loans.borrow().counts()).unwrap_or_default()
+        self.lender.as_ref().map(Lender::counts).unwrap_or_default()
     }
 
     /// Takes back loans that are over, some at a time; answers what is known then. Never blocks.
@@ -125,14 +143,14 @@ impl BlockSink {
         }
     }
 
-    /// Whether a send of this range of memory is to lend it. An empty one never is: the kernel does not number such a loan over TCP,
-    /// and would never say that it is over.
+    /// Whether a send of this range of memory is to lend it. An empty one never is: the kernel does not number such a loan over
+    /// TCP, and would never say that it is over.
     #[inline]
     pub(crate) fn lends(&self, range: &Range<usize>) -> bool {
         let Some(lender) = self.lender.as_ref().filter(|_| !range.is_empty()) else { return false };
         let Some(switch) = &lender.switch else { return true };
         let policy = switch.policy();
-        let is_worth_it = policy.forced.is_some() || !lender.loans.borrow().are_pointless();
+        let is_worth_it = policy.forced.is_some() || !lender.are_pointless();
         lender.device_takes_loans && is_worth_it && policy.lends(range)
     }
 
@@ -154,6 +172,12 @@ impl BlockSink {
             lender.loans.borrow_mut().copied();
         }
         sent
+    }
+
+    /// Sends a copy of a range of pages.
+    pub(crate) fn copy_pages(&self, pages: &SharedPages, range: Range<usize>) -> Result<usize, SendError> {
+        let sent = pages.copy(self.socket(), range);
+        self.counted_copy(sent.map_err(|error| self.failed_io("send", &error)))
     }
 
     /// Sorts what a send answered.
@@ -190,8 +214,24 @@ impl Lender {
         zerocopy::enable(socket)?;
         Ok(Some(Lender {
             loans: RefCell::new(Loans::new(PAGES_LENT, Lent::returned)),
+            by_ring: Arc::default(),
             switch: (path == BlockPath::Loan).then(LoanSwitch::default),
             device_takes_loans: loan::device_takes_loans(socket, local.ip()),
         }))
+    }
+
+    fn counts(&self) -> LoanCounts {
+        let (loans, by_ring) = (self.loans.borrow(), &self.by_ring);
+        let counts = loans.counts();
+        LoanCounts {
+            loans: counts.loans + loans.by_ring(),
+            copied_by_kernel: counts.copied_by_kernel + by_ring.copied(),
+            outstanding: counts.outstanding + loans.by_ring().saturating_sub(by_ring.back()),
+            ..counts
+        }
+    }
+
+    fn are_pointless(&self) -> bool {
+        self.loans.borrow().are_pointless(self.by_ring.copied_in_a_row())
     }
 }

@@ -8,11 +8,14 @@
 use std::net::IpAddr;
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
 
+use rustix::io::Errno;
 use wirepath_sys::device;
 use wirepath_sys::pages::SharedPages;
+use wirepath_sys::ring::Socket;
 
-use crate::{BlockSink, Extent, Medium, SendError, mmap_send, mmap_zerocopy};
+use crate::{BlockSink, Extent, Medium, Scratch, SendError, mmap_send, mmap_zerocopy};
 
 /// Sends the extent, or its first bytes if the sink is a stream; answers how many.
 #[inline]
@@ -36,7 +39,29 @@ pub(crate) fn send_pages(
             return Ok(taken);
         }
     }
-    sink.counted_copy(pages.copy(socket, range).map_err(|error| sink.failed_io("send", &error)))
+    sink.copy_pages(pages, range)
+}
+
+/// As `send_pages`, lending by the thread's ring if it has one.
+pub(crate) fn send_pages_by_ring(
+    sink: &BlockSink,
+    pages: &SharedPages,
+    range: Range<usize>,
+    scratch: &mut Scratch,
+) -> Result<usize, SendError> {
+    let lender = sink.lender.as_ref().filter(|_| scratch.has_ring() && sink.lends(&range));
+    let Some(lender) = lender else { return send_pages(sink, pages, range) };
+    let socket = Arc::clone(&sink.socket) as Socket;
+    let sent = scratch.ring()?.lend(socket, pages, range.clone(), &lender.by_ring)?;
+    scratch.give_up_broken();
+    match sent {
+        Some(Ok(taken)) => {
+            lender.loans.borrow_mut().lent_by_ring();
+            Ok(taken as usize)
+        }
+        Some(Err(errno)) if errno != Errno::NOBUFS => Err(sink.failed(crate::uring::CALL, errno)),
+        _ => sink.copy_pages(pages, range),
+    }
 }
 
 /// Whether the device that owns `local` can send pages that are lent. One that does not say is given the benefit of the doubt:

@@ -41,6 +41,8 @@ pub(crate) struct Loans<T> {
     copied_in_a_row: u64,
     /// Copies since the last loan.
     since_last: u64,
+    /// Loans made by rings, which count the rest of them.
+    by_ring: u64,
     /// What becomes of what was kept.
     over: fn(T),
 }
@@ -68,6 +70,7 @@ impl<T> Loans<T> {
             unread: 0,
             copied_in_a_row: 0,
             since_last: 0,
+            by_ring: 0,
             over,
         }
     }
@@ -82,9 +85,21 @@ impl<T> Loans<T> {
         self.since_last += 1;
     }
 
-    /// Whether the kernel copies whatever is lent on this socket now, as far as is known.
-    pub(crate) fn are_pointless(&self) -> bool {
-        self.copied_in_a_row >= TRIALS && self.since_last < ASK_AGAIN
+    /// Counts a loan that a ring made.
+    pub(crate) fn lent_by_ring(&mut self) {
+        self.by_ring += 1;
+        self.since_last = 0;
+    }
+
+    /// Loans that rings made.
+    pub(crate) fn by_ring(&self) -> u64 {
+        self.by_ring
+    }
+
+    /// Whether the kernel copies whatever is lent on this socket now, as far as is known: here, or of loans by rings so many in a
+    /// row.
+    pub(crate) fn are_pointless(&self, in_a_row_by_ring: u64) -> bool {
+        self.copied_in_a_row.max(in_a_row_by_ring) >= TRIALS && self.since_last < ASK_AGAIN
     }
 
     /// Lends by `send`, which answers what it sent and what must be kept. Answers nothing if nothing can be lent now: a copy is
@@ -286,19 +301,19 @@ mod tests {
         let mut loans = with_loans(0);
         lend(&mut loans, false); // what was before does not count
         for _ in 0..TRIALS {
-            assert!(!loans.are_pointless());
+            assert!(!loans.are_pointless(0));
             lend(&mut loans, true);
         }
-        assert!(loans.are_pointless());
+        assert!(loans.are_pointless(0));
         for _ in 0..2 {
             (1..ASK_AGAIN).for_each(|_| loans.copied());
-            assert!(loans.are_pointless());
+            assert!(loans.are_pointless(0));
             loans.copied();
-            assert!(!loans.are_pointless(), "it is not asked again");
+            assert!(!loans.are_pointless(0), "it is not asked again");
             lend(&mut loans, true);
-            assert!(loans.are_pointless(), "one copy confirms what is known");
+            assert!(loans.are_pointless(0), "one copy confirms what is known");
         }
         lend(&mut loans, false);
-        assert!(!loans.are_pointless(), "one loan that is none shows another route");
+        assert!(!loans.are_pointless(0), "one loan that is none shows another route");
     }
 }

@@ -14,7 +14,8 @@ use std::time::Duration;
 use needing_ring::trials;
 use rustix::io::Errno;
 use wirepath_datapath::{
-    BlockPath, BlockSink, Extent, Headers, Medium, Path, Scratch, SendError, Taken, Tending, Train, UdpSink,
+    BlockPath, BlockSink, Extent, Headers, LoanCounts, LoanPolicy, LoanSwitch, Medium, PageBuffer, Path,
+    ReclaimError, Scratch, SendError, SharedPages, Taken, Tending, Train, UdpSink,
 };
 use wirepath_media::rtp::{HEADER_LENGTH, Header, Run};
 
@@ -32,6 +33,9 @@ fn main() -> std::process::ExitCode {
         a_ring_that_breaks_loses_no_answer,
         blocks_reach_a_udp_socket,
         blocks_reach_a_connection,
+        pages_lent_by_a_ring_are_written_again_when_they_are_back,
+        a_ring_that_is_dropped_gives_its_loans_up,
+        a_route_that_copies_what_a_ring_lends_gets_no_more_loans,
     ];
     needing_ring::run(missing, tests)
 }
@@ -370,4 +374,92 @@ fn wait_for_room(sink: &BlockSink) {
     use rustix::event::{PollFd, PollFlags, poll};
     let mut room = [PollFd::from_borrowed_fd(sink.socket(), PollFlags::OUT)];
     poll(&mut room, None).unwrap();
+}
+
+/// A sink that lends whatever the size, and a scratch with a ring.
+fn lending(sink: BlockSink) -> (BlockSink, Scratch) {
+    let always = LoanPolicy { threshold_bytes: None, forced: Some(true) };
+    let mut scratch = Scratch::default();
+    scratch.open_ring().unwrap();
+    (sink.with_switch(LoanSwitch::new(always)), scratch)
+}
+
+fn written(value: u8) -> SharedPages {
+    let mut buffer = PageBuffer::new(50_000).unwrap();
+    buffer.fill(value);
+    buffer.share()
+}
+
+/// Takes as much as there is room for.
+type Take = Box<dyn FnMut(&mut [u8])>;
+
+fn pages_lent_by_a_ring_are_written_again_when_they_are_back() {
+    let ((stream, mut client), (datagrams, receiver)) = (connection(), connected(V4));
+    let stream = BlockSink::tcp(stream, BlockPath::Loan).unwrap();
+    let datagrams = BlockSink::udp(datagrams, 60_000, BlockPath::Loan).unwrap();
+    let read = move |bytes: &mut [u8]| client.read_exact(bytes).unwrap();
+    let receive = move |bytes: &mut [u8]| assert_eq!(receiver.recv(bytes).unwrap(), bytes.len());
+    let sinks: [(BlockSink, Take); 2] = [(stream, Box::new(read)), (datagrams, Box::new(receive))];
+    for (sink, mut take) in sinks {
+        let (sink, mut scratch) = lending(sink);
+        let mut pages = written(0);
+        for round in 1..=3 {
+            let mut buffer = pages.reclaim().unwrap();
+            buffer.fill(round);
+            pages = buffer.share();
+            assert_eq!(sink.send_pages_by_ring(&pages, 7..50_000, &mut scratch), Ok(49_993));
+            let mut came = vec![0; 49_993];
+            take(&mut came);
+            assert!(came.iter().all(|byte| *byte == round), "other bytes came");
+            assert!(scratch.drain(Duration::from_secs(5)));
+            let loans = u64::from(round);
+            let expected = LoanCounts { loans, copies: 0, copied_by_kernel: loans, outstanding: 0 };
+            assert_eq!(sink.loans(), expected);
+        }
+        assert_eq!(sink.send_pages_by_ring(&pages, 0..0, &mut scratch), Ok(0));
+        assert_eq!((sink.loans().loans, sink.loans().copies), (3, 1));
+        assert!(sink.send_pages_by_ring(&pages, 0..50_001, &mut scratch).is_err());
+        pages.reclaim().unwrap();
+    }
+}
+
+/// The receiver reads only when the ring is gone: nobody then hears when its loans are back.
+fn a_ring_that_is_dropped_gives_its_loans_up() {
+    let (stream, mut client) = connection();
+    let (sink, mut scratch) = lending(BlockSink::tcp(stream, BlockPath::Loan).unwrap());
+    let (pages, mut sent) = (written(9), 0);
+    // What is lent beyond the ring's memory of loans is copied.
+    rustix::net::sockopt::set_socket_send_buffer_size(sink.socket(), 1 << 22).unwrap();
+    let full = loop {
+        match sink.send_pages_by_ring(&pages, 0..2000, &mut scratch) {
+            Ok(taken) => sent += taken,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(full, SendError::Full { .. }), "{full}");
+    scratch.take_back();
+    assert!(sink.loans().outstanding > 0 && sink.loans().copies > 0, "{:?}", sink.loans());
+    assert!(!scratch.drain(Duration::ZERO));
+    let Err(ReclaimError::InUse(pages)) = pages.reclaim() else { panic!("its loans are out") };
+    drop(scratch);
+    let Err(ReclaimError::Lost(pages)) = pages.reclaim() else { panic!("nobody knows when it is back") };
+    drop((pages, sink));
+    let mut came = Vec::new();
+    client.read_to_end(&mut came).unwrap();
+    assert!(came == vec![9; sent], "other bytes came");
+}
+
+fn a_route_that_copies_what_a_ring_lends_gets_no_more_loans() {
+    let (sender, receiver) = connected(V4);
+    let sink = BlockSink::udp(sender, 60_000, BlockPath::Loan).unwrap();
+    let mut scratch = Scratch::default();
+    scratch.open_ring().unwrap();
+    let pages = written(1);
+    for sent in 1..=20 {
+        assert_eq!(sink.send_pages_by_ring(&pages, 0..50_000, &mut scratch), Ok(50_000));
+        receiver.recv(&mut [0; 50_000]).unwrap();
+        assert!(scratch.drain(Duration::from_secs(5)));
+        assert_eq!((sink.loans().loans, sink.loans().copies), (sent.min(16), sent - sent.min(16)));
+    }
+    pages.reclaim().unwrap();
 }

@@ -13,7 +13,9 @@ use std::time::{Duration, Instant};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
 
+use crate::pages::SharedPages;
 use crate::region::Region;
+use crate::ring_loans::{Ledger, Table};
 
 /// A socket that stays open until what was queued for it has been submitted.
 pub type Socket = Arc<dyn AsFd + Send + Sync>;
@@ -21,11 +23,18 @@ pub type Socket = Arc<dyn AsFd + Send + Sync>;
 /// Most buffers of a ring.
 pub const MOST_BUFFERS: u32 = 1 << 14; // IORING_MAX_REG_BUFFERS
 
+/// Loans of a ring that can be out at a time.
+pub const MOST_LOANS: u16 = 256;
+
+/// Answers to loans carry their places from here on, those to sends from a buffer its place.
+const LOANS_FROM: u16 = MOST_BUFFERS as u16;
+
 /// A ring, to be used by the thread that made it: on any other its calls answer `EEXIST`.
 pub struct Ring {
-    // In this order: the ring is closed before regions are let go of.
+    // In this order: the ring is closed before regions and what was lent are let go of.
     ring: IoUring,
     buffers: Box<[Option<Buffer>]>,
+    loans: Table,
     free: Vec<u16>,
     /// What was queued since all was last answered, in order.
     queued: Vec<Queued>,
@@ -101,6 +110,7 @@ impl Ring {
         Ok(Ring {
             ring,
             buffers: (0..buffers).map(|_| None).collect(),
+            loans: Table::new(MOST_LOANS),
             free: (0..buffers as u16).rev().collect(),
             queued: Vec::with_capacity(entries),
             unanswered: 0,
@@ -155,32 +165,80 @@ impl Ring {
         range: Range<usize>,
         token: u64,
     ) -> Result<(), Refused> {
-        if let Some(errno) = self.broken {
-            return Err(Refused::Broken(errno));
-        }
-        if self.queued.len() == self.queued.capacity() {
-            return Err(Refused::Full);
-        }
-        let buffer = match self.buffers.get_mut(usize::from(index.0)) {
+        let buffer = match self.buffers.get(usize::from(index.0)) {
             Some(Some(buffer)) if !buffer.leaving && contains(&buffer.range, &range) => buffer,
-            _ => return Err(Refused::Outside),
+            _ => return self.ensure_usable().and(Err(Refused::Outside)),
         };
-        let bytes = &buffer.region.bytes()[range];
+        let bytes = &raw const buffer.region.bytes()[range];
+        // SAFETY: the bytes lie in a registered buffer, whose region is held until no send from it is in flight.
+        unsafe { self.queue(bytes, Some(index.0), index.0, socket, token)? };
+        if let Some(buffer) = &mut self.buffers[usize::from(index.0)] {
+            buffer.in_flight += 1;
+        }
+        Ok(())
+    }
+
+    /// As [`Ring::send`], but from pages that are not registered: they are lent until the network is done with them, and `ledger`
+    /// told then. Should the ring be closed before, they are given up.
+    ///
+    /// # Errors
+    /// [`Refused`]; `Full` also if [`MOST_LOANS`] are out, and `Outside` for an empty range.
+    pub fn lend(
+        &mut self,
+        socket: Socket,
+        pages: &SharedPages,
+        range: Range<usize>,
+        ledger: &Arc<Ledger>,
+        token: u64,
+    ) -> Result<(), Refused> {
+        self.ensure_usable()?;
+        let bytes = pages.get(range).filter(|bytes| !bytes.is_empty()).ok_or(Refused::Outside)?;
+        let place = self.loans.next().ok_or(Refused::Full)?;
+        // SAFETY: a share of the pages is kept below, until the network is done with the send or the ring is closed.
+        unsafe { self.queue(&raw const *bytes, None, LOANS_FROM + place, socket, token)? };
+        self.loans.keep(pages.promise(), Arc::clone(ledger));
+        Ok(())
+    }
+
+    /// Whether something can be lent now.
+    pub fn has_room_to_lend(&self) -> bool {
+        self.loans.has_room()
+    }
+
+    fn ensure_usable(&self) -> Result<(), Refused> {
+        match self.broken {
+            Some(errno) => Err(Refused::Broken(errno)),
+            None if self.queued.len() == self.queued.capacity() => Err(Refused::Full),
+            None => Ok(()),
+        }
+    }
+
+    /// Queues a send that is answered with `index`, from a registered buffer or not.
+    ///
+    /// # Safety
+    /// The bytes must be there, and must not change, until the network is done with the send or the ring is closed.
+    unsafe fn queue(
+        &mut self,
+        bytes: *const [u8],
+        buffer: Option<u16>,
+        index: u16,
+        socket: Socket,
+        token: u64,
+    ) -> Result<(), Refused> {
+        self.ensure_usable()?;
         let place = self.queued.len() as u64;
         let entry = opcode::SendZc::new(
             types::Fd(socket.as_fd().as_raw_fd()),
-            bytes.as_ptr(),
+            bytes.cast(),
             u32::try_from(bytes.len()).map_err(|_| Refused::Outside)?,
         )
-        .buf_index(Some(index.0))
+        .buf_index(buffer)
         .zc_flags(if self.reports { REPORT_USAGE } else { 0 })
         .flags(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
         .build()
-        .user_data(place << 16 | u64::from(index.0));
-        // SAFETY: the bytes lie in a registered buffer, whose region is held until no send from it is in flight; the socket is
-        // held in `queued` until the kernel has taken the entry.
+        .user_data(place << 16 | u64::from(index));
+        // SAFETY: of the bytes the caller sees to it; the socket is held in `queued` until the kernel has taken the entry.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_: squeue::PushError| Refused::Full)?;
-        buffer.in_flight += 1;
         self.in_flight += 1;
         self.queued.push(Queued { token, socket: Some(socket), answered: false });
         self.unanswered += 1;
@@ -249,8 +307,8 @@ impl Ring {
         }
     }
 
-    /// Waits until the network is done with all that was sent, but no longer than `limit`; answers whether it is. Submits nothing:
-    /// with something queued, or a ring that is broken, it does not wait.
+    /// Waits until the network is done with all that was sent, but no longer than `limit`; answers whether it is. Submits
+    /// nothing: with something queued, or a ring that is broken, it does not wait.
     pub fn drain(&mut self, limit: Duration) -> bool {
         let end = Instant::now().checked_add(limit); // no time at all is beyond it
         loop {
@@ -281,7 +339,7 @@ impl Ring {
 
     /// Takes what the kernel has told.
     fn reap(&mut self, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
-        let Ring { ring, buffers, queued, unanswered, in_flight, notices, .. } = self;
+        let Ring { ring, buffers, loans, queued, unanswered, in_flight, notices, .. } = self;
         let mut some_left = false;
         for entry in ring.completion() {
             let (place, index) = (entry.user_data() >> 16, entry.user_data() as u16);
@@ -295,11 +353,20 @@ impl Ring {
                 answer(queued.token, u32::try_from(result).map_err(errno));
                 notices.failed += u64::from(result < 0 && cqueue::more(entry.flags()));
             }
-            notices.copied += u64::from(!is_answer && entry.result() as u32 & USAGE_COPIED != 0);
-            let is_last = !is_answer || !cqueue::more(entry.flags());
-            if is_last && let Some(Some(buffer)) = buffers.get_mut(usize::from(index)) {
+            let copied = !is_answer && entry.result() as u32 & USAGE_COPIED != 0;
+            notices.copied += u64::from(copied);
+            let lent = index.checked_sub(LOANS_FROM);
+            if let Some(place) = lent.filter(|_| is_answer && entry.result() >= 0) {
+                loans.sent(place);
+            }
+            if is_answer && cqueue::more(entry.flags()) {
+                continue;
+            }
+            *in_flight -= 1;
+            if let Some(place) = lent {
+                loans.over(place, copied);
+            } else if let Some(Some(buffer)) = buffers.get_mut(usize::from(index)) {
                 buffer.in_flight -= 1;
-                *in_flight -= 1;
                 some_left |= buffer.leaving && buffer.in_flight == 0;
             }
         }
