@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use wirepath_sys::pages::{Lent, SharedPages};
-use wirepath_sys::ring_loans::Ledger;
+use wirepath_sys::ring::Ledger;
 use wirepath_sys::socket::{set_fragmentation, set_segment};
 use wirepath_sys::zerocopy;
 

@@ -8,8 +8,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 use wirepath_sys::pages::SharedPages;
 use wirepath_sys::region::Region;
-use wirepath_sys::ring::{BufferIndex, MOST_BUFFERS, Refused, Ring, Socket};
-use wirepath_sys::ring_loans::Ledger;
+use wirepath_sys::ring::{BufferIndex, Ledger, MOST_BUFFERS, Refused, Ring, Socket};
 
 use crate::{Extent, Medium, SendError};
 

@@ -13,7 +13,6 @@ pub mod page_cache;
 pub mod pages;
 pub mod region;
 pub mod ring;
-pub mod ring_loans;
 mod send;
 pub mod socket;
 pub mod usage;

@@ -1,8 +1,9 @@
-//! An io_uring that sends from registered memory: many sends in one call, none of them a copy.
+//! An io_uring that sends from registered memory, and from pages that are lent to it: many sends in one call, none of them a
+//! copy.
 //!
 //! A zero-copy send answers twice: first how much it took, at once, and later that the network is done with its memory. Memory
-//! must not change in between. A [`Region`] never changes; the ring keeps those that are registered with it, and lets go of one
-//! only when all sends from it have answered for the second time. It never waits for that.
+//! must not change in between. A [`Region`] never changes, nor do [`SharedPages`]; the ring keeps those that it sends from, and
+//! lets go of one only when all sends from it have answered for the second time. It never waits for that.
 
 use std::io;
 use std::ops::Range;
@@ -15,7 +16,14 @@ use rustix::io::Errno;
 
 use crate::pages::SharedPages;
 use crate::region::Region;
-use crate::ring_loans::{Ledger, Table};
+
+mod buffers;
+mod loans;
+mod opening;
+use buffers::Buffers;
+pub use loans::Ledger;
+use loans::Table;
+use opening::{REPORT_USAGE, USAGE_COPIED, open, reports_copies};
 
 /// A socket that stays open until what was queued for it has been submitted.
 pub type Socket = Arc<dyn AsFd + Send + Sync>;
@@ -33,16 +41,13 @@ const LOANS_FROM: u16 = MOST_BUFFERS as u16;
 pub struct Ring {
     // In this order: the ring is closed before regions and what was lent are let go of.
     ring: IoUring,
-    buffers: Box<[Option<Buffer>]>,
+    buffers: Buffers,
     loans: Table,
-    free: Vec<u16>,
     /// What was queued since all was last answered, in order.
     queued: Vec<Queued>,
     unanswered: usize,
     /// Sends of all buffers that the network is not done with.
     in_flight: usize,
-    /// Buffers that wait to be let go of.
-    leaving: usize,
     /// Whether the kernel says of each send whether it copied.
     reports: bool,
     notices: Notices,
@@ -55,16 +60,6 @@ struct Notices {
     copied: u64,
     /// Sends that failed, which the kernel will say this of, too.
     failed: u64,
-}
-
-/// A range of a region that is registered.
-struct Buffer {
-    region: Arc<Region>,
-    range: Range<usize>,
-    /// Sends that the network is not done with.
-    in_flight: u32,
-    /// To be unregistered as soon as none is in flight.
-    leaving: bool,
 }
 
 struct Queued {
@@ -109,13 +104,11 @@ impl Ring {
         let entries = ring.params().sq_entries() as usize;
         Ok(Ring {
             ring,
-            buffers: (0..buffers).map(|_| None).collect(),
+            buffers: Buffers::new(buffers as u16),
             loans: Table::new(MOST_LOANS),
-            free: (0..buffers as u16).rev().collect(),
             queued: Vec::with_capacity(entries),
             unanswered: 0,
             in_flight: 0,
-            leaving: 0,
             reports,
             notices: Notices::default(),
             broken: None,
@@ -128,29 +121,13 @@ impl Ring {
     /// `EINVAL` for an empty range, one outside the region or above 1 GiB; `ENOBUFS` if the table is full; `ENOMEM` if the
     /// limit of locked memory is too low; else what the call says.
     pub fn register(&mut self, region: &Arc<Region>, range: Range<usize>) -> io::Result<BufferIndex> {
-        let bytes = region.bytes().get(range.clone()).filter(|bytes| !bytes.is_empty());
-        let bytes = bytes.ok_or(Errno::INVAL)?;
-        let index = *self.free.last().ok_or(Errno::NOBUFS)?;
-        let vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-        // SAFETY: the vector lies in the region, of which this ring holds a reference in `buffers` until the buffer is
-        // unregistered or the ring closed. The kernel wants the pages writable, but sends only read them.
-        unsafe { self.ring.submitter().register_buffers_update(index.into(), &[vector], None)? };
-        self.free.pop();
-        let buffer = Buffer { region: Arc::clone(region), range, in_flight: 0, leaving: false };
-        self.buffers[usize::from(index)] = Some(buffer);
-        Ok(BufferIndex(index))
+        self.buffers.register(&self.ring, region, range).map(BufferIndex)
     }
 
     /// Takes a buffer away: nothing is sent from it any more, and its region is let go of when the network is done with what
     /// was. Never waits.
     pub fn unregister(&mut self, index: BufferIndex) {
-        let Some(Some(buffer)) = self.buffers.get_mut(usize::from(index.0)) else { return };
-        if buffer.in_flight == 0 {
-            self.release(index.0);
-        } else if !buffer.leaving {
-            buffer.leaving = true;
-            self.leaving += 1;
-        }
+        self.buffers.unregister(&self.ring, index.0);
     }
 
     /// Queues a send of `range` of the region that `index` belongs to, to be answered with `token`. Never waits for room in
@@ -165,16 +142,11 @@ impl Ring {
         range: Range<usize>,
         token: u64,
     ) -> Result<(), Refused> {
-        let buffer = match self.buffers.get(usize::from(index.0)) {
-            Some(Some(buffer)) if !buffer.leaving && contains(&buffer.range, &range) => buffer,
-            _ => return self.ensure_usable().and(Err(Refused::Outside)),
-        };
-        let bytes = &raw const buffer.region.bytes()[range];
+        self.ensure_usable()?;
+        let bytes: *const [u8] = self.buffers.bytes(index.0, range).ok_or(Refused::Outside)?;
         // SAFETY: the bytes lie in a registered buffer, whose region is held until no send from it is in flight.
         unsafe { self.queue(bytes, Some(index.0), index.0, socket, token)? };
-        if let Some(buffer) = &mut self.buffers[usize::from(index.0)] {
-            buffer.in_flight += 1;
-        }
+        self.buffers.sent_from(index.0);
         Ok(())
     }
 
@@ -262,7 +234,7 @@ impl Ring {
 
     /// Buffers that were taken away and still have sends in flight. [`Ring::tidy`] lets go of them when these are over.
     pub fn leaving(&self) -> usize {
-        self.leaving
+        self.buffers.leaving()
     }
 
     /// Sends that the kernel copied after all, of those that the network is done with; nothing where it does not say so (before
@@ -340,7 +312,6 @@ impl Ring {
     /// Takes what the kernel has told.
     fn reap(&mut self, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
         let Ring { ring, buffers, loans, queued, unanswered, in_flight, notices, .. } = self;
-        let mut some_left = false;
         for entry in ring.completion() {
             let (place, index) = (entry.user_data() >> 16, entry.user_data() as u16);
             let is_answer = !cqueue::notif(entry.flags());
@@ -365,37 +336,11 @@ impl Ring {
             *in_flight -= 1;
             if let Some(place) = lent {
                 loans.over(place, copied);
-            } else if let Some(Some(buffer)) = buffers.get_mut(usize::from(index)) {
-                buffer.in_flight -= 1;
-                some_left |= buffer.leaving && buffer.in_flight == 0;
+            } else {
+                buffers.over(index);
             }
         }
-        if some_left {
-            self.release_idle();
-        }
-    }
-
-    /// Unregisters what is leaving and has nothing in flight any more.
-    fn release_idle(&mut self) {
-        for index in 0..self.buffers.len() as u16 {
-            let idle = |buffer: &Buffer| buffer.leaving && buffer.in_flight == 0;
-            if self.buffers[usize::from(index)].as_ref().is_some_and(idle) {
-                self.leaving -= 1;
-                self.release(index);
-            }
-        }
-    }
-
-    /// Takes an idle buffer out of the table.
-    fn release(&mut self, index: u16) {
-        let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-        // SAFETY: an empty vector refers to nothing; it makes the kernel forget the buffer.
-        let result = unsafe { self.ring.submitter().register_buffers_update(index.into(), &[nothing], None) };
-        // Should the kernel not forget it, its pages stay pinned, and its place must not be used again.
-        if result.is_ok() {
-            self.free.push(index);
-        }
-        self.buffers[usize::from(index)] = None;
+        buffers.release_idle(ring);
     }
 
     /// Hands back all that was not answered. What the kernel has not taken stays in the ring and is never submitted.
@@ -413,47 +358,3 @@ const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
 /// How often the kernel is asked again when it says that it cannot now.
 const ATTEMPTS: u32 = 16;
-
-/// Opens a ring whose kernel work happens in its thread's own calls, when it asks for it (Linux 6.1); before that, at any of
-/// its calls.
-fn open(entries: u32) -> io::Result<IoUring> {
-    let mut builder = IoUring::builder();
-    // Answers and notifications of a few submissions have room, should nobody look meanwhile; what has none the kernel keeps.
-    builder.dontfork().setup_submit_all().setup_single_issuer().setup_cqsize(entries * 4);
-    let mut deferring = builder.clone();
-    match deferring.setup_defer_taskrun().build(entries) {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            builder.setup_coop_taskrun().build(entries)
-        }
-        result => result,
-    }
-}
-
-/// `io_uring.h`, Linux 6.2: have the second answer say whether the kernel copied (IORING_SEND_ZC_REPORT_USAGE), and the bit that
-/// says so (IORING_NOTIF_USAGE_ZC_COPIED). `io_uring` has neither.
-const REPORT_USAGE: u16 = 1 << 3;
-const USAGE_COPIED: u32 = 1 << 31;
-
-/// Whether the kernel tells which sends it copied: one that does not knows no such flag. Asked by a send to no socket.
-fn reports_copies(ring: &mut IoUring) -> io::Result<bool> {
-    let entry = opcode::SendZc::new(types::Fd(-1), std::ptr::null(), 0).zc_flags(REPORT_USAGE).build();
-    // SAFETY: the entry refers to no memory and no descriptor.
-    unsafe { ring.submission().push(&entry) }.map_err(|_: squeue::PushError| Errno::BUSY)?;
-    let mut answer = None;
-    let mut is_over = false;
-    while !is_over {
-        match ring.submit_and_wait(1) {
-            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
-            _ => {}
-        }
-        for entry in ring.completion() {
-            answer = answer.or((!cqueue::notif(entry.flags())).then(|| entry.result()));
-            is_over = !cqueue::more(entry.flags());
-        }
-    }
-    Ok(answer != Some(-libc::EINVAL))
-}
-
-fn contains(outer: &Range<usize>, inner: &Range<usize>) -> bool {
-    inner.start < inner.end && inner.start >= outer.start && inner.end <= outer.end
-}

@@ -41,7 +41,7 @@ impl Ledger {
 }
 
 /// The loans of one ring. Dropped, it gives up those that are out: the ring must be closed before.
-pub(crate) struct Table {
+pub(super) struct Table {
     loans: Box<[Option<Loan>]>,
     free: Vec<u16>,
 }
@@ -54,35 +54,35 @@ struct Loan {
 }
 
 impl Table {
-    pub(crate) fn new(room: u16) -> Table {
+    pub(super) fn new(room: u16) -> Table {
         Table { loans: (0..room).map(|_| None).collect(), free: (0..room).rev().collect() }
     }
 
-    pub(crate) fn has_room(&self) -> bool {
+    pub(super) fn has_room(&self) -> bool {
         !self.free.is_empty()
     }
 
     /// The place that the next loan will have, if there is one.
-    pub(crate) fn next(&self) -> Option<u16> {
+    pub(super) fn next(&self) -> Option<u16> {
         self.free.last().copied()
     }
 
     /// Keeps a loan in the place that [`Table::next`] told.
-    pub(crate) fn keep(&mut self, pages: Lent, ledger: Arc<Ledger>) {
+    pub(super) fn keep(&mut self, pages: Lent, ledger: Arc<Ledger>) {
         if let Some(place) = self.free.pop() {
             self.loans[usize::from(place)] = Some(Loan { pages, ledger, is_sent: false });
         }
     }
 
     /// The socket has taken some of it.
-    pub(crate) fn sent(&mut self, place: u16) {
+    pub(super) fn sent(&mut self, place: u16) {
         if let Some(Some(loan)) = self.loans.get_mut(usize::from(place)) {
             loan.is_sent = true;
         }
     }
 
     /// The network is done with it. What was not sent was no loan.
-    pub(crate) fn over(&mut self, place: u16, copied: bool) {
+    pub(super) fn over(&mut self, place: u16, copied: bool) {
         let Some(loan) = self.loans.get_mut(usize::from(place)).and_then(Option::take) else { return };
         loan.pages.returned();
         if loan.is_sent {
