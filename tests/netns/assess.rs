@@ -40,6 +40,7 @@ fn every_path_is_measured_on_a_device_that_drops() -> Result<()> {
     let measured =
         ensure_every_path_and_size(&result, "stream", &[Some(512), Some(1024), Some(1460), Some(2048)])?;
     ensure!(measured >= 30, "{measured} of 10 paths with 4 sizes");
+    ensure_copied(measurements, &["wire_uring", "gso_zerocopy"], |copied| copied == 0)?;
     // The papers' table 4.
     for (path, calls) in
         [("read_writev", 2.0), ("read_send_rtp", 2.0), ("mmap_writev", 1.0), ("rtp_sendfile", 2.0)]
@@ -69,6 +70,18 @@ fn a_receiver_behind_a_link_is_measured() -> Result<()> {
     let sizes = [Some(512), Some(1024), Some(1472), Some(2048), None];
     let measured = ensure_every_path_and_size(&result, "download", &sizes)?;
     ensure!(measured >= 40, "{measured} of 6 paths with 4 sizes over UDP and 5 over TCP");
+    // What stays on the host is copied, whoever asked that it be not.
+    ensure_copied(measurements, &["uring_send", "mmap_zerocopy"], |copied| copied > 0)
+}
+
+/// Of sends by reference it is told how many the kernel copied, where the kernel tells it (io_uring from Linux 6.2 on).
+fn ensure_copied(measurements: &[Value], paths: &[&str], is_right: impl Fn(u64) -> bool) -> Result<()> {
+    let told = |run: &Value| run["copied"].as_u64().is_some_and(&is_right);
+    for one in measurements {
+        let name = one["path"].as_str().context("no path")?;
+        let mut runs = one["runs"].as_array().context("no runs")?.iter();
+        ensure!(!paths.contains(&name) || runs.all(told), "{one:#}");
+    }
     Ok(())
 }
 

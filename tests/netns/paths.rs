@@ -4,19 +4,21 @@
 //! ```text
 //!   client                              server                          server
 //!   10.77.0.2/24 veth ---------- veth 10.77.0.1/24                      ifb 10.77.0.1/24 (drops)
+//!  fd00:77::2/64                     fd00:77::1/64
 //!                 (checksums, or not; a slow queue)
 //! ```
 
-use std::io::Write;
-use std::net::UdpSocket;
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
 use wirepath_streams::datapath::{
-    BlockPath, BlockSink, Extent, Headers, LoanPolicy, LoanSwitch, Medium, Path, Scratch, SendError, Train,
-    UdpSink,
+    BlockPath, BlockSink, Extent, Headers, LoanCounts, LoanPolicy, LoanSwitch, Medium, PageBuffer, Path,
+    Scratch, SendError, Train, UdpSink,
 };
 use wirepath_tests::namespace::{CLIENT, Link, Namespace, SERVER};
 use wirepath_tests::{Deadline, require, trials};
@@ -30,12 +32,18 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_device_that_borrows_is_not_sent_copies,
         a_device_without_checksums_is_not_lent_to,
         where_nothing_can_be_lent_copies_are_sent,
+        where_nothing_more_can_be_lent_copies_are_sent,
     ]
 }
 
 const PAYLOAD: usize = 7 * 188;
 const PACKET: usize = HEADER_LENGTH + PAYLOAD;
 const PORT: u16 = 5004;
+/// Addresses of the client and of the server.
+const FAMILIES: [(IpAddr, IpAddr); 2] =
+    [(IpAddr::V4(CLIENT), IpAddr::V4(SERVER)), (IpAddr::V6(CLIENT_6), IpAddr::V6(SERVER_6))];
+const SERVER_6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, 1);
+const CLIENT_6: Ipv6Addr = Ipv6Addr::new(0xfd00, 0x77, 0, 0, 0, 0, 0, 2);
 const KINDS: [Headers; 3] = [
     Headers::Stored,
     Headers::Own { sequence_offset: 7, timestamp_offset: 9, marker: false },
@@ -44,19 +52,23 @@ const KINDS: [Headers; 3] = [
 
 /// Where the kernel computes the checksum itself, the receiving kernel drops what has a wrong one.
 fn odd_offsets_cross_pages_with_right_checksums() -> Result<()> {
-    for checksums in ["on", "off"] {
-        let link = Link::new()?;
-        link.server.run(&format!("ethtool -K veth tx {checksums}"))?;
-        let receiver = receiver(&link)?;
-        let mut scratch = Scratch::default();
-        for headers in KINDS {
-            let media = Media::new(headers, 4095, 12, 1)?;
-            for path in Path::ALL {
-                let sink = sink(&link.server, path)?;
-                // One by one too: a train of one packet is no train to the kernel.
-                for alone in [false, true] {
-                    send(path, &sink, &media, &mut scratch, alone)?;
-                    media.arrives(&receiver).with_context(|| format!("{path}, {headers:?}, {checksums}"))?;
+    for (client, server) in FAMILIES {
+        for checksums in ["on", "off"] {
+            let link = link()?;
+            link.server.run(&format!("ethtool -K veth tx {checksums}"))?;
+            let receiver = receiver_at(&link, client)?;
+            let mut scratch = Scratch::default();
+            for headers in KINDS {
+                let media = Media::new(headers, 4095, 12, 1)?;
+                for path in Path::ALL {
+                    let open = || Ok(UdpSink::new(socket_to(client, server)?, PACKET as u16, path)?);
+                    let sink = link.server.enter(open)?;
+                    // One by one too: a train of one packet is no train to the kernel.
+                    for alone in [false, true] {
+                        send(path, &sink, &media, &mut scratch, alone)?;
+                        let arrived = media.arrives(&receiver);
+                        arrived.with_context(|| format!("{path} to {client}, {headers:?}, {checksums}"))?;
+                    }
                 }
             }
         }
@@ -65,31 +77,35 @@ fn odd_offsets_cross_pages_with_right_checksums() -> Result<()> {
 }
 
 fn fragments_of_odd_offsets_have_right_checksums() -> Result<()> {
-    let link = Link::new()?;
-    let receiver = receiver(&link)?;
-    let media = Media::new(Headers::Generated, 4095, 12, 1)?;
-    let twice = Train { packet_size: 2 * PAYLOAD as u16, ..media.train };
-    for path in Path::ALL {
-        let sink = link.server.enter(|| Ok(UdpSink::new(socket()?, 2 * PACKET as u16, path)?))?;
-        let sent = path.send(&sink, &media.medium, &twice, Headers::Generated, &mut Scratch::default());
-        match sent {
-            Ok(6) => (0..6).try_for_each(|index| {
-                let expected = &media.bytes[4095 + index * 2 * PAYLOAD..][..2 * PAYLOAD];
-                let datagram = receive(&receiver)?;
-                ensure!(datagram[HEADER_LENGTH..] == *expected, "{path}: datagram {index}");
-                Ok(())
-            })?,
-            Err(SendError::Unsupported { .. }) if path.segments() && path != Path::RtpSendfile => {}
-            other => bail!("{path}: {other:?}"),
+    for (client, server) in FAMILIES {
+        let link = link()?;
+        let receiver = receiver_at(&link, client)?;
+        let media = Media::new(Headers::Generated, 4095, 12, 1)?;
+        let twice = Train { packet_size: 2 * PAYLOAD as u16, ..media.train };
+        for path in Path::ALL {
+            let open = || Ok(UdpSink::new(socket_to(client, server)?, 2 * PACKET as u16, path)?);
+            let sink = link.server.enter(open)?;
+            let sent = path.send(&sink, &media.medium, &twice, Headers::Generated, &mut Scratch::default());
+            match sent {
+                Ok(6) => (0..6).try_for_each(|index| {
+                    let expected = &media.bytes[4095 + index * 2 * PAYLOAD..][..2 * PAYLOAD];
+                    let datagram = receive(&receiver)?;
+                    ensure!(datagram[HEADER_LENGTH..] == *expected, "{path} to {client}: datagram {index}");
+                    Ok(())
+                })?,
+                Err(SendError::Unsupported { .. }) if path.segments() && path != Path::RtpSendfile => {}
+                other => bail!("{path} to {client}: {other:?}"),
+            }
         }
-    }
-    for path in [BlockPath::Sendfile, BlockPath::MmapSend, BlockPath::ReadWrite] {
-        let sink = link.server.enter(|| Ok(BlockSink::udp(socket()?, 2048, path)?))?;
-        for offset in [4095, 4096, 8191 - 2048 + 2] {
-            let extent = Extent { offset, length: 2048 };
-            path.send(&sink, &media.medium, extent, &mut Scratch::default())?;
-            let expected = &media.bytes[offset as usize..][..2048];
-            ensure!(receive(&receiver)? == expected, "{path} from {offset}");
+        for path in [BlockPath::Sendfile, BlockPath::MmapSend, BlockPath::ReadWrite] {
+            let open = || Ok(BlockSink::udp(socket_to(client, server)?, 2048, path)?);
+            let sink = link.server.enter(open)?;
+            for offset in [4095, 4096, 8191 - 2048 + 2] {
+                let extent = Extent { offset, length: 2048 };
+                path.send(&sink, &media.medium, extent, &mut Scratch::default())?;
+                let expected = &media.bytes[offset as usize..][..2048];
+                ensure!(receive(&receiver)? == expected, "{path} to {client} from {offset}");
+            }
         }
     }
     Ok(())
@@ -157,9 +173,27 @@ fn a_device_that_borrows_is_not_sent_copies() -> Result<()> {
         let counts = lent_blocks(&server, path, LoanPolicy::default())?;
         ensure!(counts == (50, 0, 0), "{path}: {counts:?}");
     }
+    lend_by_ring(&server)?;
     let forced_off = LoanPolicy { forced: Some(false), ..LoanPolicy::default() };
     let counts = lent_blocks(&server, BlockPath::Loan, forced_off)?;
     ensure!(counts == (0, 50, 0), "{counts:?}");
+    Ok(())
+}
+
+/// 50 datagrams that really refer to their pages, which come back all the same.
+fn lend_by_ring(server: &Namespace) -> Result<()> {
+    let mut scratch = Scratch::default();
+    let opened = scratch.open_ring();
+    require!(opened.is_ok(), "no ring: {opened:?}");
+    let sink = server.enter(|| Ok(BlockSink::udp(socket()?, PAYLOAD as u16, BlockPath::Loan)?))?;
+    let pages = PageBuffer::new(40 * PAYLOAD)?.share();
+    for _ in 0..50 {
+        sink.send_pages_by_ring(&pages, 0..pages.len(), &mut scratch)?;
+    }
+    ensure!(scratch.drain(Duration::from_secs(5)), "{:?}", sink.loans());
+    let expected = LoanCounts { loans: 50, ..LoanCounts::default() };
+    ensure!(sink.loans() == expected, "{:?}", sink.loans());
+    pages.reclaim()?;
     Ok(())
 }
 
@@ -189,6 +223,49 @@ fn where_nothing_can_be_lent_copies_are_sent() -> Result<()> {
     let counts = lent_blocks(&link.server, BlockPath::MmapZerocopy, LoanPolicy::default())?;
     ensure!(counts == (0, 50, 0), "{counts:?}");
     Ok(())
+}
+
+/// Room for a notice or two, of which TCP needs one for 512 KiB, and a client that reads nothing: while loans are out, what the
+/// connection has room for is copied. It is full only when it says so to those who wait for room, too.
+fn where_nothing_more_can_be_lent_copies_are_sent() -> Result<()> {
+    let link = Link::new()?;
+    link.server.set("net/core/optmem_max", "2000")?;
+    let media = Media::new(Headers::Generated, 0, 20, 1)?;
+    let forced_on =
+        LoanSwitch::new(LoanPolicy { aligned_bytes: None, unaligned_bytes: None, forced: Some(true) });
+    for path in [BlockPath::MmapZerocopy, BlockPath::Loan] {
+        let (stream, mut client) = connection(&link)?;
+        rustix::net::sockopt::set_socket_send_buffer_size_force(&stream, 1 << 22)?;
+        let sink = BlockSink::tcp(stream, path)?.with_switch(forced_on.clone());
+        let (mut sent, mut received) = (Vec::new(), Vec::new());
+        let full = loop {
+            let extent = Extent { offset: sent.len() as u64 % 6000, length: 20_000 };
+            match path.send(&sink, &media.medium, extent, &mut Scratch::default()) {
+                Ok(taken) => sent.extend_from_slice(&media.bytes[extent.offset as usize..][..taken]),
+                Err(error) => break error,
+            }
+        };
+        ensure!(matches!(full, SendError::Full { .. }), "{path}: {full}");
+        let counts = sink.loans();
+        ensure!(counts.outstanding > 0 && counts.copies > counts.loans, "{path}: {counts:?}");
+        let mut room = [PollFd::from_borrowed_fd(sink.socket(), PollFlags::OUT)];
+        poll(&mut room, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+        ensure!(!room[0].revents().contains(PollFlags::OUT), "{path}: it is not full");
+        rustix::net::shutdown(sink.socket(), rustix::net::Shutdown::Write)?;
+        client.read_to_end(&mut received)?;
+        ensure!(received == sent, "{path}: other bytes came");
+        ensure!(sink.wait_for_loans(Duration::from_secs(5))?, "{path}: {:?}", sink.loans());
+    }
+    Ok(())
+}
+
+/// From the server's side to the client's.
+fn connection(link: &Link) -> Result<(TcpStream, TcpStream)> {
+    let listener = link.client.enter(|| Ok(TcpListener::bind((CLIENT, PORT))?))?;
+    let stream = link.server.enter(|| Ok(TcpStream::connect((CLIENT, PORT))?))?;
+    let (client, _) = listener.accept()?;
+    client.set_read_timeout(Some(Duration::from_secs(5)))?;
+    Ok((stream, client))
 }
 
 /// Sends 50 trains of a mapping; answers how many were lent, copied, and copied by the kernel.
@@ -289,15 +366,31 @@ fn sink(server: &Namespace, path: Path) -> Result<UdpSink> {
     server.enter(|| Ok(UdpSink::new(socket()?, PACKET as u16, path)?))
 }
 
+/// A link that has addresses of both families.
+fn link() -> Result<Link> {
+    let link = Link::new()?;
+    link.client.ip(&format!("address add {CLIENT_6}/64 dev veth nodad"))?;
+    link.server.ip(&format!("address add {SERVER_6}/64 dev veth nodad"))?;
+    Ok(link)
+}
+
 /// Of the namespace that it is called in.
 fn socket() -> Result<UdpSocket> {
-    let socket = UdpSocket::bind((SERVER, 0))?;
-    socket.connect((CLIENT, PORT))?;
+    socket_to(CLIENT.into(), SERVER.into())
+}
+
+fn socket_to(client: IpAddr, server: IpAddr) -> Result<UdpSocket> {
+    let socket = UdpSocket::bind((server, 0))?;
+    socket.connect((client, PORT))?;
     Ok(socket)
 }
 
 fn receiver(link: &Link) -> Result<UdpSocket> {
-    let socket = link.client.enter(|| Ok(UdpSocket::bind((CLIENT, PORT))?))?;
+    receiver_at(link, CLIENT.into())
+}
+
+fn receiver_at(link: &Link, client: IpAddr) -> Result<UdpSocket> {
+    let socket = link.client.enter(|| Ok(UdpSocket::bind((client, PORT))?))?;
     socket.set_read_timeout(Some(Duration::from_secs(5)))?;
     rustix::net::sockopt::set_socket_recv_buffer_size_force(&socket, 1 << 24)?; // a busy machine lets it wait
     Ok(socket)

@@ -89,28 +89,29 @@ fn a_disk_that_fails_inside_a_train_leaves_nothing_in_the_socket() -> Result<()>
     let first = Header { marker: false, payload_type: 33, sequence: 1, timestamp: 2, ssrc: 3 };
     let run = Run { first, step: 0 };
     let bare = Train { offset: 0, length: PACKET.into(), packet_size: PACKET, skip: 0, first: 0, run };
-    // The first packet crosses into what cannot be read; the train goes far beyond.
-    let train = Train { offset: 8192 - 500, length: 10 * u32::from(PACKET), ..bare };
-    for path in paths::Path::ALL {
-        let (sender, receiver) = connected()?;
-        let sink = UdpSink::new(sender, PACKET, path)?;
-        let mut scratch = Scratch::default();
-        let medium = Medium::new(File::open(&disk.device)?, 65_536)?; // nothing of it is in a mapping yet
-        let failed = path.send(&sink, &medium, &train, Headers::Stored, &mut scratch);
-        ensure!(matches!(failed, Err(SendError::Storage { .. })), "{path}: {failed:?}");
-        path.send(&sink, &whole, &bare, Headers::Stored, &mut scratch)?;
-        ensure!(receive(&receiver)?[HEADER_LENGTH..] == [7; PACKET as usize - HEADER_LENGTH], "{path}");
-    }
-    for path in BlockPath::ALL.into_iter().filter(|path| !path.needs_hot_memory()) {
-        let (sender, receiver) = connected()?;
-        let sink = BlockSink::udp(sender, PACKET, path)?;
-        let mut scratch = Scratch::default();
-        let medium = Medium::new(File::open(&disk.device)?, 65_536)?;
-        let extent = Extent { offset: 8192 - 500, length: PACKET.into() };
-        let failed = path.send(&sink, &medium, extent, &mut scratch);
-        ensure!(matches!(failed, Err(SendError::Storage { .. })), "{path}: {failed:?}");
-        path.send(&sink, &whole, Extent { offset: 0, length: PACKET.into() }, &mut scratch)?;
-        ensure!(receive(&receiver)? == [7; PACKET as usize], "{path}");
+    // The first packet crosses into what cannot be read, or begins there; the train goes far beyond.
+    for offset in [8192 - 500, 8192] {
+        let train = Train { offset, length: 10 * u32::from(PACKET), ..bare };
+        for path in paths::Path::ALL {
+            let (sender, receiver) = connected()?;
+            let sink = UdpSink::new(sender, PACKET, path)?;
+            let mut scratch = Scratch::default();
+            let medium = Medium::new(File::open(&disk.device)?, 65_536)?; // nothing of it is in a mapping yet
+            let failed = path.send(&sink, &medium, &train, Headers::Stored, &mut scratch);
+            ensure!(matches!(failed, Err(SendError::Storage { .. })), "{path} from {offset}: {failed:?}");
+            path.send(&sink, &whole, &bare, Headers::Stored, &mut scratch)?;
+            ensure!(receive(&receiver)?[HEADER_LENGTH..] == [7; PACKET as usize - HEADER_LENGTH], "{path}");
+        }
+        for path in BlockPath::ALL.into_iter().filter(|path| !path.needs_hot_memory()) {
+            let (sender, receiver) = connected()?;
+            let sink = BlockSink::udp(sender, PACKET, path)?;
+            let mut scratch = Scratch::default();
+            let medium = Medium::new(File::open(&disk.device)?, 65_536)?;
+            let failed = path.send(&sink, &medium, Extent { offset, length: PACKET.into() }, &mut scratch);
+            ensure!(matches!(failed, Err(SendError::Storage { .. })), "{path} from {offset}: {failed:?}");
+            path.send(&sink, &whole, Extent { offset: 0, length: PACKET.into() }, &mut scratch)?;
+            ensure!(receive(&receiver)? == [7; PACKET as usize], "{path}");
+        }
     }
     Ok(())
 }

@@ -260,7 +260,8 @@ pub struct Run {
     /// Sends that failed and were not made again; with `loan`, sends that the kernel refused for want of room and that were then
     /// made again.
     pub errors: u64,
-    /// Zero-copy sends that the kernel turned into copies; null where the path lends nothing.
+    /// Zero-copy sends, by MSG_ZEROCOPY or an io_uring, that the kernel turned into copies; null where the path makes none, or
+    /// the kernel does not say (io_uring before Linux 6.2).
     pub copied: Option<u64>,
     /// What was lent; null where the path lends nothing, and for paths of a ring, which only count what was copied.
     pub loans: Option<Loans>,

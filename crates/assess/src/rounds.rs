@@ -186,7 +186,7 @@ impl<'a> Rounds<'a> {
             bytes: sent.bytes,
             packets: sent.packets,
             errors: 0, // an error that is not made good ends the run
-            copied: cell.way.lends().then_some(sent.copied),
+            copied: sent.copied,
             loans: cell.way.lends().then(|| outlet.loans().into()),
         };
         Ok((run, sent))

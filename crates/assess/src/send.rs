@@ -24,8 +24,8 @@ pub(crate) struct Sent {
     pub(crate) longest_train: u32,
     /// How often the socket was full and was waited for.
     pub(crate) waits: u64,
-    /// Loans that the kernel turned into copies.
-    pub(crate) copied: u64,
+    /// Sends by reference that the kernel turned into copies; nothing if the path makes none, or the kernel does not say.
+    pub(crate) copied: Option<u64>,
 }
 
 /// What is sent from, and where to.
@@ -76,16 +76,26 @@ impl<'a> Sending<'a> {
     /// [`Error::SinkStopped`].
     pub(crate) fn all(&mut self, walk: Walk, watch: &mut Watch) -> Result<Sent, Error> {
         let mut sent = Sent::default();
+        let copied_before = self.scratch.copied_by_kernel();
         for stretch in walk.stretches(watch.train_packets(self.cell).into()) {
             self.stretch(stretch, &mut sent)?;
             watch.pace(sent.transport_bytes - self.queue.bytes)?;
         }
         self.flush(&mut sent)?;
-        sent.copied = self.outlet.finish()?;
-        match self.scratch.drain(PATIENCE) {
-            true => Ok(sent),
-            false => Err(Error::Faulty("the network is not done with what was sent".to_owned())),
+        let of_loans = self.outlet.finish()?;
+        if !self.scratch.drain(PATIENCE) {
+            return Err(Error::Faulty("the network is not done with what was sent".to_owned()));
         }
+        sent.copied = match self.cell.way {
+            way if way.lends() => Some(of_loans),
+            way if way.needs_hot_memory() => self
+                .scratch
+                .copied_by_kernel()
+                .zip(copied_before)
+                .map(|(after, before)| after.saturating_sub(before)),
+            _ => None,
+        };
+        Ok(sent)
     }
 
     /// Sends or queues one stretch.

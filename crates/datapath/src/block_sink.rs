@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use wirepath_sys::pages::{Lent, SharedPages};
+use wirepath_sys::ring::Ledger;
 use wirepath_sys::socket::{set_fragmentation, set_segment};
 use wirepath_sys::zerocopy;
 
 use crate::loans::Loans;
-use crate::{BlockPath, LoanCounts, LoanSwitch, SendError, loan};
+use crate::{BlockPath, LoanCounts, LoanSwitch, Scratch, SendError, is_full, loan};
 
 /// Loans of a caller's own pages that can be out at a time; further sends are copied.
 const PAGES_LENT: usize = 256;
@@ -27,13 +28,15 @@ const PAGES_LENT: usize = 256;
 pub struct BlockSink {
     pub(crate) socket: Arc<OwnedFd>,
     stream: bool,
-    lender: Option<Lender>,
+    pub(crate) lender: Option<Lender>,
 }
 
 /// What a sink needs to lend.
 #[derive(Debug)]
-struct Lender {
-    loans: RefCell<Loans<Lent>>,
+pub(crate) struct Lender {
+    pub(crate) loans: RefCell<Loans<Lent>>,
+    /// What rings tell of loans that were made by them.
+    pub(crate) by_ring: Arc<Ledger>,
     /// Nothing if every send lends.
     switch: Option<LoanSwitch>,
     device_takes_loans: bool,
@@ -88,7 +91,8 @@ impl BlockSink {
     /// all, to a TCP connection as much of it as is taken now. Answers how many bytes. Never blocks; allocates nothing.
     ///
     /// Pages that were lent are kept until their loan is back; then [`SharedPages::reclaim`] gives them to be written again. A
-    /// sink that is dropped before gives its loans up: what it sent is sent, but its pages are only freed and not reused.
+    /// sink that is dropped gives up loans that are not back then: what it sent is sent, but those pages are only freed and not
+    /// reused.
     ///
     /// # Errors
     /// [`SendError`] says what to do about each; nothing was sent.
@@ -96,10 +100,25 @@ impl BlockSink {
         loan::send_pages(self, pages, range)
     }
 
+    /// As [`BlockSink::send_pages`], but lends by the io_uring of `scratch` (SEND_ZC), if it has one. Such loans are counted with
+    /// the others; they come back to the ring, as it sends, in [`Scratch::take_back`] and in [`Scratch::drain`], and are given up
+    /// with `scratch` and not with the sink.
+    ///
+    /// # Errors
+    /// As [`BlockSink::send_pages`].
+    pub fn send_pages_by_ring(
+        &self,
+        pages: &SharedPages,
+        range: Range<usize>,
+        scratch: &mut Scratch,
+    ) -> Result<usize, SendError> {
+        loan::send_pages_by_ring(self, pages, range, scratch)
+    }
+
     /// What was lent and what was copied; zeros if the path does not lend. As of the last send, [`BlockSink::take_back`] or
     /// [`BlockSink::wait_for_loans`].
     pub fn loans(&self) -> LoanCounts {
-        self.lender.as_ref().map(|lender| lender.loans.borrow().counts()).unwrap_or_default()
+        self.lender.as_ref().map(Lender::counts).unwrap_or_default()
     }
 
     /// Takes back loans that are over, some at a time; answers what is known then. Never blocks.
@@ -124,17 +143,18 @@ impl BlockSink {
         }
     }
 
-    /// Whether a send of this range of memory is to lend it.
+    /// Whether a send of this range of memory is to lend it. An empty one never is: the kernel does not number such a loan over
+    /// TCP, and would never say that it is over.
     #[inline]
     pub(crate) fn lends(&self, range: &Range<usize>) -> bool {
-        let Some(lender) = &self.lender else { return false };
+        let Some(lender) = self.lender.as_ref().filter(|_| !range.is_empty()) else { return false };
         let Some(switch) = &lender.switch else { return true };
         let policy = switch.policy();
-        let is_worth_it = policy.forced.is_some() || !lender.loans.borrow().are_pointless();
+        let is_worth_it = policy.forced.is_some() || !lender.are_pointless();
         lender.device_takes_loans && is_worth_it && policy.lends(range)
     }
 
-    /// Lends by `send`; answers nothing if the kernel takes no loan now, which is counted as a copy.
+    /// Lends by `send`; answers nothing if the kernel takes no loan now: a copy is the way.
     #[inline]
     pub(crate) fn lend(
         &self,
@@ -142,24 +162,28 @@ impl BlockSink {
     ) -> Result<Option<usize>, SendError> {
         let unprepared = SendError::Unsupported { call: "setsockopt(SO_ZEROCOPY)", errno: Errno::OPNOTSUPP };
         let mut loans = self.lender.as_ref().ok_or(unprepared)?.loans.borrow_mut();
-        let sent = loans.lend(self.socket(), send).map_err(|errno| self.failed("send", errno))?;
-        if sent.is_none() {
-            loans.copied();
-        }
-        Ok(sent)
+        loans.lend(self.socket(), send).map_err(|errno| self.failed("send", errno))
     }
 
+    /// Counts a send that might have lent and copied instead, if it sent anything.
     #[inline]
-    pub(crate) fn count_copy(&self) {
-        if let Some(lender) = &self.lender {
+    pub(crate) fn counted_copy(&self, sent: Result<usize, SendError>) -> Result<usize, SendError> {
+        if let (Ok(_), Some(lender)) = (sent, &self.lender) {
             lender.loans.borrow_mut().copied();
         }
+        sent
+    }
+
+    /// Sends a copy of a range of pages.
+    pub(crate) fn copy_pages(&self, pages: &SharedPages, range: Range<usize>) -> Result<usize, SendError> {
+        let sent = pages.copy(self.socket(), range);
+        self.counted_copy(sent.map_err(|error| self.failed_io("send", &error)))
     }
 
     /// Sorts what a send answered.
     pub(crate) fn failed(&self, call: &'static str, errno: Errno) -> SendError {
         match errno {
-            Errno::AGAIN => SendError::Full { call },
+            errno if is_full(errno) => SendError::Full { call },
             Errno::FAULT => SendError::Storage { call, errno },
             errno if self.stream => SendError::Other { call, errno },
             errno => SendError::of_udp(call, errno),
@@ -172,6 +196,16 @@ impl BlockSink {
     }
 }
 
+impl Drop for BlockSink {
+    /// Hears a last time which loans are over, or pages that are long back would be given up with those that are not.
+    fn drop(&mut self) {
+        if let Some(lender) = &mut self.lender {
+            let heard = lender.loans.get_mut().read_all(self.socket.as_fd());
+            debug_assert!(heard.is_ok(), "the error queue of an open socket can be read: {heard:?}");
+        }
+    }
+}
+
 impl Lender {
     fn of(socket: BorrowedFd<'_>, local: SocketAddr, path: BlockPath) -> io::Result<Option<Lender>> {
         if !path.lends() {
@@ -180,8 +214,24 @@ impl Lender {
         zerocopy::enable(socket)?;
         Ok(Some(Lender {
             loans: RefCell::new(Loans::new(PAGES_LENT, Lent::returned)),
+            by_ring: Arc::default(),
             switch: (path == BlockPath::Loan).then(LoanSwitch::default),
             device_takes_loans: loan::device_takes_loans(socket, local.ip()),
         }))
+    }
+
+    fn counts(&self) -> LoanCounts {
+        let (loans, by_ring) = (self.loans.borrow(), &self.by_ring);
+        let counts = loans.counts();
+        LoanCounts {
+            loans: counts.loans + loans.by_ring(),
+            copied_by_kernel: counts.copied_by_kernel + by_ring.copied(),
+            outstanding: counts.outstanding + loans.by_ring().saturating_sub(by_ring.back()),
+            ..counts
+        }
+    }
+
+    fn are_pointless(&self) -> bool {
+        self.loans.borrow().are_pointless(self.by_ring.copied_in_a_row())
     }
 }

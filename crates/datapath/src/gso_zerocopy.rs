@@ -1,9 +1,9 @@
 //! `gso_zerocopy`: some packets of a train by one `sendmsg` with UDP_SEGMENT and MSG_ZEROCOPY over headers and a mapping.
 //!
 //! No copies, but a packet buffer takes 17 fragments (MAX_SKB_FRAGS), one for each header and for each page of payload: room
-//! for 7 or 8 packets of 1,316 bytes, for 5 that cross a page each. A train whose stored headers are sent has none of its own and leaves in one call. Generated
-//! headers lie in blocks of the sink's, which are not written again before the kernel has given them back; when no block is
-//! free, the train is copied, and counted as such.
+//! for 7 or 8 packets of 1,316 bytes, for 5 that cross a page each. A train whose stored headers are sent has none of its own and
+//! leaves in one call. Generated headers lie in blocks of the sink's, which are not written again before the kernel has given
+//! them back; when no block is free, or the kernel takes no more loans, the train is copied, and counted as such.
 
 use std::cell::RefCell;
 use std::io;
@@ -53,7 +53,7 @@ pub(crate) fn send(
     let Lender { loans, blocks, next } = &mut *lender;
     let (socket, mapping) = (sink.socket.as_fd(), &medium.mapping);
     let first = fitting(train, headers);
-    let lent = if headers == Headers::Stored && train.skip == 0 {
+    let lent = if headers == Headers::Stored && train.skip == 0 && train.length > 0 {
         let start = train.offset as usize;
         let whole = start..start + train.length as usize;
         loans.lend(socket, || mapping.lend(socket, whole.clone()).map(|_| (train.packets(), None)))
@@ -73,8 +73,9 @@ pub(crate) fn send(
     match lent {
         Ok(Some(packets)) => Ok(packets),
         Ok(None) => {
+            let sent = gso_writev::send(sink, medium, train, headers, scratch)?;
             loans.copied();
-            gso_writev::send(sink, medium, train, headers, scratch)
+            Ok(sent)
         }
         Err(errno) => Err(SendError::of_udp(CALL, errno)),
     }

@@ -64,7 +64,7 @@ use rustix::io::Errno;
 /// Why a train, or the rest of it, was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SendError {
-    /// The socket has no room now; the same train can be sent a little later.
+    /// The socket has no room now, or the kernel no memory; the same train can be sent a little later.
     #[error("{call}: the socket is full")]
     Full {
         /// The call that said so.
@@ -116,7 +116,7 @@ impl SendError {
     /// today), so they are treated alike.
     fn of_udp(call: &'static str, errno: Errno) -> SendError {
         match errno {
-            Errno::AGAIN => SendError::Full { call },
+            errno if is_full(errno) => SendError::Full { call },
             Errno::IO | Errno::INVAL | Errno::MSGSIZE | Errno::OPNOTSUPP => {
                 SendError::Unsupported { call, errno }
             }
@@ -132,5 +132,25 @@ impl SendError {
     /// As [`SendError::of_udp`], for calls that `std` made.
     fn of_udp_io(call: &'static str, error: &std::io::Error) -> SendError {
         SendError::of_udp(call, Errno::from_io_error(error).unwrap_or(Errno::INVAL))
+    }
+}
+
+/// Whether a call's answer passes by itself: no room in the socket, or no memory for the moment. An io_uring says the latter when
+/// it has none for a send's second answer.
+fn is_full(errno: Errno) -> bool {
+    matches!(errno, Errno::AGAIN | Errno::NOMEM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lack_of_memory_passes() {
+        for errno in [Errno::AGAIN, Errno::NOMEM] {
+            assert_eq!(SendError::of_udp("send", errno), SendError::Full { call: "send" });
+        }
+        let gone = SendError::of_udp("send", Errno::NOTCONN);
+        assert_eq!(gone, SendError::Other { call: "send", errno: Errno::NOTCONN });
     }
 }

@@ -1,7 +1,7 @@
 //! What a sink has lent to the kernel and not got back: counted, and read back from the socket's error queue now and then.
 //!
 //! The kernel numbers the loans of a socket and tells when they are over, many at a time. Nothing here blocks but
-//! [`Loans::wait`]; reading back costs a call for some dozens of loans.
+//! [`Loans::wait`]; reading back costs a call for some dozens of loans that are over, and some more where not all are.
 
 use std::collections::VecDeque;
 use std::io;
@@ -39,6 +39,12 @@ pub(crate) struct Loans<T> {
     room: usize,
     /// Loans since the error queue was read.
     unread: u32,
+    /// Loans that came back since the last one that was not copied.
+    copied_in_a_row: u64,
+    /// Copies since the last loan.
+    since_last: u64,
+    /// Loans made by rings, which count the rest of them.
+    by_ring: u64,
     /// What becomes of what was kept.
     over: fn(T),
 }
@@ -47,14 +53,28 @@ pub(crate) struct Loans<T> {
 const READ_EVERY: u32 = 32;
 /// Notices read on the way to a send.
 const NOTICES: u32 = 8;
-/// Loans to try before the kernel's word on all of them is believed.
+/// A pause that is any number of pauses: the kernel takes no time that is beyond its clock's.
+const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+/// Loans in a row that the kernel must have copied to be believed that it copies all.
 const TRIALS: u64 = 16;
+/// Copies before it is asked again: routes change, and who listened in may be gone.
+const ASK_AGAIN: u64 = 1024;
 
 impl<T> Loans<T> {
     /// Room to keep `room` things, which are given to `over` when their loan is over.
     pub(crate) fn new(room: usize, over: fn(T)) -> Loans<T> {
         let kept = VecDeque::with_capacity(room);
-        Loans { counts: LoanCounts::default(), next: 0, kept, room, unread: 0, over }
+        Loans {
+            counts: LoanCounts::default(),
+            next: 0,
+            kept,
+            room,
+            unread: 0,
+            copied_in_a_row: 0,
+            since_last: 0,
+            by_ring: 0,
+            over,
+        }
     }
 
     pub(crate) fn counts(&self) -> LoanCounts {
@@ -64,19 +84,31 @@ impl<T> Loans<T> {
     /// Counts a send that was copied.
     pub(crate) fn copied(&mut self) {
         self.counts.copies += 1;
+        self.since_last += 1;
     }
 
-    /// Whether the kernel copies whatever is lent on this socket.
-    pub(crate) fn are_pointless(&self) -> bool {
-        let back = self.counts.loans - self.counts.outstanding;
-        back >= TRIALS && self.counts.copied_by_kernel == back
+    /// Counts a loan that a ring made.
+    pub(crate) fn lent_by_ring(&mut self) {
+        self.by_ring += 1;
+        self.since_last = 0;
+    }
+
+    /// Loans that rings made.
+    pub(crate) fn by_ring(&self) -> u64 {
+        self.by_ring
+    }
+
+    /// Whether the kernel copies whatever is lent on this socket now, as far as is known: here, or of loans by rings so many in a
+    /// row.
+    pub(crate) fn are_pointless(&self, in_a_row_by_ring: u64) -> bool {
+        self.copied_in_a_row.max(in_a_row_by_ring) >= TRIALS && self.since_last < ASK_AGAIN
     }
 
     /// Lends by `send`, which answers what it sent and what must be kept. Answers nothing if nothing can be lent now: a copy is
     /// the way.
     ///
     /// # Errors
-    /// `EAGAIN` if the socket is full or the kernel wants some loans back before it takes more; else what `send` says.
+    /// `EAGAIN` if the socket is full; else what `send` says.
     #[inline]
     pub(crate) fn lend<S>(
         &mut self,
@@ -94,8 +126,8 @@ impl<T> Loans<T> {
             self.read_all(socket)?;
             sent = send();
             if is_too_much(&sent) {
-                // With nothing lent, waiting changes nothing: the limits are too low, or used up by others.
-                return if self.counts.outstanding > 0 { Err(Errno::AGAIN) } else { Ok(None) };
+                // Not `EAGAIN`: the socket has room, so whoever waited for that would be woken at once, again and again.
+                return Ok(None);
             }
         }
         match sent {
@@ -123,6 +155,7 @@ impl<T> Loans<T> {
         self.counts.outstanding += 1;
         self.counts.outstanding_most = self.counts.outstanding_most.max(self.counts.outstanding);
         self.unread += 1;
+        self.since_last = 0;
     }
 
     /// Reads some notices, if any are to be expected. Never blocks.
@@ -136,26 +169,26 @@ impl<T> Loans<T> {
         Ok(())
     }
 
-    /// Reads all notices there are: at most one for each loan.
+    /// Reads all notices there are: at most one for each loan. Never blocks.
     #[cold]
-    fn read_all(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
+    pub(crate) fn read_all(&mut self, socket: BorrowedFd<'_>) -> Result<(), Errno> {
         while self.read_one(socket)? {}
         Ok(())
     }
 
     /// Waits until all loans are back, at most for `timeout`; answers whether they are.
     pub(crate) fn wait(&mut self, socket: BorrowedFd<'_>, timeout: Duration) -> io::Result<bool> {
-        let deadline = Instant::now() + timeout;
+        let deadline = Instant::now().checked_add(timeout); // no time at all is beyond it
         loop {
             let before = self.counts.outstanding;
             self.read_all(socket)?;
-            let left = deadline.saturating_duration_since(Instant::now());
+            let left = deadline.map_or(LONGEST_PAUSE, |end| end.saturating_duration_since(Instant::now()));
             if self.counts.outstanding == 0 || left.is_zero() {
                 return Ok(self.counts.outstanding == 0);
             }
             // A connection that is gone is always ready; then we look now and then.
             let is_ready = before == self.counts.outstanding && is_ready(socket)?;
-            let pause = if is_ready { left.min(Duration::from_millis(1)) } else { left };
+            let pause = left.min(if is_ready { Duration::from_millis(1) } else { LONGEST_PAUSE });
             let pause = Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
             let mut sockets = [PollFd::new(&socket, PollFlags::empty())]; // the error queue is always told
             let watched = if is_ready { &mut [][..] } else { &mut sockets[..] };
@@ -184,7 +217,12 @@ impl<T> Loans<T> {
         }
         let back = back.min(self.counts.outstanding);
         self.counts.outstanding -= back;
-        self.counts.copied_by_kernel += if returned.copied { back } else { 0 };
+        if returned.copied {
+            self.counts.copied_by_kernel += back;
+            self.copied_in_a_row += back;
+        } else if back > 0 {
+            self.copied_in_a_row = 0;
+        }
         for (number, kept) in &mut self.kept {
             if number.wrapping_sub(returned.first) <= returned.last.wrapping_sub(returned.first)
                 && let Some(kept) = kept.take()
@@ -206,65 +244,4 @@ fn is_ready(socket: BorrowedFd<'_>) -> io::Result<bool> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn with_loans(count: u32) -> Loans<()> {
-        let mut loans = Loans::new(8, |()| ());
-        (0..count).for_each(|_| loans.lent(Some(())));
-        loans
-    }
-
-    fn returned(first: u32, last: u32, copied: bool) -> Returned {
-        Returned { first, last, copied }
-    }
-
-    #[test]
-    fn room_is_free_again_in_order() {
-        let mut loans = with_loans(4);
-        loans.take_back(returned(1, 2, false));
-        assert_eq!((loans.counts.outstanding, loans.kept.len()), (2, 4));
-        loans.take_back(returned(0, 0, true));
-        assert_eq!((loans.counts.outstanding, loans.kept.len(), loans.counts.copied_by_kernel), (1, 1, 1));
-        loans.take_back(returned(3, 3, false));
-        assert_eq!((loans.counts.outstanding, loans.kept.len(), loans.next), (0, 0, 4));
-    }
-
-    #[test]
-    fn numbers_that_failed_sends_used_up_are_passed_over() {
-        let mut loans = with_loans(2);
-        loans.take_back(returned(1, 3, false)); // loan 1, and two failures that merged with it
-        assert_eq!((loans.counts.outstanding, loans.next), (1, 4));
-        loans.take_back(returned(4, 4, false)); // one more failure, nothing of ours
-        assert_eq!((loans.counts.outstanding, loans.next), (1, 5));
-        loans.lent(Some(()));
-        loans.take_back(returned(5, 5, false));
-        loans.take_back(returned(0, 0, false));
-        assert_eq!((loans.counts.outstanding, loans.kept.len()), (0, 0));
-    }
-
-    #[test]
-    fn numbers_wrap() {
-        let mut loans = Loans::new(8, |()| ());
-        loans.next = u32::MAX;
-        loans.lent(Some(()));
-        loans.lent(Some(()));
-        assert_eq!(loans.next, 1);
-        loans.take_back(returned(u32::MAX, 0, false));
-        assert_eq!((loans.counts.outstanding, loans.kept.len(), loans.next), (0, 0, 1));
-    }
-
-    #[test]
-    fn loans_that_are_always_copied_are_pointless() {
-        let mut loans = with_loans(0);
-        for number in 0..TRIALS as u32 {
-            assert!(!loans.are_pointless());
-            loans.lent(None);
-            loans.take_back(returned(number, number, true));
-        }
-        assert!(loans.are_pointless());
-        loans.lent(None);
-        loans.take_back(returned(TRIALS as u32, TRIALS as u32, false));
-        assert!(!loans.are_pointless());
-    }
-}
+mod tests;

@@ -11,6 +11,9 @@ use crate::{BlockSink, Extent, Medium, SendError, mmap_send};
 #[inline]
 pub(crate) fn send(sink: &BlockSink, medium: &Medium, extent: Extent) -> Result<usize, SendError> {
     let socket = sink.socket.as_fd();
-    let lent = sink.lend(|| medium.mapping.lend(socket, extent.in_memory()).map(|taken| (taken, None)))?;
-    lent.map_or_else(|| mmap_send::send(sink, medium, extent), Ok)
+    let lent = match extent.length {
+        0 => None, // as `BlockSink::lends` says
+        _ => sink.lend(|| medium.mapping.lend(socket, extent.in_memory()).map(|taken| (taken, None)))?,
+    };
+    lent.map_or_else(|| sink.counted_copy(mmap_send::send(sink, medium, extent)), Ok)
 }

@@ -7,7 +7,7 @@ use rustix::io::writev;
 
 use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink};
 
-/// Room for the largest datagram there is.
+/// Room for the largest datagram there is, and for as much of a stream as programs like to read at a time: 64 KiB.
 pub(crate) struct Buffer(Box<[u8]>);
 
 impl Buffer {
@@ -20,7 +20,7 @@ impl Buffer {
 
 impl Default for Buffer {
     fn default() -> Buffer {
-        Buffer(vec![0; usize::from(u16::MAX)].into())
+        Buffer(vec![0; 1 << 16].into())
     }
 }
 

@@ -116,10 +116,28 @@ impl Scratch {
         self.ring.as_ref().map_or(0, Uring::in_flight)
     }
 
+    /// Sends of the ring that the kernel copied after all, of those that the network is done with: an exact number when nothing
+    /// is in flight. Nothing without a ring, and where the kernel does not say so (before Linux 6.2).
+    pub fn copied_by_kernel(&self) -> Option<u64> {
+        self.ring.as_ref().and_then(Uring::copied)
+    }
+
     /// Waits until the network is done with all that was sent, but no longer than `limit`; answers whether it is. For whoever
     /// measures; nobody else has a reason to wait.
     pub fn drain(&mut self, limit: Duration) -> bool {
         self.ring.as_mut().is_none_or(|ring| ring.drain(limit))
+    }
+
+    /// Hears from the ring which loans are over. Never blocks; a call if anything is in flight.
+    pub fn take_back(&mut self) {
+        if let Some(ring) = &mut self.ring {
+            ring.tidy();
+        }
+    }
+
+    /// Whether there is a ring that sends.
+    pub(crate) fn has_ring(&self) -> bool {
+        self.ring.as_ref().is_some_and(|ring| ring.broken().is_none())
     }
 
     /// The ring, for a path that has found it to hold what it sends.
@@ -128,9 +146,9 @@ impl Scratch {
         self.ring.as_mut().ok_or(missing)
     }
 
-    /// Goes on without a ring that has failed: paths that need it step down.
+    /// Goes on without a ring that has failed, as soon as it has no answer left to give: paths that need it step down.
     pub(crate) fn give_up_broken(&mut self) {
-        if let Some(errno) = self.ring.as_ref().and_then(Uring::broken) {
+        if let Some(errno) = self.ring.as_ref().filter(|ring| ring.queued() == 0).and_then(Uring::broken) {
             tracing::error!(%errno, "io_uring_enter failed; this thread goes on without a ring");
             self.ring = None;
         }

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use wirepath_sys::pages::SharedPages;
 use wirepath_sys::region::Region;
-use wirepath_sys::ring::{BufferIndex, MOST_BUFFERS, Refused, Ring, Socket};
+use wirepath_sys::ring::{BufferIndex, Ledger, MOST_BUFFERS, Refused, Ring, Socket};
 
 use crate::{Extent, Medium, SendError};
 
@@ -149,25 +150,50 @@ impl Uring {
 
     /// Queues a send.
     pub(crate) fn enqueue(&mut self, socket: Socket, place: Place, token: u64) -> Result<(), SendError> {
-        if self.parked.len() + self.ring.queued() >= self.parked.capacity() {
-            return Err(SendError::Full { call: CALL });
-        }
-        self.ring.send(socket, place.piece, place.range, token).map_err(|refused| match refused {
-            Refused::Full | Refused::Broken(_) => SendError::Full { call: CALL },
-            Refused::Outside => SendError::Unsupported { call: CALL, errno: Errno::INVAL },
-        })
+        self.ensure_room()?;
+        self.ring.send(socket, place.piece, place.range, token).map_err(refused)
     }
 
     /// Sends at once, and what is queued before it; answers how many bytes the socket took.
     pub(crate) fn send(&mut self, socket: Socket, place: Place) -> Result<Result<u32, Errno>, SendError> {
         self.enqueue(socket, place, ALONE)?;
+        Ok(self.submit_alone())
+    }
+
+    /// As `send`, lending a caller's own pages; answers nothing if no more can be lent now.
+    pub(crate) fn lend(
+        &mut self,
+        socket: Socket,
+        pages: &SharedPages,
+        range: Range<usize>,
+        ledger: &Arc<Ledger>,
+    ) -> Result<Option<Result<u32, Errno>>, SendError> {
+        if !self.ring.has_room_to_lend() {
+            self.ring.tidy();
+        }
+        if !self.ring.has_room_to_lend() {
+            return Ok(None);
+        }
+        self.ensure_room()?;
+        self.ring.lend(socket, pages, range, ledger, ALONE).map_err(refused)?;
+        Ok(Some(self.submit_alone()))
+    }
+
+    fn ensure_room(&self) -> Result<(), SendError> {
+        match self.queued() < self.parked.capacity() {
+            true => Ok(()),
+            false => Err(SendError::Full { call: CALL }),
+        }
+    }
+
+    fn submit_alone(&mut self) -> Result<u32, Errno> {
         let mut sent = Err(Errno::IO);
         let parked = &mut self.parked;
         self.ring.submit(|token, result| match token {
             ALONE => sent = result,
             _ => parked.push((token, result)),
         });
-        Ok(sent)
+        sent
     }
 
     pub(crate) fn flush(&mut self, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
@@ -189,6 +215,14 @@ impl Uring {
         self.ring.in_flight()
     }
 
+    pub(crate) fn copied(&self) -> Option<u64> {
+        self.ring.copied()
+    }
+
+    pub(crate) fn tidy(&mut self) {
+        self.ring.tidy();
+    }
+
     pub(crate) fn drain(&mut self, limit: Duration) -> bool {
         self.ring.drain(limit)
     }
@@ -199,6 +233,13 @@ impl Uring {
 
     fn position(&self, region_id: u64) -> Result<usize, usize> {
         self.regions.binary_search_by_key(&region_id, |held| held.region.id())
+    }
+}
+
+fn refused(why: Refused) -> SendError {
+    match why {
+        Refused::Full | Refused::Broken(_) => SendError::Full { call: CALL },
+        Refused::Outside => SendError::Unsupported { call: CALL, errno: Errno::INVAL },
     }
 }
 

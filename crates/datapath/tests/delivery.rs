@@ -1,5 +1,5 @@
 //! Every path delivers the same packets: with stored headers, with headers of the session's own, generated in front of a bare
-//! asset, from the middle of a packet, at odd and even offsets; and says the same of what goes wrong.
+//! asset, from the middle of a packet, at odd and even offsets, over IPv4 and IPv6; and says the same of what goes wrong.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -21,6 +21,9 @@ struct Example {
     bytes: Vec<u8>,
     expected: Vec<Vec<u8>>,
 }
+
+/// This host, by both families.
+const HOSTS: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
 
 /// Three ways to the headers.
 const KINDS: [Headers; 3] = [
@@ -65,7 +68,12 @@ impl Example {
 
     /// A sink for it, and where what it sends arrives.
     fn sink(&self, path: Path) -> (UdpSink, UdpSocket) {
-        let (sender, receiver) = connected();
+        self.sink_to("127.0.0.1:0", path)
+    }
+
+    /// The same, for a host of either family.
+    fn sink_to(&self, host: &str, path: Path) -> (UdpSink, UdpSocket) {
+        let (sender, receiver) = connected(host);
         let length = self.expected.iter().map(Vec::len).max().unwrap();
         (UdpSink::new(sender, length as u16, path).unwrap(), receiver)
     }
@@ -86,9 +94,12 @@ impl Example {
 
     /// Whether every packet arrives as it should.
     fn is_delivered(&self, path: Path) -> Result<(), String> {
-        let (sink, receiver) = self.sink(path);
-        self.send(path, &sink, &mut Scratch::default()).map_err(|error| format!("{path}: {error}"))?;
-        self.has_arrived(&receiver).map_err(|error| format!("{path}: {error}"))
+        HOSTS.into_iter().try_for_each(|host| {
+            let (sink, receiver) = self.sink_to(host, path);
+            let sent = self.send(path, &sink, &mut Scratch::default());
+            sent.map_err(|error| format!("{path} to {host}: {error}"))?;
+            self.has_arrived(&receiver).map_err(|error| format!("{path} to {host}: {error}"))
+        })
     }
 
     fn has_arrived(&self, receiver: &UdpSocket) -> Result<(), String> {
@@ -115,10 +126,10 @@ fn sent_header(mut header: Header, headers: Headers, index: u32) -> Header {
     header
 }
 
-fn connected() -> (UdpSocket, UdpSocket) {
-    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+fn connected(host: &str) -> (UdpSocket, UdpSocket) {
+    let receiver = UdpSocket::bind(host).unwrap();
     receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let sender = UdpSocket::bind(host).unwrap();
     sender.connect(receiver.local_addr().unwrap()).unwrap();
     (sender, receiver)
 }
@@ -173,10 +184,10 @@ fn a_start_in_the_middle_of_a_packet() {
 /// no part of the packet that failed waits in the socket.
 #[test]
 fn a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind() {
-    for path in Path::ALL {
+    for (path, host) in Path::ALL.into_iter().flat_map(|path| HOSTS.map(|host| (path, host))) {
         for headers in KINDS {
             let example = Example::new(headers, 0, 1316, 40, 1316);
-            let (sink, receiver) = example.sink(path);
+            let (sink, receiver) = example.sink_to(host, path);
             let mut scratch = Scratch::default();
             example.medium.file().set_len(0).unwrap();
             let error = example.send(path, &sink, &mut scratch).unwrap_err();
@@ -204,9 +215,10 @@ fn wire_sendfile_notices_every_missing_byte() {
 /// first part of the train, refuses the last, and drops both. `sendfile` then answers what was taken.
 #[test]
 fn what_is_refused_at_the_end_of_a_train_is_no_error_of_storage() {
-    for path in [Path::WireSendfile, Path::GsoWritev] {
+    let paths = [Path::WireSendfile, Path::GsoWritev];
+    for (path, host) in paths.into_iter().flat_map(|path| HOSTS.map(|host| (path, host))) {
         let example = Example::new(Headers::Stored, 4000, 288, 217, 288);
-        let (sink, receiver) = example.sink(path);
+        let (sink, receiver) = example.sink_to(host, path);
         let mut scratch = Scratch::default();
         let error = example.send(path, &sink, &mut scratch).unwrap_err();
         assert!(matches!(error, SendError::Unsupported { errno: Errno::INVAL, .. }), "{path}: {error:?}");
@@ -220,10 +232,10 @@ fn what_is_refused_at_the_end_of_a_train_is_no_error_of_storage() {
 /// Told within two trains: a call that sent some packets before it met the error does not say it.
 #[test]
 fn a_closed_port_is_told() {
-    for path in Path::ALL {
+    for (path, host) in Path::ALL.into_iter().flat_map(|path| HOSTS.map(|host| (path, host))) {
         for headers in KINDS {
             let example = Example::new(headers, 0, 100, 5, 100);
-            let (sink, receiver) = example.sink(path);
+            let (sink, receiver) = example.sink_to(host, path);
             drop(receiver);
             let mut scratch = Scratch::default();
             let mut send = || example.send(path, &sink, &mut scratch);

@@ -7,10 +7,11 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use wirepath_datapath::{
     BlockPath, BlockSink, Extent, LoanCounts, LoanPolicy, LoanSwitch, Medium, PageBuffer, ReclaimError,
-    Scratch, SendError,
+    Scratch, SendError, SharedPages,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -111,6 +112,12 @@ fn a_route_that_copies_whatever_is_lent_gets_no_more_loans() {
         assert_eq!(send(), counts(16, 1));
         switch.set(ON);
         assert_eq!(send(), counts(17, 1));
+        switch.set(LoanPolicy::default());
+        for copies in 2..=1025 {
+            assert_eq!(send(), counts(17, copies));
+        }
+        assert_eq!(send(), counts(18, 1025), "the kernel is not asked again");
+        assert_eq!(send(), counts(18, 1026));
     }
 }
 
@@ -189,24 +196,88 @@ fn a_buffer_that_is_copied_can_be_written_at_once() {
     }
 }
 
+/// The kernel numbers no loan of nothing: counted as one, it would be waited for in vain.
+#[test]
+fn nothing_is_not_lent() {
+    let medium = medium(5000);
+    for path in [BlockPath::Loan, BlockPath::MmapZerocopy] {
+        for (sink, mut take) in sinks(path) {
+            let sink = sink.with_switch(LoanSwitch::new(ON));
+            let pages = PageBuffer::new(5000).unwrap().share();
+            let nothing = Extent { offset: 1000, length: 0 };
+            assert_eq!(path.send(&sink, &medium, nothing, &mut Scratch::default()), Ok(0));
+            take(0);
+            assert_eq!(sink.send_pages(&pages, 1000..1000), Ok(0));
+            take(0);
+            assert_eq!(settled(&sink), counts(0, 2));
+            assert_eq!(sink.send_pages(&pages, 0..5000), Ok(5000));
+            take(5000);
+            assert_eq!(settled(&sink), counts(1, 2));
+            pages.reclaim().unwrap();
+        }
+    }
+}
+
+/// A full connection takes nothing, however often it is asked: nothing is counted.
+#[test]
+fn what_was_not_sent_is_not_counted() {
+    let medium = medium(1 << 20);
+    let extent = Extent { offset: 0, length: 1 << 20 };
+    let pages = PageBuffer::new(1 << 20).unwrap().share();
+    let (sink, _receiver) = tcp(BlockPath::Loan);
+    let sink = sink.with_switch(LoanSwitch::new(OFF));
+    let mut scratch = Scratch::default();
+    let (mut sent, mut refused) = (0, 0);
+    while refused < 10 {
+        let (block, own) =
+            (BlockPath::Loan.send(&sink, &medium, extent, &mut scratch), sink.send_pages(&pages, 0..1 << 20));
+        for one in [block, own] {
+            match one {
+                Ok(_) => sent += 1,
+                Err(SendError::Full { .. }) => refused += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    assert_eq!(sink.loans(), counts(0, sent));
+}
+
+/// What a receiver has not read is still lent when its sink goes.
 #[test]
 fn a_sink_that_is_dropped_gives_its_loans_up() {
+    let (sink, mut receiver) = tcp(BlockPath::Loan);
+    let sink = sink.with_switch(LoanSwitch::new(ON));
+    let (pages, sent) = fill(&sink);
+    assert!(sink.take_back().unwrap().outstanding > 0, "nothing is out, so this shows nothing");
+    drop(sink);
+    let Err(ReclaimError::Lost(pages)) = pages.reclaim() else { panic!("nobody knows when it is back") };
+    drop(pages);
+    receiver.read_exact(&mut vec![0; sent]).unwrap();
+}
+
+#[test]
+fn a_sink_that_is_dropped_gives_back_what_is_back() {
     for (sink, mut take) in sinks(BlockPath::Loan) {
         let sink = sink.with_switch(LoanSwitch::new(ON));
         let pages = PageBuffer::new(50_000).unwrap().share();
         sink.send_pages(&pages, 0..50_000).unwrap();
-        drop(sink);
-        let Err(ReclaimError::Lost(pages)) = pages.reclaim() else { panic!("nobody knows when it is back") };
-        drop(pages);
         take(50_000);
+        wait_for_notice(&sink);
+        assert_eq!(sink.loans().outstanding, 1, "it was heard of before");
+        drop(sink);
+        pages.reclaim().unwrap();
     }
 }
 
-/// A receiver that does not read keeps the pages out.
-#[test]
-fn loans_stay_out_until_the_receiver_reads() {
-    let (sink, mut receiver) = tcp(BlockPath::Loan);
-    let sink = sink.with_switch(LoanSwitch::new(ON));
+/// Until the kernel has said something that nobody has heard yet.
+fn wait_for_notice(sink: &BlockSink) {
+    let mut socket = [PollFd::from_borrowed_fd(sink.socket(), PollFlags::empty())];
+    assert_eq!(poll(&mut socket, Some(&Timespec::try_from(TIMEOUT).unwrap())).unwrap(), 1);
+    assert_eq!(socket[0].revents(), PollFlags::ERR);
+}
+
+/// Lends pages to a connection until it is full; answers them and how many bytes were sent.
+fn fill(sink: &BlockSink) -> (SharedPages, usize) {
     let pages = PageBuffer::new(1 << 20).unwrap().share();
     let mut sent = 0;
     let full = loop {
@@ -216,10 +287,21 @@ fn loans_stay_out_until_the_receiver_reads() {
         }
     };
     assert_eq!(full, SendError::Full { call: "send" });
+    (pages, sent)
+}
+
+/// A receiver that does not read keeps the pages out.
+#[test]
+fn loans_stay_out_until_the_receiver_reads() {
+    let (sink, mut receiver) = tcp(BlockPath::Loan);
+    let sink = sink.with_switch(LoanSwitch::new(ON));
+    let (pages, sent) = fill(&sink);
     assert!(!sink.wait_for_loans(Duration::from_millis(50)).unwrap());
     assert!(sink.loans().outstanding > 0);
-    receiver.read_exact(&mut vec![0; sent]).unwrap();
-    let counted = settled(&sink);
+    let reader = std::thread::spawn(move || receiver.read_exact(&mut vec![0; sent]).map(|()| receiver));
+    assert!(sink.wait_for_loans(Duration::MAX).unwrap());
+    reader.join().unwrap().unwrap();
+    let counted = sink.loans();
     assert_eq!((counted.copies, counted.outstanding), (0, 0));
     pages.reclaim().unwrap();
 }

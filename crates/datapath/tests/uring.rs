@@ -14,7 +14,8 @@ use std::time::Duration;
 use needing_ring::trials;
 use rustix::io::Errno;
 use wirepath_datapath::{
-    BlockPath, BlockSink, Extent, Headers, Medium, Path, Scratch, SendError, Taken, Tending, Train, UdpSink,
+    BlockPath, BlockSink, Extent, Headers, LoanCounts, LoanPolicy, LoanSwitch, Medium, PageBuffer, Path,
+    ReclaimError, Scratch, SendError, SharedPages, Taken, Tending, Train, UdpSink,
 };
 use wirepath_media::rtp::{HEADER_LENGTH, Header, Run};
 
@@ -29,13 +30,20 @@ fn main() -> std::process::ExitCode {
         trains_that_cannot_be_sent_so_leave_by_other_paths,
         a_copy_that_is_let_go_of_is_not_sent_from,
         one_alone_does_not_lose_what_is_queued,
+        a_ring_that_breaks_loses_no_answer,
         blocks_reach_a_udp_socket,
         blocks_reach_a_connection,
+        pages_lent_by_a_ring_are_written_again_when_they_are_back,
+        a_ring_that_is_dropped_gives_its_loans_up,
+        a_route_that_copies_what_a_ring_lends_gets_no_more_loans,
     ];
     needing_ring::run(missing, tests)
 }
 
 const PACKET: usize = HEADER_LENGTH + 7 * 188;
+/// This host, by both families.
+const V4: &str = "127.0.0.1:0";
+const V6: &str = "[::1]:0";
 
 /// A medium with a copy that the ring of a scratch holds, and its bytes.
 struct Hot {
@@ -97,29 +105,35 @@ fn train(offset: usize, length: usize) -> Train {
     }
 }
 
-fn connected() -> (UdpSocket, UdpSocket) {
-    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+fn connected(host: &str) -> (UdpSocket, UdpSocket) {
+    let receiver = UdpSocket::bind(host).unwrap();
     receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let sender = UdpSocket::bind(host).unwrap();
     sender.connect(receiver.local_addr().unwrap()).unwrap();
     (sender, receiver)
 }
 
 fn sink() -> (UdpSink, UdpSocket) {
-    let (sender, receiver) = connected();
+    sink_to(V4)
+}
+
+fn sink_to(host: &str) -> (UdpSink, UdpSocket) {
+    let (sender, receiver) = connected(host);
     (UdpSink::new(sender, PACKET as u16, Path::WireUring).unwrap(), receiver)
 }
 
 fn trains_arrive_at_any_offset() {
     let mut hot = Hot::new(200_000);
-    let (sink, receiver) = sink();
-    for (offset, length) in [(0, PACKET), (1, 48 * PACKET), (4095, 3 * PACKET + 1), (200_000 - 700, 700)] {
-        let train = train(offset, length);
-        let path = Path::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch);
-        assert_eq!(path, Path::WireUring);
-        let sent = path.send(&sink, &hot.medium, &train, Headers::Stored, &mut hot.scratch);
-        assert_eq!(sent, Ok(train.packets()));
-        hot.ensure_arrives(&receiver, &train);
+    for (sink, receiver) in [sink_to(V4), sink_to(V6)] {
+        for (offset, length) in [(0, PACKET), (1, 48 * PACKET), (4095, 3 * PACKET + 1), (200_000 - 700, 700)]
+        {
+            let train = train(offset, length);
+            let path = Path::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch);
+            assert_eq!(path, Path::WireUring);
+            let sent = path.send(&sink, &hot.medium, &train, Headers::Stored, &mut hot.scratch);
+            assert_eq!(sent, Ok(train.packets()));
+            hot.ensure_arrives(&receiver, &train);
+        }
     }
     assert!(hot.scratch.drain(Duration::from_secs(5)));
     assert_eq!(hot.scratch.in_flight(), 0);
@@ -191,7 +205,7 @@ fn what_a_full_connection_refuses_is_sent_again() {
 
 fn errors_are_sorted_as_of_other_paths() {
     let mut hot = Hot::new(200_000);
-    let (sender, receiver) = connected();
+    let (sender, receiver) = connected(V4);
     // Ten packets of 20,000 bytes are more than a datagram holds.
     let sink = UdpSink::new(sender, 20_000, Path::WireUring).unwrap();
     let large = Train { packet_size: 20_000, ..train(0, 80_000) };
@@ -262,24 +276,55 @@ fn one_alone_does_not_lose_what_is_queued() {
     hot.ensure_arrives(&receiver, &second);
 }
 
+/// A ring breaks on a thread that is not its own. What was queued is told of before the thread goes on without.
+fn a_ring_that_breaks_loses_no_answer() {
+    let (first, second) = (train(0, 3 * PACKET), train(50_000, 2 * PACKET));
+    let full = SendError::Full { call: "io_uring send_zc" };
+    for queued in [vec![(5, Err(full))], vec![]] {
+        let mut hot = Hot::new(100_000);
+        let (sink, receiver) = sink();
+        if !queued.is_empty() {
+            hot.enqueue(&sink, &first, 5);
+        }
+        let elsewhere = std::thread::spawn(move || {
+            let send = |hot: &mut Hot| {
+                Path::WireUring.send(&sink, &hot.medium, &second, Headers::Stored, &mut hot.scratch)
+            };
+            assert_eq!(send(&mut hot), Err(full));
+            assert_eq!(hot.scratch.queued(), queued.len());
+            if !queued.is_empty() {
+                assert_eq!(hot.flush(), queued);
+            }
+            assert_eq!(send(&mut hot), Ok(2), "it does not go on by another path");
+            hot.ensure_arrives(&receiver, &second);
+        });
+        elsewhere.join().unwrap();
+    }
+}
+
 fn blocks_reach_a_udp_socket() {
     let mut hot = Hot::new(300_000);
-    let (sender, receiver) = connected();
-    let sink = BlockSink::udp(sender, 1024, BlockPath::UringSend).unwrap();
-    let extents = [(0, 1024), (1025, 40 * 1024), (200_001, 512)];
-    for (token, (offset, length)) in extents.into_iter().enumerate() {
-        let extent = Extent { offset, length };
-        let taken = BlockPath::UringSend.enqueue(&sink, &hot.medium, extent, &mut hot.scratch, token as u64);
-        assert_eq!(taken, Ok(Taken::Queued));
-    }
-    assert_eq!(hot.flush().len(), 3);
-    let mut buffer = [0; 2048];
-    for (offset, length) in extents {
-        for block in hot.bytes[offset as usize..][..length].chunks(1024) {
-            let came = receiver.recv(&mut buffer).unwrap();
-            assert!(buffer[..came] == *block);
+    for host in [V4, V6] {
+        let (sender, receiver) = connected(host);
+        let sink = BlockSink::udp(sender, 1024, BlockPath::UringSend).unwrap();
+        let extents = [(0, 1024), (1025, 40 * 1024), (200_001, 512)];
+        for (token, (offset, length)) in extents.into_iter().enumerate() {
+            let extent = Extent { offset, length };
+            let taken =
+                BlockPath::UringSend.enqueue(&sink, &hot.medium, extent, &mut hot.scratch, token as u64);
+            assert_eq!(taken, Ok(Taken::Queued));
+        }
+        assert_eq!(hot.flush().len(), 3);
+        let mut buffer = [0; 2048];
+        for (offset, length) in extents {
+            for block in hot.bytes[offset as usize..][..length].chunks(1024) {
+                let came = receiver.recv(&mut buffer).unwrap();
+                assert!(buffer[..came] == *block);
+            }
         }
     }
+    let (sender, _receiver) = connected(V4);
+    let sink = BlockSink::udp(sender, 1024, BlockPath::UringSend).unwrap();
     let cold = Medium::new(std::fs::File::open("/proc/self/exe").unwrap(), 4096).unwrap();
     let extent = Extent { offset: 0, length: 100 };
     let refused = BlockPath::UringSend.send(&sink, &cold, extent, &mut hot.scratch);
@@ -329,4 +374,92 @@ fn wait_for_room(sink: &BlockSink) {
     use rustix::event::{PollFd, PollFlags, poll};
     let mut room = [PollFd::from_borrowed_fd(sink.socket(), PollFlags::OUT)];
     poll(&mut room, None).unwrap();
+}
+
+/// A sink that lends whatever the size, and a scratch with a ring.
+fn lending(sink: BlockSink) -> (BlockSink, Scratch) {
+    let always = LoanPolicy { threshold_bytes: None, forced: Some(true) };
+    let mut scratch = Scratch::default();
+    scratch.open_ring().unwrap();
+    (sink.with_switch(LoanSwitch::new(always)), scratch)
+}
+
+fn written(value: u8) -> SharedPages {
+    let mut buffer = PageBuffer::new(50_000).unwrap();
+    buffer.fill(value);
+    buffer.share()
+}
+
+/// Takes as much as there is room for.
+type Take = Box<dyn FnMut(&mut [u8])>;
+
+fn pages_lent_by_a_ring_are_written_again_when_they_are_back() {
+    let ((stream, mut client), (datagrams, receiver)) = (connection(), connected(V4));
+    let stream = BlockSink::tcp(stream, BlockPath::Loan).unwrap();
+    let datagrams = BlockSink::udp(datagrams, 60_000, BlockPath::Loan).unwrap();
+    let read = move |bytes: &mut [u8]| client.read_exact(bytes).unwrap();
+    let receive = move |bytes: &mut [u8]| assert_eq!(receiver.recv(bytes).unwrap(), bytes.len());
+    let sinks: [(BlockSink, Take); 2] = [(stream, Box::new(read)), (datagrams, Box::new(receive))];
+    for (sink, mut take) in sinks {
+        let (sink, mut scratch) = lending(sink);
+        let mut pages = written(0);
+        for round in 1..=3 {
+            let mut buffer = pages.reclaim().unwrap();
+            buffer.fill(round);
+            pages = buffer.share();
+            assert_eq!(sink.send_pages_by_ring(&pages, 7..50_000, &mut scratch), Ok(49_993));
+            let mut came = vec![0; 49_993];
+            take(&mut came);
+            assert!(came.iter().all(|byte| *byte == round), "other bytes came");
+            assert!(scratch.drain(Duration::from_secs(5)));
+            let loans = u64::from(round);
+            let expected = LoanCounts { loans, copies: 0, copied_by_kernel: loans, outstanding: 0 };
+            assert_eq!(sink.loans(), expected);
+        }
+        assert_eq!(sink.send_pages_by_ring(&pages, 0..0, &mut scratch), Ok(0));
+        assert_eq!((sink.loans().loans, sink.loans().copies), (3, 1));
+        assert!(sink.send_pages_by_ring(&pages, 0..50_001, &mut scratch).is_err());
+        pages.reclaim().unwrap();
+    }
+}
+
+/// The receiver reads only when the ring is gone: nobody then hears when its loans are back.
+fn a_ring_that_is_dropped_gives_its_loans_up() {
+    let (stream, mut client) = connection();
+    let (sink, mut scratch) = lending(BlockSink::tcp(stream, BlockPath::Loan).unwrap());
+    let (pages, mut sent) = (written(9), 0);
+    // What is lent beyond the ring's memory of loans is copied.
+    rustix::net::sockopt::set_socket_send_buffer_size(sink.socket(), 1 << 22).unwrap();
+    let full = loop {
+        match sink.send_pages_by_ring(&pages, 0..2000, &mut scratch) {
+            Ok(taken) => sent += taken,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(full, SendError::Full { .. }), "{full}");
+    scratch.take_back();
+    assert!(sink.loans().outstanding > 0 && sink.loans().copies > 0, "{:?}", sink.loans());
+    assert!(!scratch.drain(Duration::ZERO));
+    let Err(ReclaimError::InUse(pages)) = pages.reclaim() else { panic!("its loans are out") };
+    drop(scratch);
+    let Err(ReclaimError::Lost(pages)) = pages.reclaim() else { panic!("nobody knows when it is back") };
+    drop((pages, sink));
+    let mut came = Vec::new();
+    client.read_to_end(&mut came).unwrap();
+    assert!(came == vec![9; sent], "other bytes came");
+}
+
+fn a_route_that_copies_what_a_ring_lends_gets_no_more_loans() {
+    let (sender, receiver) = connected(V4);
+    let sink = BlockSink::udp(sender, 60_000, BlockPath::Loan).unwrap();
+    let mut scratch = Scratch::default();
+    scratch.open_ring().unwrap();
+    let pages = written(1);
+    for sent in 1..=20 {
+        assert_eq!(sink.send_pages_by_ring(&pages, 0..50_000, &mut scratch), Ok(50_000));
+        receiver.recv(&mut [0; 50_000]).unwrap();
+        assert!(scratch.drain(Duration::from_secs(5)));
+        assert_eq!((sink.loans().loans, sink.loans().copies), (sent.min(16), sent - sent.min(16)));
+    }
+    pages.reclaim().unwrap();
 }

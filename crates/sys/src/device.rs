@@ -1,5 +1,5 @@
 //! Network devices: which there are, which one owns a local address, and what each says of itself (`ioctl`s of
-//! `netdevice(7)` and of `linux/ethtool.h`, which ask within the network namespace of their socket).
+//! `netdevice(7)` and, in `ethtool`, of `linux/ethtool.h`, which ask within the network namespace of their socket).
 
 use std::ffi::CStr;
 use std::io;
@@ -7,6 +7,11 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::checked;
+
+mod ethtool;
+pub use ethtool::{
+    Feature, Rings, driver, features, gathers, offloads_checksums, rings, set_checksum_offload, speed_mbps,
+};
 
 /// Name of a network device, as `ip link` shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -115,168 +120,6 @@ pub fn is_up(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
     // SAFETY: the call succeeded, so this member of the union is what the kernel wrote.
     let flags = unsafe { request.ifr_ifru.ifru_flags };
     Ok(libc::c_int::from(flags) & libc::IFF_UP != 0)
-}
-
-/// Whether the device computes transport checksums on transmission (`ETHTOOL_GTXCSUM`). Without that, a payload sent
-/// by reference is read by the CPU after all, which is slower than a copy.
-///
-/// # Errors
-/// `EOPNOTSUPP` for devices that do not say, else what `ioctl` says.
-pub fn offloads_checksums(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
-    ask(socket, device, Question::Checksums)
-}
-
-/// Whether the device gathers a packet from several places of memory (`ETHTOOL_GSG`). Without that, the kernel copies.
-///
-/// # Errors
-/// As [`offloads_checksums`].
-pub fn gathers(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
-    ask(socket, device, Question::Gathers)
-}
-
-/// Commands that are answered by a `struct ethtool_value` that is 0 or 1.
-#[derive(Clone, Copy)]
-enum Question {
-    /// ETHTOOL_GTXCSUM
-    Checksums = 0x16,
-    /// ETHTOOL_GSG
-    Gathers = 0x18,
-}
-
-fn ask(socket: BorrowedFd<'_>, device: &DeviceName, question: Question) -> io::Result<bool> {
-    let mut value = [question as u32, 0];
-    // SAFETY: for these commands the kernel reads and writes a `struct ethtool_value`, which is two words.
-    unsafe { ethtool(socket, device, &mut value) }?;
-    Ok(value[1] != 0)
-}
-
-/// Lets the device compute transport checksums on transmission, or not (`ETHTOOL_STXCSUM`). Without them it is given no
-/// segmentation of TCP and UDP to do either: segments need checksums of their own.
-///
-/// # Errors
-/// `EPERM` without `CAP_NET_ADMIN`, `EOPNOTSUPP` for devices that cannot change it, else what `ioctl` says.
-pub fn set_checksum_offload(socket: BorrowedFd<'_>, device: &DeviceName, on: bool) -> io::Result<()> {
-    let mut value = [0x17, on.into()]; // ETHTOOL_STXCSUM
-    // SAFETY: for this command the kernel reads a `struct ethtool_value`, which is two words.
-    unsafe { ethtool(socket, device, &mut value) }
-}
-
-/// Name of the device's driver (`ETHTOOL_GDRVINFO`).
-///
-/// # Errors
-/// As [`offloads_checksums`].
-pub fn driver(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<String> {
-    let mut info = [0_u32; 49]; // struct ethtool_drvinfo: 196 bytes
-    info[0] = 0x3; // ETHTOOL_GDRVINFO
-    // SAFETY: for this command the kernel writes a `struct ethtool_drvinfo`, which is as large as `info`.
-    unsafe { ethtool(socket, device, &mut info) }?;
-    Ok(text_of(&info[1..9])) // 32 bytes, after the command
-}
-
-/// Speed of the link in Mb/s, where the device knows one (`ETHTOOL_GSET`).
-///
-/// # Errors
-/// As [`offloads_checksums`].
-pub fn speed_mbps(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Option<u32>> {
-    let mut settings = [0_u32; 11]; // struct ethtool_cmd: 44 bytes
-    settings[0] = 0x1; // ETHTOOL_GSET
-    // SAFETY: for this command the kernel writes a `struct ethtool_cmd`, which is as large as `settings`.
-    unsafe { ethtool(socket, device, &mut settings) }?;
-    // The lower half of the speed is the first half of the word at byte 12, the upper half the first at byte 28.
-    let half = |word: u32| u16::from_ne_bytes([word.to_ne_bytes()[0], word.to_ne_bytes()[1]]);
-    let speed = u32::from(half(settings[7])) << 16 | u32::from(half(settings[3]));
-    Ok(Some(speed).filter(|speed| *speed != 0 && *speed <= i32::MAX as u32)) // SPEED_UNKNOWN is -1
-}
-
-/// Sizes of a device's rings, in descriptors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rings {
-    /// For received packets.
-    pub receive: u32,
-    /// The most that may be set for received packets.
-    pub receive_most: u32,
-    /// For packets to be sent.
-    pub transmit: u32,
-    /// The most that may be set for packets to be sent.
-    pub transmit_most: u32,
-}
-
-/// The device's rings (`ETHTOOL_GRINGPARAM`).
-///
-/// # Errors
-/// As [`offloads_checksums`].
-pub fn rings(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Rings> {
-    let mut rings = [0_u32; 9]; // struct ethtool_ringparam
-    rings[0] = 0x10; // ETHTOOL_GRINGPARAM
-    // SAFETY: for this command the kernel writes a `struct ethtool_ringparam`, which is nine words.
-    unsafe { ethtool(socket, device, &mut rings) }?;
-    let [_, receive_most, _, _, transmit_most, receive, _, _, transmit] = rings;
-    Ok(Rings { receive, receive_most, transmit, transmit_most })
-}
-
-/// A feature of a device.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Feature {
-    /// The kernel's name for it, for example `tx-udp-segmentation`.
-    pub name: String,
-    /// Whether it is on.
-    pub on: bool,
-    /// Whether it can be switched.
-    pub changeable: bool,
-}
-
-/// All features that the kernel has names for, and what the device makes of them (`ETHTOOL_GFEATURES`).
-///
-/// # Errors
-/// As [`offloads_checksums`].
-pub fn features(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Vec<Feature>> {
-    const NAMES: u32 = 4; // ETH_SS_FEATURES
-    const NAME_WORDS: usize = 8; // ETH_GSTRING_LEN is 32 bytes
-    let mut sets = [0x37, 0, 1 << NAMES, 0, 0]; // ETHTOOL_GSSET_INFO: a mask of sets, then the length of each
-    // SAFETY: for this command the kernel reads the mask and writes it and, for its one bit, one word behind it.
-    unsafe { ethtool(socket, device, &mut sets) }?;
-    let count = sets[4] as usize;
-
-    let mut names = vec![0_u32; 3 + count * NAME_WORDS];
-    (names[0], names[1]) = (0x1b, NAMES); // ETHTOOL_GSTRINGS
-    // SAFETY: for this command the kernel writes three words and the names of all features. Their number is what it just
-    // said, and a constant of the running kernel, the same for all devices.
-    unsafe { ethtool(socket, device, &mut names) }?;
-
-    let blocks = count.div_ceil(32);
-    let mut bits = vec![0_u32; 2 + blocks * 4];
-    (bits[0], bits[1]) = (0x3a, blocks as u32); // ETHTOOL_GFEATURES
-    // SAFETY: for this command the kernel writes two words and at most as many blocks of four as the second word says.
-    unsafe { ethtool(socket, device, &mut bits) }?;
-
-    let features = names[3..].chunks_exact(NAME_WORDS).enumerate().map(|(index, name)| {
-        // available, requested, active, never changed
-        let block = &bits[2 + index / 32 * 4..][..4];
-        let bit = 1 << (index % 32);
-        let changeable = block[0] & !block[3] & bit != 0;
-        Feature { name: text_of(name), on: block[2] & bit != 0, changeable }
-    });
-    Ok(features.filter(|feature| !feature.name.is_empty()).collect())
-}
-
-/// Asks the device, by any socket of its network namespace; the command is the first word of `data`, which is answered in place.
-///
-/// # Safety
-/// `data` is as large as what the kernel reads and writes for that command.
-unsafe fn ethtool(socket: BorrowedFd<'_>, device: &DeviceName, data: &mut [u32]) -> io::Result<()> {
-    const SIOCETHTOOL: libc::c_ulong = 0x8946; // linux/sockios.h
-    let mut request = device.request();
-    request.ifr_ifru.ifru_data = data.as_mut_ptr().cast();
-    // SAFETY: the kernel reads `request`, and reads and writes what its data pointer points to: `data`, which outlives the
-    // call and is large enough, as the caller promises.
-    let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as libc::Ioctl, &raw mut request) };
-    checked(result as isize).map(|_| ())
-}
-
-/// Text in words of memory, up to its first zero.
-fn text_of(words: &[u32]) -> String {
-    let bytes = words.iter().flat_map(|word| word.to_ne_bytes()).take_while(|byte| *byte != 0);
-    String::from_utf8_lossy(&bytes.collect::<Vec<u8>>()).into_owned()
 }
 
 fn name(text: &CStr) -> DeviceName {

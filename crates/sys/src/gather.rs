@@ -81,8 +81,8 @@ impl Gather {
     /// this loan is over: what leaves would have the wrong headers.
     ///
     /// # Errors
-    /// As `send_segmented`; `EINVAL` for more datagrams than a block has headers; `EMSGSIZE` for more fragments than a packet may have (17
-    /// on most kernels: one for each header and for each page of payload); `ENOBUFS` when too much is lent already.
+    /// As `send_segmented`; `EINVAL` for more datagrams than a block has headers; `EMSGSIZE` for more fragments than a packet may
+    /// have (17 on most kernels: one for each header and for each page of payload); `ENOBUFS` when too much is lent already.
     pub fn lend_segmented(
         &mut self,
         socket: BorrowedFd<'_>,

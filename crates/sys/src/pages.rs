@@ -129,7 +129,12 @@ impl SharedPages {
     /// RLIMIT_MEMLOCK), else what `send` says.
     pub fn lend(&self, socket: BorrowedFd<'_>, range: Range<usize>) -> io::Result<(usize, Lent)> {
         let taken = send::send(socket, self.vector(range)?, Mode::Lend)?;
-        Ok((taken, Lent(Some(self.clone()))))
+        Ok((taken, self.promise()))
+    }
+
+    /// A loan of all of it, for a send that is yet to be made.
+    pub(crate) fn promise(&self) -> Lent {
+        Lent(Some(self.clone()))
     }
 
     fn vector(&self, range: Range<usize>) -> io::Result<libc::iovec> {

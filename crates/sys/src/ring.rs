@@ -1,8 +1,9 @@
-//! An io_uring that sends from registered memory: many sends in one call, none of them a copy.
+//! An io_uring that sends from registered memory, and from pages that are lent to it: many sends in one call, none of them a
+//! copy.
 //!
 //! A zero-copy send answers twice: first how much it took, at once, and later that the network is done with its memory. Memory
-//! must not change in between. A [`Region`] never changes; the ring keeps those that are registered with it, and lets go of one
-//! only when all sends from it have answered for the second time. It never waits for that.
+//! must not change in between. A [`Region`] never changes, nor do [`SharedPages`]; the ring keeps those that it sends from, and
+//! lets go of one only when all sends from it have answered for the second time. It never waits for that.
 
 use std::io;
 use std::ops::Range;
@@ -13,7 +14,16 @@ use std::time::{Duration, Instant};
 use io_uring::{IoUring, Probe, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
 
+use crate::pages::SharedPages;
 use crate::region::Region;
+
+mod buffers;
+mod loans;
+mod opening;
+use buffers::Buffers;
+pub use loans::Ledger;
+use loans::Table;
+use opening::{REPORT_USAGE, USAGE_COPIED, open, reports_copies};
 
 /// A socket that stays open until what was queued for it has been submitted.
 pub type Socket = Arc<dyn AsFd + Send + Sync>;
@@ -21,30 +31,35 @@ pub type Socket = Arc<dyn AsFd + Send + Sync>;
 /// Most buffers of a ring.
 pub const MOST_BUFFERS: u32 = 1 << 14; // IORING_MAX_REG_BUFFERS
 
+/// Loans of a ring that can be out at a time.
+pub const MOST_LOANS: u16 = 256;
+
+/// Answers to loans carry their places from here on, those to sends from a buffer its place.
+const LOANS_FROM: u16 = MOST_BUFFERS as u16;
+
 /// A ring, to be used by the thread that made it: on any other its calls answer `EEXIST`.
 pub struct Ring {
-    // In this order: the ring is closed before regions are let go of.
+    // In this order: the ring is closed before regions and what was lent are let go of.
     ring: IoUring,
-    buffers: Box<[Option<Buffer>]>,
-    free: Vec<u16>,
+    buffers: Buffers,
+    loans: Table,
     /// What was queued since all was last answered, in order.
     queued: Vec<Queued>,
     unanswered: usize,
     /// Sends of all buffers that the network is not done with.
     in_flight: usize,
-    /// Buffers that wait to be let go of.
-    leaving: usize,
+    /// Whether the kernel says of each send whether it copied.
+    reports: bool,
+    notices: Notices,
     broken: Option<Errno>,
 }
 
-/// A range of a region that is registered.
-struct Buffer {
-    region: Arc<Region>,
-    range: Range<usize>,
-    /// Sends that the network is not done with.
-    in_flight: u32,
-    /// To be unregistered as soon as none is in flight.
-    leaving: bool,
+/// Second answers that say that the kernel did not send by reference.
+#[derive(Default)]
+struct Notices {
+    copied: u64,
+    /// Sends that failed, which the kernel will say this of, too.
+    failed: u64,
 }
 
 struct Queued {
@@ -77,23 +92,25 @@ impl Ring {
     /// filter), `EOPNOTSUPP` where it cannot send without a copy (before Linux 6.0), `ENOMEM` where the limit of locked memory
     /// is too low for the ring itself, else what the calls say.
     pub fn new(entries: u32, buffers: u32) -> io::Result<Ring> {
-        let ring = open(entries)?;
+        let mut ring = open(entries)?;
         let mut probe = Probe::new();
         ring.submitter().register_probe(&mut probe)?;
         if !probe.is_supported(opcode::SendZc::CODE) {
             return Err(Errno::OPNOTSUPP.into());
         }
+        let reports = reports_copies(&mut ring)?;
         let buffers = buffers.min(MOST_BUFFERS);
         ring.submitter().register_buffers_sparse(buffers)?;
         let entries = ring.params().sq_entries() as usize;
         Ok(Ring {
             ring,
-            buffers: (0..buffers).map(|_| None).collect(),
-            free: (0..buffers as u16).rev().collect(),
+            buffers: Buffers::new(buffers as u16),
+            loans: Table::new(MOST_LOANS),
             queued: Vec::with_capacity(entries),
             unanswered: 0,
             in_flight: 0,
-            leaving: 0,
+            reports,
+            notices: Notices::default(),
             broken: None,
         })
     }
@@ -104,29 +121,13 @@ impl Ring {
     /// `EINVAL` for an empty range, one outside the region or above 1 GiB; `ENOBUFS` if the table is full; `ENOMEM` if the
     /// limit of locked memory is too low; else what the call says.
     pub fn register(&mut self, region: &Arc<Region>, range: Range<usize>) -> io::Result<BufferIndex> {
-        let bytes = region.bytes().get(range.clone()).filter(|bytes| !bytes.is_empty());
-        let bytes = bytes.ok_or(Errno::INVAL)?;
-        let index = *self.free.last().ok_or(Errno::NOBUFS)?;
-        let vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-        // SAFETY: the vector lies in the region, of which this ring holds a reference in `buffers` until the buffer is
-        // unregistered or the ring closed. The kernel wants the pages writable, but sends only read them.
-        unsafe { self.ring.submitter().register_buffers_update(index.into(), &[vector], None)? };
-        self.free.pop();
-        let buffer = Buffer { region: Arc::clone(region), range, in_flight: 0, leaving: false };
-        self.buffers[usize::from(index)] = Some(buffer);
-        Ok(BufferIndex(index))
+        self.buffers.register(&self.ring, region, range).map(BufferIndex)
     }
 
     /// Takes a buffer away: nothing is sent from it any more, and its region is let go of when the network is done with what
     /// was. Never waits.
     pub fn unregister(&mut self, index: BufferIndex) {
-        let Some(Some(buffer)) = self.buffers.get_mut(usize::from(index.0)) else { return };
-        if buffer.in_flight == 0 {
-            self.release(index.0);
-        } else if !buffer.leaving {
-            buffer.leaving = true;
-            self.leaving += 1;
-        }
+        self.buffers.unregister(&self.ring, index.0);
     }
 
     /// Queues a send of `range` of the region that `index` belongs to, to be answered with `token`. Never waits for room in
@@ -141,31 +142,75 @@ impl Ring {
         range: Range<usize>,
         token: u64,
     ) -> Result<(), Refused> {
-        if let Some(errno) = self.broken {
-            return Err(Refused::Broken(errno));
+        self.ensure_usable()?;
+        let bytes: *const [u8] = self.buffers.bytes(index.0, range).ok_or(Refused::Outside)?;
+        // SAFETY: the bytes lie in a registered buffer, whose region is held until no send from it is in flight.
+        unsafe { self.queue(bytes, Some(index.0), index.0, socket, token)? };
+        self.buffers.sent_from(index.0);
+        Ok(())
+    }
+
+    /// As [`Ring::send`], but from pages that are not registered: they are lent until the network is done with them, and `ledger`
+    /// told then. Should the ring be closed before, they are given up.
+    ///
+    /// # Errors
+    /// [`Refused`]; `Full` also if [`MOST_LOANS`] are out, and `Outside` for an empty range.
+    pub fn lend(
+        &mut self,
+        socket: Socket,
+        pages: &SharedPages,
+        range: Range<usize>,
+        ledger: &Arc<Ledger>,
+        token: u64,
+    ) -> Result<(), Refused> {
+        self.ensure_usable()?;
+        let bytes = pages.get(range).filter(|bytes| !bytes.is_empty()).ok_or(Refused::Outside)?;
+        let place = self.loans.next().ok_or(Refused::Full)?;
+        // SAFETY: a share of the pages is kept below, until the network is done with the send or the ring is closed.
+        unsafe { self.queue(&raw const *bytes, None, LOANS_FROM + place, socket, token)? };
+        self.loans.keep(pages.promise(), Arc::clone(ledger));
+        Ok(())
+    }
+
+    /// Whether something can be lent now.
+    pub fn has_room_to_lend(&self) -> bool {
+        self.loans.has_room()
+    }
+
+    fn ensure_usable(&self) -> Result<(), Refused> {
+        match self.broken {
+            Some(errno) => Err(Refused::Broken(errno)),
+            None if self.queued.len() == self.queued.capacity() => Err(Refused::Full),
+            None => Ok(()),
         }
-        if self.queued.len() == self.queued.capacity() {
-            return Err(Refused::Full);
-        }
-        let buffer = match self.buffers.get_mut(usize::from(index.0)) {
-            Some(Some(buffer)) if !buffer.leaving && contains(&buffer.range, &range) => buffer,
-            _ => return Err(Refused::Outside),
-        };
-        let bytes = &buffer.region.bytes()[range];
+    }
+
+    /// Queues a send that is answered with `index`, from a registered buffer or not.
+    ///
+    /// # Safety
+    /// The bytes must be there, and must not change, until the network is done with the send or the ring is closed.
+    unsafe fn queue(
+        &mut self,
+        bytes: *const [u8],
+        buffer: Option<u16>,
+        index: u16,
+        socket: Socket,
+        token: u64,
+    ) -> Result<(), Refused> {
+        self.ensure_usable()?;
         let place = self.queued.len() as u64;
         let entry = opcode::SendZc::new(
             types::Fd(socket.as_fd().as_raw_fd()),
-            bytes.as_ptr(),
+            bytes.cast(),
             u32::try_from(bytes.len()).map_err(|_| Refused::Outside)?,
         )
-        .buf_index(Some(index.0))
+        .buf_index(buffer)
+        .zc_flags(if self.reports { REPORT_USAGE } else { 0 })
         .flags(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
         .build()
-        .user_data(place << 16 | u64::from(index.0));
-        // SAFETY: the bytes lie in a registered buffer, whose region is held until no send from it is in flight; the socket is
-        // held in `queued` until the kernel has taken the entry.
+        .user_data(place << 16 | u64::from(index));
+        // SAFETY: of the bytes the caller sees to it; the socket is held in `queued` until the kernel has taken the entry.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_: squeue::PushError| Refused::Full)?;
-        buffer.in_flight += 1;
         self.in_flight += 1;
         self.queued.push(Queued { token, socket: Some(socket), answered: false });
         self.unanswered += 1;
@@ -189,7 +234,13 @@ impl Ring {
 
     /// Buffers that were taken away and still have sends in flight. [`Ring::tidy`] lets go of them when these are over.
     pub fn leaving(&self) -> usize {
-        self.leaving
+        self.buffers.leaving()
+    }
+
+    /// Sends that the kernel copied after all, of those that the network is done with; nothing where it does not say so (before
+    /// Linux 6.2). It does for what stays on the host, and for devices that cannot gather or compute checksums.
+    pub fn copied(&self) -> Option<u64> {
+        self.reports.then(|| self.notices.copied.saturating_sub(self.notices.failed))
     }
 
     /// The error that made the ring useless, if one did.
@@ -228,17 +279,20 @@ impl Ring {
         }
     }
 
-    /// Waits until the network is done with all that was sent, but no longer than `limit`; answers whether it is.
+    /// Waits until the network is done with all that was sent, but no longer than `limit`; answers whether it is. Submits
+    /// nothing: with something queued, or a ring that is broken, it does not wait.
     pub fn drain(&mut self, limit: Duration) -> bool {
-        let end = Instant::now() + limit;
+        let end = Instant::now().checked_add(limit); // no time at all is beyond it
         loop {
             self.tidy();
-            let left = end.saturating_duration_since(Instant::now());
-            if self.in_flight() == 0 || left.is_zero() {
+            let left = end.map_or(LONGEST_WAIT, |end| end.saturating_duration_since(Instant::now()));
+            let is_idle = self.queued.is_empty() && self.broken.is_none();
+            if self.in_flight() == 0 || left.is_zero() || !is_idle {
                 return self.in_flight() == 0;
             }
-            let timeout = types::Timespec::from(left);
+            let timeout = types::Timespec::from(left.min(LONGEST_WAIT));
             let arguments = types::SubmitArgs::new().timespec(&timeout);
+            // The queue is empty, so this waits and submits nothing.
             match self.ring.submitter().submit_with_args(1, &arguments) {
                 Ok(_) => {}
                 Err(error) if matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR)) => {}
@@ -257,8 +311,7 @@ impl Ring {
 
     /// Takes what the kernel has told.
     fn reap(&mut self, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
-        let Ring { ring, buffers, queued, unanswered, in_flight, .. } = self;
-        let mut some_left = false;
+        let Ring { ring, buffers, loans, queued, unanswered, in_flight, notices, .. } = self;
         for entry in ring.completion() {
             let (place, index) = (entry.user_data() >> 16, entry.user_data() as u16);
             let is_answer = !cqueue::notif(entry.flags());
@@ -269,40 +322,25 @@ impl Ring {
                 let result = entry.result();
                 let errno = |_| Errno::from_raw_os_error(result.wrapping_neg());
                 answer(queued.token, u32::try_from(result).map_err(errno));
+                notices.failed += u64::from(result < 0 && cqueue::more(entry.flags()));
             }
-            let is_last = !is_answer || !cqueue::more(entry.flags());
-            if is_last && let Some(Some(buffer)) = buffers.get_mut(usize::from(index)) {
-                buffer.in_flight -= 1;
-                *in_flight -= 1;
-                some_left |= buffer.leaving && buffer.in_flight == 0;
+            let copied = !is_answer && entry.result() as u32 & USAGE_COPIED != 0;
+            notices.copied += u64::from(copied);
+            let lent = index.checked_sub(LOANS_FROM);
+            if let Some(place) = lent.filter(|_| is_answer && entry.result() >= 0) {
+                loans.sent(place);
             }
-        }
-        if some_left {
-            self.release_idle();
-        }
-    }
-
-    /// Unregisters what is leaving and has nothing in flight any more.
-    fn release_idle(&mut self) {
-        for index in 0..self.buffers.len() as u16 {
-            let idle = |buffer: &Buffer| buffer.leaving && buffer.in_flight == 0;
-            if self.buffers[usize::from(index)].as_ref().is_some_and(idle) {
-                self.leaving -= 1;
-                self.release(index);
+            if is_answer && cqueue::more(entry.flags()) {
+                continue;
+            }
+            *in_flight -= 1;
+            if let Some(place) = lent {
+                loans.over(place, copied);
+            } else {
+                buffers.over(index);
             }
         }
-    }
-
-    /// Takes an idle buffer out of the table.
-    fn release(&mut self, index: u16) {
-        let nothing = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-        // SAFETY: an empty vector refers to nothing; it makes the kernel forget the buffer.
-        let result = unsafe { self.ring.submitter().register_buffers_update(index.into(), &[nothing], None) };
-        // Should the kernel not forget it, its pages stay pinned, and its place must not be used again.
-        if result.is_ok() {
-            self.free.push(index);
-        }
-        self.buffers[usize::from(index)] = None;
+        buffers.release_idle(ring);
     }
 
     /// Hands back all that was not answered. What the kernel has not taken stays in the ring and is never submitted.
@@ -315,24 +353,8 @@ impl Ring {
     }
 }
 
+/// A wait that is any number of waits: the kernel takes no time that is beyond its clock's.
+const LONGEST_WAIT: Duration = Duration::from_secs(3600);
+
 /// How often the kernel is asked again when it says that it cannot now.
 const ATTEMPTS: u32 = 16;
-
-/// Opens a ring whose kernel work happens in its thread's own calls, when it asks for it (Linux 6.1); before that, at any of
-/// its calls.
-fn open(entries: u32) -> io::Result<IoUring> {
-    let mut builder = IoUring::builder();
-    // Answers and notifications of a few submissions have room, should nobody look meanwhile; what has none the kernel keeps.
-    builder.dontfork().setup_submit_all().setup_single_issuer().setup_cqsize(entries * 4);
-    let mut deferring = builder.clone();
-    match deferring.setup_defer_taskrun().build(entries) {
-        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
-            builder.setup_coop_taskrun().build(entries)
-        }
-        result => result,
-    }
-}
-
-fn contains(outer: &Range<usize>, inner: &Range<usize>) -> bool {
-    inner.start < inner.end && inner.start >= outer.start && inner.end <= outer.end
-}

@@ -25,8 +25,10 @@ fn main() -> std::process::ExitCode {
         a_full_queue_says_so,
         a_full_socket_is_told_and_nothing_is_sent,
         errors_of_the_network_are_told,
+        what_the_kernel_copied_is_counted,
         a_region_stays_while_its_bytes_are_in_flight,
         a_ring_dropped_with_bytes_in_flight_loses_none,
+        waiting_submits_nothing_and_has_no_end,
         a_table_that_is_full_says_so_and_has_room_again,
         another_thread_is_refused,
         a_queued_send_keeps_its_socket_open,
@@ -172,6 +174,31 @@ fn errors_of_the_network_are_told() {
     assert!(ring.drain(Duration::from_secs(5)), "also what failed is over at some time");
 }
 
+/// On loopback the kernel copies whatever it is sent, and says so. What failed was no copy.
+fn what_the_kernel_copied_is_counted() {
+    let (mut ring, _, index) = ring_with(100_000);
+    let Some(0) = ring.copied() else { panic!("a kernel before 6.2 does not say: {:?}", ring.copied()) };
+    let (datagrams, receiver) = udp();
+    let (stream, mut client) = tcp();
+    for (token, socket, length) in
+        [(1, &datagrams, 20 * PACKET), (2, &datagrams, 70_000), (3, &stream, 50_000)]
+    {
+        ring.send(Arc::clone(socket), index, 0..length, token).unwrap();
+    }
+    let sent = (20 * PACKET) as u32;
+    assert_eq!(submit(&mut ring), [(1, Ok(sent)), (2, Err(Errno::MSGSIZE)), (3, Ok(50_000))]);
+    client.read_exact(&mut [0; 50_000]).unwrap();
+    assert!(ring.drain(Duration::from_secs(5)));
+    assert_eq!(ring.copied(), Some(2));
+    drop(receiver);
+    ring.send(Arc::clone(&datagrams), index, 0..100, 4).unwrap();
+    ring.send(datagrams, index, 0..100, 5).unwrap();
+    assert_eq!(submit(&mut ring), [(4, Ok(100)), (5, Err(Errno::CONNREFUSED))]);
+    assert!(ring.drain(Duration::from_secs(5)));
+    // The first reached this host, though nobody there; the second left no socket.
+    assert_eq!(ring.copied(), Some(3));
+}
+
 /// A connection whose client reads nothing yet, so that what is sent stays in flight.
 fn tcp() -> (Socket, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -229,6 +256,30 @@ fn a_ring_dropped_with_bytes_in_flight_loses_none() {
         Ok(())
     });
     ensure_all_comes(&mut client, sent, LENGTH);
+}
+
+/// With something queued, or a ring that is broken, there is nothing to wait for; else for as long as one likes.
+fn waiting_submits_nothing_and_has_no_end() {
+    const LENGTH: usize = 1 << 20;
+    let (mut ring, _, index) = ring_with(LENGTH);
+    let (server, mut client) = tcp();
+    let sent = fill(&mut ring, &server, index, LENGTH);
+    let (socket, receiver) = udp();
+    ring.send(socket, index, 0..100, 1).unwrap();
+    assert!(!ring.drain(Duration::MAX), "bytes are in flight");
+    assert_eq!(ring.queued(), 1);
+    receiver.set_nonblocking(true).unwrap();
+    assert!(receiver.recv(&mut [0; 200]).is_err(), "it was submitted");
+    assert_eq!(submit(&mut ring), [(1, Ok(100))]);
+    let reader = std::thread::spawn(move || ensure_all_comes(&mut client, sent, LENGTH));
+    assert!(ring.drain(Duration::MAX));
+    reader.join().unwrap();
+    let broken = std::thread::spawn(move || {
+        ring.send(server, index, 0..100, 2).unwrap();
+        assert_eq!(submit(&mut ring), [(2, Err(Errno::AGAIN))]);
+        assert!(!ring.drain(Duration::MAX), "what was never taken does not come back");
+    });
+    broken.join().unwrap();
 }
 
 fn a_table_that_is_full_says_so_and_has_room_again() {

@@ -1,0 +1,93 @@
+//! What a ring has been lent: pages that are not registered with it, each for one send, until the network is done with them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::pages::Lent;
+
+/// What became of the loans that one lender made by rings. A ring writes it when it hears.
+#[derive(Debug, Default)]
+pub struct Ledger {
+    back: AtomicU64,
+    copied: AtomicU64,
+    copied_in_a_row: AtomicU64,
+}
+
+impl Ledger {
+    /// Loans that are over.
+    pub fn back(&self) -> u64 {
+        self.back.load(Relaxed)
+    }
+
+    /// Those of them that the kernel turned into copies, where it says so (Linux 6.2).
+    pub fn copied(&self) -> u64 {
+        self.copied.load(Relaxed)
+    }
+
+    /// Those of them since the last that was none.
+    pub fn copied_in_a_row(&self) -> u64 {
+        self.copied_in_a_row.load(Relaxed)
+    }
+
+    fn enter(&self, copied: bool) {
+        self.back.fetch_add(1, Relaxed);
+        if copied {
+            self.copied.fetch_add(1, Relaxed);
+            self.copied_in_a_row.fetch_add(1, Relaxed);
+        } else {
+            self.copied_in_a_row.store(0, Relaxed);
+        }
+    }
+}
+
+/// The loans of one ring. Dropped, it gives up those that are out: the ring must be closed before.
+pub(super) struct Table {
+    loans: Box<[Option<Loan>]>,
+    free: Vec<u16>,
+}
+
+struct Loan {
+    pages: Lent,
+    ledger: Arc<Ledger>,
+    /// The socket took some of it.
+    is_sent: bool,
+}
+
+impl Table {
+    pub(super) fn new(room: u16) -> Table {
+        Table { loans: (0..room).map(|_| None).collect(), free: (0..room).rev().collect() }
+    }
+
+    pub(super) fn has_room(&self) -> bool {
+        !self.free.is_empty()
+    }
+
+    /// The place that the next loan will have, if there is one.
+    pub(super) fn next(&self) -> Option<u16> {
+        self.free.last().copied()
+    }
+
+    /// Keeps a loan in the place that [`Table::next`] told.
+    pub(super) fn keep(&mut self, pages: Lent, ledger: Arc<Ledger>) {
+        if let Some(place) = self.free.pop() {
+            self.loans[usize::from(place)] = Some(Loan { pages, ledger, is_sent: false });
+        }
+    }
+
+    /// The socket has taken some of it.
+    pub(super) fn sent(&mut self, place: u16) {
+        if let Some(Some(loan)) = self.loans.get_mut(usize::from(place)) {
+            loan.is_sent = true;
+        }
+    }
+
+    /// The network is done with it. What was not sent was no loan.
+    pub(super) fn over(&mut self, place: u16, copied: bool) {
+        let Some(loan) = self.loans.get_mut(usize::from(place)).and_then(Option::take) else { return };
+        loan.pages.returned();
+        if loan.is_sent {
+            loan.ledger.enter(copied);
+        }
+        self.free.push(place);
+    }
+}

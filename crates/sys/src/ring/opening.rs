@@ -1,0 +1,46 @@
+//! Opening a ring, and finding out what this kernel's rings can do.
+
+use std::io;
+
+use io_uring::{IoUring, cqueue, opcode, squeue, types};
+use rustix::io::Errno;
+
+/// Opens a ring whose kernel work happens in its thread's own calls, when it asks for it (Linux 6.1); before that, at any of
+/// its calls.
+pub(super) fn open(entries: u32) -> io::Result<IoUring> {
+    let mut builder = IoUring::builder();
+    // Answers and notifications of a few submissions have room, should nobody look meanwhile; what has none the kernel keeps.
+    builder.dontfork().setup_submit_all().setup_single_issuer().setup_cqsize(entries * 4);
+    let mut deferring = builder.clone();
+    match deferring.setup_defer_taskrun().build(entries) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
+            builder.setup_coop_taskrun().build(entries)
+        }
+        result => result,
+    }
+}
+
+/// `io_uring.h`, Linux 6.2: have the second answer say whether the kernel copied (IORING_SEND_ZC_REPORT_USAGE), and the bit that
+/// says so (IORING_NOTIF_USAGE_ZC_COPIED). `io_uring` has neither.
+pub(super) const REPORT_USAGE: u16 = 1 << 3;
+pub(super) const USAGE_COPIED: u32 = 1 << 31;
+
+/// Whether the kernel tells which sends it copied: one that does not knows no such flag. Asked by a send to no socket.
+pub(super) fn reports_copies(ring: &mut IoUring) -> io::Result<bool> {
+    let entry = opcode::SendZc::new(types::Fd(-1), std::ptr::null(), 0).zc_flags(REPORT_USAGE).build();
+    // SAFETY: the entry refers to no memory and no descriptor.
+    unsafe { ring.submission().push(&entry) }.map_err(|_: squeue::PushError| Errno::BUSY)?;
+    let mut answer = None;
+    let mut is_over = false;
+    while !is_over {
+        match ring.submit_and_wait(1) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
+            _ => {}
+        }
+        for entry in ring.completion() {
+            answer = answer.or((!cqueue::notif(entry.flags())).then(|| entry.result()));
+            is_over = !cqueue::more(entry.flags());
+        }
+    }
+    Ok(answer != Some(-libc::EINVAL))
+}
