@@ -124,8 +124,7 @@ impl<'a> Rounds<'a> {
                         done += candidate.estimate;
                         index += 1;
                     }
-                    // What was measured of it before is no figure either.
-                    Err(error) => found.of_label(&candidates.remove(index).label(), error)?,
+                    Err(error) => leave(candidates, index, error, found)?,
                 }
             }
         }
@@ -205,6 +204,18 @@ impl<'a> Rounds<'a> {
     }
 }
 
+/// Takes a cell out of the rounds; unless the error ends them all, since then what was measured before counts.
+fn leave(
+    candidates: &mut Vec<Candidate>,
+    index: usize,
+    error: Error,
+    found: &mut Found,
+) -> Result<(), Error> {
+    found.of_label(&candidates[index].label(), error)?;
+    candidates.remove(index); // what was measured of it before is no figure either
+    Ok(())
+}
+
 impl Candidate {
     /// The bare loop that does the same, which nobody verifies and whose calls nobody counts.
     fn of_bare(&self) -> Candidate {
@@ -246,3 +257,6 @@ impl Found {
         self.left_out.push(LeftOut { what: what.to_owned(), why: why.to_string() });
     }
 }
+
+#[cfg(test)]
+mod tests;
