@@ -3,6 +3,7 @@
 //! It does what a program does that has nothing else to do: hands trains or blocks to the path, waits by `poll` when the socket
 //! is full, and counts. It looks at no clock and allocates nothing.
 
+use rustix::io::Errno;
 use wirepath_datapath::rtp::HEADER_LENGTH;
 use wirepath_datapath::{Extent, Headers, Medium, Scratch, SendError, Taken};
 
@@ -205,6 +206,10 @@ pub(crate) fn room(error: SendError, outlet: &Outlet) -> Result<u64, Error> {
         SendError::Full { .. } => outlet.wait().map(|()| 1),
         SendError::Unsupported { .. } => Err(Error::Unable(error.to_string())),
         SendError::Refused { .. } => Err(Error::SinkStopped { sink: outlet.peer(), why: error.to_string() }),
+        // Only a stream has these: its receiver ended or vanished, which is no fault of the path.
+        SendError::Other { errno: Errno::PIPE | Errno::CONNRESET | Errno::TIMEDOUT, .. } => {
+            Err(Error::SinkStopped { sink: outlet.peer(), why: error.to_string() })
+        }
         error => Err(Error::Faulty(error.to_string())),
     }
 }

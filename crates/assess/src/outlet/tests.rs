@@ -48,3 +48,22 @@ fn a_receiver_that_goes_while_the_rest_is_sent_has_stopped() {
         assert!(matches!(ended, Err(Error::SinkStopped { .. })), "{path}: {ended:?}");
     }
 }
+
+#[test]
+fn a_receiver_that_ends_a_connection_has_stopped_and_the_path_is_not_faulty() {
+    for path in BlockPath::ALL.into_iter().filter(|path| !path.needs_hot_memory()) {
+        let (outlet, receiver, _) = full(path);
+        let Outlet::Blocks(sink) = &outlet else { unreachable!() };
+        drop(receiver); // with bytes that nobody read: the connection is reset
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 12).unwrap();
+        let (medium, mut scratch) = (Medium::new(file, 1 << 12).unwrap(), Scratch::default());
+        let block = Extent { offset: 0, length: 1 << 12 };
+        for _ in 0..2 {
+            // The first send after a reset says so, every other that the pipe is broken.
+            let error = path.send(sink, &medium, block, &mut scratch).unwrap_err();
+            let told = crate::send::room(error, &outlet);
+            assert!(matches!(told, Err(Error::SinkStopped { .. })), "{path}: {told:?}");
+        }
+    }
+}
