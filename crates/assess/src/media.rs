@@ -160,7 +160,12 @@ impl Media {
             self.files.get_mut(&kind).ok_or_else(|| Error::Unable(format!("no file for {kind:?}")))?;
         let length = source.file.metadata().doing("asking for a file's length")?.len();
         match self.cache {
-            Cache::Warm => warm(&source.file, length)?,
+            Cache::Warm => {
+                // What was read anew is not mapped any more. What a ring holds is a copy: its medium stays the same.
+                if warm(&source.file, length)? && !source.hot {
+                    source.medium = None;
+                }
+            }
             Cache::Cold => {
                 source.medium = None; // what is mapped is not dropped
                 chill(&source.file, length)?;
@@ -168,7 +173,10 @@ impl Media {
         }
         if source.medium.is_none() {
             let file = source.file.try_clone().doing("opening a file once more")?;
-            source.medium = Some(Medium::new(file, length).doing("mapping a file")?);
+            // A page that a send is the first to touch costs a fault, which would be in the first runs and not in the later ones.
+            // From cold pages the fault is a part of what is measured.
+            let map = if self.cache == Cache::Warm { Medium::populated } else { Medium::new };
+            source.medium = Some(map(file, length).doing("mapping a file")?);
         }
         Ok(source.medium.as_ref().expect("it was just made if there was none"))
     }
@@ -209,14 +217,15 @@ fn that_fits(options: &Options, files: u64, progress: &mut dyn Progress) -> Resu
     Ok(most.max(1 << 20))
 }
 
-/// Brings a file into the page cache and sees that it is there, as far as the kernel tells (Linux 6.5).
-fn warm(mut file: &File, length: u64) -> Result<(), Error> {
+/// Brings a file into the page cache and sees that it is there, as far as the kernel tells (Linux 6.5). Answers whether it had to
+/// be read.
+fn warm(mut file: &File, length: u64) -> Result<bool, Error> {
     let pages = length.div_ceil(rustix::param::page_size() as u64);
     let cached = || cached_pages(file.as_fd(), 0..length).unwrap_or(pages);
     let mut room = Vec::new();
-    for _ in 0..ATTEMPTS {
+    for attempt in 0..ATTEMPTS {
         if cached() >= pages {
-            return Ok(());
+            return Ok(attempt > 0);
         }
         room.resize(1 << 20, 0);
         rustix::fs::seek(file, rustix::fs::SeekFrom::Start(0)).doing("reading a file")?;
