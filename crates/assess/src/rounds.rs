@@ -10,12 +10,13 @@ use crate::calls::Calls;
 use crate::error::{Doing, Error};
 use crate::media::Media;
 use crate::options::Options;
-use crate::outlet;
+use crate::outlet::{self, Watch};
 use crate::progress::Progress;
 use crate::result::{LeftOut, Measurement, Run, Transport};
 use crate::send::{Sending, Sent};
 use crate::stage::{Lane, Stage};
 use crate::verify::verify;
+use crate::walk::Walk;
 use crate::way::Cell;
 
 /// The run before those that count has this part of the volume.
@@ -167,17 +168,17 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// One run.
+    /// One run that is timed.
     pub(crate) fn time(&mut self, cell: &Cell, volume: u64) -> Result<(Run, Sent), Error> {
-        let walk = cell.walk(self.media.length(), volume);
-        let medium = self.media.prepared_for(cell, &mut self.scratch)?;
-        let (outlet, mut watch) = outlet::open(cell, self.stage)?;
-        let mut sending = Sending::new(cell, medium, 0, &outlet, &mut self.scratch, watch.most_at_once());
         let usage = || Usage::of_process().doing("asking for the processor time");
-        let (before, start) = (usage()?, Instant::now());
-        let sent = sending.all(walk, &mut watch)?;
-        let (wall, used) = (start.elapsed(), usage()?.since(before));
-        watch.settle(cell, &sent, self.stage.mtu)?;
+        let mut timed = None;
+        let sent = self.send(cell, volume, |run| {
+            let (before, start) = (usage()?, Instant::now());
+            let sent = run.all()?;
+            timed = Some((start.elapsed(), usage()?.since(before)));
+            Ok(sent)
+        })?;
+        let (wall, used) = timed.unwrap_or_default();
         let run = Run {
             user_s: used.user.as_secs_f64(),
             system_s: used.system.as_secs_f64(),
@@ -190,17 +191,46 @@ impl<'a> Rounds<'a> {
         Ok((run, sent))
     }
 
+    /// Prepares a run of so many bytes, has `act` send it, and sees whether all came. Only what `act` does is the path's.
+    pub(crate) fn send(
+        &mut self,
+        cell: &Cell,
+        volume: u64,
+        act: impl FnOnce(&mut Prepared<'_>) -> Result<Sent, Error>,
+    ) -> Result<Sent, Error> {
+        let walk = cell.walk(self.media.length(), volume);
+        let medium = self.media.prepared_for(cell, &mut self.scratch)?;
+        let (outlet, mut watch) = outlet::open(cell, self.stage)?;
+        let sending = Sending::new(cell, medium, 0, &outlet, &mut self.scratch, watch.most_at_once());
+        let sent = act(&mut Prepared { sending, walk, watch: &mut watch })?;
+        watch.settle(cell, &sent, self.stage.mtu)?;
+        Ok(sent)
+    }
+
     /// Kernel calls for each packet.
     fn count(&mut self, cell: &Cell, calls: &mut Calls) -> Result<f64, Error> {
         let drops = matches!((&self.stage.udp, cell.transport), (Lane::Drops(_), Transport::Udp));
-        let walk = cell.walk(self.media.length(), if drops { COUNTED_DROPPING } else { COUNTED });
-        let medium = self.media.prepared_for(cell, &mut self.scratch)?;
-        let (outlet, mut watch) = outlet::open(cell, self.stage)?;
-        let mut sending = Sending::new(cell, medium, 0, &outlet, &mut self.scratch, watch.most_at_once());
-        let (sent, counted) = calls.during(|| sending.all(walk, &mut watch))?;
-        let sent = sent?;
-        watch.settle(cell, &sent, self.stage.mtu)?;
+        let mut counted = 0;
+        let sent = self.send(cell, if drops { COUNTED_DROPPING } else { COUNTED }, |run| {
+            let (sent, count) = calls.during(|| run.all())?;
+            counted = count;
+            sent
+        })?;
         Ok(counted as f64 / sent.packets as f64)
+    }
+}
+
+/// A run that has only to be sent.
+pub(crate) struct Prepared<'a> {
+    sending: Sending<'a>,
+    walk: Walk,
+    watch: &'a mut Watch,
+}
+
+impl Prepared<'_> {
+    /// Sends it.
+    pub(crate) fn all(&mut self) -> Result<Sent, Error> {
+        self.sending.all(self.walk, self.watch)
     }
 }
 

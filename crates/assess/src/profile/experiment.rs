@@ -100,11 +100,11 @@ fn of_cell(rounds: &mut Rounds<'_>, cell: &Cell, profiler: &mut Profiler) -> Res
     let (first, _) = rounds.time(cell, FIRST_RUN)?;
     let volume = (first.bytes as f64 * RUN.as_secs_f64() / first.wall_s.max(1e-6)) as u64;
     let time = if rounds.options.quick { QUICK_PROCESSOR_TIME } else { PROCESSOR_TIME };
-    let shares = profiler.run(time, || {
+    let shares = profiler.run(time, |sampled| {
         if rounds.progress.stopped() {
             return Err(Error::Stopped);
         }
-        rounds.time(cell, volume.max(1)).map(drop)
+        rounds.send(cell, volume.max(1), |run| sampled.during(|| run.all())).map(drop)
     })?;
     Ok(Profile {
         experiment: rounds.experiment.to_owned(),
