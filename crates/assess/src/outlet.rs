@@ -212,6 +212,22 @@ impl Watch {
         }
     }
 
+    /// Reports of a receiver that were read until now.
+    pub(crate) fn reports(&self) -> u64 {
+        match self {
+            Watch::Device(..) => 0,
+            Watch::Receiver(account) => account.reports(),
+        }
+    }
+
+    /// How much may be under way without waiting.
+    pub(crate) fn window(&self) -> u64 {
+        match self {
+            Watch::Device(..) => u64::MAX,
+            Watch::Receiver(account) => account.window(),
+        }
+    }
+
     /// How much may be sent at once without waiting.
     pub(crate) fn most_at_once(&self) -> u64 {
         match self {

@@ -217,6 +217,10 @@ pub struct Measurement {
     pub verified: bool,
     /// Kernel calls for each packet (UDP) or for each block of the size (TCP), counted; null where they cannot be.
     pub calls_per_packet: Option<f64>,
+    /// What tables 3 and 4 of the papers say of that; null for paths that they do not have, and in results that are older than this
+    /// field.
+    #[serde(default)]
+    pub calls_in_papers: Option<u32>,
     /// Runs, in the order they were made.
     pub runs: Vec<Run>,
 }

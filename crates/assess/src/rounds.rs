@@ -6,7 +6,7 @@ use wirepath_datapath::Scratch;
 use wirepath_sys::usage::Usage;
 
 use crate::bare::Bare;
-use crate::calls::Calls;
+use crate::calls::{self, Calls};
 use crate::error::{Doing, Error};
 use crate::media::Media;
 use crate::options::Options;
@@ -22,7 +22,8 @@ use crate::way::Cell;
 /// The run before those that count has this part of the volume.
 const WARM_UP: u64 = 16;
 
-/// Payload of the run whose kernel calls are counted: to a receiver less than its smallest window, so that nothing waits.
+/// Payload of the run whose kernel calls are counted, at most: to a receiver of datagrams no more than it has room for, so that the
+/// receiver is not waited for. (Without privileges it has room for some 40 KiB, and for a quarter of that if pages are lent.)
 const COUNTED: u64 = 64 << 10;
 /// To a device that drops.
 const COUNTED_DROPPING: u64 = 16 << 20;
@@ -154,6 +155,7 @@ impl<'a> Rounds<'a> {
             mtu: self.stage.mtu,
             verified: true,
             calls_per_packet,
+            calls_in_papers: cell.way.calls_in_papers(cell.transport, cell.size),
             runs: Vec::new(),
         };
         let estimate = Duration::from_secs_f64(run.wall_s * self.options.volume as f64 / run.bytes as f64);
@@ -212,9 +214,13 @@ impl<'a> Rounds<'a> {
         let drops = matches!((&self.stage.udp, cell.transport), (Lane::Drops(_), Transport::Udp));
         let mut counted = 0;
         let sent = self.send(cell, if drops { COUNTED_DROPPING } else { COUNTED }, |run| {
-            let (sent, count) = calls.during(|| run.all())?;
+            run.shorten(cell);
+            let (sent, count) = calls.during(|| run.sending.walk(run.walk, run.watch))?;
+            let sent = sent?;
             counted = count;
-            sent
+            let stretches = run.walk.stretches(run.watch.train_packets(cell).into());
+            calls::check(cell, stretches, &sent, run.watch.reports(), count)?;
+            run.sending.end(sent)
         })?;
         Ok(counted as f64 / sent.packets as f64)
     }
@@ -231,6 +237,13 @@ impl Prepared<'_> {
     /// Sends it.
     pub(crate) fn all(&mut self) -> Result<Sent, Error> {
         self.sending.all(self.walk, self.watch)
+    }
+
+    /// Makes it no longer than what may be under way without waiting, headers included.
+    fn shorten(&mut self, cell: &Cell) {
+        let packets = self.watch.window() / u64::from(cell.packet_size());
+        let fits = packets.saturating_mul(cell.size.unwrap_or(u16::MAX).into());
+        self.walk = self.walk.up_to(fits.max(1));
     }
 }
 
@@ -250,8 +263,13 @@ impl Candidate {
     /// The bare loop that does the same, which nobody verifies and whose calls nobody counts.
     fn of_bare(&self) -> Candidate {
         let path = format!("bare:{}", self.cell.way.name());
-        let measurement =
-            Measurement { path, verified: false, calls_per_packet: None, ..self.measurement.clone() };
+        let measurement = Measurement {
+            path,
+            verified: false,
+            calls_per_packet: None,
+            calls_in_papers: None,
+            ..self.measurement.clone()
+        };
         Candidate { bare: true, measurement, ..*self }
     }
 

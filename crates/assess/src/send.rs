@@ -25,6 +25,10 @@ pub(crate) struct Sent {
     pub(crate) longest_train: u32,
     /// How often the socket was full and was waited for.
     pub(crate) waits: u64,
+    /// Parts of blocks that a path took at once: blocks, where no connection had room for less than one.
+    pub(crate) takes: u64,
+    /// How often a queue was sent.
+    pub(crate) flushes: u64,
     /// Loans that the kernel turned into copies.
     pub(crate) copied: u64,
 }
@@ -76,12 +80,29 @@ impl<'a> Sending<'a> {
     /// [`Error::Unable`] if the route cannot do what the path needs, [`Error::Faulty`] if packets are lost,
     /// [`Error::SinkStopped`].
     pub(crate) fn all(&mut self, walk: Walk, watch: &mut Watch) -> Result<Sent, Error> {
+        let sent = self.walk(walk, watch)?;
+        self.end(sent)
+    }
+
+    /// Sends all of `walk`, without waiting for its end.
+    ///
+    /// # Errors
+    /// As [`Sending::all`].
+    pub(crate) fn walk(&mut self, walk: Walk, watch: &mut Watch) -> Result<Sent, Error> {
         let mut sent = Sent::default();
         for stretch in walk.stretches(watch.train_packets(self.cell).into()) {
             self.stretch(stretch, &mut sent)?;
             watch.pace(sent.transport_bytes - self.queue.bytes)?;
         }
         self.flush(&mut sent)?;
+        Ok(sent)
+    }
+
+    /// Waits until the network is done with what was sent.
+    ///
+    /// # Errors
+    /// As [`Sending::all`].
+    pub(crate) fn end(&mut self, mut sent: Sent) -> Result<Sent, Error> {
         sent.copied = self.outlet.finish()?;
         match self.scratch.drain(PATIENCE) {
             true => Ok(sent),
@@ -122,7 +143,10 @@ impl<'a> Sending<'a> {
                     let extent = Extent { offset, length: (end - offset) as usize };
                     let token = self.queue.stretches.len() as u64;
                     match path.enqueue(sink, self.medium, extent, self.scratch, token) {
-                        Ok(Taken::Sent(bytes)) => offset += bytes as u64,
+                        Ok(Taken::Sent(bytes)) => {
+                            sent.takes += 1;
+                            offset += bytes as u64;
+                        }
                         Ok(Taken::Queued) => {
                             self.queue.add(stretch, stretch.bytes);
                             offset = end;
@@ -149,6 +173,7 @@ impl<'a> Sending<'a> {
         while !self.queue.stretches.is_empty() {
             let Queue { stretches, refused, .. } = &mut self.queue;
             let mut failed = None;
+            sent.flushes += 1;
             self.scratch.flush(|token, result| match result {
                 Ok(_) => {}
                 Err(SendError::Full { .. }) => refused.push(stretches[token as usize]),
@@ -161,19 +186,21 @@ impl<'a> Sending<'a> {
             }
             if !self.queue.refused.is_empty() {
                 sent.waits += self.outlet.wait().map(|()| 1)?;
-                self.send_again()?;
+                self.send_again(sent)?;
             }
         }
         Ok(())
     }
 
-    /// Queues once more what there was no room for. It is counted already.
+    /// Queues once more what there was no room for. Its bytes are counted already.
     #[cold]
-    fn send_again(&mut self) -> Result<(), Error> {
+    fn send_again(&mut self, sent: &mut Sent) -> Result<(), Error> {
         let refused = std::mem::replace(&mut self.queue.refused, Vec::with_capacity(LONGEST_QUEUE));
         let most_bytes = std::mem::replace(&mut self.queue.most_bytes, u64::MAX);
         let mut counted = Sent::default();
         let again = refused.into_iter().try_for_each(|stretch| self.stretch(stretch, &mut counted));
+        sent.waits += counted.waits;
+        sent.flushes += counted.flushes;
         self.queue.most_bytes = most_bytes;
         again
     }

@@ -57,6 +57,14 @@ impl Way {
         }
     }
 
+    /// Kernel calls for each packet or block by the papers, which have no figure for paths of today.
+    pub(crate) fn calls_in_papers(self, transport: Transport, size: Option<u16>) -> Option<u32> {
+        match self {
+            Way::Stream(path) => path.calls_in_papers(),
+            Way::Block(path) => path.calls_in_papers(transport == Transport::Tcp, size.is_none()),
+        }
+    }
+
     /// Whether one call takes several packets.
     pub(crate) fn batches(self) -> bool {
         match self {

@@ -42,7 +42,7 @@ pub(crate) struct Loans<T> {
 }
 
 /// Loans between two readings of the error queue. Before Linux 6.8 `net.core.optmem_max` allowed some tens of loans.
-const READ_EVERY: u32 = 32;
+const READ_EVERY: u32 = crate::LOANS_FOR_A_READING as u32;
 /// Notices read on the way to a send.
 const NOTICES: u32 = 8;
 /// Loans to try before the kernel's word on all of them is believed.

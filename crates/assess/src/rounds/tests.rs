@@ -15,6 +15,7 @@ fn measured(path: Path) -> Candidate {
         mtu: 1500,
         verified: true,
         calls_per_packet: None,
+        calls_in_papers: None,
         runs: vec![run],
     };
     let cell = Cell { way: Way::Stream(path), transport: Transport::Udp, size: Some(1460) };

@@ -64,6 +64,7 @@ pub(super) fn measurements(groups: &[Group<'_>]) -> Section {
             "size",
             "#packets / call",
             "#calls / packet",
+            "#in the papers",
             "verified",
             "#median",
             "#least",
@@ -80,7 +81,7 @@ pub(super) fn measurements(groups: &[Group<'_>]) -> Section {
         let (title, mtu) = (name_of(group), number::count(group.mtu.into()));
         let mut table = Table::new(
             format!(
-                "{title}, MTU {mtu}: cost in CPU seconds per GiB. User: share of it in user space. Rate: payload per second on the wall. Errors: sends that failed. Copied: loans that the kernel made copies."
+                "{title}, MTU {mtu}: cost in CPU seconds per GiB. In the papers: kernel calls for each packet by their tables 3 and 4. User: share of it in user space. Rate: payload per second on the wall. Errors: sends that failed. Copied: loans that the kernel made copies."
             ),
             &heads,
         );
@@ -105,6 +106,7 @@ fn row(group: &Group<'_>, cost: &Cost<'_>) -> Vec<Cell> {
         Cell::plain(number::size(*size)),
         Cell::plain(number::count((*packets_per_train).into())),
         Cell::figure(*calls_per_packet, number::significant),
+        Cell::figure(cost.measurement.calls_in_papers, |calls| calls.to_string()),
         match (verified, cost.is_bare()) {
             (true, _) => Cell::new("yes", Kind::Good),
             (false, true) => Cell::plain("bare"),

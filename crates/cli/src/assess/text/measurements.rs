@@ -22,7 +22,7 @@ pub(super) fn remarks(measurements: &[Measurement], width: usize, utf8: bool) ->
     let is_noisy = |measurement: &&Measurement| cost(measurement).is_some_and(|cost| cost.is_noisy());
     let noisy: Vec<String> = measurements.iter().filter(is_noisy).map(name).collect();
     let mut remarks = vec![
-        "s/GiB: median of user and system seconds. calls: kernel calls for each packet or block. batch: most packets in a call."
+        "s/GiB: median of user and system seconds. calls: kernel calls for each packet or block; papers: by the papers' tables 3 and 4. batch: most packets in a call."
             .to_owned(),
     ];
     if !noisy.is_empty() {
@@ -53,7 +53,7 @@ fn part(group: &[Measurement], width: usize, utf8: bool) -> String {
         rows.iter().find(|(row, _)| row.path == path && row.size == size).map(|(_, cost)| cost.median)
     };
     let mut table = new_table(width, utf8);
-    table.set_header(["bytes", "path", "s/GiB", "spread", "ratio", "calls", "batch", "runs"]);
+    table.set_header(["bytes", "path", "s/GiB", "spread", "ratio", "calls", "papers", "batch", "runs"]);
     table.add_rows(rows.iter().map(|(measurement, cost)| {
         let ratio = plain.and_then(|plain| Some(cost.median / median_of(plain, measurement.size)?));
         [
@@ -63,11 +63,12 @@ fn part(group: &[Measurement], width: usize, utf8: bool) -> String {
             percent(cost.spread),
             ratio.map_or(String::new(), small),
             measurement.calls_per_packet.map_or("?".to_owned(), small),
+            measurement.calls_in_papers.map_or(String::new(), |calls| calls.to_string()),
             format::count(measurement.packets_per_train.into()),
             cost.runs.to_string(),
         ]
     }));
-    for index in [0, 2, 3, 4, 5, 6, 7] {
+    for index in [0, 2, 3, 4, 5, 6, 7, 8] {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -125,6 +126,7 @@ mod tests {
             mtu: 1500,
             verified: true,
             calls_per_packet: Some(1.0 / 48.0),
+            calls_in_papers: Some(2),
             runs: seconds.iter().map(run).collect(),
         }
     }
