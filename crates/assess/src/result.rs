@@ -225,6 +225,18 @@ pub struct Measurement {
     pub runs: Vec<Run>,
 }
 
+impl Measurement {
+    /// The share of the path's time that goes into copying, by the profile of the same experiment, path, transport and size.
+    /// Nothing where none was taken; those of bare loops are not.
+    pub fn copying(&self, profiles: &[Profile]) -> Option<f64> {
+        let of_same = |profile: &&Profile| {
+            (&profile.experiment, &profile.path, profile.transport, profile.size)
+                == (&self.experiment, &self.path, self.transport, self.size)
+        };
+        profiles.iter().find(of_same).map(|profile| profile.copying)
+    }
+}
+
 /// Transport protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -410,6 +422,20 @@ impl Assessment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_share_of_copying_is_that_of_the_same_path_transport_and_size() {
+        let result = crate::example::full();
+        let profile = result.profiles.iter().find(|profile| profile.path == "read_writev").unwrap();
+        let measurement = |path: &str, size| {
+            let mut all = result.measurements.iter();
+            all.find(|one| one.path == path && one.size == size && one.experiment == "stream").unwrap()
+        };
+        let copying = |measurement: &Measurement| measurement.copying(&result.profiles);
+        assert_eq!(copying(measurement("read_writev", Some(1460))), Some(profile.copying));
+        assert_eq!(copying(measurement("read_writev", Some(512))), None);
+        assert_eq!(copying(measurement("bare:read_writev", Some(1460))), None);
+    }
 
     #[test]
     fn another_schema_and_no_schema_are_told_apart() {
