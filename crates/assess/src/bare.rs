@@ -4,6 +4,7 @@
 //! what it used.
 
 use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -71,6 +72,8 @@ impl Bare {
     fn call(&self, arguments: &[String]) -> Result<String, Error> {
         let mut command = Command::new(&self.program);
         command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null());
+        // Ctrl-C at the terminal is for us: a run that is under way goes on to its end.
+        command.process_group(0);
         let failed = |why: &str| Error::Unable(format!("{} failed: {why}", self.program.display()));
         let output = command.output().map_err(|error| {
             Error::Input(format!(
