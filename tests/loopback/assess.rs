@@ -89,6 +89,13 @@ fn what_cannot_be_sent_is_an_error() -> Result<()> {
         let output = assess(folder.path(), "loopback", wrong)?.output().context("running it")?;
         ensure!(!output.status.success() && !output.stderr.is_empty(), "{wrong:?}: {}", output.status);
     }
+    let bare = ["--bare", "/bin/true"];
+    for (options, why) in [(&["--cache", "cold"][..], "use --cache warm"), (&[], "use --sink drop")] {
+        let mut command = assess(folder.path(), "loopback", &bare)?;
+        let output = command.args(options).output().context("running it")?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(1) && errors.contains(why), "{}: {errors}", output.status);
+    }
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use wirepath_datapath::Medium;
 
 use crate::error::Error;
 use crate::options::Options;
-use crate::result::Run;
+use crate::result::{Cache, Run};
 use crate::stage::{Lane, Stage};
 use crate::way::{Cell, Way};
 
@@ -30,6 +30,12 @@ impl Bare {
     /// [`Error::Input`] if it is none, or the sink does not suit it.
     pub(crate) fn wanted(options: &Options, stage: &Stage) -> Result<Option<Bare>, Error> {
         let Some(program) = &options.bare else { return Ok(None) };
+        if options.cache == Cache::Cold {
+            return Err(Error::Input(
+                "bare loops map all of the file before they send, so nothing of it is cold: use --cache warm, or leave --bare out"
+                    .to_owned(),
+            ));
+        }
         if !matches!(stage.udp, Lane::Drops(_)) {
             return Err(Error::Input(format!(
                 "bare loops send to a device that drops, and the sink is {}: use --sink drop or drop-nooffload",

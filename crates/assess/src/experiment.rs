@@ -70,6 +70,7 @@ impl Experiment {
         found: &mut Found,
         progress: &mut dyn Progress,
     ) -> Result<(), Error> {
+        let bare = if self == Experiment::Stream { Bare::wanted(options, stage)? } else { None };
         let cells = self.cells(stage.mtu.min(options.mtu));
         let (cells, too_large): (Vec<Cell>, Vec<Cell>) =
             cells.into_iter().partition(|cell| cell.is_possible(stage.mtu));
@@ -81,7 +82,6 @@ impl Experiment {
         kinds.dedup();
         let largest = cells.iter().filter_map(|cell| cell.size).max().unwrap_or_default();
         let mut media = Media::open(options, kinds.len() as u64, largest.into(), progress)?;
-        let bare = if self == Experiment::Stream { Bare::wanted(options, stage)? } else { None };
         Rounds::new(self.name(), options, stage, &mut media, progress, found).run(
             &cells,
             bare.as_ref(),
