@@ -59,6 +59,7 @@ fn an_assessment_without_privileges_is_complete() -> Result<()> {
             ensure!(runs.len() == 2 && runs.iter().all(sent), "{measurement:#}");
         }
         ensure!(left_out.contains("root"), "it does not say what takes root: {left_out}");
+        ensure!(left_out.contains("checksums on the wire"), "it claims to have seen checksums: {left_out}");
     }
     Ok(())
 }

@@ -139,6 +139,11 @@ impl Experiment {
                        does for that receiver in soft interrupts is partly charged to the sender; congestion control is reno";
             found.leave_out("TCP on the device that drops", &why);
         }
+        if let Some(why) = stage.no_wire() {
+            let why =
+                format!("without a veth pair what is verified goes over loopback, which has none: {why}");
+            found.leave_out("checksums on the wire", &why);
+        }
         if options.sink == Sink::Loopback && !rustix::process::geteuid().is_root() {
             found.leave_out(
                 "sinks drop, drop-nooffload and veth",

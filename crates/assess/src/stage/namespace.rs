@@ -56,7 +56,8 @@ impl Namespace {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
-    fn come(&self) -> Result<(), Error> {
+    /// Puts the calling thread into this one.
+    pub(super) fn come(&self) -> Result<(), Error> {
         move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))
             .doing("going into a network namespace")
     }
