@@ -4,7 +4,7 @@ use wirepath_datapath::{BlockPath, Path};
 
 use crate::bare::Bare;
 use crate::error::Error;
-use crate::media::{Kind, Media};
+use crate::media::Media;
 use crate::options::{Options, Sink};
 use crate::progress::Progress;
 use crate::result::{Assessment, Transport};
@@ -75,13 +75,8 @@ impl Experiment {
         let (cells, too_large): (Vec<Cell>, Vec<Cell>) =
             cells.into_iter().partition(|cell| cell.is_possible(stage.mtu));
         self.explain(options, stage, &too_large, found);
-        // Those that a ring holds are in memory twice.
-        let mut kinds: Vec<(Kind, bool)> =
-            cells.iter().map(|cell| (cell.kind(), cell.way.needs_hot_memory())).collect();
-        kinds.sort_unstable();
-        kinds.dedup();
-        let largest = cells.iter().filter_map(|cell| cell.size).max().unwrap_or_default();
-        let mut media = Media::open(options, kinds.len() as u64, largest.into(), progress)?;
+        let mut media = Media::open_for(&cells, options, progress)?;
+        media.explain(options, found);
         Rounds::new(self.name(), options, stage, &mut media, progress, found).run(
             &cells,
             bare.as_ref(),

@@ -20,6 +20,7 @@ use crate::error::{Doing, Error};
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::result::Cache;
+use crate::rounds::Found;
 use crate::walk::Walk;
 use crate::way::Cell;
 
@@ -68,6 +69,32 @@ struct Source {
 }
 
 impl Media {
+    /// Opens what these cells send.
+    ///
+    /// # Errors
+    /// As [`Media::open`].
+    pub(crate) fn open_for(
+        cells: &[Cell],
+        options: &Options,
+        progress: &mut dyn Progress,
+    ) -> Result<Media, Error> {
+        let largest = cells.iter().filter_map(|cell| cell.size).max().unwrap_or_default();
+        Media::open(options, copies_in_memory(cells), largest.into(), progress)
+    }
+
+    /// Says how long the file is, if it is shorter than the volume.
+    pub(crate) fn explain(&self, options: &Options, found: &mut Found) {
+        if self.length >= options.volume {
+            return;
+        }
+        let why = match self.own {
+            true => "the file is no longer",
+            false => "memory does not hold all the files that are sent in that length",
+        };
+        let why = format!("{why}: it has {} bytes, and is sent round and round", self.length);
+        found.leave_out(&format!("a file of {} bytes", options.volume), &why);
+    }
+
     /// Opens the user's file, or the one that is made, which `files` variants will be made of.
     ///
     /// # Errors
@@ -180,6 +207,16 @@ impl Media {
         }
         Ok(source.medium.as_ref().expect("it was just made if there was none"))
     }
+}
+
+/// How often memory has to hold the file: as payload, as ready packets of each size, and once more what a ring holds a copy of.
+fn copies_in_memory(cells: &[Cell]) -> u64 {
+    let mut kinds: Vec<(Kind, bool)> =
+        cells.iter().map(|cell| (cell.kind(), cell.way.needs_hot_memory())).collect();
+    kinds.push((Kind::Payload, false)); // what all others are made of
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds.len() as u64
 }
 
 fn own_file(path: &Path, largest_packet: u64) -> Result<(File, u64), Error> {

@@ -116,3 +116,30 @@ fn a_warm_file_is_mapped_before_it_is_sent() {
     // Buffers of the loop itself may fault now and then; a mapping's pages would by the dozen, even sixteen at a time.
     assert!(send_all() < 24, "pages were not mapped");
 }
+
+#[test]
+fn memory_holds_what_a_ring_copies_too() {
+    use crate::result::Transport;
+    use crate::way::Way;
+    use wirepath_datapath::Path;
+    let cell = |path, size| Cell { way: Way::Stream(path), transport: Transport::Udp, size: Some(size) };
+    assert_eq!(copies_in_memory(&[cell(Path::ReadWritev, 512), cell(Path::GsoWritev, 1024)]), 1);
+    assert_eq!(copies_in_memory(&[cell(Path::WireSendfile, 512), cell(Path::WireSendfile, 1024)]), 3);
+    assert_eq!(copies_in_memory(&[cell(Path::WireSendfile, 512), cell(Path::WireUring, 512)]), 3);
+}
+
+#[test]
+fn a_file_shorter_than_the_volume_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("own");
+    std::fs::write(&file, [7; 10_000]).unwrap();
+    let told = |options: &Options| {
+        let mut found = Found::default();
+        Media::open(options, 1, 2048, &mut Unwatched).unwrap().explain(options, &mut found);
+        found.left_out
+    };
+    let options = options(folder.path());
+    assert_eq!(told(&options), []);
+    let short = told(&Options { file: Some(file), ..options });
+    assert!(short[0].what.contains("3145728") && short[0].why.contains("10000 bytes"), "{short:?}");
+}

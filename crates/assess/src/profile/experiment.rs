@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::Profiler;
 use crate::error::Error;
 use crate::experiment::{Experiment, Soundness};
-use crate::media::{Kind, Media};
+use crate::media::Media;
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::result::{Assessment, Profile};
@@ -69,11 +69,9 @@ fn on(
                 .map(move |cell| (experiment, cell))
         })
         .collect();
-    let mut kinds: Vec<Kind> = cells.iter().map(|(_, cell)| cell.kind()).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    let largest = cells.iter().filter_map(|(_, cell)| cell.size).max().unwrap_or_default();
-    let mut media = Media::open(options, kinds.len() as u64, largest.into(), progress)?;
+    let only_cells: Vec<Cell> = cells.iter().map(|(_, cell)| *cell).collect();
+    let mut media = Media::open_for(&only_cells, options, progress)?;
+    media.explain(options, found);
     let mut rounds = Rounds::new("profile", options, stage, &mut media, progress, found);
     for (index, (experiment, cell)) in cells.iter().enumerate() {
         rounds.experiment = experiment.name();
