@@ -48,9 +48,9 @@ impl Bare {
     }
 
     /// Whether it does the same as this cell, and without fragments: it asks for none.
-    pub(crate) fn has(&self, cell: &Cell, mtu: u32) -> bool {
+    pub(crate) fn has(&self, cell: &Cell, udp_room: u32) -> bool {
         let named = self.paths.iter().any(|path| path == cell.way.name());
-        matches!(cell.way, Way::Stream(_)) && named && !cell.is_fragmented(mtu)
+        matches!(cell.way, Way::Stream(_)) && named && !cell.is_fragmented(udp_room)
     }
 
     /// One run.

@@ -9,6 +9,7 @@ pub mod costs;
 mod error;
 pub mod experiment;
 pub mod figures;
+mod headers;
 pub mod host;
 pub mod loan;
 mod media;

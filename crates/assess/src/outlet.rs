@@ -10,6 +10,7 @@ use wirepath_datapath::{BlockSink, UdpSink};
 use wirepath_sys::socket::unacknowledged;
 
 use crate::error::{Doing, Error};
+use crate::headers::UDP_OVER_IPV4;
 use crate::result::Transport;
 use crate::send::Sent;
 use crate::sink::Account;
@@ -244,7 +245,8 @@ impl Watch {
         match self {
             Watch::Device(device, before) => {
                 let counted = device.counted()?.since(before);
-                let datagrams = if cell.is_fragmented(mtu) { sent.packets } else { counted.packets };
+                let room = mtu - UDP_OVER_IPV4;
+                let datagrams = if cell.is_fragmented(room) { sent.packets } else { counted.packets };
                 let expected = sent.transport_bytes + PER_DATAGRAM * datagrams + PER_PACKET * counted.packets;
                 missing(expected, counted.bytes, "bytes, headers included, were sent, and the device counted")
             }

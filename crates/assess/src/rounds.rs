@@ -89,7 +89,7 @@ impl<'a> Rounds<'a> {
             self.go_on(BEFORE * index as f64 / cells.len() as f64, &format!("verifying {}", cell.label()))?;
             match self.admit(*cell, calls.as_mut()) {
                 Ok(candidate) => {
-                    let bare = bare.filter(|bare| bare.has(cell, self.stage.mtu));
+                    let bare = bare.filter(|bare| bare.has(cell, self.stage.udp_room(self.stage.mtu)));
                     let beside = bare.map(|_| candidate.of_bare());
                     candidates.push(candidate);
                     candidates.extend(beside);

@@ -18,8 +18,10 @@ mod processors;
 mod receiver;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::time::Duration;
 
 use crate::error::{Doing, Error};
+use crate::headers::udp_room;
 use crate::options::Sink;
 use crate::sink::Remote;
 pub(crate) use device::{Counted, Device};
@@ -35,6 +37,9 @@ const NEAR: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 1);
 const FAR: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 2);
 /// Somewhere behind the device that drops. Bare loops send there too.
 const DROPPED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 80, 1, 0)), 5000);
+
+/// How long one of several addresses of a sink may take to answer before the next is tried.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
 
 /// A network to send into.
 #[derive(Debug)]
@@ -129,8 +134,13 @@ impl Stage {
     /// No namespace for what goes to another host: its way leads over the host's devices.
     fn towards(address: &str, mtu: u32) -> Result<Stage, Error> {
         let unknown = |why: String| Error::Input(format!("the sink {address} cannot be found: {why}"));
-        let mut found = address.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
-        let address = found.next().ok_or_else(|| unknown("the name has no address".to_owned()))?;
+        let found = address.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
+        let found: Vec<SocketAddr> = found.collect();
+        let first = *found.first().ok_or_else(|| unknown("the name has no address".to_owned()))?;
+        // A name may have an address that nobody listens at: IPv6 and IPv4, or of a device that is down.
+        let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, ANSWERS_WITHIN).is_ok();
+        let address = if found.len() > 1 { found.iter().find(answers).copied() } else { None };
+        let address = address.unwrap_or(first);
         Stage::plain(Remote { address }, None, Pair::aside(mtu))
     }
 
@@ -164,6 +174,11 @@ impl Stage {
             Lane::Drops(_) => DROPPED,
             Lane::Receives(remote) => remote.address,
         }
+    }
+
+    /// Payload of UDP that fills a packet of at most so many bytes on the way to where UDP goes.
+    pub(crate) fn udp_room(&self, mtu: u32) -> u32 {
+        udp_room(mtu.min(self.mtu), self.udp_address())
     }
 
     /// Pairs of sockets, a connected one to send from and one where that arrives, over loopback and, where there is one, over

@@ -64,7 +64,7 @@ fn on(
         .into_iter()
         .flat_map(|experiment| {
             experiment
-                .cells_that_fill(stage.mtu.min(options.mtu))
+                .cells_that_fill(stage.udp_room(options.mtu))
                 .into_iter()
                 .map(move |cell| (experiment, cell))
         })
