@@ -114,7 +114,7 @@ fn on_a_thread<T: Send>(act: impl FnOnce() -> Result<T, Error> + Send) -> Result
 impl Stage {
     fn set(sink: &Sink, mtu: u32) -> Result<Stage, Error> {
         if let Sink::Host(address) = sink {
-            return Stage::towards(address, mtu);
+            return Stage::towards(address);
         }
         match (sink, Namespace::leave()?) {
             (Sink::Loopback, None) => {
@@ -132,7 +132,7 @@ impl Stage {
     }
 
     /// No namespace for what goes to another host: its way leads over the host's devices.
-    fn towards(address: &str, mtu: u32) -> Result<Stage, Error> {
+    fn towards(address: &str) -> Result<Stage, Error> {
         let unknown = |why: String| Error::Input(format!("the sink {address} cannot be found: {why}"));
         let found = address.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
         let found: Vec<SocketAddr> = found.collect();
@@ -141,7 +141,10 @@ impl Stage {
         let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, ANSWERS_WITHIN).is_ok();
         let address = if found.len() > 1 { found.iter().find(answers).copied() } else { None };
         let address = address.unwrap_or(first);
-        Stage::plain(Remote { address }, None, Pair::aside(mtu))
+        let remote = Remote { address };
+        // What the way there takes unfragmented, the pair has to take too.
+        let mtu = remote.path_mtu()?.min(Pair::MOST_MTU);
+        Stage::plain(remote, None, Pair::aside(mtu))
     }
 
     fn on_loopback(pair: Result<Pair, Error>) -> Result<Stage, Error> {

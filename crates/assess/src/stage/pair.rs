@@ -16,6 +16,9 @@ pub(super) struct Pair {
 }
 
 impl Pair {
+    /// Of a veth device (ETH_MAX_MTU).
+    pub(super) const MOST_MTU: u32 = 65_535;
+
     /// Between the namespace `here`, where the calling thread is, and a new one.
     pub(super) fn from(here: Namespace, mtu: u32) -> Result<Pair, Error> {
         let far = here.another()?;
