@@ -4,19 +4,24 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use serde_json::Value;
 use wirepath_tests::process::{self, Process};
-use wirepath_tests::{Deadline, server, trials};
+use wirepath_tests::{Deadline, require, server, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         an_assessment_without_privileges_is_complete,
+        a_machine_is_described_and_its_costs_are_measured,
+        root_without_capabilities_measures_over_loopback,
         what_cannot_be_sent_is_an_error,
+        what_measures_nothing_is_an_error,
+        a_result_that_cannot_be_written_is_an_error_at_once,
+        a_result_that_cannot_be_written_in_the_end_is_shown,
         an_interrupt_keeps_what_was_measured,
         a_second_interrupt_ends_it_at_once,
         another_host_receives,
@@ -43,6 +48,7 @@ fn an_assessment_without_privileges_is_complete() -> Result<()> {
             serde_json::from_slice(&output.stdout).context("standard output is not JSON alone")?;
         ensure!(result["schema"] == "wirepath-assessment/1" && result["partial"] == false, "{result:#}");
         ensure!(result["settings"]["sink"] == "loopback", "{:#}", result["settings"]);
+        ensure!(result["program"] == version()?.as_str(), "{}", result["program"]);
         let measurements = result["measurements"].as_array().context("no measurements")?;
         let left_out = result["left_out"].to_string();
         let plain = if experiment == "stream" { "read_writev" } else { "read_write" };
@@ -61,6 +67,60 @@ fn an_assessment_without_privileges_is_complete() -> Result<()> {
         ensure!(left_out.contains("root"), "it does not say what takes root: {left_out}");
         ensure!(left_out.contains("checksums on the wire"), "it claims to have seen checksums: {left_out}");
     }
+    Ok(())
+}
+
+fn a_machine_is_described_and_its_costs_are_measured() -> Result<()> {
+    let folder = process::open_folder()?;
+    let mut command = process::as_ordinary_user(program()?.as_str(), folder.path());
+    let json = folder.path().join("host.json");
+    command
+        .args(["assess", "host", "--quick", "--runs", "2", "--scratch"])
+        .arg(folder.path())
+        .arg("--json")
+        .arg(&json);
+    let output = command.output().context("running it")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let shown = String::from_utf8_lossy(&output.stdout);
+    for title in
+        ["Machine", "Network devices", "Limits and privileges", "Data paths", "Advice", "getpid", "memcpy"]
+    {
+        ensure!(shown.contains(title), "no {title}: {shown}");
+    }
+    let result: Value = serde_json::from_slice(&fs::read(&json)?)?;
+    ensure!(result["host"]["paths"].as_array().is_some_and(|all| all.len() > 15), "{:#}", result["host"]);
+    ensure!(result["costs"]["kernel_entry_ns"].as_array().is_some_and(|runs| runs.len() == 2), "{result:#}");
+    Ok(())
+}
+
+/// As in a container.
+fn root_without_capabilities_measures_over_loopback() -> Result<()> {
+    require!(process::is_root(), "only root has capabilities to lose");
+    require!(process::find("setpriv").is_some(), "`setpriv` is not installed");
+    let folder = process::open_folder()?;
+    let without = |sink: &[&str]| -> Result<Output> {
+        let mut command = Command::new("setpriv");
+        command.args(["--bounding-set=-all", "--inh-caps=-all"]).arg(program()?);
+        command
+            .args(["assess", "stream", "--json", "-", "--scratch"])
+            .arg(folder.path())
+            .args(TINY)
+            .args(sink);
+        command.output().context("running it")
+    };
+    let output = without(&[])?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let result: Value = serde_json::from_slice(&output.stdout)?;
+    ensure!(result["settings"]["sink"] == "loopback", "{:#}", result["settings"]);
+    ensure!(result["measurements"].as_array().is_some_and(|all| all.len() > 4), "{result:#}");
+    let left_out = result["left_out"].to_string();
+    ensure!(
+        left_out.contains("sinks drop, drop-nooffload and veth") && left_out.contains("CAP_SYS_ADMIN"),
+        "{left_out}"
+    );
+    let asked_for = without(&["--sink", "drop"])?;
+    let errors = String::from_utf8_lossy(&asked_for.stderr);
+    ensure!(asked_for.status.code() == Some(1) && errors.contains("CAP_SYS_ADMIN"), "{errors}");
     Ok(())
 }
 
@@ -97,6 +157,57 @@ fn what_cannot_be_sent_is_an_error() -> Result<()> {
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(1) && errors.contains(why), "{}: {errors}", output.status);
     }
+    Ok(())
+}
+
+/// What lives in memory cannot be cold.
+fn what_measures_nothing_is_an_error() -> Result<()> {
+    let shared = Path::new("/dev/shm");
+    require!(shared.is_dir(), "there is no /dev/shm");
+    let folder = tempfile::tempdir_in(shared)?;
+    let json = folder.path().join("result.json");
+    let mut command = assess(folder.path(), "loopback", &TINY)?;
+    command.args(["--cache", "cold", "--json"]).arg(&json);
+    let output = command.output().context("running it")?;
+    let errors = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.code() == Some(1) && errors.contains("stream measured nothing"), "{errors}");
+    let result: Value = serde_json::from_slice(&fs::read(&json)?)?;
+    ensure!(result["measurements"].as_array().is_some_and(Vec::is_empty), "{result:#}");
+    ensure!(
+        result["partial"] == false && result["left_out"].to_string().contains("stay in the page cache"),
+        "{result:#}"
+    );
+    Ok(())
+}
+
+fn a_result_that_cannot_be_written_is_an_error_at_once() -> Result<()> {
+    let folder = process::open_folder()?;
+    for json in [folder.path().join("missing/result.json"), folder.path().to_owned()] {
+        // It would take minutes if it measured before it looked.
+        let mut command = assess(folder.path(), "loopback", &LONG)?;
+        command.arg("--json").arg(&json);
+        let mut process = Process::start(&command, true)?;
+        let status = process.wait(Deadline::seconds(10.0))?;
+        let log = process.log();
+        ensure!(status.code() == Some(1) && log.contains("the result cannot be written"), "{status}: {log}");
+    }
+    Ok(())
+}
+
+fn a_result_that_cannot_be_written_in_the_end_is_shown() -> Result<()> {
+    let (folder, results) = (process::open_folder()?, process::open_folder()?);
+    let place = results.path().join("results");
+    fs::create_dir(&place)?;
+    let mut command = assess(folder.path(), "loopback", &LONG)?;
+    command.arg("--json").arg(place.join("result.json"));
+    let mut process = Process::start(&command, true)?;
+    until_it_measures(&process)?;
+    fs::remove_dir_all(&place)?;
+    process.signal(Signal::INT)?;
+    let status = process.wait(Deadline::seconds(30.0))?;
+    let log = process.log();
+    ensure!(log.contains("s/GiB") && log.contains("read_writev"), "what was measured is lost: {log}");
+    ensure!(status.code() == Some(1) && log.contains("cannot write the result"), "{status}: {log}");
     Ok(())
 }
 
@@ -182,6 +293,16 @@ fn an_assessment_killed_leaves_no_receiver() -> Result<()> {
         let gone = |pid: &u32| process::status_number(*pid, "VmSize").is_err();
         Ok(receivers.iter().all(gone).then_some(()))
     })
+}
+
+/// What `--version` says: the program's version and its commit.
+fn version() -> Result<String> {
+    let version = process::run(&program()?, ["--version"], 10.0)?.trim_end().to_owned();
+    let parts = version.strip_prefix("wirepath ").and_then(|rest| rest.split_once(" (")?.1.strip_suffix(')'));
+    let commit = parts.context("no commit")?.trim_end_matches("-dirty");
+    let is_commit = commit.len() == 12 && commit.bytes().all(|letter| letter.is_ascii_hexdigit());
+    ensure!(is_commit || commit == "unknown", "{version}");
+    Ok(version)
 }
 
 fn program() -> Result<String> {

@@ -24,6 +24,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         every_path_is_measured_on_a_device_that_drops,
         a_device_without_offloads_is_measured,
         a_receiver_behind_a_link_is_measured,
+        loans_are_measured_for_each_transport_and_mtu,
+        every_path_is_profiled,
+        everything_is_measured_at_once_and_reported,
         an_assessment_killed_leaves_no_namespace_and_no_device,
     ]
 }
@@ -34,25 +37,15 @@ fn every_path_is_measured_on_a_device_that_drops() -> Result<()> {
     let (result, told) = assessed(&["stream", "--sink", "drop"])?;
     ensure_told(told.context("the server was told nothing")?, "with_checksums")?;
     let measurements = result["measurements"].as_array().context("no measurements")?;
-    let host_paths = result["host"]["paths"].as_array().context("no paths")?;
-    for path in host_paths.iter().filter(|path| path["experiment"] == "stream" && path["runs"] == true) {
-        let of_path = |one: &&Value| one["path"] == path["path"] && one["size"] == 1460;
-        let one = measurements
-            .iter()
-            .find(of_path)
-            .with_context(|| format!("{} was not measured", path["path"]))?;
-        ensure!(one["verified"] == true && one["mtu"] == 1500, "{one:#}");
-        ensure!(
-            one["calls_per_packet"].is_number() || result["left_out"].to_string().contains("kernel calls"),
-            "{one:#}"
-        );
-    }
+    let measured =
+        ensure_every_path_and_size(&result, "stream", &[Some(512), Some(1024), Some(1460), Some(2048)])?;
+    ensure!(measured >= 30, "{measured} of 10 paths with 4 sizes");
     // The papers' table 4.
     for (path, calls) in
         [("read_writev", 2.0), ("read_send_rtp", 2.0), ("mmap_writev", 1.0), ("rtp_sendfile", 2.0)]
     {
         for one in measurements.iter().filter(|one| one["path"] == path) {
-            let counted = one["calls_per_packet"].as_f64().unwrap_or(calls);
+            let counted = one["calls_per_packet"].as_f64().context("root may count")?;
             ensure!((counted - calls).abs() < 0.01, "{one:#}");
         }
     }
@@ -73,6 +66,126 @@ fn a_receiver_behind_a_link_is_measured() -> Result<()> {
     for transport in ["udp", "tcp"] {
         ensure!(measurements.iter().any(|one| one["transport"] == transport), "nothing over {transport}");
     }
+    let sizes = [Some(512), Some(1024), Some(1472), Some(2048), None];
+    let measured = ensure_every_path_and_size(&result, "download", &sizes)?;
+    ensure!(measured >= 40, "{measured} of 6 paths with 4 sizes over UDP and 5 over TCP");
+    Ok(())
+}
+
+/// Every path that runs here was measured with every size, verified and its calls counted, or is left out by name with that size.
+/// Answers how many were measured.
+fn ensure_every_path_and_size(result: &Value, experiment: &str, sizes: &[Option<u64>]) -> Result<usize> {
+    let measurements = result["measurements"].as_array().context("no measurements")?;
+    let paths = result["host"]["paths"].as_array().context("no paths")?;
+    let mut measured = 0;
+    for path in paths.iter().filter(|path| path["experiment"] == experiment && path["runs"] == true) {
+        // The whole file is no datagram.
+        for size in sizes.iter().filter(|size| size.is_some() || path["transport"] == "tcp") {
+            let is_it = |one: &&Value| {
+                (&one["path"], &one["transport"]) == (&path["path"], &path["transport"])
+                    && one["size"].as_u64() == *size
+            };
+            let Some(one) = measurements.iter().find(is_it) else {
+                ensure!(
+                    is_left_out(result, path, *size),
+                    "{} of {size:?}: not measured, not left out",
+                    path["path"]
+                );
+                continue;
+            };
+            ensure!(one["verified"] == true && one["mtu"] == 1500, "{one:#}");
+            ensure!(one["calls_per_packet"].is_number(), "root may count, and it was not: {one:#}");
+            measured += 1;
+        }
+    }
+    Ok(measured)
+}
+
+/// Whether a line says so: `PATH, PATH, UDP, from SIZE bytes on` or `PATH, SIZE bytes, UDP`.
+fn is_left_out(result: &Value, path: &Value, size: Option<u64>) -> bool {
+    let lines = result["left_out"].as_array().into_iter().flatten();
+    let mut lines = lines.filter_map(|line| line["what"].as_str());
+    let name = path["path"].as_str().unwrap_or_default();
+    let transport = path["transport"].as_str().unwrap_or_default().to_uppercase();
+    lines.any(|line| {
+        let parts: Vec<&str> = line.split(", ").collect();
+        let size_of = |part: &str| part.strip_suffix(" bytes").and_then(|bytes| bytes.parse::<u64>().ok());
+        let from = |part: &str| size_of(part.strip_prefix("from ")?.strip_suffix(" on")?);
+        let of_size = |part: &&str| match size {
+            None => *part == "the whole file",
+            Some(size) => size_of(part) == Some(size) || from(part).is_some_and(|least| least <= size),
+        };
+        parts.contains(&name) && parts.contains(&transport.as_str()) && parts.iter().any(of_size)
+    })
+}
+
+fn loans_are_measured_for_each_transport_and_mtu() -> Result<()> {
+    let (result, _) = assessed(&["loan", "--quick"])?;
+    let points = result["loan"]["points"].as_array().context("no points")?;
+    for (transport, mtu) in [("udp", 1500), ("tcp", 1500), ("udp", 9000), ("tcp", 9000)] {
+        let of_series = |point: &&Value| point["transport"] == transport && point["mtu"] == mtu;
+        let series: Vec<&Value> = points.iter().filter(of_series).collect();
+        ensure!(series.len() >= 10, "{} sizes over {transport}, MTU {mtu}", series.len());
+        for point in series {
+            let runs = point["copied_send_s"].as_array().context("no runs")?;
+            ensure!(runs.len() == 2 && runs.iter().all(|run| run.as_f64() > Some(0.0)), "{point:#}");
+            ensure!(point["copied_throughput"].as_f64() > Some(0.0), "{point:#}");
+        }
+    }
+    let sends = result["measurements"].as_array().context("no measurements")?;
+    ensure!(!sends.is_empty() && sends.iter().all(|one| one["verified"] == true), "{sends:#?}");
+    // On a device that drops, what UDP lends is lent.
+    ensure!(points.iter().any(|point| point["lent_throughput"].is_number()), "nothing was lent");
+    Ok(())
+}
+
+fn every_path_is_profiled() -> Result<()> {
+    let (result, _) = assessed(&["profile", "--quick"])?;
+    let profiles = result["profiles"].as_array().context("no profiles")?;
+    let paths = result["host"]["paths"].as_array().context("no paths")?;
+    for path in paths.iter().filter(|path| path["runs"] == true) {
+        let of_path = |one: &&Value| one["path"] == path["path"] && one["transport"] == path["transport"];
+        let Some(profile) = profiles.iter().find(of_path) else {
+            let left_out = result["left_out"].to_string();
+            let name = path["path"].as_str().context("no name")?;
+            ensure!(left_out.contains(name), "{name} has no profile and is not left out: {left_out}");
+            continue;
+        };
+        let shares =
+            ["copying", "entering", "network", "user"].map(|name| profile[name].as_f64().unwrap_or(-1.0));
+        ensure!(shares.iter().all(|share| (0.0..=1.0).contains(share)), "{profile:#}");
+        ensure!(
+            shares.iter().sum::<f64>() < 1.001 && profile["samples"].as_u64() >= Some(1000),
+            "{profile:#}"
+        );
+    }
+    ensure!(profiles.len() > paths.len() / 2, "{} profiles of {} paths", profiles.len(), paths.len());
+    Ok(())
+}
+
+/// Without an experiment all are made, and the result becomes a page.
+fn everything_is_measured_at_once_and_reported() -> Result<()> {
+    let (result, told) = assessed(&["--quick"])?;
+    ensure_told(told.context("the server was told nothing")?, "with_checksums")?;
+    ensure!(
+        result["settings"]["experiments"]
+            == serde_json::json!(["host", "download", "stream", "profile", "loan"])
+    );
+    ensure!(
+        result["partial"] == false && result["costs"]["copies"].as_array().is_some_and(|all| all.len() > 50)
+    );
+    for experiment in ["download", "stream", "loan"] {
+        let mut measurements = result["measurements"].as_array().context("no measurements")?.iter();
+        ensure!(measurements.any(|one| one["experiment"] == experiment), "nothing of {experiment}");
+    }
+    ensure!(result["profiles"].as_array().is_some_and(|all| !all.is_empty()), "no profiles");
+    let folder = process::open_folder()?;
+    let json = folder.path().join("result.json");
+    fs::write(&json, serde_json::to_vec(&result)?)?;
+    let output = command(&["report"])?.arg(&json).output().context("reporting")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let page = fs::read_to_string(folder.path().join("result.html"))?;
+    ensure!(page.contains("wire_sendfile") && page.contains("</html>"), "no page");
     Ok(())
 }
 
@@ -121,7 +234,7 @@ fn assessed(arguments: &[&str]) -> Result<(Value, Option<Value>)> {
     let calibration = folder.path().join("calibration.json");
     command.arg("--calibration").arg(&calibration);
     let mut process = Process::start(&command, true)?;
-    let status = Deadline::seconds(120.0).wait_for("its end", || {
+    let status = Deadline::seconds(400.0).wait_for("its end", || {
         traces.look(process.pid());
         Ok(process.wait(Deadline::seconds(0.02)).ok())
     })?;

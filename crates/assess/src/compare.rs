@@ -13,9 +13,6 @@ use crate::figures::{Figure, Name, Unit, figures};
 use crate::result::{Assessment, Cache};
 use crate::statistics::Summary;
 
-/// With fewer runs than this nothing is known of the spread.
-const FEWEST_RUNS: usize = 3;
-
 /// What two results say together.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
@@ -56,8 +53,9 @@ pub struct Compared {
     pub second: f64,
     /// By how much the second is better, as a share of the first; negative if it is worse.
     pub improvement: f64,
-    /// The larger of the two spreads, as a share of the first: what differs by less does not differ.
-    pub spread: f64,
+    /// The larger of the two spreads, as a share of the first: what differs by less does not differ. Nothing where one of the two
+    /// has too few runs to know.
+    pub spread: Option<f64>,
     /// What to think of it.
     pub verdict: Verdict,
 }
@@ -122,11 +120,11 @@ fn compared(first: &Figure, second: &Figure) -> Option<Compared> {
         Unit::BytesPerSecond => other.median - one.median,
         _ => one.median - other.median,
     };
-    let widest = (one.spread * one.median).abs().max((other.spread * other.median).abs());
+    let widest = one.distance().zip(other.distance()).map(|(one, other)| one.max(other));
     let verdict = match first.unit {
-        _ if gain.abs() <= widest => Verdict::NoDifference,
+        _ if gain.abs() <= widest.unwrap_or(0.0) => Verdict::NoDifference,
         Unit::Share => Verdict::Other,
-        _ if one.runs.min(other.runs) < FEWEST_RUNS => Verdict::TooFewRuns,
+        _ if widest.is_none() => Verdict::TooFewRuns,
         _ if gain > 0.0 => Verdict::Better,
         _ => Verdict::Worse,
     };
@@ -136,7 +134,7 @@ fn compared(first: &Figure, second: &Figure) -> Option<Compared> {
         first: one.median,
         second: other.median,
         improvement: gain / one.median,
-        spread: widest / one.median,
+        spread: widest.map(|widest| widest / one.median),
         verdict,
     })
 }

@@ -172,6 +172,10 @@ mod tests {
         let cells = Experiment::Stream.cells(1472);
         assert_eq!(cells.len(), 4 * Path::ALL.len());
         assert!(cells.iter().any(|cell| cell.size == Some(1460)));
+        let mut files: Vec<_> = cells.iter().map(|cell| (cell.kind(), cell.way.needs_hot_memory())).collect();
+        files.sort_unstable();
+        files.dedup();
+        assert_eq!(files.len() as u64, crate::media::MOST_FILES);
         let cells = Experiment::Download.cells(1472);
         assert_eq!(cells.len(), 9 * BlockPath::ALL.len());
         assert!(cells.iter().any(|cell| cell.size == Some(1472) && cell.transport == Transport::Udp));

@@ -150,8 +150,9 @@ fn lent(assessment: &Assessment) -> Vec<Figure> {
         add("copy alone", Unit::Seconds, &point.copy_s);
         add("send that copies", Unit::Seconds, &point.copied_send_s);
         add("send that lends", Unit::Seconds, &point.lent_send_s);
-        add("sustained with copies", Unit::BytesPerSecond, &[point.copied_throughput]);
-        add("sustained with loans", Unit::BytesPerSecond, point.lent_throughput.as_slice());
+        let (copied, lent) = assessment.sustained(point);
+        add("sustained with copies", Unit::BytesPerSecond, &copied);
+        add("sustained with loans", Unit::BytesPerSecond, &lent);
     }
     figures
 }

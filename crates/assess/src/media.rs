@@ -4,6 +4,7 @@
 //! without pages, nor compressible.
 
 mod make;
+mod tidy;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -38,6 +39,9 @@ pub(crate) const RUN: Run = Run {
 
 /// Share of the memory that is available now that files may fill.
 const MEMORY_SHARE: f64 = 0.6;
+
+/// Files of the experiment that has most, those that a ring holds counted twice: `stream` has the payload, and packets of four sizes.
+pub(crate) const MOST_FILES: u64 = 9;
 
 /// How often a file is read to have it in memory: hypervisors and others reclaim pages while it is.
 const ATTEMPTS: u32 = 10;
@@ -112,6 +116,7 @@ impl Media {
             }
             None => {
                 let length = that_fits(options, files, progress)?.max(largest_packet);
+                tidy::tidy(&options.scratch, length, progress);
                 let name = make::name(&options.scratch, Kind::Payload, length);
                 (make::kept(&name, length, progress, make::payload())?, length)
             }
@@ -244,14 +249,20 @@ fn that_fits(options: &Options, files: u64, progress: &mut dyn Progress) -> Resu
     let Some(available) = available.and_then(|kilobytes| kilobytes.parse::<u64>().ok()) else {
         return Ok(options.volume);
     };
-    // Whole MiB, so that a little more or less memory does not make other files.
-    let most = ((available as f64 * 1024.0 * MEMORY_SHARE) as u64 / files.max(1)) >> 20 << 20;
+    // As many files for every experiment, so that all have the same.
+    let files = files.max(MOST_FILES);
+    let most = power_of_two((available as f64 * 1024.0 * MEMORY_SHARE) as u64 / files);
     if most >= options.volume {
         return Ok(options.volume);
     }
     progress
         .note(&format!("memory holds {files} files of {} MiB, which are sent round and round", most >> 20));
-    Ok(most.max(1 << 20))
+    Ok(most)
+}
+
+/// A power of two of at least a MiB, so that a little more or less memory makes no other files.
+fn power_of_two(bytes: u64) -> u64 {
+    1 << bytes.max(1 << 20).ilog2()
 }
 
 /// Brings a file into the page cache and sees that it is there, as far as the kernel tells (Linux 6.5). Answers whether it had to

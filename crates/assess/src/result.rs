@@ -4,6 +4,8 @@
 //! ([`crate::statistics`]). Times are in seconds, sizes in bytes, unless the name says another unit. A field that could not be
 //! measured is null, and [`Assessment::left_out`] says why.
 
+mod finite;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -16,7 +18,8 @@ pub const SCHEMA: &str = "wirepath-assessment/1";
 pub struct Assessment {
     /// [`SCHEMA`].
     pub schema: String,
-    /// Version of the program and, where it was built from a repository, the commit.
+    /// Version of the program and the commit that it was built from, with `-dirty` if its sources were changed since: `wirepath
+    /// 0.1.0 (0123456789ab)`; `unknown` if it was not built from a checkout.
     pub program: String,
     /// When it began: RFC 3339, UTC.
     pub started: String,
@@ -276,6 +279,36 @@ pub struct Run {
     pub copied: Option<u64>,
 }
 
+impl Assessment {
+    /// Marks it as stopped before its end, and says what of it is not there and why.
+    pub fn stopped(&mut self, what: &str, why: &dyn fmt::Display) {
+        self.partial = true;
+        self.left_out.push(LeftOut { what: what.to_owned(), why: why.to_string() });
+    }
+
+    /// Sustained bytes per second of a size of the loan, run by run, with copies and with loans; of the second nothing where
+    /// nothing was lent. Where a result has not the runs, there is the one median that the point has.
+    pub fn sustained(&self, point: &LoanPoint) -> (Vec<f64>, Vec<f64>) {
+        let of = |path: &str, median: Option<f64>| -> Vec<f64> {
+            let is_it = |measurement: &&Measurement| {
+                measurement.experiment == "loan"
+                    && measurement.path == path
+                    && (measurement.transport, measurement.mtu) == (point.transport, point.mtu)
+                    && measurement.size == Some(point.size)
+            };
+            let runs = self.measurements.iter().find(is_it).map_or(&[][..], |measurement| &measurement.runs);
+            let rates = runs.iter().map(|run| run.bytes as f64 / run.wall_s).filter(|rate| rate.is_finite());
+            let rates: Vec<f64> = rates.collect();
+            match median {
+                Some(median) if rates.is_empty() => vec![median],
+                Some(_) => rates,
+                None => Vec::new(),
+            }
+        };
+        (of("loan:copy", Some(point.copied_throughput)), of("loan:lend", point.lent_throughput))
+    }
+}
+
 impl Run {
     /// User and system seconds for each GiB of payload.
     pub fn cpu_s_per_gib(&self) -> f64 {
@@ -392,6 +425,17 @@ pub enum ReadError {
     Malformed(#[from] serde_json::Error),
 }
 
+/// Why a result cannot be written.
+#[derive(Debug, thiserror::Error)]
+pub enum WriteError {
+    /// JSON has no word for a figure, which is named.
+    #[error("a figure is no number: {0}")]
+    NotFinite(String),
+    /// The writer says so.
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
 impl Assessment {
     /// Reads a result.
     ///
@@ -413,8 +457,11 @@ impl Assessment {
     /// The result as JSON, with a newline at its end.
     ///
     /// # Errors
-    /// For a figure that JSON has no word for: infinite, or not a number.
-    pub fn to_json(&self) -> Result<String, serde_json::Error> {
+    /// [`WriteError::NotFinite`] for a figure that is infinite or not a number: as null it could not be read back.
+    pub fn to_json(&self) -> Result<String, WriteError> {
+        if let Some(figure) = self.not_finite() {
+            return Err(WriteError::NotFinite(figure));
+        }
         Ok(serde_json::to_string_pretty(self)? + "\n")
     }
 }

@@ -125,7 +125,8 @@ impl Stage {
                 Stage::on_loopback(Pair::from(here, mtu))
             }
             (sink, None) => Err(Error::Input(format!(
-                "the sink {sink} needs a network namespace, which takes root: run it with sudo, or with --sink loopback"
+                "the sink {sink} needs a network namespace, which takes root with CAP_SYS_ADMIN and CAP_NET_ADMIN: run it with sudo (in a container: \
+                 --privileged), or with --sink loopback"
             ))),
             (sink, Some(here)) => Stage::with_pair(sink, mtu, here),
         }

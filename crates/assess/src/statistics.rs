@@ -9,8 +9,9 @@ pub struct Summary {
     pub least: f64,
     /// The greatest run.
     pub greatest: f64,
-    /// Distance between the quartiles, as a share of the median: what a half of the runs stay within.
-    pub spread: f64,
+    /// Distance between the quartiles, as a share of the median: what a half of the runs stay within. Nothing with fewer than
+    /// [`FEWEST_RUNS`].
+    pub spread: Option<f64>,
     /// Runs more than 1.5 times the distance between the quartiles outside of them (Tukey's fences).
     pub outliers: usize,
     /// Number of runs.
@@ -19,6 +20,9 @@ pub struct Summary {
 
 /// A figure whose spread is wider than this share of its median is not to be relied on.
 pub const NOISY_SPREAD: f64 = 0.10;
+
+/// With fewer runs than this nothing is known of the spread.
+pub const FEWEST_RUNS: usize = 3;
 
 impl Summary {
     /// Of these values; nothing if there are none.
@@ -34,15 +38,24 @@ impl Summary {
             median,
             least,
             greatest,
-            spread: if median == 0.0 { 0.0 } else { (upper - lower) / median },
+            spread: (values.len() >= FEWEST_RUNS).then(|| match median {
+                0.0 => 0.0,
+                median => (upper - lower) / median,
+            }),
             outliers: values.iter().filter(outlies).count(),
             runs: values.len(),
         })
     }
 
-    /// Whether the runs differ too much for the median to be quoted alone.
+    /// Whether the runs differ too much for the median to be quoted alone. Of too few runs that is not known: see
+    /// [`Summary::spread`].
     pub fn is_noisy(&self) -> bool {
-        self.spread > NOISY_SPREAD
+        self.spread.is_some_and(|spread| spread > NOISY_SPREAD)
+    }
+
+    /// The distance between the quartiles, in the unit of the runs; nothing where it is not known.
+    pub fn distance(&self) -> Option<f64> {
+        self.spread.map(|spread| (spread * self.median).abs())
     }
 }
 
@@ -69,5 +82,15 @@ mod tests {
         let summary = Summary::of([1.0, 1.01, 1.02, 1.0, 1.01, 9.0]).unwrap();
         assert_eq!((summary.outliers, summary.is_noisy()), (1, false));
         assert!(Summary::of([1.0, 1.5, 2.0, 2.5]).unwrap().is_noisy());
+    }
+
+    #[test]
+    fn of_one_run_and_of_two_the_spread_is_not_known() {
+        for runs in [&[1.0][..], &[1.0, 9.0]] {
+            let summary = Summary::of(runs.iter().copied()).unwrap();
+            assert_eq!((summary.spread, summary.distance(), summary.is_noisy()), (None, None, false));
+        }
+        let three = Summary::of([2.0, 2.0, 3.0]).unwrap();
+        assert_eq!((three.spread, three.distance()), (Some(0.25), Some(0.5)));
     }
 }

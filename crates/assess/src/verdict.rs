@@ -1,5 +1,7 @@
 //! Which path to use, and why.
 
+use wirepath_datapath::{BlockPath, Path};
+
 use crate::headers;
 use crate::result::{Assessment, Measurement, Transport};
 use crate::statistics::Summary;
@@ -22,14 +24,60 @@ pub struct Verdict {
     pub path: String,
     /// Payload bytes of the packets or blocks that it was judged by; none for the whole file.
     pub size: Option<u64>,
-    /// Median of processor seconds for each GiB.
-    pub cost: f64,
-    /// How many times as much the plain path costs, and its name.
-    pub plain: Option<(f64, &'static str)>,
-    /// The next best, and its median.
-    pub next: Option<(String, f64)>,
+    /// Processor seconds for each GiB.
+    pub cost: Summary,
+    /// What the plain path costs, and its name.
+    pub plain: Option<(Summary, &'static str)>,
+    /// The next best, and what it costs.
+    pub next: Option<(String, Summary)>,
     /// The figures of the two differ by less than their runs do: either will do.
     pub close: bool,
+    /// What this path takes that others do not.
+    pub needs: Option<&'static str>,
+}
+
+/// Why it cannot be said that a path is better than another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Doubt {
+    /// Runs of the two differ by as much as the two do.
+    TooNoisy,
+    /// Nothing is known of the spread of one of them.
+    TooFewRuns,
+}
+
+impl Doubt {
+    /// In words.
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Doubt::TooNoisy => "too noisy to say",
+            Doubt::TooFewRuns => "too few runs to say",
+        }
+    }
+
+    /// Whether it cannot be said that the two medians differ: they are no further apart than the quartiles of one of them.
+    pub fn of(one: &Summary, other: &Summary) -> Option<Doubt> {
+        match one.distance().zip(other.distance()) {
+            None => Some(Doubt::TooFewRuns),
+            Some((a, b)) => {
+                let apart = (one.median - other.median).abs();
+                (apart <= a.max(b)).then_some(Doubt::TooNoisy)
+            }
+        }
+    }
+}
+
+impl Verdict {
+    /// How many times as much the plain path costs; nothing where it is the plain path.
+    pub fn times(&self) -> Option<f64> {
+        let (plain, _) = self.plain.filter(|(_, name)| *name != self.path)?;
+        Some(plain.median / self.cost.median).filter(|times| times.is_finite())
+    }
+
+    /// Whether what was measured does not tell the path from the next one, and why.
+    pub fn doubt(&self) -> Option<Doubt> {
+        let (_, next) = self.next.as_ref()?;
+        Doubt::of(&self.cost, next).or(self.close.then_some(Doubt::TooNoisy))
+    }
 }
 
 /// Something that a path is wanted for.
@@ -52,7 +100,7 @@ const PURPOSES: [Purpose; 4] = [
         experiment: "stream",
         transport: Transport::Udp,
         suits: |measurement| {
-            let path = measurement.path.parse::<wirepath_datapath::Path>();
+            let path = measurement.path.parse::<Path>();
             path.is_ok_and(|path| path.makes_headers())
         },
     },
@@ -86,7 +134,7 @@ fn verdict(result: &Assessment, purpose: &Purpose) -> Option<Verdict> {
         .collect();
     costs.sort_by(|(_, one), (_, other)| one.median.total_cmp(&other.median));
     let plain = baseline(purpose.experiment).and_then(|name| {
-        costs.iter().find(|(measurement, _)| measurement.path == name).map(|(_, cost)| (cost.median, name))
+        costs.iter().find(|(measurement, _)| measurement.path == name).map(|(_, cost)| (*cost, name))
     });
     let mut suiting = costs.iter().filter(|(measurement, _)| (purpose.suits)(measurement));
     let (best, cost) = suiting.next()?;
@@ -95,11 +143,23 @@ fn verdict(result: &Assessment, purpose: &Purpose) -> Option<Verdict> {
         purpose: purpose.name,
         path: best.path.clone(),
         size,
-        cost: cost.median,
-        plain: plain.map(|(median, name)| (median / cost.median, name)),
-        next: next.map(|(measurement, cost)| (measurement.path.clone(), cost.median)),
+        cost: *cost,
+        plain,
+        next: next.map(|(measurement, cost)| (measurement.path.clone(), *cost)),
         close: next.is_some_and(|(_, next)| next.least <= cost.greatest),
+        needs: needs(best),
     })
+}
+
+/// What a path takes that others do not.
+fn needs(measurement: &Measurement) -> Option<&'static str> {
+    let name = &measurement.path;
+    if name.parse::<Path>().is_ok_and(Path::needs_hot_memory) {
+        return Some("it needs its files in memory: serve --hot-memory SIZE");
+    }
+    let of_blocks = name.parse::<BlockPath>().is_ok_and(BlockPath::needs_hot_memory);
+    of_blocks
+        .then_some("it needs its file in registered memory, which serve has for streams only (--hot-memory)")
 }
 
 /// The size that paths are judged by: the largest that is not fragmented; for TCP the whole file.
@@ -123,7 +183,9 @@ fn judged_by(result: &Assessment, purpose: &Purpose) -> Option<u64> {
 
 /// Processor seconds for each GiB, of all runs together.
 pub fn cost(measurement: &Measurement) -> Option<Summary> {
-    Summary::of(measurement.runs.iter().map(crate::result::Run::cpu_s_per_gib))
+    Summary::of(
+        measurement.runs.iter().map(crate::result::Run::cpu_s_per_gib).filter(|cost| cost.is_finite()),
+    )
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ mod compare;
 mod experiment;
 mod interrupt;
 mod measuring;
+mod output;
 mod perform;
 mod read;
 mod report;
@@ -25,8 +26,10 @@ use measuring::Measuring;
 #[command(after_help = "\
 Without an experiment, all of them are made. Options of an experiment stand behind its name.
 
-Exit code: 0 if all was measured, 1 if something was not (the result says what and why), 130 and 143 if SIGINT or SIGTERM \
-stopped it: what was measured until then is kept and marked partial.")]
+Exit code: 0 if what was measured is right, also if something was left out (the result says what and why); 1 if a path sent \
+something wrong, if an experiment measured nothing, or if it ended early; 2 if the arguments make no sense; 130 and 143 if \
+SIGINT or SIGTERM stopped it: what was measured until then is marked partial. A profile takes a permission of its own: \
+only `wirepath assess profile` fails without it.")]
 pub(crate) struct Assess {
     #[command(subcommand)]
     action: Option<Action>,

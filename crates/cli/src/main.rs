@@ -19,9 +19,12 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// Version and commit; `build.rs` finds the latter.
+const VERSION: &str = env!("WIREPATH_VERSION");
+
 /// Takes stored media to the network by the shortest path the machine offers.
 #[derive(Parser)]
-#[command(name = "wirepath", version, about, max_term_width = 100)]
+#[command(name = "wirepath", version = VERSION, about, max_term_width = 100)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,

@@ -99,7 +99,7 @@ fn figures(figures: &[Compared]) -> Table {
 fn improvement(figure: &Compared) -> Cell {
     let change = number::change(figure.improvement);
     match figure.verdict {
-        Verdict::NoDifference => Cell::plain(format!("±{}", number::percent(figure.spread))),
+        Verdict::NoDifference => Cell::plain(format!("±{}", number::spread(figure.spread))),
         Verdict::Better => Cell::new(change, Kind::Good),
         Verdict::Worse => Cell::new(change, Kind::Bad),
         Verdict::TooFewRuns => Cell::plain(format!("{change} ?")),

@@ -121,8 +121,8 @@ fn no_segmentation(facts: &Facts<'_>) -> Vec<Advice> {
         };
         Advice {
             finding: format!("{} does not cut trains into packets (UDP segmentation)", device.name),
-            consequence: "the last software step does, for about 240 ns a packet; wire_sendfile and gso_writev are still \
-                          the cheapest (`wirepath assess stream --sink drop-nooffload` measures it here)"
+            consequence: "the last software step does; what that costs here, `wirepath assess stream --sink drop-nooffload` \
+                          measures"
                 .to_owned(),
             remedy: switch(device, &["tx-udp-segmentation"], "tx-udp-segmentation on", otherwise),
         }
@@ -264,10 +264,12 @@ fn hidden_symbols(facts: &Facts<'_>) -> Vec<Advice> {
 }
 
 fn no_tracepoints(facts: &Facts<'_>) -> Vec<Advice> {
-    one((facts.is("tracefs", "no") && facts.is("root", "yes")).then(|| Advice {
-        finding: "the raw_syscalls tracepoints are not readable".to_owned(),
-        consequence: "kernel calls for each packet are not counted".to_owned(),
-        remedy: "mount -t tracefs tracefs /sys/kernel/tracing".to_owned(),
+    let why = facts.limit("counting kernel calls").and_then(|counting| counting.strip_prefix("no: "));
+    one(why.filter(|_| facts.is("root", "yes")).map(|why| Advice {
+        finding: format!("kernel calls cannot be counted: {why}"),
+        consequence: "kernel calls for each packet are not in the result".to_owned(),
+        remedy: "run with CAP_SYS_ADMIN and CAP_PERFMON (in a container: --privileged), on a kernel with CONFIG_FTRACE_SYSCALLS"
+            .to_owned(),
     }))
 }
 

@@ -1,12 +1,13 @@
 //! Limits, kernel settings and privileges.
 
-use std::fs::File;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Resource, Rlimit, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
 use super::{machine, read};
+use crate::calls::Calls;
 use crate::result::Setting;
 
 /// Settings below /proc/sys, by sysctl's names.
@@ -45,7 +46,8 @@ pub(super) fn all() -> Vec<Setting> {
     settings.push(setting("root", yes_no(rustix::process::geteuid().is_root())));
     let held = capabilities(None).map(|sets| sets.effective).unwrap_or(CapabilitySet::empty());
     settings.extend(CAPABILITIES.iter().map(|(name, one)| setting(name, yes_no(held.contains(*one)))));
-    settings.push(setting("tracefs", yes_no(tracepoints_are_readable())));
+    settings.push(setting("counting kernel calls", counting()));
+    settings.push(setting(IRQ_TIME, kernel_option(IRQ_TIME)));
     settings.push(setting("module wirepath", present("/sys/module/wirepath")));
     settings.push(setting("/dev/wirepath", present("/dev/wirepath")));
     settings
@@ -82,9 +84,37 @@ fn size(kib: u64) -> String {
     }
 }
 
-/// Whether kernel calls can be counted.
-fn tracepoints_are_readable() -> bool {
-    File::open("/sys/kernel/tracing/events/raw_syscalls/sys_enter/id").is_ok()
+/// Whether kernel calls can be counted, tried as experiments do: on a thread that may mount what it lacks for itself alone.
+fn counting() -> String {
+    let tried = std::thread::spawn(|| Calls::new().map(drop)).join();
+    match tried {
+        Ok(Ok(())) => "yes".to_owned(),
+        Ok(Err(error)) => format!("no: {}", read::printable(&error.to_string())),
+        Err(_) => "no: the trial panicked".to_owned(),
+    }
+}
+
+/// With this option the kernel charges no process for soft interrupts.
+const IRQ_TIME: &str = "CONFIG_IRQ_TIME_ACCOUNTING";
+
+/// An option that the kernel was built with, where that can be found out.
+fn kernel_option(name: &str) -> String {
+    let in_words = |config: &str| option_in(config, name).to_owned();
+    kernel_config().map_or("unknown".to_owned(), |config| in_words(&config))
+}
+
+/// From the kernel itself (CONFIG_IKCONFIG_PROC), else from where distributions put it.
+fn kernel_config() -> Option<String> {
+    let release = machine::kernel();
+    let packed = Command::new("gzip").args(["-dc", "/proc/config.gz"]).stdin(Stdio::null()).output();
+    let packed = packed.ok().filter(|output| output.status.success() && !output.stdout.is_empty());
+    let packed = packed.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    packed.or_else(|| std::fs::read_to_string(format!("/boot/config-{release}")).ok())
+}
+
+fn option_in<'a>(config: &'a str, name: &str) -> &'a str {
+    let value = |line: &'a str| line.trim().strip_prefix(name)?.strip_prefix('=');
+    config.lines().find_map(value).unwrap_or("not set")
 }
 
 fn limit(value: Option<u64>) -> String {
@@ -120,6 +150,16 @@ mod tests {
             assert!(settings.iter().any(|setting| setting.name == name), "{name}: {settings:?}");
         }
         assert_eq!(sysctl("kernel.no_such_setting"), None);
+    }
+
+    #[test]
+    fn options_of_the_kernel_are_found_in_its_configuration() {
+        let config = "# CONFIG_A is not set\nCONFIG_AB=m\nCONFIG_B=y\n";
+        assert_eq!(
+            ["CONFIG_A", "CONFIG_AB", "CONFIG_B"].map(|name| option_in(config, name)),
+            ["not set", "m", "y"]
+        );
+        assert!(["y", "not set", "unknown"].contains(&kernel_option(IRQ_TIME).as_str()));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::error::{Doing, Error};
 use crate::progress::Progress;
 
 /// Changes when the content of files with the same name does.
-const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 1;
 
 /// Progress is said and asked for once in so many bytes.
 const STEP: u64 = 16 << 20;

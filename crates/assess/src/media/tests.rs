@@ -51,6 +51,14 @@ fn files_are_made_once_and_damaged_ones_again() {
 }
 
 #[test]
+fn a_little_more_memory_makes_no_other_file() {
+    assert_eq!(
+        [0, 1 << 20, (1 << 21) - 1, 700 << 20, 1 << 30].map(power_of_two),
+        [1 << 20, 1 << 20, 1 << 20, 512 << 20, 1 << 30]
+    );
+}
+
+#[test]
 fn what_cannot_be_sent_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let small = folder.path().join("small");

@@ -103,6 +103,11 @@ pub(crate) fn percent(share: f64) -> String {
     }
 }
 
+/// A spread; of too few runs it is not known.
+pub(crate) fn spread(spread: Option<f64>) -> String {
+    spread.map_or_else(|| "?".to_owned(), percent)
+}
+
 /// A change, with its sign: `+24.5 %`, `−48.1 %`.
 pub(crate) fn change(share: f64) -> String {
     let value = share * 100.0;
@@ -168,6 +173,7 @@ mod tests {
         );
         assert_eq!([1e5, 1.25e8, 2.5e9].map(bit_rate), ["800 kb/s", "1.00 Gb/s", "20.0 Gb/s"]);
         assert_eq!([0.004, 0.144, -0.02, 0.0].map(percent), ["0.4 %", "14 %", "−2.0 %", "0 %"]);
+        assert_eq!([Some(0.0), None].map(spread), ["0 %", "?"]);
         assert_eq!([0.2446, -0.481].map(change), ["+24.5 %", "−48.1 %"]);
         assert_eq!([0.025, 0.4, 1.08].map(ratio), ["0.0250 (1/40)", "0.400 (1/2.5)", "1.08"]);
         assert_eq!(size(None), "whole file");

@@ -1,10 +1,14 @@
 //! What the papers measured, beside what this machine does.
 
+mod gain;
+
 use crate::cost::{Cost, Group};
 use crate::report::number;
 use crate::report::table::{Cell, Kind, Table};
-use crate::result::{Assessment, Transport};
+use crate::result::{Assessment, LoanPoint, Transport};
+use crate::statistics::Summary;
 use crate::verdict::baseline;
+use gain::Gain;
 
 /// A gain that a paper claims: of one path over another, when streaming full packets.
 struct Claim {
@@ -113,42 +117,50 @@ pub(super) fn claims(assessment: &Assessment, groups: &[Group<'_>]) -> Table {
     let stream = groups.iter().find(|group| group.experiment == "stream");
     for claim in &CLAIMS {
         let found = stream.and_then(|group| measured(claim, group));
-        let pair = found.map(|(path, _)| format!("{path} over {}", claim.than));
-        let gain = found.map(|(_, gain)| gain);
-        row(&mut table, format!("{}: processor time", claim.what), claim.gain, pair, gain);
+        let pair = found.as_ref().map(|(path, _)| format!("{path} over {}", claim.than));
+        row(
+            &mut table,
+            format!("{}: processor time", claim.what),
+            claim.gain,
+            pair,
+            found.map(|(_, gain)| gain),
+        );
     }
     let (size, mtu, gain) = LOAN_GAIN;
     let points = assessment.loan.iter().flat_map(|loan| &loan.points);
     let mut udp = points.filter(|point| (point.transport, point.mtu) == (Transport::Udp, mtu));
     let here = udp.find(|point| point.size == size);
-    let here = here.and_then(|point| Some(point.lent_throughput? / point.copied_throughput - 1.0));
+    let here = here.and_then(|point| throughput(assessment, point));
     let what = format!("page loan over copy: throughput of {} sends over UDP", number::bytes(size));
-    row(&mut table, what, gain, here.map(|_| "the same".to_owned()), here);
+    row(&mut table, what, gain, here.as_ref().map(|_| "the same".to_owned()), here);
     table
 }
 
-fn row(table: &mut Table, what: String, claimed: f64, pair: Option<String>, gain: Option<f64>) {
-    let verdict = match gain {
-        None => Cell::plain("not measured"),
-        Some(gain) if gain.abs() < 0.02 => Cell::plain("no difference"),
-        Some(gain) if gain > 0.0 => Cell::new("holds", Kind::Good),
-        Some(_) => Cell::new("turned round", Kind::Bad),
-    };
+/// What lending gains over copying, in sustained throughput.
+fn throughput(assessment: &Assessment, point: &LoanPoint) -> Option<Gain> {
+    let (copied, lent) = assessment.sustained(point);
+    let (copied, lent) = (Summary::of(copied)?, Summary::of(lent)?);
+    Some(Gain::of(lent.median / copied.median - 1.0, &lent, &copied))
+}
+
+fn row(table: &mut Table, what: String, claimed: f64, pair: Option<String>, gain: Option<Gain>) {
+    let verdict = gain.as_ref().map_or_else(|| Cell::plain("not measured"), Gain::verdict);
+    let kind = if gain.as_ref().is_some_and(|gain| gain.noisy) { Kind::Noisy } else { Kind::Plain };
     table.row([
         Cell::plain(what),
         Cell::plain(number::percent(claimed)),
         Cell::plain(pair.unwrap_or_else(|| number::NOTHING.to_owned())),
-        Cell::figure(gain, number::percent),
+        Cell { kind, ..Cell::figure(gain, |gain| number::percent(gain.share)) },
         verdict,
     ]);
 }
 
 /// The path that was measured for a claim, and its gain.
-fn measured(claim: &Claim, group: &Group<'_>) -> Option<(&'static str, f64)> {
+fn measured(claim: &Claim, group: &Group<'_>) -> Option<(&'static str, Gain)> {
     let full = group.full_size();
-    let than = group.find(claim.than, full)?.median()?;
-    let found = claim.paths.into_iter().find_map(|path| Some((path, group.find(path, full)?.median()?)));
-    found.map(|(path, cost)| (path, 1.0 - cost / than))
+    let than = group.find(claim.than, full)?.summary?;
+    let found = claim.paths.into_iter().find_map(|path| Some((path, group.find(path, full)?.summary?)));
+    found.map(|(path, cost)| (path, Gain::of(1.0 - cost.median / than.median, &cost, &than)))
 }
 
 /// Table 2 of the papers beside the same paths and sizes here.
@@ -231,6 +243,7 @@ mod tests {
         let shown = |row: usize, column: usize| table.rows[row][column].text.as_str();
         assert_eq!((shown(0, 2), shown(0, 4)), ("wire_sendfile over rtp_sendfile", "holds"));
         assert_eq!(shown(4, 1), "46 %");
+        assert_eq!(shown(1, 4), "holds");
         let empty = claims(&example::nothing(), &[]);
         assert!(empty.rows.iter().all(|row| row[4].text == "not measured"));
     }

@@ -36,7 +36,7 @@ pub(super) fn document(assessment: &Assessment) -> Document {
     sections.extend(groups.iter().enumerate().map(|(index, group)| paths::section(index, group)));
     sections.push(then_and_now(assessment, &groups));
     sections.push(profiles::section(assessment));
-    sections.extend(assessment.loan.iter().map(loan::section));
+    sections.extend(assessment.loan.iter().map(|loan| loan::section(assessment, loan)));
     sections.extend(assessment.costs.iter().map(costs::section));
     sections.extend([
         machine::section(assessment),
@@ -77,7 +77,7 @@ pub(super) fn profiles(assessment: &Assessment) -> Vec<Table> {
 
 /// The tables about the page loan.
 pub(super) fn loan(assessment: &Assessment) -> Vec<Table> {
-    assessment.loan.iter().flat_map(|loan| tables(loan::section(loan))).collect()
+    assessment.loan.iter().flat_map(|loan| tables(loan::section(assessment, loan))).collect()
 }
 
 fn tables(section: Section) -> Vec<Table> {

@@ -79,9 +79,27 @@ fn the_cheapest_suiting_path_is_recommended() {
     ]));
     let [stored, own] = &verdicts[..] else { panic!("{verdicts:?}") };
     assert_eq!((stored.path.as_str(), stored.size, stored.close), ("wire_sendfile", Some(1460), false));
-    assert_eq!(stored.plain, Some((20.0, "read_writev")));
-    assert_eq!(stored.next, Some(("gso_writev".to_owned(), 0.2)));
+    assert_eq!((stored.times(), stored.plain.map(|(_, name)| name)), (Some(20.0), Some("read_writev")));
+    assert_eq!(
+        stored.next.as_ref().map(|(name, cost)| (name.as_str(), cost.median)),
+        Some(("gso_writev", 0.2))
+    );
+    assert_eq!((stored.doubt(), stored.needs), (None, None));
     assert_eq!(own.path, "gso_writev");
+}
+
+#[test]
+fn what_the_runs_do_not_tell_apart_is_not_said_to_be_better() {
+    let verdict = |best: &[f64], next: &[f64]| {
+        let stream = |path, seconds: &[f64]| measured("stream", path, Transport::Udp, Some(1460), seconds);
+        verdicts(&result(vec![stream("wire_uring", best), stream("wire_sendfile", next)])).remove(0)
+    };
+    assert_eq!(verdict(&[1.0, 1.0, 1.0], &[2.0, 2.0, 2.0]).doubt(), None);
+    assert_eq!(verdict(&[1.0, 1.2, 1.6], &[1.3, 1.4, 1.5]).doubt(), Some(Doubt::TooNoisy));
+    assert_eq!(verdict(&[1.0], &[2.0]).doubt(), Some(Doubt::TooFewRuns));
+    let noisy = verdict(&[1.0, 1.3, 1.6], &[9.0, 9.0, 9.0]);
+    assert!(noisy.cost.is_noisy() && noisy.doubt().is_none(), "{noisy:?}");
+    assert!(noisy.needs.is_some_and(|needs| needs.contains("--hot-memory")));
 }
 
 #[test]

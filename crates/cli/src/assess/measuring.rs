@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
-use wirepath_assess::{Options, Sink, result};
+use wirepath_assess::result::LeftOut;
+use wirepath_assess::{Options, Sink, result, stage};
 
 use crate::image_options::{CALIBRATION, default_cache_folder};
 
@@ -33,7 +34,7 @@ pub(crate) struct Measuring {
     cache: Cache,
 
     /// Where packets go: drop, drop-nooffload, loopback, veth, or HOST:PORT where `wirepath assess sink` runs [default: drop
-    /// for root, else loopback]
+    /// for root where namespaces can be made, else loopback]
     #[arg(long)]
     sink: Option<Sink>,
 
@@ -81,13 +82,31 @@ impl Measuring {
         file.context("a place for what data paths cost: name one with --calibration FILE")
     }
 
-    /// As experiments take them.
-    pub(crate) fn options(&self) -> Result<Options> {
-        let root = rustix::process::geteuid().is_root();
+    /// Where packets go, and what is left out by that: to a device that drops, if nothing else was said and one can be had. Root in
+    /// a container may lack the capabilities that it takes.
+    fn sink(&self) -> (Sink, Option<LeftOut>) {
+        if let Some(sink) = &self.sink {
+            return (sink.clone(), None);
+        }
+        if !rustix::process::geteuid().is_root() {
+            return (Sink::Loopback, None); // experiments say themselves what takes root
+        }
+        match stage::within(&Sink::Drop, self.mtu, self.cpu, |_| Ok(())) {
+            Ok(()) => (Sink::Drop, None),
+            Err(error) => {
+                let what = "sinks drop, drop-nooffload and veth; it was measured over loopback".to_owned();
+                (Sink::Loopback, Some(LeftOut { what, why: error.to_string() }))
+            }
+        }
+    }
+
+    /// As experiments take them, and what was left out to have them.
+    pub(crate) fn options(&self) -> Result<(Options, Option<LeftOut>)> {
         let volume = self.volume.unwrap_or(if self.quick { ByteSize::mib(128) } else { ByteSize::gib(1) });
         ensure!(volume.as_u64() > 0, "a volume of nothing cannot be sent");
         let scratch = self.scratch.clone().map_or_else(default_cache_folder, Ok);
-        Ok(Options {
+        let (sink, left_out) = self.sink();
+        let options = Options {
             volume: volume.as_u64(),
             runs: self.runs.unwrap_or(if self.quick { 3 } else { 10 }),
             quick: self.quick,
@@ -95,12 +114,13 @@ impl Measuring {
                 Cache::Warm => result::Cache::Warm,
                 Cache::Cold => result::Cache::Cold,
             },
-            sink: self.sink.clone().unwrap_or(if root { Sink::Drop } else { Sink::Loopback }),
+            sink,
             mtu: self.mtu,
             cpu: self.cpu,
             file: self.file.clone(),
             bare: self.bare.clone(),
             scratch: scratch.context("a folder for what is sent: name one with --scratch DIR")?,
-        })
+        };
+        Ok((options, left_out))
     }
 }

@@ -1,30 +1,31 @@
 //! Makes experiments, and keeps what they found.
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result};
-use wirepath_assess::calibration::Calibrations;
-use wirepath_assess::result::{LeftOut, SCHEMA};
+use wirepath_assess::calibration::{Calibration, Calibrations};
+use wirepath_assess::result::SCHEMA;
 use wirepath_assess::{Assessment, Error, Options, Soundness, calibrate, host};
 
 use super::bar::Bar;
-use super::experiment::{Experiment, STREAM};
+use super::experiment::{Experiment, STREAM, without_figures};
 use super::interrupt::Interrupt;
 use super::measuring::Measuring;
+use super::output::Output;
 use super::text;
 use crate::terminal;
 
-/// Makes the experiments one after the other and writes the result, whatever became of them.
+/// Makes the experiments one after the other and shows and writes the result, whatever became of them.
 pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Result<ExitCode> {
-    let options = measuring.options()?;
+    let (options, left_out) = measuring.options()?;
+    let output = Output::prepare(measuring.json.as_deref())?;
     let interrupt = Interrupt::watch().context("watching for signals")?;
     let start = Instant::now();
     let names: Vec<&str> = experiments.iter().map(|experiment| experiment.name).collect();
     let mut result = Assessment {
         schema: SCHEMA.to_owned(),
-        program: format!("wirepath {}", env!("CARGO_PKG_VERSION")),
+        program: format!("wirepath {}", crate::VERSION),
         started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
         seconds: 0.0,
         partial: false,
@@ -34,26 +35,42 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
         measurements: Vec::new(),
         profiles: Vec::new(),
         loan: None,
-        left_out: Vec::new(),
+        left_out: left_out.into_iter().collect(),
     };
     let mut outcome = make(experiments, &options, &mut result, &interrupt);
-    result.seconds = start.elapsed().as_secs_f64();
-    if let Some(file) = &measuring.json {
-        write(&result, file)?;
+    let mut told = Ok(());
+    if matches!(outcome, Ok(Soundness::Sound)) && names.contains(&STREAM.name) {
+        match calibrate(&options, &mut Bar::new("calibration", interrupt.clone())) {
+            Ok(calibration) => told = calibration.map_or(Ok(()), |found| tell_the_server(measuring, found)),
+            Err(error) => {
+                result.stopped("what the server is told", &error);
+                outcome = Err(error);
+            }
+        }
     }
-    if measuring.json.as_deref() != Some(Path::new("-")) {
+    result.seconds = start.elapsed().as_secs_f64();
+    // What took an hour is shown, whatever becomes of the file.
+    let written = output.write(&result);
+    if !output.is_standard() {
         terminal::print(&text::of(&result, &names, terminal::width().into(), terminal::speaks_utf8()))?;
     }
-    if matches!(outcome, Ok(Soundness::Sound)) && names.contains(&STREAM.name) {
-        outcome = tell_the_server(measuring, &options, &interrupt)?;
+    if let (Err(_), Err(cause)) = (&written, &outcome) {
+        eprintln!("wirepath: {cause}"); // the error that follows is another one
     }
+    written.and(told)?;
     match (outcome, interrupt.signal()) {
         (Err(Error::Stopped), Some(signal)) => {
-            eprintln!("wirepath: stopped; what was measured until now is kept and marked partial");
+            eprintln!("wirepath: stopped; what was measured until now is {}", output.in_words());
             Ok(ExitCode::from(128 + signal))
         }
         (outcome, _) => Ok(match outcome? {
-            Soundness::Sound => ExitCode::SUCCESS,
+            Soundness::Sound => match without_figures(experiments, &result) {
+                None => ExitCode::SUCCESS,
+                Some(experiment) => {
+                    eprintln!("wirepath: {experiment} measured nothing; why, stands below `Not measured`");
+                    ExitCode::FAILURE
+                }
+            },
             Soundness::Faulty => ExitCode::FAILURE,
         }),
     }
@@ -73,9 +90,10 @@ fn make(
             Ok(Soundness::Sound) => {}
             Ok(Soundness::Faulty) => soundness = Soundness::Faulty,
             Err(error) => {
-                result.partial = true;
-                let what = format!("the rest of {}, and what would have followed", experiment.name);
-                result.left_out.push(LeftOut { what, why: error.to_string() });
+                result.stopped(
+                    &format!("the rest of {}, and what would have followed", experiment.name),
+                    &error,
+                );
                 return Err(error);
             }
         }
@@ -83,18 +101,8 @@ fn make(
     Ok(soundness)
 }
 
-/// Measures what a server's paths cost on this sink, and adds that to the file that servers read. A file that is something else is
-/// left as it is.
-fn tell_the_server(
-    measuring: &Measuring,
-    options: &Options,
-    interrupt: &Interrupt,
-) -> Result<Result<Soundness, Error>> {
-    let calibration = match calibrate(options, &mut Bar::new("calibration", interrupt.clone())) {
-        Ok(Some(calibration)) => calibration,
-        Ok(None) => return Ok(Ok(Soundness::Sound)),
-        Err(error) => return Ok(Err(error)),
-    };
+/// Adds what a server's paths cost on this sink to the file that servers read. A file that is something else is left as it is.
+fn tell_the_server(measuring: &Measuring, calibration: Calibration) -> Result<()> {
     let file = measuring.calibration()?;
     let known = Calibrations::load(&file).with_context(|| {
         format!("{} is left as it is; remove it or use --calibration FILE", file.display())
@@ -104,14 +112,5 @@ fn tell_the_server(
     calibrations.add(calibration);
     calibrations.store(&file).with_context(|| format!("cannot write {}", file.display()))?;
     eprintln!("wirepath: `wirepath serve` finds in {}: {in_words}", file.display());
-    Ok(Ok(Soundness::Sound))
-}
-
-/// Writes JSON to a file, or to standard output for `-`.
-fn write(result: &Assessment, file: &Path) -> Result<()> {
-    let json = result.to_json().context("writing the result as JSON")?;
-    match file == Path::new("-") {
-        true => terminal::print(&json),
-        false => std::fs::write(file, json).with_context(|| format!("cannot write {}", file.display())),
-    }
+    Ok(())
 }

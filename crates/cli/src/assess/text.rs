@@ -1,5 +1,6 @@
 //! A result for people.
 
+mod columns;
 mod costs;
 mod host;
 mod loan;
@@ -25,7 +26,7 @@ pub(super) fn of(result: &Assessment, experiments: &[&str], width: usize, utf8: 
     let paths: Vec<Measurement> = paths.cloned().collect();
     parts.extend(measurements::parts(&result.profiles, &paths, width, utf8));
     parts.push(measurements::remarks(&result.profiles, &paths, width, utf8));
-    parts.extend(result.loan.iter().flat_map(|loan| loan::parts(loan, width, utf8)));
+    parts.extend(result.loan.iter().flat_map(|loan| loan::parts(result, loan, width, utf8)));
     parts.push(profiles::part(&result.profiles, width, utf8));
     parts.push(left_out(&result.left_out, width, utf8));
     parts.push(verdict::part(result, width, utf8));

@@ -22,7 +22,7 @@ fn sound() -> Host {
         ("CAP_SYS_ADMIN", "yes"),
         ("CAP_PERFMON", "yes"),
         ("CAP_IPC_LOCK", "yes"),
-        ("tracefs", "yes"),
+        ("counting kernel calls", "yes"),
     ];
     Host {
         kernel: "6.18.44-test".to_owned(),
@@ -114,7 +114,7 @@ fn each_limit_that_is_too_small_has_its_remedy() {
         (&[("RLIMIT_NOFILE", "1024 (hard 4096)")], "LimitNOFILE"),
         (&[("cpufreq governor", "powersave")], "performance"),
         (&[("CAP_NET_ADMIN", "no")], "sudo"),
-        (&[("tracefs", "no")], "mount -t tracefs"),
+        (&[("counting kernel calls", "no: it is not permitted")], "CONFIG_FTRACE_SYSCALLS"),
     ] {
         let advice = single(with(changes));
         assert!(advice.remedy.contains(remedy), "{changes:?}: {advice:?}");

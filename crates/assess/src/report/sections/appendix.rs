@@ -38,7 +38,7 @@ pub(super) fn noise(figures: &[Figure]) -> Section {
         table.row([
             Cell::plain(figure.name.to_string()),
             Cell::plain(figure.unit.text(summary.median)),
-            Cell::plain(number::percent(summary.spread)),
+            Cell::plain(number::spread(summary.spread)),
             Cell::plain(summary.outliers.to_string()),
             Cell::plain(summary.runs.to_string()),
             match summary.is_noisy() {
@@ -117,7 +117,7 @@ fn row(assessment: &Assessment, group: &Group<'_>, cost: &Cost<'_>) -> Vec<Cell>
         summary::median(cost),
         figure(|summary| summary.least),
         figure(|summary| summary.greatest),
-        Cell::figure(cost.summary, |summary| number::percent(summary.spread)),
+        Cell::figure(cost.summary, |summary| number::spread(summary.spread)),
         Cell::figure(cost.summary, |summary| summary.outliers.to_string()),
         Cell::plain(runs.len().to_string()),
         Cell::figure(of_runs(|run| run.user_s / (run.user_s + run.system_s)), number::percent),

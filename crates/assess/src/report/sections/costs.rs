@@ -62,7 +62,7 @@ fn cells(summary: &Summary) -> [Cell; 5] {
         Cell::new(time(summary.median), if summary.is_noisy() { Kind::Noisy } else { Kind::Plain }),
         Cell::plain(time(summary.least)),
         Cell::plain(time(summary.greatest)),
-        Cell::plain(number::percent(summary.spread)),
+        Cell::plain(number::spread(summary.spread)),
         Cell::plain(number::count(summary.runs as u64)),
     ]
 }

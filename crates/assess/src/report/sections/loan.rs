@@ -4,7 +4,7 @@ use crate::report::document::{Panel, Section};
 use crate::report::number;
 use crate::report::plot::{Kind as Axis, Line, Lines, Point, Unit};
 use crate::report::table::{Cell, Kind, Table};
-use crate::result::{Loan, LoanPoint, Transport};
+use crate::result::{Assessment, Loan, LoanPoint, Transport};
 use crate::statistics::Summary;
 
 /// One figure of the paper: what its axis shows, and its lines.
@@ -16,8 +16,15 @@ struct Plot {
     lines: &'static [(&'static str, Derive)],
 }
 
+/// A size, and sustained bytes per second, run by run.
+struct Seen<'a> {
+    point: &'a LoanPoint,
+    copied: Vec<f64>,
+    lent: Vec<f64>,
+}
+
 /// A value with its range, from a point; nothing where it was not measured.
-type Derive = fn(&LoanPoint) -> Option<Value>;
+type Derive = fn(&Seen<'_>) -> Option<Value>;
 
 /// A figure, its least and its greatest, and whether it is noisy.
 type Value = (f64, (f64, f64), bool);
@@ -29,9 +36,9 @@ const PLOTS: [Plot; 6] = [
         kind: Axis::Logarithmic,
         unit: Unit::Rate,
         lines: &[
-            ("R", |point| rate(point, time(&point.copied_send_s)?)),
-            ("Rmax", |point| rate(point, without_copy(point)?)),
-            ("copy only", |point| rate(point, time(&point.copy_s)?)),
+            ("R", |seen| rate(seen.point, quantity(&seen.point.copied_send_s)?)),
+            ("Rmax", |seen| rate(seen.point, without_copy(seen.point)?)),
+            ("copy only", |seen| rate(seen.point, quantity(&seen.point.copy_s)?)),
         ],
     },
     Plot {
@@ -40,8 +47,8 @@ const PLOTS: [Plot; 6] = [
         kind: Axis::Logarithmic,
         unit: Unit::Rate,
         lines: &[
-            ("copy", |point| rate(point, time(&point.copied_send_s)?)),
-            ("loan", |point| rate(point, time(&point.lent_send_s)?)),
+            ("copy", |seen| rate(seen.point, quantity(&seen.point.copied_send_s)?)),
+            ("loan", |seen| rate(seen.point, quantity(&seen.point.lent_send_s)?)),
         ],
     },
     Plot {
@@ -50,17 +57,17 @@ const PLOTS: [Plot; 6] = [
         axis: "time of a single send",
         kind: Axis::Logarithmic,
         unit: Unit::Time,
-        lines: &[("copy alone", |point| time(&point.copy_s)), ("loan alone", loan_alone)],
+        lines: &[
+            ("copy alone", |seen| quantity(&seen.point.copy_s)),
+            ("loan alone", |seen| loan_alone(seen.point)),
+        ],
     },
     Plot {
         caption: "Sustained throughput with copies and with loans (figure 4 of [3]).",
         axis: "sustained throughput",
         kind: Axis::Linear,
         unit: Unit::Rate,
-        lines: &[
-            ("copy", |point| Some(single(point.copied_throughput))),
-            ("loan", |point| point.lent_throughput.map(single)),
-        ],
+        lines: &[("copy", |seen| quantity(&seen.copied)), ("loan", |seen| quantity(&seen.lent))],
     },
     Plot {
         caption: "Throughput as a single send promises it, and as it was sustained (figure 5 of [3]).",
@@ -68,10 +75,10 @@ const PLOTS: [Plot; 6] = [
         kind: Axis::Linear,
         unit: Unit::Rate,
         lines: &[
-            ("copy, sustained", |point| Some(single(point.copied_throughput))),
-            ("loan, sustained", |point| point.lent_throughput.map(single)),
-            ("copy, promised", |point| rate(point, time(&point.copied_send_s)?)),
-            ("loan, promised", |point| rate(point, time(&point.lent_send_s)?)),
+            ("copy, sustained", |seen| quantity(&seen.copied)),
+            ("loan, sustained", |seen| quantity(&seen.lent)),
+            ("copy, promised", |seen| rate(seen.point, quantity(&seen.point.copied_send_s)?)),
+            ("loan, promised", |seen| rate(seen.point, quantity(&seen.point.lent_send_s)?)),
         ],
     },
     Plot {
@@ -80,20 +87,20 @@ const PLOTS: [Plot; 6] = [
         kind: Axis::Linear,
         unit: Unit::Plain,
         lines: &[
-            ("copy", |point| Some(single(point.copied_errors as f64))),
-            ("loan", |point| point.lent_throughput.map(|_| single(point.lent_errors as f64))),
+            ("copy", |seen| Some(single(seen.point.copied_errors as f64))),
+            ("loan", |seen| seen.point.lent_throughput.map(|_| single(seen.point.lent_errors as f64))),
         ],
     },
 ];
 
-pub(super) fn section(loan: &Loan) -> Section {
+pub(super) fn section(assessment: &Assessment, loan: &Loan) -> Section {
     let mut section = Section::new("loan", "The page loan");
     section.say(
         "A send copies its payload into the kernel, or lends its pages until the network is done with them. Small sends \
          are cheaper to copy; from some size on lending is.",
     );
     section.table(thresholds(loan));
-    let groups = groups(loan);
+    let groups = groups(assessment, loan);
     for plot in &PLOTS {
         let panels = groups.iter().enumerate().filter_map(|(index, group)| panel(plot, index, group));
         section.figure(plot.caption, panels.collect());
@@ -105,22 +112,26 @@ pub(super) fn section(loan: &Loan) -> Section {
 }
 
 /// Points of one transport and MTU, by ascending size.
-fn groups(loan: &Loan) -> Vec<(Transport, u32, Vec<&LoanPoint>)> {
+fn groups<'a>(assessment: &Assessment, loan: &'a Loan) -> Vec<(Transport, u32, Vec<Seen<'a>>)> {
     let mut points: Vec<&LoanPoint> = loan.points.iter().collect();
     let key = |point: &LoanPoint| (point.transport, point.mtu);
     points.sort_by_key(|point| (key(point), point.size));
     let chunks = points.chunk_by(|one, other| key(one) == key(other));
-    chunks.map(|points| (points[0].transport, points[0].mtu, points.to_vec())).collect()
+    let seen = |point: &&'a LoanPoint| {
+        let (copied, lent) = assessment.sustained(point);
+        Seen { point, copied, lent }
+    };
+    chunks.map(|points| (points[0].transport, points[0].mtu, points.iter().map(seen).collect())).collect()
 }
 
-fn panel(plot: &Plot, index: usize, group: &(Transport, u32, Vec<&LoanPoint>)) -> Option<Panel> {
+fn panel(plot: &Plot, index: usize, group: &(Transport, u32, Vec<Seen<'_>>)) -> Option<Panel> {
     let (protocol, mtu, points) = group;
     let letter = char::from_u32('a' as u32 + index as u32 % 26).unwrap_or('?');
     let title = format!("({letter}) {}, MTU {}", protocol, number::count((*mtu).into()));
     let line = |(name, derive): &(&str, Derive)| {
-        let point = |point: &&LoanPoint| {
-            let (value, range, noisy) = derive(point)?;
-            Some(Point { size: point.size, value, range, noisy })
+        let point = |seen: &Seen<'_>| {
+            let (value, range, noisy) = derive(seen)?;
+            Some(Point { size: seen.point.size, value, range, noisy })
         };
         Line { name: (*name).to_owned(), points: points.iter().filter_map(point).collect() }
     };
@@ -140,7 +151,7 @@ fn single(value: f64) -> Value {
     (value, (value, value), false)
 }
 
-fn time(runs: &[f64]) -> Option<Value> {
+fn quantity(runs: &[f64]) -> Option<Value> {
     let summary = Summary::of(runs.iter().copied())?;
     Some((summary.median, (summary.least, summary.greatest), summary.is_noisy()))
 }
@@ -154,13 +165,13 @@ fn rate(point: &LoanPoint, (seconds, (least, greatest), noisy): Value) -> Option
 /// What a send costs besides its copy (t2 of the paper).
 fn without_copy(point: &LoanPoint) -> Option<Value> {
     let ((send, (least, greatest), noisy), (copy, _, copy_noisy)) =
-        (time(&point.copied_send_s)?, time(&point.copy_s)?);
+        (quantity(&point.copied_send_s)?, quantity(&point.copy_s)?);
     (send > copy).then(|| (send - copy, ((least - copy).max(0.0), greatest - copy), noisy || copy_noisy))
 }
 
 fn loan_alone(point: &LoanPoint) -> Option<Value> {
     let ((send, (least, greatest), noisy), (rest, _, rest_noisy)) =
-        (time(&point.lent_send_s)?, without_copy(point)?);
+        (quantity(&point.lent_send_s)?, without_copy(point)?);
     (send > rest).then(|| (send - rest, ((least - rest).max(0.0), greatest - rest), noisy || rest_noisy))
 }
 
@@ -177,7 +188,7 @@ fn thresholds(loan: &Loan) -> Table {
     table
 }
 
-fn table(protocol: Transport, mtu: u32, points: &[&LoanPoint]) -> Table {
+fn table(protocol: Transport, mtu: u32, points: &[Seen<'_>]) -> Table {
     let heads = [
         "size",
         "#copy alone",
@@ -193,24 +204,29 @@ fn table(protocol: Transport, mtu: u32, points: &[&LoanPoint]) -> Table {
     ];
     let caption = format!("The loan over {}, MTU {}.", protocol, number::count(mtu.into()));
     let mut table = Table::new(caption, &heads);
-    for point in points {
-        let cell = |value: Option<Value>| {
+    for Seen { point, copied: copied_rates, lent: lent_rates } in points {
+        let shown = |value: Option<Value>, format: fn(f64) -> String| {
             let kind = if value.is_some_and(|(_, _, noisy)| noisy) { Kind::Noisy } else { Kind::Plain };
-            Cell { kind, ..Cell::figure(value, |(seconds, _, _)| number::time(seconds)) }
+            Cell { kind, ..Cell::figure(value, |(value, _, _)| format(value)) }
         };
-        let (copied, lent) = (time(&point.copied_send_s), time(&point.lent_send_s));
-        let ratio = lent.zip(copied).map(|((lent, ..), (copied, ..))| lent / copied);
-        let gain = point.lent_throughput.map(|lent| lent / point.copied_throughput - 1.0);
+        let cell = |value| shown(value, number::time);
+        let (copied, lent) = (quantity(&point.copied_send_s), quantity(&point.lent_send_s));
+        let ratio = |over: Option<Value>, under: Option<Value>| -> Option<Value> {
+            let ((over, _, noisy), (under, _, other)) = over.zip(under)?;
+            let ratio = over / under;
+            Some((ratio, (ratio, ratio), noisy || other))
+        };
+        let (copied_rate, lent_rate) = (quantity(copied_rates), quantity(lent_rates));
         table.row([
             Cell::plain(number::bytes(point.size)),
-            cell(time(&point.copy_s)),
+            cell(quantity(&point.copy_s)),
             cell(loan_alone(point)),
             cell(copied),
             cell(lent),
-            Cell::figure(ratio, number::significant),
-            Cell::plain(number::bit_rate(point.copied_throughput)),
-            Cell::figure(point.lent_throughput, number::bit_rate),
-            Cell::figure(gain, number::change),
+            shown(ratio(lent, copied), number::significant),
+            shown(copied_rate, number::bit_rate),
+            shown(lent_rate, number::bit_rate),
+            shown(ratio(lent_rate, copied_rate), |ratio| number::change(ratio - 1.0)),
             Cell::plain(number::count(point.copied_errors)),
             Cell::plain(number::count(point.lent_errors)),
         ]);

@@ -142,7 +142,7 @@ pub(crate) fn of_every_size(group: &Group<'_>, path: &str) -> Table {
             Cell::plain(number::count(measurement.packets_per_train.into())),
             Cell::figure(measurement.calls_per_packet, number::significant),
             summary::median(cost),
-            Cell::figure(cost.summary, |summary| number::percent(summary.spread)),
+            Cell::figure(cost.summary, |summary| number::spread(summary.spread)),
             Cell::figure(group.relative(cost), number::ratio),
         ]);
     }

@@ -5,7 +5,8 @@ use crate::report::document::Section;
 use crate::report::number;
 use crate::report::table::{Cell, Kind, Table};
 use crate::result::{Assessment, Cache};
-use crate::verdict::verdicts;
+use crate::statistics::Summary;
+use crate::verdict::{Doubt, verdicts};
 
 pub(super) fn section(assessment: &Assessment) -> Section {
     let mut section = Section::new("summary", "In short");
@@ -31,18 +32,36 @@ pub(crate) fn cheapest(assessment: &Assessment) -> Table {
     let heads = ["purpose", "size", "cheapest path", "#s/GiB", "#relative", "to", "next"];
     let mut table = Table::new("The cheapest data path for each purpose, and the next one.", &heads);
     for verdict in verdicts(assessment) {
-        let either = if verdict.close { " (either will do)" } else { "" };
-        let next = |(path, cost): (String, f64)| format!("{path} {}{either}", number::significant(cost));
+        let either = match verdict.doubt() {
+            Some(Doubt::TooNoisy) => " (either will do)".to_owned(),
+            Some(doubt) => format!(" ({} which)", doubt.in_words()),
+            None => String::new(),
+        };
+        let next =
+            |(path, cost): &(String, Summary)| format!("{path} {}{either}", number::significant(cost.median));
+        let kind = |noisy: bool| if noisy { Kind::Noisy } else { Kind::Plain };
+        let noisy = verdict.cost.is_noisy();
         let plain = verdict.plain.filter(|(_, plain)| *plain != verdict.path);
+        let plain_noisy = plain.is_some_and(|(cost, _)| cost.is_noisy());
+        let next_noisy = verdict.next.as_ref().is_some_and(|(_, cost)| cost.is_noisy());
         table.row([
             Cell::plain(verdict.purpose),
             Cell::plain(number::size(verdict.size)),
             Cell::code(&verdict.path),
-            Cell::plain(number::significant(verdict.cost)),
-            Cell::figure(plain, |(times, _)| number::ratio(1.0 / times)),
+            Cell { kind: kind(noisy), ..Cell::plain(number::significant(verdict.cost.median)) },
+            Cell {
+                kind: kind(noisy || plain_noisy),
+                ..Cell::figure(verdict.times(), |times| number::ratio(1.0 / times))
+            },
             Cell::code(plain.map_or("", |(_, plain)| plain)),
-            Cell::figure(verdict.next, next),
+            Cell { kind: kind(next_noisy), ..Cell::figure(verdict.next.as_ref(), next) },
         ]);
+        if let Some(needs) = verdict.needs {
+            let note = format!("{}: {needs}.", verdict.path);
+            if !table.notes.contains(&note) {
+                table.notes.push(note);
+            }
+        }
     }
     table
 }

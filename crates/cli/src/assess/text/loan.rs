@@ -1,83 +1,85 @@
 //! Sends that copy against sends that lend.
 
-use comfy_table::CellAlignment;
+use wirepath_assess::Assessment;
 use wirepath_assess::result::{Loan, LoanPoint, Threshold, Transport};
 use wirepath_assess::statistics::Summary;
 
+use super::columns::{self, Column};
 use super::measurements::small;
-use super::{median, three_digits};
 use crate::format;
 use crate::table::{lines, new_table, section};
 
 /// A table for each MTU and transport, and what the columns and the thresholds say.
-pub(super) fn parts(loan: &Loan, width: usize, utf8: bool) -> Vec<String> {
+pub(super) fn parts(result: &Assessment, loan: &Loan, width: usize, utf8: bool) -> Vec<String> {
     let mut points: Vec<&LoanPoint> = loan.points.iter().collect();
     let group = |point: &LoanPoint| (point.mtu, point.transport);
     points.sort_by_key(|point| (group(point), point.size));
     let groups = points.chunk_by(|one, other| group(one) == group(other));
-    let mut parts: Vec<String> = groups.map(|points| part(points, width, utf8)).collect();
+    let mut parts: Vec<String> = groups.map(|points| part(result, points, width, utf8)).collect();
     let mut table = new_table(width, utf8);
     table.add_rows(loan.thresholds.iter().map(|threshold| [sentence(threshold, &points)]));
     table.add_row([
-        "ns: processor time of a send; copy: of the copy alone; loan: lent - (copied - copy), blank where noise leaves nothing. \
-         Rmax/R: how much faster sends would be without copy. MB/s: sustained. refused: sends for which there was no room, copied \
-         / lent. ~: runs differ by more than a tenth.",
+        "Of processor time: copy, the copy alone; copied and lent, a send of each kind; loan, the loan alone: lent - (copied - \
+         copy), blank where noise leaves nothing; ratio, lent/copied. Rmax/R: how much faster sends would be without copy. MB/s: \
+         sustained, with copies and lent. refused: sends for which there was no room, copied/lent. ~: runs differ by more than a \
+         tenth. Columns of which nothing was measured are not shown.",
     ]);
     parts.push(lines(&mut table));
     parts
 }
 
-fn part(points: &[&LoanPoint], width: usize, utf8: bool) -> String {
+fn part(result: &Assessment, points: &[&LoanPoint], width: usize, utf8: bool) -> String {
     let Some(first) = points.first() else { return String::new() };
-    let mut table = new_table(width, utf8);
-    table.set_header([
-        "bytes",
-        "copy ns",
-        "loan ns",
-        "copied ns",
-        "lent ns",
-        "lent/ copied",
-        "Rmax/R",
-        "copied MB/s",
-        "lent MB/s",
-        "refused",
-    ]);
-    table.add_rows(points.iter().map(|point| row(point)));
-    for index in 0..10 {
-        if let Some(column) = table.column_mut(index) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
+    let rows: Vec<[String; 10]> = points.iter().map(|point| row(result, point)).collect();
+    let column = |index: usize| Column {
+        head: HEADS[index],
+        cells: rows.iter().map(|row| row[index].clone()).collect(),
+    };
+    let table = columns::table((0..HEADS.len()).map(column).collect(), width, utf8);
     let mtu = format::count(first.mtu.into());
-    section(&format!("Page loan over {}, MTU {mtu}", name(first.transport)), &lines(&mut table))
+    section(
+        &format!("Page loan over {}, MTU {mtu}; microseconds of a send, MB/s", name(first.transport)),
+        &table,
+    )
 }
 
-fn row(point: &LoanPoint) -> [String; 10] {
-    let ns = |seconds: &[f64]| median(&seconds.iter().map(|seconds| seconds * 1e9).collect::<Vec<_>>());
-    let noisy = [&point.copy_s, &point.copied_send_s, &point.lent_send_s]
-        .into_iter()
-        .filter_map(|runs| Summary::of(runs.iter().copied()))
-        .any(|summary| summary.is_noisy());
-    let derived = |value: Option<f64>| {
-        value
-            .map_or(String::new(), |value| format!("{}{}", if noisy { "~" } else { "" }, three_digits(value)))
+/// What [`row`] holds. Where nothing was lent, half of them are left out.
+const HEADS: [&str; 10] =
+    ["bytes", "copy", "loan", "copied", "lent", "ratio", "Rmax/R", "MB/s", "lent MB/s", "refused"];
+
+fn row(result: &Assessment, point: &LoanPoint) -> [String; 10] {
+    let summary = |runs: &[f64]| Summary::of(runs.iter().copied());
+    let marked = |value: f64, noisy: bool| format!("{}{}", if noisy { "~" } else { "" }, small(value));
+    let time = |runs: &[f64]| {
+        summary(runs).map_or(String::new(), |summary| marked(summary.median * 1e6, summary.is_noisy()))
     };
-    let megabytes = |rate: f64| format::count((rate / 1e6).round() as u64);
+    let noisy =
+        |all: &[&[f64]]| all.iter().filter_map(|runs| summary(runs)).any(|summary| summary.is_noisy());
+    let derived =
+        |value: Option<f64>, from: &[&[f64]]| value.map_or(String::new(), |value| marked(value, noisy(from)));
+    let megabytes = |rates: &[f64]| {
+        let Some(rate) = summary(rates) else { return String::new() };
+        let mark = if rate.is_noisy() { "~" } else { "" };
+        format!("{mark}{}", format::count((rate.median / 1e6).round() as u64))
+    };
+    let LoanPoint { copy_s, copied_send_s, lent_send_s, .. } = point;
+    let (copied_rates, lent_rates) = result.sustained(point);
     let gain = point.rate_without_copy().zip(point.rate()).map(|(limit, rate)| limit / rate);
-    let refused = match point.lent_throughput {
-        Some(_) => format!("{}/{}", point.copied_errors, point.lent_errors),
-        None => point.copied_errors.to_string(),
+    let refused = match (point.lent_throughput, point.copied_errors, point.lent_errors) {
+        (_, 0, 0) => String::new(),
+        (Some(_), copied, lent) => format!("{copied}/{lent}"),
+        (None, copied, _) => copied.to_string(),
     };
     [
         format::count(point.size),
-        ns(&point.copy_s),
-        derived(point.loan_alone_s().map(|seconds| seconds * 1e9)),
-        ns(&point.copied_send_s),
-        ns(&point.lent_send_s),
-        point.lent_share().map_or(String::new(), small),
-        derived(gain),
-        megabytes(point.copied_throughput),
-        point.lent_throughput.map_or(String::new(), megabytes),
+        time(copy_s),
+        derived(point.loan_alone_s().map(|seconds| seconds * 1e6), &[copy_s, copied_send_s, lent_send_s]),
+        time(copied_send_s),
+        time(lent_send_s),
+        derived(point.lent_share(), &[copied_send_s, lent_send_s]),
+        derived(gain, &[copy_s, copied_send_s]),
+        megabytes(&copied_rates),
+        megabytes(&lent_rates),
         refused,
     ]
 }
@@ -123,6 +125,51 @@ mod tests {
         }
     }
 
+    /// One that has not the runs that points summarise.
+    fn result() -> Assessment {
+        Assessment {
+            schema: String::new(),
+            program: String::new(),
+            started: String::new(),
+            seconds: 0.0,
+            partial: false,
+            settings: wirepath_assess::Options {
+                volume: 1,
+                runs: 1,
+                quick: true,
+                cache: wirepath_assess::result::Cache::Warm,
+                sink: wirepath_assess::Sink::Loopback,
+                mtu: 1500,
+                cpu: None,
+                file: None,
+                bare: None,
+                scratch: std::path::PathBuf::new(),
+            }
+            .settings(&[]),
+            host: wirepath_assess::host::examine(),
+            costs: None,
+            measurements: Vec::new(),
+            profiles: Vec::new(),
+            loan: None,
+            left_out: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn numbers_of_any_size_are_whole_at_80_columns() {
+        let huge = LoanPoint { size: 1 << 20, ..point(1 << 20, 1234e-6, Some(1111e-6)) };
+        let small = LoanPoint { copy_s: vec![1e-6, 2e-6, 3e-6], ..point(64, 500e-9, None) };
+        let loan = Loan { points: vec![huge, small], thresholds: Vec::new() };
+        let text = &parts(&result(), &loan, 80, false)[0];
+        assert!(text.lines().all(|line| line.len() <= 80), "{text}");
+        for figure in ["1,048,576", "1,234", "1,111", "12,346", "98,765", "12345/6", "~2.00"] {
+            assert!(text.split_whitespace().any(|word| word == figure), "{figure}: {text}");
+        }
+        let copied = Loan { points: vec![point(64, 500e-9, None)], thresholds: Vec::new() };
+        let text = &parts(&result(), &copied, 80, false)[0];
+        assert!(!text.contains("lent") && !text.contains("ratio"), "{text}");
+    }
+
     #[test]
     fn rows_fit_and_the_threshold_is_a_sentence() {
         let mut loan = Loan {
@@ -133,22 +180,28 @@ mod tests {
             ],
             thresholds: vec![Threshold { transport: Transport::Udp, mtu: 1500, bytes: Some(65_507) }],
         };
-        let all = parts(&loan, 80, false);
+        let result = result();
+        let all = parts(&result, &loan, 80, false);
         assert!(all.iter().flat_map(|part| part.lines()).all(|line| line.len() <= 80), "{all:?}");
-        let wide = parts(&loan, 200, false);
+        let wide = parts(&result, &loan, 200, false);
         let rows: Vec<Vec<&str>> = wide[0].lines().map(|line| line.split_whitespace().collect()).collect();
         let row = |size| rows.iter().find(|row| row.first() == Some(&size)).unwrap()[1..].to_vec();
-        assert_eq!(row("64"), ["100", "250", "500", "650", "1.30", "1.25", "12,346", "98,765", "12345/6"]);
-        assert_eq!(row("128"), ["100", "500", "1.25", "12,346", "12345"]);
+        assert_eq!(
+            row("64"),
+            ["0.100", "0.250", "0.500", "0.650", "1.30", "1.25", "12,346", "98,765", "12345/6"]
+        );
+        assert_eq!(row("128"), ["0.100", "0.500", "1.25", "12,346", "12345"]);
         assert_eq!(
             row("65,507")[..3],
-            ["100", "900", "700"],
+            ["0.100", "0.900", "0.700"],
             "a loan alone of less than nothing is shown: {rows:?}"
         );
         let said =
             "Over UDP with an MTU of 1,500, sends are cheaper lent from 65,507 bytes on; one of 128 is not.";
         assert!(wide[1].contains(said), "{}", wide[1]);
         loan.thresholds[0].bytes = None;
-        assert!(parts(&loan, 200, false)[1].contains("no send of up to 65,507 bytes is cheaper lent"));
+        assert!(
+            parts(&result, &loan, 200, false)[1].contains("no send of up to 65,507 bytes is cheaper lent")
+        );
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn remarks(
     let is_noisy = |measurement: &&Measurement| cost(measurement).is_some_and(|cost| cost.is_noisy());
     let noisy: Vec<String> = measurements.iter().filter(is_noisy).map(name).collect();
     let mut remarks = vec![
-        "s/GiB: median of user and system seconds. calls: kernel calls for each packet or block; papers: by the papers' tables 3 and 4. batch: most packets in a call."
+        "s/GiB: median of user and system seconds. calls: kernel calls for each packet or block; papers: by the papers' tables 3 and 4. batch: most packets in a call. spread ?: fewer than three runs."
             .to_owned(),
     ];
     remarks.push(match profiles.is_empty() {
@@ -78,7 +78,7 @@ fn part(profiles: &[Profile], group: &[Measurement], width: usize, utf8: bool) -
             size(measurement),
             measurement.path.clone(),
             format!("{}{}", if cost.is_noisy() { "~" } else { "" }, small(cost.median)),
-            percent(cost.spread),
+            cost.spread.map_or("?".to_owned(), percent),
             ratio.map_or(String::new(), small),
             measurement.calls_per_packet.map_or("?".to_owned(), small),
             measurement.calls_in_papers.map_or(String::new(), |calls| calls.to_string()),
@@ -184,10 +184,10 @@ mod tests {
         let [part] = &parts[..] else { panic!("{parts:?}") };
         let rows: Vec<Vec<&str>> = part.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[3][..3], ["512", "sendmmsg", "~2.00"]);
-        assert_eq!(rows[4][..6], ["1,460", "wire_sendfile", "0.050", "0.0", "%", "0.050"]);
-        assert_eq!(rows[5][..6], ["1,460", "read_writev", "1.00", "0.0", "%", "1.00"]);
-        assert_eq!(rows[5][6..], ["0.021", "2", "31.5", "%", "48"]);
-        assert_eq!(rows[4][6..], ["0.021", "2", "48"], "no profile of that path");
+        assert_eq!(rows[4][..5], ["1,460", "wire_sendfile", "0.050", "?", "0.050"]);
+        assert_eq!(rows[5][..5], ["1,460", "read_writev", "1.00", "?", "1.00"]);
+        assert_eq!(rows[5][5..], ["0.021", "2", "31.5", "%", "48"]);
+        assert_eq!(rows[4][5..], ["0.021", "2", "48"], "no profile of that path");
         assert!(part.lines().all(|line| line.len() <= 80), "{part}");
         let all = remarks(&profiles, &measurements, 500, false);
         assert!(all.contains("copying: its share"), "{all}");

@@ -1,0 +1,62 @@
+//! Whether what was measured bears a claim out.
+
+use crate::report::table::{Cell, Kind};
+use crate::statistics::Summary;
+use crate::verdict::Doubt;
+
+/// A gain of this machine.
+pub(super) struct Gain {
+    /// As a share of what it is a gain over.
+    pub(super) share: f64,
+    /// Why it is not to be relied on.
+    doubt: Option<Doubt>,
+    /// Whether one of the two figures is noisy.
+    pub(super) noisy: bool,
+}
+
+/// Gains below this are none, however little the runs differ.
+const NO_GAIN: f64 = 0.02;
+
+impl Gain {
+    /// Of one figure over another.
+    pub(super) fn of(share: f64, one: &Summary, other: &Summary) -> Gain {
+        Gain { share, doubt: Doubt::of(one, other), noisy: one.is_noisy() || other.is_noisy() }
+    }
+
+    /// Whether a claim of a gain holds.
+    pub(super) fn verdict(&self) -> Cell {
+        // Two quiet figures that are the same are no doubt.
+        let same = self.share.abs() < NO_GAIN && !self.noisy && self.doubt != Some(Doubt::TooFewRuns);
+        match (self.doubt, self.share) {
+            _ if same => Cell::plain("no difference"),
+            (Some(doubt), _) => Cell::new(doubt.in_words(), Kind::Noisy),
+            (None, share) if share > 0.0 => Cell::new("holds", Kind::Good),
+            (None, _) => Cell::new("turned round", Kind::Bad),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_claim_holds_or_turns_round_within_the_noise() {
+        let verdict = |share: f64, spread: f64, runs: usize| {
+            let summary = |median: f64| {
+                Summary::of(
+                    [1.0 - spread, 1.0, 1.0 + spread].map(|factor| factor * median)[..runs].iter().copied(),
+                )
+                .unwrap()
+            };
+            Gain::of(share, &summary(1.0 - share), &summary(1.0)).verdict().text
+        };
+        assert_eq!(verdict(0.3, 0.01, 3), "holds");
+        assert_eq!(verdict(-0.3, 0.01, 3), "turned round");
+        assert_eq!(verdict(0.03, 0.2, 3), "too noisy to say");
+        assert_eq!(verdict(-0.03, 0.2, 3), "too noisy to say");
+        assert_eq!(verdict(0.0, 0.3, 3), "too noisy to say");
+        assert_eq!(verdict(0.01, 0.001, 3), "no difference");
+        assert_eq!(verdict(0.3, 0.01, 2), "too few runs to say");
+    }
+}

@@ -1,0 +1,70 @@
+//! Figures that JSON has no word for.
+
+use super::{Assessment, Run};
+
+impl Assessment {
+    /// What of it is infinite or not a number. JSON writers make null of that, which says something else.
+    pub(super) fn not_finite(&self) -> Option<String> {
+        let seconds = std::iter::once(("seconds".to_owned(), self.seconds));
+        let costs = self.costs.iter().flat_map(|costs| {
+            let entries = costs.kernel_entry_ns.iter().map(|ns| ("costs: kernel entry".to_owned(), *ns));
+            let copies = costs.copies.iter().flat_map(|copy| {
+                copy.ns.iter().map(|ns| (format!("costs: copies of {} bytes", copy.size), *ns))
+            });
+            entries.chain(copies)
+        });
+        let measurements = self.measurements.iter().flat_map(|one| {
+            let runs = one
+                .runs
+                .iter()
+                .flat_map(|Run { user_s, system_s, wall_s, .. }| [*user_s, *system_s, *wall_s]);
+            let figures = runs.chain(one.calls_per_packet);
+            figures
+                .map(|figure| (format!("{} over {}, {:?} bytes", one.path, one.transport, one.size), figure))
+        });
+        let profiles = self.profiles.iter().flat_map(|profile| {
+            let shares = [profile.copying, profile.entering, profile.network, profile.user];
+            let figures = shares.into_iter().chain(profile.functions.iter().map(|function| function.share));
+            figures.map(|figure| (format!("profile of {}", profile.path), figure))
+        });
+        let points = self.loan.iter().flat_map(|loan| &loan.points).flat_map(|point| {
+            let runs =
+                [&point.copy_s, &point.copied_send_s, &point.lent_send_s].into_iter().flatten().copied();
+            let figures = runs.chain([point.copied_throughput]).chain(point.lent_throughput);
+            figures.map(|figure| (format!("loan over {}, {} bytes", point.transport, point.size), figure))
+        });
+        let mut figures = seconds.chain(costs).chain(measurements).chain(profiles).chain(points);
+        figures.find(|(_, figure)| !figure.is_finite()).map(|(what, figure)| format!("{what}: {figure}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::example;
+    use crate::result::{Assessment, WriteError};
+
+    #[test]
+    fn what_json_has_no_word_for_is_an_error_and_everything_else_is_read_back() {
+        let whole = example::full();
+        assert_eq!(
+            Assessment::from_json(&whole.to_json().unwrap()).unwrap().measurements.len(),
+            whole.measurements.len()
+        );
+        let changes: [fn(&mut Assessment, f64); 7] = [
+            |result, wrong| result.seconds = wrong,
+            |result, wrong| result.costs.as_mut().unwrap().kernel_entry_ns[0] = wrong,
+            |result, wrong| result.costs.as_mut().unwrap().copies[0].ns[0] = wrong,
+            |result, wrong| result.measurements[0].runs[0].wall_s = wrong,
+            |result, wrong| result.measurements[0].calls_per_packet = Some(wrong),
+            |result, wrong| result.profiles[0].functions[0].share = wrong,
+            |result, wrong| result.loan.as_mut().unwrap().points[0].lent_throughput = Some(wrong),
+        ];
+        for change in changes {
+            for wrong in [f64::NAN, f64::INFINITY] {
+                let mut result = example::full();
+                change(&mut result, wrong);
+                assert!(matches!(result.to_json(), Err(WriteError::NotFinite(_))));
+            }
+        }
+    }
+}
