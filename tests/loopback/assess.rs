@@ -70,6 +70,7 @@ fn an_assessment_without_privileges_is_complete() -> Result<()> {
             ensure!(runs.len() == 2 && runs.iter().all(sent), "{measurement:#}");
         }
         ensure!(left_out.contains("root"), "it does not say what takes root: {left_out}");
+        ensure!(left_out.contains("checksums on the wire"), "it claims to have seen checksums: {left_out}");
     }
     Ok(())
 }
@@ -153,6 +154,13 @@ fn what_cannot_be_sent_is_an_error() -> Result<()> {
     ] {
         let output = assess(folder.path(), "loopback", wrong)?.output().context("running it")?;
         ensure!(!output.status.success() && !output.stderr.is_empty(), "{wrong:?}: {}", output.status);
+    }
+    let bare = ["--bare", "/bin/true"];
+    for (options, why) in [(&["--cache", "cold"][..], "use --cache warm"), (&[], "use --sink drop")] {
+        let mut command = assess(folder.path(), "loopback", &bare)?;
+        let output = command.args(options).output().context("running it")?;
+        let errors = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(1) && errors.contains(why), "{}: {errors}", output.status);
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use rustix::time::{ClockId, clock_gettime};
-use wirepath_assess::profile::{ProfileError, Profiler, Shares};
+use wirepath_assess::profile::{ProfileError, Profiler, Sampled, Shares};
 use wirepath_tests::trial::Skip;
 use wirepath_tests::trials;
 
@@ -23,6 +23,7 @@ fn main() -> ExitCode {
         asking_for_the_process_is_entering,
         sending_to_oneself_is_the_network,
         counting_is_user_space,
+        what_is_done_before_and_after_is_not_sampled,
         a_ring_that_overflows_is_counted,
         an_error_of_the_work_ends_the_profile,
     ];
@@ -77,19 +78,39 @@ fn counting_is_user_space() -> Result<()> {
     Ok(())
 }
 
+fn what_is_done_before_and_after_is_not_sampled() -> Result<()> {
+    const SIZE: usize = 16 << 20;
+    let mut file = tempfile::tempfile()?;
+    file.write_all(&vec![7; SIZE])?;
+    let mut buffer = vec![0; SIZE];
+    let shares = profile_of(|sampled| {
+        file.read_exact_at(&mut buffer, 0)?;
+        sampled.during(|| {
+            std::hint::black_box((0..1_000_000_u64).map(std::hint::black_box).sum::<u64>());
+            anyhow::Ok(())
+        })?;
+        Ok(file.read_exact_at(&mut buffer, 0)?)
+    })?;
+    ensure!(shares.user > 0.8 && shares.copying < 0.1, "{shares:#?}");
+    Ok(())
+}
+
 fn a_ring_that_overflows_is_counted() -> Result<()> {
     // A step of three seconds, though a step is to take one at most: the ring has room for two.
     let mut profiler = profiler()?;
     let used =
         || Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).context("a clock that goes backwards");
-    let shares = profiler.run::<anyhow::Error>(Duration::from_millis(1), || {
-        let end = used()? + Duration::from_secs(3);
-        while used()? < end {}
-        Ok(())
+    let shares = profiler.run::<anyhow::Error>(Duration::from_millis(1), |sampled| {
+        sampled.during(|| {
+            let end = used()? + Duration::from_secs(3);
+            while used()? < end {}
+            Ok(())
+        })
     })?;
     ensure!(shares.samples > 8000 && shares.lost > 0, "{shares:#?}");
     // What was lost once is not counted again.
-    let next = profiler.run::<anyhow::Error>(Duration::from_millis(50), || Ok(()))?;
+    let next =
+        profiler.run::<anyhow::Error>(Duration::from_millis(50), |sampled| sampled.during(|| Ok(())))?;
     ensure!(next.lost == 0, "{next:#?}");
     Ok(())
 }
@@ -97,7 +118,7 @@ fn a_ring_that_overflows_is_counted() -> Result<()> {
 fn an_error_of_the_work_ends_the_profile() -> Result<()> {
     let mut profiler = profiler()?;
     let mut steps = 0;
-    let error = profiler.run(Duration::from_secs(3600), || {
+    let error = profiler.run(Duration::from_secs(3600), |_| {
         steps += 1;
         if steps == 3 { File::open("/no/such/file").map(drop).context("the third step") } else { Ok(()) }
     });
@@ -107,7 +128,12 @@ fn an_error_of_the_work_ends_the_profile() -> Result<()> {
 }
 
 /// A profile of work whose share is known; shown, for whoever disputes it.
-fn profile(step: impl FnMut() -> Result<()>) -> Result<Shares> {
+fn profile(mut step: impl FnMut() -> Result<()>) -> Result<Shares> {
+    profile_of(|sampled| sampled.during(&mut step))
+}
+
+/// The same of work that says what of it is sampled.
+fn profile_of(step: impl FnMut(&mut Sampled<'_>) -> Result<()>) -> Result<Shares> {
     let shares = profiler()?.run(PROCESSOR_TIME, step)?;
     println!("{shares:.2?}");
     ensure!(shares.samples >= FEWEST_SAMPLES && shares.lost == 0, "{shares:#?}");

@@ -109,6 +109,7 @@ fn streaming() -> Vec<Measurement> {
                 let mut loop_of_c = measurement("stream", Transport::Udp, cost, Some(size), 0.88);
                 loop_of_c.path = format!("bare:{}", cost.0);
                 (loop_of_c.verified, loop_of_c.calls_per_packet) = (false, None);
+                loop_of_c.calls_in_papers = None;
                 all.push(loop_of_c);
             }
         }
@@ -188,6 +189,12 @@ fn measurement(
         mtu: 1500,
         verified: true,
         calls_per_packet: Some(calls),
+        calls_in_papers: match path {
+            "read_writev" | "read_send_rtp" | "read_write" => Some(2),
+            "mmap_send_rtp" | "rtp_sendfile" => Some(4),
+            "mmap_writev" | "mmap_send" => Some(1),
+            _ => None,
+        },
         runs: (0..RUNS).map(run).collect(),
     }
 }

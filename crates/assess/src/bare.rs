@@ -4,6 +4,7 @@
 //! what it used.
 
 use std::os::fd::AsRawFd;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
@@ -11,7 +12,7 @@ use wirepath_datapath::Medium;
 
 use crate::error::Error;
 use crate::options::Options;
-use crate::result::Run;
+use crate::result::{Cache, Run};
 use crate::stage::{Lane, Stage};
 use crate::way::{Cell, Way};
 
@@ -29,6 +30,12 @@ impl Bare {
     /// [`Error::Input`] if it is none, or the sink does not suit it.
     pub(crate) fn wanted(options: &Options, stage: &Stage) -> Result<Option<Bare>, Error> {
         let Some(program) = &options.bare else { return Ok(None) };
+        if options.cache == Cache::Cold {
+            return Err(Error::Input(
+                "bare loops map all of the file before they send, so nothing of it is cold: use --cache warm, or leave --bare out"
+                    .to_owned(),
+            ));
+        }
         if !matches!(stage.udp, Lane::Drops(_)) {
             return Err(Error::Input(format!(
                 "bare loops send to a device that drops, and the sink is {}: use --sink drop or drop-nooffload",
@@ -41,9 +48,9 @@ impl Bare {
     }
 
     /// Whether it does the same as this cell, and without fragments: it asks for none.
-    pub(crate) fn has(&self, cell: &Cell, mtu: u32) -> bool {
+    pub(crate) fn has(&self, cell: &Cell, udp_room: u32) -> bool {
         let named = self.paths.iter().any(|path| path == cell.way.name());
-        matches!(cell.way, Way::Stream(_)) && named && !cell.is_fragmented(mtu)
+        matches!(cell.way, Way::Stream(_)) && named && !cell.is_fragmented(udp_room)
     }
 
     /// One run.
@@ -80,6 +87,8 @@ impl Bare {
     fn call(&self, arguments: &[String]) -> Result<String, Error> {
         let mut command = Command::new(&self.program);
         command.args(arguments).env("LC_ALL", "C").stdin(Stdio::null());
+        // Ctrl-C at the terminal is for us: a run that is under way goes on to its end.
+        command.process_group(0);
         let failed = |why: &str| Error::Unable(format!("{} failed: {why}", self.program.display()));
         let output = command.output().map_err(|error| {
             Error::Input(format!(

@@ -1,5 +1,7 @@
 //! Counts how often the measuring thread enters the kernel.
 
+mod table;
+
 use std::path::Path;
 
 use perf_event::events::Tracepoint;
@@ -7,6 +9,8 @@ use perf_event::{Builder, Counter};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
 
 use crate::error::{Doing, Error};
+
+pub(crate) use table::check;
 
 /// Where tracepoints are found, mounted or not.
 const TRACEFS: &str = "/sys/kernel/tracing";

@@ -2,15 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::headers;
 use crate::result::{Assessment, Measurement, Transport};
 use crate::statistics::Summary;
 use crate::verdict::baseline;
-
-/// Bytes of the headers of IPv4 and UDP. Over TCP, sizes are those of blocks, which say nothing of packets.
-const HEADERS: u64 = 28;
-
-/// Bytes of an RTP header.
-const RTP_HEADER: u64 = 12;
 
 /// Before the name of a path that a bare C loop takes.
 pub const BARE: &str = "bare:";
@@ -117,8 +112,10 @@ impl<'a> Group<'a> {
 
     /// The largest size whose packets are not fragmented, or else the smallest there is; the whole file if that is all.
     pub fn full_size(&self) -> Option<u64> {
-        let headers = HEADERS + if self.experiment == "stream" { RTP_HEADER } else { 0 };
-        let room = u64::from(self.mtu).saturating_sub(headers);
+        // Over TCP, sizes are those of blocks, which say nothing of packets. Over IPv6 a full packet has less payload than this
+        // allows, and is still the largest that is not larger.
+        let rtp = if self.experiment == "stream" { headers::RTP } else { 0 };
+        let room = u64::from(self.mtu.saturating_sub(headers::UDP_OVER_IPV4 + rtp));
         let sizes: Vec<u64> = self.sizes().into_iter().flatten().collect();
         sizes.iter().rev().find(|size| **size <= room).or(sizes.first()).copied()
     }

@@ -4,14 +4,15 @@ use wirepath_datapath::{BlockPath, Path};
 
 use crate::bare::Bare;
 use crate::error::Error;
+use crate::headers;
 use crate::lending::Lending;
-use crate::media::{Kind, Media};
+use crate::media::Media;
 use crate::options::{Options, Sink};
 use crate::progress::Progress;
 use crate::result::{Assessment, Transport};
 use crate::rounds::{Found, Rounds};
 use crate::stage::{self, Stage};
-use crate::way::{Cell, HEADERS_BELOW, Way};
+use crate::way::{Cell, Way};
 
 /// An experiment of the papers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,18 +76,14 @@ impl Experiment {
         if self == Experiment::Download {
             lending.explain(progress);
         }
-        let cells = lending.applied(self.cells(stage.mtu.min(options.mtu)));
-        let (cells, too_large): (Vec<Cell>, Vec<Cell>) =
-            cells.into_iter().partition(|cell| cell.is_possible(stage.mtu));
-        self.explain(options, stage, &too_large, found);
-        // Those that a ring holds are in memory twice.
-        let mut kinds: Vec<(Kind, bool)> =
-            cells.iter().map(|cell| (cell.kind(), cell.way.needs_hot_memory())).collect();
-        kinds.sort_unstable();
-        kinds.dedup();
-        let largest = cells.iter().filter_map(|cell| cell.size).max().unwrap_or_default();
-        let mut media = Media::open(options, kinds.len() as u64, largest.into(), progress)?;
         let bare = if self == Experiment::Stream { Bare::wanted(options, stage)? } else { None };
+        let room = stage.udp_room(stage.mtu);
+        let cells = lending.applied(self.cells(stage.udp_room(options.mtu)));
+        let (cells, too_large): (Vec<Cell>, Vec<Cell>) =
+            cells.into_iter().partition(|cell| cell.is_possible(room));
+        self.explain(options, stage, &too_large, found);
+        let mut media = Media::open_for(&cells, options, progress)?;
+        media.explain(options, found);
         Rounds::new(self.name(), options, stage, &mut media, progress, found).run(
             &cells,
             bare.as_ref(),
@@ -95,13 +92,13 @@ impl Experiment {
     }
 
     /// Everything that it measures; what the route cannot do included.
-    fn cells(self, mtu: u32) -> Vec<Cell> {
+    fn cells(self, udp_room: u32) -> Vec<Cell> {
         let udp = move |way: Way| {
-            let sizes = sizes(full_size(way, mtu)).into_iter();
+            let sizes = sizes(full_size(way, udp_room)).into_iter();
             sizes.map(move |size| Cell::new(way, Transport::Udp, Some(size)))
         };
         let tcp = move |way: Way| {
-            let sizes = sizes(full_size(way, mtu)).into_iter().map(Some).chain([None]);
+            let sizes = sizes(full_size(way, udp_room)).into_iter().map(Some).chain([None]);
             sizes.map(move |size| Cell::new(way, Transport::Tcp, size))
         };
         match self {
@@ -114,9 +111,9 @@ impl Experiment {
     }
 
     /// Every path with the size that fills the MTU and, over TCP, the whole file.
-    pub(crate) fn cells_that_fill(self, mtu: u32) -> Vec<Cell> {
-        let fills = |cell: &Cell| cell.size.is_none_or(|size| full_size(cell.way, mtu) == Some(size));
-        self.cells(mtu).into_iter().filter(fills).collect()
+    pub(crate) fn cells_that_fill(self, udp_room: u32) -> Vec<Cell> {
+        let fills = |cell: &Cell| cell.size.is_none_or(|size| full_size(cell.way, udp_room) == Some(size));
+        self.cells(udp_room).into_iter().filter(fills).collect()
     }
 
     /// Says what figures do not contain.
@@ -144,6 +141,11 @@ impl Experiment {
                        does for that receiver in soft interrupts is partly charged to the sender; congestion control is reno";
             found.leave_out("TCP on the device that drops", &why);
         }
+        if let Some(why) = stage.no_wire() {
+            let why =
+                format!("without a veth pair what is verified goes over loopback, which has none: {why}");
+            found.leave_out("checksums on the wire", &why);
+        }
         if options.sink == Sink::Loopback && !rustix::process::geteuid().is_root() {
             found.leave_out(
                 "sinks drop, drop-nooffload and veth",
@@ -153,10 +155,10 @@ impl Experiment {
     }
 }
 
-/// The payload that fills a packet.
-fn full_size(way: Way, mtu: u32) -> Option<u16> {
-    let rtp = if matches!(way, Way::Stream(_)) { wirepath_datapath::rtp::HEADER_LENGTH as u32 } else { 0 };
-    u16::try_from(mtu - HEADERS_BELOW - rtp).ok()
+/// The payload that fills a packet that has room for so much of UDP's.
+fn full_size(way: Way, udp_room: u32) -> Option<u16> {
+    let rtp = if matches!(way, Way::Stream(_)) { headers::RTP } else { 0 };
+    u16::try_from(udp_room.saturating_sub(rtp)).ok()
 }
 
 fn sizes(full: Option<u16>) -> Vec<u16> {
@@ -172,18 +174,18 @@ mod tests {
 
     #[test]
     fn every_path_has_every_size() {
-        let cells = Experiment::Stream.cells(1500);
+        let cells = Experiment::Stream.cells(1472);
         assert_eq!(cells.len(), 4 * Path::ALL.len());
         assert!(cells.iter().any(|cell| cell.size == Some(1460)));
         let mut files: Vec<_> = cells.iter().map(|cell| (cell.kind(), cell.way.needs_hot_memory())).collect();
         files.sort_unstable();
         files.dedup();
         assert_eq!(files.len() as u64, crate::media::MOST_FILES);
-        let cells = Experiment::Download.cells(1500);
+        let cells = Experiment::Download.cells(1472);
         assert_eq!(cells.len(), 9 * BlockPath::ALL.len());
         assert!(cells.iter().any(|cell| cell.size == Some(1472) && cell.transport == Transport::Udp));
         assert!(cells.iter().any(|cell| cell.size.is_none() && cell.transport == Transport::Tcp));
-        let filling = |experiment: Experiment| experiment.cells_that_fill(1500);
+        let filling = |experiment: Experiment| experiment.cells_that_fill(1472);
         assert_eq!(filling(Experiment::Stream).len(), Path::ALL.len());
         assert!(filling(Experiment::Stream).iter().all(|cell| cell.size == Some(1460)));
         assert_eq!(filling(Experiment::Download).len(), 3 * BlockPath::ALL.len());

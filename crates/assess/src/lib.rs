@@ -10,6 +10,7 @@ mod device_kind;
 mod error;
 pub mod experiment;
 pub mod figures;
+mod headers;
 pub mod host;
 mod lending;
 pub mod loan;

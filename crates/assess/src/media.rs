@@ -21,6 +21,7 @@ use crate::error::{Doing, Error};
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::result::Cache;
+use crate::rounds::Found;
 use crate::walk::Walk;
 use crate::way::Cell;
 
@@ -72,6 +73,32 @@ struct Source {
 }
 
 impl Media {
+    /// Opens what these cells send.
+    ///
+    /// # Errors
+    /// As [`Media::open`].
+    pub(crate) fn open_for(
+        cells: &[Cell],
+        options: &Options,
+        progress: &mut dyn Progress,
+    ) -> Result<Media, Error> {
+        let largest = cells.iter().filter_map(|cell| cell.size).max().unwrap_or_default();
+        Media::open(options, copies_in_memory(cells), largest.into(), progress)
+    }
+
+    /// Says how long the file is, if it is shorter than the volume.
+    pub(crate) fn explain(&self, options: &Options, found: &mut Found) {
+        if self.length >= options.volume {
+            return;
+        }
+        let why = match self.own {
+            true => "the file is no longer",
+            false => "memory does not hold all the files that are sent in that length",
+        };
+        let why = format!("{why}: it has {} bytes, and is sent round and round", self.length);
+        found.leave_out(&format!("a file of {} bytes", options.volume), &why);
+    }
+
     /// Opens the user's file, or the one that is made, which `files` variants will be made of.
     ///
     /// # Errors
@@ -165,7 +192,12 @@ impl Media {
             self.files.get_mut(&kind).ok_or_else(|| Error::Unable(format!("no file for {kind:?}")))?;
         let length = source.file.metadata().doing("asking for a file's length")?.len();
         match self.cache {
-            Cache::Warm => warm(&source.file, length)?,
+            Cache::Warm => {
+                // What was read anew is not mapped any more. What a ring holds is a copy: its medium stays the same.
+                if warm(&source.file, length)? && !source.hot {
+                    source.medium = None;
+                }
+            }
             Cache::Cold => {
                 source.medium = None; // what is mapped is not dropped
                 chill(&source.file, length)?;
@@ -173,10 +205,23 @@ impl Media {
         }
         if source.medium.is_none() {
             let file = source.file.try_clone().doing("opening a file once more")?;
-            source.medium = Some(Medium::new(file, length).doing("mapping a file")?);
+            // A page that a send is the first to touch costs a fault, which would be in the first runs and not in the later ones.
+            // From cold pages the fault is a part of what is measured.
+            let map = if self.cache == Cache::Warm { Medium::populated } else { Medium::new };
+            source.medium = Some(map(file, length).doing("mapping a file")?);
         }
         Ok(source.medium.as_ref().expect("it was just made if there was none"))
     }
+}
+
+/// How often memory has to hold the file: as payload, as ready packets of each size, and once more what a ring holds a copy of.
+fn copies_in_memory(cells: &[Cell]) -> u64 {
+    let mut kinds: Vec<(Kind, bool)> =
+        cells.iter().map(|cell| (cell.kind(), cell.way.needs_hot_memory())).collect();
+    kinds.push((Kind::Payload, false)); // what all others are made of
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds.len() as u64
 }
 
 fn own_file(path: &Path, largest_packet: u64) -> Result<(File, u64), Error> {
@@ -220,14 +265,15 @@ fn power_of_two(bytes: u64) -> u64 {
     1 << bytes.max(1 << 20).ilog2()
 }
 
-/// Brings a file into the page cache and sees that it is there, as far as the kernel tells (Linux 6.5).
-fn warm(mut file: &File, length: u64) -> Result<(), Error> {
+/// Brings a file into the page cache and sees that it is there, as far as the kernel tells (Linux 6.5). Answers whether it had to
+/// be read.
+fn warm(mut file: &File, length: u64) -> Result<bool, Error> {
     let pages = length.div_ceil(rustix::param::page_size() as u64);
     let cached = || cached_pages(file.as_fd(), 0..length).unwrap_or(pages);
     let mut room = Vec::new();
-    for _ in 0..ATTEMPTS {
+    for attempt in 0..ATTEMPTS {
         if cached() >= pages {
-            return Ok(());
+            return Ok(attempt > 0);
         }
         room.resize(1 << 20, 0);
         rustix::fs::seek(file, rustix::fs::SeekFrom::Start(0)).doing("reading a file")?;

@@ -2,13 +2,15 @@
 
 use std::net::UdpSocket;
 use std::os::fd::BorrowedFd;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
 use wirepath_datapath::{BlockSink, LoanCounts, LoanSwitch, UdpSink};
+use wirepath_sys::socket::unacknowledged;
 
 use crate::error::{Doing, Error};
+use crate::headers::UDP_OVER_IPV4;
 use crate::result::Transport;
 use crate::send::Sent;
 use crate::sink::Account;
@@ -17,6 +19,11 @@ use crate::way::{Cell, Way};
 
 /// A socket that has no room for so long leads nowhere.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long to wait before looking again how much of a stream is acknowledged: doubled up to the most, so that neither a fast
+/// network waits nor a receiver that acknowledges late costs processor time. No event tells of it.
+const FIRST_LOOK: Duration = Duration::from_micros(100);
+const LATER_LOOKS: Duration = Duration::from_millis(5);
 
 /// Headers of Ethernet and IPv4, which a device counts with each packet.
 const PER_PACKET: u64 = 14 + 20;
@@ -69,10 +76,7 @@ impl Outlet {
             1 if !socket[0].revents().contains(PollFlags::OUT) => {
                 self.wait_for_loans(Duration::from_millis(1)).map(drop)
             }
-            0 => Err(Error::SinkStopped {
-                sink: self.peer(),
-                why: format!("it took nothing for {} seconds", PATIENCE.as_secs()),
-            }),
+            0 => Err(self.stopped()),
             _ => Ok(()),
         }
     }
@@ -86,13 +90,13 @@ impl Outlet {
         .doing("waiting for pages that were lent")
     }
 
-    /// Ends a run: a connection's last segment leaves, and the network is done with all that was lent. Answers how many loans the
-    /// kernel turned into copies.
+    /// Ends a run: the network is done with all that was lent, and the receiver of a stream has acknowledged all of it, so that
+    /// paths that copy pay for what is left in the socket as those that lend do. Answers how many loans the kernel turned into
+    /// copies.
     pub(crate) fn finish(&self) -> Result<u64, Error> {
-        if let Outlet::Blocks(sink) = self
-            && sink.is_stream()
-        {
-            sockopt::set_tcp_cork(sink.socket(), false).doing("uncorking a connection")?;
+        if self.is_stream() {
+            sockopt::set_tcp_cork(self.socket(), false).doing("uncorking a connection")?;
+            self.wait_for_acknowledgement()?;
         }
         if !self.wait_for_loans(PATIENCE)? {
             return Err(Error::Faulty(format!(
@@ -112,6 +116,49 @@ impl Outlet {
             Outlet::Trains(sink) => sink.loans(),
             Outlet::Blocks(sink) => sink.loans(),
         }
+    }
+
+    /// Waits until a stream is acknowledged to its end.
+    fn wait_for_acknowledgement(&self) -> Result<(), Error> {
+        let left = || unacknowledged(self.socket()).doing("asking what a connection has sent");
+        let (mut before, mut since, mut look) = (left()?, Instant::now(), FIRST_LOOK);
+        while before > 0 {
+            let pause = Timespec::try_from(look).expect("less than a second");
+            let mut socket = [PollFd::from_borrowed_fd(self.socket(), PollFlags::empty())];
+            if poll(&mut socket, Some(&pause)).doing("waiting for a connection to send")? > 0 {
+                self.is_connected(socket[0].revents())?;
+                // Loans that are back wake too; left in the error queue, they would do so again and again.
+                self.wait_for_loans(look)?;
+            }
+            let now = left()?;
+            if now < before {
+                (before, since) = (now, Instant::now());
+            } else if since.elapsed() > PATIENCE {
+                return Err(self.stopped());
+            }
+            look = (look * 2).min(LATER_LOOKS);
+        }
+        Ok(())
+    }
+
+    /// Whether what woke us is not the connection's end.
+    fn is_connected(&self, events: PollFlags) -> Result<(), Error> {
+        let failed = sockopt::socket_error(self.socket()).doing("asking what is wrong with a connection")?;
+        let why = match failed {
+            Err(errno) => errno.to_string(),
+            Ok(()) if events.contains(PollFlags::HUP) => "it closed the connection".to_owned(),
+            Ok(()) => return Ok(()),
+        };
+        Err(Error::SinkStopped { sink: self.peer(), why })
+    }
+
+    fn stopped(&self) -> Error {
+        let why = format!("it took nothing for {} seconds", PATIENCE.as_secs());
+        Error::SinkStopped { sink: self.peer(), why }
+    }
+
+    fn is_stream(&self) -> bool {
+        matches!(self, Outlet::Blocks(sink) if sink.is_stream())
     }
 
     /// Where it leads, for people.
@@ -176,6 +223,22 @@ impl Watch {
         }
     }
 
+    /// Reports of a receiver that were read until now.
+    pub(crate) fn reports(&self) -> u64 {
+        match self {
+            Watch::Device(..) => 0,
+            Watch::Receiver(account) => account.reports(),
+        }
+    }
+
+    /// How much may be under way without waiting.
+    pub(crate) fn window(&self) -> u64 {
+        match self {
+            Watch::Device(..) => u64::MAX,
+            Watch::Receiver(account) => account.window(),
+        }
+    }
+
     /// How much may be sent at once without waiting.
     pub(crate) fn most_at_once(&self) -> u64 {
         match self {
@@ -192,7 +255,8 @@ impl Watch {
         match self {
             Watch::Device(device, before) => {
                 let counted = device.counted()?.since(before);
-                let datagrams = if cell.is_fragmented(mtu) { sent.packets } else { counted.packets };
+                let room = mtu - UDP_OVER_IPV4;
+                let datagrams = if cell.is_fragmented(room) { sent.packets } else { counted.packets };
                 let expected = sent.transport_bytes + PER_DATAGRAM * datagrams + PER_PACKET * counted.packets;
                 missing(expected, counted.bytes, "bytes, headers included, were sent, and the device counted")
             }
@@ -216,3 +280,6 @@ fn missing(expected: u64, came: u64, what: &str) -> Result<(), Error> {
         false => Err(Error::Faulty(format!("{expected} {what} {came}"))),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -21,6 +21,7 @@ use classes::Class;
 pub use experiment::run;
 use kernel_exit::KernelExits;
 use kernel_symbols::KernelSymbols;
+pub use sampling::Sampled;
 use sampling::{Place, Sampling};
 use user_symbols::UserSymbols;
 
@@ -96,15 +97,16 @@ impl Profiler {
         Ok(Profiler { symbols: KernelSymbols::read()?, sampling })
     }
 
-    /// Samples while it calls `step` again and again, until so much processor time is used or ten times as long has passed. A
-    /// step is a piece of the work that takes between a millisecond and a second: the time is looked at between steps.
+    /// Calls `step` again and again, until so much processor time was sampled or ten times as long has passed. Of a step is
+    /// sampled what it does inside [`Sampled::during`]: a piece of the work that takes between a millisecond and a second, since
+    /// the time is looked at between steps. What has to be done before and after it is not the work's.
     ///
     /// # Errors
     /// What `step` says, and [`ProfileError::Sampling`].
     pub fn run<E: From<ProfileError>>(
         &mut self,
         processor_time: Duration,
-        step: impl FnMut() -> Result<(), E>,
+        step: impl FnMut(&mut Sampled<'_>) -> Result<(), E>,
     ) -> Result<Shares, E> {
         let samples = self.sampling.run(processor_time, step)?;
         // Libraries and generated code may have come or gone since the last time.

@@ -221,8 +221,24 @@ pub struct Measurement {
     pub verified: bool,
     /// Kernel calls for each packet (UDP) or for each block of the size (TCP), counted; null where they cannot be.
     pub calls_per_packet: Option<f64>,
+    /// What tables 3 and 4 of the papers say of that; null for paths that they do not have, and in results that are older than this
+    /// field.
+    #[serde(default)]
+    pub calls_in_papers: Option<u32>,
     /// Runs, in the order they were made.
     pub runs: Vec<Run>,
+}
+
+impl Measurement {
+    /// The share of the path's time that goes into copying, by the profile of the same experiment, path, transport and size.
+    /// Nothing where none was taken; those of bare loops are not.
+    pub fn copying(&self, profiles: &[Profile]) -> Option<f64> {
+        let of_same = |profile: &&Profile| {
+            (&profile.experiment, &profile.path, profile.transport, profile.size)
+                == (&self.experiment, &self.path, self.transport, self.size)
+        };
+        profiles.iter().find(of_same).map(|profile| profile.copying)
+    }
 }
 
 /// Transport protocol.
@@ -485,6 +501,20 @@ impl Assessment {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_share_of_copying_is_that_of_the_same_path_transport_and_size() {
+        let result = crate::example::full();
+        let profile = result.profiles.iter().find(|profile| profile.path == "read_writev").unwrap();
+        let measurement = |path: &str, size| {
+            let mut all = result.measurements.iter();
+            all.find(|one| one.path == path && one.size == size && one.experiment == "stream").unwrap()
+        };
+        let copying = |measurement: &Measurement| measurement.copying(&result.profiles);
+        assert_eq!(copying(measurement("read_writev", Some(1460))), Some(profile.copying));
+        assert_eq!(copying(measurement("read_writev", Some(512))), None);
+        assert_eq!(copying(measurement("bare:read_writev", Some(1460))), None);
+    }
 
     #[test]
     fn another_schema_and_no_schema_are_told_apart() {

@@ -6,22 +6,24 @@ use wirepath_datapath::Scratch;
 use wirepath_sys::usage::Usage;
 
 use crate::bare::Bare;
-use crate::calls::Calls;
+use crate::calls::{self, Calls};
 use crate::error::{Doing, Error};
 use crate::media::Media;
 use crate::options::Options;
-use crate::outlet;
+use crate::outlet::{self, Watch};
 use crate::progress::Progress;
 use crate::result::{LeftOut, Measurement, Run, Transport};
 use crate::send::{Sending, Sent};
 use crate::stage::{Lane, Stage};
 use crate::verify::verify;
+use crate::walk::Walk;
 use crate::way::Cell;
 
 /// The run before those that count has this part of the volume.
 const WARM_UP: u64 = 16;
 
-/// Payload of the run whose kernel calls are counted: to a receiver less than its smallest window, so that nothing waits.
+/// Payload of the run whose kernel calls are counted, at most: to a receiver of datagrams no more than it has room for, so that the
+/// receiver is not waited for. (Without privileges it has room for some 40 KiB, and for a quarter of that if pages are lent.)
 const COUNTED: u64 = 64 << 10;
 /// To a device that drops.
 const COUNTED_DROPPING: u64 = 16 << 20;
@@ -87,7 +89,7 @@ impl<'a> Rounds<'a> {
             self.go_on(BEFORE * index as f64 / cells.len() as f64, &format!("verifying {}", cell.label()))?;
             match self.admit(*cell, calls.as_mut()) {
                 Ok(candidate) => {
-                    let bare = bare.filter(|bare| bare.has(cell, self.stage.mtu));
+                    let bare = bare.filter(|bare| bare.has(cell, self.stage.udp_room(self.stage.mtu)));
                     let beside = bare.map(|_| candidate.of_bare());
                     candidates.push(candidate);
                     candidates.extend(beside);
@@ -124,8 +126,7 @@ impl<'a> Rounds<'a> {
                         done += candidate.estimate;
                         index += 1;
                     }
-                    // What was measured of it before is no figure either.
-                    Err(error) => found.of_label(&candidates.remove(index).label(), error)?,
+                    Err(error) => leave(candidates, index, error, found)?,
                 }
             }
         }
@@ -154,6 +155,7 @@ impl<'a> Rounds<'a> {
             mtu: self.stage.mtu,
             verified: true,
             calls_per_packet,
+            calls_in_papers: cell.way.calls_in_papers(cell.transport, cell.size),
             runs: Vec::new(),
         };
         let estimate = Duration::from_secs_f64(run.wall_s * self.options.volume as f64 / run.bytes as f64);
@@ -168,17 +170,17 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// One run.
+    /// One run that is timed.
     pub(crate) fn time(&mut self, cell: &Cell, volume: u64) -> Result<(Run, Sent), Error> {
-        let walk = cell.walk(self.media.length(), volume);
-        let medium = self.media.prepared_for(cell, &mut self.scratch)?;
-        let (outlet, mut watch) = outlet::open(cell, self.stage)?;
-        let mut sending = Sending::new(cell, medium, 0, &outlet, &mut self.scratch, watch.most_at_once());
         let usage = || Usage::of_process().doing("asking for the processor time");
-        let (before, start) = (usage()?, Instant::now());
-        let sent = sending.all(walk, &mut watch)?;
-        let (wall, used) = (start.elapsed(), usage()?.since(before));
-        watch.settle(cell, &sent, self.stage.mtu)?;
+        let mut timed = None;
+        let sent = self.send(cell, volume, |run| {
+            let (before, start) = (usage()?, Instant::now());
+            let sent = run.all()?;
+            timed = Some((start.elapsed(), usage()?.since(before)));
+            Ok(sent)
+        })?;
+        let (wall, used) = timed.unwrap_or_default();
         let run = Run {
             user_s: used.user.as_secs_f64(),
             system_s: used.system.as_secs_f64(),
@@ -187,31 +189,88 @@ impl<'a> Rounds<'a> {
             packets: sent.packets,
             errors: 0, // an error that is not made good ends the run
             copied: sent.copied,
-            loans: cell.way.lends().then(|| outlet.loans().into()),
+            loans: sent.loans.map(Into::into),
         };
         Ok((run, sent))
+    }
+
+    /// Prepares a run of so many bytes, has `act` send it, and sees whether all came. Only what `act` does is the path's.
+    pub(crate) fn send(
+        &mut self,
+        cell: &Cell,
+        volume: u64,
+        act: impl FnOnce(&mut Prepared<'_>) -> Result<Sent, Error>,
+    ) -> Result<Sent, Error> {
+        let walk = cell.walk(self.media.length(), volume);
+        let medium = self.media.prepared_for(cell, &mut self.scratch)?;
+        let (outlet, mut watch) = outlet::open(cell, self.stage)?;
+        let sending = Sending::new(cell, medium, 0, &outlet, &mut self.scratch, watch.most_at_once());
+        let sent = act(&mut Prepared { sending, walk, watch: &mut watch })?;
+        watch.settle(cell, &sent, self.stage.mtu)?;
+        Ok(sent)
     }
 
     /// Kernel calls for each packet.
     fn count(&mut self, cell: &Cell, calls: &mut Calls) -> Result<f64, Error> {
         let drops = matches!((&self.stage.udp, cell.transport), (Lane::Drops(_), Transport::Udp));
-        let walk = cell.walk(self.media.length(), if drops { COUNTED_DROPPING } else { COUNTED });
-        let medium = self.media.prepared_for(cell, &mut self.scratch)?;
-        let (outlet, mut watch) = outlet::open(cell, self.stage)?;
-        let mut sending = Sending::new(cell, medium, 0, &outlet, &mut self.scratch, watch.most_at_once());
-        let (sent, counted) = calls.during(|| sending.all(walk, &mut watch))?;
-        let sent = sent?;
-        watch.settle(cell, &sent, self.stage.mtu)?;
+        let mut counted = 0;
+        let sent = self.send(cell, if drops { COUNTED_DROPPING } else { COUNTED }, |run| {
+            run.shorten(cell);
+            let (sent, count) = calls.during(|| run.sending.walk(run.walk, run.watch))?;
+            let sent = sent?;
+            counted = count;
+            let stretches = run.walk.stretches(run.watch.train_packets(cell).into());
+            calls::check(cell, stretches, &sent, run.watch.reports(), count)?;
+            run.sending.end(sent)
+        })?;
         Ok(counted as f64 / sent.packets as f64)
     }
+}
+
+/// A run that has only to be sent.
+pub(crate) struct Prepared<'a> {
+    sending: Sending<'a>,
+    walk: Walk,
+    watch: &'a mut Watch,
+}
+
+impl Prepared<'_> {
+    /// Sends it.
+    pub(crate) fn all(&mut self) -> Result<Sent, Error> {
+        self.sending.all(self.walk, self.watch)
+    }
+
+    /// Makes it no longer than what may be under way without waiting, headers included.
+    fn shorten(&mut self, cell: &Cell) {
+        let packets = self.watch.window() / u64::from(cell.packet_size());
+        let fits = packets.saturating_mul(cell.size.unwrap_or(u16::MAX).into());
+        self.walk = self.walk.up_to(fits.max(1));
+    }
+}
+
+/// Takes a cell out of the rounds; unless the error ends them all, since then what was measured before counts.
+fn leave(
+    candidates: &mut Vec<Candidate>,
+    index: usize,
+    error: Error,
+    found: &mut Found,
+) -> Result<(), Error> {
+    found.of_label(&candidates[index].label(), error)?;
+    candidates.remove(index); // what was measured of it before is no figure either
+    Ok(())
 }
 
 impl Candidate {
     /// The bare loop that does the same, which nobody verifies and whose calls nobody counts.
     fn of_bare(&self) -> Candidate {
         let path = format!("bare:{}", self.cell.way.name());
-        let measurement =
-            Measurement { path, verified: false, calls_per_packet: None, ..self.measurement.clone() };
+        let measurement = Measurement {
+            path,
+            verified: false,
+            calls_per_packet: None,
+            calls_in_papers: None,
+            ..self.measurement.clone()
+        };
         Candidate { bare: true, measurement, ..*self }
     }
 
@@ -247,3 +306,6 @@ impl Found {
         self.left_out.push(LeftOut { what: what.to_owned(), why: why.to_string() });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,8 +3,9 @@
 //! It does what a program does that has nothing else to do: hands trains or blocks to the path, waits by `poll` when the socket
 //! is full, and counts. It looks at no clock and allocates nothing.
 
+use rustix::io::Errno;
 use wirepath_datapath::rtp::HEADER_LENGTH;
-use wirepath_datapath::{Extent, Headers, Medium, Scratch, SendError, Taken};
+use wirepath_datapath::{Extent, Headers, LoanCounts, Medium, Scratch, SendError, Taken};
 
 use crate::error::Error;
 use crate::outlet::{Outlet, PATIENCE, Watch};
@@ -24,8 +25,14 @@ pub(crate) struct Sent {
     pub(crate) longest_train: u32,
     /// How often the socket was full and was waited for.
     pub(crate) waits: u64,
+    /// Parts of blocks that a path took at once: blocks, where no connection had room for less than one.
+    pub(crate) takes: u64,
+    /// How often a queue was sent.
+    pub(crate) flushes: u64,
     /// Sends by reference that the kernel turned into copies; nothing if the path makes none, or the kernel does not say.
     pub(crate) copied: Option<u64>,
+    /// What was lent and what was copied, of paths that lend.
+    pub(crate) loans: Option<LoanCounts>,
 }
 
 /// What is sent from, and where to.
@@ -38,6 +45,8 @@ pub(crate) struct Sending<'a> {
     outlet: &'a Outlet,
     scratch: &'a mut Scratch,
     queue: Queue,
+    /// What the kernel had copied of what rings sent, before this; nothing where it does not say.
+    copied_before: Option<u64>,
 }
 
 /// What a path has queued, in the order of its tokens.
@@ -66,7 +75,8 @@ impl<'a> Sending<'a> {
         scratch.flush(|_, _| ()); // what one that failed before may have left
         let room = || Vec::with_capacity(LONGEST_QUEUE);
         let queue = Queue { stretches: room(), bytes: 0, most_bytes, refused: room() };
-        Sending { cell, medium, start, headers: cell.headers(), outlet, scratch, queue }
+        let copied_before = scratch.copied_by_kernel();
+        Sending { cell, medium, start, headers: cell.headers(), outlet, scratch, queue, copied_before }
     }
 
     /// Sends all of `walk`, and waits for what was lent.
@@ -75,23 +85,40 @@ impl<'a> Sending<'a> {
     /// [`Error::Unable`] if the route cannot do what the path needs, [`Error::Faulty`] if packets are lost,
     /// [`Error::SinkStopped`].
     pub(crate) fn all(&mut self, walk: Walk, watch: &mut Watch) -> Result<Sent, Error> {
+        let sent = self.walk(walk, watch)?;
+        self.end(sent)
+    }
+
+    /// Sends all of `walk`, without waiting for its end.
+    ///
+    /// # Errors
+    /// As [`Sending::all`].
+    pub(crate) fn walk(&mut self, walk: Walk, watch: &mut Watch) -> Result<Sent, Error> {
         let mut sent = Sent::default();
-        let copied_before = self.scratch.copied_by_kernel();
         for stretch in walk.stretches(watch.train_packets(self.cell).into()) {
             self.stretch(stretch, &mut sent)?;
             watch.pace(sent.transport_bytes - self.queue.bytes)?;
         }
         self.flush(&mut sent)?;
+        Ok(sent)
+    }
+
+    /// Waits until the network is done with what was sent.
+    ///
+    /// # Errors
+    /// As [`Sending::all`].
+    pub(crate) fn end(&mut self, mut sent: Sent) -> Result<Sent, Error> {
         let of_loans = self.outlet.finish()?;
         if !self.scratch.drain(PATIENCE) {
             return Err(Error::Faulty("the network is not done with what was sent".to_owned()));
         }
+        sent.loans = self.cell.way.lends().then(|| self.outlet.loans());
         sent.copied = match self.cell.way {
             way if way.lends() => Some(of_loans),
             way if way.needs_hot_memory() => self
                 .scratch
                 .copied_by_kernel()
-                .zip(copied_before)
+                .zip(self.copied_before)
                 .map(|(after, before)| after.saturating_sub(before)),
             _ => None,
         };
@@ -131,7 +158,10 @@ impl<'a> Sending<'a> {
                     let extent = Extent { offset, length: (end - offset) as usize };
                     let token = self.queue.stretches.len() as u64;
                     match path.enqueue(sink, self.medium, extent, self.scratch, token) {
-                        Ok(Taken::Sent(bytes)) => offset += bytes as u64,
+                        Ok(Taken::Sent(bytes)) => {
+                            sent.takes += 1;
+                            offset += bytes as u64;
+                        }
                         Ok(Taken::Queued) => {
                             self.queue.add(stretch, stretch.bytes);
                             offset = end;
@@ -158,6 +188,7 @@ impl<'a> Sending<'a> {
         while !self.queue.stretches.is_empty() {
             let Queue { stretches, refused, .. } = &mut self.queue;
             let mut failed = None;
+            sent.flushes += 1;
             self.scratch.flush(|token, result| match result {
                 Ok(_) => {}
                 Err(SendError::Full { .. }) => refused.push(stretches[token as usize]),
@@ -170,19 +201,21 @@ impl<'a> Sending<'a> {
             }
             if !self.queue.refused.is_empty() {
                 sent.waits += self.outlet.wait().map(|()| 1)?;
-                self.send_again()?;
+                self.send_again(sent)?;
             }
         }
         Ok(())
     }
 
-    /// Queues once more what there was no room for. It is counted already.
+    /// Queues once more what there was no room for. Its bytes are counted already.
     #[cold]
-    fn send_again(&mut self) -> Result<(), Error> {
+    fn send_again(&mut self, sent: &mut Sent) -> Result<(), Error> {
         let refused = std::mem::replace(&mut self.queue.refused, Vec::with_capacity(LONGEST_QUEUE));
         let most_bytes = std::mem::replace(&mut self.queue.most_bytes, u64::MAX);
         let mut counted = Sent::default();
         let again = refused.into_iter().try_for_each(|stretch| self.stretch(stretch, &mut counted));
+        sent.waits += counted.waits;
+        sent.flushes += counted.flushes;
         self.queue.most_bytes = most_bytes;
         again
     }
@@ -215,6 +248,10 @@ pub(crate) fn room(error: SendError, outlet: &Outlet) -> Result<u64, Error> {
         SendError::Full { .. } => outlet.wait().map(|()| 1),
         SendError::Unsupported { .. } => Err(Error::Unable(error.to_string())),
         SendError::Refused { .. } => Err(Error::SinkStopped { sink: outlet.peer(), why: error.to_string() }),
+        // Only a stream has these: its receiver ended or vanished, which is no fault of the path.
+        SendError::Other { errno: Errno::PIPE | Errno::CONNRESET | Errno::TIMEDOUT, .. } => {
+            Err(Error::SinkStopped { sink: outlet.peer(), why: error.to_string() })
+        }
         error => Err(Error::Faulty(error.to_string())),
     }
 }

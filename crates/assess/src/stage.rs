@@ -13,16 +13,20 @@
 
 mod device;
 mod namespace;
+mod pair;
 mod processors;
 mod receiver;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::time::Duration;
 
 use crate::error::{Doing, Error};
+use crate::headers::udp_room;
 use crate::options::Sink;
 use crate::sink::Remote;
 pub(crate) use device::{Counted, Device};
 use namespace::{Namespace, ip};
+use pair::Pair;
 use processors::Processors;
 pub use receiver::LISTENING;
 use receiver::Receiver;
@@ -34,6 +38,9 @@ const FAR: Ipv4Addr = Ipv4Addr::new(10, 81, 0, 2);
 /// Somewhere behind the device that drops. Bare loops send there too.
 const DROPPED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 80, 1, 0)), 5000);
 
+/// How long one of several addresses of a sink may take to answer before the next is tried.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(3);
+
 /// A network to send into.
 #[derive(Debug)]
 pub struct Stage {
@@ -41,9 +48,8 @@ pub struct Stage {
     pub(crate) udp: Lane,
     /// Where TCP goes: a connection needs a receiver, so with sinks that drop it goes over the veth pair.
     pub(crate) tcp: Lane,
-    /// The namespace behind the veth pair.
-    far: Option<Namespace>,
-    near: Option<Device>,
+    /// The veth pair that what is verified goes over, or why there is none.
+    pair: Result<Pair, Error>,
     /// The processor that the measuring thread stays on.
     pub(crate) cpu: u32,
     /// MTU of the device that UDP is sent over.
@@ -111,65 +117,59 @@ impl Stage {
             return Stage::towards(address);
         }
         match (sink, Namespace::leave()?) {
-            (Sink::Loopback, None) => Stage::on_loopback(),
-            (Sink::Loopback, Some(_)) => {
+            (Sink::Loopback, None) => {
+                Stage::on_loopback(Err(Error::Unable("it takes a network namespace, and so root".to_owned())))
+            }
+            (Sink::Loopback, Some(here)) => {
                 ip(&format!("link set lo up mtu {mtu}"))?;
-                Stage::on_loopback()
+                Stage::on_loopback(Pair::from(here, mtu))
             }
             (sink, None) => Err(Error::Input(format!(
                 "the sink {sink} needs a network namespace, which takes root with CAP_SYS_ADMIN and CAP_NET_ADMIN: run it with sudo (in a container: \
                  --privileged), or with --sink loopback"
             ))),
-            (sink, Some(here)) => Stage::with_pair(sink, mtu, &here),
+            (sink, Some(here)) => Stage::with_pair(sink, mtu, here),
         }
     }
 
     /// No namespace for what goes to another host: its way leads over the host's devices.
     fn towards(address: &str) -> Result<Stage, Error> {
         let unknown = |why: String| Error::Input(format!("the sink {address} cannot be found: {why}"));
-        let mut found = address.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
-        let address = found.next().ok_or_else(|| unknown("the name has no address".to_owned()))?;
-        Stage::plain(Remote { address }, None)
+        let found = address.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
+        let found: Vec<SocketAddr> = found.collect();
+        let first = *found.first().ok_or_else(|| unknown("the name has no address".to_owned()))?;
+        // A name may have an address that nobody listens at: IPv6 and IPv4, or of a device that is down.
+        let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, ANSWERS_WITHIN).is_ok();
+        let address = if found.len() > 1 { found.iter().find(answers).copied() } else { None };
+        let address = address.unwrap_or(first);
+        let remote = Remote { address };
+        // What the way there takes unfragmented, the pair has to take too.
+        let mtu = remote.path_mtu()?.min(Pair::MOST_MTU);
+        Stage::plain(remote, None, Pair::aside(mtu))
     }
 
-    fn on_loopback() -> Result<Stage, Error> {
+    fn on_loopback(pair: Result<Pair, Error>) -> Result<Stage, Error> {
         let receiver = Receiver::start(Ipv4Addr::LOCALHOST.into())?;
-        Stage::plain(receiver.remote(), Some(receiver))
+        Stage::plain(receiver.remote(), Some(receiver), pair)
     }
 
-    /// Without a pair of devices of our own.
-    fn plain(remote: Remote, receiver: Option<Receiver>) -> Result<Stage, Error> {
+    /// Without a device of our own that is measured.
+    fn plain(remote: Remote, receiver: Option<Receiver>, pair: Result<Pair, Error>) -> Result<Stage, Error> {
         let mtu = remote.path_mtu()?;
         let lane = Lane::Receives(remote);
-        Ok(Stage { udp: lane.clone(), tcp: lane, far: None, near: None, cpu: 0, mtu, _receiver: receiver })
+        Ok(Stage { udp: lane.clone(), tcp: lane, pair, cpu: 0, mtu, _receiver: receiver })
     }
 
-    fn with_pair(sink: &Sink, mtu: u32, here: &Namespace) -> Result<Stage, Error> {
-        let far = here.another()?;
+    fn with_pair(sink: &Sink, mtu: u32, here: Namespace) -> Result<Stage, Error> {
         ip(&format!("link set lo up mtu {mtu}"))?;
-        ip(&format!("link add near mtu {mtu} type veth peer name far mtu {mtu} netns {}", far.path()))?;
-        ip(&format!("address add {NEAR}/24 dev near"))?;
-        ip("link set near up")?;
-        let receiver = far.enter(here, || {
-            ip("link set lo up")?;
-            ip(&format!("address add {FAR}/24 dev far"))?;
-            ip("link set far up")?;
-            Receiver::start(FAR.into())
-        })?;
+        let pair = Pair::from(here, mtu)?;
+        let receiver = pair.at_far(|| Receiver::start(FAR.into()))?;
         let receives = Lane::Receives(receiver.remote());
         let udp = match sink.drops() {
             true => Lane::Drops(Device::that_drops(mtu, *sink == Sink::Drop)?),
             false => receives.clone(),
         };
-        Ok(Stage {
-            udp,
-            tcp: receives,
-            far: Some(far),
-            near: Some(Device::called(c"near")),
-            cpu: 0,
-            mtu,
-            _receiver: Some(receiver),
-        })
+        Ok(Stage { udp, tcp: receives, pair: Ok(pair), cpu: 0, mtu, _receiver: Some(receiver) })
     }
 
     /// What UDP packets are sent to.
@@ -178,6 +178,11 @@ impl Stage {
             Lane::Drops(_) => DROPPED,
             Lane::Receives(remote) => remote.address,
         }
+    }
+
+    /// Payload of UDP that fills a packet of at most so many bytes on the way to where UDP goes.
+    pub(crate) fn udp_room(&self, mtu: u32) -> u32 {
+        udp_room(mtu.min(self.mtu), self.udp_address())
     }
 
     /// Pairs of sockets, a connected one to send from and one where that arrives, over loopback and, where there is one, over
@@ -210,20 +215,25 @@ impl Stage {
         receiver: impl Fn(Ipv4Addr) -> std::io::Result<R> + Send + Sync,
         sender: impl Fn(&R) -> std::io::Result<S>,
     ) -> Result<Vec<(S, R)>, Error> {
-        let mut receivers = vec![receiver(Ipv4Addr::LOCALHOST).doing("opening a socket on loopback")?];
-        if let Some(far) = &self.far {
-            receivers.push(
-                far.enter(&Namespace::here()?, || receiver(FAR).doing("opening a socket on the veth pair"))?,
-            );
+        let receiver = |address| receiver(address).doing("opening a socket to receive");
+        let sender = |receiver: &R| sender(receiver).doing("connecting a socket");
+        let on_loopback = receiver(Ipv4Addr::LOCALHOST)?;
+        let mut pairs = vec![(sender(&on_loopback)?, on_loopback)];
+        if let Ok(pair) = &self.pair {
+            pairs.push(pair.sockets(receiver, sender)?);
         }
-        let pair = |receiver: R| Ok((sender(&receiver).doing("connecting a socket")?, receiver));
-        receivers.into_iter().map(pair).collect()
+        Ok(pairs)
+    }
+
+    /// Why checksums are not seen on a wire, if they are not: what is verified then goes over loopback only, which has none.
+    pub(crate) fn no_wire(&self) -> Option<&Error> {
+        self.pair.as_ref().err()
     }
 
     /// While checksums are computed by the kernel, a receiver behind the veth pair checks them; a device that says it does so
     /// later hides what is wrong with them.
     pub(crate) fn compute_checksums(&self, by_device: bool) -> Result<(), Error> {
-        self.near.as_ref().map_or(Ok(()), |near| near.set_checksum_offload(by_device))
+        self.pair.as_ref().map_or(Ok(()), |pair| pair.compute_checksums(by_device))
     }
 }
 

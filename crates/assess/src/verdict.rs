@@ -2,6 +2,7 @@
 
 use wirepath_datapath::{BlockPath, Path};
 
+use crate::headers;
 use crate::result::{Assessment, Measurement, Transport};
 use crate::statistics::Summary;
 
@@ -166,7 +167,9 @@ fn judged_by(result: &Assessment, purpose: &Purpose) -> Option<u64> {
     if purpose.transport == Transport::Tcp {
         return None;
     }
-    let headers = if purpose.experiment == "stream" { 40 } else { 28 };
+    // Over IPv6 a full packet has less payload than these allow, and is still the largest that is not larger.
+    let rtp = if purpose.experiment == "stream" { headers::RTP } else { 0 };
+    let headers = u64::from(headers::UDP_OVER_IPV4 + rtp);
     let room = |measurement: &Measurement| {
         u64::from(measurement.mtu.min(result.settings.mtu)).saturating_sub(headers)
     };

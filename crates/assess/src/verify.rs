@@ -5,12 +5,15 @@
 //! packet that does not arrive. RTP headers are read by a reader that others wrote. Sender and receiver take turns on one thread,
 //! so nothing can be lost for want of room.
 
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rtp_types::RtpPacket;
+use rustix::fs::{MemfdFlags, memfd_create};
 use wirepath_datapath::{Extent, Headers, Medium, Scratch};
 
 use crate::error::{Doing, Error};
@@ -44,20 +47,60 @@ pub(crate) fn verify(
     let expected = Expected::read(media)?;
     let medium = media.prepared_for(cell, scratch)?;
     stage.compute_checksums(false)?;
-    let verified = match cell.transport {
+    let verified = over_all_ways(cell, medium, &expected, stage, scratch)
+        .and_then(|()| at_odd_offsets(cell, &expected, stage, scratch));
+    stage.compute_checksums(true)?;
+    verified
+}
+
+/// Ready packets begin where they begin: those of an even size never at an odd byte. So these paths send some of an odd size too.
+fn at_odd_offsets(
+    cell: &Cell,
+    expected: &Expected,
+    stage: &Stage,
+    scratch: &mut Scratch,
+) -> Result<(), Error> {
+    let (Headers::Stored, Some(size)) = (cell.headers(), cell.size) else { return Ok(()) };
+    if size < 2 || size % 2 == 1 {
+        return Ok(());
+    }
+    let odd = Cell { size: Some(size - 1), ..*cell };
+    let file = File::from(memfd_create("odd packets", MemfdFlags::CLOEXEC).doing("making a file in memory")?);
+    let packets = expected.packets(size - 1);
+    (&file).write_all(&packets).doing("writing packets into memory")?;
+    let length = packets.len() as u64;
+    let medium = Medium::new(file, length).doing("mapping packets in memory")?;
+    if !cell.way.needs_hot_memory() {
+        return over_all_ways(&odd, &medium, expected, stage, scratch);
+    }
+    let region = medium.copy::<io::Error>(length, |_| Ok(())).map(Arc::new).doing("copying packets")?;
+    medium.set_hot(Some(&region));
+    let held = scratch.hold_now(Arc::clone(&region));
+    held.map_err(|error| Error::Unable(format!("its ring cannot hold packets of odd size: {error}")))?;
+    let verified = over_all_ways(&odd, &medium, expected, stage, scratch);
+    scratch.let_go(region.id());
+    verified
+}
+
+fn over_all_ways(
+    cell: &Cell,
+    medium: &Medium,
+    expected: &Expected,
+    stage: &Stage,
+    scratch: &mut Scratch,
+) -> Result<(), Error> {
+    match cell.transport {
         Transport::Udp => stage.datagram_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
             receiver.set_read_timeout(Some(PATIENCE)).doing("setting up a socket")?;
             let outlet = Outlet::datagrams(cell, sender)?;
-            Verification { cell, medium, outlet: &outlet, expected: &expected }.datagrams(&receiver, scratch)
+            Verification { cell, medium, outlet: &outlet, expected }.datagrams(&receiver, scratch)
         }),
         Transport::Tcp => stage.stream_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
             receiver.set_read_timeout(Some(PATIENCE)).doing("setting up a connection")?;
             let outlet = Outlet::stream(cell, sender)?;
-            Verification { cell, medium, outlet: &outlet, expected: &expected }.stream(&receiver, scratch)
+            Verification { cell, medium, outlet: &outlet, expected }.stream(&receiver, scratch)
         }),
-    };
-    stage.compute_checksums(true)?;
-    verified
+    }
 }
 
 /// The payload's first bytes.
@@ -69,6 +112,12 @@ impl Expected {
         let payload = media.prepared(Kind::Payload)?;
         payload.file().read_exact_at(&mut bytes, 0).doing("reading what is sent")?;
         Ok(Expected(bytes))
+    }
+
+    /// The same as ready packets.
+    fn packets(&self, size: u16) -> Vec<u8> {
+        let packets = self.0.chunks(size.into()).zip(0..);
+        packets.flat_map(|(payload, index)| [&RUN.header(index).to_bytes(), payload].concat()).collect()
     }
 
     fn payload(&self, start: u64, length: usize) -> &[u8] {
@@ -88,7 +137,7 @@ impl Verification<'_> {
         let headers = self.cell.headers();
         for start in STARTS {
             if headers == Headers::Stored && start > 0 {
-                continue; // ready packets begin where they begin
+                continue; // `at_odd_offsets` does these
             }
             let length = self.expected.0.len() as u64 - start;
             let walk = self.cell.walk(length, length);
@@ -193,6 +242,15 @@ mod tests {
         assert_eq!(same(b"abcd", b"abxd"), Err(2));
         assert_eq!(same(b"abcd", b"abc"), Err(3));
         assert_eq!(same(b"abcd", b"abcde"), Err(4));
+    }
+
+    #[test]
+    fn packets_of_odd_size_begin_at_odd_bytes_too() {
+        let expected = Expected((0..=255).cycle().take(4000).collect());
+        let packets = expected.packets(999);
+        assert_eq!(packets.len(), 4000 + 5 * 12);
+        assert_eq!(headed(&packets[1011..2022], 1).unwrap(), expected.payload(999, 999));
+        assert_eq!(headed(&packets[4 * 1011..], 4).unwrap(), expected.payload(4 * 999, 4));
     }
 
     #[test]

@@ -30,6 +30,11 @@ impl Walk {
         Walk { file, packet: packet.min(file), volume }
     }
 
+    /// The same, with no more than so much payload, but for the last packet.
+    pub(crate) fn up_to(self, volume: u64) -> Walk {
+        Walk { volume: self.volume.min(volume), ..self }
+    }
+
     /// Payload of each packet but the file's last.
     pub(crate) fn packet(&self) -> u64 {
         self.packet

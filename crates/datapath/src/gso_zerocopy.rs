@@ -19,7 +19,7 @@ use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink};
 const CALL: &str = "sendmsg";
 
 /// Fragments of one packet buffer, unless the kernel was built or told otherwise.
-const FRAGMENTS: usize = 17;
+pub(crate) const FRAGMENTS: usize = 17;
 /// Sends with generated headers that can be on their way at a time.
 const BLOCKS: usize = 64;
 

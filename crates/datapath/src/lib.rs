@@ -9,6 +9,7 @@
 mod block;
 mod block_sink;
 pub mod calibration;
+mod calls;
 mod choice;
 mod cork;
 mod gso_writev;
@@ -40,6 +41,7 @@ mod wire_uring;
 
 pub use block::{BlockPath, UnknownBlockPath};
 pub use block_sink::BlockSink;
+pub use calls::LOANS_FOR_A_READING;
 pub use choice::{Choice, Support};
 pub use loan_policy::{LoanPolicy, LoanSwitch};
 pub use loans::LoanCounts;

@@ -50,7 +50,7 @@ pub(crate) struct Loans<T> {
 }
 
 /// Loans between two readings of the error queue. Before Linux 6.8 `net.core.optmem_max` allowed some tens of loans.
-const READ_EVERY: u32 = 32;
+const READ_EVERY: u32 = crate::LOANS_FOR_A_READING as u32;
 /// Notices read on the way to a send.
 const NOTICES: u32 = 8;
 /// A pause that is any number of pauses: the kernel takes no time that is beyond its clock's.
@@ -88,8 +88,10 @@ impl<T> Loans<T> {
     }
 
     /// Counts a loan that a ring made.
-    pub(crate) fn lent_by_ring(&mut self) {
+    pub(crate) fn lent_by_ring(&mut self, back: u64) {
         self.by_ring += 1;
+        let outstanding = self.counts.outstanding + self.by_ring.saturating_sub(back);
+        self.counts.outstanding_most = self.counts.outstanding_most.max(outstanding);
         self.since_last = 0;
     }
 

@@ -30,8 +30,17 @@ impl Medium {
     /// # Errors
     /// What `mmap` says; `EINVAL` for an empty length.
     pub fn new(file: File, length: u64) -> io::Result<Medium> {
-        let length = usize::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge)?;
-        let mapping = Mapping::new(&file, length)?;
+        let mapping = Mapping::new(&file, in_memory(length)?)?;
+        Ok(Medium { file, mapping, hot: AtomicU64::new(0) })
+    }
+
+    /// The same, with every page mapped at once, so that no send is the first to touch one: for measuring. Takes as long as
+    /// reading what is not in memory.
+    ///
+    /// # Errors
+    /// As [`Medium::new`].
+    pub fn populated(file: File, length: u64) -> io::Result<Medium> {
+        let mapping = Mapping::populated(&file, in_memory(length)?)?;
         Ok(Medium { file, mapping, hot: AtomicU64::new(0) })
     }
 
@@ -50,7 +59,7 @@ impl Medium {
         length: u64,
         check: impl FnOnce(&[u8]) -> Result<(), E>,
     ) -> Result<Region, E> {
-        let length = usize::try_from(length).map_err(|_| E::from(io::ErrorKind::FileTooLarge.into()))?;
+        let length = in_memory(length)?;
         Region::new(length, |bytes| {
             self.file.read_exact_at(bytes, 0)?;
             check(bytes)
@@ -78,6 +87,11 @@ impl Medium {
             Err(errno) => Err(SendError::Storage { call: CALL, errno }),
         }
     }
+}
+
+/// A length that memory can have.
+fn in_memory(length: u64) -> io::Result<usize> {
+    usize::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge.into())
 }
 
 /// Bytes of a medium, referred to and not read.

@@ -31,10 +31,21 @@ impl Mapping {
     /// # Errors
     /// `EINVAL` for an empty length, else what `mmap` says.
     pub fn new(file: impl AsFd, length: usize) -> io::Result<Mapping> {
+        Mapping::with(file.as_fd(), length, MapFlags::SHARED)
+    }
+
+    /// The same, with every page of the file mapped at once, read from storage if need be: no send of them faults then. What
+    /// cannot be read is left for a send to tell.
+    ///
+    /// # Errors
+    /// As [`Mapping::new`].
+    pub fn populated(file: impl AsFd, length: usize) -> io::Result<Mapping> {
+        Mapping::with(file.as_fd(), length, MapFlags::SHARED | MapFlags::POPULATE)
+    }
+
+    fn with(file: BorrowedFd<'_>, length: usize, flags: MapFlags) -> io::Result<Mapping> {
         // SAFETY: a fresh address is asked for, so no existing memory of this process is replaced.
-        let start = unsafe {
-            mmap(std::ptr::null_mut(), length, ProtFlags::READ, MapFlags::SHARED, file.as_fd(), 0)?
-        };
+        let start = unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::READ, flags, file, 0)? };
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::InvalidData)?;
         Ok(Mapping { start, length })
     }
@@ -94,6 +105,22 @@ mod tests {
         assert_eq!(mapping.vector(0..4096).unwrap().iov_len, 4096);
         assert!(mapping.vector(4095..4097).is_none());
         assert!(mapping.vector(usize::MAX - 1..usize::MAX).is_none());
+    }
+
+    #[test]
+    fn a_populated_mapping_has_every_page() {
+        use std::io::Write;
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&[7; 1 << 20]).unwrap();
+        let mapped = |mapping: &Mapping| {
+            let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+            let head = format!("{:x}-", mapping.start.as_ptr() as usize);
+            let mut lines = maps.lines().skip_while(|line| !line.starts_with(&head));
+            let resident = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
+            resident.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+        };
+        assert_eq!(mapped(&Mapping::new(&file, 1 << 20).unwrap()), 0);
+        assert_eq!(mapped(&Mapping::populated(&file, 1 << 20).unwrap()), 1 << 20);
     }
 
     #[test]

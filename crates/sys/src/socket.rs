@@ -73,6 +73,18 @@ pub fn path_mtu(socket: BorrowedFd<'_>, local: SocketAddr) -> io::Result<u32> {
     u32::try_from(value).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
+/// Bytes of a stream that its receiver has not acknowledged, those that have not left among them (`SIOCOUTQ`).
+///
+/// # Errors
+/// `EINVAL` for a socket that listens, else what `ioctl` says.
+pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u32> {
+    let mut value: libc::c_int = 0;
+    // SAFETY: SIOCOUTQ, which is TIOCOUTQ by another name (linux/sockios.h), writes one int, and `value` outlives the call.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut value) };
+    checked(result as isize)?;
+    u32::try_from(value).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
 pub(crate) fn set(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
@@ -105,6 +117,28 @@ mod tests {
         assert_eq!(path_mtu(socket.as_fd(), local).unwrap_err().raw_os_error(), Some(libc::ENOTCONN));
         socket.connect(local).unwrap();
         assert!(path_mtu(socket.as_fd(), local).unwrap() >= 1280);
+    }
+
+    #[test]
+    fn what_a_receiver_has_no_room_for_is_not_acknowledged() {
+        use std::io::{Read, Write};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut receiver, _) = listener.accept().unwrap();
+        assert_eq!(unacknowledged(sender.as_fd()).unwrap(), 0);
+        sender.set_nonblocking(true).unwrap();
+        let mut written = 0;
+        while let Ok(bytes) = sender.write(&[0; 1 << 16]) {
+            written += bytes;
+        }
+        assert!(unacknowledged(sender.as_fd()).unwrap() > 0);
+        receiver.read_exact(&mut vec![0; written]).unwrap();
+        // All of it came, so an acknowledgement of all of it is under way: a receiver that has read sends it by itself.
+        let start = std::time::Instant::now();
+        while unacknowledged(sender.as_fd()).unwrap() > 0 && start.elapsed().as_secs() < 20 {
+            std::thread::yield_now();
+        }
+        assert_eq!(unacknowledged(sender.as_fd()).unwrap(), 0);
     }
 
     #[test]

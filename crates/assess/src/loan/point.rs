@@ -70,6 +70,7 @@ impl Timed {
             mtu,
             verified: true,
             calls_per_packet: None,
+            calls_in_papers: None,
             runs: self.runs.clone(),
         }
     }

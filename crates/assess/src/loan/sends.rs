@@ -6,12 +6,13 @@ use wirepath_datapath::{BlockPath, LoanPolicy, Medium, Scratch};
 use wirepath_sys::usage::Usage;
 
 use crate::error::{Doing, Error};
+use crate::headers::UDP_OVER_IPV4;
 use crate::outlet::{self, Watch};
 use crate::result::{Loans, Run, Transport};
 use crate::send::{Sending, Sent};
 use crate::stage::Stage;
 use crate::walk::Stretch;
-use crate::way::{Cell, HEADERS_BELOW, Way};
+use crate::way::{Cell, Way};
 
 /// Most bytes of a UDP datagram (IPv4), and so of a send.
 pub(super) const MOST_OF_DATAGRAM: u32 = 65_507;
@@ -56,7 +57,7 @@ impl Made {
 impl Sends {
     /// The size of datagrams that fill this MTU.
     pub(super) fn segment(mtu: u32) -> u16 {
-        (mtu - HEADERS_BELOW).min(MOST_OF_DATAGRAM) as u16
+        (mtu - UDP_OVER_IPV4).min(MOST_OF_DATAGRAM) as u16
     }
 
     /// The socket's side of it. Both ways have UDP_SEGMENT set, so that the same datagrams leave; `loan` that is forced off is

@@ -98,3 +98,58 @@ fn making_stops_when_asked_to_and_leaves_nothing() {
     assert!(matches!(Media::open(&options, 1, 2048, &mut Stops), Err(Error::Stopped)));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
+
+#[test]
+fn a_warm_file_is_mapped_before_it_is_sent() {
+    use wirepath_datapath::{BlockPath, BlockSink};
+    let folder = tempfile::tempdir().unwrap();
+    let mut media = Media::open(&options(folder.path()), 1, 2048, &mut Unwatched).unwrap();
+    let receiver = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(receiver.local_addr().unwrap()).unwrap();
+    let sink = BlockSink::udp(socket, 1024, BlockPath::MmapSend).unwrap();
+    let mut scratch = Scratch::default();
+    let medium = media.prepared(Kind::Payload).unwrap();
+    let faults = || {
+        // Tenth figure of the thread's line, eighth behind the name (proc(5)).
+        let line = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+        line.rsplit_once(')').unwrap().1.split_whitespace().nth(7).unwrap().parse::<u64>().unwrap()
+    };
+    let mut send_all = || {
+        let before = faults();
+        for offset in (0..3 << 20).step_by(4096) {
+            let extent = Extent { offset, length: 1024 };
+            BlockPath::MmapSend.send(&sink, medium, extent, &mut scratch).unwrap();
+        }
+        faults() - before
+    };
+    // Buffers of the loop itself may fault now and then; a mapping's pages would by the dozen, even sixteen at a time.
+    assert!(send_all() < 24, "pages were not mapped");
+}
+
+#[test]
+fn memory_holds_what_a_ring_copies_too() {
+    use crate::result::Transport;
+    use crate::way::Way;
+    use wirepath_datapath::Path;
+    let cell = |path, size| Cell::new(Way::Stream(path), Transport::Udp, Some(size));
+    assert_eq!(copies_in_memory(&[cell(Path::ReadWritev, 512), cell(Path::GsoWritev, 1024)]), 1);
+    assert_eq!(copies_in_memory(&[cell(Path::WireSendfile, 512), cell(Path::WireSendfile, 1024)]), 3);
+    assert_eq!(copies_in_memory(&[cell(Path::WireSendfile, 512), cell(Path::WireUring, 512)]), 3);
+}
+
+#[test]
+fn a_file_shorter_than_the_volume_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("own");
+    std::fs::write(&file, [7; 10_000]).unwrap();
+    let told = |options: &Options| {
+        let mut found = Found::default();
+        Media::open(options, 1, 2048, &mut Unwatched).unwrap().explain(options, &mut found);
+        found.left_out
+    };
+    let options = options(folder.path());
+    assert_eq!(told(&options), []);
+    let short = told(&Options { file: Some(file), ..options });
+    assert!(short[0].what.contains("3145728") && short[0].why.contains("10000 bytes"), "{short:?}");
+}

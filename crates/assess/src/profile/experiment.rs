@@ -6,7 +6,7 @@ use super::Profiler;
 use crate::error::Error;
 use crate::experiment::{Experiment, Soundness};
 use crate::lending::Lending;
-use crate::media::{Kind, Media};
+use crate::media::Media;
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::result::{Assessment, Profile};
@@ -65,15 +65,13 @@ fn on(
     let cells: Vec<(Experiment, Cell)> = [Experiment::Stream, Experiment::Download]
         .into_iter()
         .flat_map(|experiment| {
-            let cells = lending.applied(experiment.cells_that_fill(stage.mtu.min(options.mtu)));
+            let cells = lending.applied(experiment.cells_that_fill(stage.udp_room(options.mtu)));
             cells.into_iter().map(move |cell| (experiment, cell))
         })
         .collect();
-    let mut kinds: Vec<Kind> = cells.iter().map(|(_, cell)| cell.kind()).collect();
-    kinds.sort_unstable();
-    kinds.dedup();
-    let largest = cells.iter().filter_map(|(_, cell)| cell.size).max().unwrap_or_default();
-    let mut media = Media::open(options, kinds.len() as u64, largest.into(), progress)?;
+    let only_cells: Vec<Cell> = cells.iter().map(|(_, cell)| *cell).collect();
+    let mut media = Media::open_for(&only_cells, options, progress)?;
+    media.explain(options, found);
     let mut rounds = Rounds::new("profile", options, stage, &mut media, progress, found);
     for (index, (experiment, cell)) in cells.iter().enumerate() {
         rounds.experiment = experiment.name();
@@ -100,11 +98,11 @@ fn of_cell(rounds: &mut Rounds<'_>, cell: &Cell, profiler: &mut Profiler) -> Res
     let (first, _) = rounds.time(cell, FIRST_RUN)?;
     let volume = (first.bytes as f64 * RUN.as_secs_f64() / first.wall_s.max(1e-6)) as u64;
     let time = if rounds.options.quick { QUICK_PROCESSOR_TIME } else { PROCESSOR_TIME };
-    let shares = profiler.run(time, || {
+    let shares = profiler.run(time, |sampled| {
         if rounds.progress.stopped() {
             return Err(Error::Stopped);
         }
-        rounds.time(cell, volume.max(1)).map(drop)
+        rounds.send(cell, volume.max(1), |run| sampled.during(|| run.all())).map(drop)
     })?;
     Ok(Profile {
         experiment: rounds.experiment.to_owned(),

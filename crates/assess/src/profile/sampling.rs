@@ -17,11 +17,8 @@ use crate::host::read;
 /// timers.
 const PERIOD_NS: u64 = 249_989;
 
-/// Bytes of the ring that the kernel writes to: 8,192 samples, two seconds of them.
+/// Bytes of the ring that the kernel writes to: 8,192 samples, two seconds of them. It is emptied after each step.
 const RING: usize = 1 << 17;
-
-/// After how much processor time the ring is emptied.
-const EMPTIED_EVERY: Duration = Duration::from_millis(100);
 
 /// How many times as long as the processor time that is wanted it may take.
 const PATIENCE: u32 = 10;
@@ -48,6 +45,13 @@ pub(super) struct Samples {
     pub(super) lost: u64,
 }
 
+/// What samples parts of a step.
+pub struct Sampled<'a> {
+    sampler: &'a mut Sampler,
+    /// Processor time that was sampled.
+    used: Duration,
+}
+
 /// Samples one thread.
 pub(super) struct Sampling {
     sampler: Sampler,
@@ -55,6 +59,21 @@ pub(super) struct Sampling {
     lost: u64,
     /// Losses that records told of; what is counted by on kernels that do not count (before 6.0).
     told_lost: u64,
+}
+
+impl Sampled<'_> {
+    /// Samples while it acts.
+    ///
+    /// # Errors
+    /// What `act` says, and [`ProfileError::Sampling`].
+    pub fn during<T, E: From<ProfileError>>(&mut self, act: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        self.sampler.enable().map_err(ProfileError::Sampling)?;
+        let before = used();
+        let outcome = act();
+        self.used += used() - before;
+        self.sampler.disable().map_err(ProfileError::Sampling)?;
+        outcome
+    }
 }
 
 impl Sampling {
@@ -69,23 +88,20 @@ impl Sampling {
         Ok(Sampling { sampler, lost: 0, told_lost: 0 })
     }
 
-    /// Samples while it calls `step` again and again, until the thread has used so much processor time, or has been at it
-    /// [`PATIENCE`] times as long: others may use the processor, and work may wait.
+    /// Calls `step` again and again, which says what of it is sampled, until so much processor time was sampled, or it has been at
+    /// it [`PATIENCE`] times as long: others may use the processor, and work may wait.
     pub(super) fn run<E: From<ProfileError>>(
         &mut self,
         processor_time: Duration,
-        mut step: impl FnMut() -> Result<(), E>,
+        mut step: impl FnMut(&mut Sampled<'_>) -> Result<(), E>,
     ) -> Result<Samples, E> {
         let mut samples = Samples::default();
-        let (end, latest) = (used() + processor_time, Instant::now() + processor_time * PATIENCE);
+        let (mut spent, latest) = (Duration::ZERO, Instant::now() + processor_time * PATIENCE);
         let mut outcome = Ok(());
-        while outcome.is_ok() && used() < end && Instant::now() < latest {
-            let empty_at = end.min(used() + EMPTIED_EVERY);
-            self.sampler.enable().map_err(ProfileError::Sampling)?;
-            while outcome.is_ok() && used() < empty_at && Instant::now() < latest {
-                outcome = step();
-            }
-            self.sampler.disable().map_err(ProfileError::Sampling)?;
+        while outcome.is_ok() && spent < processor_time && Instant::now() < latest {
+            let mut sampled = Sampled { sampler: &mut self.sampler, used: Duration::ZERO };
+            outcome = step(&mut sampled);
+            spent += sampled.used;
             self.empty(&mut samples.places).map_err(ProfileError::Sampling)?;
         }
         samples.lost = self.newly_lost().map_err(ProfileError::Sampling)?;

@@ -30,6 +30,7 @@ struct Row {
     copied: Option<u64>,
     verified: Option<bool>,
     calls_per_packet: Option<f64>,
+    calls_in_papers: Option<u32>,
 }
 
 /// The result as CSV (RFC 4180): a head, then a row for each run of each figure.
@@ -90,6 +91,7 @@ fn runs(measurement: &Measurement) -> impl Iterator<Item = Row> + '_ {
         copied: run.copied,
         verified: Some(measurement.verified),
         calls_per_packet: measurement.calls_per_packet,
+        calls_in_papers: measurement.calls_in_papers,
     })
 }
 

@@ -43,7 +43,7 @@ pub(super) fn document(assessment: &Assessment) -> Document {
         machine::advice(host),
         appendix::left_out(assessment),
         appendix::noise(&figures),
-        appendix::measurements(&groups),
+        appendix::measurements(assessment, &groups),
         appendix::every_run(&figures),
         references(),
     ]);

@@ -88,7 +88,7 @@ impl Remote {
         control.read_exact(&mut bytes)?;
         let Answer { port, window } = Answer::read(&bytes)
             .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "it answers nonsense"))?;
-        Ok(Account { remote: self.clone(), control, port, window, reported: 0 })
+        Ok(Account { remote: self.clone(), control, port, window, reported: 0, reports: 0 })
     }
 
     fn stopped(&self, error: &io::Error) -> Error {
@@ -110,12 +110,19 @@ pub struct Account {
     port: u16,
     window: u64,
     reported: u64,
+    /// Reports that were read.
+    reports: u64,
 }
 
 impl Account {
     /// Bytes that may be under way.
     pub fn window(&self) -> u64 {
         self.window
+    }
+
+    /// How many reports of the receiver were read: a call each.
+    pub(crate) fn reports(&self) -> u64 {
+        self.reports
     }
 
     /// Lets less be under way, because its pages are lent: each header and payload is then charged to the receiver's buffer as whole
@@ -167,6 +174,7 @@ impl Account {
     fn report(&mut self) -> io::Result<Report> {
         let mut bytes = [0; Report::LENGTH];
         self.control.read_exact(&mut bytes)?;
+        self.reports += 1;
         Ok(Report::read(&bytes))
     }
 }

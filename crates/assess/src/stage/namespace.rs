@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
@@ -55,7 +56,8 @@ impl Namespace {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
-    fn come(&self) -> Result<(), Error> {
+    /// Puts the calling thread into this one.
+    pub(super) fn come(&self) -> Result<(), Error> {
         move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))
             .doing("going into a network namespace")
     }
@@ -78,6 +80,8 @@ pub(super) fn ip(arguments: &str) -> Result<(), Error> {
     // Some users' PATH does without the folders where administrators' programs are.
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
     command.env("PATH", path).args(arguments.split_whitespace()).stdin(Stdio::null());
+    // Ctrl-C at the terminal is for us: half a stage is none.
+    command.process_group(0);
     match command.output() {
         Ok(output) if output.status.success() => Ok(()),
         Ok(output) => Err(Error::System {

@@ -71,3 +71,29 @@ fn a_processor_that_is_not_there_is_refused() {
     let error = within(&Sink::Loopback, 1500, Some(100_000), |_| Ok(())).unwrap_err();
     assert!(matches!(&error, Error::Input(text) if text.contains("100000")), "{error}");
 }
+
+#[test]
+fn a_pair_aside_carries_what_is_verified_and_leaves_the_thread_where_it_was() {
+    in_namespace(|here| {
+        let namespace = || std::fs::read_link("/proc/thread-self/ns/net").doing("reading where we are");
+        let (before, pair) = (namespace()?, Pair::aside(1500)?);
+        let (sender, receiver) = pair.sockets(
+            |address| UdpSocket::bind((address, 0)).doing("bind"),
+            |receiver: &UdpSocket| {
+                let sender = UdpSocket::bind("0.0.0.0:0").doing("bind")?;
+                sender.connect(receiver.local_addr().doing("asking")?).doing("connect")?;
+                Ok(sender)
+            },
+        )?;
+        assert_eq!(namespace()?, before);
+        for by_device in [false, true] {
+            pair.compute_checksums(by_device)?;
+            sender.send(b"over the wire").doing("send")?;
+            let mut room = [0; 100];
+            assert_eq!(receiver.recv(&mut room).doing("receive")?, 13);
+        }
+        // Nothing of it is where the thread is.
+        assert!(here.enter(here, || Device::called(c"near").counted()).is_err());
+        Ok(())
+    });
+}

@@ -27,6 +27,7 @@ fn measured(
         mtu: 1500,
         verified: true,
         calls_per_packet: None,
+        calls_in_papers: None,
         runs: seconds.iter().map(run).collect(),
     }
 }

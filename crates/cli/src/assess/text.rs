@@ -25,8 +25,8 @@ pub(super) fn of(result: &Assessment, experiments: &[&str], width: usize, utf8: 
     // Those of the loan have a table of their own.
     let paths = result.measurements.iter().filter(|measurement| measurement.experiment != "loan");
     let paths: Vec<Measurement> = paths.cloned().collect();
-    parts.extend(measurements::parts(&paths, width, utf8));
-    parts.push(measurements::remarks(&paths, width, utf8));
+    parts.extend(measurements::parts(&result.profiles, &paths, width, utf8));
+    parts.push(measurements::remarks(&result.profiles, &paths, width, utf8));
     parts.push(lent::part(&result.measurements, width, utf8));
     parts.extend(result.loan.iter().flat_map(|loan| loan::parts(result, loan, width, utf8)));
     parts.push(profiles::part(&result.profiles, width, utf8));

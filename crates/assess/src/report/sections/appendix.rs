@@ -56,7 +56,7 @@ pub(super) fn noise(figures: &[Figure]) -> Section {
 }
 
 /// Every measurement with all its figures.
-pub(super) fn measurements(groups: &[Group<'_>]) -> Section {
+pub(super) fn measurements(assessment: &Assessment, groups: &[Group<'_>]) -> Section {
     let mut section = Section::new("measurements", "Every measurement");
     for group in groups {
         let heads = [
@@ -64,6 +64,8 @@ pub(super) fn measurements(groups: &[Group<'_>]) -> Section {
             "size",
             "#packets / call",
             "#calls / packet",
+            "#in the papers",
+            "#copying",
             "verified",
             "#median",
             "#least",
@@ -80,19 +82,19 @@ pub(super) fn measurements(groups: &[Group<'_>]) -> Section {
         let (title, mtu) = (name_of(group), number::count(group.mtu.into()));
         let mut table = Table::new(
             format!(
-                "{title}, MTU {mtu}: cost in CPU seconds per GiB. User: share of it in user space. Rate: payload per second on the wall. Errors: sends that failed. Copied: loans that the kernel made copies."
+                "{title}, MTU {mtu}: cost in CPU seconds per GiB. In the papers: kernel calls for each packet by their tables 3 and 4. Copying: share of a path's time, where it was sampled with that size. User: share of it in user space. Rate: payload per second on the wall. Errors: sends that failed. Copied: loans that the kernel made copies."
             ),
             &heads,
         );
         let mut costs: Vec<&Cost<'_>> = group.costs.iter().collect();
         costs.sort_by_key(|cost| (cost.is_bare(), cost.measurement.size.unwrap_or(u64::MAX)));
-        costs.iter().for_each(|cost| table.row(row(group, cost)));
+        costs.iter().for_each(|cost| table.row(row(assessment, group, cost)));
         section.table(table);
     }
     section
 }
 
-fn row(group: &Group<'_>, cost: &Cost<'_>) -> Vec<Cell> {
+fn row(assessment: &Assessment, group: &Group<'_>, cost: &Cost<'_>) -> Vec<Cell> {
     let Measurement { size, packets_per_train, calls_per_packet, verified, runs, .. } = cost.measurement;
     let of_runs = |figure: fn(&Run) -> f64| {
         let figures = runs.iter().map(figure).filter(|figure| figure.is_finite());
@@ -105,6 +107,8 @@ fn row(group: &Group<'_>, cost: &Cost<'_>) -> Vec<Cell> {
         Cell::plain(number::size(*size)),
         Cell::plain(number::count((*packets_per_train).into())),
         Cell::figure(*calls_per_packet, number::significant),
+        Cell::figure(cost.measurement.calls_in_papers, |calls| calls.to_string()),
+        Cell::figure(cost.measurement.copying(&assessment.profiles), number::percent),
         match (verified, cost.is_bare()) {
             (true, _) => Cell::new("yes", Kind::Good),
             (false, true) => Cell::plain("bare"),

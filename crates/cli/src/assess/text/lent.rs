@@ -62,6 +62,7 @@ mod tests {
             packets_per_train: 44,
             mtu: 1500,
             verified: true,
+            calls_in_papers: None,
             calls_per_packet: None,
             runs,
         }

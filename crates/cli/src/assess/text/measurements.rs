@@ -1,7 +1,7 @@
 //! What every path costs.
 
 use comfy_table::CellAlignment;
-use wirepath_assess::result::{Measurement, Transport};
+use wirepath_assess::result::{Measurement, Profile, Transport};
 use wirepath_assess::statistics::NOISY_SPREAD;
 use wirepath_assess::verdict::{baseline, cost};
 
@@ -10,21 +10,39 @@ use crate::format;
 use crate::table::{lines, new_table, section};
 
 /// A table for each experiment, transport and MTU.
-pub(super) fn parts(measurements: &[Measurement], width: usize, utf8: bool) -> Vec<String> {
-    measurements.chunk_by(together).map(|group| part(group, width, utf8)).collect()
+pub(super) fn parts(
+    profiles: &[Profile],
+    measurements: &[Measurement],
+    width: usize,
+    utf8: bool,
+) -> Vec<String> {
+    measurements.chunk_by(together).map(|group| part(profiles, group, width, utf8)).collect()
 }
 
 /// What the columns mean, and the names of figures that are not to be relied on.
-pub(super) fn remarks(measurements: &[Measurement], width: usize, utf8: bool) -> String {
+pub(super) fn remarks(
+    profiles: &[Profile],
+    measurements: &[Measurement],
+    width: usize,
+    utf8: bool,
+) -> String {
     if measurements.is_empty() {
         return String::new();
     }
     let is_noisy = |measurement: &&Measurement| cost(measurement).is_some_and(|cost| cost.is_noisy());
     let noisy: Vec<String> = measurements.iter().filter(is_noisy).map(name).collect();
     let mut remarks = vec![
-        "s/GiB: median of user and system seconds. calls: kernel calls for each packet or block. batch: most packets in a call. spread ?: fewer than three runs."
+        "s/GiB: median of user and system seconds. calls: kernel calls for each packet or block; papers: by the papers' tables 3 and 4. batch: most packets in a call. spread ?: fewer than three runs."
             .to_owned(),
     ];
+    remarks.push(match profiles.is_empty() {
+        true => "Copying was not looked at: `wirepath assess profile` shows its share of each path's time."
+            .to_owned(),
+        false => {
+            "copying: its share of the path's time, where that was sampled, with packets that fill the MTU."
+                .to_owned()
+        }
+    });
     if !noisy.is_empty() {
         let limit = percent(NOISY_SPREAD);
         let names = noisy.join("; ");
@@ -40,7 +58,7 @@ fn together(one: &Measurement, other: &Measurement) -> bool {
     (&one.experiment, one.transport, one.mtu) == (&other.experiment, other.transport, other.mtu)
 }
 
-fn part(group: &[Measurement], width: usize, utf8: bool) -> String {
+fn part(profiles: &[Profile], group: &[Measurement], width: usize, utf8: bool) -> String {
     let Some(first) = group.first() else { return String::new() };
     let plain = baseline(&first.experiment);
     let mut rows: Vec<(&Measurement, _)> =
@@ -53,7 +71,7 @@ fn part(group: &[Measurement], width: usize, utf8: bool) -> String {
         rows.iter().find(|(row, _)| row.path == path && row.size == size).map(|(_, cost)| cost.median)
     };
     let mut table = new_table(width, utf8);
-    table.set_header(["bytes", "path", "s/GiB", "spread", "ratio", "calls", "batch", "runs"]);
+    table.set_header(["bytes", "path", "s/GiB", "spread", "ratio", "calls", "papers", "copying", "batch"]);
     table.add_rows(rows.iter().map(|(measurement, cost)| {
         let ratio = plain.and_then(|plain| Some(cost.median / median_of(plain, measurement.size)?));
         [
@@ -63,11 +81,12 @@ fn part(group: &[Measurement], width: usize, utf8: bool) -> String {
             cost.spread.map_or("?".to_owned(), percent),
             ratio.map_or(String::new(), small),
             measurement.calls_per_packet.map_or("?".to_owned(), small),
+            measurement.calls_in_papers.map_or(String::new(), |calls| calls.to_string()),
+            measurement.copying(profiles).map_or(String::new(), percent),
             format::count(measurement.packets_per_train.into()),
-            cost.runs.to_string(),
         ]
     }));
-    for index in [0, 2, 3, 4, 5, 6, 7] {
+    for index in [0, 2, 3, 4, 5, 6, 7, 8] {
         if let Some(column) = table.column_mut(index) {
             column.set_cell_alignment(CellAlignment::Right);
         }
@@ -75,9 +94,19 @@ fn part(group: &[Measurement], width: usize, utf8: bool) -> String {
     let against = plain.map_or(String::new(), |plain| format!(" (ratio to {plain})"));
     let mtu = format::count(first.mtu.into());
     section(
-        &format!("{} over {}, MTU {mtu}{against}", first.experiment, transport(first)),
+        &format!("{} over {}, MTU {mtu}, {}{against}", first.experiment, transport(first), runs_of(group)),
         &lines(&mut table),
     )
+}
+
+/// How many runs there are of each: where it was stopped, of some one more.
+fn runs_of(group: &[Measurement]) -> String {
+    let runs = || group.iter().map(|measurement| measurement.runs.len());
+    match (runs().min().unwrap_or_default(), runs().max().unwrap_or_default()) {
+        (1, 1) => "1 run".to_owned(),
+        (least, most) if least == most => format!("{most} runs"),
+        (least, most) => format!("{least} to {most} runs"),
+    }
 }
 
 fn name(measurement: &Measurement) -> String {
@@ -126,6 +155,7 @@ mod tests {
             mtu: 1500,
             verified: true,
             calls_per_packet: Some(1.0 / 48.0),
+            calls_in_papers: Some(2),
             runs: seconds.iter().map(run).collect(),
         }
     }
@@ -137,15 +167,33 @@ mod tests {
             measured("wire_sendfile", Some(1460), &[0.05, 0.05]),
             measured("sendmmsg", Some(512), &[1.0, 2.0, 3.0]),
         ];
-        let parts = parts(&measurements, 80, false);
+        let profile = |path: &str| Profile {
+            experiment: "stream".to_owned(),
+            path: path.to_owned(),
+            transport: Transport::Udp,
+            size: Some(1460),
+            samples: 2000,
+            lost: 0,
+            functions: Vec::new(),
+            copying: 0.315,
+            entering: 0.1,
+            network: 0.5,
+            user: 0.05,
+        };
+        let profiles = [profile("read_writev")];
+        let parts = parts(&profiles, &measurements, 80, false);
         let [part] = &parts[..] else { panic!("{parts:?}") };
         let rows: Vec<Vec<&str>> = part.lines().map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[3][..3], ["512", "sendmmsg", "~2.00"]);
         assert_eq!(rows[4][..5], ["1,460", "wire_sendfile", "0.050", "?", "0.050"]);
         assert_eq!(rows[5][..5], ["1,460", "read_writev", "1.00", "?", "1.00"]);
+        assert_eq!(rows[5][5..], ["0.021", "2", "31.5", "%", "48"]);
+        assert_eq!(rows[4][5..], ["0.021", "2", "48"], "no profile of that path");
         assert!(part.lines().all(|line| line.len() <= 80), "{part}");
-        let all = remarks(&measurements, 500, false);
+        let all = remarks(&profiles, &measurements, 500, false);
+        assert!(all.contains("copying: its share"), "{all}");
         assert!(all.ends_with("median: sendmmsg 512 over UDP.\n"), "{all}");
-        assert!(!remarks(&measurements[..2], 500, false).contains("noisy"));
+        assert!(!remarks(&profiles, &measurements[..2], 500, false).contains("noisy"));
+        assert!(remarks(&[], &measurements, 500, false).contains("Copying was not looked at"));
     }
 }

@@ -1,0 +1,70 @@
+//! The veth pair of our own: what is verified goes over it, whatever the sink.
+
+use std::net::Ipv4Addr;
+
+use super::device::Device;
+use super::namespace::{Namespace, ip};
+use super::{FAR, NEAR};
+use crate::error::Error;
+
+/// Two devices that are joined, each in a namespace.
+#[derive(Debug)]
+pub(super) struct Pair {
+    near: Namespace,
+    far: Namespace,
+    device: Device,
+}
+
+impl Pair {
+    /// Of a veth device (ETH_MAX_MTU).
+    pub(super) const MOST_MTU: u32 = 65_535;
+
+    /// Between the namespace `here`, where the calling thread is, and a new one.
+    pub(super) fn from(here: Namespace, mtu: u32) -> Result<Pair, Error> {
+        let far = here.another()?;
+        ip(&format!("link add near mtu {mtu} type veth peer name far mtu {mtu} netns {}", far.path()))?;
+        ip(&format!("address add {NEAR}/24 dev near"))?;
+        ip("link set near up")?;
+        far.enter(&here, || {
+            ip("link set lo up")?;
+            ip(&format!("address add {FAR}/24 dev far"))?;
+            ip("link set far up")
+        })?;
+        Ok(Pair { near: here, far, device: Device::called(c"near") })
+    }
+
+    /// Between two new namespaces; the calling thread stays where it is.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] without privileges.
+    pub(super) fn aside(mtu: u32) -> Result<Pair, Error> {
+        let home = Namespace::here()?;
+        let Some(here) = Namespace::leave()? else {
+            return Err(Error::Unable("it takes a network namespace, and so root".to_owned()));
+        };
+        let pair = Pair::from(here, mtu);
+        home.come()?;
+        pair
+    }
+
+    /// A socket for what arrives, in the far namespace, and one that sends to it, in the near one.
+    pub(super) fn sockets<S, R>(
+        &self,
+        receiver: impl FnOnce(Ipv4Addr) -> Result<R, Error>,
+        sender: impl FnOnce(&R) -> Result<S, Error>,
+    ) -> Result<(S, R), Error> {
+        let receiver = self.at_far(|| receiver(FAR))?;
+        let sender = self.near.enter(&Namespace::here()?, || sender(&receiver))?;
+        Ok((sender, receiver))
+    }
+
+    /// Acts in the far namespace.
+    pub(super) fn at_far<T>(&self, act: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+        self.far.enter(&Namespace::here()?, act)
+    }
+
+    /// Lets the device compute checksums, or the kernel.
+    pub(super) fn compute_checksums(&self, by_device: bool) -> Result<(), Error> {
+        self.near.enter(&Namespace::here()?, || self.device.set_checksum_offload(by_device))
+    }
+}

@@ -1,0 +1,116 @@
+//! Kernel calls that each path makes: what its page in `docs/paths` says, and the papers' tables 3 and 4.
+
+use std::ops::RangeInclusive;
+
+use crate::gso_zerocopy::FRAGMENTS;
+use crate::{BlockPath, Headers, Path, Train};
+
+/// A path that lends reads the socket's error queue once for so many loans, beside the calls that its table has.
+pub const LOANS_FOR_A_READING: u64 = 32;
+
+impl Path {
+    /// Calls for a train, when no call finds the socket full; nothing for a path that queues, whose calls are shared by trains.
+    pub fn calls(self, train: &Train, headers: Headers) -> Option<RangeInclusive<u64>> {
+        let packets = u64::from(train.packets());
+        match self {
+            Path::WireUring => None,
+            Path::WireSendfile | Path::GsoWritev | Path::Sendmmsg => Some(1..=1),
+            Path::GsoZerocopy if headers == Headers::Stored => Some(1..=1),
+            // One where no header block is free, since then it copies.
+            Path::GsoZerocopy => Some(1..=packets.div_ceil(fewest_lent(train)).max(1)),
+            Path::MmapWritev => Some(packets..=packets),
+            Path::ReadSendRtp | Path::ReadWritev | Path::MmapSendRtp | Path::RtpSendfile => {
+                Some(2 * packets..=2 * packets)
+            }
+        }
+    }
+
+    /// Calls for a packet by table 4 of the papers (`mmap`, which is called once for a file, not counted); nothing for paths that
+    /// the papers do not have. Where there are more than ours, they cork and uncork: MSG_MORE does that without a call.
+    pub fn calls_in_papers(self) -> Option<u32> {
+        match self {
+            Path::ReadSendRtp | Path::ReadWritev => Some(2),
+            Path::MmapWritev => Some(1),
+            Path::MmapSendRtp | Path::RtpSendfile => Some(4),
+            Path::WireUring | Path::WireSendfile | Path::GsoWritev | Path::GsoZerocopy | Path::Sendmmsg => {
+                None
+            }
+        }
+    }
+}
+
+impl BlockPath {
+    /// Calls for a block, datagram or train that is taken whole, or for the part of a block that a stream takes at once; nothing
+    /// for a path that queues, whose calls are shared by trains.
+    pub fn calls(self, is_stream: bool) -> Option<RangeInclusive<u64>> {
+        match self {
+            BlockPath::MmapZerocopy | BlockPath::Loan | BlockPath::Sendfile | BlockPath::MmapSend => {
+                Some(1..=1)
+            }
+            BlockPath::ReadWrite => Some(2..=2),
+            // With a second one where the ring has to be waited for.
+            BlockPath::UringSend => is_stream.then_some(1..=2),
+        }
+    }
+
+    /// Calls for a packet or block by table 3 of the papers (`mmap` not counted); nothing for paths that the papers do not have.
+    /// Over TCP their `sendfile` is one call for a whole file, and the others have no figure for one.
+    pub fn calls_in_papers(self, is_stream: bool, is_whole_file: bool) -> Option<u32> {
+        match self {
+            BlockPath::Sendfile => (is_stream == is_whole_file).then_some(1),
+            BlockPath::MmapSend => (!is_whole_file).then_some(1),
+            BlockPath::ReadWrite => (!is_whole_file).then_some(2),
+            BlockPath::MmapZerocopy | BlockPath::Loan | BlockPath::UringSend => None,
+        }
+    }
+}
+
+/// Packets with generated headers that a packet buffer has room for where each payload touches as many pages as it can; all of
+/// the train if it has room for none, since then it is copied.
+fn fewest_lent(train: &Train) -> u64 {
+    let page = rustix::param::page_size();
+    let pages = (usize::from(train.packet_size) + page - 2) / page + 1;
+    match FRAGMENTS / (1 + pages) {
+        0 => train.packets().max(1).into(),
+        packets => packets as u64,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::tests::example;
+
+    #[test]
+    fn a_train_that_is_lent_takes_a_call_for_five_packets_at_most() {
+        if rustix::param::page_size() != 4096 {
+            return; // larger pages are touched by more packets
+        }
+        let calls = |packet_size: u16, packets: u32| {
+            let train = Train { packet_size, ..example(packets * u32::from(packet_size)) };
+            Path::GsoZerocopy.calls(&train, Headers::Generated).unwrap()
+        };
+        assert_eq!(calls(1460, 48), 1..=10);
+        assert_eq!(calls(8948, 7), 1..=3);
+        assert_eq!(calls(60_000, 1), 1..=1);
+    }
+
+    #[test]
+    fn paths_of_the_papers_never_make_more_calls_than_they() {
+        let train = Train { packet_size: 1000, ..example(4000) };
+        for path in Path::ALL {
+            let Some((calls, papers)) = path.calls(&train, Headers::Generated).zip(path.calls_in_papers())
+            else {
+                continue;
+            };
+            assert!(*calls.end() <= u64::from(4 * papers), "{path}: {calls:?}, {papers} a packet");
+        }
+        for path in BlockPath::ALL {
+            let papers = path.calls_in_papers(false, false);
+            assert!(
+                path.calls(false).zip(papers).is_none_or(|(calls, papers)| *calls.end() == u64::from(papers)),
+                "{path}"
+            );
+        }
+    }
+}
