@@ -56,7 +56,7 @@ pub(crate) fn send_pages_by_ring(
     scratch.give_up_broken();
     match sent {
         Some(Ok(taken)) => {
-            lender.loans.borrow_mut().lent_by_ring();
+            lender.loans.borrow_mut().lent_by_ring(lender.by_ring.back());
             Ok(taken as usize)
         }
         Some(Err(errno)) if errno != Errno::NOBUFS => Err(sink.failed(crate::uring::CALL, errno)),
