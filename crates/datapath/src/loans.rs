@@ -87,11 +87,11 @@ impl<T> Loans<T> {
         self.since_last += 1;
     }
 
-    /// Counts a loan that a ring made.
+    /// Counts a loan that a ring made, which has heard of the end of `back` of them.
     pub(crate) fn lent_by_ring(&mut self, back: u64) {
         self.by_ring += 1;
-        let outstanding = self.counts.outstanding + self.by_ring.saturating_sub(back);
-        self.counts.outstanding_most = self.counts.outstanding_most.max(outstanding);
+        let out = self.counts.outstanding + self.by_ring.saturating_sub(back);
+        self.counts.outstanding_most = self.counts.outstanding_most.max(out);
         self.since_last = 0;
     }
 
