@@ -25,6 +25,10 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 const FIRST_LOOK: Duration = Duration::from_micros(100);
 const LATER_LOOKS: Duration = Duration::from_millis(5);
 
+/// Send buffer of a connection, in bytes. A page that is lent counts whole, however little of it is lent, and a connection that is
+/// corked sends only full segments or after 200 ms: in the kernel's smallest buffer there is no room for a segment of small loans.
+const SEND_BUFFER: usize = 1 << 20;
+
 /// Headers of Ethernet and IPv4, which a device counts with each packet.
 const PER_PACKET: u64 = 14 + 20;
 
@@ -58,6 +62,7 @@ impl Outlet {
 
     /// For this cell, which goes over TCP.
     pub(crate) fn stream(cell: &Cell, socket: std::net::TcpStream) -> Result<Outlet, Error> {
+        sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER).doing("setting up a connection")?;
         match cell.way {
             Way::Block(path) => {
                 let sink = BlockSink::tcp(socket, path).doing("setting up a connection")?;
