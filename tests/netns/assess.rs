@@ -182,7 +182,7 @@ fn everything_is_measured_at_once_and_reported() -> Result<()> {
     ensure_told(told.context("the server was told nothing")?, "with_checksums")?;
     ensure!(
         result["settings"]["experiments"]
-            == serde_json::json!(["host", "download", "stream", "profile", "loan"])
+            == serde_json::json!(["host", "loan", "download", "stream", "profile"])
     );
     ensure!(
         result["partial"] == false && result["costs"]["copies"].as_array().is_some_and(|all| all.len() > 50)
