@@ -9,9 +9,12 @@ mod clock;
 mod counters;
 mod download;
 mod engine;
+mod handler;
 mod lateness;
 mod playback;
 mod playhead;
+mod record;
+mod schedule;
 mod slots;
 mod source;
 mod wheel;
@@ -22,8 +25,11 @@ pub use clock::now_us;
 pub use counters::Counters;
 pub use download::{Download, DownloadEnd, Part};
 pub use engine::{Engine, EngineOptions};
+pub use handler::{Common, Frame, Handler, HandlerError, Reach, Read, Rewrite, Select, Verdict};
 pub use lateness::LatenessSnapshot;
 pub use playback::{Event, PlayError, Playback, PlaybackOptions, Position, Progress, RtpClock};
+pub use record::{Piece, Run};
+pub use schedule::{Class, Next, Policy, Rate, Scheduler};
 pub use source::{At, Cursor, Departure, Load, Segment, TrainSource};
 
 /// The room below, for the types that pass through this one.
