@@ -116,6 +116,11 @@ impl Splitter {
         Splitter { framing, pieces: !whole, missing: None, within: false }
     }
 
+    /// Whether datagrams are records as they are.
+    pub(crate) fn keeps_datagrams(&self) -> bool {
+        matches!(self.framing, Framing::Whole)
+    }
+
     /// Whether the input is between two records.
     pub(crate) fn at_boundary(&self) -> bool {
         !self.within
@@ -271,7 +276,7 @@ mod tests {
                     records
                         .last_mut()
                         .expect("a record begins before it goes on")
-                        .extend_from_slice(&piece.bytes);
+                        .extend_from_slice(piece.bytes);
                 }
                 assert_eq!(splitter.at_boundary(), run.ends);
             }

@@ -73,7 +73,7 @@ pub trait Read: Common {
     ///
     /// # Errors
     /// Ends the stream.
-    fn read(&mut self, piece: &Piece) -> Result<Verdict, HandlerError>;
+    fn read(&mut self, piece: Piece<'_>) -> Result<Verdict, HandlerError>;
 
     /// There are no more pieces.
     ///
@@ -90,7 +90,7 @@ pub trait Select: Common {
     ///
     /// # Errors
     /// Ends the stream.
-    fn select(&mut self, piece: &Piece, frame: &mut Frame<'_>) -> Result<(), HandlerError>;
+    fn select(&mut self, piece: Piece<'_>, frame: &mut Frame<'_>) -> Result<(), HandlerError>;
 }
 
 /// A handler that makes new bytes.
@@ -103,12 +103,12 @@ pub trait Rewrite: Common {
     ///
     /// # Errors
     /// Ends the stream.
-    fn rewrite(&mut self, piece: &Piece, out: &mut [u8]) -> Result<Option<usize>, HandlerError>;
+    fn rewrite(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<Option<usize>, HandlerError>;
 }
 
 /// What a [`Select`] handler keeps of a piece, in order.
 pub struct Frame<'a> {
-    piece: &'a Bytes,
+    length: usize,
     parts: &'a mut Vec<Part>,
 }
 
@@ -122,15 +122,15 @@ pub(crate) enum Part {
 }
 
 impl<'a> Frame<'a> {
-    /// An empty frame of `piece`, whose parts are put into `parts`.
-    pub(crate) fn new(piece: &'a Bytes, parts: &'a mut Vec<Part>) -> Frame<'a> {
+    /// An empty frame of a piece of `length` bytes, whose parts are put into `parts`.
+    pub(crate) fn new(length: usize, parts: &'a mut Vec<Part>) -> Frame<'a> {
         parts.clear();
-        Frame { piece, parts }
+        Frame { length, parts }
     }
 
     /// Keeps these bytes of the piece; what is beyond its end is not there and not kept.
     pub fn keep(&mut self, range: Range<usize>) {
-        let range = range.start.min(self.piece.len())..range.end.min(self.piece.len());
+        let range = range.start.min(self.length)..range.end.min(self.length);
         if range.is_empty() {
             return;
         }
@@ -142,7 +142,7 @@ impl<'a> Frame<'a> {
 
     /// Keeps all of the piece.
     pub fn keep_all(&mut self) {
-        self.keep(0..self.piece.len());
+        self.keep(0..self.length);
     }
 
     /// Adds bytes that the handler made.
@@ -190,9 +190,8 @@ mod tests {
 
     #[test]
     fn a_frame_joins_what_lies_together_and_keeps_nothing_beyond_the_end() {
-        let piece = Bytes::from_static(b"0123456789");
         let mut parts = vec![Part::Kept(0..1)];
-        let mut frame = Frame::new(&piece, &mut parts);
+        let mut frame = Frame::new(10, &mut parts);
         frame.keep(0..2);
         frame.keep(2..4);
         frame.add(Bytes::from_static(b"x"));

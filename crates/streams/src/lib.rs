@@ -5,6 +5,7 @@
 //! these threads blocks: what must be read from storage first is read by a [`BlockingPool`].
 
 mod blocking;
+mod chain;
 mod clock;
 mod counters;
 mod download;
@@ -13,14 +14,19 @@ mod framing;
 mod handler;
 mod lateness;
 mod merge;
+mod object;
 mod order;
+mod outbox;
+mod pattern;
 mod playback;
 mod playhead;
 mod random;
 mod record;
 mod schedule;
+mod secret;
 mod slots;
 mod source;
+mod stream;
 mod wheel;
 mod worker;
 
@@ -33,11 +39,19 @@ pub use framing::{Framing, FramingError, Measure};
 pub use handler::{Common, Frame, Handler, HandlerError, Reach, Read, Rewrite, Select, Verdict};
 pub use lateness::LatenessSnapshot;
 pub use merge::{Late, MergeCounts};
+pub use object::{Collected, Object, ObjectError};
 pub use order::InputOrder;
+pub use outbox::{Dropped, WhenFull};
+pub use pattern::OutputPattern;
 pub use playback::{Event, PlayError, Playback, PlaybackOptions, Position, Progress, RtpClock};
 pub use record::{Piece, Run};
 pub use schedule::{Class, Next, Policy, Rate, Scheduler};
+pub use secret::{MOST_SHARES, SHARE_HEADER, ShareCounts, ShareError};
 pub use source::{At, Cursor, Departure, Load, Segment, TrainSource};
+
+pub use stream::{
+    InputStatus, OutputOptions, OutputStatus, Port, Stream, StreamBuilder, StreamError, StreamStatus, Tag,
+};
 
 /// The room below, for the types that pass through this one.
 pub use wirepath_datapath as datapath;

@@ -64,6 +64,16 @@ impl<T> Merge<T> {
         self.inputs[place].has_ended = true;
     }
 
+    /// Whether nothing more will come from the input at `place`.
+    pub(crate) fn has_ended(&self, place: usize) -> bool {
+        self.inputs[place].has_ended
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_done(&self) -> bool {
+        self.waiting == 0
+    }
+
     /// Whether nothing of the input at `place` waits.
     pub(crate) fn is_empty(&self, place: usize) -> bool {
         self.inputs[place].records.is_empty()
@@ -182,7 +192,7 @@ mod tests {
                 tags.sort_unstable();
                 tags.into()
             }).collect();
-            let mut merge = merge(inputs.len(), usize::MAX.min(window * 100), Late::Drop);
+            let mut merge = merge(inputs.len(), window * 100, Late::Drop);
             let mut output = Vec::new();
             for arrival in arrivals {
                 let place = arrival % inputs.len();

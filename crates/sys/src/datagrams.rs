@@ -12,8 +12,13 @@ use crate::checked;
 use crate::send::FLAGS;
 use crate::socket::{UDP_GRO, UDP_SEGMENT};
 
+pub use crate::socket::set_receive_offload;
+
 /// Bytes of the longest train: the longest IP packet.
 pub const MAXIMUM_TRAIN: usize = 65_535;
+
+/// Bytes of the longest payload of a datagram over IPv4.
+pub const MAXIMUM_PAYLOAD: usize = 65_507;
 
 /// What came in one call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,8 +125,6 @@ mod tests {
     use super::*;
     use std::net::UdpSocket;
     use std::os::fd::AsFd;
-
-    use crate::socket::set_receive_offload;
 
     #[test]
     fn a_train_arrives_as_it_left_and_single_datagrams_too() {
