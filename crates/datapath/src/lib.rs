@@ -31,6 +31,7 @@ mod scratch;
 pub mod sendfile;
 mod sendmmsg;
 mod sink;
+mod splice;
 mod train;
 mod uring;
 mod uring_send;
@@ -46,6 +47,7 @@ pub use medium::{Extent, Medium, PageCache};
 pub use path::{Path, UnknownPath};
 pub use scratch::{Scratch, Taken};
 pub use sink::{UdpSink, path_mtu};
+pub use splice::Pipe;
 pub use train::{Headers, Train};
 pub use uring::{HoldError, Tending};
 /// The packet type that trains are made of.

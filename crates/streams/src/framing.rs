@@ -116,8 +116,8 @@ impl Splitter {
         Splitter { framing, pieces: !whole, missing: None, within: false }
     }
 
-    /// Whether datagrams are records as they are.
-    pub(crate) fn keeps_datagrams(&self) -> bool {
+    /// Whether nothing is divided: datagrams are records as they are, and a stream of bytes is one.
+    pub(crate) fn is_whole(&self) -> bool {
         matches!(self.framing, Framing::Whole)
     }
 

@@ -12,6 +12,7 @@ mod download;
 mod engine;
 mod framing;
 mod handler;
+pub mod handlers;
 mod lateness;
 mod merge;
 mod object;
@@ -22,6 +23,7 @@ mod playback;
 mod playhead;
 mod random;
 mod record;
+mod running;
 mod schedule;
 mod secret;
 mod slots;
@@ -34,7 +36,7 @@ pub use blocking::{BlockingPool, Deferred, Importance};
 pub use clock::now_us;
 pub use counters::Counters;
 pub use download::{Download, DownloadEnd, Part};
-pub use engine::{Engine, EngineOptions};
+pub use engine::{Engine, EngineOptions, Sharing};
 pub use framing::{Framing, FramingError, Measure};
 pub use handler::{Common, Frame, Handler, HandlerError, Reach, Read, Rewrite, Select, Verdict};
 pub use lateness::LatenessSnapshot;
@@ -45,12 +47,14 @@ pub use outbox::{Dropped, WhenFull};
 pub use pattern::OutputPattern;
 pub use playback::{Event, PlayError, Playback, PlaybackOptions, Position, Progress, RtpClock};
 pub use record::{Piece, Run};
+pub use running::{RunningStream, StreamEnd, StreamOptions};
 pub use schedule::{Class, Next, Policy, Rate, Scheduler};
 pub use secret::{MOST_SHARES, SHARE_HEADER, ShareCounts, ShareError};
 pub use source::{At, Cursor, Departure, Load, Segment, TrainSource};
 
 pub use stream::{
-    InputStatus, OutputOptions, OutputStatus, Port, Stream, StreamBuilder, StreamError, StreamStatus, Tag,
+    InputStatus, OnEvent, OutputOptions, OutputStatus, Port, Stream, StreamBuilder, StreamError, StreamEvent,
+    StreamStatus, Tag,
 };
 
 /// The room below, for the types that pass through this one.

@@ -15,11 +15,11 @@ use std::fmt;
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::{Bytes, BytesMut};
-use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fstat};
+use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::io::Errno;
 use rustix::net::SocketAddrAny;
 use wirepath_datapath::datagrams;
@@ -110,14 +110,22 @@ impl Object {
 
     /// A connected stream socket (TCP or Unix), a pipe, a FIFO or a terminal.
     ///
-    /// A socket stays as it is. Of anything else that is in blocking mode a description of its own is opened, where the system can
-    /// do that, because to change the mode would change it for every process that has it.
+    /// A socket is put into non-blocking mode. Of anything else that is in blocking mode a description of its own is opened, because
+    /// to change the mode would change it for every process that has it: the terminal's shell, for one.
     ///
     /// # Errors
     /// What `fstat`, `fcntl` or `open` says.
     pub fn stream(name: &str, descriptor: OwnedFd) -> io::Result<Object> {
         let is_socket = FileType::from_raw_mode(fstat(&descriptor)?.st_mode) == FileType::Socket;
-        let descriptor = if is_socket { descriptor } else { without_blocking(descriptor)? };
+        let flags = fcntl_getfl(&descriptor)?;
+        let descriptor = match (flags.contains(OFlags::NONBLOCK), is_socket) {
+            (true, _) => descriptor,
+            (false, true) => {
+                fcntl_setfl(&descriptor, flags | OFlags::NONBLOCK)?;
+                descriptor
+            }
+            (false, false) => open_again(&descriptor, flags)?,
+        };
         Ok(Object::new(name, Kind::Stream(Connection { descriptor, is_socket })))
     }
 
@@ -233,14 +241,8 @@ impl Collected {
 }
 
 /// The same pipe or terminal in non-blocking mode.
-fn without_blocking(descriptor: OwnedFd) -> io::Result<OwnedFd> {
-    let flags = fcntl_getfl(&descriptor)?;
-    if flags.contains(OFlags::NONBLOCK) {
-        return Ok(descriptor);
-    }
-    let access = flags & OFlags::ACCMODE;
-    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&descriptor));
-    let opened =
-        rustix::fs::open(path, access | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty());
-    Ok(opened?)
+fn open_again(descriptor: &OwnedFd, flags: OFlags) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+    let flags = flags & OFlags::ACCMODE | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
 }

@@ -74,7 +74,12 @@ impl Outbox {
 
     /// Whether the stream should wait rather than offer more.
     pub(crate) fn blocks(&self) -> bool {
-        self.when_full == WhenFull::Block && self.is_full()
+        self.waits() && self.is_full()
+    }
+
+    /// Whether the stream waits for this output when it is full.
+    pub(crate) fn waits(&self) -> bool {
+        self.when_full == WhenFull::Block
     }
 
     fn is_full(&self) -> bool {

@@ -86,6 +86,12 @@ impl Lately {
         self.at_us = now_us;
     }
 
+    /// Bytes a second, as far as they are remembered: each counts for about a second.
+    pub(crate) fn bytes_per_second(&self, now_us: u64) -> f64 {
+        let past_s = now_us.saturating_sub(self.at_us) as f64 / 1e6;
+        self.bytes * (-past_s).exp()
+    }
+
     /// How long what waits will take, in seconds or so; for comparing outputs.
     pub(crate) fn wait(&self, waiting: usize) -> f64 {
         waiting as f64 / (self.bytes + 1.0)

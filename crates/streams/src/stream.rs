@@ -1,13 +1,16 @@
 //! A stream: inputs, what happens on the way, outputs; and one turn of moving what can be moved.
 //!
 //! A stream waits for nobody. It is told what became [ready](Stream::note_ready), is asked to [act](Stream::act), and says what it waits
-//! for. Who tells and asks is an engine: [`Stream::run`] on the caller's thread, or [`Engine::stream`](crate::Engine::stream).
+//! for. Who tells and asks is an engine: [`Stream::run`] on the caller's thread, or [`Engine::start_stream`](crate::Engine::start_stream).
 
 mod build;
+mod direct;
+mod event;
 mod place;
 mod pull;
 mod run;
 mod status;
+pub(crate) mod watch;
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -19,8 +22,10 @@ use std::sync::Arc;
 
 use bytes::BytesMut;
 use rustix::io::Errno;
+use wirepath_datapath::Pipe;
 
 pub use build::{OutputOptions, StreamBuilder};
+pub use event::{OnEvent, StreamEvent};
 pub use status::{InputStatus, OutputStatus, StreamStatus};
 
 use crate::blocking::warm;
@@ -34,6 +39,7 @@ use crate::outbox::Outbox;
 use crate::pattern::{Lately, Spread};
 use crate::record::Run;
 use crate::secret::{Collector, ShareError};
+use watch::Watch;
 
 /// An input or output of a stream, unique within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -57,6 +63,11 @@ pub struct Stream {
     settings: Settings,
     next_port: u64,
     counts: Counts,
+    on_event: Option<Box<OnEvent>>,
+    /// Where an engine waits for the descriptors.
+    watch: Option<Watch>,
+    /// What went wrong between two turns.
+    failed: Option<StreamError>,
 }
 
 /// What holds for all inputs and outputs.
@@ -70,6 +81,8 @@ struct Settings {
     survives_outputs: bool,
     /// Whether it goes on without an input that fails.
     survives_inputs: bool,
+    /// Whether bytes that nobody looks at need not be copied: false where an object cannot do that.
+    moves_unseen: bool,
     /// Bytes of datagrams for outputs that are such.
     packet_bytes: Option<usize>,
 }
@@ -79,6 +92,7 @@ struct Counts {
     bytes_in: u64,
     records_in: u64,
     bytes_out: u64,
+    bytes_unseen: u64,
 }
 
 struct Input {
@@ -104,6 +118,8 @@ struct Output {
     object: Object,
     chain: Chain,
     outbox: Outbox,
+    /// What goes to it without being looked at.
+    pipe: Option<Pipe>,
     /// May take something: no call has said otherwise since.
     writable: bool,
     /// Waits for storage.
@@ -201,19 +217,46 @@ pub(crate) struct Storage {
 enum Job {
     Warm(Arc<File>, Range<u64>),
     Write(Batch),
+    /// What is in a pipe to a file, at this offset.
+    Drain {
+        pipe: Pipe,
+        file: Arc<File>,
+        offset: u64,
+    },
+}
+
+/// What came of something that might have blocked.
+pub(crate) struct Stored {
+    port: Port,
+    result: io::Result<u64>,
+    pipe: Option<Pipe>,
 }
 
 impl Storage {
     /// Does it.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub(crate) fn run(self) -> io::Result<u64> {
+    pub(crate) fn run(self) -> Stored {
+        let port = self.port;
         match self.job {
-            Job::Warm(file, range) => warm(&file, range.clone()).map(|()| range.end),
-            Job::Write(batch) => batch.write(),
+            Job::Warm(file, range) => {
+                let result = warm(&file, range.clone()).map(|()| range.end);
+                Stored { port, result, pipe: None }
+            }
+            Job::Write(batch) => Stored { port, result: batch.write(), pipe: None },
+            Job::Drain { mut pipe, file, offset } => {
+                let result = drain(&mut pipe, &file, offset);
+                Stored { port, result, pipe: Some(pipe) }
+            }
         }
     }
+}
+
+/// Writes all that is in a pipe; answers how many bytes that is.
+fn drain(pipe: &mut Pipe, file: &File, mut offset: u64) -> io::Result<u64> {
+    let bytes = pipe.held() as u64;
+    while pipe.held() > 0 {
+        pipe.drain(file, Some(&mut offset), false)?;
+    }
+    Ok(bytes)
 }
 
 impl Stream {
@@ -222,8 +265,14 @@ impl Stream {
         let moved = |counts: &Counts| counts.bytes_in + counts.bytes_out;
         let before = moved(&self.counts);
         let acted = catch_unwind(AssertUnwindSafe(|| {
+            if let Some(error) = self.failed.take() {
+                return Err(error);
+            }
             loop {
-                let progressed = self.send(now_us)? | self.place()? | self.pull()?;
+                let progressed = match self.move_unseen(now_us)? {
+                    Some(progressed) => progressed,
+                    None => self.send(now_us)? | self.place()? | self.pull()?,
+                };
                 if self.is_over() {
                     return self.finish().map(|()| Acted::Ended(Ok(())));
                 }
@@ -249,7 +298,11 @@ impl Stream {
     }
 
     /// What came of something that might have blocked.
-    pub(crate) fn stored(&mut self, port: Port, result: io::Result<u64>) -> Result<(), StreamError> {
+    ///
+    /// # Errors
+    /// If it failed, which ends the stream.
+    pub(crate) fn stored(&mut self, stored: Stored) -> Result<(), StreamError> {
+        let Stored { port, result, pipe } = stored;
         let result = result.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
         if let Some(input) = self.inputs.iter_mut().find(|input| input.port == port) {
             input.busy = false;
@@ -260,7 +313,10 @@ impl Stream {
             self.outputs.iter_mut().chain(&mut self.leaving).find(|output| output.port == port)
         {
             output.busy = false;
-            let written = result.map_err(|errno| output.object.error("pwrite", errno))?;
+            if let Some(pipe) = pipe {
+                output.pipe = Some(pipe); // it had none while another thread had this one
+            }
+            let written = result.map_err(|errno| output.object.error("writing", errno))?;
             output.bytes += written;
             self.counts.bytes_out += written;
         }
@@ -305,20 +361,27 @@ impl Stream {
         if !self.settings.survives_outputs {
             return Err(error.into());
         }
-        tracing::info!(%error, "a stream goes on without an output");
-        if place >= self.outputs.len() {
-            self.leaving.remove(place - self.outputs.len());
+        let is_leaving = place >= self.outputs.len();
+        let output = if is_leaving {
+            self.leaving.remove(place - self.outputs.len())
+        } else {
+            self.outputs.remove(place)
+        };
+        Stream::release(self.watch.as_ref(), &output.object);
+        self.tell(StreamEvent::OutputFailed { port: output.port, error: error.to_string() });
+        if is_leaving {
             return Ok(());
         }
-        self.outputs.remove(place);
         self.spread.removed(place);
         if self.outputs.is_empty() { Err(StreamError::NoOutput(error.to_string())) } else { Ok(()) }
     }
 
     /// Gives back outputs that have sent what they had.
     fn let_leave(&mut self) {
-        let gone = |output: &mut Output| output.outbox.is_empty() && !output.busy;
-        for output in self.leaving.extract_if(.., gone) {
+        while let Some(place) = self.leaving.iter().position(Output::is_idle) {
+            let output = self.leaving.remove(place);
+            Stream::release(self.watch.as_ref(), &output.object);
+            self.tell(StreamEvent::OutputGone { port: output.port, name: output.object.name.clone() });
             if let Some(on_detached) = output.detach {
                 on_detached(output.object);
             }
@@ -332,9 +395,8 @@ impl Stream {
             Order::Shares(collector) => collector.is_empty(),
             Order::Turns(_) | Order::Arrival { .. } => true,
         };
-        let is_idle = |output: &Output| output.outbox.is_empty() && !output.busy;
-        let outputs = || self.outputs.iter().chain(&self.leaving);
-        self.inputs.is_empty() && nothing_waits && self.pending.is_empty() && outputs().all(is_idle)
+        let are_idle = self.outputs.iter().chain(&self.leaving).all(Output::is_idle);
+        self.inputs.is_empty() && nothing_waits && self.pending.is_empty() && are_idle
     }
 
     /// Tells handlers and outputs that nothing more will come.
@@ -351,6 +413,11 @@ impl Stream {
 }
 
 impl Output {
+    /// Whether nothing waits for it.
+    fn is_idle(&self) -> bool {
+        self.outbox.is_empty() && !self.busy && self.held() == 0
+    }
+
     /// Takes of what waits; answers how many bytes, or None if nothing could be done.
     fn send(&mut self, storage: &mut Vec<Storage>, now_us: u64) -> Result<Option<usize>, ObjectError> {
         if self.outbox.is_empty() || !self.writable || self.busy {
@@ -358,8 +425,7 @@ impl Output {
         }
         match self.object.take(&mut self.outbox)? {
             Take::Taken(bytes) => {
-                self.bytes += bytes as u64;
-                self.lately.add(bytes, now_us);
+                self.note_taken(bytes, now_us);
                 Ok(Some(bytes))
             }
             Take::Lost(bytes) => {

@@ -23,7 +23,7 @@ const RULES: &[Rule] = &[
     },
     Rule { room: "wirepath-media", ours: &[], others: None },
     Rule { room: "wirepath-datapath", ours: &["wirepath-sys", "wirepath-media"], others: None },
-    Rule { room: "wirepath-streams", ours: &["wirepath-datapath"], others: None },
+    Rule { room: "wirepath-streams", ours: &["wirepath-datapath", "wirepath-media"], others: None },
     Rule { room: "wirepath-server", ours: &["wirepath-streams", "wirepath-media"], others: None },
     Rule {
         room: "wirepath-assess",

@@ -73,19 +73,27 @@ type Filled = Result<Fill, (&'static str, Errno)>;
 
 impl StoredFile {
     fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
-        if self.warm_until <= self.offset && self.offset < self.end {
-            let window = self.offset..self.end.min((self.offset / WINDOW + 1) * WINDOW);
-            match PageCache::of(&self.file, window.clone()) {
-                PageCache::Warm => self.warm_until = window.end,
-                PageCache::Cold => return Ok(Fill::Cold(Arc::clone(&self.file), window)),
-            }
-        }
-        let room = room
-            .min(usize::try_from(self.warm_until.min(self.end).saturating_sub(self.offset)).unwrap_or(room));
+        let room = match self.warm_room(room) {
+            Ok(room) => room,
+            Err(cold) => return Ok(cold),
+        };
         let read = append(append::From::File(self.offset), self.file.as_fd(), buffer, room);
         let read = read.map_err(|error| ("pread", errno_of(&error)))?;
         self.offset += read as u64;
         Ok(if read == 0 { Fill::End } else { Fill::Bytes(read) })
+    }
+
+    /// How many of `room` bytes can be read without waiting, 0 at the end of what is to be read; or what must be brought in first.
+    pub(crate) fn warm_room(&mut self, room: usize) -> Result<usize, Fill> {
+        if self.warm_until <= self.offset && self.offset < self.end {
+            let window = self.offset..self.end.min((self.offset / WINDOW + 1) * WINDOW);
+            match PageCache::of(&self.file, window.clone()) {
+                PageCache::Warm => self.warm_until = window.end,
+                PageCache::Cold => return Err(Fill::Cold(Arc::clone(&self.file), window)),
+            }
+        }
+        let there = self.warm_until.min(self.end).saturating_sub(self.offset);
+        Ok(room.min(usize::try_from(there).unwrap_or(room)))
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use bytes::BytesMut;
 
-use super::{Counts, Input, Order, Output, Port, Settings, Stream, Tag};
+use super::watch::{READING, WRITING};
+use super::{Counts, Input, OnEvent, Order, Output, Port, Settings, Stream, StreamEvent, Tag};
 use crate::chain::Chain;
 use crate::framing::{Framing, Splitter};
 use crate::handler::{Handler, Reach};
@@ -27,6 +28,7 @@ pub struct StreamBuilder {
     outputs: Vec<(Object, OutputOptions)>,
     finish_outputs: bool,
     survives_inputs: bool,
+    on_event: Option<Box<OnEvent>>,
 }
 
 /// What holds for one output.
@@ -56,6 +58,7 @@ impl Default for StreamBuilder {
             outputs: Vec::new(),
             finish_outputs: false,
             survives_inputs: false,
+            on_event: None,
         }
     }
 }
@@ -140,6 +143,13 @@ impl StreamBuilder {
         self
     }
 
+    /// Has events told, on the thread that runs the stream; must not block.
+    #[must_use]
+    pub fn on_event(mut self, on_event: impl FnMut(StreamEvent) + Send + 'static) -> StreamBuilder {
+        self.on_event = Some(Box::new(on_event));
+        self
+    }
+
     /// The stream.
     pub fn build(self) -> Stream {
         let packet_bytes = self.outputs.iter().find_map(|(object, _)| packet_bytes(object));
@@ -148,6 +158,7 @@ impl StreamBuilder {
             finish_outputs: self.finish_outputs,
             survives_outputs: matches!(self.pattern, OutputPattern::Mirror),
             survives_inputs: self.survives_inputs,
+            moves_unseen: true,
             packet_bytes,
         };
         let mut chain = Chain::default();
@@ -165,6 +176,9 @@ impl StreamBuilder {
             settings,
             next_port: 0,
             counts: Counts::default(),
+            on_event: self.on_event,
+            watch: None,
+            failed: None,
         };
         for (object, options) in self.outputs {
             stream.attach_output(object, options);
@@ -201,6 +215,7 @@ impl Stream {
             merge.add_input();
         }
         let port = self.next_port();
+        self.watch_one(port, &object, READING);
         self.inputs.push(Input {
             port,
             object,
@@ -222,11 +237,13 @@ impl Stream {
         let mut chain = Chain::default();
         options.handlers.into_iter().for_each(|handler| chain.push(handler));
         let port = self.next_port();
+        self.watch_one(port, &object, WRITING);
         self.outputs.push(Output {
             port,
             object,
             chain,
             outbox: Outbox::new(options.waiting_bytes, options.when_full),
+            pipe: None,
             writable: true,
             busy: false,
             within: false,

@@ -1,6 +1,6 @@
 //! Giving records to outputs, by the pattern.
 
-use super::{OnDetached, Output, Port, Stream, StreamError};
+use super::{OnDetached, Output, Port, Stream, StreamError, StreamEvent};
 use crate::outbox::Offered;
 use crate::pattern::Spread;
 use crate::record::Run;
@@ -158,9 +158,10 @@ impl Stream {
     fn disconnect(&mut self, place: usize) -> Result<(), StreamError> {
         let mut output = self.outputs.remove(place);
         output.outbox.drop_all();
-        let name = output.object.name();
+        Stream::release(self.watch.as_ref(), &output.object);
+        let name = output.object.name.clone();
         let dropped = output.outbox.dropped();
-        tracing::info!(name, dropped.records, dropped.bytes, "an output that took nothing was detached");
+        self.tell(StreamEvent::OutputDisconnected { port: output.port, name: name.clone(), dropped });
         self.spread.removed(place);
         if self.outputs.is_empty() {
             return Err(StreamError::NoOutput(format!("{name} took nothing for too long")));

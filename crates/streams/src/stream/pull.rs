@@ -2,7 +2,7 @@
 
 use bytes::Buf;
 
-use super::{Input, Job, OnDetached, Order, Port, Storage, Stream, StreamError};
+use super::{Input, Job, OnDetached, Order, Port, Storage, Stream, StreamError, StreamEvent};
 use crate::object::Fill;
 use crate::record::Run;
 
@@ -194,7 +194,10 @@ impl Stream {
         self.counts.bytes_in += self.inputs[place].bytes - before;
         match pulled {
             Err(error) if self.settings.survives_inputs => {
-                tracing::info!(%error, "a stream goes on without an input");
+                self.tell(StreamEvent::InputFailed {
+                    port: self.inputs[place].port,
+                    error: error.to_string(),
+                });
                 Ok(Pulled::Gone)
             }
             pulled => pulled,
@@ -209,6 +212,8 @@ impl Stream {
             Order::Tags { merge, .. } => merge.remove_input(place),
             Order::Arrival { .. } | Order::Shares(_) => {}
         }
+        Stream::release(self.watch.as_ref(), &input.object);
+        self.tell(StreamEvent::InputGone { port: input.port, name: input.object.name.clone() });
         if let Some(on_detached) = input.detach.take() {
             input.object.unread = input.buffer;
             on_detached(input.object);
@@ -216,7 +221,7 @@ impl Stream {
     }
 
     /// Detaches inputs that are to be and are between two records.
-    fn let_inputs_leave(&mut self) -> bool {
+    pub(super) fn let_inputs_leave(&mut self) -> bool {
         let can_leave = |input: &Input| input.detach.is_some() && input.is_between_records();
         let mut removed = false;
         while let Some(place) = self.inputs.iter().position(can_leave) {
@@ -297,7 +302,7 @@ impl Input {
     /// Makes records of the datagrams in the buffer: each is one, or is divided into some.
     fn divide(&mut self, datagram_bytes: usize) -> Result<(), StreamError> {
         let mut datagrams = self.buffer.split().freeze();
-        if self.splitter.keeps_datagrams() {
+        if self.splitter.is_whole() {
             self.ready.push_back(Run {
                 bytes: datagrams,
                 record_bytes: datagram_bytes,

@@ -33,12 +33,7 @@ impl Stream {
         if storage.is_empty() {
             return self.poll();
         }
-        for job in storage {
-            let port = job.port;
-            let result = job.run();
-            self.stored(port, result)?;
-        }
-        Ok(())
+        storage.into_iter().try_for_each(|storage| self.stored(storage.run()))
     }
 
     fn poll(&mut self) -> Result<(), StreamError> {

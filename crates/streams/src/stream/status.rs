@@ -12,6 +12,8 @@ pub struct StreamStatus {
     pub bytes_in: u64,
     /// Records that were read, parts of records counted like records.
     pub records_in: u64,
+    /// Of these, bytes that were moved without being copied to the program and back.
+    pub bytes_unseen: u64,
     /// Bytes that outputs took.
     pub bytes_out: u64,
     /// Its inputs, without those that ended.
@@ -71,7 +73,7 @@ impl Stream {
             port: output.port,
             name: output.object.name.clone(),
             bytes: output.bytes,
-            waiting_bytes: output.outbox.bytes() as u64,
+            waiting_bytes: (output.outbox.bytes() + output.held()) as u64,
             dropped: output.outbox.dropped(),
             lost_bytes: output.lost_bytes,
             reports: reports(&output.chain),
@@ -79,6 +81,7 @@ impl Stream {
         StreamStatus {
             bytes_in: self.counts.bytes_in,
             records_in: self.counts.records_in,
+            bytes_unseen: self.counts.bytes_unseen,
             bytes_out: self.counts.bytes_out,
             inputs: inputs.collect(),
             outputs: outputs.collect(),
