@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
 
 use crate::blocking::Job;
 use crate::engine::Mailbox;
@@ -74,6 +75,13 @@ impl RunningStream {
             }
             end = self.ending.has_ended.wait(end).unwrap_or_else(PoisonError::into_inner);
         }
+    }
+
+    /// Waits until it is over, at most so long.
+    pub fn wait_for(&self, limit: Duration) -> Option<StreamEnd> {
+        let end = self.ending.lock();
+        let waited = self.ending.has_ended.wait_timeout_while(end, limit, |end| end.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
     /// Whether it is over.

@@ -11,9 +11,9 @@ use wirepath_assess::{Assessment, Error, Options, Soundness, calibrate, host};
 
 use super::bar::Bar;
 use super::experiment::{Experiment, STREAM};
-use super::interrupt::Interrupt;
 use super::measuring::Measuring;
 use super::text;
+use crate::interrupt::Interrupt;
 use crate::terminal;
 
 /// Makes the experiments one after the other and writes the result, whatever became of them.
