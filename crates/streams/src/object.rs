@@ -197,6 +197,12 @@ impl Object {
         }
     }
 
+    /// Keeps what was read from it and is not used, which came before what it still keeps.
+    pub(crate) fn put_back(&mut self, mut unused: BytesMut) {
+        unused.unsplit(self.unread.split());
+        self.unread = unused;
+    }
+
     pub(crate) fn error(&self, call: &'static str, errno: Errno) -> ObjectError {
         ObjectError { name: self.name.clone(), call, errno }
     }

@@ -236,6 +236,9 @@ impl Stream {
     pub fn attach_output(&mut self, object: Object, options: OutputOptions) -> Port {
         let mut chain = Chain::default();
         options.handlers.into_iter().for_each(|handler| chain.push(handler));
+        // A record without end has no other place to begin at than here.
+        let endless = |input: &Input| input.splitter.is_whole() && !input.object.has_records();
+        let within = self.inputs.iter().any(|input| endless(input) && !input.splitter.at_boundary());
         let port = self.next_port();
         self.watch_one(port, &object, WRITING);
         self.outputs.push(Output {
@@ -246,7 +249,7 @@ impl Stream {
             pipe: None,
             writable: true,
             busy: false,
-            within: false,
+            within,
             detach: None,
             lately: Lately::default(),
             bytes: 0,

@@ -109,7 +109,10 @@ impl Stream {
             return Ok(Placed::Blocked);
         }
         for place in (0..self.outputs.len()).rev() {
-            self.offer(place, run.clone())?;
+            // One that came in the middle of a record waits for the next.
+            if run.begins || self.outputs[place].within {
+                self.offer(place, run.clone())?;
+            }
         }
         Ok(Placed::All)
     }

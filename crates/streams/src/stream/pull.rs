@@ -215,7 +215,7 @@ impl Stream {
         Stream::release(self.watch.as_ref(), &input.object);
         self.tell(StreamEvent::InputGone { port: input.port, name: input.object.name.clone() });
         if let Some(on_detached) = input.detach.take() {
-            input.object.unread = input.buffer;
+            input.object.put_back(input.buffer);
             on_detached(input.object);
         }
     }
