@@ -94,7 +94,12 @@ struct Cost {
 /// Plays on one engine thread and counts what happens on it once all sessions are under way.
 fn count(path: Path, own_headers: bool) -> Result<Cost> {
     let readers = BlockingPool::start("reader", 1, Importance::Equal)?;
-    let options = EngineOptions { threads: 1, download_stall_us: 60_000_000, ring: path == Path::WireUring };
+    let options = EngineOptions {
+        threads: 1,
+        download_stall_us: 60_000_000,
+        ring: path == Path::WireUring,
+        ..EngineOptions::default()
+    };
     let support = Support::probe(Some(path), Calibrations::default(), false);
     let engine = Engine::start(&options, Arc::new(support), &readers)?;
     let mut calls = system_calls_of("engine-0")?;

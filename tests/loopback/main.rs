@@ -12,6 +12,7 @@ mod hot_memory;
 mod http;
 mod log;
 mod playing;
+mod relay;
 mod rtcp;
 mod rtsp;
 mod scripts;
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
         http::trials(),
         log::trials(),
         playing::trials(),
+        relay::trials(),
         rtcp::trials(),
         rtsp::trials(),
         scripts::trials(),

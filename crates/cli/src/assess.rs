@@ -3,7 +3,6 @@
 mod bar;
 mod compare;
 mod experiment;
-mod interrupt;
 mod measuring;
 mod output;
 mod perform;

@@ -4,10 +4,12 @@ mod assess;
 mod format;
 mod image_options;
 mod inspect;
+mod interrupt;
 mod log;
 mod pack;
 mod plot;
 mod progress;
+mod relay;
 mod serve;
 mod serve_options;
 mod table;
@@ -38,6 +40,8 @@ enum Command {
     Pack(pack::Pack),
     /// Show what is in a transport stream or a wire image
     Inspect(inspect::Inspect),
+    /// Pipe, merge, spread and mirror streams of bytes and datagrams
+    Relay(relay::Relay),
     /// Measure what every data path costs on this machine
     Assess(assess::Assess),
 }
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Pack(pack) => pack.run(),
         Command::Inspect(inspect) => inspect.run(),
+        Command::Relay(relay) => relay.run(),
         Command::Assess(assess) => assess.run(),
     };
     match result {

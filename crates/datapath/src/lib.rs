@@ -33,6 +33,7 @@ mod scratch;
 pub mod sendfile;
 mod sendmmsg;
 mod sink;
+mod splice;
 mod train;
 mod uring;
 mod uring_send;
@@ -50,12 +51,17 @@ pub use path::{Path, UnknownPath};
 pub use probe::{Trial, release, try_on_loopback};
 pub use scratch::{Scratch, Taken};
 pub use sink::{UdpSink, path_mtu};
+pub use splice::Pipe;
 pub use train::{Headers, Train};
 pub use uring::{HoldError, Tending};
 /// The packet type that trains are made of.
 pub use wirepath_media::rtp;
+/// Reading into the spare capacity of a buffer.
+pub use wirepath_sys::append;
 /// A hint, for whoever has many sinks to send to.
 pub use wirepath_sys::cpu::prefetch;
+/// Datagrams of one size, many in a call.
+pub use wirepath_sys::datagrams;
 /// Memory of a caller's own that can be lent.
 pub use wirepath_sys::pages::{PageBuffer, ReclaimError, SharedPages};
 /// Memory that a ring sends from.

@@ -6,6 +6,7 @@
 //! and holds a bounded amount of them.
 
 mod access;
+mod association;
 mod choice;
 mod clock;
 mod crc;
@@ -19,6 +20,7 @@ mod survey;
 pub mod synthetic;
 mod warning;
 
+pub use association::association;
 pub use choice::Played;
 pub use clock::{Clock, NOMINAL_TICKS_PER_PACKET, Rate, Stretch};
 pub use deframe::{Deframer, Event, Packets};

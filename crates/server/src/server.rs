@@ -116,6 +116,7 @@ impl Server {
             threads: options.threads,
             download_stall_us: DOWNLOAD_STALL.as_micros() as u64,
             ring,
+            ..EngineOptions::default()
         };
         let engine = Arc::new(Engine::start(&engine_options, support, &readers)?);
         let hot = match ring {

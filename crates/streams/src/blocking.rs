@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-type Job = Box<dyn FnOnce() + Send>;
+pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
 /// What is only to be dropped.
 type Discarded = Box<dyn Send>;
@@ -61,10 +61,14 @@ impl BlockingPool {
     /// Has a job run; answers whether there was room for it. Never blocks.
     #[must_use]
     pub fn submit(&self, job: impl FnOnce() + Send + 'static) -> bool {
-        match self.jobs.try_send(Box::new(job)) {
-            Ok(()) => true,
-            Err(TrySendError::Full(_) | TrySendError::Disconnected(_)) => false,
-        }
+        self.offer(Box::new(job)).is_ok()
+    }
+
+    /// Has a job run, or gives it back if there is no room. Never blocks.
+    pub(crate) fn offer(&self, job: Job) -> Result<(), Job> {
+        self.jobs.try_send(job).map_err(|refused| match refused {
+            TrySendError::Full(job) | TrySendError::Disconnected(job) => job,
+        })
     }
 
     /// Has a value dropped on a thread of the pool that does nothing else: closing the last descriptor of a file that was

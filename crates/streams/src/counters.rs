@@ -34,9 +34,11 @@ pub(crate) struct ThreadCounters {
     pub(crate) wakeups: Counter,
     pub(crate) batches: Counter,
     pub(crate) download_octets: Counter,
-    /// Playbacks and downloads on this thread. Added to by whoever starts one, so that the next one goes elsewhere.
+    pub(crate) stream_octets: Counter,
+    /// Playbacks, downloads and streams on this thread. Added to by whoever starts one, so that the next one goes elsewhere.
     pub(crate) playbacks: AtomicU64,
     pub(crate) downloads: AtomicU64,
+    pub(crate) streams: AtomicU64,
     pub(crate) lateness: Lateness,
 }
 
@@ -63,10 +65,14 @@ pub struct Counters {
     pub batches: u64,
     /// Bytes sent by downloads.
     pub download_octets: u64,
+    /// Bytes that streams read and wrote.
+    pub stream_octets: u64,
     /// Playbacks that exist, playing or not.
     pub playbacks: u64,
     /// Downloads that run.
     pub downloads: u64,
+    /// Streams that run.
+    pub streams: u64,
     /// How late trains left.
     pub lateness: crate::LatenessSnapshot,
 }
@@ -84,6 +90,7 @@ impl Counters {
         self.wakeups += thread.wakeups.value();
         self.batches += thread.batches.value();
         self.download_octets += thread.download_octets.value();
+        self.stream_octets += thread.stream_octets.value();
         self.playbacks += thread.playbacks.load(Relaxed);
         self.downloads += thread.downloads.load(Relaxed);
         thread.lateness.add_to(&mut self.lateness);

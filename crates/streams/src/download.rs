@@ -12,10 +12,7 @@ use wirepath_datapath::{PageCache, SendError, sendfile};
 
 use crate::blocking::{BlockingPool, Deferred};
 use crate::engine::Mailbox;
-use crate::worker::Command;
-
-/// What one turn sends at most, so that nobody waits long for a download: about 50 microseconds' worth.
-const TURN: u64 = 256 * 1024;
+use crate::worker::{Command, TURN};
 
 /// How much of a file is looked up in the page cache, or brought in, at a time.
 const WINDOW: u64 = 2 * 1024 * 1024;

@@ -14,6 +14,9 @@ use crate::blocking::BlockingPool;
 use crate::counters::{Counters, ThreadCounters};
 use crate::download::{Download, DownloadTask, Part};
 use crate::playback::{Playback, PlaybackOptions, PlaybackTask, Progress};
+use crate::running::{RunningStream, StreamOptions, StreamTask};
+use crate::schedule::{Class, Policy};
+use crate::stream::Stream;
 use crate::worker::{Command, HoldFailures, Worker};
 
 /// How an engine is set up.
@@ -25,6 +28,30 @@ pub struct EngineOptions {
     pub download_stall_us: u64,
     /// Whether each thread opens a ring, for what [`Engine::hold`] is given.
     pub ring: bool,
+    /// How streams and downloads share a thread. Playbacks go before both: they have deadlines.
+    pub sharing: Sharing,
+}
+
+impl Default for EngineOptions {
+    /// One thread, no ring, a minute for a download that takes nothing, and no classes.
+    fn default() -> EngineOptions {
+        EngineOptions { threads: 1, download_stall_us: 60_000_000, ring: false, sharing: Sharing::default() }
+    }
+}
+
+/// How streams and downloads share a thread.
+#[derive(Clone, Debug)]
+pub struct Sharing {
+    /// How classes are weighed against each other, by the bytes that they move.
+    pub policy: Policy,
+    /// The classes; none is one without limits. Downloads are of the first.
+    pub classes: Vec<Class>,
+}
+
+impl Default for Sharing {
+    fn default() -> Sharing {
+        Sharing { policy: Policy::BestEffort, classes: Vec::new() }
+    }
 }
 
 /// Threads that send what is due. They end when this is dropped, and with them all playbacks and downloads.
@@ -106,6 +133,16 @@ impl Engine {
         Download { id, mailbox: Arc::clone(&thread.mailbox) }
     }
 
+    /// Starts a stream (KStreams' `startstream`). The handle stops it when it is dropped.
+    pub fn start_stream(&self, stream: Stream, options: StreamOptions) -> RunningStream {
+        let thread = self.least_loaded();
+        thread.counters.streams.fetch_add(1, Ordering::Relaxed);
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        let (task, ending) = StreamTask::new(stream, options);
+        thread.mailbox.send(Command::AddStream { id, task: Box::new(task) });
+        RunningStream::new(id, Arc::clone(&thread.mailbox), ending)
+    }
+
     /// Has all threads register a region with their rings. Where a thread has done so, playbacks of a medium that the region is
     /// a [copy of](wirepath_datapath::Medium::set_hot) send from there.
     pub fn hold(&self, region: &Arc<Region>) {
@@ -159,7 +196,10 @@ impl Engine {
     fn least_loaded(&self) -> &EngineThread {
         let load = |thread: &&EngineThread| {
             let counters = &thread.counters;
-            counters.playbacks.load(Ordering::Relaxed) + counters.downloads.load(Ordering::Relaxed)
+            [&counters.playbacks, &counters.downloads, &counters.streams]
+                .map(|count| count.load(Ordering::Relaxed))
+                .iter()
+                .sum::<u64>()
         };
         self.threads.iter().min_by_key(load).expect("an engine has at least one thread")
     }

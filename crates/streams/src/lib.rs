@@ -5,15 +5,30 @@
 //! these threads blocks: what must be read from storage first is read by a [`BlockingPool`].
 
 mod blocking;
+mod chain;
 mod clock;
 mod counters;
 mod download;
 mod engine;
+mod framing;
+mod handler;
+pub mod handlers;
 mod lateness;
+mod merge;
+mod object;
+mod order;
+mod outbox;
+mod pattern;
 mod playback;
 mod playhead;
+mod random;
+mod record;
+mod running;
+mod schedule;
+mod secret;
 mod slots;
 mod source;
+mod stream;
 mod wheel;
 mod worker;
 
@@ -21,10 +36,26 @@ pub use blocking::{BlockingPool, Deferred, Importance};
 pub use clock::now_us;
 pub use counters::Counters;
 pub use download::{Download, DownloadEnd, Part};
-pub use engine::{Engine, EngineOptions};
+pub use engine::{Engine, EngineOptions, Sharing};
+pub use framing::{Framing, FramingError, Measure};
+pub use handler::{Common, Frame, Handler, HandlerError, Reach, Read, Rewrite, Select, Verdict};
 pub use lateness::LatenessSnapshot;
+pub use merge::{Late, MergeCounts};
+pub use object::{Collected, Object, ObjectError};
+pub use order::InputOrder;
+pub use outbox::{Dropped, WhenFull};
+pub use pattern::OutputPattern;
 pub use playback::{Event, PlayError, Playback, PlaybackOptions, Position, Progress, RtpClock};
+pub use record::{Piece, Run};
+pub use running::{RunningStream, StreamEnd, StreamOptions};
+pub use schedule::{Class, Next, Policy, Rate, Scheduler};
+pub use secret::{MOST_SHARES, SHARE_HEADER, ShareCounts, ShareError};
 pub use source::{At, Cursor, Departure, Load, Segment, TrainSource};
+
+pub use stream::{
+    InputStatus, OnEvent, OutputOptions, OutputStatus, Port, Stream, StreamBuilder, StreamError, StreamEvent,
+    StreamStatus, Tag,
+};
 
 /// The room below, for the types that pass through this one.
 pub use wirepath_datapath as datapath;

@@ -1,4 +1,8 @@
-//! One engine thread: runs what is due, then sleeps until something is.
+//! One engine thread: runs what is due, lets those act whose turn it is, then sleeps until something is ready.
+
+mod downloads;
+mod playbacks;
+mod streams;
 
 use std::collections::HashMap;
 use std::io;
@@ -12,16 +16,19 @@ use rustix::io::Errno;
 use slab::Slab;
 use wirepath_datapath::{HoldError, Region, Scratch, SendError, Support, Tending, prefetch};
 
-use crate::EngineOptions;
-use crate::blocking::{BlockingPool, warm};
+use crate::blocking::BlockingPool;
 use crate::clock::now_us;
 use crate::counters::ThreadCounters;
-use crate::download::{DownloadError, DownloadTask, Turn, Waiting};
+use crate::download::{DownloadError, DownloadTask, Waiting};
 use crate::engine::Mailbox;
-use crate::playback::{Outcome, PlayError, PlaybackTask, Position, RETRY_US, Reply, TRAINS_PER_TURN};
+use crate::playback::{PlayError, PlaybackTask, Position, Reply};
+use crate::running::StreamTask;
+use crate::schedule::{Next, Scheduler};
 use crate::slots::Slots;
 use crate::source::Cursor;
+use crate::stream::{Stored, watch};
 use crate::wheel::Wheel;
+use crate::{EngineOptions, Sharing, Stream, StreamError};
 
 /// What an engine thread is told.
 pub(crate) enum Command {
@@ -51,6 +58,20 @@ pub(crate) enum Command {
         id: u64,
         result: io::Result<u64>,
     },
+    AddStream {
+        id: u64,
+        task: Box<StreamTask>,
+    },
+    /// Something to be done with a stream between two of its turns.
+    WithStream {
+        id: u64,
+        act: Box<dyn FnOnce(&mut Stream) + Send>,
+    },
+    /// What came of something that might have blocked, for an input or output of a stream.
+    Stored {
+        id: u64,
+        stored: Stored,
+    },
     /// Memory that trains may be sent from, until it is let go of.
     Hold(Arc<Region>),
     LetGo {
@@ -76,14 +97,13 @@ pub(crate) struct Worker {
     mailbox: Arc<Mailbox>,
     readers: BlockingPool,
     sending: Sending,
-    epoll: OwnedFd,
+    epoll: Arc<OwnedFd>,
     wheel: Wheel,
     tasks: Slab<Task>,
     /// Keys in `tasks` by the identity that commands carry.
     keys: HashMap<u64, usize>,
-    /// Downloads that have more to do at once, and those whose turn it is.
-    eager: Vec<usize>,
-    turns: Vec<usize>,
+    /// Whose turn it is, of downloads and streams.
+    scheduler: Scheduler,
     /// Answers to trains that were queued: the playback's key, and what came of it.
     answers: Vec<(u64, Result<u32, SendError>)>,
     hold_failures: HoldFailures,
@@ -97,6 +117,7 @@ struct Task {
 enum Work {
     Playback(Box<PlaybackTask>),
     Download(Box<DownloadTask>),
+    Stream(Box<StreamTask>),
 }
 
 /// The epoll key of the mailbox; tasks have their own keys.
@@ -107,6 +128,12 @@ const BATCH: usize = 32;
 
 /// When to look again whether the network is done with memory that is to be let go of.
 const TEND_AGAIN_US: u64 = 100_000;
+
+/// What one turn moves at most, so that nobody waits long for a download or stream: about 50 microseconds' worth.
+pub(crate) const TURN: u64 = 256 * 1024;
+
+/// Turns between two looks at commands and events.
+const TURNS: usize = 64;
 
 /// Events taken from epoll at a time.
 const EVENTS: usize = 256;
@@ -120,7 +147,9 @@ impl Worker {
         readers: BlockingPool,
         hold_failures: HoldFailures,
     ) -> io::Result<Worker> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        let Sharing { policy, classes } = options.sharing.clone();
+        let scheduler = Scheduler::new(policy, classes, TURN);
         epoll::add(&epoll, &mailbox.wake, epoll::EventData::new_u64(MAILBOX), epoll::EventFlags::IN)?;
         Ok(Worker {
             options,
@@ -131,8 +160,7 @@ impl Worker {
             wheel: Wheel::new(now_us()),
             tasks: Slab::new(),
             keys: HashMap::new(),
-            eager: Vec::new(),
-            turns: Vec::new(),
+            scheduler,
             answers: Vec::new(),
             hold_failures,
         })
@@ -144,9 +172,9 @@ impl Worker {
         let mut commands = Vec::new();
         loop {
             self.run_due();
-            self.run_downloads();
+            let next_turn_us = self.run_turns();
             let tending = self.tend();
-            if self.sleep(tending) {
+            if self.sleep(tending, next_turn_us) {
                 self.mailbox.take(&mut commands);
                 for command in commands.drain(..) {
                     if matches!(command, Command::Quit) {
@@ -200,41 +228,6 @@ impl Worker {
         }
     }
 
-    /// Sends what was queued, in one call, and has each playback go on with its answer. Some may have more that is due and queue
-    /// again; after some turns they wait until others had theirs.
-    fn flush(&mut self) {
-        let mut turn = 0;
-        while self.sending.scratch.queued() > 0 {
-            turn += 1;
-            self.send_queued();
-            let now_us = now_us();
-            for index in 0..self.answers.len() {
-                let (key, result) = (self.answers[index].0 as usize, self.answers[index].1);
-                let Some(Task { work: Work::Playback(task), .. }) = self.tasks.get_mut(key) else { continue };
-                match task.answered(result, &mut self.sending, now_us) {
-                    Outcome::Again(at_us) if at_us <= now_us && turn < TRAINS_PER_TURN => {
-                        self.fire_at(key, now_us);
-                    }
-                    outcome => self.conclude(key, outcome),
-                }
-            }
-        }
-    }
-
-    fn send_queued(&mut self) {
-        let Worker { sending, answers, .. } = self;
-        answers.clear();
-        sending.scratch.flush(|key, result| answers.push((key, result)));
-        sending.counters.batches.add(1);
-    }
-
-    fn playbacks_of(&self, keys: &[usize]) -> impl Iterator<Item = &PlaybackTask> {
-        keys.iter().filter_map(|key| match &self.tasks.get(*key)?.work {
-            Work::Playback(task) => Some(&**task),
-            Work::Download(_) => None,
-        })
-    }
-
     /// Does what is due for one task. The clock is read for each, so that lateness is what it really was.
     fn fire(&mut self, key: usize) {
         self.fire_at(key, now_us());
@@ -248,81 +241,11 @@ impl Worker {
             }
             Some(Work::Download(task)) => match task.waiting {
                 Waiting::Room => self.check_stall(key, now_us),
-                Waiting::Turn => self.eager.push(key),
+                Waiting::Turn => self.scheduler.ready(key),
                 Waiting::Storage => {} // it is not the client who takes nothing
             },
+            Some(Work::Stream(_)) => self.submit_storage(key),
             None => {}
-        }
-    }
-
-    fn conclude(&mut self, key: usize, outcome: Outcome) {
-        match outcome {
-            Outcome::Again(at_us) => self.wheel.set(key, at_us),
-            Outcome::Queued | Outcome::Rest => {}
-            Outcome::Over(error) => self.remove(key, Some(error)),
-        }
-    }
-
-    /// Gives each download that has something to do one turn.
-    fn run_downloads(&mut self) {
-        std::mem::swap(&mut self.eager, &mut self.turns);
-        for index in 0..self.turns.len() {
-            self.turn(self.turns[index]);
-            self.run_due(); // playbacks have deadlines, downloads have none
-        }
-        self.turns.clear();
-    }
-
-    fn turn(&mut self, key: usize) {
-        let Some(Task { id, work: Work::Download(task) }) = self.tasks.get_mut(key) else { return };
-        let (id, before) = (*id, task.sent());
-        let turn = task.turn();
-        if task.sent() > before {
-            self.sending.counters.download_octets.add(task.sent() - before);
-            task.progress_us = now_us();
-        }
-        match turn {
-            Turn::More => self.eager.push(key),
-            Turn::Full => {
-                task.waiting = Waiting::Room;
-                self.wheel.set(key, task.progress_us + self.options.download_stall_us);
-            }
-            Turn::Over(error) => self.end_download(key, error),
-            Turn::Cold(file, range) => {
-                self.sending.counters.cold_waits.add(1);
-                let mailbox = Arc::clone(&self.mailbox);
-                let job = move || {
-                    let result = warm(&file, range.clone()).map(|()| range.end);
-                    mailbox.send(Command::Warmed { id, result });
-                };
-                if self.readers.submit(job) {
-                    task.waiting = Waiting::Storage;
-                } else {
-                    self.wheel.set(key, now_us() + RETRY_US); // the readers have too much to do
-                }
-            }
-        }
-    }
-
-    /// Has a download take a turn, if it waits for what has come.
-    fn rouse(&mut self, key: usize, what_came: Waiting) {
-        if let Some(Task { work: Work::Download(task), .. }) = self.tasks.get_mut(key)
-            && task.waiting == what_came
-        {
-            task.waiting = Waiting::Turn;
-            self.wheel.cancel(key);
-            self.eager.push(key);
-        }
-    }
-
-    /// Ends a download that has taken nothing for too long, or looks again when that could be.
-    fn check_stall(&mut self, key: usize, now_us: u64) {
-        let Some(Task { work: Work::Download(task), .. }) = self.tasks.get(key) else { return };
-        let deadline_us = task.progress_us + self.options.download_stall_us;
-        if now_us >= deadline_us {
-            self.end_download(key, Some(DownloadError::Stalled));
-        } else {
-            self.wheel.set(key, deadline_us);
         }
     }
 
@@ -335,14 +258,14 @@ impl Worker {
     }
 
     /// Sleeps until something is due or an event comes; answers whether there are commands.
-    fn sleep(&mut self, tending: Tending) -> bool {
-        let due_us = || self.wheel.next_us().map(|at_us| at_us.saturating_sub(now_us()));
+    fn sleep(&mut self, tending: Tending, next_turn_us: Option<u64>) -> bool {
+        let due_us = [self.wheel.next_us(), next_turn_us].into_iter().flatten().min();
         let most_us = match tending {
             Tending::More => Some(0),
             Tending::Later => Some(TEND_AGAIN_US),
             Tending::Done => None,
         };
-        let timeout_us = if self.eager.is_empty() { due_us() } else { Some(0) };
+        let timeout_us = due_us.map(|at_us| at_us.saturating_sub(now_us()));
         let timeout = most_us.into_iter().chain(timeout_us).min().map(duration);
         let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
         let ready = match epoll::wait(&self.epoll, &mut events[..], timeout.as_ref()) {
@@ -359,10 +282,45 @@ impl Worker {
         for event in ready.iter() {
             match event.data.u64() {
                 MAILBOX => commands = true,
-                key => self.rouse(key as usize, Waiting::Room),
+                data => self.ready(data),
             }
         }
         commands
+    }
+
+    /// Gives those that have something to do their turns, until others must be looked at. Answers when there is more to do, in
+    /// microseconds of CLOCK_MONOTONIC.
+    fn run_turns(&mut self) -> Option<u64> {
+        for _ in 0..TURNS {
+            match self.scheduler.next(now_us()) {
+                Next::Act { stream, allowance } => self.act(stream, allowance),
+                Next::At(at_us) => return Some(at_us),
+                Next::Nothing => return None,
+            }
+            self.run_due(); // playbacks have deadlines, downloads and streams have none
+        }
+        Some(0)
+    }
+
+    fn act(&mut self, key: usize, allowance: u64) {
+        match self.tasks.get(key).map(|task| &task.work) {
+            Some(Work::Download(_)) => self.turn(key),
+            Some(Work::Stream(_)) => self.act_stream(key, allowance),
+            Some(Work::Playback(_)) | None => {}
+        }
+    }
+
+    /// A descriptor that a task waits for became ready.
+    fn ready(&mut self, data: u64) {
+        let (key, port) = watch::parts(data);
+        match self.tasks.get_mut(key).map(|task| &mut task.work) {
+            Some(Work::Download(_)) => self.rouse(key, Waiting::Room),
+            Some(Work::Stream(task)) => {
+                task.stream.note_ready(port);
+                self.scheduler.ready(key);
+            }
+            Some(Work::Playback(_)) | None => {}
+        }
     }
 
     fn obey(&mut self, command: Command) {
@@ -393,6 +351,9 @@ impl Worker {
                 }
             }
             Command::Warmed { id, result } => self.warmed(id, result),
+            Command::AddStream { id, task } => self.add_stream(id, task),
+            Command::WithStream { id, act } => self.with_stream(id, act),
+            Command::Stored { id, stored } => self.stored(id, stored),
             Command::Hold(region) => self.sending.scratch.hold(region),
             Command::LetGo { region_id } => self.sending.scratch.let_go(region_id),
             Command::Quit => {}
@@ -403,56 +364,6 @@ impl Worker {
         let key = self.tasks.insert(Task { id, work });
         self.keys.insert(id, key);
         key
-    }
-
-    fn add_download(&mut self, id: u64, mut task: Box<DownloadTask>) {
-        task.progress_us = now_us();
-        let key = self.add(id, Work::Download(task));
-        let Some(Task { work: Work::Download(task), .. }) = self.tasks.get(key) else { return };
-        let data = epoll::EventData::new_u64(key as u64);
-        let flags = epoll::EventFlags::OUT | epoll::EventFlags::ET;
-        match epoll::add(&self.epoll, &task.socket, data, flags) {
-            Ok(()) => self.rouse(key, Waiting::Room),
-            Err(errno) => {
-                self.end_download(key, Some(SendError::Other { call: "epoll_ctl", errno }.into()));
-            }
-        }
-    }
-
-    fn warmed(&mut self, id: u64, result: io::Result<u64>) {
-        let Some(key) = self.keys.get(&id).copied() else { return };
-        let Some(Task { work: Work::Download(task), .. }) = self.tasks.get_mut(key) else { return };
-        match result {
-            Ok(until) => {
-                task.warmed(until);
-                self.rouse(key, Waiting::Storage);
-            }
-            Err(error) => {
-                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
-                self.end_download(key, Some(SendError::Storage { call: "pread", errno }.into()));
-            }
-        }
-    }
-
-    fn playback(&mut self, id: u64) -> Option<(usize, &mut PlaybackTask)> {
-        let key = *self.keys.get(&id)?;
-        match &mut self.tasks.get_mut(key)?.work {
-            Work::Playback(task) => Some((key, task)),
-            Work::Download(_) => None,
-        }
-    }
-
-    fn end_download(&mut self, key: usize, error: Option<DownloadError>) {
-        let Some(Task { work: Work::Download(task), .. }) = self.tasks.get_mut(key) else { return };
-        // The caller holds the same connection under another descriptor, so closing ours would not remove it here.
-        if let Err(errno) = epoll::delete(&self.epoll, &task.socket)
-            && errno != Errno::NOENT
-        {
-            tracing::error!(%errno, "a connection could not be taken out of epoll");
-        }
-        task.end(error);
-        self.forget(key);
-        self.sending.counters.downloads.fetch_sub(1, Relaxed);
     }
 
     /// Ends a task that its owner let go of, or that failed.
@@ -466,13 +377,14 @@ impl Worker {
                 self.sending.counters.playbacks.fetch_sub(1, Relaxed);
             }
             Some(Work::Download(_)) => self.end_download(key, Some(DownloadError::Stopped)),
+            Some(Work::Stream(_)) => self.end_stream(key, Err(StreamError::Stopped)),
             None => {}
         }
     }
 
     fn forget(&mut self, key: usize) {
         self.wheel.cancel(key);
-        self.eager.retain(|other| *other != key);
+        self.scheduler.remove(key);
         let task = self.tasks.remove(key);
         self.keys.remove(&task.id);
     }

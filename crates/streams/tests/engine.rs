@@ -266,7 +266,8 @@ fn a_file_that_ends_too_early_and_a_client_that_leaves_are_told() {
 #[test]
 fn a_client_that_takes_nothing_is_let_go() {
     let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
-    let options = EngineOptions { threads: 1, download_stall_us: 50_000, ring: false };
+    let options =
+        EngineOptions { threads: 1, download_stall_us: 50_000, ring: false, ..EngineOptions::default() };
     let support = Support::probe(None, Calibrations::default(), false);
     let engine = Engine::start(&options, Arc::new(support), &readers).unwrap();
     let (file, _) = stored(50_000_000);

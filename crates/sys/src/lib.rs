@@ -3,7 +3,9 @@
 //! Typed request in, typed result out. What `rustix` and `socket2` already offer safely is used from there and
 //! not wrapped again.
 
+pub mod append;
 pub mod cpu;
+pub mod datagrams;
 pub mod device;
 pub mod gather;
 pub mod header_blocks;

@@ -8,10 +8,10 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use crate::checked;
 
 /// `UDP_SEGMENT` of `linux/udp.h` (Linux 4.18).
-const UDP_SEGMENT: libc::c_int = 103;
+pub(crate) const UDP_SEGMENT: libc::c_int = 103;
 
 /// `UDP_GRO` of `linux/udp.h` (Linux 5.0).
-const UDP_GRO: libc::c_int = 104;
+pub(crate) const UDP_GRO: libc::c_int = 104;
 
 /// Makes the kernel cut each send into datagrams of `size` bytes; 0 turns that off.
 ///

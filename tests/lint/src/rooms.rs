@@ -16,16 +16,21 @@ struct Rule {
 
 /// The design's table of rooms. What tests from outside may use all; what measures uses the server as a process.
 const RULES: &[Rule] = &[
-    Rule { room: "wirepath-sys", ours: &[], others: Some(&["libc", "rustix", "io-uring", "thiserror"]) },
+    Rule {
+        room: "wirepath-sys",
+        ours: &[],
+        others: Some(&["libc", "rustix", "io-uring", "bytes", "thiserror"]),
+    },
     Rule { room: "wirepath-media", ours: &[], others: None },
     Rule { room: "wirepath-datapath", ours: &["wirepath-sys", "wirepath-media"], others: None },
-    Rule { room: "wirepath-streams", ours: &["wirepath-datapath"], others: None },
+    Rule { room: "wirepath-streams", ours: &["wirepath-datapath", "wirepath-media"], others: None },
     Rule { room: "wirepath-server", ours: &["wirepath-streams", "wirepath-media"], others: None },
     Rule {
         room: "wirepath-assess",
         ours: &["wirepath-sys", "wirepath-datapath", "wirepath-streams", "wirepath-media"],
         others: None,
     },
+    Rule { room: "wirepath-relay", ours: &["wirepath-streams"], others: None },
     Rule { room: "wirepath", ours: ROOMS, others: None },
     Rule { room: "wirepath-tests", ours: ROOMS, others: None },
     Rule { room: "wirepath-bench", ours: &["wirepath-tests"], others: None },
@@ -40,6 +45,7 @@ const ROOMS: &[&str] = &[
     "wirepath-datapath",
     "wirepath-streams",
     "wirepath-server",
+    "wirepath-relay",
     "wirepath-assess",
 ];
 

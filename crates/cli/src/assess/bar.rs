@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use wirepath_assess::Progress;
 
-use super::interrupt::Interrupt;
+use crate::interrupt::Interrupt;
 use crate::terminal;
 
 /// Parts that a bar is divided into.

@@ -9,10 +9,10 @@ use wirepath_assess::{Assessment, Error, Options, Soundness, host, read_calibrat
 
 use super::bar::Bar;
 use super::experiment::{Experiment, without_figures};
-use super::interrupt::Interrupt;
 use super::measuring::Measuring;
 use super::output::Output;
 use super::text;
+use crate::interrupt::Interrupt;
 use crate::terminal;
 
 /// Makes the experiments one after the other and shows and writes the result, whatever became of them.

@@ -74,6 +74,11 @@ impl Psi {
         changed
     }
 
+    /// The PID of a programme's map, if there is such a programme now.
+    pub fn map_pid(&self, number: u16) -> Option<u16> {
+        self.current().find(|(known, _)| *known == number).map(|(_, map_pid)| map_pid)
+    }
+
     /// Whether an association table has been seen.
     pub fn has_association(&self) -> bool {
         !self.association.sections.is_empty()

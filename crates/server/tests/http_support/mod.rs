@@ -90,7 +90,8 @@ fn run(
     drain: watch::Receiver<bool>,
     tell: oneshot::Sender<SocketAddr>,
 ) {
-    let engine_options = EngineOptions { threads: 1, download_stall_us: 2_000_000, ring: false };
+    let engine_options =
+        EngineOptions { threads: 1, download_stall_us: 2_000_000, ring: false, ..EngineOptions::default() };
     let support = Arc::new(Support::probe(None, Calibrations::default(), false));
     let engine = Arc::new(Engine::start(&engine_options, support, &readers).unwrap());
     let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));

@@ -88,7 +88,8 @@ impl TrainSource for Numbered {
 pub(crate) fn engine(path: Path) -> Engine {
     let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
     let ring = path == Path::WireUring;
-    let options = EngineOptions { threads: 1, download_stall_us: 60_000_000, ring };
+    let options =
+        EngineOptions { threads: 1, download_stall_us: 60_000_000, ring, ..EngineOptions::default() };
     Engine::start(&options, Arc::new(Support::probe(Some(path), Calibrations::default(), false)), &readers)
         .unwrap()
 }

@@ -23,7 +23,8 @@ fn fixture() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let readers = || BlockingPool::start("reader", 1, Importance::Equal).unwrap();
     let cache = Cache::open(&folder.path().join("cache"), 1 << 30).unwrap();
-    let options = EngineOptions { threads: 2, download_stall_us: 60_000_000, ring: true };
+    let options =
+        EngineOptions { threads: 2, download_stall_us: 60_000_000, ring: true, ..EngineOptions::default() };
     let engine =
         Engine::start(&options, Arc::new(Support::probe(None, Calibrations::default(), false)), &readers())
             .unwrap();

@@ -1,0 +1,169 @@
+//! `splice` and `tee`: bytes between a file, socket or pipe and a pipe of our own, and from pipe to pipe, by reference. What is read
+//! from a connection and written to another this way is never seen by the program, and copied by nobody.
+
+use std::cell::RefCell;
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice, tee};
+
+/// Room that is asked for: 256 pages. A process without privileges may have 64 MiB in all its pipes
+/// (`fs.pipe-user-pages-soft`), and gets smaller ones beyond.
+const WANTED: usize = 1 << 20;
+
+/// Pipes that a thread keeps for later.
+const KEPT: usize = 32;
+
+/// A pipe, and what is in it.
+#[derive(Debug)]
+pub struct Pipe {
+    reader: OwnedFd,
+    writer: OwnedFd,
+    room: usize,
+    held: usize,
+}
+
+thread_local! {
+    /// Empty pipes. To open one costs some tens of microseconds, most of it for its pages.
+    static EMPTY: RefCell<Vec<Pipe>> = const { RefCell::new(Vec::new()) };
+}
+
+impl Pipe {
+    /// An empty pipe: one that the thread kept, or a new one.
+    ///
+    /// # Errors
+    /// What `pipe2` says.
+    pub fn empty() -> Result<Pipe, Errno> {
+        match EMPTY.with_borrow_mut(Vec::pop) {
+            Some(pipe) => Ok(pipe),
+            None => Pipe::open(),
+        }
+    }
+
+    fn open() -> Result<Pipe, Errno> {
+        let (reader, writer) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        let room = match fcntl_setpipe_size(&writer, WANTED) {
+            Ok(room) => room,
+            Err(_) => fcntl_getpipe_size(&writer)?, // it stays as it is
+        };
+        Ok(Pipe { reader, writer, room, held: 0 })
+    }
+
+    /// Keeps the pipe for later if it is empty; what it holds is lost.
+    pub fn put_away(self) {
+        EMPTY.with_borrow_mut(|kept| {
+            if self.held == 0 && kept.len() < KEPT {
+                kept.push(self);
+            }
+        });
+    }
+
+    /// Bytes that are in it.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Bytes that it has room for, if they fill its pages.
+    pub fn room(&self) -> usize {
+        self.room
+    }
+
+    /// Takes up to `length` bytes from `source`, at `offset` if it is a file. 0 at its end. A socket must be in non-blocking mode.
+    ///
+    /// # Errors
+    /// [`Errno::AGAIN`] if there is nothing now, or no room; [`Errno::INVAL`] if `source` cannot do it; else what `splice` says.
+    pub fn fill(
+        &mut self,
+        source: impl AsFd,
+        offset: Option<&mut u64>,
+        length: usize,
+    ) -> Result<usize, Errno> {
+        let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+        let filled = splice(source, offset, &self.writer, None, length, flags)?;
+        self.held += filled;
+        Ok(filled)
+    }
+
+    /// Gives what it holds to `sink`, at `offset` if it is a file, as much as that takes; answers how many bytes, at least one. There
+    /// is more to come if `more`. A socket must be in non-blocking mode.
+    ///
+    /// # Errors
+    /// [`Errno::AGAIN`] if it takes none now; [`Errno::INVAL`] if it cannot do it; else what `splice` says.
+    pub fn drain(&mut self, sink: impl AsFd, offset: Option<&mut u64>, more: bool) -> Result<usize, Errno> {
+        let mut flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+        flags.set(SpliceFlags::MORE, more);
+        let drained = splice(&self.reader, None, sink, offset, self.held, flags)?;
+        self.held -= drained.min(self.held);
+        if drained == 0 { Err(Errno::PIPE) } else { Ok(drained) }
+    }
+
+    /// Gives another pipe, which is empty, the same bytes, and keeps them.
+    ///
+    /// # Errors
+    /// [`Errno::NOBUFS`] if the other had not room for all of them: then it has some; else what `tee` says.
+    pub fn copy_to(&self, other: &mut Pipe) -> Result<(), Errno> {
+        let copied = tee(&self.reader, &other.writer, self.held, SpliceFlags::NONBLOCK)?;
+        other.held += copied;
+        if copied == self.held { Ok(()) } else { Err(Errno::NOBUFS) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+
+    fn connection() -> (UnixStream, UnixStream) {
+        let (near, far) = UnixStream::pair().unwrap();
+        far.set_nonblocking(true).unwrap();
+        (near, far)
+    }
+
+    #[test]
+    fn bytes_go_through_a_pipe_and_to_others_with_it() {
+        let (mut source, inlet) = connection();
+        source.write_all(b"some bytes").unwrap();
+        let mut pipes = [(); 3].map(|()| Pipe::empty().unwrap());
+        let [first, others @ ..] = &mut pipes;
+        assert_eq!(first.fill(&inlet, None, first.room()), Ok(10));
+        assert_eq!(first.fill(&inlet, None, first.room()), Err(Errno::AGAIN));
+        others.iter_mut().for_each(|other| first.copy_to(other).unwrap());
+        for pipe in &mut pipes {
+            let (mut reader, outlet) = connection();
+            assert_eq!(pipe.held(), 10);
+            assert_eq!(pipe.drain(&outlet, None, false), Ok(10));
+            assert_eq!(pipe.held(), 0);
+            let mut bytes = [0; 10];
+            reader.read_exact(&mut bytes).unwrap();
+            assert_eq!(&bytes, b"some bytes");
+        }
+        drop(source);
+        assert_eq!(pipes[0].fill(&inlet, None, 1), Ok(0), "the end");
+    }
+
+    #[test]
+    fn a_file_is_read_and_written_at_its_offset() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"0123456789").unwrap();
+        let mut pipe = Pipe::empty().unwrap();
+        let (mut from, mut to) = (4, 1);
+        assert_eq!(pipe.fill(&file, Some(&mut from), 3), Ok(3));
+        assert_eq!(pipe.drain(&file, Some(&mut to), false), Ok(3));
+        assert_eq!((from, to), (7, 4));
+        let mut bytes = String::new();
+        std::io::Seek::rewind(&mut file).unwrap();
+        file.read_to_string(&mut bytes).unwrap();
+        assert_eq!(bytes, "0456456789");
+    }
+
+    #[test]
+    fn only_empty_pipes_are_kept() {
+        let (mut source, inlet) = connection();
+        source.write_all(b"x").unwrap();
+        let mut pipe = Pipe::open().unwrap();
+        pipe.fill(&inlet, None, 1).unwrap();
+        pipe.put_away();
+        assert_eq!(Pipe::empty().unwrap().held(), 0);
+    }
+}

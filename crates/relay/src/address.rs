@@ -1,0 +1,254 @@
+//! Addresses of inputs and outputs, written as for ffmpeg, VLC and socat.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// Where bytes come from or go to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    text: String,
+    pub(crate) kind: Kind,
+}
+
+/// What an address means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// Standard input or output: `-`.
+    Standard,
+    /// `file:PATH`
+    File { path: PathBuf, existing: Existing },
+    /// `unix:PATH`
+    Unix { path: PathBuf, listen: bool },
+    /// `tcp://HOST:PORT`
+    Tcp { host: String, port: u16, listen: bool },
+    /// `udp://HOST:PORT`; to receive from, HOST may be empty or have an @ in front.
+    Udp(Udp),
+}
+
+/// What to do about a file that is there when it is to be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Existing {
+    /// Leave it: an error.
+    Refuse,
+    /// Write behind what it has.
+    Append,
+    /// Write in its place.
+    Overwrite,
+}
+
+/// A UDP address and what goes with it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Udp {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// Name of the network device for multicast.
+    pub(crate) interface: Option<String>,
+    /// Hops that multicast may take.
+    pub(crate) ttl: Option<u32>,
+    /// Bytes of datagrams that are made of shorter records.
+    pub(crate) packet_bytes: Option<usize>,
+}
+
+/// What is wrong with an address.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text}: {why}")]
+pub struct AddressError {
+    text: String,
+    why: String,
+}
+
+/// The kinds of addresses, for errors and help.
+const KINDS: &str =
+    "tcp://HOST:PORT, tcp://HOST:PORT?listen, udp://HOST:PORT, udp://@:PORT, unix:PATH, file:PATH or -";
+
+impl FromStr for Address {
+    type Err = AddressError;
+
+    fn from_str(text: &str) -> Result<Address, AddressError> {
+        let parsed = parse(text);
+        parsed
+            .map(|kind| Address { text: text.to_owned(), kind })
+            .map_err(|why| AddressError { text: text.to_owned(), why })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.text)
+    }
+}
+
+fn parse(text: &str) -> Result<Kind, String> {
+    if text == "-" {
+        return Ok(Kind::Standard);
+    }
+    let Some((scheme, rest)) = text.split_once(':') else {
+        return Err(format!("this is no address; there are {KINDS}"));
+    };
+    let (place, mut query) = Query::split(rest);
+    let kind = match scheme {
+        "file" => {
+            let existing = match (query.flag("append")?, query.flag("overwrite")?) {
+                (true, true) => return Err("append and overwrite exclude each other".to_owned()),
+                (true, false) => Existing::Append,
+                (false, true) => Existing::Overwrite,
+                (false, false) => Existing::Refuse,
+            };
+            Kind::File { path: path(place)?, existing }
+        }
+        "unix" => Kind::Unix { path: path(place)?, listen: query.flag("listen")? },
+        "tcp" => {
+            let listen = query.flag("listen")?;
+            let (host, port) = host_and_port(place)?;
+            if host.is_empty() && !listen {
+                return Err("a host is missing; to wait for a connection, add ?listen".to_owned());
+            }
+            Kind::Tcp { host, port, listen }
+        }
+        "udp" => {
+            let (host, port) = host_and_port(place)?;
+            let host = host.strip_prefix('@').unwrap_or(&host).to_owned();
+            Kind::Udp(Udp {
+                host,
+                port,
+                interface: query.value("iface")?,
+                ttl: query.number("ttl", 255)?.map(|ttl| ttl as u32),
+                packet_bytes: query.number("packet", 65_507)?.map(|bytes| bytes as usize),
+            })
+        }
+        other => return Err(format!("{other} is no kind of address; there are {KINDS}")),
+    };
+    query.finish()?;
+    Ok(kind)
+}
+
+fn path(place: &str) -> Result<PathBuf, String> {
+    if place.is_empty() { Err("a path is missing".to_owned()) } else { Ok(place.into()) }
+}
+
+fn host_and_port(place: &str) -> Result<(String, u16), String> {
+    let Some(place) = place.strip_prefix("//") else {
+        return Err("after the colon come two slashes".to_owned());
+    };
+    let Some((host, port)) = place.rsplit_once(':') else {
+        return Err("a port is missing, as in HOST:PORT".to_owned());
+    };
+    let is_bracketed = host.starts_with('[') && host.ends_with(']');
+    if host.contains(':') && !is_bracketed && !host.starts_with("@[") {
+        return Err("an IPv6 address needs brackets, as in [::1]:PORT".to_owned());
+    }
+    match port.parse() {
+        Ok(port) if port > 0 => Ok((host.replace(['[', ']'], ""), port)),
+        _ => Err(format!("{port} is no port; ports are 1 to 65535")),
+    }
+}
+
+/// What follows a question mark.
+struct Query<'a> {
+    options: Vec<(&'a str, Option<&'a str>)>,
+    known: Vec<&'static str>,
+}
+
+impl<'a> Query<'a> {
+    fn split(rest: &'a str) -> (&'a str, Query<'a>) {
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let options = query.split('&').filter(|option| !option.is_empty());
+        let options = options
+            .map(|option| option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value))));
+        (place, Query { options: options.collect(), known: Vec::new() })
+    }
+
+    fn take(&mut self, name: &'static str) -> Option<Option<&'a str>> {
+        self.known.push(name);
+        let place = self.options.iter().position(|(option, _)| *option == name)?;
+        Some(self.options.remove(place).1)
+    }
+
+    fn flag(&mut self, name: &'static str) -> Result<bool, String> {
+        match self.take(name) {
+            None => Ok(false),
+            Some(None) => Ok(true),
+            Some(Some(value)) => Err(format!("{name} takes no value, and has {value}")),
+        }
+    }
+
+    fn value(&mut self, name: &'static str) -> Result<Option<String>, String> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(None | Some("")) => Err(format!("{name} needs a value, as in {name}=VALUE")),
+            Some(Some(value)) => Ok(Some(value.to_owned())),
+        }
+    }
+
+    fn number(&mut self, name: &'static str, most: u64) -> Result<Option<u64>, String> {
+        let Some(value) = self.value(name)? else { return Ok(None) };
+        match value.parse() {
+            Ok(number) if (1..=most).contains(&number) => Ok(Some(number)),
+            _ => Err(format!("{name} is {value}, and must be a number from 1 to {most}")),
+        }
+    }
+
+    /// Whatever is left is unknown.
+    fn finish(self) -> Result<(), String> {
+        let Some((name, _)) = self.options.first() else { return Ok(()) };
+        Err(match &self.known[..] {
+            [] => format!("{name} is no option here; there are none"),
+            known => format!("{name} is no option here; there are {}", known.join(", ")),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(text: &str) -> Kind {
+        text.parse::<Address>().unwrap().kind
+    }
+
+    #[test]
+    fn addresses_as_people_write_them() {
+        let tcp = |host: &str, port, listen| Kind::Tcp { host: host.to_owned(), port, listen };
+        assert_eq!(kind("-"), Kind::Standard);
+        assert_eq!(kind("tcp://example.org:80"), tcp("example.org", 80, false));
+        assert_eq!(kind("tcp://[::1]:80"), tcp("::1", 80, false));
+        assert_eq!(kind("tcp://:5000?listen"), tcp("", 5000, true));
+        assert_eq!(kind("unix:/run/a?listen"), Kind::Unix { path: "/run/a".into(), listen: true });
+        assert_eq!(kind("file:a:b"), Kind::File { path: "a:b".into(), existing: Existing::Refuse });
+        assert_eq!(kind("file:a?append"), Kind::File { path: "a".into(), existing: Existing::Append });
+        let udp = Udp { host: "239.1.1.1".to_owned(), port: 1234, ..Udp::default() };
+        assert_eq!(kind("udp://@239.1.1.1:1234"), Kind::Udp(udp.clone()));
+        let with = Udp { interface: Some("eth0".to_owned()), ttl: Some(4), packet_bytes: Some(1316), ..udp };
+        assert_eq!(kind("udp://239.1.1.1:1234?iface=eth0&ttl=4&packet=1316"), Kind::Udp(with));
+        assert_eq!(kind("udp://@:9000"), Kind::Udp(Udp { port: 9000, ..Udp::default() }));
+        assert_eq!(
+            kind("udp://@[ff02::1]:9"),
+            Kind::Udp(Udp { host: "ff02::1".to_owned(), port: 9, ..Udp::default() })
+        );
+        assert_eq!("tcp://a:1".parse::<Address>().unwrap().to_string(), "tcp://a:1");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_what_to_do() {
+        for (text, why) in [
+            ("video.ts", "this is no address"),
+            ("http://a:1", "http is no kind of address; there are tcp://"),
+            ("tcp://a", "a port is missing"),
+            ("tcp:a:1", "after the colon come two slashes"),
+            ("tcp://:80", "add ?listen"),
+            ("tcp://a:0", "0 is no port"),
+            ("tcp://a:99999", "99999 is no port"),
+            ("tcp://::1:80", "an IPv6 address needs brackets"),
+            ("tcp://a:1?listen=yes", "listen takes no value"),
+            ("tcp://a:1?lisen", "lisen is no option here; there are listen"),
+            ("udp://a:1?ttl=300", "ttl is 300, and must be a number from 1 to 255"),
+            ("udp://a:1?iface", "iface needs a value"),
+            ("unix:", "a path is missing"),
+            ("file:x?append&overwrite", "exclude each other"),
+        ] {
+            let error = text.parse::<Address>().unwrap_err().to_string();
+            assert!(error.starts_with(text) && error.contains(why), "{error}");
+        }
+    }
+}

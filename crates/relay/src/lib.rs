@@ -1,0 +1,11 @@
+//! The stream service as a command: addresses as people know them, and how they are wired together.
+
+mod address;
+mod open;
+mod spec;
+mod wiring;
+
+pub use address::{Address, AddressError};
+pub use open::OpenError;
+pub use spec::{FramingSpec, HandlerSpec, OrderSpec, PatternSpec, SpecError, WhenFullSpec};
+pub use wiring::{Wiring, WiringError};

@@ -1,0 +1,262 @@
+//! From addresses to objects. This may block: names are asked for, and connections are waited for.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::netdevice::name_to_index;
+use rustix::net::sockopt;
+use socket2::{Domain, Protocol, Socket, Type};
+use wirepath_streams::Object;
+
+use crate::address::{Address, Existing, Kind, Udp};
+
+/// What could not be opened, and why.
+#[derive(Debug, thiserror::Error)]
+#[error("{address}: {doing}: {source}")]
+pub struct OpenError {
+    address: Address,
+    doing: &'static str,
+    #[source]
+    source: io::Error,
+}
+
+/// How long a connection may take to come about.
+const CONNECT: Duration = Duration::from_secs(10);
+
+/// Receive buffer that is asked for, so that bursts are not lost while others are served. The system's limit
+/// (`net.core.rmem_max`) may be lower; then it is that.
+const RECEIVE_BUFFER: usize = 4 << 20;
+
+/// What was being done, when it failed.
+type Attempt<T> = Result<T, (&'static str, io::Error)>;
+
+trait Doing<T> {
+    fn doing(self, doing: &'static str) -> Attempt<T>;
+}
+
+impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
+    fn doing(self, doing: &'static str) -> Attempt<T> {
+        self.map_err(|error| (doing, error.into()))
+    }
+}
+
+/// Where a connection is waited for.
+pub(crate) enum Door {
+    Tcp(TcpListener),
+    /// And its name, which is removed when somebody has come.
+    Unix(UnixListener, PathBuf),
+}
+
+impl Address {
+    /// Begins to listen, if that is asked for: before anything is waited for, so that others can connect in any order.
+    ///
+    /// # Errors
+    /// What could not be done.
+    pub(crate) fn listen(&self) -> Result<Option<Door>, OpenError> {
+        let door = match &self.kind {
+            Kind::Tcp { host, port, listen: true } => {
+                TcpListener::bind((host_or_any(host), *port)).map(Door::Tcp)
+            }
+            Kind::Unix { path, listen: true } => {
+                UnixListener::bind(path).map(|door| Door::Unix(door, path.clone()))
+            }
+            _ => return Ok(None),
+        };
+        door.map(Some).map_err(|source| OpenError { address: self.clone(), doing: "listening", source })
+    }
+
+    /// Opens it to read from; `door` is where it [listens](Address::listen).
+    ///
+    /// # Errors
+    /// What could not be done.
+    pub(crate) fn open_input(&self, door: Option<Door>) -> Result<Object, OpenError> {
+        self.opened(match &self.kind {
+            Kind::Standard => stream(self, io::stdin().as_fd().try_clone_to_owned()),
+            Kind::File { path, .. } => std::fs::File::open(path)
+                .and_then(|file| {
+                    if file.metadata()?.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(file) }
+                })
+                .doing("opening")
+                .and_then(|file| self.of_file(file, 0)),
+            Kind::Udp(udp) => receiver(udp).and_then(|socket| self.datagrams(socket, udp)),
+            kind => connection(kind, door).and_then(|connection| stream(self, Ok(connection))),
+        })
+    }
+
+    /// Opens it to write to; `door` is where it [listens](Address::listen).
+    ///
+    /// # Errors
+    /// What could not be done.
+    pub(crate) fn open_output(&self, door: Option<Door>) -> Result<Object, OpenError> {
+        self.opened(match &self.kind {
+            Kind::Standard => stream(self, io::stdout().as_fd().try_clone_to_owned()),
+            Kind::File { path, existing } => {
+                create(path, *existing).and_then(|(file, length)| self.of_file(file, length))
+            }
+            Kind::Udp(udp) => sender(udp).and_then(|socket| self.datagrams(socket, udp)),
+            kind => connection(kind, door).and_then(|connection| stream(self, Ok(connection))),
+        })
+    }
+
+    fn opened(&self, attempt: Attempt<Object>) -> Result<Object, OpenError> {
+        attempt.map_err(|(doing, source)| OpenError { address: self.clone(), doing, source })
+    }
+
+    /// A file, a FIFO or a device by its name.
+    fn of_file(&self, file: std::fs::File, offset: u64) -> Attempt<Object> {
+        if file.metadata().doing("opening")?.is_file() {
+            return Ok(Object::file(&self.to_string(), Arc::new(file), offset));
+        }
+        stream(self, Ok(file.into()))
+    }
+
+    fn datagrams(&self, socket: Socket, udp: &Udp) -> Attempt<Object> {
+        Object::datagrams(&self.to_string(), socket.into(), None, udp.packet_bytes)
+            .doing("setting up a socket")
+    }
+}
+
+fn stream(address: &Address, descriptor: io::Result<OwnedFd>) -> Attempt<Object> {
+    descriptor.and_then(|descriptor| Object::stream(&address.to_string(), descriptor)).doing("opening")
+}
+
+/// The file, and its length if it is to be written behind that.
+fn create(path: &Path, existing: Existing) -> Attempt<(std::fs::File, u64)> {
+    let mut options = OpenOptions::new();
+    options.write(true);
+    match existing {
+        Existing::Refuse => options.create_new(true),
+        Existing::Append => options.create(true),
+        Existing::Overwrite => options.create(true).truncate(true),
+    };
+    let file = match options.open(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            // A device or FIFO is there to be written to.
+            let there = std::fs::metadata(path).doing("opening")?;
+            if there.is_file() || there.is_dir() {
+                let words = "it exists; add ?append or ?overwrite to its address";
+                return Err(("opening", io::Error::new(io::ErrorKind::AlreadyExists, words)));
+            }
+            OpenOptions::new().write(true).open(path).doing("opening")?
+        }
+        opened => opened.doing("opening")?,
+    };
+    let length = if existing == Existing::Append { file.metadata().doing("opening")?.len() } else { 0 };
+    Ok((file, length))
+}
+
+/// A connection, made or waited for.
+fn connection(kind: &Kind, door: Option<Door>) -> Attempt<OwnedFd> {
+    let connection = match (kind, door) {
+        (_, Some(Door::Tcp(door))) => door.accept().doing("waiting for a connection")?.0,
+        (_, Some(Door::Unix(door, path))) => {
+            let accepted = door.accept();
+            // If the name cannot be removed, whoever listens there next will say so.
+            drop(std::fs::remove_file(path));
+            return Ok(accepted.doing("waiting for a connection")?.0.into());
+        }
+        (Kind::Tcp { host, port, .. }, None) => connect(host, *port)?,
+        (Kind::Unix { path, .. }, None) => return Ok(UnixStream::connect(path).doing("connecting")?.into()),
+        (Kind::Standard | Kind::File { .. } | Kind::Udp(_), None) => {
+            return Err(("connecting", io::ErrorKind::Unsupported.into()));
+        }
+    };
+    connection.set_nodelay(true).doing("setting up a connection")?;
+    Ok(connection.into())
+}
+
+/// To the first of a name's addresses that answers.
+fn connect(host: &str, port: u16) -> Attempt<TcpStream> {
+    let mut failed = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in (host, port).to_socket_addrs().doing("looking up the name")? {
+        match TcpStream::connect_timeout(&address, CONNECT) {
+            Ok(connection) => return Ok(connection),
+            Err(error) => failed = error,
+        }
+    }
+    Err(("connecting", failed))
+}
+
+/// A socket that receives what is sent to a port, or to a group.
+fn receiver(udp: &Udp) -> Attempt<Socket> {
+    let address = resolve(host_or_any(&udp.host), udp.port)?;
+    let socket = udp_socket(address)?;
+    // More than one program may listen to a group.
+    socket.set_reuse_address(address.ip().is_multicast()).doing("setting up a socket")?;
+    socket.set_recv_buffer_size(RECEIVE_BUFFER).doing("setting up a socket")?;
+    socket.bind(&address.into()).doing("listening")?;
+    if address.ip().is_multicast() {
+        let index = interface(&socket, udp)?;
+        match address.ip() {
+            IpAddr::V4(group) => {
+                sockopt::set_ip_add_membership_with_ifindex(&socket, &group, &Ipv4Addr::UNSPECIFIED, index)
+            }
+            IpAddr::V6(group) => sockopt::set_ipv6_add_membership(&socket, &group, index),
+        }
+        .doing("joining the group")?;
+    }
+    Ok(socket)
+}
+
+/// A socket that sends to a host or group.
+fn sender(udp: &Udp) -> Attempt<Socket> {
+    let address = resolve(&udp.host, udp.port)?;
+    let socket = udp_socket(address)?;
+    if address.ip().is_multicast() {
+        let index = interface(&socket, udp)?;
+        match address.ip() {
+            IpAddr::V4(group) => {
+                let by_index = |index| {
+                    sockopt::set_ip_multicast_if_with_ifindex(&socket, &group, &Ipv4Addr::UNSPECIFIED, index)
+                };
+                if index > 0 { by_index(index) } else { Ok(()) }
+            }
+            IpAddr::V6(_) => sockopt::set_ipv6_multicast_if(&socket, index),
+        }
+        .doing("choosing the interface")?;
+        if let Some(ttl) = udp.ttl {
+            match address {
+                SocketAddr::V4(_) => sockopt::set_ip_multicast_ttl(&socket, ttl),
+                SocketAddr::V6(_) => sockopt::set_ipv6_multicast_hops(&socket, ttl),
+            }
+            .doing("setting the hops")?;
+        }
+    }
+    socket.connect(&address.into()).doing("connecting")?;
+    Ok(socket)
+}
+
+fn udp_socket(address: SocketAddr) -> Attempt<Socket> {
+    Socket::new(Domain::for_address(address), Type::DGRAM.nonblocking(), Some(Protocol::UDP))
+        .doing("opening a socket")
+}
+
+/// The number of the interface that is asked for; 0 leaves it to the system.
+fn interface(socket: &Socket, udp: &Udp) -> Attempt<u32> {
+    match &udp.interface {
+        Some(name) => name_to_index(socket, name).doing("looking for the interface"),
+        None => Ok(0),
+    }
+}
+
+fn resolve(host: &str, port: u16) -> Attempt<SocketAddr> {
+    let mut found = (host, port).to_socket_addrs().doing("looking up the name")?;
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    found.next().ok_or_else(missing).doing("looking up the name")
+}
+
+/// What to listen on if no host is named: everything, over IPv6 and IPv4 where there is IPv6.
+fn host_or_any(host: &str) -> &str {
+    let has_ipv6 = || std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_ok();
+    match host {
+        "" if has_ipv6() => "::",
+        "" => "0.0.0.0",
+        host => host,
+    }
+}

@@ -1,0 +1,75 @@
+//! Inputs, outputs and what is between them, made a stream.
+
+use wirepath_streams::{OutputOptions, OutputPattern, Stream, StreamBuilder, StreamEvent};
+
+use crate::address::Address;
+use crate::open::OpenError;
+use crate::spec::{FramingSpec, HandlerSpec, OrderSpec, PatternSpec, SpecError, WhenFullSpec};
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Wiring {
+    /// Where bytes come from, at least one.
+    pub inputs: Vec<Address>,
+    /// Where they go, at least one.
+    pub outputs: Vec<Address>,
+    /// How inputs are divided.
+    pub framing: FramingSpec,
+    /// The order of inputs.
+    pub order: OrderSpec,
+    /// How records are spread over outputs.
+    pub pattern: PatternSpec,
+    /// In the order in which they see records.
+    pub handlers: Vec<HandlerSpec>,
+    /// What happens when an output takes nothing.
+    pub when_full: WhenFullSpec,
+}
+
+/// Why it cannot be done.
+#[derive(Debug, thiserror::Error)]
+pub enum WiringError {
+    /// Something could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// A handler cannot be made.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// There are too few outputs for shares.
+    #[error("shares:{threshold} takes at least {threshold} outputs, and there are {outputs}")]
+    TooFewOutputs {
+        /// What it takes.
+        threshold: u8,
+        /// What there is.
+        outputs: usize,
+    },
+}
+
+impl Wiring {
+    /// Opens everything and makes the stream, which tells `on_event` what happens to it. Blocks until connections have come about.
+    ///
+    /// # Errors
+    /// The first thing that could not be opened or made.
+    pub fn stream(&self, on_event: impl FnMut(StreamEvent) + Send + 'static) -> Result<Stream, WiringError> {
+        if let OutputPattern::Shares { threshold } = self.pattern.0
+            && self.outputs.len() < usize::from(threshold)
+        {
+            return Err(WiringError::TooFewOutputs { threshold, outputs: self.outputs.len() });
+        }
+        let mut builder =
+            self.order.apply(StreamBuilder::default()).pattern(self.pattern.0).on_event(on_event);
+        for handler in &self.handlers {
+            builder = builder.handler(handler.handler()?);
+        }
+        let listen =
+            |addresses: &[Address]| addresses.iter().map(Address::listen).collect::<Result<Vec<_>, _>>();
+        let (inlets, outlets) = (listen(&self.inputs)?, listen(&self.outputs)?);
+        for (output, door) in self.outputs.iter().zip(outlets) {
+            let options = OutputOptions { when_full: self.when_full.0, ..OutputOptions::default() };
+            builder = builder.output_with(output.open_output(door)?, options);
+        }
+        for (input, door) in self.inputs.iter().zip(inlets) {
+            builder = builder.input(input.open_input(door)?, self.framing.framing());
+        }
+        Ok(builder.finish_outputs().build())
+    }
+}

@@ -1,0 +1,270 @@
+//! Handlers one behind the other, and what they make of a run.
+
+use std::mem;
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
+
+use crate::handler::{Frame, Handler, HandlerError, Part, Reach, Read, Rewrite, Select, Verdict};
+use crate::record::{Piece, Run};
+
+/// Handlers in the order in which they see the records.
+#[derive(Debug, Default)]
+pub(crate) struct Chain {
+    links: Vec<Link>,
+    /// What a link makes of a run while it works on it; empty otherwise.
+    made: Vec<Run>,
+}
+
+/// Why a chain gave up.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("handler {handler}: {error}")]
+pub(crate) struct ChainError {
+    pub(crate) handler: &'static str,
+    pub(crate) error: HandlerError,
+}
+
+#[derive(Debug)]
+struct Link {
+    handler: Handler,
+    /// The record that goes by was dropped: its other pieces are not shown.
+    dropping: bool,
+    /// Pieces of a record for a handler that takes whole ones.
+    gathered: BytesMut,
+    /// For what rewriting makes.
+    block: BytesMut,
+    parts: Vec<Part>,
+}
+
+/// What is reserved at least for what rewriting makes.
+const BLOCK: usize = 64 * 1024;
+
+impl Chain {
+    pub(crate) fn push(&mut self, handler: Handler) {
+        self.links.push(Link {
+            handler,
+            dropping: false,
+            gathered: BytesMut::new(),
+            block: BytesMut::new(),
+            parts: Vec::new(),
+        });
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.links.is_empty()
+    }
+
+    pub(crate) fn handlers(&self) -> impl Iterator<Item = &Handler> {
+        self.links.iter().map(|link| &link.handler)
+    }
+
+    /// Puts what becomes of `run` behind what is in `out`.
+    ///
+    /// # Errors
+    /// What a handler says; what was put into `out` before stays.
+    pub(crate) fn apply(&mut self, run: Run, out: &mut Vec<Run>) -> Result<(), ChainError> {
+        let first = out.len();
+        out.push(run);
+        for link in &mut self.links {
+            let mut made = mem::take(&mut self.made);
+            for run in out.drain(first..) {
+                link.apply(run, &mut made)?;
+            }
+            out.append(&mut made);
+            self.made = made;
+        }
+        Ok(())
+    }
+
+    /// There is nothing more to come.
+    ///
+    /// # Errors
+    /// What a handler says.
+    pub(crate) fn end(&mut self) -> Result<(), ChainError> {
+        for link in &mut self.links {
+            if let Handler::Read(handler) = &mut link.handler {
+                handler.end().map_err(|error| ChainError { handler: link.handler.name(), error })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Link {
+    fn apply(&mut self, run: Run, out: &mut Vec<Run>) -> Result<(), ChainError> {
+        let name = self.handler.name();
+        let Some(run) = self.gather(run).map_err(|error| ChainError { handler: name, error })? else {
+            return Ok(());
+        };
+        let done = match &mut self.handler {
+            Handler::Read(handler) => read(handler.as_mut(), &mut self.dropping, &run, out),
+            Handler::Select(handler) => select(handler.as_mut(), &mut self.parts, &run, out),
+            Handler::Rewrite(handler) => rewrite(handler.as_mut(), &mut self.block, &run, out),
+        };
+        done.map_err(|error| ChainError { handler: name, error })
+    }
+
+    /// Whole records for a handler that takes such, or nothing yet.
+    fn gather(&mut self, run: Run) -> Result<Option<Run>, HandlerError> {
+        let Reach::Records { limit } = self.handler.reach() else { return Ok(Some(run)) };
+        let longest = self.gathered.len() + run.record_bytes.min(run.bytes.len());
+        if longest > limit {
+            return Err(HandlerError(format!(
+                "a record of {longest} bytes or more, where it takes {limit} at most"
+            )));
+        }
+        if run.begins && run.ends {
+            return Ok(Some(run));
+        }
+        self.gathered.extend_from_slice(&run.bytes);
+        Ok(run.ends.then(|| Run::single(self.gathered.split().freeze(), true, true)))
+    }
+}
+
+/// Records that pass, as few runs as possible.
+fn read(
+    handler: &mut dyn Read,
+    dropping: &mut bool,
+    run: &Run,
+    out: &mut Vec<Run>,
+) -> Result<(), HandlerError> {
+    let mut passing: Range<usize> = 0..0;
+    for index in 0..run.records() {
+        let (range, piece) = run.piece(index);
+        if piece.begins {
+            *dropping = false;
+        }
+        if !*dropping {
+            let verdict = handler.read(piece)?;
+            *dropping = verdict == Verdict::Drop && piece.begins;
+        }
+        if !*dropping {
+            passing.end = range.end;
+            continue;
+        }
+        put(run, passing, out);
+        passing = range.end..range.end;
+    }
+    // An empty record is in no range of bytes.
+    if run.bytes.is_empty() && !*dropping {
+        out.push(run.clone());
+    }
+    put(run, passing, out);
+    Ok(())
+}
+
+/// What is kept and added: records that are kept whole as few runs as possible, others part by part.
+fn select(
+    handler: &mut dyn Select,
+    parts: &mut Vec<Part>,
+    run: &Run,
+    out: &mut Vec<Run>,
+) -> Result<(), HandlerError> {
+    let mut kept: Range<usize> = 0..0;
+    for index in 0..run.records() {
+        let (range, piece) = run.piece(index);
+        handler.select(piece, &mut Frame::new(piece.bytes.len(), parts))?;
+        if let [Part::Kept(all)] = &parts[..]
+            && all.len() == piece.bytes.len()
+        {
+            kept.end = range.end;
+            continue;
+        }
+        put(run, kept, out);
+        put_parts(run, range.start, piece, parts, out);
+        kept = range.end..range.end;
+    }
+    put(run, kept, out);
+    Ok(())
+}
+
+fn put(run: &Run, range: Range<usize>, out: &mut Vec<Run>) {
+    if !range.is_empty() {
+        out.push(run.part(range));
+    }
+}
+
+/// The parts of one record, or of a part of one that begins at `at`. A record that goes by in pieces needs a beginning and an end
+/// even where nothing of it is kept.
+fn put_parts(run: &Run, at: usize, piece: Piece<'_>, parts: &mut Vec<Part>, out: &mut Vec<Run>) {
+    let count = parts.len();
+    for (index, part) in parts.drain(..).enumerate() {
+        let bytes = match part {
+            Part::Kept(range) => run.bytes.slice(at + range.start..at + range.end),
+            Part::Made(bytes) => bytes,
+        };
+        out.push(Run::single(bytes, piece.begins && index == 0, piece.ends && index + 1 == count));
+    }
+    if count == 0 && piece.begins != piece.ends {
+        out.push(Run::single(Bytes::new(), piece.begins, piece.ends));
+    }
+}
+
+/// New records; those of one length are one run.
+fn rewrite(
+    handler: &mut dyn Rewrite,
+    block: &mut BytesMut,
+    run: &Run,
+    out: &mut Vec<Run>,
+) -> Result<(), HandlerError> {
+    let mut written = Written { block, bytes: 0, record_bytes: 0, out };
+    for piece in run.pieces() {
+        let room = handler.room(piece.bytes.len());
+        written.make_room(room);
+        let space = &mut written.block[written.bytes..];
+        match handler.rewrite(piece, space)? {
+            Some(length) if length > room => {
+                return Err(HandlerError(format!("it wrote {length} bytes where it said {room} at most")));
+            }
+            Some(length) => written.add(length, piece),
+            None => {}
+        }
+    }
+    written.put();
+    Ok(())
+}
+
+/// Whole records of one length at the front of a block.
+struct Written<'a> {
+    block: &'a mut BytesMut,
+    bytes: usize,
+    record_bytes: usize,
+    out: &'a mut Vec<Run>,
+}
+
+impl Written<'_> {
+    /// Sees to it that `room` bytes follow what is written.
+    fn make_room(&mut self, room: usize) {
+        if self.block.len() - self.bytes < room {
+            self.put();
+            if self.block.len() < room {
+                *self.block = BytesMut::zeroed(room.max(BLOCK));
+            }
+        }
+    }
+
+    /// A record, or a part of one, was written behind the others.
+    fn add(&mut self, length: usize, piece: Piece<'_>) {
+        let is_record = piece.begins && piece.ends && length > 0;
+        if !is_record || self.bytes > 0 && length != self.record_bytes {
+            self.put();
+        }
+        if is_record {
+            (self.bytes, self.record_bytes) = (self.bytes + length, length);
+        } else {
+            self.out.push(Run::single(self.block.split_to(length).freeze(), piece.begins, piece.ends));
+        }
+    }
+
+    /// Hands on what is written.
+    fn put(&mut self) {
+        if self.bytes > 0 {
+            let bytes = self.block.split_to(self.bytes).freeze();
+            self.out.push(Run { bytes, record_bytes: self.record_bytes, begins: true, ends: true });
+            self.bytes = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

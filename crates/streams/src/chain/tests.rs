@@ -1,0 +1,179 @@
+use super::*;
+use crate::handler::Common;
+use proptest::prelude::*;
+
+/// Drops records that begin with an odd byte.
+struct EvenOnly;
+
+impl Common for EvenOnly {
+    fn name(&self) -> &'static str {
+        "even"
+    }
+}
+
+impl Read for EvenOnly {
+    fn read(&mut self, piece: Piece<'_>) -> Result<Verdict, HandlerError> {
+        let is_even = piece.bytes.first().is_none_or(|byte| byte % 2 == 0);
+        Ok(if is_even { Verdict::Pass } else { Verdict::Drop })
+    }
+}
+
+/// Keeps the first half of records that begin with less than 128, adds a byte, and keeps all of the others.
+struct Halve(Reach);
+
+impl Common for Halve {
+    fn name(&self) -> &'static str {
+        "halve"
+    }
+
+    fn reach(&self) -> Reach {
+        self.0
+    }
+}
+
+impl Select for Halve {
+    fn select(&mut self, piece: Piece<'_>, frame: &mut Frame<'_>) -> Result<(), HandlerError> {
+        if piece.bytes.first().is_some_and(|byte| *byte < 128) {
+            frame.keep(0..piece.bytes.len() / 2);
+            frame.add(Bytes::from_static(b"!"));
+        } else {
+            frame.keep_all();
+        }
+        Ok(())
+    }
+}
+
+/// Doubles every byte; records of seven bytes go no further.
+struct Double;
+
+impl Common for Double {
+    fn name(&self) -> &'static str {
+        "double"
+    }
+}
+
+impl Rewrite for Double {
+    fn room(&self, length: usize) -> usize {
+        2 * length
+    }
+
+    fn rewrite(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<Option<usize>, HandlerError> {
+        for (index, byte) in piece.bytes.iter().enumerate() {
+            out[2 * index..2 * index + 2].fill(*byte);
+        }
+        Ok((piece.bytes.len() != 7).then_some(2 * piece.bytes.len()))
+    }
+}
+
+fn records(runs: &[Run]) -> Vec<Vec<u8>> {
+    let mut records: Vec<Vec<u8>> = Vec::new();
+    for piece in runs.iter().flat_map(Run::pieces) {
+        if piece.begins {
+            records.push(Vec::new());
+        }
+        records.last_mut().expect("a record begins before it goes on").extend_from_slice(piece.bytes);
+    }
+    records
+}
+
+fn halved(record: &[u8]) -> Vec<u8> {
+    match record.first() {
+        Some(0..128) => [&record[..record.len() / 2], b"!"].concat(),
+        _ => record.to_vec(),
+    }
+}
+
+fn chain(handlers: impl IntoIterator<Item = Handler>) -> Chain {
+    let mut chain = Chain::default();
+    handlers.into_iter().for_each(|handler| chain.push(handler));
+    chain
+}
+
+fn runs() -> impl Strategy<Value = Vec<Run>> {
+    let run =
+        (proptest::collection::vec(any::<u8>(), 1..60), 1usize..12).prop_map(|(bytes, record_bytes)| Run {
+            bytes: bytes.into(),
+            record_bytes,
+            begins: true,
+            ends: true,
+        });
+    proptest::collection::vec(run, 1..6)
+}
+
+proptest! {
+    /// Handlers one behind the other do what they would do to records one by one.
+    #[test]
+    fn a_chain_is_its_handlers_in_order(input in runs()) {
+        let mut chain = chain([
+            Handler::Read(Box::new(EvenOnly)),
+            Handler::Select(Box::new(Halve(Reach::Pieces))),
+            Handler::Rewrite(Box::new(Double)),
+        ]);
+        let mut output = Vec::new();
+        for run in &input {
+            chain.apply(run.clone(), &mut output).unwrap();
+        }
+        let expected: Vec<Vec<u8>> = records(&input)
+            .into_iter()
+            .filter(|record| record[0] % 2 == 0)
+            .map(|record| halved(&record))
+            // A frame of parts comes in pieces, and each is doubled on its own.
+            .map(|record| record.iter().flat_map(|byte| [*byte, *byte]).collect::<Vec<u8>>())
+            .collect();
+        let output = records(&output);
+        prop_assert_eq!(output.iter().filter(|record| record.len() != 14).count(),
+            output.len() - expected.iter().filter(|record| record.len() == 14 && output.contains(record)).count());
+        for record in &output {
+            prop_assert!(expected.contains(record));
+        }
+    }
+
+    /// A handler that takes whole records gets them whole, however they come.
+    #[test]
+    fn whole_records_are_gathered(record in proptest::collection::vec(any::<u8>(), 1..100), cut in 0usize..100) {
+        let cut = cut.min(record.len());
+        let mut chain = chain([Handler::Select(Box::new(Halve(Reach::Records { limit: 100 })))]);
+        let mut output = Vec::new();
+        let bytes = Bytes::from(record.clone());
+        chain.apply(Run::single(bytes.slice(..cut), true, false), &mut output).unwrap();
+        prop_assert!(output.is_empty());
+        chain.apply(Run::single(bytes.slice(cut..), false, true), &mut output).unwrap();
+        prop_assert_eq!(records(&output), [halved(&record)]);
+    }
+}
+
+#[test]
+fn a_record_that_is_dropped_by_its_beginning_is_dropped_to_its_end() {
+    let mut chain = chain([Handler::Read(Box::new(EvenOnly))]);
+    let mut output = Vec::new();
+    for (bytes, begins, ends) in
+        [(&b"\x01ab"[..], true, false), (b"\x02cd", false, true), (b"\x02ef", true, true)]
+    {
+        chain.apply(Run::single(Bytes::from_static(bytes), begins, ends), &mut output).unwrap();
+    }
+    assert_eq!(records(&output), [b"\x02ef"]);
+}
+
+#[test]
+fn records_that_pass_stay_together() {
+    let mut chain = chain([Handler::Read(Box::new(EvenOnly)), Handler::Rewrite(Box::new(Double))]);
+    let mut output = Vec::new();
+    let run = Run {
+        bytes: Bytes::from_static(b"\x02a\x04b\x01c\x06d\x08"),
+        record_bytes: 2,
+        begins: true,
+        ends: true,
+    };
+    chain.apply(run, &mut output).unwrap();
+    let lengths: Vec<(usize, usize)> = output.iter().map(|run| (run.bytes.len(), run.record_bytes)).collect();
+    assert_eq!(lengths, [(8, 4), (4, 4), (2, 2)]);
+    assert_eq!(records(&output).concat(), b"\x02\x02aa\x04\x04bb\x06\x06dd\x08\x08");
+}
+
+#[test]
+fn a_longer_record_than_a_handler_takes_is_an_error_that_names_it() {
+    let mut chain = chain([Handler::Select(Box::new(Halve(Reach::Records { limit: 4 })))]);
+    let error =
+        chain.apply(Run::single(Bytes::from_static(b"12345"), true, true), &mut Vec::new()).unwrap_err();
+    assert_eq!(error.to_string(), "handler halve: a record of 5 bytes or more, where it takes 4 at most");
+}

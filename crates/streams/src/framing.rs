@@ -1,0 +1,344 @@
+//! Where records begin and end in a stream of bytes: the KStreams paper's polling size (section 3.1), "a single integer", or "a
+//! callback function (one per link) that checks the incoming data and calculates its size".
+
+use bytes::{Buf, Bytes};
+
+use crate::record::Run;
+
+/// How an input is divided into records.
+pub enum Framing {
+    /// Not at all: a byte stream is one record; of datagrams each is one.
+    Whole,
+    /// Records of so many bytes (at least 1); the last may be shorter.
+    Fixed(usize),
+    /// Records whose length is found by looking at them.
+    With {
+        /// Bytes of the longest record. A longer one is an error.
+        limit: usize,
+        /// Finds the length.
+        measure: Box<Measure>,
+    },
+}
+
+/// Is given what there is of a record, at least one byte, and whether nothing more will come. Answers the length of the record, at
+/// least 1 and possibly more than there is, or that it takes more bytes to know.
+///
+/// # Errors
+/// What is wrong with the bytes; it ends the stream.
+pub type Measure = dyn FnMut(&[u8], bool) -> Result<Option<usize>, FramingError> + Send;
+
+/// What is wrong with the records of an input.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FramingError {
+    /// A record is longer than was allowed.
+    #[error("a record of {bytes} bytes or more, where at most {limit} are allowed")]
+    TooLong {
+        /// How long it is, as far as is known.
+        bytes: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// The input ended before the record did.
+    #[error("the input ends within a record, after {bytes} of its bytes")]
+    Cut {
+        /// Bytes of the record that were there.
+        bytes: usize,
+    },
+    /// The bytes are not what they should be.
+    #[error("{0}")]
+    Wrong(String),
+}
+
+/// Bytes of a packet of an MPEG transport stream (ISO/IEC 13818-1).
+const TS_PACKET: usize = 188;
+
+impl Framing {
+    /// Packets of an MPEG transport stream, each checked for its sync byte (ISO/IEC 13818-1).
+    pub fn transport_stream() -> Framing {
+        let measure = |bytes: &[u8], _| match bytes[0] {
+            0x47 => Ok(Some(TS_PACKET)),
+            other => Err(FramingError::Wrong(format!(
+                "a packet of a transport stream begins with 0x47, this one with {other:#04x}"
+            ))),
+        };
+        Framing::With { limit: TS_PACKET, measure: Box::new(measure) }
+    }
+
+    /// Packets behind their length in two bytes, most significant first, as RTP and RTCP have it over TCP (RFC 4571).
+    pub fn rtp() -> Framing {
+        Framing::length_prefixed(2, 2 + usize::from(u16::MAX))
+    }
+
+    /// Records behind their length in four bytes, most significant first, of at most `limit` bytes, length included.
+    pub fn length32(limit: usize) -> Framing {
+        Framing::length_prefixed(4, limit)
+    }
+
+    /// Lines, each with the line feed that ends it; the last may be without. At most `limit` bytes.
+    pub fn lines(limit: usize) -> Framing {
+        // What was looked at already is not looked at again when more has come.
+        let mut seen = 0;
+        let measure = move |bytes: &[u8], is_end: bool| {
+            let from = seen.min(bytes.len());
+            let found = bytes[from..].iter().position(|byte| *byte == b'\n').map(|at| from + at + 1);
+            let length = found.or(is_end.then_some(bytes.len()));
+            seen = if length.is_some() { 0 } else { bytes.len() };
+            Ok(length)
+        };
+        Framing::With { limit, measure: Box::new(measure) }
+    }
+
+    fn length_prefixed(prefix: usize, limit: usize) -> Framing {
+        let measure = move |bytes: &[u8], _| {
+            let length = bytes
+                .get(..prefix)
+                .map(|bytes| bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)));
+            Ok(length.map(|length| prefix + length))
+        };
+        Framing::With { limit, measure: Box::new(measure) }
+    }
+}
+
+/// Divides the bytes of one input. They come in buffers that are in one piece, as `Bytes` and `BytesMut` are, and are shared, not copied.
+pub(crate) struct Splitter {
+    framing: Framing,
+    /// Whether parts of records may be handed on.
+    pieces: bool,
+    /// Bytes of the record begun that are still to come, if that is known.
+    missing: Option<usize>,
+    /// A record was begun and not ended.
+    within: bool,
+}
+
+impl Splitter {
+    /// Hands parts of records on, or, if `whole`, only whole records.
+    pub(crate) fn new(framing: Framing, whole: bool) -> Splitter {
+        Splitter { framing, pieces: !whole, missing: None, within: false }
+    }
+
+    /// Whether nothing is divided: datagrams are records as they are, and a stream of bytes is one.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self.framing, Framing::Whole)
+    }
+
+    /// Whether the input is between two records.
+    pub(crate) fn at_boundary(&self) -> bool {
+        !self.within
+    }
+
+    /// Takes the next run from the front of `bytes`, to which more may be added later unless `is_end`. None if that takes more
+    /// bytes, or if there is nothing more.
+    ///
+    /// # Errors
+    /// If there is no record where one should be; the bytes stay.
+    pub(crate) fn next(&mut self, bytes: &mut impl Buf, is_end: bool) -> Result<Option<Run>, FramingError> {
+        match self.missing {
+            Some(missing) if self.within => self.go_on(missing, bytes, is_end),
+            _ => match &self.framing {
+                Framing::Whole => Ok(self.next_of_stream(bytes, is_end)),
+                Framing::Fixed(length) => {
+                    let length = (*length).max(1);
+                    Ok(self.next_of_fixed(length, bytes, is_end))
+                }
+                Framing::With { .. } => self.next_measured(bytes, is_end),
+            },
+        }
+    }
+
+    /// The record without end.
+    fn next_of_stream(&mut self, bytes: &mut impl Buf, is_end: bool) -> Option<Run> {
+        let is_empty = !bytes.has_remaining();
+        if is_empty && !(is_end && self.within) || !self.pieces && !is_end {
+            return None;
+        }
+        let run = Run::single(all(bytes), !self.within, is_end);
+        self.within = !is_end;
+        Some(run)
+    }
+
+    fn next_of_fixed(&mut self, length: usize, bytes: &mut impl Buf, is_end: bool) -> Option<Run> {
+        let there = bytes.remaining();
+        match (there - there % length, there) {
+            (0, 0) => None,
+            (0, _) if is_end => Some(Run::single(all(bytes), true, true)),
+            (0, there) if self.pieces => Some(self.begin(length - there, bytes)),
+            (0, _) => None,
+            (whole, _) => Some(run_of(bytes.copy_to_bytes(whole), length)),
+        }
+    }
+
+    /// As many records of the same length as there are.
+    fn next_measured(&mut self, bytes: &mut impl Buf, is_end: bool) -> Result<Option<Run>, FramingError> {
+        let there = bytes.remaining();
+        let Some(length) = self.measure(bytes.chunk(), is_end)? else { return Ok(None) };
+        if length > there {
+            return match (is_end, self.pieces) {
+                (true, _) => Err(FramingError::Cut { bytes: there }),
+                (false, true) => Ok(Some(self.begin(length - there, bytes))),
+                (false, false) => Ok(None),
+            };
+        }
+        let mut whole = length;
+        while whole + length <= there {
+            // Whatever is wrong with a later record concerns that one, when its turn has come.
+            match self.length_of(&bytes.chunk()[whole..], is_end) {
+                Ok(Some(next)) if next == length => whole += length,
+                _ => break,
+            }
+        }
+        Ok(Some(run_of(bytes.copy_to_bytes(whole), length)))
+    }
+
+    /// The length of the record that begins with `bytes`, if there are any and that is known.
+    fn measure(&mut self, bytes: &[u8], is_end: bool) -> Result<Option<usize>, FramingError> {
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        match self.length_of(bytes, is_end)? {
+            None if is_end => Err(FramingError::Cut { bytes: bytes.len() }),
+            length => Ok(length),
+        }
+    }
+
+    fn length_of(&mut self, bytes: &[u8], is_end: bool) -> Result<Option<usize>, FramingError> {
+        let Framing::With { limit, measure } = &mut self.framing else { return Ok(None) };
+        let limit = *limit;
+        match measure(bytes, is_end)? {
+            Some(0) => Err(FramingError::Wrong("a record of no bytes".to_owned())),
+            Some(length) if length > limit => Err(FramingError::TooLong { bytes: length, limit }),
+            None if bytes.len() >= limit => Err(FramingError::TooLong { bytes: bytes.len(), limit }),
+            length => Ok(length),
+        }
+    }
+
+    /// The first part of a record of which `missing` bytes are still to come.
+    fn begin(&mut self, missing: usize, bytes: &mut impl Buf) -> Run {
+        (self.within, self.missing) = (true, Some(missing));
+        Run::single(all(bytes), true, false)
+    }
+
+    /// The next part of a record that was begun.
+    fn go_on(
+        &mut self,
+        missing: usize,
+        bytes: &mut impl Buf,
+        is_end: bool,
+    ) -> Result<Option<Run>, FramingError> {
+        if !bytes.has_remaining() && !is_end {
+            return Ok(None);
+        }
+        let part = bytes.copy_to_bytes(missing.min(bytes.remaining()));
+        let missing = missing - part.len();
+        let is_cut = missing > 0 && is_end;
+        if is_cut && !matches!(self.framing, Framing::Fixed(_)) {
+            return Err(FramingError::Cut { bytes: part.len() });
+        }
+        let ends = missing == 0 || is_cut;
+        (self.within, self.missing) = (!ends, (!ends).then_some(missing));
+        Ok(Some(Run::single(part, false, ends)))
+    }
+}
+
+fn all(bytes: &mut impl Buf) -> Bytes {
+    bytes.copy_to_bytes(bytes.remaining())
+}
+
+/// Whole records of one length.
+fn run_of(bytes: Bytes, record_bytes: usize) -> Run {
+    Run { bytes, record_bytes, begins: true, ends: true }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::BytesMut;
+    use proptest::prelude::*;
+
+    /// All records of `input`, which comes in parts of these sizes, in turn; with what ends it.
+    fn records(
+        framing: Framing,
+        whole: bool,
+        input: &[u8],
+        sizes: &[usize],
+    ) -> Result<Vec<Vec<u8>>, FramingError> {
+        let mut splitter = Splitter::new(framing, whole);
+        let (mut buffer, mut records, mut rest) = (BytesMut::new(), Vec::new(), input);
+        for size in sizes.iter().cycle() {
+            let (part, later) = rest.split_at((*size).min(rest.len()));
+            buffer.extend_from_slice(part);
+            rest = later;
+            while let Some(run) = splitter.next(&mut buffer, rest.is_empty())? {
+                assert!(!whole || run.begins && run.ends);
+                for piece in run.pieces() {
+                    if piece.begins {
+                        records.push(Vec::new());
+                    }
+                    records
+                        .last_mut()
+                        .expect("a record begins before it goes on")
+                        .extend_from_slice(piece.bytes);
+                }
+                assert_eq!(splitter.at_boundary(), run.ends);
+            }
+            if rest.is_empty() {
+                break;
+            }
+        }
+        assert!(buffer.is_empty() && splitter.at_boundary());
+        Ok(records)
+    }
+
+    #[test]
+    fn known_framings() {
+        let of = |framing, input: &[u8]| records(framing, true, input, &[3]);
+        assert_eq!(of(Framing::Whole, b"abcdefg").unwrap(), [b"abcdefg"]);
+        assert_eq!(of(Framing::Fixed(3), b"abcdefg").unwrap(), [&b"abc"[..], b"def", b"g"]);
+        assert_eq!(of(Framing::lines(8), b"a\n\nbcd\ne").unwrap(), [&b"a\n"[..], b"\n", b"bcd\n", b"e"]);
+        assert_eq!(
+            of(Framing::rtp(), b"\0\x01a\0\0\0\x02bc").unwrap(),
+            [&b"\0\x01a"[..], b"\0\0", b"\0\x02bc"]
+        );
+        assert_eq!(of(Framing::length32(16), b"\0\0\0\x01a").unwrap(), [b"\0\0\0\x01a"]);
+        let mut packets = vec![0x47; 2 * 188];
+        assert_eq!(of(Framing::transport_stream(), &packets).unwrap().len(), 2);
+        packets[188] = 0;
+        let error = of(Framing::transport_stream(), &packets).unwrap_err();
+        assert!(error.to_string().contains("0x00"), "{error}");
+    }
+
+    #[test]
+    fn what_is_too_long_or_cut_is_an_error() {
+        let of = |framing, input: &[u8]| records(framing, true, input, &[4]).unwrap_err();
+        assert_eq!(of(Framing::lines(3), b"abcdef\n"), FramingError::TooLong { bytes: 4, limit: 3 });
+        assert_eq!(of(Framing::length32(8), b"\0\0\0\x05a"), FramingError::TooLong { bytes: 9, limit: 8 });
+        assert_eq!(of(Framing::rtp(), b"\0\x05abc"), FramingError::Cut { bytes: 5 });
+        assert_eq!(of(Framing::rtp(), b"\0"), FramingError::Cut { bytes: 1 });
+        let nothing = Framing::With { limit: 9, measure: Box::new(|_, _| Ok(Some(0))) };
+        assert!(matches!(of(nothing, b"a"), FramingError::Wrong(_)));
+    }
+
+    proptest! {
+        /// However the bytes come, and whether in pieces or whole, the records are the same.
+        #[test]
+        fn records_do_not_depend_on_how_bytes_come(
+            lengths in proptest::collection::vec(0u8..40, 0..30),
+            sizes in proptest::collection::vec(1usize..50, 1..10),
+            whole: bool,
+            fixed in 1usize..30,
+        ) {
+            let expected: Vec<Vec<u8>> = lengths.iter().enumerate()
+                .map(|(index, length)| {
+                    let mut record = vec![0, *length];
+                    record.extend((0..*length).map(|byte| byte ^ index as u8));
+                    record
+                })
+                .collect();
+            let input = expected.concat();
+            prop_assert_eq!(&records(Framing::rtp(), whole, &input, &sizes).unwrap(), &expected);
+            let expected: Vec<Vec<u8>> = input.chunks(fixed).map(<[u8]>::to_vec).collect();
+            prop_assert_eq!(&records(Framing::Fixed(fixed), whole, &input, &sizes).unwrap(), &expected);
+            let all = records(Framing::Whole, whole, &input, &sizes).unwrap();
+            prop_assert_eq!(all.concat(), input);
+        }
+    }
+}

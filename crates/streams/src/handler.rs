@@ -1,0 +1,204 @@
+//! Handlers: what an application does with records on their way. The KStreams paper's stream handlers (section 3.2, figure 5).
+//!
+//! A handler says by its kind what it may do to the bytes, so the stream knows what can stay where it is: one that reads lets
+//! them pass or not, one that selects answers with parts of them and some bytes of its own, and one that rewrites fills a buffer on
+//! the sink's side. Only the last writes what it does not touch.
+//!
+//! Handlers get records as they come: a long record in pieces, unless the handler asks for whole ones. Their memory is theirs and
+//! should be bounded; what a stream holds for them is bounded by [`Reach::Records`].
+
+use std::fmt;
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::record::Piece;
+
+/// A handler of one of the kinds.
+pub enum Handler {
+    /// Sees the bytes and decides whether a record passes.
+    Read(Box<dyn Read>),
+    /// Keeps parts of a record and adds bytes of its own; nothing is copied.
+    Select(Box<dyn Select>),
+    /// Makes new bytes of a record's.
+    Rewrite(Box<dyn Rewrite>),
+}
+
+/// In what pieces a handler takes records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// As they come: a record may be given in several pieces, one after the other.
+    Pieces,
+    /// Whole. A longer record than this many bytes ends the stream with an error.
+    Records {
+        /// Bytes of the longest record.
+        limit: usize,
+    },
+}
+
+/// Why a handler gives up, in words for whoever runs the stream. It ends the stream, not the engine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct HandlerError(pub String);
+
+/// Whether a record passes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It passes.
+    Pass,
+    /// It goes no further. Said of the first piece of a record it holds for the whole record, whose other pieces are not shown; said
+    /// of a later piece it is without effect, since the first is gone.
+    Drop,
+}
+
+/// What every handler has.
+pub trait Common: Send {
+    /// Its name, for errors and tables.
+    fn name(&self) -> &'static str;
+
+    /// In what pieces it takes records.
+    fn reach(&self) -> Reach {
+        Reach::Pieces
+    }
+
+    /// What it counted or found out so far, by name: for the table of streams, `/metrics` and JSON.
+    fn report(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
+    }
+}
+
+/// A handler that sees the bytes: a checksum, a meter, a filter.
+pub trait Read: Common {
+    /// Sees the next piece.
+    ///
+    /// # Errors
+    /// Ends the stream.
+    fn read(&mut self, piece: Piece<'_>) -> Result<Verdict, HandlerError>;
+
+    /// There are no more pieces.
+    ///
+    /// # Errors
+    /// Ends the stream with an error that would have ended well.
+    fn end(&mut self) -> Result<(), HandlerError> {
+        Ok(())
+    }
+}
+
+/// A handler that answers with parts of what it is given and bytes of its own.
+pub trait Select: Common {
+    /// Puts into `frame` what of the next piece goes on. A record of which nothing is kept goes no further.
+    ///
+    /// # Errors
+    /// Ends the stream.
+    fn select(&mut self, piece: Piece<'_>, frame: &mut Frame<'_>) -> Result<(), HandlerError>;
+}
+
+/// A handler that makes new bytes.
+pub trait Rewrite: Common {
+    /// Most bytes that a piece of `length` bytes becomes.
+    fn room(&self, length: usize) -> usize;
+
+    /// Writes what becomes of the next piece to the front of `out`, which has at least [`Rewrite::room`] bytes of any content;
+    /// answers how many. None if the record goes no further.
+    ///
+    /// # Errors
+    /// Ends the stream.
+    fn rewrite(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<Option<usize>, HandlerError>;
+}
+
+/// What a [`Select`] handler keeps of a piece, in order.
+pub struct Frame<'a> {
+    length: usize,
+    parts: &'a mut Vec<Part>,
+}
+
+/// A part of a frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// These bytes of the piece.
+    Kept(Range<usize>),
+    /// Bytes that the handler made.
+    Made(Bytes),
+}
+
+impl<'a> Frame<'a> {
+    /// An empty frame of a piece of `length` bytes, whose parts are put into `parts`.
+    pub(crate) fn new(length: usize, parts: &'a mut Vec<Part>) -> Frame<'a> {
+        parts.clear();
+        Frame { length, parts }
+    }
+
+    /// Keeps these bytes of the piece; what is beyond its end is not there and not kept.
+    pub fn keep(&mut self, range: Range<usize>) {
+        let range = range.start.min(self.length)..range.end.min(self.length);
+        if range.is_empty() {
+            return;
+        }
+        match self.parts.last_mut() {
+            Some(Part::Kept(last)) if last.end == range.start => last.end = range.end,
+            _ => self.parts.push(Part::Kept(range)),
+        }
+    }
+
+    /// Keeps all of the piece.
+    pub fn keep_all(&mut self) {
+        self.keep(0..self.length);
+    }
+
+    /// Adds bytes that the handler made.
+    pub fn add(&mut self, bytes: Bytes) {
+        if !bytes.is_empty() {
+            self.parts.push(Part::Made(bytes));
+        }
+    }
+}
+
+impl Handler {
+    fn common(&self) -> &dyn Common {
+        match self {
+            Handler::Read(handler) => handler.as_ref(),
+            Handler::Select(handler) => handler.as_ref(),
+            Handler::Rewrite(handler) => handler.as_ref(),
+        }
+    }
+
+    /// Its name, for errors and tables.
+    pub fn name(&self) -> &'static str {
+        self.common().name()
+    }
+
+    /// In what pieces it takes records.
+    pub fn reach(&self) -> Reach {
+        self.common().reach()
+    }
+
+    /// What it counted or found out so far, by name.
+    pub fn report(&self) -> Vec<(&'static str, u64)> {
+        self.common().report()
+    }
+}
+
+impl fmt::Debug for Handler {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Handler").field(&self.name()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_joins_what_lies_together_and_keeps_nothing_beyond_the_end() {
+        let mut parts = vec![Part::Kept(0..1)];
+        let mut frame = Frame::new(10, &mut parts);
+        frame.keep(0..2);
+        frame.keep(2..4);
+        frame.add(Bytes::from_static(b"x"));
+        frame.add(Bytes::new());
+        frame.keep(8..20);
+        frame.keep(30..40);
+        let expected = [Part::Kept(0..4), Part::Made(Bytes::from_static(b"x")), Part::Kept(8..10)];
+        assert_eq!(parts, expected);
+    }
+}

@@ -1,0 +1,58 @@
+//! Records that pass a test.
+
+use crate::handler::{Common, HandlerError, Reach, Read, Verdict};
+use crate::record::Piece;
+
+/// Lets whole records pass for which a test says so. Reports `passed` and `dropped` records.
+pub struct Filter<T> {
+    test: T,
+    limit: usize,
+    passed: u64,
+    dropped: u64,
+}
+
+impl<T: FnMut(&[u8]) -> bool + Send> Filter<T> {
+    /// Records of at most `limit` bytes; a longer one ends the stream.
+    pub fn new(limit: usize, test: T) -> Filter<T> {
+        Filter { test, limit, passed: 0, dropped: 0 }
+    }
+}
+
+impl<T: Send> Common for Filter<T> {
+    fn name(&self) -> &'static str {
+        "filter"
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::Records { limit: self.limit }
+    }
+
+    fn report(&self) -> Vec<(&'static str, u64)> {
+        vec![("passed", self.passed), ("dropped", self.dropped)]
+    }
+}
+
+impl<T: FnMut(&[u8]) -> bool + Send> Read for Filter<T> {
+    fn read(&mut self, piece: Piece<'_>) -> Result<Verdict, HandlerError> {
+        if (self.test)(piece.bytes) {
+            self.passed += 1;
+            return Ok(Verdict::Pass);
+        }
+        self.dropped += 1;
+        Ok(Verdict::Drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fails_the_test_is_dropped_and_counted() {
+        let mut filter = Filter::new(10, |record: &[u8]| record.starts_with(b"keep"));
+        assert_eq!(filter.read(Piece::whole(b"keep me")), Ok(Verdict::Pass));
+        assert_eq!(filter.read(Piece::whole(b"lose me")), Ok(Verdict::Drop));
+        assert_eq!(filter.report(), [("passed", 1), ("dropped", 1)]);
+        assert_eq!(filter.reach(), Reach::Records { limit: 10 });
+    }
+}

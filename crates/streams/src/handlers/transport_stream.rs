@@ -1,0 +1,140 @@
+//! Parts of an MPEG transport stream (ISO/IEC 13818-1): some PIDs, or one programme.
+
+use bytes::Bytes;
+use wirepath_media::ts::{PACKET_LENGTH, Packet, Psi, association};
+
+use crate::handler::{Common, Frame, HandlerError, Select};
+use crate::record::Piece;
+
+/// PID of the programme association table.
+const ASSOCIATION: u16 = 0;
+
+/// PIDs there are.
+const PIDS: usize = 1 << 13;
+
+/// Keeps some packets of a transport stream. Records must consist of whole packets, as those of
+/// [`Framing::transport_stream`](crate::Framing::transport_stream) and datagrams of transport streams do. What is kept is not copied.
+/// Reports `kept` and `dropped` packets.
+pub struct TransportStreamFilter {
+    programme: Option<Followed>,
+    /// A bit for each PID.
+    kept_pids: [u64; PIDS / 64],
+    kept: u64,
+    dropped: u64,
+}
+
+/// A programme that is kept.
+struct Followed {
+    number: u16,
+    tables: Psi,
+    /// PID of its map table, as the table of our own says it.
+    map_pid: Option<u16>,
+    /// Version of that table, and the number of the next packet with it.
+    version: u8,
+    continuity: u8,
+}
+
+impl TransportStreamFilter {
+    /// Keeps packets of these PIDs.
+    pub fn pids(pids: impl IntoIterator<Item = u16>) -> TransportStreamFilter {
+        let mut filter =
+            TransportStreamFilter { programme: None, kept_pids: [0; PIDS / 64], kept: 0, dropped: 0 };
+        pids.into_iter().for_each(|pid| filter.keep(pid));
+        filter
+    }
+
+    /// Keeps one programme: its map, its clock and its streams, as they are at any time, and an association table that has only this
+    /// programme. Until its tables have come, nothing passes.
+    pub fn programme(number: u16) -> TransportStreamFilter {
+        let followed = Followed { number, tables: Psi::new(), map_pid: None, version: 0, continuity: 0 };
+        TransportStreamFilter { programme: Some(followed), ..TransportStreamFilter::pids([]) }
+    }
+
+    fn keep(&mut self, pid: u16) {
+        let pid = usize::from(pid) % PIDS;
+        self.kept_pids[pid / 64] |= 1 << (pid % 64);
+    }
+
+    fn keeps(&self, pid: u16) -> bool {
+        let pid = usize::from(pid) % PIDS;
+        self.kept_pids[pid / 64] >> (pid % 64) & 1 == 1
+    }
+
+    /// Reads a table; answers a packet with a table of our own that goes in its place.
+    fn read_table(&mut self, packet: Packet<'_>) -> Option<Bytes> {
+        let followed = self.programme.as_mut()?;
+        if !followed.tables.reads(packet.pid()) {
+            return None;
+        }
+        if followed.tables.push(packet) {
+            self.follow();
+        }
+        let followed = self.programme.as_mut()?;
+        let is_due = packet.pid() == ASSOCIATION && packet.payload_unit_start();
+        let map_pid = followed.map_pid.filter(|_| is_due)?;
+        let table = association(followed.number, map_pid, followed.version, followed.continuity);
+        followed.continuity = (followed.continuity + 1) % 16;
+        Some(Bytes::copy_from_slice(&table))
+    }
+
+    /// The tables changed: what is of the programme now?
+    fn follow(&mut self) {
+        let Some(followed) = &mut self.programme else { return };
+        let map_pid = followed.tables.map_pid(followed.number);
+        if map_pid != followed.map_pid {
+            followed.map_pid = map_pid;
+            followed.version = (followed.version + 1) % 32;
+        }
+        let mut pids: Vec<u16> = map_pid.into_iter().collect();
+        let programmes = followed.tables.current_programmes().flatten();
+        if let Some(programme) = programmes.into_iter().find(|programme| programme.number == followed.number)
+        {
+            pids.extend(programme.pcr_pid);
+            pids.extend(programme.streams.iter().map(|stream| stream.pid));
+        }
+        self.kept_pids = [0; PIDS / 64];
+        pids.into_iter().filter(|pid| *pid != ASSOCIATION).for_each(|pid| self.keep(pid));
+    }
+}
+
+impl Common for TransportStreamFilter {
+    fn name(&self) -> &'static str {
+        "ts"
+    }
+
+    fn report(&self) -> Vec<(&'static str, u64)> {
+        vec![("kept", self.kept), ("dropped", self.dropped)]
+    }
+}
+
+impl Select for TransportStreamFilter {
+    fn select(&mut self, piece: Piece<'_>, frame: &mut Frame<'_>) -> Result<(), HandlerError> {
+        let (packets, rest) = piece.bytes.as_chunks::<PACKET_LENGTH>();
+        if !rest.is_empty() {
+            let length = piece.bytes.len();
+            let words = format!(
+                "a record of {length} bytes is not packets of {PACKET_LENGTH} bytes; use --framing ts"
+            );
+            return Err(HandlerError(words));
+        }
+        for (index, bytes) in packets.iter().enumerate() {
+            let Some(packet) = Packet::new(bytes) else {
+                return Err(HandlerError(format!("packet {index} of a record has no sync byte")));
+            };
+            let table = self.read_table(packet);
+            let is_kept = table.is_none() && self.keeps(packet.pid());
+            let at = index * PACKET_LENGTH;
+            if is_kept {
+                frame.keep(at..at + PACKET_LENGTH);
+            }
+            let passes = is_kept || table.is_some();
+            table.into_iter().for_each(|table| frame.add(table));
+            self.kept += u64::from(passes);
+            self.dropped += u64::from(!passes);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

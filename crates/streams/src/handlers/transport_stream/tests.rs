@@ -1,0 +1,93 @@
+use super::*;
+use crate::chain::Chain;
+use crate::handler::Handler;
+use crate::record::Run;
+use wirepath_media::ts::synthetic::{Sample, SampleProgramme};
+
+/// A multiplex of three programmes.
+fn multiplex() -> Vec<u8> {
+    let programmes = (1..=3).map(SampleProgramme::numbered).collect();
+    Sample { packets: 20_000, programmes, ..Sample::default() }.stream().payload
+}
+
+fn packets(bytes: &[u8]) -> Vec<Packet<'_>> {
+    bytes.as_chunks::<PACKET_LENGTH>().0.iter().map(|packet| Packet::new(packet).unwrap()).collect()
+}
+
+/// What a filter makes of a stream that comes in datagrams of seven packets.
+fn filtered(filter: TransportStreamFilter, input: &[u8]) -> Vec<u8> {
+    let mut chain = Chain::default();
+    chain.push(Handler::Select(Box::new(filter)));
+    let run = Run {
+        bytes: Bytes::copy_from_slice(input),
+        record_bytes: 7 * PACKET_LENGTH,
+        begins: true,
+        ends: true,
+    };
+    let mut output = Vec::new();
+    chain.apply(run, &mut output).unwrap();
+    output.iter().flat_map(|run| run.bytes.to_vec()).collect()
+}
+
+#[test]
+fn pids_are_kept_in_order_and_nothing_else() {
+    let input = multiplex();
+    let programme = SampleProgramme::numbered(2);
+    let pids: Vec<u16> = programme.streams.iter().map(|(pid, _, _)| *pid).collect();
+    let output = filtered(TransportStreamFilter::pids(pids.clone()), &input);
+    let expected: Vec<u8> = packets(&input)
+        .into_iter()
+        .filter(|packet| pids.contains(&packet.pid()))
+        .flat_map(|packet| packet.bytes().to_vec())
+        .collect();
+    assert!(!expected.is_empty() && output == expected);
+}
+
+#[test]
+fn a_programme_comes_out_as_a_stream_of_its_own() {
+    let input = multiplex();
+    let programme = SampleProgramme::numbered(2);
+    let output = filtered(TransportStreamFilter::programme(2), &input);
+    let mut survey = Psi::new();
+    for packet in packets(&output) {
+        if survey.reads(packet.pid()) {
+            survey.push(packet);
+        }
+    }
+    let found: Vec<u16> = survey.programmes().map(|programme| programme.number).collect();
+    assert_eq!(found, [2]);
+    let tables: Vec<Packet<'_>> =
+        packets(&output).into_iter().filter(|packet| packet.pid() == ASSOCIATION).collect();
+    assert!(tables.len() > 1);
+    for (index, table) in tables.iter().enumerate() {
+        assert_eq!(usize::from(table.continuity()), index % 16);
+    }
+    // From the first map on nothing of the programme is missing, and nothing else is there.
+    let of_programme = |packet: &Packet<'_>| {
+        packet.pid() == programme.pmt_pid || programme.streams.iter().any(|(pid, _, _)| *pid == packet.pid())
+    };
+    let all = packets(&input);
+    let first = all.iter().position(|packet| packet.pid() == programme.pmt_pid).unwrap();
+    let expected: Vec<&[u8]> =
+        all[first..].iter().filter(|packet| of_programme(packet)).map(|packet| &packet.bytes()[..]).collect();
+    let output = packets(&output);
+    let kept: Vec<&[u8]> = output
+        .iter()
+        .filter(|packet| packet.pid() != ASSOCIATION)
+        .map(|packet| &packet.bytes()[..])
+        .collect();
+    assert!(kept == expected, "{} packets kept, {} expected", kept.len(), expected.len());
+}
+
+#[test]
+fn what_is_no_transport_stream_is_an_error_that_says_so() {
+    let select = |bytes: &[u8]| {
+        let mut parts = Vec::new();
+        let mut frame = Frame::new(bytes.len(), &mut parts);
+        TransportStreamFilter::pids([1]).select(Piece::whole(bytes), &mut frame).unwrap_err().to_string()
+    };
+    assert!(select(&[0x47; 100]).contains("100 bytes"));
+    let mut packets = [0x47; 2 * PACKET_LENGTH];
+    packets[PACKET_LENGTH] = 0;
+    assert_eq!(select(&packets), "packet 1 of a record has no sync byte");
+}

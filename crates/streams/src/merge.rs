@@ -1,0 +1,235 @@
+//! Merging by tag: records of several inputs in the order of a number that each carries, such as a timestamp or a position (KStreams,
+//! section 5.1: "self-contained global position tags like timestamps").
+//!
+//! The rule: the record with the smallest tag goes next as soon as every input has one waiting or has ended. If an input keeps
+//! silent, records wait for it until the window is full; then the smallest goes all the same. A record that comes after one with a
+//! greater tag has gone is late. A record without a tag has that of the record before it in its input, so it stays behind it.
+
+use std::collections::VecDeque;
+
+/// What happens to late records. They are counted either way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Late {
+    /// They are dropped: the output stays in order.
+    Drop,
+    /// They go at once: nothing is missing.
+    Pass,
+}
+
+/// Records that wait for their turn.
+#[derive(Debug)]
+pub(crate) struct Merge<T> {
+    /// Most records that wait, of all inputs together.
+    window: usize,
+    late: Late,
+    inputs: Vec<Waiting<T>>,
+    waiting: usize,
+    /// The greatest tag that has gone.
+    gone: Option<u64>,
+    counts: MergeCounts,
+}
+
+/// What a merge by tag counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct MergeCounts {
+    /// Records that came after one with a greater tag had gone.
+    pub late: u64,
+    /// Records without a tag.
+    pub untagged: u64,
+    /// Records that went although an input that had none might have had a smaller one, because the window was full.
+    pub unawaited: u64,
+}
+
+#[derive(Debug)]
+struct Waiting<T> {
+    records: VecDeque<(u64, T)>,
+    last_tag: u64,
+    has_ended: bool,
+}
+
+impl<T> Merge<T> {
+    /// At most `window` records wait (at least 1).
+    pub(crate) fn new(window: usize, late: Late) -> Merge<T> {
+        let counts = MergeCounts::default();
+        Merge { window: window.max(1), late, inputs: Vec::new(), waiting: 0, gone: None, counts }
+    }
+
+    /// One more input, behind the others.
+    pub(crate) fn add_input(&mut self) {
+        self.inputs.push(Waiting { records: VecDeque::new(), last_tag: 0, has_ended: false });
+    }
+
+    /// Nothing more will come from the input at `place`. What waits still goes, and then the place is to be [removed](Merge::remove_input).
+    pub(crate) fn end_input(&mut self, place: usize) {
+        self.inputs[place].has_ended = true;
+    }
+
+    /// Whether nothing more will come from the input at `place`.
+    pub(crate) fn has_ended(&self, place: usize) -> bool {
+        self.inputs[place].has_ended
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_done(&self) -> bool {
+        self.waiting == 0
+    }
+
+    /// Whether nothing of the input at `place` waits.
+    pub(crate) fn is_empty(&self, place: usize) -> bool {
+        self.inputs[place].records.is_empty()
+    }
+
+    /// Forgets the input at `place`, of which nothing waits; those behind it move up.
+    pub(crate) fn remove_input(&mut self, place: usize) {
+        let removed = self.inputs.remove(place);
+        self.waiting -= removed.records.len();
+    }
+
+    /// Whether there is room for a record, whichever input it comes from.
+    pub(crate) fn has_room(&self) -> bool {
+        self.waiting < self.window
+    }
+
+    /// A record came from the input at `place`. Whether it is late is found when it is its turn.
+    pub(crate) fn offer(&mut self, place: usize, tag: Option<u64>, record: T) {
+        let input = &mut self.inputs[place];
+        self.counts.untagged += u64::from(tag.is_none());
+        let tag = tag.unwrap_or(input.last_tag);
+        input.last_tag = tag;
+        input.records.push_back((tag, record));
+        self.waiting += 1;
+    }
+
+    /// The record that goes next, if one may go now.
+    pub(crate) fn take(&mut self) -> Option<T> {
+        loop {
+            let front = |input: &Waiting<T>| input.records.front().map(|(tag, _)| *tag);
+            let fronts =
+                self.inputs.iter().enumerate().filter_map(|(place, input)| Some((front(input)?, place)));
+            let (tag, place) = fronts.min()?;
+            let is_late = self.gone.is_some_and(|gone| tag < gone);
+            if !is_late && self.is_awaiting() {
+                if self.has_room() {
+                    return None;
+                }
+                self.counts.unawaited += 1;
+            }
+            self.waiting -= 1;
+            self.counts.late += u64::from(is_late);
+            let (_, record) = self.inputs[place].records.pop_front()?;
+            if !is_late || self.late == Late::Pass {
+                self.gone = self.gone.max(Some(tag));
+                return Some(record);
+            }
+        }
+    }
+
+    /// Whether an input that has not ended has nothing waiting.
+    fn is_awaiting(&self) -> bool {
+        self.inputs.iter().any(|input| input.records.is_empty() && !input.has_ended)
+    }
+
+    pub(crate) fn counts(&self) -> MergeCounts {
+        self.counts
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn merge(inputs: usize, window: usize, late: Late) -> Merge<u64> {
+        let mut merge = Merge::new(window, late);
+        (0..inputs).for_each(|_| merge.add_input());
+        merge
+    }
+
+    fn taken(merge: &mut Merge<u64>) -> Vec<u64> {
+        std::iter::from_fn(|| merge.take()).collect()
+    }
+
+    #[test]
+    fn the_smallest_goes_when_every_input_has_one_or_the_window_is_full() {
+        let mut merge = merge(2, 3, Late::Drop);
+        merge.offer(0, Some(5), 5);
+        merge.offer(0, Some(7), 7);
+        assert!(taken(&mut merge).is_empty());
+        merge.offer(1, Some(6), 6);
+        assert_eq!(taken(&mut merge), [5, 6]);
+        merge.offer(0, Some(9), 9);
+        merge.offer(0, Some(11), 11);
+        assert_eq!(taken(&mut merge), [7], "the window of three was full");
+        merge.offer(1, Some(6), 6);
+        assert!(taken(&mut merge).is_empty(), "late");
+        merge.offer(0, None, 12);
+        assert_eq!(taken(&mut merge), [9]);
+        merge.end_input(1);
+        assert_eq!(taken(&mut merge), [11, 12]);
+        assert_eq!(merge.counts(), MergeCounts { late: 1, untagged: 1, unawaited: 2 });
+    }
+
+    #[test]
+    fn late_records_may_pass_at_once() {
+        let mut merge = merge(2, 1, Late::Pass);
+        merge.offer(0, Some(5), 5);
+        assert_eq!(taken(&mut merge), [5]);
+        merge.offer(1, Some(3), 3);
+        assert_eq!(taken(&mut merge), [3]);
+        assert_eq!(merge.counts().late, 1);
+    }
+
+    proptest! {
+        /// Inputs that are in order, come as they may, and wait while there is no room: all records go, in order, once.
+        #[test]
+        fn ordered_inputs_make_an_ordered_output(
+            tags in proptest::collection::vec(proptest::collection::vec(0u64..1000, 0..30), 1..5),
+            arrivals in proptest::collection::vec(0usize..5, 0..200),
+            window in 5usize..20,
+        ) {
+            let mut inputs: Vec<VecDeque<u64>> = tags.iter().map(|tags| {
+                let mut tags = tags.clone();
+                tags.sort_unstable();
+                tags.into()
+            }).collect();
+            let mut merge = merge(inputs.len(), window * 100, Late::Drop);
+            let mut output = Vec::new();
+            for arrival in arrivals {
+                let place = arrival % inputs.len();
+                if let Some(tag) = inputs[place].pop_front() {
+                    merge.offer(place, Some(tag), tag);
+                }
+                output.extend(taken(&mut merge));
+            }
+            for (place, input) in inputs.iter_mut().enumerate() {
+                input.drain(..).for_each(|tag| merge.offer(place, Some(tag), tag));
+                merge.end_input(place);
+            }
+            output.extend(taken(&mut merge));
+            let mut expected = tags.concat();
+            expected.sort_unstable();
+            prop_assert_eq!(output, expected);
+            prop_assert_eq!(merge.counts(), MergeCounts::default());
+        }
+
+        /// Whatever comes, in whatever order: with late ones dropped the output is in order, nothing else is lost, and no more wait
+        /// than the window allows.
+        #[test]
+        fn any_input_makes_an_ordered_output(
+            records in proptest::collection::vec((0usize..3, 0u64..50), 0..200),
+            window in 1usize..10,
+        ) {
+            let mut merge = merge(3, window, Late::Drop);
+            let mut output = Vec::new();
+            for (place, tag) in &records {
+                prop_assert!(merge.has_room());
+                merge.offer(*place, Some(*tag), *tag);
+                output.extend(taken(&mut merge));
+            }
+            (0..3).for_each(|place| merge.end_input(place));
+            output.extend(taken(&mut merge));
+            prop_assert!(output.is_sorted());
+            prop_assert_eq!(output.len() as u64 + merge.counts().late, records.len() as u64);
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Where bytes come from and go to: the KStreams paper's data objects (section 4.1, table 1), one interface over files, sockets, pipes
+//! and memory.
+//!
+//! | KStreams | here |
+//! | --- | --- |
+//! | `polldata` | an object fills a buffer, or names the extent of a file |
+//! | `pushvmdata`, `pushpagedata` | an object takes what is in front of an outbox |
+//! | `getmem`, `putmem` | the block that a [rewriting handler](crate::Rewrite) writes into |
+//! | `waitdata`, `waitspace`, `dataready`, `spaceready`, `statechange` | readiness of the descriptor, which an engine waits for |
+
+mod fill;
+mod take;
+
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::{Bytes, BytesMut};
+use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat};
+use rustix::io::Errno;
+use rustix::net::SocketAddrAny;
+use wirepath_datapath::datagrams;
+
+use crate::record::Run;
+
+pub(crate) use fill::Fill;
+pub(crate) use take::{Batch, Take};
+
+/// A source or sink of bytes. What was read from it and not used yet stays with it, so that an object that is
+/// [detached](crate::Stream::detach_input) can be attached elsewhere and nothing is lost.
+pub struct Object {
+    pub(crate) name: String,
+    pub(crate) kind: Kind,
+    /// Read, but not used.
+    pub(crate) unread: BytesMut,
+}
+
+/// What an object is.
+pub(crate) enum Kind {
+    File(StoredFile),
+    /// Bytes in order: a connection, a pipe.
+    Stream(Connection),
+    Datagrams(Datagrams),
+    /// Bytes to read, then no more.
+    Memory(Bytes),
+    /// Where what is taken is kept.
+    Collected(Collected),
+}
+
+/// An ordinary file, and where in it to read or write next.
+pub(crate) struct StoredFile {
+    pub(crate) file: Arc<File>,
+    pub(crate) offset: u64,
+    /// Up to where it is read.
+    pub(crate) end: u64,
+    /// Up to where it is known to be in memory.
+    pub(crate) warm_until: u64,
+}
+
+/// A connection or a pipe.
+pub(crate) struct Connection {
+    pub(crate) descriptor: OwnedFd,
+    pub(crate) is_socket: bool,
+}
+
+/// A UDP socket.
+pub(crate) struct Datagrams {
+    pub(crate) socket: OwnedFd,
+    /// To whom, if it is not connected.
+    pub(crate) to: Option<SocketAddrAny>,
+    /// Most bytes of a datagram that is made of shorter records.
+    pub(crate) packet_bytes: usize,
+    /// Whether the route cuts trains; it is asked once.
+    pub(crate) cuts_trains: bool,
+}
+
+/// What failed, and where.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name}: {call}: {errno}")]
+pub struct ObjectError {
+    /// The object's name.
+    pub name: String,
+    /// The call that failed.
+    pub call: &'static str,
+    /// What it said.
+    pub errno: Errno,
+}
+
+/// Bytes of a datagram that is made of a stream of bytes, unless said otherwise: seven packets of a transport stream, which any
+/// network takes.
+const PACKET_BYTES: usize = 1316;
+
+impl Object {
+    fn new(name: &str, kind: Kind) -> Object {
+        Object { name: name.to_owned(), kind, unread: BytesMut::new() }
+    }
+
+    /// A file: read from `offset` to its end, or written from there on.
+    pub fn file(name: &str, file: Arc<File>, offset: u64) -> Object {
+        Object::extent(name, file, offset, u64::MAX)
+    }
+
+    /// An extent of a file, to read: from `offset` up to `end`, or the end of the file if that comes first.
+    pub fn extent(name: &str, file: Arc<File>, offset: u64, end: u64) -> Object {
+        Object::new(name, Kind::File(StoredFile { file, offset, end, warm_until: 0 }))
+    }
+
+    /// A connected stream socket (TCP or Unix), a pipe, a FIFO or a terminal.
+    ///
+    /// A socket is put into non-blocking mode. Of anything else that is in blocking mode a description of its own is opened, because
+    /// to change the mode would change it for every process that has it: the terminal's shell, for one.
+    ///
+    /// # Errors
+    /// What `fstat`, `fcntl` or `open` says.
+    pub fn stream(name: &str, descriptor: OwnedFd) -> io::Result<Object> {
+        let is_socket = FileType::from_raw_mode(fstat(&descriptor)?.st_mode) == FileType::Socket;
+        let flags = fcntl_getfl(&descriptor)?;
+        let descriptor = match (flags.contains(OFlags::NONBLOCK), is_socket) {
+            (true, _) => descriptor,
+            (false, true) => {
+                fcntl_setfl(&descriptor, flags | OFlags::NONBLOCK)?;
+                descriptor
+            }
+            (false, false) => open_again(&descriptor, flags)?,
+        };
+        Ok(Object::new(name, Kind::Stream(Connection { descriptor, is_socket })))
+    }
+
+    /// A UDP socket. Datagrams are read from it, and those that the kernel gathered are kept together; or they are sent to `to`, or
+    /// to whom it is connected. Where records are not datagrams already, datagrams of at most `packet_bytes` (1,316 unless said) are
+    /// made of them: as many whole records as fit, or of a stream of bytes as much as fits.
+    ///
+    /// # Errors
+    /// What `setsockopt` says.
+    pub fn datagrams(
+        name: &str,
+        socket: OwnedFd,
+        to: Option<SocketAddr>,
+        packet_bytes: Option<usize>,
+    ) -> io::Result<Object> {
+        // Before Linux 5.0 there is no gathering, and datagrams come one by one.
+        let gathers = datagrams::set_receive_offload(socket.as_fd(), true);
+        if let Err(error) = gathers
+            && error.raw_os_error() != Some(Errno::NOPROTOOPT.raw_os_error())
+        {
+            return Err(error);
+        }
+        let packet_bytes = packet_bytes.unwrap_or(PACKET_BYTES).max(1);
+        let to = to.map(SocketAddrAny::from);
+        Ok(Object::new(name, Kind::Datagrams(Datagrams { socket, to, packet_bytes, cuts_trains: true })))
+    }
+
+    /// Bytes in memory, to read.
+    pub fn memory(name: &str, bytes: Bytes) -> Object {
+        Object::new(name, Kind::Memory(bytes))
+    }
+
+    /// Memory to write to, and where what is written is found. More than `limit` bytes are an error.
+    pub fn collect(name: &str, limit: usize) -> (Object, Collected) {
+        let collected = Collected { runs: Arc::default(), limit };
+        (Object::new(name, Kind::Collected(collected.clone())), collected)
+    }
+
+    /// The name that errors and tables call it by.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What an engine waits with; None if it is always ready.
+    pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match &self.kind {
+            Kind::Stream(connection) => Some(connection.descriptor.as_fd()),
+            Kind::Datagrams(datagrams) => Some(datagrams.socket.as_fd()),
+            Kind::File(_) | Kind::Memory(_) | Kind::Collected(_) => None,
+        }
+    }
+
+    /// Whether what is read from it are records already.
+    pub(crate) fn has_records(&self) -> bool {
+        matches!(self.kind, Kind::Datagrams(_))
+    }
+
+    /// Tells a connection that nothing more will come.
+    ///
+    /// # Errors
+    /// If it is gone already.
+    pub(crate) fn finish(&self) -> Result<(), ObjectError> {
+        match &self.kind {
+            Kind::Stream(Connection { descriptor, is_socket: true }) => {
+                let done = rustix::net::shutdown(descriptor, rustix::net::Shutdown::Write);
+                done.map_err(|errno| self.error("shutdown", errno))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Keeps what was read from it and is not used, which came before what it still keeps.
+    pub(crate) fn put_back(&mut self, mut unused: BytesMut) {
+        unused.unsplit(self.unread.split());
+        self.unread = unused;
+    }
+
+    pub(crate) fn error(&self, call: &'static str, errno: Errno) -> ObjectError {
+        ObjectError { name: self.name.clone(), call, errno }
+    }
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Object").field(&self.name).finish()
+    }
+}
+
+/// What an [object in memory](Object::collect) has taken.
+#[derive(Clone, Debug)]
+pub struct Collected {
+    runs: Arc<Mutex<Vec<Run>>>,
+    limit: usize,
+}
+
+impl Collected {
+    /// The records so far, each whole or as much as came of it.
+    pub fn records(&self) -> Vec<Vec<u8>> {
+        let mut records: Vec<Vec<u8>> = Vec::new();
+        for run in self.lock().iter() {
+            for piece in run.pieces() {
+                match records.last_mut() {
+                    Some(last) if !piece.begins => last.extend_from_slice(piece.bytes),
+                    _ => records.push(piece.bytes.to_vec()),
+                }
+            }
+        }
+        records
+    }
+
+    /// The bytes so far.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.lock().iter().flat_map(|run| run.bytes.iter().copied()).collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Run>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The same pipe or terminal in non-blocking mode.
+fn open_again(descriptor: &OwnedFd, flags: OFlags) -> io::Result<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", descriptor.as_raw_fd());
+    let flags = flags & OFlags::ACCMODE | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?)
+}

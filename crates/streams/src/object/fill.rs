@@ -1,0 +1,134 @@
+//! Taking what an object has.
+
+use std::fs::File;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use bytes::{Buf, BytesMut};
+use rustix::io::Errno;
+use wirepath_datapath::append::{self, append};
+use wirepath_datapath::{PageCache, datagrams};
+
+use super::{Connection, Datagrams, Kind, Object, ObjectError, StoredFile};
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) enum Fill {
+    /// So many bytes of a stream were put behind what was in the buffer.
+    Bytes(usize),
+    /// Datagrams were put there.
+    Datagrams {
+        /// Their bytes.
+        bytes: usize,
+        /// Bytes of each but the last, which may be shorter.
+        datagram_bytes: usize,
+    },
+    /// There is nothing now.
+    Nothing,
+    /// There will be nothing any more.
+    End,
+    /// This must be brought into memory first, or an engine would wait for storage.
+    Cold(Arc<File>, Range<u64>),
+}
+
+/// How much of a file is looked up in the page cache, or brought in, at a time.
+const WINDOW: u64 = 2 * 1024 * 1024;
+
+impl Object {
+    /// Puts up to `room` bytes (of datagrams: what came together) behind what is in `buffer`.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Result<Fill, ObjectError> {
+        if !self.unread.is_empty() {
+            let bytes = self.unread.len();
+            buffer.unsplit(self.unread.split());
+            return Ok(Fill::Bytes(bytes));
+        }
+        let filled = match &mut self.kind {
+            Kind::File(file) => file.fill(buffer, room),
+            Kind::Stream(connection) => connection.fill(buffer, room),
+            Kind::Datagrams(datagrams) => datagrams.fill(buffer),
+            Kind::Memory(bytes) => {
+                let length = room.min(bytes.len());
+                buffer.extend_from_slice(&bytes[..length]);
+                bytes.advance(length);
+                Ok(if length == 0 { Fill::End } else { Fill::Bytes(length) })
+            }
+            Kind::Collected(_) => Err(("reading", Errno::OPNOTSUPP)),
+        };
+        filled.map_err(|(call, errno)| self.error(call, errno))
+    }
+
+    /// What was cold is in memory, up to this byte.
+    pub(crate) fn warmed(&mut self, until: u64) {
+        if let Kind::File(file) = &mut self.kind {
+            file.warm_until = until;
+        }
+    }
+}
+
+type Filled = Result<Fill, (&'static str, Errno)>;
+
+impl StoredFile {
+    fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
+        let room = match self.warm_room(room) {
+            Ok(room) => room,
+            Err(cold) => return Ok(cold),
+        };
+        let read = append(append::From::File(self.offset), self.file.as_fd(), buffer, room);
+        let read = read.map_err(|error| ("pread", errno_of(&error)))?;
+        self.offset += read as u64;
+        Ok(if read == 0 { Fill::End } else { Fill::Bytes(read) })
+    }
+
+    /// How many of `room` bytes can be read without waiting, 0 at the end of what is to be read; or what must be brought in first.
+    pub(crate) fn warm_room(&mut self, room: usize) -> Result<usize, Fill> {
+        if self.warm_until <= self.offset && self.offset < self.end {
+            let window = self.offset..self.end.min((self.offset / WINDOW + 1) * WINDOW);
+            match PageCache::of(&self.file, window.clone()) {
+                PageCache::Warm => self.warm_until = window.end,
+                PageCache::Cold => return Err(Fill::Cold(Arc::clone(&self.file), window)),
+            }
+        }
+        let there = self.warm_until.min(self.end).saturating_sub(self.offset);
+        Ok(room.min(usize::try_from(there).unwrap_or(room)))
+    }
+}
+
+impl Connection {
+    fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
+        let (from, call) =
+            if self.is_socket { (append::From::Socket, "recv") } else { (append::From::Stream, "read") };
+        match append(from, self.descriptor.as_fd(), buffer, room) {
+            Ok(0) => Ok(Fill::End),
+            Ok(read) => Ok(Fill::Bytes(read)),
+            Err(error) => match errno_of(&error) {
+                Errno::AGAIN => Ok(Fill::Nothing),
+                errno => Err((call, errno)),
+            },
+        }
+    }
+}
+
+impl Datagrams {
+    fn fill(&mut self, buffer: &mut BytesMut) -> Filled {
+        match datagrams::receive(self.socket.as_fd(), buffer, datagrams::MAXIMUM_TRAIN) {
+            Ok(received) => {
+                let datagram_bytes = received.datagram_bytes.unwrap_or(received.bytes).max(1);
+                Ok(Fill::Datagrams { bytes: received.bytes, datagram_bytes })
+            }
+            Err(error) => match errno_of(&error) {
+                Errno::AGAIN => Ok(Fill::Nothing),
+                // An ICMP message about what was sent before says nothing about what comes.
+                Errno::CONNREFUSED => Ok(Fill::Nothing),
+                errno => Err(("recvmsg", errno)),
+            },
+        }
+    }
+}
+
+fn errno_of(error: &std::io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
+}

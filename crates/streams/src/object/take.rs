@@ -1,0 +1,210 @@
+//! Giving an object what waits for it.
+
+use std::fs::File;
+use std::io::IoSlice;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use wirepath_datapath::datagrams;
+
+use super::{Connection, Datagrams, Kind, Object, ObjectError};
+use crate::outbox::Outbox;
+use crate::record::Run;
+
+/// Most pieces of memory in one call.
+const PARTS: usize = 64;
+
+/// Most datagrams of a train: what the kernel cuts in one call before Linux 6.9 (`UDP_MAX_SEGMENTS`).
+const DATAGRAMS: usize = 64;
+
+/// Most bytes that are handed to whoever writes a file at a time.
+const BATCH: usize = 1024 * 1024;
+
+/// What came of it.
+#[derive(Debug)]
+pub(crate) enum Take {
+    /// It took so many bytes, at least one record or one byte of what was there.
+    Taken(usize),
+    /// So many bytes are lost, as datagrams may be: nobody listens, or nobody can be reached.
+    Lost(usize),
+    /// It takes nothing now.
+    Full,
+    /// This is to be written elsewhere, because that may take long.
+    Write(Batch),
+}
+
+/// Runs to be written to a file.
+#[derive(Debug)]
+pub(crate) struct Batch {
+    file: Arc<File>,
+    offset: u64,
+    runs: Vec<Run>,
+}
+
+impl Object {
+    /// Takes of what is in front of `outbox`, which is not empty, as much as one call does.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub(crate) fn take(&mut self, outbox: &mut Outbox) -> Result<Take, ObjectError> {
+        let taken = match &mut self.kind {
+            Kind::File(file) => {
+                let runs = outbox.take(BATCH);
+                let offset = file.offset;
+                file.offset += runs.iter().map(|run| run.bytes.len() as u64).sum::<u64>();
+                Ok(Take::Write(Batch { file: Arc::clone(&file.file), offset, runs }))
+            }
+            Kind::Stream(connection) => connection.take(outbox),
+            Kind::Datagrams(datagrams) => datagrams.take(outbox),
+            Kind::Collected(collected) => {
+                let runs = outbox.take(usize::MAX);
+                let mut kept = collected.lock();
+                let length = |runs: &[Run]| runs.iter().map(|run| run.bytes.len()).sum::<usize>();
+                if length(&kept) + length(&runs) > collected.limit {
+                    Err(("memory", Errno::NOSPC))
+                } else {
+                    let bytes = length(&runs);
+                    kept.extend(runs);
+                    Ok(Take::Taken(bytes))
+                }
+            }
+            Kind::Memory(_) => Err(("writing", Errno::OPNOTSUPP)),
+        };
+        taken.map_err(|(call, errno)| self.error(call, errno))
+    }
+}
+
+type Taken = Result<Take, (&'static str, Errno)>;
+
+impl Batch {
+    /// Writes all of it; answers how many bytes that is. May block.
+    ///
+    /// # Errors
+    /// What `pwrite` says; part of it may be written then.
+    pub(crate) fn write(self) -> std::io::Result<u64> {
+        use std::os::unix::fs::FileExt;
+        let mut offset = self.offset;
+        for run in self.runs {
+            self.file.write_all_at(&run.bytes, offset)?;
+            offset += run.bytes.len() as u64;
+        }
+        Ok(offset - self.offset)
+    }
+}
+
+impl Connection {
+    fn take(&mut self, outbox: &mut Outbox) -> Taken {
+        let mut slices = [IoSlice::new(&[]); PARTS];
+        let count = outbox.slices(&mut slices);
+        let slices = &slices[..count];
+        if slices.is_empty() {
+            outbox.consume(0);
+            return Ok(Take::Taken(0));
+        }
+        let (call, taken) = if self.is_socket {
+            let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+            ("sendmsg", sendmsg(&self.descriptor, slices, &mut SendAncillaryBuffer::default(), flags))
+        } else {
+            ("writev", rustix::io::writev(&self.descriptor, slices))
+        };
+        match taken {
+            Ok(taken) => {
+                outbox.consume(taken);
+                Ok(Take::Taken(taken))
+            }
+            Err(Errno::AGAIN) => Ok(Take::Full),
+            Err(errno) => Err((call, errno)),
+        }
+    }
+}
+
+impl Datagrams {
+    fn take(&mut self, outbox: &mut Outbox) -> Taken {
+        let Some(run) = outbox.pop() else { return Ok(Take::Taken(0)) };
+        if !(run.begins && run.ends) {
+            return self.take_one(run, outbox);
+        }
+        self.take_records(run, outbox)
+    }
+
+    /// One datagram of the parts of one record.
+    fn take_one(&mut self, first: Run, outbox: &mut Outbox) -> Taken {
+        let mut parts = vec![first];
+        while !parts.last().is_some_and(|part| part.ends) {
+            match outbox.pop() {
+                Some(part) => parts.push(part),
+                None => break,
+            }
+        }
+        let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(&part.bytes)).collect();
+        let sent = datagrams::send(self.socket.as_fd(), &slices, None, self.to.as_ref());
+        match sent.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
+            Ok(sent) => Ok(Take::Taken(sent)),
+            Err(Errno::AGAIN) => {
+                parts.into_iter().rev().for_each(|part| outbox.push_front(part));
+                Ok(Take::Full)
+            }
+            Err(errno) if is_loss(errno) => Ok(Take::Lost(slices.iter().map(|slice| slice.len()).sum())),
+            Err(errno) => Err(("sendmsg", errno)),
+        }
+    }
+
+    /// A train of records.
+    fn take_records(&mut self, mut run: Run, outbox: &mut Outbox) -> Taken {
+        let per_datagram = (self.packet_bytes / run.record_bytes).max(1);
+        let datagram_bytes = run.record_bytes * per_datagram;
+        let datagrams = if self.cuts_trains {
+            DATAGRAMS.min(datagrams::MAXIMUM_PAYLOAD / datagram_bytes).max(1)
+        } else {
+            1
+        };
+        let train = run.take_records(datagrams * per_datagram);
+        let is_train = train.bytes.len() > datagram_bytes;
+        let cut = is_train.then(|| u16::try_from(datagram_bytes).unwrap_or(u16::MAX));
+        let sent = datagrams::send(self.socket.as_fd(), &[IoSlice::new(&train.bytes)], cut, self.to.as_ref());
+        let length = train.bytes.len();
+        match sent.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
+            Ok(_) => outbox.put_rest(run),
+            Err(errno) if is_train && cannot_cut(errno) => {
+                self.cuts_trains = false;
+                put_back(train, run, outbox);
+                return Ok(Take::Taken(0));
+            }
+            Err(Errno::AGAIN) => {
+                put_back(train, run, outbox);
+                return Ok(Take::Full);
+            }
+            Err(errno) if is_loss(errno) => {
+                outbox.put_rest(run);
+                return Ok(Take::Lost(length));
+            }
+            Err(errno) => return Err(("sendmsg", errno)),
+        }
+        Ok(Take::Taken(length))
+    }
+}
+
+fn put_back(train: Run, rest: Run, outbox: &mut Outbox) {
+    outbox.put_rest(rest);
+    outbox.push_front(train);
+}
+
+/// What a route says that does not cut trains; which of these differs between kernels.
+fn cannot_cut(errno: Errno) -> bool {
+    matches!(errno, Errno::IO | Errno::INVAL | Errno::MSGSIZE | Errno::OPNOTSUPP)
+}
+
+/// What says that a datagram did not get far.
+fn is_loss(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::CONNREFUSED
+            | Errno::NETDOWN
+            | Errno::NETUNREACH
+            | Errno::HOSTUNREACH
+            | Errno::PERM
+            | Errno::NOBUFS
+    )
+}

@@ -1,0 +1,106 @@
+//! From which input the next record comes: the KStreams paper's polling order (section 3.1).
+//!
+//! Round robin and random order wait for the input whose turn it is. So what was striped over outputs is put together again by an
+//! input order of the same kind: round robin undoes round robin, and a random order undoes a random pattern with the same seed.
+
+use crate::random::Random;
+
+/// The order of inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputOrder {
+    /// One record from each in turn.
+    RoundRobin,
+    /// One record from one at random, each equally likely; the same seed gives the same order.
+    Random {
+        /// The seed.
+        seed: u64,
+    },
+    /// A record from whichever has one, those that wait longest first.
+    Arrival,
+}
+
+/// Chooses among members, which are inputs or outputs, in the order in which they were attached.
+#[derive(Debug)]
+pub(crate) struct Turns {
+    random: Option<Random>,
+    /// The place of the member whose turn it is.
+    next: usize,
+    /// Whether `next` was drawn and not yet used.
+    drawn: bool,
+}
+
+impl Turns {
+    pub(crate) fn round_robin() -> Turns {
+        Turns { random: None, next: 0, drawn: false }
+    }
+
+    pub(crate) fn random(seed: u64) -> Turns {
+        Turns { random: Some(Random::new(seed)), next: 0, drawn: false }
+    }
+
+    /// The place of the member whose turn it is, of `members`, of which there is at least one. The answer stays the same until the
+    /// turn is [taken](Turns::taken) or members come or go.
+    pub(crate) fn current(&mut self, members: usize) -> usize {
+        match &mut self.random {
+            Some(random) if !self.drawn => self.next = random.below(members),
+            _ => {}
+        }
+        self.drawn = true;
+        if self.next >= members {
+            self.next = 0;
+        }
+        self.next
+    }
+
+    /// The member whose turn it was had it.
+    pub(crate) fn taken(&mut self) {
+        self.drawn = false;
+        self.next += 1;
+    }
+
+    /// The member at `place` is gone; those behind it move up.
+    pub(crate) fn removed(&mut self, place: usize) {
+        match place.cmp(&self.next) {
+            std::cmp::Ordering::Less => self.next -= 1,
+            std::cmp::Ordering::Equal => self.drawn = false,
+            std::cmp::Ordering::Greater => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn take(turns: &mut Turns, members: usize) -> usize {
+        let current = turns.current(members);
+        assert_eq!(turns.current(members), current, "it waits");
+        turns.taken();
+        current
+    }
+
+    #[test]
+    fn round_robin_goes_on_where_it_was_when_members_come_and_go() {
+        let mut turns = Turns::round_robin();
+        assert_eq!([0; 4].map(|_| take(&mut turns, 3)), [0, 1, 2, 0]);
+        turns.removed(0); // 1 and 2 are 0 and 1 now, and it is the turn of 1
+        assert_eq!([0; 3].map(|_| take(&mut turns, 2)), [0, 1, 0]);
+        assert_eq!(take(&mut turns, 3), 1, "one more came");
+        turns.removed(2);
+        assert_eq!(take(&mut turns, 2), 0);
+    }
+
+    #[test]
+    fn random_order_is_repeatable_and_even() {
+        let draw = |seed| {
+            let mut turns = Turns::random(seed);
+            (0..3000).map(|_| take(&mut turns, 3)).collect::<Vec<_>>()
+        };
+        assert_eq!(draw(7), draw(7));
+        assert_ne!(draw(7), draw(8));
+        for member in 0..3 {
+            let count = draw(7).iter().filter(|drawn| **drawn == member).count();
+            assert!((900..1100).contains(&count), "{count} of 3000");
+        }
+    }
+}

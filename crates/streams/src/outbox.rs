@@ -1,0 +1,288 @@
+//! What waits for an output, and what happens when too much does.
+
+use std::collections::VecDeque;
+use std::io::IoSlice;
+
+use crate::record::Run;
+
+/// What happens to records for an output that takes none at the moment, when as much waits as may.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WhenFull {
+    /// The stream waits for it.
+    #[default]
+    Block,
+    /// Records that come are dropped, and counted.
+    DropNewest,
+    /// Records that wait longest are dropped, and counted; never one that left in part.
+    DropOldest,
+    /// The output is detached, and what waited for it dropped and counted.
+    Disconnect,
+}
+
+/// What was dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// Records.
+    pub records: u64,
+    /// Their bytes.
+    pub bytes: u64,
+}
+
+/// What came of offering a run.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Offered {
+    /// It waits, or was dropped as was asked for.
+    Done,
+    /// The output is to be detached.
+    Disconnect,
+}
+
+/// Runs that wait for one output.
+#[derive(Debug)]
+pub(crate) struct Outbox {
+    runs: VecDeque<Run>,
+    bytes: usize,
+    limit: usize,
+    when_full: WhenFull,
+    dropped: Dropped,
+}
+
+impl Outbox {
+    /// More than `limit` bytes (at least 1) wait only by the run that went over it.
+    pub(crate) fn new(limit: usize, when_full: WhenFull) -> Outbox {
+        Outbox {
+            runs: VecDeque::new(),
+            bytes: 0,
+            limit: limit.max(1),
+            when_full,
+            dropped: Dropped::default(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Bytes that wait.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn dropped(&self) -> Dropped {
+        self.dropped
+    }
+
+    /// Whether the stream should wait rather than offer more.
+    pub(crate) fn blocks(&self) -> bool {
+        self.waits() && self.is_full()
+    }
+
+    /// Whether the stream waits for this output when it is full.
+    pub(crate) fn waits(&self) -> bool {
+        self.when_full == WhenFull::Block
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes >= self.limit
+    }
+
+    /// A run to wait, or not, as the rule says.
+    pub(crate) fn offer(&mut self, run: Run) -> Offered {
+        if self.is_full() {
+            match self.when_full {
+                // Whoever asked before does not come here; what was made from one run goes together.
+                WhenFull::Block => {}
+                WhenFull::DropNewest => {
+                    self.note_dropped(&run);
+                    return Offered::Done;
+                }
+                WhenFull::DropOldest => self.drop_oldest(),
+                WhenFull::Disconnect => {
+                    self.note_dropped(&run);
+                    return Offered::Disconnect;
+                }
+            }
+        }
+        self.bytes += run.bytes.len();
+        self.runs.push_back(run);
+        Offered::Done
+    }
+
+    /// Drops all that waits; answers nothing, but counts it.
+    pub(crate) fn drop_all(&mut self) {
+        while let Some(run) = self.pop() {
+            self.note_dropped(&run);
+        }
+    }
+
+    /// Fills `slices` with the bytes in front, as far as it goes; answers how many were filled.
+    pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
+        let bytes = self.runs.iter().filter(|run| !run.bytes.is_empty());
+        bytes.zip(slices).map(|(run, slice)| *slice = IoSlice::new(&run.bytes)).count()
+    }
+
+    /// These bytes in front have left. What is left of a record that left in part is never dropped.
+    pub(crate) fn consume(&mut self, mut bytes: usize) {
+        while let Some(mut run) = self.pop() {
+            if bytes >= run.bytes.len() {
+                bytes -= run.bytes.len();
+                if bytes == 0 {
+                    return self.skip_empty();
+                }
+                continue;
+            }
+            run.take_records(bytes / run.record_bytes);
+            let within = bytes % run.record_bytes;
+            if within > 0 {
+                let record = run.take_records(1);
+                self.put_rest(run);
+                run = Run::single(record.bytes.slice(within..), false, record.ends);
+            }
+            self.push_front(run);
+            return;
+        }
+    }
+
+    /// Takes all that waits, up to about `most` bytes, in order: for whoever writes it elsewhere.
+    pub(crate) fn take(&mut self, most: usize) -> Vec<Run> {
+        let (mut taken, mut bytes) = (Vec::new(), 0);
+        while bytes < most
+            && let Some(run) = self.pop()
+        {
+            bytes += run.bytes.len();
+            taken.push(run);
+        }
+        taken
+    }
+
+    /// Takes the run in front.
+    pub(crate) fn pop(&mut self) -> Option<Run> {
+        let run = self.runs.pop_front()?;
+        self.bytes -= run.bytes.len();
+        Some(run)
+    }
+
+    /// Puts a run back.
+    pub(crate) fn push_front(&mut self, run: Run) {
+        self.bytes += run.bytes.len();
+        self.runs.push_front(run);
+    }
+
+    /// Puts what is left of a run back.
+    pub(crate) fn put_rest(&mut self, rest: Run) {
+        if !rest.is_used_up() {
+            self.push_front(rest);
+        }
+    }
+
+    /// Ends of records that have no bytes say nothing to a stream of bytes.
+    fn skip_empty(&mut self) {
+        while self.runs.front().is_some_and(|run| run.bytes.is_empty()) {
+            self.runs.pop_front();
+        }
+    }
+
+    fn drop_oldest(&mut self) {
+        // Of a record that left in part the rest must leave: a stream of bytes would lose its place.
+        let place = usize::from(self.runs.front().is_some_and(|run| !run.begins));
+        while self.is_full()
+            && let Some(run) = self.runs.get_mut(place)
+        {
+            let record = run.take_records(1);
+            if run.is_used_up() {
+                self.runs.remove(place);
+            }
+            self.bytes -= record.bytes.len();
+            self.note_dropped(&record);
+        }
+    }
+
+    fn note_dropped(&mut self, run: &Run) {
+        self.dropped.records += run.records() as u64;
+        self.dropped.bytes += run.bytes.len() as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use proptest::prelude::*;
+
+    fn records(bytes: &'static [u8], record_bytes: usize) -> Run {
+        Run { bytes: Bytes::from_static(bytes), record_bytes, begins: true, ends: true }
+    }
+
+    fn waiting(outbox: &mut Outbox) -> Vec<u8> {
+        outbox.take(usize::MAX).iter().flat_map(|run| run.bytes.to_vec()).collect()
+    }
+
+    #[test]
+    fn rules_for_a_full_outbox() {
+        let full = |when_full| {
+            let mut outbox = Outbox::new(4, when_full);
+            assert_eq!(outbox.offer(records(b"aabb", 2)), Offered::Done);
+            outbox
+        };
+        let mut blocking = full(WhenFull::Block);
+        assert!(blocking.blocks());
+        blocking.consume(1);
+        assert!(!blocking.blocks());
+
+        let mut newest = full(WhenFull::DropNewest);
+        assert_eq!((newest.offer(records(b"ccdd", 2)), newest.blocks()), (Offered::Done, false));
+        assert_eq!(newest.dropped(), Dropped { records: 2, bytes: 4 });
+        assert_eq!(waiting(&mut newest), b"aabb");
+
+        let mut oldest = full(WhenFull::DropOldest);
+        assert_eq!(oldest.offer(records(b"cc", 2)), Offered::Done);
+        assert_eq!(oldest.dropped(), Dropped { records: 1, bytes: 2 });
+        assert_eq!(waiting(&mut oldest), b"bbcc");
+
+        let mut disconnecting = full(WhenFull::Disconnect);
+        assert_eq!(disconnecting.offer(records(b"cc", 2)), Offered::Disconnect);
+        disconnecting.drop_all();
+        assert_eq!(disconnecting.dropped(), Dropped { records: 3, bytes: 6 });
+    }
+
+    #[test]
+    fn what_left_in_part_is_not_dropped() {
+        let mut outbox = Outbox::new(3, WhenFull::DropOldest);
+        outbox.offer(records(b"aabb", 2));
+        outbox.consume(1);
+        outbox.offer(records(b"cc", 2));
+        assert_eq!(outbox.dropped(), Dropped { records: 1, bytes: 2 });
+        assert_eq!(waiting(&mut outbox), b"acc");
+    }
+
+    proptest! {
+        /// Bytes leave in order whatever is taken at a time, and are counted right.
+        #[test]
+        fn bytes_leave_in_order(
+            lengths in proptest::collection::vec((0usize..30, 1usize..10), 0..20),
+            steps in proptest::collection::vec(1usize..40, 1..20),
+        ) {
+            let mut outbox = Outbox::new(1_000_000, WhenFull::Block);
+            let mut expected: Vec<u8> = Vec::new();
+            for (index, (length, record_bytes)) in lengths.iter().enumerate() {
+                let bytes: Vec<u8> = (0..*length).map(|byte| (byte * 7 + index) as u8).collect();
+                expected.extend(&bytes);
+                outbox.offer(Run { bytes: bytes.into(), record_bytes: *record_bytes, begins: true, ends: true });
+            }
+            let mut left: Vec<u8> = Vec::new();
+            for step in steps.iter().cycle() {
+                let mut slices = [IoSlice::new(&[]); 3];
+                let count = outbox.slices(&mut slices);
+                let there: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.to_vec()).collect();
+                let taken = (*step).min(there.len());
+                left.extend(&there[..taken]);
+                outbox.consume(taken);
+                prop_assert_eq!(outbox.bytes() + left.len(), expected.len());
+                if count == 0 {
+                    break;
+                }
+            }
+            prop_assert_eq!(left, expected);
+        }
+    }
+}

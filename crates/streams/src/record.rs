@@ -1,0 +1,127 @@
+//! What flows through a stream: runs of records.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+/// Bytes that lie together: some records of one length, or a part of one record. Cloning and slicing share the bytes.
+///
+/// A stream whose input has no records (a byte stream without [framing](crate::Framing)) is one record without end: of all its runs,
+/// the first begins it and the last ends it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The bytes; never empty, except for an empty record.
+    pub bytes: Bytes,
+    /// Bytes of each record; the last record may be shorter. At least 1.
+    pub record_bytes: usize,
+    /// Whether the first byte is the first of a record. If not, the run is a part of one record.
+    pub begins: bool,
+    /// Whether the last byte is the last of a record. If not, the run is a part of one record.
+    pub ends: bool,
+}
+
+/// One record of a [`Run`], or a part of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece<'a> {
+    /// The bytes.
+    pub bytes: &'a [u8],
+    /// Whether the first byte is the first of a record.
+    pub begins: bool,
+    /// Whether the last byte is the last of a record.
+    pub ends: bool,
+}
+
+impl Run {
+    /// A single record, or the part of one that `begins` and `ends` say.
+    pub fn single(bytes: Bytes, begins: bool, ends: bool) -> Run {
+        let record_bytes = bytes.len().max(1);
+        Run { bytes, record_bytes, begins, ends }
+    }
+
+    /// Number of records, a part of one counted as one.
+    pub fn records(&self) -> usize {
+        self.bytes.len().div_ceil(self.record_bytes).max(1)
+    }
+
+    /// The record at `index`, and where it lies.
+    pub fn piece(&self, index: usize) -> (Range<usize>, Piece<'_>) {
+        let begin = (index * self.record_bytes).min(self.bytes.len());
+        let end = (begin + self.record_bytes).min(self.bytes.len());
+        let piece = Piece {
+            bytes: &self.bytes[begin..end],
+            begins: self.begins || index > 0,
+            ends: self.ends || end < self.bytes.len(),
+        };
+        (begin..end, piece)
+    }
+
+    /// The records in order.
+    pub fn pieces(&self) -> impl Iterator<Item = Piece<'_>> {
+        (0..self.records()).map(|index| self.piece(index).1)
+    }
+
+    /// Some of the records, those at `range` of its bytes, which begins where one does and ends where one does.
+    pub(crate) fn part(&self, range: Range<usize>) -> Run {
+        let is_first = range.start == 0;
+        let is_last = range.end == self.bytes.len();
+        Run {
+            bytes: self.bytes.slice(range),
+            record_bytes: self.record_bytes,
+            begins: self.begins || !is_first,
+            ends: self.ends || !is_last,
+        }
+    }
+
+    /// Takes the first `count` records away; all of it if there are no more.
+    pub(crate) fn take_records(&mut self, count: usize) -> Run {
+        let length = count.saturating_mul(self.record_bytes).min(self.bytes.len());
+        let first = self.part(0..length);
+        *self = self.part(length..self.bytes.len());
+        first
+    }
+
+    /// Whether nothing is left, not even an empty record.
+    pub(crate) fn is_used_up(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
+impl<'a> Piece<'a> {
+    /// A whole record.
+    pub fn whole(bytes: &'a [u8]) -> Piece<'a> {
+        Piece { bytes, begins: true, ends: true }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run() -> Run {
+        Run { bytes: Bytes::from_static(b"aabbc"), record_bytes: 2, begins: true, ends: true }
+    }
+
+    #[test]
+    fn a_run_is_divided_into_records_of_which_the_last_may_be_shorter() {
+        let run = run();
+        assert_eq!(run.records(), 3);
+        assert_eq!(run.pieces().collect::<Vec<_>>(), [&b"aa"[..], b"bb", b"c"].map(Piece::whole));
+    }
+
+    #[test]
+    fn a_part_of_a_record_is_one_piece_and_so_is_an_empty_record() {
+        let part = Run::single(Bytes::from_static(b"part"), false, false);
+        assert_eq!(part.pieces().collect::<Vec<_>>(), [Piece { bytes: b"part", begins: false, ends: false }]);
+        let empty = Run::single(Bytes::new(), true, true);
+        assert_eq!(empty.pieces().collect::<Vec<_>>(), [Piece::whole(b"")]);
+    }
+
+    #[test]
+    fn records_are_taken_from_the_front() {
+        let mut rest = run();
+        assert_eq!(rest.take_records(2).bytes, b"aabb"[..]);
+        assert_eq!((&rest.bytes[..], rest.is_used_up()), (&b"c"[..], false));
+        assert_eq!(rest.take_records(9).bytes, b"c"[..]);
+        assert!(rest.is_used_up());
+    }
+}

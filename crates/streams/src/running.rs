@@ -1,0 +1,136 @@
+//! A stream on an engine thread, and the handle to it.
+
+use std::collections::VecDeque;
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::blocking::Job;
+use crate::engine::Mailbox;
+use crate::schedule::Rate;
+use crate::stream::{Stream, StreamError, StreamStatus};
+use crate::worker::Command;
+
+/// How a stream is to be run.
+#[derive(Default)]
+pub struct StreamOptions {
+    /// Its class, by the place in [`Sharing::classes`](crate::Sharing::classes); beyond its end, the last.
+    pub class: usize,
+    /// What it may move, in and out counted alike.
+    pub rate: Option<Rate>,
+    /// Called once, on the engine thread, when it is over; it must not block.
+    pub on_end: Option<Box<dyn FnOnce(StreamEnd) + Send>>,
+}
+
+/// How a stream ended.
+#[derive(Clone, Debug)]
+pub struct StreamEnd {
+    /// Why, if it did not end well.
+    pub result: Result<(), StreamError>,
+    /// What it had done.
+    pub status: StreamStatus,
+}
+
+/// A stream on an engine thread. It is stopped when this is dropped.
+pub struct RunningStream {
+    id: u64,
+    mailbox: Arc<Mailbox>,
+    ending: Arc<Ending>,
+}
+
+/// Where a stream's end is found.
+#[derive(Default)]
+pub(crate) struct Ending {
+    end: Mutex<Option<StreamEnd>>,
+    has_ended: Condvar,
+}
+
+/// A stream as its engine thread sees it.
+pub(crate) struct StreamTask {
+    pub(crate) stream: Stream,
+    pub(crate) class: usize,
+    pub(crate) rate: Option<Rate>,
+    /// What may block and others have no room for yet.
+    pub(crate) jobs: VecDeque<Job>,
+    on_end: Option<Box<dyn FnOnce(StreamEnd) + Send>>,
+    ending: Arc<Ending>,
+}
+
+impl RunningStream {
+    pub(crate) fn new(id: u64, mailbox: Arc<Mailbox>, ending: Arc<Ending>) -> RunningStream {
+        RunningStream { id, mailbox, ending }
+    }
+
+    /// Ends it (`stopstream`). What was read and has not left is lost, and [`RunningStream::wait`] says that it was stopped.
+    pub fn stop(&self) {
+        self.mailbox.send(Command::Stop { id: self.id });
+    }
+
+    /// Waits until it is over (`waitstream`).
+    pub fn wait(&self) -> StreamEnd {
+        let mut end = self.ending.lock();
+        loop {
+            if let Some(end) = &*end {
+                return end.clone();
+            }
+            end = self.ending.has_ended.wait(end).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits until it is over, at most so long.
+    pub fn wait_for(&self, limit: Duration) -> Option<StreamEnd> {
+        let end = self.ending.lock();
+        let waited = self.ending.has_ended.wait_timeout_while(end, limit, |end| end.is_none());
+        waited.unwrap_or_else(PoisonError::into_inner).0.clone()
+    }
+
+    /// Whether it is over.
+    pub fn has_ended(&self) -> bool {
+        self.ending.lock().is_some()
+    }
+
+    /// What it did so far. Waits for the engine thread.
+    pub fn status(&self) -> StreamStatus {
+        let (tell, told) = channel();
+        // If nobody listens, nobody needs to know.
+        self.with(move |stream| drop(tell.send(stream.status())));
+        told.recv().unwrap_or_else(|_| self.wait().status)
+    }
+
+    /// Does something with the stream between two of its turns, such as attaching an input. It must not block. Not done if the stream
+    /// is over.
+    pub fn with(&self, act: impl FnOnce(&mut Stream) + Send + 'static) {
+        self.mailbox.send(Command::WithStream { id: self.id, act: Box::new(act) });
+    }
+}
+
+impl Drop for RunningStream {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Ending {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<StreamEnd>> {
+        self.end.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StreamTask {
+    pub(crate) fn new(stream: Stream, options: StreamOptions) -> (StreamTask, Arc<Ending>) {
+        let StreamOptions { class, rate, on_end } = options;
+        let ending = Arc::<Ending>::default();
+        let jobs = VecDeque::new();
+        (StreamTask { stream, class, rate, jobs, on_end, ending: Arc::clone(&ending) }, ending)
+    }
+
+    /// Tells whoever waits.
+    pub(crate) fn end(&mut self, result: Result<(), StreamError>) {
+        let end = StreamEnd { result, status: self.stream.status() };
+        *self.ending.lock() = Some(end.clone());
+        self.ending.has_ended.notify_all();
+        if let Some(on_end) = self.on_end.take() {
+            on_end(end);
+        }
+    }
+}

@@ -1,0 +1,195 @@
+use super::*;
+use proptest::prelude::*;
+
+fn class(priority: u8, share: u32, rate: Option<Rate>) -> Class {
+    Class { name: format!("{priority} {share}"), priority, share, rate }
+}
+
+/// Lets what is ready act once, at the whole of its allowance.
+fn act(scheduler: &mut Scheduler, more: bool, now_us: u64) -> Next {
+    let next = scheduler.next(now_us);
+    if let Next::Act { stream, allowance } = next {
+        scheduler.acted(stream, allowance, more, now_us);
+    }
+    next
+}
+
+fn streams(scheduler: &mut Scheduler, classes: &[usize]) {
+    for (stream, class) in classes.iter().enumerate() {
+        scheduler.add(stream, *class, None);
+        scheduler.ready(stream);
+    }
+}
+
+#[test]
+fn best_effort_is_first_come_first_served() {
+    let mut scheduler = Scheduler::new(Policy::BestEffort, vec![class(0, 1, None), class(9, 1, None)], 10);
+    let classes = [0, 1, 0];
+    streams(&mut scheduler, &classes);
+    scheduler.ready(1); // already is
+    let order: Vec<Next> = (0..4).map(|_| act(&mut scheduler, true, 0)).collect();
+    assert_eq!(order, [0, 1, 2, 0].map(|stream| Next::Act { stream, allowance: 10 }));
+}
+
+#[test]
+fn priority_is_strict_and_in_turn_within_a_class() {
+    let mut scheduler = Scheduler::new(Policy::Priority, vec![class(1, 1, None), class(9, 1, None)], 10);
+    let classes = [0, 1, 1];
+    streams(&mut scheduler, &classes);
+    let first: Vec<Next> = (0..4).map(|_| act(&mut scheduler, true, 0)).collect();
+    assert_eq!(first, [1, 2, 1, 2].map(|stream| Next::Act { stream, allowance: 10 }));
+    let rest: Vec<Next> = (0..4).map(|_| act(&mut scheduler, false, 0)).collect();
+    assert_eq!(rest[..3], [1, 2, 0].map(|stream| Next::Act { stream, allowance: 10 }));
+    assert_eq!(rest[3], Next::Nothing);
+}
+
+#[test]
+fn the_earliest_deadline_goes_first_and_what_has_none_last() {
+    let mut scheduler = Scheduler::new(Policy::Deadline, Vec::new(), 10);
+    (0..3).for_each(|stream| scheduler.add(stream, 0, None));
+    scheduler.ready(0);
+    scheduler.ready_by(1, 2000);
+    scheduler.ready_by(2, 1000);
+    let order: Vec<Next> = (0..4).map(|_| act(&mut scheduler, false, 0)).collect();
+    assert_eq!(order[..3], [2, 1, 0].map(|stream| Next::Act { stream, allowance: 10 }));
+    assert_eq!(order[3], Next::Nothing);
+}
+
+#[test]
+fn a_stream_that_was_removed_is_not_told_to_act_and_its_number_can_be_used_again() {
+    let mut scheduler = Scheduler::new(Policy::BestEffort, Vec::new(), 10);
+    streams(&mut scheduler, &[0, 0]);
+    scheduler.remove(0);
+    scheduler.add(0, 0, None);
+    assert_eq!(act(&mut scheduler, false, 0), Next::Act { stream: 1, allowance: 10 });
+    assert_eq!(act(&mut scheduler, false, 0), Next::Nothing);
+    scheduler.ready(0);
+    assert_eq!(act(&mut scheduler, false, 0), Next::Act { stream: 0, allowance: 10 });
+}
+
+#[test]
+fn rates_of_streams_and_classes_hold_back_only_their_own() {
+    let slow = Rate { per_second: 1000, burst: 10 };
+    let mut scheduler =
+        Scheduler::new(Policy::BestEffort, vec![class(0, 1, None), class(0, 1, Some(slow))], 10);
+    scheduler.add(0, 0, Some(slow));
+    scheduler.add(1, 1, None);
+    scheduler.add(2, 1, None);
+    scheduler.add(3, 0, None);
+    (0..4).for_each(|stream| scheduler.ready(stream));
+    let order: Vec<Next> = (0..4).map(|_| act(&mut scheduler, true, 0)).collect();
+    assert_eq!(
+        order,
+        [0, 1, 3, 3].map(|stream| Next::Act { stream, allowance: 10 }),
+        "2 shares the rate of 1"
+    );
+    scheduler.remove(3);
+    assert_eq!(scheduler.next(0), Next::At(1000), "a unit is left then");
+    assert_eq!(act(&mut scheduler, true, 5000), Next::Act { stream: 2, allowance: 5 });
+    assert_eq!(act(&mut scheduler, true, 5000), Next::Act { stream: 0, allowance: 5 });
+    assert_eq!(scheduler.next(5000), Next::At(6000));
+}
+
+proptest! {
+    /// Backlogged classes: in every window of 100 rounds, each gets its share within 1 %, though streams move less or more than they
+    /// are allowed.
+    #[test]
+    fn shares_are_kept_within_a_percent(
+        shares in proptest::collection::vec(1u32..20, 2..6),
+        streams_per_class in 1usize..4,
+        carry_percent in 0u8..=100,
+        costs in proptest::collection::vec(1u64..3000, 16),
+    ) {
+        let round = 200_000 * shares.len() as u64;
+        let classes: Vec<Class> = shares.iter().map(|share| class(0, *share, None)).collect();
+        let mut scheduler = Scheduler::new(Policy::FairShare { round, carry_percent }, classes, 2000);
+        let class_of = |stream: usize| stream % shares.len();
+        streams(&mut scheduler, &(0..shares.len() * streams_per_class).map(class_of).collect::<Vec<_>>());
+
+        let (mut spent, mut total, mut act) = (vec![0u64; shares.len()], 0, 0);
+        let mut at_window = Vec::new();
+        while total < 400 * round {
+            let Next::Act { stream, allowance } = scheduler.next(0) else { panic!("there is work") };
+            prop_assert!((1..=2000).contains(&allowance));
+            let cost = costs[act % costs.len()];
+            act += 1;
+            scheduler.acted(stream, cost, true, 0);
+            spent[class_of(stream)] += cost;
+            if total / (20 * round) != (total + cost) / (20 * round) {
+                at_window.push(spent.clone());
+            }
+            total += cost;
+        }
+        let sum: u32 = shares.iter().sum();
+        for (before, after) in at_window.iter().zip(&at_window[5..]) {
+            let window: u64 = after.iter().sum::<u64>() - before.iter().sum::<u64>();
+            for (class, share) in shares.iter().enumerate() {
+                let got = (after[class] - before[class]) as f64 / window as f64;
+                let due = f64::from(*share) / f64::from(sum);
+                prop_assert!((got - due).abs() <= 0.01, "class {class} got {got}, {due} was due");
+            }
+        }
+    }
+
+    /// Nobody starves: while a class has work, it acts at least once in each round; and what a class that rested gets when it comes
+    /// back is bounded by a round and what may be carried.
+    #[test]
+    fn nobody_starves_and_rest_is_not_saved_up(rest_rounds in 1u64..50, carry_percent in 0u8..=100) {
+        let round = 100_000;
+        let classes = vec![class(0, 1, None), class(0, 4, None)];
+        let mut scheduler = Scheduler::new(Policy::FairShare { round, carry_percent }, classes, 1000);
+        scheduler.add(0, 0, None);
+        scheduler.add(1, 1, None);
+        scheduler.ready(0);
+        let mut volume = 0;
+        while volume < rest_rounds * round {
+            let Next::Act { stream: 0, allowance } = scheduler.next(0) else { panic!("only 0 has work") };
+            scheduler.acted(0, allowance, true, 0);
+            volume += allowance;
+        }
+        scheduler.ready(1);
+        let (mut before_zero, mut zero_acted) = (0, false);
+        while !zero_acted {
+            let Next::Act { stream, allowance } = scheduler.next(0) else { panic!("there is work") };
+            scheduler.acted(stream, allowance, true, 0);
+            zero_acted = stream == 0;
+            before_zero += if stream == 1 { allowance } else { 0 };
+        }
+        prop_assert!(before_zero <= round * 4 / 5 * (100 + u64::from(carry_percent)) / 100);
+    }
+
+    /// Whatever comes in: a stream that is told to act was ready, rates hold over the whole time, and when nothing may act the time
+    /// to look again is in the future.
+    #[test]
+    fn rates_hold_whatever_happens(
+        steps in proptest::collection::vec((0usize..6, 0u64..50_000, 0u64..4000, any::<bool>()), 1..300),
+        policy in prop_oneof![
+            Just(Policy::BestEffort), Just(Policy::Priority), Just(Policy::Deadline),
+            Just(Policy::FairShare { round: 10_000, carry_percent: 50 })
+        ],
+    ) {
+        let rate = Rate { per_second: 100_000, burst: 3000 };
+        let mut scheduler = Scheduler::new(policy, vec![class(1, 2, Some(rate)), class(2, 3, None)], 1000);
+        (0..6).for_each(|stream| scheduler.add(stream, stream % 2, (stream < 3).then_some(rate)));
+        let (mut now_us, mut ready, mut spent) = (0u64, [false; 6], [0u64; 6]);
+        for (stream, pass_us, cost, more) in steps {
+            now_us += pass_us;
+            scheduler.ready_by(stream, now_us + cost);
+            ready[stream] = true;
+            match scheduler.next(now_us) {
+                Next::Act { stream, allowance } => {
+                    prop_assert!(ready[stream], "{stream} has nothing to do");
+                    let cost = cost.min(allowance);
+                    scheduler.acted(stream, cost, more, now_us);
+                    ready[stream] = more;
+                    spent[stream] += cost;
+                }
+                Next::At(at_us) => prop_assert!(at_us > now_us),
+                Next::Nothing => prop_assert!(false, "{stream} has something to do"),
+            }
+            let most = rate.burst + (u128::from(now_us) * u128::from(rate.per_second) / 1_000_000) as u64;
+            prop_assert!(spent.iter().take(3).all(|spent| *spent <= most));
+            prop_assert!(spent.iter().step_by(2).sum::<u64>() <= most);
+        }
+    }
+}

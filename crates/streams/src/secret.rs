@@ -1,0 +1,262 @@
+//! Secret sharing: records are spread over outputs such that any `threshold` of them give the records back, and fewer tell nothing
+//! but their lengths (Shamir, "How to share a secret", 1979; KStreams, section 3.1: "in order to confuse potential attackers").
+//!
+//! A share is a record of its own: version 1, threshold, number of the share, a zero; the number of the record in eight bytes, most
+//! significant first; then as many bytes as the record has.
+
+use std::collections::BTreeMap;
+
+use blahaj::{Share, Sharks};
+use bytes::{BufMut, Bytes, BytesMut};
+
+const VERSION: u8 = 1;
+
+/// Bytes in front of a share.
+pub const SHARE_HEADER: usize = 12;
+
+/// Most shares of a record: a share's number is a byte and not 0.
+pub const MOST_SHARES: usize = 255;
+
+/// Why shares cannot be put together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ShareError {
+    /// These bytes are no share.
+    #[error("this is no share of a record: {0}")]
+    NoShare(&'static str),
+    /// Shares of one record do not belong together.
+    #[error("shares of record {0} do not belong together")]
+    Mixed(u64),
+}
+
+/// Makes shares of records.
+#[derive(Debug)]
+pub(crate) struct Dealer {
+    threshold: u8,
+    next: u64,
+}
+
+impl Dealer {
+    /// Any `threshold` shares, at least 1, will give a record back.
+    pub(crate) fn new(threshold: u8) -> Dealer {
+        Dealer { threshold: threshold.max(1), next: 0 }
+    }
+
+    /// How many shares give a record back.
+    pub(crate) fn threshold(&self) -> u8 {
+        self.threshold
+    }
+
+    /// Shares of the next record, `count` of them, at most [`MOST_SHARES`].
+    pub(crate) fn deal(&mut self, record: &[u8], count: usize) -> Vec<Bytes> {
+        let number = self.next;
+        self.next += 1;
+        let shares = Sharks(self.threshold).dealer(record).take(count.min(MOST_SHARES));
+        shares.map(|share| self.pack(number, &share)).collect()
+    }
+
+    fn pack(&self, number: u64, share: &Share) -> Bytes {
+        let bytes = Vec::from(share); // its number, then the bytes
+        let mut packed = BytesMut::with_capacity(SHARE_HEADER + bytes.len());
+        packed.put_slice(&[VERSION, self.threshold, bytes[0], 0]);
+        packed.put_u64(number);
+        packed.put_slice(&bytes[1..]);
+        packed.freeze()
+    }
+}
+
+/// Puts shares together again.
+#[derive(Debug)]
+pub(crate) struct Collector {
+    /// Records of which shares are here, by number.
+    open: BTreeMap<u64, Vec<Bytes>>,
+    /// Most records that wait for shares.
+    window: usize,
+    /// The number of the record that goes next.
+    next: u64,
+    counts: ShareCounts,
+}
+
+/// What putting shares together counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShareCounts {
+    /// Records given up, because too few of their shares came before the window was full or the inputs ended.
+    pub lost: u64,
+    /// Shares that came when they were not needed any more, or twice.
+    pub spare: u64,
+}
+
+impl Collector {
+    /// At most `window` records (at least 1) wait for shares; then the oldest is given up.
+    pub(crate) fn new(window: usize) -> Collector {
+        Collector { open: BTreeMap::new(), window: window.max(1), next: 0, counts: ShareCounts::default() }
+    }
+
+    /// Whether no record waits for shares.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    pub(crate) fn counts(&self) -> ShareCounts {
+        self.counts
+    }
+
+    /// A share came.
+    ///
+    /// # Errors
+    /// If it is none, or does not belong to the others of its record.
+    pub(crate) fn offer(&mut self, share: Bytes) -> Result<(), ShareError> {
+        let (number, threshold) = read_header(&share)?;
+        if number < self.next {
+            self.counts.spare += 1;
+            return Ok(());
+        }
+        let shares = self.open.entry(number).or_default();
+        if shares.iter().any(|other| other[1] != threshold || other.len() != share.len()) {
+            return Err(ShareError::Mixed(number));
+        }
+        if shares.len() >= usize::from(threshold) || shares.iter().any(|other| other[2] == share[2]) {
+            self.counts.spare += 1;
+            return Ok(());
+        }
+        shares.push(share);
+        Ok(())
+    }
+
+    /// The next record, if it can be told; all that can ever be told when inputs have ended.
+    ///
+    /// # Errors
+    /// If its shares do not give a record.
+    pub(crate) fn take(&mut self, is_end: bool) -> Result<Option<Bytes>, ShareError> {
+        loop {
+            let Some(first) = self.open.first_entry() else { return Ok(None) };
+            let number = *first.key();
+            let is_complete = first.get().len() >= usize::from(first.get()[0][1]);
+            let is_next = number == self.next;
+            let is_overdue = is_end || self.open.len() > self.window;
+            if !(is_complete && is_next || is_overdue) {
+                return Ok(None);
+            }
+            self.counts.lost += number - self.next;
+            self.next = number + 1;
+            let Some((_, shares)) = self.open.pop_first() else { return Ok(None) };
+            if is_complete {
+                return recover(number, &shares).map(Some);
+            }
+            self.counts.lost += 1;
+        }
+    }
+}
+
+/// The number of the record, and the threshold.
+fn read_header(share: &[u8]) -> Result<(u64, u8), ShareError> {
+    let Some((header, _)) = share.split_first_chunk::<SHARE_HEADER>() else {
+        return Err(ShareError::NoShare("it is too short"));
+    };
+    let [version, threshold, x, zero, number @ ..] = header;
+    match (*version, *threshold, *x, *zero) {
+        (VERSION, 1.., 1.., 0) => Ok((u64::from_be_bytes(*number), *threshold)),
+        (VERSION, ..) => Err(ShareError::NoShare("its header is damaged")),
+        _ => Err(ShareError::NoShare("its version is unknown")),
+    }
+}
+
+fn recover(number: u64, shares: &[Bytes]) -> Result<Bytes, ShareError> {
+    let threshold = shares[0][1];
+    if shares[0].len() == SHARE_HEADER {
+        return Ok(Bytes::new());
+    }
+    let parse = |share: &Bytes| {
+        let bytes: Vec<u8> = std::iter::once(share[2]).chain(share[SHARE_HEADER..].iter().copied()).collect();
+        Share::try_from(&bytes[..]).map_err(|_| ShareError::Mixed(number))
+    };
+    let shares = shares.iter().map(parse).collect::<Result<Vec<Share>, ShareError>>()?;
+    Sharks(threshold).recover(&shares).map(Bytes::from).map_err(|_| ShareError::Mixed(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn take_all(collector: &mut Collector, is_end: bool) -> Vec<Bytes> {
+        std::iter::from_fn(|| collector.take(is_end).unwrap()).collect()
+    }
+
+    proptest! {
+        /// Any `threshold` of the shares give the records back in order, in whatever order they come.
+        #[test]
+        fn enough_shares_give_the_records_back(
+            records in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..50), 1..8),
+            (count, threshold) in (1usize..6).prop_flat_map(|count| (Just(count), 1..=count)),
+            order in any::<u64>(),
+        ) {
+            let mut dealer = Dealer::new(threshold as u8);
+            let mut shares: Vec<Bytes> = Vec::new();
+            for record in &records {
+                let dealt = dealer.deal(record, count);
+                prop_assert_eq!(dealt.len(), count);
+                // Without these, whatever they are, the others are enough.
+                let missing = order as usize % count;
+                shares.extend((0..threshold).map(|index| dealt[(missing + index) % count].clone()));
+            }
+            let mut random = crate::random::Random::new(order);
+            for place in (1..shares.len()).rev() {
+                shares.swap(place, random.below(place + 1));
+            }
+            let (mut collector, mut output) = (Collector::new(100), Vec::new());
+            for share in shares {
+                collector.offer(share).unwrap();
+                output.extend(take_all(&mut collector, false));
+            }
+            prop_assert_eq!(output, records);
+            prop_assert_eq!(collector.counts(), ShareCounts::default());
+        }
+    }
+
+    #[test]
+    fn too_few_shares_give_nothing_and_are_said_to_be_lost() {
+        let mut dealer = Dealer::new(2);
+        let mut collector = Collector::new(1);
+        let records = [&b"one"[..], b"two", b"three"].map(|record| dealer.deal(record, 3));
+        collector.offer(records[0][0].clone()).unwrap();
+        assert!(take_all(&mut collector, false).is_empty());
+        collector.offer(records[2][0].clone()).unwrap();
+        collector.offer(records[2][1].clone()).unwrap();
+        collector.offer(records[2][1].clone()).unwrap();
+        assert!(
+            take_all(&mut collector, false).is_empty(),
+            "the first is given up, the second may still come"
+        );
+        assert_eq!(take_all(&mut collector, true), [&b"three"[..]]);
+        collector.offer(records[1][0].clone()).unwrap();
+        assert_eq!(collector.counts(), ShareCounts { lost: 2, spare: 2 });
+    }
+
+    /// With one share less than it takes, every record of the length is as likely as before: for each value of a byte there is as
+    /// much chance that it makes the share that was seen.
+    #[test]
+    fn a_share_alone_tells_nothing_of_the_bytes() {
+        let mut seen = [[0u32; 4]; 2];
+        for _ in 0..4000 {
+            for (index, secret) in [0u8, 255].into_iter().enumerate() {
+                let share = Dealer::new(2).deal(&[secret], 1).remove(0);
+                seen[index][usize::from(share[SHARE_HEADER] >> 6)] += 1;
+            }
+        }
+        for counts in seen {
+            assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?} of 4000 in quarters");
+        }
+    }
+
+    #[test]
+    fn what_is_no_share_is_an_error() {
+        let mut collector = Collector::new(4);
+        let mut share = Dealer::new(2).deal(b"abc", 1).remove(0).to_vec();
+        assert!(matches!(collector.offer(Bytes::copy_from_slice(&share[..5])), Err(ShareError::NoShare(_))));
+        collector.offer(Bytes::copy_from_slice(&share)).unwrap();
+        share[2] ^= 0x80;
+        assert_eq!(collector.offer(Bytes::copy_from_slice(&share[..13])), Err(ShareError::Mixed(0)));
+        share[0] = 9;
+        assert!(matches!(collector.offer(share.into()), Err(ShareError::NoShare(_))));
+    }
+}

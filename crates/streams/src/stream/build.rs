@@ -1,0 +1,273 @@
+//! Putting a stream together, and adding to one that runs.
+
+use std::collections::VecDeque;
+
+use bytes::BytesMut;
+
+use super::watch::{READING, WRITING};
+use super::{Counts, Input, OnEvent, Order, Output, Port, Settings, Stream, StreamEvent, Tag};
+use crate::chain::Chain;
+use crate::framing::{Framing, Splitter};
+use crate::handler::{Handler, Reach};
+use crate::merge::{Late, Merge};
+use crate::object::{Kind, Object};
+use crate::order::{InputOrder, Turns};
+use crate::outbox::{Outbox, WhenFull};
+use crate::pattern::{Lately, OutputPattern};
+use crate::secret::Collector;
+
+/// Bytes that wait for an output, unless said otherwise.
+const WAITING: usize = 256 * 1024;
+
+/// A stream that is being put together.
+pub struct StreamBuilder {
+    order: Order,
+    pattern: OutputPattern,
+    handlers: Vec<Handler>,
+    inputs: Vec<(Object, Framing)>,
+    outputs: Vec<(Object, OutputOptions)>,
+    finish_outputs: bool,
+    survives_inputs: bool,
+    on_event: Option<Box<OnEvent>>,
+}
+
+/// What holds for one output.
+#[derive(Debug)]
+pub struct OutputOptions {
+    /// Handlers that only what goes to this output passes, after those of the stream.
+    pub handlers: Vec<Handler>,
+    /// What happens when it takes nothing.
+    pub when_full: WhenFull,
+    /// Bytes that wait for it at most, but for the run that goes over.
+    pub waiting_bytes: usize,
+}
+
+impl Default for OutputOptions {
+    fn default() -> OutputOptions {
+        OutputOptions { handlers: Vec::new(), when_full: WhenFull::default(), waiting_bytes: WAITING }
+    }
+}
+
+impl Default for StreamBuilder {
+    fn default() -> StreamBuilder {
+        StreamBuilder {
+            order: Order::Turns(Turns::round_robin()),
+            pattern: OutputPattern::Stripe,
+            handlers: Vec::new(),
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            finish_outputs: false,
+            survives_inputs: false,
+            on_event: None,
+        }
+    }
+}
+
+impl StreamBuilder {
+    /// The order of inputs; round robin unless said.
+    #[must_use]
+    pub fn order(mut self, order: InputOrder) -> StreamBuilder {
+        self.order = match order {
+            InputOrder::RoundRobin => Order::Turns(Turns::round_robin()),
+            InputOrder::Random { seed } => Order::Turns(Turns::random(seed)),
+            InputOrder::Arrival => Order::Arrival { first: 0, within: None },
+        };
+        self
+    }
+
+    /// Records in the order of the tag that each has, of which at most `window` wait for one another. See [`Late`].
+    #[must_use]
+    pub fn order_by_tag(
+        mut self,
+        window: usize,
+        late: Late,
+        tag: impl FnMut(&[u8]) -> Option<u64> + Send + 'static,
+    ) -> StreamBuilder {
+        let tag: Box<Tag> = Box::new(tag);
+        self.order = Order::Tags { tag, merge: Merge::new(window, late) };
+        self
+    }
+
+    /// Records are shares that [`OutputPattern::Shares`] made, and are put together; at most `window` records wait for theirs.
+    #[must_use]
+    pub fn collect_shares(mut self, window: usize) -> StreamBuilder {
+        self.order = Order::Shares(Collector::new(window));
+        self
+    }
+
+    /// How records are spread over outputs; in turn unless said.
+    #[must_use]
+    pub fn pattern(mut self, pattern: OutputPattern) -> StreamBuilder {
+        self.pattern = pattern;
+        self
+    }
+
+    /// One more handler, behind the others.
+    #[must_use]
+    pub fn handler(mut self, handler: Handler) -> StreamBuilder {
+        self.handlers.push(handler);
+        self
+    }
+
+    /// One more input, behind the others.
+    #[must_use]
+    pub fn input(mut self, object: Object, framing: Framing) -> StreamBuilder {
+        self.inputs.push((object, framing));
+        self
+    }
+
+    /// One more output, behind the others.
+    #[must_use]
+    pub fn output(self, object: Object) -> StreamBuilder {
+        self.output_with(object, OutputOptions::default())
+    }
+
+    /// One more output, behind the others.
+    #[must_use]
+    pub fn output_with(mut self, object: Object, options: OutputOptions) -> StreamBuilder {
+        self.outputs.push((object, options));
+        self
+    }
+
+    /// Tells connections that nothing more comes (`shutdown`) when the stream has ended well.
+    #[must_use]
+    pub fn finish_outputs(mut self) -> StreamBuilder {
+        self.finish_outputs = true;
+        self
+    }
+
+    /// Goes on without an input that fails.
+    #[must_use]
+    pub fn survive_inputs(mut self) -> StreamBuilder {
+        self.survives_inputs = true;
+        self
+    }
+
+    /// Has events told, on the thread that runs the stream; must not block.
+    #[must_use]
+    pub fn on_event(mut self, on_event: impl FnMut(StreamEvent) + Send + 'static) -> StreamBuilder {
+        self.on_event = Some(Box::new(on_event));
+        self
+    }
+
+    /// The stream.
+    pub fn build(self) -> Stream {
+        let packet_bytes = self.outputs.iter().find_map(|(object, _)| packet_bytes(object));
+        let settings = Settings {
+            whole: self.needs_whole_records(),
+            finish_outputs: self.finish_outputs,
+            survives_outputs: matches!(self.pattern, OutputPattern::Mirror),
+            survives_inputs: self.survives_inputs,
+            moves_unseen: true,
+            packet_bytes,
+        };
+        let mut chain = Chain::default();
+        self.handlers.into_iter().for_each(|handler| chain.push(handler));
+        let mut stream = Stream {
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            leaving: Vec::new(),
+            order: self.order,
+            spread: self.pattern.into(),
+            chain,
+            pending: VecDeque::new(),
+            made: Vec::new(),
+            storage: Vec::new(),
+            settings,
+            next_port: 0,
+            counts: Counts::default(),
+            on_event: self.on_event,
+            watch: None,
+            failed: None,
+        };
+        for (object, options) in self.outputs {
+            stream.attach_output(object, options);
+        }
+        for (object, framing) in self.inputs {
+            stream.attach_input(object, framing);
+        }
+        stream
+    }
+
+    /// Whether anybody has no use for parts of records.
+    fn needs_whole_records(&self) -> bool {
+        let whole = |handler: &Handler| matches!(handler.reach(), Reach::Records { .. });
+        let of_outputs = |(object, options): &(Object, OutputOptions)| {
+            let drops = matches!(options.when_full, WhenFull::DropNewest | WhenFull::DropOldest);
+            drops || packet_bytes(object).is_some() || options.handlers.iter().any(whole)
+        };
+        matches!(self.order, Order::Tags { .. } | Order::Shares(_))
+            || matches!(self.pattern, OutputPattern::Shares { .. })
+            || self.handlers.iter().any(whole)
+            || self.outputs.iter().any(of_outputs)
+    }
+}
+
+impl Stream {
+    /// One more input, behind the others.
+    pub fn attach_input(&mut self, object: Object, framing: Framing) -> Port {
+        // A stream of bytes has no end for a datagram to leave at.
+        let framing = match (framing, self.settings.packet_bytes) {
+            (Framing::Whole, Some(packet_bytes)) if !object.has_records() => Framing::Fixed(packet_bytes),
+            (framing, _) => framing,
+        };
+        if let Order::Tags { merge, .. } = &mut self.order {
+            merge.add_input();
+        }
+        let port = self.next_port();
+        self.watch_one(port, &object, READING);
+        self.inputs.push(Input {
+            port,
+            object,
+            splitter: Splitter::new(framing, self.settings.whole),
+            buffer: BytesMut::new(),
+            ready: VecDeque::new(),
+            readable: true,
+            busy: false,
+            at_end: false,
+            detach: None,
+            bytes: 0,
+            records: 0,
+        });
+        port
+    }
+
+    /// One more output, behind the others. It gets records that come from now on.
+    pub fn attach_output(&mut self, object: Object, options: OutputOptions) -> Port {
+        let mut chain = Chain::default();
+        options.handlers.into_iter().for_each(|handler| chain.push(handler));
+        // A record without end has no other place to begin at than here.
+        let endless = |input: &Input| input.splitter.is_whole() && !input.object.has_records();
+        let within = self.inputs.iter().any(|input| endless(input) && !input.splitter.at_boundary());
+        let port = self.next_port();
+        self.watch_one(port, &object, WRITING);
+        self.outputs.push(Output {
+            port,
+            object,
+            chain,
+            outbox: Outbox::new(options.waiting_bytes, options.when_full),
+            pipe: None,
+            writable: true,
+            busy: false,
+            within,
+            detach: None,
+            lately: Lately::default(),
+            bytes: 0,
+            lost_bytes: 0,
+        });
+        port
+    }
+
+    fn next_port(&mut self) -> Port {
+        let port = Port(self.next_port);
+        self.next_port += 1;
+        port
+    }
+}
+
+fn packet_bytes(object: &Object) -> Option<usize> {
+    match &object.kind {
+        Kind::Datagrams(datagrams) => Some(datagrams.packet_bytes),
+        _ => None,
+    }
+}

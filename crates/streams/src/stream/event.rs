@@ -1,0 +1,58 @@
+//! What happens to a stream while it goes on.
+
+use super::{Port, Stream};
+use crate::outbox::Dropped;
+
+/// Something that happened to a stream, which goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StreamEvent {
+    /// An input has come to its end, or was detached.
+    InputGone {
+        /// Which.
+        port: Port,
+        /// Its name.
+        name: String,
+    },
+    /// An input failed and is gone.
+    InputFailed {
+        /// Which.
+        port: Port,
+        /// Its name, and what failed.
+        error: String,
+    },
+    /// An output was detached and has sent what waited for it.
+    OutputGone {
+        /// Which.
+        port: Port,
+        /// Its name.
+        name: String,
+    },
+    /// An output failed and is gone.
+    OutputFailed {
+        /// Which.
+        port: Port,
+        /// Its name, and what failed.
+        error: String,
+    },
+    /// An output took nothing for too long and is gone.
+    OutputDisconnected {
+        /// Which.
+        port: Port,
+        /// Its name.
+        name: String,
+        /// What it will not get.
+        dropped: Dropped,
+    },
+}
+
+/// Hears of events, on the thread that runs the stream; must not block.
+pub type OnEvent = dyn FnMut(StreamEvent) + Send;
+
+impl Stream {
+    pub(super) fn tell(&mut self, event: StreamEvent) {
+        if let Some(on_event) = &mut self.on_event {
+            on_event(event);
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The synchronous engine: a stream on its caller's thread (KStreams' `runstream`).
+
+use std::os::fd::BorrowedFd;
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+
+use super::{Acted, Port, Stream, StreamError};
+use crate::clock::now_us;
+
+/// How much is moved between two looks at what is ready.
+const ALLOWANCE: u64 = 4 * 1024 * 1024;
+
+impl Stream {
+    /// Moves everything there is, until inputs end or something fails; waits where it has to. [`Stream::status`] tells how
+    /// far it came.
+    ///
+    /// # Errors
+    /// What ended the stream early.
+    pub fn run(&mut self) -> Result<(), StreamError> {
+        loop {
+            match self.act(ALLOWANCE, now_us()).0 {
+                Acted::More => {}
+                Acted::Wait => self.wait()?,
+                Acted::Ended(ended) => return ended,
+            }
+        }
+    }
+
+    /// Does what may block, or waits until something is ready.
+    fn wait(&mut self) -> Result<(), StreamError> {
+        let storage: Vec<_> = self.take_storage().collect();
+        if storage.is_empty() {
+            return self.poll();
+        }
+        storage.into_iter().try_for_each(|storage| self.stored(storage.run()))
+    }
+
+    fn poll(&mut self) -> Result<(), StreamError> {
+        let awaited: Vec<(Port, PollFlags, BorrowedFd<'_>)> = self.awaited().collect();
+        let mut descriptors: Vec<PollFd<'_>> = awaited
+            .iter()
+            .map(|(_, flags, descriptor)| PollFd::from_borrowed_fd(*descriptor, *flags))
+            .collect();
+        match poll(&mut descriptors, None) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => {
+                return Err(crate::ObjectError { name: "stream".to_owned(), call: "poll", errno }.into());
+            }
+        }
+        let ready = awaited.iter().zip(&descriptors).filter(|(_, polled)| !polled.revents().is_empty());
+        let ready: Vec<Port> = ready.map(|((port, _, _), _)| *port).collect();
+        ready.into_iter().for_each(|port| self.note_ready(port));
+        Ok(())
+    }
+
+    /// What the stream waits for.
+    fn awaited(&self) -> impl Iterator<Item = (Port, PollFlags, BorrowedFd<'_>)> {
+        let reading = self.pending.is_empty();
+        let inputs = self
+            .inputs
+            .iter()
+            .filter(move |input| reading && !input.readable)
+            .filter_map(|input| Some((input.port, PollFlags::IN, input.object.descriptor()?)));
+        let outputs = self
+            .outputs
+            .iter()
+            .chain(&self.leaving)
+            .filter(|output| !output.writable)
+            .filter_map(|output| Some((output.port, PollFlags::OUT, output.object.descriptor()?)));
+        inputs.chain(outputs)
+    }
+}

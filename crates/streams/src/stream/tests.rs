@@ -1,0 +1,369 @@
+use super::*;
+use crate::{
+    Collected, Common, Framing, Handler, InputOrder, Late, OutputOptions, OutputPattern, Read, Verdict,
+    WhenFull,
+};
+use bytes::Bytes;
+use proptest::prelude::*;
+use std::io::{Read as _, Write};
+use std::net::UdpSocket;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc::channel;
+use std::thread;
+
+const LIMIT: usize = 1 << 30;
+
+fn memory(bytes: &[u8]) -> Object {
+    Object::memory("memory", Bytes::copy_from_slice(bytes))
+}
+
+fn collects(count: usize) -> (Vec<Object>, Vec<Collected>) {
+    (0..count).map(|number| Object::collect(&format!("out {number}"), LIMIT)).unzip()
+}
+
+/// Spreads records of `record_bytes` over so many outputs; answers what each has.
+fn spread(input: &[u8], record_bytes: usize, pattern: OutputPattern, count: usize) -> Vec<Collected> {
+    let (objects, collected) = collects(count);
+    let builder =
+        StreamBuilder::default().pattern(pattern).input(memory(input), Framing::Fixed(record_bytes));
+    let mut stream = objects.into_iter().fold(builder, StreamBuilder::output).build();
+    stream.run().unwrap();
+    assert_eq!(stream.status().bytes_in, input.len() as u64);
+    collected
+}
+
+fn merged(builder: StreamBuilder, inputs: impl IntoIterator<Item = (Vec<u8>, Framing)>) -> Vec<u8> {
+    let (object, collected) = Object::collect("out", LIMIT);
+    let builder =
+        inputs.into_iter().fold(builder, |builder, (bytes, framing)| builder.input(memory(&bytes), framing));
+    builder.output(object).build().run().unwrap();
+    collected.bytes()
+}
+
+proptest! {
+    /// What is spread in turn or at random comes together again by the same order: the same records in the same order.
+    #[test]
+    fn merging_undoes_striping(
+        input in proptest::collection::vec(any::<u8>(), 0..2000),
+        record_bytes in 1usize..40,
+        count in 1usize..5,
+        seed in any::<u64>(),
+    ) {
+        // A shorter last record would be recognised by nobody when it is merged.
+        let input = &input[..input.len() - input.len() % record_bytes];
+        for (pattern, order) in [
+            (OutputPattern::Stripe, InputOrder::RoundRobin),
+            (OutputPattern::Random { seed }, InputOrder::Random { seed }),
+        ] {
+            let parts = spread(input, record_bytes, pattern, count);
+            let parts = parts.iter().map(|part| (part.bytes(), Framing::Fixed(record_bytes)));
+            // Inputs that end early leave the order of the others as it was only for stripes.
+            if pattern == OutputPattern::Stripe {
+                prop_assert_eq!(merged(StreamBuilder::default().order(order), parts), input);
+            } else {
+                prop_assert_eq!(parts.map(|(part, _)| part.len()).sum::<usize>(), input.len());
+            }
+        }
+    }
+
+    #[test]
+    fn stripes_of_bytes_are_of_their_size(
+        input in proptest::collection::vec(any::<u8>(), 0..2000),
+        unit in 1usize..100,
+        count in 1usize..5,
+    ) {
+        let parts = spread(&input, 7, OutputPattern::StripeBytes(unit), count);
+        for (place, part) in parts.iter().enumerate() {
+            let expected: Vec<&[u8]> = input.chunks(unit).skip(place).step_by(count).collect();
+            prop_assert_eq!(part.records(), expected);
+        }
+    }
+
+    #[test]
+    fn a_mirror_gives_all_to_each_and_capacity_each_record_once(
+        input in proptest::collection::vec(any::<u8>(), 0..2000),
+        record_bytes in 1usize..40,
+        count in 1usize..5,
+    ) {
+        let records: Vec<&[u8]> = input.chunks(record_bytes).collect();
+        for part in spread(&input, record_bytes, OutputPattern::Mirror, count) {
+            prop_assert_eq!(part.records(), records.clone());
+        }
+        let parts = spread(&input, record_bytes, OutputPattern::Capacity, count);
+        let mut all: Vec<Vec<u8>> = parts.iter().flat_map(Collected::records).collect();
+        let mut expected: Vec<Vec<u8>> = records.iter().map(|record| record.to_vec()).collect();
+        all.sort();
+        expected.sort();
+        prop_assert_eq!(all, expected);
+    }
+
+    /// Shares for all outputs but one are put together again.
+    #[test]
+    fn shares_come_together(
+        records in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..20),
+        missing in 0usize..4,
+    ) {
+        let input: Vec<u8> = records.iter().flat_map(|record| {
+            (record.len() as u16).to_be_bytes().into_iter().chain(record.iter().copied()).collect::<Vec<u8>>()
+        }).collect();
+        let (objects, collected) = collects(4);
+        let builder = StreamBuilder::default().pattern(OutputPattern::Shares { threshold: 3 }).input(memory(&input), Framing::rtp());
+        objects.into_iter().fold(builder, StreamBuilder::output).build().run().unwrap();
+        // Shares come as datagrams, each a record.
+        let (object, output) = Object::collect("out", LIMIT);
+        let mut stream = StreamBuilder::default().collect_shares(10).output(object).build();
+        let feeds: Vec<UdpSocket> = (0..3).map(|_| {
+            let (near, far) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+            near.connect(far.local_addr().unwrap()).unwrap();
+            stream.attach_input(Object::datagrams("shares", far.into(), None, None).unwrap(), Framing::Whole);
+            near
+        }).collect();
+        for (feed, part) in feeds.iter().zip(collected.iter().enumerate().filter(|(place, _)| *place != missing)) {
+            part.1.records().iter().for_each(|share| { feed.send(share).unwrap(); });
+        }
+        while stream.status().records_in < records.len() as u64 {
+            let (acted, _) = stream.act(u64::MAX, 0);
+            prop_assert!(!matches!(acted, Acted::Ended(_)));
+        }
+        prop_assert_eq!(output.bytes(), input);
+    }
+}
+
+#[test]
+fn records_with_tags_are_put_in_order() {
+    let builder = StreamBuilder::default().order_by_tag(16, Late::Drop, |record| Some(record[0].into()));
+    let inputs = [&b"\x01a\x04b\x05c"[..], b"\x02d\x03e\x09f"];
+    let output = merged(builder, inputs.map(|bytes| (bytes.to_vec(), Framing::Fixed(2))));
+    assert_eq!(output, b"\x01a\x02d\x03e\x04b\x05c\x09f");
+}
+
+#[test]
+fn files_sockets_and_pipes_are_all_the_same() {
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|number| (number * 7 / 3) as u8).collect();
+    let mut source = tempfile::NamedTempFile::new().unwrap();
+    source.write_all(&bytes).unwrap();
+    let target = tempfile::NamedTempFile::new().unwrap();
+
+    // File to socket, socket to pipe, pipe to file; each on its own thread, so that each waits for the others.
+    let (near, far) = UnixStream::pair().unwrap();
+    let (read, write) = rustix::pipe::pipe().unwrap();
+    let file = |file: &tempfile::NamedTempFile, offset| {
+        Object::file("file", Arc::new(file.reopen().unwrap()), offset)
+    };
+    let join = |input: Object, output: Object| {
+        StreamBuilder::default().finish_outputs().input(input, Framing::Whole).output(output).build()
+    };
+    let stream = |name, descriptor: std::os::fd::OwnedFd| Object::stream(name, descriptor).unwrap();
+    let streams = [
+        join(file(&source, 500), stream("near", near.into())),
+        join(stream("far", far.into()), stream("write", write)),
+        join(stream("read", read), file(&target, 100)),
+    ];
+    let threads = streams.map(|mut stream| thread::spawn(move || stream.run().map(|()| stream.status())));
+    for thread in threads {
+        let status = thread.join().unwrap().unwrap();
+        assert_eq!((status.bytes_in, status.bytes_out), (2_999_500, 2_999_500));
+        assert_eq!(status.bytes_unseen, 2_999_500, "nobody has to look at these");
+    }
+    let mut written = Vec::new();
+    target.reopen().unwrap().read_to_end(&mut written).unwrap();
+    assert_eq!(written[..100], [0; 100]);
+    assert!(written[100..] == bytes[500..], "what was written is not what was read");
+}
+
+#[test]
+fn datagrams_keep_their_boundaries_and_byte_streams_get_some() {
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    receiver.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    let to = receiver.local_addr().unwrap();
+    let sink = |packet_bytes| {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        Object::datagrams("udp", socket.into(), Some(to), packet_bytes).unwrap()
+    };
+    let sizes = |count: usize| {
+        let mut buffer = [0; 65_536];
+        (0..count).map(|_| receiver.recv(&mut buffer).unwrap()).collect::<Vec<_>>()
+    };
+    let bytes: Vec<u8> = (0..=255).cycle().take(5000).collect();
+    let run = |framing, packet_bytes| {
+        StreamBuilder::default()
+            .input(memory(&bytes), framing)
+            .output(sink(packet_bytes))
+            .build()
+            .run()
+            .unwrap();
+    };
+    run(Framing::Whole, None);
+    assert_eq!(sizes(4), [1316, 1316, 1316, 1052]);
+    run(Framing::Fixed(188), None);
+    assert_eq!(sizes(5), [1316, 1316, 1316, 940, 112], "the last record is shorter and came alone");
+    run(Framing::Fixed(2000), None);
+    assert_eq!(sizes(3), [2000, 2000, 1000]);
+    run(Framing::Fixed(1000), Some(2500));
+    assert_eq!(sizes(3), [2000, 2000, 1000]);
+}
+
+#[test]
+fn a_train_of_datagrams_goes_to_every_mirror_as_it_came() {
+    let source = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let inlet = UdpSocket::bind("127.0.0.1:0").unwrap();
+    source.connect(inlet.local_addr().unwrap()).unwrap();
+    let receivers: Vec<UdpSocket> = (0..3).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    let outlet = |receiver: &UdpSocket| {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        Object::datagrams("udp", socket.into(), Some(receiver.local_addr().unwrap()), None).unwrap()
+    };
+    let builder = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .input(Object::datagrams("inlet", inlet.into(), None, None).unwrap(), Framing::Whole);
+    let mut stream = receivers.iter().map(outlet).fold(builder, StreamBuilder::output).build();
+    let datagrams: Vec<Vec<u8>> =
+        (0..40u8).map(|number| vec![number; if number == 39 { 300 } else { 700 }]).collect();
+    datagrams.iter().for_each(|datagram| assert_eq!(source.send(datagram).unwrap(), datagram.len()));
+    while stream.status().bytes_out < 3 * datagrams.iter().map(|datagram| datagram.len() as u64).sum::<u64>()
+    {
+        assert!(!matches!(stream.act(u64::MAX, 0).0, Acted::Ended(_)));
+    }
+    for receiver in &receivers {
+        let mut buffer = [0; 2000];
+        for datagram in &datagrams {
+            let length = receiver.recv(&mut buffer).unwrap();
+            assert_eq!(&buffer[..length], datagram);
+        }
+    }
+}
+
+struct Fails(fn());
+
+impl Common for Fails {
+    fn name(&self) -> &'static str {
+        "fails"
+    }
+}
+
+impl Read for Fails {
+    fn read(&mut self, _: crate::Piece<'_>) -> Result<Verdict, HandlerError> {
+        (self.0)();
+        Err(HandlerError("on purpose".to_owned()))
+    }
+}
+
+#[test]
+fn a_handler_that_fails_or_panics_ends_its_stream_with_a_clear_cause() {
+    for (act, expected) in [
+        ((|| ()) as fn(), "handler fails: on purpose"),
+        (|| panic!("in a handler"), "a callback of the stream panicked: in a handler"),
+    ] {
+        let (object, _) = Object::collect("out", LIMIT);
+        let mut stream = StreamBuilder::default()
+            .handler(Handler::Read(Box::new(Fails(act))))
+            .input(memory(b"abc"), Framing::Whole)
+            .output(object)
+            .build();
+        assert_eq!(stream.run().unwrap_err().to_string(), expected);
+        assert_eq!(stream.status().bytes_in, 3);
+    }
+}
+
+#[test]
+fn inputs_and_outputs_come_and_go_at_records_and_nothing_is_lost() {
+    let (mut feed, inlet) = UnixStream::pair().unwrap();
+    let (objects, collected) = collects(2);
+    let [first, second] = <[Object; 2]>::try_from(objects).unwrap();
+    let mut stream = StreamBuilder::default().build();
+    let input = stream.attach_input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4));
+    let output = stream.attach_output(first, OutputOptions::default());
+    let act = |stream: &mut Stream| assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+
+    feed.write_all(b"aaaabb").unwrap();
+    act(&mut stream);
+    assert_eq!(collected[0].bytes(), b"aaaabb");
+    // In the middle of a record: the first output gets the rest of it, the second what follows.
+    stream.attach_output(second, OutputOptions::default());
+    let (tell, told) = channel();
+    assert!(stream.detach_output(output, move |object| tell.send(object.name().to_owned()).unwrap()));
+    assert!(!stream.detach_output(output, drop), "it is being detached already");
+    assert!(told.try_recv().is_err());
+    feed.write_all(b"bbccccd").unwrap();
+    stream.note_ready(input);
+    act(&mut stream);
+    assert_eq!(told.recv().unwrap(), "out 0");
+    assert_eq!((collected[0].bytes(), collected[1].bytes()), (b"aaaabbbb".to_vec(), b"ccccd".to_vec()));
+
+    // The input leaves at the end of its record; what was read beyond that goes with it.
+    let (tell, told) = channel();
+    assert!(stream.detach_input(input, move |object| tell.send(object).unwrap()));
+    feed.write_all(b"dddeeee").unwrap();
+    drop(feed);
+    stream.note_ready(input);
+    assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Ended(Ok(()))), "the only input is gone");
+    assert_eq!(collected[1].bytes(), b"ccccdddd");
+    assert_eq!(merged_object(told.recv().unwrap()), b"eeee");
+}
+
+fn merged_object(object: Object) -> Vec<u8> {
+    let (out, collected) = Object::collect("out", LIMIT);
+    StreamBuilder::default().input(object, Framing::Whole).output(out).build().run().unwrap();
+    collected.bytes()
+}
+
+#[test]
+fn a_mirror_waits_for_its_slowest_or_drops_or_does_without_it_as_it_is_told() {
+    let record = vec![7u8; 1000];
+    let input: Vec<u8> = record.iter().copied().cycle().take(4_000_000).collect();
+    for when_full in [WhenFull::Block, WhenFull::DropNewest, WhenFull::DropOldest, WhenFull::Disconnect] {
+        let (stuck, reader) = UnixStream::pair().unwrap();
+        let (object, collected) = Object::collect("fast", LIMIT);
+        let options = OutputOptions { when_full, waiting_bytes: 50_000, ..OutputOptions::default() };
+        let mut stream = StreamBuilder::default()
+            .pattern(OutputPattern::Mirror)
+            .input(memory(&input), Framing::Fixed(1000))
+            .output(object)
+            .output_with(Object::stream("stuck", stuck.into()).unwrap(), options)
+            .build();
+        let mut acted = stream.act(u64::MAX, 0).0;
+        let status = stream.status();
+        let stuck = status.outputs.iter().find(|output| output.name == "stuck");
+        match when_full {
+            WhenFull::Block => {
+                assert!(matches!(acted, Acted::Wait));
+                assert!(collected.bytes().len() < 2_000_000);
+                assert!(stuck.unwrap().waiting_bytes < 50_000 + 200_000, "{status:?}");
+                assert_eq!(stuck.unwrap().dropped, crate::Dropped::default());
+            }
+            WhenFull::DropNewest | WhenFull::DropOldest => {
+                assert_eq!(collected.bytes().len(), input.len());
+                let stuck = stuck.unwrap();
+                assert_eq!(stuck.bytes + stuck.waiting_bytes + stuck.dropped.bytes, 4_000_000);
+                assert_eq!(stuck.dropped.bytes, stuck.dropped.records * 1000);
+                // What is left arrives when somebody reads, in whole records.
+                let reading = thread::spawn(move || {
+                    let mut read = Vec::new();
+                    (&reader).read_to_end(&mut read).unwrap();
+                    read
+                });
+                stream.run().unwrap();
+                drop(stream);
+                let read = reading.join().unwrap();
+                assert_eq!(read.len() as u64, 4_000_000 - stuck.dropped.bytes);
+                acted = Acted::Ended(Ok(()));
+            }
+            WhenFull::Disconnect => {
+                assert_eq!(collected.bytes().len(), input.len());
+                assert!(stuck.is_none(), "{status:?}");
+            }
+        }
+        assert_eq!(matches!(acted, Acted::Ended(Ok(()))), when_full != WhenFull::Block);
+    }
+}
+
+#[test]
+fn an_object_that_fails_says_which_and_why() {
+    let (near, far) = UnixStream::pair().unwrap();
+    drop(far);
+    let mut stream = StreamBuilder::default()
+        .input(memory(b"abc"), Framing::Whole)
+        .output(Object::stream("tcp://client", near.into()).unwrap())
+        .build();
+    assert_eq!(stream.run().unwrap_err().to_string(), "tcp://client: sendmsg: Broken pipe (os error 32)");
+}

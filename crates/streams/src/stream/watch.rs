@@ -1,0 +1,95 @@
+//! Waiting for the descriptors of a stream on an engine thread: one epoll instance for all.
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+
+use super::{Port, Stream, StreamError};
+use crate::object::{Object, ObjectError};
+
+/// Where a stream's descriptors are waited for.
+pub(crate) struct Watch {
+    epoll: Arc<OwnedFd>,
+    key: usize,
+}
+
+/// What a stream waits for a port for. Edges: a port stays ready until a call says that it is not.
+pub(super) const READING: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
+pub(super) const WRITING: EventFlags = EventFlags::OUT.union(EventFlags::ET);
+
+/// What comes back with an event: the task's key below, and the port above.
+fn data(key: usize, port: Port) -> u64 {
+    u64::from(key as u32) | port.0 << 32
+}
+
+/// The task's key and the port of an event.
+pub(crate) fn parts(data: u64) -> (usize, Port) {
+    (data as u32 as usize, Port(data >> 32))
+}
+
+impl Watch {
+    /// For the task of this key.
+    pub(crate) fn new(epoll: Arc<OwnedFd>, key: usize) -> Watch {
+        Watch { epoll, key }
+    }
+
+    /// Begins to wait for an object, unless it is always ready.
+    pub(super) fn add(&self, port: Port, object: &Object, flags: EventFlags) -> Result<(), ObjectError> {
+        let Some(descriptor) = object.descriptor() else { return Ok(()) };
+        match epoll::add(&self.epoll, descriptor, EventData::new_u64(data(self.key, port)), flags) {
+            // A file, given as a stream: it is always ready.
+            Ok(()) | Err(Errno::PERM) => Ok(()),
+            Err(errno) => Err(object.error("epoll_ctl", errno)),
+        }
+    }
+
+    /// Waits for an object no more.
+    pub(super) fn remove(&self, descriptor: BorrowedFd<'_>) {
+        // Whoever has the descriptor may have closed what it stood for, or it was one that is never waited for.
+        if let Err(errno) = epoll::delete(&self.epoll, descriptor)
+            && !matches!(errno, Errno::NOENT | Errno::PERM)
+        {
+            tracing::error!(%errno, "a descriptor could not be taken out of epoll");
+        }
+    }
+}
+
+impl Stream {
+    /// Waits for all descriptors, also those that are attached later, by `watch`.
+    pub(crate) fn watch(&mut self, watch: Watch) -> Result<(), StreamError> {
+        for input in &self.inputs {
+            watch.add(input.port, &input.object, READING)?;
+        }
+        for output in self.outputs.iter().chain(&self.leaving) {
+            watch.add(output.port, &output.object, WRITING)?;
+        }
+        self.watch = Some(watch);
+        Ok(())
+    }
+
+    /// Waits for an object that was attached.
+    pub(super) fn watch_one(&mut self, port: Port, object: &Object, flags: EventFlags) {
+        let Some(watch) = &self.watch else { return };
+        if let Err(error) = watch.add(port, object, flags) {
+            self.failed = Some(error.into());
+        }
+    }
+
+    /// Waits for an object no more, which may go on elsewhere.
+    pub(super) fn release(watch: Option<&Watch>, object: &Object) {
+        if let (Some(watch), Some(descriptor)) = (watch, object.descriptor()) {
+            watch.remove(descriptor);
+        }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        let objects = self.inputs.iter().map(|input| &input.object);
+        let objects = objects.chain(self.outputs.iter().chain(&self.leaving).map(|output| &output.object));
+        // A descriptor that was duplicated would stay in epoll after it is closed here.
+        objects.for_each(|object| Stream::release(self.watch.as_ref(), object));
+    }
+}

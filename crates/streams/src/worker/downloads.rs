@@ -1,0 +1,116 @@
+//! Downloads on an engine thread.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use rustix::event::epoll;
+use rustix::io::Errno;
+use wirepath_datapath::SendError;
+
+use super::{Command, Task, Work, Worker};
+use crate::blocking::warm;
+use crate::clock::now_us;
+use crate::download::{DownloadError, DownloadTask, Turn, Waiting};
+use crate::playback::RETRY_US;
+
+impl Worker {
+    /// Gives a download a turn.
+    pub(super) fn turn(&mut self, key: usize) {
+        let Some(Task { id, work: Work::Download(task) }) = self.tasks.get_mut(key) else { return };
+        let (id, before) = (*id, task.sent());
+        let turn = task.turn();
+        let (sent, now_us) = (task.sent() - before, now_us());
+        if sent > 0 {
+            self.sending.counters.download_octets.add(sent);
+            task.progress_us = now_us;
+        }
+        self.scheduler.acted(key, sent, matches!(turn, Turn::More), now_us);
+        match turn {
+            Turn::More => {}
+            Turn::Full => {
+                task.waiting = Waiting::Room;
+                self.wheel.set(key, task.progress_us + self.options.download_stall_us);
+            }
+            Turn::Over(error) => self.end_download(key, error),
+            Turn::Cold(file, range) => {
+                self.sending.counters.cold_waits.add(1);
+                let mailbox = Arc::clone(&self.mailbox);
+                let job = move || {
+                    let result = warm(&file, range.clone()).map(|()| range.end);
+                    mailbox.send(Command::Warmed { id, result });
+                };
+                if self.readers.submit(job) {
+                    task.waiting = Waiting::Storage;
+                } else {
+                    self.wheel.set(key, now_us + RETRY_US); // the readers have too much to do
+                }
+            }
+        }
+    }
+
+    /// Has a download take a turn, if it waits for what has come.
+    pub(super) fn rouse(&mut self, key: usize, what_came: Waiting) {
+        if let Some(Task { work: Work::Download(task), .. }) = self.tasks.get_mut(key)
+            && task.waiting == what_came
+        {
+            task.waiting = Waiting::Turn;
+            self.wheel.cancel(key);
+            self.scheduler.ready(key);
+        }
+    }
+
+    /// Ends a download that has taken nothing for too long, or looks again when that could be.
+    pub(super) fn check_stall(&mut self, key: usize, now_us: u64) {
+        let Some(Task { work: Work::Download(task), .. }) = self.tasks.get(key) else { return };
+        let deadline_us = task.progress_us + self.options.download_stall_us;
+        if now_us >= deadline_us {
+            self.end_download(key, Some(DownloadError::Stalled));
+        } else {
+            self.wheel.set(key, deadline_us);
+        }
+    }
+
+    pub(super) fn add_download(&mut self, id: u64, mut task: Box<DownloadTask>) {
+        task.progress_us = now_us();
+        let key = self.add(id, Work::Download(task));
+        self.scheduler.add(key, 0, None);
+        let Some(Task { work: Work::Download(task), .. }) = self.tasks.get(key) else { return };
+        let data = epoll::EventData::new_u64(key as u64);
+        let flags = epoll::EventFlags::OUT | epoll::EventFlags::ET;
+        match epoll::add(&self.epoll, &task.socket, data, flags) {
+            Ok(()) => self.rouse(key, Waiting::Room),
+            Err(errno) => {
+                self.end_download(key, Some(SendError::Other { call: "epoll_ctl", errno }.into()));
+            }
+        }
+    }
+
+    pub(super) fn warmed(&mut self, id: u64, result: io::Result<u64>) {
+        let Some(key) = self.keys.get(&id).copied() else { return };
+        let Some(Task { work: Work::Download(task), .. }) = self.tasks.get_mut(key) else { return };
+        match result {
+            Ok(until) => {
+                task.warmed(until);
+                self.rouse(key, Waiting::Storage);
+            }
+            Err(error) => {
+                let errno = Errno::from_io_error(&error).unwrap_or(Errno::IO);
+                self.end_download(key, Some(SendError::Storage { call: "pread", errno }.into()));
+            }
+        }
+    }
+
+    pub(super) fn end_download(&mut self, key: usize, error: Option<DownloadError>) {
+        let Some(Task { work: Work::Download(task), .. }) = self.tasks.get_mut(key) else { return };
+        // The caller holds the same connection under another descriptor, so closing ours would not remove it here.
+        if let Err(errno) = epoll::delete(&self.epoll, &task.socket)
+            && errno != Errno::NOENT
+        {
+            tracing::error!(%errno, "a connection could not be taken out of epoll");
+        }
+        task.end(error);
+        self.forget(key);
+        self.sending.counters.downloads.fetch_sub(1, Relaxed);
+    }
+}

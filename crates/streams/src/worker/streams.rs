@@ -1,0 +1,91 @@
+//! Streams on an engine thread.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Command, Task, Work, Worker};
+use crate::StreamError;
+use crate::blocking::Job;
+use crate::clock::now_us;
+use crate::playback::RETRY_US;
+use crate::running::StreamTask;
+use crate::stream::watch::Watch;
+use crate::stream::{Acted, Stored, Stream};
+
+impl Worker {
+    pub(super) fn add_stream(&mut self, id: u64, task: Box<StreamTask>) {
+        let (class, rate) = (task.class, task.rate);
+        let key = self.add(id, Work::Stream(task));
+        self.scheduler.add(key, class, rate);
+        let watch = Watch::new(Arc::clone(&self.epoll), key);
+        let Some(task) = self.stream(key) else { return };
+        match task.stream.watch(watch) {
+            Ok(()) => self.scheduler.ready(key),
+            Err(error) => self.end_stream(key, Err(error)),
+        }
+    }
+
+    /// Gives a stream a turn.
+    pub(super) fn act_stream(&mut self, key: usize, allowance: u64) {
+        let Some(task) = self.stream(key) else { return };
+        let (acted, moved) = task.stream.act(allowance, now_us());
+        self.sending.counters.stream_octets.add(moved);
+        self.scheduler.acted(key, moved, matches!(acted, Acted::More), now_us());
+        match acted {
+            Acted::More | Acted::Wait => self.submit_storage(key),
+            Acted::Ended(result) => self.end_stream(key, result),
+        }
+    }
+
+    /// Has others do what may block.
+    pub(super) fn submit_storage(&mut self, key: usize) {
+        let Some(Task { id, work: Work::Stream(task) }) = self.tasks.get_mut(key) else { return };
+        let id = *id;
+        let jobs = task.stream.take_storage().map(|storage| {
+            let mailbox = Arc::clone(&self.mailbox);
+            let job = move || mailbox.send(Command::Stored { id, stored: storage.run() });
+            Box::new(job) as Job
+        });
+        task.jobs.extend(jobs);
+        while let Some(job) = task.jobs.pop_front() {
+            if let Err(job) = self.readers.offer(job) {
+                // They have too much to do.
+                task.jobs.push_front(job);
+                return self.wheel.set(key, now_us() + RETRY_US);
+            }
+        }
+    }
+
+    /// What came of something that might have blocked.
+    pub(super) fn stored(&mut self, id: u64, stored: Stored) {
+        let Some(key) = self.keys.get(&id).copied() else { return };
+        let Some(task) = self.stream(key) else { return };
+        match task.stream.stored(stored) {
+            Ok(()) => self.scheduler.ready(key),
+            Err(error) => self.end_stream(key, Err(error)),
+        }
+    }
+
+    /// Does something with a stream between two of its turns.
+    pub(super) fn with_stream(&mut self, id: u64, act: Box<dyn FnOnce(&mut Stream) + Send>) {
+        let Some(key) = self.keys.get(&id).copied() else { return };
+        if let Some(task) = self.stream(key) {
+            act(&mut task.stream);
+            self.scheduler.ready(key);
+        }
+    }
+
+    pub(super) fn end_stream(&mut self, key: usize, result: Result<(), StreamError>) {
+        let Some(task) = self.stream(key) else { return };
+        task.end(result);
+        self.forget(key);
+        self.sending.counters.streams.fetch_sub(1, Relaxed);
+    }
+
+    fn stream(&mut self, key: usize) -> Option<&mut StreamTask> {
+        match &mut self.tasks.get_mut(key)?.work {
+            Work::Stream(task) => Some(task),
+            Work::Playback(_) | Work::Download(_) => None,
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Streams on an engine thread, through the public door.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use wirepath_streams::datapath::Support;
+use wirepath_streams::datapath::calibration::Calibrations;
+use wirepath_streams::handlers::{Checksum, Filter};
+use wirepath_streams::{
+    BlockingPool, Class, Collected, Common, Engine, EngineOptions, Framing, Handler, HandlerError,
+    Importance, Object, OutputOptions, OutputPattern, Piece, Policy, Sharing, Stream, StreamBuilder,
+    StreamEnd, StreamError, StreamOptions, Verdict,
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const LIMIT: usize = 1 << 30;
+
+fn engine(sharing: Sharing) -> Engine {
+    let readers = BlockingPool::start("reader", 2, Importance::Equal).unwrap();
+    let options = EngineOptions { sharing, ..EngineOptions::default() };
+    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
+    Engine::start(&options, support, &readers).unwrap()
+}
+
+/// From a socket whose other end is answered, to memory.
+fn from_socket(framing: Framing, handlers: Vec<Handler>) -> (UnixStream, Stream, Collected) {
+    let (near, far) = UnixStream::pair().unwrap();
+    let (object, collected) = Object::collect("out", LIMIT);
+    let builder = handlers.into_iter().fold(StreamBuilder::default(), StreamBuilder::handler);
+    let stream = builder.input(Object::stream("in", far.into()).unwrap(), framing).output(object).build();
+    (near, stream, collected)
+}
+
+#[test]
+fn hundreds_of_streams_share_a_thread_and_each_gets_its_own_bytes() {
+    let engine = engine(Sharing::default());
+    let mut running = Vec::new();
+    for number in 0..400u32 {
+        let (near, stream, collected) = from_socket(Framing::Whole, Vec::new());
+        running.push((number, near, engine.start_stream(stream, StreamOptions::default()), collected));
+    }
+    for round in 0..5u32 {
+        for (number, near, ..) in &mut running {
+            near.write_all(&(*number * 10 + round).to_be_bytes()).unwrap();
+        }
+    }
+    for (number, near, stream, collected) in running {
+        drop(near);
+        let end = stream.wait();
+        assert_eq!(end.result, Ok(()));
+        let expected: Vec<u8> = (0..5).flat_map(|round| (number * 10 + round).to_be_bytes()).collect();
+        assert_eq!((collected.bytes(), end.status.bytes_in), (expected, 20));
+        assert!(stream.has_ended());
+    }
+    assert_eq!(engine.counters().streams, 0);
+    assert_eq!(engine.counters().stream_octets, 400 * 20 * 2);
+}
+
+#[test]
+fn a_file_goes_through_a_handler_to_a_socket_and_from_there_to_a_file() {
+    let engine = engine(Sharing::default());
+    let bytes: Vec<u8> = (0..5_000_000u32).map(|number| (number * 7 / 3) as u8).collect();
+    let mut source = tempfile::NamedTempFile::new().unwrap();
+    source.write_all(&bytes).unwrap();
+    let target = tempfile::NamedTempFile::new().unwrap();
+    let (near, far) = UnixStream::pair().unwrap();
+    let upload = StreamBuilder::default()
+        .finish_outputs()
+        .handler(Handler::Read(Box::new(Checksum::default())))
+        .input(Object::file("source", Arc::new(File::open(source.path()).unwrap()), 0), Framing::Whole)
+        .output(Object::stream("near", near.into()).unwrap())
+        .build();
+    let store = StreamBuilder::default()
+        .input(Object::stream("far", far.into()).unwrap(), Framing::Whole)
+        .output(Object::file("target", Arc::new(target.reopen().unwrap()), 0))
+        .build();
+    let store = engine.start_stream(store, StreamOptions::default());
+    let upload = engine.start_stream(upload, StreamOptions::default());
+    let end = upload.wait();
+    assert_eq!(end.result, Ok(()));
+    assert_eq!(end.status.reports[0], ("crc32c", "crc32c", crc32c::crc32c(&bytes).into()));
+    let end = store.wait();
+    assert_eq!((end.result, end.status.bytes_out), (Ok(()), bytes.len() as u64));
+    assert!(std::fs::read(target.path()).unwrap() == bytes, "what was written is not what was read");
+}
+
+struct Panics;
+
+impl Common for Panics {
+    fn name(&self) -> &'static str {
+        "panics"
+    }
+}
+
+impl wirepath_streams::Read for Panics {
+    fn read(&mut self, _: Piece<'_>) -> Result<Verdict, HandlerError> {
+        panic!("on purpose")
+    }
+}
+
+#[test]
+fn a_handler_that_panics_ends_its_stream_and_no_other() {
+    let engine = engine(Sharing::default());
+    let (mut good, stream, collected) = from_socket(Framing::Whole, Vec::new());
+    let good_stream = engine.start_stream(stream, StreamOptions::default());
+    let (mut bad, stream, _) = from_socket(Framing::Whole, vec![Handler::Read(Box::new(Panics))]);
+    let (tell, told) = channel();
+    let on_end = Some(Box::new(move |end: StreamEnd| tell.send(end).unwrap()) as _);
+    let bad_stream = engine.start_stream(stream, StreamOptions { on_end, ..StreamOptions::default() });
+    bad.write_all(b"x").unwrap();
+    let panicked = Err(StreamError::Panicked("on purpose".to_owned()));
+    assert_eq!(told.recv_timeout(PATIENCE).unwrap().result, panicked);
+    assert_eq!(bad_stream.wait().result, panicked);
+    good.write_all(b"still here").unwrap();
+    drop(good);
+    assert_eq!(good_stream.wait().result, Ok(()));
+    assert_eq!(collected.bytes(), b"still here");
+}
+
+#[test]
+fn a_stream_is_asked_stopped_and_changed_while_it_runs() {
+    let engine = engine(Sharing::default());
+    let (mut near, stream, collected) = from_socket(Framing::lines(100), Vec::new());
+    let running = engine.start_stream(stream, StreamOptions::default());
+    near.write_all(b"one\ntwo").unwrap();
+    while running.status().bytes_in < 7 {
+        std::thread::yield_now();
+    }
+    let (mut other, far) = UnixStream::pair().unwrap();
+    let (second, late) = Object::collect("second", LIMIT);
+    running.with(move |stream| {
+        stream.attach_input(Object::stream("other", far.into()).unwrap(), Framing::lines(100));
+        stream.attach_output(second, OutputOptions::default());
+    });
+    // Round robin over two inputs and two outputs from the record that is under way on.
+    near.write_all(b"\nthree\n").unwrap();
+    other.write_all(b"red\nblue\n").unwrap();
+    while running.status().records_in < 5 {
+        std::thread::yield_now();
+    }
+    let all = [collected.records(), late.records()].concat();
+    let mut words: Vec<String> = all.into_iter().map(|record| String::from_utf8(record).unwrap()).collect();
+    words.sort();
+    assert_eq!(words.concat(), "blue\none\nred\nthree\ntwo\n");
+    assert!(!late.records().is_empty());
+
+    running.stop();
+    assert_eq!(running.wait().result, Err(StreamError::Stopped));
+    assert_eq!(near.read(&mut [0]).unwrap(), 0, "the input was closed");
+    running.with(|_| panic!("the stream is over"));
+}
+
+#[test]
+fn a_detached_connection_goes_on_in_another_stream() {
+    let engine = engine(Sharing::default());
+    let (mut near, far) = UnixStream::pair().unwrap();
+    let (first, before) = Object::collect("first", LIMIT);
+    let mut stream = StreamBuilder::default().output(first).build();
+    let port = stream.attach_input(Object::stream("far", far.into()).unwrap(), Framing::lines(100));
+    let running = engine.start_stream(stream, StreamOptions::default());
+    near.write_all(b"here\nthe").unwrap();
+    while running.status().bytes_in < 8 {
+        std::thread::yield_now();
+    }
+    let (tell, told) = channel();
+    running.with(move |stream| assert!(stream.detach_input(port, move |object| tell.send(object).unwrap())));
+    let object = told.recv_timeout(PATIENCE).unwrap();
+    assert_eq!(running.wait().result, Ok(()), "no input is left");
+    let (second, after) = Object::collect("second", LIMIT);
+    let stream = StreamBuilder::default().input(object, Framing::lines(100)).output(second).build();
+    let running = engine.start_stream(stream, StreamOptions::default());
+    near.write_all(b"re\n").unwrap();
+    drop(near);
+    assert_eq!(running.wait().result, Ok(()));
+    assert_eq!((before.bytes(), after.bytes()), (b"here\n".to_vec(), b"there\n".to_vec()));
+}
+
+/// Of two that have as much to do and begin together, the one with the greater share is through first, though it began last.
+#[test]
+fn classes_get_their_shares() {
+    let class = |name: &str, share| Class { name: name.to_owned(), priority: 0, share, rate: None };
+    let policy = Policy::FairShare { round: 1 << 20, carry_percent: 0 };
+    let engine = engine(Sharing { policy, classes: vec![class("one", 1), class("three", 3)] });
+    let bytes = vec![7u8; 64 << 20];
+    let (tell, told) = channel();
+    let mut running = Vec::new();
+    // All begin together: the first keeps the engine thread until the others are there.
+    let (gate_open, gate) = channel::<()>();
+    let waits = Filter::new(10, move |_: &[u8]| gate.recv().is_err());
+    let (mut near, stream, _) = from_socket(Framing::Fixed(1), vec![Handler::Read(Box::new(waits))]);
+    near.write_all(b"x").unwrap();
+    running.push(engine.start_stream(stream, StreamOptions::default()));
+    for class in [0, 1] {
+        let (object, _) = Object::collect("out", LIMIT);
+        let stream = StreamBuilder::default()
+            .input(Object::memory("in", bytes.clone().into()), Framing::Whole)
+            .output(object)
+            .build();
+        let tell = tell.clone();
+        let on_end = Some(Box::new(move |_| tell.send(class).unwrap()) as _);
+        running
+            .push(engine.start_stream(stream, StreamOptions { class, on_end, ..StreamOptions::default() }));
+    }
+    drop(gate_open);
+    assert_eq!(told.recv_timeout(PATIENCE).unwrap(), 1, "three parts are through before one part is");
+    assert_eq!(told.recv_timeout(PATIENCE).unwrap(), 0);
+}
+
+#[test]
+fn a_mirror_over_sockets_gives_every_byte_to_each() {
+    let engine = engine(Sharing::default());
+    let (mut near, far) = UnixStream::pair().unwrap();
+    let outlets: Vec<(UnixStream, UnixStream)> = (0..5).map(|_| UnixStream::pair().unwrap()).collect();
+    let builder = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .finish_outputs()
+        .input(Object::stream("in", far.into()).unwrap(), Framing::Whole);
+    let (builder, readers) =
+        outlets.into_iter().fold((builder, Vec::new()), |(builder, mut readers), (write, read)| {
+            readers.push(std::thread::spawn(move || {
+                let mut bytes = Vec::new();
+                (&read).read_to_end(&mut bytes).unwrap();
+                bytes
+            }));
+            (builder.output(Object::stream("out", write.into()).unwrap()), readers)
+        });
+    let running = engine.start_stream(builder.build(), StreamOptions::default());
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|number| (number * 11 / 7) as u8).collect();
+    near.write_all(&bytes).unwrap();
+    drop(near);
+    for reader in readers {
+        assert!(reader.join().unwrap() == bytes, "a mirror has other bytes");
+    }
+    let end = running.wait();
+    assert_eq!((end.result, end.status.bytes_out), (Ok(()), 5 * bytes.len() as u64));
+    assert_eq!(end.status.bytes_unseen, bytes.len() as u64);
+}

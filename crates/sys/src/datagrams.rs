@@ -1,0 +1,165 @@
+//! Datagrams of one size, many in a call, in both directions: what the kernel gathered on its way up (UDP_GRO, Linux 5.0) and what
+//! it cuts on its way down (UDP_SEGMENT, Linux 4.18).
+
+use std::io::{self, IoSlice};
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use bytes::{BufMut, BytesMut};
+use rustix::net::SocketAddrAny;
+
+use crate::checked;
+use crate::send::FLAGS;
+use crate::socket::{UDP_GRO, UDP_SEGMENT};
+
+pub use crate::socket::set_receive_offload;
+
+/// Bytes of the longest train: the longest IP packet.
+pub const MAXIMUM_TRAIN: usize = 65_535;
+
+/// Bytes of the longest payload of a datagram over IPv4.
+pub const MAXIMUM_PAYLOAD: usize = 65_507;
+
+/// What came in one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Bytes of all datagrams, which lie one behind the other.
+    pub bytes: usize,
+    /// Bytes of each datagram but the last, which may be shorter. None where there is one.
+    pub datagram_bytes: Option<usize>,
+    /// There were more bytes than `room`; they are lost.
+    pub is_cut: bool,
+}
+
+/// Room for one number of the kind the kernel sends.
+const CONTROL_LENGTH: usize =
+    // SAFETY: a computation on the length only.
+    unsafe { libc::CMSG_SPACE(size_of::<libc::c_int>() as u32) } as usize;
+
+/// Control messages begin with numbers of pointer size.
+#[repr(C, align(8))]
+struct Control([u8; CONTROL_LENGTH]);
+
+/// Takes what came next, up to `room` bytes, and puts it behind what is in `buffer`. Never blocks. An empty datagram is 0 bytes.
+///
+/// # Errors
+/// `EAGAIN` if there is nothing; `ECONNREFUSED` and other ICMP errors of earlier sends on a connected socket; else what `recvmsg`
+/// says.
+pub fn receive(socket: BorrowedFd<'_>, buffer: &mut BytesMut, room: usize) -> io::Result<Received> {
+    buffer.reserve(room);
+    let mut control = Control([0; CONTROL_LENGTH]);
+    let mut vector = libc::iovec { iov_base: buffer.chunk_mut().as_mut_ptr().cast(), iov_len: room };
+    // SAFETY: all zeros is a valid `msghdr`: no name, no vectors, no control messages.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut vector;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = CONTROL_LENGTH as _;
+    // SAFETY: the vector is `room` bytes of the buffer's spare capacity, which `reserve` made sure of; the control buffer is as long
+    // as it says; both live until the call is over.
+    let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+    let bytes = checked(received)?;
+    // SAFETY: the kernel wrote this many bytes, at most `room`, to the front of the spare capacity.
+    unsafe { buffer.advance_mut(bytes) };
+    Ok(Received {
+        bytes,
+        datagram_bytes: gathered(&message),
+        is_cut: message.msg_flags & libc::MSG_TRUNC != 0,
+    })
+}
+
+/// The size of datagrams that the kernel gathered, if it did.
+fn gathered(message: &libc::msghdr) -> Option<usize> {
+    // SAFETY: the message is one that `recvmsg` has just filled in; its control buffer still lives.
+    let header = unsafe { libc::CMSG_FIRSTHDR(message).as_ref() }?;
+    if (header.cmsg_level, header.cmsg_type) != (libc::SOL_UDP, UDP_GRO) {
+        return None;
+    }
+    // SAFETY: behind a header of this kind is a number (`udp_cmsg_recv` of the kernel), perhaps not aligned.
+    let size = unsafe { libc::CMSG_DATA(header).cast::<libc::c_int>().read_unaligned() };
+    usize::try_from(size).ok().filter(|size| *size > 0)
+}
+
+/// Sends what `parts` say, one behind the other, as datagrams of `datagram_bytes` (the last may be shorter; None: as one), to `to`,
+/// or to whom the socket is connected. Answers the bytes taken: all of them. Never blocks, never raises SIGPIPE.
+///
+/// # Errors
+/// `EAGAIN` if there is no room; `EMSGSIZE` for what is too long; `EIO`, `EINVAL` or `EMSGSIZE` where the route cannot cut; else what
+/// `sendmsg` says.
+pub fn send(
+    socket: BorrowedFd<'_>,
+    parts: &[IoSlice<'_>],
+    datagram_bytes: Option<u16>,
+    to: Option<&SocketAddrAny>,
+) -> io::Result<usize> {
+    let mut control = Control([0; CONTROL_LENGTH]);
+    // SAFETY: all zeros is a valid `msghdr`: no name, no vectors, no control messages.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    // `IoSlice` is laid out as `iovec` (std says so); the kernel only reads.
+    message.msg_iov = parts.as_ptr().cast::<libc::iovec>().cast_mut();
+    message.msg_iovlen = parts.len() as _;
+    if let Some(to) = to {
+        message.msg_name = to.as_ptr().cast_mut().cast();
+        message.msg_namelen = to.addr_len() as _;
+    }
+    if let Some(datagram_bytes) = datagram_bytes {
+        message.msg_control = control.0.as_mut_ptr().cast();
+        // SAFETY: a computation on the length only.
+        message.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) } as _;
+        // SAFETY: the control buffer is aligned and has room for a header and a number; so there is a first header in it, and
+        // behind that the number's place.
+        unsafe {
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_UDP;
+            (*header).cmsg_type = UDP_SEGMENT;
+            (*header).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as _;
+            libc::CMSG_DATA(header).cast::<u16>().write_unaligned(datagram_bytes);
+        }
+    }
+    // SAFETY: name, vectors and control buffer live until the call is over and are as long as the message says.
+    checked(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, FLAGS) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_train_arrives_as_it_left_and_single_datagrams_too() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let to = SocketAddrAny::from(receiver.local_addr().unwrap());
+        let bytes: Vec<u8> = (0..=255).cycle().take(2500).collect();
+        let parts = [IoSlice::new(&bytes[..700]), IoSlice::new(&bytes[700..])];
+        for offload in [true, false] {
+            set_receive_offload(receiver.as_fd(), offload).unwrap();
+            assert_eq!(send(sender.as_fd(), &parts, Some(1000), Some(&to)).unwrap(), 2500);
+            let (mut buffer, mut sizes) = (BytesMut::new(), Vec::new());
+            while buffer.len() < 2500 {
+                let received = receive(receiver.as_fd(), &mut buffer, MAXIMUM_TRAIN).unwrap();
+                assert!(!received.is_cut);
+                sizes.push((received.bytes, received.datagram_bytes));
+            }
+            assert_eq!(buffer, bytes);
+            let expected: &[(usize, Option<usize>)] =
+                if offload { &[(2500, Some(1000))] } else { &[(1000, None), (1000, None), (500, None)] };
+            assert_eq!(sizes, expected);
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_cut_and_said_to_be_and_nothing_is_not_waited_for() {
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.connect(receiver.local_addr().unwrap()).unwrap();
+        assert_eq!(send(sender.as_fd(), &[IoSlice::new(b"0123456789")], None, None).unwrap(), 10);
+        let mut buffer = BytesMut::from(&b"before"[..]);
+        let received = receive(receiver.as_fd(), &mut buffer, 4).unwrap();
+        assert_eq!(received, Received { bytes: 4, datagram_bytes: None, is_cut: true });
+        assert_eq!(buffer, &b"before0123"[..]);
+        let error = receive(receiver.as_fd(), &mut buffer, 4).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+}

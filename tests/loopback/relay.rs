@@ -1,0 +1,343 @@
+//! `wirepath relay` as people use it.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use rustix::process::Signal;
+use serde_json::Value;
+use wirepath_tests::process::{Process, find};
+use wirepath_tests::{Deadline, clips, require, server, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        lines_go_from_standard_input_to_standard_output,
+        a_file_goes_over_a_socket_to_files_without_a_copy,
+        datagrams_are_reflected_to_every_receiver,
+        stripes_over_sockets_are_put_together_again,
+        what_is_sealed_is_opened_behind_another_relay,
+        a_programme_is_taken_out_of_a_multiplex,
+        ffmpeg_sends_through_a_relay,
+        wrong_addresses_and_words_are_named,
+        a_file_that_exists_is_left_as_it_is,
+        a_signal_ends_it_whatever_it_waits_for,
+    ]
+}
+
+fn relay(arguments: &[&str]) -> Result<Command> {
+    let mut command = Command::new(server::binary()?);
+    command.arg("relay").args(arguments);
+    Ok(command)
+}
+
+/// Runs it with this on standard input.
+fn run(arguments: &[&str], input: &[u8]) -> Result<Output> {
+    let mut command = relay(arguments)?;
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    child.stdin.take().context("a pipe")?.write_all(input)?;
+    Ok(child.wait_with_output()?)
+}
+
+fn random_bytes(length: usize) -> Vec<u8> {
+    let mut dice = wirepath_tests::mutation::Dice::new(length as u64);
+    (0..length).map(|_| dice.any() as u8).collect()
+}
+
+fn at(folder: &Path, kind: &str, name: &str) -> String {
+    format!("{kind}:{}", folder.join(name).display())
+}
+
+/// Waits until somebody listens there.
+fn wait_for(path: &Path) -> Result<()> {
+    Deadline::seconds(10.0).wait_for("a relay that listens", || Ok(path.exists().then_some(())))
+}
+
+fn lines_go_from_standard_input_to_standard_output() -> Result<()> {
+    let arguments =
+        ["--in", "-", "--out", "-", "--framing", "line", "--handler", "match:wire", "--handler", "crc32c"];
+    let output = run(&arguments, b"a wire\nnothing\nlast wire")?;
+    ensure!(output.status.success() && output.stdout == b"a wire\nlast wire", "{output:?}");
+    let said = String::from_utf8(output.stderr)?;
+    ensure!(said.contains("25 B in, 16 B out") && said.contains("crc32c: crc32c "), "{said}");
+    Ok(())
+}
+
+fn a_file_goes_over_a_socket_to_files_without_a_copy() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let bytes = random_bytes(3_000_000);
+    std::fs::write(folder.path().join("source"), &bytes)?;
+    let report = folder.path().join("report.json");
+    let inlet = at(folder.path(), "unix", "inlet?listen");
+    let target = at(folder.path(), "file", "target");
+    let receiving = relay(&["--in", &inlet, "--out", &target, "--json", &report.display().to_string()])?;
+    let mut receiving = Process::start(&receiving, true)?;
+    wait_for(&folder.path().join("inlet"))?;
+    let (source, outlet) = (at(folder.path(), "file", "source"), at(folder.path(), "unix", "inlet"));
+    let sending = relay(&["--in", &source, "--out", &outlet])?;
+    Process::start(&sending, true)?.succeed(Deadline::seconds(20.0))?;
+    receiving.succeed(Deadline::seconds(20.0))?;
+    ensure!(std::fs::read(folder.path().join("target"))? == bytes, "other bytes came");
+    let report: Value = serde_json::from_slice(&std::fs::read(report)?)?;
+    ensure!(report["schema"] == "wirepath-relay/1" && report["error"].is_null(), "{report}");
+    ensure!(report["bytes_in"] == 3_000_000 && report["bytes_unseen"] == 3_000_000, "{report}");
+    ensure!(!folder.path().join("inlet").exists(), "the socket's name is left");
+    Ok(())
+}
+
+fn datagrams_are_reflected_to_every_receiver() -> Result<()> {
+    let receivers = (0..3).map(|_| bound()).collect::<Result<Vec<UdpSocket>>>()?;
+    let inlet = free_port()?;
+    let address = format!("udp://@127.0.0.1:{}", inlet.port());
+    let outlets = receivers.iter().map(|receiver| Ok(format!("udp://{}", receiver.local_addr()?)));
+    let outlets = outlets.collect::<Result<Vec<String>>>()?;
+    let mut arguments = vec!["--in", &address];
+    outlets.iter().for_each(|outlet| arguments.extend(["--out", outlet]));
+    let mut reflecting = Process::start(&relay(&arguments)?, true)?;
+    let sender = bound()?;
+    sender.connect(inlet)?;
+    let mut buffer = [0; 2000];
+    // Until the relay listens, the system says that nobody does, or nothing at all.
+    Deadline::seconds(10.0).wait_for("the first datagram", || {
+        drop(sender.send(b"hello"));
+        receivers[0].set_read_timeout(Some(std::time::Duration::from_millis(50)))?;
+        Ok(receivers[0].recv(&mut buffer).is_ok().then_some(()))
+    })?;
+    let datagrams: Vec<Vec<u8>> =
+        (0..100u8).map(|number| vec![number; 1 + usize::from(number) * 14]).collect();
+    for datagram in &datagrams {
+        ensure!(sender.send(datagram)? == datagram.len());
+    }
+    for receiver in &receivers {
+        receiver.set_read_timeout(Some(Deadline::seconds(10.0).left()))?;
+        let mut expected = datagrams.iter();
+        let mut next = expected.next();
+        while let Some(datagram) = next {
+            let length = receiver.recv(&mut buffer)?;
+            if &buffer[..length] != b"hello" {
+                ensure!(&buffer[..length] == datagram, "{length} bytes, expected {}", datagram.len());
+                next = expected.next();
+            }
+        }
+    }
+    reflecting.signal(Signal::INT)?;
+    let status = reflecting.wait(Deadline::seconds(10.0))?;
+    ensure!(status.code() == Some(130), "{status}: {}", reflecting.log());
+    Ok(())
+}
+
+fn stripes_over_sockets_are_put_together_again() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let bytes = random_bytes(1_234_567);
+    std::fs::write(folder.path().join("source"), &bytes)?;
+    let [one, two, three] = ["one", "two", "three"].map(|name| at(folder.path(), "unix", name));
+    let inlets = [&one, &two, &three].map(|name| format!("{name}?listen"));
+    let target = at(folder.path(), "file", "target");
+    let merging = relay(&[
+        "--in",
+        &inlets[0],
+        "--in",
+        &inlets[1],
+        "--in",
+        &inlets[2],
+        "--order",
+        "roundrobin",
+        "--framing",
+        "fixed:1000",
+        "--out",
+        &target,
+    ])?;
+    let mut merging = Process::start(&merging, true)?;
+    wait_for(&folder.path().join("three"))?;
+    let source = at(folder.path(), "file", "source");
+    let striping = relay(&[
+        "--in",
+        &source,
+        "--framing",
+        "fixed:1000",
+        "--pattern",
+        "stripe",
+        "--out",
+        &one,
+        "--out",
+        &two,
+        "--out",
+        &three,
+    ])?;
+    Process::start(&striping, true)?.succeed(Deadline::seconds(20.0))?;
+    merging.succeed(Deadline::seconds(20.0))?;
+    ensure!(std::fs::read(folder.path().join("target"))? == bytes, "other bytes came");
+    Ok(())
+}
+
+fn what_is_sealed_is_opened_behind_another_relay() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let key = folder.path().join("key");
+    std::fs::write(&key, random_bytes(32))?;
+    let [seal, open] = ["seal", "open"].map(|name| format!("{name}:{}", key.display()));
+    let bytes = random_bytes(100_000);
+    let sealing =
+        ["--in", "-", "--framing", "fixed:4096", "--handler", &seal, "--handler", "prefix", "--out", "-"];
+    let sealed = run(&sealing, &bytes)?;
+    ensure!(
+        sealed.status.success() && sealed.stdout.len() == bytes.len() + 25 * (12 + 16 + 4),
+        "{:?}",
+        sealed.stderr
+    );
+    let opening =
+        ["--in", "-", "--framing", "length32", "--handler", "unprefix", "--handler", &open, "--out", "-"];
+    let opened = run(&opening, &sealed.stdout)?;
+    ensure!(opened.status.success() && opened.stdout == bytes, "{:?}", String::from_utf8(opened.stderr)?);
+    let mut damaged = sealed.stdout;
+    damaged[100] ^= 1;
+    let opened = run(&opening, &damaged)?;
+    ensure!(opened.stdout == bytes[4096..], "a record that was changed came through");
+    ensure!(String::from_utf8(opened.stderr)?.contains("open: refused 1"));
+    Ok(())
+}
+
+fn a_programme_is_taken_out_of_a_multiplex() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let clip = clips::two_programmes(2)?;
+    let source = format!("file:{}", clip.display());
+    let target = at(folder.path(), "file", "one.ts");
+    let taking =
+        relay(&["--in", &source, "--framing", "ts", "--handler", "ts:programme=2", "--out", &target])?;
+    Process::start(&taking, true)?.succeed(Deadline::seconds(20.0))?;
+    let mut inspect = Command::new(server::binary()?);
+    inspect.args(["inspect", "--json"]).arg(folder.path().join("one.ts"));
+    let inspected: Value = serde_json::from_slice(&inspect.output()?.stdout)?;
+    let programmes = inspected["programmes"].as_array().context("no programmes")?;
+    ensure!(programmes.len() == 1 && programmes[0]["number"] == 2, "{inspected}");
+    Ok(())
+}
+
+/// A real sender: what ffmpeg sends over TCP arrives as what it writes to a file.
+fn ffmpeg_sends_through_a_relay() -> Result<()> {
+    require!(find("ffmpeg").is_some(), "ffmpeg is not installed");
+    let folder = tempfile::tempdir()?;
+    let clip = clips::constant(2)?;
+    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let [mirror, target] = ["mirror.ts", "target.ts"].map(|name| folder.path().join(name));
+    let inlet = format!("tcp://127.0.0.1:{port}?listen");
+    let outlets = [&mirror, &target].map(|path| format!("file:{}", path.display()));
+    let arguments = ["--in", &inlet, "--framing", "ts", "--out", &outlets[0], "--out", &outlets[1]];
+    let mut receiving = Process::start(&relay(&arguments)?, true)?;
+    let mut ffmpeg = Command::new("ffmpeg");
+    ffmpeg.args(["-nostdin", "-loglevel", "error", "-i"]).arg(&clip);
+    ffmpeg.args(["-c", "copy", "-f", "mpegts"]);
+    Deadline::seconds(20.0).wait_for("a relay that listens", || {
+        let mut command = Command::new(ffmpeg.get_program());
+        command.args(ffmpeg.get_args()).arg(format!("tcp://127.0.0.1:{port}"));
+        Ok(command.output()?.status.success().then_some(()))
+    })?;
+    receiving.succeed(Deadline::seconds(20.0))?;
+    let written = folder.path().join("written.ts");
+    ensure!(ffmpeg.arg(&written).output()?.status.success(), "ffmpeg writes no file");
+    let (written, mirror, target) = (std::fs::read(written)?, std::fs::read(mirror)?, std::fs::read(target)?);
+    ensure!(!written.is_empty() && mirror == target && target == written, "other bytes came");
+    Ok(())
+}
+
+fn wrong_addresses_and_words_are_named() -> Result<()> {
+    for (arguments, code, said) in [
+        (&["--in", "-"][..], 2, "--out <ADDRESS>"),
+        (&["--in", "video.ts", "--out", "-"], 2, "video.ts: this is no address; there are tcp://"),
+        (&["--in", "-", "--out", "-", "--framing", "fixed"], 2, "fixed is no framing; there are whole"),
+        (&["--in", "-", "--out", "-", "--handler", "rot13"], 2, "rot13 is no handler; there are crc32c"),
+        (&["--in", "file:/does/not/exist", "--out", "-"], 1, "file:/does/not/exist: opening: No such file"),
+        (&["--in", "file:/", "--out", "-"], 1, "file:/: opening: is a directory"),
+        (
+            &["--in", "-", "--out", "unix:/does/not/exist"],
+            1,
+            "unix:/does/not/exist: connecting: No such file",
+        ),
+        (
+            &["--in", "-", "--out", "udp://239.1.1.1:9?iface=nope"],
+            1,
+            "looking for the interface: No such device",
+        ),
+        (
+            &["--in", "-", "--out", "-", "--pattern", "shares:2"],
+            1,
+            "takes at least 2 outputs, and there are 1",
+        ),
+        (
+            &["--in", "-", "--out", "-", "--handler", "seal:/dev/null"],
+            1,
+            "a key has 32 bytes, this file has 0",
+        ),
+        (&["--in", "-", "--framing", "ts", "--out", "-"], 1, "begins with 0x47, this one with 0x78"),
+        (&["--in", "-", "--framing", "length32", "--out", "-"], 1, "a record of 2021161084 bytes or more"),
+    ] {
+        let output = run_quietly(arguments)?;
+        let error = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(code) && error.contains(said), "{arguments:?}: {error}");
+    }
+    Ok(())
+}
+
+/// With some bytes on standard input, whether they are read or not.
+fn run_quietly(arguments: &[&str]) -> Result<Output> {
+    let mut file = tempfile::tempfile()?;
+    file.write_all(&[0x78; 1000])?;
+    std::io::Seek::rewind(&mut file)?;
+    Ok(relay(arguments)?.stdin(file).stdout(Stdio::piped()).stderr(Stdio::piped()).output()?)
+}
+
+fn a_file_that_exists_is_left_as_it_is() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path: PathBuf = folder.path().join("target");
+    std::fs::write(&path, "before ")?;
+    let to = |option: &str| {
+        run(&["--in", "-", "--out", &at(folder.path(), "file", &format!("target{option}"))], b"after")
+    };
+    let refused = to("")?;
+    ensure!(refused.status.code() == Some(1), "{refused:?}");
+    ensure!(String::from_utf8(refused.stderr)?.contains("it exists; add ?append or ?overwrite"));
+    ensure!(std::fs::read(&path)? == b"before ");
+    ensure!(to("?append")?.status.success() && std::fs::read(&path)? == b"before after");
+    ensure!(to("?overwrite")?.status.success() && std::fs::read(&path)? == b"after");
+    Ok(())
+}
+
+fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    // For somebody to connect.
+    let inlet = at(folder.path(), "unix", "inlet?listen");
+    let mut waiting = Process::start(&relay(&["--in", &inlet, "--out", "-"])?, true)?;
+    wait_for(&folder.path().join("inlet"))?;
+    waiting.signal(Signal::TERM)?;
+    let status = waiting.wait(Deadline::seconds(10.0))?;
+    ensure!(status.code() == Some(143), "{status}: {}", waiting.log());
+
+    // For bytes, and for room.
+    let listener = UnixListener::bind(folder.path().join("outlet"))?;
+    let (from, to) = (at(folder.path(), "unix", "second?listen"), at(folder.path(), "unix", "outlet"));
+    let mut running = Process::start(&relay(&["--in", &from, "--out", &to])?, true)?;
+    wait_for(&folder.path().join("second"))?;
+    let mut source = UnixStream::connect(folder.path().join("second"))?;
+    source.write_all(b"some")?;
+    let mut received = [0; 4];
+    listener.accept()?.0.read_exact(&mut received)?;
+    running.signal(Signal::INT)?;
+    let status = running.wait(Deadline::seconds(10.0))?;
+    ensure!(
+        status.code() == Some(130) && running.log().contains("4 B in, 4 B out"),
+        "{status}: {}",
+        running.log()
+    );
+    Ok(())
+}
+
+fn bound() -> Result<UdpSocket> {
+    Ok(UdpSocket::bind("127.0.0.1:0")?)
+}
+
+/// A port that nobody has now.
+fn free_port() -> Result<SocketAddr> {
+    Ok(bound()?.local_addr()?)
+}
