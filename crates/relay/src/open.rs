@@ -20,7 +20,7 @@ use crate::address::{Address, Existing, Kind, Udp};
 #[derive(Debug, thiserror::Error)]
 #[error("{address}: {doing}: {source}")]
 pub struct OpenError {
-    address: Address,
+    address: Box<Address>,
     doing: &'static str,
     #[source]
     source: io::Error,
@@ -68,7 +68,11 @@ impl Address {
             }
             _ => return Ok(None),
         };
-        door.map(Some).map_err(|source| OpenError { address: self.clone(), doing: "listening", source })
+        door.map(Some).map_err(|source| OpenError {
+            address: Box::new(self.clone()),
+            doing: "listening",
+            source,
+        })
     }
 
     /// Opens it to read from; `door` is where it [listens](Address::listen).
@@ -105,7 +109,7 @@ impl Address {
     }
 
     fn opened(&self, attempt: Attempt<Object>) -> Result<Object, OpenError> {
-        attempt.map_err(|(doing, source)| OpenError { address: self.clone(), doing, source })
+        attempt.map_err(|(doing, source)| OpenError { address: Box::new(self.clone()), doing, source })
     }
 
     /// A file, a FIFO or a device by its name.

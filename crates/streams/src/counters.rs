@@ -93,6 +93,7 @@ impl Counters {
         self.stream_octets += thread.stream_octets.value();
         self.playbacks += thread.playbacks.load(Relaxed);
         self.downloads += thread.downloads.load(Relaxed);
+        self.streams += thread.streams.load(Relaxed);
         thread.lateness.add_to(&mut self.lateness);
     }
 }

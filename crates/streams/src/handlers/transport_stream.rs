@@ -3,11 +3,14 @@
 use bytes::Bytes;
 use wirepath_media::ts::{PACKET_LENGTH, Packet, Psi, association};
 
-use crate::handler::{Common, Frame, HandlerError, Select};
+use crate::handler::{Common, Frame, HandlerError, Reach, Select};
 use crate::record::Piece;
 
 /// PID of the programme association table.
 const ASSOCIATION: u16 = 0;
+
+/// Bytes of the longest record: the longest datagram.
+const LONGEST: usize = 65_507;
 
 /// PIDs there are.
 const PIDS: usize = 1 << 13;
@@ -100,6 +103,10 @@ impl TransportStreamFilter {
 impl Common for TransportStreamFilter {
     fn name(&self) -> &'static str {
         "ts"
+    }
+
+    fn reach(&self) -> Reach {
+        Reach::Records { limit: LONGEST }
     }
 
     fn report(&self) -> Vec<(&'static str, u64)> {

@@ -13,7 +13,7 @@ use crate::merge::{Late, Merge};
 use crate::object::{Kind, Object};
 use crate::order::{InputOrder, Turns};
 use crate::outbox::{Outbox, WhenFull};
-use crate::pattern::{Lately, OutputPattern};
+use crate::pattern::{Lately, OutputPattern, Spread};
 use crate::secret::Collector;
 
 /// Bytes that wait for an output, unless said otherwise.
@@ -238,7 +238,8 @@ impl Stream {
         options.handlers.into_iter().for_each(|handler| chain.push(handler));
         // A record without end has no other place to begin at than here.
         let endless = |input: &Input| input.splitter.is_whole() && !input.object.has_records();
-        let within = self.inputs.iter().any(|input| endless(input) && !input.splitter.at_boundary());
+        let joins = matches!(self.spread, Spread::Mirror);
+        let within = joins && self.inputs.iter().any(|input| endless(input) && !input.splitter.at_boundary());
         let port = self.next_port();
         self.watch_one(port, &object, WRITING);
         self.outputs.push(Output {

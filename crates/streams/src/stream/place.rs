@@ -121,8 +121,9 @@ impl Stream {
         if self.outputs.iter().any(|output| output.outbox.blocks()) {
             return Ok(Placed::Blocked);
         }
-        let count = self.outputs.len();
         for piece in run.pieces() {
+            // One that took nothing may have been let go of after the last record.
+            let count = self.outputs.len();
             let Spread::Shares(dealer) = &mut self.spread else { return Ok(Placed::Blocked) };
             if count < usize::from(dealer.threshold()) {
                 return Err(StreamError::TooFewOutputs { outputs: count, threshold: dealer.threshold() });

@@ -76,10 +76,15 @@ impl Worker {
     }
 
     pub(super) fn end_stream(&mut self, key: usize, result: Result<(), StreamError>) {
-        let Some(task) = self.stream(key) else { return };
-        task.end(result);
-        self.forget(key);
+        if self.stream(key).is_none() {
+            return;
+        }
+        // Whoever hears of the end finds it counted.
         self.sending.counters.streams.fetch_sub(1, Relaxed);
+        if let Some(task) = self.stream(key) {
+            task.end(result);
+        }
+        self.forget(key);
     }
 
     fn stream(&mut self, key: usize) -> Option<&mut StreamTask> {
