@@ -140,8 +140,8 @@ mod tests {
     }
 
     #[test]
-    fn streams_know_nothing_of_media() {
-        let rooms = [room("wirepath-streams", &["wirepath-media"], &[]), room("wirepath-media", &[], &[])];
+    fn streams_know_nothing_of_sessions() {
+        let rooms = [room("wirepath-streams", &["wirepath-server"], &[]), room("wirepath-server", &[], &[])];
         assert_eq!(problems(&rooms).len(), 1);
     }
 
