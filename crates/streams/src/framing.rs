@@ -102,8 +102,8 @@ impl Framing {
 /// Divides the bytes of one input. They come in buffers that are in one piece, as `Bytes` and `BytesMut` are, and are shared, not copied.
 pub(crate) struct Splitter {
     framing: Framing,
-    /// Whether parts of records may be handed on.
-    pieces: bool,
+    /// Most bytes of a record, if only whole ones may be handed on.
+    whole: Option<usize>,
     /// Bytes of the record begun that are still to come, if that is known.
     missing: Option<usize>,
     /// A record was begun and not ended.
@@ -111,9 +111,17 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    /// Hands parts of records on, or, if `whole`, only whole records.
-    pub(crate) fn new(framing: Framing, whole: bool) -> Splitter {
-        Splitter { framing, pieces: !whole, missing: None, within: false }
+    /// Hands parts of records on, or only whole records, of at most `whole` bytes.
+    pub(crate) fn new(framing: Framing, whole: Option<usize>) -> Splitter {
+        Splitter { framing, whole, missing: None, within: false }
+    }
+
+    /// Whether so much of a record may be kept until the rest has come.
+    fn may_wait(&self, bytes: usize) -> Result<(), FramingError> {
+        match self.whole {
+            Some(limit) if bytes > limit => Err(FramingError::TooLong { bytes, limit }),
+            _ => Ok(()),
+        }
     }
 
     /// Whether nothing is divided: datagrams are records as they are, and a stream of bytes is one.
@@ -135,9 +143,13 @@ impl Splitter {
         match self.missing {
             Some(missing) if self.within => self.go_on(missing, bytes, is_end),
             _ => match &self.framing {
-                Framing::Whole => Ok(self.next_of_stream(bytes, is_end)),
+                Framing::Whole => {
+                    self.may_wait(bytes.remaining())?;
+                    Ok(self.next_of_stream(bytes, is_end))
+                }
                 Framing::Fixed(length) => {
                     let length = (*length).max(1);
+                    self.may_wait(length)?;
                     Ok(self.next_of_fixed(length, bytes, is_end))
                 }
                 Framing::With { .. } => self.next_measured(bytes, is_end),
@@ -148,7 +160,7 @@ impl Splitter {
     /// The record without end.
     fn next_of_stream(&mut self, bytes: &mut impl Buf, is_end: bool) -> Option<Run> {
         let is_empty = !bytes.has_remaining();
-        if is_empty && !(is_end && self.within) || !self.pieces && !is_end {
+        if is_empty && !(is_end && self.within) || self.whole.is_some() && !is_end {
             return None;
         }
         let run = Run::single(all(bytes), !self.within, is_end);
@@ -161,7 +173,7 @@ impl Splitter {
         match (there - there % length, there) {
             (0, 0) => None,
             (0, _) if is_end => Some(Run::single(all(bytes), true, true)),
-            (0, there) if self.pieces => Some(self.begin(length - there, bytes)),
+            (0, there) if self.whole.is_none() => Some(self.begin(length - there, bytes)),
             (0, _) => None,
             (whole, _) => Some(run_of(bytes.copy_to_bytes(whole), length)),
         }
@@ -172,7 +184,7 @@ impl Splitter {
         let there = bytes.remaining();
         let Some(length) = self.measure(bytes.chunk(), is_end)? else { return Ok(None) };
         if length > there {
-            return match (is_end, self.pieces) {
+            return match (is_end, self.whole.is_none()) {
                 (true, _) => Err(FramingError::Cut { bytes: there }),
                 (false, true) => Ok(Some(self.begin(length - there, bytes))),
                 (false, false) => Ok(None),
@@ -261,7 +273,7 @@ mod tests {
         input: &[u8],
         sizes: &[usize],
     ) -> Result<Vec<Vec<u8>>, FramingError> {
-        let mut splitter = Splitter::new(framing, whole);
+        let mut splitter = Splitter::new(framing, whole.then_some(10_000));
         let (mut buffer, mut records, mut rest) = (BytesMut::new(), Vec::new(), input);
         for size in sizes.iter().cycle() {
             let (part, later) = rest.split_at((*size).min(rest.len()));
@@ -315,6 +327,9 @@ mod tests {
         assert_eq!(of(Framing::rtp(), b"\0"), FramingError::Cut { bytes: 1 });
         let nothing = Framing::With { limit: 9, measure: Box::new(|_, _| Ok(Some(0))) };
         assert!(matches!(of(nothing, b"a"), FramingError::Wrong(_)));
+        let long = vec![0; 20_000];
+        assert_eq!(of(Framing::Whole, &long), FramingError::TooLong { bytes: 10_004, limit: 10_000 });
+        assert_eq!(of(Framing::Fixed(10_001), b"a"), FramingError::TooLong { bytes: 10_001, limit: 10_000 });
     }
 
     proptest! {

@@ -64,6 +64,8 @@ pub(crate) struct StoredFile {
 pub(crate) struct Connection {
     pub(crate) descriptor: OwnedFd,
     pub(crate) is_socket: bool,
+    /// An ordinary file that others have the place in as well: `>> log` of a shell.
+    pub(crate) is_file: bool,
 }
 
 /// A UDP socket.
@@ -100,7 +102,9 @@ impl Object {
 
     /// A file: read from `offset` to its end, or written from there on.
     pub fn file(name: &str, file: Arc<File>, offset: u64) -> Object {
-        Object::extent(name, file, offset, u64::MAX)
+        // Files that the kernel makes up, as those below /proc, say that they have no bytes.
+        let length = file.metadata().map(|known| known.len()).ok().filter(|length| *length > offset);
+        Object::extent(name, file, offset, length.unwrap_or(u64::MAX))
     }
 
     /// An extent of a file, to read: from `offset` up to `end`, or the end of the file if that comes first.
@@ -108,25 +112,29 @@ impl Object {
         Object::new(name, Kind::File(StoredFile { file, offset, end, warm_until: 0 }))
     }
 
-    /// A connected stream socket (TCP or Unix), a pipe, a FIFO or a terminal.
+    /// A connected stream socket (TCP or Unix), a pipe, a FIFO or a terminal; or an ordinary file that is read or written where it
+    /// is, as a shell gives it to its programs.
     ///
-    /// A socket is put into non-blocking mode. Of anything else that is in blocking mode a description of its own is opened, because
-    /// to change the mode would change it for every process that has it: the terminal's shell, for one.
+    /// A socket is put into non-blocking mode. Of a pipe or terminal that is in blocking mode a description of its own is opened,
+    /// because to change the mode would change it for every process that has it: the terminal's shell, for one.
     ///
     /// # Errors
     /// What `fstat`, `fcntl` or `open` says.
     pub fn stream(name: &str, descriptor: OwnedFd) -> io::Result<Object> {
-        let is_socket = FileType::from_raw_mode(fstat(&descriptor)?.st_mode) == FileType::Socket;
+        let kind = FileType::from_raw_mode(fstat(&descriptor)?.st_mode);
         let flags = fcntl_getfl(&descriptor)?;
-        let descriptor = match (flags.contains(OFlags::NONBLOCK), is_socket) {
-            (true, _) => descriptor,
-            (false, true) => {
+        let descriptor = match kind {
+            _ if flags.contains(OFlags::NONBLOCK) => descriptor,
+            FileType::Socket => {
                 fcntl_setfl(&descriptor, flags | OFlags::NONBLOCK)?;
                 descriptor
             }
-            (false, false) => open_again(&descriptor, flags)?,
+            FileType::Fifo | FileType::CharacterDevice => open_again(&descriptor, flags)?,
+            _ => descriptor,
         };
-        Ok(Object::new(name, Kind::Stream(Connection { descriptor, is_socket })))
+        let is_file = !matches!(kind, FileType::Socket | FileType::Fifo | FileType::CharacterDevice);
+        let connection = Connection { descriptor, is_socket: kind == FileType::Socket, is_file };
+        Ok(Object::new(name, Kind::Stream(connection)))
     }
 
     /// A UDP socket. Datagrams are read from it, and those that the kernel gathered are kept together; or they are sent to `to`, or
@@ -189,7 +197,7 @@ impl Object {
     /// If it is gone already.
     pub(crate) fn finish(&self) -> Result<(), ObjectError> {
         match &self.kind {
-            Kind::Stream(Connection { descriptor, is_socket: true }) => {
+            Kind::Stream(Connection { descriptor, is_socket: true, .. }) => {
                 let done = rustix::net::shutdown(descriptor, rustix::net::Shutdown::Write);
                 done.map_err(|errno| self.error("shutdown", errno))
             }

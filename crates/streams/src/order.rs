@@ -23,7 +23,10 @@ pub enum InputOrder {
 #[derive(Debug)]
 pub(crate) struct Turns {
     random: Option<Random>,
-    /// The place of the member whose turn it is.
+    /// Whether the member is still there, for every one that ever was. At random, those that are gone are drawn and passed over: an
+    /// input that has ended must not change what is drawn for the others.
+    slots: Vec<bool>,
+    /// The slot whose turn it is.
     next: usize,
     /// Whether `next` was drawn and not yet used.
     drawn: bool,
@@ -31,25 +34,26 @@ pub(crate) struct Turns {
 
 impl Turns {
     pub(crate) fn round_robin() -> Turns {
-        Turns { random: None, next: 0, drawn: false }
+        Turns { random: None, slots: Vec::new(), next: 0, drawn: false }
     }
 
     pub(crate) fn random(seed: u64) -> Turns {
-        Turns { random: Some(Random::new(seed)), next: 0, drawn: false }
+        Turns { random: Some(Random::new(seed)), slots: Vec::new(), next: 0, drawn: false }
     }
 
     /// The place of the member whose turn it is, of `members`, of which there is at least one. The answer stays the same until the
     /// turn is [taken](Turns::taken) or members come or go.
     pub(crate) fn current(&mut self, members: usize) -> usize {
-        match &mut self.random {
-            Some(random) if !self.drawn => self.next = random.below(members),
-            _ => {}
+        let there = self.slots.iter().filter(|is_there| **is_there).count();
+        self.slots.extend((there..members).map(|_| true));
+        while !self.drawn {
+            self.next = match &mut self.random {
+                Some(random) => random.below(self.slots.len()),
+                None => self.next % self.slots.len(),
+            };
+            self.drawn = self.slots[self.next];
         }
-        self.drawn = true;
-        if self.next >= members {
-            self.next = 0;
-        }
-        self.next
+        self.slots[..self.next].iter().filter(|is_there| **is_there).count()
     }
 
     /// The member whose turn it was had it.
@@ -58,13 +62,28 @@ impl Turns {
         self.next += 1;
     }
 
+    /// Whether it is the turn of the member at `place`, and was before.
+    pub(crate) fn is_current(&self, place: usize) -> bool {
+        self.drawn && self.slot(place) == Some(self.next)
+    }
+
     /// The member at `place` is gone; those behind it move up.
     pub(crate) fn removed(&mut self, place: usize) {
-        match place.cmp(&self.next) {
-            std::cmp::Ordering::Less => self.next -= 1,
-            std::cmp::Ordering::Equal => self.drawn = false,
-            std::cmp::Ordering::Greater => {}
+        let Some(slot) = self.slot(place) else { return };
+        self.drawn &= slot != self.next;
+        if self.random.is_some() {
+            self.slots[slot] = false;
+            return;
         }
+        self.slots.remove(slot);
+        if slot < self.next {
+            self.next -= 1;
+        }
+    }
+
+    fn slot(&self, place: usize) -> Option<usize> {
+        let there = self.slots.iter().enumerate().filter(|(_, is_there)| **is_there);
+        there.map(|(slot, _)| slot).nth(place)
     }
 }
 

@@ -64,10 +64,13 @@ impl Spread {
         match self {
             Spread::Turns(turns) => turns.removed(place),
             Spread::Bytes { turns, unit, left } => {
+                if turns.is_current(place) {
+                    *left = *unit;
+                }
                 turns.removed(place);
-                *left = *unit;
             }
-            Spread::Mirror | Spread::Capacity { .. } | Spread::Shares(_) => {}
+            Spread::Capacity { chosen } => *chosen = None, // one that leaves has its record to the end
+            Spread::Mirror | Spread::Shares(_) => {}
         }
     }
 }

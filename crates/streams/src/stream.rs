@@ -30,6 +30,7 @@ pub use status::{InputStatus, OutputStatus, StreamStatus};
 
 use crate::blocking::warm;
 use crate::chain::{Chain, ChainError};
+use crate::clock::now_us;
 use crate::framing::{FramingError, Splitter};
 use crate::handler::HandlerError;
 use crate::merge::Merge;
@@ -56,6 +57,8 @@ pub struct Stream {
     chain: Chain,
     /// Handled, and waiting for room.
     pending: VecDeque<Run>,
+    /// The rest of a record goes nowhere: whoever had its beginning is gone.
+    skipping: bool,
     /// What handlers make; empty between turns.
     made: Vec<Run>,
     /// What an engine has to do that may block.
@@ -73,8 +76,8 @@ pub struct Stream {
 /// What holds for all inputs and outputs.
 #[derive(Clone, Copy, Debug)]
 struct Settings {
-    /// Whether handlers, order or outputs need whole records.
-    whole: bool,
+    /// Most bytes of a record, if handlers, order or outputs need whole ones.
+    whole: Option<usize>,
     /// Tells outputs that nothing more comes when the stream has ended well.
     finish_outputs: bool,
     /// Whether the stream goes on without an output that fails.
@@ -269,9 +272,13 @@ impl Stream {
                 return Err(error);
             }
             loop {
-                let progressed = match self.move_unseen(now_us)? {
-                    Some(progressed) => progressed,
-                    None => self.send(now_us)? | self.place()? | self.pull()?,
+                let mut progressed = self.send(now_us)?;
+                progressed |= if self.can_move_unseen() {
+                    self.move_unseen(now_us)?
+                } else if self.outputs.iter().any(|output| output.held() > 0) {
+                    false // what is in pipes leaves first
+                } else {
+                    self.place()? | self.pull()?
                 };
                 if self.is_over() {
                     return self.finish().map(|()| Acted::Ended(Ok(())));
@@ -309,18 +316,24 @@ impl Stream {
             let until = result.map_err(|errno| input.object.error("reading ahead", errno))?;
             input.object.warmed(until);
         }
-        if let Some(output) =
-            self.outputs.iter_mut().chain(&mut self.leaving).find(|output| output.port == port)
-        {
-            output.busy = false;
-            if let Some(pipe) = pipe {
-                output.pipe = Some(pipe); // it had none while another thread had this one
+        let place = self.outputs.iter().chain(&self.leaving).position(|output| output.port == port);
+        let Some(place) = place else { return Ok(()) };
+        let Some(output) = nth_mut(&mut self.outputs, &mut self.leaving, place) else { return Ok(()) };
+        output.busy = false;
+        match result {
+            Ok(written) => {
+                if let Some(pipe) = pipe {
+                    output.pipe = Some(pipe); // it had none while another thread had this one
+                }
+                output.note_taken(written as usize, now_us());
+                self.counts.bytes_out += written;
+                Ok(())
             }
-            let written = result.map_err(|errno| output.object.error("writing", errno))?;
-            output.bytes += written;
-            self.counts.bytes_out += written;
+            Err(errno) => {
+                let error = output.object.error("writing", errno);
+                self.output_failed(place, error)
+            }
         }
-        Ok(())
     }
 
     /// An input may have something now, or an output room. Saying so of what has not is harmless.
@@ -340,7 +353,11 @@ impl Stream {
         let mut progressed = false;
         let mut place = 0;
         while let Some(output) = nth_mut(&mut self.outputs, &mut self.leaving, place) {
-            match output.send(&mut self.storage, now_us) {
+            let sent = match output.held() {
+                0 => output.send(&mut self.storage, now_us),
+                _ => output.drain_pipe(&mut self.storage, now_us),
+            };
+            match sent {
                 Ok(taken) => {
                     self.counts.bytes_out += taken.unwrap_or(0) as u64;
                     progressed |= taken.is_some();
@@ -372,7 +389,7 @@ impl Stream {
         if is_leaving {
             return Ok(());
         }
-        self.spread.removed(place);
+        self.forget_output(place, output.within);
         if self.outputs.is_empty() { Err(StreamError::NoOutput(error.to_string())) } else { Ok(()) }
     }
 
@@ -404,8 +421,11 @@ impl Stream {
         self.chain.end()?;
         for output in &mut self.outputs {
             output.chain.end()?;
-            if self.settings.finish_outputs {
-                output.object.finish()?;
+            if self.settings.finish_outputs
+                && let Err(error) = output.object.finish()
+                && !self.settings.survives_outputs
+            {
+                return Err(error.into());
             }
         }
         Ok(())

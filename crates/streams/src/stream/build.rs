@@ -19,6 +19,9 @@ use crate::secret::Collector;
 /// Bytes that wait for an output, unless said otherwise.
 const WAITING: usize = 256 * 1024;
 
+/// Bytes of the longest record where whole ones are needed.
+const LONGEST: usize = 16 << 20;
+
 /// A stream that is being put together.
 pub struct StreamBuilder {
     order: Order,
@@ -154,7 +157,7 @@ impl StreamBuilder {
     pub fn build(self) -> Stream {
         let packet_bytes = self.outputs.iter().find_map(|(object, _)| packet_bytes(object));
         let settings = Settings {
-            whole: self.needs_whole_records(),
+            whole: self.whole_records(),
             finish_outputs: self.finish_outputs,
             survives_outputs: matches!(self.pattern, OutputPattern::Mirror),
             survives_inputs: self.survives_inputs,
@@ -171,6 +174,7 @@ impl StreamBuilder {
             spread: self.pattern.into(),
             chain,
             pending: VecDeque::new(),
+            skipping: false,
             made: Vec::new(),
             storage: Vec::new(),
             settings,
@@ -189,17 +193,23 @@ impl StreamBuilder {
         stream
     }
 
-    /// Whether anybody has no use for parts of records.
-    fn needs_whole_records(&self) -> bool {
-        let whole = |handler: &Handler| matches!(handler.reach(), Reach::Records { .. });
-        let of_outputs = |(object, options): &(Object, OutputOptions)| {
-            let drops = matches!(options.when_full, WhenFull::DropNewest | WhenFull::DropOldest);
-            drops || packet_bytes(object).is_some() || options.handlers.iter().any(whole)
+    /// Most bytes of a record, if anybody has no use for parts of records.
+    fn whole_records(&self) -> Option<usize> {
+        let limit = |handler: &Handler| match handler.reach() {
+            Reach::Records { limit } => Some(limit),
+            Reach::Pieces => None,
         };
-        matches!(self.order, Order::Tags { .. } | Order::Shares(_))
-            || matches!(self.pattern, OutputPattern::Shares { .. })
-            || self.handlers.iter().any(whole)
-            || self.outputs.iter().any(of_outputs)
+        let of_output = |(object, options): &(Object, OutputOptions)| {
+            let drops = matches!(options.when_full, WhenFull::DropNewest | WhenFull::DropOldest);
+            let whole = (drops || packet_bytes(object).is_some()).then_some(LONGEST);
+            options.handlers.iter().filter_map(limit).chain(whole).min()
+        };
+        let of_order = matches!(self.order, Order::Tags { .. } | Order::Shares(_));
+        let of_pattern = matches!(self.pattern, OutputPattern::Shares { .. });
+        // Of an input that fails, others must not get a part of a record to join theirs to.
+        let of_stream = (of_order || of_pattern || self.survives_inputs).then_some(LONGEST);
+        let limits = self.handlers.iter().filter_map(limit).chain(self.outputs.iter().filter_map(of_output));
+        limits.chain(of_stream).min().map(|limit| limit.min(LONGEST))
     }
 }
 

@@ -18,42 +18,23 @@ use crate::pattern::Spread;
 const SENDFILE: usize = 1 << 20;
 
 impl Stream {
-    /// Moves what can be moved without being looked at. None if this is not such a stream; else whether anything was done.
-    pub(super) fn move_unseen(&mut self, now_us: u64) -> Result<Option<bool>, StreamError> {
-        let holding = self.outputs.iter().chain(&self.leaving).any(|output| output.held() > 0);
-        if !holding && !self.can_move_unseen() {
-            return Ok(None);
+    /// Takes from the input what all outputs get, when they have sent what they had; answers whether anything was done.
+    pub(super) fn move_unseen(&mut self, now_us: u64) -> Result<bool, StreamError> {
+        if self.outputs.iter().any(|output| output.held() > 0 || output.busy) {
+            return Ok(false);
         }
-        let mut progressed = false;
-        let mut place = 0;
-        while let Some(output) = super::nth_mut(&mut self.outputs, &mut self.leaving, place) {
-            match output.drain_pipe(&mut self.storage, now_us) {
-                Ok(drained) => {
-                    self.counts.bytes_out += drained.unwrap_or(0) as u64;
-                    progressed |= drained.is_some();
-                    place += 1;
-                }
-                Err(error) => {
-                    self.output_failed(place, error)?;
-                    progressed = true;
-                }
+        match self.fill_pipes(now_us) {
+            Err(error) if error.errno == Errno::INVAL => {
+                // A terminal, or another thing that takes and gives only what is copied.
+                self.settings.moves_unseen = false;
+                Ok(true)
             }
+            filled => Ok(filled?),
         }
-        self.let_leave();
-        if self.outputs.iter().all(|output| output.held() == 0 && !output.busy) && self.can_move_unseen() {
-            match self.fill_pipes(now_us) {
-                Err(error) if error.errno == Errno::INVAL => {
-                    // A terminal, or another thing that takes and gives only what is copied.
-                    self.settings.moves_unseen = false;
-                    return Ok(None);
-                }
-                filled => progressed |= filled?,
-            }
-        }
-        Ok(Some(progressed | self.let_inputs_leave()))
     }
 
-    fn can_move_unseen(&self) -> bool {
+    /// Whether nobody has to look at what moves now.
+    pub(super) fn can_move_unseen(&self) -> bool {
         let [input] = &self.inputs[..] else { return false };
         let to_all_or_one = match &self.spread {
             Spread::Mirror => !self.outputs.is_empty(),
@@ -75,10 +56,16 @@ impl Stream {
         if !input.readable || input.busy || input.at_end {
             return Ok(false);
         }
+        let is_file = matches!(input.object.kind, Kind::File(_));
+        let sends_file =
+            is_file && matches!(&self.outputs[..], [one] if matches!(one.object.kind, Kind::Stream(_)));
+        if !sends_file && !have_equal_pipes(&mut self.outputs) {
+            // No descriptor is left, or this user's pipes have used up their pages: then tee would not have room for all.
+            self.settings.moves_unseen = false;
+            return Ok(true);
+        }
         let filled = match &mut self.outputs[..] {
-            [Output { object: Object { kind: Kind::Stream(connection), .. }, .. }]
-                if matches!(input.object.kind, Kind::File(_)) =>
-            {
+            [Output { object: Object { kind: Kind::Stream(connection), .. }, .. }] if sends_file => {
                 let connection = connection.descriptor.as_fd();
                 let sent = input.send_file(connection)?;
                 if let Sent::Bytes(bytes) = sent {
@@ -92,13 +79,8 @@ impl Stream {
                 let pipe = first.pipe()?;
                 let sent = input.fill_pipe(pipe)?;
                 for other in others {
-                    let failed = |errno| other.object.error("tee", errno);
                     let pipe = first.pipe.as_ref().filter(|pipe| pipe.held() > 0);
-                    let Some(pipe) = pipe else { break };
-                    if other.pipe.is_none() {
-                        other.pipe = Some(Pipe::empty().map_err(failed)?);
-                    }
-                    let Some(into) = &mut other.pipe else { break };
+                    let (Some(pipe), Some(into)) = (pipe, &mut other.pipe) else { break };
                     pipe.copy_to(into).map_err(|errno| other.object.error("tee", errno))?;
                 }
                 sent
@@ -136,6 +118,13 @@ impl Stream {
     }
 }
 
+/// Gives every output a pipe; answers whether all have one, of one size.
+fn have_equal_pipes(outputs: &mut [Output]) -> bool {
+    let rooms = outputs.iter_mut().map(|output| output.pipe().ok().map(|pipe| pipe.room()));
+    let rooms: Option<Vec<usize>> = rooms.collect();
+    rooms.is_some_and(|rooms| rooms.windows(2).all(|pair| pair[0] == pair[1]))
+}
+
 /// What came of moving.
 enum Sent {
     Bytes(usize),
@@ -150,7 +139,11 @@ enum Sent {
 
 impl Input {
     fn can_be_moved_unseen(&self) -> bool {
-        let movable = matches!(self.object.kind, Kind::Stream(_) | Kind::File(_));
+        let movable = match &self.object.kind {
+            Kind::Stream(connection) => !connection.is_file,
+            Kind::File(_) => true,
+            _ => false,
+        };
         let nothing_seen = self.buffer.is_empty() && self.ready.is_empty() && self.object.unread.is_empty();
         movable && nothing_seen && self.splitter.is_whole() && !self.at_end && self.detach.is_none()
     }
@@ -208,7 +201,7 @@ impl Input {
 impl Output {
     fn takes_unseen(&self, outputs: usize) -> bool {
         let movable = match &self.object.kind {
-            Kind::Stream(_) => true,
+            Kind::Stream(connection) => !connection.is_file,
             Kind::File(_) => outputs == 1,
             _ => false,
         };
@@ -232,7 +225,11 @@ impl Output {
     }
 
     /// Takes of its pipe; answers how many bytes, or None if nothing could be done.
-    fn drain_pipe(&mut self, storage: &mut Vec<Storage>, now_us: u64) -> Result<Option<usize>, ObjectError> {
+    pub(super) fn drain_pipe(
+        &mut self,
+        storage: &mut Vec<Storage>,
+        now_us: u64,
+    ) -> Result<Option<usize>, ObjectError> {
         let Some(pipe) = self.pipe.as_mut().filter(|pipe| pipe.held() > 0) else { return Ok(None) };
         if !self.writable || self.busy {
             return Ok(None);

@@ -23,6 +23,10 @@ impl Stream {
 
     /// Gives a run to outputs; answers what had no room.
     fn place_run(&mut self, run: Run) -> Result<Option<Run>, StreamError> {
+        self.skipping &= !run.begins;
+        if self.skipping {
+            return Ok(None);
+        }
         let mut rest = Some(run);
         while let Some(mut run) = rest.take() {
             if self.outputs.is_empty() {
@@ -166,7 +170,7 @@ impl Stream {
         let name = output.object.name.clone();
         let dropped = output.outbox.dropped();
         self.tell(StreamEvent::OutputDisconnected { port: output.port, name: name.clone(), dropped });
-        self.spread.removed(place);
+        self.forget_output(place, output.within);
         if self.outputs.is_empty() {
             return Err(StreamError::NoOutput(format!("{name} took nothing for too long")));
         }
@@ -174,6 +178,12 @@ impl Stream {
             on_detached(output.object);
         }
         Ok(())
+    }
+
+    /// The output at `place` is gone. The rest of a record that it alone had the beginning of is of no use to another.
+    pub(super) fn forget_output(&mut self, place: usize, within: bool) {
+        self.spread.removed(place);
+        self.skipping |= within && !matches!(self.spread, Spread::Mirror | Spread::Bytes { .. });
     }
 
     /// The output gets nothing more.

@@ -22,7 +22,7 @@ impl Stream {
     /// Takes from inputs, unless what was taken before still waits for room. Answers whether anything was done.
     pub(super) fn pull(&mut self) -> Result<bool, StreamError> {
         if !self.pending.is_empty() || self.outputs.is_empty() {
-            return Ok(false);
+            return Ok(self.let_inputs_leave());
         }
         let pulled = match &self.order {
             Order::Turns(_) => self.pull_in_turn(),
@@ -221,7 +221,7 @@ impl Stream {
     }
 
     /// Detaches inputs that are to be and are between two records.
-    pub(super) fn let_inputs_leave(&mut self) -> bool {
+    fn let_inputs_leave(&mut self) -> bool {
         let can_leave = |input: &Input| input.detach.is_some() && input.is_between_records();
         let mut removed = false;
         while let Some(place) = self.inputs.iter().position(can_leave) {
@@ -260,7 +260,6 @@ impl Input {
     fn next_run(&mut self, storage: &mut Vec<Storage>) -> Result<Pulled, StreamError> {
         loop {
             if let Some(run) = self.ready.pop_front() {
-                self.records += run.records() as u64;
                 return Ok(Pulled::Run(run));
             }
             if self.detach.is_some() && self.splitter.at_boundary() || self.busy {
@@ -269,6 +268,7 @@ impl Input {
             let next = self.splitter.next(&mut self.buffer, self.at_end);
             let name = &self.object.name;
             if let Some(run) = next.map_err(|error| StreamError::Framing { name: name.clone(), error })? {
+                self.records += run.records() as u64;
                 self.ready.push_back(run);
                 continue;
             }
@@ -319,6 +319,7 @@ impl Input {
                 next.map_err(|error| StreamError::Framing { name: name.clone(), error })
             };
             while let Some(run) = next()? {
+                self.records += run.records() as u64;
                 self.ready.push_back(run);
             }
         }
