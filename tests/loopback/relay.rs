@@ -301,6 +301,14 @@ fn a_file_that_exists_is_left_as_it_is() -> Result<()> {
     ensure!(std::fs::read(&path)? == b"before ");
     ensure!(to("?append")?.status.success() && std::fs::read(&path)? == b"before after");
     ensure!(to("?overwrite")?.status.success() && std::fs::read(&path)? == b"after");
+    let target = at(folder.path(), "file", "target?overwrite");
+    let missing = run(&["--in", "file:/does/not/exist", "--out", &target], b"")?;
+    ensure!(!missing.status.success() && std::fs::read(&path)? == b"after", "overwritten for nothing");
+    let itself = run(&["--in", &at(folder.path(), "file", "target"), "--out", &target], b"")?;
+    ensure!(
+        String::from_utf8(itself.stderr)?.contains("is the same file as")
+            && std::fs::read(&path)? == b"after"
+    );
     Ok(())
 }
 

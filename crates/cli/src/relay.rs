@@ -55,7 +55,7 @@ pub(crate) struct Relay {
     #[arg(long = "out", value_name = "ADDRESS", required = true)]
     outputs: Vec<Address>,
 
-    /// How inputs are divided into records: whole, fixed:BYTES, ts, rtp, line, length32. Datagrams are records as they are
+    /// How inputs are divided into records: whole, fixed:BYTES, ts, rtp, line, length32. With whole, a datagram is a record as it is
     #[arg(long, value_name = "FRAMING", default_value = "whole")]
     framing: FramingSpec,
 

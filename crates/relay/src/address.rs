@@ -1,6 +1,7 @@
 //! Addresses of inputs and outputs, written as for ffmpeg, VLC and socat.
 
 use std::fmt;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -70,6 +71,17 @@ impl FromStr for Address {
         parsed
             .map(|kind| Address { text: text.to_owned(), kind })
             .map_err(|why| AddressError { text: text.to_owned(), why })
+    }
+}
+
+impl Address {
+    /// Whether both are one ordinary file, by whatever names.
+    pub(crate) fn is_same_file(&self, other: &Address) -> bool {
+        let file = |address: &Address| match &address.kind {
+            Kind::File { path, .. } => std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file),
+            _ => None,
+        };
+        file(self).zip(file(other)).is_some_and(|(one, two)| (one.dev(), one.ino()) == (two.dev(), two.ino()))
     }
 }
 

@@ -34,6 +34,14 @@ pub enum WiringError {
     /// A handler cannot be made.
     #[error(transparent)]
     Spec(#[from] SpecError),
+    /// An input would be written over while it is read, or never end.
+    #[error("{output} is the same file as {input}")]
+    SameFile {
+        /// To be read.
+        input: Box<Address>,
+        /// To be written.
+        output: Box<Address>,
+    },
     /// There are too few outputs for shares.
     #[error("shares:{threshold} takes at least {threshold} outputs, and there are {outputs}")]
     TooFewOutputs {
@@ -63,12 +71,19 @@ impl Wiring {
         let listen =
             |addresses: &[Address]| addresses.iter().map(Address::listen).collect::<Result<Vec<_>, _>>();
         let (inlets, outlets) = (listen(&self.inputs)?, listen(&self.outputs)?);
-        for (output, door) in self.outputs.iter().zip(outlets) {
-            let options = OutputOptions { when_full: self.when_full.0, ..OutputOptions::default() };
-            builder = builder.output_with(output.open_output(door)?, options);
-        }
+        // Inputs first: no file is overwritten for an input that is not there.
         for (input, door) in self.inputs.iter().zip(inlets) {
             builder = builder.input(input.open_input(door)?, self.framing.framing());
+        }
+        for (output, door) in self.outputs.iter().zip(outlets) {
+            if let Some(input) = self.inputs.iter().find(|input| input.is_same_file(output)) {
+                return Err(WiringError::SameFile {
+                    input: Box::new(input.clone()),
+                    output: Box::new(output.clone()),
+                });
+            }
+            let options = OutputOptions { when_full: self.when_full.0, ..OutputOptions::default() };
+            builder = builder.output_with(output.open_output(door)?, options);
         }
         Ok(builder.finish_outputs().build())
     }

@@ -220,7 +220,8 @@ impl Drop for Engine {
 
 /// Commands to one engine thread, and the descriptor that wakes it.
 pub(crate) struct Mailbox {
-    commands: Mutex<Vec<Command>>,
+    /// None when the thread is gone: what nobody will do is dropped, and with it the means by which somebody waits for it.
+    commands: Mutex<Option<Vec<Command>>>,
     pub(crate) wake: OwnedFd,
     woken: AtomicBool,
 }
@@ -228,12 +229,15 @@ pub(crate) struct Mailbox {
 impl Mailbox {
     fn new() -> io::Result<Mailbox> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Mailbox { commands: Mutex::default(), wake, woken: AtomicBool::new(false) })
+        Ok(Mailbox { commands: Mutex::new(Some(Vec::new())), wake, woken: AtomicBool::new(false) })
     }
 
     /// Leaves a command. Commands from one caller are run in order.
     pub(crate) fn send(&self, command: Command) {
-        self.commands.lock().unwrap_or_else(PoisonError::into_inner).push(command);
+        match &mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner) {
+            Some(commands) => commands.push(command),
+            None => return,
+        }
         if !self.woken.swap(true, Ordering::AcqRel) {
             // It fails only if the counter is at its limit, and then the thread is awake anyway.
             let written = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
@@ -248,6 +252,13 @@ impl Mailbox {
         let read = rustix::io::read(&self.wake, &mut count);
         debug_assert!(read.is_ok_and(|length| length == count.len()));
         self.woken.store(false, Ordering::Release);
-        std::mem::swap(&mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner), into);
+        if let Some(commands) = &mut *self.commands.lock().unwrap_or_else(PoisonError::into_inner) {
+            std::mem::swap(commands, into);
+        }
+    }
+
+    /// Takes no more commands; answers those that were left.
+    pub(crate) fn close(&self) -> Vec<Command> {
+        self.commands.lock().unwrap_or_else(PoisonError::into_inner).take().unwrap_or_default()
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Outbox {
     bytes: usize,
     limit: usize,
     when_full: WhenFull,
+    /// The rest of a record goes where its beginning went: nowhere.
+    dropping: bool,
     dropped: Dropped,
 }
 
@@ -55,6 +57,7 @@ impl Outbox {
             bytes: 0,
             limit: limit.max(1),
             when_full,
+            dropping: false,
             dropped: Dropped::default(),
         }
     }
@@ -83,25 +86,31 @@ impl Outbox {
     }
 
     fn is_full(&self) -> bool {
-        self.bytes >= self.limit
+        // Runs of few bytes, or none, take memory too.
+        self.bytes + self.runs.len() * size_of::<Run>() >= self.limit
     }
 
-    /// A run to wait, or not, as the rule says.
+    /// A run to wait, or not, as the rule says. What is decided of the beginning of a record holds for the rest of it.
     pub(crate) fn offer(&mut self, run: Run) -> Offered {
-        if self.is_full() {
-            match self.when_full {
-                // Whoever asked before does not come here; what was made from one run goes together.
-                WhenFull::Block => {}
-                WhenFull::DropNewest => {
-                    self.note_dropped(&run);
-                    return Offered::Done;
-                }
-                WhenFull::DropOldest => self.drop_oldest(),
-                WhenFull::Disconnect => {
-                    self.note_dropped(&run);
-                    return Offered::Disconnect;
+        if run.begins {
+            self.dropping = false;
+            if self.is_full() {
+                match self.when_full {
+                    // Whoever asked before does not come here; what was made from one run goes together.
+                    WhenFull::Block => {}
+                    WhenFull::DropNewest => self.dropping = true,
+                    WhenFull::DropOldest => self.drop_oldest(),
+                    WhenFull::Disconnect => {
+                        self.note_dropped(&run);
+                        return Offered::Disconnect;
+                    }
                 }
             }
+        }
+        if self.dropping {
+            self.note_dropped(&run);
+            self.dropping = !run.ends;
+            return Offered::Done;
         }
         self.bytes += run.bytes.len();
         self.runs.push_back(run);
@@ -184,21 +193,23 @@ impl Outbox {
 
     fn drop_oldest(&mut self) {
         // Of a record that left in part the rest must leave: a stream of bytes would lose its place.
-        let place = usize::from(self.runs.front().is_some_and(|run| !run.begins));
-        while self.is_full()
+        let Some(place) = self.runs.iter().position(|run| run.begins) else { return };
+        let mut within = false;
+        while (self.is_full() || within)
             && let Some(run) = self.runs.get_mut(place)
         {
             let record = run.take_records(1);
             if run.is_used_up() {
                 self.runs.remove(place);
             }
+            within = !record.ends;
             self.bytes -= record.bytes.len();
             self.note_dropped(&record);
         }
     }
 
     fn note_dropped(&mut self, run: &Run) {
-        self.dropped.records += run.records() as u64;
+        self.dropped.records += if run.begins { run.records() as u64 } else { 0 };
         self.dropped.bytes += run.bytes.len() as u64;
     }
 }
@@ -220,13 +231,13 @@ mod tests {
     #[test]
     fn rules_for_a_full_outbox() {
         let full = |when_full| {
-            let mut outbox = Outbox::new(4, when_full);
+            let mut outbox = Outbox::new(size_of::<Run>() + 4, when_full);
             assert_eq!(outbox.offer(records(b"aabb", 2)), Offered::Done);
             outbox
         };
         let mut blocking = full(WhenFull::Block);
         assert!(blocking.blocks());
-        blocking.consume(1);
+        blocking.consume(2);
         assert!(!blocking.blocks());
 
         let mut newest = full(WhenFull::DropNewest);
@@ -247,12 +258,31 @@ mod tests {
 
     #[test]
     fn what_left_in_part_is_not_dropped() {
-        let mut outbox = Outbox::new(3, WhenFull::DropOldest);
+        let mut outbox = Outbox::new(2 * size_of::<Run>() + 3, WhenFull::DropOldest);
         outbox.offer(records(b"aabb", 2));
         outbox.consume(1);
         outbox.offer(records(b"cc", 2));
         assert_eq!(outbox.dropped(), Dropped { records: 1, bytes: 2 });
         assert_eq!(waiting(&mut outbox), b"acc");
+    }
+
+    /// A record of two parts, as a handler makes one that puts a length in front.
+    fn offer_in_parts(outbox: &mut Outbox, head: &'static [u8], body: &'static [u8]) {
+        outbox.offer(Run::single(Bytes::from_static(head), true, false));
+        outbox.offer(Run::single(Bytes::from_static(body), false, true));
+    }
+
+    #[test]
+    fn records_in_parts_are_dropped_whole() {
+        let room = 2 * size_of::<Run>() + 4;
+        for (when_full, left) in [(WhenFull::DropNewest, b"1aaa2bbb"), (WhenFull::DropOldest, b"2bbb3ccc")] {
+            let mut outbox = Outbox::new(2 * room, when_full);
+            for (head, body) in [(b"1", b"aaa"), (b"2", b"bbb"), (b"3", b"ccc")] {
+                offer_in_parts(&mut outbox, head, body);
+            }
+            assert_eq!(outbox.dropped(), Dropped { records: 1, bytes: 4 });
+            assert_eq!(waiting(&mut outbox), left);
+        }
     }
 
     proptest! {

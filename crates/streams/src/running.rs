@@ -1,6 +1,7 @@
 //! A stream on an engine thread, and the handle to it.
 
 use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -126,11 +127,15 @@ impl StreamTask {
 
     /// Tells whoever waits.
     pub(crate) fn end(&mut self, result: Result<(), StreamError>) {
-        let end = StreamEnd { result, status: self.stream.status() };
+        // A handler that panicked may do so again when it is asked for its report.
+        let status = catch_unwind(AssertUnwindSafe(|| self.stream.status())).unwrap_or_default();
+        let end = StreamEnd { result, status };
         *self.ending.lock() = Some(end.clone());
         self.ending.has_ended.notify_all();
-        if let Some(on_end) = self.on_end.take() {
-            on_end(end);
+        if let Some(on_end) = self.on_end.take()
+            && catch_unwind(AssertUnwindSafe(|| on_end(end))).is_err()
+        {
+            tracing::error!("a callback for the end of a stream panicked");
         }
     }
 }

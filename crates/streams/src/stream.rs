@@ -294,7 +294,7 @@ impl Stream {
         let acted = match acted {
             Ok(Ok(acted)) => acted,
             Ok(Err(error)) => Acted::Ended(Err(error)),
-            Err(panic) => Acted::Ended(Err(StreamError::Panicked(words_of(panic.as_ref())))),
+            Err(panic) => Acted::Ended(Err(StreamError::panicked(panic.as_ref()))),
         };
         (acted, moved(&self.counts) - before)
     }
@@ -477,9 +477,13 @@ fn nth_mut<'a>(outputs: &'a mut [Output], leaving: &'a mut [Output], place: usiz
     if place < staying { outputs.get_mut(place) } else { leaving.get_mut(place - staying) }
 }
 
-fn words_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without words".to_owned())
+impl StreamError {
+    /// For what a panic left.
+    pub(crate) fn panicked(panic: &(dyn Any + Send)) -> StreamError {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+        StreamError::Panicked(text.unwrap_or_else(|| "without words".to_owned()))
+    }
 }
 
 #[cfg(test)]

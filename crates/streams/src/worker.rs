@@ -394,6 +394,14 @@ impl Worker {
         for key in keys {
             self.remove(key, Some(PlayError::Over));
         }
+        for command in self.mailbox.close() {
+            match command {
+                Command::AddStream { mut task, .. } => task.end(Err(StreamError::Stopped)),
+                Command::Play { reply, .. } => reply(Err(PlayError::Over)),
+                Command::Pause { reply, .. } => reply(Err(PlayError::Over)),
+                _ => {}
+            }
+        }
     }
 }
 

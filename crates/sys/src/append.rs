@@ -17,6 +17,9 @@ pub enum From {
     File(u64),
 }
 
+/// Less spare capacity than this is not read into: what comes in small pieces shares a block, what comes in large ones gets one.
+const LEAST: usize = 16 * 1024;
+
 /// Reads up to `room` bytes and puts them behind what is in `buffer`; answers how many, 0 at the end.
 ///
 /// # Errors
@@ -27,7 +30,11 @@ pub fn append(
     buffer: &mut BytesMut,
     room: usize,
 ) -> io::Result<usize> {
-    buffer.reserve(room);
+    let spare = buffer.capacity() - buffer.len();
+    if spare < room.min(LEAST) {
+        buffer.reserve(room);
+    }
+    let room = room.min(buffer.capacity() - buffer.len());
     // SAFETY: rustix writes initialised bytes to it only.
     let spare = unsafe { buffer.chunk_mut().as_uninit_slice_mut() };
     let spare = &mut spare[..room];

@@ -40,13 +40,18 @@ const CONTROL_LENGTH: usize =
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_LENGTH]);
 
+/// Rooms that are reserved at once.
+const BLOCK: usize = 4;
+
 /// Takes what came next, up to `room` bytes, and puts it behind what is in `buffer`. Never blocks. An empty datagram is 0 bytes.
 ///
 /// # Errors
 /// `EAGAIN` if there is nothing; `ECONNREFUSED` and other ICMP errors of earlier sends on a connected socket; else what `recvmsg`
 /// says.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut BytesMut, room: usize) -> io::Result<Received> {
-    buffer.reserve(room);
+    if buffer.capacity() - buffer.len() < room {
+        buffer.reserve(BLOCK * room); // small datagrams share a block
+    }
     let mut control = Control([0; CONTROL_LENGTH]);
     let mut vector = libc::iovec { iov_base: buffer.chunk_mut().as_mut_ptr().cast(), iov_len: room };
     // SAFETY: all zeros is a valid `msghdr`: no name, no vectors, no control messages.

@@ -2,8 +2,8 @@
 //! nothing ties records together: that one is missing, or comes twice, is not noticed here.
 //!
 //! A sealed record is a nonce of 12 bytes, the record's bytes enciphered, and a tag of 16 bytes. The nonce is eight bytes drawn at
-//! random when a handler begins, and every 2^32 records anew, and the number of the record in four bytes: with one key, as many as
-//! 2^32 handlers may seal before two of them draw the same with a chance worth naming (1 in 2 after 2^32).
+//! random when a handler begins, and every 2^32 records anew, and the number of the record in four bytes. Of 2^16 handlers with one
+//! key, two draw the same with a chance of 1 in 2^33; who begins more of them than that should change the key.
 
 use std::fmt;
 

@@ -114,17 +114,18 @@ impl Connection {
 
 impl Datagrams {
     fn fill(&mut self, buffer: &mut BytesMut) -> Filled {
-        match datagrams::receive(self.socket.as_fd(), buffer, datagrams::MAXIMUM_TRAIN) {
-            Ok(received) => {
-                let datagram_bytes = received.datagram_bytes.unwrap_or(received.bytes).max(1);
-                Ok(Fill::Datagrams { bytes: received.bytes, datagram_bytes })
+        loop {
+            let received = datagrams::receive(self.socket.as_fd(), buffer, datagrams::MAXIMUM_TRAIN);
+            match received.map_err(|error| errno_of(&error)) {
+                Ok(received) => {
+                    let datagram_bytes = received.datagram_bytes.unwrap_or(received.bytes).max(1);
+                    return Ok(Fill::Datagrams { bytes: received.bytes, datagram_bytes });
+                }
+                Err(Errno::AGAIN) => return Ok(Fill::Nothing),
+                // An ICMP message about what was sent before says nothing about what waits here. It is told once.
+                Err(Errno::CONNREFUSED | Errno::HOSTUNREACH | Errno::NETUNREACH) => {}
+                Err(errno) => return Err(("recvmsg", errno)),
             }
-            Err(error) => match errno_of(&error) {
-                Errno::AGAIN => Ok(Fill::Nothing),
-                // An ICMP message about what was sent before says nothing about what comes.
-                Errno::CONNREFUSED => Ok(Fill::Nothing),
-                errno => Err(("recvmsg", errno)),
-            },
         }
     }
 }

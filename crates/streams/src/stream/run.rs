@@ -38,6 +38,11 @@ impl Stream {
 
     fn poll(&mut self) -> Result<(), StreamError> {
         let awaited: Vec<(Port, PollFlags, BorrowedFd<'_>)> = self.awaited().collect();
+        if awaited.is_empty() {
+            return Err(StreamError::NoOutput(
+                "none is attached, or nothing that could be waited for".to_owned(),
+            ));
+        }
         let mut descriptors: Vec<PollFd<'_>> = awaited
             .iter()
             .map(|(_, flags, descriptor)| PollFd::from_borrowed_fd(*descriptor, *flags))

@@ -1,5 +1,6 @@
 //! Streams on an engine thread.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -69,9 +70,10 @@ impl Worker {
     /// Does something with a stream between two of its turns.
     pub(super) fn with_stream(&mut self, id: u64, act: Box<dyn FnOnce(&mut Stream) + Send>) {
         let Some(key) = self.keys.get(&id).copied() else { return };
-        if let Some(task) = self.stream(key) {
-            act(&mut task.stream);
-            self.scheduler.ready(key);
+        let Some(task) = self.stream(key) else { return };
+        match catch_unwind(AssertUnwindSafe(|| act(&mut task.stream))) {
+            Ok(()) => self.scheduler.ready(key),
+            Err(panic) => self.end_stream(key, Err(StreamError::panicked(panic.as_ref()))),
         }
     }
 
