@@ -391,7 +391,9 @@ fn the_file_of_an_image_is_closed_elsewhere() {
 fn a_long_asset_does_not_keep_others_waiting() {
     let fixture = fixture();
     let path = fixture.folder.path().join("long.ts");
-    fs::write(&path, fixture.sample.bytes.repeat(30)).unwrap();
+    // Longer than this thread may have to wait for a processor before it asks for the other.
+    const TIMES: usize = 200;
+    fs::write(&path, fixture.sample.bytes.repeat(TIMES)).unwrap();
     let recipe = fixture.store.usual_recipe();
     let long = fixture.store.image(Arc::new(File::open(&path).unwrap()), "long.ts", recipe).unwrap();
     assert!(segment(&long, 0).unwrap().is_some());
@@ -400,5 +402,5 @@ fn a_long_asset_does_not_keep_others_waiting() {
     let (packed, size) = (long.asset_bytes_packed(), long.plan().identity.size);
     assert!(packed < size, "it came when all of the long one had been packed");
     complete(&other);
-    assert!(payload(&long).unwrap() == fixture.sample.payload.repeat(30), "turns leave no seams");
+    assert!(payload(&long).unwrap() == fixture.sample.payload.repeat(TIMES), "turns leave no seams");
 }
