@@ -161,7 +161,7 @@ fn say(event: StreamEvent) {
         StreamEvent::InputFailed { error, .. } => eprintln!("wirepath: goes on without an input: {error}"),
         StreamEvent::OutputFailed { error, .. } => eprintln!("wirepath: goes on without an output: {error}"),
         StreamEvent::OutputDisconnected { name, dropped, .. } => eprintln!(
-            "wirepath: {name} took nothing for too long and was let go of; {} records ({} bytes) were not delivered to it",
+            "wirepath: {name} did not keep up and was let go of; {} records ({} bytes) were not delivered to it",
             dropped.records, dropped.bytes
         ),
         _ => {}

@@ -198,15 +198,21 @@ fn thread_time() -> Duration {
 mod tests {
     use super::*;
 
-    #[test]
-    fn every_path_that_works_is_measured() {
+    /// A socket that reads nothing, and what connects others to it.
+    fn receiver() -> (UdpSocket, impl Fn() -> io::Result<UdpSocket>) {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         let to = receiver.local_addr().unwrap();
-        let connect = || {
+        let connect = move || {
             let socket = UdpSocket::bind("127.0.0.1:0")?;
             socket.connect(to)?;
             Ok(socket)
         };
+        (receiver, connect)
+    }
+
+    #[test]
+    fn every_path_that_works_is_measured() {
+        let (_receiver, connect) = receiver();
         // Where there is no io_uring, tests/uring.rs says so.
         let without_ring = Scratch::default().open_ring().is_err();
         let paths = Path::SERVING.into_iter().filter(|path| !(without_ring && path.needs_hot_memory()));
@@ -226,13 +232,7 @@ mod tests {
 
     #[test]
     fn a_path_without_memory_for_its_ring_is_left_out() {
-        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
-        let to = receiver.local_addr().unwrap();
-        let connect = || {
-            let socket = UdpSocket::bind("127.0.0.1:0")?;
-            socket.connect(to)?;
-            Ok(socket)
-        };
+        let (_receiver, connect) = receiver();
         let hold = |_: &mut Scratch, _: &Medium| Err(io::Error::from(io::ErrorKind::OutOfMemory));
         let paths = [Path::WireUring, Path::GsoWritev];
         let measured = measure_holding(&paths, &connect, Duration::from_millis(50), hold).unwrap();

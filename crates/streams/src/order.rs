@@ -15,7 +15,7 @@ pub enum InputOrder {
         /// The seed.
         seed: u64,
     },
-    /// A record from whichever has one, those that wait longest first.
+    /// A record from whichever has one; each is asked first in turn.
     Arrival,
 }
 

@@ -153,8 +153,9 @@ fn read_header(share: &[u8]) -> Result<(u64, u8), ShareError> {
         return Err(ShareError::NoShare("it is too short"));
     };
     let [version, threshold, x, zero, number @ ..] = header;
+    let number = u64::from_be_bytes(*number);
     match (*version, *threshold, *x, *zero) {
-        (VERSION, 1.., 1.., 0) => Ok((u64::from_be_bytes(*number), *threshold)),
+        (VERSION, 1.., 1.., 0) if number < u64::MAX => Ok((number, *threshold)),
         (VERSION, ..) => Err(ShareError::NoShare("its header is damaged")),
         _ => Err(ShareError::NoShare("its version is unknown")),
     }
@@ -256,6 +257,8 @@ mod tests {
         collector.offer(Bytes::copy_from_slice(&share)).unwrap();
         share[2] ^= 0x80;
         assert_eq!(collector.offer(Bytes::copy_from_slice(&share[..13])), Err(ShareError::Mixed(0)));
+        share[4..12].fill(0xff); // behind the last number there is no next
+        assert!(matches!(collector.offer(Bytes::copy_from_slice(&share)), Err(ShareError::NoShare(_))));
         share[0] = 9;
         assert!(matches!(collector.offer(share.into()), Err(ShareError::NoShare(_))));
     }

@@ -66,6 +66,8 @@ pub struct Stream {
     settings: Settings,
     next_port: u64,
     counts: Counts,
+    /// Bytes that turns were charged for: what others wrote between two turns goes to the next.
+    charged: u64,
     on_event: Option<Box<OnEvent>>,
     /// Where an engine waits for the descriptors.
     watch: Option<Watch>,
@@ -266,7 +268,7 @@ impl Stream {
     /// Moves about `allowance` bytes, in and out counted alike; answers what came of it and how many it was.
     pub(crate) fn act(&mut self, allowance: u64, now_us: u64) -> (Acted, u64) {
         let moved = |counts: &Counts| counts.bytes_in + counts.bytes_out;
-        let before = moved(&self.counts);
+        let before = self.charged;
         let acted = catch_unwind(AssertUnwindSafe(|| {
             if let Some(error) = self.failed.take() {
                 return Err(error);
@@ -296,7 +298,8 @@ impl Stream {
             Ok(Err(error)) => Acted::Ended(Err(error)),
             Err(panic) => Acted::Ended(Err(StreamError::panicked(panic.as_ref()))),
         };
-        (acted, moved(&self.counts) - before)
+        self.charged = moved(&self.counts);
+        (acted, self.charged - before)
     }
 
     /// What an engine has to do that may block. It says with [`Stream::stored`] what came of each.
@@ -421,11 +424,18 @@ impl Stream {
         self.chain.end()?;
         for output in &mut self.outputs {
             output.chain.end()?;
-            if self.settings.finish_outputs
-                && let Err(error) = output.object.finish()
-                && !self.settings.survives_outputs
-            {
-                return Err(error.into());
+        }
+        if !self.settings.finish_outputs {
+            return Ok(());
+        }
+        for place in 0..self.outputs.len() {
+            let output = &self.outputs[place];
+            match output.object.finish() {
+                Err(error) if self.settings.survives_outputs => {
+                    let port = output.port;
+                    self.tell(StreamEvent::OutputFailed { port, error: error.to_string() });
+                }
+                finished => finished?,
             }
         }
         Ok(())

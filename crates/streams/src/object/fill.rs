@@ -75,7 +75,7 @@ impl StoredFile {
     fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
         let room = match self.warm_room(room) {
             Ok(room) => room,
-            Err(cold) => return Ok(cold),
+            Err((file, range)) => return Ok(Fill::Cold(file, range)),
         };
         let read = append(append::From::File(self.offset), self.file.as_fd(), buffer, room);
         let read = read.map_err(|error| ("pread", errno_of(&error)))?;
@@ -84,12 +84,12 @@ impl StoredFile {
     }
 
     /// How many of `room` bytes can be read without waiting, 0 at the end of what is to be read; or what must be brought in first.
-    pub(crate) fn warm_room(&mut self, room: usize) -> Result<usize, Fill> {
+    pub(crate) fn warm_room(&mut self, room: usize) -> Result<usize, (Arc<File>, Range<u64>)> {
         if self.warm_until <= self.offset && self.offset < self.end {
             let window = self.offset..self.end.min((self.offset / WINDOW + 1) * WINDOW);
             match PageCache::of(&self.file, window.clone()) {
                 PageCache::Warm => self.warm_until = window.end,
-                PageCache::Cold => return Err(Fill::Cold(Arc::clone(&self.file), window)),
+                PageCache::Cold => return Err((Arc::clone(&self.file), window)),
             }
         }
         let there = self.warm_until.min(self.end).saturating_sub(self.offset);

@@ -180,6 +180,7 @@ impl StreamBuilder {
             settings,
             next_port: 0,
             counts: Counts::default(),
+            charged: 0,
             on_event: self.on_event,
             watch: None,
             failed: None,

@@ -4,6 +4,8 @@
 //! That is done where there is one input without framing, no handler, outputs that wait, and a pattern that gives everything to one
 //! or to all. When that changes, what is in pipes leaves first.
 
+use std::fs::File;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
@@ -11,7 +13,7 @@ use rustix::io::Errno;
 use wirepath_datapath::{Pipe, SendError, sendfile};
 
 use super::{Input, Job, Order, Output, Storage, Stream, StreamError};
-use crate::object::{Connection, Fill, Kind, Object, ObjectError, StoredFile};
+use crate::object::{Connection, Kind, Object, ObjectError, StoredFile};
 use crate::pattern::Spread;
 
 /// Most bytes that one call of `sendfile` is asked for.
@@ -103,8 +105,7 @@ impl Stream {
                 return Ok(false);
             }
             Sent::End => input.at_end = true,
-            Sent::Cold(fill) => {
-                let Fill::Cold(file, range) = fill else { return Ok(false) };
+            Sent::Cold(file, range) => {
                 input.busy = true;
                 self.storage.push(Storage { port: input.port, job: Job::Warm(file, range) });
             }
@@ -134,7 +135,7 @@ enum Sent {
     Full,
     End,
     /// To be brought into memory first.
-    Cold(Fill),
+    Cold(Arc<File>, Range<u64>),
 }
 
 impl Input {
@@ -160,7 +161,7 @@ impl Input {
                     file.offset += filled.unwrap_or(0) as u64;
                     filled
                 }
-                Err(cold) => return Ok(Sent::Cold(cold)),
+                Err((file, range)) => return Ok(Sent::Cold(file, range)),
             },
             _ => Err(Errno::INVAL),
         };
@@ -178,7 +179,7 @@ impl Input {
         let room = match file.warm_room(SENDFILE) {
             Ok(0) => return Ok(Sent::End),
             Ok(room) => room,
-            Err(cold) => return Ok(Sent::Cold(cold)),
+            Err((file, range)) => return Ok(Sent::Cold(file, range)),
         };
         match sendfile::to_stream(connection, &file.file, file.offset, room) {
             Ok(bytes) => {

@@ -35,7 +35,7 @@ pub enum StreamEvent {
         /// Its name, and what failed.
         error: String,
     },
-    /// An output took nothing for too long and is gone.
+    /// An output did not keep up and is gone.
     OutputDisconnected {
         /// Which.
         port: Port,

@@ -162,7 +162,7 @@ impl Stream {
         Ok(())
     }
 
-    /// An output took nothing for too long.
+    /// An output did not keep up.
     fn disconnect(&mut self, place: usize) -> Result<(), StreamError> {
         let mut output = self.outputs.remove(place);
         output.outbox.drop_all();
@@ -172,7 +172,7 @@ impl Stream {
         self.tell(StreamEvent::OutputDisconnected { port: output.port, name: name.clone(), dropped });
         self.forget_output(place, output.within);
         if self.outputs.is_empty() {
-            return Err(StreamError::NoOutput(format!("{name} took nothing for too long")));
+            return Err(StreamError::NoOutput(format!("{name} did not keep up")));
         }
         if let Some(on_detached) = output.detach {
             on_detached(output.object);
