@@ -65,9 +65,9 @@ pub(super) fn document(assessment: &Assessment) -> Document {
     }
 }
 
-/// The tables about the machine.
+/// What was measured, and what was asked for. Devices, limits and data paths of the machine are in the report.
 pub(super) fn machine(assessment: &Assessment) -> Vec<Table> {
-    tables(machine::section(assessment))
+    vec![machine::host(assessment), machine::settings(&assessment.settings)]
 }
 
 /// The tables about where the time goes.

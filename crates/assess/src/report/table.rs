@@ -94,6 +94,17 @@ impl Cell {
 }
 
 impl Table {
+    /// An empty one whose columns after the first hold figures.
+    pub(crate) fn with_figures(
+        caption: impl AsRef<str>,
+        first: &str,
+        heads: impl Iterator<Item = String>,
+    ) -> Table {
+        let heads: Vec<String> = heads.map(|head| format!("#{head}")).collect();
+        let heads: Vec<&str> = std::iter::once(first).chain(heads.iter().map(String::as_str)).collect();
+        Table::new(caption, &heads)
+    }
+
     /// An empty one. Heads that begin with `#` are those of columns of figures.
     pub fn new(caption: impl AsRef<str>, heads: &[&str]) -> Table {
         let column = |head: &&str| match head.strip_prefix('#') {

@@ -33,7 +33,7 @@ pub(super) fn advice(host: &Host) -> Section {
     section
 }
 
-fn host(assessment: &Assessment) -> Table {
+pub(super) fn host(assessment: &Assessment) -> Table {
     let host = &assessment.host;
     pairs(
         "The machine.",
@@ -52,7 +52,7 @@ fn host(assessment: &Assessment) -> Table {
     )
 }
 
-fn settings(settings: &Settings) -> Table {
+pub(super) fn settings(settings: &Settings) -> Table {
     let cache = match settings.cache {
         Cache::Warm => "in the page cache",
         Cache::Cold => "on storage",

@@ -9,10 +9,23 @@ use crate::report::table::{Cell, Kind, Table};
 use crate::result::Transport;
 use crate::verdict::baseline;
 
+/// Sizes that marks tell apart in a figure, and that stand side by side in a table. The figures of the page loan have more, and
+/// have sizes along their axis (see `loan`).
+const SIDE_BY_SIDE: usize = 6;
+
 pub(super) fn section(index: usize, group: &Group<'_>) -> Section {
     let title = format!("{}, MTU {}", name_of(group), number::count(group.mtu.into()));
     let mut section = Section::new(format!("paths-{}", index + 1), title);
     section.say(introduction(group));
+    if group.sizes().len() <= SIDE_BY_SIDE {
+        figure(&mut section, group);
+    }
+    section.table(by_size(group));
+    section.table(beside_bare(group));
+    section
+}
+
+fn figure(section: &mut Section, group: &Group<'_>) {
     let mut panels = vec![panel(group, "CPU seconds per GiB", false)];
     if let Some(plain) = baseline(group.experiment) {
         panels.push(panel(group, &format!("cost relative to {plain}"), true));
@@ -24,9 +37,6 @@ pub(super) fn section(index: usize, group: &Group<'_>) -> Section {
         after(group)
     );
     section.figure(caption, panels.into_iter().flatten().collect());
-    section.table(by_size(group));
-    section.table(beside_bare(group));
-    section
 }
 
 fn introduction(group: &Group<'_>) -> String {
@@ -87,20 +97,28 @@ fn panel(group: &Group<'_>, axis: &str, relative: bool) -> Option<Panel> {
     Some(Panel { title: String::new(), scene })
 }
 
-/// Paths by sizes.
+/// Paths by sizes; of many sizes, sizes by paths.
 pub(crate) fn by_size(group: &Group<'_>) -> Table {
-    let sizes = group.sizes();
-    let heads: Vec<String> = sizes.iter().map(|size| format!("#{}", number::size(*size))).collect();
-    let heads: Vec<&str> = std::iter::once("path").chain(heads.iter().map(String::as_str)).collect();
+    let (sizes, paths) = (group.sizes(), group.paths());
     let caption =
         format!("{}, MTU {}: CPU seconds per GiB by size.", name_of(group), number::count(group.mtu.into()));
-    let mut table = Table::new(caption, &heads);
-    for (name, costs) in group.paths() {
-        let cell = |size: &Option<u64>| {
-            let cost = costs.iter().find(|cost| cost.measurement.size == *size);
-            cost.map_or_else(|| Cell::plain(number::NOTHING), |cost| summary::median(cost))
-        };
-        table.row(std::iter::once(Cell::code(name)).chain(sizes.iter().map(cell)));
+    let size_names = sizes.iter().map(|size| number::size(*size));
+    let cell = |costs: &[&Cost<'_>], size: &Option<u64>| {
+        let cost = costs.iter().find(|cost| cost.measurement.size == *size);
+        cost.map_or_else(|| Cell::plain(number::NOTHING), |cost| summary::median(cost))
+    };
+    if sizes.len() <= SIDE_BY_SIDE {
+        let mut table = Table::with_figures(caption, "path", size_names);
+        for (name, costs) in &paths {
+            let cells = sizes.iter().map(|size| cell(costs, size));
+            table.row(std::iter::once(Cell::code(name)).chain(cells));
+        }
+        return table;
+    }
+    let mut table = Table::with_figures(caption, "size", paths.iter().map(|(name, _)| name.to_string()));
+    for (size, name) in sizes.iter().zip(size_names) {
+        let cells = paths.iter().map(|(_, costs)| cell(costs, size));
+        table.row(std::iter::once(Cell::plain(name)).chain(cells));
     }
     table
 }
