@@ -220,7 +220,7 @@ fn thresholds(loan: &Loan) -> Table {
 fn table(protocol: Transport, mtu: u32, points: &[Seen<'_>]) -> Table {
     let heads = [
         "size",
-        "from",
+        "begins at",
         "#copy alone",
         "#loan alone",
         "#send that copies",
@@ -249,7 +249,7 @@ fn table(protocol: Transport, mtu: u32, points: &[Seen<'_>]) -> Table {
         let (copied_rate, lent_rate) = (quantity(copied_rates), quantity(lent_rates));
         table.row([
             Cell::plain(number::bytes(point.size)),
-            Cell::plain(if point.aligned { "a page on" } else { "before a page on" }),
+            Cell::plain(if point.aligned { "a page" } else { "1 B before" }),
             cell(quantity(&point.copy_s)),
             cell(loan_alone(point)),
             cell(copied),
