@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use toml::Spanned;
 use wirepath_streams::{Class, Policy, Rate, Sharing};
 
+use crate::address::Address;
 use crate::wiring::Wiring;
 use tables::{ClassTable, ConfigurationFile, PolicyWord, SharingTable, StreamTable};
 
@@ -98,6 +99,28 @@ impl Configuration {
         })
     }
 
+    /// Adds a stream.
+    ///
+    /// # Errors
+    /// If a stream before it has its name, or standard input or output.
+    pub fn add(&mut self, plan: StreamPlan) -> Result<(), String> {
+        if self.streams.iter().any(|stream| stream.name == plan.name) {
+            return Err(format!("there is a stream {} already; give each its own name", plan.name));
+        }
+        self.streams.push(plan);
+        let all = |addresses: fn(&Wiring) -> &[Address]| {
+            let all = self.streams.iter().flat_map(move |stream| addresses(&stream.wiring));
+            all.filter(|address| address.is_standard()).count()
+        };
+        if all(|wiring| &wiring.inputs) > 1 {
+            return Err("standard input (-) is read twice; one stream can have it".to_owned());
+        }
+        if all(|wiring| &wiring.outputs) > 1 {
+            return Err("standard output (-) is written to twice; one stream can have it".to_owned());
+        }
+        Ok(())
+    }
+
     /// The place of a class.
     ///
     /// # Errors
@@ -132,24 +155,11 @@ impl Configuration {
         let sharing = Sharing { policy: file.sharing.unwrap_or_default().policy()?, classes };
         let mut configuration = Configuration { sharing, streams: Vec::new() };
         for stream in file.streams {
-            let plan = stream.get_ref().plan(stream.span(), folder, &configuration)?;
-            configuration.streams.push(plan);
+            let at = stream.span();
+            let plan = stream.get_ref().plan(at.clone(), folder, &configuration)?;
+            configuration.add(plan).map_err(|what| Wrong::new(at, what))?;
         }
         Ok(configuration)
-    }
-
-    /// Whether a stream before this one has standard input or output already.
-    fn check_standard(&self, wiring: &Wiring) -> Result<(), String> {
-        let reads = |wiring: &Wiring| wiring.inputs.iter().filter(|input| input.is_standard()).count();
-        let writes = |wiring: &Wiring| wiring.outputs.iter().filter(|output| output.is_standard()).count();
-        let all = || self.streams.iter().map(|stream| &stream.wiring).chain([wiring]);
-        if reads(wiring) > 0 && all().map(reads).sum::<usize>() > 1 {
-            return Err("standard input (-) is read twice; one stream can have it".to_owned());
-        }
-        if writes(wiring) > 0 && all().map(writes).sum::<usize>() > 1 {
-            return Err("standard output (-) is written to twice; one stream can have it".to_owned());
-        }
-        Ok(())
     }
 }
 
@@ -210,8 +220,7 @@ impl StreamTable {
             all.class(class.get_ref()).map_err(|what| Wrong::new(class.span(), what))
         })?;
         let wiring = self.wiring(folder)?;
-        wiring.check().map_err(|error| Wrong::new(at.clone(), error))?;
-        all.check_standard(&wiring).map_err(|what| Wrong::new(at, what))?;
+        wiring.check().map_err(|error| Wrong::new(at, error))?;
         let rate = self.rate.as_ref().map(|rate| rate.0.rate(None));
         Ok(StreamPlan { name: self.name.get_ref().clone(), class, rate, wiring })
     }

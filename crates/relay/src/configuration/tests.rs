@@ -67,6 +67,29 @@ fn what_is_not_said_is_as_for_the_command() {
 }
 
 #[test]
+fn the_example_is_right() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/relay.toml");
+    let configuration = Configuration::from_file(&path).unwrap();
+    let [live, archive] = &configuration.sharing.classes[..] else { panic!("two classes") };
+    assert_eq!(
+        (live.share, archive.share, archive.rate.map(|rate| rate.per_second)),
+        (3, 1, Some(50_000_000))
+    );
+    let [reflector, recording] = &configuration.streams[..] else { panic!("two streams") };
+    assert_eq!((configuration.class_name(reflector), reflector.wiring.outputs.len()), ("live", 2));
+    assert_eq!((configuration.class_name(recording), recording.wiring.handlers.len()), ("archive", 2));
+    // What it says is used if nothing is said.
+    let usual = Wiring::default();
+    let Wiring { framing, order, pattern, handlers, .. } = &reflector.wiring;
+    assert_eq!(
+        (framing, order, pattern, handlers),
+        (&usual.framing, &usual.order, &usual.pattern, &usual.handlers)
+    );
+    let said = Policy::FairShare { round: USUAL_ROUND_BYTES, carry_percent: USUAL_CARRY_PERCENT };
+    assert_eq!(configuration.sharing.policy, said);
+}
+
+#[test]
 fn each_wrong_thing_is_named_with_its_line() {
     let with = |line: &str| format!("{STREAM}{line}\n");
     let before = |lines: &str| format!("{lines}\n{STREAM}");
