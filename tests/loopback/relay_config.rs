@@ -186,12 +186,12 @@ fn what_went_through_is_what_is_counted() -> Result<()> {
     let mut relay = Watched::start(&folder, &[])?;
     Deadline::seconds(20.0).wait_for("who listens", || Ok(folder.path("inlet").exists().then_some(())))?;
     let mut source = UnixStream::connect(folder.path("inlet"))?;
-    for number in 0..1000 {
-        writeln!(source, "{} number {number}", if number % 2 == 0 { "wire" } else { "path" })?;
+    for number in 0..1000u32 {
+        writeln!(source, "{} number {number}", if number.is_multiple_of(2) { "wire" } else { "path" })?;
     }
     let (sent, passed): (usize, usize) = (0..1000).fold((0, 0), |(sent, passed), number: u32| {
         let bytes = format!("wire number {number}\n").len();
-        (sent + bytes, if number % 2 == 0 { passed + bytes } else { passed })
+        (sent + bytes, if number.is_multiple_of(2) { passed + bytes } else { passed })
     });
     relay.wait_for("the lines", |streams| streams[0]["bytes_out"] == 2 * passed)?;
 
