@@ -13,6 +13,7 @@ mod http;
 mod log;
 mod playing;
 mod relay;
+mod relay_config;
 mod rtcp;
 mod rtsp;
 mod scripts;
@@ -34,12 +35,13 @@ fn main() -> ExitCode {
         log::trials(),
         playing::trials(),
         relay::trials(),
+        relay_config::trials(),
         rtcp::trials(),
         rtsp::trials(),
         scripts::trials(),
         seeking::trials(),
     ];
-    let alone = [faults::alone(), hostile::alone()];
+    let alone = [faults::alone(), hostile::alone(), relay_config::alone()];
     wirepath_tests::trial::run(
         together.into_iter().flatten().collect(),
         alone.into_iter().flatten().collect(),

@@ -4,7 +4,6 @@ mod bar;
 mod compare;
 mod experiment;
 mod measuring;
-mod output;
 mod perform;
 mod read;
 mod report;

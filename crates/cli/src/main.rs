@@ -6,6 +6,7 @@ mod image_options;
 mod inspect;
 mod interrupt;
 mod log;
+mod output;
 mod pack;
 mod plot;
 mod progress;

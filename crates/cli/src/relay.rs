@@ -1,18 +1,28 @@
 //! `wirepath relay`: the stream service.
 
+mod board;
+mod counts;
+mod door;
+mod group;
 mod report;
+mod row;
+mod running;
 mod wires;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::{ArgGroup, Args};
+use wirepath_relay::Configuration;
 
+use crate::{format, terminal};
+use running::Showing;
 use wires::Wires;
 
 /// Arguments of `wirepath relay`.
 #[derive(Args)]
-#[command(group = ArgGroup::new("what to do").args(["inputs"]).required(true))]
+#[command(group = ArgGroup::new("what to do").args(["inputs", "config"]).required(true).multiple(true))]
 #[command(after_help = "\
 Addresses:
   tcp://HOST:PORT           connect             tcp://[HOST]:PORT?listen  wait for a connection
@@ -25,20 +35,50 @@ Examples:
   wirepath relay --in udp://@239.1.1.1:5000?iface=eth0 --out udp://10.0.0.2:5000 --out udp://10.0.0.3:5000
   wirepath relay --in tcp://camera:9000 --out tcp://:9001?listen --out file:record.ts
   wirepath relay --in file:multiplex.ts --framing ts --handler ts:programme=2 --out file:one.ts
+  wirepath relay --config relay.toml --metrics 127.0.0.1:9100
 
 Several inputs are merged (--order), several outputs mirrored unless --pattern says otherwise. Bytes that nobody has to \
-look at are not copied.
+look at are not copied. With --config many streams run at once; when one ends or fails, the others go on.
 
 Exit code: 0 if all inputs came to their end and all was delivered, 1 if something failed, 128 and the signal's number \
 if it was stopped.")]
 pub(crate) struct Relay {
     #[command(flatten)]
     wires: Wires,
+
+    /// Run the streams of a configuration file (TOML), with their classes and rates
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Only say whether the configuration file is right; nothing is opened
+    #[arg(long, requires = "config")]
+    check: bool,
+
+    #[command(flatten)]
+    showing: Showing,
 }
 
 impl Relay {
     /// Relays until there is nothing more to relay, something fails or a signal comes.
     pub(crate) fn run(self) -> Result<ExitCode> {
-        self.wires.run()
+        let file = self.config.as_deref();
+        let mut configuration = file.map(Configuration::from_file).transpose()?.unwrap_or_default();
+        self.wires.add_to(&mut configuration)?;
+        let streams = configuration.streams.len() as u64;
+        if let Some(file) = file {
+            let file = format::name(file);
+            ensure!(
+                streams > 0,
+                "the configuration file {file} has no [[stream]]; without one there is nothing to do"
+            );
+            if self.check {
+                let classes = configuration.sharing.classes.len() as u64;
+                let streams = format::counted(streams, "stream", "streams");
+                let classes = format::counted(classes, "class", "classes");
+                terminal::print(&format!("{file}: OK, {streams} in {classes}\n"))?;
+                return Ok(ExitCode::SUCCESS);
+            }
+        }
+        running::run(&configuration, file.is_some(), &self.showing)
     }
 }

@@ -8,6 +8,9 @@ use rustix::termios::tcgetwinsize;
 /// Columns where nothing says how many there are.
 const USUAL_WIDTH: u16 = 80;
 
+/// Lines where nothing says how many there are.
+const USUAL_HEIGHT: u16 = 24;
+
 /// The narrowest width that is laid out for; a narrower terminal wraps.
 const LEAST_WIDTH: u16 = 40;
 
@@ -18,6 +21,13 @@ pub(crate) fn width() -> u16 {
     let columns = of_terminal.map(|size| size.ws_col).filter(|columns| *columns > 0);
     let stated = || std::env::var("COLUMNS").ok()?.parse().ok();
     columns.or_else(stated).unwrap_or(USUAL_WIDTH).max(LEAST_WIDTH)
+}
+
+/// Columns and lines of the terminal that standard error is; 80 by 24 where it does not say.
+pub(crate) fn error_size() -> (usize, usize) {
+    let size = tcgetwinsize(io::stderr()).ok().filter(|size| size.ws_col > 0 && size.ws_row > 0);
+    let (columns, lines) = size.map_or((USUAL_WIDTH, USUAL_HEIGHT), |size| (size.ws_col, size.ws_row));
+    (usize::from(columns.max(LEAST_WIDTH)), usize::from(lines))
 }
 
 /// Whether letters beyond ASCII can be printed, as the locale says (POSIX section 8.2: the first of these that is set).

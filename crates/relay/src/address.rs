@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// Where bytes come from or go to.
@@ -75,6 +75,23 @@ impl FromStr for Address {
 }
 
 impl Address {
+    /// The same with a relative path taken to be in `folder`.
+    pub(crate) fn within(self, folder: &Path) -> Address {
+        let Address { mut text, mut kind } = self;
+        if let Kind::File { path, .. } | Kind::Unix { path, .. } = &mut kind {
+            *path = folder.join(&*path);
+            if let Some((scheme, rest)) = text.split_once(':') {
+                text = format!("{scheme}:{}", folder.join(rest).display());
+            }
+        }
+        Address { text, kind }
+    }
+
+    /// Whether it is standard input or output.
+    pub(crate) fn is_standard(&self) -> bool {
+        self.kind == Kind::Standard
+    }
+
     /// Whether both are one ordinary file, by whatever names.
     pub(crate) fn is_same_file(&self, other: &Address) -> bool {
         let file = |address: &Address| match &address.kind {
@@ -239,6 +256,18 @@ mod tests {
             Kind::Udp(Udp { host: "ff02::1".to_owned(), port: 9, ..Udp::default() })
         );
         assert_eq!("tcp://a:1".parse::<Address>().unwrap().to_string(), "tcp://a:1");
+    }
+
+    #[test]
+    fn relative_paths_are_in_a_folder_and_nothing_else_is() {
+        let within =
+            |text: &str| text.parse::<Address>().unwrap().within(Path::new("/etc/wirepath")).to_string();
+        assert_eq!(within("file:a.ts?append"), "file:/etc/wirepath/a.ts?append");
+        assert_eq!(within("unix:/run/a?listen"), "unix:/run/a?listen");
+        assert_eq!(within("udp://@:9000"), "udp://@:9000");
+        assert_eq!(within("-"), "-");
+        let moved = "unix:a".parse::<Address>().unwrap().within(Path::new("/run"));
+        assert_eq!(moved.kind, Kind::Unix { path: "/run/a".into(), listen: false });
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! The stream service as a command: addresses as people know them, and how they are wired together.
 
 mod address;
+mod configuration;
 mod open;
+mod rate;
 mod spec;
 mod wiring;
 
 pub use address::{Address, AddressError};
+pub use configuration::{Configuration, ConfigurationError, StreamPlan};
 pub use open::OpenError;
+pub use rate::RateSpec;
 pub use spec::{FramingSpec, HandlerSpec, OrderSpec, PatternSpec, SpecError, WhenFullSpec};
 pub use wiring::{Wiring, WiringError};

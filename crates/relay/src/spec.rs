@@ -1,7 +1,7 @@
 //! Framings, orders, patterns and handlers, as words.
 
 use std::fmt::Display;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use bytesize::ByteSize;
@@ -19,7 +19,7 @@ const WINDOW: usize = 1024;
 /// What is wrong with words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct SpecError(String);
+pub struct SpecError(pub(crate) String);
 
 /// How inputs are divided into records.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -232,6 +232,17 @@ impl HandlerSpec {
             HandlerSpec::Unprefix => Handler::Select(Box::new(Unprefix::default())),
             HandlerSpec::Touch(mask) => Handler::Rewrite(Box::new(Touch::new(*mask))),
         })
+    }
+}
+
+impl HandlerSpec {
+    /// The same with the relative path of a key taken to be in `folder`.
+    pub(crate) fn within(self, folder: &Path) -> HandlerSpec {
+        match self {
+            HandlerSpec::Seal(file) => HandlerSpec::Seal(folder.join(file)),
+            HandlerSpec::Open(file) => HandlerSpec::Open(folder.join(file)),
+            other => other,
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Inputs, outputs and what is between them, made a stream.
 
-use wirepath_streams::{OutputOptions, OutputPattern, Stream, StreamBuilder, StreamEvent};
+use wirepath_streams::{
+    InputOrder, OutputOptions, OutputPattern, Stream, StreamBuilder, StreamEvent, WhenFull,
+};
 
 use crate::address::Address;
 use crate::open::OpenError;
@@ -23,6 +25,21 @@ pub struct Wiring {
     pub handlers: Vec<HandlerSpec>,
     /// What happens when an output takes nothing.
     pub when_full: WhenFullSpec,
+}
+
+impl Default for Wiring {
+    /// Nothing yet, between which nothing happens: all inputs as they come, to all outputs, which are waited for.
+    fn default() -> Wiring {
+        Wiring {
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            framing: FramingSpec::Whole,
+            order: OrderSpec::Plain(InputOrder::Arrival),
+            pattern: PatternSpec(OutputPattern::Mirror),
+            handlers: Vec::new(),
+            when_full: WhenFullSpec(WhenFull::Block),
+        }
+    }
 }
 
 /// Why it cannot be done.
@@ -53,16 +70,25 @@ pub enum WiringError {
 }
 
 impl Wiring {
+    /// Whether inputs, outputs and what is between them go together, as far as that is seen without opening anything.
+    ///
+    /// # Errors
+    /// If there are fewer outputs than shares take.
+    pub fn check(&self) -> Result<(), WiringError> {
+        match self.pattern.0 {
+            OutputPattern::Shares { threshold } if self.outputs.len() < usize::from(threshold) => {
+                Err(WiringError::TooFewOutputs { threshold, outputs: self.outputs.len() })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Opens everything and makes the stream, which tells `on_event` what happens to it. Blocks until connections have come about.
     ///
     /// # Errors
     /// The first thing that could not be opened or made.
     pub fn stream(&self, on_event: impl FnMut(StreamEvent) + Send + 'static) -> Result<Stream, WiringError> {
-        if let OutputPattern::Shares { threshold } = self.pattern.0
-            && self.outputs.len() < usize::from(threshold)
-        {
-            return Err(WiringError::TooFewOutputs { threshold, outputs: self.outputs.len() });
-        }
+        self.check()?;
         let mut builder =
             self.order.apply(StreamBuilder::default()).pattern(self.pattern.0).on_event(on_event);
         for handler in &self.handlers {

@@ -57,6 +57,9 @@ pub struct Histogram {
     pub at_most: Vec<(f64, u64)>,
 }
 
+/// What tells a row of a table from others: names of labels and their values.
+pub type Labels = Vec<(&'static str, String)>;
+
 /// All tables of numbers.
 #[derive(Debug, Default)]
 pub struct Metrics {
@@ -75,6 +78,19 @@ impl Metrics {
         let section = Arc::new(Table { name, table, snapshot: Box::new(snapshot) });
         self.registry.register_collector(Box::new(Arc::clone(&section)));
         self.sections.push(section);
+    }
+
+    /// Adds a table of what there is many of, such as streams, which `labels` tell apart; no two rows may have the same. `rows` takes a
+    /// snapshot of all of them, and must be quick. They are not in [`Metrics::json`]: whoever has rows shows them in
+    /// [`Status`](crate::status::Status), each as one object.
+    pub fn register_rows<T: 'static>(
+        &mut self,
+        name: &'static str,
+        table: &'static [Metric<T>],
+        labels: fn(&T) -> Labels,
+        rows: impl Fn() -> Vec<T> + Send + Sync + 'static,
+    ) {
+        self.registry.register_collector(Box::new(Rows { name, table, labels, rows: Box::new(rows) }));
     }
 
     /// All numbers as OpenMetrics text.
@@ -129,16 +145,55 @@ impl<T> Collector for Table<T> {
     }
 }
 
+/// A table with as many values of each metric as there are rows.
+struct Rows<T: 'static> {
+    name: &'static str,
+    table: &'static [Metric<T>],
+    labels: fn(&T) -> Labels,
+    rows: Box<dyn Fn() -> Vec<T> + Send + Sync>,
+}
+
+impl<T> fmt::Debug for Rows<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rows({}, {} metrics)", self.name, self.table.len())
+    }
+}
+
+impl<T> Collector for Rows<T> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let rows = (self.rows)();
+        let labelled: Vec<(Labels, &T)> = rows.iter().map(|row| ((self.labels)(row), row)).collect();
+        self.table.iter().try_for_each(|metric| metric.encode_rows(self.name, &labelled, &mut encoder))
+    }
+}
+
 impl<T> Metric<T> {
+    fn encode_rows(
+        &self,
+        section: &str,
+        rows: &[(Labels, &T)],
+        encoder: &mut DescriptorEncoder<'_>,
+    ) -> fmt::Result {
+        let Some((_, first)) = rows.first() else { return Ok(()) };
+        let ((name, unit), kind) = (self.described(section), (self.read)(first).kind());
+        let mut family = encoder.encode_descriptor(&name, self.help, unit.as_ref(), kind)?;
+        rows.iter().try_for_each(|(labels, row)| (self.read)(row).encode(family.encode_family(labels)?))
+    }
+
     fn json_name(&self) -> String {
         self.unit.map_or_else(|| self.name.to_owned(), |unit| format!("{}_{unit}", self.name))
     }
 
     fn encode(&self, section: &str, snapshot: &T, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let name = format!("{PREFIX}_{section}_{}", self.name);
-        let unit = self.unit.map(|unit| Unit::Other(unit.to_owned()));
         let value = (self.read)(snapshot);
+        let (name, unit) = self.described(section);
         value.encode(encoder.encode_descriptor(&name, self.help, unit.as_ref(), value.kind())?)
+    }
+
+    /// What it is called, and its unit.
+    fn described(&self, section: &str) -> (String, Option<Unit>) {
+        let unit = self.unit.map(|unit| Unit::Other(unit.to_owned()));
+        (format!("{PREFIX}_{section}_{}", self.name), unit)
     }
 }
 
@@ -268,6 +323,39 @@ mod tests {
              wirepath_test_lateness_seconds_bucket{le=\"+Inf\"} 6\n\
              # EOF\n"
         );
+    }
+
+    #[test]
+    fn rows_are_told_apart_by_their_labels_whatever_is_in_them() {
+        struct Sheep {
+            name: &'static str,
+            legs: u64,
+        }
+        const SHEEP: &[Metric<Sheep>] = &[
+            Metric { name: "legs", help: "Legs", unit: None, read: |sheep| Value::Gauge(sheep.legs as f64) },
+            Metric { name: "wool", help: "Wool", unit: Some("grams"), read: |_| Value::Counter(7) },
+        ];
+        let text_of = |names: &'static [(&'static str, u64)]| {
+            let mut metrics = Metrics::default();
+            let rows = || names.iter().map(|&(name, legs)| Sheep { name, legs }).collect();
+            metrics.register_rows("sheep", SHEEP, |sheep| vec![("name", sheep.name.to_owned())], rows);
+            assert_eq!(metrics.json(), json!({}));
+            metrics.text()
+        };
+        assert_eq!(
+            text_of(&[("Dolly", 4), ("a\"}\n", 3)]),
+            "# HELP wirepath_sheep_legs Legs\n\
+             # TYPE wirepath_sheep_legs gauge\n\
+             wirepath_sheep_legs{name=\"Dolly\"} 4.0\n\
+             wirepath_sheep_legs{name=\"a\\\"}\\n\"} 3.0\n\
+             # HELP wirepath_sheep_wool_grams Wool\n\
+             # TYPE wirepath_sheep_wool_grams counter\n\
+             # UNIT wirepath_sheep_wool_grams grams\n\
+             wirepath_sheep_wool_grams_total{name=\"Dolly\"} 7\n\
+             wirepath_sheep_wool_grams_total{name=\"a\\\"}\\n\"} 7\n\
+             # EOF\n"
+        );
+        assert_eq!(text_of(&[]), "# EOF\n");
     }
 
     #[test]

@@ -144,7 +144,8 @@ impl Server {
         if let Some(hot) = hot {
             crate::hot_metrics::register(&hot, &mut metrics, &mut status);
         }
-        let site = Site { library, metrics: Arc::new(metrics), status: Arc::new(status), engine };
+        let site =
+            Site { library: Some(library), metrics: Arc::new(metrics), status: Arc::new(status), engine };
         Ok(Server { rtsp: (rtsp_door, rtsp_listener), http: (http_door, http_listener), site })
     }
 

@@ -10,9 +10,9 @@ use wirepath_assess::{Assessment, Error, Options, Soundness, host, read_calibrat
 use super::bar::Bar;
 use super::experiment::{Experiment, without_figures};
 use super::measuring::Measuring;
-use super::output::Output;
 use super::text;
 use crate::interrupt::Interrupt;
+use crate::output::Output;
 use crate::terminal;
 
 /// Makes the experiments one after the other and shows and writes the result, whatever became of them.
@@ -41,7 +41,7 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
     let outcome = make(experiments, &options, &mut result, &interrupt);
     result.seconds = start.elapsed().as_secs_f64();
     // What took an hour is shown, whatever becomes of the file.
-    let written = output.write(&result);
+    let written = output.write(|| result.to_json().context("writing the result as JSON"));
     if !output.is_standard() {
         terminal::print(&text::of(&result, &names, terminal::width().into(), terminal::speaks_utf8()))?;
     }

@@ -1,23 +1,17 @@
 //! What a relay did, in words and as JSON.
 
-use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
 use serde_json::{Value, json};
-use wirepath_streams::{StreamEnd, StreamStatus};
+use wirepath_streams::StreamStatus;
 
-use crate::{format, terminal};
+use super::row::{Row, sum_stuck};
+use crate::format;
 
 /// One line.
 pub(super) fn in_words(status: &StreamStatus, time: Duration) -> String {
     let rate = status.bytes_in as f64 * 8.0 / time.as_secs_f64().max(1e-3);
-    let (mut waiting, mut dropped, mut lost) = (0, 0, 0);
-    for output in &status.outputs {
-        waiting += output.waiting_bytes;
-        dropped += output.dropped.bytes;
-        lost += output.lost_bytes;
-    }
+    let [waiting, dropped, lost] = sum_stuck(&status.outputs);
     let mut words = format!(
         "{} in, {} out in {} ({})",
         format::size(status.bytes_in),
@@ -39,17 +33,15 @@ pub(super) fn in_words(status: &StreamStatus, time: Duration) -> String {
     words
 }
 
-/// Writes it as JSON to a file, or to standard output for `-`.
-pub(super) fn write(end: &StreamEnd, time: Duration, file: &Path) -> Result<()> {
-    let text = format!("{:#}\n", as_json(end, time));
-    if file == Path::new("-") {
-        return terminal::print(&text);
-    }
-    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+/// All streams of a configuration.
+pub(super) fn all_as_json(rows: &[Row], time: Duration) -> Value {
+    let streams: Vec<Value> = rows.iter().map(as_json).collect();
+    json!({"schema": "wirepath-relay-streams/1", "seconds": time.as_secs_f64(), "streams": streams})
 }
 
-fn as_json(end: &StreamEnd, time: Duration) -> Value {
-    let status = &end.status;
+/// One stream.
+pub(super) fn as_json(row: &Row) -> Value {
+    let status = &row.status;
     let reports = |reports: &[(&str, &str, u64)]| -> Vec<Value> {
         let report = |(handler, what, value): &(&str, &str, u64)| json!({"handler": handler, "what": what, "value": value});
         reports.iter().map(report).collect()
@@ -71,8 +63,11 @@ fn as_json(end: &StreamEnd, time: Duration) -> Value {
         .collect();
     json!({
         "schema": "wirepath-relay/1",
-        "error": end.result.as_ref().err().map(ToString::to_string),
-        "seconds": time.as_secs_f64(),
+        "name": row.name,
+        "class": row.class,
+        "state": row.state.name(),
+        "error": row.error,
+        "seconds": row.time.as_secs_f64(),
         "bytes_in": status.bytes_in,
         "records_in": status.records_in,
         "bytes_unseen": status.bytes_unseen,

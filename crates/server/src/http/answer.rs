@@ -50,7 +50,10 @@ impl Shared {
 
     /// Looks in the library, off this thread: a disk may have to turn.
     async fn stored(&self, path: AssetPath, request: Request, local: SocketAddr) -> Answer {
-        let library = Arc::clone(&self.site.library);
+        let Some(library) = self.site.library.clone() else {
+            return Response::error(Status::NotFound, "here are /metrics and /api/status, and nothing else")
+                .into();
+        };
         let rtsp_port = self.options.rtsp_port;
         let looked_up = tokio::task::spawn_blocking(move || {
             let links = Links::new(&request.host, local, rtsp_port);

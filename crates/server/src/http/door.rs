@@ -56,8 +56,8 @@ impl Default for HttpOptions {
 
 /// What is behind the door.
 pub struct Site {
-    /// The files.
-    pub library: Arc<Library>,
+    /// The files, if it serves any.
+    pub library: Option<Arc<Library>>,
     /// What `/metrics` shows.
     pub metrics: Arc<Metrics>,
     /// What `/api/status` shows.

@@ -97,7 +97,7 @@ fn run(
     let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
     let door = Door::new(options);
     door.register(&mut metrics, &mut status);
-    let site = Site { library, metrics: Arc::new(metrics), status: Arc::new(status), engine };
+    let site = Site { library: Some(library), metrics: Arc::new(metrics), status: Arc::new(status), engine };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();

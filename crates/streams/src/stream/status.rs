@@ -1,5 +1,7 @@
 //! What a stream did so far: KStreams' poll.
 
+use std::fmt;
+
 use super::{Order, Port, Stream};
 use crate::merge::MergeCounts;
 use crate::outbox::Dropped;
@@ -58,6 +60,13 @@ pub struct OutputStatus {
     pub lost_bytes: u64,
     /// What its own handlers report: the handler, what, and how much.
     pub reports: Vec<(&'static str, &'static str, u64)>,
+}
+
+/// Its number within the stream, which tells outputs of one name apart.
+impl fmt::Display for Port {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(formatter)
+    }
 }
 
 impl Stream {

@@ -1,17 +1,16 @@
-//! Where the result goes as JSON: that it can go there is seen before anything is measured.
+//! Where a result goes as JSON: that it can go there is seen before anything is done.
 
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
-use wirepath_assess::Assessment;
 
 use crate::{format, terminal};
 
 /// Where the result goes as JSON.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Output {
+pub(crate) enum Output {
     /// Nowhere.
     None,
     /// To standard output, which then has nothing else.
@@ -24,7 +23,7 @@ pub(super) enum Output {
 
 impl Output {
     /// Sees that the result can be written there. A file is made beside it and removed again: what is killed leaves nothing.
-    pub(super) fn prepare(file: Option<&Path>) -> Result<Output> {
+    pub(crate) fn prepare(file: Option<&Path>) -> Result<Output> {
         let Some(file) = file else { return Ok(Output::None) };
         if file == Path::new("-") {
             return Ok(Output::Standard);
@@ -46,21 +45,20 @@ impl Output {
     }
 
     /// Whether standard output is for JSON alone.
-    pub(super) fn is_standard(&self) -> bool {
+    pub(crate) fn is_standard(&self) -> bool {
         *self == Output::Standard
     }
 
     /// What becomes of a result that was stopped.
-    pub(super) fn in_words(&self) -> &'static str {
+    pub(crate) fn in_words(&self) -> &'static str {
         match self {
             Output::None => "shown, and kept nowhere (--json FILE keeps it)",
             _ => "kept and marked partial",
         }
     }
 
-    /// Writes the result.
-    pub(super) fn write(&self, result: &Assessment) -> Result<()> {
-        let json = || result.to_json().context("writing the result as JSON");
+    /// Writes the result, if it is to go anywhere.
+    pub(crate) fn write(&self, json: impl FnOnce() -> Result<String>) -> Result<()> {
         match self {
             Output::None => Ok(()),
             Output::Standard => terminal::print(&json()?),

@@ -1,0 +1,220 @@
+//! The table of streams: a line for each, for each of several outputs too, and never more than fits.
+
+use std::cmp::Reverse;
+use std::path::Path;
+
+use comfy_table::{CellAlignment, ColumnConstraint, Row as Line, Width};
+use wirepath_streams::OutputStatus;
+
+use crate::relay::row::Row;
+use crate::{format, table};
+
+/// A column.
+struct Column {
+    head: &'static str,
+    /// Its letters; of names, the least.
+    letters: usize,
+    /// Whether it is there also with nothing in it.
+    stays: bool,
+    goes: Goes,
+    cell: fn(&Entry<'_>) -> String,
+}
+
+/// Which column goes first if the terminal is too narrow for all.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Goes {
+    First,
+    Second,
+    Third,
+    Fourth,
+    Fifth,
+    Never,
+}
+
+/// What a line is about.
+enum Entry<'a> {
+    Stream(&'a Row),
+    Output(&'a Row, usize),
+}
+
+/// Letters of names that are shown however narrow it is.
+const LEAST_NAME: usize = 10;
+
+/// Lines that are not streams: the head, the line below it, what is left out, and the one that the cursor is in.
+const OTHER_LINES: usize = 4;
+
+const COLUMNS: &[Column] = &[
+    Column { head: "stream", letters: LEAST_NAME, stays: true, goes: Goes::Never, cell: name },
+    Column { head: "class", letters: 8, stays: false, goes: Goes::First, cell: class },
+    Column { head: "in", letters: 9, stays: true, goes: Goes::Never, cell: rate_in },
+    Column { head: "out", letters: 9, stays: true, goes: Goes::Never, cell: rate_out },
+    Column { head: "moved", letters: 10, stays: true, goes: Goes::Second, cell: moved },
+    // What waits comes and goes, and the table should not jump.
+    Column {
+        head: "waiting",
+        letters: 10,
+        stays: true,
+        goes: Goes::Third,
+        cell: |entry| bytes(entry.stuck()[0]),
+    },
+    Column {
+        head: "dropped",
+        letters: 10,
+        stays: false,
+        goes: Goes::Fifth,
+        cell: |entry| bytes(entry.stuck()[1]),
+    },
+    Column {
+        head: "lost",
+        letters: 10,
+        stays: false,
+        goes: Goes::Fourth,
+        cell: |entry| bytes(entry.stuck()[2]),
+    },
+    Column { head: "state", letters: 7, stays: true, goes: Goes::Never, cell: state },
+];
+
+/// The table, busiest first, in so many columns and lines.
+pub(super) fn render(rows: &[Row], width: usize, height: usize, utf8: bool) -> String {
+    let mut sorted: Vec<&Row> = rows.iter().collect();
+    sorted.sort_by_key(|row| (Reverse(row.pace.bits_in.saturating_add(row.pace.bits_out)), &row.name));
+    let (entries, rest) = cut(&sorted, height.saturating_sub(OTHER_LINES).max(1));
+    let shown = choose(&entries, width);
+
+    let mut drawn = table::new_table(width, utf8);
+    drawn.set_header(shown.iter().map(|(column, _)| column.head));
+    for entry in &entries {
+        let words = shown.iter().map(|(column, letters)| shorten((column.cell)(entry), *letters, utf8));
+        let mut line = Line::from(words);
+        line.max_height(1);
+        drawn.add_row(line);
+    }
+    for (drawn, (column, letters)) in drawn.column_iter_mut().zip(&shown) {
+        drawn.set_padding((0, 0));
+        drawn.set_constraint(ColumnConstraint::Absolute(Width::Fixed(*letters as u16)));
+        drawn.set_cell_alignment(column.alignment());
+    }
+    drawn.lines().map(|line| line.trim_end().to_owned()).chain(rest).collect::<Vec<_>>().join("\n")
+}
+
+/// As much as there is room for, and what to say of the rest.
+fn cut<'a>(rows: &[&'a Row], room: usize) -> (Vec<Entry<'a>>, Option<String>) {
+    let outputs = |row: &Row| if row.status.outputs.len() > 1 { row.status.outputs.len() } else { 0 };
+    let with_outputs = |row: &&'a Row| {
+        std::iter::once(Entry::Stream(row)).chain((0..outputs(row)).map(|place| Entry::Output(row, place)))
+    };
+    let all: usize = rows.iter().map(|row| 1 + outputs(row)).sum();
+    if all <= room || rows.len() == 1 {
+        let rest = (all > room).then(|| format!("and {} more outputs", all - room));
+        return (rows.iter().flat_map(with_outputs).take(room).collect(), rest);
+    }
+    let more = rows.len().saturating_sub(room);
+    let rest = (more > 0).then(|| format!("and {more} more"));
+    (rows.iter().take(room).map(|row| Entry::Stream(row)).collect(), rest)
+}
+
+/// The columns that fit, and the letters of each.
+fn choose(entries: &[Entry<'_>], width: usize) -> Vec<(&'static Column, usize)> {
+    let is_used = |column: &Column| entries.iter().any(|entry| !(column.cell)(entry).is_empty());
+    let mut shown: Vec<&Column> = COLUMNS.iter().filter(|column| column.stays || is_used(column)).collect();
+    // And a blank between columns.
+    let taken = |shown: &[&Column]| shown.iter().map(|column| column.letters + 1).sum::<usize>() - 1;
+    while taken(&shown) > width
+        && let Some(first) = shown.iter().map(|column| column.goes).min().filter(|goes| *goes < Goes::Never)
+        && let Some(place) = shown.iter().position(|column| column.goes == first)
+    {
+        shown.remove(place);
+    }
+    let longest = entries.iter().map(|entry| name(entry).chars().count()).max().unwrap_or(0);
+    let of_names = longest.clamp(LEAST_NAME, LEAST_NAME + width.saturating_sub(taken(&shown)));
+    let letters = |column: &Column| if column.head == "stream" { of_names } else { column.letters };
+    shown.into_iter().map(|column| (column, letters(column))).collect()
+}
+
+impl Column {
+    fn alignment(&self) -> CellAlignment {
+        if matches!(self.head, "stream" | "class" | "state") {
+            CellAlignment::Left
+        } else {
+            CellAlignment::Right
+        }
+    }
+}
+
+impl Entry<'_> {
+    fn output(&self) -> Option<&OutputStatus> {
+        match self {
+            Entry::Stream(_) => None,
+            Entry::Output(row, place) => row.status.outputs.get(*place),
+        }
+    }
+
+    fn stuck(&self) -> [u64; 3] {
+        match (self, self.output()) {
+            (Entry::Stream(row), _) => row.stuck(),
+            (Entry::Output(..), output) => {
+                crate::relay::row::sum_stuck(output.map_or(&[], std::slice::from_ref))
+            }
+        }
+    }
+}
+
+/// Names come from files, and may have any letters.
+fn name(entry: &Entry<'_>) -> String {
+    match (entry, entry.output()) {
+        (Entry::Stream(row), _) => format::name(Path::new(&row.name)),
+        (Entry::Output(..), output) => {
+            format!("  {}", format::name(Path::new(output.map_or("", |output| &output.name))))
+        }
+    }
+}
+
+fn class(entry: &Entry<'_>) -> String {
+    of_stream(entry, |row| format::name(Path::new(&row.class)))
+}
+
+fn rate_in(entry: &Entry<'_>) -> String {
+    of_stream(entry, |row| format::bit_rate(row.pace.bits_in))
+}
+
+fn rate_out(entry: &Entry<'_>) -> String {
+    format::bit_rate(match entry {
+        Entry::Stream(row) => row.pace.bits_out,
+        Entry::Output(row, place) => row.pace.outputs.get(*place).copied().unwrap_or(0),
+    })
+}
+
+fn moved(entry: &Entry<'_>) -> String {
+    format::size(match (entry, entry.output()) {
+        (Entry::Stream(row), _) => row.status.bytes_in,
+        (Entry::Output(..), output) => output.map_or(0, |output| output.bytes),
+    })
+}
+
+fn state(entry: &Entry<'_>) -> String {
+    of_stream(entry, |row| row.state.to_string())
+}
+
+fn of_stream(entry: &Entry<'_>, cell: impl Fn(&Row) -> String) -> String {
+    match entry {
+        Entry::Stream(row) => cell(row),
+        Entry::Output(..) => String::new(),
+    }
+}
+
+/// The beginning of a text that is too long. Letters that are two columns wide are left to the table, which has one line for each.
+fn shorten(text: String, letters: usize, utf8: bool) -> String {
+    let mark = if utf8 { "…" } else { "..." };
+    if text.chars().count() <= letters {
+        return text;
+    }
+    text.chars().take(letters - mark.chars().count()).chain(mark.chars()).collect()
+}
+
+/// Nothing for nothing.
+fn bytes(bytes: u64) -> String {
+    if bytes == 0 { String::new() } else { format::size(bytes) }
+}
+
+#[cfg(test)]
+mod tests;

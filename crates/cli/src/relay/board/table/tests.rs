@@ -1,0 +1,97 @@
+use super::*;
+use crate::relay::row::{Pace, State};
+use wirepath_streams::{Dropped, Object, OutputPattern, StreamBuilder, StreamStatus};
+
+fn row(name: &str, bits_in: u64) -> Row {
+    let status = StreamStatus { bytes_in: 1 << 20, ..StreamStatus::default() };
+    let pace = Pace { bits_in, bits_out: bits_in, outputs: Vec::new() };
+    Row { name: name.to_owned(), state: State::Running, status, pace, ..Row::default() }
+}
+
+/// A stream with so many outputs, of which the last dropped something.
+fn mirror(outputs: usize) -> Row {
+    let builder = StreamBuilder::default().pattern(OutputPattern::Mirror);
+    let builder = (0..outputs).fold(builder, |builder, place| {
+        builder.output(Object::collect(&format!("udp://10.0.0.{place}:5000"), 1).0)
+    });
+    let mut status = builder.build().status();
+    let last = status.outputs.last_mut().expect("there is one");
+    (last.bytes, last.waiting_bytes) = (5000, 300);
+    last.dropped = Dropped { records: 1, bytes: 2048 };
+    let pace = Pace { bits_in: 7_000_000, bits_out: 9_000_000, outputs: vec![4_500_000; outputs] };
+    Row { status, pace, ..row("mirror", 0) }
+}
+
+fn widest(text: &str) -> usize {
+    text.lines().map(|line| line.chars().count()).max().unwrap_or(0)
+}
+
+#[test]
+fn the_busiest_stands_first_and_columns_without_content_are_left_out() {
+    let text = render(&[row("slow", 10), row("fast", 1_915_000), row("also slow", 10)], 80, 24, false);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "stream            in       out      moved    waiting state",
+            "------------------------------------------------------------",
+            "fast       1.92 Mb/s 1.92 Mb/s    1.0 MiB            running",
+            "also slow     10 b/s    10 b/s    1.0 MiB            running",
+            "slow          10 b/s    10 b/s    1.0 MiB            running",
+        ]
+    );
+}
+
+#[test]
+fn outputs_have_lines_of_their_own_where_there_are_several() {
+    let text = render(&[mirror(2)], 100, 24, true);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 2 + 3, "{text}");
+    assert!(lines[0].contains("dropped") && !lines[0].contains("lost"), "{text}");
+    assert!(lines[3].starts_with("  udp://10.0.0.0:5000") && lines[3].contains("4.50 Mb/s"), "{text}");
+    assert!(lines[4].contains("2.0 KiB") && lines[4].contains("300 B"), "{text}");
+}
+
+#[test]
+fn it_fits_any_width_and_height() {
+    let long = "a name that is longer than the terminal is wide, and then goes on for a while";
+    let mut rows: Vec<Row> = (0..50).map(|number| row(&format!("{number} {long}"), number)).collect();
+    rows.push(mirror(3));
+    rows.iter_mut().for_each(|row| row.class = "class with a long name".to_owned());
+    for width in 40..160 {
+        for height in [1, 5, 10, 60] {
+            let text = render(&rows, width, height, true);
+            assert!(widest(&text) <= width, "{width}:\n{text}");
+            assert!(text.lines().count() <= height.max(OTHER_LINES), "{height}:\n{text}");
+        }
+    }
+}
+
+#[test]
+fn what_is_cut_is_said() {
+    let rows: Vec<Row> = (0..50).map(|number| row(&format!("s{number}"), number)).collect();
+    let text = render(&rows, 80, 14, false);
+    assert!(text.contains("\ns49 ") && text.contains("\ns40 ") && !text.contains("\ns39 "), "{text}");
+    assert!(text.ends_with("\nand 40 more"), "{text}");
+    let text = render(&[mirror(64)], 80, 14, false);
+    assert!(text.ends_with("\nand 55 more outputs"), "{text}");
+    let crowd = render(&[mirror(10), row("other", 1)], 80, 10, false);
+    assert!(crowd.contains("\nother ") && !crowd.contains("10.0.0.0"), "{crowd}");
+    assert!(!crowd.contains("more"), "{crowd}");
+}
+
+#[test]
+fn names_cannot_command_the_terminal() {
+    let text = render(&[row("\u{1b}[2J", 1)], 80, 24, true);
+    assert!(!text.contains('\u{1b}') && text.contains("\\u{1b}[2J"), "{text}");
+}
+
+#[test]
+fn a_narrow_terminal_keeps_names_rates_and_states() {
+    let text = render(&[Row { class: "live".to_owned(), ..mirror(2) }], 40, 24, false);
+    let head: Vec<&str> = text.lines().next().unwrap_or_default().split_whitespace().collect();
+    assert_eq!(head, ["stream", "in", "out", "state"], "{text}");
+    let text = render(&[Row { class: "live".to_owned(), ..mirror(2) }], 50, 24, false);
+    let head: Vec<&str> = text.lines().next().unwrap_or_default().split_whitespace().collect();
+    assert_eq!(head, ["stream", "in", "out", "dropped", "state"], "{text}");
+}

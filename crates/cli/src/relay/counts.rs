@@ -1,0 +1,266 @@
+//! What is counted of streams, declared for `/metrics` and `/api/status`.
+
+use serde_json::{Value as Json, json};
+use wirepath_server::metrics::{Labels, Metric, Metrics, Value};
+use wirepath_server::status::Status;
+use wirepath_streams::OutputStatus;
+
+use super::report;
+use super::row::{Row, Snapshot, State};
+
+/// How many streams are how far.
+struct Totals([u64; 5]);
+
+/// An output and the stream that it is of.
+struct OutputRow {
+    stream: Labels,
+    output: OutputStatus,
+}
+
+/// What a handler, a merge or a putting together of shares reports.
+struct ReportRow {
+    labels: Labels,
+    value: u64,
+}
+
+/// The streams of a class, summed up.
+#[derive(Default)]
+struct ClassRow {
+    name: String,
+    running: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+}
+
+const RELAY: &[Metric<Totals>] = &[
+    Metric {
+        name: "streams_opening",
+        help: "Streams whose addresses are being opened",
+        unit: None,
+        read: |totals| Value::Gauge(totals.of(State::Opening) as f64),
+    },
+    Metric {
+        name: "streams",
+        help: "Streams that run",
+        unit: None,
+        read: |totals| Value::Gauge(totals.of(State::Running) as f64),
+    },
+    Metric {
+        name: "streams_ended",
+        help: "Streams that ended well, failed or were stopped, by that",
+        unit: None,
+        read: |totals| {
+            let states = [State::Ended, State::Failed, State::Stopped];
+            Value::Counters("how", states.map(|state| (state.name(), totals.of(state))).into())
+        },
+    },
+];
+
+const STREAM: &[Metric<Row>] = &[
+    Metric {
+        name: "in",
+        help: "Bytes that a stream read",
+        unit: Some("bytes"),
+        read: |row| Value::Counter(row.status.bytes_in),
+    },
+    Metric {
+        name: "in_records",
+        help: "Records that a stream read, parts of records counted like records",
+        unit: None,
+        read: |row| Value::Counter(row.status.records_in),
+    },
+    Metric {
+        name: "unseen",
+        help: "Bytes of those read that were moved without being copied to the program and back",
+        unit: Some("bytes"),
+        read: |row| Value::Counter(row.status.bytes_unseen),
+    },
+    Metric {
+        name: "out",
+        help: "Bytes that the outputs of a stream took, those that are gone too",
+        unit: Some("bytes"),
+        read: |row| Value::Counter(row.status.bytes_out),
+    },
+    Metric {
+        name: "running",
+        help: "1 for a stream that runs, 0 for one that is opening or over",
+        unit: None,
+        read: |row| Value::Gauge(if row.state == State::Running { 1.0 } else { 0.0 }),
+    },
+];
+
+const OUTPUT: &[Metric<OutputRow>] = &[
+    Metric {
+        name: "out",
+        help: "Bytes that an output took",
+        unit: Some("bytes"),
+        read: |row| Value::Counter(row.output.bytes),
+    },
+    Metric {
+        name: "waiting",
+        help: "Bytes that wait for an output",
+        unit: Some("bytes"),
+        read: |row| Value::Gauge(row.output.waiting_bytes as f64),
+    },
+    Metric {
+        name: "dropped",
+        help: "Bytes that were dropped because an output was full",
+        unit: Some("bytes"),
+        read: |row| Value::Counter(row.output.dropped.bytes),
+    },
+    Metric {
+        name: "dropped_records",
+        help: "Records that were dropped because an output was full",
+        unit: None,
+        read: |row| Value::Counter(row.output.dropped.records),
+    },
+    Metric {
+        name: "lost",
+        help: "Bytes of datagrams that nobody could be reached with",
+        unit: Some("bytes"),
+        read: |row| Value::Counter(row.output.lost_bytes),
+    },
+];
+
+const REPORT: &[Metric<ReportRow>] = &[Metric {
+    name: "value",
+    help: "What a handler counted or found out, or an order of inputs that merges or puts shares together",
+    unit: None,
+    read: |row| Value::Gauge(row.value as f64),
+}];
+
+const CLASS: &[Metric<ClassRow>] = &[
+    Metric {
+        name: "streams",
+        help: "Streams of a class that run",
+        unit: None,
+        read: |row| Value::Gauge(row.running as f64),
+    },
+    Metric {
+        name: "in",
+        help: "Bytes that the streams of a class read",
+        unit: Some("bytes"),
+        read: |row| Value::Counter(row.bytes_in),
+    },
+    Metric {
+        name: "out",
+        help: "Bytes that the outputs of a class's streams took",
+        unit: Some("bytes"),
+        read: |row| Value::Counter(row.bytes_out),
+    },
+];
+
+/// Adds what is counted of the streams in `snapshot` to what is shown, and the streams themselves to the status. `classes` are those
+/// that there are, with streams or without.
+pub(super) fn register(
+    snapshot: &Snapshot,
+    classes: Vec<String>,
+    metrics: &mut Metrics,
+    status: &mut Status,
+) {
+    let with = |snapshot: &Snapshot| snapshot.clone();
+    let rows = with(snapshot);
+    metrics.register("relay", RELAY, move || Totals::new(&rows.rows()));
+    let rows = with(snapshot);
+    metrics.register_rows(
+        "class",
+        CLASS,
+        |row| vec![("class", row.name.clone())],
+        move || classes.iter().map(|class| ClassRow::new(class, &rows.rows())).collect(),
+    );
+    let rows = with(snapshot);
+    metrics.register_rows("stream", STREAM, labels, move || rows.rows().to_vec());
+    let rows = with(snapshot);
+    metrics.register_rows("stream_output", OUTPUT, OutputRow::labels, move || {
+        rows.rows().iter().flat_map(OutputRow::of).collect()
+    });
+    let rows = with(snapshot);
+    metrics.register_rows(
+        "stream_report",
+        REPORT,
+        |row| row.labels.clone(),
+        move || rows.rows().iter().flat_map(ReportRow::of).collect(),
+    );
+    status.add("schema", || json!("wirepath-relay-status/1"));
+    let rows = with(snapshot);
+    status.add("streams", move || rows.rows().iter().map(as_json).collect());
+}
+
+/// A stream of the status: as at the end, and its pace.
+fn as_json(row: &Row) -> Json {
+    let mut json = report::as_json(row);
+    json["bits_per_second_in"] = json!(row.pace.bits_in);
+    json["bits_per_second_out"] = json!(row.pace.bits_out);
+    json
+}
+
+/// What tells a stream from others.
+fn labels(row: &Row) -> Labels {
+    vec![("stream", row.name.clone()), ("class", row.class.clone())]
+}
+
+impl Totals {
+    const STATES: [State; 5] = [State::Opening, State::Running, State::Ended, State::Failed, State::Stopped];
+
+    fn new(rows: &[Row]) -> Totals {
+        Totals(Totals::STATES.map(|state| rows.iter().filter(|row| row.state == state).count() as u64))
+    }
+
+    fn of(&self, state: State) -> u64 {
+        Totals::STATES.iter().zip(self.0).filter(|(of, _)| **of == state).map(|(_, count)| count).sum()
+    }
+}
+
+impl OutputRow {
+    fn of(row: &Row) -> impl Iterator<Item = OutputRow> {
+        let outputs = row.status.outputs.iter().cloned();
+        outputs.map(|output| OutputRow { stream: labels(row), output })
+    }
+
+    /// Several outputs may have one name.
+    fn labels(&self) -> Labels {
+        let own = [("port", self.output.port.to_string()), ("output", self.output.name.clone())];
+        self.stream.iter().cloned().chain(own).collect()
+    }
+}
+
+impl ReportRow {
+    /// Handlers of the stream, those of each output, and orders of inputs. Several handlers may have one name.
+    fn of(row: &Row) -> Vec<ReportRow> {
+        let status = &row.status;
+        let merge = status.merge.iter().flat_map(|merge| {
+            [("late", merge.late), ("untagged", merge.untagged), ("unawaited", merge.unawaited)]
+                .map(|(what, value)| ("merge", what, value))
+        });
+        let shares = status.shares.iter().flat_map(|shares| {
+            [("lost", shares.lost), ("spare", shares.spare)].map(|(what, value)| ("shares", what, value))
+        });
+        let of_stream = status.reports.iter().copied().chain(merge).chain(shares);
+        let of_outputs = status
+            .outputs
+            .iter()
+            .flat_map(|output| output.reports.iter().map(|report| (output.port.to_string(), *report)));
+        let all = of_stream.map(|report| (String::new(), report)).chain(of_outputs);
+        let report = |(place, (port, (handler, what, value))): (usize, (String, (&str, &str, u64)))| {
+            let own = [("port", port), ("handler", handler.to_owned()), ("what", what.to_owned())];
+            let place = [("place", place.to_string())];
+            ReportRow { labels: labels(row).into_iter().chain(own).chain(place).collect(), value }
+        };
+        all.enumerate().map(report).collect()
+    }
+}
+
+impl ClassRow {
+    fn new(name: &str, rows: &[Row]) -> ClassRow {
+        let none = ClassRow { name: name.to_owned(), ..ClassRow::default() };
+        rows.iter().filter(|row| row.class == name).fold(none, |sum, row| ClassRow {
+            running: sum.running + u64::from(row.state == State::Running),
+            bytes_in: sum.bytes_in + row.status.bytes_in,
+            bytes_out: sum.bytes_out + row.status.bytes_out,
+            ..sum
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

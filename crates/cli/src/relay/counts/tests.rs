@@ -1,0 +1,80 @@
+use std::sync::Arc;
+use std::time::Instant;
+
+use wirepath_streams::handlers::Meter;
+use wirepath_streams::{Framing, Handler, Object, StreamBuilder};
+
+use super::*;
+
+/// A stream that copied three lines, and one that has not begun.
+fn snapshot() -> Snapshot {
+    let mut stream = StreamBuilder::default()
+        .handler(Handler::Read(Box::new(Meter::default())))
+        .input(Object::memory("lines", (&b"one\ntwo\nthree\n"[..]).into()), Framing::lines(100))
+        .output(Object::collect("a \"copy\"", 100).0)
+        .build();
+    stream.run().unwrap();
+    let (status, class) = (stream.status(), "live".to_owned());
+    let copy = Row {
+        name: "copy".to_owned(),
+        class: class.clone(),
+        state: State::Running,
+        status,
+        ..Row::default()
+    };
+    let waiting = Row { name: "waiting".to_owned(), class, ..Row::default() };
+    let snapshot = Snapshot::default();
+    snapshot.put(Arc::new(vec![copy, waiting]));
+    snapshot
+}
+
+fn shown(snapshot: &Snapshot) -> (String, Json) {
+    let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
+    register(snapshot, vec!["live".to_owned(), "empty".to_owned()], &mut metrics, &mut status);
+    (metrics.text(), status.json(&metrics, Instant::now()))
+}
+
+#[test]
+fn every_count_is_shown_with_whose_it_is() {
+    let (text, _) = shown(&snapshot());
+    for line in [
+        "wirepath_relay_streams 1.0",
+        "wirepath_relay_streams_opening 1.0",
+        "wirepath_relay_streams_ended_total{how=\"failed\"} 0",
+        "wirepath_class_streams{class=\"live\"} 1.0",
+        "wirepath_class_in_bytes_total{class=\"live\"} 14",
+        "wirepath_class_out_bytes_total{class=\"empty\"} 0",
+        "wirepath_stream_in_bytes_total{stream=\"copy\",class=\"live\"} 14",
+        "wirepath_stream_in_records_total{stream=\"copy\",class=\"live\"} 3",
+        "wirepath_stream_running{stream=\"waiting\",class=\"live\"} 0.0",
+        "wirepath_stream_output_out_bytes_total{stream=\"copy\",class=\"live\",port=\"0\",output=\"a \\\"copy\\\"\"} 14",
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line} in\n{text}");
+    }
+    let report = "wirepath_stream_report_value{stream=\"copy\",class=\"live\",port=\"\",handler=\"meter\",what=\"bytes\"";
+    assert!(text.contains(report), "{text}");
+    let mut lines: Vec<&str> =
+        text.lines().map(|line| line.rsplit_once(' ').map_or(line, |(name, _)| name)).collect();
+    let all = lines.len();
+    lines.sort_unstable();
+    lines.dedup();
+    assert_eq!(lines.len(), all, "a number is there twice");
+}
+
+#[test]
+fn the_status_has_each_stream() {
+    let (_, status) = shown(&snapshot());
+    assert_eq!(status["schema"], "wirepath-relay-status/1");
+    let streams = status["streams"].as_array().unwrap();
+    assert_eq!(streams.len(), 2);
+    assert_eq!((&streams[0]["bytes_in"], &streams[0]["state"]), (&json!(14), &json!("running")));
+    assert_eq!((&streams[1]["name"], &streams[1]["state"]), (&json!("waiting"), &json!("opening")));
+    assert_eq!(status["counters"]["relay"]["streams"], 1.0);
+}
+
+#[test]
+fn nothing_was_seen_yet() {
+    let (text, status) = shown(&Snapshot::default());
+    assert!(text.contains("wirepath_relay_streams 0.0") && !text.contains("wirepath_stream_"), "{text}");
+    assert_eq!(status["streams"], json!([]));
+}

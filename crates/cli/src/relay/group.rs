@@ -1,0 +1,238 @@
+//! Streams on one engine, from opening their addresses to the last one's end.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use wirepath_relay::{Configuration, StreamPlan};
+use wirepath_streams::{
+    Engine, Rate, RunningStream, Stream, StreamEnd, StreamError, StreamEvent, StreamOptions, StreamStatus,
+};
+
+use super::report;
+use super::row::{Pace, Row, State};
+
+/// Streams that are asked how far they are together, before the engine may go on with its work: some 100 microseconds.
+const ASKED_TOGETHER: usize = 64;
+
+/// Stack of a thread that opens addresses: it looks names up.
+const OPENER_STACK_BYTES: usize = 256 * 1024;
+
+/// All streams of a command.
+pub(super) struct Group {
+    engine: Arc<Engine>,
+    members: Vec<Member>,
+    /// When the streams were looked at last.
+    looked: Instant,
+    tell: Sender<Note>,
+    told: Receiver<Note>,
+}
+
+struct Member {
+    name: String,
+    class_name: String,
+    class: usize,
+    rate: Option<Rate>,
+    stage: Stage,
+    begun: Instant,
+    time: Duration,
+    status: StreamStatus,
+    pace: Pace,
+    /// What stands before a line about it: nothing if there is no other.
+    prefix: String,
+}
+
+enum Stage {
+    Opening,
+    Running(RunningStream),
+    Over(State, Option<String>),
+}
+
+/// What happens to the stream of this place.
+struct Note {
+    place: usize,
+    what: What,
+}
+
+enum What {
+    Opened(Box<Result<Stream, String>>),
+    Happened(StreamEvent),
+    Ended(Box<StreamEnd>),
+}
+
+impl Group {
+    /// Begins to open all streams. Each has a thread until it is open: names are asked for and connections waited for, and none
+    /// waits for another's.
+    pub(super) fn open(configuration: &Configuration, engine: Arc<Engine>, named: bool) -> Group {
+        let (tell, told) = channel();
+        let members = configuration.streams.iter().enumerate().map(|(place, plan)| {
+            let stage = match open(place, plan, tell.clone()) {
+                Ok(()) => Stage::Opening,
+                Err(error) => Stage::Over(State::Failed, Some(format!("starting a thread: {error}"))),
+            };
+            Member {
+                name: plan.name.clone(),
+                class_name: configuration.class_name(plan).to_owned(),
+                class: plan.class,
+                rate: plan.rate,
+                stage,
+                begun: Instant::now(),
+                time: Duration::ZERO,
+                status: StreamStatus::default(),
+                pace: Pace::default(),
+                prefix: if named { format!("{}: ", plan.name) } else { String::new() },
+            }
+        });
+        Group { engine, members: members.collect(), looked: Instant::now(), tell, told }
+    }
+
+    /// Whether all are over.
+    pub(super) fn is_over(&self) -> bool {
+        self.members.iter().all(|member| matches!(member.stage, Stage::Over(..)))
+    }
+
+    /// Waits until something happens, at most so long, and answers what there is to say of it, a line each.
+    pub(super) fn attend(&mut self, most: Duration) -> Vec<String> {
+        let first = self.told.recv_timeout(most).ok();
+        let notes: Vec<Note> = first.into_iter().chain(self.told.try_iter()).collect();
+        notes.into_iter().flat_map(|note| self.take(note)).collect()
+    }
+
+    /// Ends all; those that are not open yet at once.
+    pub(super) fn stop(&mut self) {
+        for member in &mut self.members {
+            match &member.stage {
+                Stage::Opening => member.stage = Stage::Over(State::Stopped, None),
+                Stage::Running(running) => running.stop(),
+                Stage::Over(..) => {}
+            }
+        }
+    }
+
+    /// Asks all that run how far they are.
+    pub(super) fn look(&mut self) {
+        let time = self.looked.elapsed();
+        self.looked = Instant::now();
+        for members in self.members.chunks_mut(ASKED_TOGETHER) {
+            let (tell, told) = channel();
+            for (place, member) in members.iter().enumerate() {
+                if let Stage::Running(running) = &member.stage {
+                    let tell = tell.clone();
+                    // If nobody listens, nobody needs to know.
+                    running.with(move |stream| drop(tell.send((place, stream.status()))));
+                }
+            }
+            drop(tell);
+            // Ends when all have answered; one that is over meanwhile does not, and its end is on its way.
+            for (place, status) in told {
+                let member = &mut members[place];
+                member.pace = Pace::between(&member.status, &status, time);
+                (member.status, member.time) = (status, member.begun.elapsed());
+            }
+        }
+    }
+
+    /// The streams as they were seen last.
+    pub(super) fn rows(&self) -> Vec<Row> {
+        self.members.iter().map(Member::row).collect()
+    }
+
+    fn take(&mut self, Note { place, what }: Note) -> Option<String> {
+        let words = match what {
+            What::Opened(opened) => self.opened(place, *opened),
+            What::Happened(event) => in_words(event),
+            What::Ended(end) => Some(self.members[place].end(*end)),
+        };
+        words.map(|words| format!("wirepath: {}{words}", self.members[place].prefix))
+    }
+
+    /// Starts a stream that is open, unless it was stopped meanwhile.
+    fn opened(&mut self, place: usize, opened: Result<Stream, String>) -> Option<String> {
+        let member = &mut self.members[place];
+        let is_named = !member.prefix.is_empty();
+        match (opened, &member.stage) {
+            (_, Stage::Running(_) | Stage::Over(..)) => None,
+            (Err(error), Stage::Opening) => {
+                member.stage = Stage::Over(State::Failed, Some(error.clone()));
+                Some(if is_named { format!("failed: {error}") } else { error })
+            }
+            (Ok(stream), Stage::Opening) => {
+                let tell = self.tell.clone();
+                // If nobody listens, nobody needs to know.
+                let on_end = move |end| drop(tell.send(Note { place, what: What::Ended(Box::new(end)) }));
+                let (class, rate) = (member.class, member.rate);
+                let options = StreamOptions { class, rate, on_end: Some(Box::new(on_end)) };
+                member.begun = Instant::now();
+                member.stage = Stage::Running(self.engine.start_stream(stream, options));
+                is_named.then(|| "started".to_owned())
+            }
+        }
+    }
+}
+
+impl Member {
+    fn row(&self) -> Row {
+        let (state, error) = match &self.stage {
+            Stage::Opening => (State::Opening, None),
+            Stage::Running(_) => (State::Running, None),
+            Stage::Over(state, error) => (*state, error.clone()),
+        };
+        Row {
+            name: self.name.clone(),
+            class: self.class_name.clone(),
+            state,
+            error,
+            time: self.time,
+            status: self.status.clone(),
+            pace: self.pace.clone(),
+        }
+    }
+
+    /// Keeps what came of it, and puts it in words.
+    fn end(&mut self, end: StreamEnd) -> String {
+        (self.time, self.status, self.pace) = (self.begun.elapsed(), end.status, Pace::default());
+        let did = report::in_words(&self.status, self.time);
+        let (state, words) = match (&end.result, self.prefix.is_empty()) {
+            (Ok(()), true) => (State::Ended, did),
+            (Ok(()), false) => (State::Ended, format!("ended: {did}")),
+            (Err(StreamError::Stopped), true) => (State::Stopped, did),
+            (Err(StreamError::Stopped), false) => (State::Stopped, format!("stopped: {did}")),
+            (Err(error), true) => (State::Failed, format!("{did}\nwirepath: {error}")),
+            (Err(error), false) => (State::Failed, format!("failed: {error}; {did}")),
+        };
+        self.stage = Stage::Over(state, end.result.err().map(|error| error.to_string()));
+        words
+    }
+}
+
+/// Opens a stream's addresses on a thread of its own.
+fn open(place: usize, plan: &StreamPlan, tell: Sender<Note>) -> std::io::Result<()> {
+    let wiring = plan.wiring.clone();
+    let opening = move || {
+        let events = tell.clone();
+        // If nobody listens any more, a signal came.
+        let on_event = move |event| drop(events.send(Note { place, what: What::Happened(event) }));
+        let opened = catch_unwind(AssertUnwindSafe(|| wiring.stream(on_event)));
+        let opened = match opened {
+            Ok(opened) => opened.map_err(|error| error.to_string()),
+            Err(_) => Err("opening addresses panicked".to_owned()),
+        };
+        drop(tell.send(Note { place, what: What::Opened(Box::new(opened)) }));
+    };
+    let thread = std::thread::Builder::new().name("opening".to_owned()).stack_size(OPENER_STACK_BYTES);
+    thread.spawn(opening).map(drop)
+}
+
+/// What happens to a stream that goes on, if it is worth a line.
+fn in_words(event: StreamEvent) -> Option<String> {
+    match event {
+        StreamEvent::InputFailed { error, .. } => Some(format!("goes on without an input: {error}")),
+        StreamEvent::OutputFailed { error, .. } => Some(format!("goes on without an output: {error}")),
+        StreamEvent::OutputDisconnected { name, dropped, .. } => Some(format!(
+            "{name} did not keep up and was let go of; {} records ({} bytes) were not delivered to it",
+            dropped.records, dropped.bytes
+        )),
+        _ => None,
+    }
+}

@@ -1,0 +1,146 @@
+//! Runs streams and shows them, until all are over or a signal comes.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use wirepath_relay::Configuration;
+use wirepath_streams::datapath::Support;
+use wirepath_streams::datapath::calibration::Calibrations;
+use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
+
+use super::board::Board;
+use super::door::Door;
+use super::group::Group;
+use super::row::{Row, Snapshot, State};
+use super::{counts, report};
+use crate::interrupt::Interrupt;
+use crate::output::Output;
+
+/// How often signals are looked for.
+const TICK: Duration = Duration::from_millis(100);
+
+/// How often streams are asked how far they are, if anybody wants to know.
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Ways to see what streams do.
+#[derive(Args)]
+pub(super) struct Showing {
+    /// Open an HTTP door with /metrics (OpenMetrics) and /api/status (JSON)
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics: Option<SocketAddr>,
+
+    /// Write what was done as JSON to FILE at the end; - is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Who sees the streams, and what they saw last.
+struct Viewers {
+    board: Board,
+    door: Option<Door>,
+    snapshot: Snapshot,
+    next: Instant,
+}
+
+/// Runs all streams of `configuration`. If they are `named`, each line about one begins with its name, and JSON is a list of them.
+pub(super) fn run(configuration: &Configuration, named: bool, showing: &Showing) -> Result<ExitCode> {
+    let interrupt = Interrupt::watch().context("watching for signals")?;
+    wirepath_server::raise_descriptor_limit();
+    let readers = BlockingPool::start("reader", 2, Importance::Equal)?;
+    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
+    let options = EngineOptions { sharing: configuration.sharing.clone(), ..EngineOptions::default() };
+    let engine = Arc::new(Engine::start(&options, support, &readers).context("starting a thread")?);
+    let output = Output::prepare(showing.json.as_deref())?;
+    let mut viewers = Viewers::new(configuration, &engine, showing)?;
+    let begun = Instant::now();
+    let mut group = Group::open(configuration, engine, named);
+    attend(&mut group, &mut viewers, &interrupt);
+    let rows = group.rows();
+    drop(viewers);
+    output.write(|| {
+        let json = match (&rows[..], named) {
+            ([row], false) => report::as_json(row),
+            (rows, _) => report::all_as_json(rows, begun.elapsed()),
+        };
+        Ok(format!("{json:#}\n"))
+    })?;
+    Ok(exit_code(&rows, interrupt.signal()))
+}
+
+/// Until all are over.
+fn attend(group: &mut Group, viewers: &mut Viewers, interrupt: &Interrupt) {
+    let mut stopping = false;
+    while !group.is_over() {
+        viewers.look(group);
+        group.attend(TICK).iter().for_each(|line| viewers.board.say(line));
+        if !stopping && interrupt.signal().is_some() {
+            group.stop();
+            stopping = true;
+        }
+    }
+}
+
+impl Viewers {
+    fn new(configuration: &Configuration, engine: &Arc<Engine>, showing: &Showing) -> Result<Viewers> {
+        let snapshot = Snapshot::default();
+        let classes = configuration.sharing.classes.iter().map(|class| class.name.clone()).collect();
+        let open = |address| {
+            Door::open(address, Arc::clone(engine), |metrics, status| {
+                counts::register(&snapshot, classes, metrics, status);
+            })
+        };
+        let door = showing.metrics.map(open).transpose()?;
+        let board = Board::new();
+        if let Some(door) = &door {
+            board.say(&format!("wirepath: metrics at http://{}/metrics", door.address()));
+        }
+        Ok(Viewers { board, door, snapshot, next: Instant::now() })
+    }
+
+    /// Shows the streams as they are, if it is time, and if there is anybody to see them.
+    fn look(&mut self, group: &mut Group) {
+        let now = Instant::now();
+        if now < self.next || (self.door.is_none() && !self.board.is_seen()) {
+            return;
+        }
+        self.next = now + LOOK_INTERVAL;
+        group.look();
+        let rows = Arc::new(group.rows());
+        self.board.show(&rows);
+        self.snapshot.put(rows);
+    }
+}
+
+/// A failure first, then the signal that stopped some.
+fn exit_code(rows: &[Row], signal: Option<u8>) -> ExitCode {
+    let has = |state: State| rows.iter().any(|row| row.state == state);
+    match signal {
+        _ if has(State::Failed) => ExitCode::FAILURE,
+        Some(signal) if has(State::Stopped) => ExitCode::from(128 + signal),
+        _ => ExitCode::SUCCESS,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_said_before_a_signal() {
+        let rows = |states: &[State]| -> Vec<Row> {
+            states.iter().map(|state| Row { state: *state, ..Row::default() }).collect()
+        };
+        let code = |states: &[State], signal| format!("{:?}", exit_code(&rows(states), signal));
+        let expected = |code: u8| format!("{:?}", ExitCode::from(code));
+        assert_eq!(code(&[State::Ended, State::Ended], None), expected(0));
+        assert_eq!(code(&[State::Ended], Some(2)), expected(0));
+        assert_eq!(code(&[State::Ended, State::Stopped], Some(15)), expected(143));
+        assert_eq!(code(&[State::Failed, State::Stopped], Some(2)), expected(1));
+        assert_eq!(code(&[State::Failed, State::Ended], None), expected(1));
+    }
+}

@@ -1,0 +1,117 @@
+//! The configuration file as it is written.
+
+use std::fmt::Display;
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::str::FromStr;
+
+use bytesize::ByteSize;
+use serde::{Deserialize, Deserializer, de};
+use toml::Spanned;
+
+use super::Wrong;
+use crate::address::Address;
+use crate::rate::RateSpec;
+use crate::spec::{FramingSpec, HandlerSpec, OrderSpec, PatternSpec, WhenFullSpec};
+use crate::wiring::Wiring;
+
+/// All of it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ConfigurationFile {
+    pub(super) sharing: Option<SharingTable>,
+    #[serde(rename = "class", default)]
+    pub(super) classes: Vec<Spanned<ClassTable>>,
+    #[serde(rename = "stream", default)]
+    pub(super) streams: Vec<Spanned<StreamTable>>,
+}
+
+/// `[sharing]`
+#[derive(Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct SharingTable {
+    pub(super) policy: PolicyWord,
+    pub(super) round: Option<Spanned<Word<ByteSize>>>,
+    pub(super) carry: Option<Spanned<u8>>,
+}
+
+/// The names of policies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum PolicyWord {
+    #[default]
+    BestEffort,
+    Priority,
+    FairShare,
+    Deadline,
+}
+
+/// `[[class]]`
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ClassTable {
+    pub(super) name: Spanned<String>,
+    #[serde(default)]
+    pub(super) priority: u8,
+    #[serde(default = "one")]
+    pub(super) share: NonZeroU32,
+    pub(super) rate: Option<Word<RateSpec>>,
+    pub(super) burst: Option<Spanned<Word<ByteSize>>>,
+}
+
+/// `[[stream]]`: but for `name`, `class` and `rate`, the flags of the command.
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub(super) struct StreamTable {
+    pub(super) name: Spanned<String>,
+    pub(super) class: Option<Spanned<String>>,
+    pub(super) rate: Option<Word<RateSpec>>,
+    #[serde(rename = "in")]
+    pub(super) inputs: Spanned<Vec<Spanned<String>>>,
+    #[serde(rename = "out")]
+    pub(super) outputs: Spanned<Vec<Spanned<String>>>,
+    framing: Option<Word<FramingSpec>>,
+    order: Option<Word<OrderSpec>>,
+    pattern: Option<Word<PatternSpec>>,
+    #[serde(default)]
+    handlers: Vec<Spanned<String>>,
+    when_full: Option<Word<WhenFullSpec>>,
+}
+
+/// A value that is written as one of our words, which say themselves what is wrong with them.
+pub(super) struct Word<T>(pub(super) T);
+
+impl StreamTable {
+    /// What is to be wired, with relative paths taken to be in `folder`.
+    pub(super) fn wiring(&self, folder: &Path) -> Result<Wiring, Wrong> {
+        let usual = Wiring::default();
+        let StreamTable { framing, order, pattern, when_full, .. } = self;
+        Ok(Wiring {
+            inputs: words(self.inputs.get_ref(), |input: Address| input.within(folder))?,
+            outputs: words(self.outputs.get_ref(), |output: Address| output.within(folder))?,
+            framing: framing.as_ref().map_or(usual.framing, |word| word.0.clone()),
+            order: order.as_ref().map_or(usual.order, |word| word.0.clone()),
+            pattern: pattern.as_ref().map_or(usual.pattern, |word| word.0),
+            handlers: words(&self.handlers, |handler: HandlerSpec| handler.within(folder))?,
+            when_full: when_full.as_ref().map_or(usual.when_full, |word| word.0),
+        })
+    }
+}
+
+/// Each word of a list, which may go over many lines: what is wrong with one is said with its own.
+fn words<T: FromStr<Err: Display>>(list: &[Spanned<String>], then: impl Fn(T) -> T) -> Result<Vec<T>, Wrong> {
+    let parse =
+        |word: &Spanned<String>| word.get_ref().parse().map_err(|error| Wrong::new(word.span(), error));
+    list.iter().map(|word| parse(word).map(&then)).collect()
+}
+
+impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Word<T> {
+    fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Word<T>, D::Error> {
+        let text = String::deserialize(value)?;
+        text.parse().map(Word).map_err(de::Error::custom)
+    }
+}
+
+fn one() -> NonZeroU32 {
+    NonZeroU32::MIN
+}

@@ -1,0 +1,165 @@
+use super::*;
+use crate::spec::{FramingSpec, HandlerSpec};
+
+const STREAM: &str = "[[stream]]\nname = \"one\"\nin = [\"-\"]\nout = [\"file:copy\"]\n";
+
+fn from_text(text: &str) -> Result<Configuration, ConfigurationError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("relay.toml");
+    std::fs::write(&path, text).unwrap();
+    Configuration::from_file(&path)
+}
+
+#[test]
+fn classes_and_streams_are_what_the_file_says() {
+    let text = r#"
+        [sharing]
+        policy = "fair-share"
+        round = "1MiB"
+        carry = 20
+        [[class]]
+        name = "live"
+        priority = 7
+        share = 3
+        rate = "80Mbit/s"
+        burst = "64KiB"
+        [[class]]
+        name = "rest"
+        [[stream]]
+        name = "copy"
+        class = "rest"
+        rate = "1MB/s"
+        in = ["file:a"]
+        out = ["file:b", "unix:/run/c"]
+        framing = "ts"
+        order = "roundrobin"
+        pattern = "stripe"
+        handlers = ["crc32c", "seal:key"]
+        when-full = "drop-oldest"
+    "#;
+    let configuration =
+        Configuration::from_text(text, Path::new("/etc/x")).map_err(|wrong| wrong.what).unwrap();
+    let Sharing { policy, classes } = &configuration.sharing;
+    assert_eq!(*policy, Policy::FairShare { round: 1 << 20, carry_percent: 20 });
+    let rate = Some(Rate { per_second: 10_000_000, burst: 65_536 });
+    let live = Class { name: "live".to_owned(), priority: 7, share: 3, rate };
+    let rest = Class { name: "rest".to_owned(), priority: 0, share: 1, rate: None };
+    assert_eq!(classes, &[live, rest]);
+    let [copy] = &configuration.streams[..] else { panic!("one stream") };
+    assert_eq!((copy.name.as_str(), copy.class, configuration.class_name(copy)), ("copy", 1, "rest"));
+    assert_eq!(copy.rate, Some(Rate { per_second: 1_000_000, burst: 100_000 }));
+    let outputs: Vec<String> = copy.wiring.outputs.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        (copy.wiring.inputs[0].to_string().as_str(), &outputs[..]),
+        ("file:/etc/x/a", &["file:/etc/x/b".to_owned(), "unix:/run/c".to_owned()][..])
+    );
+    assert_eq!(copy.wiring.framing, FramingSpec::TransportStream);
+    assert_eq!(copy.wiring.handlers, [HandlerSpec::Checksum, HandlerSpec::Seal("/etc/x/key".into())]);
+}
+
+#[test]
+fn what_is_not_said_is_as_for_the_command() {
+    let configuration = from_text(STREAM).unwrap();
+    assert_eq!(configuration.sharing.policy, Policy::BestEffort);
+    let stream = &configuration.streams[0];
+    assert_eq!((stream.class, configuration.class_name(stream), stream.rate), (0, "", None));
+    assert_eq!(stream.wiring.framing, FramingSpec::Whole);
+}
+
+#[test]
+fn the_example_is_right() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/relay.toml");
+    let configuration = Configuration::from_file(&path).unwrap();
+    let [live, archive] = &configuration.sharing.classes[..] else { panic!("two classes") };
+    assert_eq!(
+        (live.share, archive.share, archive.rate.map(|rate| rate.per_second)),
+        (3, 1, Some(50_000_000))
+    );
+    let [reflector, recording] = &configuration.streams[..] else { panic!("two streams") };
+    assert_eq!((configuration.class_name(reflector), reflector.wiring.outputs.len()), ("live", 2));
+    assert_eq!((configuration.class_name(recording), recording.wiring.handlers.len()), ("archive", 2));
+    // What it says is used if nothing is said.
+    let usual = Wiring::default();
+    let Wiring { framing, order, pattern, handlers, .. } = &reflector.wiring;
+    assert_eq!(
+        (framing, order, pattern, handlers),
+        (&usual.framing, &usual.order, &usual.pattern, &usual.handlers)
+    );
+    let said = Policy::FairShare { round: USUAL_ROUND_BYTES, carry_percent: USUAL_CARRY_PERCENT };
+    assert_eq!(configuration.sharing.policy, said);
+}
+
+#[test]
+fn each_wrong_thing_is_named_with_its_line() {
+    let with = |line: &str| format!("{STREAM}{line}\n");
+    let before = |lines: &str| format!("{lines}\n{STREAM}");
+    let cases = [
+        (with("framin = \"ts\""), 5, "unknown field `framin`, expected one of `name`, `class`"),
+        (with("framing = \"tss\""), 5, "tss is no framing; there are whole"),
+        (with("order = \"sorted\""), 5, "sorted is no order"),
+        (with("pattern = \"all\""), 5, "all is no pattern"),
+        (with("when-full = \"wait\""), 5, "wait is no choice; there are block"),
+        (with("handlers = [\n\"meter\",\n\"rot13\"]"), 7, "rot13 is no handler"),
+        (with("rate = \"fast\""), 5, "fast is no rate; a rate is for instance"),
+        (with("rate = 5"), 5, "expected a string"),
+        (with("class = \"live\""), 5, "no class live; declare it with [[class]] and name = \"live\""),
+        (with("pattern = \"shares:2\""), 1, "takes at least 2 outputs, and there are 1"),
+        (with("name = \"two\""), 5, "duplicate key"),
+        (before("[[class]]\nname = \"a\"\n[[class]]\nname = \"a\""), 4, "there is a class a already"),
+        (before("[[class]]\nname = \"\""), 2, "a name has 1 to 64 letters"),
+        (before("[[class]]\nname = \"a\\u0007\""), 2, "no control characters"),
+        (before("[[class]]\nname = \"a\"\nshare = 0"), 3, "nonzero"),
+        (before("[[class]]\nname = \"a\"\npriority = 256"), 3, "256"),
+        (before("[[class]]\nname = \"a\"\nburst = \"1MB\""), 3, "give the class a rate too"),
+        (before("[sharing]\npolicy = \"fair\""), 2, "unknown variant `fair`, expected one of `best-effort`"),
+        (before("[sharing]\nround = \"1MB\""), 2, "only policy = \"fair-share\" has rounds"),
+        (before("[sharing]\npolicy = \"fair-share\"\nround = \"0B\""), 3, "at least one byte"),
+        (before("[sharing]\npolicy = \"fair-share\"\nround = \"much\""), 3, "much"),
+        (before("[sharing]\npolicy = \"fair-share\"\ncarry = 101"), 3, "0 to 100"),
+        (before("[shareing]"), 1, "unknown field `shareing`"),
+        (before("port = 5"), 1, "unknown field `port`"),
+        (with("]"), 5, ""),
+        (
+            with("[[stream]]\nname = \"b\"\nin = [\"-\"]\nout = [\"file:b\"]"),
+            5,
+            "standard input (-) is read twice",
+        ),
+        (
+            with("[[stream]]\nname = \"one\"\nin = [\"file:a\"]\nout = [\"file:b\"]"),
+            6,
+            "there is a stream one already",
+        ),
+        (with("[[stream]]\nname = \"b\"\nin = []\nout = [\"file:b\"]"), 7, "in has no address"),
+        (
+            with("[[stream]]\nname = \"b\"\nin = [\"a.ts\"]\nout = [\"file:b\"]"),
+            7,
+            "a.ts: this is no address; there are tcp",
+        ),
+        (with("[[stream]]\nname = \"b\"\nin = [\"file:a\"]"), 5, "missing field `out`"),
+    ];
+    for (text, line, what) in cases {
+        let error = from_text(&text).unwrap_err().to_string();
+        let place = format!("relay.toml, line {line}: ");
+        assert!(
+            error.contains(&place) && error.contains(what) && !error.contains('\n'),
+            "{error} for\n{text}"
+        );
+    }
+}
+
+#[test]
+fn what_grows_has_a_limit() {
+    let classes: String = (0..65).map(|number| format!("[[class]]\nname = \"{number}\"\n")).collect();
+    assert!(from_text(&classes).unwrap_err().to_string().contains("line 129: there are at most 64 classes"));
+    let error = Configuration::from_file(Path::new("/dev/zero")).unwrap_err().to_string();
+    assert!(error.contains("/dev/zero") && error.contains("longer than 16 MiB"), "{error}");
+    let error = Configuration::from_file(Path::new("/does/not/exist")).unwrap_err().to_string();
+    assert!(error.contains("cannot read the configuration file /does/not/exist: No such file"), "{error}");
+}
+
+#[test]
+fn a_class_that_is_not_there_is_said_with_those_that_are() {
+    let configuration = from_text("[[class]]\nname = \"a\"\n[[class]]\nname = \"b\"").unwrap();
+    assert_eq!(configuration.class("b"), Ok(1));
+    assert_eq!(configuration.class("c"), Err("there is no class c; there are a, b".to_owned()));
+}
