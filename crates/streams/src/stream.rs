@@ -36,7 +36,7 @@ use crate::handler::HandlerError;
 use crate::merge::Merge;
 use crate::object::{Batch, Object, ObjectError, Take};
 use crate::order::Turns;
-use crate::outbox::Outbox;
+use crate::outbox::{Dropped, Outbox};
 use crate::pattern::{Lately, Spread};
 use crate::record::Run;
 use crate::secret::{Collector, ShareError};
@@ -116,6 +116,10 @@ struct Input {
     detach: Option<OnDetached>,
     bytes: u64,
     records: u64,
+    /// Datagrams that were dropped because they are not what they should be.
+    malformed: Dropped,
+    /// Why the first of them was, until that is told.
+    misfit: Option<String>,
 }
 
 struct Output {

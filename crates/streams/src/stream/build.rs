@@ -12,7 +12,7 @@ use crate::handler::{Handler, Reach};
 use crate::merge::{Late, Merge};
 use crate::object::{Kind, Object};
 use crate::order::{InputOrder, Turns};
-use crate::outbox::{Outbox, WhenFull};
+use crate::outbox::{Dropped, Outbox, WhenFull};
 use crate::pattern::{Lately, OutputPattern, Spread};
 use crate::secret::Collector;
 
@@ -239,6 +239,8 @@ impl Stream {
             detach: None,
             bytes: 0,
             records: 0,
+            malformed: Dropped::default(),
+            misfit: None,
         });
         port
     }

@@ -35,6 +35,14 @@ pub enum StreamEvent {
         /// Its name, and what failed.
         error: String,
     },
+    /// A datagram or record was not what it should be and is dropped. Told of the first that an input or handler refuses; all are
+    /// counted.
+    RecordRefused {
+        /// The input or handler.
+        by: String,
+        /// What is wrong with it.
+        error: String,
+    },
     /// An output did not keep up and is gone.
     OutputDisconnected {
         /// Which.

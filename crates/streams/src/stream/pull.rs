@@ -1,6 +1,8 @@
 //! Taking records from inputs, in their order, and through the handlers.
 
-use bytes::Buf;
+use std::fmt;
+
+use bytes::{Buf, Bytes};
 
 use super::{Input, Job, OnDetached, Order, Port, Storage, Stream, StreamError, StreamEvent};
 use crate::object::Fill;
@@ -141,11 +143,7 @@ impl Stream {
         while place < self.inputs.len() {
             match self.next_run(place)? {
                 Pulled::Run(run) => {
-                    let Order::Shares(collector) = &mut self.order else { return Ok(false) };
-                    for index in 0..run.records() {
-                        let (range, _) = run.piece(index);
-                        collector.offer(run.bytes.slice(range))?;
-                    }
+                    self.collect_shares(place, &run)?;
                     progressed = true;
                     place += 1;
                 }
@@ -158,12 +156,37 @@ impl Stream {
         }
         let is_end = self.inputs.is_empty();
         while let Order::Shares(collector) = &mut self.order
-            && let Some(record) = collector.take(is_end)?
+            && let Some(record) = collector.take(is_end)
         {
             progressed = true;
             self.handle(Run::single(record, true, true))?;
         }
         Ok(progressed)
+    }
+
+    /// Puts the shares of a run to the others. One that is none ends the stream, or is dropped if it came as a datagram.
+    fn collect_shares(&mut self, place: usize, run: &Run) -> Result<(), StreamError> {
+        let Order::Shares(collector) = &mut self.order else { return Ok(()) };
+        for index in 0..run.records() {
+            let (range, piece) = run.piece(index);
+            match collector.offer(run.bytes.slice(range)) {
+                Err(error) if self.inputs[place].object.has_records() => {
+                    self.inputs[place].note_malformed(piece.bytes.len(), &error);
+                }
+                offered => offered?,
+            }
+        }
+        self.tell_misfit(place);
+        Ok(())
+    }
+
+    /// Tells of the first datagram that an input dropped; of others the number is enough.
+    fn tell_misfit(&mut self, place: usize) {
+        let input = &mut self.inputs[place];
+        if let Some(error) = input.misfit.take() {
+            let by = input.object.name.clone();
+            self.tell(StreamEvent::RecordRefused { by, error });
+        }
     }
 
     /// Takes the first record of a run, and keeps the others for later.
@@ -192,6 +215,7 @@ impl Stream {
         let before = self.inputs[place].bytes;
         let pulled = self.inputs[place].next_run(&mut self.storage);
         self.counts.bytes_in += self.inputs[place].bytes - before;
+        self.tell_misfit(place);
         match pulled {
             Err(error) if self.settings.survives_inputs => {
                 self.tell(StreamEvent::InputFailed {
@@ -287,7 +311,11 @@ impl Input {
             Fill::Bytes(bytes) => self.bytes += bytes as u64,
             Fill::Datagrams { bytes, datagram_bytes } => {
                 self.bytes += bytes as u64;
-                self.divide(datagram_bytes)?;
+                self.divide(datagram_bytes);
+            }
+            Fill::Unusable { bytes, why } => {
+                self.bytes += bytes as u64;
+                self.note_malformed(bytes, &why);
             }
             Fill::Nothing => self.readable = false,
             Fill::End => self.at_end = true,
@@ -300,29 +328,45 @@ impl Input {
     }
 
     /// Makes records of the datagrams in the buffer: each is one, or is divided into some.
-    fn divide(&mut self, datagram_bytes: usize) -> Result<(), StreamError> {
+    fn divide(&mut self, datagram_bytes: usize) {
         let mut datagrams = self.buffer.split().freeze();
         if self.splitter.is_whole() {
-            self.ready.push_back(Run {
-                bytes: datagrams,
-                record_bytes: datagram_bytes,
-                begins: true,
-                ends: true,
-            });
-            return Ok(());
+            let run = Run { bytes: datagrams, record_bytes: datagram_bytes, begins: true, ends: true };
+            self.records += run.records() as u64;
+            return self.ready.push_back(run);
         }
         while datagrams.has_remaining() {
-            let mut datagram = datagrams.split_to(datagram_bytes.min(datagrams.len()));
-            let name = &self.object.name;
-            let mut next = || {
-                let next = self.splitter.next(&mut datagram, true);
-                next.map_err(|error| StreamError::Framing { name: name.clone(), error })
-            };
-            while let Some(run) = next()? {
-                self.records += run.records() as u64;
-                self.ready.push_back(run);
+            self.divide_one(datagrams.split_to(datagram_bytes.min(datagrams.len())));
+        }
+    }
+
+    /// Makes records of one datagram: all of it, or, if it does not fit the framing, nothing. Anybody may send one.
+    fn divide_one(&mut self, mut datagram: Bytes) {
+        let (bytes, before, mut records) = (datagram.len(), self.ready.len(), 0);
+        loop {
+            match self.splitter.next(&mut datagram, true) {
+                Ok(Some(run)) => {
+                    records += run.records() as u64;
+                    self.ready.push_back(run);
+                }
+                Ok(None) => {
+                    self.records += records;
+                    return;
+                }
+                Err(error) => {
+                    self.ready.truncate(before);
+                    return self.note_malformed(bytes, &error);
+                }
             }
         }
-        Ok(())
+    }
+
+    /// A datagram is dropped, for a reason that is told if it is the first.
+    pub(super) fn note_malformed(&mut self, bytes: usize, why: &dyn fmt::Display) {
+        if self.malformed.records == 0 {
+            self.misfit = Some(why.to_string());
+        }
+        self.malformed.records += 1;
+        self.malformed.bytes += bytes as u64;
     }
 }

@@ -39,6 +39,9 @@ pub struct InputStatus {
     pub bytes: u64,
     /// Records that were taken, parts of records counted like records.
     pub records: u64,
+    /// Datagrams that were dropped, because they do not fit the framing, are no shares, or came without what says how they were
+    /// gathered.
+    pub malformed: Dropped,
 }
 
 /// What an output did so far.
@@ -68,6 +71,7 @@ impl Stream {
             name: input.object.name.clone(),
             bytes: input.bytes,
             records: input.records,
+            malformed: input.malformed,
         });
         let outputs = self.outputs.iter().chain(&self.leaving).map(|output| OutputStatus {
             port: output.port,

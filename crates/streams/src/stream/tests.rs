@@ -228,6 +228,74 @@ fn a_train_of_datagrams_goes_to_every_mirror_as_it_came() {
     }
 }
 
+/// Anybody may send a datagram: what does not fit is dropped whole and counted, and the stream goes on.
+#[test]
+fn datagrams_that_do_not_fit_their_framing_are_dropped_and_counted() {
+    let packet = |first: u8| [vec![first], vec![0; 187]].concat();
+    let good = [packet(0x47), packet(0x47)].concat();
+    let half_good = [packet(0x47), packet(0x48)].concat();
+    let (sender, inlet) = datagrams();
+    let (object, collected) = Object::collect("out", LIMIT);
+    let (tell, told) = channel();
+    let mut stream = StreamBuilder::default()
+        .on_event(move |event| tell.send(event).unwrap())
+        .input(inlet, Framing::transport_stream())
+        .output(object)
+        .build();
+    for datagram in [&b"garbage"[..], &good, &half_good, &good[..200], &good] {
+        assert_eq!(sender.send(datagram).unwrap(), datagram.len());
+    }
+    while stream.status().bytes_in < 7 + 2 * 376 + 376 + 200 {
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        stream.note_ready(Port(1));
+    }
+    assert_eq!(collected.bytes(), [&good[..], &good].concat());
+    let input = &stream.status().inputs[0];
+    assert_eq!(input.malformed, crate::Dropped { records: 3, bytes: 7 + 376 + 200 });
+    assert_eq!(input.records, 4);
+    let StreamEvent::RecordRefused { by, error } = told.recv().unwrap() else { panic!("another event") };
+    assert_eq!(by, "udp");
+    assert!(error.contains("begins with 0x47, this one with 0x67"), "{error}");
+    assert!(told.try_recv().is_err(), "it is told once");
+}
+
+#[test]
+fn datagrams_that_are_no_shares_are_dropped_and_counted() {
+    let (sender, inlet) = datagrams();
+    let (object, collected) = Object::collect("out", LIMIT);
+    let mut stream =
+        StreamBuilder::default().collect_shares(4).input(inlet, Framing::Whole).output(object).build();
+    let shares = crate::secret::Dealer::new(2).deal(b"secret", 2);
+    let mut mixed = shares[1].to_vec();
+    mixed[1] = 3; // another threshold
+    for datagram in [b"no share", &shares[0][..], &mixed, &shares[1]] {
+        assert_eq!(sender.send(datagram).unwrap(), datagram.len());
+    }
+    while collected.bytes().is_empty() {
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        stream.note_ready(Port(1));
+    }
+    assert_eq!(collected.bytes(), b"secret");
+    assert_eq!(
+        stream.status().inputs[0].malformed,
+        crate::Dropped { records: 2, bytes: 8 + mixed.len() as u64 }
+    );
+    // Whoever sends a stream of bytes is one peer, of which nothing more can be believed.
+    let mut stream = StreamBuilder::default()
+        .collect_shares(4)
+        .input(memory(b"no share"), Framing::Whole)
+        .output(Object::collect("out", LIMIT).0)
+        .build();
+    assert!(matches!(stream.run(), Err(StreamError::Share(_))));
+}
+
+/// A socket, and the input that has what it sends.
+fn datagrams() -> (UdpSocket, Object) {
+    let (near, far) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    near.connect(far.local_addr().unwrap()).unwrap();
+    (near, Object::datagrams("udp", far.into(), None, None).unwrap())
+}
+
 struct Fails(fn());
 
 impl Common for Fails {
