@@ -90,6 +90,8 @@ struct Settings {
     moves_unseen: bool,
     /// Bytes of datagrams for outputs that are such.
     packet_bytes: Option<usize>,
+    /// Whether an input has, or had, datagrams: then records that handlers refuse are dropped.
+    takes_datagrams: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]

@@ -163,6 +163,7 @@ impl StreamBuilder {
             survives_inputs: self.survives_inputs,
             moves_unseen: true,
             packet_bytes,
+            takes_datagrams: false,
         };
         let mut chain = Chain::default();
         self.handlers.into_iter().for_each(|handler| chain.push(handler));
@@ -225,6 +226,11 @@ impl Stream {
         if let Order::Tags { merge, .. } = &mut self.order {
             merge.add_input();
         }
+        if object.has_records() {
+            self.settings.takes_datagrams = true;
+            self.chain.forgive();
+            self.outputs.iter_mut().for_each(|output| output.chain.forgive());
+        }
         let port = self.next_port();
         self.watch_one(port, &object, READING);
         self.inputs.push(Input {
@@ -249,6 +255,9 @@ impl Stream {
     pub fn attach_output(&mut self, object: Object, options: OutputOptions) -> Port {
         let mut chain = Chain::default();
         options.handlers.into_iter().for_each(|handler| chain.push(handler));
+        if self.settings.takes_datagrams {
+            chain.forgive();
+        }
         // A record without end has no other place to begin at than here.
         let endless = |input: &Input| input.splitter.is_whole() && !input.object.has_records();
         let joins = matches!(self.spread, Spread::Mirror);

@@ -1,6 +1,7 @@
 //! What happens to a stream while it goes on.
 
 use super::{Port, Stream};
+use crate::chain::ChainError;
 use crate::outbox::Dropped;
 
 /// Something that happened to a stream, which goes on.
@@ -58,6 +59,16 @@ pub enum StreamEvent {
 pub type OnEvent = dyn FnMut(StreamEvent) + Send;
 
 impl Stream {
+    /// Tells of the first record that a handler refused.
+    pub(super) fn tell_refusal(&mut self, refusal: Option<ChainError>) {
+        if let Some(ChainError { handler, error }) = refusal {
+            self.tell(StreamEvent::RecordRefused {
+                by: format!("handler {handler}"),
+                error: error.to_string(),
+            });
+        }
+    }
+
     pub(super) fn tell(&mut self, event: StreamEvent) {
         if let Some(on_event) = &mut self.on_event {
             on_event(event);

@@ -152,7 +152,10 @@ impl Stream {
             for run in self.made.drain(..) {
                 disconnect |= output.outbox.offer(run) == Offered::Disconnect;
             }
+            let refusal = output.chain.take_refusal();
+            self.tell_refusal(refusal);
         }
+        let output = &self.outputs[place];
         if disconnect {
             return self.disconnect(place);
         }

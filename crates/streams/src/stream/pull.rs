@@ -207,6 +207,8 @@ impl Stream {
         }
         self.chain.apply(run, &mut self.made)?;
         self.pending.extend(self.made.drain(..));
+        let refusal = self.chain.take_refusal();
+        self.tell_refusal(refusal);
         Ok(())
     }
 

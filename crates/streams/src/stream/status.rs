@@ -80,7 +80,7 @@ impl Stream {
             waiting_bytes: (output.outbox.bytes() + output.held()) as u64,
             dropped: output.outbox.dropped(),
             lost_bytes: output.lost_bytes,
-            reports: reports(&output.chain),
+            reports: output.chain.reports(),
         });
         StreamStatus {
             bytes_in: self.counts.bytes_in,
@@ -89,16 +89,9 @@ impl Stream {
             bytes_out: self.counts.bytes_out,
             inputs: inputs.collect(),
             outputs: outputs.collect(),
-            reports: reports(&self.chain),
+            reports: self.chain.reports(),
             merge: if let Order::Tags { merge, .. } = &self.order { Some(merge.counts()) } else { None },
             shares: if let Order::Shares(collector) = &self.order { Some(collector.counts()) } else { None },
         }
     }
-}
-
-fn reports(chain: &crate::chain::Chain) -> Vec<(&'static str, &'static str, u64)> {
-    let reports = chain
-        .handlers()
-        .flat_map(|handler| handler.report().into_iter().map(|(what, value)| (handler.name(), what, value)));
-    reports.collect()
 }

@@ -289,6 +289,39 @@ fn datagrams_that_are_no_shares_are_dropped_and_counted() {
     assert!(matches!(stream.run(), Err(StreamError::Share(_))));
 }
 
+#[test]
+fn records_that_a_handler_refuses_are_dropped_of_datagrams_and_end_a_stream_of_bytes() {
+    let filter = || Handler::Select(Box::new(crate::handlers::TransportStreamFilter::pids([0])));
+    let packet = [&[0x47][..], &[0; 187]].concat();
+    let (sender, inlet) = datagrams();
+    let (object, collected) = Object::collect("out", LIMIT);
+    let options = OutputOptions { handlers: vec![filter()], ..OutputOptions::default() };
+    let mut stream = StreamBuilder::default()
+        .handler(filter())
+        .input(inlet, Framing::Whole)
+        .output_with(object, options)
+        .build();
+    for datagram in [b"no packet", &packet[..]] {
+        assert_eq!(sender.send(datagram).unwrap(), datagram.len());
+    }
+    while collected.bytes().is_empty() {
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        stream.note_ready(Port(1));
+    }
+    assert_eq!(collected.bytes(), packet);
+    let reports = stream.status().reports;
+    assert_eq!(reports, [("ts", "kept", 1), ("ts", "dropped", 0), ("ts", "refused", 1)]);
+
+    let (object, _) = Object::collect("out", LIMIT);
+    let mut stream = StreamBuilder::default()
+        .handler(filter())
+        .input(memory(b"no packet"), Framing::Whole)
+        .output(object)
+        .build();
+    let error = stream.run().unwrap_err().to_string();
+    assert!(error.contains("is not packets of 188 bytes; use --framing ts"), "{error}");
+}
+
 /// A socket, and the input that has what it sends.
 fn datagrams() -> (UdpSocket, Object) {
     let (near, far) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
@@ -307,7 +340,7 @@ impl Common for Fails {
 impl Read for Fails {
     fn read(&mut self, _: crate::Piece<'_>) -> Result<Verdict, HandlerError> {
         (self.0)();
-        Err(HandlerError("on purpose".to_owned()))
+        Err(HandlerError::Failed("on purpose".to_owned()))
     }
 }
 
