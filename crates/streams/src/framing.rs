@@ -125,6 +125,25 @@ impl Splitter {
         }
     }
 
+    /// From the next record on, only whole ones of at most `limit` bytes are handed on.
+    pub(crate) fn need_whole(&mut self, limit: usize) {
+        self.whole = Some(self.whole.map_or(limit, |before| before.min(limit)));
+    }
+
+    /// From the next record on, divides a stream of bytes that was not divided.
+    pub(crate) fn divide_into(&mut self, record_bytes: usize) {
+        if self.is_whole() {
+            self.framing = Framing::Fixed(record_bytes);
+        }
+    }
+
+    /// Ends the record without end, which has no other place to end at, if it has begun: answers its end.
+    pub(crate) fn cut(&mut self) -> Option<Run> {
+        let is_within = self.within && self.missing.is_none();
+        self.within &= !is_within;
+        is_within.then(|| Run::single(Bytes::new(), false, true))
+    }
+
     /// Whether nothing is divided: datagrams are records as they are, and a stream of bytes is one.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(self.framing, Framing::Whole)

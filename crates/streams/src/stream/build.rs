@@ -155,14 +155,13 @@ impl StreamBuilder {
 
     /// The stream.
     pub fn build(self) -> Stream {
-        let packet_bytes = self.outputs.iter().find_map(|(object, _)| packet_bytes(object));
         let settings = Settings {
             whole: self.whole_records(),
             finish_outputs: self.finish_outputs,
             survives_outputs: matches!(self.pattern, OutputPattern::Mirror),
             survives_inputs: self.survives_inputs,
             moves_unseen: true,
-            packet_bytes,
+            packet_bytes: None,
             takes_datagrams: false,
         };
         let mut chain = Chain::default();
@@ -195,34 +194,32 @@ impl StreamBuilder {
         stream
     }
 
-    /// Most bytes of a record, if anybody has no use for parts of records.
+    /// Most bytes of a record, if anybody but outputs has no use for parts of records.
     fn whole_records(&self) -> Option<usize> {
-        let limit = |handler: &Handler| match handler.reach() {
-            Reach::Records { limit } => Some(limit),
-            Reach::Pieces => None,
-        };
-        let of_output = |(object, options): &(Object, OutputOptions)| {
-            let drops = matches!(options.when_full, WhenFull::DropNewest | WhenFull::DropOldest);
-            let whole = (drops || packet_bytes(object).is_some()).then_some(LONGEST);
-            options.handlers.iter().filter_map(limit).chain(whole).min()
-        };
         let of_order = matches!(self.order, Order::Tags { .. } | Order::Shares(_));
         let of_pattern = matches!(self.pattern, OutputPattern::Shares { .. });
         // Of an input that fails, others must not get a part of a record to join theirs to.
         let of_stream = (of_order || of_pattern || self.survives_inputs).then_some(LONGEST);
-        let limits = self.handlers.iter().filter_map(limit).chain(self.outputs.iter().filter_map(of_output));
-        limits.chain(of_stream).min().map(|limit| limit.min(LONGEST))
+        longest_whole(&self.handlers).into_iter().chain(of_stream).min()
     }
+}
+
+/// Most bytes of a record, if a handler takes only whole ones.
+fn longest_whole(handlers: &[Handler]) -> Option<usize> {
+    let limits = handlers.iter().filter_map(|handler| match handler.reach() {
+        Reach::Records { limit } => Some(limit.min(LONGEST)),
+        Reach::Pieces => None,
+    });
+    limits.min()
 }
 
 impl Stream {
     /// One more input, behind the others.
     pub fn attach_input(&mut self, object: Object, framing: Framing) -> Port {
-        // A stream of bytes has no end for a datagram to leave at.
-        let framing = match (framing, self.settings.packet_bytes) {
-            (Framing::Whole, Some(packet_bytes)) if !object.has_records() => Framing::Fixed(packet_bytes),
-            (framing, _) => framing,
-        };
+        let mut splitter = Splitter::new(framing, self.settings.whole);
+        if let Some(packet_bytes) = self.settings.packet_bytes.filter(|_| !object.has_records()) {
+            splitter.divide_into(packet_bytes);
+        }
         if let Order::Tags { merge, .. } = &mut self.order {
             merge.add_input();
         }
@@ -236,7 +233,7 @@ impl Stream {
         self.inputs.push(Input {
             port,
             object,
-            splitter: Splitter::new(framing, self.settings.whole),
+            splitter,
             buffer: BytesMut::new(),
             ready: VecDeque::new(),
             readable: true,
@@ -251,17 +248,18 @@ impl Stream {
         port
     }
 
-    /// One more output, behind the others. It gets records that come from now on.
+    /// One more output, behind the others. It gets records that come from now on; of a stream of bytes without framing, bytes. If it
+    /// needs what others did not, whole records or datagrams, inputs are divided so from their next record on.
     pub fn attach_output(&mut self, object: Object, options: OutputOptions) -> Port {
+        self.meet_needs(&object, &options);
         let mut chain = Chain::default();
         options.handlers.into_iter().for_each(|handler| chain.push(handler));
         if self.settings.takes_datagrams {
             chain.forgive();
         }
         // A record without end has no other place to begin at than here.
-        let endless = |input: &Input| input.splitter.is_whole() && !input.object.has_records();
-        let joins = matches!(self.spread, Spread::Mirror);
-        let within = joins && self.inputs.iter().any(|input| endless(input) && !input.splitter.at_boundary());
+        let is_awaited = self.outputs.is_empty() && self.pending.front().is_some_and(|run| !run.begins);
+        let within = matches!(self.spread, Spread::Mirror) && (self.is_within_endless() || is_awaited);
         let port = self.next_port();
         self.watch_one(port, &object, WRITING);
         self.outputs.push(Output {
@@ -281,16 +279,41 @@ impl Stream {
         port
     }
 
+    /// Sees to it that inputs are divided as an output needs it.
+    fn meet_needs(&mut self, object: &Object, options: &OutputOptions) {
+        let packet_bytes = match &object.kind {
+            Kind::Datagrams(datagrams) => Some(datagrams.packet_bytes),
+            _ => None,
+        };
+        let drops = matches!(options.when_full, WhenFull::DropNewest | WhenFull::DropOldest);
+        let whole = (drops || packet_bytes.is_some()).then_some(LONGEST);
+        if let Some(limit) = longest_whole(&options.handlers).into_iter().chain(whole).min() {
+            self.need_whole(limit);
+        }
+        if let (Some(packet_bytes), None) = (packet_bytes, self.settings.packet_bytes) {
+            self.settings.packet_bytes = Some(packet_bytes);
+            // A stream of bytes has no end for a datagram to leave at.
+            for input in self.inputs.iter_mut().filter(|input| !input.object.has_records()) {
+                input.cut();
+                input.splitter.divide_into(packet_bytes);
+            }
+        }
+    }
+
+    fn need_whole(&mut self, limit: usize) {
+        if self.settings.whole.is_some_and(|before| before <= limit) {
+            return;
+        }
+        self.settings.whole = Some(limit);
+        for input in &mut self.inputs {
+            input.cut();
+            input.splitter.need_whole(limit);
+        }
+    }
+
     fn next_port(&mut self) -> Port {
         let port = Port(self.next_port);
         self.next_port += 1;
         port
-    }
-}
-
-fn packet_bytes(object: &Object) -> Option<usize> {
-    match &object.kind {
-        Kind::Datagrams(datagrams) => Some(datagrams.packet_bytes),
-        _ => None,
     }
 }

@@ -196,8 +196,9 @@ impl Stream {
         self.leaving.push(output);
     }
 
-    /// Detaches an output after the record that it is given, when all that waits for it has left, and gives the object back. False if
-    /// there is no such output.
+    /// Detaches an output after the record that it is given, when all that waits for it has left, and gives the object back, also if
+    /// the stream ends before. Of a stream of bytes without framing it gets nothing more from now on. False if there is no such
+    /// output.
     pub fn detach_output(
         &mut self,
         port: Port,
@@ -206,7 +207,7 @@ impl Stream {
         let place = self.outputs.iter().position(|output| output.port == port && output.detach.is_none());
         let Some(place) = place else { return false };
         self.outputs[place].detach = Some(Box::new(on_detached) as OnDetached);
-        if !self.outputs[place].within {
+        if !self.outputs[place].within || self.is_within_endless() {
             self.move_out(place);
         }
         true

@@ -263,8 +263,9 @@ impl Stream {
         removed
     }
 
-    /// Detaches an input when it is between two records, and gives the object back, with what was read from it and is not used. False if
-    /// there is no such input.
+    /// Detaches an input when it is between two records, and gives the object back, with what was read from it and is not used, also if
+    /// the stream ends before. A stream of bytes without framing has no records to keep whole: there that is at once. False if there
+    /// is no such input.
     pub fn detach_input(
         &mut self,
         port: Port,
@@ -272,12 +273,30 @@ impl Stream {
     ) -> bool {
         let input = self.inputs.iter_mut().find(|input| input.port == port && input.detach.is_none());
         let Some(input) = input else { return false };
+        input.cut();
         input.detach = Some(Box::new(on_detached) as OnDetached);
         true
+    }
+
+    /// Whether a stream of bytes without framing goes by, which has no place between two records.
+    pub(super) fn is_within_endless(&self) -> bool {
+        self.inputs.iter().any(|input| input.is_endless() && !input.splitter.at_boundary())
     }
 }
 
 impl Input {
+    /// Whether it is a stream of bytes without framing: one record without end.
+    fn is_endless(&self) -> bool {
+        self.splitter.is_whole() && !self.object.has_records()
+    }
+
+    /// Ends the record without end, if that is what goes by.
+    pub(super) fn cut(&mut self) {
+        if self.is_endless() {
+            self.ready.extend(self.splitter.cut());
+        }
+    }
+
     /// Whether nothing of a record was handed on that is not whole, and nothing whole waits.
     fn is_between_records(&self) -> bool {
         self.ready.is_empty() && self.splitter.at_boundary() && !self.busy
