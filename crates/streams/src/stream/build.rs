@@ -261,6 +261,7 @@ impl Stream {
             pipe: None,
             writable: true,
             busy: false,
+            storing: 0,
             within,
             detach: None,
             lately: Lately::default(),

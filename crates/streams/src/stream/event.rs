@@ -34,6 +34,8 @@ pub enum StreamEvent {
         port: Port,
         /// Its name, and what failed.
         error: String,
+        /// What it will not get: what waited for it, and what was dropped before.
+        dropped: Dropped,
     },
     /// An output did not keep up and is gone.
     OutputDisconnected {

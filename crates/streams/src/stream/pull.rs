@@ -107,7 +107,7 @@ impl Stream {
             }
         }
         while let Order::Tags { merge, .. } = &mut self.order
-            && let Some(record) = merge.take()
+            && let Some(record) = merge.take(|late| self.counts.bytes_dropped += late.bytes.len() as u64)
         {
             progressed = true;
             self.handle(record)?;
@@ -194,10 +194,12 @@ impl Stream {
         self.counts.bytes_in += self.inputs[place].bytes - before;
         match pulled {
             Err(error) if self.settings.survives_inputs => {
-                self.tell(StreamEvent::InputFailed {
-                    port: self.inputs[place].port,
-                    error: error.to_string(),
-                });
+                let input = &mut self.inputs[place];
+                self.counts.bytes_dropped += input.kept() as u64;
+                input.buffer.clear();
+                input.ready.clear();
+                let port = input.port;
+                self.tell(StreamEvent::InputFailed { port, error: error.to_string() });
                 Ok(Pulled::Gone)
             }
             pulled => pulled,
@@ -215,6 +217,7 @@ impl Stream {
         Stream::release(self.watch.as_ref(), &input.object);
         self.tell(StreamEvent::InputGone { port: input.port, name: input.object.name.clone() });
         if let Some(on_detached) = input.detach.take() {
+            self.counts.bytes_returned += input.buffer.len() as u64;
             input.object.put_back(input.buffer);
             on_detached(input.object);
         }
@@ -252,6 +255,11 @@ impl Stream {
 }
 
 impl Input {
+    /// Bytes that were read and not handed on.
+    pub(super) fn kept(&self) -> usize {
+        self.buffer.len() + self.ready.iter().map(|run| run.bytes.len()).sum::<usize>()
+    }
+
     /// Whether nothing of a record was handed on that is not whole, and nothing whole waits.
     fn is_between_records(&self) -> bool {
         self.ready.is_empty() && self.splitter.at_boundary() && !self.busy
