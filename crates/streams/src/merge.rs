@@ -74,6 +74,11 @@ impl<T> Merge<T> {
         self.waiting == 0
     }
 
+    /// What waits.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &T> {
+        self.inputs.iter().flat_map(|input| input.records.iter().map(|(_, record)| record))
+    }
+
     /// Whether nothing of the input at `place` waits.
     pub(crate) fn is_empty(&self, place: usize) -> bool {
         self.inputs[place].records.is_empty()
@@ -100,8 +105,8 @@ impl<T> Merge<T> {
         self.waiting += 1;
     }
 
-    /// The record that goes next, if one may go now.
-    pub(crate) fn take(&mut self) -> Option<T> {
+    /// The record that goes next, if one may go now. Late ones that are dropped are given to `drop_late`.
+    pub(crate) fn take(&mut self, mut drop_late: impl FnMut(T)) -> Option<T> {
         loop {
             let front = |input: &Waiting<T>| input.records.front().map(|(tag, _)| *tag);
             let fronts =
@@ -121,6 +126,7 @@ impl<T> Merge<T> {
                 self.gone = self.gone.max(Some(tag));
                 return Some(record);
             }
+            drop_late(record);
         }
     }
 
@@ -146,7 +152,7 @@ mod tests {
     }
 
     fn taken(merge: &mut Merge<u64>) -> Vec<u64> {
-        std::iter::from_fn(|| merge.take()).collect()
+        std::iter::from_fn(|| merge.take(drop)).collect()
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -53,6 +53,8 @@ pub(crate) struct StreamTask {
     pub(crate) rate: Option<Rate>,
     /// What may block and others have no room for yet.
     pub(crate) jobs: VecDeque<Job>,
+    /// Who wants it back, when nobody else has anything of it.
+    pub(crate) wanted: Option<Sender<Box<Stream>>>,
     on_end: Option<Box<dyn FnOnce(StreamEnd) + Send>>,
     ending: Arc<Ending>,
 }
@@ -62,9 +64,22 @@ impl RunningStream {
         RunningStream { id, mailbox, ending }
     }
 
-    /// Ends it (`stopstream`). What was read and has not left is lost, and [`RunningStream::wait`] says that it was stopped.
+    /// Ends it (`stopstream`). What was read and has not left is lost; how much that is, the status says that
+    /// [`RunningStream::wait`] answers, with the error that it was stopped. To lose nothing, [take it back](RunningStream::take_back).
     pub fn stop(&self) {
         self.mailbox.send(Command::Stop { id: self.id });
+    }
+
+    /// Takes it off its engine thread between two turns, with all that it read and has not sent. Nothing is lost: it goes on where
+    /// it was when it is [started](crate::Engine::start_stream) again, on any engine, or [run](Stream::run). Waits for what is being
+    /// written to files. [`StreamOptions::on_end`] is not called.
+    ///
+    /// # Errors
+    /// If it is over: how it ended.
+    pub fn take_back(self) -> Result<Stream, Box<StreamEnd>> {
+        let (tell, told) = channel();
+        self.mailbox.send(Command::TakeBack { id: self.id, tell });
+        told.recv().map(|stream| *stream).map_err(|_| Box::new(self.wait()))
     }
 
     /// Waits until it is over (`waitstream`).
@@ -122,7 +137,19 @@ impl StreamTask {
         let StreamOptions { class, rate, on_end } = options;
         let ending = Arc::<Ending>::default();
         let jobs = VecDeque::new();
-        (StreamTask { stream, class, rate, jobs, on_end, ending: Arc::clone(&ending) }, ending)
+        let task =
+            StreamTask { stream, class, rate, jobs, wanted: None, on_end, ending: Arc::clone(&ending) };
+        (task, ending)
+    }
+
+    /// Gives the stream to whoever wants it.
+    pub(crate) fn give_back(self) {
+        let StreamTask { mut stream, wanted, .. } = self;
+        stream.unwatch();
+        if let Some(wanted) = wanted {
+            // If nobody waits any more, nobody wants it.
+            drop(wanted.send(Box::new(stream)));
+        }
     }
 
     /// Tells whoever waits.

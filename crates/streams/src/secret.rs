@@ -91,6 +91,11 @@ impl Collector {
         Collector { open: BTreeMap::new(), window: window.max(1), next: 0, counts: ShareCounts::default() }
     }
 
+    /// Bytes of shares that wait for others.
+    pub(crate) fn bytes(&self) -> usize {
+        self.open.values().flatten().map(Bytes::len).sum()
+    }
+
     /// Whether no record waits for shares.
     pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty()

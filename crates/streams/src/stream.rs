@@ -100,6 +100,8 @@ struct Counts {
     records_in: u64,
     bytes_out: u64,
     bytes_unseen: u64,
+    bytes_dropped: u64,
+    bytes_returned: u64,
 }
 
 struct Input {
@@ -135,6 +137,8 @@ struct Output {
     writable: bool,
     /// Waits for storage.
     busy: bool,
+    /// Bytes that are being written elsewhere, or could not be.
+    storing: usize,
     /// Got the beginning of a record and not yet its end.
     within: bool,
     detach: Option<OnDetached>,
@@ -239,7 +243,9 @@ enum Job {
 /// What came of something that might have blocked.
 pub(crate) struct Stored {
     port: Port,
-    result: io::Result<u64>,
+    /// Bytes that were written, also if it failed then; or up to where a file is in memory.
+    bytes: u64,
+    result: io::Result<()>,
     pipe: Option<Pipe>,
 }
 
@@ -249,25 +255,28 @@ impl Storage {
         let port = self.port;
         match self.job {
             Job::Warm(file, range) => {
-                let result = warm(&file, range.clone()).map(|()| range.end);
-                Stored { port, result, pipe: None }
+                let result = warm(&file, range.clone());
+                Stored { port, bytes: range.end, result, pipe: None }
             }
-            Job::Write(batch) => Stored { port, result: batch.write(), pipe: None },
+            Job::Write(batch) => {
+                let (bytes, result) = batch.write();
+                Stored { port, bytes, result, pipe: None }
+            }
             Job::Drain { mut pipe, file, offset } => {
+                let held = pipe.held();
                 let result = drain(&mut pipe, &file, offset);
-                Stored { port, result, pipe: Some(pipe) }
+                Stored { port, bytes: (held - pipe.held()) as u64, result, pipe: Some(pipe) }
             }
         }
     }
 }
 
-/// Writes all that is in a pipe; answers how many bytes that is.
-fn drain(pipe: &mut Pipe, file: &File, mut offset: u64) -> io::Result<u64> {
-    let bytes = pipe.held() as u64;
+/// Writes all that is in a pipe.
+fn drain(pipe: &mut Pipe, file: &File, mut offset: u64) -> io::Result<()> {
     while pipe.held() > 0 {
         pipe.drain(file, Some(&mut offset), false)?;
     }
-    Ok(bytes)
+    Ok(())
 }
 
 impl Stream {
@@ -318,24 +327,26 @@ impl Stream {
     /// # Errors
     /// If it failed, which ends the stream.
     pub(crate) fn stored(&mut self, stored: Stored) -> Result<(), StreamError> {
-        let Stored { port, result, pipe } = stored;
+        let Stored { port, bytes, result, pipe } = stored;
         let result = result.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
         if let Some(input) = self.inputs.iter_mut().find(|input| input.port == port) {
             input.busy = false;
-            let until = result.map_err(|errno| input.object.error("reading ahead", errno))?;
-            input.object.warmed(until);
+            result.map_err(|errno| input.object.error("reading ahead", errno))?;
+            input.object.warmed(bytes);
+            return Ok(());
         }
         let place = self.outputs.iter().chain(&self.leaving).position(|output| output.port == port);
         let Some(place) = place else { return Ok(()) };
         let Some(output) = nth_mut(&mut self.outputs, &mut self.leaving, place) else { return Ok(()) };
         output.busy = false;
+        output.storing -= bytes as usize;
+        output.note_taken(bytes as usize, now_us());
+        self.counts.bytes_out += bytes;
         match result {
-            Ok(written) => {
+            Ok(()) => {
                 if let Some(pipe) = pipe {
                     output.pipe = Some(pipe); // it had none while another thread had this one
                 }
-                output.note_taken(written as usize, now_us());
-                self.counts.bytes_out += written;
                 Ok(())
             }
             Err(errno) => {
@@ -388,13 +399,14 @@ impl Stream {
             return Err(error.into());
         }
         let is_leaving = place >= self.outputs.len();
-        let output = if is_leaving {
+        let mut output = if is_leaving {
             self.leaving.remove(place - self.outputs.len())
         } else {
             self.outputs.remove(place)
         };
         Stream::release(self.watch.as_ref(), &output.object);
-        self.tell(StreamEvent::OutputFailed { port: output.port, error: error.to_string() });
+        let dropped = output.give_up();
+        self.tell(StreamEvent::OutputFailed { port: output.port, error: error.to_string(), dropped });
         if is_leaving {
             return Ok(());
         }
@@ -438,8 +450,8 @@ impl Stream {
             let output = &self.outputs[place];
             match output.object.finish() {
                 Err(error) if self.settings.survives_outputs => {
-                    let port = output.port;
-                    self.tell(StreamEvent::OutputFailed { port, error: error.to_string() });
+                    let (port, dropped) = (output.port, output.outbox.dropped());
+                    self.tell(StreamEvent::OutputFailed { port, error: error.to_string(), dropped });
                 }
                 finished => finished?,
             }
@@ -452,6 +464,19 @@ impl Output {
     /// Whether nothing waits for it.
     fn is_idle(&self) -> bool {
         self.outbox.is_empty() && !self.busy && self.held() == 0
+    }
+
+    /// Bytes that wait for it.
+    fn waiting(&self) -> usize {
+        self.outbox.bytes() + self.held() + self.storing
+    }
+
+    /// Drops all that waits for it; answers what it did not get, now and before.
+    fn give_up(&mut self) -> Dropped {
+        let beyond = (self.held() + self.storing) as u64;
+        self.outbox.drop_all();
+        let Dropped { records, bytes } = self.outbox.dropped();
+        Dropped { records, bytes: bytes + beyond }
     }
 
     /// Takes of what waits; answers how many bytes, or None if nothing could be done.
@@ -474,6 +499,7 @@ impl Output {
             }
             Take::Write(batch) => {
                 self.busy = true;
+                self.storing = batch.bytes();
                 storage.push(Storage { port: self.port, job: Job::Write(batch) });
                 Ok(Some(0))
             }

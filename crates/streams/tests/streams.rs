@@ -241,3 +241,49 @@ fn a_mirror_over_sockets_gives_every_byte_to_each() {
     assert_eq!((end.result, end.status.bytes_out), (Ok(()), 5 * bytes.len() as u64));
     assert_eq!(end.status.bytes_unseen, bytes.len() as u64);
 }
+
+#[test]
+fn a_stream_that_is_taken_back_goes_on_elsewhere_and_nothing_is_lost() {
+    let engine = engine(Sharing::default());
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|number| (number * 7 / 3) as u8).collect();
+    let ((mut source, inlet), (outlet, mut reader)) =
+        (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
+    let stream = StreamBuilder::default()
+        .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(1000))
+        .output(Object::stream("outlet", outlet.into()).unwrap())
+        .build();
+    let running = engine.start_stream(stream, StreamOptions::default());
+    let sent = bytes.clone();
+    let sending = std::thread::spawn(move || source.write_all(&sent).unwrap());
+    // Nobody reads, so it fills what it has room for.
+    while running.status().outputs[0].waiting_bytes == 0 {
+        std::thread::yield_now();
+    }
+    let mut stream = running.take_back().unwrap();
+    let status = stream.status();
+    let waiting = status.outputs[0].waiting_bytes;
+    assert_eq!(status.bytes_in, status.bytes_out + waiting + status.bytes_pending, "{status:?}");
+    assert_eq!(engine.counters().streams, 0);
+
+    // Once on a thread of its own, and from there to the engine again.
+    let running = engine.start_stream(stream, StreamOptions::default());
+    stream = running.take_back().unwrap();
+    let running = std::thread::spawn(move || stream.run());
+    let mut received = Vec::new();
+    reader.read_to_end(&mut received).unwrap();
+    assert_eq!(running.join().unwrap(), Ok(()));
+    sending.join().unwrap();
+    assert!(received == bytes, "{} bytes came, not those that were sent", received.len());
+}
+
+#[test]
+fn what_is_over_is_not_given_back_but_says_how_it_ended() {
+    let engine = engine(Sharing::default());
+    let (near, stream, _) = from_socket(Framing::Whole, Vec::new());
+    let running = engine.start_stream(stream, StreamOptions::default());
+    drop(near);
+    while !running.has_ended() {
+        std::thread::yield_now();
+    }
+    assert_eq!(running.take_back().map(|_| ()).unwrap_err().result, Ok(()));
+}

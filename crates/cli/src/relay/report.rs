@@ -12,7 +12,7 @@ use crate::{format, terminal};
 /// One line.
 pub(super) fn in_words(status: &StreamStatus, time: Duration) -> String {
     let rate = status.bytes_in as f64 * 8.0 / time.as_secs_f64().max(1e-3);
-    let (mut waiting, mut dropped, mut lost) = (0, 0, 0);
+    let (mut waiting, mut dropped, mut lost) = (status.bytes_pending, status.bytes_dropped, 0);
     for output in &status.outputs {
         waiting += output.waiting_bytes;
         dropped += output.dropped.bytes;
@@ -94,6 +94,8 @@ fn as_json(end: &StreamEnd, time: Duration) -> Value {
         "records_in": status.records_in,
         "bytes_unseen": status.bytes_unseen,
         "bytes_out": status.bytes_out,
+        "bytes_pending": status.bytes_pending,
+        "bytes_dropped": status.bytes_dropped,
         "inputs": inputs,
         "outputs": outputs,
         "reports": reports(&status.reports),

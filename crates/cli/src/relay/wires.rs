@@ -140,7 +140,10 @@ fn attend(running: &RunningStream, interrupt: &Interrupt) -> StreamEnd {
 fn say(event: StreamEvent) {
     match event {
         StreamEvent::InputFailed { error, .. } => eprintln!("wirepath: goes on without an input: {error}"),
-        StreamEvent::OutputFailed { error, .. } => eprintln!("wirepath: goes on without an output: {error}"),
+        StreamEvent::OutputFailed { error, dropped, .. } => eprintln!(
+            "wirepath: an output failed: {error}; {} records ({} bytes) were not delivered to it",
+            dropped.records, dropped.bytes
+        ),
         StreamEvent::OutputDisconnected { name, dropped, .. } => eprintln!(
             "wirepath: {name} did not keep up and was let go of; {} records ({} bytes) were not delivered to it",
             dropped.records, dropped.bytes

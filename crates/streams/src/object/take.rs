@@ -79,18 +79,29 @@ impl Object {
 type Taken = Result<Take, (&'static str, Errno)>;
 
 impl Batch {
-    /// Writes all of it; answers how many bytes that is. May block.
-    ///
-    /// # Errors
-    /// What `pwrite` says; part of it may be written then.
-    pub(crate) fn write(self) -> std::io::Result<u64> {
-        use std::os::unix::fs::FileExt;
-        let mut offset = self.offset;
-        for run in self.runs {
-            self.file.write_all_at(&run.bytes, offset)?;
-            offset += run.bytes.len() as u64;
+    /// Bytes of all of it.
+    pub(crate) fn bytes(&self) -> usize {
+        self.runs.iter().map(|run| run.bytes.len()).sum()
+    }
+
+    /// Writes all of it; answers how many bytes were written, and what `pwrite` says if that is not all. May block.
+    pub(crate) fn write(self) -> (u64, std::io::Result<()>) {
+        let mut written = 0;
+        for run in &self.runs {
+            let mut rest = &run.bytes[..];
+            while !rest.is_empty() {
+                match rustix::io::pwrite(&self.file, rest, self.offset + written) {
+                    Ok(0) => return (written, Err(std::io::ErrorKind::WriteZero.into())),
+                    Ok(bytes) => {
+                        rest = &rest[bytes..];
+                        written += bytes as u64;
+                    }
+                    Err(Errno::INTR) => {}
+                    Err(errno) => return (written, Err(errno.into())),
+                }
+            }
         }
-        Ok(offset - self.offset)
+        (written, Ok(()))
     }
 }
 
@@ -147,7 +158,10 @@ impl Datagrams {
                 Ok(Take::Full)
             }
             Err(errno) if is_loss(errno) => Ok(Take::Lost(slices.iter().map(|slice| slice.len()).sum())),
-            Err(errno) => Err(("sendmsg", errno)),
+            Err(errno) => {
+                parts.into_iter().rev().for_each(|part| outbox.push_front(part));
+                Err(("sendmsg", errno))
+            }
         }
     }
 
@@ -180,7 +194,10 @@ impl Datagrams {
                 outbox.put_rest(run);
                 return Ok(Take::Lost(length));
             }
-            Err(errno) => return Err(("sendmsg", errno)),
+            Err(errno) => {
+                put_back(train, run, outbox);
+                return Err(("sendmsg", errno));
+            }
         }
         Ok(Take::Taken(length))
     }

@@ -270,6 +270,7 @@ impl Stream {
             pipe: None,
             writable: true,
             busy: false,
+            storing: 0,
             within,
             detach: None,
             lately: Lately::default(),

@@ -240,7 +240,7 @@ impl Output {
             Kind::File(StoredFile { file, offset, .. }) => {
                 let (file, at, held) = (Arc::clone(file), *offset, pipe.held());
                 *offset += held as u64;
-                self.busy = true;
+                (self.busy, self.storing) = (true, held);
                 if let Some(pipe) = self.pipe.take() {
                     storage.push(Storage { port: self.port, job: Job::Drain { pipe, file, offset: at } });
                 }

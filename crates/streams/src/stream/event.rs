@@ -35,6 +35,8 @@ pub enum StreamEvent {
         port: Port,
         /// Its name, and what failed.
         error: String,
+        /// What it will not get: what waited for it, and what was dropped before.
+        dropped: Dropped,
     },
     /// A datagram or record was not what it should be and is dropped. Told of the first that an input or handler refuses; all are
     /// counted.

@@ -25,6 +25,7 @@ impl Stream {
     fn place_run(&mut self, run: Run) -> Result<Option<Run>, StreamError> {
         self.skipping &= !run.begins;
         if self.skipping {
+            self.counts.bytes_dropped += run.bytes.len() as u64;
             return Ok(None);
         }
         let mut rest = Some(run);
@@ -168,10 +169,9 @@ impl Stream {
     /// An output did not keep up.
     fn disconnect(&mut self, place: usize) -> Result<(), StreamError> {
         let mut output = self.outputs.remove(place);
-        output.outbox.drop_all();
+        let dropped = output.give_up();
         Stream::release(self.watch.as_ref(), &output.object);
         let name = output.object.name.clone();
-        let dropped = output.outbox.dropped();
         self.tell(StreamEvent::OutputDisconnected { port: output.port, name: name.clone(), dropped });
         self.forget_output(place, output.within);
         if self.outputs.is_empty() {

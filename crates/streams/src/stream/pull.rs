@@ -109,7 +109,7 @@ impl Stream {
             }
         }
         while let Order::Tags { merge, .. } = &mut self.order
-            && let Some(record) = merge.take()
+            && let Some(record) = merge.take(|late| self.counts.bytes_dropped += late.bytes.len() as u64)
         {
             progressed = true;
             self.handle(record)?;
@@ -220,10 +220,12 @@ impl Stream {
         self.tell_misfit(place);
         match pulled {
             Err(error) if self.settings.survives_inputs => {
-                self.tell(StreamEvent::InputFailed {
-                    port: self.inputs[place].port,
-                    error: error.to_string(),
-                });
+                let input = &mut self.inputs[place];
+                self.counts.bytes_dropped += input.kept() as u64;
+                input.buffer.clear();
+                input.ready.clear();
+                let port = input.port;
+                self.tell(StreamEvent::InputFailed { port, error: error.to_string() });
                 Ok(Pulled::Gone)
             }
             pulled => pulled,
@@ -233,6 +235,7 @@ impl Stream {
     /// The input at `place` is done with: whoever detached it gets it back, else it is closed.
     fn remove_input(&mut self, place: usize) {
         let mut input = self.inputs.remove(place);
+        self.counts.bytes_dropped += input.malformed.bytes;
         match &mut self.order {
             Order::Turns(turns) => turns.removed(place),
             Order::Tags { merge, .. } => merge.remove_input(place),
@@ -241,6 +244,7 @@ impl Stream {
         Stream::release(self.watch.as_ref(), &input.object);
         self.tell(StreamEvent::InputGone { port: input.port, name: input.object.name.clone() });
         if let Some(on_detached) = input.detach.take() {
+            self.counts.bytes_returned += input.buffer.len() as u64;
             input.object.put_back(input.buffer);
             on_detached(input.object);
         }
@@ -295,6 +299,11 @@ impl Input {
         if self.is_endless() {
             self.ready.extend(self.splitter.cut());
         }
+    }
+
+    /// Bytes that were read and not handed on.
+    pub(super) fn kept(&self) -> usize {
+        self.buffer.len() + self.ready.iter().map(|run| run.bytes.len()).sum::<usize>()
     }
 
     /// Whether nothing of a record was handed on that is not whole, and nothing whole waits.

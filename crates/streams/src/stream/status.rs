@@ -1,6 +1,6 @@
 //! What a stream did so far: KStreams' poll.
 
-use super::{Order, Port, Stream};
+use super::{Input, Order, Port, Stream};
 use crate::merge::MergeCounts;
 use crate::outbox::Dropped;
 use crate::secret::ShareCounts;
@@ -16,6 +16,13 @@ pub struct StreamStatus {
     pub bytes_unseen: u64,
     /// Bytes that outputs took.
     pub bytes_out: u64,
+    /// Bytes that were read and not yet given to outputs: parts of records, records in a merge, what waits for room.
+    pub bytes_pending: u64,
+    /// Bytes that were read and go nowhere: late records, the rest of a record whose output is gone, the part that an input had when
+    /// it failed, malformed datagrams.
+    pub bytes_dropped: u64,
+    /// Bytes that were read, and went back with an input that was detached.
+    pub bytes_returned: u64,
     /// Its inputs, without those that ended.
     pub inputs: Vec<InputStatus>,
     /// Its outputs, without those that are gone.
@@ -53,7 +60,7 @@ pub struct OutputStatus {
     pub name: String,
     /// Bytes that it took.
     pub bytes: u64,
-    /// Bytes that wait for it.
+    /// Bytes that wait for it, or that it failed to take.
     pub waiting_bytes: u64,
     /// What was dropped because it was full.
     pub dropped: Dropped,
@@ -77,21 +84,37 @@ impl Stream {
             port: output.port,
             name: output.object.name.clone(),
             bytes: output.bytes,
-            waiting_bytes: (output.outbox.bytes() + output.held()) as u64,
+            waiting_bytes: output.waiting() as u64,
             dropped: output.outbox.dropped(),
             lost_bytes: output.lost_bytes,
             reports: output.chain.reports(),
         });
+        let malformed: u64 = self.inputs.iter().map(|input| input.malformed.bytes).sum();
         StreamStatus {
             bytes_in: self.counts.bytes_in,
             records_in: self.counts.records_in,
             bytes_unseen: self.counts.bytes_unseen,
             bytes_out: self.counts.bytes_out,
+            bytes_pending: self.pending_bytes() as u64,
+            bytes_dropped: self.counts.bytes_dropped + malformed,
+            bytes_returned: self.counts.bytes_returned,
             inputs: inputs.collect(),
             outputs: outputs.collect(),
             reports: self.chain.reports(),
             merge: if let Order::Tags { merge, .. } = &self.order { Some(merge.counts()) } else { None },
             shares: if let Order::Shares(collector) = &self.order { Some(collector.counts()) } else { None },
         }
+    }
+}
+
+impl Stream {
+    fn pending_bytes(&self) -> usize {
+        let merged = match &self.order {
+            Order::Tags { merge, .. } => merge.waiting().map(|run| run.bytes.len()).sum(),
+            Order::Shares(collector) => collector.bytes(),
+            Order::Turns(_) | Order::Arrival { .. } => 0,
+        };
+        let kept = self.inputs.iter().map(Input::kept);
+        kept.chain(self.pending.iter().map(|run| run.bytes.len())).sum::<usize>() + merged
     }
 }

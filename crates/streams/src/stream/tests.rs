@@ -535,6 +535,35 @@ fn a_mirror_waits_for_its_slowest_or_drops_or_does_without_it_as_it_is_told() {
 }
 
 #[test]
+fn what_an_output_that_fails_did_not_get_is_said_to_the_byte() {
+    let input = vec![7u8; 4_000_000];
+    let (gone, mut reader) = UnixStream::pair().unwrap();
+    let (object, collected) = Object::collect("stays", LIMIT);
+    let (tell, told) = channel();
+    let mut stream = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .on_event(move |event| tell.send(event).unwrap_or_default())
+        .input(memory(&input), Framing::Fixed(1000))
+        .output(object)
+        .output(Object::stream("gone", gone.into()).unwrap())
+        .build();
+    assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait), "it waits for who reads nothing");
+    let status = stream.status();
+    let of = status.outputs.iter().find(|output| output.name == "gone").unwrap();
+    assert_eq!(status.bytes_in, of.bytes + of.waiting_bytes + status.bytes_pending, "{status:?}");
+    reader.read_exact(&mut [0; 5000]).unwrap();
+    drop(reader);
+    stream.note_ready(of.port);
+    assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Ended(Ok(()))));
+    assert_eq!(collected.bytes().len(), input.len());
+    let StreamEvent::OutputFailed { port, dropped, .. } = told.recv().unwrap() else {
+        panic!("another event")
+    };
+    assert_eq!((port, dropped.bytes), (of.port, of.waiting_bytes));
+    assert_eq!(dropped.records, of.waiting_bytes / 1000, "the record that left in part is not counted");
+}
+
+#[test]
 fn an_object_that_fails_says_which_and_why() {
     let (near, far) = UnixStream::pair().unwrap();
     drop(far);

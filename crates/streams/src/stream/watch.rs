@@ -85,11 +85,31 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
-    fn drop(&mut self) {
+impl Stream {
+    /// Waits by the watch no more. Whoever waits next is not told what was ready before, so all is tried.
+    pub(crate) fn unwatch(&mut self) {
+        self.release_all();
+        self.watch = None;
+        self.inputs.iter_mut().for_each(|input| input.readable = true);
+        self.outputs.iter_mut().chain(&mut self.leaving).for_each(|output| output.writable = true);
+    }
+
+    /// Whether somebody else has something of it: bytes to be written, or to be brought into memory.
+    pub(crate) fn waits_for_storage(&self) -> bool {
+        let mut outputs = self.outputs.iter().chain(&self.leaving);
+        self.inputs.iter().any(|input| input.busy) || outputs.any(|output| output.busy)
+    }
+
+    fn release_all(&self) {
         let objects = self.inputs.iter().map(|input| &input.object);
         let objects = objects.chain(self.outputs.iter().chain(&self.leaving).map(|output| &output.object));
-        // A descriptor that was duplicated would stay in epoll after it is closed here.
         objects.for_each(|object| Stream::release(self.watch.as_ref(), object));
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        // A descriptor that was duplicated would stay in epoll after it is closed here.
+        self.release_all();
     }
 }

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::Sender;
 
 use super::{Command, Task, Work, Worker};
 use crate::StreamError;
@@ -29,6 +30,9 @@ impl Worker {
     /// Gives a stream a turn.
     pub(super) fn act_stream(&mut self, key: usize, allowance: u64) {
         let Some(task) = self.stream(key) else { return };
+        if task.wanted.is_some() {
+            return self.scheduler.acted(key, 0, false, now_us());
+        }
         let (acted, moved) = task.stream.act(allowance, now_us());
         self.sending.counters.stream_octets.add(moved);
         self.scheduler.acted(key, moved, matches!(acted, Acted::More), now_us());
@@ -62,8 +66,28 @@ impl Worker {
         let Some(key) = self.keys.get(&id).copied() else { return };
         let Some(task) = self.stream(key) else { return };
         match task.stream.stored(stored) {
+            Ok(()) if task.wanted.is_some() => self.give_back(key),
             Ok(()) => self.scheduler.ready(key),
             Err(error) => self.end_stream(key, Err(error)),
+        }
+    }
+
+    /// Somebody wants a stream back: it has no more turns.
+    pub(super) fn take_back(&mut self, id: u64, tell: Sender<Box<Stream>>) {
+        let Some(key) = self.keys.get(&id).copied() else { return };
+        let Some(task) = self.stream(key) else { return };
+        task.wanted = Some(tell);
+        self.give_back(key);
+    }
+
+    /// Gives a stream back, if it is wanted and nothing of it is elsewhere.
+    fn give_back(&mut self, key: usize) {
+        if self.stream(key).is_none_or(|task| task.wanted.is_none() || task.stream.waits_for_storage()) {
+            return;
+        }
+        self.sending.counters.streams.fetch_sub(1, Relaxed);
+        if let Work::Stream(task) = self.forget(key) {
+            task.give_back();
         }
     }
 
