@@ -5,41 +5,40 @@
 
 mod build;
 mod direct;
+mod error;
 mod event;
+mod finish;
+mod input;
+mod leave;
 mod place;
 mod pull;
 mod run;
 mod status;
+mod storage;
 pub(crate) mod watch;
 
-use std::any::Any;
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io;
-use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 use bytes::BytesMut;
-use rustix::io::Errno;
 use wirepath_datapath::Pipe;
 
 pub use build::{OutputOptions, StreamBuilder};
+pub use error::StreamError;
 pub use event::{OnEvent, StreamEvent};
 pub use status::{InputStatus, OutputStatus, StreamStatus};
+pub(crate) use storage::Stored;
 
-use crate::blocking::warm;
-use crate::chain::{Chain, ChainError};
-use crate::clock::now_us;
-use crate::framing::{FramingError, Splitter};
-use crate::handler::HandlerError;
+use crate::chain::Chain;
+use crate::framing::Splitter;
 use crate::merge::Merge;
-use crate::object::{Batch, Object, ObjectError, Take};
+use crate::object::{Object, ObjectError, Take};
 use crate::order::Turns;
 use crate::outbox::{Dropped, Outbox};
 use crate::pattern::{Lately, Spread};
 use crate::record::Run;
-use crate::secret::{Collector, ShareError};
+use crate::secret::Collector;
+use storage::{Job, Storage};
 use watch::Watch;
 
 /// An input or output of a stream, unique within it.
@@ -168,50 +167,6 @@ enum Order {
 /// Finds the tag of a record.
 pub type Tag = dyn FnMut(&[u8]) -> Option<u64> + Send;
 
-/// Why a stream ended.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StreamError {
-    /// An input or output failed.
-    #[error(transparent)]
-    Object(#[from] ObjectError),
-    /// An input has no records where they should be.
-    #[error("{name}: {error}")]
-    Framing {
-        /// The input.
-        name: String,
-        /// What is wrong.
-        error: FramingError,
-    },
-    /// An input's shares cannot be put together.
-    #[error(transparent)]
-    Share(#[from] ShareError),
-    /// There are fewer outputs than shares are needed to give a record back.
-    #[error("{outputs} outputs are fewer than the threshold of {threshold} shares")]
-    TooFewOutputs {
-        /// How many there are.
-        outputs: usize,
-        /// How many it takes.
-        threshold: u8,
-    },
-    /// A handler gave up.
-    #[error("handler {handler}: {error}")]
-    Handler {
-        /// Its name.
-        handler: String,
-        /// Why.
-        error: HandlerError,
-    },
-    /// A handler, a framing or a tag panicked.
-    #[error("a callback of the stream panicked: {0}")]
-    Panicked(String),
-    /// There is no output left.
-    #[error("no output is left; the last one: {0}")]
-    NoOutput(String),
-    /// It was stopped.
-    #[error("the stream was stopped")]
-    Stopped,
-}
-
 /// What came of a turn.
 #[derive(Debug)]
 pub(crate) enum Acted {
@@ -221,62 +176,6 @@ pub(crate) enum Acted {
     Wait,
     /// It is over.
     Ended(Result<(), StreamError>),
-}
-
-/// Something that may block, and for whom.
-pub(crate) struct Storage {
-    pub(crate) port: Port,
-    job: Job,
-}
-
-enum Job {
-    Warm(Arc<File>, Range<u64>),
-    Write(Batch),
-    /// What is in a pipe to a file, at this offset.
-    Drain {
-        pipe: Pipe,
-        file: Arc<File>,
-        offset: u64,
-    },
-}
-
-/// What came of something that might have blocked.
-pub(crate) struct Stored {
-    port: Port,
-    /// Bytes that were written, also if it failed then; or up to where a file is in memory.
-    bytes: u64,
-    result: io::Result<()>,
-    pipe: Option<Pipe>,
-}
-
-impl Storage {
-    /// Does it.
-    pub(crate) fn run(self) -> Stored {
-        let port = self.port;
-        match self.job {
-            Job::Warm(file, range) => {
-                let result = warm(&file, range.clone());
-                Stored { port, bytes: range.end, result, pipe: None }
-            }
-            Job::Write(batch) => {
-                let (bytes, result) = batch.write();
-                Stored { port, bytes, result, pipe: None }
-            }
-            Job::Drain { mut pipe, file, offset } => {
-                let held = pipe.held();
-                let result = drain(&mut pipe, &file, offset);
-                Stored { port, bytes: (held - pipe.held()) as u64, result, pipe: Some(pipe) }
-            }
-        }
-    }
-}
-
-/// Writes all that is in a pipe.
-fn drain(pipe: &mut Pipe, file: &File, mut offset: u64) -> io::Result<()> {
-    while pipe.held() > 0 {
-        pipe.drain(file, Some(&mut offset), false)?;
-    }
-    Ok(())
 }
 
 impl Stream {
@@ -317,45 +216,6 @@ impl Stream {
         (acted, self.charged - before)
     }
 
-    /// What an engine has to do that may block. It says with [`Stream::stored`] what came of each.
-    pub(crate) fn take_storage(&mut self) -> impl Iterator<Item = Storage> {
-        self.storage.drain(..)
-    }
-
-    /// What came of something that might have blocked.
-    ///
-    /// # Errors
-    /// If it failed, which ends the stream.
-    pub(crate) fn stored(&mut self, stored: Stored) -> Result<(), StreamError> {
-        let Stored { port, bytes, result, pipe } = stored;
-        let result = result.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
-        if let Some(input) = self.inputs.iter_mut().find(|input| input.port == port) {
-            input.busy = false;
-            result.map_err(|errno| input.object.error("reading ahead", errno))?;
-            input.object.warmed(bytes);
-            return Ok(());
-        }
-        let place = self.outputs.iter().chain(&self.leaving).position(|output| output.port == port);
-        let Some(place) = place else { return Ok(()) };
-        let Some(output) = nth_mut(&mut self.outputs, &mut self.leaving, place) else { return Ok(()) };
-        output.busy = false;
-        output.storing -= bytes as usize;
-        output.note_taken(bytes as usize, now_us());
-        self.counts.bytes_out += bytes;
-        match result {
-            Ok(()) => {
-                if let Some(pipe) = pipe {
-                    output.pipe = Some(pipe); // it had none while another thread had this one
-                }
-                Ok(())
-            }
-            Err(errno) => {
-                let error = output.object.error("writing", errno);
-                self.output_failed(place, error)
-            }
-        }
-    }
-
     /// An input may have something now, or an output room. Saying so of what has not is harmless.
     pub(crate) fn note_ready(&mut self, port: Port) {
         if let Some(input) = self.inputs.iter_mut().find(|input| input.port == port) {
@@ -393,39 +253,6 @@ impl Stream {
         Ok(progressed)
     }
 
-    /// An output failed: the stream goes on without it or ends.
-    fn output_failed(&mut self, place: usize, error: ObjectError) -> Result<(), StreamError> {
-        if !self.settings.survives_outputs {
-            return Err(error.into());
-        }
-        let is_leaving = place >= self.outputs.len();
-        let mut output = if is_leaving {
-            self.leaving.remove(place - self.outputs.len())
-        } else {
-            self.outputs.remove(place)
-        };
-        Stream::release(self.watch.as_ref(), &output.object);
-        let dropped = output.give_up();
-        self.tell(StreamEvent::OutputFailed { port: output.port, error: error.to_string(), dropped });
-        if is_leaving {
-            return Ok(());
-        }
-        self.forget_output(place, output.within);
-        if self.outputs.is_empty() { Err(StreamError::NoOutput(error.to_string())) } else { Ok(()) }
-    }
-
-    /// Gives back outputs that have sent what they had.
-    fn let_leave(&mut self) {
-        while let Some(place) = self.leaving.iter().position(Output::is_idle) {
-            let output = self.leaving.remove(place);
-            Stream::release(self.watch.as_ref(), &output.object);
-            self.tell(StreamEvent::OutputGone { port: output.port, name: output.object.name.clone() });
-            if let Some(on_detached) = output.detach {
-                on_detached(output.object);
-            }
-        }
-    }
-
     /// Whether everything that came has left.
     fn is_over(&self) -> bool {
         let nothing_waits = match &self.order {
@@ -435,28 +262,6 @@ impl Stream {
         };
         let are_idle = self.outputs.iter().chain(&self.leaving).all(Output::is_idle);
         self.inputs.is_empty() && nothing_waits && self.pending.is_empty() && are_idle
-    }
-
-    /// Tells handlers and outputs that nothing more will come.
-    fn finish(&mut self) -> Result<(), StreamError> {
-        self.chain.end()?;
-        for output in &mut self.outputs {
-            output.chain.end()?;
-        }
-        if !self.settings.finish_outputs {
-            return Ok(());
-        }
-        for place in 0..self.outputs.len() {
-            let output = &self.outputs[place];
-            match output.object.finish() {
-                Err(error) if self.settings.survives_outputs => {
-                    let (port, dropped) = (output.port, output.outbox.dropped());
-                    self.tell(StreamEvent::OutputFailed { port, error: error.to_string(), dropped });
-                }
-                finished => finished?,
-            }
-        }
-        Ok(())
     }
 }
 
@@ -507,25 +312,10 @@ impl Output {
     }
 }
 
-impl From<ChainError> for StreamError {
-    fn from(error: ChainError) -> StreamError {
-        StreamError::Handler { handler: error.handler.to_owned(), error: error.error }
-    }
-}
-
 /// The output at `place`, those that leave counted behind the others.
 fn nth_mut<'a>(outputs: &'a mut [Output], leaving: &'a mut [Output], place: usize) -> Option<&'a mut Output> {
     let staying = outputs.len();
     if place < staying { outputs.get_mut(place) } else { leaving.get_mut(place - staying) }
-}
-
-impl StreamError {
-    /// For what a panic left.
-    pub(crate) fn panicked(panic: &(dyn Any + Send)) -> StreamError {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        StreamError::Panicked(text.unwrap_or_else(|| "without words".to_owned()))
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Giving records to outputs, by the pattern.
 
-use super::{OnDetached, Output, Port, Stream, StreamError, StreamEvent};
+use super::{Output, Stream, StreamError};
 use crate::outbox::Offered;
 use crate::pattern::Spread;
 use crate::record::Run;
@@ -164,53 +164,6 @@ impl Stream {
             self.move_out(place);
         }
         Ok(())
-    }
-
-    /// An output did not keep up.
-    fn disconnect(&mut self, place: usize) -> Result<(), StreamError> {
-        let mut output = self.outputs.remove(place);
-        let dropped = output.give_up();
-        Stream::release(self.watch.as_ref(), &output.object);
-        let name = output.object.name.clone();
-        self.tell(StreamEvent::OutputDisconnected { port: output.port, name: name.clone(), dropped });
-        self.forget_output(place, output.within);
-        if self.outputs.is_empty() {
-            return Err(StreamError::NoOutput(format!("{name} did not keep up")));
-        }
-        if let Some(on_detached) = output.detach {
-            on_detached(output.object);
-        }
-        Ok(())
-    }
-
-    /// The output at `place` is gone. The rest of a record that it alone had the beginning of is of no use to another.
-    pub(super) fn forget_output(&mut self, place: usize, within: bool) {
-        self.spread.removed(place);
-        self.skipping |= within && !matches!(self.spread, Spread::Mirror | Spread::Bytes { .. });
-    }
-
-    /// The output gets nothing more.
-    fn move_out(&mut self, place: usize) {
-        let output = self.outputs.remove(place);
-        self.spread.removed(place);
-        self.leaving.push(output);
-    }
-
-    /// Detaches an output after the record that it is given, when all that waits for it has left, and gives the object back, also if
-    /// the stream ends before. Of a stream of bytes without framing it gets nothing more from now on. False if there is no such
-    /// output.
-    pub fn detach_output(
-        &mut self,
-        port: Port,
-        on_detached: impl FnOnce(crate::Object) + Send + 'static,
-    ) -> bool {
-        let place = self.outputs.iter().position(|output| output.port == port && output.detach.is_none());
-        let Some(place) = place else { return false };
-        self.outputs[place].detach = Some(Box::new(on_detached) as OnDetached);
-        if !self.outputs[place].within || self.is_within_endless() {
-            self.move_out(place);
-        }
-        true
     }
 }
 

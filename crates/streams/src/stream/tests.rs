@@ -1,13 +1,14 @@
 use super::*;
 use crate::{
-    Collected, Common, Framing, Handler, InputOrder, Late, OutputOptions, OutputPattern, Read, Verdict,
-    WhenFull,
+    Collected, Common, Framing, Handler, HandlerError, InputOrder, Late, OutputOptions, OutputPattern, Read,
+    Verdict, WhenFull,
 };
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::io::{Read as _, Write};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
 
