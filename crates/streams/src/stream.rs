@@ -26,7 +26,8 @@ use wirepath_datapath::Pipe;
 pub use build::{OutputOptions, StreamBuilder};
 pub use error::StreamError;
 pub use event::{OnEvent, StreamEvent};
-pub use status::{InputStatus, OutputStatus, StreamStatus};
+pub(crate) use finish::LOOK_AGAIN_US;
+pub use status::{EndedOutput, InputStatus, OutputStatus, StreamStatus};
 pub(crate) use storage::Stored;
 
 use crate::chain::Chain;
@@ -38,6 +39,7 @@ use crate::outbox::{Dropped, Outbox};
 use crate::pattern::{Lately, Spread};
 use crate::record::Run;
 use crate::secret::Collector;
+use finish::Delivery;
 use storage::{Job, Storage};
 use watch::Watch;
 
@@ -72,7 +74,20 @@ pub struct Stream {
     watch: Option<Watch>,
     /// What went wrong between two turns.
     failed: Option<StreamError>,
+    /// How much has moved when the turn is over.
+    turn_end: u64,
+    /// The output that sends first, those that leave counted behind the others.
+    next_to_send: usize,
+    /// Handlers and outputs were told that nothing more comes.
+    is_finishing: bool,
+    /// Outputs that are gone.
+    ended: VecDeque<EndedOutput>,
+    /// What is to be dropped where that may take its time: closing a file, for one.
+    remains: Vec<Remains>,
 }
+
+/// Something that is only to be dropped.
+pub(crate) type Remains = Box<dyn Send>;
 
 /// What holds for all inputs and outputs.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +130,8 @@ struct Input {
     /// Waits for storage.
     busy: bool,
     at_end: bool,
+    /// Nothing more is taken of it, whatever it has.
+    has_failed: bool,
     /// To be detached when it is between two records.
     detach: Option<OnDetached>,
     bytes: u64,
@@ -132,6 +149,8 @@ struct Output {
     outbox: Outbox,
     /// What goes to it without being looked at.
     pipe: Option<Pipe>,
+    /// It takes only what is copied.
+    copies: bool,
     /// May take something: no call has said otherwise since.
     writable: bool,
     /// Waits for storage.
@@ -141,6 +160,8 @@ struct Output {
     /// Got the beginning of a record and not yet its end.
     within: bool,
     detach: Option<OnDetached>,
+    /// How far it is with what it took, once nothing more comes.
+    delivery: Option<Delivery>,
     lately: Lately,
     bytes: u64,
     lost_bytes: u64,
@@ -174,6 +195,9 @@ pub(crate) enum Acted {
     More,
     /// Nothing to do until something becomes ready.
     Wait,
+    /// Nothing to do until peers have acknowledged what they were sent. An output's descriptor becomes ready when all of it is; but
+    /// one that acknowledges nothing must be looked at again.
+    Deliver,
     /// It is over.
     Ended(Result<(), StreamError>),
 }
@@ -181,39 +205,64 @@ pub(crate) enum Acted {
 impl Stream {
     /// Moves about `allowance` bytes, in and out counted alike; answers what came of it and how many it was.
     pub(crate) fn act(&mut self, allowance: u64, now_us: u64) -> (Acted, u64) {
-        let moved = |counts: &Counts| counts.bytes_in + counts.bytes_out;
         let before = self.charged;
-        let acted = catch_unwind(AssertUnwindSafe(|| {
-            if let Some(error) = self.failed.take() {
-                return Err(error);
-            }
-            loop {
-                let mut progressed = self.send(now_us)?;
-                progressed |= if self.can_move_unseen() {
-                    self.move_unseen(now_us)?
-                } else if self.outputs.iter().any(|output| output.held() > 0) {
-                    false // what is in pipes leaves first
-                } else {
-                    self.place()? | self.pull()?
-                };
-                if self.is_over() {
-                    return self.finish().map(|()| Acted::Ended(Ok(())));
-                }
-                if !progressed {
-                    return Ok(Acted::Wait);
-                }
-                if moved(&self.counts) - before >= allowance {
-                    return Ok(Acted::More);
-                }
-            }
-        }));
+        self.turn_end = before.saturating_add(allowance);
+        let acted = catch_unwind(AssertUnwindSafe(|| self.take_turn(now_us)));
         let acted = match acted {
             Ok(Ok(acted)) => acted,
             Ok(Err(error)) => Acted::Ended(Err(error)),
             Err(panic) => Acted::Ended(Err(StreamError::panicked(panic.as_ref()))),
         };
-        self.charged = moved(&self.counts);
+        self.charged = self.moved();
+        if matches!(acted, Acted::Ended(_)) {
+            self.give_back();
+        }
         (acted, self.charged - before)
+    }
+
+    fn take_turn(&mut self, now_us: u64) -> Result<Acted, StreamError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        loop {
+            if self.is_finishing {
+                return self.finish(now_us);
+            }
+            let mut progressed = self.send(now_us)?;
+            if !self.is_turn_over() {
+                progressed |= self.take_in(now_us)?;
+            }
+            if self.is_over() {
+                return self.finish(now_us);
+            }
+            if self.is_turn_over() {
+                return Ok(Acted::More);
+            }
+            if !progressed {
+                return Ok(Acted::Wait);
+            }
+        }
+    }
+
+    /// Takes from inputs what outputs have room for; answers whether anything was done.
+    fn take_in(&mut self, now_us: u64) -> Result<bool, StreamError> {
+        if self.can_move_unseen() {
+            return self.move_unseen(now_us);
+        }
+        if self.outputs.iter().any(|output| output.held() > 0) {
+            return Ok(false); // what is in pipes leaves first
+        }
+        Ok(self.place(now_us)? | self.pull()?)
+    }
+
+    /// Bytes that were read and that outputs took.
+    fn moved(&self) -> u64 {
+        self.counts.bytes_in + self.counts.bytes_out
+    }
+
+    /// Whether the turn has moved what it may.
+    fn is_turn_over(&self) -> bool {
+        self.moved() >= self.turn_end
     }
 
     /// An input may have something now, or an output room. Saying so of what has not is harmless.
@@ -228,11 +277,15 @@ impl Stream {
         }
     }
 
-    /// Lets outputs take what waits for them.
+    /// Lets outputs take what waits for them, until the turn is over; in the next, those that were left out are first.
     fn send(&mut self, now_us: u64) -> Result<bool, StreamError> {
         let mut progressed = false;
-        let mut place = 0;
-        while let Some(output) = nth_mut(&mut self.outputs, &mut self.leaving, place) {
+        for _ in 0..=self.outputs.len() + self.leaving.len() {
+            let place = self.next_to_send;
+            let Some(output) = nth_mut(&mut self.outputs, &mut self.leaving, place) else {
+                self.next_to_send = 0;
+                continue;
+            };
             let sent = match output.held() {
                 0 => output.send(&mut self.storage, now_us),
                 _ => output.drain_pipe(&mut self.storage, now_us),
@@ -241,12 +294,15 @@ impl Stream {
                 Ok(taken) => {
                     self.counts.bytes_out += taken.unwrap_or(0) as u64;
                     progressed |= taken.is_some();
-                    place += 1;
+                    self.next_to_send += 1;
                 }
                 Err(error) => {
                     self.output_failed(place, error)?;
                     progressed = true;
                 }
+            }
+            if self.is_turn_over() {
+                break;
             }
         }
         self.let_leave();

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::BytesMut;
 
 use super::watch::{READING, WRITING};
-use super::{Counts, Input, OnEvent, Order, Output, Port, Settings, Stream, StreamEvent, Tag};
+use super::{Counts, Input, OnEvent, Order, Output, Port, Settings, Stream, StreamError, StreamEvent, Tag};
 use crate::chain::Chain;
 use crate::framing::{Framing, Splitter};
 use crate::handler::{Handler, Reach};
@@ -14,7 +14,7 @@ use crate::object::{Kind, Object};
 use crate::order::{InputOrder, Turns};
 use crate::outbox::{Dropped, Outbox, WhenFull};
 use crate::pattern::{Lately, OutputPattern, Spread};
-use crate::secret::Collector;
+use crate::secret::{Collector, MOST_SHARES};
 
 /// Bytes that wait for an output, unless said otherwise.
 const WAITING: usize = 256 * 1024;
@@ -184,6 +184,11 @@ impl StreamBuilder {
             on_event: self.on_event,
             watch: None,
             failed: None,
+            turn_end: 0,
+            next_to_send: 0,
+            is_finishing: false,
+            ended: VecDeque::new(),
+            remains: Vec::new(),
         };
         for (object, options) in self.outputs {
             stream.attach_output(object, options);
@@ -239,6 +244,7 @@ impl Stream {
             readable: true,
             busy: false,
             at_end: false,
+            has_failed: false,
             detach: None,
             bytes: 0,
             records: 0,
@@ -249,7 +255,8 @@ impl Stream {
     }
 
     /// One more output, behind the others. It gets records that come from now on; of a stream of bytes without framing, bytes. If it
-    /// needs what others did not, whole records or datagrams, inputs are divided so from their next record on.
+    /// needs what others did not, whole records or datagrams, inputs are divided so from their next record on. With [`OutputPattern::Shares`], more than [`MOST_SHARES`] outputs end the
+    /// stream.
     pub fn attach_output(&mut self, object: Object, options: OutputOptions) -> Port {
         self.meet_needs(&object, &options);
         let mut chain = Chain::default();
@@ -259,6 +266,10 @@ impl Stream {
         }
         // A record without end has no other place to begin at than here.
         let is_awaited = self.outputs.is_empty() && self.pending.front().is_some_and(|run| !run.begins);
+        let outputs = self.outputs.len() + 1;
+        if matches!(self.spread, Spread::Shares(_)) && outputs > MOST_SHARES {
+            self.failed = Some(StreamError::TooManyOutputs { outputs, most: MOST_SHARES });
+        }
         let within = matches!(self.spread, Spread::Mirror) && (self.is_within_endless() || is_awaited);
         let port = self.next_port();
         self.watch_one(port, &object, WRITING);
@@ -268,11 +279,13 @@ impl Stream {
             chain,
             outbox: Outbox::new(options.waiting_bytes, options.when_full),
             pipe: None,
+            copies: false,
             writable: true,
             busy: false,
             storing: 0,
             within,
             detach: None,
+            delivery: None,
             lately: Lately::default(),
             bytes: 0,
             lost_bytes: 0,

@@ -33,6 +33,14 @@ pub enum StreamError {
         /// How many it takes.
         threshold: u8,
     },
+    /// There are more outputs than a record can have shares.
+    #[error("{outputs} outputs are more than the {most} shares that a record can have")]
+    TooManyOutputs {
+        /// How many there are.
+        outputs: usize,
+        /// How many shares there can be.
+        most: usize,
+    },
     /// A handler gave up.
     #[error("handler {handler}: {error}")]
     Handler {

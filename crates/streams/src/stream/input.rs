@@ -45,6 +45,9 @@ impl Input {
     }
 
     pub(super) fn next_run(&mut self, storage: &mut Vec<Storage>) -> Result<Pulled, StreamError> {
+        if self.has_failed {
+            return Ok(Pulled::Gone);
+        }
         loop {
             if let Some(run) = self.ready.pop_front() {
                 return Ok(Pulled::Run(run));

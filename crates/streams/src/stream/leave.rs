@@ -1,8 +1,14 @@
 //! How inputs and outputs leave a stream: detached, at their end, or because they failed or did not keep up.
 
-use super::{Input, OnDetached, Order, Output, Port, Stream, StreamError, StreamEvent};
-use crate::object::ObjectError;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::{EndedOutput, Input, OnDetached, Order, Output, Port, Remains, Stream, StreamError, StreamEvent};
+use crate::object::{Object, ObjectError};
+use crate::outbox::Dropped;
 use crate::pattern::Spread;
+
+/// Most outputs that are gone and remembered; the first are forgotten first.
+const ENDED: usize = 64;
 
 impl Stream {
     /// An output failed: the stream goes on without it or ends.
@@ -16,43 +22,108 @@ impl Stream {
         } else {
             self.outputs.remove(place)
         };
-        Stream::release(self.watch.as_ref(), &output.object);
-        let dropped = output.give_up();
-        self.tell(StreamEvent::OutputFailed { port: output.port, error: error.to_string(), dropped });
+        let (port, dropped, within) = (output.port, output.give_up(), output.within);
+        self.tell(StreamEvent::OutputFailed { port, error: error.to_string(), dropped });
+        self.part_with(output, error.to_string());
         if is_leaving {
             return Ok(());
         }
-        self.forget_output(place, output.within);
+        self.forget_output(place, within);
         if self.outputs.is_empty() { Err(StreamError::NoOutput(error.to_string())) } else { Ok(()) }
+    }
+
+    /// An input failed: the stream goes on without it, when what was read of it before has gone, or ends.
+    pub(super) fn input_failed(&mut self, place: usize, error: StreamError) -> Result<(), StreamError> {
+        if !self.settings.survives_inputs {
+            return Err(error);
+        }
+        let input = &mut self.inputs[place];
+        self.counts.bytes_dropped += input.kept() as u64;
+        input.buffer.clear();
+        input.ready.clear();
+        (input.at_end, input.has_failed) = (true, true);
+        let port = input.port;
+        self.tell(StreamEvent::InputFailed { port, error: error.to_string() });
+        Ok(())
     }
 
     /// Gives back outputs that have sent what they had.
     pub(super) fn let_leave(&mut self) {
         while let Some(place) = self.leaving.iter().position(Output::is_idle) {
             let output = self.leaving.remove(place);
-            Stream::release(self.watch.as_ref(), &output.object);
             self.tell(StreamEvent::OutputGone { port: output.port, name: output.object.name.clone() });
-            if let Some(on_detached) = output.detach {
-                on_detached(output.object);
-            }
+            self.part_with(output, "it was detached".to_owned());
         }
     }
 
     /// An output did not keep up.
     pub(super) fn disconnect(&mut self, place: usize) -> Result<(), StreamError> {
         let mut output = self.outputs.remove(place);
-        let dropped = output.give_up();
-        Stream::release(self.watch.as_ref(), &output.object);
+        let (port, dropped, within) = (output.port, output.give_up(), output.within);
         let name = output.object.name.clone();
-        self.tell(StreamEvent::OutputDisconnected { port: output.port, name: name.clone(), dropped });
-        self.forget_output(place, output.within);
+        self.tell(StreamEvent::OutputDisconnected { port, name: name.clone(), dropped });
+        self.part_with(output, "it did not keep up".to_owned());
+        self.forget_output(place, within);
         if self.outputs.is_empty() {
             return Err(StreamError::NoOutput(format!("{name} did not keep up")));
         }
-        if let Some(on_detached) = output.detach {
-            on_detached(output.object);
-        }
         Ok(())
+    }
+
+    /// Counts an output among those that are gone, and gives its object to whoever detached it, or closes it.
+    fn part_with(&mut self, output: Output, why: String) {
+        Stream::release(self.watch.as_ref(), &output.object);
+        if self.ended.len() == ENDED {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(output.ended(why));
+        let Output { object, chain, detach, .. } = output;
+        self.remains.push(Box::new(chain));
+        self.hand_over(object, detach);
+    }
+
+    /// Gives an object to whoever detached it, or closes it.
+    fn hand_over(&mut self, mut object: Object, detach: Option<OnDetached>) {
+        match detach {
+            Some(on_detached) => on_detached(object),
+            None => {
+                object.close_connection();
+                self.remains.push(Box::new(object));
+            }
+        }
+    }
+
+    /// The stream is over: whoever waits for an object that was to be detached gets it now.
+    pub(crate) fn give_back(&mut self) {
+        // Callbacks are others' code.
+        while catch_unwind(AssertUnwindSafe(|| self.give_one_back())).unwrap_or_else(|_| {
+            tracing::error!("a callback for an object that was detached panicked");
+            true
+        }) {}
+    }
+
+    /// Answers whether there was one.
+    fn give_one_back(&mut self) -> bool {
+        if let Some(place) = self.inputs.iter().position(|input| input.detach.is_some()) {
+            self.remove_input(place);
+            return true;
+        }
+        let is_waiting = |output: &Output| output.detach.is_some();
+        let mut output = if let Some(place) = self.outputs.iter().position(is_waiting) {
+            self.outputs.remove(place)
+        } else if let Some(place) = self.leaving.iter().position(is_waiting) {
+            self.leaving.remove(place)
+        } else {
+            return false;
+        };
+        output.give_up();
+        self.part_with(output, "its stream ended before it was detached".to_owned());
+        true
+    }
+
+    /// What is to be dropped where that may take its time.
+    pub(crate) fn take_remains(&mut self) -> Vec<Remains> {
+        std::mem::take(&mut self.remains)
     }
 
     /// The output at `place` is gone. The rest of a record that it alone had the beginning of is of no use to another.
@@ -87,7 +158,7 @@ impl Stream {
 
     /// The input at `place` is done with: whoever detached it gets it back, else it is closed.
     pub(super) fn remove_input(&mut self, place: usize) {
-        let mut input = self.inputs.remove(place);
+        let input = self.inputs.remove(place);
         self.counts.bytes_dropped += input.malformed.bytes;
         match &mut self.order {
             Order::Turns(turns) => turns.removed(place),
@@ -96,11 +167,13 @@ impl Stream {
         }
         Stream::release(self.watch.as_ref(), &input.object);
         self.tell(StreamEvent::InputGone { port: input.port, name: input.object.name.clone() });
-        if let Some(on_detached) = input.detach.take() {
-            self.counts.bytes_returned += input.buffer.len() as u64;
-            input.object.put_back(input.buffer);
-            on_detached(input.object);
+        let Input { mut object, splitter, buffer, detach, .. } = input;
+        if detach.is_some() {
+            self.counts.bytes_returned += buffer.len() as u64;
+            object.put_back(buffer);
         }
+        self.remains.push(Box::new(splitter));
+        self.hand_over(object, detach);
     }
 
     /// Detaches inputs that are to be and are between two records.
@@ -138,5 +211,21 @@ impl Stream {
     /// Whether a stream of bytes without framing goes by, which has no place between two records.
     pub(super) fn is_within_endless(&self) -> bool {
         self.inputs.iter().any(|input| input.is_endless() && !input.splitter.at_boundary())
+    }
+}
+
+impl Output {
+    /// What is remembered of it.
+    fn ended(&self, why: String) -> EndedOutput {
+        let Dropped { records, bytes } = self.outbox.dropped();
+        let beyond = (self.held() + self.storing) as u64;
+        EndedOutput {
+            port: self.port,
+            name: self.object.name.clone(),
+            bytes: self.bytes,
+            dropped: Dropped { records, bytes: bytes + beyond },
+            lost_bytes: self.lost_bytes,
+            why,
+        }
     }
 }

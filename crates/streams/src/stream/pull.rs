@@ -72,7 +72,7 @@ impl Stream {
     fn pull_by_tag(&mut self) -> Result<bool, StreamError> {
         let mut progressed = false;
         for place in 0..self.inputs.len() {
-            while self.merge_wants(place) {
+            while self.merge_wants(place) && !self.is_turn_over() {
                 match self.next_run(place)? {
                     Pulled::Run(mut run) => {
                         let record = self.take_first(place, &mut run);
@@ -203,15 +203,7 @@ impl Stream {
         self.counts.bytes_in += self.inputs[place].bytes - before;
         self.tell_misfit(place);
         match pulled {
-            Err(error) if self.settings.survives_inputs => {
-                let input = &mut self.inputs[place];
-                self.counts.bytes_dropped += input.kept() as u64;
-                input.buffer.clear();
-                input.ready.clear();
-                let port = input.port;
-                self.tell(StreamEvent::InputFailed { port, error: error.to_string() });
-                Ok(Pulled::Gone)
-            }
+            Err(error) => self.input_failed(place, error).map(|()| Pulled::Gone),
             pulled => pulled,
         }
     }

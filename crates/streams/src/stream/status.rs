@@ -27,6 +27,8 @@ pub struct StreamStatus {
     pub inputs: Vec<InputStatus>,
     /// Its outputs, without those that are gone.
     pub outputs: Vec<OutputStatus>,
+    /// The outputs that are gone, the last 64 of them, in the order in which they went.
+    pub ended_outputs: Vec<EndedOutput>,
     /// What handlers of the stream report: the handler, what, and how much.
     pub reports: Vec<(&'static str, &'static str, u64)>,
     /// What a merge by tag counted, if there is one.
@@ -70,6 +72,23 @@ pub struct OutputStatus {
     pub reports: Vec<(&'static str, &'static str, u64)>,
 }
 
+/// What an output did that is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedOutput {
+    /// Which.
+    pub port: Port,
+    /// Its name.
+    pub name: String,
+    /// Bytes that it took.
+    pub bytes: u64,
+    /// What was dropped because it was full, and what waited for it when it went.
+    pub dropped: Dropped,
+    /// Bytes of datagrams that nobody could be reached with.
+    pub lost_bytes: u64,
+    /// Why it is gone.
+    pub why: String,
+}
+
 impl Stream {
     /// What it did so far.
     pub fn status(&self) -> StreamStatus {
@@ -100,6 +119,7 @@ impl Stream {
             bytes_returned: self.counts.bytes_returned,
             inputs: inputs.collect(),
             outputs: outputs.collect(),
+            ended_outputs: self.ended.iter().cloned().collect(),
             reports: self.chain.reports(),
             merge: if let Order::Tags { merge, .. } = &self.order { Some(merge.counts()) } else { None },
             shares: if let Order::Shares(collector) = &self.order { Some(collector.counts()) } else { None },

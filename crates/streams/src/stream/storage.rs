@@ -11,7 +11,7 @@ use wirepath_datapath::Pipe;
 use super::{Port, Stream, StreamError, nth_mut};
 use crate::blocking::warm;
 use crate::clock::now_us;
-use crate::object::Batch;
+use crate::object::{Batch, write_at};
 
 /// Something that may block, and for whom.
 pub(crate) struct Storage {
@@ -39,6 +39,14 @@ pub(crate) struct Stored {
     pipe: Option<Pipe>,
 }
 
+#[cfg(test)]
+impl Stored {
+    /// Nothing came of it.
+    pub(crate) fn failed(port: Port, error: io::Error) -> Stored {
+        Stored { port, bytes: 0, result: Err(error), pipe: None }
+    }
+}
+
 impl Storage {
     /// Does it.
     pub(crate) fn run(self) -> Stored {
@@ -53,20 +61,31 @@ impl Storage {
                 Stored { port, bytes, result, pipe: None }
             }
             Job::Drain { mut pipe, file, offset } => {
-                let held = pipe.held();
-                let result = drain(&mut pipe, &file, offset);
-                Stored { port, bytes: (held - pipe.held()) as u64, result, pipe: Some(pipe) }
+                let (bytes, result) = drain(&mut pipe, &file, offset);
+                Stored { port, bytes, result, pipe: Some(pipe) }
             }
         }
     }
 }
 
-/// Writes all that is in a pipe.
-fn drain(pipe: &mut Pipe, file: &File, mut offset: u64) -> io::Result<()> {
+/// Writes all that is in a pipe; answers how many bytes were written, and what went wrong if that is not all.
+fn drain(pipe: &mut Pipe, file: &File, offset: u64) -> (u64, io::Result<()>) {
+    let mut end = offset;
     while pipe.held() > 0 {
-        pipe.drain(file, Some(&mut offset), false)?;
+        match pipe.drain(file, Some(&mut end), false) {
+            Ok(_) => {}
+            // A file that is only appended to, or of a file system that takes only what is copied.
+            Err(Errno::INVAL) => {
+                let (written, result) = match pipe.take() {
+                    Ok(bytes) => write_at(file, &bytes, end),
+                    Err(errno) => (0, Err(errno.into())),
+                };
+                return (end - offset + written, result);
+            }
+            Err(errno) => return (end - offset, Err(errno.into())),
+        }
     }
-    Ok(())
+    (end - offset, Ok(()))
 }
 
 impl Stream {
@@ -82,11 +101,15 @@ impl Stream {
     pub(crate) fn stored(&mut self, stored: Stored) -> Result<(), StreamError> {
         let Stored { port, bytes, result, pipe } = stored;
         let result = result.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
-        if let Some(input) = self.inputs.iter_mut().find(|input| input.port == port) {
+        if let Some(place) = self.inputs.iter().position(|input| input.port == port) {
+            let input = &mut self.inputs[place];
             input.busy = false;
-            result.map_err(|errno| input.object.error("reading ahead", errno))?;
-            input.object.warmed(bytes);
-            return Ok(());
+            let Err(errno) = result else {
+                input.object.warmed(bytes);
+                return Ok(());
+            };
+            let error = input.object.error("reading ahead", errno);
+            return self.input_failed(place, error.into());
         }
         let place = self.outputs.iter().chain(&self.leaving).position(|output| output.port == port);
         let Some(place) = place else { return Ok(()) };

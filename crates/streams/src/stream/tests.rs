@@ -1,3 +1,5 @@
+mod leaving;
+
 use super::*;
 use crate::{
     Collected, Common, Framing, Handler, HandlerError, InputOrder, Late, OutputOptions, OutputPattern, Read,
@@ -529,6 +531,9 @@ fn a_mirror_waits_for_its_slowest_or_drops_or_does_without_it_as_it_is_told() {
             WhenFull::Disconnect => {
                 assert_eq!(collected.bytes().len(), input.len());
                 assert!(stuck.is_none(), "{status:?}");
+                let ended = &status.ended_outputs[0];
+                assert_eq!((&*ended.name, &*ended.why), ("stuck", "it did not keep up"));
+                assert!(ended.bytes > 0 && ended.dropped.bytes > 0, "{ended:?}");
             }
         }
         assert_eq!(matches!(acted, Acted::Ended(Ok(()))), when_full != WhenFull::Block);
@@ -562,6 +567,10 @@ fn what_an_output_that_fails_did_not_get_is_said_to_the_byte() {
     };
     assert_eq!((port, dropped.bytes), (of.port, of.waiting_bytes));
     assert_eq!(dropped.records, of.waiting_bytes / 1000, "the record that left in part is not counted");
+    let status = stream.status();
+    let [ended] = &status.ended_outputs[..] else { panic!("{status:?}") };
+    assert_eq!((ended.port, ended.bytes, ended.dropped), (of.port, of.bytes, dropped));
+    assert_eq!(ended.why, "gone: sendmsg: Broken pipe (os error 32)");
 }
 
 #[test]
