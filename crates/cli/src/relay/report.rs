@@ -18,6 +18,10 @@ pub(super) fn in_words(status: &StreamStatus, time: Duration) -> String {
         dropped += output.dropped.bytes;
         lost += output.lost_bytes;
     }
+    for output in &status.ended_outputs {
+        dropped += output.dropped.bytes;
+        lost += output.lost_bytes;
+    }
     let mut words = format!(
         "{} in, {} out in {} ({})",
         format::size(status.bytes_in),
@@ -29,6 +33,10 @@ pub(super) fn in_words(status: &StreamStatus, time: Duration) -> String {
         if bytes > 0 {
             words += &format!(", {} {what}", format::size(bytes));
         }
+    }
+    if !status.ended_outputs.is_empty() {
+        let names = status.ended_outputs.iter().map(|output| output.name.as_str());
+        words += &format!(", without {}", names.collect::<Vec<_>>().join(", "));
     }
     let malformed: u64 = status.inputs.iter().map(|input| input.malformed.records).sum();
     if malformed > 0 {
@@ -86,6 +94,20 @@ fn as_json(end: &StreamEnd, time: Duration) -> Value {
             })
         })
         .collect();
+    let ended_outputs: Vec<Value> = status
+        .ended_outputs
+        .iter()
+        .map(|output| {
+            json!({
+                "name": output.name,
+                "bytes": output.bytes,
+                "dropped_records": output.dropped.records,
+                "dropped_bytes": output.dropped.bytes,
+                "lost_bytes": output.lost_bytes,
+                "why": output.why,
+            })
+        })
+        .collect();
     json!({
         "schema": "wirepath-relay/1",
         "error": end.result.as_ref().err().map(ToString::to_string),
@@ -98,6 +120,7 @@ fn as_json(end: &StreamEnd, time: Duration) -> Value {
         "bytes_dropped": status.bytes_dropped,
         "inputs": inputs,
         "outputs": outputs,
+        "ended_outputs": ended_outputs,
         "reports": reports(&status.reports),
         "merge": status.merge.map(|merge| json!({"late": merge.late, "untagged": merge.untagged, "unawaited": merge.unawaited})),
         "shares": status.shares.map(|shares| json!({"lost": shares.lost, "spare": shares.spare})),
