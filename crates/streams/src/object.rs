@@ -8,6 +8,7 @@
 //! | `getmem`, `putmem` | the block that a [rewriting handler](crate::Rewrite) writes into |
 //! | `waitdata`, `waitspace`, `dataready`, `spaceready`, `statechange` | readiness of the descriptor, which an engine waits for |
 
+mod collected;
 mod fill;
 mod take;
 
@@ -16,7 +17,7 @@ use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat};
@@ -24,8 +25,7 @@ use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, ipproto, sockopt};
 use wirepath_datapath::{datagrams, socket};
 
-use crate::record::Run;
-
+pub use collected::Collected;
 pub(crate) use fill::Fill;
 pub(crate) use take::{Batch, Take, write_at};
 
@@ -168,7 +168,7 @@ impl Object {
 
     /// Memory to write to, and where what is written is found. More than `limit` bytes are an error.
     pub fn collect(name: &str, limit: usize) -> (Object, Collected) {
-        let collected = Collected { kept: Arc::default(), limit };
+        let collected = Collected::new(limit);
         (Object::new(name, Kind::Collected(collected.clone())), collected)
     }
 
@@ -248,55 +248,6 @@ impl Object {
 impl fmt::Debug for Object {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_tuple("Object").field(&self.name).finish()
-    }
-}
-
-/// What an [object in memory](Object::collect) has taken.
-#[derive(Clone, Debug)]
-pub struct Collected {
-    kept: Arc<Mutex<Kept>>,
-    limit: usize,
-}
-
-/// Runs, and the bytes of all of them: to count these anew whenever some come would take longer and longer.
-#[derive(Debug, Default)]
-struct Kept {
-    runs: Vec<Run>,
-    bytes: usize,
-}
-
-impl Kept {
-    /// Puts runs behind the others; answers how many bytes they have.
-    fn add(&mut self, runs: Vec<Run>) -> usize {
-        let bytes = runs.iter().map(|run| run.bytes.len()).sum();
-        self.runs.extend(runs);
-        self.bytes += bytes;
-        bytes
-    }
-}
-
-impl Collected {
-    /// The records so far, each whole or as much as came of it.
-    pub fn records(&self) -> Vec<Vec<u8>> {
-        let mut records: Vec<Vec<u8>> = Vec::new();
-        for run in &self.lock().runs {
-            for piece in run.pieces() {
-                match records.last_mut() {
-                    Some(last) if !piece.begins => last.extend_from_slice(piece.bytes),
-                    _ => records.push(piece.bytes.to_vec()),
-                }
-            }
-        }
-        records
-    }
-
-    /// The bytes so far.
-    pub fn bytes(&self) -> Vec<u8> {
-        self.lock().runs.iter().flat_map(|run| run.bytes.iter().copied()).collect()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,20 +6,22 @@
 mod attach;
 mod build;
 mod direct;
+mod drain;
 mod error;
 mod event;
 mod finish;
 mod input;
 mod leave;
+mod output;
 mod place;
 mod pull;
 mod run;
 mod status;
 mod storage;
+mod turn;
 pub(crate) mod watch;
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bytes::BytesMut;
 use wirepath_datapath::Pipe;
@@ -34,7 +36,7 @@ pub(crate) use storage::Stored;
 use crate::chain::Chain;
 use crate::framing::Splitter;
 use crate::merge::Merge;
-use crate::object::{Object, ObjectError, Take};
+use crate::object::Object;
 use crate::order::Turns;
 use crate::outbox::{Dropped, Outbox};
 use crate::pattern::{Lately, Spread};
@@ -201,177 +203,6 @@ pub(crate) enum Acted {
     Deliver,
     /// It is over.
     Ended(Result<(), StreamError>),
-}
-
-impl Stream {
-    /// Moves about `allowance` bytes, in and out counted alike; answers what came of it and how many it was.
-    pub(crate) fn act(&mut self, allowance: u64, now_us: u64) -> (Acted, u64) {
-        let before = self.charged;
-        self.turn_end = before.saturating_add(allowance);
-        let acted = catch_unwind(AssertUnwindSafe(|| self.take_turn(now_us)));
-        let acted = match acted {
-            Ok(Ok(acted)) => acted,
-            Ok(Err(error)) => Acted::Ended(Err(error)),
-            Err(panic) => Acted::Ended(Err(StreamError::panicked(panic.as_ref()))),
-        };
-        self.charged = self.moved();
-        if matches!(acted, Acted::Ended(_)) {
-            self.give_back();
-        }
-        (acted, self.charged - before)
-    }
-
-    fn take_turn(&mut self, now_us: u64) -> Result<Acted, StreamError> {
-        if let Some(error) = self.failed.take() {
-            return Err(error);
-        }
-        loop {
-            if self.is_finishing {
-                return self.finish(now_us);
-            }
-            let mut progressed = self.send(now_us)?;
-            if !self.is_turn_over() {
-                progressed |= self.take_in(now_us)?;
-            }
-            if self.is_over() {
-                return self.finish(now_us);
-            }
-            if self.is_turn_over() {
-                return Ok(Acted::More);
-            }
-            if !progressed {
-                return Ok(Acted::Wait);
-            }
-        }
-    }
-
-    /// Takes from inputs what outputs have room for; answers whether anything was done.
-    fn take_in(&mut self, now_us: u64) -> Result<bool, StreamError> {
-        if self.can_move_unseen() {
-            return self.move_unseen(now_us);
-        }
-        if self.outputs.iter().any(|output| output.held() > 0) {
-            return Ok(false); // what is in pipes leaves first
-        }
-        Ok(self.place(now_us)? | self.pull()?)
-    }
-
-    /// Bytes that were read and that outputs took.
-    fn moved(&self) -> u64 {
-        self.counts.bytes_in + self.counts.bytes_out
-    }
-
-    /// Whether the turn has moved what it may.
-    fn is_turn_over(&self) -> bool {
-        self.moved() >= self.turn_end
-    }
-
-    /// An input may have something now, or an output room. Saying so of what has not is harmless.
-    pub(crate) fn note_ready(&mut self, port: Port) {
-        if let Some(input) = self.inputs.iter_mut().find(|input| input.port == port) {
-            input.readable = true;
-        }
-        if let Some(output) =
-            self.outputs.iter_mut().chain(&mut self.leaving).find(|output| output.port == port)
-        {
-            output.writable = true;
-        }
-    }
-
-    /// Lets outputs take what waits for them, until the turn is over; in the next, those that were left out are first.
-    fn send(&mut self, now_us: u64) -> Result<bool, StreamError> {
-        let mut progressed = false;
-        for _ in 0..=self.outputs.len() + self.leaving.len() {
-            let place = self.next_to_send;
-            let Some(output) = nth_mut(&mut self.outputs, &mut self.leaving, place) else {
-                self.next_to_send = 0;
-                continue;
-            };
-            let sent = match output.held() {
-                0 => output.send(&mut self.storage, now_us),
-                _ => output.drain_pipe(&mut self.storage, now_us),
-            };
-            match sent {
-                Ok(taken) => {
-                    self.counts.bytes_out += taken.unwrap_or(0) as u64;
-                    progressed |= taken.is_some();
-                    self.next_to_send += 1;
-                }
-                Err(error) => {
-                    self.output_failed(place, error)?;
-                    progressed = true;
-                }
-            }
-            if self.is_turn_over() {
-                break;
-            }
-        }
-        self.let_leave();
-        Ok(progressed)
-    }
-
-    /// Whether everything that came has left.
-    fn is_over(&mut self) -> bool {
-        let nothing_waits = match &self.order {
-            Order::Tags { merge, .. } => merge.is_done(),
-            Order::Shares(collector) => collector.is_empty(),
-            Order::Turns(_) | Order::Arrival { .. } => true,
-        };
-        if !(self.inputs.is_empty() && nothing_waits && self.pending.is_empty()) {
-            return false;
-        }
-        // The last part of a stripe may be shorter.
-        self.outputs.iter_mut().for_each(|output| output.outbox.end_record());
-        self.outputs.iter().chain(&self.leaving).all(Output::is_idle)
-    }
-}
-
-impl Output {
-    /// Whether nothing waits for it.
-    fn is_idle(&self) -> bool {
-        self.outbox.is_empty() && !self.busy && self.held() == 0
-    }
-
-    /// Bytes that wait for it.
-    fn waiting(&self) -> usize {
-        self.outbox.bytes() + self.held() + self.storing
-    }
-
-    /// Drops all that waits for it; answers what it did not get, now and before.
-    fn give_up(&mut self) -> Dropped {
-        let beyond = (self.held() + self.storing) as u64;
-        self.outbox.drop_all();
-        let Dropped { records, bytes } = self.outbox.dropped();
-        Dropped { records, bytes: bytes + beyond }
-    }
-
-    /// Takes of what waits; answers how many bytes, or None if nothing could be done.
-    fn send(&mut self, storage: &mut Vec<Storage>, now_us: u64) -> Result<Option<usize>, ObjectError> {
-        if self.outbox.is_empty() || !self.writable || self.busy {
-            return Ok(None);
-        }
-        match self.object.take(&mut self.outbox)? {
-            Take::Taken(bytes) => {
-                self.note_taken(bytes, now_us);
-                Ok(Some(bytes))
-            }
-            Take::Lost(bytes) => {
-                self.lost_bytes += bytes as u64;
-                Ok(Some(bytes))
-            }
-            Take::Full => {
-                self.writable = false;
-                Ok(None)
-            }
-            Take::Incomplete => Ok(None),
-            Take::Write(batch) => {
-                self.busy = true;
-                self.storing = batch.bytes();
-                storage.push(Storage { port: self.port, job: Job::Write(batch) });
-                Ok(Some(0))
-            }
-        }
-    }
 }
 
 /// The output at `place`, those that leave counted behind the others.

@@ -220,10 +220,15 @@ fn the_earliest_deadline_goes_first() {
     let mut running = Vec::new();
     // All begin together: the first keeps the engine thread until the others are there.
     let (gate_open, gate) = channel::<()>();
-    let waits = Filter::new(10, move |_: &[u8]| gate.recv().is_err());
+    let (enter, entered) = channel::<()>();
+    let waits = Filter::new(10, move |_: &[u8]| {
+        enter.send(()).unwrap();
+        gate.recv().is_err()
+    });
     let (mut near, stream, _) = from_socket(Framing::Fixed(1), vec![Handler::Read(Box::new(waits))]);
     near.write_all(b"x").unwrap();
     running.push(engine.start_stream(stream, StreamOptions::default()));
+    entered.recv_timeout(PATIENCE).unwrap();
     for hours in [None, Some(3), Some(1), Some(2)] {
         let (object, _) = Object::collect("out", LIMIT);
         let stream = StreamBuilder::default()

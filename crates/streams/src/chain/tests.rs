@@ -1,5 +1,5 @@
 use super::*;
-use crate::handler::Common;
+use crate::handler::{Common, Rewrite};
 use proptest::prelude::*;
 
 /// Drops records that begin with an odd byte.

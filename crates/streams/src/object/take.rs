@@ -61,11 +61,7 @@ impl Object {
             Kind::Stream(connection) => connection.take(outbox),
             Kind::Datagrams(datagrams) => datagrams.take(outbox),
             Kind::Collected(collected) => {
-                if collected.lock().bytes + outbox.bytes() > collected.limit {
-                    Err(("memory", Errno::NOSPC))
-                } else {
-                    Ok(Take::Taken(collected.lock().add(outbox.take(usize::MAX))))
-                }
+                collected.take(outbox).map(Take::Taken).map_err(|errno| ("memory", errno))
             }
             Kind::Memory(_) => Err(("writing", Errno::OPNOTSUPP)),
         };

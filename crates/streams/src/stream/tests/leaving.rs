@@ -239,7 +239,7 @@ fn a_turn_moves_what_it_may() {
     let checksum = || Handler::Read(Box::new(crate::handlers::Checksum::default()));
     let readers = || (0..30).map(|_| UnixStream::pair().unwrap());
     for (builder, outputs, most) in [
-        (StreamBuilder::default().input(file, Framing::Whole), 1, TURN + (32 << 10)),
+        (StreamBuilder::default().input(file, Framing::Whole), 1, TURN + (1 << 20)),
         (
             StreamBuilder::default()
                 .handler(checksum())
