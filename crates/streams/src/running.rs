@@ -137,7 +137,8 @@ impl StreamTask {
         let StreamOptions { class, rate, on_end } = options;
         let ending = Arc::<Ending>::default();
         let jobs = VecDeque::new();
-        let task = StreamTask { stream, class, rate, jobs, wanted: None, on_end, ending: Arc::clone(&ending) };
+        let task =
+            StreamTask { stream, class, rate, jobs, wanted: None, on_end, ending: Arc::clone(&ending) };
         (task, ending)
     }
 

@@ -133,6 +133,8 @@ struct Output {
     busy: bool,
     /// Bytes that are being written elsewhere, or could not be.
     storing: usize,
+    /// Did not keep up.
+    is_disconnected: bool,
     /// Got the beginning of a record and not yet its end.
     within: bool,
     detach: Option<OnDetached>,
@@ -399,8 +401,8 @@ impl Stream {
             self.outputs.remove(place)
         };
         Stream::release(self.watch.as_ref(), &output.object);
-        let dropped = output.give_up();
-        self.tell(StreamEvent::OutputFailed { port: output.port, error: error.to_string(), dropped });
+        let (port, bytes, dropped) = (output.port, output.bytes, output.give_up());
+        self.tell(StreamEvent::OutputFailed { port, error: error.to_string(), bytes, dropped });
         if is_leaving {
             return Ok(());
         }
@@ -413,7 +415,7 @@ impl Stream {
         while let Some(place) = self.leaving.iter().position(Output::is_idle) {
             let output = self.leaving.remove(place);
             Stream::release(self.watch.as_ref(), &output.object);
-            self.tell(StreamEvent::OutputGone { port: output.port, name: output.object.name.clone() });
+            self.tell(output.farewell());
             if let Some(on_detached) = output.detach {
                 on_detached(output.object);
             }
@@ -444,8 +446,8 @@ impl Stream {
             let output = &self.outputs[place];
             match output.object.finish() {
                 Err(error) if self.settings.survives_outputs => {
-                    let (port, dropped) = (output.port, output.outbox.dropped());
-                    self.tell(StreamEvent::OutputFailed { port, error: error.to_string(), dropped });
+                    let (port, bytes, dropped) = (output.port, output.bytes, output.outbox.dropped());
+                    self.tell(StreamEvent::OutputFailed { port, error: error.to_string(), bytes, dropped });
                 }
                 finished => finished?,
             }
@@ -463,6 +465,16 @@ impl Output {
     /// Bytes that wait for it.
     fn waiting(&self) -> usize {
         self.outbox.bytes() + self.held() + self.storing
+    }
+
+    /// What is told when nothing of it is left to send.
+    fn farewell(&self) -> StreamEvent {
+        let (port, name) = (self.port, self.object.name.clone());
+        if self.is_disconnected {
+            let (bytes, dropped) = (self.bytes, self.outbox.dropped());
+            return StreamEvent::OutputDisconnected { port, name, bytes, dropped };
+        }
+        StreamEvent::OutputGone { port, name }
     }
 
     /// Drops all that waits for it; answers what it did not get, now and before.

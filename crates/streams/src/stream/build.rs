@@ -262,6 +262,7 @@ impl Stream {
             writable: true,
             busy: false,
             storing: 0,
+            is_disconnected: false,
             within,
             detach: None,
             lately: Lately::default(),

@@ -34,6 +34,8 @@ pub enum StreamEvent {
         port: Port,
         /// Its name, and what failed.
         error: String,
+        /// Bytes that it took.
+        bytes: u64,
         /// What it will not get: what waited for it, and what was dropped before.
         dropped: Dropped,
     },
@@ -43,7 +45,9 @@ pub enum StreamEvent {
         port: Port,
         /// Its name.
         name: String,
-        /// What it will not get.
+        /// Bytes that it took.
+        bytes: u64,
+        /// What it will not get: what waited for it, and what was dropped before.
         dropped: Dropped,
     },
 }

@@ -1,6 +1,6 @@
 //! Giving records to outputs, by the pattern.
 
-use super::{OnDetached, Output, Port, Stream, StreamError, StreamEvent};
+use super::{OnDetached, Output, Port, Stream, StreamError};
 use crate::outbox::Offered;
 use crate::pattern::Spread;
 use crate::record::Run;
@@ -163,19 +163,16 @@ impl Stream {
         Ok(())
     }
 
-    /// An output did not keep up.
+    /// An output did not keep up: it gets nothing more, and is gone when nobody writes for it any more.
     fn disconnect(&mut self, place: usize) -> Result<(), StreamError> {
         let mut output = self.outputs.remove(place);
-        let dropped = output.give_up();
-        Stream::release(self.watch.as_ref(), &output.object);
+        output.outbox.drop_all();
+        output.is_disconnected = true;
         let name = output.object.name.clone();
-        self.tell(StreamEvent::OutputDisconnected { port: output.port, name: name.clone(), dropped });
         self.forget_output(place, output.within);
+        self.leaving.push(output);
         if self.outputs.is_empty() {
             return Err(StreamError::NoOutput(format!("{name} did not keep up")));
-        }
-        if let Some(on_detached) = output.detach {
-            on_detached(output.object);
         }
         Ok(())
     }

@@ -374,8 +374,10 @@ fn what_an_output_that_fails_did_not_get_is_said_to_the_byte() {
     stream.note_ready(of.port);
     assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Ended(Ok(()))));
     assert_eq!(collected.bytes().len(), input.len());
-    let StreamEvent::OutputFailed { port, dropped, .. } = told.recv().unwrap() else { panic!("another event") };
-    assert_eq!((port, dropped.bytes), (of.port, of.waiting_bytes));
+    let StreamEvent::OutputFailed { port, bytes, dropped, .. } = told.recv().unwrap() else {
+        panic!("another event")
+    };
+    assert_eq!((port, bytes, dropped.bytes), (of.port, of.bytes, of.waiting_bytes));
     assert_eq!(dropped.records, of.waiting_bytes / 1000, "the record that left in part is not counted");
 }
 
