@@ -406,7 +406,7 @@ impl Stream {
         if is_leaving {
             return Ok(());
         }
-        self.forget_output(place, output.within);
+        self.forget_output(place, &output);
         if self.outputs.is_empty() { Err(StreamError::NoOutput(error.to_string())) } else { Ok(()) }
     }
 

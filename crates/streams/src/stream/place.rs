@@ -169,7 +169,7 @@ impl Stream {
         output.outbox.drop_all();
         output.is_disconnected = true;
         let name = output.object.name.clone();
-        self.forget_output(place, output.within);
+        self.forget_output(place, &output);
         self.leaving.push(output);
         if self.outputs.is_empty() {
             return Err(StreamError::NoOutput(format!("{name} did not keep up")));
@@ -178,15 +178,15 @@ impl Stream {
     }
 
     /// The output at `place` is gone. The rest of a record that it alone had the beginning of is of no use to another.
-    pub(super) fn forget_output(&mut self, place: usize, within: bool) {
-        self.spread.removed(place);
-        self.skipping |= within && !matches!(self.spread, Spread::Mirror | Spread::Bytes { .. });
+    pub(super) fn forget_output(&mut self, place: usize, output: &Output) {
+        self.spread.removed(place, output.port.0);
+        self.skipping |= output.within && !matches!(self.spread, Spread::Mirror | Spread::Bytes { .. });
     }
 
     /// The output gets nothing more.
     fn move_out(&mut self, place: usize) {
         let output = self.outputs.remove(place);
-        self.spread.removed(place);
+        self.spread.removed(place, output.port.0);
         self.leaving.push(output);
     }
 
