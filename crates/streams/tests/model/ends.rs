@@ -97,6 +97,7 @@ impl Source {
 }
 
 /// What a stream writes to.
+#[derive(Debug)]
 enum Far {
     Unix(UnixStream),
     Tcp(TcpStream),
@@ -107,6 +108,7 @@ enum Far {
 }
 
 /// A far end that is read from, and what came.
+#[derive(Debug)]
 pub(crate) struct Sink {
     far: Far,
     pub(crate) name: String,
@@ -174,6 +176,10 @@ impl Sink {
     fn new(name: String, far: Far) -> Sink {
         let when_full = WhenFull::Block;
         Sink { far, name, bytes: Vec::new(), when_full, is_stalled: false, is_broken: false, is_lossy: false }
+    }
+
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self.far, Far::File(_))
     }
 
     /// Reads what is there, at most about `most` bytes, in parts of at most `part`.
@@ -260,6 +266,27 @@ impl Sink {
         self.is_broken = true;
         true
     }
+}
+
+/// Two ends of a connection or pipe, to write to and to read from.
+pub(crate) fn link(dice: &mut Dice) -> (Object, Object) {
+    let (from, into): (OwnedFd, OwnedFd) = match dice.below(3) {
+        0 => {
+            let (from, into) = UnixStream::pair().unwrap();
+            (from.into(), into.into())
+        }
+        1 => {
+            let (from, into) = connection();
+            (from.into(), into.into())
+        }
+        _ => {
+            let (into, from) = std::io::pipe().unwrap();
+            rustix::pipe::fcntl_setpipe_size(&from, 4096).unwrap();
+            return (stream("link", from.into()), stream("link", into.into()));
+        }
+    };
+    shrink(&from, dice);
+    (stream("link", from), stream("link", into))
 }
 
 /// A TCP connection on the loopback device.

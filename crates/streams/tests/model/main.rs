@@ -9,11 +9,13 @@
 mod carrier;
 mod dice;
 mod ends;
+mod pour;
 mod record;
 #[path = "../../../../tests/src/small_disk.rs"]
 #[expect(unreachable_pub, reason = "others use it from another crate")]
 mod small_disk;
 mod verify;
+mod weave;
 mod web;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,13 +28,13 @@ use wirepath_streams::datapath::calibration::Calibrations;
 use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 
 /// Rounds where no time is asked for.
-const ROUNDS: u64 = 150;
+const ROUNDS: u64 = 400;
 
 /// How long anything may take that must come: only a hang takes so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What happens in every run of this many rounds, or the model would not be looking.
-const EXPECTED: [&str; 12] = [
+const EXPECTED: [&str; 16] = [
     "operation: attach an input again",
     "operation: detach an output",
     "operation: stop",
@@ -43,8 +45,12 @@ const EXPECTED: [&str; 12] = [
     "fault: a reader that resets its connection",
     "fault: a reader that closes its pipe",
     "fault: a writer that resets its connection",
+    "fault: a file with no room left",
+    "fault: an output that does not keep up",
     "ending: stopped",
     "ending: by a fault",
+    "ending: all together again, in order",
+    "bytes in, that nobody looked at",
 ];
 
 #[test]
@@ -60,7 +66,11 @@ fn nothing_is_lost_doubled_or_out_of_order_whatever_happens() {
     let mut tally = Tally::default();
     let mut seed = first;
     while end.map_or(seed < first + rounds, |end| Instant::now() < end) {
-        let outcome = catch_unwind(AssertUnwindSafe(|| web::Web::new(seed, &engine).play()));
+        let outcome = catch_unwind(AssertUnwindSafe(|| match seed % 4 {
+            0 => weave::Weave::new(seed, &engine).play(),
+            1 => pour::Pour::new(seed, &engine).play(),
+            _ => web::Web::new(seed, &engine).play(),
+        }));
         let Ok(played) = outcome else {
             panic!("the round with seed {seed} failed; WIREPATH_MODEL_SEED={seed} plays it again")
         };

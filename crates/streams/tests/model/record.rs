@@ -35,11 +35,11 @@ pub(crate) fn tag(record: &[u8]) -> Option<u64> {
 }
 
 /// All records in these bytes, and how many bytes of a record that is cut are behind them.
-pub(crate) fn records(bytes: &[u8]) -> (Vec<Found>, usize) {
+pub(crate) fn records(who: &str, bytes: &[u8]) -> (Vec<Found>, usize) {
     let (mut found, mut rest) = (Vec::new(), bytes);
     while let Some(record) = whole_in_front(rest) {
         let (inner, checksum) = record.split_at(record.len() - 4);
-        assert_eq!(crc32c::crc32c(inner), word(checksum), "behind {:?}: other bytes", found.last());
+        assert_eq!(crc32c::crc32c(inner), word(checksum), "{who}: other bytes behind {:?}", found.last());
         let [feed, index, tag] = [2, 6, TAG].map(|at| word(&record[at..at + 4]));
         found.push(Found { feed, index, tag, bytes: record.len() });
         rest = &rest[record.len()..];

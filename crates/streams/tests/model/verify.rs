@@ -40,6 +40,11 @@ impl Web<'_> {
     pub(crate) fn verify(&mut self, end: &StreamEnd) {
         let said = self.said.lock().unwrap().clone();
         self.check_account(&end.status, &said);
+        for outlet in self.outlets.iter().filter(|outlet| said.contains_key(&outlet.port)) {
+            let keeps_up = outlet.sink.when_full != WhenFull::Disconnect;
+            self.tally.add("fault: a file with no room left", u64::from(outlet.sink.is_file() && keeps_up));
+            self.tally.add("fault: an output that does not keep up", u64::from(!keeps_up));
+        }
         for outlet in &mut self.outlets {
             let known = end.status.outputs.iter().find(|output| output.port == outlet.port);
             // Where the stream was ended early, more may still be written to a file than was known to be.
@@ -136,7 +141,7 @@ impl Outlet {
     }
 
     fn records(&self) -> Vec<Found> {
-        let (found, cut) = records(&self.sink.bytes);
+        let (found, cut) = records(&self.sink.name, &self.sink.bytes);
         assert!(cut == 0 || self.sink.is_broken, "{} has {cut} bytes of a record", self.sink.name);
         found
     }

@@ -38,6 +38,7 @@ pub(crate) struct Feed {
 }
 
 /// Where records go.
+#[derive(Debug)]
 pub(crate) struct Outlet {
     pub(crate) sink: Sink,
     pub(crate) port: Port,
