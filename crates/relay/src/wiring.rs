@@ -1,6 +1,6 @@
 //! Inputs, outputs and what is between them, made a stream.
 
-use wirepath_streams::{OutputOptions, OutputPattern, Stream, StreamBuilder, StreamEvent};
+use wirepath_streams::{MOST_SHARES, OutputOptions, OutputPattern, Stream, StreamBuilder, StreamEvent};
 
 use crate::address::Address;
 use crate::open::OpenError;
@@ -50,6 +50,12 @@ pub enum WiringError {
         /// What there is.
         outputs: usize,
     },
+    /// There are too many.
+    #[error("shares take at most {MOST_SHARES} outputs, and there are {outputs}")]
+    TooManyOutputs {
+        /// What there is.
+        outputs: usize,
+    },
 }
 
 impl Wiring {
@@ -58,10 +64,14 @@ impl Wiring {
     /// # Errors
     /// The first thing that could not be opened or made.
     pub fn stream(&self, on_event: impl FnMut(StreamEvent) + Send + 'static) -> Result<Stream, WiringError> {
-        if let OutputPattern::Shares { threshold } = self.pattern.0
-            && self.outputs.len() < usize::from(threshold)
-        {
-            return Err(WiringError::TooFewOutputs { threshold, outputs: self.outputs.len() });
+        if let OutputPattern::Shares { threshold } = self.pattern.0 {
+            let outputs = self.outputs.len();
+            if outputs < usize::from(threshold) {
+                return Err(WiringError::TooFewOutputs { threshold, outputs });
+            }
+            if outputs > MOST_SHARES {
+                return Err(WiringError::TooManyOutputs { outputs });
+            }
         }
         let mut builder =
             self.order.apply(StreamBuilder::default()).pattern(self.pattern.0).on_event(on_event);

@@ -104,8 +104,9 @@ pub(crate) struct Splitter {
     framing: Framing,
     /// Most bytes of a record, if only whole ones may be handed on.
     whole: Option<usize>,
-    /// Bytes of the record begun that are still to come, if that is known.
+    /// Bytes of the record begun that are still to come, if that is known, and those that came.
     missing: Option<usize>,
+    begun: usize,
     /// A record was begun and not ended.
     within: bool,
 }
@@ -113,7 +114,7 @@ pub(crate) struct Splitter {
 impl Splitter {
     /// Hands parts of records on, or only whole records, of at most `whole` bytes.
     pub(crate) fn new(framing: Framing, whole: Option<usize>) -> Splitter {
-        Splitter { framing, whole, missing: None, within: false }
+        Splitter { framing, whole, missing: None, begun: 0, within: false }
     }
 
     /// Whether so much of a record may be kept until the rest has come.
@@ -122,6 +123,25 @@ impl Splitter {
             Some(limit) if bytes > limit => Err(FramingError::TooLong { bytes, limit }),
             _ => Ok(()),
         }
+    }
+
+    /// From the next record on, only whole ones of at most `limit` bytes are handed on.
+    pub(crate) fn need_whole(&mut self, limit: usize) {
+        self.whole = Some(self.whole.map_or(limit, |before| before.min(limit)));
+    }
+
+    /// From the next record on, divides a stream of bytes that was not divided.
+    pub(crate) fn divide_into(&mut self, record_bytes: usize) {
+        if self.is_whole() {
+            self.framing = Framing::Fixed(record_bytes);
+        }
+    }
+
+    /// Ends the record without end, which has no other place to end at, if it has begun: answers its end.
+    pub(crate) fn cut(&mut self) -> Option<Run> {
+        let is_within = self.within && self.missing.is_none();
+        self.within &= !is_within;
+        is_within.then(|| Run::single(Bytes::new(), false, true))
     }
 
     /// Whether nothing is divided: datagrams are records as they are, and a stream of bytes is one.
@@ -225,7 +245,7 @@ impl Splitter {
 
     /// The first part of a record of which `missing` bytes are still to come.
     fn begin(&mut self, missing: usize, bytes: &mut impl Buf) -> Run {
-        (self.within, self.missing) = (true, Some(missing));
+        (self.within, self.missing, self.begun) = (true, Some(missing), bytes.remaining());
         Run::single(all(bytes), true, false)
     }
 
@@ -241,9 +261,10 @@ impl Splitter {
         }
         let part = bytes.copy_to_bytes(missing.min(bytes.remaining()));
         let missing = missing - part.len();
+        self.begun += part.len();
         let is_cut = missing > 0 && is_end;
         if is_cut && !matches!(self.framing, Framing::Fixed(_)) {
-            return Err(FramingError::Cut { bytes: part.len() });
+            return Err(FramingError::Cut { bytes: self.begun });
         }
         let ends = missing == 0 || is_cut;
         (self.within, self.missing) = (!ends, (!ends).then_some(missing));
@@ -325,6 +346,8 @@ mod tests {
         assert_eq!(of(Framing::length32(8), b"\0\0\0\x05a"), FramingError::TooLong { bytes: 9, limit: 8 });
         assert_eq!(of(Framing::rtp(), b"\0\x05abc"), FramingError::Cut { bytes: 5 });
         assert_eq!(of(Framing::rtp(), b"\0"), FramingError::Cut { bytes: 1 });
+        let in_parts = records(Framing::rtp(), false, b"\0\x09abcdefg", &[4]).unwrap_err();
+        assert_eq!(in_parts, FramingError::Cut { bytes: 9 }, "all that came of the record");
         let nothing = Framing::With { limit: 9, measure: Box::new(|_, _| Ok(Some(0))) };
         assert!(matches!(of(nothing, b"a"), FramingError::Wrong(_)));
         let long = vec![0; 20_000];

@@ -21,13 +21,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::{Bytes, BytesMut};
 use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::io::Errno;
-use rustix::net::SocketAddrAny;
-use wirepath_datapath::datagrams;
+use rustix::net::{SocketAddrAny, ipproto, sockopt};
+use wirepath_datapath::{datagrams, socket};
 
 use crate::record::Run;
 
 pub(crate) use fill::Fill;
-pub(crate) use take::{Batch, Take};
+pub(crate) use take::{Batch, Take, write_at};
 
 /// A source or sink of bytes. What was read from it and not used yet stays with it, so that an object that is
 /// [detached](crate::Stream::detach_input) can be attached elsewhere and nothing is lost.
@@ -168,7 +168,7 @@ impl Object {
 
     /// Memory to write to, and where what is written is found. More than `limit` bytes are an error.
     pub fn collect(name: &str, limit: usize) -> (Object, Collected) {
-        let collected = Collected { runs: Arc::default(), limit };
+        let collected = Collected { kept: Arc::default(), limit };
         (Object::new(name, Kind::Collected(collected.clone())), collected)
     }
 
@@ -205,6 +205,35 @@ impl Object {
         }
     }
 
+    /// Bytes that a TCP connection has taken and its peer has not acknowledged, the end of what is sent counted as one; 0 for
+    /// whatever is no such connection: that has what it took.
+    ///
+    /// # Errors
+    /// If the connection was reset: some of them are lost.
+    pub(crate) fn unacknowledged(&self) -> Result<u32, ObjectError> {
+        let Kind::Stream(Connection { descriptor, is_socket: true, .. }) = &self.kind else { return Ok(0) };
+        let failed = |errno| self.error("shutdown", errno);
+        if !matches!(sockopt::socket_protocol(descriptor), Ok(Some(ipproto::TCP))) {
+            return Ok(0);
+        }
+        sockopt::socket_error(descriptor).map_err(failed)?.map_err(failed)?;
+        let errno_of = |error: io::Error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        let unacknowledged = socket::unacknowledged(descriptor.as_fd()).map_err(errno_of)?;
+        // Whoever reads from the connection may have been told of the reset instead.
+        if unacknowledged > 0 && socket::is_closed(descriptor.as_fd()).map_err(errno_of)? {
+            return Err(failed(Errno::CONNRESET));
+        }
+        Ok(unacknowledged)
+    }
+
+    /// Closes a connection, so that its peer sees it now. Other objects stay as they are: closing a file may take long.
+    pub(crate) fn close_connection(&mut self) {
+        if self.descriptor().is_some() && !matches!(self.kind, Kind::Stream(Connection { is_file: true, .. }))
+        {
+            self.kind = Kind::Memory(Bytes::new());
+        }
+    }
+
     /// Keeps what was read from it and is not used, which came before what it still keeps.
     pub(crate) fn put_back(&mut self, mut unused: BytesMut) {
         unused.unsplit(self.unread.split());
@@ -225,15 +254,32 @@ impl fmt::Debug for Object {
 /// What an [object in memory](Object::collect) has taken.
 #[derive(Clone, Debug)]
 pub struct Collected {
-    runs: Arc<Mutex<Vec<Run>>>,
+    kept: Arc<Mutex<Kept>>,
     limit: usize,
+}
+
+/// Runs, and the bytes of all of them: to count these anew whenever some come would take longer and longer.
+#[derive(Debug, Default)]
+struct Kept {
+    runs: Vec<Run>,
+    bytes: usize,
+}
+
+impl Kept {
+    /// Puts runs behind the others; answers how many bytes they have.
+    fn add(&mut self, runs: Vec<Run>) -> usize {
+        let bytes = runs.iter().map(|run| run.bytes.len()).sum();
+        self.runs.extend(runs);
+        self.bytes += bytes;
+        bytes
+    }
 }
 
 impl Collected {
     /// The records so far, each whole or as much as came of it.
     pub fn records(&self) -> Vec<Vec<u8>> {
         let mut records: Vec<Vec<u8>> = Vec::new();
-        for run in self.lock().iter() {
+        for run in &self.lock().runs {
             for piece in run.pieces() {
                 match records.last_mut() {
                     Some(last) if !piece.begins => last.extend_from_slice(piece.bytes),
@@ -246,11 +292,11 @@ impl Collected {
 
     /// The bytes so far.
     pub fn bytes(&self) -> Vec<u8> {
-        self.lock().iter().flat_map(|run| run.bytes.iter().copied()).collect()
+        self.lock().runs.iter().flat_map(|run| run.bytes.iter().copied()).collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Run>> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> std::sync::MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -85,7 +85,8 @@ impl Outbox {
         self.when_full == WhenFull::Block
     }
 
-    fn is_full(&self) -> bool {
+    /// Whether as much waits as may.
+    pub(crate) fn is_full(&self) -> bool {
         // Runs of few bytes, or none, take memory too.
         self.bytes + self.runs.len() * size_of::<Run>() >= self.limit
     }

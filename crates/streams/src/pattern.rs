@@ -96,9 +96,9 @@ impl Lately {
         self.bytes * (-past_s).exp()
     }
 
-    /// How long what waits will take, in seconds or so; for comparing outputs.
-    pub(crate) fn wait(&self, waiting: usize) -> f64 {
-        waiting as f64 / (self.bytes + 1.0)
+    /// How long what waits at `now_us` will take, in seconds or so; for comparing outputs.
+    pub(crate) fn wait(&self, waiting: usize, now_us: u64) -> f64 {
+        waiting as f64 / (self.bytes_per_second(now_us) + 1.0)
     }
 }
 
@@ -120,8 +120,13 @@ mod tests {
         let (mut fast, mut slow) = (Lately::default(), Lately::default());
         fast.add(1_000_000, 1_000_000);
         slow.add(1_000_000, 1_000_000);
-        slow.add(0, 2_000_000);
-        assert!(fast.wait(1000) < slow.wait(1000));
-        assert!(fast.wait(1000) > slow.wait(0));
+        let now_us = 3_000_000;
+        fast.add(1_000_000, now_us);
+        assert!(
+            fast.wait(1000, now_us) < slow.wait(1000, now_us),
+            "what is old counts less, added to or not"
+        );
+        assert!(fast.wait(1000, now_us) > slow.wait(0, now_us));
+        assert!(slow.wait(1000, 1_000_000) < slow.wait(1000, now_us));
     }
 }

@@ -19,6 +19,9 @@ pub struct StreamOptions {
     pub class: usize,
     /// What it may move, in and out counted alike.
     pub rate: Option<Rate>,
+    /// Under [`Policy::Deadline`](crate::Policy::Deadline): what it has to do should be done so long after it became ready. Of those
+    /// that are ready, the one that should be done first has its turn. None comes after all that have one.
+    pub deadline_us: Option<u64>,
     /// Called once, on the engine thread, when it is over; it must not block.
     pub on_end: Option<Box<dyn FnOnce(StreamEnd) + Send>>,
 }
@@ -51,6 +54,7 @@ pub(crate) struct StreamTask {
     pub(crate) stream: Stream,
     pub(crate) class: usize,
     pub(crate) rate: Option<Rate>,
+    pub(crate) deadline_us: Option<u64>,
     /// What may block and others have no room for yet.
     pub(crate) jobs: VecDeque<Job>,
     /// Who wants it back, when nobody else has anything of it.
@@ -134,11 +138,19 @@ impl Ending {
 
 impl StreamTask {
     pub(crate) fn new(stream: Stream, options: StreamOptions) -> (StreamTask, Arc<Ending>) {
-        let StreamOptions { class, rate, on_end } = options;
+        let StreamOptions { class, rate, deadline_us, on_end } = options;
         let ending = Arc::<Ending>::default();
         let jobs = VecDeque::new();
-        let task =
-            StreamTask { stream, class, rate, jobs, wanted: None, on_end, ending: Arc::clone(&ending) };
+        let task = StreamTask {
+            stream,
+            class,
+            rate,
+            deadline_us,
+            jobs,
+            wanted: None,
+            on_end,
+            ending: Arc::clone(&ending),
+        };
         (task, ending)
     }
 
@@ -155,6 +167,7 @@ impl StreamTask {
     /// Tells whoever waits.
     pub(crate) fn end(&mut self, result: Result<(), StreamError>) {
         // A handler that panicked may do so again when it is asked for its report.
+        self.stream.give_back();
         let status = catch_unwind(AssertUnwindSafe(|| self.stream.status())).unwrap_or_default();
         let end = StreamEnd { result, status };
         *self.ending.lock() = Some(end.clone());

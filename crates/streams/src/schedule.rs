@@ -30,7 +30,8 @@ pub enum Policy {
         /// it took too much is always carried over.
         carry_percent: u8,
     },
-    /// Earliest deadline first, over all classes; what has none comes last.
+    /// Earliest deadline first, over all classes; what has none comes last. On an engine, streams have those of
+    /// [`StreamOptions`](crate::StreamOptions), and downloads none.
     Deadline,
 }
 

@@ -250,7 +250,10 @@ impl Worker {
                 Waiting::Turn => self.scheduler.ready(key),
                 Waiting::Storage => {} // it is not the client who takes nothing
             },
-            Some(Work::Stream(_)) => self.submit_storage(key),
+            Some(Work::Stream(_)) => {
+                self.submit_storage(key);
+                self.ready_stream(key);
+            }
             None => {}
         }
     }
@@ -323,7 +326,7 @@ impl Worker {
             Some(Work::Download(_)) => self.rouse(key, Waiting::Room),
             Some(Work::Stream(task)) => {
                 task.stream.note_ready(port);
-                self.scheduler.ready(key);
+                self.ready_stream(key);
             }
             Some(Work::Playback(_)) | None => {}
         }
@@ -404,7 +407,10 @@ impl Worker {
         }
         for command in self.mailbox.close() {
             match command {
-                Command::AddStream { mut task, .. } => task.end(Err(StreamError::Stopped)),
+                Command::AddStream { mut task, .. } => {
+                    task.end(Err(StreamError::Stopped));
+                    self.readers.discard(task);
+                }
                 Command::Play { reply, .. } => reply(Err(PlayError::Over)),
                 Command::Pause { reply, .. } => reply(Err(PlayError::Over)),
                 _ => {}

@@ -30,6 +30,10 @@ pub(super) fn in_words(status: &StreamStatus, time: Duration) -> String {
             words += &format!(", {} {what}", format::size(bytes));
         }
     }
+    let malformed: u64 = status.inputs.iter().map(|input| input.malformed.records).sum();
+    if malformed > 0 {
+        words += &format!(", {} malformed datagrams dropped", format::count(malformed));
+    }
     for (handler, what, value) in &status.reports {
         words += &format!(
             ", {handler}: {what} {}",
@@ -54,6 +58,19 @@ fn as_json(end: &StreamEnd, time: Duration) -> Value {
         let report = |(handler, what, value): &(&str, &str, u64)| json!({"handler": handler, "what": what, "value": value});
         reports.iter().map(report).collect()
     };
+    let inputs: Vec<Value> = status
+        .inputs
+        .iter()
+        .map(|input| {
+            json!({
+                "name": input.name,
+                "bytes": input.bytes,
+                "records": input.records,
+                "malformed_datagrams": input.malformed.records,
+                "malformed_bytes": input.malformed.bytes,
+            })
+        })
+        .collect();
     let outputs: Vec<Value> = status
         .outputs
         .iter()
@@ -79,6 +96,7 @@ fn as_json(end: &StreamEnd, time: Duration) -> Value {
         "bytes_out": status.bytes_out,
         "bytes_pending": status.bytes_pending,
         "bytes_dropped": status.bytes_dropped,
+        "inputs": inputs,
         "outputs": outputs,
         "reports": reports(&status.reports),
         "merge": status.merge.map(|merge| json!({"late": merge.late, "untagged": merge.untagged, "unawaited": merge.unawaited})),

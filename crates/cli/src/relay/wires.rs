@@ -148,6 +148,9 @@ fn say(event: StreamEvent) {
             "wirepath: {name} did not keep up and was let go of; {} records ({} bytes) were not delivered to it",
             dropped.records, dropped.bytes
         ),
+        StreamEvent::RecordRefused { by, error } => {
+            eprintln!("wirepath: {by}: {error}; this is dropped, and what follows like it is only counted");
+        }
         _ => {}
     }
 }

@@ -59,15 +59,10 @@ impl Object {
             Kind::Stream(connection) => connection.take(outbox),
             Kind::Datagrams(datagrams) => datagrams.take(outbox),
             Kind::Collected(collected) => {
-                let runs = outbox.take(usize::MAX);
-                let mut kept = collected.lock();
-                let length = |runs: &[Run]| runs.iter().map(|run| run.bytes.len()).sum::<usize>();
-                if length(&kept) + length(&runs) > collected.limit {
+                if collected.lock().bytes + outbox.bytes() > collected.limit {
                     Err(("memory", Errno::NOSPC))
                 } else {
-                    let bytes = length(&runs);
-                    kept.extend(runs);
-                    Ok(Take::Taken(bytes))
+                    Ok(Take::Taken(collected.lock().add(outbox.take(usize::MAX))))
                 }
             }
             Kind::Memory(_) => Err(("writing", Errno::OPNOTSUPP)),
@@ -86,23 +81,32 @@ impl Batch {
 
     /// Writes all of it; answers how many bytes were written, and what `pwrite` says if that is not all. May block.
     pub(crate) fn write(self) -> (u64, std::io::Result<()>) {
-        let mut written = 0;
+        let mut total = 0;
         for run in &self.runs {
-            let mut rest = &run.bytes[..];
-            while !rest.is_empty() {
-                match rustix::io::pwrite(&self.file, rest, self.offset + written) {
-                    Ok(0) => return (written, Err(std::io::ErrorKind::WriteZero.into())),
-                    Ok(bytes) => {
-                        rest = &rest[bytes..];
-                        written += bytes as u64;
-                    }
-                    Err(Errno::INTR) => {}
-                    Err(errno) => return (written, Err(errno.into())),
-                }
+            let (written, result) = write_at(&self.file, &run.bytes, self.offset + total);
+            total += written;
+            if result.is_err() {
+                return (total, result);
             }
         }
-        (written, Ok(()))
+        (total, Ok(()))
     }
+}
+
+/// Writes bytes at an offset, or behind the end of a file that is only appended to; answers how many were written, and what `pwrite`
+/// says if that is not all. May block.
+pub(crate) fn write_at(file: &File, bytes: &[u8], offset: u64) -> (u64, std::io::Result<()>) {
+    let mut rest = bytes;
+    let written = |rest: &[u8]| (bytes.len() - rest.len()) as u64;
+    while !rest.is_empty() {
+        match rustix::io::pwrite(file, rest, offset + written(rest)) {
+            Ok(0) => return (written(rest), Err(std::io::ErrorKind::WriteZero.into())),
+            Ok(bytes) => rest = &rest[bytes..],
+            Err(Errno::INTR) => {}
+            Err(errno) => return (written(rest), Err(errno.into())),
+        }
+    }
+    (written(rest), Ok(()))
 }
 
 impl Connection {

@@ -12,7 +12,7 @@ use crate::clock::now_us;
 use crate::playback::RETRY_US;
 use crate::running::StreamTask;
 use crate::stream::watch::Watch;
-use crate::stream::{Acted, Stored, Stream};
+use crate::stream::{Acted, LOOK_AGAIN_US, Stored, Stream};
 
 impl Worker {
     pub(super) fn add_stream(&mut self, id: u64, task: Box<StreamTask>) {
@@ -22,8 +22,18 @@ impl Worker {
         let watch = Watch::new(Arc::clone(&self.epoll), key);
         let Some(task) = self.stream(key) else { return };
         match task.stream.watch(watch) {
-            Ok(()) => self.scheduler.ready(key),
+            Ok(()) => self.ready_stream(key),
             Err(error) => self.end_stream(key, Err(error)),
+        }
+    }
+
+    /// A stream has something to do. What is left after a turn is due as if it had come then: who has much does not keep others
+    /// waiting by it.
+    pub(super) fn ready_stream(&mut self, key: usize) {
+        match self.stream(key).map(|task| task.deadline_us) {
+            Some(Some(deadline_us)) => self.scheduler.ready_by(key, now_us().saturating_add(deadline_us)),
+            Some(None) => self.scheduler.ready(key),
+            None => {}
         }
     }
 
@@ -34,10 +44,18 @@ impl Worker {
             return self.scheduler.acted(key, 0, false, now_us());
         }
         let (acted, moved) = task.stream.act(allowance, now_us());
+        let remains = task.stream.take_remains();
+        if !remains.is_empty() {
+            self.readers.discard(remains);
+        }
         self.sending.counters.stream_octets.add(moved);
-        self.scheduler.acted(key, moved, matches!(acted, Acted::More), now_us());
+        self.scheduler.acted(key, moved, false, now_us());
+        if matches!(acted, Acted::More) {
+            self.ready_stream(key);
+        }
         match acted {
             Acted::More | Acted::Wait => self.submit_storage(key),
+            Acted::Deliver => self.wheel.set(key, now_us() + LOOK_AGAIN_US),
             Acted::Ended(result) => self.end_stream(key, result),
         }
     }
@@ -67,7 +85,7 @@ impl Worker {
         let Some(task) = self.stream(key) else { return };
         match task.stream.stored(stored) {
             Ok(()) if task.wanted.is_some() => self.give_back(key),
-            Ok(()) => self.scheduler.ready(key),
+            Ok(()) => self.ready_stream(key),
             Err(error) => self.end_stream(key, Err(error)),
         }
     }
@@ -96,7 +114,7 @@ impl Worker {
         let Some(key) = self.keys.get(&id).copied() else { return };
         let Some(task) = self.stream(key) else { return };
         match catch_unwind(AssertUnwindSafe(|| act(&mut task.stream))) {
-            Ok(()) => self.scheduler.ready(key),
+            Ok(()) => self.ready_stream(key),
             Err(panic) => self.end_stream(key, Err(StreamError::panicked(panic.as_ref()))),
         }
     }
@@ -110,7 +128,11 @@ impl Worker {
         if let Some(task) = self.stream(key) {
             task.end(result);
         }
-        self.forget(key);
+        if let Work::Stream(mut task) = self.forget(key) {
+            // Whoever is connected sees the end at once; files and handlers may take their time.
+            task.stream.close_connections();
+            self.readers.discard(task);
+        }
     }
 
     fn stream(&mut self, key: usize) -> Option<&mut StreamTask> {

@@ -1,13 +1,9 @@
 //! A round of a mirror of bytes that nobody looks at: they go by `splice`, `tee` and `sendfile`, and are copied while something
 //! stands in the way.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use wirepath_streams::{
-    Engine, Framing, OutputOptions, OutputPattern, Port, StreamBuilder, StreamEnd, StreamEvent,
-};
+use wirepath_streams::{Engine, Framing, OutputOptions, OutputPattern, Port, StreamBuilder, StreamEnd};
 
 use crate::PATIENCE;
 use crate::carrier::Carrier;
@@ -40,8 +36,6 @@ pub(crate) struct Pour<'a> {
     sent: Vec<u8>,
     written: usize,
     outlets: Vec<Outlet>,
-    /// What outputs that failed had taken.
-    taken: Arc<Mutex<BTreeMap<Port, u64>>>,
 }
 
 impl<'a> Pour<'a> {
@@ -52,13 +46,7 @@ impl<'a> Pour<'a> {
         if dice.one_in(4) {
             (source, inlet) = (Source::Closed, Source::stored(&sent));
         }
-        let taken = Arc::<Mutex<BTreeMap<Port, u64>>>::default();
-        let told = Arc::clone(&taken);
-        let mut builder = StreamBuilder::default().pattern(OutputPattern::Mirror).on_event(move |event| {
-            if let StreamEvent::OutputFailed { port, bytes, .. } = event {
-                told.lock().unwrap().insert(port, bytes);
-            }
-        });
+        let mut builder = StreamBuilder::default().pattern(OutputPattern::Mirror);
         let mut sinks = Vec::new();
         for number in 0..=dice.below(3) {
             let name = format!("sink {number}");
@@ -74,7 +62,7 @@ impl<'a> Pour<'a> {
         let outlet = |(sink, port)| Outlet { sink, port, was_first: true, has_left: false };
         let outlets = sinks.into_iter().zip(known.iter().map(|output| output.port)).map(outlet).collect();
         let carrier = Carrier::Held(Box::new(stream));
-        Pour { dice, tally, engine, carrier, source, sent, written: 0, outlets, taken }
+        Pour { dice, tally, engine, carrier, source, sent, written: 0, outlets }
     }
 
     /// Plays the round to its end, and checks what came.
@@ -184,14 +172,14 @@ impl<'a> Pour<'a> {
         assert_eq!(end.result, Ok(()));
         let status = &end.status;
         assert_eq!((status.bytes_in, status.bytes_dropped), (self.sent.len() as u64, 0), "{status:?}");
-        let taken = self.taken.lock().unwrap().clone();
         for outlet in &mut self.outlets {
             let Outlet { sink, port, was_first, has_left } = outlet;
             sink.read_to_end(None);
             let known = status.outputs.iter().find(|output| output.port == *port).map(|output| output.bytes);
-            if let Some(taken) = known.or(taken.get(port).copied()).filter(|_| !sink.is_lossy) {
-                assert_eq!(sink.bytes.len() as u64, taken, "{}: {status:?}", sink.name);
-            }
+            let ended =
+                status.ended_outputs.iter().find(|ended| ended.port == *port).map(|ended| ended.bytes);
+            let taken = known.or(ended).unwrap();
+            assert!(sink.is_lossy || sink.bytes.len() as u64 == taken, "{}: {status:?}", sink.name);
             let (begin, length) = (find(&self.sent, &sink.bytes), sink.bytes.len());
             assert!(begin.is_some(), "{} has {length} other bytes", sink.name);
             let begin = begin.unwrap_or(0);

@@ -1,15 +1,15 @@
 //! What must hold of a round, whatever happened: nothing lost, doubled, cut, out of order or unaccounted for.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use wirepath_streams::{Late, OutputStatus, Port, StreamEnd, StreamStatus, WhenFull};
+use wirepath_streams::{Late, OutputStatus, StreamEnd, StreamStatus, WhenFull};
 
 use crate::record::{Found, assert_in_order, records};
-use crate::web::{Lost, Outlet, Web};
+use crate::web::{Outlet, Web};
 
 impl Web<'_> {
     /// That all that was read is somewhere.
-    pub(crate) fn check_account(&self, status: &StreamStatus, said: &BTreeMap<Port, Lost>) {
+    pub(crate) fn check_account(&self, status: &StreamStatus) {
         let elsewhere = status.bytes_pending + status.bytes_dropped + status.bytes_returned;
         let kept = |output: &OutputStatus| output.waiting_bytes + output.dropped.bytes;
         if self.mirror {
@@ -27,34 +27,29 @@ impl Web<'_> {
             }
         } else {
             let kept: u64 = status.outputs.iter().map(kept).sum();
-            let said: u64 = said.values().map(|lost| lost.dropped.bytes).sum();
-            assert_eq!(
-                status.bytes_in,
-                status.bytes_out + kept + said + elsewhere,
-                "{said} said: {status:?}"
-            );
+            let dropped: u64 = status.ended_outputs.iter().map(|ended| ended.dropped.bytes).sum();
+            assert_eq!(status.bytes_in, status.bytes_out + kept + dropped + elsewhere, "{status:?}");
         }
     }
 
     /// That what came is what went, in order, and that what did not come was said.
     pub(crate) fn verify(&mut self, end: &StreamEnd) {
-        let said = self.said.lock().unwrap().clone();
-        self.check_account(&end.status, &said);
-        for outlet in self.outlets.iter().filter(|outlet| said.contains_key(&outlet.port)) {
-            let keeps_up = outlet.sink.when_full != WhenFull::Disconnect;
-            self.tally.add("fault: a file with no room left", u64::from(outlet.sink.is_file() && keeps_up));
-            self.tally.add("fault: an output that does not keep up", u64::from(!keeps_up));
-        }
-        for outlet in &mut self.outlets {
-            let known = end.status.outputs.iter().find(|output| output.port == outlet.port);
+        let StreamEnd { result, status } = end;
+        self.check_account(status);
+        for Outlet { sink, port, has_left, .. } in &mut self.outlets {
+            let known = status.outputs.iter().find(|output| output.port == *port).map(|output| output.bytes);
+            let ended = status.ended_outputs.iter().find(|ended| ended.port == *port);
+            let taken = known.or(ended.map(|ended| ended.bytes)).unwrap();
             // Where the stream was ended early, more may still be written to a file than was known to be.
-            let known_of_file = known.filter(|_| end.result.is_err()).map(|output| output.bytes);
-            outlet.sink.read_to_end(known_of_file);
-            outlet.sink.is_broken |= said.contains_key(&outlet.port) || end.result.is_err();
-            let taken = said.get(&outlet.port).map(|lost| lost.bytes).or(known.map(|output| output.bytes));
-            if let Some(taken) = taken.filter(|_| !outlet.sink.is_lossy) {
-                assert_eq!(outlet.sink.bytes.len() as u64, taken, "{}", outlet.sink.name);
+            sink.read_to_end(result.is_err().then_some(taken));
+            if ended.is_some() && !*has_left {
+                let keeps_up = sink.when_full != WhenFull::Disconnect;
+                self.tally.add("fault: a file with no room left", u64::from(sink.is_file() && keeps_up));
+                self.tally.add("fault: an output that does not keep up", u64::from(!keeps_up));
             }
+            let was_detached = ended.is_none_or(|ended| ended.why == "it was detached");
+            sink.is_broken |= !was_detached || result.is_err();
+            assert!(sink.is_lossy || sink.bytes.len() as u64 == taken, "{}: {status:?}", sink.name);
         }
         let lists: Vec<Vec<Found>> = self.outlets.iter().map(|outlet| outlet.records()).collect();
         for (outlet, list) in self.outlets.iter().zip(&lists) {

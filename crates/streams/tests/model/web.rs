@@ -1,13 +1,11 @@
 //! A round of one stream: inputs and outputs that come, go and fail, while the stream is stopped and started.
 
-use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use wirepath_streams::{
-    Dropped, Engine, Framing, InputOrder, Late, Object, OutputOptions, OutputPattern, Port, StreamBuilder,
-    StreamEnd, StreamEvent, WhenFull,
+    Engine, Framing, InputOrder, Late, Object, OutputOptions, OutputPattern, Port, StreamBuilder, StreamEnd,
+    WhenFull,
 };
 
 use crate::PATIENCE;
@@ -59,17 +57,6 @@ pub(crate) enum Ending {
     Fault,
 }
 
-/// What was said of an output that failed or did not keep up.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Lost {
-    /// Bytes that it took.
-    pub(crate) bytes: u64,
-    /// What it did not get.
-    pub(crate) dropped: Dropped,
-}
-
-pub(crate) type Said = Arc<Mutex<BTreeMap<Port, Lost>>>;
-
 pub(crate) struct Web<'a> {
     dice: Dice,
     pub(crate) tally: Tally,
@@ -80,7 +67,6 @@ pub(crate) struct Web<'a> {
     survives_inputs: bool,
     pub(crate) feeds: Vec<Feed>,
     pub(crate) outlets: Vec<Outlet>,
-    pub(crate) said: Said,
     /// Inputs that were detached, by the number of their feed.
     parked: Receiver<(u32, Object)>,
     park: Sender<(u32, Object)>,
@@ -104,7 +90,6 @@ impl<'a> Web<'a> {
             survives_inputs,
             feeds: Vec::new(),
             outlets: Vec::new(),
-            said: Said::default(),
             parked,
             park,
             next_tag: 0,
@@ -162,14 +147,7 @@ impl<'a> Web<'a> {
         if self.survives_inputs {
             builder = builder.survive_inputs();
         }
-        let said = Arc::clone(&self.said);
-        builder.on_event(move |event| {
-            if let StreamEvent::OutputFailed { port, bytes, dropped, .. }
-            | StreamEvent::OutputDisconnected { port, bytes, dropped, .. } = event
-            {
-                said.lock().unwrap().insert(port, Lost { bytes, dropped });
-            }
-        })
+        builder
     }
 
     /// Plays the round to its end, and checks what came.
@@ -285,12 +263,11 @@ impl<'a> Web<'a> {
         }
     }
 
-    /// Never the first, nor one of which the count of what was dropped would be missed.
+    /// Never the first.
     fn detach_output(&mut self) {
         let place = 1 + self.dice.below(OUTLETS);
         let Some(outlet) = self.outlets.get_mut(place).filter(|_| self.carrier.listens()) else { return };
-        let drops = matches!(outlet.sink.when_full, WhenFull::DropNewest | WhenFull::DropOldest);
-        if drops || outlet.has_left {
+        if outlet.has_left {
             return;
         }
         let port = outlet.port;
@@ -339,10 +316,8 @@ impl<'a> Web<'a> {
 
     /// Everything that was read must be accounted for, at any time.
     fn audit(&mut self) {
-        let said = Arc::clone(&self.said);
-        let known = self.carrier.ask(move |stream| (stream.status(), said.lock().unwrap().clone()));
-        if let Some((status, said)) = known {
-            self.check_account(&status, &said);
+        if let Some(status) = self.carrier.status() {
+            self.check_account(&status);
             self.tally.note("operation: audit");
         }
     }
