@@ -21,7 +21,6 @@ mod outbox;
 mod pattern;
 mod playback;
 mod playhead;
-mod random;
 mod record;
 mod running;
 mod schedule;

@@ -203,9 +203,9 @@ mod tests {
                 let missing = order as usize % count;
                 shares.extend((0..threshold).map(|index| dealt[(missing + index) % count].clone()));
             }
-            let mut random = crate::random::Random::new(order);
+            let mut random = wirepath_media::random::Random::new(order);
             for place in (1..shares.len()).rev() {
-                shares.swap(place, random.below(place + 1));
+                shares.swap(place, random.below(place as u64 + 1) as usize);
             }
             let (mut collector, mut output) = (Collector::new(100), Vec::new());
             for share in shares {

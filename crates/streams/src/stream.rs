@@ -3,6 +3,7 @@
 //! A stream waits for nobody. It is told what became [ready](Stream::note_ready), is asked to [act](Stream::act), and says what it waits
 //! for. Who tells and asks is an engine: [`Stream::run`] on the caller's thread, or [`Engine::start_stream`](crate::Engine::start_stream).
 
+mod attach;
 mod build;
 mod direct;
 mod error;
@@ -312,14 +313,18 @@ impl Stream {
     }
 
     /// Whether everything that came has left.
-    fn is_over(&self) -> bool {
+    fn is_over(&mut self) -> bool {
         let nothing_waits = match &self.order {
             Order::Tags { merge, .. } => merge.is_done(),
             Order::Shares(collector) => collector.is_empty(),
             Order::Turns(_) | Order::Arrival { .. } => true,
         };
-        let are_idle = self.outputs.iter().chain(&self.leaving).all(Output::is_idle);
-        self.inputs.is_empty() && nothing_waits && self.pending.is_empty() && are_idle
+        if !(self.inputs.is_empty() && nothing_waits && self.pending.is_empty()) {
+            return false;
+        }
+        // The last part of a stripe may be shorter.
+        self.outputs.iter_mut().for_each(|output| output.outbox.end_record());
+        self.outputs.iter().chain(&self.leaving).all(Output::is_idle)
     }
 }
 
@@ -360,6 +365,7 @@ impl Output {
                 self.writable = false;
                 Ok(None)
             }
+            Take::Incomplete => Ok(None),
             Take::Write(batch) => {
                 self.busy = true;
                 self.storing = batch.bytes();

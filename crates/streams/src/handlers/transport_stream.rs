@@ -128,7 +128,7 @@ impl Select for TransportStreamFilter {
         if let Some(index) = packets.iter().position(|bytes| Packet::new(bytes).is_none()) {
             return Err(HandlerError::Refused(format!("packet {index} of a record has no sync byte")));
         }
-        for (index, packet) in packets.iter().filter_map(|bytes| Packet::new(bytes)).enumerate() {
+        for (index, packet) in packets.iter().filter_map(Packet::new).enumerate() {
             let table = self.read_table(packet);
             let is_kept = table.is_none() && self.keeps(packet.pid());
             let at = index * PACKET_LENGTH;

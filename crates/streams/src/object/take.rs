@@ -31,6 +31,8 @@ pub(crate) enum Take {
     Lost(usize),
     /// It takes nothing now.
     Full,
+    /// What waits is not yet a whole datagram.
+    Incomplete,
     /// This is to be written elsewhere, because that may take long.
     Write(Batch),
 }
@@ -137,20 +139,25 @@ impl Connection {
 
 impl Datagrams {
     fn take(&mut self, outbox: &mut Outbox) -> Taken {
+        let is_full = outbox.is_full();
         let Some(run) = outbox.pop() else { return Ok(Take::Taken(0)) };
         if !(run.begins && run.ends) {
-            return self.take_one(run, outbox);
+            return self.take_one(run, outbox, is_full);
         }
         self.take_records(run, outbox)
     }
 
     /// One datagram of the parts of one record.
-    fn take_one(&mut self, first: Run, outbox: &mut Outbox) -> Taken {
+    fn take_one(&mut self, first: Run, outbox: &mut Outbox, is_full: bool) -> Taken {
         let mut parts = vec![first];
         while !parts.last().is_some_and(|part| part.ends) {
             match outbox.pop() {
                 Some(part) => parts.push(part),
-                None => break,
+                None if is_full => break, // the rest would wait for room for ever
+                None => {
+                    parts.into_iter().rev().for_each(|part| outbox.push_front(part));
+                    return Ok(Take::Incomplete);
+                }
             }
         }
         let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(&part.bytes)).collect();

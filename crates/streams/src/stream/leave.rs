@@ -140,7 +140,8 @@ impl Stream {
 
     /// The output gets nothing more.
     pub(super) fn move_out(&mut self, place: usize) {
-        let output = self.outputs.remove(place);
+        let mut output = self.outputs.remove(place);
+        output.outbox.end_record();
         self.spread.removed(place, output.port.0);
         self.leaving.push(output);
     }

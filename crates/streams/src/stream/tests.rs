@@ -199,6 +199,20 @@ fn datagrams_keep_their_boundaries_and_byte_streams_get_some() {
     assert_eq!(sizes(3), [2000, 2000, 1000]);
     run(Framing::Fixed(1000), Some(2500));
     assert_eq!(sizes(3), [2000, 2000, 1000]);
+    // Parts that are longer than the records, and than what is read at a time.
+    let striped = |input: &[u8], unit: usize| {
+        StreamBuilder::default()
+            .pattern(OutputPattern::StripeBytes(unit))
+            .input(memory(input), Framing::Fixed(100))
+            .output(sink(None))
+            .build()
+            .run()
+            .unwrap();
+    };
+    striped(&bytes, 1950);
+    assert_eq!(sizes(3), [1950, 1950, 1100]);
+    striped(&bytes.repeat(30), 60_000);
+    assert_eq!(sizes(3), [60_000, 60_000, 30_000]);
 }
 
 #[test]
