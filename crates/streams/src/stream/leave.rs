@@ -2,10 +2,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use bytes::BytesMut;
+
 use super::{EndedOutput, Input, OnDetached, Order, Output, Port, Remains, Stream, StreamError, StreamEvent};
 use crate::object::{Object, ObjectError};
 use crate::outbox::Dropped;
 use crate::pattern::Spread;
+use crate::record::Run;
 
 /// Most outputs that are gone and remembered; the first are forgotten first.
 const ENDED: usize = 64;
@@ -167,17 +170,24 @@ impl Stream {
     pub(super) fn remove_input(&mut self, place: usize) {
         let input = self.inputs.remove(place);
         self.counts.bytes_dropped += input.malformed.bytes;
+        // What was read and not handed on. Where the stream ends before the input could leave, that can be whole records.
+        let mut unused = BytesMut::new();
+        let mut keep = |run: &Run| unused.extend_from_slice(&run.bytes);
         match &mut self.order {
             Order::Turns(turns) => turns.removed(place),
-            Order::Tags { merge, .. } => merge.remove_input(place),
+            Order::Tags { merge, .. } => merge.remove_input(place).for_each(|run| keep(&run)),
             Order::Arrival { .. } | Order::Shares(_) => {}
         }
+        input.ready.iter().for_each(keep);
         Stream::release(self.watch.as_ref(), &input.object);
         self.tell(StreamEvent::InputGone { port: input.port, name: input.object.name.clone() });
         let Input { mut object, splitter, buffer, detach, .. } = input;
-        if detach.is_some() {
-            self.counts.bytes_returned += buffer.len() as u64;
-            object.put_back(buffer);
+        unused.unsplit(buffer);
+        if detach.is_some() && !object.has_records() {
+            self.counts.bytes_returned += unused.len() as u64;
+            object.put_back(unused);
+        } else {
+            self.counts.bytes_dropped += unused.len() as u64;
         }
         self.remains.push(Box::new(splitter));
         self.hand_over(object, detach);
