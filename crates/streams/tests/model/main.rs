@@ -33,6 +33,9 @@ const ROUNDS: u64 = 400;
 /// How long anything may take that must come: only a hang takes so long.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// How often a long run says how far it is.
+const TELL: Duration = Duration::from_secs(60);
+
 /// What happens in every run of this many rounds, or the model would not be looking.
 const EXPECTED: [&str; 16] = [
     "operation: attach an input again",
@@ -65,6 +68,7 @@ fn nothing_is_lost_doubled_or_out_of_order_whatever_happens() {
     let engine = Engine::start(&EngineOptions::default(), support, &readers).unwrap();
     let mut tally = Tally::default();
     let mut seed = first;
+    let mut told = Instant::now();
     while end.map_or(seed < first + rounds, |end| Instant::now() < end) {
         let outcome = catch_unwind(AssertUnwindSafe(|| match seed % 4 {
             0 => weave::Weave::new(seed, &engine).play(),
@@ -77,6 +81,10 @@ fn nothing_is_lost_doubled_or_out_of_order_whatever_happens() {
         tally.merge(played);
         tally.note("rounds");
         seed += 1;
+        if end.is_some() && told.elapsed() > TELL {
+            println!("seeds {first} to {} so far:\n{tally}", seed - 1);
+            told = Instant::now();
+        }
     }
     println!("seeds {first} to {}:\n{tally}", seed - 1);
     if tally.of("rounds") >= ROUNDS {

@@ -100,7 +100,9 @@ impl Web<'_> {
         let all: Vec<&Found> = lists.iter().flatten().collect();
         let once: BTreeSet<(u32, u32)> = all.iter().map(|found| (found.feed, found.index)).collect();
         assert_eq!(once.len(), all.len(), "a record came twice");
-        let dropped: u64 = end.status.outputs.iter().map(|output| output.dropped.records).sum();
+        let dropped_here = end.status.outputs.iter().map(|output| output.dropped.records);
+        let dropped_before = end.status.ended_outputs.iter().map(|ended| ended.dropped.records);
+        let dropped: u64 = dropped_here.chain(dropped_before).sum();
         let lossy = self.outlets.iter().any(|outlet| outlet.sink.is_broken);
         if !lossy {
             let received: usize = self.outlets.iter().map(|outlet| outlet.sink.bytes.len()).sum();
