@@ -13,6 +13,7 @@ mod http;
 mod log;
 mod playing;
 mod relay;
+mod relay_faults;
 mod rtcp;
 mod rtsp;
 mod scripts;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         log::trials(),
         playing::trials(),
         relay::trials(),
+        relay_faults::trials(),
         rtcp::trials(),
         rtsp::trials(),
         scripts::trials(),

@@ -31,7 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-fn relay(arguments: &[&str]) -> Result<Command> {
+pub(crate) fn relay(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(server::binary()?);
     command.arg("relay").args(arguments);
     Ok(command)
@@ -45,7 +45,7 @@ fn run(arguments: &[&str], input: &[u8]) -> Result<Output> {
     Ok(child.wait_with_output()?)
 }
 
-fn random_bytes(length: usize) -> Vec<u8> {
+pub(crate) fn random_bytes(length: usize) -> Vec<u8> {
     let mut dice = wirepath_tests::mutation::Dice::new(length as u64);
     (0..length).map(|_| dice.any() as u8).collect()
 }
@@ -55,7 +55,7 @@ fn at(folder: &Path, kind: &str, name: &str) -> String {
 }
 
 /// Waits until somebody listens there.
-fn wait_for(path: &Path) -> Result<()> {
+pub(crate) fn wait_for(path: &Path) -> Result<()> {
     Deadline::seconds(10.0).wait_for("a relay that listens", || Ok(path.exists().then_some(())))
 }
 
@@ -447,6 +447,6 @@ fn bound() -> Result<UdpSocket> {
 }
 
 /// A port that nobody has now.
-fn free_port() -> Result<SocketAddr> {
+pub(crate) fn free_port() -> Result<SocketAddr> {
     Ok(bound()?.local_addr()?)
 }

@@ -84,10 +84,11 @@ impl<T> Merge<T> {
         self.inputs[place].records.is_empty()
     }
 
-    /// Forgets the input at `place`, of which nothing waits; those behind it move up.
-    pub(crate) fn remove_input(&mut self, place: usize) {
+    /// Forgets the input at `place`; those behind it move up. Answers what of it waits, which is nothing unless that is cut short.
+    pub(crate) fn remove_input(&mut self, place: usize) -> impl Iterator<Item = T> + use<T> {
         let removed = self.inputs.remove(place);
         self.waiting -= removed.records.len();
+        removed.records.into_iter().map(|(_, record)| record)
     }
 
     /// Whether there is room for a record, whichever input it comes from.

@@ -59,8 +59,8 @@ impl From<OutputPattern> for Spread {
 }
 
 impl Spread {
-    /// The output at `place` is gone.
-    pub(crate) fn removed(&mut self, place: usize) {
+    /// The output at `place`, which was `port`, is gone.
+    pub(crate) fn removed(&mut self, place: usize, port: u64) {
         match self {
             Spread::Turns(turns) => turns.removed(place),
             Spread::Bytes { turns, unit, left } => {
@@ -69,7 +69,8 @@ impl Spread {
                 }
                 turns.removed(place);
             }
-            Spread::Capacity { chosen } => *chosen = None, // one that leaves has its record to the end
+            // Whoever else has the beginning of a record gets the rest of it.
+            Spread::Capacity { chosen } => *chosen = chosen.filter(|chosen| *chosen != port),
             Spread::Mirror | Spread::Shares(_) => {}
         }
     }
@@ -104,6 +105,15 @@ impl Lately {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_record_stays_with_its_output_when_another_leaves() {
+        let mut spread = Spread::Capacity { chosen: Some(7) };
+        spread.removed(0, 3);
+        assert!(matches!(spread, Spread::Capacity { chosen: Some(7) }));
+        spread.removed(0, 7);
+        assert!(matches!(spread, Spread::Capacity { chosen: None }));
+    }
 
     #[test]
     fn who_took_more_lately_waits_less() {

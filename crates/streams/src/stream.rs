@@ -160,6 +160,8 @@ struct Output {
     busy: bool,
     /// Bytes that are being written elsewhere, or could not be.
     storing: usize,
+    /// Did not keep up.
+    is_disconnected: bool,
     /// Got the beginning of a record and not yet its end.
     within: bool,
     detach: Option<OnDetached>,

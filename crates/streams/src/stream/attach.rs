@@ -79,6 +79,7 @@ impl Stream {
             writable: true,
             busy: false,
             storing: 0,
+            is_disconnected: false,
             within,
             detach: None,
             delivery: None,

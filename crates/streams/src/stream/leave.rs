@@ -2,10 +2,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use bytes::BytesMut;
+
 use super::{EndedOutput, Input, OnDetached, Order, Output, Port, Remains, Stream, StreamError, StreamEvent};
 use crate::object::{Object, ObjectError};
 use crate::outbox::Dropped;
 use crate::pattern::Spread;
+use crate::record::Run;
 
 /// Most outputs that are gone and remembered; the first are forgotten first.
 const ENDED: usize = 64;
@@ -28,7 +31,7 @@ impl Stream {
         if is_leaving {
             return Ok(());
         }
-        self.forget_output(place, within);
+        self.forget_output(place, port, within);
         if self.outputs.is_empty() { Err(StreamError::NoOutput(error.to_string())) } else { Ok(()) }
     }
 
@@ -51,19 +54,25 @@ impl Stream {
     pub(super) fn let_leave(&mut self) {
         while let Some(place) = self.leaving.iter().position(Output::is_idle) {
             let output = self.leaving.remove(place);
-            self.tell(StreamEvent::OutputGone { port: output.port, name: output.object.name.clone() });
-            self.part_with(output, "it was detached".to_owned());
+            let (port, name, dropped) = (output.port, output.object.name.clone(), output.outbox.dropped());
+            let (event, why) = if output.is_disconnected {
+                (StreamEvent::OutputDisconnected { port, name, dropped }, "it did not keep up")
+            } else {
+                (StreamEvent::OutputGone { port, name }, "it was detached")
+            };
+            self.tell(event);
+            self.part_with(output, why.to_owned());
         }
     }
 
-    /// An output did not keep up.
+    /// An output did not keep up: it gets nothing more, and is gone when nobody writes for it any more.
     pub(super) fn disconnect(&mut self, place: usize) -> Result<(), StreamError> {
         let mut output = self.outputs.remove(place);
-        let (port, dropped, within) = (output.port, output.give_up(), output.within);
-        let name = output.object.name.clone();
-        self.tell(StreamEvent::OutputDisconnected { port, name: name.clone(), dropped });
-        self.part_with(output, "it did not keep up".to_owned());
-        self.forget_output(place, within);
+        let (port, within, name) = (output.port, output.within, output.object.name.clone());
+        output.outbox.drop_all();
+        output.is_disconnected = true;
+        self.leaving.push(output);
+        self.forget_output(place, port, within);
         if self.outputs.is_empty() {
             return Err(StreamError::NoOutput(format!("{name} did not keep up")));
         }
@@ -127,8 +136,8 @@ impl Stream {
     }
 
     /// The output at `place` is gone. The rest of a record that it alone had the beginning of is of no use to another.
-    pub(super) fn forget_output(&mut self, place: usize, within: bool) {
-        self.spread.removed(place);
+    pub(super) fn forget_output(&mut self, place: usize, port: Port, within: bool) {
+        self.spread.removed(place, port.0);
         self.skipping |= within && !matches!(self.spread, Spread::Mirror | Spread::Bytes { .. });
     }
 
@@ -136,7 +145,7 @@ impl Stream {
     pub(super) fn move_out(&mut self, place: usize) {
         let mut output = self.outputs.remove(place);
         output.outbox.end_record();
-        self.spread.removed(place);
+        self.spread.removed(place, output.port.0);
         self.leaving.push(output);
     }
 
@@ -161,17 +170,24 @@ impl Stream {
     pub(super) fn remove_input(&mut self, place: usize) {
         let input = self.inputs.remove(place);
         self.counts.bytes_dropped += input.malformed.bytes;
+        // What was read and not handed on. Where the stream ends before the input could leave, that can be whole records.
+        let mut unused = BytesMut::new();
+        let mut keep = |run: &Run| unused.extend_from_slice(&run.bytes);
         match &mut self.order {
             Order::Turns(turns) => turns.removed(place),
-            Order::Tags { merge, .. } => merge.remove_input(place),
+            Order::Tags { merge, .. } => merge.remove_input(place).for_each(|run| keep(&run)),
             Order::Arrival { .. } | Order::Shares(_) => {}
         }
+        input.ready.iter().for_each(keep);
         Stream::release(self.watch.as_ref(), &input.object);
         self.tell(StreamEvent::InputGone { port: input.port, name: input.object.name.clone() });
         let Input { mut object, splitter, buffer, detach, .. } = input;
-        if detach.is_some() {
-            self.counts.bytes_returned += buffer.len() as u64;
-            object.put_back(buffer);
+        unused.unsplit(buffer);
+        if detach.is_some() && !object.has_records() {
+            self.counts.bytes_returned += unused.len() as u64;
+            object.put_back(unused);
+        } else {
+            self.counts.bytes_dropped += unused.len() as u64;
         }
         self.remains.push(Box::new(splitter));
         self.hand_over(object, detach);
