@@ -14,6 +14,7 @@ mod log;
 mod playing;
 mod relay;
 mod relay_config;
+mod relay_faults;
 mod rtcp;
 mod rtsp;
 mod scripts;
@@ -36,6 +37,7 @@ fn main() -> ExitCode {
         playing::trials(),
         relay::trials(),
         relay_config::trials(),
+        relay_faults::trials(),
         rtcp::trials(),
         rtsp::trials(),
         scripts::trials(),

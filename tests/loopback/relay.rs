@@ -1,7 +1,7 @@
 //! `wirepath relay` as people use it.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -25,10 +25,13 @@ pub(crate) fn trials() -> Vec<Trial> {
         wrong_addresses_and_words_are_named,
         a_file_that_exists_is_left_as_it_is,
         a_signal_ends_it_whatever_it_waits_for,
+        hostile_datagrams_end_nothing_and_are_counted,
+        what_a_peer_did_not_get_is_no_success,
+        outputs_that_are_gone_stay_in_the_report,
     ]
 }
 
-fn relay(arguments: &[&str]) -> Result<Command> {
+pub(crate) fn relay(arguments: &[&str]) -> Result<Command> {
     let mut command = Command::new(server::binary()?);
     command.arg("relay").args(arguments);
     Ok(command)
@@ -42,7 +45,7 @@ fn run(arguments: &[&str], input: &[u8]) -> Result<Output> {
     Ok(child.wait_with_output()?)
 }
 
-fn random_bytes(length: usize) -> Vec<u8> {
+pub(crate) fn random_bytes(length: usize) -> Vec<u8> {
     let mut dice = wirepath_tests::mutation::Dice::new(length as u64);
     (0..length).map(|_| dice.any() as u8).collect()
 }
@@ -52,7 +55,7 @@ fn at(folder: &Path, kind: &str, name: &str) -> String {
 }
 
 /// Waits until somebody listens there.
-fn wait_for(path: &Path) -> Result<()> {
+pub(crate) fn wait_for(path: &Path) -> Result<()> {
     Deadline::seconds(10.0).wait_for("a relay that listens", || Ok(path.exists().then_some(())))
 }
 
@@ -242,6 +245,104 @@ fn ffmpeg_sends_through_a_relay() -> Result<()> {
     Ok(())
 }
 
+/// Anybody may send a datagram: what is no transport stream is dropped, whoever divides it, and the rest goes on.
+fn hostile_datagrams_end_nothing_and_are_counted() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let packet = [&[0x47, 0x01, 0x00, 0x10][..], &[0; 184]].concat();
+    for (index, arguments) in [["--framing", "ts"], ["--handler", "ts:pids=256"]].iter().enumerate() {
+        let (receiver, sender, inlet) = (bound()?, bound()?, free_port()?);
+        let addresses =
+            [format!("udp://@127.0.0.1:{}", inlet.port()), format!("udp://{}", receiver.local_addr()?)];
+        let report = folder.path().join(format!("{index}.json"));
+        let mut reflecting = relay(&["--in", &addresses[0], "--out", &addresses[1]])?;
+        reflecting.args(*arguments).arg("--json").arg(&report);
+        let mut reflecting = Process::start(&reflecting, true)?;
+        sender.connect(inlet)?;
+        let mut buffer = [0; 2000];
+        receiver.set_read_timeout(Some(std::time::Duration::from_millis(50)))?;
+        // The relay may begin to listen between any two; by the second packet it has had what is hostile.
+        let mut packets = 0;
+        Deadline::seconds(10.0).wait_for("packets behind hostile datagrams", || {
+            drop(sender.send(b"hostile"));
+            drop(sender.send(&packet[..100]));
+            drop(sender.send(&packet));
+            let is_packet = receiver.recv(&mut buffer).is_ok_and(|length| buffer[..length] == packet);
+            packets += u32::from(is_packet);
+            Ok((packets > 1).then_some(()))
+        })?;
+        reflecting.signal(Signal::INT)?;
+        let status = reflecting.wait(Deadline::seconds(10.0))?;
+        ensure!(status.code() == Some(130), "{status}: {}", reflecting.log());
+        let report: Value = serde_json::from_slice(&std::fs::read(report)?)?;
+        let malformed = report["inputs"][0]["malformed_datagrams"].as_u64().context("no count")?;
+        let refused =
+            report["reports"].as_array().context("no reports")?.iter().find(|what| what["what"] == "refused");
+        let refused = refused.and_then(|refused| refused["value"].as_u64()).unwrap_or(0);
+        ensure!(malformed + refused >= 2 && (malformed > 0) == (index == 0), "{report}");
+        ensure!(reflecting.log().contains("what follows like it is only counted"), "{}", reflecting.log());
+    }
+    Ok(())
+}
+
+/// A listener whose connections take little before somebody reads.
+fn narrow_listener() -> Result<(TcpListener, String)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 4096)?;
+    let address = format!("tcp://{}", listener.local_addr()?);
+    Ok((listener, address))
+}
+
+/// Has the peer of this connection see a reset.
+fn reset(connection: TcpStream) -> Result<()> {
+    rustix::net::sockopt::set_socket_linger(&connection, Some(std::time::Duration::ZERO))?;
+    drop(connection);
+    Ok(())
+}
+
+/// A send buffer takes all of a small file long before the peer has it.
+fn what_a_peer_did_not_get_is_no_success() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("source"), random_bytes(300_000))?;
+    let source = at(folder.path(), "file", "source");
+    let (listener, address) = narrow_listener()?;
+    let mut sending = Process::start(&relay(&["--in", &source, "--out", &address])?, true)?;
+    let (mut connection, _) = listener.accept()?;
+    connection.read_exact(&mut [0; 1000])?;
+    reset(connection)?;
+    let status = sending.wait(Deadline::seconds(20.0))?;
+    ensure!(status.code() == Some(1) && sending.log().contains(&address), "{status}: {}", sending.log());
+    Ok(())
+}
+
+fn outputs_that_are_gone_stay_in_the_report() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let bytes = random_bytes(5_000_000);
+    std::fs::write(folder.path().join("source"), &bytes)?;
+    let (source, target) = (at(folder.path(), "file", "source"), at(folder.path(), "file", "target"));
+    let report = folder.path().join("report.json");
+    let (listener, address) = narrow_listener()?;
+    let mut arguments =
+        relay(&["--in", &source, "--framing", "fixed:1000", "--out", &target, "--out", &address])?;
+    arguments.arg("--json").arg(&report);
+    let mut mirroring = Process::start(&arguments, true)?;
+    let (mut connection, _) = listener.accept()?;
+    connection.read_exact(&mut [0; 1000])?;
+    reset(connection)?;
+    mirroring.wait(Deadline::seconds(20.0))?;
+    ensure!(std::fs::read(folder.path().join("target"))? == bytes, "the file has other bytes");
+    let report: Value = serde_json::from_slice(&std::fs::read(report)?)?;
+    let [gone] = &report["ended_outputs"].as_array().context("no list")?[..] else {
+        anyhow::bail!("{report}")
+    };
+    ensure!(
+        gone["name"] == *address && gone["why"].as_str().is_some_and(|why| why.contains(&address)),
+        "{gone}"
+    );
+    ensure!(gone["dropped_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{gone}");
+    ensure!(mirroring.log().contains(&format!("without {address}")), "{}", mirroring.log());
+    Ok(())
+}
+
 fn wrong_addresses_and_words_are_named() -> Result<()> {
     for (arguments, code, said) in [
         (&["--in", "-"][..], 2, "--out <ADDRESS>"),
@@ -346,6 +447,6 @@ fn bound() -> Result<UdpSocket> {
 }
 
 /// A port that nobody has now.
-fn free_port() -> Result<SocketAddr> {
+pub(crate) fn free_port() -> Result<SocketAddr> {
     Ok(bound()?.local_addr()?)
 }

@@ -19,6 +19,7 @@ pub mod rtp;
 pub mod rtsp;
 pub mod seek;
 pub mod server;
+pub mod small_disk;
 pub mod trial;
 
 pub use deadline::Deadline;

@@ -40,7 +40,7 @@ Examples:
 Several inputs are merged (--order), several outputs mirrored unless --pattern says otherwise. Bytes that nobody has to \
 look at are not copied. With --config many streams run at once; when one ends or fails, the others go on.
 
-Exit code: 0 if all inputs came to their end and all was delivered, 1 if something failed, 128 and the signal's number \
+Exit code: 0 if all inputs came to their end and all was delivered (peers over TCP have acknowledged it), 1 if something failed, 128 and the signal's number \
 if it was stopped.")]
 pub(crate) struct Relay {
     #[command(flatten)]

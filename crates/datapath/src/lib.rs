@@ -66,6 +66,8 @@ pub use wirepath_sys::datagrams;
 pub use wirepath_sys::pages::{PageBuffer, ReclaimError, SharedPages};
 /// Memory that a ring sends from.
 pub use wirepath_sys::region::Region;
+/// What sockets have been set to and say.
+pub use wirepath_sys::socket;
 
 use rustix::io::Errno;
 

@@ -4,8 +4,10 @@
 use std::cell::RefCell;
 use std::os::fd::{AsFd, OwnedFd};
 
+use bytes::{Bytes, BytesMut};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice, tee};
+use wirepath_sys::append::{From, append};
 
 /// Room that is asked for: 256 pages. A process without privileges may have 64 MiB in all its pipes
 /// (`fs.pipe-user-pages-soft`), and gets smaller ones beyond.
@@ -97,6 +99,22 @@ impl Pipe {
         if drained == 0 { Err(Errno::PIPE) } else { Ok(drained) }
     }
 
+    /// Takes out all that it holds, by copying it: for sinks that take nothing else.
+    ///
+    /// # Errors
+    /// What `read` says.
+    pub fn take(&mut self) -> Result<Bytes, Errno> {
+        let mut bytes = BytesMut::with_capacity(self.held);
+        while self.held > 0 {
+            let read = append(From::Stream, self.reader.as_fd(), &mut bytes, self.held);
+            match read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))? {
+                0 => self.held = 0,
+                read => self.held -= read.min(self.held),
+            }
+        }
+        Ok(bytes.freeze())
+    }
+
     /// Gives another pipe, which is empty, the same bytes, and keeps them.
     ///
     /// # Errors
@@ -138,6 +156,10 @@ mod tests {
             reader.read_exact(&mut bytes).unwrap();
             assert_eq!(&bytes, b"some bytes");
         }
+        source.write_all(b"more").unwrap();
+        assert_eq!(pipes[0].fill(&inlet, None, 10), Ok(4));
+        assert_eq!(pipes[0].take().unwrap(), &b"more"[..]);
+        assert_eq!(pipes[0].held(), 0);
         drop(source);
         assert_eq!(pipes[0].fill(&inlet, None, 1), Ok(0), "the end");
     }

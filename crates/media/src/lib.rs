@@ -7,6 +7,7 @@ pub mod http;
 pub mod image;
 pub mod inspect;
 pub mod pack;
+pub mod random;
 pub mod rtcp;
 pub mod rtp;
 pub mod rtsp;

@@ -1,7 +1,7 @@
 //! Inputs, outputs and what is between them, made a stream.
 
 use wirepath_streams::{
-    InputOrder, OutputOptions, OutputPattern, Stream, StreamBuilder, StreamEvent, WhenFull,
+    InputOrder, MOST_SHARES, OutputOptions, OutputPattern, Stream, StreamBuilder, StreamEvent, WhenFull,
 };
 
 use crate::address::Address;
@@ -67,20 +67,29 @@ pub enum WiringError {
         /// What there is.
         outputs: usize,
     },
+    /// There are too many.
+    #[error("shares take at most {MOST_SHARES} outputs, and there are {outputs}")]
+    TooManyOutputs {
+        /// What there is.
+        outputs: usize,
+    },
 }
 
 impl Wiring {
     /// Whether inputs, outputs and what is between them go together, as far as that is seen without opening anything.
     ///
     /// # Errors
-    /// If there are fewer outputs than shares take.
+    /// If there are fewer or more outputs than shares take.
     pub fn check(&self) -> Result<(), WiringError> {
-        match self.pattern.0 {
-            OutputPattern::Shares { threshold } if self.outputs.len() < usize::from(threshold) => {
-                Err(WiringError::TooFewOutputs { threshold, outputs: self.outputs.len() })
-            }
-            _ => Ok(()),
+        let OutputPattern::Shares { threshold } = self.pattern.0 else { return Ok(()) };
+        let outputs = self.outputs.len();
+        if outputs < usize::from(threshold) {
+            return Err(WiringError::TooFewOutputs { threshold, outputs });
         }
+        if outputs > MOST_SHARES {
+            return Err(WiringError::TooManyOutputs { outputs });
+        }
+        Ok(())
     }
 
     /// Opens everything and makes the stream, which tells `on_event` what happens to it. Blocks until connections have come about.

@@ -1,12 +1,20 @@
 //! Handlers one behind the other, and what they make of a run.
 
+mod gate;
+mod rewrite;
+
 use std::mem;
 use std::ops::Range;
 
 use bytes::{Bytes, BytesMut};
 
-use crate::handler::{Frame, Handler, HandlerError, Part, Reach, Read, Rewrite, Select, Verdict};
+use crate::handler::{Frame, Handler, HandlerError, Part, Reach, Read, Select, Verdict};
 use crate::record::{Piece, Run};
+use gate::Gate;
+use rewrite::rewrite;
+
+/// What a handler reports: its name, what, and how much.
+pub(crate) type Report = (&'static str, &'static str, u64);
 
 /// Handlers in the order in which they see the records.
 #[derive(Debug, Default)]
@@ -27,8 +35,7 @@ pub(crate) struct ChainError {
 #[derive(Debug)]
 struct Link {
     handler: Handler,
-    /// The record that goes by was dropped: its other pieces are not shown.
-    dropping: bool,
+    gate: Gate,
     /// Pieces of a record for a handler that takes whole ones.
     gathered: BytesMut,
     /// For what rewriting makes.
@@ -36,14 +43,11 @@ struct Link {
     parts: Vec<Part>,
 }
 
-/// What is reserved at least for what rewriting makes.
-const BLOCK: usize = 64 * 1024;
-
 impl Chain {
     pub(crate) fn push(&mut self, handler: Handler) {
         self.links.push(Link {
             handler,
-            dropping: false,
+            gate: Gate::default(),
             gathered: BytesMut::new(),
             block: BytesMut::new(),
             parts: Vec::new(),
@@ -54,8 +58,21 @@ impl Chain {
         self.links.is_empty()
     }
 
-    pub(crate) fn handlers(&self) -> impl Iterator<Item = &Handler> {
-        self.links.iter().map(|link| &link.handler)
+    /// From now on records that a handler refuses are dropped and counted.
+    pub(crate) fn forgive(&mut self) {
+        self.links.iter_mut().for_each(|link| link.gate.is_forgiving = true);
+    }
+
+    /// Why a handler refused its first record, once.
+    pub(crate) fn take_refusal(&mut self) -> Option<ChainError> {
+        self.links.iter_mut().find_map(|link| {
+            link.gate.take_first().map(|error| ChainError { handler: link.handler.name(), error })
+        })
+    }
+
+    /// What handlers report, with how many records each refused, if it did.
+    pub(crate) fn reports(&self) -> Vec<Report> {
+        self.links.iter().flat_map(Link::reports).collect()
     }
 
     /// Puts what becomes of `run` behind what is in `out`.
@@ -97,9 +114,11 @@ impl Link {
             return Ok(());
         };
         let done = match &mut self.handler {
-            Handler::Read(handler) => read(handler.as_mut(), &mut self.dropping, &run, out),
-            Handler::Select(handler) => select(handler.as_mut(), &mut self.parts, &run, out),
-            Handler::Rewrite(handler) => rewrite(handler.as_mut(), &mut self.block, &run, out),
+            Handler::Read(handler) => read(handler.as_mut(), &mut self.gate, &run, out),
+            Handler::Select(handler) => select(handler.as_mut(), &mut self.gate, &mut self.parts, &run, out),
+            Handler::Rewrite(handler) => {
+                rewrite(handler.as_mut(), &mut self.gate, &mut self.block, &run, out)
+            }
         };
         done.map_err(|error| ChainError { handler: name, error })
     }
@@ -107,11 +126,13 @@ impl Link {
     /// Whole records for a handler that takes such, or nothing yet.
     fn gather(&mut self, run: Run) -> Result<Option<Run>, HandlerError> {
         let Reach::Records { limit } = self.handler.reach() else { return Ok(Some(run)) };
+        if !self.gate.lets_in(run.begins) {
+            return Ok(None);
+        }
         let longest = self.gathered.len() + run.record_bytes.min(run.bytes.len());
         if longest > limit {
-            return Err(HandlerError(format!(
-                "a record of {longest} bytes or more, where it takes {limit} at most"
-            )));
+            self.gathered.clear();
+            return self.gate.refuse_long(&run, longest, limit);
         }
         if run.begins && run.ends {
             return Ok(Some(run));
@@ -119,26 +140,30 @@ impl Link {
         self.gathered.extend_from_slice(&run.bytes);
         Ok(run.ends.then(|| Run::single(self.gathered.split().freeze(), true, true)))
     }
+
+    fn reports(&self) -> Vec<Report> {
+        let name = self.handler.name();
+        let mut reports = self.handler.report();
+        match (self.gate.refused(), reports.iter_mut().find(|(what, _)| *what == "refused")) {
+            (0, _) => {}
+            (refused, Some((_, by_itself))) => *by_itself += refused,
+            (refused, None) => reports.push(("refused", refused)),
+        }
+        reports.into_iter().map(|(what, value)| (name, what, value)).collect()
+    }
 }
 
 /// Records that pass, as few runs as possible.
-fn read(
-    handler: &mut dyn Read,
-    dropping: &mut bool,
-    run: &Run,
-    out: &mut Vec<Run>,
-) -> Result<(), HandlerError> {
+fn read(handler: &mut dyn Read, gate: &mut Gate, run: &Run, out: &mut Vec<Run>) -> Result<(), HandlerError> {
     let mut passing: Range<usize> = 0..0;
     for index in 0..run.records() {
         let (range, piece) = run.piece(index);
-        if piece.begins {
-            *dropping = false;
+        if gate.lets_in(piece.begins)
+            && let Some(verdict) = gate.judge(piece, handler.read(piece))?
+        {
+            gate.is_dropping = verdict == Verdict::Drop && piece.begins;
         }
-        if !*dropping {
-            let verdict = handler.read(piece)?;
-            *dropping = verdict == Verdict::Drop && piece.begins;
-        }
-        if !*dropping {
+        if !gate.is_dropping {
             passing.end = range.end;
             continue;
         }
@@ -146,7 +171,7 @@ fn read(
         passing = range.end..range.end;
     }
     // An empty record is in no range of bytes.
-    if run.bytes.is_empty() && !*dropping {
+    if run.bytes.is_empty() && !gate.is_dropping {
         out.push(run.clone());
     }
     put(run, passing, out);
@@ -156,6 +181,7 @@ fn read(
 /// What is kept and added: records that are kept whole as few runs as possible, others part by part.
 fn select(
     handler: &mut dyn Select,
+    gate: &mut Gate,
     parts: &mut Vec<Part>,
     run: &Run,
     out: &mut Vec<Run>,
@@ -163,16 +189,21 @@ fn select(
     let mut kept: Range<usize> = 0..0;
     for index in 0..run.records() {
         let (range, piece) = run.piece(index);
-        handler.select(piece, &mut Frame::new(piece.bytes.len(), parts))?;
-        if let [Part::Kept(all)] = &parts[..]
+        let mut frame = Frame::new(piece.bytes.len(), parts);
+        let is_shown = gate.lets_in(piece.begins);
+        let selected = if is_shown { gate.judge(piece, handler.select(piece, &mut frame))? } else { None };
+        if let (Some(()), [Part::Kept(all)]) = (selected, &parts[..])
             && all.len() == piece.bytes.len()
+            && !all.is_empty()
         {
             kept.end = range.end;
             continue;
         }
         put(run, kept, out);
-        put_parts(run, range.start, piece, parts, out);
         kept = range.end..range.end;
+        if selected.is_some() {
+            put_parts(run, range.start, piece, parts, out);
+        }
     }
     put(run, kept, out);
     Ok(())
@@ -187,6 +218,9 @@ fn put(run: &Run, range: Range<usize>, out: &mut Vec<Run>) {
 /// The parts of one record, or of a part of one that begins at `at`. A record that goes by in pieces needs a beginning and an end
 /// even where nothing of it is kept.
 fn put_parts(run: &Run, at: usize, piece: Piece<'_>, parts: &mut Vec<Part>, out: &mut Vec<Run>) {
+    if parts.len() > 1 {
+        parts.retain(|part| !part.is_empty());
+    }
     let count = parts.len();
     for (index, part) in parts.drain(..).enumerate() {
         let bytes = match part {
@@ -197,72 +231,6 @@ fn put_parts(run: &Run, at: usize, piece: Piece<'_>, parts: &mut Vec<Part>, out:
     }
     if count == 0 && piece.begins != piece.ends {
         out.push(Run::single(Bytes::new(), piece.begins, piece.ends));
-    }
-}
-
-/// New records; those of one length are one run.
-fn rewrite(
-    handler: &mut dyn Rewrite,
-    block: &mut BytesMut,
-    run: &Run,
-    out: &mut Vec<Run>,
-) -> Result<(), HandlerError> {
-    let mut written = Written { block, bytes: 0, record_bytes: 0, out };
-    for piece in run.pieces() {
-        let room = handler.room(piece.bytes.len());
-        written.make_room(room);
-        let space = &mut written.block[written.bytes..];
-        match handler.rewrite(piece, space)? {
-            Some(length) if length > room => {
-                return Err(HandlerError(format!("it wrote {length} bytes where it said {room} at most")));
-            }
-            Some(length) => written.add(length, piece),
-            None => {}
-        }
-    }
-    written.put();
-    Ok(())
-}
-
-/// Whole records of one length at the front of a block.
-struct Written<'a> {
-    block: &'a mut BytesMut,
-    bytes: usize,
-    record_bytes: usize,
-    out: &'a mut Vec<Run>,
-}
-
-impl Written<'_> {
-    /// Sees to it that `room` bytes follow what is written.
-    fn make_room(&mut self, room: usize) {
-        if self.block.len() - self.bytes < room {
-            self.put();
-            if self.block.len() < room {
-                *self.block = BytesMut::zeroed(room.max(BLOCK));
-            }
-        }
-    }
-
-    /// A record, or a part of one, was written behind the others.
-    fn add(&mut self, length: usize, piece: Piece<'_>) {
-        let is_record = piece.begins && piece.ends && length > 0;
-        if !is_record || self.bytes > 0 && length != self.record_bytes {
-            self.put();
-        }
-        if is_record {
-            (self.bytes, self.record_bytes) = (self.bytes + length, length);
-        } else {
-            self.out.push(Run::single(self.block.split_to(length).freeze(), piece.begins, piece.ends));
-        }
-    }
-
-    /// Hands on what is written.
-    fn put(&mut self) {
-        if self.bytes > 0 {
-            let bytes = self.block.split_to(self.bytes).freeze();
-            self.out.push(Run { bytes, record_bytes: self.record_bytes, begins: true, ends: true });
-            self.bytes = 0;
-        }
     }
 }
 

@@ -104,8 +104,9 @@ pub(crate) struct Splitter {
     framing: Framing,
     /// Most bytes of a record, if only whole ones may be handed on.
     whole: Option<usize>,
-    /// Bytes of the record begun that are still to come, if that is known.
+    /// Bytes of the record begun that are still to come, if that is known, and those that came.
     missing: Option<usize>,
+    begun: usize,
     /// A record was begun and not ended.
     within: bool,
 }
@@ -113,7 +114,7 @@ pub(crate) struct Splitter {
 impl Splitter {
     /// Hands parts of records on, or only whole records, of at most `whole` bytes.
     pub(crate) fn new(framing: Framing, whole: Option<usize>) -> Splitter {
-        Splitter { framing, whole, missing: None, within: false }
+        Splitter { framing, whole, missing: None, begun: 0, within: false }
     }
 
     /// Whether so much of a record may be kept until the rest has come.
@@ -122,6 +123,25 @@ impl Splitter {
             Some(limit) if bytes > limit => Err(FramingError::TooLong { bytes, limit }),
             _ => Ok(()),
         }
+    }
+
+    /// From the next record on, only whole ones of at most `limit` bytes are handed on.
+    pub(crate) fn need_whole(&mut self, limit: usize) {
+        self.whole = Some(self.whole.map_or(limit, |before| before.min(limit)));
+    }
+
+    /// From the next record on, divides a stream of bytes that was not divided.
+    pub(crate) fn divide_into(&mut self, record_bytes: usize) {
+        if self.is_whole() {
+            self.framing = Framing::Fixed(record_bytes);
+        }
+    }
+
+    /// Ends the record without end, which has no other place to end at, if it has begun: answers its end.
+    pub(crate) fn cut(&mut self) -> Option<Run> {
+        let is_within = self.within && self.missing.is_none();
+        self.within &= !is_within;
+        is_within.then(|| Run::single(Bytes::new(), false, true))
     }
 
     /// Whether nothing is divided: datagrams are records as they are, and a stream of bytes is one.
@@ -225,7 +245,7 @@ impl Splitter {
 
     /// The first part of a record of which `missing` bytes are still to come.
     fn begin(&mut self, missing: usize, bytes: &mut impl Buf) -> Run {
-        (self.within, self.missing) = (true, Some(missing));
+        (self.within, self.missing, self.begun) = (true, Some(missing), bytes.remaining());
         Run::single(all(bytes), true, false)
     }
 
@@ -241,9 +261,10 @@ impl Splitter {
         }
         let part = bytes.copy_to_bytes(missing.min(bytes.remaining()));
         let missing = missing - part.len();
+        self.begun += part.len();
         let is_cut = missing > 0 && is_end;
         if is_cut && !matches!(self.framing, Framing::Fixed(_)) {
-            return Err(FramingError::Cut { bytes: part.len() });
+            return Err(FramingError::Cut { bytes: self.begun });
         }
         let ends = missing == 0 || is_cut;
         (self.within, self.missing) = (!ends, (!ends).then_some(missing));
@@ -261,99 +282,4 @@ fn run_of(bytes: Bytes, record_bytes: usize) -> Run {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use bytes::BytesMut;
-    use proptest::prelude::*;
-
-    /// All records of `input`, which comes in parts of these sizes, in turn; with what ends it.
-    fn records(
-        framing: Framing,
-        whole: bool,
-        input: &[u8],
-        sizes: &[usize],
-    ) -> Result<Vec<Vec<u8>>, FramingError> {
-        let mut splitter = Splitter::new(framing, whole.then_some(10_000));
-        let (mut buffer, mut records, mut rest) = (BytesMut::new(), Vec::new(), input);
-        for size in sizes.iter().cycle() {
-            let (part, later) = rest.split_at((*size).min(rest.len()));
-            buffer.extend_from_slice(part);
-            rest = later;
-            while let Some(run) = splitter.next(&mut buffer, rest.is_empty())? {
-                assert!(!whole || run.begins && run.ends);
-                for piece in run.pieces() {
-                    if piece.begins {
-                        records.push(Vec::new());
-                    }
-                    records
-                        .last_mut()
-                        .expect("a record begins before it goes on")
-                        .extend_from_slice(piece.bytes);
-                }
-                assert_eq!(splitter.at_boundary(), run.ends);
-            }
-            if rest.is_empty() {
-                break;
-            }
-        }
-        assert!(buffer.is_empty() && splitter.at_boundary());
-        Ok(records)
-    }
-
-    #[test]
-    fn known_framings() {
-        let of = |framing, input: &[u8]| records(framing, true, input, &[3]);
-        assert_eq!(of(Framing::Whole, b"abcdefg").unwrap(), [b"abcdefg"]);
-        assert_eq!(of(Framing::Fixed(3), b"abcdefg").unwrap(), [&b"abc"[..], b"def", b"g"]);
-        assert_eq!(of(Framing::lines(8), b"a\n\nbcd\ne").unwrap(), [&b"a\n"[..], b"\n", b"bcd\n", b"e"]);
-        assert_eq!(
-            of(Framing::rtp(), b"\0\x01a\0\0\0\x02bc").unwrap(),
-            [&b"\0\x01a"[..], b"\0\0", b"\0\x02bc"]
-        );
-        assert_eq!(of(Framing::length32(16), b"\0\0\0\x01a").unwrap(), [b"\0\0\0\x01a"]);
-        let mut packets = vec![0x47; 2 * 188];
-        assert_eq!(of(Framing::transport_stream(), &packets).unwrap().len(), 2);
-        packets[188] = 0;
-        let error = of(Framing::transport_stream(), &packets).unwrap_err();
-        assert!(error.to_string().contains("0x00"), "{error}");
-    }
-
-    #[test]
-    fn what_is_too_long_or_cut_is_an_error() {
-        let of = |framing, input: &[u8]| records(framing, true, input, &[4]).unwrap_err();
-        assert_eq!(of(Framing::lines(3), b"abcdef\n"), FramingError::TooLong { bytes: 4, limit: 3 });
-        assert_eq!(of(Framing::length32(8), b"\0\0\0\x05a"), FramingError::TooLong { bytes: 9, limit: 8 });
-        assert_eq!(of(Framing::rtp(), b"\0\x05abc"), FramingError::Cut { bytes: 5 });
-        assert_eq!(of(Framing::rtp(), b"\0"), FramingError::Cut { bytes: 1 });
-        let nothing = Framing::With { limit: 9, measure: Box::new(|_, _| Ok(Some(0))) };
-        assert!(matches!(of(nothing, b"a"), FramingError::Wrong(_)));
-        let long = vec![0; 20_000];
-        assert_eq!(of(Framing::Whole, &long), FramingError::TooLong { bytes: 10_004, limit: 10_000 });
-        assert_eq!(of(Framing::Fixed(10_001), b"a"), FramingError::TooLong { bytes: 10_001, limit: 10_000 });
-    }
-
-    proptest! {
-        /// However the bytes come, and whether in pieces or whole, the records are the same.
-        #[test]
-        fn records_do_not_depend_on_how_bytes_come(
-            lengths in proptest::collection::vec(0u8..40, 0..30),
-            sizes in proptest::collection::vec(1usize..50, 1..10),
-            whole: bool,
-            fixed in 1usize..30,
-        ) {
-            let expected: Vec<Vec<u8>> = lengths.iter().enumerate()
-                .map(|(index, length)| {
-                    let mut record = vec![0, *length];
-                    record.extend((0..*length).map(|byte| byte ^ index as u8));
-                    record
-                })
-                .collect();
-            let input = expected.concat();
-            prop_assert_eq!(&records(Framing::rtp(), whole, &input, &sizes).unwrap(), &expected);
-            let expected: Vec<Vec<u8>> = input.chunks(fixed).map(<[u8]>::to_vec).collect();
-            prop_assert_eq!(&records(Framing::Fixed(fixed), whole, &input, &sizes).unwrap(), &expected);
-            let all = records(Framing::Whole, whole, &input, &sizes).unwrap();
-            prop_assert_eq!(all.concat(), input);
-        }
-    }
-}
+mod tests;

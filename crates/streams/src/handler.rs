@@ -29,17 +29,25 @@ pub enum Handler {
 pub enum Reach {
     /// As they come: a record may be given in several pieces, one after the other.
     Pieces,
-    /// Whole. A longer record than this many bytes ends the stream with an error.
+    /// Whole. A longer record than this many bytes is [refused](HandlerError::Refused).
     Records {
         /// Bytes of the longest record.
         limit: usize,
     },
 }
 
-/// Why a handler gives up, in words for whoever runs the stream. It ends the stream, not the engine.
+/// What is wrong, in words for whoever runs the stream.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct HandlerError(pub String);
+pub enum HandlerError {
+    /// The record is not what the handler takes. In a stream that takes datagrams, which anybody may send, the record is dropped and
+    /// counted, and the first is [told](crate::StreamEvent::RecordRefused). Where it comes from streams of bytes only, or if part of
+    /// it went on already, this ends the stream.
+    #[error("{0}")]
+    Refused(String),
+    /// The handler cannot go on. This ends the stream, not the engine.
+    #[error("{0}")]
+    Failed(String),
+}
 
 /// Whether a record passes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +80,7 @@ pub trait Read: Common {
     /// Sees the next piece.
     ///
     /// # Errors
-    /// Ends the stream.
+    /// See [`HandlerError`].
     fn read(&mut self, piece: Piece<'_>) -> Result<Verdict, HandlerError>;
 
     /// There are no more pieces.
@@ -89,7 +97,7 @@ pub trait Select: Common {
     /// Puts into `frame` what of the next piece goes on. A record of which nothing is kept goes no further.
     ///
     /// # Errors
-    /// Ends the stream.
+    /// See [`HandlerError`].
     fn select(&mut self, piece: Piece<'_>, frame: &mut Frame<'_>) -> Result<(), HandlerError>;
 }
 
@@ -102,7 +110,7 @@ pub trait Rewrite: Common {
     /// answers how many. None if the record goes no further.
     ///
     /// # Errors
-    /// Ends the stream.
+    /// See [`HandlerError`].
     fn rewrite(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<Option<usize>, HandlerError>;
 }
 
@@ -119,6 +127,15 @@ pub(crate) enum Part {
     Kept(Range<usize>),
     /// Bytes that the handler made.
     Made(Bytes),
+}
+
+impl Part {
+    pub(crate) fn is_empty(&self) -> bool {
+        match self {
+            Part::Kept(range) => range.is_empty(),
+            Part::Made(bytes) => bytes.is_empty(),
+        }
+    }
 }
 
 impl<'a> Frame<'a> {
@@ -140,9 +157,17 @@ impl<'a> Frame<'a> {
         }
     }
 
-    /// Keeps all of the piece.
+    /// Keeps all of the piece, also if it is an empty record.
     pub fn keep_all(&mut self) {
+        if self.length == 0 {
+            self.pass_empty();
+        }
         self.keep(0..self.length);
+    }
+
+    /// Lets the record go on, as an empty one if nothing is kept or added.
+    pub fn pass_empty(&mut self) {
+        self.parts.push(Part::Kept(0..0));
     }
 
     /// Adds bytes that the handler made.

@@ -21,7 +21,6 @@ mod outbox;
 mod pattern;
 mod playback;
 mod playhead;
-mod random;
 mod record;
 mod running;
 mod schedule;
@@ -53,8 +52,8 @@ pub use secret::{MOST_SHARES, SHARE_HEADER, ShareCounts, ShareError};
 pub use source::{At, Cursor, Departure, Load, Segment, TrainSource};
 
 pub use stream::{
-    InputStatus, OnEvent, OutputOptions, OutputStatus, Port, Stream, StreamBuilder, StreamError, StreamEvent,
-    StreamStatus, Tag,
+    EndedOutput, InputStatus, OnEvent, OutputOptions, OutputStatus, Port, Stream, StreamBuilder, StreamError,
+    StreamEvent, StreamStatus, Tag,
 };
 
 /// The room below, for the types that pass through this one.

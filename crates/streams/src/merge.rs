@@ -74,15 +74,21 @@ impl<T> Merge<T> {
         self.waiting == 0
     }
 
+    /// What waits.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &T> {
+        self.inputs.iter().flat_map(|input| input.records.iter().map(|(_, record)| record))
+    }
+
     /// Whether nothing of the input at `place` waits.
     pub(crate) fn is_empty(&self, place: usize) -> bool {
         self.inputs[place].records.is_empty()
     }
 
-    /// Forgets the input at `place`, of which nothing waits; those behind it move up.
-    pub(crate) fn remove_input(&mut self, place: usize) {
+    /// Forgets the input at `place`; those behind it move up. Answers what of it waits, which is nothing unless that is cut short.
+    pub(crate) fn remove_input(&mut self, place: usize) -> impl Iterator<Item = T> + use<T> {
         let removed = self.inputs.remove(place);
         self.waiting -= removed.records.len();
+        removed.records.into_iter().map(|(_, record)| record)
     }
 
     /// Whether there is room for a record, whichever input it comes from.
@@ -100,8 +106,8 @@ impl<T> Merge<T> {
         self.waiting += 1;
     }
 
-    /// The record that goes next, if one may go now.
-    pub(crate) fn take(&mut self) -> Option<T> {
+    /// The record that goes next, if one may go now. Late ones that are dropped are given to `drop_late`.
+    pub(crate) fn take(&mut self, mut drop_late: impl FnMut(T)) -> Option<T> {
         loop {
             let front = |input: &Waiting<T>| input.records.front().map(|(tag, _)| *tag);
             let fronts =
@@ -121,6 +127,7 @@ impl<T> Merge<T> {
                 self.gone = self.gone.max(Some(tag));
                 return Some(record);
             }
+            drop_late(record);
         }
     }
 
@@ -146,7 +153,7 @@ mod tests {
     }
 
     fn taken(merge: &mut Merge<u64>) -> Vec<u64> {
-        std::iter::from_fn(|| merge.take()).collect()
+        std::iter::from_fn(|| merge.take(drop)).collect()
     }
 
     #[test]

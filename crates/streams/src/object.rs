@@ -8,6 +8,7 @@
 //! | `getmem`, `putmem` | the block that a [rewriting handler](crate::Rewrite) writes into |
 //! | `waitdata`, `waitspace`, `dataready`, `spaceready`, `statechange` | readiness of the descriptor, which an engine waits for |
 
+mod collected;
 mod fill;
 mod take;
 
@@ -16,18 +17,17 @@ use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::io::Errno;
-use rustix::net::SocketAddrAny;
-use wirepath_datapath::datagrams;
+use rustix::net::{SocketAddrAny, ipproto, sockopt};
+use wirepath_datapath::{datagrams, socket};
 
-use crate::record::Run;
-
+pub use collected::Collected;
 pub(crate) use fill::Fill;
-pub(crate) use take::{Batch, Take};
+pub(crate) use take::{Batch, Take, write_at};
 
 /// A source or sink of bytes. What was read from it and not used yet stays with it, so that an object that is
 /// [detached](crate::Stream::detach_input) can be attached elsewhere and nothing is lost.
@@ -168,7 +168,7 @@ impl Object {
 
     /// Memory to write to, and where what is written is found. More than `limit` bytes are an error.
     pub fn collect(name: &str, limit: usize) -> (Object, Collected) {
-        let collected = Collected { runs: Arc::default(), limit };
+        let collected = Collected::new(limit);
         (Object::new(name, Kind::Collected(collected.clone())), collected)
     }
 
@@ -205,6 +205,35 @@ impl Object {
         }
     }
 
+    /// Bytes that a TCP connection has taken and its peer has not acknowledged, the end of what is sent counted as one; 0 for
+    /// whatever is no such connection: that has what it took.
+    ///
+    /// # Errors
+    /// If the connection was reset: some of them are lost.
+    pub(crate) fn unacknowledged(&self) -> Result<u32, ObjectError> {
+        let Kind::Stream(Connection { descriptor, is_socket: true, .. }) = &self.kind else { return Ok(0) };
+        let failed = |errno| self.error("shutdown", errno);
+        if !matches!(sockopt::socket_protocol(descriptor), Ok(Some(ipproto::TCP))) {
+            return Ok(0);
+        }
+        sockopt::socket_error(descriptor).map_err(failed)?.map_err(failed)?;
+        let errno_of = |error: io::Error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        let unacknowledged = socket::unacknowledged(descriptor.as_fd()).map_err(errno_of)?;
+        // Whoever reads from the connection may have been told of the reset instead.
+        if unacknowledged > 0 && socket::is_closed(descriptor.as_fd()).map_err(errno_of)? {
+            return Err(failed(Errno::CONNRESET));
+        }
+        Ok(unacknowledged)
+    }
+
+    /// Closes a connection, so that its peer sees it now. Other objects stay as they are: closing a file may take long.
+    pub(crate) fn close_connection(&mut self) {
+        if self.descriptor().is_some() && !matches!(self.kind, Kind::Stream(Connection { is_file: true, .. }))
+        {
+            self.kind = Kind::Memory(Bytes::new());
+        }
+    }
+
     /// Keeps what was read from it and is not used, which came before what it still keeps.
     pub(crate) fn put_back(&mut self, mut unused: BytesMut) {
         unused.unsplit(self.unread.split());
@@ -219,38 +248,6 @@ impl Object {
 impl fmt::Debug for Object {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_tuple("Object").field(&self.name).finish()
-    }
-}
-
-/// What an [object in memory](Object::collect) has taken.
-#[derive(Clone, Debug)]
-pub struct Collected {
-    runs: Arc<Mutex<Vec<Run>>>,
-    limit: usize,
-}
-
-impl Collected {
-    /// The records so far, each whole or as much as came of it.
-    pub fn records(&self) -> Vec<Vec<u8>> {
-        let mut records: Vec<Vec<u8>> = Vec::new();
-        for run in self.lock().iter() {
-            for piece in run.pieces() {
-                match records.last_mut() {
-                    Some(last) if !piece.begins => last.extend_from_slice(piece.bytes),
-                    _ => records.push(piece.bytes.to_vec()),
-                }
-            }
-        }
-        records
-    }
-
-    /// The bytes so far.
-    pub fn bytes(&self) -> Vec<u8> {
-        self.lock().iter().flat_map(|run| run.bytes.iter().copied()).collect()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Run>> {
-        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -3,7 +3,7 @@
 //! Round robin and random order wait for the input whose turn it is. So what was striped over outputs is put together again by an
 //! input order of the same kind: round robin undoes round robin, and a random order undoes a random pattern with the same seed.
 
-use crate::random::Random;
+use wirepath_media::random::Random;
 
 /// The order of inputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ impl Turns {
         self.slots.extend((there..members).map(|_| true));
         while !self.drawn {
             self.next = match &mut self.random {
-                Some(random) => random.below(self.slots.len()),
+                Some(random) => random.below(self.slots.len() as u64) as usize,
                 None => self.next % self.slots.len(),
             };
             self.drawn = self.slots[self.next];

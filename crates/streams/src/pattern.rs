@@ -59,8 +59,8 @@ impl From<OutputPattern> for Spread {
 }
 
 impl Spread {
-    /// The output at `place` is gone.
-    pub(crate) fn removed(&mut self, place: usize) {
+    /// The output at `place`, which was `port`, is gone.
+    pub(crate) fn removed(&mut self, place: usize, port: u64) {
         match self {
             Spread::Turns(turns) => turns.removed(place),
             Spread::Bytes { turns, unit, left } => {
@@ -69,7 +69,8 @@ impl Spread {
                 }
                 turns.removed(place);
             }
-            Spread::Capacity { chosen } => *chosen = None, // one that leaves has its record to the end
+            // Whoever else has the beginning of a record gets the rest of it.
+            Spread::Capacity { chosen } => *chosen = chosen.filter(|chosen| *chosen != port),
             Spread::Mirror | Spread::Shares(_) => {}
         }
     }
@@ -95,9 +96,9 @@ impl Lately {
         self.bytes * (-past_s).exp()
     }
 
-    /// How long what waits will take, in seconds or so; for comparing outputs.
-    pub(crate) fn wait(&self, waiting: usize) -> f64 {
-        waiting as f64 / (self.bytes + 1.0)
+    /// How long what waits at `now_us` will take, in seconds or so; for comparing outputs.
+    pub(crate) fn wait(&self, waiting: usize, now_us: u64) -> f64 {
+        waiting as f64 / (self.bytes_per_second(now_us) + 1.0)
     }
 }
 
@@ -106,12 +107,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_record_stays_with_its_output_when_another_leaves() {
+        let mut spread = Spread::Capacity { chosen: Some(7) };
+        spread.removed(0, 3);
+        assert!(matches!(spread, Spread::Capacity { chosen: Some(7) }));
+        spread.removed(0, 7);
+        assert!(matches!(spread, Spread::Capacity { chosen: None }));
+    }
+
+    #[test]
     fn who_took_more_lately_waits_less() {
         let (mut fast, mut slow) = (Lately::default(), Lately::default());
         fast.add(1_000_000, 1_000_000);
         slow.add(1_000_000, 1_000_000);
-        slow.add(0, 2_000_000);
-        assert!(fast.wait(1000) < slow.wait(1000));
-        assert!(fast.wait(1000) > slow.wait(0));
+        let now_us = 3_000_000;
+        fast.add(1_000_000, now_us);
+        assert!(
+            fast.wait(1000, now_us) < slow.wait(1000, now_us),
+            "what is old counts less, added to or not"
+        );
+        assert!(fast.wait(1000, now_us) > slow.wait(0, now_us));
+        assert!(slow.wait(1000, 1_000_000) < slow.wait(1000, now_us));
     }
 }

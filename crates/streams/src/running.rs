@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +19,9 @@ pub struct StreamOptions {
     pub class: usize,
     /// What it may move, in and out counted alike.
     pub rate: Option<Rate>,
+    /// Under [`Policy::Deadline`](crate::Policy::Deadline): what it has to do should be done so long after it became ready. Of those
+    /// that are ready, the one that should be done first has its turn. None comes after all that have one.
+    pub deadline_us: Option<u64>,
     /// Called once, on the engine thread, when it is over; it must not block.
     pub on_end: Option<Box<dyn FnOnce(StreamEnd) + Send>>,
 }
@@ -51,8 +54,11 @@ pub(crate) struct StreamTask {
     pub(crate) stream: Stream,
     pub(crate) class: usize,
     pub(crate) rate: Option<Rate>,
+    pub(crate) deadline_us: Option<u64>,
     /// What may block and others have no room for yet.
     pub(crate) jobs: VecDeque<Job>,
+    /// Who wants it back, when nobody else has anything of it.
+    pub(crate) wanted: Option<Sender<Box<Stream>>>,
     on_end: Option<Box<dyn FnOnce(StreamEnd) + Send>>,
     ending: Arc<Ending>,
 }
@@ -62,9 +68,22 @@ impl RunningStream {
         RunningStream { id, mailbox, ending }
     }
 
-    /// Ends it (`stopstream`). What was read and has not left is lost, and [`RunningStream::wait`] says that it was stopped.
+    /// Ends it (`stopstream`). What was read and has not left is lost; how much that is, the status says that
+    /// [`RunningStream::wait`] answers, with the error that it was stopped. To lose nothing, [take it back](RunningStream::take_back).
     pub fn stop(&self) {
         self.mailbox.send(Command::Stop { id: self.id });
+    }
+
+    /// Takes it off its engine thread between two turns, with all that it read and has not sent. Nothing is lost: it goes on where
+    /// it was when it is [started](crate::Engine::start_stream) again, on any engine, or [run](Stream::run). Waits for what is being
+    /// written to files. [`StreamOptions::on_end`] is not called.
+    ///
+    /// # Errors
+    /// If it is over: how it ended.
+    pub fn take_back(self) -> Result<Stream, Box<StreamEnd>> {
+        let (tell, told) = channel();
+        self.mailbox.send(Command::TakeBack { id: self.id, tell });
+        told.recv().map(|stream| *stream).map_err(|_| Box::new(self.wait()))
     }
 
     /// Waits until it is over (`waitstream`).
@@ -119,15 +138,36 @@ impl Ending {
 
 impl StreamTask {
     pub(crate) fn new(stream: Stream, options: StreamOptions) -> (StreamTask, Arc<Ending>) {
-        let StreamOptions { class, rate, on_end } = options;
+        let StreamOptions { class, rate, deadline_us, on_end } = options;
         let ending = Arc::<Ending>::default();
         let jobs = VecDeque::new();
-        (StreamTask { stream, class, rate, jobs, on_end, ending: Arc::clone(&ending) }, ending)
+        let task = StreamTask {
+            stream,
+            class,
+            rate,
+            deadline_us,
+            jobs,
+            wanted: None,
+            on_end,
+            ending: Arc::clone(&ending),
+        };
+        (task, ending)
+    }
+
+    /// Gives the stream to whoever wants it.
+    pub(crate) fn give_back(self) {
+        let StreamTask { mut stream, wanted, .. } = self;
+        stream.unwatch();
+        if let Some(wanted) = wanted {
+            // If nobody waits any more, nobody wants it.
+            drop(wanted.send(Box::new(stream)));
+        }
     }
 
     /// Tells whoever waits.
     pub(crate) fn end(&mut self, result: Result<(), StreamError>) {
         // A handler that panicked may do so again when it is asked for its report.
+        self.stream.give_back();
         let status = catch_unwind(AssertUnwindSafe(|| self.stream.status())).unwrap_or_default();
         let end = StreamEnd { result, status };
         *self.ending.lock() = Some(end.clone());

@@ -91,6 +91,11 @@ impl Collector {
         Collector { open: BTreeMap::new(), window: window.max(1), next: 0, counts: ShareCounts::default() }
     }
 
+    /// Bytes of shares that wait for others.
+    pub(crate) fn bytes(&self) -> usize {
+        self.open.values().flatten().map(Bytes::len).sum()
+    }
+
     /// Whether no record waits for shares.
     pub(crate) fn is_empty(&self) -> bool {
         self.open.is_empty()
@@ -123,24 +128,21 @@ impl Collector {
     }
 
     /// The next record, if it can be told; all that can ever be told when inputs have ended.
-    ///
-    /// # Errors
-    /// If its shares do not give a record.
-    pub(crate) fn take(&mut self, is_end: bool) -> Result<Option<Bytes>, ShareError> {
+    pub(crate) fn take(&mut self, is_end: bool) -> Option<Bytes> {
         loop {
-            let Some(first) = self.open.first_entry() else { return Ok(None) };
+            let first = self.open.first_entry()?;
             let number = *first.key();
             let is_complete = first.get().len() >= usize::from(first.get()[0][1]);
             let is_next = number == self.next;
             let is_overdue = is_end || self.open.len() > self.window;
             if !(is_complete && is_next || is_overdue) {
-                return Ok(None);
+                return None;
             }
             self.counts.lost += number - self.next;
             self.next = number + 1;
-            let Some((_, shares)) = self.open.pop_first() else { return Ok(None) };
-            if is_complete {
-                return recover(number, &shares).map(Some);
+            let (_, shares) = self.open.pop_first()?;
+            if is_complete && let Some(record) = recover(&shares) {
+                return Some(record);
             }
             self.counts.lost += 1;
         }
@@ -161,17 +163,18 @@ fn read_header(share: &[u8]) -> Result<(u64, u8), ShareError> {
     }
 }
 
-fn recover(number: u64, shares: &[Bytes]) -> Result<Bytes, ShareError> {
+/// None if they do not give a record after all.
+fn recover(shares: &[Bytes]) -> Option<Bytes> {
     let threshold = shares[0][1];
     if shares[0].len() == SHARE_HEADER {
-        return Ok(Bytes::new());
+        return Some(Bytes::new());
     }
     let parse = |share: &Bytes| {
         let bytes: Vec<u8> = std::iter::once(share[2]).chain(share[SHARE_HEADER..].iter().copied()).collect();
-        Share::try_from(&bytes[..]).map_err(|_| ShareError::Mixed(number))
+        Share::try_from(&bytes[..]).ok()
     };
-    let shares = shares.iter().map(parse).collect::<Result<Vec<Share>, ShareError>>()?;
-    Sharks(threshold).recover(&shares).map(Bytes::from).map_err(|_| ShareError::Mixed(number))
+    let shares = shares.iter().map(parse).collect::<Option<Vec<Share>>>()?;
+    Sharks(threshold).recover(&shares).ok().map(Bytes::from)
 }
 
 #[cfg(test)]
@@ -180,7 +183,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn take_all(collector: &mut Collector, is_end: bool) -> Vec<Bytes> {
-        std::iter::from_fn(|| collector.take(is_end).unwrap()).collect()
+        std::iter::from_fn(|| collector.take(is_end)).collect()
     }
 
     proptest! {
@@ -200,9 +203,9 @@ mod tests {
                 let missing = order as usize % count;
                 shares.extend((0..threshold).map(|index| dealt[(missing + index) % count].clone()));
             }
-            let mut random = crate::random::Random::new(order);
+            let mut random = wirepath_media::random::Random::new(order);
             for place in (1..shares.len()).rev() {
-                shares.swap(place, random.below(place + 1));
+                shares.swap(place, random.below(place as u64 + 1) as usize);
             }
             let (mut collector, mut output) = (Collector::new(100), Vec::new());
             for share in shares {

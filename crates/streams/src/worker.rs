@@ -9,6 +9,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{Timespec, epoll};
@@ -66,6 +67,11 @@ pub(crate) enum Command {
     WithStream {
         id: u64,
         act: Box<dyn FnOnce(&mut Stream) + Send>,
+    },
+    /// Takes a stream off the thread and gives it to whoever listens there; to nobody if it ends first.
+    TakeBack {
+        id: u64,
+        tell: Sender<Box<Stream>>,
     },
     /// What came of something that might have blocked, for an input or output of a stream.
     Stored {
@@ -244,7 +250,10 @@ impl Worker {
                 Waiting::Turn => self.scheduler.ready(key),
                 Waiting::Storage => {} // it is not the client who takes nothing
             },
-            Some(Work::Stream(_)) => self.submit_storage(key),
+            Some(Work::Stream(_)) => {
+                self.submit_storage(key);
+                self.ready_stream(key);
+            }
             None => {}
         }
     }
@@ -317,7 +326,7 @@ impl Worker {
             Some(Work::Download(_)) => self.rouse(key, Waiting::Room),
             Some(Work::Stream(task)) => {
                 task.stream.note_ready(port);
-                self.scheduler.ready(key);
+                self.ready_stream(key);
             }
             Some(Work::Playback(_)) | None => {}
         }
@@ -353,6 +362,7 @@ impl Worker {
             Command::Warmed { id, result } => self.warmed(id, result),
             Command::AddStream { id, task } => self.add_stream(id, task),
             Command::WithStream { id, act } => self.with_stream(id, act),
+            Command::TakeBack { id, tell } => self.take_back(id, tell),
             Command::Stored { id, stored } => self.stored(id, stored),
             Command::Hold(region) => self.sending.scratch.hold(region),
             Command::LetGo { region_id } => self.sending.scratch.let_go(region_id),
@@ -382,11 +392,12 @@ impl Worker {
         }
     }
 
-    fn forget(&mut self, key: usize) {
+    fn forget(&mut self, key: usize) -> Work {
         self.wheel.cancel(key);
         self.scheduler.remove(key);
         let task = self.tasks.remove(key);
         self.keys.remove(&task.id);
+        task.work
     }
 
     fn quit(mut self) {
@@ -396,7 +407,10 @@ impl Worker {
         }
         for command in self.mailbox.close() {
             match command {
-                Command::AddStream { mut task, .. } => task.end(Err(StreamError::Stopped)),
+                Command::AddStream { mut task, .. } => {
+                    task.end(Err(StreamError::Stopped));
+                    self.readers.discard(task);
+                }
                 Command::Play { reply, .. } => reply(Err(PlayError::Over)),
                 Command::Pause { reply, .. } => reply(Err(PlayError::Over)),
                 _ => {}

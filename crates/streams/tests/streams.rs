@@ -212,6 +212,147 @@ fn classes_get_their_shares() {
     assert_eq!(told.recv_timeout(PATIENCE).unwrap(), 0);
 }
 
+/// Those that should be done first go first, whatever began first.
+#[test]
+fn the_earliest_deadline_goes_first() {
+    let engine = engine(Sharing { policy: Policy::Deadline, classes: Vec::new() });
+    let (tell, told) = channel();
+    let mut running = Vec::new();
+    // All begin together: the first keeps the engine thread until the others are there.
+    let (gate_open, gate) = channel::<()>();
+    let (enter, entered) = channel::<()>();
+    let waits = Filter::new(10, move |_: &[u8]| {
+        enter.send(()).unwrap();
+        gate.recv().is_err()
+    });
+    let (mut near, stream, _) = from_socket(Framing::Fixed(1), vec![Handler::Read(Box::new(waits))]);
+    near.write_all(b"x").unwrap();
+    running.push(engine.start_stream(stream, StreamOptions::default()));
+    entered.recv_timeout(PATIENCE).unwrap();
+    for hours in [None, Some(3), Some(1), Some(2)] {
+        let (object, _) = Object::collect("out", LIMIT);
+        let stream = StreamBuilder::default()
+            .input(Object::memory("in", vec![7u8; 1 << 20].into()), Framing::Whole)
+            .output(object)
+            .build();
+        let tell = tell.clone();
+        let on_end = Some(Box::new(move |_| tell.send(hours).unwrap()) as _);
+        let deadline_us = hours.map(|hours| hours * 3_600_000_000);
+        running.push(
+            engine.start_stream(stream, StreamOptions { deadline_us, on_end, ..StreamOptions::default() }),
+        );
+    }
+    drop(gate_open);
+    let order = [0; 4].map(|_| told.recv_timeout(PATIENCE).unwrap());
+    assert_eq!(order, [Some(1), Some(2), Some(3), None]);
+}
+
+/// Tells the name of the thread that it is dropped on.
+struct Parting(std::sync::mpsc::Sender<String>);
+
+impl Common for Parting {
+    fn name(&self) -> &'static str {
+        "parting"
+    }
+}
+
+impl wirepath_streams::Read for Parting {
+    fn read(&mut self, _: Piece<'_>) -> Result<Verdict, HandlerError> {
+        Ok(Verdict::Pass)
+    }
+}
+
+impl Drop for Parting {
+    fn drop(&mut self) {
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        self.0.send(name).unwrap();
+    }
+}
+
+/// Closing a file, or whatever a handler has, may take long: no engine thread waits for it.
+#[test]
+fn what_a_stream_had_is_dropped_where_nobody_waits() {
+    let engine = engine(Sharing::default());
+    let (tell, told) = channel();
+    let parting = || Handler::Read(Box::new(Parting(tell.clone())));
+    // With the stream.
+    let (_near, stream, _) = from_socket(Framing::Whole, vec![parting()]);
+    engine.start_stream(stream, StreamOptions::default()).stop();
+    assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "reader-closer");
+    // With an output of a stream that goes on.
+    let (mut near, far) = UnixStream::pair().unwrap();
+    let (gone, reader) = UnixStream::pair().unwrap();
+    drop(reader);
+    let (stays, _) = Object::collect("stays", LIMIT);
+    let stream = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .input(Object::stream("in", far.into()).unwrap(), Framing::Fixed(1))
+        .output(stays)
+        .output_with(
+            Object::stream("gone", gone.into()).unwrap(),
+            OutputOptions { handlers: vec![parting()], ..OutputOptions::default() },
+        )
+        .build();
+    let running = engine.start_stream(stream, StreamOptions::default());
+    near.write_all(b"x").unwrap();
+    assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "reader-closer");
+    assert!(!running.has_ended());
+}
+
+#[test]
+fn a_stream_that_is_stopped_gives_back_what_was_to_be_detached() {
+    let engine = engine(Sharing::default());
+    let (_near, far) = UnixStream::pair().unwrap();
+    let mut stream = StreamBuilder::default().build();
+    let port = stream.attach_input(Object::stream("far", far.into()).unwrap(), Framing::Fixed(4));
+    let (object, _) = Object::collect("out", LIMIT);
+    stream.attach_output(object, OutputOptions::default());
+    let running = engine.start_stream(stream, StreamOptions::default());
+    (&_near).write_all(b"ha").unwrap();
+    while running.status().bytes_in < 2 {
+        std::thread::yield_now();
+    }
+    let (tell, told) = channel();
+    running.with(move |stream| {
+        assert!(stream.detach_input(port, move |object| tell.send(object.name().to_owned()).unwrap()));
+    });
+    running.stop();
+    assert_eq!(running.wait().result, Err(StreamError::Stopped));
+    assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "far");
+}
+
+/// Over TCP the end is that the peer has everything: that is an edge that the engine waits for.
+#[test]
+fn a_stream_over_tcp_ends_when_its_peer_has_everything_or_fails_when_it_is_reset() {
+    let engine = engine(Sharing::default());
+    for is_reset in [false, true] {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 4096).unwrap();
+        let near = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        rustix::net::sockopt::set_socket_send_buffer_size(&near, 200_000).unwrap();
+        let (mut far, _) = listener.accept().unwrap();
+        let stream = StreamBuilder::default()
+            .finish_outputs()
+            .input(Object::memory("in", vec![7u8; 100_000].into()), Framing::Whole)
+            .output(Object::stream("tcp://sink", near.into()).unwrap())
+            .build();
+        let running = engine.start_stream(stream, StreamOptions::default());
+        while running.status().bytes_out < 100_000 {
+            std::thread::yield_now();
+        }
+        assert!(!running.has_ended(), "the peer has no room for all of it");
+        if is_reset {
+            rustix::net::sockopt::set_socket_linger(&far, Some(Duration::ZERO)).unwrap();
+            drop(far);
+            let error = running.wait().result.unwrap_err().to_string();
+            assert!(error.contains("tcp://sink: shutdown: Connection reset"), "{error}");
+        } else {
+            far.read_exact(&mut vec![0; 100_000]).unwrap();
+            assert_eq!(running.wait_for(PATIENCE).unwrap().result, Ok(()));
+        }
+    }
+}
+
 #[test]
 fn a_mirror_over_sockets_gives_every_byte_to_each() {
     let engine = engine(Sharing::default());
@@ -240,4 +381,50 @@ fn a_mirror_over_sockets_gives_every_byte_to_each() {
     let end = running.wait();
     assert_eq!((end.result, end.status.bytes_out), (Ok(()), 5 * bytes.len() as u64));
     assert_eq!(end.status.bytes_unseen, bytes.len() as u64);
+}
+
+#[test]
+fn a_stream_that_is_taken_back_goes_on_elsewhere_and_nothing_is_lost() {
+    let engine = engine(Sharing::default());
+    let bytes: Vec<u8> = (0..3_000_000u32).map(|number| (number * 7 / 3) as u8).collect();
+    let ((mut source, inlet), (outlet, mut reader)) =
+        (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
+    let stream = StreamBuilder::default()
+        .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(1000))
+        .output(Object::stream("outlet", outlet.into()).unwrap())
+        .build();
+    let running = engine.start_stream(stream, StreamOptions::default());
+    let sent = bytes.clone();
+    let sending = std::thread::spawn(move || source.write_all(&sent).unwrap());
+    // Nobody reads, so it fills what it has room for.
+    while running.status().outputs[0].waiting_bytes == 0 {
+        std::thread::yield_now();
+    }
+    let mut stream = running.take_back().unwrap();
+    let status = stream.status();
+    let waiting = status.outputs[0].waiting_bytes;
+    assert_eq!(status.bytes_in, status.bytes_out + waiting + status.bytes_pending, "{status:?}");
+    assert_eq!(engine.counters().streams, 0);
+
+    // Once on a thread of its own, and from there to the engine again.
+    let running = engine.start_stream(stream, StreamOptions::default());
+    stream = running.take_back().unwrap();
+    let running = std::thread::spawn(move || stream.run());
+    let mut received = Vec::new();
+    reader.read_to_end(&mut received).unwrap();
+    assert_eq!(running.join().unwrap(), Ok(()));
+    sending.join().unwrap();
+    assert!(received == bytes, "{} bytes came, not those that were sent", received.len());
+}
+
+#[test]
+fn what_is_over_is_not_given_back_but_says_how_it_ended() {
+    let engine = engine(Sharing::default());
+    let (near, stream, _) = from_socket(Framing::Whole, Vec::new());
+    let running = engine.start_stream(stream, StreamOptions::default());
+    drop(near);
+    while !running.has_ended() {
+        std::thread::yield_now();
+    }
+    assert_eq!(running.take_back().map(|_| ()).unwrap_err().result, Ok(()));
 }

@@ -27,18 +27,23 @@ pub struct Received {
     pub bytes: usize,
     /// Bytes of each datagram but the last, which may be shorter. None where there is one.
     pub datagram_bytes: Option<usize>,
-    /// There were more bytes than `room`; they are lost.
+    /// There were more bytes than `room`, or more control messages than anybody has asked the kernel for; they are lost, and with
+    /// them perhaps the size of the datagrams.
     pub is_cut: bool,
 }
 
-/// Room for one number of the kind the kernel sends.
-const CONTROL_LENGTH: usize =
+/// Room for one number of the kind the kernel is sent.
+const CONTROL_SENT: usize =
     // SAFETY: a computation on the length only.
     unsafe { libc::CMSG_SPACE(size_of::<libc::c_int>() as u32) } as usize;
 
+/// Room for what the kernel says of a datagram: the size of those it gathered, and whatever else whoever gave us the socket asked
+/// for. All time stamps, addresses, marks and IPv6 headers that `recvmsg` knows take less.
+const CONTROL_RECEIVED: usize = 1024;
+
 /// Control messages begin with numbers of pointer size.
 #[repr(C, align(8))]
-struct Control([u8; CONTROL_LENGTH]);
+struct Control<const LENGTH: usize>([u8; LENGTH]);
 
 /// Rooms that are reserved at once.
 const BLOCK: usize = 4;
@@ -49,17 +54,25 @@ const BLOCK: usize = 4;
 /// `EAGAIN` if there is nothing; `ECONNREFUSED` and other ICMP errors of earlier sends on a connected socket; else what `recvmsg`
 /// says.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut BytesMut, room: usize) -> io::Result<Received> {
+    receive_with::<CONTROL_RECEIVED>(socket, buffer, room)
+}
+
+fn receive_with<const CONTROL: usize>(
+    socket: BorrowedFd<'_>,
+    buffer: &mut BytesMut,
+    room: usize,
+) -> io::Result<Received> {
     if buffer.capacity() - buffer.len() < room {
         buffer.reserve(BLOCK * room); // small datagrams share a block
     }
-    let mut control = Control([0; CONTROL_LENGTH]);
+    let mut control = Control([0; CONTROL]);
     let mut vector = libc::iovec { iov_base: buffer.chunk_mut().as_mut_ptr().cast(), iov_len: room };
     // SAFETY: all zeros is a valid `msghdr`: no name, no vectors, no control messages.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     message.msg_iov = &raw mut vector;
     message.msg_iovlen = 1;
     message.msg_control = control.0.as_mut_ptr().cast();
-    message.msg_controllen = CONTROL_LENGTH as _;
+    message.msg_controllen = CONTROL as _;
     // SAFETY: the vector is `room` bytes of the buffer's spare capacity, which `reserve` made sure of; the control buffer is as long
     // as it says; both live until the call is over.
     let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
@@ -69,20 +82,25 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut BytesMut, room: usize) -> io
     Ok(Received {
         bytes,
         datagram_bytes: gathered(&message),
-        is_cut: message.msg_flags & libc::MSG_TRUNC != 0,
+        is_cut: message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0,
     })
 }
 
 /// The size of datagrams that the kernel gathered, if it did.
 fn gathered(message: &libc::msghdr) -> Option<usize> {
     // SAFETY: the message is one that `recvmsg` has just filled in; its control buffer still lives.
-    let header = unsafe { libc::CMSG_FIRSTHDR(message).as_ref() }?;
-    if (header.cmsg_level, header.cmsg_type) != (libc::SOL_UDP, UDP_GRO) {
-        return None;
+    let mut next = unsafe { libc::CMSG_FIRSTHDR(message) };
+    // SAFETY: null, or a header that the kernel wrote to the control buffer.
+    while let Some(header) = unsafe { next.as_ref() } {
+        if (header.cmsg_level, header.cmsg_type) == (libc::SOL_UDP, UDP_GRO) {
+            // SAFETY: behind a header of this kind is a number (`udp_cmsg_recv` of the kernel), perhaps not aligned.
+            let size = unsafe { libc::CMSG_DATA(header).cast::<libc::c_int>().read_unaligned() };
+            return usize::try_from(size).ok().filter(|size| *size > 0);
+        }
+        // SAFETY: both are of the same call of `recvmsg`.
+        next = unsafe { libc::CMSG_NXTHDR(message, header) };
     }
-    // SAFETY: behind a header of this kind is a number (`udp_cmsg_recv` of the kernel), perhaps not aligned.
-    let size = unsafe { libc::CMSG_DATA(header).cast::<libc::c_int>().read_unaligned() };
-    usize::try_from(size).ok().filter(|size| *size > 0)
+    None
 }
 
 /// Sends what `parts` say, one behind the other, as datagrams of `datagram_bytes` (the last may be shorter; None: as one), to `to`,
@@ -97,7 +115,7 @@ pub fn send(
     datagram_bytes: Option<u16>,
     to: Option<&SocketAddrAny>,
 ) -> io::Result<usize> {
-    let mut control = Control([0; CONTROL_LENGTH]);
+    let mut control = Control([0; CONTROL_SENT]);
     // SAFETY: all zeros is a valid `msghdr`: no name, no vectors, no control messages.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
     // `IoSlice` is laid out as `iovec` (std says so); the kernel only reads.
@@ -166,5 +184,32 @@ mod tests {
         assert_eq!(buffer, &b"before0123"[..]);
         let error = receive(receiver.as_fd(), &mut buffer, 4).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    }
+
+    /// A socket may come from somebody who asked the kernel for more than we need.
+    #[test]
+    fn the_size_of_datagrams_is_found_among_what_else_the_kernel_says() {
+        use crate::socket::set;
+        let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+        sender.connect(receiver.local_addr().unwrap()).unwrap();
+        set_receive_offload(receiver.as_fd(), true).unwrap();
+        for (level, option) in [
+            (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS),
+            (libc::IPPROTO_IP, libc::IP_PKTINFO),
+            (libc::IPPROTO_IP, libc::IP_RECVTTL),
+            (libc::IPPROTO_IP, libc::IP_RECVTOS),
+        ] {
+            set(receiver.as_fd(), level, option, 1).unwrap();
+        }
+        let send =
+            || assert_eq!(send(sender.as_fd(), &[IoSlice::new(&[7; 900])], Some(300), None).unwrap(), 900);
+        send();
+        let received = receive(receiver.as_fd(), &mut BytesMut::new(), MAXIMUM_TRAIN).unwrap();
+        assert_eq!(received, Received { bytes: 900, datagram_bytes: Some(300), is_cut: false });
+        send();
+        let received =
+            receive_with::<CONTROL_SENT>(receiver.as_fd(), &mut BytesMut::new(), MAXIMUM_TRAIN).unwrap();
+        assert!(received.is_cut, "{received:?}");
     }
 }

@@ -85,6 +85,30 @@ pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u32> {
     u32::try_from(value).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
+/// Whether a TCP connection is over in both directions, or was reset: its state is `TCP_CLOSE` (`linux/tcp.h`, since Linux 2.6).
+///
+/// # Errors
+/// `EOPNOTSUPP` for another socket, else what `getsockopt` says.
+pub fn is_closed(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    /// `TCP_CLOSE` of `net/tcp_states.h`.
+    const CLOSE: u8 = 7;
+    // The state is the first byte of `struct tcp_info`, of which the kernel writes as much as there is room for.
+    let mut state = [0u8; 1];
+    let mut length = state.len() as libc::socklen_t;
+    // SAFETY: `state` and `length` outlive the call, and `length` says how much room `state` has.
+    let result = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            state.as_mut_ptr().cast(),
+            &mut length,
+        )
+    };
+    checked(result as isize)?;
+    Ok(state[0] == CLOSE)
+}
+
 pub(crate) fn set(
     socket: BorrowedFd<'_>,
     level: libc::c_int,
@@ -139,6 +163,23 @@ mod tests {
             std::thread::yield_now();
         }
         assert_eq!(unacknowledged(sender.as_fd()).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_connection_that_was_reset_is_closed() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let sender = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (receiver, _) = listener.accept().unwrap();
+        assert!(!is_closed(sender.as_fd()).unwrap());
+        // With bytes that nobody read, closing is a reset.
+        std::io::Write::write_all(&mut &sender, b"x").unwrap();
+        receiver.peek(&mut [0]).unwrap();
+        drop(receiver);
+        let start = std::time::Instant::now();
+        while !is_closed(sender.as_fd()).unwrap() && start.elapsed().as_secs() < 20 {
+            std::thread::yield_now();
+        }
+        assert!(is_closed(sender.as_fd()).unwrap());
     }
 
     #[test]

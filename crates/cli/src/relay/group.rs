@@ -162,7 +162,8 @@ impl Group {
                 // If nobody listens, nobody needs to know.
                 let on_end = move |end| drop(tell.send(Note { place, what: What::Ended(Box::new(end)) }));
                 let (class, rate) = (member.class, member.rate);
-                let options = StreamOptions { class, rate, on_end: Some(Box::new(on_end)) };
+                let options =
+                    StreamOptions { class, rate, on_end: Some(Box::new(on_end)), ..StreamOptions::default() };
                 member.begun = Instant::now();
                 member.stage = Stage::Running(self.engine.start_stream(stream, options));
                 is_named.then(|| "started".to_owned())
@@ -228,11 +229,17 @@ fn open(place: usize, plan: &StreamPlan, tell: Sender<Note>) -> std::io::Result<
 fn in_words(event: StreamEvent) -> Option<String> {
     match event {
         StreamEvent::InputFailed { error, .. } => Some(format!("goes on without an input: {error}")),
-        StreamEvent::OutputFailed { error, .. } => Some(format!("goes on without an output: {error}")),
+        StreamEvent::OutputFailed { error, dropped, .. } => Some(format!(
+            "an output failed: {error}; {} records ({} bytes) were not delivered to it",
+            dropped.records, dropped.bytes
+        )),
         StreamEvent::OutputDisconnected { name, dropped, .. } => Some(format!(
             "{name} did not keep up and was let go of; {} records ({} bytes) were not delivered to it",
             dropped.records, dropped.bytes
         )),
+        StreamEvent::RecordRefused { by, error } => {
+            Some(format!("{by}: {error}; this is dropped, and what follows like it is only counted"))
+        }
         _ => None,
     }
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use wirepath_streams::StreamStatus;
 
-use super::row::{Row, sum_stuck};
+use super::row::{Row, stuck};
 use crate::format;
 
 /// One line.
 pub(super) fn in_words(status: &StreamStatus, time: Duration) -> String {
     let rate = status.bytes_in as f64 * 8.0 / time.as_secs_f64().max(1e-3);
-    let [waiting, dropped, lost] = sum_stuck(&status.outputs);
+    let [waiting, dropped, lost] = stuck(status);
     let mut words = format!(
         "{} in, {} out in {} ({})",
         format::size(status.bytes_in),
@@ -23,6 +23,14 @@ pub(super) fn in_words(status: &StreamStatus, time: Duration) -> String {
         if bytes > 0 {
             words += &format!(", {} {what}", format::size(bytes));
         }
+    }
+    if !status.ended_outputs.is_empty() {
+        let names = status.ended_outputs.iter().map(|output| output.name.as_str());
+        words += &format!(", without {}", names.collect::<Vec<_>>().join(", "));
+    }
+    let malformed: u64 = status.inputs.iter().map(|input| input.malformed.records).sum();
+    if malformed > 0 {
+        words += &format!(", {} malformed datagrams dropped", format::count(malformed));
     }
     for (handler, what, value) in &status.reports {
         words += &format!(
@@ -46,6 +54,19 @@ pub(super) fn as_json(row: &Row) -> Value {
         let report = |(handler, what, value): &(&str, &str, u64)| json!({"handler": handler, "what": what, "value": value});
         reports.iter().map(report).collect()
     };
+    let inputs: Vec<Value> = status
+        .inputs
+        .iter()
+        .map(|input| {
+            json!({
+                "name": input.name,
+                "bytes": input.bytes,
+                "records": input.records,
+                "malformed_datagrams": input.malformed.records,
+                "malformed_bytes": input.malformed.bytes,
+            })
+        })
+        .collect();
     let outputs: Vec<Value> = status
         .outputs
         .iter()
@@ -61,6 +82,20 @@ pub(super) fn as_json(row: &Row) -> Value {
             })
         })
         .collect();
+    let ended_outputs: Vec<Value> = status
+        .ended_outputs
+        .iter()
+        .map(|output| {
+            json!({
+                "name": output.name,
+                "bytes": output.bytes,
+                "dropped_records": output.dropped.records,
+                "dropped_bytes": output.dropped.bytes,
+                "lost_bytes": output.lost_bytes,
+                "why": output.why,
+            })
+        })
+        .collect();
     json!({
         "schema": "wirepath-relay/1",
         "name": row.name,
@@ -72,7 +107,11 @@ pub(super) fn as_json(row: &Row) -> Value {
         "records_in": status.records_in,
         "bytes_unseen": status.bytes_unseen,
         "bytes_out": status.bytes_out,
+        "bytes_pending": status.bytes_pending,
+        "bytes_dropped": status.bytes_dropped,
+        "inputs": inputs,
         "outputs": outputs,
+        "ended_outputs": ended_outputs,
         "reports": reports(&status.reports),
         "merge": status.merge.map(|merge| json!({"late": merge.late, "untagged": merge.untagged, "unawaited": merge.unawaited})),
         "shares": status.shares.map(|shares| json!({"lost": shares.lost, "spare": shares.spare})),

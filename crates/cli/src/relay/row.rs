@@ -88,18 +88,19 @@ impl Pace {
 }
 
 impl Row {
-    /// Sums of its outputs: bytes that wait, that were dropped, that were lost.
+    /// Its bytes that wait, that were dropped, that were lost.
     pub(super) fn stuck(&self) -> [u64; 3] {
-        sum_stuck(&self.status.outputs)
+        stuck(&self.status)
     }
 }
 
-/// Sums of some outputs: bytes that wait, that were dropped, that were lost.
-pub(super) fn sum_stuck(outputs: &[OutputStatus]) -> [u64; 3] {
-    let add = |[waiting, dropped, lost]: [u64; 3], output: &OutputStatus| {
-        [waiting + output.waiting_bytes, dropped + output.dropped.bytes, lost + output.lost_bytes]
-    };
-    outputs.iter().fold([0; 3], add)
+/// Bytes of a stream and its outputs, those that are gone too, that wait, that were dropped, that were lost.
+pub(super) fn stuck(status: &StreamStatus) -> [u64; 3] {
+    let sum = [status.bytes_pending, status.bytes_dropped, 0];
+    let there =
+        status.outputs.iter().map(|output| [output.waiting_bytes, output.dropped.bytes, output.lost_bytes]);
+    let gone = status.ended_outputs.iter().map(|output| [0, output.dropped.bytes, output.lost_bytes]);
+    there.chain(gone).fold(sum, |sum, output| [0, 1, 2].map(|what| sum[what] + output[what]))
 }
 
 impl State {

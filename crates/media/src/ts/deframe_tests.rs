@@ -1,5 +1,5 @@
 use super::*;
-use crate::ts::synthetic::Random;
+use crate::random::Random;
 use proptest::prelude::*;
 
 /// What a deframer gave, in a form that does not depend on runs.

@@ -4,26 +4,7 @@
 use super::crc::crc32_mpeg;
 use super::framing::Framing;
 use super::packet::{NULL_PID, PACKET_LENGTH, Pcr, SYNC_BYTE};
-
-/// A small generator of reproducible pseudo-random numbers (SplitMix64).
-#[derive(Clone, Debug)]
-pub struct Random(u64);
-
-impl Random {
-    /// Starts at `seed`; the same seed gives the same numbers.
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// The next number, less than `bound`, which must not be 0.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ mixed >> 31) % bound
-    }
-}
+use crate::random::Random;
 
 /// How a sample stream is made. Change what the test is about; the rest is an ordinary stream.
 #[derive(Clone, Debug)]

@@ -1,5 +1,5 @@
 use super::*;
-use crate::handler::Common;
+use crate::handler::{Common, Rewrite};
 use proptest::prelude::*;
 
 /// Drops records that begin with an odd byte.
@@ -175,4 +175,110 @@ fn a_longer_record_than_a_handler_takes_is_an_error_that_names_it() {
     let error =
         chain.apply(Run::single(Bytes::from_static(b"12345"), true, true), &mut Vec::new()).unwrap_err();
     assert_eq!(error.to_string(), "handler halve: a record of 5 bytes or more, where it takes 4 at most");
+}
+
+#[test]
+fn an_empty_record_that_is_kept_goes_on() {
+    let mut chain = chain([Handler::Select(Box::new(Halve(Reach::Pieces)))]);
+    let mut output = Vec::new();
+    chain.apply(Run::single(Bytes::new(), true, true), &mut output).unwrap();
+    assert_eq!(output, [Run::single(Bytes::new(), true, true)]);
+}
+
+/// Refuses records with an x, says so of the piece that has it.
+struct NoX(Reach);
+
+impl Common for NoX {
+    fn name(&self) -> &'static str {
+        "no x"
+    }
+
+    fn reach(&self) -> Reach {
+        self.0
+    }
+}
+
+fn refuse_x(piece: Piece<'_>) -> Result<(), HandlerError> {
+    if piece.bytes.contains(&b'x') { Err(HandlerError::Refused("an x".to_owned())) } else { Ok(()) }
+}
+
+impl Read for NoX {
+    fn read(&mut self, piece: Piece<'_>) -> Result<Verdict, HandlerError> {
+        refuse_x(piece).map(|()| Verdict::Pass)
+    }
+}
+
+impl Select for NoX {
+    fn select(&mut self, piece: Piece<'_>, frame: &mut Frame<'_>) -> Result<(), HandlerError> {
+        frame.keep_all();
+        refuse_x(piece)
+    }
+}
+
+impl Rewrite for NoX {
+    fn room(&self, length: usize) -> usize {
+        length
+    }
+
+    fn rewrite(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<Option<usize>, HandlerError> {
+        out[..piece.bytes.len()].copy_from_slice(piece.bytes);
+        refuse_x(piece).map(|()| Some(piece.bytes.len()))
+    }
+}
+
+/// A handler of each kind that refuses records.
+fn refusing(reach: Reach) -> [Handler; 3] {
+    [
+        Handler::Read(Box::new(NoX(reach))),
+        Handler::Select(Box::new(NoX(reach))),
+        Handler::Rewrite(Box::new(NoX(reach))),
+    ]
+}
+
+#[test]
+fn refused_records_end_the_stream_unless_they_are_forgiven() {
+    let run = || Run { bytes: Bytes::from_static(b"aabxccxde"), record_bytes: 2, begins: true, ends: true };
+    for handler in refusing(Reach::Pieces) {
+        let error = chain([handler]).apply(run(), &mut Vec::new()).unwrap_err();
+        assert_eq!(error.to_string(), "handler no x: an x");
+    }
+    for handler in refusing(Reach::Pieces) {
+        let (mut chain, mut output) = (chain([handler]), Vec::new());
+        chain.forgive();
+        chain.apply(run(), &mut output).unwrap();
+        // The other pieces of a record go where its beginning went.
+        for (bytes, begins, ends) in [(&b"x1"[..], true, false), (b"2", false, true), (b"3", true, true)] {
+            chain.apply(Run::single(Bytes::from_static(bytes), begins, ends), &mut output).unwrap();
+        }
+        assert_eq!(records(&output), [&b"aa"[..], b"cc", b"e", b"3"]);
+        assert_eq!(chain.reports(), [("no x", "refused", 3)]);
+        assert_eq!(chain.take_refusal().unwrap().to_string(), "handler no x: an x");
+        assert!(chain.take_refusal().is_none(), "it is told once");
+        // What has gone in part cannot be taken back.
+        chain.apply(Run::single(Bytes::from_static(b"a"), true, false), &mut output).unwrap();
+        assert!(chain.apply(Run::single(Bytes::from_static(b"x"), false, true), &mut output).is_err());
+    }
+}
+
+#[test]
+fn longer_records_than_a_handler_takes_are_refused_and_the_others_pass() {
+    for handler in refusing(Reach::Records { limit: 2 }) {
+        let (mut chain, mut output) = (chain([handler]), Vec::new());
+        chain.forgive();
+        let run = |bytes: &'static [u8]| Run {
+            bytes: Bytes::from_static(bytes),
+            record_bytes: 3,
+            begins: true,
+            ends: true,
+        };
+        chain.apply(run(b"aaabbbcc"), &mut output).unwrap();
+        chain.apply(run(b"dddeee"), &mut output).unwrap();
+        for (bytes, begins, ends) in
+            [(&b"ff"[..], true, false), (b"f", false, false), (b"f", false, true), (b"g", true, true)]
+        {
+            chain.apply(Run::single(Bytes::from_static(bytes), begins, ends), &mut output).unwrap();
+        }
+        assert_eq!(records(&output), [&b"cc"[..], b"g"]);
+        assert_eq!(chain.reports(), [("no x", "refused", 5)]);
+    }
 }

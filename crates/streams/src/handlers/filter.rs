@@ -12,7 +12,7 @@ pub struct Filter<T> {
 }
 
 impl<T: FnMut(&[u8]) -> bool + Send> Filter<T> {
-    /// Records of at most `limit` bytes; a longer one ends the stream.
+    /// Records of at most `limit` bytes; a longer one is refused.
     pub fn new(limit: usize, test: T) -> Filter<T> {
         Filter { test, limit, passed: 0, dropped: 0 }
     }

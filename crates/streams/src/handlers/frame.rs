@@ -20,7 +20,7 @@ pub struct Prefix {
 pub struct Unprefix {}
 
 impl Prefix {
-    /// Records of at most `limit` bytes; a longer one ends the stream.
+    /// Records of at most `limit` bytes; a longer one is refused.
     pub fn new(limit: usize) -> Prefix {
         Prefix { limit: limit.min(u32::MAX as usize) }
     }
@@ -59,8 +59,10 @@ impl Select for Unprefix {
     fn select(&mut self, piece: Piece<'_>, frame: &mut Frame<'_>) -> Result<(), HandlerError> {
         if piece.bytes.len() < LENGTH {
             let length = piece.bytes.len();
-            return Err(HandlerError(format!("a record of {length} bytes has no length in front of it")));
+            let words = format!("a record of {length} bytes has no length in front of it");
+            return Err(HandlerError::Refused(words));
         }
+        frame.pass_empty();
         frame.keep(LENGTH..piece.bytes.len());
         Ok(())
     }
@@ -86,6 +88,9 @@ mod tests {
         let mut plain = Vec::new();
         chain.apply(Run::single(Bytes::from_static(b"xyz"), true, true), &mut plain).unwrap();
         assert_eq!(plain, [Run::single(Bytes::from_static(b"xyz"), true, true)]);
+        plain.clear();
+        chain.apply(Run::single(Bytes::new(), true, true), &mut plain).unwrap();
+        assert_eq!(plain, [Run::single(Bytes::new(), true, true)], "an empty record is one, too");
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl fmt::Debug for Key {
 }
 
 impl Seal {
-    /// Records of at most `limit` bytes; a longer one ends the stream.
+    /// Records of at most `limit` bytes; a longer one is refused.
     ///
     /// # Errors
     /// If the system has no random bytes.
@@ -62,7 +62,9 @@ impl Seal {
     }
 
     fn draw(&mut self) -> Result<(), HandlerError> {
-        getrandom::fill(&mut self.prefix).map_err(|error| HandlerError(format!("no random bytes: {error}")))
+        // To go on with the old prefix would be to use nonces twice.
+        getrandom::fill(&mut self.prefix)
+            .map_err(|error| HandlerError::Failed(format!("no random bytes: {error}")))
     }
 
     fn nonce(&mut self) -> Result<[u8; NONCE_LEN], HandlerError> {
@@ -105,7 +107,8 @@ impl Rewrite for Seal {
         body.copy_from_slice(piece.bytes);
         let nonce = Nonce::assume_unique_for_key(nonce);
         let tag = self.key.0.seal_in_place_separate_tag(nonce, Aad::empty(), body);
-        let tag = tag.map_err(|_| HandlerError(format!("a record of {length} bytes cannot be sealed")))?;
+        let tag =
+            tag.map_err(|_| HandlerError::Failed(format!("a record of {length} bytes cannot be sealed")))?;
         rest[..TAG].copy_from_slice(tag.as_ref());
         self.sealed += 1;
         Ok(Some(NONCE_LEN + length + TAG))
@@ -113,7 +116,7 @@ impl Rewrite for Seal {
 }
 
 impl Open {
-    /// Sealed records of at most `limit` bytes; a longer one ends the stream.
+    /// Sealed records of at most `limit` bytes; a longer one is refused.
     pub fn new(key: Key, limit: usize) -> Open {
         Open { key, limit, opened: 0, refused: 0 }
     }

@@ -122,12 +122,13 @@ impl Select for TransportStreamFilter {
             let words = format!(
                 "a record of {length} bytes is not packets of {PACKET_LENGTH} bytes; use --framing ts"
             );
-            return Err(HandlerError(words));
+            return Err(HandlerError::Refused(words));
         }
-        for (index, bytes) in packets.iter().enumerate() {
-            let Some(packet) = Packet::new(bytes) else {
-                return Err(HandlerError(format!("packet {index} of a record has no sync byte")));
-            };
+        // Nothing of a record that is refused may be believed.
+        if let Some(index) = packets.iter().position(|bytes| Packet::new(bytes).is_none()) {
+            return Err(HandlerError::Refused(format!("packet {index} of a record has no sync byte")));
+        }
+        for (index, packet) in packets.iter().filter_map(Packet::new).enumerate() {
             let table = self.read_table(packet);
             let is_kept = table.is_none() && self.keeps(packet.pid());
             let at = index * PACKET_LENGTH;

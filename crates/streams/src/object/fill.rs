@@ -24,6 +24,13 @@ pub(crate) enum Fill {
         /// Bytes of each but the last, which may be shorter.
         datagram_bytes: usize,
     },
+    /// Datagrams that came, and cannot be used.
+    Unusable {
+        /// Their bytes.
+        bytes: usize,
+        /// Why.
+        why: &'static str,
+    },
     /// There is nothing now.
     Nothing,
     /// There will be nothing any more.
@@ -117,6 +124,12 @@ impl Datagrams {
         loop {
             let received = datagrams::receive(self.socket.as_fd(), buffer, datagrams::MAXIMUM_TRAIN);
             match received.map_err(|error| errno_of(&error)) {
+                // Where one datagram ends and the next begins is not known.
+                Ok(received) if received.is_cut => {
+                    buffer.truncate(buffer.len() - received.bytes);
+                    let why = "there was no room for all that the kernel says of a datagram";
+                    return Ok(Fill::Unusable { bytes: received.bytes, why });
+                }
                 Ok(received) => {
                     let datagram_bytes = received.datagram_bytes.unwrap_or(received.bytes).max(1);
                     return Ok(Fill::Datagrams { bytes: received.bytes, datagram_bytes });

@@ -31,6 +31,8 @@ pub(crate) enum Take {
     Lost(usize),
     /// It takes nothing now.
     Full,
+    /// What waits is not yet a whole datagram.
+    Incomplete,
     /// This is to be written elsewhere, because that may take long.
     Write(Batch),
 }
@@ -59,16 +61,7 @@ impl Object {
             Kind::Stream(connection) => connection.take(outbox),
             Kind::Datagrams(datagrams) => datagrams.take(outbox),
             Kind::Collected(collected) => {
-                let runs = outbox.take(usize::MAX);
-                let mut kept = collected.lock();
-                let length = |runs: &[Run]| runs.iter().map(|run| run.bytes.len()).sum::<usize>();
-                if length(&kept) + length(&runs) > collected.limit {
-                    Err(("memory", Errno::NOSPC))
-                } else {
-                    let bytes = length(&runs);
-                    kept.extend(runs);
-                    Ok(Take::Taken(bytes))
-                }
+                collected.take(outbox).map(Take::Taken).map_err(|errno| ("memory", errno))
             }
             Kind::Memory(_) => Err(("writing", Errno::OPNOTSUPP)),
         };
@@ -79,19 +72,39 @@ impl Object {
 type Taken = Result<Take, (&'static str, Errno)>;
 
 impl Batch {
-    /// Writes all of it; answers how many bytes that is. May block.
-    ///
-    /// # Errors
-    /// What `pwrite` says; part of it may be written then.
-    pub(crate) fn write(self) -> std::io::Result<u64> {
-        use std::os::unix::fs::FileExt;
-        let mut offset = self.offset;
-        for run in self.runs {
-            self.file.write_all_at(&run.bytes, offset)?;
-            offset += run.bytes.len() as u64;
-        }
-        Ok(offset - self.offset)
+    /// Bytes of all of it.
+    pub(crate) fn bytes(&self) -> usize {
+        self.runs.iter().map(|run| run.bytes.len()).sum()
     }
+
+    /// Writes all of it; answers how many bytes were written, and what `pwrite` says if that is not all. May block.
+    pub(crate) fn write(self) -> (u64, std::io::Result<()>) {
+        let mut total = 0;
+        for run in &self.runs {
+            let (written, result) = write_at(&self.file, &run.bytes, self.offset + total);
+            total += written;
+            if result.is_err() {
+                return (total, result);
+            }
+        }
+        (total, Ok(()))
+    }
+}
+
+/// Writes bytes at an offset, or behind the end of a file that is only appended to; answers how many were written, and what `pwrite`
+/// says if that is not all. May block.
+pub(crate) fn write_at(file: &File, bytes: &[u8], offset: u64) -> (u64, std::io::Result<()>) {
+    let mut rest = bytes;
+    let written = |rest: &[u8]| (bytes.len() - rest.len()) as u64;
+    while !rest.is_empty() {
+        match rustix::io::pwrite(file, rest, offset + written(rest)) {
+            Ok(0) => return (written(rest), Err(std::io::ErrorKind::WriteZero.into())),
+            Ok(bytes) => rest = &rest[bytes..],
+            Err(Errno::INTR) => {}
+            Err(errno) => return (written(rest), Err(errno.into())),
+        }
+    }
+    (written(rest), Ok(()))
 }
 
 impl Connection {
@@ -122,20 +135,25 @@ impl Connection {
 
 impl Datagrams {
     fn take(&mut self, outbox: &mut Outbox) -> Taken {
+        let is_full = outbox.is_full();
         let Some(run) = outbox.pop() else { return Ok(Take::Taken(0)) };
         if !(run.begins && run.ends) {
-            return self.take_one(run, outbox);
+            return self.take_one(run, outbox, is_full);
         }
         self.take_records(run, outbox)
     }
 
     /// One datagram of the parts of one record.
-    fn take_one(&mut self, first: Run, outbox: &mut Outbox) -> Taken {
+    fn take_one(&mut self, first: Run, outbox: &mut Outbox, is_full: bool) -> Taken {
         let mut parts = vec![first];
         while !parts.last().is_some_and(|part| part.ends) {
             match outbox.pop() {
                 Some(part) => parts.push(part),
-                None => break,
+                None if is_full => break, // the rest would wait for room for ever
+                None => {
+                    parts.into_iter().rev().for_each(|part| outbox.push_front(part));
+                    return Ok(Take::Incomplete);
+                }
             }
         }
         let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(&part.bytes)).collect();
@@ -147,7 +165,10 @@ impl Datagrams {
                 Ok(Take::Full)
             }
             Err(errno) if is_loss(errno) => Ok(Take::Lost(slices.iter().map(|slice| slice.len()).sum())),
-            Err(errno) => Err(("sendmsg", errno)),
+            Err(errno) => {
+                parts.into_iter().rev().for_each(|part| outbox.push_front(part));
+                Err(("sendmsg", errno))
+            }
         }
     }
 
@@ -180,7 +201,10 @@ impl Datagrams {
                 outbox.put_rest(run);
                 return Ok(Take::Lost(length));
             }
-            Err(errno) => return Err(("sendmsg", errno)),
+            Err(errno) => {
+                put_back(train, run, outbox);
+                return Err(("sendmsg", errno));
+            }
         }
         Ok(Take::Taken(length))
     }

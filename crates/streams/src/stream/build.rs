@@ -1,26 +1,23 @@
-//! Putting a stream together, and adding to one that runs.
+//! Putting a stream together.
 
 use std::collections::VecDeque;
 
-use bytes::BytesMut;
-
-use super::watch::{READING, WRITING};
-use super::{Counts, Input, OnEvent, Order, Output, Port, Settings, Stream, StreamEvent, Tag};
+use super::{Counts, OnEvent, Order, Settings, Stream, StreamEvent, Tag};
 use crate::chain::Chain;
-use crate::framing::{Framing, Splitter};
+use crate::framing::Framing;
 use crate::handler::{Handler, Reach};
 use crate::merge::{Late, Merge};
-use crate::object::{Kind, Object};
+use crate::object::Object;
 use crate::order::{InputOrder, Turns};
-use crate::outbox::{Outbox, WhenFull};
-use crate::pattern::{Lately, OutputPattern, Spread};
+use crate::outbox::WhenFull;
+use crate::pattern::OutputPattern;
 use crate::secret::Collector;
 
 /// Bytes that wait for an output, unless said otherwise.
 const WAITING: usize = 256 * 1024;
 
 /// Bytes of the longest record where whole ones are needed.
-const LONGEST: usize = 16 << 20;
+pub(super) const LONGEST: usize = 16 << 20;
 
 /// A stream that is being put together.
 pub struct StreamBuilder {
@@ -155,14 +152,14 @@ impl StreamBuilder {
 
     /// The stream.
     pub fn build(self) -> Stream {
-        let packet_bytes = self.outputs.iter().find_map(|(object, _)| packet_bytes(object));
         let settings = Settings {
             whole: self.whole_records(),
             finish_outputs: self.finish_outputs,
             survives_outputs: matches!(self.pattern, OutputPattern::Mirror),
             survives_inputs: self.survives_inputs,
             moves_unseen: true,
-            packet_bytes,
+            packet_bytes: None,
+            takes_datagrams: false,
         };
         let mut chain = Chain::default();
         self.handlers.into_iter().for_each(|handler| chain.push(handler));
@@ -184,6 +181,11 @@ impl StreamBuilder {
             on_event: self.on_event,
             watch: None,
             failed: None,
+            turn_end: 0,
+            next_to_send: 0,
+            is_finishing: false,
+            ended: VecDeque::new(),
+            remains: Vec::new(),
         };
         for (object, options) in self.outputs {
             stream.attach_output(object, options);
@@ -194,92 +196,21 @@ impl StreamBuilder {
         stream
     }
 
-    /// Most bytes of a record, if anybody has no use for parts of records.
+    /// Most bytes of a record, if anybody but outputs has no use for parts of records.
     fn whole_records(&self) -> Option<usize> {
-        let limit = |handler: &Handler| match handler.reach() {
-            Reach::Records { limit } => Some(limit),
-            Reach::Pieces => None,
-        };
-        let of_output = |(object, options): &(Object, OutputOptions)| {
-            let drops = matches!(options.when_full, WhenFull::DropNewest | WhenFull::DropOldest);
-            let whole = (drops || packet_bytes(object).is_some()).then_some(LONGEST);
-            options.handlers.iter().filter_map(limit).chain(whole).min()
-        };
         let of_order = matches!(self.order, Order::Tags { .. } | Order::Shares(_));
         let of_pattern = matches!(self.pattern, OutputPattern::Shares { .. });
         // Of an input that fails, others must not get a part of a record to join theirs to.
         let of_stream = (of_order || of_pattern || self.survives_inputs).then_some(LONGEST);
-        let limits = self.handlers.iter().filter_map(limit).chain(self.outputs.iter().filter_map(of_output));
-        limits.chain(of_stream).min().map(|limit| limit.min(LONGEST))
+        longest_whole(&self.handlers).into_iter().chain(of_stream).min()
     }
 }
 
-impl Stream {
-    /// One more input, behind the others.
-    pub fn attach_input(&mut self, object: Object, framing: Framing) -> Port {
-        // A stream of bytes has no end for a datagram to leave at.
-        let framing = match (framing, self.settings.packet_bytes) {
-            (Framing::Whole, Some(packet_bytes)) if !object.has_records() => Framing::Fixed(packet_bytes),
-            (framing, _) => framing,
-        };
-        if let Order::Tags { merge, .. } = &mut self.order {
-            merge.add_input();
-        }
-        let port = self.next_port();
-        self.watch_one(port, &object, READING);
-        self.inputs.push(Input {
-            port,
-            object,
-            splitter: Splitter::new(framing, self.settings.whole),
-            buffer: BytesMut::new(),
-            ready: VecDeque::new(),
-            readable: true,
-            busy: false,
-            at_end: false,
-            detach: None,
-            bytes: 0,
-            records: 0,
-        });
-        port
-    }
-
-    /// One more output, behind the others. It gets records that come from now on.
-    pub fn attach_output(&mut self, object: Object, options: OutputOptions) -> Port {
-        let mut chain = Chain::default();
-        options.handlers.into_iter().for_each(|handler| chain.push(handler));
-        // A record without end has no other place to begin at than here.
-        let endless = |input: &Input| input.splitter.is_whole() && !input.object.has_records();
-        let joins = matches!(self.spread, Spread::Mirror);
-        let within = joins && self.inputs.iter().any(|input| endless(input) && !input.splitter.at_boundary());
-        let port = self.next_port();
-        self.watch_one(port, &object, WRITING);
-        self.outputs.push(Output {
-            port,
-            object,
-            chain,
-            outbox: Outbox::new(options.waiting_bytes, options.when_full),
-            pipe: None,
-            writable: true,
-            busy: false,
-            within,
-            detach: None,
-            lately: Lately::default(),
-            bytes: 0,
-            lost_bytes: 0,
-        });
-        port
-    }
-
-    fn next_port(&mut self) -> Port {
-        let port = Port(self.next_port);
-        self.next_port += 1;
-        port
-    }
-}
-
-fn packet_bytes(object: &Object) -> Option<usize> {
-    match &object.kind {
-        Kind::Datagrams(datagrams) => Some(datagrams.packet_bytes),
-        _ => None,
-    }
+/// Most bytes of a record, if a handler takes only whole ones.
+pub(super) fn longest_whole(handlers: &[Handler]) -> Option<usize> {
+    let limits = handlers.iter().filter_map(|handler| match handler.reach() {
+        Reach::Records { limit } => Some(limit.min(LONGEST)),
+        Reach::Pieces => None,
+    });
+    limits.min()
 }

@@ -1,6 +1,7 @@
 //! What happens to a stream while it goes on.
 
 use super::{Port, Stream};
+use crate::chain::ChainError;
 use crate::outbox::Dropped;
 
 /// Something that happened to a stream, which goes on.
@@ -34,6 +35,16 @@ pub enum StreamEvent {
         port: Port,
         /// Its name, and what failed.
         error: String,
+        /// What it will not get: what waited for it, and what was dropped before.
+        dropped: Dropped,
+    },
+    /// A datagram or record was not what it should be and is dropped. Told of the first that an input or handler refuses; all are
+    /// counted.
+    RecordRefused {
+        /// The input or handler.
+        by: String,
+        /// What is wrong with it.
+        error: String,
     },
     /// An output did not keep up and is gone.
     OutputDisconnected {
@@ -50,6 +61,16 @@ pub enum StreamEvent {
 pub type OnEvent = dyn FnMut(StreamEvent) + Send;
 
 impl Stream {
+    /// Tells of the first record that a handler refused.
+    pub(super) fn tell_refusal(&mut self, refusal: Option<ChainError>) {
+        if let Some(ChainError { handler, error }) = refusal {
+            self.tell(StreamEvent::RecordRefused {
+                by: format!("handler {handler}"),
+                error: error.to_string(),
+            });
+        }
+    }
+
     pub(super) fn tell(&mut self, event: StreamEvent) {
         if let Some(on_event) = &mut self.on_event {
             on_event(event);

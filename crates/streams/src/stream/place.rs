@@ -1,17 +1,17 @@
 //! Giving records to outputs, by the pattern.
 
-use super::{OnDetached, Output, Port, Stream, StreamError, StreamEvent};
+use super::{Output, Stream, StreamError};
 use crate::outbox::Offered;
 use crate::pattern::Spread;
 use crate::record::Run;
 
 impl Stream {
     /// Gives what is pending to outputs as far as they have room. Answers whether anything was done.
-    pub(super) fn place(&mut self) -> Result<bool, StreamError> {
+    pub(super) fn place(&mut self, now_us: u64) -> Result<bool, StreamError> {
         let mut progressed = false;
         while let Some(run) = self.pending.pop_front() {
             let before = run.bytes.len();
-            if let Some(rest) = self.place_run(run)? {
+            if let Some(rest) = self.place_run(run, now_us)? {
                 progressed |= rest.bytes.len() < before;
                 self.pending.push_front(rest);
                 break;
@@ -22,9 +22,10 @@ impl Stream {
     }
 
     /// Gives a run to outputs; answers what had no room.
-    fn place_run(&mut self, run: Run) -> Result<Option<Run>, StreamError> {
+    fn place_run(&mut self, run: Run, now_us: u64) -> Result<Option<Run>, StreamError> {
         self.skipping &= !run.begins;
         if self.skipping {
+            self.counts.bytes_dropped += run.bytes.len() as u64;
             return Ok(None);
         }
         let mut rest = Some(run);
@@ -35,7 +36,7 @@ impl Stream {
             let placed = match &self.spread {
                 Spread::Turns(_) => self.place_in_turn(&mut run)?,
                 Spread::Bytes { .. } => self.place_bytes(&mut run)?,
-                Spread::Capacity { .. } => self.place_by_capacity(&mut run)?,
+                Spread::Capacity { .. } => self.place_by_capacity(&mut run, now_us)?,
                 Spread::Mirror => self.mirror(&run)?,
                 Spread::Shares(_) => self.share(&run)?,
             };
@@ -85,11 +86,11 @@ impl Stream {
         Ok(Placed::Some)
     }
 
-    fn place_by_capacity(&mut self, run: &mut Run) -> Result<Placed, StreamError> {
+    fn place_by_capacity(&mut self, run: &mut Run, now_us: u64) -> Result<Placed, StreamError> {
         let Spread::Capacity { chosen } = self.spread else { return Ok(Placed::Blocked) };
         let place = match chosen {
             Some(port) => self.outputs.iter().position(|output| output.port.0 == port),
-            None => self.soonest(),
+            None => self.soonest(now_us),
         };
         let Some(place) = place.filter(|place| !self.outputs[*place].outbox.blocks()) else {
             return Ok(Placed::Blocked);
@@ -101,11 +102,16 @@ impl Stream {
         Ok(Placed::Some)
     }
 
-    /// The output that has room and will be done first.
-    fn soonest(&self) -> Option<usize> {
-        let with_room = self.outputs.iter().enumerate().filter(|(_, output)| !output.outbox.blocks());
-        let wait = |output: &Output| output.lately.wait(output.outbox.bytes());
-        with_room.min_by(|(_, one), (_, other)| wait(one).total_cmp(&wait(other))).map(|(place, _)| place)
+    /// The output that will be done first, of those that have room; if none has, of those that drop what they have no room for.
+    fn soonest(&self, now_us: u64) -> Option<usize> {
+        let rank =
+            |output: &Output| (output.outbox.is_full(), output.lately.wait(output.outbox.bytes(), now_us));
+        let may_be_chosen = self.outputs.iter().enumerate().filter(|(_, output)| !output.outbox.blocks());
+        let ranked = may_be_chosen.map(|(place, output)| (rank(output), place));
+        let soonest = ranked.min_by(|((full, wait), _), ((other_full, other_wait), _)| {
+            full.cmp(other_full).then(wait.total_cmp(other_wait))
+        });
+        soonest.map(|(_, place)| place)
     }
 
     fn mirror(&mut self, run: &Run) -> Result<Placed, StreamError> {
@@ -152,7 +158,10 @@ impl Stream {
             for run in self.made.drain(..) {
                 disconnect |= output.outbox.offer(run) == Offered::Disconnect;
             }
+            let refusal = output.chain.take_refusal();
+            self.tell_refusal(refusal);
         }
+        let output = &self.outputs[place];
         if disconnect {
             return self.disconnect(place);
         }
@@ -160,53 +169,6 @@ impl Stream {
             self.move_out(place);
         }
         Ok(())
-    }
-
-    /// An output did not keep up.
-    fn disconnect(&mut self, place: usize) -> Result<(), StreamError> {
-        let mut output = self.outputs.remove(place);
-        output.outbox.drop_all();
-        Stream::release(self.watch.as_ref(), &output.object);
-        let name = output.object.name.clone();
-        let dropped = output.outbox.dropped();
-        self.tell(StreamEvent::OutputDisconnected { port: output.port, name: name.clone(), dropped });
-        self.forget_output(place, output.within);
-        if self.outputs.is_empty() {
-            return Err(StreamError::NoOutput(format!("{name} did not keep up")));
-        }
-        if let Some(on_detached) = output.detach {
-            on_detached(output.object);
-        }
-        Ok(())
-    }
-
-    /// The output at `place` is gone. The rest of a record that it alone had the beginning of is of no use to another.
-    pub(super) fn forget_output(&mut self, place: usize, within: bool) {
-        self.spread.removed(place);
-        self.skipping |= within && !matches!(self.spread, Spread::Mirror | Spread::Bytes { .. });
-    }
-
-    /// The output gets nothing more.
-    fn move_out(&mut self, place: usize) {
-        let output = self.outputs.remove(place);
-        self.spread.removed(place);
-        self.leaving.push(output);
-    }
-
-    /// Detaches an output after the record that it is given, when all that waits for it has left, and gives the object back. False if
-    /// there is no such output.
-    pub fn detach_output(
-        &mut self,
-        port: Port,
-        on_detached: impl FnOnce(crate::Object) + Send + 'static,
-    ) -> bool {
-        let place = self.outputs.iter().position(|output| output.port == port && output.detach.is_none());
-        let Some(place) = place else { return false };
-        self.outputs[place].detach = Some(Box::new(on_detached) as OnDetached);
-        if !self.outputs[place].within {
-            self.move_out(place);
-        }
-        true
     }
 }
 

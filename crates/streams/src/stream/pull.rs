@@ -1,22 +1,8 @@
 //! Taking records from inputs, in their order, and through the handlers.
 
-use bytes::Buf;
-
-use super::{Input, Job, OnDetached, Order, Port, Storage, Stream, StreamError, StreamEvent};
-use crate::object::Fill;
+use super::input::Pulled;
+use super::{Order, Stream, StreamError, StreamEvent};
 use crate::record::Run;
-
-/// Bytes that are asked for at a time: a few calls a megabyte, and still within the processor's caches.
-const READ: usize = 128 * 1024;
-
-/// What an input has.
-enum Pulled {
-    Run(Run),
-    /// Nothing now.
-    Nothing,
-    /// Nothing any more.
-    Gone,
-}
 
 impl Stream {
     /// Takes from inputs, unless what was taken before still waits for room. Answers whether anything was done.
@@ -86,7 +72,7 @@ impl Stream {
     fn pull_by_tag(&mut self) -> Result<bool, StreamError> {
         let mut progressed = false;
         for place in 0..self.inputs.len() {
-            while self.merge_wants(place) {
+            while self.merge_wants(place) && !self.is_turn_over() {
                 match self.next_run(place)? {
                     Pulled::Run(mut run) => {
                         let record = self.take_first(place, &mut run);
@@ -107,7 +93,7 @@ impl Stream {
             }
         }
         while let Order::Tags { merge, .. } = &mut self.order
-            && let Some(record) = merge.take()
+            && let Some(record) = merge.take(|late| self.counts.bytes_dropped += late.bytes.len() as u64)
         {
             progressed = true;
             self.handle(record)?;
@@ -141,11 +127,7 @@ impl Stream {
         while place < self.inputs.len() {
             match self.next_run(place)? {
                 Pulled::Run(run) => {
-                    let Order::Shares(collector) = &mut self.order else { return Ok(false) };
-                    for index in 0..run.records() {
-                        let (range, _) = run.piece(index);
-                        collector.offer(run.bytes.slice(range))?;
-                    }
+                    self.collect_shares(place, &run)?;
                     progressed = true;
                     place += 1;
                 }
@@ -158,12 +140,37 @@ impl Stream {
         }
         let is_end = self.inputs.is_empty();
         while let Order::Shares(collector) = &mut self.order
-            && let Some(record) = collector.take(is_end)?
+            && let Some(record) = collector.take(is_end)
         {
             progressed = true;
             self.handle(Run::single(record, true, true))?;
         }
         Ok(progressed)
+    }
+
+    /// Puts the shares of a run to the others. One that is none ends the stream, or is dropped if it came as a datagram.
+    fn collect_shares(&mut self, place: usize, run: &Run) -> Result<(), StreamError> {
+        let Order::Shares(collector) = &mut self.order else { return Ok(()) };
+        for index in 0..run.records() {
+            let (range, piece) = run.piece(index);
+            match collector.offer(run.bytes.slice(range)) {
+                Err(error) if self.inputs[place].object.has_records() => {
+                    self.inputs[place].note_malformed(piece.bytes.len(), &error);
+                }
+                offered => offered?,
+            }
+        }
+        self.tell_misfit(place);
+        Ok(())
+    }
+
+    /// Tells of the first datagram that an input dropped; of others the number is enough.
+    fn tell_misfit(&mut self, place: usize) {
+        let input = &mut self.inputs[place];
+        if let Some(error) = input.misfit.take() {
+            let by = input.object.name.clone();
+            self.tell(StreamEvent::RecordRefused { by, error });
+        }
     }
 
     /// Takes the first record of a run, and keeps the others for later.
@@ -184,6 +191,8 @@ impl Stream {
         }
         self.chain.apply(run, &mut self.made)?;
         self.pending.extend(self.made.drain(..));
+        let refusal = self.chain.take_refusal();
+        self.tell_refusal(refusal);
         Ok(())
     }
 
@@ -192,137 +201,10 @@ impl Stream {
         let before = self.inputs[place].bytes;
         let pulled = self.inputs[place].next_run(&mut self.storage);
         self.counts.bytes_in += self.inputs[place].bytes - before;
+        self.tell_misfit(place);
         match pulled {
-            Err(error) if self.settings.survives_inputs => {
-                self.tell(StreamEvent::InputFailed {
-                    port: self.inputs[place].port,
-                    error: error.to_string(),
-                });
-                Ok(Pulled::Gone)
-            }
+            Err(error) => self.input_failed(place, error).map(|()| Pulled::Gone),
             pulled => pulled,
         }
-    }
-
-    /// The input at `place` is done with: whoever detached it gets it back, else it is closed.
-    fn remove_input(&mut self, place: usize) {
-        let mut input = self.inputs.remove(place);
-        match &mut self.order {
-            Order::Turns(turns) => turns.removed(place),
-            Order::Tags { merge, .. } => merge.remove_input(place),
-            Order::Arrival { .. } | Order::Shares(_) => {}
-        }
-        Stream::release(self.watch.as_ref(), &input.object);
-        self.tell(StreamEvent::InputGone { port: input.port, name: input.object.name.clone() });
-        if let Some(on_detached) = input.detach.take() {
-            input.object.put_back(input.buffer);
-            on_detached(input.object);
-        }
-    }
-
-    /// Detaches inputs that are to be and are between two records.
-    fn let_inputs_leave(&mut self) -> bool {
-        let can_leave = |input: &Input| input.detach.is_some() && input.is_between_records();
-        let mut removed = false;
-        while let Some(place) = self.inputs.iter().position(can_leave) {
-            if let Order::Tags { merge, .. } = &mut self.order {
-                merge.end_input(place);
-                if !merge.is_empty(place) {
-                    return removed;
-                }
-            }
-            self.remove_input(place);
-            removed = true;
-        }
-        removed
-    }
-
-    /// Detaches an input when it is between two records, and gives the object back, with what was read from it and is not used. False if
-    /// there is no such input.
-    pub fn detach_input(
-        &mut self,
-        port: Port,
-        on_detached: impl FnOnce(crate::Object) + Send + 'static,
-    ) -> bool {
-        let input = self.inputs.iter_mut().find(|input| input.port == port && input.detach.is_none());
-        let Some(input) = input else { return false };
-        input.detach = Some(Box::new(on_detached) as OnDetached);
-        true
-    }
-}
-
-impl Input {
-    /// Whether nothing of a record was handed on that is not whole, and nothing whole waits.
-    fn is_between_records(&self) -> bool {
-        self.ready.is_empty() && self.splitter.at_boundary() && !self.busy
-    }
-
-    fn next_run(&mut self, storage: &mut Vec<Storage>) -> Result<Pulled, StreamError> {
-        loop {
-            if let Some(run) = self.ready.pop_front() {
-                return Ok(Pulled::Run(run));
-            }
-            if self.detach.is_some() && self.splitter.at_boundary() || self.busy {
-                return Ok(Pulled::Nothing);
-            }
-            let next = self.splitter.next(&mut self.buffer, self.at_end);
-            let name = &self.object.name;
-            if let Some(run) = next.map_err(|error| StreamError::Framing { name: name.clone(), error })? {
-                self.records += run.records() as u64;
-                self.ready.push_back(run);
-                continue;
-            }
-            if self.at_end {
-                return Ok(Pulled::Gone);
-            }
-            if !self.readable {
-                return Ok(Pulled::Nothing);
-            }
-            self.fill(storage)?;
-        }
-    }
-
-    fn fill(&mut self, storage: &mut Vec<Storage>) -> Result<(), StreamError> {
-        match self.object.fill(&mut self.buffer, READ)? {
-            Fill::Bytes(bytes) => self.bytes += bytes as u64,
-            Fill::Datagrams { bytes, datagram_bytes } => {
-                self.bytes += bytes as u64;
-                self.divide(datagram_bytes)?;
-            }
-            Fill::Nothing => self.readable = false,
-            Fill::End => self.at_end = true,
-            Fill::Cold(file, range) => {
-                self.busy = true;
-                storage.push(Storage { port: self.port, job: Job::Warm(file, range) });
-            }
-        }
-        Ok(())
-    }
-
-    /// Makes records of the datagrams in the buffer: each is one, or is divided into some.
-    fn divide(&mut self, datagram_bytes: usize) -> Result<(), StreamError> {
-        let mut datagrams = self.buffer.split().freeze();
-        if self.splitter.is_whole() {
-            self.ready.push_back(Run {
-                bytes: datagrams,
-                record_bytes: datagram_bytes,
-                begins: true,
-                ends: true,
-            });
-            return Ok(());
-        }
-        while datagrams.has_remaining() {
-            let mut datagram = datagrams.split_to(datagram_bytes.min(datagrams.len()));
-            let name = &self.object.name;
-            let mut next = || {
-                let next = self.splitter.next(&mut datagram, true);
-                next.map_err(|error| StreamError::Framing { name: name.clone(), error })
-            };
-            while let Some(run) = next()? {
-                self.records += run.records() as u64;
-                self.ready.push_back(run);
-            }
-        }
-        Ok(())
     }
 }

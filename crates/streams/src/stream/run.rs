@@ -1,10 +1,14 @@
 //! The synchronous engine: a stream on its caller's thread (KStreams' `runstream`).
 
-use std::os::fd::BorrowedFd;
+use std::mem::MaybeUninit;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::epoll::{self, EventData};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use super::finish::LOOK_AGAIN_US;
+use super::watch::{self, WRITING};
 use super::{Acted, Port, Stream, StreamError};
 use crate::clock::now_us;
 
@@ -18,10 +22,14 @@ impl Stream {
     /// # Errors
     /// What ended the stream early.
     pub fn run(&mut self) -> Result<(), StreamError> {
+        let mut delivery = None;
         loop {
-            match self.act(ALLOWANCE, now_us()).0 {
+            let acted = self.act(ALLOWANCE, now_us()).0;
+            drop(self.take_remains());
+            match acted {
                 Acted::More => {}
                 Acted::Wait => self.wait()?,
+                Acted::Deliver => self.await_delivery(&mut delivery)?,
                 Acted::Ended(ended) => return ended,
             }
         }
@@ -57,6 +65,25 @@ impl Stream {
         let ready: Vec<Port> = ready.map(|((port, _, _), _)| *port).collect();
         ready.into_iter().for_each(|port| self.note_ready(port));
         Ok(())
+    }
+
+    /// Waits until a peer has acknowledged more, for a while. That is an edge, which only epoll tells: of a connection that was told
+    /// of the end, `poll` says that it has room.
+    fn await_delivery(&self, epoll: &mut Option<OwnedFd>) -> Result<(), StreamError> {
+        let failed = |call| move |errno| crate::ObjectError { name: "stream".to_owned(), call, errno };
+        if epoll.is_none() {
+            let opened = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("epoll_create"))?;
+            for output in &self.outputs {
+                watch::add(&opened, &output.object, EventData::new_u64(output.port.0), WRITING)?;
+            }
+            *epoll = Some(opened);
+        }
+        let mut events = [const { MaybeUninit::uninit() }; 16];
+        let timeout = Timespec { tv_sec: (LOOK_AGAIN_US / 1_000_000) as i64, tv_nsec: 0 };
+        match epoll.as_ref().map(|epoll| epoll::wait(epoll, &mut events[..], Some(&timeout))) {
+            Some(Err(errno)) if errno != Errno::INTR => Err(failed("epoll_wait")(errno).into()),
+            _ => Ok(()),
+        }
     }
 
     /// What the stream waits for.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{Order, Port, Stream};
+use super::{Input, Order, Port, Stream};
 use crate::merge::MergeCounts;
 use crate::outbox::Dropped;
 use crate::secret::ShareCounts;
@@ -18,10 +18,19 @@ pub struct StreamStatus {
     pub bytes_unseen: u64,
     /// Bytes that outputs took.
     pub bytes_out: u64,
+    /// Bytes that were read and not yet given to outputs: parts of records, records in a merge, what waits for room.
+    pub bytes_pending: u64,
+    /// Bytes that were read and go nowhere: late records, the rest of a record whose output is gone, the part that an input had when
+    /// it failed, malformed datagrams.
+    pub bytes_dropped: u64,
+    /// Bytes that were read, and went back with an input that was detached.
+    pub bytes_returned: u64,
     /// Its inputs, without those that ended.
     pub inputs: Vec<InputStatus>,
     /// Its outputs, without those that are gone.
     pub outputs: Vec<OutputStatus>,
+    /// The outputs that are gone, the last 64 of them, in the order in which they went.
+    pub ended_outputs: Vec<EndedOutput>,
     /// What handlers of the stream report: the handler, what, and how much.
     pub reports: Vec<(&'static str, &'static str, u64)>,
     /// What a merge by tag counted, if there is one.
@@ -41,6 +50,9 @@ pub struct InputStatus {
     pub bytes: u64,
     /// Records that were taken, parts of records counted like records.
     pub records: u64,
+    /// Datagrams that were dropped, because they do not fit the framing, are no shares, or came without what says how they were
+    /// gathered.
+    pub malformed: Dropped,
 }
 
 /// What an output did so far.
@@ -52,7 +64,7 @@ pub struct OutputStatus {
     pub name: String,
     /// Bytes that it took.
     pub bytes: u64,
-    /// Bytes that wait for it.
+    /// Bytes that wait for it, or that it failed to take.
     pub waiting_bytes: u64,
     /// What was dropped because it was full.
     pub dropped: Dropped,
@@ -69,6 +81,23 @@ impl fmt::Display for Port {
     }
 }
 
+/// What an output did that is gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndedOutput {
+    /// Which.
+    pub port: Port,
+    /// Its name.
+    pub name: String,
+    /// Bytes that it took.
+    pub bytes: u64,
+    /// What was dropped because it was full, and what waited for it when it went.
+    pub dropped: Dropped,
+    /// Bytes of datagrams that nobody could be reached with.
+    pub lost_bytes: u64,
+    /// Why it is gone.
+    pub why: String,
+}
+
 impl Stream {
     /// What it did so far.
     pub fn status(&self) -> StreamStatus {
@@ -77,33 +106,44 @@ impl Stream {
             name: input.object.name.clone(),
             bytes: input.bytes,
             records: input.records,
+            malformed: input.malformed,
         });
         let outputs = self.outputs.iter().chain(&self.leaving).map(|output| OutputStatus {
             port: output.port,
             name: output.object.name.clone(),
             bytes: output.bytes,
-            waiting_bytes: (output.outbox.bytes() + output.held()) as u64,
+            waiting_bytes: output.waiting() as u64,
             dropped: output.outbox.dropped(),
             lost_bytes: output.lost_bytes,
-            reports: reports(&output.chain),
+            reports: output.chain.reports(),
         });
+        let malformed: u64 = self.inputs.iter().map(|input| input.malformed.bytes).sum();
         StreamStatus {
             bytes_in: self.counts.bytes_in,
             records_in: self.counts.records_in,
             bytes_unseen: self.counts.bytes_unseen,
             bytes_out: self.counts.bytes_out,
+            bytes_pending: self.pending_bytes() as u64,
+            bytes_dropped: self.counts.bytes_dropped + malformed,
+            bytes_returned: self.counts.bytes_returned,
             inputs: inputs.collect(),
             outputs: outputs.collect(),
-            reports: reports(&self.chain),
+            ended_outputs: self.ended.iter().cloned().collect(),
+            reports: self.chain.reports(),
             merge: if let Order::Tags { merge, .. } = &self.order { Some(merge.counts()) } else { None },
             shares: if let Order::Shares(collector) = &self.order { Some(collector.counts()) } else { None },
         }
     }
 }
 
-fn reports(chain: &crate::chain::Chain) -> Vec<(&'static str, &'static str, u64)> {
-    let reports = chain
-        .handlers()
-        .flat_map(|handler| handler.report().into_iter().map(|(what, value)| (handler.name(), what, value)));
-    reports.collect()
+impl Stream {
+    fn pending_bytes(&self) -> usize {
+        let merged = match &self.order {
+            Order::Tags { merge, .. } => merge.waiting().map(|run| run.bytes.len()).sum(),
+            Order::Shares(collector) => collector.bytes(),
+            Order::Turns(_) | Order::Arrival { .. } => 0,
+        };
+        let kept = self.inputs.iter().map(Input::kept);
+        kept.chain(self.pending.iter().map(|run| run.bytes.len())).sum::<usize>() + merged
+    }
 }

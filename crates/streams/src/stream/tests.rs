@@ -1,13 +1,16 @@
+mod leaving;
+
 use super::*;
 use crate::{
-    Collected, Common, Framing, Handler, InputOrder, Late, OutputOptions, OutputPattern, Read, Verdict,
-    WhenFull,
+    Collected, Common, Framing, Handler, HandlerError, InputOrder, Late, OutputOptions, OutputPattern, Read,
+    Verdict, WhenFull,
 };
 use bytes::Bytes;
 use proptest::prelude::*;
 use std::io::{Read as _, Write};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
 
@@ -196,6 +199,20 @@ fn datagrams_keep_their_boundaries_and_byte_streams_get_some() {
     assert_eq!(sizes(3), [2000, 2000, 1000]);
     run(Framing::Fixed(1000), Some(2500));
     assert_eq!(sizes(3), [2000, 2000, 1000]);
+    // Parts that are longer than the records, and than what is read at a time.
+    let striped = |input: &[u8], unit: usize| {
+        StreamBuilder::default()
+            .pattern(OutputPattern::StripeBytes(unit))
+            .input(memory(input), Framing::Fixed(100))
+            .output(sink(None))
+            .build()
+            .run()
+            .unwrap();
+    };
+    striped(&bytes, 1950);
+    assert_eq!(sizes(3), [1950, 1950, 1100]);
+    striped(&bytes.repeat(30), 60_000);
+    assert_eq!(sizes(3), [60_000, 60_000, 30_000]);
 }
 
 #[test]
@@ -228,6 +245,107 @@ fn a_train_of_datagrams_goes_to_every_mirror_as_it_came() {
     }
 }
 
+/// Anybody may send a datagram: what does not fit is dropped whole and counted, and the stream goes on.
+#[test]
+fn datagrams_that_do_not_fit_their_framing_are_dropped_and_counted() {
+    let packet = |first: u8| [vec![first], vec![0; 187]].concat();
+    let good = [packet(0x47), packet(0x47)].concat();
+    let half_good = [packet(0x47), packet(0x48)].concat();
+    let (sender, inlet) = datagrams();
+    let (object, collected) = Object::collect("out", LIMIT);
+    let (tell, told) = channel();
+    let mut stream = StreamBuilder::default()
+        .on_event(move |event| tell.send(event).unwrap())
+        .input(inlet, Framing::transport_stream())
+        .output(object)
+        .build();
+    for datagram in [&b"garbage"[..], &good, &half_good, &good[..200], &good] {
+        assert_eq!(sender.send(datagram).unwrap(), datagram.len());
+    }
+    while stream.status().bytes_in < 7 + 2 * 376 + 376 + 200 {
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        stream.note_ready(Port(1));
+    }
+    assert_eq!(collected.bytes(), [&good[..], &good].concat());
+    let input = &stream.status().inputs[0];
+    assert_eq!(input.malformed, crate::Dropped { records: 3, bytes: 7 + 376 + 200 });
+    assert_eq!(input.records, 4);
+    let StreamEvent::RecordRefused { by, error } = told.recv().unwrap() else { panic!("another event") };
+    assert_eq!(by, "udp");
+    assert!(error.contains("begins with 0x47, this one with 0x67"), "{error}");
+    assert!(told.try_recv().is_err(), "it is told once");
+}
+
+#[test]
+fn datagrams_that_are_no_shares_are_dropped_and_counted() {
+    let (sender, inlet) = datagrams();
+    let (object, collected) = Object::collect("out", LIMIT);
+    let mut stream =
+        StreamBuilder::default().collect_shares(4).input(inlet, Framing::Whole).output(object).build();
+    let shares = crate::secret::Dealer::new(2).deal(b"secret", 2);
+    let mut mixed = shares[1].to_vec();
+    mixed[1] = 3; // another threshold
+    for datagram in [b"no share", &shares[0][..], &mixed, &shares[1]] {
+        assert_eq!(sender.send(datagram).unwrap(), datagram.len());
+    }
+    while collected.bytes().is_empty() {
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        stream.note_ready(Port(1));
+    }
+    assert_eq!(collected.bytes(), b"secret");
+    assert_eq!(
+        stream.status().inputs[0].malformed,
+        crate::Dropped { records: 2, bytes: 8 + mixed.len() as u64 }
+    );
+    // Whoever sends a stream of bytes is one peer, of which nothing more can be believed.
+    let mut stream = StreamBuilder::default()
+        .collect_shares(4)
+        .input(memory(b"no share"), Framing::Whole)
+        .output(Object::collect("out", LIMIT).0)
+        .build();
+    assert!(matches!(stream.run(), Err(StreamError::Share(_))));
+}
+
+#[test]
+fn records_that_a_handler_refuses_are_dropped_of_datagrams_and_end_a_stream_of_bytes() {
+    let filter = || Handler::Select(Box::new(crate::handlers::TransportStreamFilter::pids([0])));
+    let packet = [&[0x47][..], &[0; 187]].concat();
+    let (sender, inlet) = datagrams();
+    let (object, collected) = Object::collect("out", LIMIT);
+    let options = OutputOptions { handlers: vec![filter()], ..OutputOptions::default() };
+    let mut stream = StreamBuilder::default()
+        .handler(filter())
+        .input(inlet, Framing::Whole)
+        .output_with(object, options)
+        .build();
+    for datagram in [b"no packet", &packet[..]] {
+        assert_eq!(sender.send(datagram).unwrap(), datagram.len());
+    }
+    while collected.bytes().is_empty() {
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        stream.note_ready(Port(1));
+    }
+    assert_eq!(collected.bytes(), packet);
+    let reports = stream.status().reports;
+    assert_eq!(reports, [("ts", "kept", 1), ("ts", "dropped", 0), ("ts", "refused", 1)]);
+
+    let (object, _) = Object::collect("out", LIMIT);
+    let mut stream = StreamBuilder::default()
+        .handler(filter())
+        .input(memory(b"no packet"), Framing::Whole)
+        .output(object)
+        .build();
+    let error = stream.run().unwrap_err().to_string();
+    assert!(error.contains("is not packets of 188 bytes; use --framing ts"), "{error}");
+}
+
+/// A socket, and the input that has what it sends.
+fn datagrams() -> (UdpSocket, Object) {
+    let (near, far) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    near.connect(far.local_addr().unwrap()).unwrap();
+    (near, Object::datagrams("udp", far.into(), None, None).unwrap())
+}
+
 struct Fails(fn());
 
 impl Common for Fails {
@@ -239,7 +357,7 @@ impl Common for Fails {
 impl Read for Fails {
     fn read(&mut self, _: crate::Piece<'_>) -> Result<Verdict, HandlerError> {
         (self.0)();
-        Err(HandlerError("on purpose".to_owned()))
+        Err(HandlerError::Failed("on purpose".to_owned()))
     }
 }
 
@@ -296,6 +414,87 @@ fn inputs_and_outputs_come_and_go_at_records_and_nothing_is_lost() {
     assert_eq!(merged_object(told.recv().unwrap()), b"eeee");
 }
 
+/// A stream that is copied, because a handler looks at it, from a socket.
+fn copied(pattern: OutputPattern) -> (UnixStream, Port, Stream) {
+    let (feed, inlet) = UnixStream::pair().unwrap();
+    let checksum = Handler::Read(Box::new(crate::handlers::Checksum::default()));
+    let mut stream = StreamBuilder::default().pattern(pattern).handler(checksum).build();
+    let input = stream.attach_input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Whole);
+    (feed, input, stream)
+}
+
+#[test]
+fn a_stream_of_bytes_without_records_lets_go_at_once() {
+    for pattern in [OutputPattern::Mirror, OutputPattern::Stripe] {
+        let (mut feed, input, mut stream) = copied(pattern);
+        let (objects, collected) = collects(2);
+        let [first, second] = <[Object; 2]>::try_from(objects).unwrap();
+        let mut feed_in = |stream: &mut Stream, bytes: &[u8]| {
+            feed.write_all(bytes).unwrap();
+            stream.note_ready(input);
+            assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        };
+        let (tell, told) = channel();
+        let output = stream.attach_output(first, OutputOptions::default());
+        feed_in(&mut stream, b"first ");
+        assert!(stream.detach_output(output, {
+            let tell = tell.clone();
+            move |object| tell.send(object).unwrap()
+        }));
+        stream.attach_output(second, OutputOptions::default());
+        feed_in(&mut stream, b"second ");
+        assert_eq!(told.recv().unwrap().name(), "out 0");
+        assert!(stream.detach_input(input, move |object| tell.send(object).unwrap()));
+        feed.write_all(b"third").unwrap();
+        drop(feed);
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Ended(Ok(()))));
+        assert_eq!(merged_object(told.recv().unwrap()), b"third");
+        assert_eq!([&collected[0], &collected[1]].map(Collected::bytes), [&b"first "[..], b"second "]);
+    }
+}
+
+#[test]
+fn an_output_that_comes_later_gets_datagrams_of_a_stream_of_bytes() {
+    let (mut feed, input, mut stream) = copied(OutputPattern::Mirror);
+    let (object, collected) = Object::collect("out", LIMIT);
+    stream.attach_output(object, OutputOptions::default());
+    feed.write_all(b"before").unwrap();
+    assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    receiver.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let sink =
+        Object::datagrams("udp", socket.into(), Some(receiver.local_addr().unwrap()), Some(100)).unwrap();
+    stream.attach_output(sink, OutputOptions::default());
+    feed.write_all(&[7; 250]).unwrap();
+    drop(feed);
+    stream.note_ready(input);
+    assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Ended(Ok(()))));
+    assert_eq!(collected.bytes(), [&b"before"[..], &[7; 250]].concat());
+    assert_eq!([(); 3].map(|()| receiver.recv(&mut [0; 1000]).unwrap()), [100, 100, 50]);
+}
+
+#[test]
+fn an_output_that_comes_later_and_needs_whole_records_gets_them() {
+    let (mut feed, inlet) = UnixStream::pair().unwrap();
+    let (objects, collected) = collects(2);
+    let [first, second] = <[Object; 2]>::try_from(objects).unwrap();
+    let mut stream = StreamBuilder::default().pattern(OutputPattern::Mirror).output(first).build();
+    let input = stream.attach_input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4));
+    let mut feed_in = |stream: &mut Stream, bytes: &[u8]| {
+        feed.write_all(bytes).unwrap();
+        stream.note_ready(input);
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+    };
+    feed_in(&mut stream, b"aa");
+    let options = OutputOptions { when_full: WhenFull::DropNewest, ..OutputOptions::default() };
+    stream.attach_output(second, options);
+    feed_in(&mut stream, b"aab");
+    assert_eq!(collected[0].bytes(), b"aaaa", "the next record is not whole");
+    feed_in(&mut stream, b"bbb");
+    assert_eq!([&collected[0], &collected[1]].map(Collected::bytes), [&b"aaaabbbb"[..], b"bbbb"]);
+}
+
 fn merged_object(object: Object) -> Vec<u8> {
     let (out, collected) = Object::collect("out", LIMIT);
     StreamBuilder::default().input(object, Framing::Whole).output(out).build().run().unwrap();
@@ -346,10 +545,46 @@ fn a_mirror_waits_for_its_slowest_or_drops_or_does_without_it_as_it_is_told() {
             WhenFull::Disconnect => {
                 assert_eq!(collected.bytes().len(), input.len());
                 assert!(stuck.is_none(), "{status:?}");
+                let ended = &status.ended_outputs[0];
+                assert_eq!((&*ended.name, &*ended.why), ("stuck", "it did not keep up"));
+                assert!(ended.bytes > 0 && ended.dropped.bytes > 0, "{ended:?}");
             }
         }
         assert_eq!(matches!(acted, Acted::Ended(Ok(()))), when_full != WhenFull::Block);
     }
+}
+
+#[test]
+fn what_an_output_that_fails_did_not_get_is_said_to_the_byte() {
+    let input = vec![7u8; 4_000_000];
+    let (gone, mut reader) = UnixStream::pair().unwrap();
+    let (object, collected) = Object::collect("stays", LIMIT);
+    let (tell, told) = channel();
+    let mut stream = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .on_event(move |event| tell.send(event).unwrap_or_default())
+        .input(memory(&input), Framing::Fixed(1000))
+        .output(object)
+        .output(Object::stream("gone", gone.into()).unwrap())
+        .build();
+    assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait), "it waits for who reads nothing");
+    let status = stream.status();
+    let of = status.outputs.iter().find(|output| output.name == "gone").unwrap();
+    assert_eq!(status.bytes_in, of.bytes + of.waiting_bytes + status.bytes_pending, "{status:?}");
+    reader.read_exact(&mut [0; 5000]).unwrap();
+    drop(reader);
+    stream.note_ready(of.port);
+    assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Ended(Ok(()))));
+    assert_eq!(collected.bytes().len(), input.len());
+    let StreamEvent::OutputFailed { port, dropped, .. } = told.recv().unwrap() else {
+        panic!("another event")
+    };
+    assert_eq!((port, dropped.bytes), (of.port, of.waiting_bytes));
+    assert_eq!(dropped.records, of.waiting_bytes / 1000, "the record that left in part is not counted");
+    let status = stream.status();
+    let [ended] = &status.ended_outputs[..] else { panic!("{status:?}") };
+    assert_eq!((ended.port, ended.bytes, ended.dropped), (of.port, of.bytes, dropped));
+    assert_eq!(ended.why, "gone: sendmsg: Broken pipe (os error 32)");
 }
 
 #[test]

@@ -29,6 +29,21 @@ pub(crate) fn parts(data: u64) -> (usize, Port) {
     (data as u32 as usize, Port(data >> 32))
 }
 
+/// Begins to wait for an object, unless it is always ready.
+pub(super) fn add(
+    epoll: &OwnedFd,
+    object: &Object,
+    data: EventData,
+    flags: EventFlags,
+) -> Result<(), ObjectError> {
+    let Some(descriptor) = object.descriptor() else { return Ok(()) };
+    match epoll::add(epoll, descriptor, data, flags) {
+        // A file, given as a stream: it is always ready.
+        Ok(()) | Err(Errno::PERM) => Ok(()),
+        Err(errno) => Err(object.error("epoll_ctl", errno)),
+    }
+}
+
 impl Watch {
     /// For the task of this key.
     pub(crate) fn new(epoll: Arc<OwnedFd>, key: usize) -> Watch {
@@ -37,12 +52,7 @@ impl Watch {
 
     /// Begins to wait for an object, unless it is always ready.
     pub(super) fn add(&self, port: Port, object: &Object, flags: EventFlags) -> Result<(), ObjectError> {
-        let Some(descriptor) = object.descriptor() else { return Ok(()) };
-        match epoll::add(&self.epoll, descriptor, EventData::new_u64(data(self.key, port)), flags) {
-            // A file, given as a stream: it is always ready.
-            Ok(()) | Err(Errno::PERM) => Ok(()),
-            Err(errno) => Err(object.error("epoll_ctl", errno)),
-        }
+        add(&self.epoll, object, EventData::new_u64(data(self.key, port)), flags)
     }
 
     /// Waits for an object no more.
@@ -85,11 +95,40 @@ impl Stream {
     }
 }
 
-impl Drop for Stream {
-    fn drop(&mut self) {
+impl Stream {
+    /// Waits by the watch no more. Whoever waits next is not told what was ready before, so all is tried.
+    pub(crate) fn unwatch(&mut self) {
+        self.release_all();
+        self.watch = None;
+        self.inputs.iter_mut().for_each(|input| input.readable = true);
+        self.outputs.iter_mut().chain(&mut self.leaving).for_each(|output| output.writable = true);
+    }
+
+    /// Whether somebody else has something of it: bytes to be written, or to be brought into memory.
+    pub(crate) fn waits_for_storage(&self) -> bool {
+        let mut outputs = self.outputs.iter().chain(&self.leaving);
+        self.inputs.iter().any(|input| input.busy) || outputs.any(|output| output.busy)
+    }
+
+    /// Closes connections, so that their peers see it now. The rest may take its time to be closed.
+    pub(crate) fn close_connections(&mut self) {
+        self.unwatch();
+        let objects = self.inputs.iter_mut().map(|input| &mut input.object);
+        let outputs = self.outputs.iter_mut().chain(&mut self.leaving);
+        objects.chain(outputs.map(|output| &mut output.object)).for_each(Object::close_connection);
+    }
+
+    fn release_all(&self) {
         let objects = self.inputs.iter().map(|input| &input.object);
         let objects = objects.chain(self.outputs.iter().chain(&self.leaving).map(|output| &output.object));
-        // A descriptor that was duplicated would stay in epoll after it is closed here.
         objects.for_each(|object| Stream::release(self.watch.as_ref(), object));
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.give_back();
+        // A descriptor that was duplicated would stay in epoll after it is closed here.
+        self.release_all();
     }
 }

@@ -3,6 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::mpsc::Sender;
 
 use super::{Command, Task, Work, Worker};
 use crate::StreamError;
@@ -11,7 +12,7 @@ use crate::clock::now_us;
 use crate::playback::RETRY_US;
 use crate::running::StreamTask;
 use crate::stream::watch::Watch;
-use crate::stream::{Acted, Stored, Stream};
+use crate::stream::{Acted, LOOK_AGAIN_US, Stored, Stream};
 
 impl Worker {
     pub(super) fn add_stream(&mut self, id: u64, task: Box<StreamTask>) {
@@ -21,19 +22,40 @@ impl Worker {
         let watch = Watch::new(Arc::clone(&self.epoll), key);
         let Some(task) = self.stream(key) else { return };
         match task.stream.watch(watch) {
-            Ok(()) => self.scheduler.ready(key),
+            Ok(()) => self.ready_stream(key),
             Err(error) => self.end_stream(key, Err(error)),
+        }
+    }
+
+    /// A stream has something to do. What is left after a turn is due as if it had come then: who has much does not keep others
+    /// waiting by it.
+    pub(super) fn ready_stream(&mut self, key: usize) {
+        match self.stream(key).map(|task| task.deadline_us) {
+            Some(Some(deadline_us)) => self.scheduler.ready_by(key, now_us().saturating_add(deadline_us)),
+            Some(None) => self.scheduler.ready(key),
+            None => {}
         }
     }
 
     /// Gives a stream a turn.
     pub(super) fn act_stream(&mut self, key: usize, allowance: u64) {
         let Some(task) = self.stream(key) else { return };
+        if task.wanted.is_some() {
+            return self.scheduler.acted(key, 0, false, now_us());
+        }
         let (acted, moved) = task.stream.act(allowance, now_us());
+        let remains = task.stream.take_remains();
+        if !remains.is_empty() {
+            self.readers.discard(remains);
+        }
         self.sending.counters.stream_octets.add(moved);
-        self.scheduler.acted(key, moved, matches!(acted, Acted::More), now_us());
+        self.scheduler.acted(key, moved, false, now_us());
+        if matches!(acted, Acted::More) {
+            self.ready_stream(key);
+        }
         match acted {
             Acted::More | Acted::Wait => self.submit_storage(key),
+            Acted::Deliver => self.wheel.set(key, now_us() + LOOK_AGAIN_US),
             Acted::Ended(result) => self.end_stream(key, result),
         }
     }
@@ -62,8 +84,28 @@ impl Worker {
         let Some(key) = self.keys.get(&id).copied() else { return };
         let Some(task) = self.stream(key) else { return };
         match task.stream.stored(stored) {
-            Ok(()) => self.scheduler.ready(key),
+            Ok(()) if task.wanted.is_some() => self.give_back(key),
+            Ok(()) => self.ready_stream(key),
             Err(error) => self.end_stream(key, Err(error)),
+        }
+    }
+
+    /// Somebody wants a stream back: it has no more turns.
+    pub(super) fn take_back(&mut self, id: u64, tell: Sender<Box<Stream>>) {
+        let Some(key) = self.keys.get(&id).copied() else { return };
+        let Some(task) = self.stream(key) else { return };
+        task.wanted = Some(tell);
+        self.give_back(key);
+    }
+
+    /// Gives a stream back, if it is wanted and nothing of it is elsewhere.
+    fn give_back(&mut self, key: usize) {
+        if self.stream(key).is_none_or(|task| task.wanted.is_none() || task.stream.waits_for_storage()) {
+            return;
+        }
+        self.sending.counters.streams.fetch_sub(1, Relaxed);
+        if let Work::Stream(task) = self.forget(key) {
+            task.give_back();
         }
     }
 
@@ -72,7 +114,7 @@ impl Worker {
         let Some(key) = self.keys.get(&id).copied() else { return };
         let Some(task) = self.stream(key) else { return };
         match catch_unwind(AssertUnwindSafe(|| act(&mut task.stream))) {
-            Ok(()) => self.scheduler.ready(key),
+            Ok(()) => self.ready_stream(key),
             Err(panic) => self.end_stream(key, Err(StreamError::panicked(panic.as_ref()))),
         }
     }
@@ -86,7 +128,11 @@ impl Worker {
         if let Some(task) = self.stream(key) {
             task.end(result);
         }
-        self.forget(key);
+        if let Work::Stream(mut task) = self.forget(key) {
+            // Whoever is connected sees the end at once; files and handlers may take their time.
+            task.stream.close_connections();
+            self.readers.discard(task);
+        }
     }
 
     fn stream(&mut self, key: usize) -> Option<&mut StreamTask> {

@@ -130,9 +130,17 @@ impl Player {
 
     pub(crate) fn receive(&self) -> Vec<u8> {
         let mut buffer = vec![0; 65_536];
-        let length = self.receiver.recv(&mut buffer).unwrap();
-        buffer.truncate(length);
-        buffer
+        loop {
+            match self.receiver.recv(&mut buffer) {
+                Ok(length) => {
+                    buffer.truncate(length);
+                    return buffer;
+                }
+                // A ring of this thread that is closed has its work done by a signal.
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
     }
 
     pub(crate) fn wait_for_end(&self) {

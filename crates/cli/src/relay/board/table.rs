@@ -152,9 +152,8 @@ impl Entry<'_> {
     fn stuck(&self) -> [u64; 3] {
         match (self, self.output()) {
             (Entry::Stream(row), _) => row.stuck(),
-            (Entry::Output(..), output) => {
-                crate::relay::row::sum_stuck(output.map_or(&[], std::slice::from_ref))
-            }
+            (Entry::Output(..), output) => output
+                .map_or([0; 3], |output| [output.waiting_bytes, output.dropped.bytes, output.lost_bytes]),
         }
     }
 }

@@ -1,21 +1,22 @@
-//! Numbers that look random and are the same for the same seed, on every machine and in every version: both ends of a stream that is
-//! spread at random draw them. Not for secrets.
+//! Numbers that look random and are the same for the same seed, on every machine and in every version: samples are made of them, and
+//! both ends of a stream that is spread at random draw them. Not for secrets.
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
-#[derive(Debug)]
-pub(crate) struct Random {
+#[derive(Clone, Debug)]
+pub struct Random {
     state: u64,
 }
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Random {
+    /// Starts at `seed`.
+    pub fn new(seed: u64) -> Random {
         Random { state: seed }
     }
 
     /// The next number, less than `bound`, which is at least 1.
-    pub(crate) fn below(&mut self, bound: usize) -> usize {
+    pub fn below(&mut self, bound: u64) -> u64 {
         // The upper part of a 128-bit product: less biased than a remainder, by at most bound in 2^64.
-        ((u128::from(self.next()) * bound as u128) >> 64) as usize
+        ((u128::from(self.next()) * u128::from(bound)) >> 64) as u64
     }
 
     fn next(&mut self) -> u64 {

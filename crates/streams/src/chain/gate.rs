@@ -1,0 +1,83 @@
+//! Which records a handler is shown, and what becomes of those that it refuses.
+
+use crate::handler::HandlerError;
+use crate::record::{Piece, Run};
+
+/// In front of one handler.
+#[derive(Debug, Default)]
+pub(super) struct Gate {
+    /// Whether a record that the handler refuses is dropped and counted, or an error.
+    pub(super) is_forgiving: bool,
+    /// The record that goes by was dropped: its other pieces are not shown.
+    pub(super) is_dropping: bool,
+    refused: u64,
+    /// Why the first was, until somebody asks.
+    first: Option<HandlerError>,
+}
+
+impl Gate {
+    /// Whether the handler is shown this piece.
+    pub(super) fn lets_in(&mut self, begins: bool) -> bool {
+        self.is_dropping &= !begins;
+        !self.is_dropping
+    }
+
+    /// What the handler said of a piece; None if the record goes no further.
+    ///
+    /// # Errors
+    /// What ends the stream.
+    pub(super) fn judge<T>(
+        &mut self,
+        piece: Piece<'_>,
+        said: Result<T, HandlerError>,
+    ) -> Result<Option<T>, HandlerError> {
+        match said {
+            // What was refused too late has gone in part.
+            Err(error @ HandlerError::Refused(_)) if self.is_forgiving && piece.begins => {
+                self.refuse(1, error);
+                self.is_dropping = true;
+                Ok(None)
+            }
+            said => said.map(Some),
+        }
+    }
+
+    /// Refuses the records of a run that are longer than `limit`, which all are but perhaps the last; answers that one.
+    ///
+    /// # Errors
+    /// If that ends the stream.
+    pub(super) fn refuse_long(
+        &mut self,
+        run: &Run,
+        longest: usize,
+        limit: usize,
+    ) -> Result<Option<Run>, HandlerError> {
+        let error = format!("a record of {longest} bytes or more, where it takes {limit} at most");
+        let error = HandlerError::Refused(error);
+        if !self.is_forgiving {
+            return Err(error);
+        }
+        let (last, piece) = run.piece(run.records() - 1);
+        let fits = piece.begins && piece.ends && last.len() <= limit;
+        self.refuse((run.records() - usize::from(fits)) as u64, error);
+        self.is_dropping = !run.ends;
+        Ok(fits.then(|| run.part(last)))
+    }
+
+    fn refuse(&mut self, records: u64, error: HandlerError) {
+        if self.refused == 0 {
+            self.first = Some(error);
+        }
+        self.refused += records;
+    }
+
+    /// Records that were refused.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Why the first record was refused, once.
+    pub(super) fn take_first(&mut self) -> Option<HandlerError> {
+        self.first.take()
+    }
+}

@@ -1,0 +1,66 @@
+//! Memory that is written to.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::io::Errno;
+
+use crate::outbox::Outbox;
+use crate::record::Run;
+
+/// What an [object in memory](Object::collect) has taken.
+#[derive(Clone, Debug)]
+pub struct Collected {
+    kept: Arc<Mutex<Kept>>,
+    limit: usize,
+}
+
+/// Runs, and the bytes of all of them: to count these anew whenever some come would take longer and longer.
+#[derive(Debug, Default)]
+struct Kept {
+    runs: Vec<Run>,
+    bytes: usize,
+}
+
+impl Collected {
+    pub(super) fn new(limit: usize) -> Collected {
+        Collected { kept: Arc::default(), limit }
+    }
+
+    /// Takes all that waits; answers how many bytes that is.
+    ///
+    /// # Errors
+    /// [`Errno::NOSPC`] if that would be more than is allowed.
+    pub(super) fn take(&self, outbox: &mut Outbox) -> Result<usize, Errno> {
+        let mut kept = self.lock();
+        if kept.bytes + outbox.bytes() > self.limit {
+            return Err(Errno::NOSPC);
+        }
+        let bytes = outbox.bytes();
+        kept.runs.extend(outbox.take(usize::MAX));
+        kept.bytes += bytes;
+        Ok(bytes)
+    }
+
+    /// The records so far, each whole or as much as came of it.
+    pub fn records(&self) -> Vec<Vec<u8>> {
+        let mut records: Vec<Vec<u8>> = Vec::new();
+        for run in &self.lock().runs {
+            for piece in run.pieces() {
+                match records.last_mut() {
+                    Some(last) if !piece.begins => last.extend_from_slice(piece.bytes),
+                    _ => records.push(piece.bytes.to_vec()),
+                }
+            }
+        }
+        records
+    }
+
+    /// The bytes so far.
+    pub fn bytes(&self) -> Vec<u8> {
+        self.lock().runs.iter().flat_map(|run| run.bytes.iter().copied()).collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

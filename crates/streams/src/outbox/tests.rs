@@ -1,0 +1,99 @@
+use super::*;
+use bytes::Bytes;
+use proptest::prelude::*;
+
+fn records(bytes: &'static [u8], record_bytes: usize) -> Run {
+    Run { bytes: Bytes::from_static(bytes), record_bytes, begins: true, ends: true }
+}
+
+fn waiting(outbox: &mut Outbox) -> Vec<u8> {
+    outbox.take(usize::MAX).iter().flat_map(|run| run.bytes.to_vec()).collect()
+}
+
+#[test]
+fn rules_for_a_full_outbox() {
+    let full = |when_full| {
+        let mut outbox = Outbox::new(size_of::<Run>() + 4, when_full);
+        assert_eq!(outbox.offer(records(b"aabb", 2)), Offered::Done);
+        outbox
+    };
+    let mut blocking = full(WhenFull::Block);
+    assert!(blocking.blocks());
+    blocking.consume(2);
+    assert!(!blocking.blocks());
+
+    let mut newest = full(WhenFull::DropNewest);
+    assert_eq!((newest.offer(records(b"ccdd", 2)), newest.blocks()), (Offered::Done, false));
+    assert_eq!(newest.dropped(), Dropped { records: 2, bytes: 4 });
+    assert_eq!(waiting(&mut newest), b"aabb");
+
+    let mut oldest = full(WhenFull::DropOldest);
+    assert_eq!(oldest.offer(records(b"cc", 2)), Offered::Done);
+    assert_eq!(oldest.dropped(), Dropped { records: 1, bytes: 2 });
+    assert_eq!(waiting(&mut oldest), b"bbcc");
+
+    let mut disconnecting = full(WhenFull::Disconnect);
+    assert_eq!(disconnecting.offer(records(b"cc", 2)), Offered::Disconnect);
+    disconnecting.drop_all();
+    assert_eq!(disconnecting.dropped(), Dropped { records: 3, bytes: 6 });
+}
+
+#[test]
+fn what_left_in_part_is_not_dropped() {
+    let mut outbox = Outbox::new(2 * size_of::<Run>() + 3, WhenFull::DropOldest);
+    outbox.offer(records(b"aabb", 2));
+    outbox.consume(1);
+    outbox.offer(records(b"cc", 2));
+    assert_eq!(outbox.dropped(), Dropped { records: 1, bytes: 2 });
+    assert_eq!(waiting(&mut outbox), b"acc");
+}
+
+/// A record of two parts, as a handler makes one that puts a length in front.
+fn offer_in_parts(outbox: &mut Outbox, head: &'static [u8], body: &'static [u8]) {
+    outbox.offer(Run::single(Bytes::from_static(head), true, false));
+    outbox.offer(Run::single(Bytes::from_static(body), false, true));
+}
+
+#[test]
+fn records_in_parts_are_dropped_whole() {
+    let room = 2 * size_of::<Run>() + 4;
+    for (when_full, left) in [(WhenFull::DropNewest, b"1aaa2bbb"), (WhenFull::DropOldest, b"2bbb3ccc")] {
+        let mut outbox = Outbox::new(2 * room, when_full);
+        for (head, body) in [(b"1", b"aaa"), (b"2", b"bbb"), (b"3", b"ccc")] {
+            offer_in_parts(&mut outbox, head, body);
+        }
+        assert_eq!(outbox.dropped(), Dropped { records: 1, bytes: 4 });
+        assert_eq!(waiting(&mut outbox), left);
+    }
+}
+
+proptest! {
+    /// Bytes leave in order whatever is taken at a time, and are counted right.
+    #[test]
+    fn bytes_leave_in_order(
+        lengths in proptest::collection::vec((0usize..30, 1usize..10), 0..20),
+        steps in proptest::collection::vec(1usize..40, 1..20),
+    ) {
+        let mut outbox = Outbox::new(1_000_000, WhenFull::Block);
+        let mut expected: Vec<u8> = Vec::new();
+        for (index, (length, record_bytes)) in lengths.iter().enumerate() {
+            let bytes: Vec<u8> = (0..*length).map(|byte| (byte * 7 + index) as u8).collect();
+            expected.extend(&bytes);
+            outbox.offer(Run { bytes: bytes.into(), record_bytes: *record_bytes, begins: true, ends: true });
+        }
+        let mut left: Vec<u8> = Vec::new();
+        for step in steps.iter().cycle() {
+            let mut slices = [IoSlice::new(&[]); 3];
+            let count = outbox.slices(&mut slices);
+            let there: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.to_vec()).collect();
+            let taken = (*step).min(there.len());
+            left.extend(&there[..taken]);
+            outbox.consume(taken);
+            prop_assert_eq!(outbox.bytes() + left.len(), expected.len());
+            if count == 0 {
+                break;
+            }
+        }
+        prop_assert_eq!(left, expected);
+    }
+}

@@ -1,0 +1,130 @@
+//! Adding inputs and outputs, to a stream that is put together or one that runs.
+
+use std::collections::VecDeque;
+
+use bytes::BytesMut;
+
+use super::build::{LONGEST, longest_whole};
+use super::watch::{READING, WRITING};
+use super::{Input, Order, Output, OutputOptions, Port, Stream, StreamError};
+use crate::chain::Chain;
+use crate::framing::{Framing, Splitter};
+use crate::object::{Kind, Object};
+use crate::outbox::{Dropped, Outbox, WhenFull};
+use crate::pattern::{Lately, Spread};
+use crate::secret::MOST_SHARES;
+
+impl Stream {
+    /// One more input, behind the others.
+    pub fn attach_input(&mut self, object: Object, framing: Framing) -> Port {
+        let mut splitter = Splitter::new(framing, self.settings.whole);
+        if let Some(packet_bytes) = self.settings.packet_bytes.filter(|_| !object.has_records()) {
+            splitter.divide_into(packet_bytes);
+        }
+        if let Order::Tags { merge, .. } = &mut self.order {
+            merge.add_input();
+        }
+        if object.has_records() {
+            self.settings.takes_datagrams = true;
+            self.chain.forgive();
+            self.outputs.iter_mut().for_each(|output| output.chain.forgive());
+        }
+        let port = self.next_port();
+        self.watch_one(port, &object, READING);
+        self.inputs.push(Input {
+            port,
+            object,
+            splitter,
+            buffer: BytesMut::new(),
+            ready: VecDeque::new(),
+            readable: true,
+            busy: false,
+            at_end: false,
+            has_failed: false,
+            detach: None,
+            bytes: 0,
+            records: 0,
+            malformed: Dropped::default(),
+            misfit: None,
+        });
+        port
+    }
+
+    /// One more output, behind the others. It gets records that come from now on; of a stream of bytes without framing, bytes. If it
+    /// needs what others did not, whole records or datagrams, inputs are divided so from their next record on. With [`OutputPattern::Shares`](crate::OutputPattern::Shares), more than [`MOST_SHARES`] outputs end the
+    /// stream.
+    pub fn attach_output(&mut self, object: Object, options: OutputOptions) -> Port {
+        self.meet_needs(&object, &options);
+        let mut chain = Chain::default();
+        options.handlers.into_iter().for_each(|handler| chain.push(handler));
+        if self.settings.takes_datagrams {
+            chain.forgive();
+        }
+        // A record without end has no other place to begin at than here.
+        let is_awaited = self.outputs.is_empty() && self.pending.front().is_some_and(|run| !run.begins);
+        let outputs = self.outputs.len() + 1;
+        if matches!(self.spread, Spread::Shares(_)) && outputs > MOST_SHARES {
+            self.failed = Some(StreamError::TooManyOutputs { outputs, most: MOST_SHARES });
+        }
+        let within = matches!(self.spread, Spread::Mirror) && (self.is_within_endless() || is_awaited);
+        let port = self.next_port();
+        self.watch_one(port, &object, WRITING);
+        self.outputs.push(Output {
+            port,
+            object,
+            chain,
+            outbox: Outbox::new(options.waiting_bytes, options.when_full),
+            pipe: None,
+            copies: false,
+            writable: true,
+            busy: false,
+            storing: 0,
+            is_disconnected: false,
+            within,
+            detach: None,
+            delivery: None,
+            lately: Lately::default(),
+            bytes: 0,
+            lost_bytes: 0,
+        });
+        port
+    }
+
+    /// Sees to it that inputs are divided as an output needs it.
+    fn meet_needs(&mut self, object: &Object, options: &OutputOptions) {
+        let packet_bytes = match &object.kind {
+            Kind::Datagrams(datagrams) => Some(datagrams.packet_bytes),
+            _ => None,
+        };
+        let drops = matches!(options.when_full, WhenFull::DropNewest | WhenFull::DropOldest);
+        let whole = (drops || packet_bytes.is_some()).then_some(LONGEST);
+        if let Some(limit) = longest_whole(&options.handlers).into_iter().chain(whole).min() {
+            self.need_whole(limit);
+        }
+        if let (Some(packet_bytes), None) = (packet_bytes, self.settings.packet_bytes) {
+            self.settings.packet_bytes = Some(packet_bytes);
+            // A stream of bytes has no end for a datagram to leave at.
+            for input in self.inputs.iter_mut().filter(|input| !input.object.has_records()) {
+                input.cut();
+                input.splitter.divide_into(packet_bytes);
+            }
+        }
+    }
+
+    fn need_whole(&mut self, limit: usize) {
+        if self.settings.whole.is_some_and(|before| before <= limit) {
+            return;
+        }
+        self.settings.whole = Some(limit);
+        for input in &mut self.inputs {
+            input.cut();
+            input.splitter.need_whole(limit);
+        }
+    }
+
+    fn next_port(&mut self) -> Port {
+        let port = Port(self.next_port);
+        self.next_port += 1;
+        port
+    }
+}

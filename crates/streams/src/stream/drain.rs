@@ -1,0 +1,87 @@
+//! What goes to an output through a pipe, without being looked at.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use wirepath_datapath::Pipe;
+
+use super::{Job, Output, Storage};
+use crate::object::{Kind, ObjectError, StoredFile};
+use crate::record::Run;
+
+impl Output {
+    pub(super) fn takes_unseen(&self, outputs: usize) -> bool {
+        let movable = match &self.object.kind {
+            Kind::Stream(connection) => !connection.is_file,
+            Kind::File(_) => outputs == 1,
+            _ => false,
+        };
+        movable
+            && self.chain.is_empty()
+            && self.outbox.is_empty()
+            && self.outbox.waits()
+            && self.detach.is_none()
+            && !self.copies
+    }
+
+    /// Bytes that wait in its pipe.
+    pub(super) fn held(&self) -> usize {
+        self.pipe.as_ref().map_or(0, Pipe::held)
+    }
+
+    pub(super) fn pipe(&mut self) -> Result<&mut Pipe, ObjectError> {
+        if self.pipe.is_none() {
+            self.pipe = Some(Pipe::empty().map_err(|errno| self.object.error("pipe2", errno))?);
+        }
+        self.pipe.as_mut().ok_or_else(|| self.object.error("pipe2", Errno::MFILE))
+    }
+
+    /// Takes of its pipe; answers how many bytes, or None if nothing could be done.
+    pub(super) fn drain_pipe(
+        &mut self,
+        storage: &mut Vec<Storage>,
+        now_us: u64,
+    ) -> Result<Option<usize>, ObjectError> {
+        let Some(pipe) = self.pipe.as_mut().filter(|pipe| pipe.held() > 0) else { return Ok(None) };
+        if !self.writable || self.busy {
+            return Ok(None);
+        }
+        let drained = match &mut self.object.kind {
+            Kind::Stream(connection) => pipe.drain(connection.descriptor.as_fd(), None, false),
+            Kind::File(StoredFile { file, offset, .. }) => {
+                let (file, at, held) = (Arc::clone(file), *offset, pipe.held());
+                *offset += held as u64;
+                (self.busy, self.storing) = (true, held);
+                if let Some(pipe) = self.pipe.take() {
+                    storage.push(Storage { port: self.port, job: Job::Drain { pipe, file, offset: at } });
+                }
+                return Ok(Some(0));
+            }
+            _ => Err(Errno::INVAL),
+        };
+        match drained {
+            Ok(bytes) => {
+                self.note_taken(bytes, now_us);
+                Ok(Some(bytes))
+            }
+            Err(Errno::AGAIN) => {
+                self.writable = false;
+                Ok(None)
+            }
+            // It takes only what is copied: so is what is in the pipe already.
+            Err(Errno::INVAL) => {
+                let bytes = pipe.take().map_err(|errno| self.object.error("read", errno))?;
+                self.outbox.offer(Run::single(bytes, false, false));
+                self.copies = true;
+                Ok(Some(0))
+            }
+            Err(errno) => Err(self.object.error("splice", errno)),
+        }
+    }
+
+    pub(super) fn note_taken(&mut self, bytes: usize, now_us: u64) {
+        self.bytes += bytes as u64;
+        self.lately.add(bytes, now_us);
+    }
+}

@@ -1,0 +1,138 @@
+//! What an input has: runs of records, made of what its object gives.
+
+use std::fmt;
+
+use bytes::{Buf, Bytes};
+
+use super::storage::{Job, Storage};
+use super::{Input, StreamError};
+use crate::object::Fill;
+use crate::record::Run;
+
+/// Bytes that are asked for at a time: a few calls a megabyte, and still within the processor's caches.
+const READ: usize = 128 * 1024;
+
+/// What an input has.
+pub(super) enum Pulled {
+    Run(Run),
+    /// Nothing now.
+    Nothing,
+    /// Nothing any more.
+    Gone,
+}
+
+impl Input {
+    /// Whether it is a stream of bytes without framing: one record without end.
+    pub(super) fn is_endless(&self) -> bool {
+        self.splitter.is_whole() && !self.object.has_records()
+    }
+
+    /// Ends the record without end, if that is what goes by.
+    pub(super) fn cut(&mut self) {
+        if self.is_endless() {
+            self.ready.extend(self.splitter.cut());
+        }
+    }
+
+    /// Bytes that were read and not handed on.
+    pub(super) fn kept(&self) -> usize {
+        self.buffer.len() + self.ready.iter().map(|run| run.bytes.len()).sum::<usize>()
+    }
+
+    /// Whether nothing of a record was handed on that is not whole, and nothing whole waits.
+    pub(super) fn is_between_records(&self) -> bool {
+        self.ready.is_empty() && self.splitter.at_boundary() && !self.busy
+    }
+
+    pub(super) fn next_run(&mut self, storage: &mut Vec<Storage>) -> Result<Pulled, StreamError> {
+        if self.has_failed {
+            return Ok(Pulled::Gone);
+        }
+        loop {
+            if let Some(run) = self.ready.pop_front() {
+                return Ok(Pulled::Run(run));
+            }
+            if self.detach.is_some() && self.splitter.at_boundary() || self.busy {
+                return Ok(Pulled::Nothing);
+            }
+            let next = self.splitter.next(&mut self.buffer, self.at_end);
+            let name = &self.object.name;
+            if let Some(run) = next.map_err(|error| StreamError::Framing { name: name.clone(), error })? {
+                self.records += run.records() as u64;
+                self.ready.push_back(run);
+                continue;
+            }
+            if self.at_end {
+                return Ok(Pulled::Gone);
+            }
+            if !self.readable {
+                return Ok(Pulled::Nothing);
+            }
+            self.fill(storage)?;
+        }
+    }
+
+    fn fill(&mut self, storage: &mut Vec<Storage>) -> Result<(), StreamError> {
+        match self.object.fill(&mut self.buffer, READ)? {
+            Fill::Bytes(bytes) => self.bytes += bytes as u64,
+            Fill::Datagrams { bytes, datagram_bytes } => {
+                self.bytes += bytes as u64;
+                self.divide(datagram_bytes);
+            }
+            Fill::Unusable { bytes, why } => {
+                self.bytes += bytes as u64;
+                self.note_malformed(bytes, &why);
+            }
+            Fill::Nothing => self.readable = false,
+            Fill::End => self.at_end = true,
+            Fill::Cold(file, range) => {
+                self.busy = true;
+                storage.push(Storage { port: self.port, job: Job::Warm(file, range) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes records of the datagrams in the buffer: each is one, or is divided into some.
+    fn divide(&mut self, datagram_bytes: usize) {
+        let mut datagrams = self.buffer.split().freeze();
+        if self.splitter.is_whole() {
+            let run = Run { bytes: datagrams, record_bytes: datagram_bytes, begins: true, ends: true };
+            self.records += run.records() as u64;
+            return self.ready.push_back(run);
+        }
+        while datagrams.has_remaining() {
+            self.divide_one(datagrams.split_to(datagram_bytes.min(datagrams.len())));
+        }
+    }
+
+    /// Makes records of one datagram: all of it, or, if it does not fit the framing, nothing. Anybody may send one.
+    fn divide_one(&mut self, mut datagram: Bytes) {
+        let (bytes, before, mut records) = (datagram.len(), self.ready.len(), 0);
+        loop {
+            match self.splitter.next(&mut datagram, true) {
+                Ok(Some(run)) => {
+                    records += run.records() as u64;
+                    self.ready.push_back(run);
+                }
+                Ok(None) => {
+                    self.records += records;
+                    return;
+                }
+                Err(error) => {
+                    self.ready.truncate(before);
+                    return self.note_malformed(bytes, &error);
+                }
+            }
+        }
+    }
+
+    /// A datagram is dropped, for a reason that is told if it is the first.
+    pub(super) fn note_malformed(&mut self, bytes: usize, why: &dyn fmt::Display) {
+        if self.malformed.records == 0 {
+            self.misfit = Some(why.to_string());
+        }
+        self.malformed.records += 1;
+        self.malformed.bytes += bytes as u64;
+    }
+}

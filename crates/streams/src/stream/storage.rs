@@ -1,0 +1,134 @@
+//! What a stream needs done that may block: files read ahead and written. An engine has others do it.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use wirepath_datapath::Pipe;
+
+use super::{Port, Stream, StreamError, nth_mut};
+use crate::blocking::warm;
+use crate::clock::now_us;
+use crate::object::{Batch, write_at};
+
+/// Something that may block, and for whom.
+pub(crate) struct Storage {
+    pub(crate) port: Port,
+    pub(super) job: Job,
+}
+
+pub(super) enum Job {
+    Warm(Arc<File>, Range<u64>),
+    Write(Batch),
+    /// What is in a pipe to a file, at this offset.
+    Drain {
+        pipe: Pipe,
+        file: Arc<File>,
+        offset: u64,
+    },
+}
+
+/// What came of something that might have blocked.
+pub(crate) struct Stored {
+    port: Port,
+    /// Bytes that were written, also if it failed then; or up to where a file is in memory.
+    bytes: u64,
+    result: io::Result<()>,
+    pipe: Option<Pipe>,
+}
+
+#[cfg(test)]
+impl Stored {
+    /// Nothing came of it.
+    pub(crate) fn failed(port: Port, error: io::Error) -> Stored {
+        Stored { port, bytes: 0, result: Err(error), pipe: None }
+    }
+}
+
+impl Storage {
+    /// Does it.
+    pub(crate) fn run(self) -> Stored {
+        let port = self.port;
+        match self.job {
+            Job::Warm(file, range) => {
+                let result = warm(&file, range.clone());
+                Stored { port, bytes: range.end, result, pipe: None }
+            }
+            Job::Write(batch) => {
+                let (bytes, result) = batch.write();
+                Stored { port, bytes, result, pipe: None }
+            }
+            Job::Drain { mut pipe, file, offset } => {
+                let (bytes, result) = drain(&mut pipe, &file, offset);
+                Stored { port, bytes, result, pipe: Some(pipe) }
+            }
+        }
+    }
+}
+
+/// Writes all that is in a pipe; answers how many bytes were written, and what went wrong if that is not all.
+fn drain(pipe: &mut Pipe, file: &File, offset: u64) -> (u64, io::Result<()>) {
+    let mut end = offset;
+    while pipe.held() > 0 {
+        match pipe.drain(file, Some(&mut end), false) {
+            Ok(_) => {}
+            // A file that is only appended to, or of a file system that takes only what is copied.
+            Err(Errno::INVAL) => {
+                let (written, result) = match pipe.take() {
+                    Ok(bytes) => write_at(file, &bytes, end),
+                    Err(errno) => (0, Err(errno.into())),
+                };
+                return (end - offset + written, result);
+            }
+            Err(errno) => return (end - offset, Err(errno.into())),
+        }
+    }
+    (end - offset, Ok(()))
+}
+
+impl Stream {
+    /// What an engine has to do that may block. It says with [`Stream::stored`] what came of each.
+    pub(crate) fn take_storage(&mut self) -> impl Iterator<Item = Storage> {
+        self.storage.drain(..)
+    }
+
+    /// What came of something that might have blocked.
+    ///
+    /// # Errors
+    /// If it failed, which ends the stream.
+    pub(crate) fn stored(&mut self, stored: Stored) -> Result<(), StreamError> {
+        let Stored { port, bytes, result, pipe } = stored;
+        let result = result.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        if let Some(place) = self.inputs.iter().position(|input| input.port == port) {
+            let input = &mut self.inputs[place];
+            input.busy = false;
+            let Err(errno) = result else {
+                input.object.warmed(bytes);
+                return Ok(());
+            };
+            let error = input.object.error("reading ahead", errno);
+            return self.input_failed(place, error.into());
+        }
+        let place = self.outputs.iter().chain(&self.leaving).position(|output| output.port == port);
+        let Some(place) = place else { return Ok(()) };
+        let Some(output) = nth_mut(&mut self.outputs, &mut self.leaving, place) else { return Ok(()) };
+        output.busy = false;
+        output.storing -= bytes as usize;
+        output.note_taken(bytes as usize, now_us());
+        self.counts.bytes_out += bytes;
+        match result {
+            Ok(()) => {
+                if let Some(pipe) = pipe {
+                    output.pipe = Some(pipe); // it had none while another thread had this one
+                }
+                Ok(())
+            }
+            Err(errno) => {
+                let error = output.object.error("writing", errno);
+                self.output_failed(place, error)
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! A turn: moving what can be moved, about as much as is allowed.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::{Acted, Order, Output, Port, Stream, StreamError, nth_mut};
+
+impl Stream {
+    /// Moves about `allowance` bytes, in and out counted alike; answers what came of it and how many it was.
+    pub(crate) fn act(&mut self, allowance: u64, now_us: u64) -> (Acted, u64) {
+        let before = self.charged;
+        self.turn_end = before.saturating_add(allowance);
+        let acted = catch_unwind(AssertUnwindSafe(|| self.take_turn(now_us)));
+        let acted = match acted {
+            Ok(Ok(acted)) => acted,
+            Ok(Err(error)) => Acted::Ended(Err(error)),
+            Err(panic) => Acted::Ended(Err(StreamError::panicked(panic.as_ref()))),
+        };
+        self.charged = self.moved();
+        if matches!(acted, Acted::Ended(_)) {
+            self.give_back();
+        }
+        (acted, self.charged - before)
+    }
+
+    fn take_turn(&mut self, now_us: u64) -> Result<Acted, StreamError> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        loop {
+            if self.is_finishing {
+                return self.finish(now_us);
+            }
+            let mut progressed = self.send(now_us)?;
+            if !self.is_turn_over() {
+                progressed |= self.take_in(now_us)?;
+            }
+            if self.is_over() {
+                return self.finish(now_us);
+            }
+            if self.is_turn_over() {
+                return Ok(Acted::More);
+            }
+            if !progressed {
+                return Ok(Acted::Wait);
+            }
+        }
+    }
+
+    /// Takes from inputs what outputs have room for; answers whether anything was done.
+    fn take_in(&mut self, now_us: u64) -> Result<bool, StreamError> {
+        if self.can_move_unseen() {
+            return self.move_unseen(now_us);
+        }
+        if self.outputs.iter().any(|output| output.held() > 0) {
+            return Ok(false); // what is in pipes leaves first
+        }
+        Ok(self.place(now_us)? | self.pull()?)
+    }
+
+    /// Bytes that were read and that outputs took.
+    pub(super) fn moved(&self) -> u64 {
+        self.counts.bytes_in + self.counts.bytes_out
+    }
+
+    /// Whether the turn has moved what it may.
+    pub(super) fn is_turn_over(&self) -> bool {
+        self.moved() >= self.turn_end
+    }
+
+    /// An input may have something now, or an output room. Saying so of what has not is harmless.
+    pub(crate) fn note_ready(&mut self, port: Port) {
+        if let Some(input) = self.inputs.iter_mut().find(|input| input.port == port) {
+            input.readable = true;
+        }
+        if let Some(output) =
+            self.outputs.iter_mut().chain(&mut self.leaving).find(|output| output.port == port)
+        {
+            output.writable = true;
+        }
+    }
+
+    /// Lets outputs take what waits for them, until the turn is over; in the next, those that were left out are first.
+    fn send(&mut self, now_us: u64) -> Result<bool, StreamError> {
+        let mut progressed = false;
+        for _ in 0..=self.outputs.len() + self.leaving.len() {
+            let place = self.next_to_send;
+            let Some(output) = nth_mut(&mut self.outputs, &mut self.leaving, place) else {
+                self.next_to_send = 0;
+                continue;
+            };
+            let sent = match output.held() {
+                0 => output.send(&mut self.storage, now_us),
+                _ => output.drain_pipe(&mut self.storage, now_us),
+            };
+            match sent {
+                Ok(taken) => {
+                    self.counts.bytes_out += taken.unwrap_or(0) as u64;
+                    progressed |= taken.is_some();
+                    self.next_to_send += 1;
+                }
+                Err(error) => {
+                    self.output_failed(place, error)?;
+                    progressed = true;
+                }
+            }
+            if self.is_turn_over() {
+                break;
+            }
+        }
+        self.let_leave();
+        Ok(progressed)
+    }
+
+    /// Whether everything that came has left.
+    fn is_over(&mut self) -> bool {
+        let nothing_waits = match &self.order {
+            Order::Tags { merge, .. } => merge.is_done(),
+            Order::Shares(collector) => collector.is_empty(),
+            Order::Turns(_) | Order::Arrival { .. } => true,
+        };
+        if !(self.inputs.is_empty() && nothing_waits && self.pending.is_empty()) {
+            return false;
+        }
+        // The last part of a stripe may be shorter.
+        self.outputs.iter_mut().for_each(|output| output.outbox.end_record());
+        self.outputs.iter().chain(&self.leaving).all(Output::is_idle)
+    }
+}

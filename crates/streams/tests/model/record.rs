@@ -1,0 +1,69 @@
+//! Records that say where they come from, and whether they are whole.
+//!
+//! Length in two bytes (RFC 4571); number of the feed, of the record in its feed, and of the record among all, in four bytes each;
+//! bytes that follow from these; a CRC-32C over all of that.
+
+use std::collections::BTreeMap;
+
+/// Bytes of a record beside those that follow.
+const FRAME: usize = 2 + 3 * 4 + 4;
+
+/// Where the tag is, which is the number of the record among all.
+const TAG: usize = 10;
+
+/// A record as it was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Found {
+    pub(crate) feed: u32,
+    pub(crate) index: u32,
+    pub(crate) tag: u32,
+    pub(crate) bytes: usize,
+}
+
+/// A record with so many bytes that follow.
+pub(crate) fn record(feed: u32, index: u32, tag: u32, length: usize) -> Vec<u8> {
+    let mut record = ((FRAME - 2 + length) as u16).to_be_bytes().to_vec();
+    [feed, index, tag].iter().for_each(|word| record.extend(word.to_be_bytes()));
+    record.extend((0..length).map(|at| (feed.wrapping_mul(31) ^ index.wrapping_mul(7) ^ at as u32) as u8));
+    record.extend(crc32c::crc32c(&record).to_be_bytes());
+    record
+}
+
+/// The tag of a record.
+pub(crate) fn tag(record: &[u8]) -> Option<u64> {
+    Some(word(record.get(TAG..TAG + 4)?).into())
+}
+
+/// All records in these bytes, and how many bytes of a record that is cut are behind them.
+pub(crate) fn records(who: &str, bytes: &[u8]) -> (Vec<Found>, usize) {
+    let (mut found, mut rest) = (Vec::new(), bytes);
+    while let Some(record) = whole_in_front(rest) {
+        let (inner, checksum) = record.split_at(record.len() - 4);
+        assert_eq!(crc32c::crc32c(inner), word(checksum), "{who}: other bytes behind {:?}", found.last());
+        let [feed, index, tag] = [2, 6, TAG].map(|at| word(&record[at..at + 4]));
+        found.push(Found { feed, index, tag, bytes: record.len() });
+        rest = &rest[record.len()..];
+    }
+    (found, rest.len())
+}
+
+/// Checks that each feed's records follow one another; with `gaps` that none comes behind a later one.
+pub(crate) fn assert_in_order(who: &str, found: &[Found], gaps: bool) {
+    let mut last: BTreeMap<u32, u32> = BTreeMap::new();
+    for record in found {
+        if let Some(before) = last.insert(record.feed, record.index) {
+            let follows = if gaps { record.index > before } else { record.index == before + 1 };
+            assert!(follows, "{who}: record {} of feed {} behind {before}", record.index, record.feed);
+        }
+    }
+}
+
+fn whole_in_front(bytes: &[u8]) -> Option<&[u8]> {
+    let length = 2 + usize::from(u16::from_be_bytes([*bytes.first()?, *bytes.get(1)?]));
+    assert!(length >= FRAME, "a record of {length} bytes");
+    bytes.get(..length)
+}
+
+fn word(bytes: &[u8]) -> u32 {
+    u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+}

@@ -1,0 +1,160 @@
+//! What must hold of a round, whatever happened: nothing lost, doubled, cut, out of order or unaccounted for.
+
+use std::collections::BTreeSet;
+
+use wirepath_streams::{Late, OutputStatus, StreamEnd, StreamStatus, WhenFull};
+
+use crate::record::{Found, assert_in_order, records};
+use crate::web::{Outlet, Web};
+
+impl Web<'_> {
+    /// That all that was read is somewhere.
+    pub(crate) fn check_account(&self, status: &StreamStatus) {
+        let elsewhere = status.bytes_pending + status.bytes_dropped + status.bytes_returned;
+        let kept = |output: &OutputStatus| output.waiting_bytes + output.dropped.bytes;
+        if self.mirror {
+            // One that leaves, or did not keep up, gets nothing more while it is still there.
+            let stays = |outlet: &Outlet| {
+                outlet.was_first && !outlet.has_left && outlet.sink.when_full != WhenFull::Disconnect
+            };
+            let has_all = |port| self.outlets.iter().any(|outlet| outlet.port == port && stays(outlet));
+            for output in status.outputs.iter().filter(|output| has_all(output.port)) {
+                assert_eq!(
+                    status.bytes_in,
+                    output.bytes + kept(output) + elsewhere,
+                    "{output:?} of {status:?}"
+                );
+            }
+        } else {
+            let kept: u64 = status.outputs.iter().map(kept).sum();
+            let dropped: u64 = status.ended_outputs.iter().map(|ended| ended.dropped.bytes).sum();
+            assert_eq!(status.bytes_in, status.bytes_out + kept + dropped + elsewhere, "{status:?}");
+        }
+    }
+
+    /// That what came is what went, in order, and that what did not come was said.
+    pub(crate) fn verify(&mut self, end: &StreamEnd) {
+        let StreamEnd { result, status } = end;
+        self.check_account(status);
+        for Outlet { sink, port, has_left, .. } in &mut self.outlets {
+            let known = status.outputs.iter().find(|output| output.port == *port).map(|output| output.bytes);
+            let ended = status.ended_outputs.iter().find(|ended| ended.port == *port);
+            let taken = known.or(ended.map(|ended| ended.bytes)).unwrap();
+            // Where the stream was ended early, more may still be written to a file than was known to be.
+            sink.read_to_end(result.is_err().then_some(taken));
+            if ended.is_some() && !*has_left {
+                let keeps_up = sink.when_full != WhenFull::Disconnect;
+                self.tally.add("fault: a file with no room left", u64::from(sink.is_file() && keeps_up));
+                self.tally.add("fault: an output that does not keep up", u64::from(!keeps_up));
+            }
+            let was_detached = ended.is_none_or(|ended| ended.why == "it was detached");
+            sink.is_broken |= !was_detached || result.is_err();
+            assert!(sink.is_lossy || sink.bytes.len() as u64 == taken, "{}: {status:?}", sink.name);
+        }
+        let lists: Vec<Vec<Found>> = self.outlets.iter().map(|outlet| outlet.records()).collect();
+        for (outlet, list) in self.outlets.iter().zip(&lists) {
+            let has_gaps = self.tags.is_some() || !self.mirror || outlet.drops();
+            assert_in_order(&outlet.sink.name, list, has_gaps);
+            self.check_tags(outlet, list, end);
+        }
+        if self.mirror { self.verify_mirror(&lists, end) } else { self.verify_spread(&lists, end) }
+    }
+
+    fn check_tags(&self, outlet: &Outlet, list: &[Found], end: &StreamEnd) {
+        let late = end.status.merge.map_or(0, |counts| counts.late);
+        if self.tags == Some(Late::Drop) || self.tags.is_some() && late == 0 {
+            assert!(list.is_sorted_by(|one, next| one.tag < next.tag), "{}: not by tag", outlet.sink.name);
+        }
+    }
+
+    /// All have the same records in the same order; those that came later, left, broke or were full have a part of it.
+    fn verify_mirror(&mut self, lists: &[Vec<Found>], end: &StreamEnd) {
+        let is_whole = |outlet: &Outlet| outlet.was_first && !outlet.has_left && !outlet.drops();
+        let whole = self.outlets.iter().zip(lists).filter(|(outlet, _)| is_whole(outlet));
+        let reference = whole.map(|(_, list)| list).max_by_key(|list| list.len()).unwrap();
+        let has_all = |outlet: &Outlet| is_whole(outlet) && !outlet.sink.is_broken;
+        let is_complete = end.result.is_ok() && self.outlets.iter().any(has_all);
+        for (outlet, list) in self.outlets.iter().zip(lists) {
+            let name = &outlet.sink.name;
+            if outlet.drops() {
+                let mut rest = reference.iter();
+                let is_part = list.iter().all(|found| rest.any(|other| other == found));
+                assert!(is_part || !is_complete, "{name} has other records than another, or another order");
+            } else if let Some(first) = list.first() {
+                let begin = reference.iter().position(|other| other == first);
+                assert!(begin.is_some() || !is_complete, "{name}: {first:?} is nowhere else");
+                let begin = begin.unwrap_or(reference.len());
+                assert!(!outlet.was_first || begin == 0, "{name} lacks the beginning");
+                let same = reference[begin..].iter().zip(list).all(|(one, other)| one == other);
+                assert!(same, "{name} has other records than another, or another order");
+            }
+            if is_complete {
+                check_what_is_missing(outlet, list, reference, end);
+            }
+        }
+        self.check_feeds(&reference.iter().collect::<Vec<_>>(), end, is_complete, 0);
+    }
+
+    /// Every record is at one sink, or said to have been dropped.
+    fn verify_spread(&mut self, lists: &[Vec<Found>], end: &StreamEnd) {
+        let all: Vec<&Found> = lists.iter().flatten().collect();
+        let once: BTreeSet<(u32, u32)> = all.iter().map(|found| (found.feed, found.index)).collect();
+        assert_eq!(once.len(), all.len(), "a record came twice");
+        let dropped_here = end.status.outputs.iter().map(|output| output.dropped.records);
+        let dropped_before = end.status.ended_outputs.iter().map(|ended| ended.dropped.records);
+        let dropped: u64 = dropped_here.chain(dropped_before).sum();
+        let lossy = self.outlets.iter().any(|outlet| outlet.sink.is_broken);
+        if !lossy {
+            let received: usize = self.outlets.iter().map(|outlet| outlet.sink.bytes.len()).sum();
+            assert_eq!(received as u64, end.status.bytes_out, "{:?}", end.status);
+            self.check_feeds(&all, end, end.result.is_ok(), dropped);
+        }
+    }
+
+    /// Of each feed that was not reset all is there, but what was dropped; of one that was, the beginning.
+    fn check_feeds(&self, found: &[&Found], end: &StreamEnd, is_complete: bool, dropped: u64) {
+        let late = end.status.merge.filter(|_| self.tags == Some(Late::Drop)).map_or(0, |counts| counts.late);
+        let missing_is_said = dropped + late > 0;
+        let mut missing = 0;
+        for (number, feed) in (0..).zip(&self.feeds) {
+            let indexes: BTreeSet<u32> =
+                found.iter().filter(|found| found.feed == number).map(|found| found.index).collect();
+            let is_whole = !feed.was_reset && is_complete;
+            let until = if is_whole { feed.records } else { indexes.last().map_or(0, |last| last + 1) };
+            let gaps = u64::from(until) - indexes.len() as u64;
+            assert!(gaps == 0 || missing_is_said, "{gaps} records of feed {number} of {until} are missing");
+            missing += gaps;
+        }
+        if is_complete && !self.feeds.iter().any(|feed| feed.was_reset) {
+            assert_eq!(missing, dropped + late, "records are missing, and another number is said to be");
+        }
+    }
+}
+
+impl Outlet {
+    /// Whether it may lack some of what others have.
+    fn drops(&self) -> bool {
+        matches!(self.sink.when_full, WhenFull::DropNewest | WhenFull::DropOldest)
+    }
+
+    fn records(&self) -> Vec<Found> {
+        let (found, cut) = records(&self.sink.name, &self.sink.bytes);
+        assert!(cut == 0 || self.sink.is_broken, "{} has {cut} bytes of a record", self.sink.name);
+        found
+    }
+}
+
+/// Of a mirror that ended well: what an output that is still there did not get is what was said, to the record and the byte.
+fn check_what_is_missing(outlet: &Outlet, list: &[Found], reference: &[Found], end: &StreamEnd) {
+    let name = &outlet.sink.name;
+    let known = end.status.outputs.iter().find(|output| output.port == outlet.port);
+    let Some(known) = known.filter(|_| !outlet.sink.is_lossy) else { return };
+    if outlet.was_first {
+        let bytes = |list: &[Found]| list.iter().map(|found| found.bytes as u64).sum::<u64>();
+        let missing = (reference.len() - list.len()) as u64;
+        assert_eq!(missing, known.dropped.records, "{name}: {known:?}");
+        assert_eq!(bytes(reference) - bytes(list), known.dropped.bytes, "{name}: {known:?}");
+    } else if !list.is_empty() {
+        assert_eq!(list.last(), reference.last(), "{name} lacks the end");
+    }
+}

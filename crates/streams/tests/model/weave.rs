@@ -1,0 +1,146 @@
+//! A round of two streams: one spreads records over links, the other puts them together in the order that undoes it.
+
+use std::time::Instant;
+
+use wirepath_streams::{
+    Engine, Framing, InputOrder, Late, Object, OutputOptions, OutputPattern, StreamBuilder,
+};
+
+use crate::PATIENCE;
+use crate::carrier::Carrier;
+use crate::dice::{Dice, Tally};
+use crate::ends::{Sink, Source, link};
+use crate::record::{record, tag};
+
+/// Operations of a round.
+const STEPS: usize = 300;
+
+pub(crate) struct Weave<'a> {
+    dice: Dice,
+    tally: Tally,
+    engine: &'a Engine,
+    /// Who spreads, and who puts together.
+    carriers: [Carrier; 2],
+    source: Source,
+    sink: Sink,
+    sent: Vec<u8>,
+    /// How much of it was written.
+    written: usize,
+    records: u32,
+}
+
+impl<'a> Weave<'a> {
+    pub(crate) fn new(seed: u64, engine: &'a Engine) -> Weave<'a> {
+        let (mut dice, mut tally) = (Dice(seed), Tally::default());
+        let unit = 1 + dice.below(2000);
+        let (pattern, framing, builder): (_, fn(usize) -> Framing, _) = match dice.below(4) {
+            0 => (OutputPattern::Stripe, rtp, StreamBuilder::default()),
+            1 => {
+                let order = InputOrder::Random { seed };
+                (OutputPattern::Random { seed }, rtp, StreamBuilder::default().order(order))
+            }
+            2 => {
+                // The window is never full, so nothing goes before its turn.
+                let builder = StreamBuilder::default().order_by_tag(usize::MAX, Late::Drop, tag);
+                (OutputPattern::Capacity, rtp, builder)
+            }
+            _ => (OutputPattern::StripeBytes(unit), Framing::Fixed, StreamBuilder::default()),
+        };
+        let (source, inlet) = Source::any(&mut dice);
+        let (sink, outlet) = Sink::any("sink".to_owned(), &mut dice, &mut tally);
+        let mut spread = StreamBuilder::default().pattern(pattern).input(inlet, Framing::rtp());
+        let mut merge = builder.output(outlet);
+        for _ in 0..=dice.below(5) {
+            let (from, into): (Object, Object) = link(&mut dice);
+            let waiting_bytes = 1 + dice.below(5000);
+            spread = spread.output_with(from, OutputOptions { waiting_bytes, ..OutputOptions::default() });
+            merge = merge.input(into, framing(unit));
+        }
+        let carriers = [spread, merge].map(|builder| Carrier::Held(Box::new(builder.build())));
+        Weave { dice, tally, engine, carriers, source, sink, sent: Vec::new(), written: 0, records: 0 }
+    }
+
+    /// Plays the round to its end, and checks that all came in order.
+    pub(crate) fn play(mut self) -> Tally {
+        for _ in 0..STEPS {
+            match self.dice.below(20) {
+                0..7 => self.add_record(),
+                7..11 => self.write_some(),
+                11..15 => self.read_some(),
+                15 => self.sink.read(300, 1),
+                _ => self.stop_or_start(),
+            }
+        }
+        self.carriers.iter_mut().for_each(|carrier| carrier.start(self.engine));
+        let patience = Instant::now() + PATIENCE;
+        while !self.carriers.iter().all(Carrier::has_ended) {
+            assert!(Instant::now() < patience, "it does not end: {:?}", self.states());
+            self.write(usize::MAX);
+            if self.written == self.sent.len() {
+                self.source.close();
+            }
+            self.sink.read(usize::MAX, 1 << 16);
+            std::thread::yield_now();
+        }
+        self.verify()
+    }
+
+    fn add_record(&mut self) {
+        let length = self.dice.below(3000);
+        self.sent.extend(record(0, self.records, self.records, length));
+        self.records += 1;
+        self.tally.note("records");
+    }
+
+    fn write_some(&mut self) {
+        let most = 1 + self.dice.below(10_000);
+        self.write(most);
+        self.tally.note("operation: write");
+    }
+
+    fn write(&mut self, most: usize) {
+        self.written += self.source.write(&self.sent[self.written..], most);
+    }
+
+    fn read_some(&mut self) {
+        let most = 1 + self.dice.below(20_000);
+        self.sink.read(most, most);
+        self.tally.note("operation: read");
+    }
+
+    fn stop_or_start(&mut self) {
+        let carrier = &mut self.carriers[self.dice.below(2)];
+        if !carrier.is_held() {
+            self.tally.add("operation: stop", u64::from(carrier.stop()));
+        } else if self.dice.one_in(8) {
+            carrier.start_on_thread();
+            self.tally.note("operation: start on a thread");
+        } else {
+            carrier.start(self.engine);
+            self.tally.note("operation: start on the engine");
+        }
+    }
+
+    fn states(&mut self) -> Vec<Option<wirepath_streams::StreamStatus>> {
+        self.carriers.iter_mut().map(Carrier::status).collect()
+    }
+
+    fn verify(mut self) -> Tally {
+        for carrier in self.carriers {
+            let end = carrier.end();
+            assert_eq!(end.result, Ok(()));
+            let status = end.status;
+            assert_eq!((status.bytes_in, status.bytes_out), (self.sent.len() as u64, self.sent.len() as u64));
+            self.tally.add("bytes in", status.bytes_in);
+            self.tally.add("bytes out", status.bytes_out);
+        }
+        self.sink.read_to_end(None);
+        assert!(self.sink.bytes == self.sent, "{} bytes came, not those that went", self.sink.bytes.len());
+        self.tally.note("ending: all together again, in order");
+        self.tally
+    }
+}
+
+fn rtp(_: usize) -> Framing {
+    Framing::rtp()
+}
