@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::io::{self, Read};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use toml::Spanned;
 use wirepath_streams::{Class, Policy, Rate, Sharing};
@@ -33,6 +34,8 @@ pub struct StreamPlan {
     pub class: usize,
     /// What it may move, in and out counted alike.
     pub rate: Option<Rate>,
+    /// Under [`Policy::Deadline`]: how long after it can go on it should have done so.
+    pub deadline: Option<Duration>,
     /// Its inputs, its outputs and what is between them.
     pub wiring: Wiring,
 }
@@ -222,7 +225,8 @@ impl StreamTable {
         let wiring = self.wiring(folder)?;
         wiring.check().map_err(|error| Wrong::new(at, error))?;
         let rate = self.rate.as_ref().map(|rate| rate.0.rate(None));
-        Ok(StreamPlan { name: self.name.get_ref().clone(), class, rate, wiring })
+        let deadline = self.deadline.as_ref().map(|deadline| deadline.0.0);
+        Ok(StreamPlan { name: self.name.get_ref().clone(), class, rate, deadline, wiring })
     }
 }
 

@@ -11,5 +11,5 @@ pub use address::{Address, AddressError};
 pub use configuration::{Configuration, ConfigurationError, StreamPlan};
 pub use open::OpenError;
 pub use rate::RateSpec;
-pub use spec::{FramingSpec, HandlerSpec, OrderSpec, PatternSpec, SpecError, WhenFullSpec};
+pub use spec::{DeadlineSpec, FramingSpec, HandlerSpec, OrderSpec, PatternSpec, SpecError, WhenFullSpec};
 pub use wiring::{Wiring, WiringError};

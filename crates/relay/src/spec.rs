@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use bytesize::ByteSize;
 use wirepath_streams::handlers::{
@@ -15,6 +16,9 @@ const RECORD: usize = 1 << 20;
 
 /// Records that wait for one another where the words do not say.
 const WINDOW: usize = 1024;
+
+/// Whoever can wait longer has no deadline.
+const LONGEST_DEADLINE: Duration = Duration::from_secs(3600);
 
 /// What is wrong with words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -174,6 +178,21 @@ impl FromStr for WhenFullSpec {
             "disconnect" => WhenFull::Disconnect,
             _ => return unknown(text, "choice", "block, drop-newest, drop-oldest, disconnect"),
         }))
+    }
+}
+
+/// How long after a stream can go on it should have done so: `20ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeadlineSpec(pub Duration);
+
+impl FromStr for DeadlineSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<DeadlineSpec, SpecError> {
+        let time =
+            humantime::parse_duration(text).ok().filter(|time| !time.is_zero() && *time <= LONGEST_DEADLINE);
+        let words = || format!("{text} is no deadline; a deadline is for instance 20ms, up to an hour");
+        time.map(DeadlineSpec).ok_or_else(|| SpecError(words()))
     }
 }
 

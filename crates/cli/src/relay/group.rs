@@ -34,6 +34,7 @@ struct Member {
     class_name: String,
     class: usize,
     rate: Option<Rate>,
+    deadline_us: Option<u64>,
     stage: Stage,
     begun: Instant,
     time: Duration,
@@ -76,6 +77,7 @@ impl Group {
                 class_name: configuration.class_name(plan).to_owned(),
                 class: plan.class,
                 rate: plan.rate,
+                deadline_us: plan.deadline.map(|time| time.as_micros() as u64),
                 stage,
                 begun: Instant::now(),
                 time: Duration::ZERO,
@@ -161,9 +163,8 @@ impl Group {
                 let tell = self.tell.clone();
                 // If nobody listens, nobody needs to know.
                 let on_end = move |end| drop(tell.send(Note { place, what: What::Ended(Box::new(end)) }));
-                let (class, rate) = (member.class, member.rate);
-                let options =
-                    StreamOptions { class, rate, on_end: Some(Box::new(on_end)), ..StreamOptions::default() };
+                let Member { class, rate, deadline_us, .. } = *member;
+                let options = StreamOptions { class, rate, deadline_us, on_end: Some(Box::new(on_end)) };
                 member.begun = Instant::now();
                 member.stage = Stage::Running(self.engine.start_stream(stream, options));
                 is_named.then(|| "started".to_owned())

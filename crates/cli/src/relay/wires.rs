@@ -70,7 +70,7 @@ impl Wires {
         };
         wiring.check()?;
         let rate = self.rate.map(|rate| rate.rate(None));
-        let plan = StreamPlan { name: NAME.to_owned(), class: class?, rate, wiring };
+        let plan = StreamPlan { name: NAME.to_owned(), class: class?, rate, deadline: None, wiring };
         configuration.add(plan).map_err(anyhow::Error::msg)
     }
 }

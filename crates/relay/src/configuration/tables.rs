@@ -12,7 +12,7 @@ use toml::Spanned;
 use super::Wrong;
 use crate::address::Address;
 use crate::rate::RateSpec;
-use crate::spec::{FramingSpec, HandlerSpec, OrderSpec, PatternSpec, WhenFullSpec};
+use crate::spec::{DeadlineSpec, FramingSpec, HandlerSpec, OrderSpec, PatternSpec, WhenFullSpec};
 use crate::wiring::Wiring;
 
 /// All of it.
@@ -59,13 +59,14 @@ pub(super) struct ClassTable {
     pub(super) burst: Option<Spanned<Word<ByteSize>>>,
 }
 
-/// `[[stream]]`: but for `name`, `class` and `rate`, the flags of the command.
+/// `[[stream]]`: but for `name`, `class`, `rate` and `deadline`, the flags of the command.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(super) struct StreamTable {
     pub(super) name: Spanned<String>,
     pub(super) class: Option<Spanned<String>>,
     pub(super) rate: Option<Word<RateSpec>>,
+    pub(super) deadline: Option<Word<DeadlineSpec>>,
     #[serde(rename = "in")]
     pub(super) inputs: Spanned<Vec<Spanned<String>>>,
     #[serde(rename = "out")]

@@ -78,6 +78,7 @@ fn the_example_is_right() {
     let [reflector, recording] = &configuration.streams[..] else { panic!("two streams") };
     assert_eq!((configuration.class_name(reflector), reflector.wiring.outputs.len()), ("live", 2));
     assert_eq!((configuration.class_name(recording), recording.wiring.handlers.len()), ("archive", 2));
+    assert_eq!((reflector.deadline, recording.deadline), (Some(Duration::from_millis(20)), None));
     // What it says is used if nothing is said.
     let usual = Wiring::default();
     let Wiring { framing, order, pattern, handlers, .. } = &reflector.wiring;
@@ -102,6 +103,8 @@ fn each_wrong_thing_is_named_with_its_line() {
         (with("handlers = [\n\"meter\",\n\"rot13\"]"), 7, "rot13 is no handler"),
         (with("rate = \"fast\""), 5, "fast is no rate; a rate is for instance"),
         (with("rate = 5"), 5, "expected a string"),
+        (with("deadline = \"soon\""), 5, "soon is no deadline; a deadline is for instance 20ms"),
+        (with("deadline = \"0s\""), 5, "0s is no deadline"),
         (with("class = \"live\""), 5, "no class live; declare it with [[class]] and name = \"live\""),
         (with("pattern = \"shares:2\""), 1, "takes at least 2 outputs, and there are 1"),
         (with("name = \"two\""), 5, "duplicate key"),
