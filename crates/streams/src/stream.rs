@@ -302,6 +302,11 @@ impl Stream {
         (acted, self.charged - before)
     }
 
+    /// Bytes that were read, and bytes that outputs took.
+    pub(crate) fn moved_bytes(&self) -> (u64, u64) {
+        (self.counts.bytes_in, self.counts.bytes_out)
+    }
+
     /// What an engine has to do that may block. It says with [`Stream::stored`] what came of each.
     pub(crate) fn take_storage(&mut self) -> impl Iterator<Item = Storage> {
         self.storage.drain(..)

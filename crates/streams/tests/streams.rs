@@ -63,6 +63,26 @@ fn hundreds_of_streams_share_a_thread_and_each_gets_its_own_bytes() {
 }
 
 #[test]
+fn progress_is_seen_while_a_stream_runs_and_after_its_end() {
+    let engine = engine(Sharing::default());
+    let (mut near, stream, _) = from_socket(Framing::Whole, Vec::new());
+    let begun_us = wirepath_streams::now_us();
+    let running = engine.start_stream(stream, StreamOptions::default());
+    let progress = Arc::clone(running.progress());
+    near.write_all(b"1234").unwrap();
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while (progress.bytes_in(), progress.bytes_out()) != (4, 4) {
+        assert!(std::time::Instant::now() < deadline, "{progress:?}");
+        std::thread::yield_now();
+    }
+    near.write_all(b"567").unwrap();
+    drop(near);
+    running.wait();
+    assert_eq!((progress.bytes_in(), progress.bytes_out()), (7, 7));
+    assert!((begun_us..=wirepath_streams::now_us()).contains(&progress.moved_us()));
+}
+
+#[test]
 fn a_file_goes_through_a_handler_to_a_socket_and_from_there_to_a_file() {
     let engine = engine(Sharing::default());
     let bytes: Vec<u8> = (0..5_000_000u32).map(|number| (number * 7 / 3) as u8).collect();

@@ -30,8 +30,10 @@ impl Worker {
     pub(super) fn act_stream(&mut self, key: usize, allowance: u64) {
         let Some(task) = self.stream(key) else { return };
         let (acted, moved) = task.stream.act(allowance, now_us());
+        let now_us = now_us();
+        task.note_progress(now_us);
         self.sending.counters.stream_octets.add(moved);
-        self.scheduler.acted(key, moved, matches!(acted, Acted::More), now_us());
+        self.scheduler.acted(key, moved, matches!(acted, Acted::More), now_us);
         match acted {
             Acted::More | Acted::Wait => self.submit_storage(key),
             Acted::Ended(result) => self.end_stream(key, result),
