@@ -3,6 +3,7 @@
 //! A stream waits for nobody. It is told what became [ready](Stream::note_ready), is asked to [act](Stream::act), and says what it waits
 //! for. Who tells and asks is an engine: [`Stream::run`] on the caller's thread, or [`Engine::start_stream`](crate::Engine::start_stream).
 
+mod broken;
 mod build;
 mod direct;
 mod event;
@@ -73,6 +74,8 @@ pub struct Stream {
     watch: Option<Watch>,
     /// What went wrong between two turns.
     failed: Option<StreamError>,
+    /// Whose connection has failed, if that is to end the stream.
+    broken: Option<Port>,
 }
 
 /// What holds for all inputs and outputs.
@@ -86,6 +89,8 @@ struct Settings {
     survives_outputs: bool,
     /// Whether it goes on without an input that fails.
     survives_inputs: bool,
+    /// Whether it ends when a connection fails, whatever it waits for.
+    ends_with_connections: bool,
     /// Whether bytes that nobody looks at need not be copied: false where an object cannot do that.
     moves_unseen: bool,
     /// Bytes of datagrams for outputs that are such.
@@ -286,6 +291,7 @@ impl Stream {
                     return self.finish().map(|()| Acted::Ended(Ok(())));
                 }
                 if !progressed {
+                    self.check_broken()?;
                     return Ok(Acted::Wait);
                 }
                 if moved(&self.counts) - before >= allowance {

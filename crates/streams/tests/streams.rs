@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -260,4 +261,48 @@ fn a_mirror_over_sockets_gives_every_byte_to_each() {
     let end = running.wait();
     assert_eq!((end.result, end.status.bytes_out), (Ok(()), 5 * bytes.len() as u64));
     assert_eq!(end.status.bytes_unseen, bytes.len() as u64);
+}
+
+/// Two ends of a TCP connection, of which the second is reset when it is dropped.
+fn connection() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    rustix::net::sockopt::set_socket_linger(&far, Some(Duration::ZERO)).unwrap();
+    (listener.accept().unwrap().0, far)
+}
+
+#[test]
+fn a_stream_that_cannot_move_ends_with_its_connection() {
+    let engine = engine(Sharing::default());
+    let start = |from: TcpStream, to: TcpStream| {
+        let stream = StreamBuilder::default()
+            .end_with_connections()
+            .input(Object::stream("from", from.into()).unwrap(), Framing::Whole)
+            .output(Object::stream("to", to.into()).unwrap())
+            .build();
+        engine.start_stream(stream, StreamOptions::default())
+    };
+    let is_reset = |running: &wirepath_streams::RunningStream, name: &str| {
+        let end = running.wait_for(PATIENCE).unwrap();
+        let Err(StreamError::Object(error)) = end.result else { panic!("{:?}", end.result) };
+        assert_eq!((error.name.as_str(), error.errno), (name, rustix::io::Errno::CONNRESET));
+    };
+
+    // There is no room for what came before the reset.
+    let ((from, mut source), (to, _sink)) = (connection(), connection());
+    let running = start(from, to);
+    source.set_nonblocking(true).unwrap();
+    let deadline = std::time::Instant::now() + PATIENCE;
+    let holds = || running.progress().bytes_in() > running.progress().bytes_out();
+    while source.write(&[0; 65_536]).is_ok() || !holds() {
+        assert!(std::time::Instant::now() < deadline, "{:?}", running.progress());
+    }
+    drop(source);
+    is_reset(&running, "from");
+
+    // There is nothing to be written to the connection that is reset.
+    let ((from, _source), (to, sink)) = (connection(), connection());
+    let running = start(from, to);
+    drop(sink);
+    is_reset(&running, "to");
 }
