@@ -13,6 +13,9 @@ mod http;
 mod log;
 mod playing;
 mod relay;
+mod relay_proxy;
+mod relay_proxy_clients;
+mod relay_proxy_ends;
 mod rtcp;
 mod rtsp;
 mod scripts;
@@ -34,6 +37,9 @@ fn main() -> ExitCode {
         log::trials(),
         playing::trials(),
         relay::trials(),
+        relay_proxy::trials(),
+        relay_proxy_clients::trials(),
+        relay_proxy_ends::trials(),
         rtcp::trials(),
         rtsp::trials(),
         scripts::trials(),

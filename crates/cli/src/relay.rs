@@ -1,18 +1,21 @@
 //! `wirepath relay`: the stream service.
 
+mod proxy;
 mod report;
 mod wires;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{ArgGroup, Args};
 
+use proxy::Proxy;
 use wires::Wires;
 
 /// Arguments of `wirepath relay`.
 #[derive(Args)]
-#[command(group = ArgGroup::new("what to do").args(["inputs"]).required(true))]
+#[command(group = ArgGroup::new("what to do").args(["inputs", "listen"]).required(true))]
 #[command(after_help = "\
 Addresses:
   tcp://HOST:PORT           connect             tcp://[HOST]:PORT?listen  wait for a connection
@@ -25,20 +28,35 @@ Examples:
   wirepath relay --in udp://@239.1.1.1:5000?iface=eth0 --out udp://10.0.0.2:5000 --out udp://10.0.0.3:5000
   wirepath relay --in tcp://camera:9000 --out tcp://:9001?listen --out file:record.ts
   wirepath relay --in file:multiplex.ts --framing ts --handler ts:programme=2 --out file:one.ts
+  wirepath relay --listen :80 --to 10.0.0.2:8080 --to 10.0.0.3:8080 --balance leastconn
 
 Several inputs are merged (--order), several outputs mirrored unless --pattern says otherwise. Bytes that nobody has to \
 look at are not copied.
 
+With --listen it is a TCP proxy: each connection goes to one of the backends (HOST:PORT, tcp://HOST:PORT or unix:PATH), and \
+its end is passed on as it came, each way: in order or as a reset. When it listens, one line goes to standard output, unless \
+that is for JSON:
+ready listen=tcp://ADDRESS:PORT
+SIGTERM or SIGINT drains for the time of --drain; a second one ends at once. The log goes to standard error; RUST_LOG sets \
+its level (default: info).
+
 Exit code: 0 if all inputs came to their end and all was delivered, 1 if something failed, 128 and the signal's number \
-if it was stopped.")]
+if it was stopped. Of a proxy: 0 if all connections ended before it did, 3 if some were cut.")]
 pub(crate) struct Relay {
     #[command(flatten)]
     wires: Wires,
+
+    /// Write what was done as JSON to FILE at the end; - is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+
+    #[command(flatten, next_help_heading = "TCP proxy")]
+    proxy: Proxy,
 }
 
 impl Relay {
     /// Relays until there is nothing more to relay, something fails or a signal comes.
     pub(crate) fn run(self) -> Result<ExitCode> {
-        self.wires.run()
+        if self.proxy.is_meant() { self.proxy.run(self.json) } else { self.wires.run(self.json) }
     }
 }

@@ -41,9 +41,13 @@ pub(super) fn in_words(status: &StreamStatus, time: Duration) -> String {
 
 /// Writes it as JSON to a file, or to standard output for `-`.
 pub(super) fn write(end: &StreamEnd, time: Duration, file: &Path) -> Result<()> {
-    let text = format!("{:#}\n", as_json(end, time));
+    save(&format!("{:#}\n", as_json(end, time)), file)
+}
+
+/// Writes JSON to a file, or to standard output for `-`.
+pub(super) fn save(text: &str, file: &Path) -> Result<()> {
     if file == Path::new("-") {
-        return terminal::print(&text);
+        return terminal::print(text);
     }
     std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }

@@ -56,15 +56,11 @@ pub(super) struct Wires {
     /// When an output takes nothing: block, drop-newest, drop-oldest, disconnect
     #[arg(long, value_name = "CHOICE", default_value = "block")]
     when_full: WhenFullSpec,
-
-    /// Write what was done as JSON to FILE at the end; - is standard output
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
 }
 
 impl Wires {
     /// Relays until inputs end, something fails or a signal comes.
-    pub(super) fn run(self) -> Result<ExitCode> {
+    pub(super) fn run(self, json: Option<PathBuf>) -> Result<ExitCode> {
         let interrupt = Interrupt::watch().context("watching for signals")?;
         let wiring = Wiring {
             inputs: self.inputs,
@@ -87,7 +83,7 @@ impl Wires {
         let begun = Instant::now();
         let end = attend(&running, &interrupt);
         eprintln!("wirepath: {}", report::in_words(&end.status, begun.elapsed()));
-        if let Some(file) = &self.json {
+        if let Some(file) = &json {
             report::write(&end, begun.elapsed(), file)?;
         }
         match (end.result, interrupt.signal()) {
