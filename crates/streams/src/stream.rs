@@ -432,6 +432,7 @@ impl Stream {
 
     /// Tells handlers and outputs that nothing more will come.
     fn finish(&mut self) -> Result<(), StreamError> {
+        self.put_pipes_away();
         self.chain.end()?;
         for output in &mut self.outputs {
             output.chain.end()?;

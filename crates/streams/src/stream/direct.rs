@@ -113,8 +113,8 @@ impl Stream {
         Ok(true)
     }
 
-    /// While nothing comes, others may need pipes more.
-    fn put_pipes_away(&mut self) {
+    /// While nothing comes, or nothing more will, others may need pipes more.
+    pub(super) fn put_pipes_away(&mut self) {
         self.outputs.iter_mut().filter_map(|output| output.pipe.take()).for_each(Pipe::put_away);
     }
 }
