@@ -15,6 +15,9 @@ mod playing;
 mod relay;
 mod relay_config;
 mod relay_faults;
+mod relay_proxy;
+mod relay_proxy_clients;
+mod relay_proxy_ends;
 mod rtcp;
 mod rtsp;
 mod scripts;
@@ -38,6 +41,9 @@ fn main() -> ExitCode {
         relay::trials(),
         relay_config::trials(),
         relay_faults::trials(),
+        relay_proxy::trials(),
+        relay_proxy_clients::trials(),
+        relay_proxy_ends::trials(),
         rtcp::trials(),
         rtsp::trials(),
         scripts::trials(),

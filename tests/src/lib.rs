@@ -15,6 +15,7 @@ pub mod mutation;
 pub mod namespace;
 pub mod playback;
 pub mod process;
+pub mod proxy;
 pub mod rtp;
 pub mod rtsp;
 pub mod seek;

@@ -4,6 +4,7 @@ mod board;
 mod counts;
 mod door;
 mod group;
+mod proxy;
 mod report;
 mod row;
 mod running;
@@ -17,12 +18,13 @@ use clap::{ArgGroup, Args};
 use wirepath_relay::Configuration;
 
 use crate::{format, terminal};
+use proxy::Proxy;
 use running::Showing;
 use wires::Wires;
 
 /// Arguments of `wirepath relay`.
 #[derive(Args)]
-#[command(group = ArgGroup::new("what to do").args(["inputs", "config"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("what to do").args(["inputs", "config", "listen"]).required(true).multiple(true))]
 #[command(after_help = "\
 Addresses:
   tcp://HOST:PORT           connect             tcp://[HOST]:PORT?listen  wait for a connection
@@ -36,12 +38,20 @@ Examples:
   wirepath relay --in tcp://camera:9000 --out tcp://:9001?listen --out file:record.ts
   wirepath relay --in file:multiplex.ts --framing ts --handler ts:programme=2 --out file:one.ts
   wirepath relay --config relay.toml --metrics 127.0.0.1:9100
+  wirepath relay --listen :80 --to 10.0.0.2:8080 --to 10.0.0.3:8080 --balance leastconn
 
 Several inputs are merged (--order), several outputs mirrored unless --pattern says otherwise. Bytes that nobody has to \
 look at are not copied. With --config many streams run at once; when one ends or fails, the others go on.
 
-Exit code: 0 if all inputs came to their end and all was delivered (peers over TCP have acknowledged it), 1 if something failed, 128 and the signal's number \
-if it was stopped.")]
+With --listen it is a TCP proxy: each connection goes to one of the backends (HOST:PORT, tcp://HOST:PORT or unix:PATH), and \
+its end is passed on as it came, each way: in order or as a reset. When it listens, one line goes to standard output, unless \
+that is for JSON:
+ready listen=tcp://ADDRESS:PORT
+SIGTERM or SIGINT drains for the time of --drain; a second one ends at once. The log goes to standard error; RUST_LOG sets \
+its level (default: info).
+
+Exit code: 0 if all inputs came to their end and all was delivered (peers over TCP have acknowledged it), 1 if something \
+failed, 128 and the signal's number if it was stopped. Of a proxy: 0 if all connections ended before it did, 3 if some were cut.")]
 pub(crate) struct Relay {
     #[command(flatten)]
     wires: Wires,
@@ -56,11 +66,17 @@ pub(crate) struct Relay {
 
     #[command(flatten)]
     showing: Showing,
+
+    #[command(flatten, next_help_heading = "TCP proxy")]
+    proxy: Proxy,
 }
 
 impl Relay {
     /// Relays until there is nothing more to relay, something fails or a signal comes.
     pub(crate) fn run(self) -> Result<ExitCode> {
+        if self.proxy.is_meant() {
+            return self.proxy.run(&self.showing);
+        }
         let file = self.config.as_deref();
         let mut configuration = file.map(Configuration::from_file).transpose()?.unwrap_or_default();
         self.wires.add_to(&mut configuration)?;

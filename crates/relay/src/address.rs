@@ -63,14 +63,18 @@ pub struct AddressError {
 const KINDS: &str =
     "tcp://HOST:PORT, tcp://HOST:PORT?listen, udp://HOST:PORT, udp://@:PORT, unix:PATH, file:PATH or -";
 
+impl AddressError {
+    pub(crate) fn new(text: &str, why: String) -> AddressError {
+        AddressError { text: text.to_owned(), why }
+    }
+}
+
 impl FromStr for Address {
     type Err = AddressError;
 
     fn from_str(text: &str) -> Result<Address, AddressError> {
         let parsed = parse(text);
-        parsed
-            .map(|kind| Address { text: text.to_owned(), kind })
-            .map_err(|why| AddressError { text: text.to_owned(), why })
+        parsed.map(|kind| Address { text: text.to_owned(), kind }).map_err(|why| AddressError::new(text, why))
     }
 }
 
@@ -152,7 +156,7 @@ fn parse(text: &str) -> Result<Kind, String> {
     Ok(kind)
 }
 
-fn path(place: &str) -> Result<PathBuf, String> {
+pub(crate) fn path(place: &str) -> Result<PathBuf, String> {
     if place.is_empty() { Err("a path is missing".to_owned()) } else { Ok(place.into()) }
 }
 
@@ -160,6 +164,14 @@ fn host_and_port(place: &str) -> Result<(String, u16), String> {
     let Some(place) = place.strip_prefix("//") else {
         return Err("after the colon come two slashes".to_owned());
     };
+    match authority(place)? {
+        (_, 0) => Err("0 is no port; ports are 1 to 65535".to_owned()),
+        place => Ok(place),
+    }
+}
+
+/// HOST:PORT, where the host may be missing and the port 0.
+pub(crate) fn authority(place: &str) -> Result<(String, u16), String> {
     let Some((host, port)) = place.rsplit_once(':') else {
         return Err("a port is missing, as in HOST:PORT".to_owned());
     };
@@ -168,8 +180,8 @@ fn host_and_port(place: &str) -> Result<(String, u16), String> {
         return Err("an IPv6 address needs brackets, as in [::1]:PORT".to_owned());
     }
     match port.parse() {
-        Ok(port) if port > 0 => Ok((host.replace(['[', ']'], ""), port)),
-        _ => Err(format!("{port} is no port; ports are 1 to 65535")),
+        Ok(port) => Ok((host.replace(['[', ']'], ""), port)),
+        Err(_) => Err(format!("{port} is no port; ports are 1 to 65535")),
     }
 }
 

@@ -3,6 +3,7 @@
 mod address;
 mod configuration;
 mod open;
+mod proxy;
 mod rate;
 mod spec;
 mod wiring;
@@ -10,6 +11,10 @@ mod wiring;
 pub use address::{Address, AddressError};
 pub use configuration::{Configuration, ConfigurationError, StreamPlan};
 pub use open::OpenError;
+pub use proxy::{
+    BackendStatus, Balance, ConnectionCounts, Endpoint, HealthOptions, Proxy, ProxyError, ProxyOptions,
+    ProxyStatus, ProxyView, TooManyConnections,
+};
 pub use rate::RateSpec;
 pub use spec::{DeadlineSpec, FramingSpec, HandlerSpec, OrderSpec, PatternSpec, SpecError, WhenFullSpec};
 pub use wiring::{Wiring, WiringError};

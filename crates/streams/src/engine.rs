@@ -138,9 +138,10 @@ impl Engine {
         let thread = self.least_loaded();
         thread.counters.streams.fetch_add(1, Ordering::Relaxed);
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let (task, ending) = StreamTask::new(stream, options);
-        thread.mailbox.send(Command::AddStream { id, task: Box::new(task) });
-        RunningStream::new(id, Arc::clone(&thread.mailbox), ending)
+        let task = Box::new(StreamTask::new(stream, options));
+        let running = RunningStream::new(id, Arc::clone(&thread.mailbox), &task);
+        thread.mailbox.send(Command::AddStream { id, task });
+        running
     }
 
     /// Has all threads register a region with their rings. Where a thread has done so, playbacks of a medium that the region is

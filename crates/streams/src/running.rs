@@ -7,7 +7,9 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::blocking::Job;
+use crate::clock::now_us;
 use crate::engine::Mailbox;
+use crate::progress::StreamProgress;
 use crate::schedule::Rate;
 use crate::stream::{Stream, StreamError, StreamStatus};
 use crate::worker::Command;
@@ -40,6 +42,7 @@ pub struct RunningStream {
     id: u64,
     mailbox: Arc<Mailbox>,
     ending: Arc<Ending>,
+    progress: Arc<StreamProgress>,
 }
 
 /// Where a stream's end is found.
@@ -61,11 +64,14 @@ pub(crate) struct StreamTask {
     pub(crate) wanted: Option<Sender<Box<Stream>>>,
     on_end: Option<Box<dyn FnOnce(StreamEnd) + Send>>,
     ending: Arc<Ending>,
+    progress: Arc<StreamProgress>,
 }
 
 impl RunningStream {
-    pub(crate) fn new(id: u64, mailbox: Arc<Mailbox>, ending: Arc<Ending>) -> RunningStream {
-        RunningStream { id, mailbox, ending }
+    /// The handle to what `task` runs.
+    pub(crate) fn new(id: u64, mailbox: Arc<Mailbox>, task: &StreamTask) -> RunningStream {
+        let (ending, progress) = (Arc::clone(&task.ending), Arc::clone(&task.progress));
+        RunningStream { id, mailbox, ending, progress }
     }
 
     /// Ends it (`stopstream`). What was read and has not left is lost; how much that is, the status says that
@@ -109,6 +115,11 @@ impl RunningStream {
         self.ending.lock().is_some()
     }
 
+    /// How much it moved and when it last did, to be read as often as one likes. Outlives the handle.
+    pub fn progress(&self) -> &Arc<StreamProgress> {
+        &self.progress
+    }
+
     /// What it did so far. Waits for the engine thread.
     pub fn status(&self) -> StreamStatus {
         let (tell, told) = channel();
@@ -137,21 +148,25 @@ impl Ending {
 }
 
 impl StreamTask {
-    pub(crate) fn new(stream: Stream, options: StreamOptions) -> (StreamTask, Arc<Ending>) {
+    pub(crate) fn new(stream: Stream, options: StreamOptions) -> StreamTask {
         let StreamOptions { class, rate, deadline_us, on_end } = options;
-        let ending = Arc::<Ending>::default();
-        let jobs = VecDeque::new();
-        let task = StreamTask {
+        StreamTask {
             stream,
             class,
             rate,
             deadline_us,
-            jobs,
+            jobs: VecDeque::new(),
             wanted: None,
             on_end,
-            ending: Arc::clone(&ending),
-        };
-        (task, ending)
+            ending: Arc::default(),
+            progress: Arc::new(StreamProgress::new()),
+        }
+    }
+
+    /// Has others see how far it came.
+    pub(crate) fn note_progress(&self, now_us: u64) {
+        let (bytes_in, bytes_out) = self.stream.moved_bytes();
+        self.progress.note(bytes_in, bytes_out, now_us);
     }
 
     /// Gives the stream to whoever wants it.
@@ -166,6 +181,7 @@ impl StreamTask {
 
     /// Tells whoever waits.
     pub(crate) fn end(&mut self, result: Result<(), StreamError>) {
+        self.note_progress(now_us());
         // A handler that panicked may do so again when it is asked for its report.
         self.stream.give_back();
         let status = catch_unwind(AssertUnwindSafe(|| self.stream.status())).unwrap_or_default();

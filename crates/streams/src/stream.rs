@@ -4,6 +4,7 @@
 //! for. Who tells and asks is an engine: [`Stream::run`] on the caller's thread, or [`Engine::start_stream`](crate::Engine::start_stream).
 
 mod attach;
+mod broken;
 mod build;
 mod direct;
 mod drain;
@@ -77,6 +78,8 @@ pub struct Stream {
     watch: Option<Watch>,
     /// What went wrong between two turns.
     failed: Option<StreamError>,
+    /// Whose connection has failed, if that is to end the stream.
+    broken: Option<Port>,
     /// How much has moved when the turn is over.
     turn_end: u64,
     /// The output that sends first, those that leave counted behind the others.
@@ -103,6 +106,8 @@ struct Settings {
     survives_outputs: bool,
     /// Whether it goes on without an input that fails.
     survives_inputs: bool,
+    /// Whether it ends when a connection fails, whatever it waits for.
+    ends_with_connections: bool,
     /// Whether bytes that nobody looks at need not be copied: false where an object cannot do that.
     moves_unseen: bool,
     /// Bytes of datagrams for outputs that are such.

@@ -291,7 +291,10 @@ impl Worker {
         for event in ready.iter() {
             match event.data.u64() {
                 MAILBOX => commands = true,
-                data => self.ready(data),
+                data => {
+                    let flags = event.flags;
+                    self.ready(data, flags.contains(epoll::EventFlags::ERR));
+                }
             }
         }
         commands
@@ -319,13 +322,16 @@ impl Worker {
         }
     }
 
-    /// A descriptor that a task waits for became ready.
-    fn ready(&mut self, data: u64) {
+    /// A descriptor that a task waits for became ready, or has failed.
+    fn ready(&mut self, data: u64, failed: bool) {
         let (key, port) = watch::parts(data);
         match self.tasks.get_mut(key).map(|task| &mut task.work) {
             Some(Work::Download(_)) => self.rouse(key, Waiting::Room),
             Some(Work::Stream(task)) => {
                 task.stream.note_ready(port);
+                if failed {
+                    task.stream.note_broken(port);
+                }
                 self.ready_stream(key);
             }
             Some(Work::Playback(_)) | None => {}

@@ -4,6 +4,7 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -60,6 +61,26 @@ fn hundreds_of_streams_share_a_thread_and_each_gets_its_own_bytes() {
     }
     assert_eq!(engine.counters().streams, 0);
     assert_eq!(engine.counters().stream_octets, 400 * 20 * 2);
+}
+
+#[test]
+fn progress_is_seen_while_a_stream_runs_and_after_its_end() {
+    let engine = engine(Sharing::default());
+    let (mut near, stream, _) = from_socket(Framing::Whole, Vec::new());
+    let begun_us = wirepath_streams::now_us();
+    let running = engine.start_stream(stream, StreamOptions::default());
+    let progress = Arc::clone(running.progress());
+    near.write_all(b"1234").unwrap();
+    let deadline = std::time::Instant::now() + PATIENCE;
+    while (progress.bytes_in(), progress.bytes_out()) != (4, 4) {
+        assert!(std::time::Instant::now() < deadline, "{progress:?}");
+        std::thread::yield_now();
+    }
+    near.write_all(b"567").unwrap();
+    drop(near);
+    running.wait();
+    assert_eq!((progress.bytes_in(), progress.bytes_out()), (7, 7));
+    assert!((begun_us..=wirepath_streams::now_us()).contains(&progress.moved_us()));
 }
 
 #[test]
@@ -427,4 +448,48 @@ fn what_is_over_is_not_given_back_but_says_how_it_ended() {
         std::thread::yield_now();
     }
     assert_eq!(running.take_back().map(|_| ()).unwrap_err().result, Ok(()));
+}
+
+/// Two ends of a TCP connection, of which the second is reset when it is dropped.
+fn connection() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let far = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    rustix::net::sockopt::set_socket_linger(&far, Some(Duration::ZERO)).unwrap();
+    (listener.accept().unwrap().0, far)
+}
+
+#[test]
+fn a_stream_that_cannot_move_ends_with_its_connection() {
+    let engine = engine(Sharing::default());
+    let start = |from: TcpStream, to: TcpStream| {
+        let stream = StreamBuilder::default()
+            .end_with_connections()
+            .input(Object::stream("from", from.into()).unwrap(), Framing::Whole)
+            .output(Object::stream("to", to.into()).unwrap())
+            .build();
+        engine.start_stream(stream, StreamOptions::default())
+    };
+    let is_reset = |running: &wirepath_streams::RunningStream, name: &str| {
+        let end = running.wait_for(PATIENCE).unwrap();
+        let Err(StreamError::Object(error)) = end.result else { panic!("{:?}", end.result) };
+        assert_eq!((error.name.as_str(), error.errno), (name, rustix::io::Errno::CONNRESET));
+    };
+
+    // There is no room for what came before the reset.
+    let ((from, mut source), (to, _sink)) = (connection(), connection());
+    let running = start(from, to);
+    source.set_nonblocking(true).unwrap();
+    let deadline = std::time::Instant::now() + PATIENCE;
+    let holds = || running.progress().bytes_in() > running.progress().bytes_out();
+    while source.write(&[0; 65_536]).is_ok() || !holds() {
+        assert!(std::time::Instant::now() < deadline, "{:?}", running.progress());
+    }
+    drop(source);
+    is_reset(&running, "from");
+
+    // There is nothing to be written to the connection that is reset.
+    let ((from, _source), (to, sink)) = (connection(), connection());
+    let running = start(from, to);
+    drop(sink);
+    is_reset(&running, "to");
 }

@@ -32,11 +32,11 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 pub(super) struct Showing {
     /// Open an HTTP door with /metrics (OpenMetrics) and /api/status (JSON)
     #[arg(long, value_name = "ADDR:PORT")]
-    metrics: Option<SocketAddr>,
+    pub(super) metrics: Option<SocketAddr>,
 
     /// Write what was done as JSON to FILE at the end; - is standard output
     #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    pub(super) json: Option<PathBuf>,
 }
 
 /// Who sees the streams, and what they saw last.

@@ -28,6 +28,7 @@ pub struct StreamBuilder {
     outputs: Vec<(Object, OutputOptions)>,
     finish_outputs: bool,
     survives_inputs: bool,
+    ends_with_connections: bool,
     on_event: Option<Box<OnEvent>>,
 }
 
@@ -58,6 +59,7 @@ impl Default for StreamBuilder {
             outputs: Vec::new(),
             finish_outputs: false,
             survives_inputs: false,
+            ends_with_connections: false,
             on_event: None,
         }
     }
@@ -143,6 +145,14 @@ impl StreamBuilder {
         self
     }
 
+    /// Ends as soon as a connection fails, on either side and whatever the stream waits for, when all that could be moved has been.
+    /// What came before and finds no room is lost. Only on an engine.
+    #[must_use]
+    pub fn end_with_connections(mut self) -> StreamBuilder {
+        self.ends_with_connections = true;
+        self
+    }
+
     /// Has events told, on the thread that runs the stream; must not block.
     #[must_use]
     pub fn on_event(mut self, on_event: impl FnMut(StreamEvent) + Send + 'static) -> StreamBuilder {
@@ -157,6 +167,7 @@ impl StreamBuilder {
             finish_outputs: self.finish_outputs,
             survives_outputs: matches!(self.pattern, OutputPattern::Mirror),
             survives_inputs: self.survives_inputs,
+            ends_with_connections: self.ends_with_connections,
             moves_unseen: true,
             packet_bytes: None,
             takes_datagrams: false,
@@ -186,6 +197,7 @@ impl StreamBuilder {
             is_finishing: false,
             ended: VecDeque::new(),
             remains: Vec::new(),
+            broken: None,
         };
         for (object, options) in self.outputs {
             stream.attach_output(object, options);

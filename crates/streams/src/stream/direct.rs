@@ -145,7 +145,7 @@ impl Stream {
             Sent::Nothing => {
                 input.readable = false;
                 // While nothing comes, others may need pipes more.
-                self.outputs.iter_mut().filter_map(|output| output.pipe.take()).for_each(Pipe::put_away);
+                self.put_pipes_away();
                 return false;
             }
             Sent::Full => {
@@ -159,6 +159,11 @@ impl Stream {
             }
         }
         true
+    }
+
+    /// While nothing comes, or nothing more will, others may need pipes more.
+    pub(super) fn put_pipes_away(&mut self) {
+        self.outputs.iter_mut().filter_map(|output| output.pipe.take()).for_each(Pipe::put_away);
     }
 }
 

@@ -22,6 +22,7 @@ impl Stream {
     pub(super) fn finish(&mut self, now_us: u64) -> Result<Acted, StreamError> {
         if !self.is_finishing {
             self.is_finishing = true;
+            self.put_pipes_away();
             self.end_handlers()?;
             if self.settings.finish_outputs {
                 self.each_output(|output| output.object.finish().map(|()| true))?;

@@ -41,6 +41,7 @@ impl Stream {
                 return Ok(Acted::More);
             }
             if !progressed {
+                self.check_broken()?;
                 return Ok(Acted::Wait);
             }
         }
@@ -57,7 +58,12 @@ impl Stream {
         Ok(self.place(now_us)? | self.pull()?)
     }
 
-    /// Bytes that were read and that outputs took.
+    /// Bytes that were read, and bytes that outputs took.
+    pub(crate) fn moved_bytes(&self) -> (u64, u64) {
+        (self.counts.bytes_in, self.counts.bytes_out)
+    }
+
+    /// Both together.
     pub(super) fn moved(&self) -> u64 {
         self.counts.bytes_in + self.counts.bytes_out
     }

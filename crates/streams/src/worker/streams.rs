@@ -45,17 +45,19 @@ impl Worker {
         }
         let (acted, moved) = task.stream.act(allowance, now_us());
         let remains = task.stream.take_remains();
+        let now_us = now_us();
+        task.note_progress(now_us);
         if !remains.is_empty() {
             self.readers.discard(remains);
         }
         self.sending.counters.stream_octets.add(moved);
-        self.scheduler.acted(key, moved, false, now_us());
+        self.scheduler.acted(key, moved, false, now_us);
         if matches!(acted, Acted::More) {
             self.ready_stream(key);
         }
         match acted {
             Acted::More | Acted::Wait => self.submit_storage(key),
-            Acted::Deliver => self.wheel.set(key, now_us() + LOOK_AGAIN_US),
+            Acted::Deliver => self.wheel.set(key, now_us + LOOK_AGAIN_US),
             Acted::Ended(result) => self.end_stream(key, result),
         }
     }

@@ -1,0 +1,213 @@
+//! `wirepath relay --listen … --to …`: a TCP proxy.
+
+mod counts;
+
+use std::net::SocketAddr;
+use std::num::NonZeroUsize;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::Args;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use wirepath_relay::{Balance, Endpoint, HealthOptions, ProxyOptions, ProxyStatus};
+
+use super::door::Door;
+use super::running::Showing;
+use crate::log::Log;
+use crate::output::Output;
+use crate::{format, terminal};
+
+/// Exit code when connections were cut, as of `wirepath serve`.
+const CUT: u8 = 3;
+
+/// Where connections come in and go to, and what holds for them.
+#[derive(Args)]
+pub(super) struct Proxy {
+    /// Take connections here: [HOST]:PORT, of IPv4 and IPv6 without a host, or unix:PATH; may be given more than once
+    #[arg(long, value_name = "ADDRESS", value_parser = Endpoint::to_listen, requires = "to", conflicts_with_all = ["inputs", "outputs"])]
+    listen: Vec<Endpoint>,
+
+    /// Connect them to this backend: HOST:PORT or unix:PATH; may be given more than once
+    #[arg(long, value_name = "BACKEND", value_parser = Endpoint::to_connect, requires = "listen")]
+    to: Vec<Endpoint>,
+
+    /// Which backend gets a connection: roundrobin, leastconn (fewest connections), random
+    #[arg(long, value_name = "BALANCE", default_value = "roundrobin", requires = "listen")]
+    balance: Balance,
+
+    /// Engine threads [default: one for each core]
+    #[arg(long, value_name = "N", requires = "listen")]
+    threads: Option<NonZeroUsize>,
+
+    /// How long to wait for a backend before the next is tried
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration, requires = "listen")]
+    connect_timeout: Duration,
+
+    /// End a connection when nothing has moved either way for so long; 0s for never
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = humantime::parse_duration, requires = "listen")]
+    idle_timeout: Duration,
+
+    /// Connections at a time; more wait to be taken [default: what the limit of open files allows, 20000 at most]
+    #[arg(long, value_name = "N", requires = "listen")]
+    max_connections: Option<NonZeroUsize>,
+
+    /// Time between two checks of a backend [default: 2s, and no checks of one that is alone]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "listen")]
+    health_interval: Option<Duration>,
+
+    /// Checks in a row that bring a backend back
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..), requires = "listen")]
+    rise: u32,
+
+    /// Connections in a row, checks and clients' alike, that have to fail before a backend counts as down
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..), requires = "listen")]
+    fall: u32,
+
+    /// Tell backends who the client is: PROXY protocol, version 2
+    #[arg(long, requires = "listen")]
+    send_proxy: bool,
+
+    /// Have clients say who they are: PROXY protocol, version 1 or 2
+    #[arg(long, requires = "listen")]
+    accept_proxy: bool,
+
+    /// How long connections may go on after SIGTERM or SIGINT
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration, requires = "listen")]
+    drain: Duration,
+}
+
+impl Proxy {
+    /// Whether this is what is asked for.
+    pub(super) fn is_meant(&self) -> bool {
+        !self.listen.is_empty()
+    }
+
+    /// Relays connections until a signal comes and they have ended.
+    pub(super) fn run(self, showing: &Showing) -> Result<ExitCode> {
+        let options = self.options()?;
+        let output = Output::prepare(showing.json.as_deref())?;
+        let log = Log::start();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let says_ready = !matches!(output, Output::Standard);
+        let relayed = runtime.block_on(relay(options, showing.metrics, says_ready, &log));
+        // A resolver that does not answer is not waited for.
+        runtime.shutdown_background();
+        let code = relayed.and_then(|(status, in_time)| {
+            tracing::info!("{}", in_words(&status));
+            output.write(|| Ok(format!("{}\n", serde_json::to_string_pretty(&status)?)))?;
+            Ok(if in_time { ExitCode::SUCCESS } else { ExitCode::from(CUT) })
+        });
+        log.end();
+        code
+    }
+
+    fn options(self) -> Result<ProxyOptions> {
+        let threads = match self.threads {
+            Some(threads) => threads.get(),
+            None => available_parallelism().context("the number of cores is not known; use --threads")?.get(),
+        };
+        ensure!(!self.connect_timeout.is_zero(), "--connect-timeout 0s leaves no time to connect");
+        ensure!(
+            self.health_interval.is_none_or(|interval| !interval.is_zero()),
+            "--health-interval 0s leaves no time between two checks"
+        );
+        // A check changes nothing where there is no choice, and some who listen take one connection only.
+        let interval = self.health_interval.or((self.to.len() > 1).then_some(Duration::from_secs(2)));
+        Ok(ProxyOptions {
+            listen: self.listen,
+            backends: self.to,
+            balance: self.balance,
+            threads,
+            connect_timeout: self.connect_timeout,
+            idle_timeout: Some(self.idle_timeout).filter(|limit| !limit.is_zero()),
+            max_connections: self.max_connections.map(NonZeroUsize::get),
+            health: HealthOptions { interval, rise: self.rise, fall: self.fall },
+            send_proxy: self.send_proxy,
+            accept_proxy: self.accept_proxy,
+            drain: self.drain,
+        })
+    }
+}
+
+/// Relays until told to end; answers what was done, and whether all connections ended before.
+async fn relay(
+    options: ProxyOptions,
+    metrics: Option<SocketAddr>,
+    says_ready: bool,
+    log: &Log,
+) -> Result<(ProxyStatus, bool)> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let proxy = wirepath_relay::Proxy::start(options).await?;
+    let _metrics = match metrics {
+        Some(address) => Some(open_metrics(address, &proxy).await?),
+        None => None,
+    };
+    if says_ready {
+        let doors: Vec<String> = proxy.listening().iter().map(|door| format!(" listen={door}")).collect();
+        terminal::print(&format!("ready{}\n", doors.concat()))?;
+    }
+    let losses = tokio::spawn(log.losses().tell());
+    let view = proxy.view();
+    let (told, tell) = tokio::sync::oneshot::channel::<()>();
+    let drained = proxy.run(async move { _ = tell.await });
+    tokio::pin!(drained);
+    let mut told = Some(told);
+    let in_time = loop {
+        tokio::select! {
+            in_time = &mut drained => break in_time,
+            () = either(&mut terminate, &mut interrupt) => match told.take() {
+                Some(first) => drop(first),
+                None => break false, // the second
+            },
+        }
+    };
+    losses.abort();
+    Ok((view.status(), in_time))
+}
+
+/// Opens the door for `--metrics`, which has a runtime of its own.
+async fn open_metrics(address: SocketAddr, proxy: &wirepath_relay::Proxy) -> Result<Door> {
+    let (engine, view) = (Arc::clone(proxy.engine()), proxy.view());
+    let open =
+        move || Door::open(address, engine, |metrics, status| counts::register(&view, metrics, status));
+    let door = tokio::task::spawn_blocking(open).await??;
+    tracing::info!("metrics at http://{}/metrics", door.address());
+    Ok(door)
+}
+
+/// Waits for one of two signals.
+async fn either(one: &mut Signal, other: &mut Signal) {
+    tokio::select! {
+        _ = one.recv() => {}
+        _ = other.recv() => {}
+    }
+}
+
+/// One line.
+fn in_words(status: &ProxyStatus) -> String {
+    let connections = &status.connections;
+    let mut words = format!(
+        "{} connections, {} to backends, {} to clients in {}",
+        format::count(connections.total),
+        format::size(status.bytes_to_backends),
+        format::size(status.bytes_to_clients),
+        format::clock(status.seconds)
+    );
+    for (count, what) in [
+        (connections.aborted, "aborted"),
+        (connections.timed_out, "timed out"),
+        (connections.refused, "refused"),
+        (connections.malformed, "malformed"),
+        (connections.failed, "failed"),
+        (connections.cut + connections.open, "cut"),
+    ] {
+        if count > 0 {
+            words += &format!(", {} {what}", format::count(count));
+        }
+    }
+    words
+}

@@ -1,0 +1,220 @@
+//! One backend: where it is, whether it is there, and what it has to do.
+
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use slab::Slab;
+use tokio::sync::Notify;
+use tokio::time::timeout;
+use wirepath_streams::StreamProgress;
+
+use super::balance::Load;
+use super::endpoint::{Endpoint, Target};
+use super::health::{Change, Health, HealthOptions};
+use super::link::Link;
+use super::status::BackendStatus;
+
+/// A backend.
+#[derive(Debug)]
+pub(super) struct Backend {
+    endpoint: Endpoint,
+    name: String,
+    targets: Mutex<Arc<[Target]>>,
+    health: Mutex<Health>,
+    open: AtomicU64,
+    total: AtomicU64,
+    failures: AtomicU64,
+    checks_passed: AtomicU64,
+    checks_failed: AtomicU64,
+    traffic: Mutex<Traffic>,
+    misled: Notify,
+}
+
+/// Bytes each way: of connections that have ended, and of those that are open.
+#[derive(Debug, Default)]
+struct Traffic {
+    ended: (u64, u64),
+    open: Slab<Flow>,
+}
+
+/// What a connection moves.
+#[derive(Debug)]
+pub(super) struct Flow {
+    pub(super) to_backend: Arc<StreamProgress>,
+    pub(super) to_client: Arc<StreamProgress>,
+    /// Bytes that went to the backend before there were streams.
+    pub(super) before: u64,
+}
+
+/// A connection's place at a backend, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Place {
+    backend: Arc<Backend>,
+    flow: Option<usize>,
+}
+
+impl Backend {
+    /// Asks for its addresses.
+    ///
+    /// # Errors
+    /// If it has none.
+    pub(super) async fn new(endpoint: Endpoint, health: HealthOptions) -> io::Result<Backend> {
+        let targets = endpoint.resolve().await?;
+        Ok(Backend {
+            name: endpoint.to_string(),
+            endpoint,
+            targets: Mutex::new(targets.into()),
+            health: Mutex::new(Health::new(health, Instant::now())),
+            open: AtomicU64::new(0),
+            total: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            checks_passed: AtomicU64::new(0),
+            checks_failed: AtomicU64::new(0),
+            traffic: Mutex::default(),
+            misled: Notify::new(),
+        })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn load(&self) -> Load {
+        Load { up: lock(&self.health).is_up(), open: self.open.load(Relaxed) as usize }
+    }
+
+    /// Connects for a client, by any of its addresses, within `limit`.
+    ///
+    /// # Errors
+    /// What the last address said, or that it took too long.
+    pub(super) async fn connect(&self, limit: Duration) -> io::Result<Link> {
+        let connected = self.try_targets(limit).await;
+        match &connected {
+            Ok(_) => _ = self.total.fetch_add(1, Relaxed),
+            Err(_) => _ = self.failures.fetch_add(1, Relaxed),
+        }
+        self.note(connected.as_ref().map(|_| ()));
+        connected
+    }
+
+    /// Connects to see whether it is there.
+    ///
+    /// # Errors
+    /// As [`Backend::connect`].
+    pub(super) async fn check(&self, limit: Duration) -> io::Result<Link> {
+        let connected = self.try_targets(limit).await;
+        match &connected {
+            Ok(_) => _ = self.checks_passed.fetch_add(1, Relaxed),
+            Err(_) => _ = self.checks_failed.fetch_add(1, Relaxed),
+        }
+        self.note(connected.as_ref().map(|_| ()));
+        connected
+    }
+
+    async fn try_targets(&self, limit: Duration) -> io::Result<Link> {
+        let targets = Arc::clone(&lock(&self.targets));
+        let connecting = async {
+            let mut last = io::ErrorKind::AddrNotAvailable.into();
+            for target in &*targets {
+                match Link::connect(target).await {
+                    Ok(link) => return Ok(link),
+                    Err(error) => last = error,
+                }
+            }
+            Err(last)
+        };
+        timeout(limit, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// What came of connecting counts for its health; a change is said once.
+    fn note(&self, connected: Result<(), &io::Error>) {
+        if connected.is_err() && self.endpoint.known().is_none() {
+            self.misled.notify_one();
+        }
+        let change = lock(&self.health).note(connected.is_ok(), Instant::now());
+        match (change, connected) {
+            (Some(Change::Up), _) => tracing::info!(backend = %self.name, "the backend is up"),
+            (Some(Change::Down), Err(error)) => {
+                tracing::warn!(backend = %self.name, %error, "the backend is down");
+            }
+            _ => {}
+        }
+    }
+
+    /// Waits until it cannot be connected to under a name, which may stand for other addresses by now.
+    pub(super) async fn misled(&self) {
+        self.misled.notified().await;
+    }
+
+    /// Asks for its addresses again; if there is no answer, those that are known remain.
+    pub(super) async fn resolve_again(&self) {
+        match self.endpoint.resolve().await {
+            Ok(targets) => *lock(&self.targets) = targets.into(),
+            Err(error) => tracing::debug!(backend = %self.name, %error, "no answer from the resolver"),
+        }
+    }
+
+    pub(super) fn status(&self) -> BackendStatus {
+        let (up, lasted) = {
+            let health = lock(&self.health);
+            (health.is_up(), health.lasted(Instant::now()))
+        };
+        let (bytes_to_backend, bytes_to_client) = lock(&self.traffic).bytes();
+        BackendStatus {
+            name: self.name.clone(),
+            up,
+            since_seconds: lasted.as_secs(),
+            open: self.open.load(Relaxed),
+            total: self.total.load(Relaxed),
+            bytes_to_backend,
+            bytes_to_client,
+            failures: self.failures.load(Relaxed),
+            checks_passed: self.checks_passed.load(Relaxed),
+            checks_failed: self.checks_failed.load(Relaxed),
+        }
+    }
+}
+
+impl Place {
+    /// Takes a place, so that others see that it has more to do before there is a connection.
+    pub(super) fn take(backend: &Arc<Backend>) -> Place {
+        backend.open.fetch_add(1, Relaxed);
+        Place { backend: Arc::clone(backend), flow: None }
+    }
+
+    /// Has what is moved counted.
+    pub(super) fn count(&mut self, flow: Flow) {
+        self.flow = Some(lock(&self.backend.traffic).open.insert(flow));
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.backend.open.fetch_sub(1, Relaxed);
+        let mut traffic = lock(&self.backend.traffic);
+        if let Some(flow) = self.flow.and_then(|flow| traffic.open.try_remove(flow)) {
+            let (to_backend, to_client) = flow.bytes();
+            traffic.ended.0 += to_backend;
+            traffic.ended.1 += to_client;
+        }
+    }
+}
+
+impl Traffic {
+    fn bytes(&self) -> (u64, u64) {
+        let add = |sum: (u64, u64), more: (u64, u64)| (sum.0 + more.0, sum.1 + more.1);
+        self.open.iter().map(|(_, flow)| flow.bytes()).fold(self.ended, add)
+    }
+}
+
+impl Flow {
+    fn bytes(&self) -> (u64, u64) {
+        (self.before + self.to_backend.bytes_out(), self.to_client.bytes_out())
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

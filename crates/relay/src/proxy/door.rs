@@ -1,0 +1,175 @@
+//! Where clients come in.
+
+use std::io;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+use socket2::{Domain, Socket, Type};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{JoinError, JoinSet};
+
+use super::connection::{Shared, attend};
+use super::endpoint::{Endpoint, Place, Target};
+use super::link::Link;
+
+/// Connections that may wait to be taken.
+const BACKLOG: i32 = 4096;
+
+/// How long to wait before the next try when no connection can be taken for want of descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// A listening socket.
+#[derive(Debug)]
+pub(super) struct Door {
+    listener: Listener,
+    name: String,
+}
+
+#[derive(Debug)]
+enum Listener {
+    Tcp(TcpListener),
+    /// And its name, which is removed with it.
+    Unix(UnixListener, PathBuf),
+}
+
+impl Door {
+    /// Listens on every address that the endpoint stands for.
+    ///
+    /// # Errors
+    /// What the resolver or the system says.
+    pub(super) async fn open(endpoint: &Endpoint) -> io::Result<Vec<Door>> {
+        if let Place::Tcp { host, port } = &endpoint.0
+            && host.is_empty()
+        {
+            return Ok(vec![Door::on_any_address(*port)?]);
+        }
+        endpoint.resolve().await?.into_iter().map(Door::on).collect()
+    }
+
+    /// Where it listens really, if the port was to be one that is free.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn on(target: Target) -> io::Result<Door> {
+        match target {
+            Target::Tcp(address) => Door::on_address(address),
+            Target::Unix(path) => {
+                let name = format!("unix:{}", path.display());
+                let listener = UnixListener::bind(&path).map_err(|error| if_taken(&path, error))?;
+                Ok(Door { listener: Listener::Unix(listener, path), name })
+            }
+        }
+    }
+
+    fn on_any_address(port: u16) -> io::Result<Door> {
+        match Door::on_address((Ipv6Addr::UNSPECIFIED, port).into()) {
+            // A system without IPv6.
+            Err(error) if Errno::from_io_error(&error) == Some(Errno::AFNOSUPPORT) => {
+                Door::on_address((Ipv4Addr::UNSPECIFIED, port).into())
+            }
+            door => door,
+        }
+    }
+
+    fn on_address(address: SocketAddr) -> io::Result<Door> {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
+        socket.set_reuse_address(true)?;
+        if address.ip() == Ipv6Addr::UNSPECIFIED {
+            socket.set_only_v6(false)?;
+        }
+        socket.bind(&address.into())?;
+        socket.listen(BACKLOG)?;
+        let listener = TcpListener::from_std(socket.into())?;
+        let name = format!("tcp://{}", listener.local_addr()?);
+        Ok(Door { listener: Listener::Tcp(listener), name })
+    }
+
+    /// Takes connections while `permits` last, until `drain` becomes true or its sender is dropped; comes back when the last connection
+    /// has ended.
+    pub(super) async fn serve(
+        self,
+        shared: Arc<Shared>,
+        permits: Arc<Semaphore>,
+        mut drain: watch::Receiver<bool>,
+    ) {
+        let mut tasks = JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                _ = drain.wait_for(|&drain| drain) => break,
+                Some(ended) = tasks.join_next() => {
+                    report(ended);
+                    continue;
+                }
+                accepted = self.accept() => accepted,
+            };
+            let link = match accepted {
+                Ok(link) => link,
+                Err(error) => {
+                    pause(&self.name, error).await;
+                    continue;
+                }
+            };
+            // One that is too many waits here, and the others behind it where the kernel keeps them.
+            let permit = tokio::select! {
+                _ = drain.wait_for(|&drain| drain) => break,
+                permit = Arc::clone(&permits).acquire_owned() => permit,
+            };
+            let shared = Arc::clone(&shared);
+            tasks.spawn(async move {
+                attend(link, &shared).await;
+                drop(permit);
+            });
+        }
+        drop(self);
+        while let Some(ended) = tasks.join_next().await {
+            report(ended);
+        }
+    }
+
+    async fn accept(&self) -> io::Result<Link> {
+        match &self.listener {
+            Listener::Tcp(listener) => Link::tcp(listener.accept().await?.0),
+            Listener::Unix(listener, _) => Ok(Link::Unix(listener.accept().await?.0)),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Listener::Unix(_, path) = self
+            && let Err(error) = std::fs::remove_file(&path)
+        {
+            tracing::warn!(path = %path.display(), %error, "the socket's name could not be removed");
+        }
+    }
+}
+
+fn if_taken(path: &Path, error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::AddrInUse {
+        return error;
+    }
+    io::Error::new(
+        error.kind(),
+        format!("{error}; if nobody listens there any more, remove {}", path.display()),
+    )
+}
+
+/// A connection that could not be taken: its own fault, or there is no room for any.
+async fn pause(door: &str, error: io::Error) {
+    if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::InvalidInput) {
+        return;
+    }
+    tracing::warn!(door, %error, "cannot take a connection");
+    tokio::time::sleep(ACCEPT_PAUSE).await;
+}
+
+fn report(ended: Result<(), JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a connection's task failed");
+    }
+}

@@ -1,0 +1,67 @@
+//! How many connections there can be: each takes descriptors, and of those the system gives so many.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Descriptors of a connection: each of two sockets is read, written and held, and each direction that moves has a pipe.
+const EACH: u64 = 10;
+
+/// Descriptors for everything else: listening sockets, threads, checks of backends, the log.
+const OTHERS: u64 = 200;
+
+/// Connections unless said otherwise, if there are descriptors for so many.
+const USUAL: usize = 20_000;
+
+/// More connections are asked for than there can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{connections} connections take {needed} descriptors, and this process may open {limit}: raise the limit (ulimit -n, or LimitNOFILE= \
+     of a systemd unit) or ask for {possible} at most"
+)]
+pub struct TooManyConnections {
+    connections: usize,
+    needed: u64,
+    limit: u64,
+    possible: u64,
+}
+
+/// Raises the limit of open files as far as this user may, and answers how many connections there may be.
+///
+/// # Errors
+/// If so many were asked for that descriptors do not suffice.
+pub(super) fn connections(asked: Option<usize>) -> Result<usize, TooManyConnections> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    if let Err(errno) = raised {
+        tracing::warn!(%errno, "the limit of open files could not be raised");
+    }
+    possible(asked, getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
+}
+
+fn possible(asked: Option<usize>, limit: u64) -> Result<usize, TooManyConnections> {
+    let possible = limit.saturating_sub(OTHERS) / EACH;
+    match asked {
+        Some(connections) if connections as u64 > possible => {
+            let needed = (connections as u64).saturating_mul(EACH).saturating_add(OTHERS);
+            Err(TooManyConnections { connections, needed, limit, possible })
+        }
+        Some(connections) => Ok(connections),
+        None => Ok(USUAL.min(possible as usize).max(1)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn there_are_as_many_as_asked_for_or_as_there_can_be() {
+        assert_eq!(possible(None, 1 << 20), Ok(USUAL));
+        assert_eq!(possible(None, 1024), Ok(82));
+        assert_eq!(possible(Some(82), 1024), Ok(82));
+        let error = possible(Some(83), 1024).unwrap_err().to_string();
+        assert!(
+            error.contains("83 connections take 1030 descriptors") && error.contains("ask for 82"),
+            "{error}"
+        );
+    }
+}

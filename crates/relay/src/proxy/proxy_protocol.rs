@@ -1,0 +1,183 @@
+//! The PROXY protocol: a header before the first byte that says who the client is (haproxy.org, proxy-protocol.txt, 2020-03-05).
+
+use std::io;
+use std::net::SocketAddr;
+
+use ppp::v2::{Builder, Command, Protocol, Version};
+use ppp::{HeaderResult, PartialResult, v1, v2};
+
+/// Most bytes of a header that is taken: addresses have 232 at most, the rest is what others add (TLVs).
+pub(super) const MOST: usize = 4096;
+
+/// Most bytes of a header of version 1 (section 2.1).
+const MOST_V1: usize = 107;
+
+/// From whom and to whom a connection is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Origin {
+    pub(super) source: SocketAddr,
+    pub(super) destination: SocketAddr,
+}
+
+/// What is at the beginning of a connection.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Parsed {
+    /// More is needed to tell.
+    Incomplete,
+    /// A header of so many bytes; without an origin, that of the connection itself holds (section 2.2: LOCAL, UNSPEC, Unix).
+    Header { origin: Option<Origin>, bytes: usize },
+}
+
+/// Reads a header of version 1 or 2.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, String> {
+    let is_text = bytes.first().is_some_and(|first| *first == b'P');
+    if is_text && !bytes.contains(&b'\n') && bytes.len() < MOST_V1 {
+        // The library takes some beginnings for wrong.
+        return Ok(Parsed::Incomplete);
+    }
+    let result = HeaderResult::parse(bytes);
+    if result.is_incomplete() {
+        let needed = announced(bytes).unwrap_or(0);
+        let is_too_long = needed > MOST || is_text;
+        return if is_too_long { Err("the header is too long".to_owned()) } else { Ok(Parsed::Incomplete) };
+    }
+    match result {
+        HeaderResult::V1(Ok(header)) => {
+            let origin = match header.addresses {
+                v1::Addresses::Tcp4(ip) => Some(of_v4(&ip)),
+                v1::Addresses::Tcp6(ip) => Some(of_v6(&ip)),
+                v1::Addresses::Unknown => None,
+            };
+            Ok(Parsed::Header { origin, bytes: header.header.len() })
+        }
+        HeaderResult::V2(Ok(header)) => {
+            let origin = match header.addresses {
+                _ if header.command == Command::Local => None,
+                v2::Addresses::IPv4(ip) => Some(of_v4(&ip)),
+                v2::Addresses::IPv6(ip) => Some(of_v6(&ip)),
+                v2::Addresses::Unix(_) | v2::Addresses::Unspecified => None,
+            };
+            Ok(Parsed::Header { origin, bytes: header.header.len() })
+        }
+        HeaderResult::V1(Err(error)) => Err(error.to_string()),
+        HeaderResult::V2(Err(error)) => Err(error.to_string()),
+    }
+}
+
+/// A header of version 2 for a client's connection, or, without an origin, for one of our own (LOCAL).
+///
+/// # Errors
+/// Does not happen: what is written has room.
+pub(super) fn header(origin: Option<Origin>) -> io::Result<Vec<u8>> {
+    let Some(Origin { source, destination }) = origin else {
+        let nobody = v2::Addresses::Unspecified;
+        return Builder::with_addresses(Version::Two | Command::Local, Protocol::Unspecified, nobody).build();
+    };
+    let addresses = match (source, destination) {
+        (SocketAddr::V4(_), SocketAddr::V4(_)) => (source, destination),
+        _ => (as_v6(source), as_v6(destination)),
+    };
+    Builder::with_addresses(Version::Two | Command::Proxy, Protocol::Stream, addresses).build()
+}
+
+/// The length that a header of version 2 says it has, as soon as it has said so.
+fn announced(bytes: &[u8]) -> Option<usize> {
+    let length = bytes.get(14..16)?;
+    Some(16 + usize::from(u16::from_be_bytes([length[0], length[1]])))
+}
+
+fn of_v4(ip: &v2::IPv4) -> Origin {
+    Origin {
+        source: (ip.source_address, ip.source_port).into(),
+        destination: (ip.destination_address, ip.destination_port).into(),
+    }
+}
+
+fn of_v6(ip: &v2::IPv6) -> Origin {
+    Origin {
+        source: (ip.source_address, ip.source_port).into(),
+        destination: (ip.destination_address, ip.destination_port).into(),
+    }
+}
+
+/// One of IPv4 in IPv6's notation: a header has addresses of one kind.
+fn as_v6(address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(v4) => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
+        SocketAddr::V6(_) => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin(source: &str, destination: &str) -> Origin {
+        Origin { source: source.parse().unwrap(), destination: destination.parse().unwrap() }
+    }
+
+    /// Every beginning is incomplete, and what follows belongs to the connection.
+    fn check(header: &[u8], expected: Option<Origin>) {
+        for length in 0..header.len() {
+            assert_eq!(parse(&header[..length]), Ok(Parsed::Incomplete), "{length} bytes");
+        }
+        let whole = Ok(Parsed::Header { origin: expected, bytes: header.len() });
+        for rest in [&b""[..], b"\xff\r\nGET /"] {
+            assert_eq!(parse(&[header, rest].concat()), whole);
+        }
+    }
+
+    #[test]
+    fn headers_are_read_however_they_come() {
+        let v4 = origin("192.0.2.1:5000", "198.51.100.2:80");
+        let v6 = origin("[2001:db8::1]:5000", "[2001:db8::2]:80");
+        check(b"PROXY TCP4 192.0.2.1 198.51.100.2 5000 80\r\n", Some(v4));
+        check(b"PROXY TCP6 2001:db8::1 2001:db8::2 5000 80\r\n", Some(v6));
+        check(b"PROXY UNKNOWN\r\n", None);
+        for known in [Some(v4), Some(v6), None] {
+            check(&header(known).unwrap(), known);
+        }
+    }
+
+    /// Bytes by the specification, section 2.2.
+    #[test]
+    fn headers_are_as_specified() {
+        let signature = b"\r\n\r\n\0\r\nQUIT\n";
+        let v4 = header(Some(origin("192.0.2.1:5000", "198.51.100.2:80"))).unwrap();
+        let expected = [0x21, 0x11, 0, 12, 192, 0, 2, 1, 198, 51, 100, 2, 0x13, 0x88, 0, 80];
+        assert_eq!(v4, [&signature[..], &expected].concat());
+        assert_eq!(header(None).unwrap(), [&signature[..], &[0x20, 0, 0, 0]].concat());
+        let mixed = header(Some(origin("[2001:db8::1]:5000", "198.51.100.2:80"))).unwrap();
+        assert_eq!((mixed[13], mixed.len()), (0x21, 16 + 36));
+    }
+
+    #[test]
+    fn what_is_no_header_is_refused() {
+        let mut long = header(None).unwrap();
+        long[14..16].copy_from_slice(&5000u16.to_be_bytes());
+        let endless = [b'P'; MOST_V1];
+        for wrong in [
+            &b"GET / HTTP/1.1\r\n\r\n"[..],
+            b"PROXY TCP4 a b c d\r\n",
+            &long,
+            &endless,
+            b"\r\n\r\n1234567890123",
+        ] {
+            assert!(parse(wrong).is_err(), "{wrong:?}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn nothing_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300), version in 0..3) {
+            let start: &[u8] = [&b""[..], b"PROXY ", b"\r\n\r\n\0\r\nQUIT\n\x21"][version as usize];
+            let bytes = [start, &bytes].concat();
+            if let Ok(Parsed::Header { bytes: length, .. }) = parse(&bytes) {
+                assert!(length <= bytes.len() && length >= 15);
+            }
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! `wirepath relay --listen … --to …`: a TCP proxy as people use it.
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use rustix::process::Signal;
+use wirepath_tests::process::status_number;
+use wirepath_tests::proxy::{self, PATIENCE, Proxy, accept, echo, echo_on, free_port};
+use wirepath_tests::{Deadline, server, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        megabytes_go_both_ways_at_once,
+        unix_sockets_are_relayed_as_well,
+        connections_have_no_threads_of_their_own,
+        a_backend_that_refuses_is_left_out,
+        a_backend_that_dies_is_noticed_and_so_is_its_return,
+        silence_ends_a_connection,
+        the_fewest_connections_get_the_next,
+        those_who_are_too_many_wait,
+        open_connections_end_before_a_proxy_that_drains,
+        a_proxy_does_not_drain_for_ever,
+        backends_are_told_who_the_client_is,
+        clients_say_who_they_are,
+        wrong_arguments_are_named,
+    ]
+}
+
+fn random_bytes(length: usize, seed: u64) -> Vec<u8> {
+    let mut dice = wirepath_tests::mutation::Dice::new(seed);
+    (0..length).map(|_| dice.any() as u8).collect()
+}
+
+/// Sends and receives at the same time; answers what came until the end.
+fn exchange<S: Read + Write + Send>(
+    mut reader: S,
+    mut writer: S,
+    bytes: &[u8],
+    finish: impl FnOnce(&S),
+) -> Result<Vec<u8>> {
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            let mut received = Vec::new();
+            reader.read_to_end(&mut received).map(|_| received)
+        });
+        writer.write_all(bytes)?;
+        finish(&writer);
+        Ok(sending.join().map_err(|_| anyhow::anyhow!("the reader panicked"))??)
+    })
+}
+
+fn both_ways(client: TcpStream, server: TcpStream) -> Result<()> {
+    let (to_server, to_client) = (random_bytes(6_000_000, 1), random_bytes(7_000_000, 2));
+    let finish = |stream: &TcpStream| stream.shutdown(Shutdown::Write).unwrap_or_default();
+    let (at_server, at_client) = std::thread::scope(|scope| {
+        let serving = scope.spawn(|| exchange(server.try_clone()?, server.try_clone()?, &to_client, finish));
+        let at_client = exchange(client.try_clone()?, client.try_clone()?, &to_server, finish)?;
+        let at_server = serving.join().map_err(|_| anyhow::anyhow!("the server panicked"))??;
+        anyhow::Ok((at_server, at_client))
+    })?;
+    ensure!(at_server == to_server && at_client == to_client, "other bytes came");
+    Ok(())
+}
+
+fn megabytes_go_both_ways_at_once() -> Result<()> {
+    let backend = TcpListener::bind("127.0.0.1:0")?;
+    let proxy = Proxy::before(&[backend.local_addr()?], &[])?;
+    let client = proxy.connect()?;
+    both_ways(client, accept(&backend)?)?;
+    let (code, status) = proxy.end()?;
+    ensure!(code == 0 && status["schema"] == "wirepath-relay-proxy/1", "{code}: {status}");
+    ensure!(status["connections"]["total"] == 1 && status["connections"]["finished"] == 1, "{status}");
+    ensure!(status["bytes_to_backends"] == 6_000_000 && status["bytes_to_clients"] == 7_000_000, "{status}");
+    let backend = &status["backends"][0];
+    ensure!(
+        backend["total"] == 1 && backend["open"] == 0 && backend["bytes_to_client"] == 7_000_000,
+        "{status}"
+    );
+    Ok(())
+}
+
+fn unix_sockets_are_relayed_as_well() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let [door, back] = ["door", "back"].map(|name| folder.path().join(name));
+    let [door_name, back_name] = [&door, &back].map(|path| format!("unix:{}", path.display()));
+    let backend = UnixListener::bind(&back)?;
+    let proxy = Proxy::start(["--listen", &door_name, "--to", &back_name])?;
+    let mut client = UnixStream::connect(&door)?;
+    client.set_read_timeout(Some(PATIENCE))?;
+    client.write_all(b"question")?;
+    client.shutdown(Shutdown::Write)?;
+    let (mut server, _) = backend.accept()?;
+    server.set_read_timeout(Some(PATIENCE))?;
+    let mut text = String::new();
+    server.read_to_string(&mut text)?;
+    server.write_all(b" answer")?;
+    drop(server);
+    client.read_to_string(&mut text)?;
+    ensure!(text == "question answer", "{text}");
+    let (code, status) = proxy.end()?;
+    ensure!(code == 0 && status["connections"]["finished"] == 1, "{code}: {status}");
+    ensure!(!door.exists(), "the socket's name is left");
+    Ok(())
+}
+
+/// A connection, and the number of the backend that it is to.
+fn numbered(proxy: &Proxy) -> Result<(u8, TcpStream)> {
+    let mut client = proxy.connect()?;
+    let mut number = [0];
+    client.read_exact(&mut number)?;
+    Ok((number[0], client))
+}
+
+fn connections_have_no_threads_of_their_own() -> Result<()> {
+    let proxy = Proxy::before(&[echo(0)?], &["--threads", "2"])?;
+    let first = numbered(&proxy)?;
+    let threads = status_number(proxy.process.pid(), "Threads")?;
+    let mut clients = vec![first];
+    for _ in 0..200 {
+        clients.push(numbered(&proxy)?);
+    }
+    let with_many = status_number(proxy.process.pid(), "Threads")?;
+    ensure!(with_many == threads, "{threads} threads became {with_many}");
+    for (index, (_, client)) in clients.iter_mut().enumerate() {
+        let word = (index as u32).to_be_bytes();
+        client.write_all(&word)?;
+        let mut echoed = [0; 4];
+        client.read_exact(&mut echoed)?;
+        ensure!(echoed == word, "connection {index} got {echoed:?}");
+    }
+    Ok(())
+}
+
+fn a_backend_that_refuses_is_left_out() -> Result<()> {
+    let nobody = free_port()?;
+    let proxy = Proxy::before(&[nobody, echo(7)?], &["--health-interval", "1h", "--fall", "1000"])?;
+    for _ in 0..4 {
+        ensure!(numbered(&proxy)?.0 == 7);
+    }
+    let (_, status) = proxy.end()?;
+    let failures = status["backends"][0]["failures"].as_u64().context("no failures")?;
+    ensure!(failures > 0 && status["connections"]["refused"] == 0, "{status}");
+
+    let proxy = Proxy::before(&[nobody], &[])?;
+    let read = proxy.connect()?.read(&mut [0]);
+    ensure!(
+        read.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset),
+        "{read:?}"
+    );
+    let (code, status) = proxy.end()?;
+    ensure!(code == 0 && status["connections"]["refused"] == 1, "{code}: {status}");
+    Ok(())
+}
+
+fn a_backend_that_dies_is_noticed_and_so_is_its_return() -> Result<()> {
+    let dying = free_port()?;
+    let backends = [dying, echo(1)?];
+    let proxy = Proxy::before(&backends, &["--health-interval", "20ms", "--fall", "2", "--rise", "2"])?;
+    let says = |what: &str| {
+        let said = || Ok(proxy.process.log().contains(what).then_some(()));
+        Deadline::seconds(20.0).wait_for(what, said).with_context(|| proxy.process.log())
+    };
+    says("the backend is down")?;
+    for _ in 0..4 {
+        ensure!(numbered(&proxy)?.0 == 1);
+    }
+    echo_on(TcpListener::bind(dying)?, 0);
+    says("the backend is up")?;
+    let both: std::collections::BTreeSet<u8> =
+        (0..2).map(|_| Ok(numbered(&proxy)?.0)).collect::<Result<_>>()?;
+    ensure!(both.len() == 2, "connections go to {both:?} only");
+    let log = proxy.process.log();
+    for what in ["the backend is down", "the backend is up"] {
+        ensure!(log.matches(what).count() == 1, "{log}");
+    }
+    let (_, status) = proxy.end()?;
+    let backend = &status["backends"][0];
+    let counted = |what: &str| backend[what].as_u64().unwrap_or_default();
+    ensure!(
+        backend["up"] == true && counted("checks_failed") >= 2 && counted("checks_passed") >= 2,
+        "{status}"
+    );
+    ensure!(backend["failures"] == 0, "clients met a backend that was known to be down: {status}");
+    Ok(())
+}
+
+fn silence_ends_a_connection() -> Result<()> {
+    let backend = TcpListener::bind("127.0.0.1:0")?;
+    let proxy = Proxy::before(&[backend.local_addr()?], &["--idle-timeout", "300ms"])?;
+    let client = proxy.connect()?;
+    for mut end in [client, accept(&backend)?] {
+        let read = end.read(&mut [0]);
+        ensure!(
+            read.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset),
+            "{read:?}"
+        );
+    }
+    let (code, status) = proxy.end()?;
+    ensure!(code == 0 && status["connections"]["timed_out"] == 1, "{code}: {status}");
+    Ok(())
+}
+
+fn the_fewest_connections_get_the_next() -> Result<()> {
+    let backends = [echo(0)?, echo(1)?, echo(2)?];
+    let proxy = Proxy::before(&backends, &["--balance", "leastconn"])?;
+    let mut clients = (0..9).map(|_| numbered(&proxy)).collect::<Result<Vec<_>>>()?;
+    for number in 0..3 {
+        let has = clients.iter().filter(|(backend, _)| *backend == number).count();
+        ensure!(has == 3, "backend {number} has {has} of 9");
+    }
+    clients.retain(|(backend, _)| *backend != 1);
+    // When the proxy has seen that they are gone, that backend has none and the others three each.
+    Deadline::seconds(20.0).wait_for("three in a row for the one that has none", || {
+        let next = (0..3).map(|_| numbered(&proxy)).collect::<Result<Vec<_>>>()?;
+        Ok(next.iter().all(|(backend, _)| *backend == 1).then_some(()))
+    })
+}
+
+fn those_who_are_too_many_wait() -> Result<()> {
+    let proxy = Proxy::before(&[echo(0)?], &["--max-connections", "1"])?;
+    let (_, first) = numbered(&proxy)?;
+    let mut second = proxy.connect()?;
+    second.set_nonblocking(true)?;
+    let read = second.read(&mut [0]);
+    ensure!(read.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "{read:?}");
+    second.set_nonblocking(false)?;
+    drop(first);
+    second.read_exact(&mut [0]).context("the second never had its turn")
+}
+
+fn open_connections_end_before_a_proxy_that_drains() -> Result<()> {
+    let mut proxy = Proxy::before(&[echo(0)?], &[])?;
+    let (_, mut client) = numbered(&proxy)?;
+    proxy.process.signal(Signal::TERM)?;
+    let door = proxy.address.context("no door")?;
+    Deadline::seconds(20.0).wait_for("a closed door", || Ok((!proxy::is_listening(door)?).then_some(())))?;
+    client.write_all(b"still")?;
+    let mut echoed = [0; 5];
+    client.read_exact(&mut echoed)?;
+    ensure!(&echoed == b"still" && proxy.process.is_running()?, "it did not wait");
+    client.shutdown(Shutdown::Write)?;
+    ensure!(client.read(&mut [0])? == 0);
+    let (code, status) = proxy.wait()?;
+    ensure!(
+        code == 0 && status["draining"] == true && status["connections"]["finished"] == 1,
+        "{code}: {status}"
+    );
+    Ok(())
+}
+
+fn a_proxy_does_not_drain_for_ever() -> Result<()> {
+    let mut proxy = Proxy::before(&[echo(0)?], &["--drain", "50ms"])?;
+    let (_, mut client) = numbered(&proxy)?;
+    proxy.process.signal(Signal::INT)?;
+    let (code, status) = proxy.wait()?;
+    ensure!(code == 3 && status["connections"]["cut"] == 1, "{code}: {status}");
+    let read = client.read(&mut [0]);
+    ensure!(
+        read.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset),
+        "{read:?}"
+    );
+
+    let mut proxy = Proxy::before(&[echo(0)?], &["--drain", "1h"])?;
+    let (_, _client) = numbered(&proxy)?;
+    let door = proxy.address.context("no door")?;
+    proxy.process.signal(Signal::TERM)?;
+    Deadline::seconds(20.0).wait_for("a closed door", || Ok((!proxy::is_listening(door)?).then_some(())))?;
+    proxy.process.signal(Signal::TERM)?;
+    let (code, _) = proxy.wait()?;
+    ensure!(code == 3, "a second signal ended it with {code}");
+    Ok(())
+}
+
+/// The addresses of a header of version 2, by the specification: section 2.2.
+fn addresses(header: &[u8]) -> Result<(SocketAddr, SocketAddr)> {
+    ensure!(header[..16] == *b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c", "{header:?}");
+    let address = |at: usize, port: usize| -> SocketAddr {
+        let ip: [u8; 4] = [header[at], header[at + 1], header[at + 2], header[at + 3]];
+        (ip, u16::from_be_bytes([header[port], header[port + 1]])).into()
+    };
+    Ok((address(16, 24), address(20, 26)))
+}
+
+fn backends_are_told_who_the_client_is() -> Result<()> {
+    let backend = TcpListener::bind("127.0.0.1:0")?;
+    let proxy = Proxy::before(&[backend.local_addr()?], &["--send-proxy"])?;
+    let mut client = proxy.connect()?;
+    client.write_all(b"hello")?;
+    let mut received = [0; 28 + 5];
+    accept(&backend)?.read_exact(&mut received)?;
+    ensure!(addresses(&received)? == (client.local_addr()?, client.peer_addr()?), "{received:?}");
+    ensure!(received[28..] == *b"hello", "{received:?}");
+    Ok(())
+}
+
+fn clients_say_who_they_are() -> Result<()> {
+    let backend = TcpListener::bind("127.0.0.1:0")?;
+    let proxy = Proxy::before(&[backend.local_addr()?], &["--accept-proxy", "--send-proxy"])?;
+    let text = b"PROXY TCP4 192.0.2.1 198.51.100.2 5000 80\r\nhello";
+    let mut binary = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c".to_vec();
+    binary.extend([192, 0, 2, 1, 198, 51, 100, 2, 0x13, 0x88, 0, 80]);
+    binary.extend(b"hello");
+    for header in [&text[..], &binary] {
+        let mut client = proxy.connect()?;
+        let (first, rest) = header.split_at(20);
+        client.write_all(first)?;
+        client.write_all(rest)?;
+        let mut received = [0; 28 + 5];
+        let mut server = accept(&backend)?;
+        server.read_exact(&mut received)?;
+        let expected = ("192.0.2.1:5000".parse()?, "198.51.100.2:80".parse()?);
+        ensure!(addresses(&received)? == expected && received[28..] == *b"hello", "{received:?}");
+        client.write_all(b" and more")?;
+        client.shutdown(Shutdown::Write)?;
+        let mut more = String::new();
+        server.read_to_string(&mut more)?;
+        ensure!(more == " and more", "{more}");
+    }
+    let mut stranger = proxy.connect()?;
+    stranger.write_all(b"GET / HTTP/1.1\r\n\r\n")?;
+    let read = stranger.read(&mut [0]);
+    ensure!(
+        read.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset),
+        "{read:?}"
+    );
+    let (_, status) = proxy.end()?;
+    ensure!(status["connections"]["malformed"] == 1 && status["backends"][0]["total"] == 2, "{status}");
+    Ok(())
+}
+
+fn wrong_arguments_are_named() -> Result<()> {
+    let taken = TcpListener::bind("127.0.0.1:0")?;
+    let taken_address = taken.local_addr()?.to_string();
+    for (arguments, code, said) in [
+        (&["--listen", ":0"][..], 2, "--to <BACKEND>"),
+        (&["--to", "a:1"], 2, "--listen <ADDRESS>"),
+        (&["--listen", ":0", "--to", ":80"], 2, ":80: a host is missing, as in HOST:PORT"),
+        (&["--listen", ":0", "--to", "a:1", "--in", "-", "--out", "-"], 2, "cannot be used with"),
+        (
+            &["--listen", ":0", "--to", "a:1", "--balance", "best"],
+            2,
+            "there are roundrobin, leastconn and random",
+        ),
+        (
+            &["--listen", ":0", "--to", "nobody.invalid:1"],
+            1,
+            "tcp://nobody.invalid:1: asking for its address",
+        ),
+        (&["--listen", &taken_address, "--to", "127.0.0.1:1"], 1, "listening: Address already in use"),
+        (
+            &["--listen", ":0", "--to", "127.0.0.1:1", "--max-connections", "99999999999"],
+            1,
+            "raise the limit",
+        ),
+    ] {
+        let output = Command::new(server::binary()?).arg("relay").args(arguments).output()?;
+        let error = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(code) && error.contains(said), "{arguments:?}: {error}");
+    }
+    Ok(())
+}
