@@ -97,6 +97,7 @@ fn relay() -> Vec<RelayCost> {
         block: *block,
         links: *links,
         idle: *idle,
+        mtu: 1500,
         verified: true,
         runs: (0..RUNS)
             .map(|run| {

@@ -169,7 +169,7 @@ fn relayed(assessment: &Assessment) -> Vec<Figure> {
             let name = Name {
                 experiment: format!("relay: {}", cost.part),
                 transport: Some(transport),
-                mtu: Some(assessment.settings.mtu),
+                mtu: Some(cost.mtu),
                 what,
                 size: cost.block,
                 whole: false,

@@ -173,7 +173,15 @@ impl Stage {
             true => Lane::Drops(Device::that_drops(mtu, *sink == Sink::Drop)?),
             false => receives.clone(),
         };
-        Ok(Stage { udp, tcp: receives, pair: Ok(pair), cpu: 0, processors: None, mtu, _receiver: Some(receiver) })
+        Ok(Stage {
+            udp,
+            tcp: receives,
+            pair: Ok(pair),
+            cpu: 0,
+            processors: None,
+            mtu,
+            _receiver: Some(receiver),
+        })
     }
 
     /// What UDP packets are sent to.

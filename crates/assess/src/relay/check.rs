@@ -17,7 +17,8 @@ pub(crate) fn check(
     volume: Volume,
     contents: &[Vec<u8>],
 ) -> Result<(), String> {
-    let sent = |connection: usize| touched(cell, pattern.bytes(start_of(connection), volume.bytes_each as usize));
+    let sent =
+        |connection: usize| touched(cell, pattern.bytes(start_of(connection), volume.bytes_each as usize));
     match cell.part {
         Part::SocketToFile => in_order(contents, sent),
         Part::FileToSocket | Part::Mirror | Part::UdpMirror => in_order(contents, |_| sent(0)),
@@ -97,7 +98,8 @@ fn same(came: &[u8], sent: &[u8]) -> Result<(), String> {
         return Err(format!("{} bytes came of {}", came.len(), sent.len()));
     }
     let differs = came.iter().zip(sent).position(|(one, other)| one != other);
-    differs.map_or(Ok(()), |at| Err(format!("byte {at} is {:#04x} and should be {:#04x}", came[at], sent[at])))
+    differs
+        .map_or(Ok(()), |at| Err(format!("byte {at} is {:#04x} and should be {:#04x}", came[at], sent[at])))
 }
 
 /// Blocks of all inputs, one of each in turn.
@@ -125,7 +127,7 @@ mod tests {
         let cell = cells(part).into_iter().find(|cell| cell.links == links).unwrap();
         let sources = if matches!(part, Part::Stripe | Part::Random | Part::Mirror) { 1 } else { links };
         let bytes_each = cell.block.unwrap_or(100) as u64 * 8;
-        let volume = Volume { connections: sources, busy: sources, bytes_each };
+        let volume = Volume { connections: sources, busy: sources, bytes_each, ends: true };
         let sent: Vec<Vec<u8>> =
             (0..sources).map(|source| pattern.bytes(start_of(source), bytes_each as usize)).collect();
         let block = cell.block.unwrap_or(1);
@@ -143,7 +145,9 @@ mod tests {
     #[test]
     fn what_is_right_passes_and_a_wrong_lost_or_doubled_byte_is_found() {
         let pattern = Pattern::new().unwrap();
-        for part in [Part::SocketToSocket, Part::SocketToFile, Part::Merge, Part::Stripe, Part::Random, Part::Mirror] {
+        for part in
+            [Part::SocketToSocket, Part::SocketToFile, Part::Merge, Part::Stripe, Part::Random, Part::Mirror]
+        {
             let links = if matches!(part, Part::Stripe | Part::Random | Part::Mirror) { 4 } else { 16 };
             let (cell, volume, contents) = right(part, &pattern, links);
             let of = |change: fn(&mut Vec<Vec<u8>>)| {

@@ -57,9 +57,15 @@ pub(crate) struct Received {
 
 impl Receivers {
     /// So many, each of which expects so many bytes; beside the processor that is measured.
-    pub(crate) fn open(stage: &Stage, number: usize, bytes_each: u64, keep: bool) -> Result<Receivers, Error> {
+    pub(crate) fn open(
+        stage: &Stage,
+        number: usize,
+        bytes_each: u64,
+        keep: bool,
+    ) -> Result<Receivers, Error> {
         let sockets: Vec<UdpSocket> = stage.at_ends(|address| {
-            let sockets = (0..number).map(|_| receiver(SocketAddr::new(address, 0))).collect::<io::Result<_>>();
+            let sockets =
+                (0..number).map(|_| receiver(SocketAddr::new(address, 0))).collect::<io::Result<_>>();
             sockets.doing("opening receivers")
         })?;
         let addresses: io::Result<_> = sockets.iter().map(UdpSocket::local_addr).collect();
@@ -122,7 +128,13 @@ fn receive(sockets: &[UdpSocket], bytes_each: u64, keep: bool, least: &AtomicU64
 
 impl Received {
     /// Takes what one call gives; nothing if there is nothing now.
-    fn some(&mut self, index: usize, socket: &UdpSocket, room: &mut [u8], keep: bool) -> io::Result<Option<u64>> {
+    fn some(
+        &mut self,
+        index: usize,
+        socket: &UdpSocket,
+        room: &mut [u8],
+        keep: bool,
+    ) -> io::Result<Option<u64>> {
         // MSG_TRUNC answers the length of the whole datagram, or of those that the kernel gathered, whatever is kept of it.
         let room = if keep { room } else { &mut room[..1] };
         match recv(socket, &mut *room, RecvFlags::TRUNC | RecvFlags::DONTWAIT) {
@@ -166,7 +178,8 @@ pub(crate) fn send(
         while sent < bursts.datagrams {
             let bytes = sent * DATAGRAM as u64;
             wait_for_room(process, to.port(), |waiting| {
-                let behind = least.as_ref().map_or(0, |least| bytes - least.load(Ordering::Relaxed).min(bytes));
+                let behind =
+                    least.as_ref().map_or(0, |least| bytes - least.load(Ordering::Relaxed).min(bytes));
                 waiting <= WAITING && behind <= WINDOW
             })?;
             let burst = bursts.burst.min(bursts.datagrams - sent);

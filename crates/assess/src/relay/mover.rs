@@ -115,20 +115,22 @@ pub(crate) fn connected(address: SocketAddr) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// As many descriptors as an experiment takes, or as may be had: one that has too few fails where it opens them.
-pub(crate) fn allow_descriptors() {
+/// Has this process open as many descriptors as may be had; answers how many that is.
+pub(crate) fn allow_descriptors() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    let most = Some(DESCRIPTORS.max(limit.maximum.unwrap_or(u64::MAX)));
-    let raised = Rlimit { current: most, maximum: most };
-    if setrlimit(Resource::Nofile, raised).is_err() {
-        // Without privileges, up to the hard limit, which is always permitted.
-        setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).ok();
+    let wanted = limit.maximum.unwrap_or(DESCRIPTORS).max(DESCRIPTORS);
+    for most in [Some(wanted), limit.maximum] {
+        // To raise the hard limit takes privileges; up to it everybody may go.
+        if setrlimit(Resource::Nofile, Rlimit { current: most, maximum: most }).is_ok() {
+            break;
+        }
     }
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }
 
-/// Descriptors of 11,000 streams, and some.
-const DESCRIPTORS: u64 = 1 << 15;
+/// What the largest crowd takes: a connection for each idle stream, two and a pipe for each busy one, and some.
+pub(crate) const DESCRIPTORS: u64 = 1 << 14;
 
 fn say(line: &str) -> io::Result<()> {
     let mut output = io::stdout().lock();

@@ -226,7 +226,8 @@ fn ticks(stat: &str) -> Option<[u64; 4]> {
 
 /// Whether somebody listens on this port, in the network namespace of the process.
 fn listens(process: u32, port: u16) -> Result<bool, Error> {
-    let table = fs::read_to_string(format!("/proc/{process}/net/tcp")).doing("looking for listening sockets")?;
+    let table =
+        fs::read_to_string(format!("/proc/{process}/net/tcp")).doing("looking for listening sockets")?;
     Ok(has_listener(&table, port))
 }
 

@@ -43,19 +43,19 @@ pub(crate) struct Arrived {
 }
 
 impl Sinks {
-    /// Connects so many, in order, and takes what comes until `busy` of them have ended; `keep` it or throw it away uncopied.
+    /// Connects so many, in order, and takes what comes until they have ended, or each has got `enough` bytes; `keep` it or throw it away uncopied.
     pub(crate) fn connect(
         stage: &Stage,
         to: SocketAddr,
         number: usize,
-        busy: usize,
+        enough: Option<u64>,
         keep: bool,
     ) -> Result<Sinks, Error> {
         let connections: Vec<TcpStream> = stage.at_ends(|_| {
             let connections = (0..number).map(|_| mover::connected(to)).collect::<io::Result<_>>();
             connections.doing("connecting to what is measured")
         })?;
-        let thread = stage.beside("sinks", move || take(connections, busy, keep))?;
+        let thread = stage.beside("sinks", move || take(connections, enough, keep))?;
         Ok(Sinks { thread })
     }
 
@@ -66,11 +66,13 @@ impl Sinks {
     }
 }
 
-fn take(connections: Vec<TcpStream>, busy: usize, keep: bool) -> io::Result<Arrived> {
+fn take(connections: Vec<TcpStream>, enough: Option<u64>, keep: bool) -> io::Result<Arrived> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     for (index, connection) in connections.iter().enumerate() {
         connection.set_nonblocking(true)?;
-        set_least_to_wake(connection.as_fd(), WAKE)?;
+        if enough.is_none() {
+            set_least_to_wake(connection.as_fd(), WAKE)?; // who has enough before the end would not be woken for the last bytes
+        }
         epoll::add(&epoll, connection, EventData::new_u64(index as u64), EventFlags::IN)?;
     }
     let mut taking = Taking {
@@ -79,11 +81,11 @@ fn take(connections: Vec<TcpStream>, busy: usize, keep: bool) -> io::Result<Arri
         room: vec![0; CALL],
         keep,
     };
-    let mut left = busy;
+    let mut left = connections.len();
     let mut events = [const { MaybeUninit::<Event>::uninit() }; 64];
     while left > 0 {
         for index in ready(&epoll, &mut events)? {
-            if taking.some(&connections[index], index)? {
+            if taking.some(&connections[index], index)? || enough == Some(taking.counts[index]) {
                 epoll::delete(&epoll, &connections[index])?;
                 left -= 1;
             }

@@ -35,6 +35,8 @@ pub(crate) struct Volume {
     pub(crate) busy: usize,
     /// Bytes that each of these gets.
     pub(crate) bytes_each: u64,
+    /// Whether connections end behind them, or stay open and silent.
+    pub(crate) ends: bool,
 }
 
 /// A source of connections, on a thread of its own.
@@ -134,7 +136,9 @@ fn send(pattern: &Pattern, connections: &[TcpStream], volume: Volume) -> io::Res
             }
             if sent[index] == volume.bytes_each {
                 epoll::delete(&epoll, connection)?;
-                connection.shutdown(Shutdown::Write)?;
+                if volume.ends {
+                    connection.shutdown(Shutdown::Write)?;
+                }
                 left -= 1;
             }
         }

@@ -147,6 +147,7 @@ mod tests {
             block: None,
             links: links as u32,
             idle: 0,
+            mtu: 1500,
             verified: true,
             runs: seconds.iter().map(run).collect(),
         }

@@ -1,5 +1,7 @@
 //! One run of a cell: everything is set up, moved and counted, and what the measured side used for it is answered.
 
+mod datagrams;
+
 use std::fs::{self, File};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsRawFd;
@@ -8,27 +10,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::cells::{Cell, Part, Way};
-use super::datagrams::{self, Bursts, Receivers};
 use super::pattern::Pattern;
 use super::side::{Side, Spent};
 use super::sinks::Sinks;
 use super::source::{Source, Volume};
-use super::task::{DATAGRAM, How, Shape, Task};
+use super::task::{How, Shape, Task};
 use crate::error::{Doing, Error};
-use crate::headers;
 use crate::media::nameless;
 use crate::progress::Unwatched;
 use crate::result::RelayRun;
-use crate::stage::{Counted, Lane, Stage};
-
-/// The header of Ethernet, which a device counts, in bytes.
-const ETHERNET: u64 = 14;
-
-/// A device that has counted nothing more for so long will not.
-const SETTLED: Duration = Duration::from_secs(2);
-
-/// How often a device is looked at.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
+use crate::stage::Stage;
 
 /// What runs of an assessment share.
 pub(crate) struct Trials<'a> {
@@ -60,7 +51,7 @@ impl Cell {
         };
         let unit = self.block.map_or(4096, |block| block as u64);
         let blocks = bytes / self.part.share() / busy as u64 / unit;
-        Volume { connections, busy, bytes_each: blocks.max(1) * unit }
+        Volume { connections, busy, bytes_each: blocks.max(1) * unit, ends: true }
     }
 }
 
@@ -70,7 +61,9 @@ impl Trials<'_> {
     /// # Errors
     /// [`Error::Faulty`] if not all of it came; what ends the assessment.
     pub(crate) fn run(&mut self, cell: &Cell, bytes: u64, keep: bool) -> Result<Outcome, Error> {
-        let volume = cell.volume(bytes);
+        let mut volume = cell.volume(bytes);
+        // What a crowd costs is what it costs to go on: a hundred times as many streams end a hundred times as often.
+        volume.ends = keep || cell.part != Part::Crowd;
         match cell.part {
             Part::UdpMirror => self.datagrams(cell, volume, keep),
             _ => self.connections(cell, volume, keep),
@@ -85,14 +78,7 @@ impl Trials<'_> {
         };
         let address = source.as_ref().map(|source| source.address);
         let mut side = self.side(cell, shape(cell, &files), address)?;
-        let sinks = match outputs(cell) {
-            0 => None,
-            number => {
-                let to = SocketAddr::new(self.stage.near_address()?, side.port);
-                let busy = if cell.idle > 0 { cell.links } else { number };
-                Some(Sinks::connect(self.stage, to, number, busy, keep)?)
-            }
-        };
+        let sinks = self.sinks(cell, volume, side.port, keep)?;
         side.wait_ready()?;
         source.as_ref().map_or(Ok(()), Source::wait_accepted)?;
         let (before, start) = (side.spent()?, Instant::now());
@@ -111,55 +97,21 @@ impl Trials<'_> {
             None => written(&files, keep)?,
         };
         complete(cell, volume, &counts)?;
-        let connections = source.map(Source::finish).transpose()?;
-        drop(connections);
+        source.map(Source::finish).transpose()?;
         let sent = volume.busy as u64 * volume.bytes_each;
-        let delivered = counts.iter().sum();
-        Ok(Outcome { run: run(before, used, ended - start, sent, delivered), volume, contents })
+        let run = run(before, used, ended - start, sent, counts.iter().sum());
+        Ok(Outcome { run, volume, contents })
     }
 
-    fn datagrams(&mut self, cell: &Cell, volume: Volume, keep: bool) -> Result<Outcome, Error> {
-        let device = match &self.stage.udp {
-            Lane::Drops(device) if !keep => Some(device),
-            _ => None,
-        };
-        let (addresses, receivers) = match device {
-            Some(_) => (ports_from(self.stage.udp_address(), cell.links), None),
-            None => {
-                let receivers = Receivers::open(self.stage, cell.links, volume.bytes_each, keep)?;
-                (receivers.addresses.clone(), Some(receivers))
-            }
-        };
-        let mut side = self.side(cell, Shape::Datagrams(addresses), None)?;
-        side.wait_ready()?;
-        let counted = device.map(|device| device.counted()).transpose()?;
-        let (before, start) = (side.spent()?, Instant::now());
-        side.go()?;
-        let bursts = Bursts {
-            datagrams: volume.bytes_each / DATAGRAM as u64,
-            burst: cell.block.map_or(1, |block| block / DATAGRAM) as u64,
-        };
-        let to = (side.id(), SocketAddr::new(self.stage.near_address()?, side.port));
-        let least = receivers.as_ref().map(Receivers::least);
-        let sending = datagrams::send(self.stage, &self.pattern, bursts, to, least)?;
-        let sent = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        sent.map_err(|error| Error::Faulty(format!("the source of datagrams: {error}")))?;
-        let expected = volume.bytes_each * cell.links as u64;
-        let (counts, contents, ended) = match (receivers, device.zip(counted)) {
-            (Some(receivers), _) => {
-                let received = receivers.finish()?;
-                (received.counts, received.contents, received.ended)
-            }
-            (None, Some((device, counted))) => {
-                let dropped = settled(|| Ok(device.counted()?.since(counted)), expected)?;
-                (vec![dropped / cell.links as u64; cell.links], Vec::new(), Instant::now())
-            }
-            (None, None) => (Vec::new(), Vec::new(), Instant::now()),
-        };
-        let used = side.spent()?;
-        complete(cell, volume, &counts)?;
-        let run = run(before, used, ended - start, volume.bytes_each, counts.iter().sum());
-        Ok(Outcome { run, volume, contents })
+    /// Connections to what is measured, if data goes to any.
+    fn sinks(&self, cell: &Cell, volume: Volume, port: u16, keep: bool) -> Result<Option<Sinks>, Error> {
+        let number = outputs(cell);
+        if number == 0 {
+            return Ok(None);
+        }
+        let to = SocketAddr::new(self.stage.near_address()?, port);
+        let enough = (!volume.ends).then_some(volume.bytes_each);
+        Sinks::connect(self.stage, to, number, enough, keep).map(Some)
     }
 
     /// The process that is measured; it listens.
@@ -216,7 +168,7 @@ fn outputs(cell: &Cell) -> usize {
     match cell.part {
         Part::SocketToFile | Part::UdpMirror => 0,
         Part::Merge => 1,
-        _ => cell.links + cell.idle,
+        _ => cell.links,
     }
 }
 
@@ -260,34 +212,12 @@ fn complete(cell: &Cell, volume: Volume, counts: &[u64]) -> Result<(), Error> {
     let alike = matches!(cell.part, Part::FileToSocket | Part::SocketToFile | Part::Mirror | Part::UdpMirror);
     let uneven = alike && counts.iter().any(|count| *count != bytes_each);
     if came != expected || uneven {
-        return Err(Error::Faulty(format!("{came} bytes came of {expected} that should, to {} sinks", counts.len())));
+        return Err(Error::Faulty(format!(
+            "{came} bytes came of {expected} that should, to {} sinks",
+            counts.len()
+        )));
     }
     Ok(())
-}
-
-/// Payload that a device has counted, when that is as much as is expected or grows no more.
-fn settled(counted: impl Fn() -> Result<Counted, Error>, expected: u64) -> Result<u64, Error> {
-    let mut last = (0, Instant::now());
-    loop {
-        let payload = payload(counted()?);
-        if payload >= expected || (payload == last.0 && last.1.elapsed() > SETTLED) {
-            return Ok(payload);
-        }
-        if payload != last.0 {
-            last = (payload, Instant::now());
-        }
-        std::thread::sleep(LOOK_AGAIN);
-    }
-}
-
-/// Of datagrams over IPv4, and of trains, which have one header each.
-fn payload(counted: Counted) -> u64 {
-    let headers = ETHERNET + u64::from(headers::UDP_OVER_IPV4);
-    counted.bytes.saturating_sub(counted.packets * headers)
-}
-
-fn ports_from(first: SocketAddr, number: usize) -> Vec<SocketAddr> {
-    (first.port()..).take(number).map(|port| SocketAddr::new(first.ip(), port)).collect()
 }
 
 #[cfg(test)]
@@ -312,15 +242,9 @@ mod tests {
     #[test]
     fn what_is_lost_or_goes_to_the_wrong_sink_is_no_figure() {
         let cell = cells(Part::Mirror).into_iter().find(|cell| cell.links == 4).unwrap();
-        let volume = Volume { connections: 1, busy: 1, bytes_each: 100 };
+        let volume = Volume { connections: 1, busy: 1, bytes_each: 100, ends: true };
         assert!(complete(&cell, volume, &[100; 4]).is_ok());
         assert!(complete(&cell, volume, &[100, 100, 100, 99]).is_err());
         assert!(complete(&cell, volume, &[101, 99, 100, 100]).is_err());
-    }
-
-    #[test]
-    fn headers_are_no_payload() {
-        assert_eq!(payload(Counted { bytes: 2 * (1316 + 42), packets: 2 }), 2 * 1316);
-        assert_eq!(payload(Counted { bytes: 16 * 1316 + 42, packets: 1 }), 16 * 1316);
     }
 }

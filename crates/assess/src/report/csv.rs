@@ -43,7 +43,7 @@ pub fn csv(assessment: &Assessment) -> Result<String, csv::Error> {
         runs(cost.measurement).try_for_each(|row| writer.serialize(row))?;
     }
     for cost in &assessment.relay {
-        relayed(cost, assessment.settings.mtu).try_for_each(|row| writer.serialize(row))?;
+        relayed(cost).try_for_each(|row| writer.serialize(row))?;
     }
     for figure in figures(assessment).iter().filter(|figure| !has_rows_of_its_own(figure)) {
         values(figure).try_for_each(|row| writer.serialize(row))?;
@@ -98,7 +98,7 @@ fn runs(measurement: &Measurement) -> impl Iterator<Item = Row> + '_ {
     })
 }
 
-fn relayed(cost: &RelayCost, mtu: u32) -> impl Iterator<Item = Row> + '_ {
+fn relayed(cost: &RelayCost) -> impl Iterator<Item = Row> + '_ {
     let (transport, unit_of_cost) = match cost.is_of_datagrams() {
         true => (Transport::Udp, Unit::Seconds),
         false => (Transport::Tcp, Unit::SecondsPerGib),
@@ -108,7 +108,7 @@ fn relayed(cost: &RelayCost, mtu: u32) -> impl Iterator<Item = Row> + '_ {
         what: harmless(&cost.what()),
         transport: Some(transport),
         size: cost.block,
-        mtu: Some(mtu),
+        mtu: Some(cost.mtu),
         run: Some(index + 1),
         value,
         unit: unit(unit_of_cost),

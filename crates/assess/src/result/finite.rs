@@ -37,7 +37,8 @@ impl Assessment {
             let figures = cost.runs.iter().flat_map(|run| [run.user_s, run.system_s, run.wall_s]);
             figures.map(|figure| (format!("{}: {}", cost.part, cost.what()), figure))
         });
-        let mut figures = seconds.chain(costs).chain(measurements).chain(profiles).chain(points).chain(relays);
+        let mut figures =
+            seconds.chain(costs).chain(measurements).chain(profiles).chain(points).chain(relays);
         figures.find(|(_, figure)| !figure.is_finite()).map(|(what, figure)| format!("{what}: {figure}"))
     }
 }

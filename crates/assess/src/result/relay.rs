@@ -21,6 +21,8 @@ pub struct RelayCost {
     pub links: u32,
     /// Connections beside these that carry nothing.
     pub idle: u32,
+    /// MTU of the device between the moving side and the sinks.
+    pub mtu: u32,
     /// Whether what arrived was compared, byte for byte, before it was timed.
     pub verified: bool,
     /// Runs, in the order they were made.
@@ -69,7 +71,8 @@ impl RelayCost {
         if self.touch {
             what += ", touched";
         }
-        what += &format!(", {} {}", self.links, if self.is_of_datagrams() { "receivers" } else { "links" });
+        let one = if self.is_of_datagrams() { "receiver" } else { "link" };
+        what += &format!(", {} {one}{}", self.links, if self.links == 1 { "" } else { "s" });
         if self.idle > 0 {
             what += &format!(" and {} idle", self.idle);
         }

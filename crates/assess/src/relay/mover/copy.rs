@@ -43,7 +43,12 @@ pub(super) fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
     match &task.shape {
         Shape::FileToSocket(path) => {
             for output in ends.outputs {
-                links.push(Link::new(File::open(path)?.into(), output.try_clone()?.into(), Some(output), task)?);
+                links.push(Link::new(
+                    File::open(path)?.into(),
+                    output.try_clone()?.into(),
+                    Some(output),
+                    task,
+                )?);
             }
         }
         Shape::SocketToFile(paths) => {

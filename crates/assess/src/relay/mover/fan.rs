@@ -65,12 +65,7 @@ fn spread(
 }
 
 /// What there is, to all.
-fn mirror(
-    input: &TcpStream,
-    outputs: &mut [TcpStream],
-    block: &mut [u8],
-    touch: bool,
-) -> io::Result<()> {
+fn mirror(input: &TcpStream, outputs: &mut [TcpStream], block: &mut [u8], touch: bool) -> io::Result<()> {
     loop {
         let read = rustix::io::read(input, &mut *block)?;
         if read == 0 {

@@ -65,8 +65,12 @@ fn streams(task: &Task, ends: Ends) -> io::Result<Vec<Stream>> {
                 .collect()
         }
         Shape::SocketToSocket => {
-            let links = inputs.into_iter().zip(outputs);
-            links.map(|(input, output)| many(task, vec![input], Framing::Whole, vec![output])).collect()
+            let mut outputs = outputs.into_iter();
+            let stream = |input| match outputs.next() {
+                Some(output) => many(task, vec![input], Framing::Whole, vec![output]),
+                None => idle(task, input),
+            };
+            inputs.into_iter().map(stream).collect()
         }
         Shape::Merge | Shape::Stripe | Shape::Random => {
             Ok(vec![many(task, inputs, Framing::Fixed(task.block_bytes), outputs)?])
@@ -77,6 +81,12 @@ fn streams(task: &Task, ends: Ends) -> io::Result<Vec<Stream>> {
             Ok(vec![mirror_of_datagrams(task, socket.into(), receivers)?])
         }
     }
+}
+
+/// A stream that nothing is to come to. It has no second descriptor, of which there may be too few for ten thousand.
+fn idle(task: &Task, input: TcpStream) -> io::Result<Stream> {
+    let (nowhere, _) = Object::collect("nowhere", 1);
+    Ok(builder(task).input(connection(input)?, Framing::Whole).output(nowhere).build())
 }
 
 /// One stream of all these.
