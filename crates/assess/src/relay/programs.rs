@@ -12,7 +12,7 @@ use crate::error::{Doing, Error};
 /// A program that relays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
-    /// One thread, in TCP mode, splicing by its own heuristics.
+    /// One thread, in TCP mode, splicing both ways: by its own heuristics (`splice-auto`) it hardly ever does.
     HaProxy,
     /// One process, its stream module.
     Nginx,
@@ -90,7 +90,8 @@ fn haproxy(front: SocketAddr, backend: SocketAddr) -> String {
     maxconn 4096
 defaults
     mode tcp
-    option splice-auto
+    option splice-request
+    option splice-response
     timeout connect 10s
     timeout client 60s
     timeout server 60s
