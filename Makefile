@@ -2,10 +2,10 @@
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 MINUTES ?= 3
 
-.PHONY: help run test build bench assess fmt lint fuzz
+.PHONY: help run test build bench assess assess-relay fmt lint fuzz
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
 
 run: ## install what is missing, build, serve MEDIA=folder (or a sample clip) and say how to play it; ARGS="--rtsp …"
 	@[ -z "$$MEDIA" ] || [ -e "$$MEDIA" ] || { echo "MEDIA=$$MEDIA does not exist; name a folder or a file" >&2; exit 66; }
@@ -32,6 +32,11 @@ assess: ## measure every data path of this machine, beside bare C; ARGS="--quick
 	@mkdir -p target/bench
 	cc -O2 -Wall -Wextra -o target/bench/bare bench/bare.c
 	target/release/wirepath assess $(ARGS) --bare target/bench/bare
+
+assess-relay: ## measure the stream service beside read and write, HAProxy, nginx, socat; ARGS="--quick …"; needs root
+	@scripts/install.sh bench
+	cargo build --release --locked -p wirepath
+	target/release/wirepath assess relay $(ARGS)
 
 fmt: ## format the source
 	cargo fmt --all

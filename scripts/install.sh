@@ -32,7 +32,10 @@ need git git
 for purpose in "$@"; do
   case $purpose in
     run) need ffmpeg ffmpeg ;;
-    bench) need ip iproute2; need ethtool ethtool ;;
+    bench)
+      need ip iproute2; need ethtool ethtool
+      # What `wirepath assess relay` compares with.
+      need haproxy haproxy; need nginx nginx; need_package libnginx-mod-stream; need socat socat ;;
     test)
       need ffmpeg ffmpeg; need wget wget; need ip iproute2; need ethtool ethtool; need setpriv util-linux
       need gst-launch-1.0 gstreamer1.0-tools

@@ -437,7 +437,8 @@ fn until_it_measures(process: &Process) -> Result<()> {
         .with_context(|| process.log())
 }
 
-fn children_of(pid: u32) -> Result<Vec<u32>> {
+/// Processes that threads of this one started.
+pub(crate) fn children_of(pid: u32) -> Result<Vec<u32>> {
     let mut children = Vec::new();
     for task in fs::read_dir(format!("/proc/{pid}/task"))?.filter_map(Result::ok) {
         let list = fs::read_to_string(task.path().join("children")).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! Real sockets on the loopback device, no privileges: the server as a user starts it, and clients around it.
 
 mod assess;
+mod assess_relay;
 mod assess_report;
 mod choice;
 mod command;
@@ -28,6 +29,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let together = [
         assess::trials(),
+        assess_relay::trials(),
         assess_report::trials(),
         choice::trials(),
         command::trials(),

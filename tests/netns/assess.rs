@@ -236,7 +236,7 @@ fn ensure_told(told: Value, device: &str) -> Result<()> {
 }
 
 /// A good assessment that leaves nothing behind, and what a server is told by it, if anything.
-fn assessed(arguments: &[&str]) -> Result<(Value, Option<Value>)> {
+pub(crate) fn assessed(arguments: &[&str]) -> Result<(Value, Option<Value>)> {
     require!(is_root(), "network namespaces need root");
     require!(process::find("ip").is_some(), "`ip` is not installed");
     let folder = process::open_folder()?;

@@ -1,6 +1,7 @@
 //! The server in a network namespace of its own, clients in others: real links with real limits. Needs root.
 
 mod assess;
+mod assess_relay;
 mod crowd;
 mod every_byte;
 mod hot_memory;
@@ -13,7 +14,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let together =
         [every_byte::trials(), hot_memory::trials(), outages::trials(), paths::trials(), storage::trials()];
-    let alone = [assess::trials(), crowd::trials()];
+    let alone = [assess::trials(), assess_relay::trials(), crowd::trials()];
     wirepath_tests::trial::run(
         together.into_iter().flatten().collect(),
         alone.into_iter().flatten().collect(),

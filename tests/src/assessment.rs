@@ -33,6 +33,7 @@ pub fn full() -> Assessment {
         measurements,
         profiles: profiles(),
         loan: Some(loan()),
+        relay: relay(),
         left_out: vec![
             LeftOut {
                 what: "loan over TCP with MTU 9,000".to_owned(),
@@ -54,6 +55,7 @@ pub fn partial() -> Assessment {
     assessment.measurements.iter_mut().for_each(|measurement| measurement.runs.truncate(2));
     assessment.profiles.clear();
     assessment.loan = None;
+    assessment.relay.clear();
     assessment
         .left_out
         .push(LeftOut { what: "download, profile, loan".to_owned(), why: "stopped by Ctrl-C".to_owned() });
@@ -63,6 +65,55 @@ pub fn partial() -> Assessment {
 /// A result without any figure.
 pub fn nothing() -> Assessment {
     Assessment { costs: None, measurements: Vec::new(), profiles: Vec::new(), loan: None, ..partial() }
+}
+
+/// Part, way, block, links, idle ones, seconds per GiB or per 815,000 datagrams, and whether every byte is touched.
+type Relayed = (&'static str, &'static str, Option<u64>, u32, u32, f64, bool);
+
+const RELAYED: [Relayed; 16] = [
+    ("file-to-socket", "read_write", Some(1 << 16), 16, 0, 0.40, false),
+    ("file-to-socket", "sendfile", None, 16, 0, 0.181, false),
+    ("file-to-socket", "streams", None, 16, 0, 0.186, false),
+    ("socket-to-socket", "read_write", Some(1 << 12), 16, 0, 0.92, false),
+    ("socket-to-socket", "read_write", Some(1 << 16), 16, 0, 0.55, false),
+    ("socket-to-socket", "read_write", Some(1 << 16), 16, 0, 0.61, true),
+    ("socket-to-socket", "streams", None, 16, 0, 0.21, false),
+    ("socket-to-socket", "streams", None, 16, 0, 0.70, true),
+    ("socket-to-socket", "haproxy", None, 16, 0, 0.26, false),
+    ("mirror", "read_write", Some(1 << 16), 1, 0, 0.52, false),
+    ("mirror", "streams", None, 1, 0, 0.24, false),
+    ("mirror", "streams", None, 16, 0, 2.9, false),
+    ("udp-mirror", "read_write", Some(16 * 1316), 64, 0, 0.93, false),
+    ("udp-mirror", "streams", Some(16 * 1316), 64, 0, 0.11, false),
+    ("crowd", "streams", None, 10, 0, 0.2, false),
+    ("crowd", "streams", None, 1000, 10_000, 0.23, false),
+];
+
+fn relay() -> Vec<RelayCost> {
+    let cost = |(part, way, block, links, idle, seconds, touch): &Relayed| RelayCost {
+        part: (*part).to_owned(),
+        way: (*way).to_owned(),
+        touch: *touch,
+        block: *block,
+        links: *links,
+        idle: *idle,
+        mtu: 1500,
+        verified: true,
+        runs: (0..RUNS)
+            .map(|run| {
+                let seconds = seconds * (1.0 + 0.01 * (run % 4) as f64);
+                let sinks = if part.contains("mirror") { u64::from(*links) } else { 1 };
+                RelayRun {
+                    user_s: 0.1 * seconds,
+                    system_s: 0.9 * seconds,
+                    wall_s: 1.2 * seconds,
+                    bytes: 1 << 30,
+                    delivered: sinks << 30,
+                }
+            })
+            .collect(),
+    };
+    RELAYED.iter().map(cost).collect()
 }
 
 /// Seconds per GiB of full packets, share of it that a packet costs, packets of a train, calls for a packet.

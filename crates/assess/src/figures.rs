@@ -22,7 +22,7 @@ pub struct Figure {
 /// The name of a figure: two results that have it measured the same thing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Name {
-    /// `stream`, `download`, `loan`, `costs` or `profile`.
+    /// `stream`, `download`, `loan`, `relay` and its part, `costs` or `profile`.
     pub experiment: String,
     /// UDP or TCP, where it is of one of them.
     pub transport: Option<Transport>,
@@ -112,6 +112,7 @@ impl fmt::Display for Name {
 pub fn figures(assessment: &Assessment) -> Vec<Figure> {
     let mut figures = measured(assessment);
     figures.extend(lent(assessment));
+    figures.extend(relayed(assessment));
     figures.extend(costs(assessment));
     figures.extend(shares(assessment));
     figures
@@ -153,6 +154,30 @@ fn lent(assessment: &Assessment) -> Vec<Figure> {
         let (copied, lent) = assessment.sustained(point);
         add("sustained with copies", Unit::BytesPerSecond, &copied);
         add("sustained with loans", Unit::BytesPerSecond, &lent);
+    }
+    figures
+}
+
+fn relayed(assessment: &Assessment) -> Vec<Figure> {
+    let mut figures = Vec::new();
+    for cost in &assessment.relay {
+        let (transport, unit) = match cost.is_of_datagrams() {
+            true => (Transport::Udp, Unit::Seconds),
+            false => (Transport::Tcp, Unit::SecondsPerGib),
+        };
+        let mut add = |what: String, unit: Unit, runs: Vec<f64>| {
+            let name = Name {
+                experiment: format!("relay: {}", cost.part),
+                transport: Some(transport),
+                mtu: Some(cost.mtu),
+                what,
+                size: cost.block,
+                whole: false,
+            };
+            figures.push(Figure { name, unit, runs });
+        };
+        add(cost.what(), unit, cost.costs());
+        add(format!("{}: rate", cost.what()), Unit::BytesPerSecond, cost.rates());
     }
     figures
 }

@@ -115,6 +115,7 @@ mod tests {
             scratch: scratch.to_owned(),
             calibration: scratch.join("calibration.json"),
             loans,
+            parts: Vec::new(),
         }
     }
 

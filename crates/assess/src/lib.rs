@@ -19,6 +19,7 @@ pub mod options;
 mod outlet;
 pub mod profile;
 pub mod progress;
+pub mod relay;
 pub mod report;
 pub mod result;
 mod rounds;

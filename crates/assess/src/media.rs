@@ -17,6 +17,8 @@ use wirepath_datapath::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
 use wirepath_datapath::{Extent, Medium, Scratch};
 use wirepath_sys::page_cache::cached_pages;
 
+pub(crate) use make::nameless;
+
 use crate::error::{Doing, Error};
 use crate::options::Options;
 use crate::progress::Progress;

@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::relay::Part;
 use crate::result::{Cache, Settings};
 
 /// What every experiment is told.
@@ -33,6 +34,8 @@ pub struct Options {
     pub calibration: PathBuf,
     /// Whether the path `loan` lends: always, never, or by what the calibration says of the size.
     pub loans: Option<bool>,
+    /// The parts of `relay` that are wanted; none for all.
+    pub parts: Vec<Part>,
 }
 
 impl Options {

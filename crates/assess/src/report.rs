@@ -17,7 +17,7 @@ pub use docs::{FillError, fill};
 pub use page::html;
 pub use table::{Cell, Column, Kind, Table, in_ascii};
 
-use crate::result::Assessment;
+use crate::result::{Assessment, RelayCost};
 use document::Part;
 
 /// The report as Markdown: all tables, without the plots.
@@ -45,6 +45,11 @@ pub fn markdown(assessment: &Assessment) -> String {
         }
     }
     text
+}
+
+/// What moving data from sources to sinks costs, part by part, and the targets that the stream service is held to.
+pub fn relay_tables(costs: &[RelayCost]) -> Vec<Table> {
+    sections::relay(costs)
 }
 
 #[cfg(test)]

@@ -5,11 +5,14 @@
 //! measured is null, and [`Assessment::left_out`] says why.
 
 mod finite;
+mod relay;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use wirepath_datapath::LoanCounts;
+
+pub use relay::{DATAGRAM as RELAY_DATAGRAM, RelayCost, RelayRun};
 
 /// Version of this schema. A reader takes no other.
 pub const SCHEMA: &str = "wirepath-assessment/1";
@@ -40,6 +43,9 @@ pub struct Assessment {
     pub profiles: Vec<Profile>,
     /// The page loan.
     pub loan: Option<Loan>,
+    /// Moving data from sources to sinks; empty in results that are older than this field.
+    #[serde(default)]
+    pub relay: Vec<RelayCost>,
     /// What was not measured, and why.
     pub left_out: Vec<LeftOut>,
 }

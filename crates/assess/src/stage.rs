@@ -18,6 +18,7 @@ mod processors;
 mod receiver;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::error::{Doing, Error};
@@ -52,6 +53,8 @@ pub struct Stage {
     pair: Result<Pair, Error>,
     /// The processor that the measuring thread stays on.
     pub(crate) cpu: u32,
+    /// All that may be used.
+    processors: Option<Processors>,
     /// MTU of the device that UDP is sent over.
     pub(crate) mtu: u32,
     /// Ends with the stage.
@@ -82,7 +85,8 @@ pub fn within<T: Send>(
     on_a_thread(|| {
         let processors = Processors::of_thread(cpu)?;
         processors.leave_ours()?;
-        let stage = Stage { cpu: processors.ours(), ..Stage::set(sink, mtu)? };
+        let stage =
+            Stage { cpu: processors.ours(), processors: Some(processors.clone()), ..Stage::set(sink, mtu)? };
         processors.keep_to_ours()?;
         act(&stage)
     })
@@ -157,7 +161,7 @@ impl Stage {
     fn plain(remote: Remote, receiver: Option<Receiver>, pair: Result<Pair, Error>) -> Result<Stage, Error> {
         let mtu = remote.path_mtu()?;
         let lane = Lane::Receives(remote);
-        Ok(Stage { udp: lane.clone(), tcp: lane, pair, cpu: 0, mtu, _receiver: receiver })
+        Ok(Stage { udp: lane.clone(), tcp: lane, pair, cpu: 0, processors: None, mtu, _receiver: receiver })
     }
 
     fn with_pair(sink: &Sink, mtu: u32, here: Namespace) -> Result<Stage, Error> {
@@ -169,7 +173,15 @@ impl Stage {
             true => Lane::Drops(Device::that_drops(mtu, *sink == Sink::Drop)?),
             false => receives.clone(),
         };
-        Ok(Stage { udp, tcp: receives, pair: Ok(pair), cpu: 0, mtu, _receiver: Some(receiver) })
+        Ok(Stage {
+            udp,
+            tcp: receives,
+            pair: Ok(pair),
+            cpu: 0,
+            processors: None,
+            mtu,
+            _receiver: Some(receiver),
+        })
     }
 
     /// What UDP packets are sent to.
@@ -223,6 +235,36 @@ impl Stage {
             pairs.push(pair.sockets(receiver, sender)?);
         }
         Ok(pairs)
+    }
+
+    /// Calls `act`, with the address of the other end of the way that TCP goes, where that end is.
+    pub(crate) fn at_ends<T>(&self, act: impl FnOnce(IpAddr) -> Result<T, Error>) -> Result<T, Error> {
+        match (&self.tcp, &self.pair) {
+            (Lane::Receives(remote), Ok(pair)) if remote.address.ip() == IpAddr::from(FAR) => {
+                pair.at_far(|| act(FAR.into()))
+            }
+            _ => act(Ipv4Addr::LOCALHOST.into()),
+        }
+    }
+
+    /// The address at this end of it.
+    pub(crate) fn near_address(&self) -> Result<IpAddr, Error> {
+        self.at_ends(|far| Ok(if far == IpAddr::from(FAR) { NEAR.into() } else { far }))
+    }
+
+    /// Calls `act` on a thread of this name, on other processors than the one that is measured, if there are any.
+    pub(crate) fn beside<T: Send + 'static>(
+        &self,
+        name: &str,
+        act: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+    ) -> Result<JoinHandle<std::io::Result<T>>, Error> {
+        let processors = self.processors.clone();
+        let act = move || {
+            let moved = processors.map_or(Ok(()), |processors| processors.leave_ours());
+            moved.map_err(std::io::Error::other)?;
+            act()
+        };
+        std::thread::Builder::new().name(name.to_owned()).spawn(act).doing("starting a thread")
     }
 
     /// Why checksums are not seen on a wire, if they are not: what is verified then goes over loopback only, which has none.

@@ -4,8 +4,10 @@ mod bar;
 mod compare;
 mod experiment;
 mod measuring;
+mod mover;
 mod perform;
 mod read;
+mod relay;
 mod report;
 mod sink;
 mod text;
@@ -22,7 +24,7 @@ use measuring::Measuring;
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
-Without an experiment, all of them are made. Options of an experiment stand behind its name.
+Without an experiment, all of them but `relay` are made. Options of an experiment stand behind its name.
 
 Exit code: 0 if what was measured is right, also if something was left out (the result says what and why); 1 if a path sent \
 something wrong, if an experiment measured nothing, or if it ended early; 2 if the arguments make no sense; 130 and 143 if \
@@ -53,8 +55,13 @@ enum Action {
     Profile(Measuring),
     /// Compare sends that copy with sends that lend their pages, by size, and keep the size from which on lending is cheaper
     Loan(Measuring),
+    /// Compare the stream service with loops of read and write, and with HAProxy, nginx and socat
+    Relay(relay::Relay),
     /// Receive for an assessment on another host
     Sink(sink::Sink),
+    /// Move data for `relay`, or start a program for it that does
+    #[command(hide = true)]
+    Mover(mover::Mover),
 }
 
 impl Assess {
@@ -68,7 +75,9 @@ impl Assess {
             Some(Action::Stream(measuring)) => perform::perform(&measuring, &[STREAM]),
             Some(Action::Profile(measuring)) => perform::perform(&measuring, &[PROFILE]),
             Some(Action::Loan(measuring)) => perform::perform(&measuring, &[LOAN]),
+            Some(Action::Relay(relay)) => relay.run(),
             Some(Action::Sink(sink)) => sink.run(),
+            Some(Action::Mover(mover)) => mover.run(),
         }
     }
 }

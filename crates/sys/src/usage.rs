@@ -29,6 +29,27 @@ impl Usage {
         Ok(Usage { user: duration(usage.ru_utime), system: duration(usage.ru_stime) })
     }
 
+    /// Processor time of another process until now, in the kernel and outside together: of all its threads, those that ended too, but
+    /// not of its children. To the nanosecond, by the process's clock (clock_getcpuclockid(3)).
+    ///
+    /// # Errors
+    /// `ESRCH` for a process that is not there.
+    pub fn total_of(process: u32) -> io::Result<Duration> {
+        let process = libc::pid_t::try_from(process).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mut clock: libc::clockid_t = 0;
+        // SAFETY: `clock` outlives the call, which writes it.
+        let failed = unsafe { libc::clock_getcpuclockid(process, &raw mut clock) };
+        if failed != 0 {
+            return Err(io::Error::from_raw_os_error(failed)); // it answers the error and leaves errno alone
+        }
+        let mut time = MaybeUninit::<libc::timespec>::uninit();
+        // SAFETY: the kernel fills `time`, which is as large as it takes it to be.
+        checked(unsafe { libc::clock_gettime(clock, time.as_mut_ptr()) } as isize)?;
+        // SAFETY: the call succeeded, and then all of it is filled.
+        let time = unsafe { time.assume_init() };
+        Ok(Duration::new(time.tv_sec as u64, time.tv_nsec as u32))
+    }
+
     /// What was used since `earlier`.
     pub fn since(self, earlier: Usage) -> Usage {
         Usage {
@@ -61,5 +82,15 @@ mod tests {
             }
         };
         assert!(used.user + used.system > Duration::from_millis(20), "{used:?}");
+        // The clock of the process knows of it too.
+        let total = Usage::total_of(std::process::id()).unwrap();
+        assert!(total >= used.user + used.system, "{total:?} of {used:?}");
+    }
+
+    #[test]
+    fn a_process_that_is_not_there_has_no_time() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        assert!(Usage::total_of(child.id()).is_err());
     }
 }

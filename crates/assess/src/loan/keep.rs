@@ -95,6 +95,7 @@ mod tests {
             scratch: folder.to_owned(),
             calibration: folder.join("calibration.json"),
             loans: None,
+            parts: Vec::new(),
         }
     }
 

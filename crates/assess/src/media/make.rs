@@ -18,7 +18,7 @@ pub(super) const VERSION: u32 = 1;
 const STEP: u64 = 16 << 20;
 
 /// What comes next, into the buffer from its start; how much it is. Nothing at the end.
-pub(super) trait Content: FnMut(&mut Vec<u8>) -> io::Result<()> {}
+pub(crate) trait Content: FnMut(&mut Vec<u8>) -> io::Result<()> {}
 impl<F: FnMut(&mut Vec<u8>) -> io::Result<()>> Content for F {}
 
 /// Where a file is kept.
@@ -56,7 +56,7 @@ pub(super) fn kept(
 }
 
 /// A file without a name: it is gone when it is closed.
-pub(super) fn nameless(
+pub(crate) fn nameless(
     folder: &Path,
     length: u64,
     progress: &mut dyn Progress,

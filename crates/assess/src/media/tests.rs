@@ -16,6 +16,7 @@ fn options(scratch: &Path) -> Options {
         scratch: scratch.to_owned(),
         calibration: scratch.join("calibration.json"),
         loans: None,
+        parts: Vec::new(),
     }
 }
 

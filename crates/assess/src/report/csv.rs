@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::cost;
 use crate::figures::{Figure, Name, Unit, figures};
-use crate::result::{Assessment, Measurement, Profile, Transport};
+use crate::result::{Assessment, Measurement, Profile, RelayCost, Transport};
 
 /// A row; columns that a figure does not have are empty.
 #[derive(Default, Serialize)]
@@ -42,7 +42,10 @@ pub fn csv(assessment: &Assessment) -> Result<String, csv::Error> {
     for cost in cost::groups(assessment).iter().flat_map(|group| &group.costs) {
         runs(cost.measurement).try_for_each(|row| writer.serialize(row))?;
     }
-    for figure in figures(assessment).iter().filter(|figure| figure.unit != Unit::SecondsPerGib) {
+    for cost in &assessment.relay {
+        relayed(cost).try_for_each(|row| writer.serialize(row))?;
+    }
+    for figure in figures(assessment).iter().filter(|figure| !has_rows_of_its_own(figure)) {
         values(figure).try_for_each(|row| writer.serialize(row))?;
     }
     for point in assessment.loan.iter().flat_map(|loan| &loan.points) {
@@ -93,6 +96,35 @@ fn runs(measurement: &Measurement) -> impl Iterator<Item = Row> + '_ {
         calls_per_packet: measurement.calls_per_packet,
         calls_in_papers: measurement.calls_in_papers,
     })
+}
+
+fn relayed(cost: &RelayCost) -> impl Iterator<Item = Row> + '_ {
+    let (transport, unit_of_cost) = match cost.is_of_datagrams() {
+        true => (Transport::Udp, Unit::Seconds),
+        false => (Transport::Tcp, Unit::SecondsPerGib),
+    };
+    cost.runs.iter().zip(cost.costs()).enumerate().map(move |(index, (run, value))| Row {
+        experiment: format!("relay: {}", cost.part),
+        what: harmless(&cost.what()),
+        transport: Some(transport),
+        size: cost.block,
+        mtu: Some(cost.mtu),
+        run: Some(index + 1),
+        value,
+        unit: unit(unit_of_cost),
+        user_s: Some(run.user_s),
+        system_s: Some(run.system_s),
+        wall_s: Some(run.wall_s),
+        bytes: Some(run.bytes),
+        verified: Some(cost.verified),
+        ..Row::default()
+    })
+}
+
+/// Whether the runs of a figure are rows already, with what they are made of.
+fn has_rows_of_its_own(figure: &Figure) -> bool {
+    let is_relay = figure.name.experiment.starts_with("relay: ");
+    figure.unit == Unit::SecondsPerGib || (is_relay && figure.unit == Unit::Seconds)
 }
 
 fn values(figure: &Figure) -> impl Iterator<Item = Row> + '_ {
@@ -154,7 +186,11 @@ mod tests {
         let rows: Vec<_> = reader.records().map(Result::unwrap).collect();
         assert!(rows.iter().all(|row| row.len() == columns));
         let runs: usize = assessment.measurements.iter().map(|measurement| measurement.runs.len()).sum();
-        assert_eq!(rows.iter().filter(|row| &row[8] == "s/GiB").count(), runs);
+        let (udp, tcp): (Vec<_>, Vec<_>) = assessment.relay.iter().partition(|cost| cost.is_of_datagrams());
+        let relayed = |costs: &[&RelayCost]| costs.iter().map(|cost| cost.runs.len()).sum::<usize>();
+        assert_eq!(rows.iter().filter(|row| &row[8] == "s/GiB").count(), runs + relayed(&tcp));
+        let of_datagrams = |row: &&::csv::StringRecord| row[0].starts_with("relay: udp") && &row[8] == "s";
+        assert_eq!(rows.iter().filter(of_datagrams).count(), relayed(&udp));
         let copies: usize =
             assessment.costs.iter().flat_map(|costs| &costs.copies).map(|copy| copy.ns.len()).sum();
         assert_eq!(rows.iter().filter(|row| row[1].starts_with("memcpy")).count(), copies);

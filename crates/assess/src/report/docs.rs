@@ -14,8 +14,8 @@ use crate::result::Assessment;
 const END: &str = "<!-- end -->";
 
 /// Names of tables.
-const TABLES: [&str; 8] =
-    ["machine", "cheapest", "stream", "download", "profiles", "loan", "claims", "table-2"];
+const TABLES: [&str; 9] =
+    ["machine", "cheapest", "stream", "download", "profiles", "loan", "relay", "claims", "table-2"];
 
 /// Why a document cannot be filled in.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -88,6 +88,7 @@ fn tables(assessment: &Assessment, groups: &[Group<'_>], name: &str) -> Option<S
         "stream" | "download" => of(name),
         "profiles" => sections::profiles(assessment),
         "loan" => sections::loan(assessment),
+        "relay" => sections::relay(&assessment.relay),
         "claims" => vec![papers::claims(assessment, groups)],
         "table-2" => vec![papers::table_2(groups)],
         _ => return None,

@@ -6,6 +6,7 @@ mod loan;
 mod machine;
 mod paths;
 mod profiles;
+mod relay;
 mod summary;
 
 pub(super) use paths::{by_size, of_every_size};
@@ -16,15 +17,16 @@ use super::table::Table;
 use super::{number, papers};
 use crate::cost::{self, Group};
 use crate::figures::figures;
-use crate::result::Assessment;
+use crate::result::{Assessment, RelayCost};
 
 /// The papers, as the report refers to them.
-const PAPERS: [&str; 3] = [
+const PAPERS: [&str; 4] = [
     "[1] P. Halvorsen, T. A. Dalseng, C. Griwodz: Assessment of Linux' Data Path Implementations for Download and \
      Streaming. International Journal of Software Engineering and Knowledge Engineering.",
     "[2] P. Halvorsen, T. A. Dalseng, C. Griwodz: Assessment of Data Path Implementations for Download and Streaming. \
      International Conference on Distributed Multimedia Systems, 2005.",
     "[3] K.-A. Skevik, T. Plagemann, V. Goebel, P. Halvorsen: Evaluation of a Zero-Copy Protocol Implementation.",
+    "[4] J. Kong, K. Schwan: KStreams: Kernel Support for Efficient End-to-End Data Streaming.",
 ];
 
 /// The whole report.
@@ -37,6 +39,7 @@ pub(super) fn document(assessment: &Assessment) -> Document {
     sections.push(then_and_now(assessment, &groups));
     sections.push(profiles::section(assessment));
     sections.extend(assessment.loan.iter().map(|loan| loan::section(assessment, loan)));
+    sections.push(relay::section(&assessment.relay));
     sections.extend(assessment.costs.iter().map(costs::section));
     sections.extend([
         machine::section(assessment),
@@ -78,6 +81,11 @@ pub(super) fn profiles(assessment: &Assessment) -> Vec<Table> {
 /// The tables about the page loan.
 pub(super) fn loan(assessment: &Assessment) -> Vec<Table> {
     assessment.loan.iter().flat_map(|loan| tables(loan::section(assessment, loan))).collect()
+}
+
+/// The tables about moving data from sources to sinks.
+pub(super) fn relay(costs: &[RelayCost]) -> Vec<Table> {
+    tables(relay::section(costs))
 }
 
 fn tables(section: Section) -> Vec<Table> {

@@ -33,7 +33,12 @@ impl Assessment {
             let figures = runs.chain([point.copied_throughput]).chain(point.lent_throughput);
             figures.map(|figure| (format!("loan over {}, {} bytes", point.transport, point.size), figure))
         });
-        let mut figures = seconds.chain(costs).chain(measurements).chain(profiles).chain(points);
+        let relays = self.relay.iter().flat_map(|cost| {
+            let figures = cost.runs.iter().flat_map(|run| [run.user_s, run.system_s, run.wall_s]);
+            figures.map(|figure| (format!("{}: {}", cost.part, cost.what()), figure))
+        });
+        let mut figures =
+            seconds.chain(costs).chain(measurements).chain(profiles).chain(points).chain(relays);
         figures.find(|(_, figure)| !figure.is_finite()).map(|(what, figure)| format!("{what}: {figure}"))
     }
 }
@@ -50,13 +55,14 @@ mod tests {
             Assessment::from_json(&whole.to_json().unwrap()).unwrap().measurements.len(),
             whole.measurements.len()
         );
-        let changes: [fn(&mut Assessment, f64); 7] = [
+        let changes: [fn(&mut Assessment, f64); 8] = [
             |result, wrong| result.seconds = wrong,
             |result, wrong| result.costs.as_mut().unwrap().kernel_entry_ns[0] = wrong,
             |result, wrong| result.costs.as_mut().unwrap().copies[0].ns[0] = wrong,
             |result, wrong| result.measurements[0].runs[0].wall_s = wrong,
             |result, wrong| result.measurements[0].calls_per_packet = Some(wrong),
             |result, wrong| result.profiles[0].functions[0].share = wrong,
+            |result, wrong| result.relay[0].runs[0].system_s = wrong,
             |result, wrong| result.loan.as_mut().unwrap().points[0].lent_throughput = Some(wrong),
         ];
         for change in changes {

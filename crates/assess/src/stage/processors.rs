@@ -5,6 +5,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use crate::error::{Doing, Error};
 
 /// The processors that may be used.
+#[derive(Clone, Debug)]
 pub(super) struct Processors {
     all: Vec<usize>,
     ours: usize,

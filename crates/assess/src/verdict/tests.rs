@@ -64,6 +64,7 @@ fn result(measurements: Vec<Measurement>) -> Assessment {
         measurements,
         profiles: Vec::new(),
         loan: None,
+        relay: Vec::new(),
         left_out: Vec::new(),
     }
 }

@@ -5,13 +5,12 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::Args;
-use comfy_table::CellAlignment;
 use wirepath_assess::Assessment;
 use wirepath_assess::compare::compare;
-use wirepath_assess::report::{Cell, Kind, Table, in_ascii};
+use wirepath_assess::report::in_ascii;
 
 use super::read;
-use crate::table::{lines, new_table, section};
+use super::text::shown;
 use crate::{format, terminal};
 
 /// Arguments of `wirepath assess compare`.
@@ -64,21 +63,4 @@ fn described(file: &Path, result: &Assessment) -> String {
     let machine = format!("{started}, {}, Linux {}", host.processor, host.kernel);
     // What a result says is others' input, as names of files are.
     format!("{}, {}", format::name(file), format::name(Path::new(&machine)))
-}
-
-/// A table for a terminal. A figure that is not to be relied on says so without colours.
-fn shown(table: &Table, width: usize, utf8: bool) -> String {
-    let mut grid = new_table(width, utf8);
-    grid.set_header(table.columns.iter().map(|column| column.head.as_str()));
-    for row in &table.rows {
-        let noisy = |cell: &Cell| if cell.kind == Kind::Noisy { " ~" } else { "" };
-        grid.add_row(row.iter().map(|cell| format!("{}{}", cell.text, noisy(cell))));
-    }
-    for (column, shown) in table.columns.iter().zip(grid.column_iter_mut()) {
-        if column.figures {
-            shown.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    let notes: String = table.notes.iter().map(|note| format!("{note}\n")).collect();
-    section(&table.caption, &lines(&mut grid)) + &notes
 }

@@ -5,7 +5,7 @@ use wirepath_assess::calibration::Calibrations;
 use wirepath_assess::loan::Kept;
 use wirepath_assess::result::LeftOut;
 use wirepath_assess::{
-    Assessment, Error, Options, Progress, Soundness, calibrate, costs, experiment, loan, profile,
+    Assessment, Error, Options, Progress, Soundness, calibrate, costs, experiment, loan, profile, relay,
 };
 
 /// An experiment.
@@ -88,6 +88,15 @@ pub(crate) const LOAN: Experiment = Experiment {
     takes_permission: false,
 };
 
+/// Not among [`EXPERIMENTS`]: it takes other programs, thousands of descriptors and a quarter of an hour, and what it finds is of no
+/// use to those who serve files.
+pub(crate) const RELAY: Experiment = Experiment {
+    name: "relay",
+    run: relay::run,
+    measured: |result| !result.relay.is_empty(),
+    takes_permission: false,
+};
+
 /// Measures what a server's paths cost on this sink, and adds that to the file that servers read.
 fn tell_the_server(
     options: &Options,
@@ -112,5 +121,5 @@ fn keeping(kept: Result<(), Error>, result: &mut Assessment) -> Result<Soundness
     Ok(Soundness::Faulty)
 }
 
-/// All of them. That of the loan comes first, so that the path `loan` lends by what it found.
+/// Those that are made without being named. That of the loan comes first, so that the path `loan` lends by what it found.
 pub(crate) const EXPERIMENTS: &[Experiment] = &[HOST, LOAN, DOWNLOAD, STREAM, PROFILE];

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::{Context, Result, ensure};
 use bytesize::ByteSize;
 use clap::{Args, ValueEnum};
+use wirepath_assess::relay::Part;
 use wirepath_assess::result::LeftOut;
 use wirepath_assess::{Options, Sink, result, stage};
 
@@ -69,6 +70,10 @@ pub(crate) struct Measuring {
     /// ~/.cache/wirepath]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
+
+    /// The parts of `relay` that are wanted; none for all.
+    #[arg(skip)]
+    pub(crate) parts: Vec<Part>,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -138,6 +143,7 @@ impl Measuring {
                 Loan::On => Some(true),
                 Loan::Off => Some(false),
             },
+            parts: self.parts.clone(),
         };
         Ok((options, left_out))
     }

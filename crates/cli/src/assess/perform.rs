@@ -36,6 +36,7 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
         measurements: Vec::new(),
         profiles: Vec::new(),
         loan: None,
+        relay: Vec::new(),
         left_out: left_out.into_iter().collect(),
     };
     let outcome = make(experiments, &options, &mut result, &interrupt);

@@ -153,6 +153,7 @@ mod tests {
                 scratch: std::path::PathBuf::new(),
                 calibration: std::path::PathBuf::new(),
                 loans: None,
+                parts: Vec::new(),
             }
             .settings(&[]),
             host: wirepath_assess::host::examine(),
@@ -160,6 +161,7 @@ mod tests {
             measurements: Vec::new(),
             profiles: Vec::new(),
             loan: None,
+            relay: Vec::new(),
             left_out: Vec::new(),
         }
     }

@@ -1,0 +1,88 @@
+//! The experiment `relay`: the stream service beside loops of `read` and `write`, and beside programs that people relay with
+//! (section 5.1 of the KStreams paper).
+//!
+//! ```text
+//!   sources --------> the measured side --------> sinks
+//!   threads of this   a process of its own,       threads of this process, on other processors and,
+//!   process           on its processor            with root, at the other end of a veth pair
+//! ```
+//!
+//! Whatever moves the data does nothing else in its process, so all that the process uses is what moving costs. Before a way is timed,
+//! a little is moved by it and compared byte for byte.
+
+mod cells;
+mod check;
+mod datagrams;
+mod mover;
+mod pattern;
+mod programs;
+mod rounds;
+mod side;
+mod sinks;
+mod source;
+mod targets;
+mod task;
+mod trial;
+
+use crate::error::Error;
+use crate::experiment::Soundness;
+use crate::options::{Options, Sink};
+use crate::progress::Progress;
+use crate::result::{Assessment, Cache, RelayCost};
+use crate::rounds::Found;
+use crate::stage;
+use rounds::Rounds;
+
+pub use cells::{Part, UnknownPart};
+pub use mover::serve;
+pub use targets::{Target, targets};
+
+/// Makes the experiment, and adds what it found to `result`, also before an error.
+///
+/// # Errors
+/// What ends the assessment; [`Error::Stopped`] if whoever watches says so.
+pub fn run(
+    options: &Options,
+    result: &mut Assessment,
+    progress: &mut dyn Progress,
+) -> Result<Soundness, Error> {
+    if let Sink::Host(address) = &options.sink {
+        return Err(Error::Input(format!(
+            "relay measures what is between two ends, and both are on this machine: not {address}, but veth or loopback"
+        )));
+    }
+    let descriptors = mover::allow_descriptors();
+    let mut found = Found::default();
+    explain(options, &mut found);
+    let mut costs = Vec::new();
+    let cells: Vec<cells::Cell> = wanted(options).into_iter().flat_map(cells::cells).collect();
+    let outcome = stage::within(&options.sink, options.mtu, options.cpu, |stage| {
+        result.settings.cpu = Some(stage.cpu);
+        Rounds { options, stage, progress, descriptors }.run(&cells, &mut costs, &mut found)
+    });
+    costs.retain(|cost: &RelayCost| !cost.runs.is_empty());
+    result.relay.append(&mut costs);
+    result.left_out.append(&mut found.left_out);
+    outcome?;
+    Ok(if found.faults == 0 { Soundness::Sound } else { Soundness::Faulty })
+}
+
+/// Says what is not as somebody may think.
+fn explain(options: &Options, found: &mut Found) {
+    if options.cache == Cache::Cold {
+        found.leave_out("relay from storage", &"the file that is sent is in the page cache");
+    }
+    if options.file.is_some() {
+        let why = "sources send bytes of which every one is known, so that what arrives can be compared";
+        found.leave_out("relay of a file of one's own", &why);
+    }
+    let parts = wanted(options);
+    if parts.contains(&Part::UdpMirror) {
+        found.leave_out("udp-mirror by socat", &"it sends what it receives to one receiver, not to 64");
+    }
+}
+
+/// The parts that are asked for.
+fn wanted(options: &Options) -> Vec<Part> {
+    Part::ALL.into_iter().filter(|part| options.parts.is_empty() || options.parts.contains(part)).collect()
+}

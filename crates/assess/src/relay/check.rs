@@ -1,0 +1,203 @@
+//! Whether every sink got exactly what it should: each byte, once, in order.
+
+use std::collections::HashMap;
+
+use super::cells::{Cell, Part};
+use super::pattern::{KEY, Pattern};
+use super::source::{Volume, start_of};
+use super::task::MASK;
+
+/// Compares what came to the sinks of a cell, in order, with what was sent.
+///
+/// # Errors
+/// What is wrong, for people.
+pub(crate) fn check(
+    cell: &Cell,
+    pattern: &Pattern,
+    volume: Volume,
+    contents: &[Vec<u8>],
+) -> Result<(), String> {
+    let sent =
+        |connection: usize| touched(cell, pattern.bytes(start_of(connection), volume.bytes_each as usize));
+    match cell.part {
+        Part::SocketToFile => in_order(contents, sent),
+        Part::FileToSocket | Part::Mirror | Part::UdpMirror => in_order(contents, |_| sent(0)),
+        Part::SocketToSocket | Part::Crowd => {
+            let streams = (0..volume.busy).map(sent).collect::<Vec<_>>();
+            in_any_order(contents, &streams)
+        }
+        Part::Merge => {
+            let inputs: Vec<Vec<u8>> = (0..volume.busy).map(sent).collect();
+            in_order(contents, |_| merged(&inputs, block(cell)))
+        }
+        Part::Stripe => {
+            let all = sent(0);
+            in_order(contents, |place| every(&all, block(cell), place, contents.len()))
+        }
+        Part::Random => at_random(contents, &sent(0), block(cell)),
+    }
+}
+
+fn block(cell: &Cell) -> usize {
+    cell.block.unwrap_or(1)
+}
+
+/// As it arrives.
+fn touched(cell: &Cell, mut bytes: Vec<u8>) -> Vec<u8> {
+    if cell.touch {
+        bytes.iter_mut().for_each(|byte| *byte ^= MASK);
+    }
+    bytes
+}
+
+/// Each sink has its own.
+fn in_order(contents: &[Vec<u8>], expected: impl Fn(usize) -> Vec<u8>) -> Result<(), String> {
+    for (place, content) in contents.iter().enumerate() {
+        same(content, &expected(place)).map_err(|wrong| format!("sink {place}: {wrong}"))?;
+    }
+    Ok(())
+}
+
+/// Each stream is at one sink, whichever; the other sinks have nothing.
+fn in_any_order(contents: &[Vec<u8>], streams: &[Vec<u8>]) -> Result<(), String> {
+    let mut missing: HashMap<&[u8], &Vec<u8>> = streams.iter().map(|stream| (key(stream), stream)).collect();
+    for (place, content) in contents.iter().enumerate().filter(|(_, content)| !content.is_empty()) {
+        let unknown = || format!("sink {place}: a stream that nobody sent, or that came twice");
+        let stream = missing.remove(key(content)).ok_or_else(unknown)?;
+        same(content, stream).map_err(|wrong| format!("sink {place}: {wrong}"))?;
+    }
+    if missing.is_empty() { Ok(()) } else { Err(format!("{} streams came nowhere", missing.len())) }
+}
+
+/// Each record is at one sink, those of a sink in the order in which they were sent.
+fn at_random(contents: &[Vec<u8>], all: &[u8], block: usize) -> Result<(), String> {
+    let mut missing: HashMap<&[u8], usize> =
+        all.chunks(block).enumerate().map(|(number, record)| (key(record), number)).collect();
+    for (place, content) in contents.iter().enumerate() {
+        let mut last = None;
+        for record in content.chunks(block) {
+            let unknown = || format!("sink {place}: a record that nobody sent, or that came twice");
+            let number = missing.remove(key(record)).ok_or_else(unknown)?;
+            let sent = all.chunks(block).nth(number).unwrap_or_default();
+            same(record, sent).map_err(|wrong| format!("sink {place}, record {number}: {wrong}"))?;
+            if last.is_some_and(|last| last > number) {
+                return Err(format!("sink {place}: record {number} came behind a later one"));
+            }
+            last = Some(number);
+        }
+    }
+    if missing.is_empty() { Ok(()) } else { Err(format!("{} records came nowhere", missing.len())) }
+}
+
+fn key(bytes: &[u8]) -> &[u8] {
+    &bytes[..bytes.len().min(KEY)]
+}
+
+fn same(came: &[u8], sent: &[u8]) -> Result<(), String> {
+    if came.len() != sent.len() {
+        return Err(format!("{} bytes came of {}", came.len(), sent.len()));
+    }
+    let differs = came.iter().zip(sent).position(|(one, other)| one != other);
+    differs
+        .map_or(Ok(()), |at| Err(format!("byte {at} is {:#04x} and should be {:#04x}", came[at], sent[at])))
+}
+
+/// Blocks of all inputs, one of each in turn.
+fn merged(inputs: &[Vec<u8>], block: usize) -> Vec<u8> {
+    let most = inputs.iter().map(|input| input.len().div_ceil(block)).max().unwrap_or(0);
+    let rounds = (0..most).flat_map(|round| inputs.iter().map(move |input| (input, round * block)));
+    rounds
+        .flat_map(|(input, from)| &input[from.min(input.len())..(from + block).min(input.len())])
+        .copied()
+        .collect()
+}
+
+/// Each block whose number is `place` in turns of `places`.
+fn every(bytes: &[u8], block: usize, place: usize, places: usize) -> Vec<u8> {
+    bytes.chunks(block).skip(place).step_by(places).flatten().copied().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::relay::cells::cells;
+
+    /// What sinks of a part should get of so many bytes of each connection.
+    fn right(part: Part, pattern: &Pattern, links: usize) -> (Cell, Volume, Vec<Vec<u8>>) {
+        let cell = cells(part).into_iter().find(|cell| cell.links == links).unwrap();
+        let sources = if matches!(part, Part::Stripe | Part::Random | Part::Mirror) { 1 } else { links };
+        let bytes_each = cell.block.unwrap_or(100) as u64 * 8;
+        let volume = Volume { connections: sources, busy: sources, bytes_each, ends: true };
+        let sent: Vec<Vec<u8>> =
+            (0..sources).map(|source| pattern.bytes(start_of(source), bytes_each as usize)).collect();
+        let block = cell.block.unwrap_or(1);
+        let contents = match part {
+            Part::Merge => vec![merged(&sent, block)],
+            Part::Stripe | Part::Random => {
+                (0..links).map(|place| every(&sent[0], block, place, links)).collect()
+            }
+            Part::Mirror => vec![sent[0].clone(); links],
+            _ => sent,
+        };
+        (cell, volume, contents)
+    }
+
+    #[test]
+    fn what_is_right_passes_and_a_wrong_lost_or_doubled_byte_is_found() {
+        let pattern = Pattern::new().unwrap();
+        for part in
+            [Part::SocketToSocket, Part::SocketToFile, Part::Merge, Part::Stripe, Part::Random, Part::Mirror]
+        {
+            let links = if matches!(part, Part::Stripe | Part::Random | Part::Mirror) { 4 } else { 16 };
+            let (cell, volume, contents) = right(part, &pattern, links);
+            let of = |change: fn(&mut Vec<Vec<u8>>)| {
+                let mut changed = contents.clone();
+                change(&mut changed);
+                check(&cell, &pattern, volume, &changed)
+            };
+            assert_eq!(of(|_| {}), Ok(()), "{part}");
+            let wrong: [fn(&mut Vec<Vec<u8>>); 4] = [
+                |contents| contents[0][77] ^= 1,
+                |contents| {
+                    contents[0].pop();
+                },
+                |contents| contents[0].push(0),
+                |contents| {
+                    let first = contents[0].clone();
+                    contents[0].extend(first);
+                },
+            ];
+            for (number, change) in wrong.into_iter().enumerate() {
+                assert!(of(change).is_err(), "{part}: change {number}");
+            }
+        }
+    }
+
+    #[test]
+    fn proxies_may_pair_connections_as_they_like_and_sinks_of_files_may_not() {
+        let pattern = Pattern::new().unwrap();
+        for (part, is_right) in [(Part::SocketToSocket, true), (Part::SocketToFile, false)] {
+            let (cell, volume, mut contents) = right(part, &pattern, 16);
+            contents.swap(0, 9);
+            assert_eq!(check(&cell, &pattern, volume, &contents).is_ok(), is_right, "{part}");
+        }
+    }
+
+    #[test]
+    fn records_at_random_are_in_order_at_each_sink() {
+        let pattern = Pattern::new().unwrap();
+        let (cell, volume, mut contents) = right(Part::Random, &pattern, 4);
+        let block = block(&cell);
+        contents[1].rotate_left(block);
+        let wrong = check(&cell, &pattern, volume, &contents).unwrap_err();
+        assert!(wrong.contains("behind a later one"), "{wrong}");
+    }
+
+    #[test]
+    fn what_is_touched_must_be() {
+        let pattern = Pattern::new().unwrap();
+        let (mut cell, volume, contents) = right(Part::Mirror, &pattern, 4);
+        cell.touch = true;
+        assert!(check(&cell, &pattern, volume, &contents).is_err());
+    }
+}

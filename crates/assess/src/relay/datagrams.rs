@@ -1,0 +1,252 @@
+//! Datagrams to what is measured, and the receivers behind it.
+//!
+//! Nobody answers a datagram, so the source looks at what waits for the measured socket (`/proc/PID/net/udp`), and at what receivers
+//! have, and sends no more than there is room for: nothing may be lost, since what is lost costs less.
+
+use std::fs;
+use std::io::{self, IoSlice};
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv, sockopt};
+use wirepath_sys::datagrams;
+use wirepath_sys::socket::set_receive_offload;
+
+use super::pattern::Pattern;
+use super::source::PATIENCE;
+use super::task::DATAGRAM;
+use crate::error::{Doing, Error};
+use crate::stage::Stage;
+
+/// Bytes that may wait for the measured socket when more is sent, as the kernel charges them: well below what it has room for.
+const WAITING: u64 = 48 << 10;
+
+/// Bytes of payload that may be under way to a receiver.
+const WINDOW: u64 = 64 << 10;
+
+/// Room for datagrams that each receiver asks for.
+const ROOM: usize = 1 << 20;
+
+/// After so long without a datagram no more will come.
+const SILENCE: Duration = Duration::from_secs(2);
+
+/// Where datagrams arrive.
+pub(crate) struct Receivers {
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// Bytes that the one that has least has.
+    least: Arc<AtomicU64>,
+    thread: JoinHandle<io::Result<Received>>,
+}
+
+/// What arrived.
+#[derive(Debug)]
+pub(crate) struct Received {
+    /// Bytes at each receiver.
+    pub(crate) counts: Vec<u64>,
+    /// What these were, if they were kept.
+    pub(crate) contents: Vec<Vec<u8>>,
+    /// When the last came.
+    pub(crate) ended: Instant,
+}
+
+impl Receivers {
+    /// So many, each of which expects so many bytes; beside the processor that is measured.
+    pub(crate) fn open(
+        stage: &Stage,
+        number: usize,
+        bytes_each: u64,
+        keep: bool,
+    ) -> Result<Receivers, Error> {
+        let sockets: Vec<UdpSocket> = stage.at_ends(|address| {
+            let sockets =
+                (0..number).map(|_| receiver(SocketAddr::new(address, 0))).collect::<io::Result<_>>();
+            sockets.doing("opening receivers")
+        })?;
+        let addresses: io::Result<_> = sockets.iter().map(UdpSocket::local_addr).collect();
+        let addresses = addresses.doing("asking for the address of a receiver")?;
+        let least = Arc::<AtomicU64>::default();
+        let told = Arc::clone(&least);
+        let thread = stage.beside("receivers", move || receive(&sockets, bytes_each, keep, &told))?;
+        Ok(Receivers { addresses, least, thread })
+    }
+
+    /// Bytes that the one that has least has, as it changes.
+    pub(crate) fn least(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.least)
+    }
+
+    /// Waits until all have what they expect, or no more comes.
+    pub(crate) fn finish(self) -> Result<Received, Error> {
+        let received = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        received.map_err(|error| Error::Faulty(format!("a receiver: {error}")))
+    }
+}
+
+fn receiver(address: SocketAddr) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(address)?;
+    socket.set_nonblocking(true)?;
+    if sockopt::set_socket_recv_buffer_size_force(&socket, ROOM).is_err() {
+        sockopt::set_socket_recv_buffer_size(&socket, ROOM)?; // without privileges, up to net.core.rmem_max
+    }
+    // An older kernel hands over datagram by datagram, which costs the receiver, whom nobody measures.
+    set_receive_offload(socket.as_fd(), true).ok();
+    Ok(socket)
+}
+
+fn receive(sockets: &[UdpSocket], bytes_each: u64, keep: bool, least: &AtomicU64) -> io::Result<Received> {
+    let mut received = Received {
+        counts: vec![0; sockets.len()],
+        contents: vec![Vec::new(); sockets.len()],
+        ended: Instant::now(),
+    };
+    let mut room = vec![0; 1 << 16];
+    let silence = Timespec::try_from(SILENCE).map_err(io::Error::other)?;
+    let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
+    let mut polled: Vec<PollFd<'_>> = sockets.iter().map(|one| PollFd::new(one, PollFlags::IN)).collect();
+    while received.counts.iter().any(|count| *count < bytes_each) {
+        // Nothing comes before the measured side has begun.
+        let limit = if received.counts[0] == 0 { &patience } else { &silence };
+        if poll(&mut polled, Some(limit))? == 0 {
+            break;
+        }
+        for (index, socket) in sockets.iter().enumerate() {
+            while let Some(length) = received.some(index, socket, &mut room, keep)? {
+                received.counts[index] += length;
+            }
+        }
+        least.store(received.counts.iter().copied().min().unwrap_or(0), Ordering::Relaxed);
+        received.ended = Instant::now();
+    }
+    Ok(received)
+}
+
+impl Received {
+    /// Takes what one call gives; nothing if there is nothing now.
+    fn some(
+        &mut self,
+        index: usize,
+        socket: &UdpSocket,
+        room: &mut [u8],
+        keep: bool,
+    ) -> io::Result<Option<u64>> {
+        // MSG_TRUNC answers the length of the whole datagram, or of those that the kernel gathered, whatever is kept of it.
+        let room = if keep { room } else { &mut room[..1] };
+        match recv(socket, &mut *room, RecvFlags::TRUNC | RecvFlags::DONTWAIT) {
+            Ok((_, length)) => {
+                if keep {
+                    self.contents[index].extend_from_slice(&room[..length]);
+                }
+                Ok(Some(length as u64))
+            }
+            Err(Errno::AGAIN) => Ok(None),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}
+
+/// What a source of datagrams sends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bursts {
+    /// Datagrams in all.
+    pub(crate) datagrams: u64,
+    /// Datagrams that are sent together.
+    pub(crate) burst: u64,
+}
+
+/// Sends them to the process, which has this UDP port, on a thread beside the processor that is measured, as it takes them.
+pub(crate) fn send(
+    stage: &Stage,
+    pattern: &Arc<Pattern>,
+    bursts: Bursts,
+    (process, to): (u32, SocketAddr),
+    least: Option<Arc<AtomicU64>>,
+) -> Result<JoinHandle<io::Result<()>>, Error> {
+    let socket = stage.at_ends(|address| {
+        let socket = UdpSocket::bind((address, 0)).doing("opening a source of datagrams")?;
+        socket.connect(to).doing("connecting a source of datagrams")?;
+        Ok(socket)
+    })?;
+    let pattern = Arc::clone(pattern);
+    stage.beside("source", move || {
+        let mut sent = 0;
+        while sent < bursts.datagrams {
+            let bytes = sent * DATAGRAM as u64;
+            wait_for_room(process, to.port(), |waiting| {
+                let behind =
+                    least.as_ref().map_or(0, |least| bytes - least.load(Ordering::Relaxed).min(bytes));
+                waiting <= WAITING && behind <= WINDOW
+            })?;
+            let burst = bursts.burst.min(bursts.datagrams - sent);
+            let payload = pattern.bytes(bytes, burst as usize * DATAGRAM);
+            let cut = (burst > 1).then_some(DATAGRAM as u16);
+            datagrams::send(socket.as_fd(), &[IoSlice::new(&payload)], cut, None)?;
+            sent += burst;
+        }
+        wait_for_room(process, to.port(), |waiting| waiting == 0)
+    })
+}
+
+/// Looks at what waits for the socket of the process until that is little enough. It is looked at again and again because nobody tells,
+/// on a processor that has nothing else to do.
+fn wait_for_room(process: u32, port: u16, is_enough: impl Fn(u64) -> bool) -> io::Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let table = fs::read_to_string(format!("/proc/{process}/net/udp"))?;
+        let gone = || io::Error::other("what is measured has closed its socket");
+        let Queue { waiting, dropped } = queue(&table, port).ok_or_else(gone)?;
+        if dropped > 0 {
+            return Err(io::Error::other(format!("{dropped} datagrams were lost before they were taken")));
+        }
+        if is_enough(waiting) {
+            return Ok(());
+        }
+        if Instant::now() > deadline {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "what is measured takes no more datagrams"));
+        }
+        std::thread::yield_now();
+    }
+}
+
+/// What the kernel knows of a UDP socket.
+#[derive(Debug, PartialEq, Eq)]
+struct Queue {
+    /// Bytes that wait, as it charges them.
+    waiting: u64,
+    dropped: u64,
+}
+
+/// `sl local_address rem_address st tx_queue:rx_queue …`, the number of dropped datagrams last.
+fn queue(table: &str, port: u16) -> Option<Queue> {
+    let local = format!(":{port:04X}");
+    table.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let is_it = fields.get(1).is_some_and(|address| address.ends_with(&local));
+        let (_, waiting) = fields.get(4).filter(|_| is_it)?.split_once(':')?;
+        let waiting = u64::from_str_radix(waiting, 16).ok()?;
+        Some(Queue { waiting, dropped: fields.last()?.parse().ok()? })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_for_a_socket_is_seen() {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let look = || {
+            let table = fs::read_to_string("/proc/self/net/udp").unwrap();
+            queue(&table, address.port()).unwrap()
+        };
+        assert_eq!(look(), Queue { waiting: 0, dropped: 0 });
+        UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&[7; 1000], address).unwrap();
+        assert!(look().waiting >= 1000);
+    }
+}

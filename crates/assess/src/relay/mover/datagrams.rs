@@ -1,0 +1,31 @@
+//! Datagrams to many receivers by `recv` and `send`: each is taken once and sent to one receiver after the other, over sockets that
+//! are connected, for which the kernel looks up no routes.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+
+use super::{Ends, Prepared};
+
+pub(super) fn prepare(receivers: &[SocketAddr], ends: Ends) -> io::Result<Prepared> {
+    let socket = ends.datagrams.ok_or(io::ErrorKind::InvalidInput)?;
+    let outputs = connected(receivers)?;
+    Ok(Box::new(move || {
+        let mut datagram = vec![0; 1 << 16];
+        loop {
+            let length = socket.recv(&mut datagram)?;
+            for output in &outputs {
+                output.send(&datagram[..length])?;
+            }
+        }
+    }))
+}
+
+/// A socket for each receiver.
+pub(super) fn connected(receivers: &[SocketAddr]) -> io::Result<Vec<UdpSocket>> {
+    let connect = |receiver: &SocketAddr| {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+        socket.connect(receiver)?;
+        Ok(socket)
+    };
+    receivers.iter().map(connect).collect()
+}

@@ -1,0 +1,93 @@
+//! Several inputs to one output and one input to several outputs by `read` and `write`: a block of each in turn, as the paper's
+//! applications do it. Calls wait; there is nothing else to do meanwhile.
+
+use std::io::{self, Write};
+use std::net::{Shutdown, TcpStream};
+
+use rustix::net::{RecvFlags, recv};
+
+use super::copy::touch_all;
+use super::{Ends, Prepared};
+use crate::relay::task::{Shape, Task};
+
+pub(super) fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
+    let Ends { inputs, mut outputs, .. } = ends;
+    let (shape, touch) = (task.shape.clone(), task.touch);
+    let mut block = vec![0; task.block_bytes];
+    Ok(Box::new(move || {
+        match shape {
+            Shape::Merge => merge(&inputs, &mut outputs[0], &mut block, touch)?,
+            Shape::Mirror => mirror(&inputs[0], &mut outputs, &mut block, touch)?,
+            _ => spread(&inputs[0], &mut outputs, &mut block, touch, shape == Shape::Random)?,
+        }
+        outputs.iter().try_for_each(|output| output.shutdown(Shutdown::Write))
+    }))
+}
+
+/// A block from each in turn, until the first has no more.
+fn merge(inputs: &[TcpStream], output: &mut TcpStream, block: &mut [u8], touch: bool) -> io::Result<()> {
+    loop {
+        for input in inputs {
+            let read = whole(input, block)?;
+            if read == 0 {
+                return Ok(());
+            }
+            if touch {
+                touch_all(&mut block[..read]);
+            }
+            output.write_all(&block[..read])?;
+        }
+    }
+}
+
+/// Whole blocks, each to the next output or to one at random.
+fn spread(
+    input: &TcpStream,
+    outputs: &mut [TcpStream],
+    block: &mut [u8],
+    touch: bool,
+    at_random: bool,
+) -> io::Result<()> {
+    let mut random = 1;
+    for turn in 0.. {
+        let read = whole(input, block)?;
+        if read == 0 {
+            break;
+        }
+        if touch {
+            touch_all(&mut block[..read]);
+        }
+        let place = if at_random { next(&mut random) as usize } else { turn };
+        let place = place % outputs.len();
+        outputs[place].write_all(&block[..read])?;
+    }
+    Ok(())
+}
+
+/// What there is, to all.
+fn mirror(input: &TcpStream, outputs: &mut [TcpStream], block: &mut [u8], touch: bool) -> io::Result<()> {
+    loop {
+        let read = rustix::io::read(input, &mut *block)?;
+        if read == 0 {
+            return Ok(());
+        }
+        if touch {
+            touch_all(&mut block[..read]);
+        }
+        outputs.iter_mut().try_for_each(|output| output.write_all(&block[..read]))?;
+    }
+}
+
+/// A whole block, in one call; less only at the end.
+fn whole(input: &TcpStream, block: &mut [u8]) -> io::Result<usize> {
+    Ok(recv(input, block, RecvFlags::WAITALL)?.1)
+}
+
+/// SplitMix64.
+fn next(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut bits = *state;
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}

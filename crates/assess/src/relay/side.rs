@@ -1,0 +1,272 @@
+//! The side that is measured, as whoever measures it sees it: a process, and the processor time that it used.
+
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use wirepath_sys::usage::Usage;
+
+use super::task::{Task, words};
+use crate::error::{Doing, Error};
+
+/// A program that has not opened its port by then, or not ended its children, does not.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A mover that says nothing for so long has stopped: a run takes seconds.
+const SILENCE: Duration = Duration::from_secs(120);
+
+/// How often a program is looked at that says nothing by itself.
+const LOOK_AGAIN: Duration = Duration::from_millis(2);
+
+/// A process that is measured. It is killed when this is dropped.
+pub(crate) struct Side {
+    name: String,
+    child: Child,
+    /// Of a mover.
+    talk: Option<(ChildStdin, BufReader<ChildStdout>)>,
+    /// Where it can be reached.
+    pub(crate) port: u16,
+}
+
+/// Processor time until now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Spent {
+    /// In all, to the nanosecond; of children that have ended, in ticks.
+    total: Duration,
+    /// The kernel's division of it, in ticks.
+    user_ticks: u64,
+    system_ticks: u64,
+}
+
+impl Side {
+    /// A mover for this task, on the processor and in the namespace of the calling thread; it listens.
+    pub(crate) fn mover(task: &Task) -> Result<Side, Error> {
+        let mut command = ourselves();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = started(&mut command)?;
+        let talk = child.stdin.take().zip(child.stdout.take().map(BufReader::new));
+        let mut side = Side { name: "the mover".to_owned(), child, talk, port: 0 };
+        let task = serde_json::to_string(task).map_err(std::io::Error::other).doing("telling the mover")?;
+        side.tell(&task)?;
+        let line = side.hear()?;
+        let port = line.strip_prefix(words::LISTENING).and_then(|port| port.parse().ok());
+        side.port = port.ok_or_else(|| side.failed(&format!("it said {line:?}")))?;
+        Ok(side)
+    }
+
+    /// Another program with its arguments, which is to listen on `port` of TCP.
+    pub(crate) fn program(name: &str, program: &Command, port: u16) -> Result<Side, Error> {
+        let mut command = ourselves();
+        command.arg("--").arg(program.get_program()).args(program.get_args());
+        command.stdin(Stdio::null()).stdout(Stdio::null());
+        let mut side = Side { name: name.to_owned(), child: started(&mut command)?, talk: None, port };
+        let deadline = Instant::now() + PATIENCE;
+        while !listens(side.id(), port)? {
+            if let Some(status) = side.child.try_wait().doing("looking at a program")? {
+                return Err(side.failed(&format!("it ended with {status} before it listened")));
+            }
+            if Instant::now() > deadline {
+                return Err(side.failed("it does not listen"));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Ok(side)
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits until a mover has all its connections.
+    pub(crate) fn wait_ready(&mut self) -> Result<(), Error> {
+        self.expect(words::READY)
+    }
+
+    /// Has a mover begin.
+    pub(crate) fn go(&mut self) -> Result<(), Error> {
+        match self.talk {
+            Some(_) => self.tell(words::GO),
+            None => Ok(()),
+        }
+    }
+
+    /// Waits until a mover has moved everything.
+    pub(crate) fn wait_done(&mut self) -> Result<(), Error> {
+        self.expect(words::DONE)
+    }
+
+    /// What it has used until now, and its children, those that have ended included.
+    pub(crate) fn spent(&self) -> Result<Spent, Error> {
+        let stat = self.read("stat")?;
+        let unknown = || self.failed("the kernel says nothing of its time");
+        let [user, system, child_user, child_system] = ticks(&stat).ok_or_else(unknown)?;
+        let of_ended = (child_user + child_system) as f64 / rustix::param::clock_ticks_per_second() as f64;
+        let mut total = Duration::from_secs_f64(of_ended);
+        for process in self.children()?.into_iter().chain([self.id()]) {
+            total += Usage::total_of(process).doing("asking for the processor time of a process")?;
+        }
+        Ok(Spent { total, user_ticks: user + child_user, system_ticks: system + child_system })
+    }
+
+    /// Waits until its children have ended: what a program that starts a process for each connection has used is known then.
+    pub(crate) fn wait_for_children(&self) -> Result<(), Error> {
+        let deadline = Instant::now() + PATIENCE;
+        while !self.children()?.is_empty() {
+            if Instant::now() > deadline {
+                return Err(self.failed("its children do not end"));
+            }
+            std::thread::sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
+    /// A mover has none.
+    fn children(&self) -> Result<Vec<u32>, Error> {
+        if self.talk.is_some() {
+            return Ok(Vec::new());
+        }
+        let children = self.read(&format!("task/{}/children", self.id()))?;
+        Ok(children.split_whitespace().filter_map(|child| child.parse().ok()).collect())
+    }
+
+    fn read(&self, what: &str) -> Result<String, Error> {
+        fs::read_to_string(format!("/proc/{}/{what}", self.id()))
+            .map_err(|error| self.failed(&format!("it is gone ({error})")))
+    }
+
+    fn tell(&mut self, line: &str) -> Result<(), Error> {
+        let told = self.talk.as_mut().map_or(Ok(()), |(input, _)| writeln!(input, "{line}"));
+        told.map_err(|error| self.failed(&error.to_string()))
+    }
+
+    fn hear(&mut self) -> Result<String, Error> {
+        let mut line = String::new();
+        let heard = self.talk.as_mut().map_or(Ok(0), |(_, output)| {
+            wait_for(output)?;
+            output.read_line(&mut line)
+        });
+        match heard {
+            Ok(0) => Err(self.failed("it ended; what it said about that stands above")),
+            Ok(_) => Ok(line.trim_end().to_owned()),
+            Err(error) => Err(self.failed(&error.to_string())),
+        }
+    }
+
+    fn expect(&mut self, word: &str) -> Result<(), Error> {
+        if self.talk.is_none() {
+            return Ok(());
+        }
+        match self.hear()? {
+            line if line == word => Ok(()),
+            line => Err(self.failed(&format!("it said {line:?}, not {word:?}"))),
+        }
+    }
+
+    pub(crate) fn failed(&self, why: &str) -> Error {
+        Error::Faulty(format!("{}: {why}", self.name))
+    }
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        // It keeps nothing that a gentle end would save. It may have ended by itself, which is as good. What it started ends with
+        // its process group.
+        let group = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process_group(group, rustix::process::Signal::KILL).ok();
+        self.child.wait().ok();
+    }
+}
+
+impl Spent {
+    /// User and system seconds since `earlier`.
+    pub(crate) fn since(self, earlier: Spent) -> (f64, f64) {
+        let total = self.total.saturating_sub(earlier.total).as_secs_f64();
+        let user = self.user_ticks.saturating_sub(earlier.user_ticks) as f64;
+        let system = self.system_ticks.saturating_sub(earlier.system_ticks) as f64;
+        // Where nothing was divided yet, all of it is the kernel's.
+        let share = if user + system > 0.0 { user / (user + system) } else { 0.0 };
+        (total * share, total * (1.0 - share))
+    }
+}
+
+/// This program once more. Of the link's name and not of what it points to: the file may have been replaced since it started.
+fn ourselves() -> Command {
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["assess", "mover"]);
+    command
+}
+
+fn started(command: &mut Command) -> Result<Child, Error> {
+    // Ctrl-C at the terminal is for us: a run that is under way goes on to its end.
+    let child = command.process_group(0).stderr(Stdio::inherit()).spawn();
+    child.doing(&format!("starting {}", command.get_program().display()))
+}
+
+/// Waits until there is something to be heard.
+fn wait_for(output: &BufReader<ChildStdout>) -> io::Result<()> {
+    let patience = Timespec::try_from(SILENCE).map_err(io::Error::other)?;
+    if output.buffer().is_empty()
+        && poll(&mut [PollFd::new(output.get_ref(), PollFlags::IN)], Some(&patience))? == 0
+    {
+        return Err(io::Error::new(io::ErrorKind::TimedOut, "it says nothing"));
+    }
+    Ok(())
+}
+
+/// User and system time of a process, and of its children that ended (proc_pid_stat(5), fields 14 to 17).
+fn ticks(stat: &str) -> Option<[u64; 4]> {
+    // The name, in parentheses, may contain anything.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut next = || fields.next()?.parse().ok();
+    Some([next()?, next()?, next()?, next()?])
+}
+
+/// Whether somebody listens on this port, in the network namespace of the process.
+fn listens(process: u32, port: u16) -> Result<bool, Error> {
+    let table =
+        fs::read_to_string(format!("/proc/{process}/net/tcp")).doing("looking for listening sockets")?;
+    Ok(has_listener(&table, port))
+}
+
+/// `sl local_address rem_address st …`: the state 0A is LISTEN.
+fn has_listener(table: &str, port: u16) -> bool {
+    let local = format!(":{port:04X}");
+    table.lines().any(|line| {
+        let mut fields = line.split_whitespace().skip(1);
+        let is_local = fields.next().is_some_and(|address| address.ends_with(&local));
+        is_local && fields.nth(1) == Some("0A")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_found_behind_any_name() {
+        let stat = "77 (a) b (c) S 1 77 77 0 -1 4194560 1 2 3 4 50 60 7 8 20 0 1 0 9 10 11";
+        assert_eq!(ticks(stat), Some([50, 60, 7, 8]));
+        assert_eq!(ticks("77 (a) S 1"), None);
+    }
+
+    #[test]
+    fn the_total_is_divided_as_the_ticks_are() {
+        let before = Spent { total: Duration::from_secs(1), user_ticks: 10, system_ticks: 10 };
+        let after = Spent { total: Duration::from_secs(3), user_ticks: 11, system_ticks: 13 };
+        assert_eq!(after.since(before), (0.5, 1.5));
+        assert_eq!(Spent { total: Duration::from_secs(3), ..before }.since(before), (0.0, 2.0));
+    }
+
+    #[test]
+    fn a_listener_is_found_by_its_port() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        assert!(listens(std::process::id(), port).unwrap());
+        let row = "  0: 0100007F:1F90 00000000:0000 01 00000000:00000000";
+        assert!(!has_listener(row, 8080));
+        assert!(has_listener(&row.replace(" 01 ", " 0A "), 8080));
+    }
+}

@@ -1,0 +1,133 @@
+//! Where connections go that data arrives on: connects, and takes what comes, beside the processor that is measured.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use wirepath_sys::socket::set_least_to_wake;
+
+use super::mover;
+use super::source::PATIENCE;
+use crate::error::{Doing, Error};
+use crate::stage::Stage;
+
+/// Bytes that are worth being woken for: a sender on the same machine pays for waking its receiver.
+const WAKE: u32 = 256 << 10;
+
+/// Bytes taken by one call.
+const CALL: usize = 1 << 20;
+
+/// Sinks, on a thread of their own.
+pub(crate) struct Sinks {
+    thread: JoinHandle<io::Result<Arrived>>,
+}
+
+/// What came.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    /// Bytes that came to each.
+    pub(crate) counts: Vec<u64>,
+    /// What these bytes were, if they were kept.
+    pub(crate) contents: Vec<Vec<u8>>,
+    /// When the last one ended.
+    pub(crate) ended: Instant,
+    /// They are closed when this is dropped.
+    _connections: Vec<TcpStream>,
+}
+
+impl Sinks {
+    /// Connects so many, in order, and takes what comes until they have ended, or each has got `enough` bytes; `keep` it or throw it away uncopied.
+    pub(crate) fn connect(
+        stage: &Stage,
+        to: SocketAddr,
+        number: usize,
+        enough: Option<u64>,
+        keep: bool,
+    ) -> Result<Sinks, Error> {
+        let connections: Vec<TcpStream> = stage.at_ends(|_| {
+            let connections = (0..number).map(|_| mover::connected(to)).collect::<io::Result<_>>();
+            connections.doing("connecting to what is measured")
+        })?;
+        let thread = stage.beside("sinks", move || take(connections, enough, keep))?;
+        Ok(Sinks { thread })
+    }
+
+    /// Waits until they have ended.
+    pub(crate) fn finish(self) -> Result<Arrived, Error> {
+        let taken = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        taken.map_err(|error| Error::Faulty(format!("a sink: {error}")))
+    }
+}
+
+fn take(connections: Vec<TcpStream>, enough: Option<u64>, keep: bool) -> io::Result<Arrived> {
+    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+    for (index, connection) in connections.iter().enumerate() {
+        connection.set_nonblocking(true)?;
+        if enough.is_none() {
+            set_least_to_wake(connection.as_fd(), WAKE)?; // who has enough before the end would not be woken for the last bytes
+        }
+        epoll::add(&epoll, connection, EventData::new_u64(index as u64), EventFlags::IN)?;
+    }
+    let mut taking = Taking {
+        counts: vec![0; connections.len()],
+        contents: vec![Vec::new(); connections.len()],
+        room: vec![0; CALL],
+        keep,
+    };
+    let mut left = connections.len();
+    let mut events = [const { MaybeUninit::<Event>::uninit() }; 64];
+    while left > 0 {
+        for index in ready(&epoll, &mut events)? {
+            if taking.some(&connections[index], index)? || enough == Some(taking.counts[index]) {
+                epoll::delete(&epoll, &connections[index])?;
+                left -= 1;
+            }
+        }
+    }
+    let Taking { counts, contents, .. } = taking;
+    Ok(Arrived { counts, contents, ended: Instant::now(), _connections: connections })
+}
+
+/// Those that something came to.
+fn ready(epoll: &OwnedFd, events: &mut [MaybeUninit<Event>]) -> io::Result<Vec<usize>> {
+    let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
+    let (ready, _) = epoll::wait(epoll, events, Some(&patience))?;
+    if ready.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::TimedOut, "nothing came for half a minute"));
+    }
+    Ok(ready.iter().map(|event| event.data.u64() as usize).collect())
+}
+
+struct Taking {
+    counts: Vec<u64>,
+    contents: Vec<Vec<u8>>,
+    room: Vec<u8>,
+    keep: bool,
+}
+
+impl Taking {
+    /// Takes what one call gives; answers whether the connection has ended.
+    fn some(&mut self, connection: &TcpStream, index: usize) -> io::Result<bool> {
+        // MSG_TRUNC: bytes of a stream are thrown away by the kernel, which copies none of them (tcp(7)).
+        let flags = if self.keep { RecvFlags::empty() } else { RecvFlags::TRUNC };
+        match recv(connection, &mut self.room[..], flags) {
+            Ok((_, 0)) => Ok(true),
+            Ok((_, length)) => {
+                self.counts[index] += length as u64;
+                if self.keep {
+                    self.contents[index].extend_from_slice(&self.room[..length]);
+                }
+                Ok(false)
+            }
+            Err(Errno::AGAIN) => Ok(false),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Where connections come from that bring data: listens, and sends when it is told to, to whoever takes it.
+
+use std::io;
+use std::mem::MaybeUninit;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::mover;
+use super::pattern::Pattern;
+use crate::error::{Doing, Error};
+use crate::stage::Stage;
+
+/// Nothing that an experiment waits for takes so long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How far apart the places in the pattern are that neighbours' streams begin at: in pages, coprime to the pattern's.
+const APART: u64 = 64 * 4096;
+
+/// What one call of `sendfile` is asked for.
+const CALL: usize = 256 * 1024;
+
+/// What is sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Volume {
+    /// Connections that come.
+    pub(crate) connections: usize,
+    /// How many of them, the first ones, get something.
+    pub(crate) busy: usize,
+    /// Bytes that each of these gets.
+    pub(crate) bytes_each: u64,
+    /// Whether connections end behind them, or stay open and silent.
+    pub(crate) ends: bool,
+}
+
+/// A source of connections, on a thread of its own.
+pub(crate) struct Source {
+    pub(crate) address: SocketAddr,
+    accepted: Receiver<()>,
+    gate: Sender<()>,
+    thread: JoinHandle<io::Result<Vec<TcpStream>>>,
+}
+
+/// Where in the pattern the stream of a connection begins.
+pub(crate) fn start_of(connection: usize) -> u64 {
+    connection as u64 * APART
+}
+
+impl Source {
+    /// Listens, beside the processor that is measured.
+    pub(crate) fn start(stage: &Stage, pattern: &Arc<Pattern>, volume: Volume) -> Result<Source, Error> {
+        let listener = stage
+            .at_ends(|address| mover::listener(SocketAddr::new(address, 0)).doing("listening for a mover"))?;
+        let address = listener.local_addr().doing("asking for the address")?;
+        let (told_accepted, accepted) = channel();
+        let (gate, opened) = channel();
+        let pattern = Arc::clone(pattern);
+        let thread = stage.beside("source", move || {
+            let connections = accept(&listener, volume.connections)?;
+            // Whoever started this may have given up.
+            if told_accepted.send(()).is_ok() && opened.recv().is_ok() {
+                send(&pattern, &connections, volume)?;
+            }
+            Ok(connections)
+        })?;
+        Ok(Source { address, accepted, gate, thread })
+    }
+
+    /// Waits until all connections have come.
+    pub(crate) fn wait_accepted(&self) -> Result<(), Error> {
+        self.accepted
+            .recv_timeout(PATIENCE)
+            .map_err(|_| Error::Faulty("not all connections came that should bring data".to_owned()))
+    }
+
+    /// Begins to send.
+    pub(crate) fn open(&self) {
+        // If it is gone, whoever waits for its data hears of that.
+        self.gate.send(()).ok();
+    }
+
+    /// Waits until everything is sent. The connections are closed when the answer is dropped.
+    pub(crate) fn finish(self) -> Result<Vec<TcpStream>, Error> {
+        drop(self.gate);
+        let sent = self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        sent.map_err(|error| Error::Faulty(format!("the source could not send: {error}")))
+    }
+}
+
+fn accept(listener: &TcpListener, connections: usize) -> io::Result<Vec<TcpStream>> {
+    let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
+    let mut accepted = Vec::with_capacity(connections);
+    while accepted.len() < connections {
+        if poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&patience))? == 0 {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        let (connection, _) = listener.accept()?;
+        connection.set_nonblocking(true)?;
+        accepted.push(connection);
+    }
+    Ok(accepted)
+}
+
+/// Sends to all that are busy, to each when it has room.
+fn send(pattern: &Pattern, connections: &[TcpStream], volume: Volume) -> io::Result<()> {
+    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+    let busy = &connections[..volume.busy];
+    for (index, connection) in busy.iter().enumerate() {
+        epoll::add(&epoll, connection, EventData::new_u64(index as u64), EventFlags::OUT)?;
+    }
+    let mut sent = vec![0; busy.len()];
+    let mut left = busy.len();
+    let mut events = [const { MaybeUninit::<Event>::uninit() }; 64];
+    let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
+    while left > 0 {
+        let (ready, _) = epoll::wait(&epoll, &mut events[..], Some(&patience))?;
+        if ready.is_empty() {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody takes anything"));
+        }
+        for event in ready.iter() {
+            let index = event.data.u64() as usize;
+            let connection = &busy[index];
+            let position = start_of(index) + sent[index];
+            let (mut offset, there) = pattern.piece(position);
+            let length = (volume.bytes_each - sent[index]).min(there.min(CALL) as u64);
+            match rustix::fs::sendfile(connection, pattern.file(), Some(&mut offset), length as usize) {
+                Ok(bytes) => sent[index] += bytes as u64,
+                Err(Errno::AGAIN) => continue,
+                Err(errno) => return Err(errno.into()),
+            }
+            if sent[index] == volume.bytes_each {
+                epoll::delete(&epoll, connection)?;
+                if volume.ends {
+                    connection.shutdown(Shutdown::Write)?;
+                }
+                left -= 1;
+            }
+        }
+    }
+    Ok(())
+}

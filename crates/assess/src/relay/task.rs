@@ -1,0 +1,75 @@
+//! What a mover is told, in one line of JSON on its standard input.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// What the handler that touches everything combines each byte with.
+pub(crate) const MASK: u8 = 0x20;
+
+/// Bytes of a datagram: seven packets of a transport stream.
+pub(crate) const DATAGRAM: usize = crate::result::RELAY_DATAGRAM as usize;
+
+/// What is to be moved from where to where, and how.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Task {
+    pub(crate) how: How,
+    pub(crate) shape: Shape,
+    /// Whether every byte is touched on its way.
+    pub(crate) touch: bool,
+    /// Bytes that are read at a time; of merges and of what spreads records, the bytes of a record.
+    pub(crate) block_bytes: usize,
+    /// Where connections come to, or datagrams.
+    pub(crate) listen: IpAddr,
+    /// Connections to wait for, which data goes to.
+    pub(crate) outputs: usize,
+    /// Where to connect to, for data.
+    pub(crate) source: Option<SocketAddr>,
+    /// How often.
+    pub(crate) inputs: usize,
+}
+
+/// By what means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum How {
+    /// `read` and `write`.
+    ReadWrite,
+    /// `sendfile` and nothing else.
+    Sendfile,
+    /// The stream service.
+    Streams,
+}
+
+/// What goes where.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Shape {
+    /// All of a file to each output.
+    FileToSocket(PathBuf),
+    /// Each input to a file of its own.
+    SocketToFile(Vec<PathBuf>),
+    /// Each input to one output.
+    SocketToSocket,
+    /// Records of all inputs in turn to the one output.
+    Merge,
+    /// Records of the one input to all outputs in turn.
+    Stripe,
+    /// Records of the one input, each to an output at random.
+    Random,
+    /// The one input to all outputs.
+    Mirror,
+    /// Datagrams that come to all receivers.
+    Datagrams(Vec<SocketAddr>),
+}
+
+/// What a mover says on its standard output, each in a line.
+pub(crate) mod words {
+    /// With a port behind it: connections and datagrams may come there.
+    pub(crate) const LISTENING: &str = "listening ";
+    /// All connections are there.
+    pub(crate) const READY: &str = "ready";
+    /// Everything was moved.
+    pub(crate) const DONE: &str = "done";
+    /// What it waits for on its standard input before it moves anything.
+    pub(crate) const GO: &str = "go";
+}

@@ -1,0 +1,143 @@
+//! One run of datagrams: to receivers, or to a device that drops and counts.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use super::{Outcome, Trials, complete, run};
+use crate::error::Error;
+use crate::headers;
+use crate::relay::cells::Cell;
+use crate::relay::datagrams::{Bursts, Receivers, send};
+use crate::relay::side::Side;
+use crate::relay::source::Volume;
+use crate::relay::task::{DATAGRAM, Shape};
+use crate::stage::{Counted, Device, Lane};
+
+/// The header of Ethernet, which a device counts, in bytes.
+const ETHERNET: u64 = 14;
+
+/// A device that has counted nothing more for so long will not.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// How often a device is looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+
+/// Where datagrams go.
+enum Target {
+    Receivers(Receivers),
+    /// A device, and what it had counted before.
+    Device(Device, Counted),
+}
+
+/// What arrived: bytes at each receiver, what these were if they were kept, and when the last came.
+type Arrived = (Vec<u64>, Vec<Vec<u8>>, Instant);
+
+impl Trials<'_> {
+    pub(super) fn datagrams(&mut self, cell: &Cell, volume: Volume, keep: bool) -> Result<Outcome, Error> {
+        let (target, addresses) = self.target(cell, volume, keep)?;
+        let mut side = self.side(cell, Shape::Datagrams(addresses), None)?;
+        side.wait_ready()?;
+        let (before, start) = (side.spent()?, Instant::now());
+        side.go()?;
+        self.send(cell, volume, &side, &target)?;
+        let (counts, contents, ended) = target.finish(volume.bytes_each, cell.links)?;
+        let used = side.spent()?;
+        complete(cell, volume, &counts)?;
+        let run = run(before, used, ended - start, volume.bytes_each, counts.iter().sum());
+        Ok(Outcome { run, volume, contents })
+    }
+
+    /// Where they go, and its addresses.
+    fn target(&self, cell: &Cell, volume: Volume, keep: bool) -> Result<(Target, Vec<SocketAddr>), Error> {
+        match &self.stage.udp {
+            Lane::Drops(device) if !keep => {
+                let target = Target::Device(device.clone(), device.counted()?);
+                Ok((target, ports_from(self.stage.udp_address(), cell.links)))
+            }
+            _ => {
+                let receivers = Receivers::open(self.stage, cell.links, volume.bytes_each, keep)?;
+                let addresses = receivers.addresses.clone();
+                Ok((Target::Receivers(receivers), addresses))
+            }
+        }
+    }
+
+    /// Sends all of them to what is measured, as it takes them.
+    fn send(&self, cell: &Cell, volume: Volume, side: &Side, target: &Target) -> Result<(), Error> {
+        let bursts = Bursts {
+            datagrams: volume.bytes_each / DATAGRAM as u64,
+            burst: cell.block.map_or(1, |block| block / DATAGRAM) as u64,
+        };
+        let to = (side.id(), SocketAddr::new(self.stage.near_address()?, side.port));
+        let least = match target {
+            Target::Receivers(receivers) => Some(receivers.least()),
+            Target::Device(..) => None,
+        };
+        let sending = send(self.stage, &self.pattern, bursts, to, least)?;
+        let sent = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        sent.map_err(|error| Error::Faulty(format!("the source of datagrams: {error}")))
+    }
+}
+
+impl Target {
+    /// Waits until so much came to each, or no more comes.
+    fn finish(self, bytes_each: u64, receivers: usize) -> Result<Arrived, Error> {
+        match self {
+            Target::Receivers(receivers) => {
+                let received = receivers.finish()?;
+                Ok((received.counts, received.contents, received.ended))
+            }
+            Target::Device(device, before) => {
+                let expected = bytes_each * receivers as u64;
+                let came = settled(|| Ok(device.counted()?.since(before)), expected)?;
+                // It does not say to whom. What is missing or too much is so at the first.
+                let mut counts = vec![bytes_each; receivers];
+                counts[0] = (bytes_each + came).saturating_sub(expected);
+                Ok((counts, Vec::new(), Instant::now()))
+            }
+        }
+    }
+}
+
+/// Payload that a device has counted, when that is as much as is expected or grows no more.
+fn settled(counted: impl Fn() -> Result<Counted, Error>, expected: u64) -> Result<u64, Error> {
+    let mut last = (0, Instant::now());
+    loop {
+        let payload = payload(counted()?);
+        if payload >= expected || (payload == last.0 && last.1.elapsed() > SETTLED) {
+            return Ok(payload);
+        }
+        if payload != last.0 {
+            last = (payload, Instant::now());
+        }
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+/// Of datagrams over IPv4, and of trains, which have one header each.
+fn payload(counted: Counted) -> u64 {
+    let headers = ETHERNET + u64::from(headers::UDP_OVER_IPV4);
+    counted.bytes.saturating_sub(counted.packets * headers)
+}
+
+fn ports_from(first: SocketAddr, number: usize) -> Vec<SocketAddr> {
+    (first.port()..).take(number).map(|port| SocketAddr::new(first.ip(), port)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_no_payload() {
+        assert_eq!(payload(Counted { bytes: 2 * (1316 + 42), packets: 2 }), 2 * 1316);
+        assert_eq!(payload(Counted { bytes: 16 * 1316 + 42, packets: 1 }), 16 * 1316);
+    }
+
+    #[test]
+    fn what_a_device_never_counts_is_not_waited_for_for_ever() {
+        let counted = || Ok(Counted { bytes: 1358, packets: 1 });
+        assert_eq!(settled(counted, 1316).unwrap(), 1316);
+        assert_eq!(settled(counted, 2632).unwrap(), 1316);
+    }
+}

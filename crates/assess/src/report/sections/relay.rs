@@ -1,0 +1,102 @@
+//! Moving data from sources to sinks: the stream service beside what programs do without it.
+
+use crate::relay::{Part, Target, targets};
+use crate::report::document::Section;
+use crate::report::number;
+use crate::report::table::{Cell, Kind, Table};
+use crate::result::RelayCost;
+use crate::statistics::Summary;
+
+/// A table for the targets and one for each part.
+pub(super) fn section(costs: &[RelayCost]) -> Section {
+    let mut section = Section::new("relay", "From sources to sinks");
+    if costs.is_empty() {
+        return section;
+    }
+    section.say(
+        "Processor time of the process that moves the data, whatever way it does it; those at both ends are other processes. With a \
+         sink on the same machine a part of receiving is charged to whoever sends, the same for all ways: the ratios are between \
+         what all of it costs.",
+    );
+    section.table(of_targets(&targets(costs)));
+    for part in costs.chunk_by(|one, other| one.part == other.part) {
+        section.table(of_part(part));
+    }
+    section
+}
+
+fn of_targets(targets: &[Target]) -> Table {
+    let caption = "What the stream service is held to: its cost, as a share of another.";
+    let mut table = Table::new(caption, &["target", "#at most", "#measured", "verdict"]);
+    for target in targets {
+        let verdict = match (target.is_met(), target.doubt) {
+            (true, None) => Cell::new("met", Kind::Good),
+            (false, None) => Cell::new("not met", Kind::Bad),
+            (is_met, Some(doubt)) => {
+                let verdict = if is_met { "met" } else { "not met" };
+                Cell::new(format!("{verdict}; {}", doubt.in_words()), Kind::Noisy)
+            }
+        };
+        table.row([
+            Cell::plain(&target.what),
+            Cell::plain(number::significant(target.limit)),
+            Cell::plain(number::significant(target.ratio)),
+            verdict,
+        ]);
+    }
+    table
+}
+
+fn of_part(costs: &[RelayCost]) -> Table {
+    let first = &costs[0];
+    let cost_head = if first.is_of_datagrams() { "#CPU / datagram" } else { "#CPU s/GiB" };
+    let heads = ["way", "block", cost_head, "#spread", "#relative", "#rate", "verified"];
+    let mut table = Table::new(caption(&first.part), &heads);
+    let loops = costs.iter().filter(|cost| cost.way == "read_write" && !cost.touch);
+    let best = |links: u32| {
+        let medians = loops.clone().filter(|cost| cost.links == links).filter_map(median);
+        medians.min_by(f64::total_cmp)
+    };
+    for cost in costs {
+        let summary = Summary::of(cost.costs());
+        let shown = |median: f64| match cost.is_of_datagrams() {
+            true => number::time(median),
+            false => number::significant(median),
+        };
+        let kind = if summary.is_some_and(|summary| summary.is_noisy()) { Kind::Noisy } else { Kind::Plain };
+        let relative = summary.zip(best(cost.links)).map(|(summary, best)| summary.median / best);
+        let rate = Summary::of(cost.rates()).map(|summary| summary.median);
+        table.row([
+            Cell::code(cost.what()),
+            Cell::figure(cost.block, number::bytes),
+            Cell::new(summary.map_or_else(|| number::NOTHING.to_owned(), |one| shown(one.median)), kind),
+            Cell::figure(summary, |summary| number::spread(summary.spread)),
+            Cell::figure(relative, number::significant),
+            Cell::figure(rate, number::bit_rate),
+            if cost.verified { Cell::new("yes", Kind::Good) } else { Cell::new("no", Kind::Bad) },
+        ]);
+    }
+    table
+}
+
+fn median(cost: &RelayCost) -> Option<f64> {
+    Summary::of(cost.costs()).map(|summary| summary.median)
+}
+
+/// What a part is, and what is counted.
+fn caption(part: &str) -> String {
+    let counted = "Relative: to the best loop of read and write with as many links that touches nothing";
+    let what = match part.parse::<Part>() {
+        Ok(Part::FileToSocket) => "A file to 16 connections at once (figure 6 of [4])",
+        Ok(Part::SocketToFile) => "16 connections, each to a file of its own (figure 7 of [4])",
+        Ok(Part::SocketToSocket) => "16 connections to 16 others, as TCP proxies do it (figure 8 of [4])",
+        Ok(Part::Merge) => "Records of 16 connections in turn to one (figure 9 of [4])",
+        Ok(Part::Stripe) => "Records of one connection to several in turn",
+        Ok(Part::Random) => "Records of one connection, each to one of several at random",
+        Ok(Part::Mirror) => "One connection to several (figure 10 of [4])",
+        Ok(Part::UdpMirror) => "Datagrams to 64 receivers, by what arrives together",
+        Ok(Part::Crowd) => "Streams on one engine, most of them idle",
+        Err(_) => part,
+    };
+    format!("{what}. {counted}.")
+}

@@ -1,0 +1,88 @@
+//! What moving data from sources to sinks costs: the stream service beside what programs do without it.
+
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a datagram of the part `udp-mirror`.
+pub const DATAGRAM: u64 = 1316;
+
+/// One way to do one thing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RelayCost {
+    /// What is done: `file-to-socket` and so on, as `wirepath assess relay --only` takes it.
+    pub part: String,
+    /// How: `read_write` (of datagrams, `recv` and `send`), `sendfile`, `streams` (the stream service), or another program.
+    pub way: String,
+    /// Whether every byte is touched on its way, by the paper's dummy handler.
+    pub touch: bool,
+    /// Bytes that are read at a time, of merges and of what spreads records the bytes of a record, of datagrams the bytes that
+    /// arrive together; null where the way decides.
+    pub block: Option<u64>,
+    /// Connections at once, on the side that has several; of datagrams, receivers.
+    pub links: u32,
+    /// Connections beside these that carry nothing.
+    pub idle: u32,
+    /// MTU of the device between the moving side and the sinks.
+    pub mtu: u32,
+    /// Whether what arrived was compared, byte for byte, before it was timed.
+    pub verified: bool,
+    /// Runs, in the order they were made.
+    pub runs: Vec<RelayRun>,
+}
+
+/// One run. Processor time is that of the process that moves, with its children; those at the ends are others.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RelayRun {
+    /// Processor time in user space.
+    pub user_s: f64,
+    /// Processor time in the kernel.
+    pub system_s: f64,
+    /// Time on the wall, until the last byte arrived.
+    pub wall_s: f64,
+    /// Bytes that sources sent; of a file to several connections, once for each.
+    pub bytes: u64,
+    /// Bytes that arrived at all sinks together.
+    pub delivered: u64,
+}
+
+impl RelayCost {
+    /// Whether it is about datagrams.
+    pub fn is_of_datagrams(&self) -> bool {
+        self.part == "udp-mirror"
+    }
+
+    /// Processor seconds, run by run: for each GiB that sources sent, or for each datagram that was delivered.
+    pub fn costs(&self) -> Vec<f64> {
+        let cost = |run: &RelayRun| match self.is_of_datagrams() {
+            true => run.cpu_s() / (run.delivered as f64 / DATAGRAM as f64),
+            false => run.cpu_s() / (run.bytes as f64 / (1u64 << 30) as f64),
+        };
+        self.runs.iter().map(cost).filter(|cost| cost.is_finite()).collect()
+    }
+
+    /// Bytes that arrived in a second, run by run.
+    pub fn rates(&self) -> Vec<f64> {
+        let rates = self.runs.iter().map(|run| run.delivered as f64 / run.wall_s);
+        rates.filter(|rate| rate.is_finite()).collect()
+    }
+
+    /// How it is done, in words: the way, and what tells it from others of its part.
+    pub fn what(&self) -> String {
+        let mut what = self.way.clone();
+        if self.touch {
+            what += ", touched";
+        }
+        let one = if self.is_of_datagrams() { "receiver" } else { "link" };
+        what += &format!(", {} {one}{}", self.links, if self.links == 1 { "" } else { "s" });
+        if self.idle > 0 {
+            what += &format!(" and {} idle", self.idle);
+        }
+        what
+    }
+}
+
+impl RelayRun {
+    /// User and system time.
+    pub fn cpu_s(&self) -> f64 {
+        self.user_s + self.system_s
+    }
+}

@@ -1,0 +1,38 @@
+//! `wirepath assess relay`.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use wirepath_assess::relay::Part;
+
+use super::experiment::RELAY;
+use super::measuring::Measuring;
+use super::perform;
+
+/// Arguments of `wirepath assess relay`.
+#[derive(Args)]
+#[command(after_help = "\
+Parts: file-to-socket, socket-to-file, socket-to-socket, merge, stripe, random, mirror, udp-mirror, crowd.
+
+The volume is what sources send in a run; of `mirror` a quarter of it, of `udp-mirror` a sixteenth, since every byte leaves \
+many times. Both ends are on this machine: behind a veth pair, or over loopback. A program that is not installed is left out.
+
+Examples:
+  sudo wirepath assess relay --quick
+  sudo wirepath assess relay --only socket-to-socket --only udp-mirror --json relay.json")]
+pub(crate) struct Relay {
+    #[command(flatten)]
+    measuring: Measuring,
+
+    /// Measure only this part; may be given more than once
+    #[arg(long, value_name = "PART")]
+    only: Vec<Part>,
+}
+
+impl Relay {
+    pub(crate) fn run(mut self) -> Result<ExitCode> {
+        self.measuring.parts = self.only;
+        perform::perform(&self.measuring, &[RELAY])
+    }
+}

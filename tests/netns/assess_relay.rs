@@ -1,0 +1,114 @@
+//! `wirepath assess relay` on a stage of its own: every way that can be had moves what it should, and is measured.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use serde_json::Value;
+use wirepath_tests::process;
+use wirepath_tests::{server, trials};
+
+use crate::assess::assessed;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![every_way_to_relay_is_verified_and_measured]
+}
+
+/// A part, a way, how many ends it has on the side that has several, and how many sinks each byte arrives at.
+const WAYS: [(&str, &str, u64, u64); 24] = [
+    ("file-to-socket", "read_write", 16, 1),
+    ("file-to-socket", "sendfile", 16, 1),
+    ("file-to-socket", "streams", 16, 1),
+    ("socket-to-file", "read_write", 16, 1),
+    ("socket-to-file", "streams", 16, 1),
+    ("socket-to-socket", "read_write", 16, 1),
+    ("socket-to-socket", "streams", 16, 1),
+    ("socket-to-socket", "haproxy", 16, 1),
+    ("socket-to-socket", "nginx", 16, 1),
+    ("socket-to-socket", "socat", 16, 1),
+    ("merge", "read_write", 16, 1),
+    ("merge", "streams", 16, 1),
+    ("stripe", "read_write", 16, 1),
+    ("stripe", "streams", 4, 1),
+    ("stripe", "streams", 16, 1),
+    ("random", "read_write", 16, 1),
+    ("random", "streams", 16, 1),
+    ("mirror", "read_write", 16, 16),
+    ("mirror", "streams", 1, 1),
+    ("mirror", "streams", 16, 16),
+    ("udp-mirror", "read_write", 64, 64),
+    ("udp-mirror", "streams", 64, 64),
+    ("crowd", "streams", 10, 1),
+    ("crowd", "streams", 1000, 1),
+];
+
+fn every_way_to_relay_is_verified_and_measured() -> Result<()> {
+    let (result, _) = assessed(&["relay"])?;
+    ensure!(result["settings"]["experiments"] == serde_json::json!(["relay"]), "{:#}", result["settings"]);
+    let costs = result["relay"].as_array().context("nothing was measured")?;
+    for (part, way, links, sinks) in WAYS {
+        let is_it = |one: &&Value| one["part"] == part && one["way"] == way && one["links"] == links;
+        let found: Vec<&Value> = costs.iter().filter(is_it).collect();
+        if found.is_empty() {
+            ensure!(
+                may_be_missing(&result, part, way)?,
+                "{part} by {way} with {links}: not measured, no reason"
+            );
+        }
+        found.into_iter().try_for_each(|one| ensure_measured(one, sinks))?;
+    }
+    // The paper's dummy handler, in the service and in a loop.
+    for way in ["read_write", "streams"] {
+        let touched = |one: &&Value| one["touch"] == true && one["way"] == way;
+        ensure!(costs.iter().filter(touched).count() >= 4, "{way} with every byte touched: {costs:#?}");
+    }
+    ensure!(result["left_out"].to_string().contains("udp-mirror by socat"), "{:#}", result["left_out"]);
+    ensure_shown(&result)
+}
+
+/// Two runs of all that should arrive, each of which took processor time.
+fn ensure_measured(one: &Value, sinks: u64) -> Result<()> {
+    let runs = one["runs"].as_array().context("no runs")?;
+    ensure!(one["verified"] == true && runs.len() == 2, "{one:#}");
+    for run in runs {
+        let [bytes, delivered] = ["bytes", "delivered"].map(|name| run[name].as_u64().unwrap_or(0));
+        ensure!(bytes > 0 && delivered == bytes * sinks, "{one:#}");
+        let [user, system, wall] =
+            ["user_s", "system_s", "wall_s"].map(|name| run[name].as_f64().unwrap_or(-1.0));
+        ensure!(user >= 0.0 && system >= 0.0 && user + system > 0.0 && wall > 0.0, "{one:#}");
+    }
+    Ok(())
+}
+
+/// Whether it says why it has no figure, and that is true: a program is not installed, or descriptors are few.
+fn may_be_missing(result: &Value, part: &str, way: &str) -> Result<bool> {
+    let lines = result["left_out"].as_array().context("no list of what was left out")?;
+    let of_way = |line: &&Value| {
+        line["what"].as_str().is_some_and(|what| what.starts_with(&format!("{part} by {way}")))
+    };
+    let why = lines.iter().find(of_way).and_then(|line| line["why"].as_str()).unwrap_or_default();
+    let not_installed = why.contains("not installed") && process::find(way).is_none();
+    Ok(not_installed || part == "crowd" && why.contains("descriptors"))
+}
+
+/// The report, the rows and the comparison have it.
+fn ensure_shown(result: &Value) -> Result<()> {
+    let folder = process::open_folder()?;
+    let json = folder.path().join("result.json");
+    fs::write(&json, serde_json::to_vec(result)?)?;
+    let told = |arguments: &[&str]| -> Result<String> {
+        let mut command = Command::new(server::binary()?);
+        let output = command.arg("assess").args(arguments).output().context("running it")?;
+        ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    let json = json.to_str().context("a folder's name is not UTF-8")?;
+    let markdown = told(&["report", json, "--markdown", "-"])?;
+    ensure!(markdown.contains("## From sources to sinks") && markdown.contains("figure 10"), "{markdown}");
+    let csv = told(&["report", json, "--csv", "-"])?;
+    ensure!(csv.lines().any(|row| row.starts_with("relay: mirror,")), "{csv}");
+    let compared = told(&["compare", json, json])?;
+    ensure!(compared.contains("relay: udp-mirror over UDP"), "{compared}");
+    Ok(())
+}
