@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use wirepath_datapath::{Pipe, SendError, sendfile};
 
 use super::{Input, Job, Order, Output, Storage, Stream, StreamError};
-use crate::object::{Connection, Kind, Object, ObjectError, StoredFile};
+use crate::object::{Kind, Object, ObjectError, StoredFile};
 use crate::pattern::Spread;
 
 /// Most bytes that one call of `sendfile` is asked for.
@@ -152,7 +152,14 @@ impl Input {
     fn fill_pipe(&mut self, pipe: &mut Pipe) -> Result<Sent, ObjectError> {
         let room = pipe.room();
         let filled = match &mut self.object.kind {
-            Kind::Stream(Connection { descriptor, .. }) => pipe.fill(descriptor.as_fd(), None, room),
+            Kind::Stream(connection) => match connection.room(room) {
+                0 => Ok(0),
+                room => {
+                    let filled = pipe.fill(connection.descriptor.as_fd(), None, room);
+                    connection.left -= filled.unwrap_or(0) as u64;
+                    filled
+                }
+            },
             Kind::File(file) => match file.warm_room(room) {
                 Ok(0) => Ok(0),
                 Ok(room) => {
@@ -264,5 +271,8 @@ impl Output {
     pub(super) fn note_taken(&mut self, bytes: usize, now_us: u64) {
         self.bytes += bytes as u64;
         self.lately.add(bytes, now_us);
+        if let Kind::File(StoredFile { growth: Some(growth), .. }) = &self.object.kind {
+            growth.add(bytes as u64);
+        }
     }
 }
