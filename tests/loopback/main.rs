@@ -13,6 +13,8 @@ mod http;
 mod log;
 mod playing;
 mod relay;
+mod relay_cache;
+mod relay_cache_rules;
 mod rtcp;
 mod rtsp;
 mod scripts;
@@ -34,6 +36,8 @@ fn main() -> ExitCode {
         log::trials(),
         playing::trials(),
         relay::trials(),
+        relay_cache::trials(),
+        relay_cache_rules::trials(),
         rtcp::trials(),
         rtsp::trials(),
         scripts::trials(),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
+use wirepath_relay::cache::CacheStatus;
 use wirepath_streams::{StreamEnd, StreamStatus};
 
 use crate::{format, terminal};
@@ -41,7 +42,37 @@ pub(super) fn in_words(status: &StreamStatus, time: Duration) -> String {
 
 /// Writes it as JSON to a file, or to standard output for `-`.
 pub(super) fn write(end: &StreamEnd, time: Duration, file: &Path) -> Result<()> {
-    let text = format!("{:#}\n", as_json(end, time));
+    write_json(&as_json(end, time), file)
+}
+
+/// Writes what a cache did, likewise.
+pub(super) fn write_cache(status: &CacheStatus, time: Duration, file: &Path) -> Result<()> {
+    let mut report = json!({ "schema": "wirepath-relay-cache/1", "seconds": time.as_secs_f64() });
+    if let (Value::Object(report), Value::Object(status)) = (&mut report, serde_json::to_value(status)?) {
+        report.extend(status);
+    }
+    write_json(&report, file)
+}
+
+/// What a cache did, in one line.
+pub(super) fn cache_in_words(status: &CacheStatus) -> String {
+    format!(
+        "{} requests: {} hits, {} misses, {} shared, {} passed, {} failed; {} from the cache, {} from the origin; {} entries, {}",
+        format::count(status.requests),
+        format::count(status.hits + status.stale),
+        format::count(status.misses),
+        format::count(status.shared),
+        format::count(status.passed),
+        format::count(status.failed),
+        format::size(status.bytes_from_cache),
+        format::size(status.bytes_from_origin),
+        format::count(status.entries),
+        format::size(status.bytes_kept),
+    )
+}
+
+fn write_json(report: &Value, file: &Path) -> Result<()> {
+    let text = format!("{report:#}\n");
     if file == Path::new("-") {
         return terminal::print(&text);
     }

@@ -59,7 +59,7 @@ pub(super) struct Wires {
 
     /// Write what was done as JSON to FILE at the end; - is standard output
     #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    pub(super) json: Option<PathBuf>,
 }
 
 impl Wires {

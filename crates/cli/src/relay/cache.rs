@@ -1,0 +1,181 @@
+//! `wirepath relay --cache … --origin … --listen …`: a caching HTTP proxy.
+
+use std::io::Write;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use bytesize::ByteSize;
+use clap::Args;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use wirepath_relay::cache::{Cache, CacheOptions, Origin};
+use wirepath_streams::datapath::Support;
+use wirepath_streams::datapath::calibration::Calibrations;
+use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
+
+use super::report;
+use crate::log::Log;
+
+/// Exit code when draining did not end in time, or was cut short by a second signal.
+const CUT: u8 = 3;
+
+/// How long answers that have begun may take when the process is to end.
+const DRAIN_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long the end waits for files that are not kept to be removed; what is left, the next start removes.
+const TIDY_LIMIT: Duration = Duration::from_secs(1);
+
+/// Connections that the system may keep waiting until they are taken.
+const BACKLOG: u32 = 1024;
+
+/// What a cache is told.
+#[derive(Args)]
+pub(super) struct Caching {
+    /// Answer HTTP clients from DIR, which is made if need be, and keep there what the origin is asked for
+    #[arg(long, value_name = "DIR", requires_all = ["origin", "addresses"])]
+    cache: Option<PathBuf>,
+
+    /// Whom a cache asks: http://HOST[:PORT][/PATH]
+    #[arg(long, value_name = "URL", requires = "cache")]
+    origin: Option<Origin>,
+
+    /// Most that a cache keeps; the least recently used goes first
+    #[arg(long, value_name = "SIZE", default_value = "10GiB")]
+    cache_size: ByteSize,
+
+    /// How long the origin may take to begin an answer, and how long it may pause within one
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    origin_timeout: humantime::Duration,
+
+    /// Most clients of a cache at a time
+    #[arg(long, value_name = "N", default_value_t = 4096)]
+    max_clients: usize,
+}
+
+impl Caching {
+    pub(super) fn is_asked_for(&self) -> bool {
+        self.cache.is_some()
+    }
+
+    /// Serves until a signal comes, then drains; writes what it did to `json`.
+    pub(super) fn run(self, addresses: &[String], json: Option<&Path>) -> Result<ExitCode> {
+        let log = Log::start();
+        wirepath_server::raise_descriptor_limit();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let readers = BlockingPool::start("reader", 4, Importance::Equal)?;
+        let threads = available_parallelism().context("the number of cores is not known")?.get();
+        let options = EngineOptions { threads, ..EngineOptions::default() };
+        let support = Arc::new(Support::probe(None, Calibrations::default(), false));
+        let engine = Arc::new(Engine::start(&options, support, &readers).context("starting threads")?);
+        let cache = Cache::open(self.options()?, engine)?;
+        let begun = Instant::now();
+        let served = runtime.block_on(serve(&cache, addresses));
+        runtime.shutdown_timeout(TIDY_LIMIT);
+        tidy(&readers);
+        let status = cache.status();
+        let in_time = served?;
+        if let Some(file) = json {
+            report::write_cache(&status, begun.elapsed(), file)?;
+        }
+        log.end(); // and with it standard output
+        eprintln!("wirepath: {}", report::cache_in_words(&status));
+        Ok(if in_time { ExitCode::SUCCESS } else { ExitCode::from(CUT) })
+    }
+
+    fn options(self) -> Result<CacheOptions> {
+        ensure!(
+            !self.origin_timeout.is_zero(),
+            "--origin-timeout 0 would end every answer; give some seconds"
+        );
+        Ok(CacheOptions {
+            folder: self.cache.context("--cache names the folder")?,
+            budget_bytes: self.cache_size.as_u64(),
+            origin: self.origin.context("--origin says whom to ask")?,
+            origin_limit: *self.origin_timeout,
+            connections: self.max_clients,
+        })
+    }
+}
+
+/// Serves on all addresses until told to end; answers whether all answers had ended in time.
+async fn serve(cache: &Cache, addresses: &[String]) -> Result<bool> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let listeners = addresses.iter().map(|address| listen(address)).collect::<Result<Vec<TcpListener>>>()?;
+    announce(&listeners)?;
+    let (drain, draining) = watch::channel(false);
+    let mut doors = JoinSet::new();
+    for listener in listeners {
+        let (cache, draining) = (cache.clone(), draining.clone());
+        doors.spawn(async move { cache.serve(listener, draining).await });
+    }
+    either(&mut terminate, &mut interrupt).await;
+    tracing::info!("draining");
+    drain.send_replace(true);
+    Ok(tokio::select! {
+        _ = doors.join_all() => true,
+        () = tokio::time::sleep(DRAIN_LIMIT) => false,
+        () = either(&mut terminate, &mut interrupt) => false,
+    })
+}
+
+/// Waits for one of two signals.
+async fn either(one: &mut Signal, other: &mut Signal) {
+    tokio::select! {
+        _ = one.recv() => {}
+        _ = other.recv() => {}
+    }
+}
+
+/// Tells whoever started us where clients come in: the one line on standard output.
+fn announce(listeners: &[TcpListener]) -> Result<()> {
+    let mut line = "ready".to_owned();
+    for listener in listeners {
+        line += &format!(" http=http://{}/", listener.local_addr()?);
+    }
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "{line}")
+        .and_then(|()| output.flush())
+        .context("cannot say on standard output that it is ready")
+}
+
+fn listen(address: &str) -> Result<TcpListener> {
+    let open = |address: SocketAddr| {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    // Over IPv6 and IPv4, if there is IPv6.
+    if let Some(port) = address.strip_prefix(':') {
+        let port = port.parse().with_context(|| format!("--listen {address}: this is no port"))?;
+        let any =
+            open(SocketAddr::from(([0u16; 8], port))).or_else(|_| open(SocketAddr::from(([0u8; 4], port))));
+        return any.with_context(|| format!("cannot listen on {address}"));
+    }
+    let mut found =
+        address.to_socket_addrs().with_context(|| format!("--listen {address}: HOST:PORT is asked for"))?;
+    let found = found.next().with_context(|| format!("--listen {address}: the name has no address"))?;
+    open(found).with_context(|| format!("cannot listen on {address}"))
+}
+
+/// Waits a little until what was not kept is removed.
+fn tidy(readers: &BlockingPool) {
+    let (done, is_done) = channel();
+    let readers = readers.clone();
+    let waiting = std::thread::Builder::new().name("tidying".to_owned()).spawn(move || {
+        readers.wait_for_discarded();
+        done.send(())
+    });
+    if waiting.is_err() || is_done.recv_timeout(TIDY_LIMIT).is_err() {
+        tracing::warn!("what is not kept could not be removed in time; the next start does it");
+    }
+}
