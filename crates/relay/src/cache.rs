@@ -1,6 +1,7 @@
 //! A caching HTTP proxy: what is asked for is fetched from the origin once, goes to a file and to all who want it at the same time, and
 //! is answered from there as long as it may be (RFC 9111).
 
+mod access;
 mod answer;
 mod connection;
 mod entry;

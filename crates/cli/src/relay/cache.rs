@@ -48,15 +48,15 @@ pub(super) struct Caching {
     origin: Option<Origin>,
 
     /// Most that a cache keeps; the least recently used goes first
-    #[arg(long, value_name = "SIZE", default_value = "10GiB")]
+    #[arg(long, value_name = "SIZE", default_value = "10GiB", requires = "cache")]
     cache_size: ByteSize,
 
     /// How long the origin may take to begin an answer, and how long it may pause within one
-    #[arg(long, value_name = "TIME", default_value = "60s")]
+    #[arg(long, value_name = "TIME", default_value = "60s", requires = "cache")]
     origin_timeout: humantime::Duration,
 
     /// Most clients of a cache at a time
-    #[arg(long, value_name = "N", default_value_t = 4096)]
+    #[arg(long, value_name = "N", default_value_t = 4096, requires = "cache")]
     max_clients: usize,
 }
 

@@ -35,10 +35,8 @@ impl Connection {
             if let Some(kept) = &found
                 && kept.entry.use_for(&asked.fields, SystemTime::now()) == Use::Fresh
             {
-                match shared.open_body(kept).await {
-                    Some(file) => {
-                        return self.serve(&asked, shared.served(&kept.entry, file, None), Source::Hit).await;
-                    }
+                match shared.open(kept).await {
+                    Some(served) => return self.serve(&asked, served, Source::Hit).await,
                     None => continue, // it is gone now
                 }
             }

@@ -4,16 +4,13 @@
 //! goes to the one who asked first; the others ask for themselves.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io;
-use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use http::{StatusCode, header};
 use tokio::sync::{oneshot, watch};
 use wirepath_media::http::Status;
-use wirepath_streams::{Deferred, Framing, Growth, Object, StreamBuilder};
+use wirepath_streams::{Deferred, Growth};
 
 use super::Shared;
 use super::answer::{Served, Source};
@@ -22,7 +19,7 @@ use super::flow;
 use super::head::{self, Asked, Refusal};
 use super::origin::Reply;
 use super::status::{add, count};
-use super::store::{Kept, Writing};
+use super::store::Kept;
 
 /// Fetches that are under way, by key.
 #[derive(Default)]
@@ -152,9 +149,9 @@ impl Telling {
         let now = SystemTime::now();
         let has_failed = !reply.as_ref().is_ok_and(|reply| !reply.told.status.is_server_error());
         if let Some(kept) = stale.as_ref().filter(|kept| has_failed && kept.entry.serves_on_error(now))
-            && let Some(file) = shared.open_body(kept).await
+            && let Some(served) = shared.open(kept).await
         {
-            return self.tell(Outcome::Served(shared.served(&kept.entry, file, None), Source::Stale));
+            return self.tell(Outcome::Served(served, Source::Stale));
         }
         let reply = match reply {
             Ok(reply) => reply,
@@ -178,25 +175,27 @@ impl Telling {
 
     /// The origin says that what is kept is still good.
     async fn renew(&mut self, asked: &Asked, stale: Option<Arc<Kept>>, told: &head::Told, now: SystemTime) {
-        let words = "the origin says that nothing has changed, of something that it was not asked about";
-        let wrong = Outcome::Failed(Refusal::new(Status::BadGateway, words));
-        let Some(kept) = stale else { return self.tell(wrong) };
-        let Some(entry) = kept.entry.renewed(&asked.fields, told, now) else {
-            // It is about another version: the next request finds none here and asks for all of it.
-            self.shared.forget(&self.key).await;
-            return self.tell(wrong);
+        let Some(kept) = stale else {
+            let words = "the origin says that nothing has changed, of something that it was not asked about";
+            return self.tell(Outcome::Failed(Refusal::new(Status::BadGateway, words)));
         };
-        let Some(file) = self.shared.open_body(&kept).await else { return self.tell(Outcome::NotKept) };
-        let shared = Arc::clone(&self.shared);
-        let renewed = tokio::task::spawn_blocking(move || shared.store.renew(&kept, entry)).await;
-        match renewed.map_err(io::Error::other).flatten() {
-            Ok(kept) => {
+        let served = match kept.entry.renewed(&asked.fields, told, now) {
+            Some(entry) => match self.shared.with_store(move |store| store.renew(&kept, entry)).await {
+                Ok(kept) => self.shared.open(&kept).await,
+                Err(error) => {
+                    tracing::warn!(%error, "an entry of the cache could not be renewed");
+                    None
+                }
+            },
+            None => None, // it is about another version, or not to be kept any more
+        };
+        match served {
+            Some(served) => {
                 count(&self.shared.counters.revalidated);
-                let served = self.shared.served(&kept.entry, file, None);
                 self.tell(Outcome::Served(served, Source::Revalidated));
             }
-            Err(error) => {
-                tracing::warn!(%error, "an entry of the cache could not be renewed");
+            None => {
+                // Everybody asks for all of it.
                 self.shared.forget(&self.key).await;
                 self.tell(Outcome::NotKept);
             }
@@ -205,10 +204,9 @@ impl Telling {
 
     /// Writes the body to a file, from where it goes to all who want it; keeps it when it is whole.
     async fn keep(&mut self, entry: Entry, reply: Reply) {
-        let shared = Arc::clone(&self.shared);
         let (key, bytes) = (Arc::clone(&self.key), entry.bytes);
-        let reserved = tokio::task::spawn_blocking(move || shared.store.reserve(&key, bytes)).await;
-        let writing = match reserved.map_err(io::Error::other).flatten() {
+        let reserved = self.shared.with_store(move |store| store.reserve(&key, bytes));
+        let writing = match reserved.await {
             Ok(Some(writing)) => Deferred::new(writing, self.shared.engine.readers()),
             Ok(None) => return self.pass(reply),
             Err(error) => {
@@ -220,19 +218,20 @@ impl Telling {
         let (file, following) = (Arc::clone(&writing.file), Some(Arc::clone(&growth.0)));
         self.tell(Outcome::Served(self.shared.served(&entry, file, following), Source::Miss));
         let url = &entry.url;
-        match self.shared.write_body(reply, &writing, &growth.0, entry.bytes).await {
-            Ok(()) => growth.is_whole(),
+        let written =
+            flow::write_body(&self.shared.engine, reply, &writing.file, &growth.0, self.shared.origin_limit)
+                .await;
+        add(&self.shared.counters.bytes_from_origin, growth.0.bytes());
+        match written {
+            Ok(()) => growth.end(),
             Err(words) => {
                 self.leave(); // whoever comes now begins anew
                 count(&self.shared.counters.broken_fetches);
                 return tracing::warn!(url, words, "a fetch broke; nothing of it is kept");
             }
         }
-        let kept = tokio::task::spawn_blocking({
-            let entry = Arc::clone(&entry);
-            move || writing.into_inner().keep(entry)
-        });
-        if let Err(error) = kept.await.map_err(io::Error::other).flatten() {
+        let head = Arc::clone(&entry);
+        if let Err(error) = self.shared.with_store(move |_| writing.into_inner().keep(head)).await {
             tracing::warn!(url, %error, "what was fetched could not be kept");
         }
     }
@@ -267,12 +266,6 @@ impl Drop for Telling {
 }
 
 impl Shared {
-    /// An entry and its body, which is closed elsewhere: this thread has others to serve.
-    pub(super) fn served(&self, entry: &Arc<Entry>, file: Arc<File>, growth: Option<Arc<Growth>>) -> Served {
-        let file = Arc::new(Deferred::new(file, self.engine.readers()));
-        Served { entry: Arc::clone(entry), file, growth }
-    }
-
     async fn ask(&self, asked: &Asked, stale: Option<&Kept>) -> Result<Reply, Refusal> {
         let mut fields = asked.fields.clone();
         if let Some(kept) = stale {
@@ -281,47 +274,6 @@ impl Shared {
         let mut connection = self.origin.connect().await?;
         self.origin.send_head(&mut connection, asked, &fields).await?;
         self.origin.reply(connection, &asked.method, self.origin_limit).await
-    }
-
-    /// Has the origin's answer written, all `bytes` of it.
-    async fn write_body(
-        &self,
-        reply: Reply,
-        writing: &Writing,
-        growth: &Arc<Growth>,
-        bytes: u64,
-    ) -> Result<(), String> {
-        if bytes == 0 {
-            return Ok(());
-        }
-        let rest = bytes - reply.first.len() as u64;
-        let connection: OwnedFd = reply.connection.into_std().map_err(|error| error.to_string())?.into();
-        let source = Object::stream("the origin", connection).map_err(|error| error.to_string())?;
-        let source = source.up_to(rest).preceded_by(reply.first);
-        let sink = Object::growing("the cache", Arc::clone(&writing.file), Arc::clone(growth));
-        let stream = StreamBuilder::default().input(source, Framing::Whole).output(sink).build();
-        let (written, result) = flow::run(&self.engine, stream, self.origin_limit).await;
-        add(&self.counters.bytes_from_origin, written);
-        match result {
-            Ok(()) if written == bytes => Ok(()),
-            Ok(()) => Err(format!("it ended after {written} of {bytes} bytes")),
-            Err(words) => Err(format!("after {written} of {bytes} bytes: {words}")),
-        }
-    }
-
-    /// The body of an entry, if it is what it was.
-    pub(super) async fn open_body(self: &Arc<Shared>, kept: &Arc<Kept>) -> Option<Arc<File>> {
-        let (shared, kept) = (Arc::clone(self), Arc::clone(kept));
-        let opened = tokio::task::spawn_blocking(move || shared.store.open_body(&kept)).await;
-        opened.ok().flatten().map(Arc::new)
-    }
-
-    /// Drops the entry of a URL.
-    pub(super) async fn forget(self: &Arc<Shared>, key: &Arc<str>) {
-        let (shared, key) = (Arc::clone(self), Arc::clone(key));
-        if let Err(error) = tokio::task::spawn_blocking(move || shared.store.remove(&key)).await {
-            tracing::error!(%error, "removing an entry failed");
-        }
     }
 }
 
@@ -335,7 +287,8 @@ impl Fetches {
 struct Breaking(Arc<Growth>);
 
 impl Breaking {
-    fn is_whole(mut self) {
+    /// All is written.
+    fn end(mut self) {
         self.0 = Growth::new(); // nobody follows this one
     }
 }

@@ -1,10 +1,17 @@
 //! A stream on the engine, as a task waits for it.
 
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;
-use wirepath_streams::{Engine, RunningStream, Stream, StreamError, StreamOptions};
+use wirepath_streams::{
+    Engine, Framing, Growth, Object, RunningStream, Stream, StreamBuilder, StreamError, StreamOptions,
+};
+
+use super::origin::Reply;
 
 /// Runs a stream to its end, and stops it when it has moved nothing for `stall`, or up to twice as long. Answers how many bytes left,
 /// and why they are not all, if they are not.
@@ -35,6 +42,31 @@ pub(super) async fn run(engine: &Engine, stream: Stream, stall: Duration) -> (u6
                 }
             }
         }
+    }
+}
+
+/// Has the body of an answer written to a file, all of it, and tells `growth` how far it is.
+pub(super) async fn write_body(
+    engine: &Engine,
+    reply: Reply,
+    file: &Arc<File>,
+    growth: &Arc<Growth>,
+    stall: Duration,
+) -> Result<(), String> {
+    let bytes = reply.told.body_bytes.ok_or("how long it is was not said")?;
+    if bytes == 0 {
+        return Ok(());
+    }
+    let rest = bytes - reply.first.len() as u64;
+    let connection: OwnedFd = reply.connection.into_std().map_err(|error| error.to_string())?.into();
+    let source = Object::stream("the origin", connection).map_err(|error| error.to_string())?;
+    let source = source.up_to(rest).preceded_by(reply.first);
+    let sink = Object::growing("the cache", Arc::clone(file), Arc::clone(growth));
+    let stream = StreamBuilder::default().input(source, Framing::Whole).output(sink).build();
+    match run(engine, stream, stall).await {
+        (written, Ok(())) if written == bytes => Ok(()),
+        (written, Ok(())) => Err(format!("it ended after {written} of {bytes} bytes")),
+        (written, Err(words)) => Err(format!("after {written} of {bytes} bytes: {words}")),
     }
 }
 

@@ -141,13 +141,17 @@ impl Store {
 
     /// Takes the room on the disk, for which others go if it is full and that is enough; answers whether there is.
     fn allocate(&self, file: &File, bytes: u64) -> io::Result<bool> {
-        while bytes > 0 {
+        if bytes == 0 {
+            return Ok(true);
+        }
+        loop {
             match fallocate(file, FallocateFlags::empty(), 0, bytes) {
-                Ok(()) => break,
+                Ok(()) => return Ok(true),
                 // A file system that cannot reserve says that it is full when a body is written. So it is asked.
-                Err(Errno::OPNOTSUPP) if room_for(file)? >= bytes => break,
+                Err(Errno::OPNOTSUPP) if room_for(file)? >= bytes => return Ok(true),
                 Err(Errno::NOSPC | Errno::DQUOT | Errno::OPNOTSUPP) => {
-                    let could_be_there = room_for(file)?.saturating_add(self.size().1);
+                    let others = self.size().1.saturating_sub(cost(bytes));
+                    let could_be_there = room_for(file)?.saturating_add(others);
                     if bytes > could_be_there || !self.evict() {
                         return Ok(false);
                     }
@@ -157,7 +161,6 @@ impl Store {
                 Err(errno) => return Err(errno.into()),
             }
         }
-        Ok(true)
     }
 
     /// Puts another head in place of an entry's.
