@@ -14,6 +14,7 @@ mod log;
 mod playing;
 mod relay;
 mod relay_cache;
+mod relay_cache_nginx;
 mod relay_cache_rules;
 mod rtcp;
 mod rtsp;
@@ -37,6 +38,7 @@ fn main() -> ExitCode {
         playing::trials(),
         relay::trials(),
         relay_cache::trials(),
+        relay_cache_nginx::trials(),
         relay_cache_rules::trials(),
         rtcp::trials(),
         rtsp::trials(),

@@ -26,6 +26,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_full_cache_lets_the_least_recently_used_go,
         what_does_not_fit_the_cache_passes_through,
         a_signal_lets_answers_end_and_the_report_says_what_was_done,
+        a_second_signal_ends_at_once,
     ]
 }
 
@@ -297,6 +298,21 @@ fn a_signal_lets_answers_end_and_the_report_says_what_was_done() -> Result<()> {
         report["schema"] == "wirepath-relay-cache/1" && report["bytes_from_cache"] == 400_000,
         "{report}"
     );
+    Ok(())
+}
+
+fn a_second_signal_ends_at_once() -> Result<()> {
+    let gated = Gated::start(400_000)?;
+    let folder = tempfile::tempdir()?;
+    let mut cache = Cache::start(&gated.origin, folder.path(), &[])?;
+    let (mut client, _) = begin(&cache, "/a", "")?;
+    let mut idle = http::connect(cache.address)?;
+    expect(&mut client, &gated.body[..200_000])?;
+    cache.process.signal(Signal::TERM)?;
+    ensure!(idle.read(&mut [0])? == 0);
+    cache.process.signal(Signal::TERM)?;
+    let status = cache.process.wait(Deadline::seconds(20.0))?;
+    ensure!(status.code() == Some(3), "{status}: {}", cache.process.log());
     Ok(())
 }
 

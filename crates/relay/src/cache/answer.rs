@@ -76,6 +76,11 @@ impl Source {
 }
 
 impl Served {
+    /// Whether all of the body is there.
+    pub(super) fn is_whole(&self) -> bool {
+        self.growth.as_ref().is_none_or(|growth| growth.bytes() == self.entry.bytes)
+    }
+
     /// The answer to a GET or HEAD request, whose conditions and ranges are ours to answer; `boundary` is a random number.
     pub(super) fn answer(&self, asked: &Asked, source: Source, now: SystemTime, boundary: u128) -> Answer {
         let (entry, is_ok) = (&self.entry, self.entry.status == StatusCode::OK);

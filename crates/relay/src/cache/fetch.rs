@@ -48,7 +48,7 @@ pub(super) enum Fetched {
     NotForThis,
     /// The origin failed.
     Failed(Refusal),
-    /// It has been fetched since it was looked for: there is an entry.
+    /// It has been fetched since it was looked for: there is an entry, as a rule.
     Kept,
 }
 
@@ -87,17 +87,19 @@ impl Shared {
             Joined::Kept => return Fetched::Kept,
         };
         let came_late = outcome.borrow().is_some();
-        let told = match outcome.wait_for(Option::is_some).await {
-            Ok(told) => told.clone(),
-            Err(_) => None, // its task panicked
-        };
+        // There is none if its task panicked.
+        let told = outcome.wait_for(Option::is_some).await.map_or(None, |told| told.clone());
         let is_first = reply.is_some();
         match told {
             Some(Outcome::Served(served, source)) => {
                 let use_here = served.entry.use_for(&asked.fields, SystemTime::now());
                 // Whoever asked before the origin answered has an answer that is as new as one of his own.
                 if !is_first && (use_here == Use::Other || came_late && use_here != Use::Fresh) {
-                    return Fetched::NotForThis;
+                    if !served.is_whole() {
+                        return Fetched::NotForThis;
+                    }
+                    while outcome.changed().await.is_ok() {} // it is about to be kept, and can be asked about then
+                    return Fetched::Kept;
                 }
                 Fetched::Served(served, if is_first { source } else { shared_source(source) })
             }
