@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::mpsc::channel;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -50,8 +50,11 @@ impl Cache {
         let line = told.recv_timeout(Deadline::seconds(15.0).left()).unwrap_or_default();
         let address =
             line.trim_end().strip_prefix("ready http=http://").and_then(|rest| rest.strip_suffix('/'));
-        let address =
-            address.with_context(|| format!("`{line}` says no address; the log:\n{}", process.log()))?;
+        let Some(address) = address else {
+            // All that it printed has been read when its end has been waited for.
+            let ended = process.wait(Deadline::seconds(10.0));
+            bail!("`{line}` says no address; {ended:?}, and the log:\n{}", process.log());
+        };
         Ok(Cache { process, address: address.parse()?, report, _reports: reports })
     }
 
