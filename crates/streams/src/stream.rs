@@ -279,6 +279,8 @@ impl Stream {
                     self.move_unseen(now_us)?
                 } else if self.outputs.iter().any(|output| output.held() > 0) {
                     false // what is in pipes leaves first
+                } else if self.will_move_unseen() {
+                    self.place()? // what was read before leaves first, and no more is read
                 } else {
                     self.place()? | self.pull()?
                 };

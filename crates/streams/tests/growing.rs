@@ -134,3 +134,14 @@ fn readers_hear_that_the_rest_will_not_come() {
         assert_eq!((end.sent, end.error.unwrap().to_string().contains("too early")), (sent, true));
     }
 }
+
+#[test]
+fn what_is_there_already_is_moved_unseen_all_the_same() {
+    let engine = engine();
+    let (written, stored) = (Written::new(), bytes(100_000));
+    let (mut source, inlet) = UnixStream::pair().unwrap();
+    source.write_all(&stored[10..]).unwrap();
+    let end = written.write(&engine, inlet, &stored[..10], 100_000 - 10).wait();
+    assert_eq!((end.result, end.status.bytes_out), (Ok(()), 100_000));
+    assert_eq!(end.status.bytes_unseen, 100_000 - 10, "all but what came before the stream");
+}

@@ -37,6 +37,13 @@ impl Stream {
 
     /// Whether nobody has to look at what moves now.
     pub(super) fn can_move_unseen(&self) -> bool {
+        let nothing_waits =
+            self.pending.is_empty() && self.outputs.iter().all(|output| output.outbox.is_empty());
+        nothing_waits && self.will_move_unseen()
+    }
+
+    /// Whether nobody has to look at what comes next: when all that was read has left, it can be moved unseen.
+    pub(super) fn will_move_unseen(&self) -> bool {
         let [input] = &self.inputs[..] else { return false };
         let to_all_or_one = match &self.spread {
             Spread::Mirror => !self.outputs.is_empty(),
@@ -46,7 +53,6 @@ impl Stream {
         self.settings.moves_unseen
             && to_all_or_one
             && self.chain.is_empty()
-            && self.pending.is_empty()
             && matches!(self.order, Order::Turns(_) | Order::Arrival { .. })
             && input.can_be_moved_unseen()
             && self.outputs.iter().all(|output| output.takes_unseen(self.outputs.len()))
@@ -213,11 +219,7 @@ impl Output {
             Kind::File(_) => outputs == 1,
             _ => false,
         };
-        movable
-            && self.chain.is_empty()
-            && self.outbox.is_empty()
-            && self.outbox.waits()
-            && self.detach.is_none()
+        movable && self.chain.is_empty() && self.outbox.waits() && self.detach.is_none()
     }
 
     /// Bytes that wait in its pipe.
