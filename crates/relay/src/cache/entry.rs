@@ -100,6 +100,14 @@ impl Entry {
     pub(super) fn renewed(&self, asked: &HeaderMap, told: &Told, now: SystemTime) -> Option<Entry> {
         let mut response = Response::new(());
         (*response.status_mut(), *response.headers_mut()) = (told.status, told.fields.clone());
+        let validators = [header::ETAG, header::LAST_MODIFIED];
+        if !validators.iter().any(|name| told.fields.contains_key(name)) {
+            // Some origins leave them out (RFC 9110 section 15.4.5): then it is about what they were asked about.
+            let own = validators
+                .into_iter()
+                .filter_map(|name| Some((name.clone(), self.fields.get(name)?.clone())));
+            response.headers_mut().extend(own);
+        }
         if let AfterResponse::Modified(..) = self.policy.after_response(&get(asked), &response, now) {
             return None;
         }

@@ -91,6 +91,10 @@ fn a_304_renews_what_it_is_about() {
     );
     assert!(entry.renewed(&HeaderMap::new(), &told("ETag: \"2\"\r\n"), at(100)).is_none());
     assert!(
+        entry.renewed(&HeaderMap::new(), &told("X: new\r\n"), at(100)).is_some(),
+        "it is about what was asked"
+    );
+    assert!(
         entry
             .renewed(&HeaderMap::new(), &told("ETag: \"1\"\r\nCache-Control: no-store\r\n"), at(100))
             .is_none()
