@@ -14,6 +14,9 @@ mod http;
 mod log;
 mod playing;
 mod relay;
+mod relay_cache;
+mod relay_cache_nginx;
+mod relay_cache_rules;
 mod relay_config;
 mod relay_faults;
 mod relay_proxy;
@@ -46,6 +49,9 @@ fn main() -> ExitCode {
         relay_proxy::trials(),
         relay_proxy_clients::trials(),
         relay_proxy_ends::trials(),
+        relay_cache::trials(),
+        relay_cache_nginx::trials(),
+        relay_cache_rules::trials(),
         rtcp::trials(),
         rtsp::trials(),
         scripts::trials(),

@@ -1,7 +1,7 @@
 //! Disks that are full or broken. No network is involved, but only root can make them.
 //!
 //! ```text
-//!   cache: tmpfs of 4 MiB                       served: small.ts (1 MB)  large.ts (30 MB)
+//!   cache: tmpfs of 4 MiB                       served: small.ts (1 MB)  large.ts (30 MB), or an origin's 2.5 MB and 8 MB
 //!      or: ext2 of 4 MiB on a loop device
 //!   medium: a loop device of 64 KiB, of which all but 8 KiB cannot be read
 //! ```
@@ -20,6 +20,8 @@ use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
 use wirepath_streams::datapath::{
     self as paths, BlockPath, BlockSink, Extent, Headers, Medium, Scratch, SendError, Train, UdpSink,
 };
+use wirepath_tests::caching::{Cache, names};
+use wirepath_tests::origin::{Origin, answer};
 use wirepath_tests::playback::{Playback, ensure_bytes};
 use wirepath_tests::process::{self, is_root};
 use wirepath_tests::rtsp::Refused;
@@ -30,6 +32,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![
         a_full_disk_while_packing_is_reported,
         a_disk_that_fills_while_packing_is_reported,
+        a_cache_on_a_full_disk_makes_room_or_passes_through,
+        a_cache_on_a_disk_that_cannot_reserve_makes_room_or_passes_through,
         a_disk_that_fails_inside_a_train_leaves_nothing_in_the_socket
     ]
 }
@@ -40,6 +44,59 @@ fn a_full_disk_while_packing_is_reported() -> Result<()> {
 
 fn a_disk_that_fills_while_packing_is_reported() -> Result<()> {
     full_disk(&SmallDisk::ext2()?)
+}
+
+fn a_cache_on_a_full_disk_makes_room_or_passes_through() -> Result<()> {
+    full_cache(&SmallDisk::tmpfs()?)
+}
+
+fn a_cache_on_a_disk_that_cannot_reserve_makes_room_or_passes_through() -> Result<()> {
+    full_cache(&SmallDisk::ext2()?)
+}
+
+/// Two bodies that fit one at a time, and one that never does.
+fn full_cache(disk: &SmallDisk) -> Result<()> {
+    let origin = Origin::start(|asked, connection| {
+        let length = if asked.target() == "/large" { 8_000_000 } else { 2_500_000 };
+        let body: Vec<u8> = (0..length).map(|at| (at / 93) as u8).collect();
+        answer(connection, "200 OK", "Cache-Control: max-age=600\r\n", &body)
+    })?;
+    let folder = disk.path().join("cache");
+    let cache = Cache::start(&origin, &folder, &[])?;
+    for (path, length, times) in [
+        ("/a", 2_500_000, 1),
+        ("/large", 8_000_000, 1),
+        ("/a", 2_500_000, 1),
+        ("/b", 2_500_000, 1),
+        ("/a", 2_500_000, 2),
+    ] {
+        let response = cache.get(path)?;
+        ensure!(
+            response.status == 200 && response.body.len() == length,
+            "{path}: {} bytes",
+            response.body.len()
+        );
+        ensure!(
+            response.body.iter().enumerate().all(|(at, byte)| *byte == (at / 93) as u8),
+            "other bytes came"
+        );
+        ensure!(origin.count(path) == times, "{path} was asked for {} times", origin.count(path));
+        if path != "/large" {
+            wait_for_url(&folder, path)?;
+        }
+    }
+    let report = cache.end()?;
+    ensure!(report["evictions"] == 2 && report["passed"] == 1 && report["broken_fetches"] == 0, "{report}");
+    Ok(())
+}
+
+/// Waits until this path, and nothing else, is in a cache.
+fn wait_for_url(folder: &Path, path: &str) -> Result<()> {
+    Deadline::seconds(10.0).wait_for("the entry in the cache", || {
+        let [record] = &names(folder, ".json")?[..] else { return Ok(None) };
+        let text = std::fs::read_to_string(folder.join(record))?;
+        Ok(text.contains(&format!("{path}\"")).then_some(()))
+    })
 }
 
 fn full_disk(cache: &SmallDisk) -> Result<()> {

@@ -95,11 +95,17 @@ pub(crate) fn head_of(head: &str) -> Result<(u16, Vec<(String, String)>)> {
     let first = lines.next().unwrap_or_default();
     let status = first.split(' ').nth(1).and_then(|word| word.parse().ok());
     let status = status.with_context(|| format!("`{first}` is no status line"))?;
-    let header = |line: &str| {
-        let (name, value) = line.split_once(':')?;
-        Some((name.to_ascii_lowercase(), value.trim().to_owned()))
-    };
-    Ok((status, lines.filter_map(header).collect()))
+    Ok((status, lines.filter_map(header_of).collect()))
+}
+
+/// Names in lower case, and values, of lines that end in CRLF.
+pub(crate) fn headers_of(lines: &str) -> Vec<(String, String)> {
+    lines.split("\r\n").filter_map(header_of).collect()
+}
+
+fn header_of(line: &str) -> Option<(String, String)> {
+    let (name, value) = line.split_once(':')?;
+    Some((name.to_ascii_lowercase(), value.trim().to_owned()))
 }
 
 #[cfg(test)]

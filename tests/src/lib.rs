@@ -5,6 +5,7 @@
 //! only the RFC.
 
 pub mod assessment;
+pub mod caching;
 pub mod clients;
 pub mod clips;
 pub mod deadline;
@@ -13,6 +14,7 @@ pub mod http;
 pub mod loss;
 pub mod mutation;
 pub mod namespace;
+pub mod origin;
 pub mod playback;
 pub mod process;
 pub mod proxy;

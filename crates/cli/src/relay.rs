@@ -1,6 +1,7 @@
 //! `wirepath relay`: the stream service.
 
 mod board;
+mod cache;
 mod counts;
 mod door;
 mod group;
@@ -12,19 +13,22 @@ mod wires;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::{ArgGroup, Args};
 use wirepath_relay::Configuration;
 
 use crate::{format, terminal};
+use cache::Caching;
 use proxy::Proxy;
 use running::Showing;
 use wires::Wires;
 
 /// Arguments of `wirepath relay`.
 #[derive(Args)]
-#[command(group = ArgGroup::new("what to do").args(["inputs", "config", "listen"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("what to do").args(["inputs", "config", "addresses"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("behind").args(["to", "cache"]))]
 #[command(after_help = "\
 Addresses:
   tcp://HOST:PORT           connect             tcp://[HOST]:PORT?listen  wait for a connection
@@ -39,19 +43,22 @@ Examples:
   wirepath relay --in file:multiplex.ts --framing ts --handler ts:programme=2 --out file:one.ts
   wirepath relay --config relay.toml --metrics 127.0.0.1:9100
   wirepath relay --listen :80 --to 10.0.0.2:8080 --to 10.0.0.3:8080 --balance leastconn
+  wirepath relay --listen :80 --cache /var/cache/films --origin http://storage:8080
 
 Several inputs are merged (--order), several outputs mirrored unless --pattern says otherwise. Bytes that nobody has to \
 look at are not copied. With --config many streams run at once; when one ends or fails, the others go on.
 
-With --listen it is a TCP proxy: each connection goes to one of the backends (HOST:PORT, tcp://HOST:PORT or unix:PATH), and \
-its end is passed on as it came, each way: in order or as a reset. When it listens, one line goes to standard output, unless \
-that is for JSON:
-ready listen=tcp://ADDRESS:PORT
+With --listen and --to it is a TCP proxy: each connection goes to one of the backends (HOST:PORT, tcp://HOST:PORT or \
+unix:PATH), and its end is passed on as it came, each way: in order or as a reset. With --listen and --cache it is an HTTP cache: \
+clients are answered from what is kept, and from the origin what is not: what is fetched goes to the cache and to all who \
+want it at the same time, once. When either listens, one line goes to standard output, unless that is for JSON:
+ready listen=tcp://ADDRESS:PORT, or of a cache: ready http=http://ADDRESS:PORT/
 SIGTERM or SIGINT drains for the time of --drain; a second one ends at once. The log goes to standard error; RUST_LOG sets \
 its level (default: info).
 
 Exit code: 0 if all inputs came to their end and all was delivered (peers over TCP have acknowledged it), 1 if something \
-failed, 128 and the signal's number if it was stopped. Of a proxy: 0 if all connections ended before it did, 3 if some were cut.")]
+failed, 128 and the signal's number if it was stopped. Of a proxy or cache: 0 if all connections or answers ended before it did, 3 if \
+some were cut.")]
 pub(crate) struct Relay {
     #[command(flatten)]
     wires: Wires,
@@ -67,15 +74,36 @@ pub(crate) struct Relay {
     #[command(flatten)]
     showing: Showing,
 
+    #[command(flatten)]
+    listening: Listening,
+
     #[command(flatten, next_help_heading = "TCP proxy")]
     proxy: Proxy,
+
+    #[command(flatten, next_help_heading = "HTTP cache")]
+    caching: Caching,
+}
+
+/// Where clients come in, and how long they may stay at the end.
+#[derive(Args)]
+struct Listening {
+    /// Take connections here: [HOST]:PORT, of IPv4 and IPv6 without a host, or for a proxy unix:PATH; may be given more than once
+    #[arg(long = "listen", value_name = "ADDRESS", requires = "behind", conflicts_with_all = ["inputs", "outputs", "config"])]
+    addresses: Vec<String>,
+
+    /// How long connections and answers may go on after SIGTERM or SIGINT
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration, requires = "addresses")]
+    drain: Duration,
 }
 
 impl Relay {
     /// Relays until there is nothing more to relay, something fails or a signal comes.
     pub(crate) fn run(self) -> Result<ExitCode> {
         if self.proxy.is_meant() {
-            return self.proxy.run(&self.showing);
+            return self.proxy.run(&self.listening, &self.showing);
+        }
+        if self.caching.is_meant() {
+            return self.caching.run(&self.listening, &self.showing);
         }
         let file = self.config.as_deref();
         let mut configuration = file.map(Configuration::from_file).transpose()?.unwrap_or_default();

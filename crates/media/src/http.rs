@@ -15,11 +15,11 @@ mod respond;
 mod response;
 
 pub use accept::{Accept, Listing};
-pub use condition::{Conditions, EntityTag, IfRange, TagList};
+pub use condition::{Conditions, EntityTag, IfRange, TagList, Verdict, date_s};
 pub use content_type::content_type;
 pub use head::{HEAD_LIMIT, HEADER_LIMIT, HeadError, HeadReader, SKIPPED_BODY_LIMIT};
 pub use path::{AssetPath, PathError, encode_segment};
 pub use range::{ByteRange, Extent, RANGE_LIMIT, RangeSet};
 pub use request::{Method, Request, Target, Version};
-pub use respond::{ALLOWED, Circumstances, Facts, respond, respond_to_method};
+pub use respond::{ALLOWED, Circumstances, Facts, content, respond, respond_to_method};
 pub use response::{Part, Response, Status, http_date};

@@ -97,6 +97,11 @@ impl<T: Send> Deferred<T> {
         Deferred { value: Some(value), pool: pool.clone() }
     }
 
+    /// The value, dropped like any other from here on.
+    pub fn into_inner(mut self) -> T {
+        self.value.take().expect("it is there until this is dropped")
+    }
+
     /// The pool.
     pub fn pool(&self) -> &BlockingPool {
         &self.pool

@@ -12,6 +12,7 @@ use wirepath_datapath::{PageCache, SendError, sendfile};
 
 use crate::blocking::{BlockingPool, Deferred};
 use crate::engine::Mailbox;
+use crate::growth::Growth;
 use crate::worker::{Command, TURN};
 
 /// How much of a file is looked up in the page cache, or brought in, at a time.
@@ -28,6 +29,15 @@ pub enum Part {
         file: Arc<File>,
         /// First byte and the one after the last.
         range: Range<u64>,
+    },
+    /// An extent of a file that is still being written: sent as far as it is, and waited for.
+    Growing {
+        /// The file.
+        file: Arc<File>,
+        /// First byte and the one after the last.
+        range: Range<u64>,
+        /// How much of it is written.
+        growth: Arc<Growth>,
     },
 }
 
@@ -46,6 +56,9 @@ pub enum DownloadError {
     /// The connection or the file failed.
     #[error(transparent)]
     Send(#[from] SendError),
+    /// A file that was still being written will not be whole.
+    #[error("what was to be sent came to an end too early")]
+    Broken,
     /// The client took nothing for too long.
     #[error("the client took nothing for too long")]
     Stalled,
@@ -74,6 +87,8 @@ pub(crate) enum Turn {
     Full,
     /// This range of this file must be brought in first.
     Cold(Arc<File>, Range<u64>),
+    /// All is sent that is written so far: up to this byte.
+    CaughtUp(Arc<Growth>, u64),
     /// It is over.
     Over(Option<DownloadError>),
 }
@@ -87,10 +102,17 @@ pub(crate) enum Waiting {
     Room,
     /// Bytes that are being brought in.
     Storage,
+    /// Bytes that are not written yet.
+    Growth,
 }
 
-/// Of this file, this range.
-type Wanted = (Arc<File>, Range<u64>);
+/// What a step came to.
+enum Step {
+    /// Something was done.
+    Done,
+    /// The turn is over, for this reason.
+    Stop(Turn),
+}
 
 /// A download as its engine thread sees it.
 pub(crate) struct DownloadTask {
@@ -136,11 +158,11 @@ impl DownloadTask {
             let step = match self.parts.front_mut() {
                 None => return Turn::Over(None),
                 Some(Part::Bytes(_)) => self.send_bytes(),
-                Some(Part::Extent { .. }) => self.send_extent(),
+                Some(Part::Extent { .. } | Part::Growing { .. }) => self.send_extent(),
             };
             match step {
-                Ok(None) => {}
-                Ok(Some((file, range))) => return Turn::Cold(file, range),
+                Ok(Step::Done) => {}
+                Ok(Step::Stop(turn)) => return turn,
                 Err(SendError::Full { .. }) => return Turn::Full,
                 Err(error) => return Turn::Over(Some(error.into())),
             }
@@ -160,9 +182,10 @@ impl DownloadTask {
         }
     }
 
-    fn send_bytes(&mut self) -> Result<Option<Wanted>, SendError> {
-        let more = self.parts.len() > 1;
-        let Some(Part::Bytes(bytes)) = self.parts.front_mut() else { return Ok(None) };
+    fn send_bytes(&mut self) -> Result<Step, SendError> {
+        // What is not written yet may be long in coming: a head does not wait for it.
+        let more = self.parts.get(1).is_some_and(|next| !matches!(next, Part::Growing { .. }));
+        let Some(Part::Bytes(bytes)) = self.parts.front_mut() else { return Ok(Step::Done) };
         if !bytes.is_empty() {
             // MORE lets a head leave in one segment with what follows it.
             let more = if more { SendFlags::MORE } else { SendFlags::empty() };
@@ -174,32 +197,46 @@ impl DownloadTask {
         if bytes.is_empty() {
             self.next_part();
         }
-        Ok(None)
+        Ok(Step::Done)
     }
 
-    /// Sends of the extent in front, or answers what must be brought in first.
-    fn send_extent(&mut self) -> Result<Option<Wanted>, SendError> {
-        let Some(Part::Extent { file, range }) = self.parts.front_mut() else { return Ok(None) };
+    /// Sends of the extent in front, or answers what must come first.
+    fn send_extent(&mut self) -> Result<Step, SendError> {
+        let (file, range, there) = match self.parts.front_mut() {
+            Some(Part::Extent { file, range }) => (file, range, u64::MAX),
+            Some(Part::Growing { growth, .. }) if growth.has_failed() => {
+                return Ok(Step::Stop(Turn::Over(Some(DownloadError::Broken))));
+            }
+            Some(Part::Growing { file, range, growth }) => {
+                let there = growth.bytes();
+                if there <= range.start && !range.is_empty() {
+                    return Ok(Step::Stop(Turn::CaughtUp(Arc::clone(growth), there)));
+                }
+                (file, range, there)
+            }
+            Some(Part::Bytes(_)) | None => return Ok(Step::Done),
+        };
         if range.is_empty() {
             self.next_part();
-            return Ok(None);
+            return Ok(Step::Done);
         }
+        let end = range.end.min(there);
         if self.warm_until <= range.start {
-            let window = range.start..range.end.min((range.start / WINDOW + 1) * WINDOW);
+            let window = range.start..end.min((range.start / WINDOW + 1) * WINDOW);
             match PageCache::of(file, window.clone()) {
                 PageCache::Warm => self.warm_until = window.end,
-                PageCache::Cold => return Ok(Some((Arc::clone(file), window))),
+                PageCache::Cold => return Ok(Step::Stop(Turn::Cold(Arc::clone(file), window))),
             }
         }
-        let length = (self.warm_until.min(range.end) - range.start).min(TURN) as usize;
+        let length = (self.warm_until.min(end) - range.start).min(TURN) as usize;
         let sent = sendfile::to_stream(&self.socket, file, range.start, length)? as u64;
         range.start += sent;
         self.sent += sent;
-        Ok(None)
+        Ok(Step::Done)
     }
 
     fn next_part(&mut self) {
-        if let Some(extent @ Part::Extent { .. }) = self.parts.pop_front() {
+        if let Some(extent @ (Part::Extent { .. } | Part::Growing { .. })) = self.parts.pop_front() {
             self.parts.pool().discard(extent);
         }
         self.warm_until = 0;

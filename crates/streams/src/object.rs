@@ -25,6 +25,8 @@ use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, ipproto, sockopt};
 use wirepath_datapath::{datagrams, socket};
 
+use crate::growth::Growth;
+
 pub use collected::Collected;
 pub(crate) use fill::Fill;
 pub(crate) use take::{Batch, Take, write_at};
@@ -58,6 +60,8 @@ pub(crate) struct StoredFile {
     pub(crate) end: u64,
     /// Up to where it is known to be in memory.
     pub(crate) warm_until: u64,
+    /// Who is told how much of it is written.
+    pub(crate) growth: Option<Arc<Growth>>,
 }
 
 /// A connection or a pipe.
@@ -66,6 +70,8 @@ pub(crate) struct Connection {
     pub(crate) is_socket: bool,
     /// An ordinary file that others have the place in as well: `>> log` of a shell.
     pub(crate) is_file: bool,
+    /// Bytes that are read of it before it counts as ended.
+    pub(crate) left: u64,
 }
 
 /// A UDP socket.
@@ -109,7 +115,14 @@ impl Object {
 
     /// An extent of a file, to read: from `offset` up to `end`, or the end of the file if that comes first.
     pub fn extent(name: &str, file: Arc<File>, offset: u64, end: u64) -> Object {
-        Object::new(name, Kind::File(StoredFile { file, offset, end, warm_until: 0 }))
+        Object::new(name, Kind::File(StoredFile { file, offset, end, warm_until: 0, growth: None }))
+    }
+
+    /// A file to write from its beginning, which others send [meanwhile](crate::Part::Growing): `growth` says how much of it there
+    /// is.
+    pub fn growing(name: &str, file: Arc<File>, growth: Arc<Growth>) -> Object {
+        let growth = Some(growth);
+        Object::new(name, Kind::File(StoredFile { file, offset: 0, end: u64::MAX, warm_until: 0, growth }))
     }
 
     /// A connected stream socket (TCP or Unix), a pipe, a FIFO or a terminal; or an ordinary file that is read or written where it
@@ -133,8 +146,27 @@ impl Object {
             _ => descriptor,
         };
         let is_file = !matches!(kind, FileType::Socket | FileType::Fifo | FileType::CharacterDevice);
-        let connection = Connection { descriptor, is_socket: kind == FileType::Socket, is_file };
+        let is_socket = kind == FileType::Socket;
+        let connection = Connection { descriptor, is_socket, is_file, left: u64::MAX };
         Ok(Object::new(name, Kind::Stream(connection)))
+    }
+
+    /// Has a connection count as ended when so many bytes are read of it, what [precedes](Object::preceded_by) it not among them:
+    /// for messages whose length is known, of which more may follow. Of other objects all is read.
+    #[must_use]
+    pub fn up_to(mut self, bytes: u64) -> Object {
+        if let Kind::Stream(connection) = &mut self.kind {
+            connection.left = bytes;
+        }
+        self
+    }
+
+    /// Has these bytes read first: what was read of a connection before it became an object, such as what came with the head of a
+    /// message.
+    #[must_use]
+    pub fn preceded_by(mut self, bytes: BytesMut) -> Object {
+        self.put_back(bytes);
+        self
     }
 
     /// A UDP socket. Datagrams are read from it, and those that the kernel gathered are kept together; or they are sent to `to`, or

@@ -59,6 +59,10 @@ pub(crate) enum Command {
         id: u64,
         result: io::Result<u64>,
     },
+    /// More is written of the file that a download sends.
+    Grew {
+        id: u64,
+    },
     AddStream {
         id: u64,
         task: Box<StreamTask>,
@@ -248,7 +252,7 @@ impl Worker {
             Some(Work::Download(task)) => match task.waiting {
                 Waiting::Room => self.check_stall(key, now_us),
                 Waiting::Turn => self.scheduler.ready(key),
-                Waiting::Storage => {} // it is not the client who takes nothing
+                Waiting::Storage | Waiting::Growth => {} // it is not the client who takes nothing
             },
             Some(Work::Stream(_)) => {
                 self.submit_storage(key);
@@ -366,6 +370,7 @@ impl Worker {
                 }
             }
             Command::Warmed { id, result } => self.warmed(id, result),
+            Command::Grew { id } => self.grew(id),
             Command::AddStream { id, task } => self.add_stream(id, task),
             Command::WithStream { id, act } => self.with_stream(id, act),
             Command::TakeBack { id, tell } => self.take_back(id, tell),

@@ -30,7 +30,7 @@ const RULES: &[Rule] = &[
         ours: &["wirepath-sys", "wirepath-datapath", "wirepath-streams", "wirepath-media"],
         others: None,
     },
-    Rule { room: "wirepath-relay", ours: &["wirepath-streams"], others: None },
+    Rule { room: "wirepath-relay", ours: &["wirepath-streams", "wirepath-media"], others: None },
     Rule { room: "wirepath", ours: ROOMS, others: None },
     Rule { room: "wirepath-tests", ours: ROOMS, others: None },
     Rule { room: "wirepath-bench", ours: &["wirepath-tests"], others: None },

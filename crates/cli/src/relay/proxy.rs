@@ -14,6 +14,7 @@ use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use wirepath_relay::{Balance, Endpoint, HealthOptions, ProxyOptions, ProxyStatus};
 
+use super::Listening;
 use super::door::Door;
 use super::running::Showing;
 use crate::log::Log;
@@ -26,68 +27,60 @@ const CUT: u8 = 3;
 /// Where connections come in and go to, and what holds for them.
 #[derive(Args)]
 pub(super) struct Proxy {
-    /// Take connections here: [HOST]:PORT, of IPv4 and IPv6 without a host, or unix:PATH; may be given more than once
-    #[arg(long, value_name = "ADDRESS", value_parser = Endpoint::to_listen, requires = "to", conflicts_with_all = ["inputs", "outputs"])]
-    listen: Vec<Endpoint>,
-
     /// Connect them to this backend: HOST:PORT or unix:PATH; may be given more than once
-    #[arg(long, value_name = "BACKEND", value_parser = Endpoint::to_connect, requires = "listen")]
+    #[arg(long, value_name = "BACKEND", value_parser = Endpoint::to_connect, requires = "addresses")]
     to: Vec<Endpoint>,
 
     /// Which backend gets a connection: roundrobin, leastconn (fewest connections), random
-    #[arg(long, value_name = "BALANCE", default_value = "roundrobin", requires = "listen")]
+    #[arg(long, value_name = "BALANCE", default_value = "roundrobin", requires = "to")]
     balance: Balance,
 
     /// Engine threads [default: one for each core]
-    #[arg(long, value_name = "N", requires = "listen")]
+    #[arg(long, value_name = "N", requires = "to")]
     threads: Option<NonZeroUsize>,
 
     /// How long to wait for a backend before the next is tried
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration, requires = "listen")]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration, requires = "to")]
     connect_timeout: Duration,
 
     /// End a connection when nothing has moved either way for so long; 0s for never
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = humantime::parse_duration, requires = "listen")]
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = humantime::parse_duration, requires = "to")]
     idle_timeout: Duration,
 
     /// Connections at a time; more wait to be taken [default: what the limit of open files allows, 20000 at most]
-    #[arg(long, value_name = "N", requires = "listen")]
+    #[arg(long, value_name = "N", requires = "to")]
     max_connections: Option<NonZeroUsize>,
 
     /// Time between two checks of a backend [default: 2s, and no checks of one that is alone]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "listen")]
+    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "to")]
     health_interval: Option<Duration>,
 
     /// Checks in a row that bring a backend back
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..), requires = "listen")]
+    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..), requires = "to")]
     rise: u32,
 
     /// Connections in a row, checks and clients' alike, that have to fail before a backend counts as down
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..), requires = "listen")]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..), requires = "to")]
     fall: u32,
 
     /// Tell backends who the client is: PROXY protocol, version 2
-    #[arg(long, requires = "listen")]
+    #[arg(long, requires = "to")]
     send_proxy: bool,
 
     /// Have clients say who they are: PROXY protocol, version 1 or 2
-    #[arg(long, requires = "listen")]
+    #[arg(long, requires = "to")]
     accept_proxy: bool,
-
-    /// How long connections may go on after SIGTERM or SIGINT
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration, requires = "listen")]
-    drain: Duration,
 }
 
 impl Proxy {
     /// Whether this is what is asked for.
     pub(super) fn is_meant(&self) -> bool {
-        !self.listen.is_empty()
+        !self.to.is_empty()
     }
 
     /// Relays connections until a signal comes and they have ended.
-    pub(super) fn run(self, showing: &Showing) -> Result<ExitCode> {
-        let options = self.options()?;
+    pub(super) fn run(self, listening: &Listening, showing: &Showing) -> Result<ExitCode> {
+        let options = self.options(listening)?;
         let output = Output::prepare(showing.json.as_deref())?;
         let log = Log::start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -104,7 +97,7 @@ impl Proxy {
         code
     }
 
-    fn options(self) -> Result<ProxyOptions> {
+    fn options(self, listening: &Listening) -> Result<ProxyOptions> {
         let threads = match self.threads {
             Some(threads) => threads.get(),
             None => available_parallelism().context("the number of cores is not known; use --threads")?.get(),
@@ -116,8 +109,11 @@ impl Proxy {
         );
         // A check changes nothing where there is no choice, and some who listen take one connection only.
         let interval = self.health_interval.or((self.to.len() > 1).then_some(Duration::from_secs(2)));
+        let door =
+            |address: &String| Endpoint::to_listen(address).with_context(|| format!("--listen {address}"));
+        let doors = listening.addresses.iter().map(door);
         Ok(ProxyOptions {
-            listen: self.listen,
+            listen: doors.collect::<Result<_, _>>()?,
             backends: self.to,
             balance: self.balance,
             threads,
@@ -127,7 +123,7 @@ impl Proxy {
             health: HealthOptions { interval, rise: self.rise, fall: self.fall },
             send_proxy: self.send_proxy,
             accept_proxy: self.accept_proxy,
-            drain: self.drain,
+            drain: listening.drain,
         })
     }
 }

@@ -47,7 +47,7 @@ pub struct Conditions {
 
 /// What the conditions make of a GET or HEAD request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub enum Verdict {
     /// Answer as if there were none.
     Go,
     /// 304: the client has it.
@@ -75,6 +75,11 @@ impl EntityTag {
     /// Weak comparison (section 8.8.3.2): the same but for strength.
     pub fn matches_weakly(&self, other: &Self) -> bool {
         self.opaque == other.opaque
+    }
+
+    /// Reads a field value, such as that of `ETag`.
+    pub fn read(value: &str) -> Option<Self> {
+        Self::parse(value.trim()).filter(|(_, rest)| rest.is_empty()).map(|(tag, _)| tag)
     }
 
     /// The first tag of a list, and what follows it.
@@ -118,27 +123,29 @@ impl TagList {
 impl IfRange {
     /// Reads a field value.
     pub fn parse(value: &str) -> Self {
-        match EntityTag::parse(value.trim()) {
-            Some((tag, "")) => Self::Tag(tag),
-            _ => date_s(value).map_or(Self::Unreadable, Self::Date),
+        match EntityTag::read(value) {
+            Some(tag) => Self::Tag(tag),
+            None => date_s(value).map_or(Self::Unreadable, Self::Date),
         }
     }
 }
 
 impl Conditions {
-    /// The order of RFC 9110 section 13.2.2, steps 1 to 4.
-    pub(super) fn verdict(&self, tag: &EntityTag, modified_s: u64) -> Verdict {
+    /// The order of RFC 9110 section 13.2.2, steps 1 to 4. What has no date or tag that a condition asks for is compared as if
+    /// it had been asked for without that condition (dates) or with another tag.
+    pub fn verdict(&self, tag: Option<&EntityTag>, modified_s: Option<u64>) -> Verdict {
+        let until = |since_s: u64| modified_s.map(|modified_s| modified_s <= since_s);
         let holds = match (&self.if_match, self.if_unmodified_since_s) {
-            (Some(list), _) => list.any(|other| other.matches_strongly(tag)),
-            (None, Some(since_s)) => modified_s <= since_s,
+            (Some(list), _) => list.any(|other| tag.is_some_and(|tag| other.matches_strongly(tag))),
+            (None, Some(since_s)) => until(since_s).unwrap_or(true),
             (None, None) => true,
         };
         if !holds {
             return Verdict::Failed;
         }
         let unchanged = match (&self.if_none_match, self.if_modified_since_s) {
-            (Some(list), _) => list.any(|other| other.matches_weakly(tag)),
-            (None, Some(since_s)) => modified_s <= since_s,
+            (Some(list), _) => list.any(|other| tag.is_some_and(|tag| other.matches_weakly(tag))),
+            (None, Some(since_s)) => until(since_s).unwrap_or(false),
             (None, None) => false,
         };
         if unchanged { Verdict::NotModified } else { Verdict::Go }
@@ -146,18 +153,18 @@ impl Conditions {
 
     /// Whether a `Range` counts: step 5 of section 13.2.2. Both comparisons are strong ones (section 13.1.5);
     /// `settled` says that the file can no longer change without its date changing too.
-    pub(super) fn range_applies(&self, tag: &EntityTag, modified_s: u64, settled: bool) -> bool {
+    pub fn range_applies(&self, tag: Option<&EntityTag>, modified_s: Option<u64>, settled: bool) -> bool {
         match &self.if_range {
             None => true,
-            Some(IfRange::Tag(other)) => other.matches_strongly(tag),
-            Some(IfRange::Date(date_s)) => *date_s == modified_s && settled,
+            Some(IfRange::Tag(other)) => tag.is_some_and(|tag| other.matches_strongly(tag)),
+            Some(IfRange::Date(date_s)) => Some(*date_s) == modified_s && settled,
             Some(IfRange::Unreadable) => false,
         }
     }
 }
 
 /// A date in any of the three forms of section 5.6.7, in seconds since 1970; earlier ones count as unreadable.
-pub(super) fn date_s(value: &str) -> Option<u64> {
+pub fn date_s(value: &str) -> Option<u64> {
     let date = httpdate::parse_http_date(value.trim()).ok()?;
     date.duration_since(std::time::UNIX_EPOCH).ok().map(|since| since.as_secs())
 }

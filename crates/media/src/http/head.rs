@@ -94,17 +94,33 @@ impl HeadReader {
         reason = "an iterator would end at None; this may go on after it"
     )]
     pub fn next(&mut self) -> Result<Option<Request>, HeadError> {
+        let Some(head) = self.next_head()? else { return Ok(None) };
+        let request = parse(head)?;
+        self.body_length = request.skipped_body_length;
+        self.skip_buffered_body();
+        Ok(Some(request))
+    }
+
+    /// The bytes of the next head, for who needs more of it than a [`Request`] keeps, or `None` until more bytes are fed. The body
+    /// that may follow is [taken](Self::take) by the caller.
+    pub fn next_head(&mut self) -> Result<Option<&[u8]>, HeadError> {
         self.skip_empty_lines();
         self.check_first_byte()?;
         let Some(end) = self.find_end() else {
             return self.check_length().map(|()| None);
         };
-        let request = parse(&self.buffer[self.start..end])?;
-        self.start = end;
+        let start = std::mem::replace(&mut self.start, end);
         self.scanned = end;
-        self.body_length = request.skipped_body_length;
-        self.skip_buffered_body();
-        Ok(Some(request))
+        Ok(Some(&self.buffer[start..end]))
+    }
+
+    /// Takes up to `most` bytes that were fed and follow the last head.
+    pub fn take(&mut self, most: u64) -> Vec<u8> {
+        let unread = &self.buffer[self.start..];
+        let taken = unread[..unread.len().min(usize::try_from(most).unwrap_or(usize::MAX))].to_vec();
+        self.start += taken.len();
+        self.scanned = self.start;
+        taken
     }
 
     /// Whether a head or a body has begun and not ended: what tells a client that went away in the middle, or

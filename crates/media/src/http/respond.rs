@@ -2,7 +2,7 @@
 //! sections 13.2.2 and 14.2).
 
 use super::condition::Verdict;
-use super::{EntityTag, Extent, Method, Part, Request, Response, Status, http_date};
+use super::{EntityTag, Extent, Method, Part, RangeSet, Request, Response, Status, http_date};
 
 /// The value of `Allow`.
 pub const ALLOWED: &str = "GET, HEAD, OPTIONS";
@@ -56,12 +56,12 @@ pub fn respond_to_method(method: Method) -> Option<Response> {
 
 fn get(request: &Request, facts: &Facts, circumstances: &Circumstances) -> Response {
     let validators = Validators::of(facts, circumstances.now_s);
-    let response = match request.conditions.verdict(&validators.tag, validators.modified_s) {
+    let response = match request.conditions.verdict(Some(&validators.tag), Some(validators.modified_s)) {
         Verdict::Failed => {
             Response::error(Status::PreconditionFailed, "the file is not the one the request is about")
         }
         Verdict::NotModified => Response::empty(Status::NotModified),
-        Verdict::Go => content(request, facts, &validators, circumstances),
+        Verdict::Go => selected(request, facts, &validators, circumstances),
     };
     response
         .header("ETag", validators.tag.to_string())
@@ -85,43 +85,49 @@ impl Validators {
     }
 }
 
-fn content(
+fn selected(
     request: &Request,
     facts: &Facts,
     validators: &Validators,
     circumstances: &Circumstances,
 ) -> Response {
-    let range = request.range.as_ref().filter(|_| {
-        request.conditions.range_applies(&validators.tag, validators.modified_s, validators.settled)
-    });
-    let response = match range.map(|range| range.resolve(facts.size)) {
-        None => whole(facts),
+    let (tag, modified_s) = (Some(&validators.tag), Some(validators.modified_s));
+    let applies = request.conditions.range_applies(tag, modified_s, validators.settled);
+    let range = request.range.as_ref().filter(|_| applies);
+    content(range, facts.size, facts.content_type, circumstances.boundary)
+}
+
+/// The answer to GET for so many bytes of this type, of which perhaps some ranges are asked for; `boundary` is as in
+/// [`Circumstances`].
+pub fn content(range: Option<&RangeSet>, size: u64, content_type: &str, boundary: u128) -> Response {
+    let response = match range.map(|range| range.resolve(size)) {
+        None => whole(size, content_type),
         Some(extents) => match extents[..] {
-            [] => return not_satisfiable(facts.size),
-            [extent] => one_range(facts, extent),
-            _ => several_ranges(facts, &extents, circumstances.boundary),
+            [] => return not_satisfiable(size),
+            [extent] => one_range(size, content_type, extent),
+            _ => several_ranges(size, content_type, &extents, boundary),
         },
     };
     response.header("Accept-Ranges", "bytes")
 }
 
-fn whole(facts: &Facts) -> Response {
-    let extent = Extent { offset: 0, length: facts.size };
-    let body = if facts.size == 0 { Vec::new() } else { vec![Part::Extent(extent)] };
-    Response::with_body(Status::Ok, facts.content_type, body)
+fn whole(size: u64, content_type: &str) -> Response {
+    let extent = Extent { offset: 0, length: size };
+    let body = if size == 0 { Vec::new() } else { vec![Part::Extent(extent)] };
+    Response::with_body(Status::Ok, content_type, body)
 }
 
-fn one_range(facts: &Facts, extent: Extent) -> Response {
-    Response::with_body(Status::PartialContent, facts.content_type, vec![Part::Extent(extent)])
-        .header("Content-Range", content_range(extent, facts.size))
+fn one_range(size: u64, content_type: &str, extent: Extent) -> Response {
+    Response::with_body(Status::PartialContent, content_type, vec![Part::Extent(extent)])
+        .header("Content-Range", content_range(extent, size))
 }
 
 /// RFC 9110 section 14.6.
-fn several_ranges(facts: &Facts, extents: &[Extent], boundary: u128) -> Response {
+fn several_ranges(size: u64, content_type: &str, extents: &[Extent], boundary: u128) -> Response {
     let mut body = Vec::with_capacity(2 * extents.len() + 1);
     for (index, &extent) in extents.iter().enumerate() {
         let line_break = if index == 0 { "" } else { "\r\n" };
-        let (content_type, range) = (facts.content_type, content_range(extent, facts.size));
+        let range = content_range(extent, size);
         let head = format!(
             "{line_break}--{boundary:032x}\r\nContent-Type: {content_type}\r\nContent-Range: {range}\r\n\r\n"
         );

@@ -57,13 +57,16 @@ statuses! {
     NotFound = 404 "Not Found",
     MethodNotAllowed = 405 "Method Not Allowed",
     RequestTimeout = 408 "Request Timeout",
+    LengthRequired = 411 "Length Required",
     PreconditionFailed = 412 "Precondition Failed",
     UriTooLong = 414 "URI Too Long",
     RangeNotSatisfiable = 416 "Range Not Satisfiable",
     HeadTooLarge = 431 "Request Header Fields Too Large",
     InternalServerError = 500 "Internal Server Error",
     NotImplemented = 501 "Not Implemented",
+    BadGateway = 502 "Bad Gateway",
     ServiceUnavailable = 503 "Service Unavailable",
+    GatewayTimeout = 504 "Gateway Timeout",
     VersionNotSupported = 505 "HTTP Version Not Supported",
 }
 

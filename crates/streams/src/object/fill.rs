@@ -105,12 +105,24 @@ impl StoredFile {
 }
 
 impl Connection {
+    /// How many of `room` bytes are still to be read.
+    pub(crate) fn room(&self, room: usize) -> usize {
+        room.min(usize::try_from(self.left).unwrap_or(room))
+    }
+
     fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
         let (from, call) =
             if self.is_socket { (append::From::Socket, "recv") } else { (append::From::Stream, "read") };
+        let room = self.room(room);
+        if room == 0 {
+            return Ok(Fill::End);
+        }
         match append(from, self.descriptor.as_fd(), buffer, room) {
             Ok(0) => Ok(Fill::End),
-            Ok(read) => Ok(Fill::Bytes(read)),
+            Ok(read) => {
+                self.left -= read as u64;
+                Ok(Fill::Bytes(read))
+            }
             Err(error) => match errno_of(&error) {
                 Errno::AGAIN => Ok(Fill::Nothing),
                 errno => Err((call, errno)),

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 use wirepath_datapath::{Pipe, SendError, sendfile};
 
 use super::{Input, Job, Order, Output, Storage, Stream, StreamError};
-use crate::object::{Connection, Kind, Object, ObjectError};
+use crate::object::{Kind, Object, ObjectError};
 use crate::pattern::Spread;
 
 /// Most bytes that one call is asked for, and least. By reference, half a mebibyte moves in some 200 microseconds; in calls of an
@@ -81,6 +81,13 @@ impl Stream {
 
     /// Whether nobody has to look at what moves now.
     pub(super) fn can_move_unseen(&self) -> bool {
+        let nothing_waits =
+            self.pending.is_empty() && self.outputs.iter().all(|output| output.outbox.is_empty());
+        nothing_waits && self.will_move_unseen()
+    }
+
+    /// Whether nobody has to look at what comes next: when all that was read has left, it can be moved unseen.
+    pub(super) fn will_move_unseen(&self) -> bool {
         let [input] = &self.inputs[..] else { return false };
         let to_all_or_one = match &self.spread {
             Spread::Mirror => !self.outputs.is_empty(),
@@ -90,7 +97,6 @@ impl Stream {
         self.settings.moves_unseen
             && to_all_or_one
             && self.chain.is_empty()
-            && self.pending.is_empty()
             && matches!(self.order, Order::Turns(_) | Order::Arrival { .. })
             && input.can_be_moved_unseen()
             && self.outputs.iter().all(|output| output.takes_unseen(self.outputs.len()))
@@ -188,7 +194,14 @@ impl Input {
     fn fill_pipe(&mut self, pipe: &mut Pipe, room: usize) -> Result<Sent, ObjectError> {
         let room = room.min(pipe.room());
         let filled = match &mut self.object.kind {
-            Kind::Stream(Connection { descriptor, .. }) => pipe.fill(descriptor.as_fd(), None, room),
+            Kind::Stream(connection) => match connection.room(room) {
+                0 => Ok(0),
+                room => {
+                    let filled = pipe.fill(connection.descriptor.as_fd(), None, room);
+                    connection.left -= filled.unwrap_or(0) as u64;
+                    filled
+                }
+            },
             Kind::File(file) => match file.warm_room(room) {
                 Ok(0) => Ok(0),
                 Ok(room) => {

@@ -17,12 +17,7 @@ impl Output {
             Kind::File(_) => outputs == 1,
             _ => false,
         };
-        movable
-            && self.chain.is_empty()
-            && self.outbox.is_empty()
-            && self.outbox.waits()
-            && self.detach.is_none()
-            && !self.copies
+        movable && self.chain.is_empty() && self.outbox.waits() && self.detach.is_none() && !self.copies
     }
 
     /// Bytes that wait in its pipe.
@@ -83,5 +78,8 @@ impl Output {
     pub(super) fn note_taken(&mut self, bytes: usize, now_us: u64) {
         self.bytes += bytes as u64;
         self.lately.add(bytes, now_us);
+        if let Kind::File(StoredFile { growth: Some(growth), .. }) = &self.object.kind {
+            growth.add(bytes as u64);
+        }
     }
 }

@@ -55,6 +55,9 @@ impl Stream {
         if self.outputs.iter().any(|output| output.held() > 0) {
             return Ok(false); // what is in pipes leaves first
         }
+        if self.will_move_unseen() {
+            return self.place(now_us); // what was read before leaves first, and no more is read
+        }
         Ok(self.place(now_us)? | self.pull()?)
     }
 

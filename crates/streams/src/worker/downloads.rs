@@ -33,6 +33,12 @@ impl Worker {
                 self.wheel.set(key, task.progress_us + self.options.download_stall_us);
             }
             Turn::Over(error) => self.end_download(key, error),
+            Turn::CaughtUp(growth, there) => {
+                task.waiting = Waiting::Growth;
+                if !growth.tell(there, &self.mailbox, id) {
+                    self.rouse(key, Waiting::Growth);
+                }
+            }
             Turn::Cold(file, range) => {
                 self.sending.counters.cold_waits.add(1);
                 let mailbox = Arc::clone(&self.mailbox);
@@ -84,6 +90,14 @@ impl Worker {
                 self.end_download(key, Some(SendError::Other { call: "epoll_ctl", errno }.into()));
             }
         }
+    }
+
+    pub(super) fn grew(&mut self, id: u64) {
+        let Some(key) = self.keys.get(&id).copied() else { return };
+        if let Some(Task { work: Work::Download(task), .. }) = self.tasks.get_mut(key) {
+            task.progress_us = now_us(); // it was not the client who took nothing until now
+        }
+        self.rouse(key, Waiting::Growth);
     }
 
     pub(super) fn warmed(&mut self, id: u64, result: io::Result<u64>) {

@@ -203,3 +203,14 @@ proptest! {
         prop_assert_eq!(read(stream.as_bytes(), piece), read(stream.as_bytes(), usize::MAX));
     }
 }
+
+#[test]
+fn heads_and_the_bodies_between_them_are_given_out_as_they_are() {
+    let text = b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nbody!GET /b HTTP/1.1\r\n\r\n";
+    let mut reader = HeadReader::default();
+    assert_eq!(reader.feed(text), text.len());
+    assert!(reader.next_head().unwrap().unwrap().ends_with(b"Content-Length: 5\r\n\r\n"));
+    assert_eq!((reader.take(4), reader.take(1)), (b"body".to_vec(), b"!".to_vec()));
+    assert_eq!(reader.next_head().unwrap().unwrap(), b"GET /b HTTP/1.1\r\n\r\n");
+    assert_eq!((reader.take(10), reader.next_head()), (Vec::new(), Ok(None)));
+}

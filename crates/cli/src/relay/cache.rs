@@ -1,0 +1,219 @@
+//! `wirepath relay --listen … --cache … --origin …`: a caching HTTP proxy.
+
+mod counts;
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread::available_parallelism;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use bytesize::ByteSize;
+use clap::Args;
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpSocket};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use wirepath_relay::cache::{Cache, CacheOptions, CacheStatus, Origin};
+use wirepath_streams::datapath::Support;
+use wirepath_streams::datapath::calibration::Calibrations;
+use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
+
+use super::Listening;
+use super::door::Door;
+use super::running::Showing;
+use crate::log::Log;
+use crate::output::Output;
+use crate::{format, terminal};
+
+/// Exit code when draining did not end in time, or was cut short by a second signal.
+const CUT: u8 = 3;
+
+/// How long the end waits for files that are not kept to be removed; what is left, the next start removes.
+const TIDY_LIMIT: Duration = Duration::from_secs(1);
+
+/// Connections that the system may keep waiting until they are taken.
+const BACKLOG: u32 = 1024;
+
+/// What a cache is told.
+#[derive(Args)]
+pub(super) struct Caching {
+    /// Answer HTTP clients from DIR, which is made if need be, and keep there what the origin is asked for
+    #[arg(long, value_name = "DIR", requires_all = ["origin", "addresses"])]
+    cache: Option<PathBuf>,
+
+    /// Whom a cache asks: http://HOST[:PORT][/PATH]
+    #[arg(long, value_name = "URL", requires = "cache")]
+    origin: Option<Origin>,
+
+    /// Most that a cache keeps; the least recently used goes first
+    #[arg(long, value_name = "SIZE", default_value = "10GiB", requires = "cache")]
+    cache_size: ByteSize,
+
+    /// How long the origin may take to begin an answer, and how long it may pause within one
+    #[arg(long, value_name = "TIME", default_value = "60s", requires = "cache")]
+    origin_timeout: humantime::Duration,
+
+    /// Most clients of a cache at a time
+    #[arg(long, value_name = "N", default_value_t = 4096, requires = "cache")]
+    max_clients: usize,
+}
+
+impl Caching {
+    pub(super) fn is_meant(&self) -> bool {
+        self.cache.is_some()
+    }
+
+    /// Serves until a signal comes, then drains.
+    pub(super) fn run(self, listening: &Listening, showing: &Showing) -> Result<ExitCode> {
+        let output = Output::prepare(showing.json.as_deref())?;
+        let log = Log::start();
+        wirepath_server::raise_descriptor_limit();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let readers = BlockingPool::start("reader", 4, Importance::Equal)?;
+        let threads = available_parallelism().context("the number of cores is not known")?.get();
+        let options = EngineOptions { threads, ..EngineOptions::default() };
+        let support = Arc::new(Support::probe(None, Calibrations::default(), false));
+        let engine = Arc::new(Engine::start(&options, support, &readers).context("starting threads")?);
+        let cache = Cache::open(self.options()?, Arc::clone(&engine))?;
+        let begun = Instant::now();
+        let open = |address| {
+            Door::open(address, Arc::clone(&engine), |metrics, status| {
+                counts::register(&cache, metrics, status)
+            })
+        };
+        let metrics = showing.metrics.map(open).transpose()?;
+        if let Some(door) = &metrics {
+            tracing::info!("metrics at http://{}/metrics", door.address());
+        }
+        let says_ready = !matches!(output, Output::Standard);
+        let served = runtime.block_on(serve(&cache, listening, says_ready));
+        runtime.shutdown_timeout(TIDY_LIMIT);
+        tidy(&readers);
+        let status = cache.status();
+        let in_time = served?;
+        output.write(|| as_json(&status, begun.elapsed()))?;
+        tracing::info!("{}", in_words(&status));
+        log.end();
+        Ok(if in_time { ExitCode::SUCCESS } else { ExitCode::from(CUT) })
+    }
+
+    fn options(self) -> Result<CacheOptions> {
+        ensure!(
+            !self.origin_timeout.is_zero(),
+            "--origin-timeout 0 would end every answer; give some seconds"
+        );
+        Ok(CacheOptions {
+            folder: self.cache.context("--cache names the folder")?,
+            budget_bytes: self.cache_size.as_u64(),
+            origin: self.origin.context("--origin says whom to ask")?,
+            origin_limit: *self.origin_timeout,
+            connections: self.max_clients,
+        })
+    }
+}
+
+/// Serves on all addresses until told to end; answers whether all answers had ended in time.
+async fn serve(cache: &Cache, listening: &Listening, says_ready: bool) -> Result<bool> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let listeners =
+        listening.addresses.iter().map(|address| listen(address)).collect::<Result<Vec<TcpListener>>>()?;
+    if says_ready {
+        announce(&listeners)?;
+    }
+    let (drain, draining) = watch::channel(false);
+    let mut doors = JoinSet::new();
+    for listener in listeners {
+        let (cache, draining) = (cache.clone(), draining.clone());
+        doors.spawn(async move { cache.serve(listener, draining).await });
+    }
+    either(&mut terminate, &mut interrupt).await;
+    tracing::info!("draining");
+    drain.send_replace(true);
+    Ok(tokio::select! {
+        _ = doors.join_all() => true,
+        () = tokio::time::sleep(listening.drain) => false,
+        () = either(&mut terminate, &mut interrupt) => false,
+    })
+}
+
+/// Waits for one of two signals.
+async fn either(one: &mut Signal, other: &mut Signal) {
+    tokio::select! {
+        _ = one.recv() => {}
+        _ = other.recv() => {}
+    }
+}
+
+/// Tells whoever started us where clients come in: the one line on standard output.
+fn announce(listeners: &[TcpListener]) -> Result<()> {
+    let mut line = "ready".to_owned();
+    for listener in listeners {
+        line += &format!(" http=http://{}/", listener.local_addr()?);
+    }
+    terminal::print(&format!("{line}\n"))
+}
+
+/// What it did, with the name and version of that form.
+fn as_json(status: &CacheStatus, time: Duration) -> Result<String> {
+    let mut report = json!({ "schema": "wirepath-relay-cache/1", "seconds": time.as_secs_f64() });
+    if let (Value::Object(report), Value::Object(status)) = (&mut report, serde_json::to_value(status)?) {
+        report.extend(status);
+    }
+    Ok(format!("{report:#}\n"))
+}
+
+/// What it did, in one line.
+fn in_words(status: &CacheStatus) -> String {
+    format!(
+        "{} requests: {} hits, {} misses, {} shared, {} passed, {} failed; {} from the cache, {} from the origin; {} entries, {}",
+        format::count(status.requests),
+        format::count(status.hits + status.stale),
+        format::count(status.misses),
+        format::count(status.shared),
+        format::count(status.passed),
+        format::count(status.failed),
+        format::size(status.bytes_from_cache),
+        format::size(status.bytes_from_origin),
+        format::count(status.entries),
+        format::size(status.bytes_kept),
+    )
+}
+
+fn listen(address: &str) -> Result<TcpListener> {
+    let open = |address: SocketAddr| {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    // Over IPv6 and IPv4, if there is IPv6.
+    if let Some(port) = address.strip_prefix(':') {
+        let port = port.parse().with_context(|| format!("--listen {address}: this is no port"))?;
+        let any =
+            open(SocketAddr::from(([0u16; 8], port))).or_else(|_| open(SocketAddr::from(([0u8; 4], port))));
+        return any.with_context(|| format!("cannot listen on {address}"));
+    }
+    let mut found =
+        address.to_socket_addrs().with_context(|| format!("--listen {address}: HOST:PORT is asked for"))?;
+    let found = found.next().with_context(|| format!("--listen {address}: the name has no address"))?;
+    open(found).with_context(|| format!("cannot listen on {address}"))
+}
+
+/// Waits a little until what was not kept is removed.
+fn tidy(readers: &BlockingPool) {
+    let (done, is_done) = channel();
+    let readers = readers.clone();
+    let waiting = std::thread::Builder::new().name("tidying".to_owned()).spawn(move || {
+        readers.wait_for_discarded();
+        done.send(())
+    });
+    if waiting.is_err() || is_done.recv_timeout(TIDY_LIMIT).is_err() {
+        tracing::warn!("what is not kept could not be removed in time; the next start does it");
+    }
+}

@@ -1,0 +1,154 @@
+//! A caching HTTP proxy: what is asked for is fetched from the origin once, goes to a file and to all who want it at the same time, and
+//! is answered from there as long as it may be (RFC 9111).
+
+mod access;
+mod answer;
+mod connection;
+mod entry;
+mod exchange;
+mod fetch;
+mod flow;
+mod folder;
+mod head;
+mod origin;
+mod status;
+mod store;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::net::{SendFlags, send};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::{JoinError, JoinSet};
+use wirepath_streams::Engine;
+
+use connection::Connection;
+use fetch::Fetches;
+pub use folder::FolderError;
+pub use origin::{Origin, OriginError};
+pub use status::CacheStatus;
+use status::{Counters, count};
+use store::Store;
+
+/// How long to wait before the next try when no connection can be taken for want of descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// What a client gets that is one too many.
+const FULL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+/// How a cache is set up.
+#[derive(Clone, Debug)]
+pub struct CacheOptions {
+    /// Where entries are kept: a new or empty folder, or one that was a cache before.
+    pub folder: PathBuf,
+    /// Most bytes that they take.
+    pub budget_bytes: u64,
+    /// Whom to ask.
+    pub origin: Origin,
+    /// How long the origin may take to begin an answer, and how long it or a client may send and take nothing within one.
+    pub origin_limit: Duration,
+    /// Most client connections, and most fetches at a time.
+    pub connections: usize,
+}
+
+/// A cache that is ready to serve.
+#[derive(Clone)]
+pub struct Cache {
+    shared: Arc<Shared>,
+    connections: Arc<Semaphore>,
+}
+
+/// What all connections and fetches share.
+struct Shared {
+    origin: Origin,
+    origin_limit: Duration,
+    store: Arc<Store>,
+    engine: Arc<Engine>,
+    counters: Arc<Counters>,
+    fetches: Fetches,
+    fetch_places: Semaphore,
+}
+
+impl Cache {
+    /// Opens the folder, which is this process's alone from here on, and removes what another one left unfinished there.
+    ///
+    /// # Errors
+    /// If the folder cannot be used, is used, or is of others.
+    pub fn open(options: CacheOptions, engine: Arc<Engine>) -> Result<Cache, FolderError> {
+        let counters = Arc::<Counters>::default();
+        let store = Arc::new(Store::open(&options.folder, options.budget_bytes, Arc::clone(&counters))?);
+        let shared = Shared {
+            origin: options.origin,
+            origin_limit: options.origin_limit,
+            store,
+            engine,
+            counters,
+            fetches: Fetches::default(),
+            fetch_places: Semaphore::new(options.connections),
+        };
+        Ok(Cache { shared: Arc::new(shared), connections: Arc::new(Semaphore::new(options.connections)) })
+    }
+
+    /// What it did so far.
+    pub fn status(&self) -> CacheStatus {
+        self.shared.counters.status(self.shared.store.size())
+    }
+
+    /// Serves clients until `drain` becomes true or its sender is dropped; then takes no more, lets the answers that have begun end, and
+    /// returns when the last connection is closed. Must run on a tokio runtime, on which fetches go on until it ends.
+    pub async fn serve(&self, listener: TcpListener, mut drain: watch::Receiver<bool>) {
+        let mut tasks = JoinSet::new();
+        let for_connections = drain.clone();
+        loop {
+            tokio::select! {
+                () = told(&mut drain) => break,
+                Some(ended) = tasks.join_next() => report(ended),
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, _)) => match Arc::clone(&self.connections).try_acquire_owned() {
+                        Ok(place) => {
+                            let drain = for_connections.clone();
+                            tasks.spawn(Connection::new(stream, Arc::clone(&self.shared), place, drain).run());
+                        }
+                        Err(_) => self.refuse(&stream),
+                    },
+                    Err(error) => pause(error).await,
+                },
+            }
+        }
+        drop(listener);
+        while let Some(ended) = tasks.join_next().await {
+            report(ended);
+        }
+    }
+
+    /// Says so without waiting, and closes.
+    fn refuse(&self, stream: &TcpStream) {
+        count(&self.shared.counters.refused);
+        let sent = send(stream, FULL, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        tracing::debug!(?sent, "refused a connection: there are as many as may be");
+    }
+}
+
+/// Waits until it is time to drain, or nobody is left who could tell: both are the end.
+async fn told(drain: &mut watch::Receiver<bool>) {
+    drop(drain.wait_for(|&drain| drain).await);
+}
+
+/// A connection that could not be taken: its own fault, or there is no room for any.
+async fn pause(error: io::Error) {
+    if error.kind() == io::ErrorKind::ConnectionAborted {
+        return;
+    }
+    tracing::warn!(%error, "cannot take a connection");
+    tokio::time::sleep(ACCEPT_PAUSE).await;
+}
+
+fn report(ended: Result<(), JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a connection's task failed");
+    }
+}

@@ -1,0 +1,49 @@
+//! The store, for tasks: what may wait for storage is done on other threads, and so are files closed.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+
+use wirepath_streams::{Deferred, Growth};
+
+use super::Shared;
+use super::answer::Served;
+use super::entry::Entry;
+use super::store::{Kept, Store};
+
+impl Shared {
+    /// Does something with the store.
+    pub(super) async fn with_store<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&Arc<Store>) -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        let store = Arc::clone(&self.store);
+        tokio::task::spawn_blocking(move || act(&store)).await.map_err(io::Error::other).flatten()
+    }
+
+    /// An entry with its body, if that is what it was; else the entry is gone.
+    pub(super) async fn open(&self, kept: &Arc<Kept>) -> Option<Served> {
+        let kept = Arc::clone(kept);
+        let entry = Arc::clone(&kept.entry);
+        let opened = self.with_store(move |store| Ok(store.open_body(&kept))).await;
+        opened.ok().flatten().map(|file| self.served(&entry, Arc::new(file), None))
+    }
+
+    /// An entry and its body.
+    pub(super) fn served(&self, entry: &Arc<Entry>, file: Arc<File>, growth: Option<Arc<Growth>>) -> Served {
+        let file = Arc::new(Deferred::new(file, self.engine.readers()));
+        Served { entry: Arc::clone(entry), file, growth }
+    }
+
+    /// Drops the entry of a URL.
+    pub(super) async fn forget(&self, key: &Arc<str>) {
+        let key = Arc::clone(key);
+        let removed = self.with_store(move |store| {
+            store.remove(&key);
+            Ok(())
+        });
+        if let Err(error) = removed.await {
+            tracing::error!(%error, "removing an entry failed");
+        }
+    }
+}

@@ -1,0 +1,286 @@
+//! Answers to clients: heads, and which parts of a body follow.
+
+use std::fs::File;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use http::header::{self, HeaderName, HeaderValue};
+use http::{HeaderMap, Method, StatusCode};
+use wirepath_media::http::{
+    Conditions, EntityTag, IfRange, Part, RangeSet, Response, Status, TagList, Verdict, Version, content,
+    date_s,
+};
+use wirepath_streams::{self as streams, Deferred, Growth};
+
+use super::entry::Entry;
+use super::head::{self, Asked, Refusal, Told, joined, only};
+
+/// RFC 9211.
+const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
+
+/// What a 304 has of the fields of the answer that it stands for (RFC 9110 section 15.4.5).
+const OF_NOT_MODIFIED: &[HeaderName] = &[
+    header::CACHE_CONTROL,
+    header::CONTENT_LOCATION,
+    header::DATE,
+    header::ETAG,
+    header::EXPIRES,
+    header::LAST_MODIFIED,
+    header::VARY,
+];
+
+/// An entry and its body, complete or still growing.
+#[derive(Clone)]
+pub(super) struct Served {
+    pub(super) entry: Arc<Entry>,
+    pub(super) file: Arc<Deferred<Arc<File>>>,
+    pub(super) growth: Option<Arc<Growth>>,
+}
+
+/// A head, and the parts of a body.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) head: Vec<u8>,
+    pub(super) parts: Vec<streams::Part>,
+}
+
+/// How an answer came about, as `Cache-Status` says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// From the cache.
+    Hit,
+    /// From the cache, though not fresh: the origin failed.
+    Stale,
+    /// The origin said that what is kept is still good.
+    Revalidated,
+    /// Fetched, and kept.
+    Miss,
+    /// Fetched for another request, and kept.
+    Shared,
+    /// Passed through, for this reason.
+    Passed(&'static str),
+}
+
+impl Source {
+    fn field(self, left_s: u64) -> HeaderValue {
+        let text = match self {
+            Source::Hit => format!("wirepath; hit; ttl={left_s}"),
+            Source::Stale => "wirepath; hit; fwd=stale; detail=stale-if-error".to_owned(),
+            Source::Revalidated => "wirepath; fwd=stale; fwd-status=304; stored".to_owned(),
+            Source::Miss => "wirepath; fwd=miss; stored".to_owned(),
+            Source::Shared => "wirepath; fwd=miss; stored; collapsed".to_owned(),
+            Source::Passed(why) => format!("wirepath; fwd={why}"),
+        };
+        HeaderValue::from_str(&text).expect("it is visible ASCII")
+    }
+}
+
+impl Served {
+    /// Whether all of the body is there.
+    pub(super) fn is_whole(&self) -> bool {
+        self.growth.as_ref().is_none_or(|growth| growth.bytes() == self.entry.bytes)
+    }
+
+    /// The answer to a GET or HEAD request, whose conditions and ranges are ours to answer; `boundary` is a random number.
+    pub(super) fn answer(&self, asked: &Asked, source: Source, now: SystemTime, boundary: u128) -> Answer {
+        let (entry, is_ok) = (&self.entry, self.entry.status == StatusCode::OK);
+        let (tag, modified_s) = validators(&entry.fields);
+        let conditions = conditions(&asked.fields);
+        let mut fields = entry.fields.clone();
+        fields.insert(header::AGE, entry.age(now).as_secs().into());
+        fields.append(CACHE_STATUS, source.field(entry.time_to_live(now).as_secs()));
+        if is_ok && conditions.verdict(tag.as_ref(), modified_s) == Verdict::NotModified {
+            let kept = |name: &HeaderName| {
+                OF_NOT_MODIFIED.contains(name) || *name == header::AGE || *name == CACHE_STATUS
+            };
+            let fields = fields.iter().filter(|(name, _)| kept(name));
+            let fields = fields.map(|(name, value)| (name.clone(), value.clone())).collect();
+            return Answer { head: finish(StatusCode::NOT_MODIFIED, fields, asked, None), parts: Vec::new() };
+        }
+        // A date alone does not tell two versions of one second apart (RFC 9110 section 8.8.2.2).
+        let settled = date_of(&entry.fields, &header::DATE)
+            .zip(modified_s)
+            .is_some_and(|(date, modified)| modified + 1 < date);
+        let applies = is_ok
+            && asked.method == Method::GET
+            && conditions.range_applies(tag.as_ref(), modified_s, settled);
+        let range = only(&asked.fields, &header::RANGE).filter(|_| applies).and_then(RangeSet::parse);
+        let content_type = only(&entry.fields, &header::CONTENT_TYPE).unwrap_or("application/octet-stream");
+        let selected = content(range.as_ref(), entry.bytes, content_type, boundary);
+        self.of(selected, fields, asked)
+    }
+
+    /// The entry's fields with what a selection of its bytes changes.
+    fn of(&self, selected: Response, mut fields: HeaderMap, asked: &Asked) -> Answer {
+        let status = match selected.status {
+            Status::Ok => self.entry.status,
+            status => StatusCode::from_u16(status.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+        };
+        let is_error = selected.status == Status::RangeNotSatisfiable;
+        if is_error {
+            [header::CONTENT_ENCODING, header::ETAG, header::LAST_MODIFIED]
+                .iter()
+                .for_each(|name| drop(fields.remove(name)));
+        }
+        for (name, value) in &selected.headers {
+            // The entry's own type is its own business; that of parts and errors is not.
+            let is_changed = *name == "Content-Range"
+                || *name == "Accept-Ranges" && self.entry.status == StatusCode::OK
+                || *name == "Content-Type" && (is_error || value.starts_with("multipart/byteranges"));
+            if let (true, Ok(name), Ok(value)) =
+                (is_changed, name.parse::<HeaderName>(), HeaderValue::from_str(value))
+            {
+                fields.insert(name, value);
+            }
+        }
+        let head = finish(status, fields, asked, Some(selected.body_length()));
+        let parts = if asked.method == Method::HEAD { Vec::new() } else { selected.body };
+        Answer { head, parts: parts.into_iter().map(|part| self.part(part)).collect() }
+    }
+
+    fn part(&self, part: Part) -> streams::Part {
+        let file = Arc::clone(&**self.file);
+        match (part, &self.growth) {
+            (Part::Bytes(bytes), _) => streams::Part::Bytes(bytes),
+            (Part::Extent(extent), None) => {
+                streams::Part::Extent { file, range: extent.offset..extent.end() }
+            }
+            (Part::Extent(extent), Some(growth)) => {
+                let growth = Arc::clone(growth);
+                streams::Part::Growing { file, range: extent.offset..extent.end(), growth }
+            }
+        }
+    }
+}
+
+/// The head of an answer that is passed through.
+pub(super) fn passed(told: &Told, asked: &Asked, why: &'static str) -> Vec<u8> {
+    let mut fields = told.fields.clone();
+    fields.append(CACHE_STATUS, Source::Passed(why).field(0));
+    if told.body_bytes.is_none() {
+        fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    finish(told.status, fields, asked, None)
+}
+
+/// An answer of ours that says in a sentence what is wrong.
+pub(super) fn refusal(
+    refusal: &Refusal,
+    is_head: bool,
+    version: Version,
+    keep_alive: bool,
+    now_s: u64,
+) -> Vec<u8> {
+    let response = Response::error(refusal.status, &refusal.words);
+    let mut head = response.head(version, keep_alive, now_s);
+    for part in response.body.into_iter().filter(|_| !is_head) {
+        if let Part::Bytes(bytes) = part {
+            head.extend_from_slice(&bytes);
+        }
+    }
+    head
+}
+
+fn finish(status: StatusCode, mut fields: HeaderMap, asked: &Asked, length: Option<u64>) -> Vec<u8> {
+    if let Some(length) = length {
+        fields.insert(header::CONTENT_LENGTH, length.into());
+    }
+    match (asked.keep_alive, asked.version) {
+        (false, _) => drop(fields.insert(header::CONNECTION, HeaderValue::from_static("close"))),
+        (true, Version::Http10) if !fields.contains_key(header::CONNECTION) => {
+            fields.insert(header::CONNECTION, HeaderValue::from_static("keep-alive"));
+        }
+        (true, _) => {}
+    }
+    head::add_via(&mut fields);
+    head::write(&head::status_line(status), &fields)
+}
+
+/// The conditions that a cache may judge (RFC 9111 section 4.3.2).
+fn conditions(fields: &HeaderMap) -> Conditions {
+    Conditions {
+        if_none_match: joined(fields, &header::IF_NONE_MATCH).map(|value| TagList::parse(&value)),
+        if_modified_since_s: date_of(fields, &header::IF_MODIFIED_SINCE),
+        if_range: joined(fields, &header::IF_RANGE).map(|value| IfRange::parse(&value)),
+        ..Conditions::default()
+    }
+}
+
+fn validators(fields: &HeaderMap) -> (Option<EntityTag>, Option<u64>) {
+    (only(fields, &header::ETAG).and_then(EntityTag::read), date_of(fields, &header::LAST_MODIFIED))
+}
+
+fn date_of(fields: &HeaderMap, name: &HeaderName) -> Option<u64> {
+    only(fields, name).and_then(date_s)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, UNIX_EPOCH};
+    use wirepath_streams::{BlockingPool, Importance};
+
+    const TOLD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nContent-Type: a/b\r\nETag: \"t\"\r\n\
+        Date: Fri, 15 Jan 2027 08:00:00 GMT\r\nLast-Modified: Thu, 14 Jan 2027 08:00:00 GMT\r\nX: y\r\n\
+        Cache-Control: max-age=60\r\n\r\n";
+
+    fn now() -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(1_800_000_000) // 15 Jan 2027 08:00:00
+    }
+
+    /// Head and number of bytes of the answer to a request for a kept entry, ten seconds old.
+    fn answer(method: &str, lines: &str) -> (String, u64) {
+        let told = Told::read(TOLD.as_bytes(), &Method::GET).unwrap().unwrap().0;
+        let entry = Arc::new(Entry::new("http://o/", &HeaderMap::new(), &told, now()).unwrap());
+        let pool = BlockingPool::start("closer", 1, Importance::Equal).unwrap();
+        let file = Arc::new(Deferred::new(Arc::new(tempfile::tempfile().unwrap()), &pool));
+        let served = Served { entry, file, growth: None };
+        let asked = format!("{method} / HTTP/1.1\r\nHost: h\r\n{lines}\r\n");
+        let asked = Asked::read(asked.as_bytes()).unwrap();
+        let answer = served.answer(&asked, Source::Hit, now() + Duration::from_secs(10), 7);
+        let bytes = answer.parts.iter().map(|part| match part {
+            streams::Part::Extent { range, .. } => range.end - range.start,
+            _ => 0,
+        });
+        (String::from_utf8(answer.head).unwrap(), bytes.sum())
+    }
+
+    #[test]
+    fn a_hit_has_the_head_of_the_origin_with_its_age() {
+        let (head, bytes) = answer("GET", "");
+        assert_eq!(
+            head,
+            "HTTP/1.1 200 OK\r\ncache-control: max-age=60\r\ncontent-type: a/b\r\netag: \"t\"\r\n\
+             date: Fri, 15 Jan 2027 08:00:00 GMT\r\nlast-modified: Thu, 14 Jan 2027 08:00:00 GMT\r\nx: y\r\nage: 10\r\n\
+             cache-status: wirepath; hit; ttl=50\r\naccept-ranges: bytes\r\ncontent-length: 1000\r\nvia: 1.1 wirepath\r\n\r\n"
+        );
+        assert_eq!(bytes, 1000);
+        let (of_head, bytes) = answer("HEAD", "Range: bytes=0-1\r\n");
+        assert_eq!((of_head, bytes), (head, 0));
+    }
+
+    #[test]
+    fn conditions_and_ranges_are_answered() {
+        const EARLIER: &str = "Wed, 13 Jan 2027 08:00:00 GMT";
+        const MODIFIED: &str = "Thu, 14 Jan 2027 08:00:00 GMT";
+        for (lines, status, bytes, has) in [
+            ("If-None-Match: \"t\"\r\n".to_owned(), 304, 0, "age: 10"),
+            ("If-None-Match: \"u\"\r\n".to_owned(), 200, 1000, "x: y"),
+            (format!("If-Modified-Since: {MODIFIED}\r\n"), 304, 0, "etag: \"t\""),
+            (format!("If-Modified-Since: {EARLIER}\r\n"), 200, 1000, "x: y"),
+            ("Range: bytes=-10\r\n".to_owned(), 206, 10, "content-range: bytes 990-999/1000"),
+            ("Range: bytes=0-0,500-509\r\n".to_owned(), 206, 11, "content-type: multipart/byteranges"),
+            ("Range: bytes=1000-\r\n".to_owned(), 416, 0, "content-range: bytes */1000"),
+            ("Range: bytes=0-1\r\nIf-Range: \"u\"\r\n".to_owned(), 200, 1000, "x: y"),
+            (format!("Range: bytes=0-1\r\nIf-Range: {MODIFIED}\r\n"), 206, 2, "content-range"),
+        ] {
+            let (head, sent) = answer("GET", &lines);
+            assert!(
+                head.starts_with(&format!("HTTP/1.1 {status} ")) && head.contains(has),
+                "{lines}: {head}"
+            );
+            assert_eq!(sent, bytes, "{lines}");
+        }
+        assert!(!answer("GET", "If-None-Match: \"t\"\r\n").0.contains("content-"), "a 304 has no body");
+    }
+}

@@ -1,0 +1,265 @@
+//! One kept answer: its head, how it may be used (RFC 9111), and how it is written down.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http_cache_semantics::{AfterResponse, BeforeRequest, CacheOptions, CachePolicy};
+use serde::{Deserialize, Serialize};
+use wirepath_media::http::http_date;
+
+use super::head::{Told, joined};
+
+/// What a record says it is. Another version is another word here, and its entries are dropped.
+const SCHEMA: &str = "wirepath-cache/1";
+
+/// What a 304 does not change: the body is the old one (RFC 9111 section 3.2).
+const OF_THE_BODY: &[HeaderName] =
+    &[header::CONTENT_LENGTH, header::CONTENT_ENCODING, header::CONTENT_RANGE, header::CONTENT_TYPE];
+
+/// An answer to GET that is kept, or is about to be.
+#[derive(Debug)]
+pub(super) struct Entry {
+    pub(super) url: String,
+    pub(super) status: StatusCode,
+    /// As they came, but for the length.
+    pub(super) fields: HeaderMap,
+    pub(super) bytes: u64,
+    /// The request's fields that `Vary` names.
+    varying: HeaderMap,
+    received: SystemTime,
+    policy: CachePolicy,
+}
+
+/// What an entry is to a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Use {
+    /// The answer.
+    Fresh,
+    /// The answer if the origin says that it still is.
+    Stale,
+    /// The answer to another request for the same URL.
+    Other,
+}
+
+impl Entry {
+    /// What an answer to GET with these fields becomes, if it may be kept by a cache that many share, and is of use later.
+    pub(super) fn new(url: &str, asked: &HeaderMap, told: &Told, now: SystemTime) -> Option<Entry> {
+        let bytes = told.body_bytes?;
+        let mut fields = told.fields.clone();
+        fields.remove(header::CONTENT_LENGTH);
+        if !fields.contains_key(header::DATE) {
+            fields.insert(header::DATE, date(now)); // RFC 9110 section 6.6.1
+        }
+        let varies = joined(&fields, &header::VARY).unwrap_or_default();
+        let partial =
+            told.status == StatusCode::PARTIAL_CONTENT || fields.contains_key(header::CONTENT_RANGE);
+        let personal =
+            fields.contains_key(header::SET_COOKIE) || varies.split(',').any(|name| name.trim() == "*");
+        let mut policy = policy(asked, told.status, &fields, now);
+        if partial || personal || told.status == StatusCode::NO_CONTENT || !policy.is_storable() {
+            return None;
+        }
+        let validates = fields.contains_key(header::ETAG) || fields.contains_key(header::LAST_MODIFIED);
+        if policy.time_to_live(now).is_zero() && !validates {
+            return None;
+        }
+        let varying = varying(asked, &varies);
+        policy = self::policy(&varying, told.status, &fields, now);
+        Some(Entry {
+            url: url.to_owned(),
+            status: told.status,
+            fields,
+            bytes,
+            varying,
+            received: now,
+            policy,
+        })
+    }
+
+    /// What it is to a GET or HEAD request with these fields.
+    pub(super) fn use_for(&self, asked: &HeaderMap, now: SystemTime) -> Use {
+        match self.policy.before_request(&get(asked), now) {
+            BeforeRequest::Fresh(_) => Use::Fresh,
+            BeforeRequest::Stale { matches: true, .. } => Use::Stale,
+            BeforeRequest::Stale { matches: false, .. } => Use::Other,
+        }
+    }
+
+    /// Adds what asks the origin whether it has changed. Without a tag and a date it is asked for anew.
+    pub(super) fn add_conditions(&self, fields: &mut HeaderMap) {
+        if let Some(tag) = self.fields.get(header::ETAG) {
+            fields.insert(header::IF_NONE_MATCH, tag.clone());
+        }
+        if let Some(modified) = self.fields.get(header::LAST_MODIFIED) {
+            fields.insert(header::IF_MODIFIED_SINCE, modified.clone());
+        }
+    }
+
+    /// The entry as a 304 renews it; None if that is about another one.
+    pub(super) fn renewed(&self, asked: &HeaderMap, told: &Told, now: SystemTime) -> Option<Entry> {
+        let mut response = Response::new(());
+        (*response.status_mut(), *response.headers_mut()) = (told.status, told.fields.clone());
+        let validators = [header::ETAG, header::LAST_MODIFIED];
+        if !validators.iter().any(|name| told.fields.contains_key(name)) {
+            // Some origins leave them out (RFC 9110 section 15.4.5): then it is about what they were asked about.
+            let own = validators
+                .into_iter()
+                .filter_map(|name| Some((name.clone(), self.fields.get(name)?.clone())));
+            response.headers_mut().extend(own);
+        }
+        if let AfterResponse::Modified(..) = self.policy.after_response(&get(asked), &response, now) {
+            return None;
+        }
+        let mut fields = self.fields.clone();
+        fields.remove(header::AGE);
+        fields.insert(header::DATE, date(now));
+        for (name, value) in told.fields.iter().filter(|(name, _)| !OF_THE_BODY.contains(name)) {
+            fields.insert(name, value.clone());
+        }
+        let told = Told { status: self.status, fields, body_bytes: Some(self.bytes) };
+        Entry::new(&self.url, asked, &told, now)
+    }
+
+    /// Whether it may be given out though the origin failed (RFC 5861 section 4).
+    pub(super) fn serves_on_error(&self, now: SystemTime) -> bool {
+        let control = joined(&self.fields, &header::CACHE_CONTROL).unwrap_or_default().to_ascii_lowercase();
+        let mut directives = control.split(',').map(str::trim);
+        let limit_s = directives.clone().find_map(|directive| {
+            directive.strip_prefix("stale-if-error=")?.trim_matches('"').parse::<u64>().ok()
+        });
+        let forbidden =
+            directives.any(|directive| matches!(directive, "must-revalidate" | "proxy-revalidate"));
+        !forbidden && limit_s.is_some_and(|limit_s| self.staleness(now) <= Duration::from_secs(limit_s))
+    }
+
+    /// How long it has been kept, here and before.
+    pub(super) fn age(&self, now: SystemTime) -> Duration {
+        self.policy.age(now)
+    }
+
+    /// How long it stays fresh.
+    pub(super) fn time_to_live(&self, now: SystemTime) -> Duration {
+        self.policy.time_to_live(now)
+    }
+
+    fn staleness(&self, now: SystemTime) -> Duration {
+        // The policy tells how long it lives from any moment on, so from when it came it tells all.
+        let (age_then, left_then) = (self.policy.age(self.received), self.policy.time_to_live(self.received));
+        self.age(now).saturating_sub(age_then + left_then)
+    }
+
+    /// As it is written down, with what is known of the file that has the body.
+    pub(super) fn record(&self, body: &str, body_modified_ns: u64) -> Record {
+        let received = self.received.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Record {
+            schema: SCHEMA.to_owned(),
+            url: self.url.clone(),
+            received_ms: received.as_millis() as u64,
+            varying: as_text(&self.varying),
+            status: self.status.as_u16(),
+            fields: as_text(&self.fields),
+            body: body.to_owned(),
+            bytes: self.bytes,
+            body_modified_ns,
+        }
+    }
+}
+
+/// An entry as JSON, in a file of its own beside that of its body.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Record {
+    schema: String,
+    /// Of what it is the answer to GET.
+    url: String,
+    /// When, in milliseconds since 1970.
+    received_ms: u64,
+    /// The request's fields that the answer varies with: names and values. A character is a byte.
+    varying: Vec<(String, String)>,
+    status: u16,
+    /// The answer's fields, likewise.
+    fields: Vec<(String, String)>,
+    /// Name of the file with the body, its length, and when it was last written, in nanoseconds since 1970.
+    pub(super) body: String,
+    pub(super) bytes: u64,
+    pub(super) body_modified_ns: u64,
+}
+
+impl Record {
+    /// Reads one; None if it is damaged or of another version.
+    pub(super) fn read(json: &[u8]) -> Option<Record> {
+        serde_json::from_slice(json).ok().filter(|record: &Record| record.schema == SCHEMA)
+    }
+
+    /// The entry that was written down.
+    pub(super) fn entry(&self) -> Option<Entry> {
+        let (varying, fields) = (from_text(&self.varying)?, from_text(&self.fields)?);
+        let status = StatusCode::from_u16(self.status).ok()?;
+        let received = UNIX_EPOCH.checked_add(Duration::from_millis(self.received_ms))?;
+        let policy = policy(&varying, status, &fields, received);
+        Some(Entry { url: self.url.clone(), status, fields, bytes: self.bytes, varying, received, policy })
+    }
+}
+
+/// The rules. Directives are told apart without case (RFC 9111 section 5.2), which the library leaves to us.
+fn policy(asked: &HeaderMap, status: StatusCode, fields: &HeaderMap, received: SystemTime) -> CachePolicy {
+    let mut response = Response::new(());
+    (*response.status_mut(), *response.headers_mut()) = (status, with_lower_directives(fields));
+    CachePolicy::new_options(
+        &get(asked),
+        &response,
+        received,
+        CacheOptions { shared: true, ..CacheOptions::default() },
+    )
+}
+
+/// A GET request with these fields. Its URL is always the same here: entries of others are found under other names.
+fn get(asked: &HeaderMap) -> Request<()> {
+    let mut request = Request::new(());
+    *request.headers_mut() = with_lower_directives(asked);
+    request
+}
+
+fn with_lower_directives(fields: &HeaderMap) -> HeaderMap {
+    let mut fields = fields.clone();
+    if let Some(control) = joined(&fields, &header::CACHE_CONTROL)
+        && let Ok(control) = HeaderValue::from_str(&control.to_ascii_lowercase())
+    {
+        fields.insert(header::CACHE_CONTROL, control);
+    }
+    fields
+}
+
+fn varying(asked: &HeaderMap, varies: &str) -> HeaderMap {
+    let mut varying = HeaderMap::new();
+    for name in
+        varies.split(',').filter_map(|name| name.trim().to_ascii_lowercase().parse::<HeaderName>().ok())
+    {
+        varying.extend(asked.get_all(&name).iter().map(|value| (name.clone(), value.clone())));
+    }
+    varying
+}
+
+fn date(now: SystemTime) -> HeaderValue {
+    let now_s = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    HeaderValue::from_str(&http_date(now_s)).expect("a date is visible ASCII")
+}
+
+fn as_text(fields: &HeaderMap) -> Vec<(String, String)> {
+    let text = |value: &HeaderValue| value.as_bytes().iter().map(|&byte| char::from(byte)).collect();
+    fields.iter().map(|(name, value)| (name.to_string(), text(value))).collect()
+}
+
+fn from_text(lines: &[(String, String)]) -> Option<HeaderMap> {
+    let mut fields = HeaderMap::with_capacity(lines.len());
+    for (name, value) in lines {
+        let bytes =
+            value.chars().map(|character| u8::try_from(character).ok()).collect::<Option<Vec<u8>>>()?;
+        fields.append(name.parse::<HeaderName>().ok()?, HeaderValue::from_bytes(&bytes).ok()?);
+    }
+    Some(fields)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+use super::*;
+use http::Method;
+
+const NOW_S: u64 = 1_800_000_000;
+
+fn at(seconds: i64) -> SystemTime {
+    UNIX_EPOCH + Duration::from_secs(NOW_S.saturating_add_signed(seconds))
+}
+
+fn fields(lines: &str) -> HeaderMap {
+    let text = format!("HTTP/1.1 200 OK\r\n{lines}\r\n");
+    Told::read(text.as_bytes(), &Method::GET).unwrap().unwrap().0.fields
+}
+
+/// The entry that an answer with these fields becomes, for a request with these.
+fn entry_for(asked: &str, told: &str) -> Option<Entry> {
+    let told = Told { status: StatusCode::OK, fields: fields(told), body_bytes: Some(10) };
+    Entry::new("http://o/", &fields(asked), &told, at(0))
+}
+
+fn entry(told: &str) -> Option<Entry> {
+    entry_for("", told)
+}
+
+#[test]
+fn what_may_not_be_shared_or_is_of_no_use_is_not_kept() {
+    for (lines, is_kept) in [
+        ("Cache-Control: max-age=60\r\n", true),
+        ("Cache-Control: Public\r\nCache-Control: s-maxage=60\r\n", true),
+        ("ETag: \"1\"\r\n", true),
+        ("Last-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n", true),
+        ("Expires: Thu, 01 Jan 2060 00:00:00 GMT\r\n", true),
+        ("", false),
+        ("Cache-Control: max-age=60\r\nCache-Control: No-Store\r\n", false),
+        ("Cache-Control: PRIVATE, max-age=60\r\n", false),
+        ("Cache-Control: private=\"x\", max-age=60\r\n", false),
+        ("Cache-Control: public, max-age=60\r\nSet-Cookie: a=b\r\n", false),
+        ("Cache-Control: max-age=60\r\nVary: *\r\n", false),
+        ("Cache-Control: max-age=60\r\nVary: Accept\r\nVary: *\r\n", false),
+        ("Cache-Control: max-age=60\r\nContent-Range: bytes 0-9/20\r\n", false),
+    ] {
+        assert_eq!(entry(lines).is_some(), is_kept, "{lines}");
+    }
+    assert!(entry_for("Authorization: x\r\n", "Cache-Control: max-age=60\r\n").is_none());
+    assert!(entry_for("Cache-Control: no-store\r\n", "Cache-Control: max-age=60\r\n").is_none());
+    let endless = Told { status: StatusCode::OK, fields: fields("ETag: \"1\"\r\n"), body_bytes: None };
+    assert!(Entry::new("http://o/", &HeaderMap::new(), &endless, at(0)).is_none(), "its end is not known");
+}
+
+#[test]
+fn freshness_ends_and_requests_may_ask_for_more() {
+    let entry = entry("Cache-Control: max-age=60\r\nAge: 10\r\nETag: \"1\"\r\n").unwrap();
+    for (asked, seconds, expected) in [
+        ("", 0, Use::Fresh),
+        ("", 49, Use::Fresh),
+        ("", 51, Use::Stale),
+        ("Cache-Control: no-cache\r\n", 0, Use::Stale),
+        ("Cache-Control: max-age=20\r\n", 11, Use::Stale),
+        ("Cache-Control: max-stale=5\r\n", 52, Use::Fresh),
+    ] {
+        assert_eq!(entry.use_for(&fields(asked), at(seconds)), expected, "{asked} after {seconds} s");
+    }
+    assert_eq!((entry.age(at(20)).as_secs(), entry.time_to_live(at(20)).as_secs()), (30, 30));
+}
+
+#[test]
+fn an_entry_varies_with_what_it_says() {
+    let told = "Cache-Control: max-age=60\r\nVary: Accept-Language\r\n";
+    let entry = entry_for("Accept-Language: de\r\nAccept: x\r\nCookie: secret\r\n", told).unwrap();
+    assert_eq!(entry.use_for(&fields("Accept-Language: de\r\nAccept: y\r\n"), at(0)), Use::Fresh);
+    assert_eq!(entry.use_for(&fields("Accept-Language: fr\r\n"), at(0)), Use::Other);
+    assert_eq!(entry.use_for(&fields(""), at(0)), Use::Other);
+    assert_eq!(
+        entry.record("b", 0).varying,
+        [("accept-language".to_owned(), "de".to_owned())],
+        "and no more"
+    );
+}
+
+#[test]
+fn a_304_renews_what_it_is_about() {
+    let entry = entry("Cache-Control: max-age=1\r\nETag: \"1\"\r\nContent-Type: a/b\r\nX: old\r\n").unwrap();
+    let told =
+        |lines: &str| Told { status: StatusCode::NOT_MODIFIED, fields: fields(lines), body_bytes: Some(0) };
+    let renewal = told("ETag: \"1\"\r\nCache-Control: max-age=9\r\nX: new\r\nContent-Type: c/d\r\n");
+    let renewed = entry.renewed(&HeaderMap::new(), &renewal, at(100)).unwrap();
+    assert_eq!(renewed.use_for(&HeaderMap::new(), at(108)), Use::Fresh);
+    assert_eq!(
+        (renewed.bytes, &renewed.fields["x"], &renewed.fields["content-type"]),
+        (10, &HeaderValue::from_static("new"), &HeaderValue::from_static("a/b"))
+    );
+    assert!(entry.renewed(&HeaderMap::new(), &told("ETag: \"2\"\r\n"), at(100)).is_none());
+    assert!(
+        entry.renewed(&HeaderMap::new(), &told("X: new\r\n"), at(100)).is_some(),
+        "it is about what was asked"
+    );
+    assert!(
+        entry
+            .renewed(&HeaderMap::new(), &told("ETag: \"1\"\r\nCache-Control: no-store\r\n"), at(100))
+            .is_none()
+    );
+}
+
+#[test]
+fn a_failing_origin_is_bridged_for_as_long_as_it_allowed() {
+    let allowed = entry("Cache-Control: max-age=10, stale-if-error=20\r\n").unwrap();
+    assert!(allowed.serves_on_error(at(30)) && !allowed.serves_on_error(at(31)));
+    assert!(
+        !entry("Cache-Control: max-age=10, stale-if-error=20, must-revalidate\r\n")
+            .unwrap()
+            .serves_on_error(at(15))
+    );
+    assert!(!entry("Cache-Control: max-age=10\r\n").unwrap().serves_on_error(at(11)));
+}
+
+#[test]
+fn a_record_gives_the_entry_back() {
+    let told = "Cache-Control: max-age=60\r\nVary: Accept\r\nX: caf\u{e9}\r\n";
+    let entry = entry_for("Accept: x\r\n", told).unwrap();
+    let json = serde_json::to_vec(&entry.record("body", 7)).unwrap();
+    let record = Record::read(&json).unwrap();
+    assert_eq!((record.body.as_str(), record.bytes, record.body_modified_ns), ("body", 10, 7));
+    let again = record.entry().unwrap();
+    assert_eq!((&again.fields, again.status, &again.url), (&entry.fields, entry.status, &entry.url));
+    assert_eq!(again.use_for(&fields("Accept: x\r\n"), at(59)), Use::Fresh);
+    assert_eq!(again.use_for(&fields("Accept: x\r\n"), at(61)), Use::Stale);
+    for damaged in [&json[..json.len() - 1], &json[1..], b"", b"{}", b"null"] {
+        assert!(Record::read(damaged).is_none());
+    }
+    let other = String::from_utf8(json).unwrap().replace("wirepath-cache/1", "wirepath-cache/2");
+    assert!(Record::read(other.as_bytes()).is_none());
+}

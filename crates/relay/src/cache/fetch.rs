@@ -1,0 +1,306 @@
+//! Fetching what is to be kept: once for all who ask meanwhile, and to its end whoever leaves.
+//!
+//! A stream moves the origin's answer to a file, and everybody who asked follows the file while it grows. What turns out not to be kept
+//! goes to the one who asked first; the others ask for themselves.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use http::{StatusCode, header};
+use tokio::sync::{oneshot, watch};
+use wirepath_media::http::Status;
+use wirepath_streams::{Deferred, Growth};
+
+use super::Shared;
+use super::answer::{Served, Source};
+use super::entry::{Entry, Use};
+use super::flow;
+use super::head::{self, Asked, Refusal};
+use super::origin::Reply;
+use super::status::{add, count};
+use super::store::Kept;
+
+/// Fetches that are under way, by key.
+#[derive(Default)]
+pub(super) struct Fetches {
+    running: Mutex<HashMap<Arc<str>, Told>>,
+}
+
+/// What a fetch came to, as soon as the origin's head is there.
+#[derive(Clone)]
+enum Outcome {
+    /// There is an entry, whose body may still be growing.
+    Served(Served, Source),
+    /// It is not to be kept.
+    NotKept,
+    /// The origin failed.
+    Failed(Refusal),
+}
+
+/// What one who asked gets.
+pub(super) enum Fetched {
+    /// An entry.
+    Served(Served, Source),
+    /// An answer to be passed through.
+    Reply(Reply),
+    /// What came is for others: it has to be asked for again, and not to be kept.
+    NotForThis,
+    /// The origin failed.
+    Failed(Refusal),
+    /// It has been fetched since it was looked for: there is an entry, as a rule.
+    Kept,
+}
+
+/// One who joins a fetch.
+enum Joined {
+    /// It is under way.
+    Other(Told),
+    /// It begins with this one, to whom what is not kept comes by the second channel.
+    First(Told, oneshot::Receiver<Reply>),
+    /// It is over, and there is an entry.
+    Kept,
+}
+
+/// Where the outcome is told.
+type Told = watch::Receiver<Option<Outcome>>;
+
+/// Of one fetch: who is told. Whoever waits hears of the end, whatever becomes of it.
+struct Telling {
+    shared: Arc<Shared>,
+    key: Arc<str>,
+    outcome: watch::Sender<Option<Outcome>>,
+    first: Option<oneshot::Sender<Reply>>,
+}
+
+impl Shared {
+    /// What the origin has for a request that may be answered from the cache, where `found` is all there is, and not fresh.
+    pub(super) async fn fetch(
+        self: &Arc<Shared>,
+        asked: &Asked,
+        key: &Arc<str>,
+        found: Option<Arc<Kept>>,
+    ) -> Fetched {
+        let (mut outcome, reply) = match self.join(asked, key, found) {
+            Joined::Other(outcome) => (outcome, None),
+            Joined::First(outcome, reply) => (outcome, Some(reply)),
+            Joined::Kept => return Fetched::Kept,
+        };
+        let came_late = outcome.borrow().is_some();
+        // There is none if its task panicked.
+        let told = outcome.wait_for(Option::is_some).await.map_or(None, |told| told.clone());
+        let is_first = reply.is_some();
+        match told {
+            Some(Outcome::Served(served, source)) => {
+                let use_here = served.entry.use_for(&asked.fields, SystemTime::now());
+                // Whoever asked before the origin answered has an answer that is as new as one of his own.
+                if !is_first && (use_here == Use::Other || came_late && use_here != Use::Fresh) {
+                    if !served.is_whole() {
+                        return Fetched::NotForThis;
+                    }
+                    while outcome.changed().await.is_ok() {} // it is about to be kept, and can be asked about then
+                    return Fetched::Kept;
+                }
+                Fetched::Served(served, if is_first { source } else { shared_source(source) })
+            }
+            Some(Outcome::Failed(refusal)) => Fetched::Failed(refusal),
+            Some(Outcome::NotKept) | None => match reply {
+                Some(reply) => reply.await.map_or(Fetched::NotForThis, Fetched::Reply),
+                None => Fetched::NotForThis,
+            },
+        }
+    }
+
+    /// Joins the fetch that is under way, or begins one.
+    fn join(self: &Arc<Shared>, asked: &Asked, key: &Arc<str>, found: Option<Arc<Kept>>) -> Joined {
+        let mut running = self.fetches.lock();
+        if let Some(outcome) = running.get(key) {
+            return Joined::Other(outcome.clone());
+        }
+        // A fetch leaves the list when what it fetched can be found.
+        let there = self.store.find(key, &self.origin.url(&asked.target));
+        if there.is_some_and(|there| !found.as_ref().is_some_and(|found| Arc::ptr_eq(&there, found))) {
+            return Joined::Kept;
+        }
+        let stale = found.filter(|found| found.entry.use_for(&asked.fields, SystemTime::now()) != Use::Other);
+        let (tell, outcome) = watch::channel(None);
+        running.insert(Arc::clone(key), outcome.clone());
+        drop(running);
+        let (first, reply) = oneshot::channel();
+        let telling =
+            Telling { shared: Arc::clone(self), key: Arc::clone(key), outcome: tell, first: Some(first) };
+        let mut fields = asked.fields.clone();
+        // The whole is fetched, and conditions are ours to judge.
+        for name in [header::RANGE, header::IF_RANGE, header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE] {
+            fields.remove(name);
+        }
+        let asked = Asked { target: asked.target.clone(), method: http::Method::GET, fields, ..*asked };
+        tokio::spawn(telling.run(asked, stale));
+        Joined::First(outcome, reply)
+    }
+}
+
+impl Telling {
+    async fn run(mut self, asked: Asked, stale: Option<Arc<Kept>>) {
+        let shared = Arc::clone(&self.shared);
+        let Ok(_place) = shared.fetch_places.try_acquire() else {
+            let words = "too much is being fetched";
+            return self.tell(Outcome::Failed(Refusal::new(Status::ServiceUnavailable, words)));
+        };
+        let reply = shared.ask(&asked, stale.as_deref()).await;
+        let now = SystemTime::now();
+        let has_failed = !reply.as_ref().is_ok_and(|reply| !reply.told.status.is_server_error());
+        if let Some(kept) = stale.as_ref().filter(|kept| has_failed && kept.entry.serves_on_error(now))
+            && let Some(served) = shared.open(kept).await
+        {
+            return self.tell(Outcome::Served(served, Source::Stale));
+        }
+        let reply = match reply {
+            Ok(reply) => reply,
+            Err(refusal) => return self.tell(Outcome::Failed(refusal)),
+        };
+        if reply.told.status == StatusCode::NOT_MODIFIED {
+            return self.renew(&asked, stale, &reply.told, now).await;
+        }
+        let url = shared.origin.url(&asked.target);
+        let entry = Entry::new(&url, &asked.fields, &reply.told, now);
+        match entry {
+            Some(entry) => self.keep(entry, reply).await,
+            None => {
+                if stale.is_some() && !has_failed {
+                    shared.forget(&self.key).await; // what there is now is not what was kept
+                }
+                self.pass(reply);
+            }
+        }
+    }
+
+    /// The origin says that what is kept is still good.
+    async fn renew(&mut self, asked: &Asked, stale: Option<Arc<Kept>>, told: &head::Told, now: SystemTime) {
+        let Some(kept) = stale else {
+            let words = "the origin says that nothing has changed, of something that it was not asked about";
+            return self.tell(Outcome::Failed(Refusal::new(Status::BadGateway, words)));
+        };
+        let served = match kept.entry.renewed(&asked.fields, told, now) {
+            Some(entry) => match self.shared.with_store(move |store| store.renew(&kept, entry)).await {
+                Ok(kept) => self.shared.open(&kept).await,
+                Err(error) => {
+                    tracing::warn!(%error, "an entry of the cache could not be renewed");
+                    None
+                }
+            },
+            None => None, // it is about another version, or not to be kept any more
+        };
+        match served {
+            Some(served) => {
+                count(&self.shared.counters.revalidated);
+                self.tell(Outcome::Served(served, Source::Revalidated));
+            }
+            None => {
+                // Everybody asks for all of it.
+                self.shared.forget(&self.key).await;
+                self.tell(Outcome::NotKept);
+            }
+        }
+    }
+
+    /// Writes the body to a file, from where it goes to all who want it; keeps it when it is whole.
+    async fn keep(&mut self, entry: Entry, reply: Reply) {
+        let (key, bytes) = (Arc::clone(&self.key), entry.bytes);
+        let reserved = self.shared.with_store(move |store| store.reserve(&key, bytes));
+        let writing = match reserved.await {
+            Ok(Some(writing)) => Deferred::new(writing, self.shared.engine.readers()),
+            Ok(None) => return self.pass(reply),
+            Err(error) => {
+                tracing::warn!(%error, "what was fetched cannot be kept");
+                return self.pass(reply);
+            }
+        };
+        let (entry, growth) = (Arc::new(entry), Breaking(Growth::new()));
+        let (file, following) = (Arc::clone(&writing.file), Some(Arc::clone(&growth.0)));
+        self.tell(Outcome::Served(self.shared.served(&entry, file, following), Source::Miss));
+        let url = &entry.url;
+        let written =
+            flow::write_body(&self.shared.engine, reply, &writing.file, &growth.0, self.shared.origin_limit)
+                .await;
+        add(&self.shared.counters.bytes_from_origin, growth.0.bytes());
+        match written {
+            Ok(()) => growth.end(),
+            Err(words) => {
+                self.leave(); // whoever comes now begins anew
+                count(&self.shared.counters.broken_fetches);
+                return tracing::warn!(url, words, "a fetch broke; nothing of it is kept");
+            }
+        }
+        let head = Arc::clone(&entry);
+        if let Err(error) = self.shared.with_store(move |_| writing.into_inner().keep(head)).await {
+            tracing::warn!(url, %error, "what was fetched could not be kept");
+        }
+    }
+
+    /// Gives an answer that is not kept to whoever asked first.
+    fn pass(&mut self, reply: Reply) {
+        self.leave();
+        if let Some(first) = self.first.take() {
+            drop(first.send(reply)); // if that client is gone, nobody wants it
+        }
+        self.tell(Outcome::NotKept);
+    }
+
+    fn tell(&self, outcome: Outcome) {
+        self.outcome.send_replace(Some(outcome));
+    }
+
+    /// The next one who asks begins another fetch.
+    fn leave(&self) {
+        let mut running = self.shared.fetches.lock();
+        // There may be another one of the same key already.
+        if running.get(&self.key).is_some_and(|outcome| outcome.same_channel(&self.outcome.subscribe())) {
+            running.remove(&self.key);
+        }
+    }
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+impl Shared {
+    async fn ask(&self, asked: &Asked, stale: Option<&Kept>) -> Result<Reply, Refusal> {
+        let mut fields = asked.fields.clone();
+        if let Some(kept) = stale {
+            kept.entry.add_conditions(&mut fields);
+        }
+        let mut connection = self.origin.connect().await?;
+        self.origin.send_head(&mut connection, asked, &fields).await?;
+        self.origin.reply(connection, &asked.method, self.origin_limit).await
+    }
+}
+
+impl Fetches {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Told>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Breaks off whoever follows when this is dropped before all is written.
+struct Breaking(Arc<Growth>);
+
+impl Breaking {
+    /// All is written.
+    fn end(mut self) {
+        self.0 = Growth::new(); // nobody follows this one
+    }
+}
+
+impl Drop for Breaking {
+    fn drop(&mut self) {
+        self.0.fail();
+    }
+}
+
+fn shared_source(source: Source) -> Source {
+    if source == Source::Miss { Source::Shared } else { source }
+}

@@ -1,0 +1,58 @@
+use super::*;
+
+fn asked(text: &str) -> Result<Asked, Refusal> {
+    Asked::read(text.as_bytes())
+}
+
+#[test]
+fn a_request_keeps_what_goes_on_and_loses_what_does_not() {
+    let asked = asked(
+        "POST http://elsewhere?x=1 HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\nConnection: close, X-Mine\r\n\
+         X-Mine: 1\r\nTE: trailers\r\nExpect: 100-Continue\r\nAccept: a\r\nAccept: b\r\n\r\n",
+    )
+    .unwrap();
+    assert_eq!((asked.target.as_str(), asked.body_bytes), ("/?x=1", 3));
+    assert!(!asked.keep_alive && asked.expects_continue);
+    assert_eq!(write("first", &asked.fields), b"first\r\naccept: a\r\naccept: b\r\n\r\n");
+}
+
+#[test]
+fn requests_that_could_be_read_in_two_ways_are_refused() {
+    for (fields, status) in [
+        ("Host: h\r\nContent-Length: 3\r\nContent-Length: 3\r\n", Status::BadRequest),
+        ("Host: h\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n", Status::BadRequest),
+        ("Host: h\r\nContent-Length: +3\r\n", Status::BadRequest),
+        ("Host: h\r\nTransfer-Encoding: chunked\r\n", Status::LengthRequired),
+        ("Host: h\r\nHost: i\r\n", Status::BadRequest),
+        ("", Status::BadRequest),
+    ] {
+        let refused = asked(&format!("PUT / HTTP/1.1\r\n{fields}\r\n")).unwrap_err();
+        assert_eq!(refused.status, status, "{fields}");
+    }
+    assert_eq!(asked("CONNECT h:1 HTTP/1.1\r\nHost: h\r\n\r\n").unwrap_err().status, Status::NotImplemented);
+    assert_eq!(asked("GET x HTTP/1.1\r\nHost: h\r\n\r\n").unwrap_err().status, Status::BadRequest);
+}
+
+#[test]
+fn an_answer_says_how_long_its_body_is() {
+    let length = |method: Method, text: &str| {
+        let text = format!("HTTP/1.1 {text}\r\n\r\nrest");
+        Told::read(text.as_bytes(), &method).map(|told| told.unwrap().0.body_bytes)
+    };
+    assert_eq!(length(Method::GET, "200 OK\r\nContent-Length: 7"), Ok(Some(7)));
+    assert_eq!(length(Method::GET, "200 OK"), Ok(None));
+    assert_eq!(length(Method::HEAD, "200 OK\r\nContent-Length: 7"), Ok(Some(0)));
+    assert_eq!(length(Method::GET, "304 Not Modified\r\nContent-Length: 7"), Ok(Some(0)));
+    let chunked = length(Method::GET, "200 OK\r\nTransfer-Encoding: chunked").unwrap_err();
+    assert!(chunked.words.contains("chunked"), "{chunked}");
+    assert!(length(Method::GET, "200 OK\r\nContent-Length: 7\r\nContent-Length: 8").is_err());
+    assert_eq!(Told::read(b"HTTP/1.1 200 OK\r\nA: b\r\n", &Method::GET).unwrap().map(|_| ()), None);
+}
+
+#[test]
+fn lines_of_one_name_are_one_but_for_cookies() {
+    let text = b"HTTP/1.0 200 OK\r\nVary: a\r\nSet-Cookie: x\r\nVary: b\r\nSet-Cookie: y\r\n\r\n";
+    let fields = Told::read(text, &Method::GET).unwrap().unwrap().0.fields;
+    assert_eq!(only(&fields, &header::VARY), Some("a, b"));
+    assert_eq!(fields.get_all(header::SET_COOKIE).iter().count(), 2);
+}

@@ -1,0 +1,204 @@
+//! The server behind the cache: its address, and one request to it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use bytes::{BufMut, BytesMut};
+use http::header::{self, HeaderValue};
+use http::{HeaderMap, Method, Uri};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use wirepath_media::http::Status;
+
+use super::head::{self, Asked, Refusal, Told};
+
+/// Longest head of an answer.
+const HEAD_LIMIT: usize = 64 * 1024;
+
+/// Bytes read at a time: the head comes with the beginning of the body, which is copied, so not more than needed.
+const READ_BYTES: usize = 4096;
+
+/// How long a connection may take to come about.
+const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// A server that is spoken to in plain HTTP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// As `Host` says it.
+    authority: HeaderValue,
+    host: String,
+    port: u16,
+    /// What goes before each path; no slash at its end.
+    prefix: String,
+}
+
+/// What is wrong with the URL of an origin.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{url}: {why}")]
+pub struct OriginError {
+    url: String,
+    why: &'static str,
+}
+
+/// An answer whose body is still to come.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) told: Told,
+    pub(super) connection: TcpStream,
+    /// What came of the body with the head, and no more than belongs to it.
+    pub(super) first: BytesMut,
+}
+
+impl FromStr for Origin {
+    type Err = OriginError;
+
+    fn from_str(url: &str) -> Result<Origin, OriginError> {
+        let wrong = |why| OriginError { url: url.to_owned(), why };
+        let uri: Uri = url.parse().map_err(|_| wrong("this is no URL; write http://HOST[:PORT][/PATH]"))?;
+        match uri.scheme_str() {
+            Some("http") => {}
+            Some("https") => {
+                let why = "TLS is not spoken here; name an http:// address, such as that of a TLS proxy (stunnel, HAProxy) \
+                           in front of the origin";
+                return Err(wrong(why));
+            }
+            _ => return Err(wrong("an origin is http://HOST[:PORT][/PATH]")),
+        }
+        let authority = uri.authority().filter(|authority| !authority.host().is_empty());
+        let authority = authority.ok_or_else(|| wrong("it names no host"))?;
+        if authority.as_str().contains('@') {
+            return Err(wrong("user names and passwords do not belong in it"));
+        }
+        if uri.query().is_some() {
+            return Err(wrong("a query does not belong in it"));
+        }
+        Ok(Origin {
+            authority: HeaderValue::from_str(authority.as_str()).map_err(|_| wrong("its host is no host"))?,
+            host: authority.host().trim_matches(['[', ']']).to_owned(),
+            port: authority.port_u16().unwrap_or(80),
+            prefix: uri.path().trim_end_matches('/').to_owned(),
+        })
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "http://{}{}", self.authority.to_str().unwrap_or_default(), self.prefix)
+    }
+}
+
+impl Origin {
+    /// The URL of what a client asks for.
+    pub(super) fn url(&self, target: &str) -> String {
+        format!("{self}{target}")
+    }
+
+    /// A connection of its own for each request: HTTP/1.0 ends it with the answer.
+    pub(super) async fn connect(&self) -> Result<TcpStream, Refusal> {
+        let connecting = timeout(CONNECT_LIMIT, TcpStream::connect((self.host.as_str(), self.port)));
+        let connection = connecting.await.map_err(|_| self.failed("it did not answer in time", true))?;
+        let connection = connection.map_err(|error| self.failed(&error.to_string(), false))?;
+        connection.set_nodelay(true).map_err(|error| self.failed(&error.to_string(), false))?;
+        Ok(connection)
+    }
+
+    /// Sends the head of a request with these fields. It is HTTP/1.0, which knows no chunks: a body has a length, or ends with the
+    /// connection, and needs nobody to look at it.
+    pub(super) async fn send_head(
+        &self,
+        connection: &mut TcpStream,
+        asked: &Asked,
+        fields: &HeaderMap,
+    ) -> Result<(), Refusal> {
+        let mut fields = fields.clone();
+        fields.insert(header::HOST, self.authority.clone());
+        fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        if asked.body_bytes > 0 || matches!(asked.method, Method::POST | Method::PUT | Method::PATCH) {
+            fields.insert(header::CONTENT_LENGTH, asked.body_bytes.into());
+        }
+        head::add_via(&mut fields);
+        let prefix = if asked.target == "*" { "" } else { &self.prefix };
+        let line = format!("{} {prefix}{} HTTP/1.0", asked.method, asked.target);
+        let sent = timeout(CONNECT_LIMIT, connection.write_all(&head::write(&line, &fields))).await;
+        let sent = sent.map_err(|_| self.failed("it does not take requests", true))?;
+        sent.map_err(|error| self.failed(&error.to_string(), false))
+    }
+
+    /// The answer to a request of this method, which must begin within `limit`.
+    pub(super) async fn reply(
+        &self,
+        mut connection: TcpStream,
+        method: &Method,
+        limit: Duration,
+    ) -> Result<Reply, Refusal> {
+        let reading = timeout(limit, self.read_head(&mut connection, method));
+        let (told, mut first) =
+            reading.await.map_err(|_| self.failed("it did not answer in time", true))??;
+        if let Some(body_bytes) = told.body_bytes {
+            first.truncate(usize::try_from(body_bytes).unwrap_or(usize::MAX));
+        }
+        Ok(Reply { told, connection, first })
+    }
+
+    async fn read_head(
+        &self,
+        connection: &mut TcpStream,
+        method: &Method,
+    ) -> Result<(Told, BytesMut), Refusal> {
+        let mut bytes = BytesMut::new();
+        loop {
+            while let Some((told, length)) = Told::read(&bytes, method)? {
+                drop(bytes.split_to(length));
+                if !told.status.is_informational() {
+                    return Ok((told, bytes));
+                }
+            }
+            if bytes.len() > HEAD_LIMIT {
+                return Err(self.failed("the head of its answer is too long", false));
+            }
+            match connection.read_buf(&mut (&mut bytes).limit(READ_BYTES)).await {
+                Ok(0) => return Err(self.failed("it closed the connection before it answered", false)),
+                Ok(_) => {}
+                Err(error) => return Err(self.failed(&error.to_string(), false)),
+            }
+        }
+    }
+
+    fn failed(&self, why: &str, in_time: bool) -> Refusal {
+        let status = if in_time { Status::GatewayTimeout } else { Status::BadGateway };
+        Refusal::new(status, format!("the origin {self} cannot be asked: {why}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_origin_is_a_plain_url() {
+        let origin: Origin = "http://host:81/base/".parse().unwrap();
+        assert_eq!(
+            (origin.host.as_str(), origin.port, origin.url("/a?b").as_str()),
+            ("host", 81, "http://host:81/base/a?b")
+        );
+        let origin: Origin = "http://[::1]".parse().unwrap();
+        assert_eq!(
+            (origin.host.as_str(), origin.port, origin.to_string().as_str()),
+            ("::1", 80, "http://[::1]")
+        );
+        for (url, words) in [
+            ("https://host", "TLS proxy"),
+            ("ftp://host", "http://HOST"),
+            ("host:80", "http://HOST"),
+            ("http://", "http://HOST"),
+            ("http://a@host", "passwords"),
+            ("http://host/?a", "query"),
+            ("", "http://HOST"),
+        ] {
+            let error = url.parse::<Origin>().unwrap_err().to_string();
+            assert!(error.contains(words), "{error}");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! What is kept: within a budget, least recently used go first.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ring::digest;
+use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
+use rustix::io::Errno;
+
+use super::entry::Entry;
+use super::folder::{Folder, FolderError, body_name, body_number, part_name};
+use super::status::Counters;
+
+/// What an entry takes besides its body: its record, and the names of both.
+const OVERHEAD: u64 = 8192;
+
+/// What bodies are counted in.
+const BLOCK: u64 = 4096;
+
+/// Entries of one cache. All but [`find`](Store::find) may wait for storage.
+#[derive(Debug)]
+pub(super) struct Store {
+    folder: Folder,
+    budget: u64,
+    index: Mutex<Index>,
+    counters: Arc<Counters>,
+}
+
+#[derive(Debug, Default)]
+struct Index {
+    kept: HashMap<Arc<str>, (u64, Arc<Kept>)>,
+    /// Keys by the last use.
+    order: BTreeMap<u64, Arc<str>>,
+    uses: u64,
+    /// What entries take, and those that are being written.
+    bytes: u64,
+    bodies: u64,
+}
+
+/// An entry and where its body is.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) key: Arc<str>,
+    pub(super) entry: Arc<Entry>,
+    body: String,
+    body_modified_ns: u64,
+}
+
+/// A body that is being written. What is not [kept](Writing::keep) is removed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Writing {
+    store: Arc<Store>,
+    key: Arc<str>,
+    body: String,
+    pub(super) file: Arc<File>,
+    cost: u64,
+    is_kept: bool,
+}
+
+/// The key of a URL.
+pub(super) fn key(url: &str) -> Arc<str> {
+    let digest = digest::digest(&digest::SHA256, url.as_bytes());
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
+}
+
+impl Store {
+    /// Opens the folder, which nobody else has open, with what is in it as far as `budget` bytes go.
+    pub(super) fn open(folder: &Path, budget: u64, counters: Arc<Counters>) -> Result<Store, FolderError> {
+        let folder = Folder::open(folder)?;
+        let (found, damaged) = folder.sweep()?;
+        counters.damaged.fetch_add(damaged, Relaxed);
+        let store = Store { folder, budget, index: Mutex::default(), counters };
+        for found in found {
+            let (key, entry) = (Arc::from(found.key), Arc::new(found.entry));
+            let kept = Kept { key, entry, body: found.body, body_modified_ns: found.body_modified_ns };
+            store.lock().put(kept);
+        }
+        while store.size().1 > budget && store.evict() {}
+        Ok(store)
+    }
+
+    /// The entry of a URL, which is used now.
+    pub(super) fn find(&self, key: &str, url: &str) -> Option<Arc<Kept>> {
+        let mut index = self.lock();
+        let kept =
+            index.kept.get(key).map(|(_, kept)| Arc::clone(kept)).filter(|kept| kept.entry.url == url)?;
+        index.used(&kept.key);
+        Some(kept)
+    }
+
+    /// The body of an entry; None if it is not what it was: then the entry is gone.
+    pub(super) fn open_body(&self, kept: &Kept) -> Option<File> {
+        match self.folder.open_body(&kept.body, kept.entry.bytes, kept.body_modified_ns) {
+            Ok(file) => Some(file),
+            Err(error) => {
+                // One that was replaced or evicted since it was found is not damaged.
+                if self.lock().take_if_same(kept) {
+                    tracing::warn!(url = kept.entry.url, %error, "an entry of the cache is damaged; it is dropped");
+                    self.counters.damaged.fetch_add(1, Relaxed);
+                    self.folder.remove_entry(&kept.key, &kept.body);
+                }
+                None
+            }
+        }
+    }
+
+    /// A file with room for a body of so many bytes, for which others go if need be; None if there is no room.
+    ///
+    /// # Errors
+    /// What the system says of the file.
+    pub(super) fn reserve(self: &Arc<Store>, key: &Arc<str>, bytes: u64) -> io::Result<Option<Writing>> {
+        let cost = cost(bytes);
+        if cost > self.budget {
+            return Ok(None);
+        }
+        let number = loop {
+            let mut index = self.lock();
+            if index.bytes + cost <= self.budget {
+                index.bytes += cost;
+                index.bodies += 1;
+                break index.bodies;
+            }
+            drop(index);
+            if !self.evict() {
+                return Ok(None);
+            }
+        };
+        let body = body_name(key, number);
+        let created = self.folder.create_part(&body);
+        let file = Arc::new(created.inspect_err(|_| self.lock().bytes -= cost)?);
+        // From here on it is removed if it is not kept.
+        let writing =
+            Writing { store: Arc::clone(self), key: Arc::clone(key), body, file, cost, is_kept: false };
+        Ok(self.allocate(&writing.file, bytes)?.then_some(writing))
+    }
+
+    /// Takes the room on the disk, for which others go if it is full and that is enough; answers whether there is.
+    fn allocate(&self, file: &File, bytes: u64) -> io::Result<bool> {
+        if bytes == 0 {
+            return Ok(true);
+        }
+        loop {
+            match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+                Ok(()) => return Ok(true),
+                // A file system that cannot reserve says that it is full when a body is written. So it is asked.
+                Err(Errno::OPNOTSUPP) if room_for(file)? >= bytes => return Ok(true),
+                Err(Errno::NOSPC | Errno::DQUOT | Errno::OPNOTSUPP) => {
+                    let others = self.size().1.saturating_sub(cost(bytes));
+                    let could_be_there = room_for(file)?.saturating_add(others);
+                    if bytes > could_be_there || !self.evict() {
+                        return Ok(false);
+                    }
+                }
+                Err(Errno::FBIG) => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Puts another head in place of an entry's.
+    ///
+    /// # Errors
+    /// What the system says; then the entry is as it was.
+    pub(super) fn renew(&self, kept: &Kept, entry: Entry) -> io::Result<Arc<Kept>> {
+        self.folder.write_record(&kept.key, &entry.record(&kept.body, kept.body_modified_ns))?;
+        let renewed = Kept {
+            key: Arc::clone(&kept.key),
+            entry: Arc::new(entry),
+            body: kept.body.clone(),
+            body_modified_ns: kept.body_modified_ns,
+        };
+        let mut index = self.lock();
+        if index.take_if_same(kept) {
+            return Ok(index.put(renewed));
+        }
+        // It was evicted meanwhile: the record goes too, and the body as soon as nobody reads it.
+        drop(index);
+        self.folder.remove_entry(&kept.key, &kept.body);
+        Err(io::ErrorKind::NotFound.into())
+    }
+
+    /// Removes the entry of a URL, if there is one.
+    pub(super) fn remove(&self, key: &str) {
+        let taken = self.lock().take(key);
+        if let Some(kept) = taken {
+            self.folder.remove_entry(&kept.key, &kept.body);
+        }
+    }
+
+    /// Number of entries, and what they take in bytes, those that are being written included.
+    pub(super) fn size(&self) -> (u64, u64) {
+        let index = self.lock();
+        (index.kept.len() as u64, index.bytes)
+    }
+
+    /// Removes the entry that was not used for longest; answers whether there was one.
+    fn evict(&self) -> bool {
+        let mut index = self.lock();
+        let Some(key) = index.order.first_key_value().map(|(_, key)| Arc::clone(key)) else { return false };
+        let taken = index.take(&key);
+        drop(index);
+        let Some(kept) = taken else { return false };
+        self.folder.remove_entry(&kept.key, &kept.body);
+        self.counters.evictions.fetch_add(1, Relaxed);
+        true
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Writing {
+    /// Keeps the body, which is complete, under this head, in place of what was kept of that URL.
+    ///
+    /// # Errors
+    /// What the system says; then nothing is kept.
+    pub(super) fn keep(mut self, entry: Arc<Entry>) -> io::Result<Arc<Kept>> {
+        let folder = &self.store.folder;
+        let body_modified_ns = folder.finish_body(&self.file, &self.body)?;
+        folder.write_record(&self.key, &entry.record(&self.body, body_modified_ns))?;
+        self.is_kept = true;
+        let kept = Kept { key: Arc::clone(&self.key), entry, body: self.body.clone(), body_modified_ns };
+        let mut index = self.store.lock();
+        index.bytes -= self.cost;
+        let old = index.take(&self.key);
+        let kept = index.put(kept);
+        drop(index);
+        if let Some(old) = old {
+            folder.remove(&old.body);
+        }
+        Ok(kept)
+    }
+}
+
+impl Drop for Writing {
+    fn drop(&mut self) {
+        if !self.is_kept {
+            self.store.folder.remove(&part_name(&self.body));
+            self.store.folder.remove(&self.body);
+            self.store.lock().bytes -= self.cost;
+        }
+    }
+}
+
+impl Index {
+    fn put(&mut self, kept: Kept) -> Arc<Kept> {
+        let kept = Arc::new(kept);
+        self.uses += 1;
+        self.bytes += cost(kept.entry.bytes);
+        self.bodies = self.bodies.max(body_number(&kept.body).unwrap_or(0));
+        self.order.insert(self.uses, Arc::clone(&kept.key));
+        self.kept.insert(Arc::clone(&kept.key), (self.uses, Arc::clone(&kept)));
+        kept
+    }
+
+    fn used(&mut self, key: &Arc<str>) {
+        self.uses += 1;
+        if let Some((last_use, _)) = self.kept.get_mut(key) {
+            self.order.remove(last_use);
+            *last_use = self.uses;
+            self.order.insert(self.uses, Arc::clone(key));
+        }
+    }
+
+    fn take(&mut self, key: &str) -> Option<Arc<Kept>> {
+        let (last_use, kept) = self.kept.remove(key)?;
+        self.order.remove(&last_use);
+        self.bytes -= cost(kept.entry.bytes);
+        Some(kept)
+    }
+
+    /// Takes an entry out unless there is another of that URL by now, or none; answers whether it did.
+    fn take_if_same(&mut self, kept: &Kept) -> bool {
+        let is_same = self.kept.get(&kept.key).is_some_and(|(_, there)| there.body == kept.body);
+        is_same && self.take(&kept.key).is_some()
+    }
+}
+
+/// What a file could grow to on its disk, as that says.
+fn room_for(file: &File) -> io::Result<u64> {
+    let disk = fstatvfs(file)?;
+    // What could not be reserved whole may be reserved in part.
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize).saturating_add(file.metadata()?.blocks() * 512))
+}
+
+/// What an entry with so many bytes is counted as.
+fn cost(bytes: u64) -> u64 {
+    bytes.div_ceil(BLOCK).saturating_mul(BLOCK).saturating_add(OVERHEAD)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,216 @@
+use super::*;
+use crate::cache::head::Told;
+use http::{HeaderMap, Method};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+use std::time::SystemTime;
+use tempfile::TempDir;
+
+const PLENTY: u64 = 1 << 30;
+
+/// A folder, and the store in it.
+struct Stage {
+    folder: TempDir,
+    store: Arc<Store>,
+    counters: Arc<Counters>,
+}
+
+impl Stage {
+    fn new(budget: u64) -> Stage {
+        Stage::of(tempfile::tempdir().unwrap(), budget)
+    }
+
+    fn of(folder: TempDir, budget: u64) -> Stage {
+        let counters = Arc::<Counters>::default();
+        let store = Arc::new(Store::open(folder.path(), budget, Arc::clone(&counters)).unwrap());
+        Stage { folder, store, counters }
+    }
+
+    /// The same folder, as the next process finds it.
+    fn again(self, budget: u64) -> Stage {
+        drop(self.store);
+        Stage::of(self.folder, budget)
+    }
+
+    fn keep(&self, url: &str, body: &[u8]) -> Arc<Kept> {
+        let writing = self.store.reserve(&key(url), body.len() as u64).unwrap().unwrap();
+        writing.file.write_all_at(body, 0).unwrap();
+        writing.keep(entry(url, body.len())).unwrap()
+    }
+
+    fn body(&self, url: &str) -> Option<Vec<u8>> {
+        let kept = self.store.find(&key(url), url)?;
+        let mut body = Vec::new();
+        self.store.open_body(&kept)?.read_to_end(&mut body).unwrap();
+        Some(body)
+    }
+
+    fn names(&self) -> Vec<String> {
+        let items = fs::read_dir(self.folder.path()).unwrap();
+        let mut names: Vec<String> =
+            items.map(|item| item.unwrap().file_name().into_string().unwrap()).collect();
+        names.retain(|name| name != "CACHEDIR.TAG");
+        names.sort();
+        names
+    }
+}
+
+fn entry(url: &str, bytes: usize) -> Arc<Entry> {
+    let text = format!(
+        "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nETag: \"{bytes}\"\r\nContent-Length: {bytes}\r\n\r\n"
+    );
+    let told = Told::read(text.as_bytes(), &Method::GET).unwrap().unwrap().0;
+    Arc::new(Entry::new(url, &HeaderMap::new(), &told, SystemTime::now()).unwrap())
+}
+
+#[test]
+fn what_is_kept_is_there_in_the_next_process_and_what_is_not_is_nowhere() {
+    let stage = Stage::new(PLENTY);
+    stage.keep("http://o/a", b"first");
+    stage.keep("http://o/a", b"second");
+    stage.keep("http://o/empty", b"");
+    let broken = stage.store.reserve(&key("http://o/b"), 1000).unwrap().unwrap();
+    assert_eq!(stage.names().len(), 5, "two of each entry and a part");
+    drop(broken);
+    assert_eq!((stage.names().len(), stage.store.size()), (4, (2, cost(6) + cost(0))));
+    let stage = stage.again(PLENTY);
+    assert_eq!(stage.body("http://o/a").unwrap(), b"second");
+    assert_eq!(stage.body("http://o/empty").unwrap(), b"");
+    assert_eq!(stage.body("http://o/b"), None);
+    assert_eq!(stage.store.size(), (2, cost(6) + cost(0)));
+    let [kept, next] = ["http://o/a", "http://o/new"].map(|url| stage.keep(url, b"x").body.clone());
+    assert_ne!(body_number(&kept), body_number(&next));
+}
+
+#[test]
+fn what_a_killed_process_left_is_removed_and_what_is_foreign_is_not() {
+    let stage = Stage::new(PLENTY);
+    stage.keep("http://o/a", b"body");
+    let key = key("http://o/b");
+    let left = [format!("{key}-7.body.part"), format!("{key}-8.body"), format!("{key}.json.part")];
+    let foreign =
+        ["notes.txt".to_owned(), format!("{key}.body"), format!("{key}-x.body"), "a.part".to_owned()];
+    for name in left.iter().chain(&foreign) {
+        fs::write(stage.folder.path().join(name), "something").unwrap();
+    }
+    let stage = stage.again(PLENTY);
+    let names = stage.names();
+    assert!(left.iter().all(|name| !names.contains(name)), "{names:?}");
+    assert!(foreign.iter().all(|name| names.contains(name)), "{names:?}");
+    assert_eq!(
+        (stage.body("http://o/a").unwrap(), stage.counters.damaged.load(Relaxed)),
+        (b"body".to_vec(), 0)
+    );
+}
+
+#[test]
+fn damaged_entries_are_dropped_at_the_start_and_when_they_are_used() {
+    let stage = Stage::new(PLENTY);
+    let urls = ["http://o/record", "http://o/short", "http://o/changed", "http://o/gone", "http://o/good"];
+    let kept = urls.map(|url| stage.keep(url, b"body"));
+    let path = |name: &str| stage.folder.path().join(name);
+    let record = path(&format!("{}.json", kept[0].key));
+    let text = fs::read(&record).unwrap();
+    fs::write(record, &text[..text.len() / 2]).unwrap();
+    fs::OpenOptions::new().write(true).open(path(&kept[1].body)).unwrap().set_len(3).unwrap();
+    fs::OpenOptions::new().write(true).open(path(&kept[2].body)).unwrap().write_all(b"B").unwrap();
+    fs::remove_file(path(&kept[3].body)).unwrap();
+    for (url, expected) in urls.iter().zip([Some("body"), None, None, None, Some("body")]) {
+        assert_eq!(
+            stage.body(url).map(|body| String::from_utf8(body).unwrap()).as_deref(),
+            expected,
+            "{url}"
+        );
+        assert_eq!(stage.store.find(&key(url), url).is_some(), expected.is_some(), "{url}");
+    }
+    let stage = stage.again(PLENTY);
+    assert_eq!((stage.body(urls[0]), stage.counters.damaged.load(Relaxed)), (None, 1));
+    assert_eq!((stage.body(urls[4]).unwrap(), stage.names().len()), (b"body".to_vec(), 2));
+}
+
+#[test]
+fn a_record_cannot_name_a_file_elsewhere() {
+    let stage = Stage::new(PLENTY);
+    let kept = stage.keep("http://o/a", b"body");
+    let outside = tempfile::NamedTempFile::new().unwrap();
+    fs::write(outside.path(), "body").unwrap();
+    let record = stage.folder.path().join(format!("{}.json", kept.key));
+    let text = fs::read_to_string(&record).unwrap();
+    fs::write(&record, text.replace(&kept.body, outside.path().to_str().unwrap())).unwrap();
+    let stage = stage.again(PLENTY);
+    assert_eq!(stage.store.size(), (0, 0));
+    assert_eq!(fs::read(outside.path()).unwrap(), b"body", "it is left alone");
+}
+
+#[test]
+fn the_least_recently_used_goes_first() {
+    let stage = Stage::new(3 * cost(10_000));
+    for url in ["http://o/a", "http://o/b", "http://o/c"] {
+        stage.keep(url, &[1; 10_000]);
+    }
+    assert!(stage.body("http://o/a").is_some());
+    stage.keep("http://o/d", &[2; 10_000]);
+    assert!(stage.body("http://o/b").is_none());
+    let writing = stage.store.reserve(&key("http://o/e"), 2 * 10_000).unwrap().unwrap();
+    assert!(stage.body("http://o/c").is_none() && stage.body("http://o/d").is_some());
+    assert!(
+        stage.store.reserve(&key("http://o/f"), 3 * 10_000).unwrap().is_none(),
+        "what is being written stays"
+    );
+    assert_eq!(stage.store.size().0, 0, "all else went for it");
+    drop(writing);
+    assert!(
+        stage.store.reserve(&key("http://o/g"), 6 * 10_000).unwrap().is_none(),
+        "it is larger than the cache"
+    );
+    assert_eq!(stage.store.size(), (0, 0));
+    assert_eq!(stage.counters.evictions.load(Relaxed), 4);
+}
+
+#[test]
+fn a_smaller_budget_is_kept_to_from_the_start() {
+    let stage = Stage::new(PLENTY);
+    for url in ["http://o/a", "http://o/b", "http://o/c"] {
+        stage.keep(url, &[1; 10_000]);
+    }
+    let stage = stage.again(2 * cost(10_000));
+    assert_eq!(stage.store.size(), (2, 2 * cost(10_000)));
+    assert_eq!(stage.names().len(), 4);
+}
+
+#[test]
+fn a_renewed_entry_has_its_body() {
+    let stage = Stage::new(PLENTY);
+    let kept = stage.keep("http://o/a", b"body");
+    let text = "HTTP/1.1 304 Not Modified\r\nETag: \"4\"\r\nX: new\r\n\r\n";
+    let told = Told::read(text.as_bytes(), &Method::GET).unwrap().unwrap().0;
+    let renewed = kept.entry.renewed(&HeaderMap::new(), &told, SystemTime::now()).unwrap();
+    stage.store.renew(&kept, renewed).unwrap();
+    let stage = stage.again(PLENTY);
+    let kept = stage.store.find(&key("http://o/a"), "http://o/a").unwrap();
+    assert_eq!(
+        (kept.entry.fields["x"].as_bytes(), stage.body("http://o/a").unwrap()),
+        (&b"new"[..], b"body".to_vec())
+    );
+    stage.store.remove(&kept.key);
+    let renewed = kept.entry.renewed(&HeaderMap::new(), &told, SystemTime::now()).unwrap();
+    assert!(stage.store.renew(&kept, renewed).is_err(), "it is gone");
+    assert_eq!(stage.names(), [""; 0]);
+}
+
+#[test]
+fn a_folder_of_others_or_in_use_is_refused() {
+    let foreign = tempfile::tempdir().unwrap();
+    fs::write(foreign.path().join("thesis.tex"), "text").unwrap();
+    let open =
+        |folder: &Path| Store::open(folder, PLENTY, Arc::default()).map(|_| ()).unwrap_err().to_string();
+    assert!(open(foreign.path()).contains("is no cache of wirepath"));
+    fs::write(foreign.path().join("CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55\n").unwrap();
+    assert!(open(foreign.path()).contains("is no cache of wirepath"), "a cache of another program");
+    assert_eq!(fs::read(foreign.path().join("thesis.tex")).unwrap(), b"text");
+    let stage = Stage::new(PLENTY);
+    assert!(open(stage.folder.path()).contains("in use"));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    assert!(open(file.path()).contains("cannot use the cache folder"));
+}

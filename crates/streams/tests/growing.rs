@@ -1,0 +1,147 @@
+//! A file that one stream writes and downloads follow meanwhile, through the public door.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::ops::Range;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use wirepath_streams::datapath::Support;
+use wirepath_streams::datapath::calibration::Calibrations;
+use wirepath_streams::{
+    BlockingPool, Download, DownloadEnd, Engine, EngineOptions, Framing, Growth, Importance, Object, Part,
+    RunningStream, Stream, StreamBuilder, StreamOptions,
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn engine() -> Engine {
+    let readers = BlockingPool::start("reader", 2, Importance::Equal).unwrap();
+    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
+    Engine::start(&EngineOptions::default(), support, &readers).unwrap()
+}
+
+fn bytes(length: usize) -> Vec<u8> {
+    (0..length).map(|at| (at / 251 + at) as u8).collect()
+}
+
+/// What is written to a file, and who may follow.
+struct Written {
+    file: Arc<File>,
+    growth: Arc<Growth>,
+}
+
+impl Written {
+    fn new() -> Written {
+        Written { file: Arc::new(tempfile::tempfile().unwrap()), growth: Growth::new() }
+    }
+
+    /// A stream from this socket that writes the file, up to so many bytes.
+    fn write(&self, engine: &Engine, source: UnixStream, first: &[u8], length: u64) -> RunningStream {
+        let source = Object::stream("source", source.into()).unwrap().up_to(length).preceded_by(first.into());
+        let sink = Object::growing("file", Arc::clone(&self.file), Arc::clone(&self.growth));
+        let stream: Stream = StreamBuilder::default().input(source, Framing::Whole).output(sink).build();
+        engine.start_stream(stream, StreamOptions::default())
+    }
+
+    /// A download that follows, and where it is received.
+    fn follow(&self, engine: &Engine, range: Range<u64>) -> Follower {
+        let (server, client) = UnixStream::pair().unwrap();
+        server.set_nonblocking(true).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        let (tell, ended) = channel();
+        let growing = Part::Growing { file: Arc::clone(&self.file), range, growth: Arc::clone(&self.growth) };
+        let parts = vec![Part::Bytes(b"head".to_vec()), growing, Part::Bytes(b"tail".to_vec())];
+        let download = engine.download(server.into(), parts, move |end| tell.send(end).unwrap());
+        Follower { client, ended, _download: download }
+    }
+}
+
+struct Follower {
+    client: UnixStream,
+    ended: Receiver<DownloadEnd>,
+    _download: Download,
+}
+
+impl Follower {
+    fn expect(&mut self, expected: &[u8]) {
+        let mut received = vec![0; expected.len()];
+        self.client.read_exact(&mut received).unwrap();
+        assert!(received == expected, "other bytes came");
+    }
+
+    fn end(&self) -> DownloadEnd {
+        self.ended.recv_timeout(PATIENCE).unwrap()
+    }
+}
+
+#[test]
+fn readers_follow_from_anywhere_while_the_file_is_written() {
+    let engine = engine();
+    let (written, stored) = (Written::new(), bytes(3_000_000));
+    let (mut source, inlet) = UnixStream::pair().unwrap();
+    let mut whole = written.follow(&engine, 0..3_000_000);
+    let mut behind = written.follow(&engine, 2_000_000..2_500_000);
+    // There is nothing yet, and still the head comes.
+    whole.expect(b"head");
+    behind.expect(b"head");
+    let running = written.write(&engine, inlet, &stored[..10], 3_000_000 - 10);
+    source.write_all(&stored[10..1000]).unwrap();
+    whole.expect(&stored[..1000]);
+    let mut late = written.follow(&engine, 500..2_000_001);
+    late.expect(b"head");
+    late.expect(&stored[500..1000]);
+    source.write_all(&stored[1000..]).unwrap();
+    source.write_all(b"what follows is of another message").unwrap();
+    for (follower, range) in
+        [(&mut whole, 1000..3_000_000), (&mut behind, 2_000_000..2_500_000), (&mut late, 1000..2_000_001)]
+    {
+        follower.expect(&stored[range]);
+        follower.expect(b"tail");
+        assert!(follower.end().error.is_none());
+    }
+    let end = running.wait();
+    assert_eq!((end.result, end.status.bytes_out), (Ok(()), 3_000_000));
+    assert_eq!(written.growth.bytes(), 3_000_000);
+    assert_eq!(end.status.bytes_unseen, 3_000_000 - 10, "all but what came before the stream");
+    let mut kept = Vec::new();
+    let mut file = written.file.as_ref();
+    std::io::Seek::rewind(&mut file).unwrap();
+    file.read_to_end(&mut kept).unwrap();
+    assert!(kept == stored);
+}
+
+#[test]
+fn readers_hear_that_the_rest_will_not_come() {
+    let engine = engine();
+    let written = Written::new();
+    let (mut source, inlet) = UnixStream::pair().unwrap();
+    let mut early = written.follow(&engine, 0..1000);
+    let running = written.write(&engine, inlet, b"", 1000);
+    source.write_all(&bytes(400)).unwrap();
+    early.expect(b"head");
+    early.expect(&bytes(400));
+    drop(source);
+    assert_eq!(running.wait().status.bytes_out, 400);
+    written.growth.fail();
+    let late = written.follow(&engine, 0..100);
+    for (follower, sent) in [(&early, 404), (&late, 4)] {
+        let end = follower.end();
+        assert_eq!((end.sent, end.error.unwrap().to_string().contains("too early")), (sent, true));
+    }
+}
+
+#[test]
+fn what_is_there_already_is_moved_unseen_all_the_same() {
+    let engine = engine();
+    let (written, stored) = (Written::new(), bytes(100_000));
+    let (mut source, inlet) = UnixStream::pair().unwrap();
+    source.write_all(&stored[10..]).unwrap();
+    let end = written.write(&engine, inlet, &stored[..10], 100_000 - 10).wait();
+    assert_eq!((end.result, end.status.bytes_out), (Ok(()), 100_000));
+    assert_eq!(end.status.bytes_unseen, 100_000 - 10, "all but what came before the stream");
+}

@@ -1,0 +1,126 @@
+//! An HTTP server whose every answer a test decides: it can wait, break off and count.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+
+use anyhow::{Context, Result, ensure};
+
+use crate::http;
+
+/// A request that came.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Its first line: `GET /a HTTP/1.0`.
+    pub line: String,
+    /// Names in lower case, and values, in order.
+    pub headers: Vec<(String, String)>,
+    /// As long as it said.
+    pub body: Vec<u8>,
+}
+
+/// A server on a free port of the loopback address, until it is dropped. Each connection has one request.
+pub struct Origin {
+    /// Where it listens.
+    pub address: SocketAddr,
+    asked: Arc<Mutex<Vec<Asked>>>,
+    is_over: Arc<AtomicBool>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+impl Asked {
+    /// The first header of that name; `name` in lower case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.iter().find(|(header, _)| header == name).map(|(_, value)| value.as_str())
+    }
+
+    /// What is asked for.
+    pub fn target(&self) -> &str {
+        self.line.split(' ').nth(1).unwrap_or_default()
+    }
+
+    fn read(connection: &mut TcpStream) -> Result<Asked> {
+        let mut bytes = Vec::new();
+        let mut byte = [0];
+        while !bytes.ends_with(b"\r\n\r\n") {
+            ensure!(connection.read(&mut byte)? == 1, "the connection ended within a head");
+            bytes.push(byte[0]);
+        }
+        let head = String::from_utf8(bytes)?;
+        let (line, rest) = head.split_once("\r\n").context("a first line")?;
+        let headers = http::headers_of(rest);
+        let mut asked = Asked { line: line.to_owned(), headers, body: Vec::new() };
+        let length = asked.header("content-length").unwrap_or("0").parse()?;
+        asked.body.resize(length, 0);
+        connection.read_exact(&mut asked.body)?;
+        Ok(asked)
+    }
+}
+
+impl Origin {
+    /// Starts it. `answer` writes the answer to a request; the connection is closed when it returns, and reset if it fails.
+    pub fn start(
+        answer: impl Fn(&Asked, &mut TcpStream) -> Result<()> + Send + Sync + 'static,
+    ) -> Result<Origin> {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).context("an origin's port")?;
+        let address = listener.local_addr()?;
+        let (asked, is_over) = (Arc::<Mutex<Vec<Asked>>>::default(), Arc::<AtomicBool>::default());
+        let (heard, over, answer) = (Arc::clone(&asked), Arc::clone(&is_over), Arc::new(answer));
+        let accepting = std::thread::spawn(move || {
+            for connection in listener.incoming().map_while(Result::ok) {
+                if over.load(Ordering::Acquire) {
+                    return;
+                }
+                let (heard, answer) = (Arc::clone(&heard), Arc::clone(&answer));
+                std::thread::spawn(move || serve(connection, &heard, &*answer));
+            }
+        });
+        Ok(Origin { address, asked, is_over, accepting: Some(accepting) })
+    }
+
+    /// What came so far.
+    pub fn asked(&self) -> Vec<Asked> {
+        self.asked.lock().expect("nothing panics holding it").clone()
+    }
+
+    /// How often this was asked for.
+    pub fn count(&self, target: &str) -> usize {
+        self.asked().iter().filter(|asked| asked.target() == target).count()
+    }
+}
+
+impl Drop for Origin {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Release);
+        // This wakes the thread that accepts; if nobody listens any more, it has ended.
+        drop(TcpStream::connect(self.address));
+        if let Some(accepting) = self.accepting.take() {
+            accepting.join().expect("accepting does not panic");
+        }
+    }
+}
+
+fn serve(
+    mut connection: TcpStream,
+    heard: &Mutex<Vec<Asked>>,
+    answer: &(dyn Fn(&Asked, &mut TcpStream) -> Result<()> + Send + Sync),
+) {
+    // A client that leaves in the middle of its request was not heard.
+    let Ok(asked) = Asked::read(&mut connection) else { return };
+    heard.lock().expect("nothing panics holding it").push(asked.clone());
+    if answer(&asked, &mut connection).is_err() {
+        socket2::SockRef::from(&connection)
+            .set_linger(Some(std::time::Duration::ZERO))
+            .expect("a socket can be told to reset");
+    }
+}
+
+/// An answer with these header lines, each ending in CRLF, and a body of stated length.
+pub fn answer(connection: &mut TcpStream, status: &str, lines: &str, body: &[u8]) -> Result<()> {
+    let length = body.len();
+    write!(connection, "HTTP/1.1 {status}\r\n{lines}Content-Length: {length}\r\nConnection: close\r\n\r\n")?;
+    connection.write_all(body)?;
+    Ok(())
+}
