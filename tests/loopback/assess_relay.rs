@@ -33,9 +33,15 @@ fn a_user_without_privileges_measures_relaying() -> Result<()> {
     command.args(["assess", "relay", "--json", "-", "--volume", "1MiB", "--runs", "1", "--scratch"]);
     command.arg(folder.path()).args(parts.iter().flat_map(|part| ["--only", part]));
     let output = command.output().context("running it")?;
-    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let errors = String::from_utf8_lossy(&output.stderr);
     let result: Value =
-        serde_json::from_slice(&output.stdout).context("standard output is not JSON alone")?;
+        serde_json::from_slice(&output.stdout).with_context(|| format!("no JSON alone: {errors}"))?;
+    ensure!(
+        output.status.success(),
+        "{:#}
+{errors}",
+        result["left_out"]
+    );
     ensure!(
         result["settings"]["sink"] == "loopback" && result["partial"] == false,
         "{:#}",

@@ -158,9 +158,7 @@ mod tests {
             assert_eq!(of(|_| {}), Ok(()), "{part}");
             let wrong: [fn(&mut Vec<Vec<u8>>); 4] = [
                 |contents| contents[0][77] ^= 1,
-                |contents| {
-                    contents[0].pop();
-                },
+                |contents| assert!(contents[0].pop().is_some()),
                 |contents| contents[0].push(0),
                 |contents| {
                     let first = contents[0].clone();

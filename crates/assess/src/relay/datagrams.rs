@@ -177,7 +177,7 @@ pub(crate) fn send(
         let mut sent = 0;
         while sent < bursts.datagrams {
             let bytes = sent * DATAGRAM as u64;
-            wait_for_room(process, to.port(), |waiting| {
+            wait_for_room(process, to, |waiting| {
                 let behind =
                     least.as_ref().map_or(0, |least| bytes - least.load(Ordering::Relaxed).min(bytes));
                 waiting <= WAITING && behind <= WINDOW
@@ -188,23 +188,26 @@ pub(crate) fn send(
             datagrams::send(socket.as_fd(), &[IoSlice::new(&payload)], cut, None)?;
             sent += burst;
         }
-        wait_for_room(process, to.port(), |waiting| waiting == 0)
+        wait_for_room(process, to, |waiting| waiting == 0)
     })
 }
 
 /// Looks at what waits for the socket of the process until that is little enough. It is looked at again and again because nobody tells,
 /// on a processor that has nothing else to do.
-fn wait_for_room(process: u32, port: u16, is_enough: impl Fn(u64) -> bool) -> io::Result<()> {
+fn wait_for_room(process: u32, socket: SocketAddr, is_enough: impl Fn(u64) -> bool) -> io::Result<()> {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let table = fs::read_to_string(format!("/proc/{process}/net/udp"))?;
-        let gone = || io::Error::other("what is measured has closed its socket");
-        let Queue { waiting, dropped } = queue(&table, port).ok_or_else(gone)?;
-        if dropped > 0 {
-            return Err(io::Error::other(format!("{dropped} datagrams were lost before they were taken")));
-        }
-        if is_enough(waiting) {
-            return Ok(());
+        // While other sockets come and go, the table is read with gaps: what is not found is looked for again.
+        if let Some(Queue { waiting, dropped }) = queue(&table, socket) {
+            if dropped > 0 {
+                return Err(io::Error::other(format!(
+                    "{dropped} datagrams were lost before they were taken"
+                )));
+            }
+            if is_enough(waiting) {
+                return Ok(());
+            }
         }
         if Instant::now() > deadline {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "what is measured takes no more datagrams"));
@@ -222,11 +225,13 @@ struct Queue {
 }
 
 /// `sl local_address rem_address st tx_queue:rx_queue …`, the number of dropped datagrams last.
-fn queue(table: &str, port: u16) -> Option<Queue> {
-    let local = format!(":{port:04X}");
+fn queue(table: &str, socket: SocketAddr) -> Option<Queue> {
+    let SocketAddr::V4(socket) = socket else { return None };
+    // Of the address the four bytes as this processor reads them for a number; of the port the number.
+    let local = format!("{:08X}:{:04X}", u32::from_ne_bytes(socket.ip().octets()), socket.port());
     table.lines().find_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        let is_it = fields.get(1).is_some_and(|address| address.ends_with(&local));
+        let is_it = fields.get(1).is_some_and(|address| **address == local);
         let (_, waiting) = fields.get(4).filter(|_| is_it)?.split_once(':')?;
         let waiting = u64::from_str_radix(waiting, 16).ok()?;
         Some(Queue { waiting, dropped: fields.last()?.parse().ok()? })
@@ -243,7 +248,7 @@ mod tests {
         let address = socket.local_addr().unwrap();
         let look = || {
             let table = fs::read_to_string("/proc/self/net/udp").unwrap();
-            queue(&table, address.port()).unwrap()
+            queue(&table, address).unwrap()
         };
         assert_eq!(look(), Queue { waiting: 0, dropped: 0 });
         UdpSocket::bind("127.0.0.1:0").unwrap().send_to(&[7; 1000], address).unwrap();

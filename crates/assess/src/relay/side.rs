@@ -58,6 +58,9 @@ impl Side {
     }
 
     /// Another program with its arguments, which is to listen on `port` of TCP.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] if it does not.
     pub(crate) fn program(name: &str, program: &Command, port: u16) -> Result<Side, Error> {
         let mut command = ourselves();
         command.arg("--").arg(program.get_program()).args(program.get_args());
@@ -66,10 +69,10 @@ impl Side {
         let deadline = Instant::now() + PATIENCE;
         while !listens(side.id(), port)? {
             if let Some(status) = side.child.try_wait().doing("looking at a program")? {
-                return Err(side.failed(&format!("it ended with {status} before it listened")));
+                return Err(Error::Unable(format!("{name} ended with {status} before it listened")));
             }
             if Instant::now() > deadline {
-                return Err(side.failed("it does not listen"));
+                return Err(Error::Unable(format!("{name} does not listen")));
             }
             std::thread::sleep(LOOK_AGAIN);
         }
