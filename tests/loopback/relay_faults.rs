@@ -114,9 +114,14 @@ fn a_receiver_killed_costs_a_mirror_only_itself() -> Result<()> {
     drop(feed);
     let (report, words) = rig.end(0)?;
     ensure!(std::fs::read(rig.path("good"))? == source, "the other receiver has other bytes");
-    ensure!(source.starts_with(&std::fs::read(victim_file)?), "the victim got other bytes");
+    let written = std::fs::read(victim_file)?;
+    ensure!(source.starts_with(&written), "the victim got other bytes");
     ensure!(report["error"].is_null() && report["bytes_in"] == source.len(), "{report}");
     ensure!(output(&report, "good")?["bytes"] == source.len(), "{report}");
+    // What the victim's system took and the victim had not read is its own loss.
+    let ended = ended(&report, &outlet)?;
+    ensure!(ended["bytes"].as_u64().is_some_and(|bytes| bytes >= written.len() as u64), "{report}");
+    ensure!(ended["why"].as_str().is_some_and(|why| why.starts_with(&outlet)), "{report}");
     ensure!(words.contains(&format!("an output failed: {outlet}: ")), "{words}");
     ensure!(words.contains("bytes) were not delivered to it"), "{words}");
     Ok(())
@@ -237,6 +242,9 @@ fn a_receiver_that_stops_is_let_go_of_and_what_it_lacks_is_said() -> Result<()> 
     ensure!(words.contains("did not keep up and was let go of; "), "{words}");
     let undelivered = number_before(&words, " bytes) were not delivered")?;
     ensure!((slowly.len() + undelivered) % RECORD == 0, "{} came; {words}", slowly.len());
+    let ended = ended(&report, "slow")?;
+    ensure!(ended["bytes"] == slowly.len() && ended["dropped_bytes"] == undelivered, "{report}");
+    ensure!(ended["why"] == "it did not keep up", "{report}");
     ensure!(output(&report, "fast")?["bytes"] == source.len(), "{report}");
     Ok(())
 }
@@ -268,6 +276,8 @@ fn a_full_disk_leaves_what_was_written_and_costs_a_mirror_only_its_file() -> Res
         ensure!(!written.is_empty() && source.starts_with(&written), "{} bytes, others", written.len());
         ensure!(std::fs::read(rig.path("good"))? == source, "the other file has other bytes");
         ensure!(report["bytes_out"] == source.len() + written.len(), "{report}");
+        let ended = ended(&report, &full)?;
+        ensure!(ended["bytes"] == written.len(), "{} were written: {report}", written.len());
         ensure!(words.contains("an output failed") && words.contains("No space left on device"), "{words}");
         std::fs::remove_file(&file)?;
     }
@@ -389,9 +399,18 @@ fn numbers(bytes: &[u8]) -> Result<Vec<u64>> {
 
 /// What the report says of the output whose address ends so.
 fn output<'a>(report: &'a Value, name: &str) -> Result<&'a Value> {
-    let outputs = report["outputs"].as_array().context("no outputs")?;
+    named(report, "outputs", name)
+}
+
+/// What it says of one that is gone.
+fn ended<'a>(report: &'a Value, name: &str) -> Result<&'a Value> {
+    named(report, "ended_outputs", name)
+}
+
+fn named<'a>(report: &'a Value, list: &str, name: &str) -> Result<&'a Value> {
+    let outputs = report[list].as_array().with_context(|| format!("no {list} in {report}"))?;
     let found = outputs.iter().find(|output| output["name"].as_str().is_some_and(|all| all.ends_with(name)));
-    found.with_context(|| format!("no {name} in {report}"))
+    found.with_context(|| format!("no {name} among the {list} of {report}"))
 }
 
 /// The number that stands in front of this.
