@@ -1,7 +1,7 @@
 //! `wirepath relay` when what it reads from, writes to or lives on fails: what it took is delivered, or said to be lost, to the byte.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::process::Command;
@@ -96,12 +96,12 @@ fn a_receiver_killed_costs_a_mirror_only_itself() -> Result<()> {
     require!(find("socat").is_some(), "socat is not installed");
     let mut rig = Rig::new()?;
     let source = records(6000);
-    let port = free_port()?.port();
+    let address = free_address()?;
     let (victim_file, good) = (rig.path("victim"), rig.at("file", "good"));
     let mut socat = Command::new("socat");
-    socat.args(["-u", &format!("TCP4:127.0.0.1:{port},retry=1000,interval=0.05")]);
+    socat.args(["-u", &format!("TCP4:{address},retry=1000,interval=0.05")]);
     let victim = Process::start(socat.arg(format!("CREATE:{}", victim_file.display())), true)?;
-    let outlet = format!("tcp://127.0.0.1:{port}?listen");
+    let outlet = format!("tcp://{address}?listen");
     let mut feed = rig.start_with_inlet(&["--out", &outlet, "--out", &good, "--framing", "fixed:1000"])?;
     let (first, rest) = source.split_at(100 * RECORD);
     feed.write_all(first)?;
@@ -131,7 +131,7 @@ fn a_source_that_resets_ends_it_and_what_came_is_delivered() -> Result<()> {
     for framing in ["whole", "fixed:1000"] {
         let mut rig = Rig::new()?;
         let source = records(500);
-        let inlet = format!("tcp://127.0.0.1:{}?listen", free_port()?.port());
+        let inlet = format!("tcp://{}?listen", free_address()?);
         let target = rig.at("file", "target");
         rig.start(&["--in", &inlet, "--out", &target, "--framing", framing])?;
         let mut feed = connected(&inlet)?;
@@ -308,7 +308,8 @@ fn every_byte_arrives_through_buffers_with_hardly_any_room() -> Result<()> {
 
 fn receivers_of_datagrams_that_vanish_are_counted_and_cost_nobody_else() -> Result<()> {
     let mut rig = Rig::new()?;
-    let (stays, leaves) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    // Nobody else may get the port of the one that leaves.
+    let (stays, leaves) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind((own_address(), 0))?);
     stays.set_read_timeout(Some(Duration::from_secs(60)))?;
     let inlet = free_port()?;
     let [from, to, gone] = [inlet, stays.local_addr()?, leaves.local_addr()?].map(|at| format!("udp://{at}"));
@@ -442,6 +443,17 @@ fn collect_in_bits(mut stream: TcpStream) -> JoinHandle<std::io::Result<Vec<u8>>
 
 fn join<T>(thread: JoinHandle<T>) -> Result<T> {
     thread.join().map_err(|_| anyhow::anyhow!("a thread of the test panicked"))
+}
+
+/// An address for TCP that nobody has now, of this process alone: nobody else is given its ports meanwhile.
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind((own_address(), 0))?.local_addr()?)
+}
+
+/// An address of the loopback device that other processes of tests do not use.
+fn own_address() -> Ipv4Addr {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 128 | high, low, 1)
 }
 
 /// A connection to where the relay will listen.
