@@ -54,9 +54,13 @@ fn at(folder: &Path, kind: &str, name: &str) -> String {
     format!("{kind}:{}", folder.join(name).display())
 }
 
-/// Waits until somebody listens there.
+/// Waits until somebody listens there. A socket has its name a moment before that.
 pub(crate) fn wait_for(path: &Path) -> Result<()> {
-    Deadline::seconds(10.0).wait_for("a relay that listens", || Ok(path.exists().then_some(())))
+    let path = path.display().to_string();
+    let listens = |line: &str| line.ends_with(&path) && line.split_whitespace().nth(3) == Some("00010000");
+    Deadline::seconds(10.0).wait_for("a relay that listens", || {
+        Ok(std::fs::read_to_string("/proc/net/unix")?.lines().any(listens).then_some(()))
+    })
 }
 
 fn lines_go_from_standard_input_to_standard_output() -> Result<()> {

@@ -1,9 +1,10 @@
 //! `wirepath relay` when what it reads from, writes to or lives on fails: what it took is delivered, or said to be lost, to the byte.
 
+mod rig;
+
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -13,12 +14,12 @@ use libtest_mimic::Trial;
 use rustix::net::sockopt;
 use rustix::process::Signal;
 use serde_json::Value;
-use tempfile::TempDir;
 use wirepath_tests::process::{Process, find};
 use wirepath_tests::small_disk::SmallDisk;
 use wirepath_tests::{Deadline, require, trials};
 
-use crate::relay::{free_port, random_bytes, relay, wait_for};
+use crate::relay::{free_port, random_bytes};
+use rig::{RECORD, Rig, ended, number_before, numbers, output, record, records};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
@@ -34,74 +35,16 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Bytes of a record.
-const RECORD: usize = 1000;
-
-/// A relay, with a folder for its sockets and files.
-struct Rig {
-    folder: TempDir,
-    process: Option<Process>,
-}
-
-impl Rig {
-    fn new() -> Result<Rig> {
-        Ok(Rig { folder: tempfile::tempdir()?, process: None })
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// An address of something in the folder.
-    fn at(&self, kind: &str, name: &str) -> String {
-        format!("{kind}:{}", self.path(name).display())
-    }
-
-    /// Somebody that the relay is to connect to.
-    fn outlet(&self, name: &str) -> Result<(String, UnixListener)> {
-        Ok((self.at("unix", name), UnixListener::bind(self.path(name))?))
-    }
-
-    fn start(&mut self, arguments: &[&str]) -> Result<()> {
-        let report = self.path("report.json").display().to_string();
-        let command = relay(&[arguments, &["--json", &report]].concat())?;
-        self.process = Some(Process::start(&command, true)?);
-        Ok(())
-    }
-
-    /// Starts it with a socket to read from, and answers the other end of that.
-    fn start_with_inlet(&mut self, arguments: &[&str]) -> Result<UnixStream> {
-        let inlet = self.at("unix", "inlet?listen");
-        self.start(&[&["--in", &inlet], arguments].concat())?;
-        wait_for(&self.path("inlet"))?;
-        Ok(UnixStream::connect(self.path("inlet"))?)
-    }
-
-    fn process(&mut self) -> Result<&mut Process> {
-        self.process.as_mut().context("it was not started")
-    }
-
-    /// Waits for its end, which must be with this code; answers its report and its words.
-    fn end(&mut self, code: i32) -> Result<(Value, String)> {
-        let process = self.process()?;
-        let status = process.wait(Deadline::seconds(60.0))?;
-        let words = process.log();
-        ensure!(status.code() == Some(code), "{status}: {words}");
-        let report = std::fs::read(self.path("report.json")).context(words.clone())?;
-        Ok((serde_json::from_slice(&report)?, words))
-    }
-}
-
 fn a_receiver_killed_costs_a_mirror_only_itself() -> Result<()> {
     require!(find("socat").is_some(), "socat is not installed");
     let mut rig = Rig::new()?;
     let source = records(6000);
-    let port = free_port()?.port();
+    let address = free_address()?;
     let (victim_file, good) = (rig.path("victim"), rig.at("file", "good"));
     let mut socat = Command::new("socat");
-    socat.args(["-u", &format!("TCP4:127.0.0.1:{port},retry=1000,interval=0.05")]);
+    socat.args(["-u", &format!("TCP4:{address},retry=1000,interval=0.05")]);
     let victim = Process::start(socat.arg(format!("CREATE:{}", victim_file.display())), true)?;
-    let outlet = format!("tcp://127.0.0.1:{port}?listen");
+    let outlet = format!("tcp://{address}?listen");
     let mut feed = rig.start_with_inlet(&["--out", &outlet, "--out", &good, "--framing", "fixed:1000"])?;
     let (first, rest) = source.split_at(100 * RECORD);
     feed.write_all(first)?;
@@ -114,9 +57,14 @@ fn a_receiver_killed_costs_a_mirror_only_itself() -> Result<()> {
     drop(feed);
     let (report, words) = rig.end(0)?;
     ensure!(std::fs::read(rig.path("good"))? == source, "the other receiver has other bytes");
-    ensure!(source.starts_with(&std::fs::read(victim_file)?), "the victim got other bytes");
+    let written = std::fs::read(victim_file)?;
+    ensure!(source.starts_with(&written), "the victim got other bytes");
     ensure!(report["error"].is_null() && report["bytes_in"] == source.len(), "{report}");
     ensure!(output(&report, "good")?["bytes"] == source.len(), "{report}");
+    // What the victim's system took and the victim had not read is its own loss.
+    let ended = ended(&report, &outlet)?;
+    ensure!(ended["bytes"].as_u64().is_some_and(|bytes| bytes >= written.len() as u64), "{report}");
+    ensure!(ended["why"].as_str().is_some_and(|why| why.starts_with(&outlet)), "{report}");
     ensure!(words.contains(&format!("an output failed: {outlet}: ")), "{words}");
     ensure!(words.contains("bytes) were not delivered to it"), "{words}");
     Ok(())
@@ -126,7 +74,7 @@ fn a_source_that_resets_ends_it_and_what_came_is_delivered() -> Result<()> {
     for framing in ["whole", "fixed:1000"] {
         let mut rig = Rig::new()?;
         let source = records(500);
-        let inlet = format!("tcp://127.0.0.1:{}?listen", free_port()?.port());
+        let inlet = format!("tcp://{}?listen", free_address()?);
         let target = rig.at("file", "target");
         rig.start(&["--in", &inlet, "--out", &target, "--framing", framing])?;
         let mut feed = connected(&inlet)?;
@@ -237,6 +185,9 @@ fn a_receiver_that_stops_is_let_go_of_and_what_it_lacks_is_said() -> Result<()> 
     ensure!(words.contains("did not keep up and was let go of; "), "{words}");
     let undelivered = number_before(&words, " bytes) were not delivered")?;
     ensure!((slowly.len() + undelivered) % RECORD == 0, "{} came; {words}", slowly.len());
+    let ended = ended(&report, "slow")?;
+    ensure!(ended["bytes"] == slowly.len() && ended["dropped_bytes"] == undelivered, "{report}");
+    ensure!(ended["why"] == "it did not keep up", "{report}");
     ensure!(output(&report, "fast")?["bytes"] == source.len(), "{report}");
     Ok(())
 }
@@ -268,6 +219,8 @@ fn a_full_disk_leaves_what_was_written_and_costs_a_mirror_only_its_file() -> Res
         ensure!(!written.is_empty() && source.starts_with(&written), "{} bytes, others", written.len());
         ensure!(std::fs::read(rig.path("good"))? == source, "the other file has other bytes");
         ensure!(report["bytes_out"] == source.len() + written.len(), "{report}");
+        let ended = ended(&report, &full)?;
+        ensure!(ended["bytes"] == written.len(), "{} were written: {report}", written.len());
         ensure!(words.contains("an output failed") && words.contains("No space left on device"), "{words}");
         std::fs::remove_file(&file)?;
     }
@@ -298,7 +251,8 @@ fn every_byte_arrives_through_buffers_with_hardly_any_room() -> Result<()> {
 
 fn receivers_of_datagrams_that_vanish_are_counted_and_cost_nobody_else() -> Result<()> {
     let mut rig = Rig::new()?;
-    let (stays, leaves) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+    // Nobody else may get the port of the one that leaves.
+    let (stays, leaves) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind((own_address(), 0))?);
     stays.set_read_timeout(Some(Duration::from_secs(60)))?;
     let inlet = free_port()?;
     let [from, to, gone] = [inlet, stays.local_addr()?, leaves.local_addr()?].map(|at| format!("udp://{at}"));
@@ -366,41 +320,6 @@ fn a_signal_in_the_middle_ends_it_with_every_byte_accounted_for() -> Result<()> 
     Ok(())
 }
 
-/// Records that begin with their numbers.
-fn records(count: u64) -> Vec<u8> {
-    (0..count).flat_map(record).collect()
-}
-
-fn record(number: u64) -> Vec<u8> {
-    let filler = (0..RECORD - 8).map(|at| (number as usize * 31 + at) as u8);
-    number.to_be_bytes().into_iter().chain(filler).collect()
-}
-
-/// The numbers of the records, all of which are whole.
-fn numbers(bytes: &[u8]) -> Result<Vec<u64>> {
-    ensure!(bytes.len().is_multiple_of(RECORD), "{} bytes are no whole records", bytes.len());
-    let number = |bytes: &[u8]| -> Result<u64> {
-        let number = u64::from_be_bytes(bytes[..8].try_into()?);
-        ensure!(bytes == record(number), "record {number} has other bytes");
-        Ok(number)
-    };
-    bytes.chunks(RECORD).map(number).collect()
-}
-
-/// What the report says of the output whose address ends so.
-fn output<'a>(report: &'a Value, name: &str) -> Result<&'a Value> {
-    let outputs = report["outputs"].as_array().context("no outputs")?;
-    let found = outputs.iter().find(|output| output["name"].as_str().is_some_and(|all| all.ends_with(name)));
-    found.with_context(|| format!("no {name} in {report}"))
-}
-
-/// The number that stands in front of this.
-fn number_before(words: &str, what: &str) -> Result<usize> {
-    let (before, _) = words.split_once(what).with_context(|| words.to_owned())?;
-    let digits = before.rsplit(|character: char| !character.is_ascii_digit()).next().unwrap_or_default();
-    digits.parse().with_context(|| words.to_owned())
-}
-
 fn collect(mut stream: UnixStream) -> JoinHandle<std::io::Result<Vec<u8>>> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
@@ -423,6 +342,17 @@ fn collect_in_bits(mut stream: TcpStream) -> JoinHandle<std::io::Result<Vec<u8>>
 
 fn join<T>(thread: JoinHandle<T>) -> Result<T> {
     thread.join().map_err(|_| anyhow::anyhow!("a thread of the test panicked"))
+}
+
+/// An address for TCP that nobody has now, of this process alone: nobody else is given its ports meanwhile.
+fn free_address() -> Result<SocketAddr> {
+    Ok(TcpListener::bind((own_address(), 0))?.local_addr()?)
+}
+
+/// An address of the loopback device that other processes of tests do not use.
+fn own_address() -> Ipv4Addr {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    Ipv4Addr::new(127, 128 | high, low, 1)
 }
 
 /// A connection to where the relay will listen.

@@ -17,7 +17,7 @@ const STEPS: usize = 200;
 const OUTLETS: usize = 5;
 
 /// Bytes whose place is found again.
-const LANDMARK: usize = 16;
+const LANDMARK: usize = 32;
 
 struct Outlet {
     sink: Sink,
@@ -198,12 +198,11 @@ impl<'a> Pour<'a> {
     }
 }
 
-/// Where in `all` these bytes begin.
+/// Where in `all` these bytes begin; of fewer than a landmark, where they may.
 fn find(all: &[u8], bytes: &[u8]) -> Option<usize> {
     let landmark = &bytes[..LANDMARK.min(bytes.len())];
     if all.starts_with(landmark) {
-        Some(0)
-    } else {
-        all.windows(LANDMARK).position(|window| window == landmark)
+        return Some(0);
     }
+    all.windows(landmark.len()).position(|window| window == landmark)
 }

@@ -1,18 +1,17 @@
 //! A round of one stream: inputs and outputs that come, go and fail, while the stream is stopped and started.
 
+mod build;
+mod ending;
+
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Instant;
 
-use wirepath_streams::{
-    Engine, Framing, InputOrder, Late, Object, OutputOptions, OutputPattern, Port, StreamBuilder, StreamEnd,
-    WhenFull,
-};
+use wirepath_streams::{Engine, Framing, Late, Object, OutputOptions, Port};
 
-use crate::PATIENCE;
 use crate::carrier::Carrier;
 use crate::dice::{Dice, Tally};
 use crate::ends::{Sink, Source};
-use crate::record::{record, tag};
+use crate::record::record;
+use ending::Ending;
 
 /// Operations of a round.
 const STEPS: usize = 300;
@@ -44,17 +43,6 @@ pub(crate) struct Outlet {
     pub(crate) was_first: bool,
     /// It was detached.
     pub(crate) has_left: bool,
-}
-
-/// How a round ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Ending {
-    /// All is written, all inputs end, all is read.
-    Clean,
-    /// The stream is ended with what it has.
-    Abandoned,
-    /// By something that the stream cannot survive.
-    Fault,
 }
 
 pub(crate) struct Web<'a> {
@@ -96,58 +84,6 @@ impl<'a> Web<'a> {
         };
         web.build(seed);
         web
-    }
-
-    fn build(&mut self, seed: u64) {
-        let mut builder = self.builder(seed);
-        let mut sinks = Vec::new();
-        for number in 0..=self.dice.below(4) {
-            let (mut sink, object) = self.any_sink(number);
-            // Nothing is dropped for the first, nor is it ever killed or let go of: it has what others are compared with.
-            let (mut when_full, waiting_bytes) = (WhenFull::Block, 1 + self.dice.below(5000));
-            if number > 0 {
-                let rules =
-                    [WhenFull::Block, WhenFull::DropNewest, WhenFull::DropOldest, WhenFull::Disconnect];
-                when_full = rules[self.dice.below(rules.len())];
-            }
-            let options = OutputOptions { when_full, waiting_bytes, ..OutputOptions::default() };
-            builder = builder.output_with(object, options);
-            sink.when_full = when_full;
-            sinks.push(sink);
-        }
-        for _ in 0..=self.dice.below(3) {
-            let object = self.any_feed();
-            builder = builder.input(object, Framing::rtp());
-        }
-        let stream = builder.build();
-        let status = stream.status();
-        for (sink, known) in sinks.into_iter().zip(&status.outputs) {
-            self.outlets.push(Outlet { sink, port: known.port, was_first: true, has_left: false });
-        }
-        for (feed, known) in self.feeds.iter_mut().zip(&status.inputs) {
-            feed.port = Some(known.port);
-        }
-        self.carrier = Carrier::Held(Box::new(stream));
-    }
-
-    fn builder(&mut self, seed: u64) -> StreamBuilder {
-        let pattern = match self.dice.below(3) {
-            _ if self.mirror => OutputPattern::Mirror,
-            0 => OutputPattern::Stripe,
-            1 => OutputPattern::Random { seed },
-            _ => OutputPattern::Capacity,
-        };
-        let mut builder = StreamBuilder::default().pattern(pattern);
-        builder = match (self.tags, self.dice.below(3)) {
-            (Some(late), _) => builder.order_by_tag(1 + self.dice.below(40), late, tag),
-            (None, 0) => builder.order(InputOrder::RoundRobin),
-            (None, 1) => builder.order(InputOrder::Random { seed }),
-            (None, _) => builder.order(InputOrder::Arrival),
-        };
-        if self.survives_inputs {
-            builder = builder.survive_inputs();
-        }
-        builder
     }
 
     /// Plays the round to its end, and checks what came.
@@ -320,107 +256,6 @@ impl<'a> Web<'a> {
             self.check_account(&status);
             self.tally.note("operation: audit");
         }
-    }
-
-    fn end(mut self, ending: Ending) -> Tally {
-        self.carrier.start(self.engine);
-        if ending == Ending::Fault {
-            self.break_something();
-        }
-        if ending == Ending::Abandoned {
-            self.carrier.abandon();
-        }
-        self.outlets.iter_mut().for_each(|outlet| outlet.sink.is_stalled = false);
-        let patience = Instant::now() + PATIENCE;
-        while !self.carrier.has_ended() {
-            assert!(Instant::now() < patience, "it does not end: {:?}", self.carrier.status());
-            while let Ok(parked) = self.parked.try_recv() {
-                self.unpark(parked);
-            }
-            (0..self.outlets.len()).for_each(|place| self.read(place, usize::MAX, 1 << 16));
-            self.write_and_close();
-            std::thread::yield_now();
-        }
-        let end = std::mem::replace(&mut self.carrier, Carrier::Nowhere).end();
-        self.judge(ending, end)
-    }
-
-    /// Inputs that are being detached come back before the first one ends, and with it the stream.
-    fn write_and_close(&mut self) {
-        self.feeds.iter_mut().for_each(|feed| feed.write(usize::MAX));
-        let all_attached = self.feeds.iter().all(|feed| feed.port.is_some());
-        if self.tags.is_some() && !all_attached && self.feeds[0].pending.is_empty() {
-            self.add_record_to(0, 0); // what is to leave waits in the merge for a greater tag
-        }
-        for feed in &mut self.feeds {
-            if feed.pending.is_empty() && (feed.number > 0 || all_attached) {
-                feed.source.close();
-            }
-        }
-    }
-
-    /// Something that the stream cannot do without.
-    fn break_something(&mut self) {
-        if !self.survives_inputs && self.dice.one_in(2) && self.reset_one() {
-            return;
-        }
-        let killed = if self.mirror { self.outlets.len() } else { 1 };
-        self.outlets.iter_mut().take(killed).for_each(|outlet| {
-            outlet.sink.kill(&mut self.tally);
-        });
-    }
-
-    fn judge(mut self, ending: Ending, end: StreamEnd) -> Tally {
-        if ending == Ending::Clean {
-            assert_eq!(end.result, Ok(()));
-        }
-        self.tally.note(match &end.result {
-            Ok(()) => "ending: well",
-            Err(wirepath_streams::StreamError::Stopped) => "ending: stopped",
-            Err(_) => "ending: by a fault",
-        });
-        self.verify(&end);
-        self.tally.add("bytes in", end.status.bytes_in);
-        self.tally.add("bytes out", end.status.bytes_out);
-        self.tally
-    }
-
-    fn any_feed(&mut self) -> Object {
-        let number = self.feeds.len() as u32;
-        let mut feed = Feed {
-            number,
-            source: Source::Closed,
-            port: None,
-            records: 0,
-            pending: Vec::new(),
-            is_stored: number > 0 && self.dice.one_in(6),
-            was_reset: false,
-        };
-        let object = if feed.is_stored {
-            feed.records = self.dice.below(20) as u32;
-            let tags = self.next_tag..self.next_tag + feed.records;
-            let of = |(index, tag)| record(number, index, tag, self.dice.below(3000));
-            let bytes: Vec<u8> = (0..).zip(tags).flat_map(of).collect();
-            self.next_tag += feed.records;
-            self.tally.add("records", feed.records.into());
-            Source::stored(&bytes)
-        } else {
-            let (source, object) = Source::any(&mut self.dice);
-            feed.source = source;
-            object
-        };
-        self.feeds.push(feed);
-        object
-    }
-
-    fn any_sink(&mut self, number: usize) -> (Sink, Object) {
-        let name = format!("sink {number}");
-        if number > 0 && self.dice.one_in(4) {
-            // Of a mirror's files some are soon full.
-            let room = if self.mirror { 1 + self.dice.below(200_000) as u64 } else { 1 << 30 };
-            return Sink::file(name, room, &mut self.tally);
-        }
-        Sink::any(name, &mut self.dice, &mut self.tally)
     }
 }
 

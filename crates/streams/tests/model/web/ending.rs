@@ -1,0 +1,86 @@
+//! How a round of one stream ends, and whether it ended as it should.
+
+use std::time::Instant;
+
+use wirepath_streams::StreamEnd;
+
+use super::Web;
+use crate::PATIENCE;
+use crate::carrier::Carrier;
+use crate::dice::Tally;
+
+/// How a round ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// All is written, all inputs end, all is read.
+    Clean,
+    /// The stream is ended with what it has.
+    Abandoned,
+    /// By something that the stream cannot survive.
+    Fault,
+}
+
+impl Web<'_> {
+    pub(super) fn end(mut self, ending: Ending) -> Tally {
+        self.carrier.start(self.engine);
+        if ending == Ending::Fault {
+            self.break_something();
+        }
+        if ending == Ending::Abandoned {
+            self.carrier.abandon();
+        }
+        self.outlets.iter_mut().for_each(|outlet| outlet.sink.is_stalled = false);
+        let patience = Instant::now() + PATIENCE;
+        while !self.carrier.has_ended() {
+            assert!(Instant::now() < patience, "it does not end: {:?}", self.carrier.status());
+            while let Ok(parked) = self.parked.try_recv() {
+                self.unpark(parked);
+            }
+            (0..self.outlets.len()).for_each(|place| self.read(place, usize::MAX, 1 << 16));
+            self.write_and_close();
+            std::thread::yield_now();
+        }
+        let end = std::mem::replace(&mut self.carrier, Carrier::Nowhere).end();
+        self.judge(ending, end)
+    }
+
+    /// Inputs that are being detached come back before the first one ends, and with it the stream.
+    fn write_and_close(&mut self) {
+        self.feeds.iter_mut().for_each(|feed| feed.write(usize::MAX));
+        let all_attached = self.feeds.iter().all(|feed| feed.port.is_some());
+        if self.tags.is_some() && !all_attached && self.feeds[0].pending.is_empty() {
+            self.add_record_to(0, 0); // what is to leave waits in the merge for a greater tag
+        }
+        for feed in &mut self.feeds {
+            if feed.pending.is_empty() && (feed.number > 0 || all_attached) {
+                feed.source.close();
+            }
+        }
+    }
+
+    /// Something that the stream cannot do without.
+    fn break_something(&mut self) {
+        if !self.survives_inputs && self.dice.one_in(2) && self.reset_one() {
+            return;
+        }
+        let killed = if self.mirror { self.outlets.len() } else { 1 };
+        self.outlets.iter_mut().take(killed).for_each(|outlet| {
+            outlet.sink.kill(&mut self.tally);
+        });
+    }
+
+    fn judge(mut self, ending: Ending, end: StreamEnd) -> Tally {
+        if ending == Ending::Clean {
+            assert_eq!(end.result, Ok(()));
+        }
+        self.tally.note(match &end.result {
+            Ok(()) => "ending: well",
+            Err(wirepath_streams::StreamError::Stopped) => "ending: stopped",
+            Err(_) => "ending: by a fault",
+        });
+        self.verify(&end);
+        self.tally.add("bytes in", end.status.bytes_in);
+        self.tally.add("bytes out", end.status.bytes_out);
+        self.tally
+    }
+}
