@@ -32,7 +32,7 @@ pub struct StreamPlan {
     pub name: String,
     /// Its class, by the place in [`Sharing::classes`]; 0 also where there are none.
     pub class: usize,
-    /// What it may move, in and out counted alike.
+    /// What it may read.
     pub rate: Option<Rate>,
     /// Under [`Policy::Deadline`]: how long after it can go on it should have done so.
     pub deadline: Option<Duration>,

@@ -19,7 +19,7 @@ use crate::worker::Command;
 pub struct StreamOptions {
     /// Its class, by the place in [`Sharing::classes`](crate::Sharing::classes); beyond its end, the last.
     pub class: usize,
-    /// What it may move, in and out counted alike.
+    /// What it may read, in bytes.
     pub rate: Option<Rate>,
     /// Under [`Policy::Deadline`](crate::Policy::Deadline): what it has to do should be done so long after it became ready. Of those
     /// that are ready, the one that should be done first has its turn. None comes after all that have one.

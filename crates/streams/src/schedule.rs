@@ -18,6 +18,21 @@ pub use policy::{Class, Policy, Rate};
 use bucket::Bucket;
 use share::Shares;
 
+/// What a turn cost. Shares and rates may be of different things: of all that was moved, and of what came in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// For the share of the class.
+    pub shared: u64,
+    /// For the rates of the stream and its class.
+    pub rated: u64,
+}
+
+impl From<u64> for Cost {
+    fn from(cost: u64) -> Cost {
+        Cost { shared: cost, rated: cost }
+    }
+}
+
 /// What to do next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
@@ -162,12 +177,13 @@ impl Scheduler {
 
     /// What came of letting a stream act: its cost, and whether it has more to do at once. To be said before the stream is removed, or
     /// its class has moved for nothing.
-    pub fn acted(&mut self, stream: usize, cost: u64, more: bool, now_us: u64) {
+    pub fn acted(&mut self, stream: usize, cost: impl Into<Cost>, more: bool, now_us: u64) {
+        let Cost { shared, rated } = cost.into();
         let Some(Some(known)) = self.streams.get_mut(stream) else { return };
         known.state = State::Idle;
-        self.shares.spend(known.class, cost);
+        self.shares.spend(known.class, shared);
         let buckets = [known.bucket.as_mut(), self.classes[known.class].bucket.as_mut()];
-        buckets.into_iter().flatten().for_each(|bucket| bucket.spend(cost, now_us));
+        buckets.into_iter().flatten().for_each(|bucket| bucket.spend(rated, now_us));
         if more {
             self.ready(stream);
         }

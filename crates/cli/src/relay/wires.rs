@@ -47,7 +47,7 @@ pub(super) struct Wires {
     #[arg(long, value_name = "NAME", requires = "inputs")]
     class: Option<String>,
 
-    /// What it may move, read and written together: 100Mbit/s, 12.5MB/s, 12MiB/s
+    /// What it may read: 100Mbit/s, 12.5MB/s, 12MiB/s
     #[arg(long, value_name = "RATE", requires = "inputs")]
     rate: Option<RateSpec>,
 }

@@ -11,6 +11,7 @@ use crate::blocking::Job;
 use crate::clock::now_us;
 use crate::playback::RETRY_US;
 use crate::running::StreamTask;
+use crate::schedule::Cost;
 use crate::stream::watch::Watch;
 use crate::stream::{Acted, LOOK_AGAIN_US, Stored, Stream};
 
@@ -43,7 +44,9 @@ impl Worker {
         if task.wanted.is_some() {
             return self.scheduler.acted(key, 0, false, now_us());
         }
+        let (before, _) = task.stream.moved_bytes();
         let (acted, moved) = task.stream.act(allowance, now_us());
+        let cost = Cost { shared: moved, rated: task.stream.moved_bytes().0 - before };
         let remains = task.stream.take_remains();
         let now_us = now_us();
         task.note_progress(now_us);
@@ -51,7 +54,7 @@ impl Worker {
             self.readers.discard(remains);
         }
         self.sending.counters.stream_octets.add(moved);
-        self.scheduler.acted(key, moved, false, now_us);
+        self.scheduler.acted(key, cost, false, now_us);
         if matches!(acted, Acted::More) {
             self.ready_stream(key);
         }
