@@ -47,7 +47,9 @@ for purpose in "$@"; do
     *) echo "install.sh: unknown purpose $purpose; known are run, test, bench" >&2; exit 64 ;;
   esac
 done
-install() { as_root "apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ${missing[*]}"; }
+# Tests compare with servers (nginx, HAProxy) whose packages would start a service: not here (Debian Policy 9.3.3, policy-rc.d).
+no_services="p=/usr/sbin/policy-rc.d; [ -e \$p ] || { trap 'rm -f /usr/sbin/policy-rc.d' EXIT; printf '#!/bin/sh\\nexit 101\\n' >\$p; chmod 755 \$p; }"
+install() { as_root "$no_services; apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ${missing[*]}"; }
 [ ${#missing[@]} = 0 ] || install
 
 if ! have_rust; then
