@@ -51,10 +51,10 @@ impl Pipe {
         Ok(Pipe { reader, writer, room, held: 0 })
     }
 
-    /// Keeps the pipe for later if it is empty; what it holds is lost.
+    /// Keeps the pipe for later if it is empty and not one of the small ones; what it holds is lost.
     pub fn put_away(self) {
         EMPTY.with_borrow_mut(|kept| {
-            if self.held == 0 && kept.len() < KEPT {
+            if self.held == 0 && self.room >= WANTED && kept.len() < KEPT {
                 kept.push(self);
             }
         });

@@ -81,6 +81,8 @@ pub(crate) struct Datagrams {
     pub(crate) to: Option<SocketAddrAny>,
     /// Most bytes of a datagram that is made of shorter records.
     pub(crate) packet_bytes: usize,
+    /// Whether records are datagrams already, as they came, and leave as such.
+    pub(crate) keeps_records: bool,
     /// Whether the route cuts trains; it is asked once.
     pub(crate) cuts_trains: bool,
 }
@@ -190,7 +192,10 @@ impl Object {
         }
         let packet_bytes = packet_bytes.unwrap_or(PACKET_BYTES).max(1);
         let to = to.map(SocketAddrAny::from);
-        Ok(Object::new(name, Kind::Datagrams(Datagrams { socket, to, packet_bytes, cuts_trains: true })))
+        Ok(Object::new(
+            name,
+            Kind::Datagrams(Datagrams { socket, to, packet_bytes, keeps_records: false, cuts_trains: true }),
+        ))
     }
 
     /// Bytes in memory, to read.

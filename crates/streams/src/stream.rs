@@ -80,6 +80,8 @@ pub struct Stream {
     failed: Option<StreamError>,
     /// Whose connection has failed, if that is to end the stream.
     broken: Option<Port>,
+    /// What the turn may move.
+    allowance: u64,
     /// How much has moved when the turn is over.
     turn_end: u64,
     /// The output that sends first, those that leave counted behind the others.
@@ -112,6 +114,8 @@ struct Settings {
     moves_unseen: bool,
     /// Bytes of datagrams for outputs that are such.
     packet_bytes: Option<usize>,
+    /// Whether an input has, or had, records that came as datagrams, which outputs of datagrams are not to join.
+    keeps_datagrams: bool,
     /// Whether an input has, or had, datagrams: then records that handlers refuse are dropped.
     takes_datagrams: bool,
 }

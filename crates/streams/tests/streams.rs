@@ -3,8 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
 use std::fs::File;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{IoSlice, Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
@@ -12,11 +13,12 @@ use std::time::Duration;
 
 use wirepath_streams::datapath::Support;
 use wirepath_streams::datapath::calibration::Calibrations;
+use wirepath_streams::datapath::datagrams;
 use wirepath_streams::handlers::{Checksum, Filter};
 use wirepath_streams::{
     BlockingPool, Class, Collected, Common, Engine, EngineOptions, Framing, Handler, HandlerError,
-    Importance, Object, OutputOptions, OutputPattern, Piece, Policy, Sharing, Stream, StreamBuilder,
-    StreamEnd, StreamError, StreamOptions, Verdict,
+    Importance, Late, Object, OutputOptions, OutputPattern, Piece, Policy, Rate, Sharing, Stream,
+    StreamBuilder, StreamEnd, StreamError, StreamOptions, Verdict,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -492,4 +494,84 @@ fn a_stream_that_cannot_move_ends_with_its_connection() {
     let running = start(from, to);
     drop(sink);
     is_reset(&running, "to");
+}
+
+#[test]
+fn inputs_that_wait_for_each_other_may_both_be_detached() {
+    let engine = engine(Sharing::default());
+    let ((mut source, first), (_silent, second)) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
+    let (object, collected) = Object::collect("out", LIMIT);
+    let mut stream = StreamBuilder::default()
+        .order_by_tag(16, Late::Drop, |record| record.first().copied().map(u64::from))
+        .output(object)
+        .build();
+    let ports = [("first", first), ("second", second)].map(|(name, inlet)| {
+        stream.attach_input(Object::stream(name, inlet.into()).unwrap(), Framing::Fixed(1))
+    });
+    let running = engine.start_stream(stream, StreamOptions::default());
+    source.write_all(&[1, 2, 3]).unwrap();
+    while running.status().bytes_in < 3 {
+        std::thread::yield_now();
+    }
+    let (tell, told) = channel();
+    running.with(move |stream| {
+        for port in ports {
+            let tell = tell.clone();
+            assert!(stream.detach_input(port, move |object| tell.send(object).unwrap()));
+        }
+    });
+    let names = [(); 2].map(|()| told.recv_timeout(PATIENCE).unwrap().name().to_owned());
+    assert!(names.contains(&"first".to_owned()) && names.contains(&"second".to_owned()), "{names:?}");
+    assert_eq!(running.wait().result, Ok(()));
+    assert_eq!(collected.bytes(), [1, 2, 3]);
+}
+
+#[test]
+fn a_low_rate_is_not_exceeded_by_what_nobody_looks_at() {
+    let engine = engine(Sharing::default());
+    let ((_near, far), file) = (UnixStream::pair().unwrap(), tempfile::tempfile().unwrap());
+    file.set_len(10_000_000).unwrap();
+    let stream = StreamBuilder::default()
+        .input(Object::file("file", Arc::new(file), 0), Framing::Whole)
+        .output(Object::stream("out", far.into()).unwrap())
+        .build();
+    let rate = Some(Rate { per_second: 1000, burst: 1000 });
+    let running = engine.start_stream(stream, StreamOptions { rate, ..StreamOptions::default() });
+    while running.progress().bytes_in() == 0 {
+        std::thread::yield_now();
+    }
+    let (read, seconds) = (running.progress().bytes_in(), 60);
+    assert!(read < 1000 * seconds, "{read} bytes at once, which is the rate of more than {seconds} s");
+}
+
+#[test]
+fn datagrams_that_came_together_leave_as_they_were() {
+    let socket = || {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket
+    };
+    let connected = |to: &UdpSocket| {
+        let from = socket();
+        from.connect(to.local_addr().unwrap()).unwrap();
+        from
+    };
+    let (inlet, receiver) = (socket(), socket());
+    let (sender, outlet) = (connected(&inlet), connected(&receiver));
+    let engine = engine(Sharing::default());
+    let stream = StreamBuilder::default()
+        .input(Object::datagrams("in", inlet.into(), None, None).unwrap(), Framing::Whole)
+        .output(Object::datagrams("out", outlet.into(), None, None).unwrap())
+        .build();
+    let _running = engine.start_stream(stream, StreamOptions::default());
+    // Four and more would fit one datagram of what a stream of bytes is divided into.
+    let bytes: Vec<u8> = (0..1100u32).map(|number| number as u8).collect();
+    datagrams::send(sender.as_fd(), &[IoSlice::new(&bytes)], Some(300), None).unwrap();
+    let mut received = Vec::new();
+    while received.len() < 4 {
+        let mut buffer = [0; 2000];
+        let length = receiver.recv(&mut buffer).unwrap();
+        received.push(buffer[..length].to_vec());
+    }
+    assert_eq!(received, bytes.chunks(300).map(<[u8]>::to_vec).collect::<Vec<_>>());
 }

@@ -43,7 +43,7 @@ const BACKLOG: u32 = 1024;
 #[derive(Args)]
 pub(super) struct Caching {
     /// Answer HTTP clients from DIR, which is made if need be, and keep there what the origin is asked for
-    #[arg(long, value_name = "DIR", requires_all = ["origin", "addresses"])]
+    #[arg(long, value_name = "DIR", requires_all = ["origin", "addresses"], conflicts_with_all = ["inputs", "outputs", "config"])]
     cache: Option<PathBuf>,
 
     /// Whom a cache asks: http://HOST[:PORT][/PATH]

@@ -174,7 +174,7 @@ impl Datagrams {
 
     /// A train of records.
     fn take_records(&mut self, mut run: Run, outbox: &mut Outbox) -> Taken {
-        let per_datagram = (self.packet_bytes / run.record_bytes).max(1);
+        let per_datagram = if self.keeps_records { 1 } else { (self.packet_bytes / run.record_bytes).max(1) };
         let datagram_bytes = run.record_bytes * per_datagram;
         let datagrams = if self.cuts_trains {
             DATAGRAMS.min(datagrams::MAXIMUM_PAYLOAD / datagram_bytes).max(1)

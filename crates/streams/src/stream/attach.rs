@@ -28,6 +28,8 @@ impl Stream {
             self.settings.takes_datagrams = true;
             self.chain.forgive();
             self.outputs.iter_mut().for_each(|output| output.chain.forgive());
+            self.settings.keeps_datagrams |= splitter.is_whole();
+            self.keep_datagrams();
         }
         let port = self.next_port();
         self.watch_one(port, &object, READING);
@@ -87,7 +89,17 @@ impl Stream {
             bytes: 0,
             lost_bytes: 0,
         });
+        self.keep_datagrams();
         port
+    }
+
+    /// Has outputs of datagrams leave records as they are, if such come as datagrams.
+    fn keep_datagrams(&mut self) {
+        for output in &mut self.outputs {
+            if let Kind::Datagrams(datagrams) = &mut output.object.kind {
+                datagrams.keeps_records = self.settings.keeps_datagrams;
+            }
+        }
     }
 
     /// Sees to it that inputs are divided as an output needs it.

@@ -170,6 +170,7 @@ impl StreamBuilder {
             ends_with_connections: self.ends_with_connections,
             moves_unseen: true,
             packet_bytes: None,
+            keeps_datagrams: false,
             takes_datagrams: false,
         };
         let mut chain = Chain::default();
@@ -192,6 +193,7 @@ impl StreamBuilder {
             on_event: self.on_event,
             watch: None,
             failed: None,
+            allowance: 0,
             turn_end: 0,
             next_to_send: 0,
             is_finishing: false,

@@ -15,11 +15,13 @@ use wirepath_datapath::{Pipe, SendError, sendfile};
 use super::{Input, Job, Order, Output, Storage, Stream, StreamError};
 use crate::object::{Kind, Object, ObjectError};
 use crate::pattern::Spread;
+use crate::worker::TURN;
 
 /// Most bytes that one call is asked for, and least. By reference, half a mebibyte moves in some 200 microseconds; in calls of an
 /// eighth it takes a quarter more processor time.
 const MOST: usize = 1 << 20;
 const LEAST: usize = 512 << 10;
+const PAGE: usize = 4096;
 
 /// What came of moving.
 enum Sent {
@@ -61,6 +63,7 @@ impl Stream {
         } else {
             // No descriptor is left, or this user's pipes have used up their pages: then tee would not have room for all.
             self.settings.moves_unseen = false;
+            self.put_pipes_away();
             return Ok(true);
         };
         match moved {
@@ -72,6 +75,7 @@ impl Stream {
             Err(Fault::Input(error) | Fault::Output(error)) if error.errno == Errno::INVAL => {
                 // A terminal, or another thing that takes and gives only what is copied.
                 self.settings.moves_unseen = false;
+                self.put_pipes_away();
                 Ok(true)
             }
             Err(Fault::Input(error)) => self.input_failed(0, error.into()).map(|()| true),
@@ -111,7 +115,9 @@ impl Stream {
     /// How many bytes the turn leaves: each counts when it comes, and when each output has it.
     fn room(&self) -> usize {
         let left = self.turn_end.saturating_sub(self.moved()) / (1 + self.outputs.len() as u64);
-        usize::try_from(left).unwrap_or(MOST).clamp(LEAST, MOST)
+        // A rate may leave little; what is left of a whole turn is rather exceeded than cut in pieces.
+        let least = if self.allowance >= TURN { LEAST } else { PAGE };
+        usize::try_from(left).unwrap_or(MOST).clamp(least, MOST)
     }
 
     fn send_file(&mut self, now_us: u64) -> Result<Moved, Fault> {

@@ -15,6 +15,8 @@ const READ: usize = 128 * 1024;
 /// What an input has.
 pub(super) enum Pulled {
     Run(Run),
+    /// Nothing but datagrams that cannot be used; there may be more.
+    Dropped,
     /// Nothing now.
     Nothing,
     /// Nothing any more.
@@ -68,7 +70,11 @@ impl Input {
             if !self.readable {
                 return Ok(Pulled::Nothing);
             }
+            let before = self.malformed.records;
             self.fill(storage)?;
+            if self.malformed.records > before && self.ready.is_empty() {
+                return Ok(Pulled::Dropped);
+            }
         }
     }
 

@@ -196,18 +196,27 @@ impl Stream {
     /// Detaches inputs that are to be and are between two records.
     pub(super) fn let_inputs_leave(&mut self) -> bool {
         let can_leave = |input: &Input| input.detach.is_some() && input.is_between_records();
-        let mut removed = false;
-        while let Some(place) = self.inputs.iter().position(can_leave) {
-            if let Order::Tags { merge, .. } = &mut self.order {
+        let mut left = false;
+        if let Order::Tags { merge, .. } = &mut self.order {
+            // All that can leave, first: what one waits for may be the next record of another.
+            for (place, _) in self.inputs.iter().enumerate().filter(|(_, input)| can_leave(input)) {
+                left |= !merge.has_ended(place);
                 merge.end_input(place);
-                if !merge.is_empty(place) {
-                    return removed;
-                }
             }
-            self.remove_input(place);
-            removed = true;
         }
-        removed
+        let is_done = |stream: &Stream| {
+            let nothing_waits = |place: usize| match &stream.order {
+                Order::Tags { merge, .. } => merge.is_empty(place),
+                _ => true,
+            };
+            let mut inputs = stream.inputs.iter().enumerate();
+            inputs.position(|(place, input)| can_leave(input) && nothing_waits(place))
+        };
+        while let Some(place) = is_done(self) {
+            self.remove_input(place);
+            left = true;
+        }
+        left
     }
 
     /// Detaches an input when it is between two records, and gives the object back, with what was read from it and is not used, also if

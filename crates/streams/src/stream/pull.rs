@@ -35,6 +35,7 @@ impl Stream {
                 self.handle(first)?;
                 Ok(true)
             }
+            Pulled::Dropped => Ok(true),
             Pulled::Nothing => Ok(false),
             Pulled::Gone => {
                 self.remove_input(place);
@@ -58,6 +59,7 @@ impl Stream {
                     self.handle(run)?;
                     return Ok(true);
                 }
+                Pulled::Dropped => return Ok(true),
                 Pulled::Nothing => {}
                 Pulled::Gone => {
                     self.order = Order::Arrival { first: 0, within: None };
@@ -80,6 +82,10 @@ impl Stream {
                             merge.offer(place, tag(&record.bytes), record);
                         }
                         progressed = true;
+                    }
+                    Pulled::Dropped => {
+                        progressed = true;
+                        break;
                     }
                     Pulled::Nothing => break,
                     Pulled::Gone => {
@@ -128,6 +134,10 @@ impl Stream {
             match self.next_run(place)? {
                 Pulled::Run(run) => {
                     self.collect_shares(place, &run)?;
+                    progressed = true;
+                    place += 1;
+                }
+                Pulled::Dropped => {
                     progressed = true;
                     place += 1;
                 }

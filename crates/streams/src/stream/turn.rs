@@ -4,11 +4,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{Acted, Order, Output, Port, Stream, StreamError, nth_mut};
 
+/// Most steps of a turn, each of which may move nothing but empty datagrams, or drop some.
+const STEPS: usize = 256;
+
 impl Stream {
     /// Moves about `allowance` bytes, in and out counted alike; answers what came of it and how many it was.
     pub(crate) fn act(&mut self, allowance: u64, now_us: u64) -> (Acted, u64) {
         let before = self.charged;
-        self.turn_end = before.saturating_add(allowance);
+        (self.allowance, self.turn_end) = (allowance, before.saturating_add(allowance));
         let acted = catch_unwind(AssertUnwindSafe(|| self.take_turn(now_us)));
         let acted = match acted {
             Ok(Ok(acted)) => acted,
@@ -26,7 +29,7 @@ impl Stream {
         if let Some(error) = self.failed.take() {
             return Err(error);
         }
-        loop {
+        for _ in 0..STEPS {
             if self.is_finishing {
                 return self.finish(now_us);
             }
@@ -45,6 +48,7 @@ impl Stream {
                 return Ok(Acted::Wait);
             }
         }
+        Ok(Acted::More)
     }
 
     /// Takes from inputs what outputs have room for; answers whether anything was done.

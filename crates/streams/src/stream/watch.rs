@@ -102,6 +102,8 @@ impl Stream {
         self.watch = None;
         self.inputs.iter_mut().for_each(|input| input.readable = true);
         self.outputs.iter_mut().chain(&mut self.leaving).for_each(|output| output.writable = true);
+        // Nobody looks while nobody runs it.
+        self.outputs.iter_mut().for_each(|output| output.delivery = None);
     }
 
     /// Whether somebody else has something of it: bytes to be written, or to be brought into memory.

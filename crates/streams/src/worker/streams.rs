@@ -110,6 +110,7 @@ impl Worker {
         }
         self.sending.counters.streams.fetch_sub(1, Relaxed);
         if let Work::Stream(task) = self.forget(key) {
+            task.note_progress(now_us());
             task.give_back();
         }
     }
