@@ -22,6 +22,9 @@ pub(crate) enum Ending {
 
 impl Web<'_> {
     pub(super) fn end(mut self, ending: Ending) -> Tally {
+        // A stream whose last output was detached waits for another, whatever became of those before.
+        let may_wait = self.outlets.iter().any(|outlet| outlet.has_left);
+        let ending = if ending == Ending::Fault && may_wait { Ending::Abandoned } else { ending };
         self.carrier.start(self.engine);
         if ending == Ending::Fault {
             self.break_something();
