@@ -15,6 +15,7 @@ mod log;
 mod playing;
 mod relay;
 mod relay_cache;
+mod relay_cache_care;
 mod relay_cache_nginx;
 mod relay_cache_rules;
 mod relay_config;
@@ -50,6 +51,7 @@ fn main() -> ExitCode {
         relay_proxy_clients::trials(),
         relay_proxy_ends::trials(),
         relay_cache::trials(),
+        relay_cache_care::trials(),
         relay_cache_nginx::trials(),
         relay_cache_rules::trials(),
         rtcp::trials(),

@@ -30,12 +30,12 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// A cache of this origin in a folder of its own.
-fn cache_of(origin: &Origin) -> Result<(Cache, tempfile::TempDir)> {
+pub(crate) fn cache_of(origin: &Origin) -> Result<(Cache, tempfile::TempDir)> {
     let folder = tempfile::tempdir()?;
     Ok((Cache::start(origin, folder.path(), &[])?, folder))
 }
 
-fn source(response: &Response) -> &str {
+pub(crate) fn source(response: &Response) -> &str {
     response.header("cache-status").unwrap_or_default()
 }
 
@@ -230,6 +230,7 @@ fn answers_that_cannot_be_passed_on_are_said() -> Result<()> {
             "/short" => {
                 "HTTP/1.1 200 OK\r\nCache-Control: no-store\r\nContent-Length: 10\r\n\r\nbody".to_owned()
             }
+            "/endless" => format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\nbody", u64::MAX),
             _ => String::new(),
         };
         Ok(connection.write_all(head.as_bytes())?)
@@ -247,8 +248,11 @@ fn answers_that_cannot_be_passed_on_are_said() -> Result<()> {
         let said = String::from_utf8_lossy(&response.body).into_owned();
         ensure!(response.status == 502 && said.contains(words), "{path}: {response:?}");
     }
-    let short = cache.get("/short");
-    ensure!(short.is_err(), "an answer that is not whole came to a good end: {short:?}");
+    for path in ["/short", "/endless"] {
+        let short = cache.get(path);
+        ensure!(short.is_err(), "an answer that is not whole came to a good end: {short:?}");
+    }
+    ensure!(!cache.process.log().contains("panicked"), "{}", cache.process.log());
     ensure!(names(folder.path(), "")? == ["CACHEDIR.TAG"]);
     Ok(())
 }
@@ -338,6 +342,9 @@ fn an_origin_that_stalls_is_given_up() -> Result<()> {
     ensure!(silent.status == 504 && String::from_utf8_lossy(&silent.body).contains("in time"), "{silent:?}");
     Deadline::seconds(10.0)
         .wait_for("an empty cache", || Ok((names(folder.path(), "")? == ["CACHEDIR.TAG"]).then_some(())))?;
+    Deadline::seconds(10.0).wait_for("the reason in the log", || {
+        Ok(cache.process.log().contains("nothing moved for at least 500ms").then_some(()))
+    })?;
     drop(over);
     Ok(())
 }

@@ -7,10 +7,12 @@ mod connection;
 mod entry;
 mod exchange;
 mod fetch;
+mod fetches;
 mod flow;
 mod folder;
 mod head;
 mod origin;
+mod rules;
 mod status;
 mod store;
 
@@ -26,7 +28,7 @@ use tokio::task::{JoinError, JoinSet};
 use wirepath_streams::Engine;
 
 use connection::Connection;
-use fetch::Fetches;
+use fetches::Fetches;
 pub use folder::FolderError;
 pub use origin::{Origin, OriginError};
 pub use status::CacheStatus;

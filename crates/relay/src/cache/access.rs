@@ -9,6 +9,7 @@ use wirepath_streams::{Deferred, Growth};
 use super::Shared;
 use super::answer::Served;
 use super::entry::Entry;
+use super::fetches::Outdated;
 use super::store::{Kept, Store};
 
 impl Shared {
@@ -35,10 +36,13 @@ impl Shared {
         Served { entry: Arc::clone(entry), file, growth }
     }
 
-    /// Drops the entry of a URL.
+    /// Drops the entry of a URL, and what is being fetched of it.
     pub(super) async fn forget(&self, key: &Arc<str>) {
         let key = Arc::clone(key);
+        let fetch = self.fetches.take(&key);
         let removed = self.with_store(move |store| {
+            // Before the entry goes, for it could be put in its place.
+            fetch.iter().for_each(Outdated::set);
             store.remove(&key);
             Ok(())
         });

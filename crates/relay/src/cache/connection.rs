@@ -168,6 +168,11 @@ impl Connection {
         Ok(moved)
     }
 
+    /// Whether the client sees a reset, and no end, when the connection is closed from here on.
+    pub(super) fn reset_when_closed(&mut self, resets: bool) -> io::Result<()> {
+        SockRef::from(&*self.stream()?).set_linger(resets.then_some(Duration::ZERO))
+    }
+
     /// Ends the connection so that the client sees that something is missing.
     pub(super) fn cut(&mut self, why: String) -> io::Error {
         match self.stream.take() {

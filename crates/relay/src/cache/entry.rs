@@ -3,12 +3,13 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::header::{self, HeaderName};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
-use http_cache_semantics::{AfterResponse, BeforeRequest, CacheOptions, CachePolicy};
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use http_cache_semantics::{AfterResponse, BeforeRequest, CachePolicy};
 use serde::{Deserialize, Serialize};
 use wirepath_media::http::http_date;
 
-use super::head::{Told, joined};
+use super::head::{Told, folded, joined};
+use super::rules::{self, can_be_judged, forbids_stale, get, is_for_all};
 
 /// What a record says it is. Another version is another word here, and its entries are dropped.
 const SCHEMA: &str = "wirepath-cache/1";
@@ -45,18 +46,29 @@ pub(super) enum Use {
 impl Entry {
     /// What an answer to GET with these fields becomes, if it may be kept by a cache that many share, and is of use later.
     pub(super) fn new(url: &str, asked: &HeaderMap, told: &Told, now: SystemTime) -> Option<Entry> {
+        // Of many answers only guesses say how long they are good; those that a cookie chose are likely to be for one.
+        if asked.contains_key(header::COOKIE) && !is_for_all(&told.fields) {
+            return None;
+        }
+        Entry::of(url, asked, told, now)
+    }
+
+    fn of(url: &str, asked: &HeaderMap, told: &Told, now: SystemTime) -> Option<Entry> {
         let bytes = told.body_bytes?;
         let mut fields = told.fields.clone();
         fields.remove(header::CONTENT_LENGTH);
         if !fields.contains_key(header::DATE) {
             fields.insert(header::DATE, date(now)); // RFC 9110 section 6.6.1
         }
+        if !can_be_judged(&fields) {
+            return None;
+        }
         let varies = joined(&fields, &header::VARY).unwrap_or_default();
         let partial =
             told.status == StatusCode::PARTIAL_CONTENT || fields.contains_key(header::CONTENT_RANGE);
         let personal =
             fields.contains_key(header::SET_COOKIE) || varies.split(',').any(|name| name.trim() == "*");
-        let mut policy = policy(asked, told.status, &fields, now);
+        let mut policy = rules::policy(asked, told.status, &fields, now);
         if partial || personal || told.status == StatusCode::NO_CONTENT || !policy.is_storable() {
             return None;
         }
@@ -65,7 +77,7 @@ impl Entry {
             return None;
         }
         let varying = varying(asked, &varies);
-        policy = self::policy(&varying, told.status, &fields, now);
+        policy = rules::policy(&varying, told.status, &fields, now);
         Some(Entry {
             url: url.to_owned(),
             status: told.status,
@@ -80,6 +92,7 @@ impl Entry {
     /// What it is to a GET or HEAD request with these fields.
     pub(super) fn use_for(&self, asked: &HeaderMap, now: SystemTime) -> Use {
         match self.policy.before_request(&get(asked), now) {
+            BeforeRequest::Fresh(_) if self.policy.is_stale(now) && forbids_stale(&self.fields) => Use::Stale,
             BeforeRequest::Fresh(_) => Use::Fresh,
             BeforeRequest::Stale { matches: true, .. } => Use::Stale,
             BeforeRequest::Stale { matches: false, .. } => Use::Other,
@@ -118,19 +131,17 @@ impl Entry {
             fields.insert(name, value.clone());
         }
         let told = Told { status: self.status, fields, body_bytes: Some(self.bytes) };
-        Entry::new(&self.url, asked, &told, now)
+        Entry::of(&self.url, asked, &told, now) // it is what it was, whatever cookie it was asked about with
     }
 
     /// Whether it may be given out though the origin failed (RFC 5861 section 4).
     pub(super) fn serves_on_error(&self, now: SystemTime) -> bool {
         let control = joined(&self.fields, &header::CACHE_CONTROL).unwrap_or_default().to_ascii_lowercase();
-        let mut directives = control.split(',').map(str::trim);
-        let limit_s = directives.clone().find_map(|directive| {
+        let limit_s = control.split(',').map(str::trim).find_map(|directive| {
             directive.strip_prefix("stale-if-error=")?.trim_matches('"').parse::<u64>().ok()
         });
-        let forbidden =
-            directives.any(|directive| matches!(directive, "must-revalidate" | "proxy-revalidate"));
-        !forbidden && limit_s.is_some_and(|limit_s| self.staleness(now) <= Duration::from_secs(limit_s))
+        !forbids_stale(&self.fields)
+            && limit_s.is_some_and(|limit_s| self.staleness(now) <= Duration::from_secs(limit_s))
     }
 
     /// How long it has been kept, here and before.
@@ -144,9 +155,11 @@ impl Entry {
     }
 
     fn staleness(&self, now: SystemTime) -> Duration {
-        // The policy tells how long it lives from any moment on, so from when it came it tells all.
-        let (age_then, left_then) = (self.policy.age(self.received), self.policy.time_to_live(self.received));
-        self.age(now).saturating_sub(age_then + left_then)
+        // How long it is fresh at all is what would be left of that when it came, had it no age then.
+        let mut ageless = self.fields.clone();
+        ageless.remove(header::AGE);
+        let ageless = rules::policy(&self.varying, self.status, &ageless, self.received);
+        self.age(now).saturating_sub(ageless.time_to_live(self.received))
     }
 
     /// As it is written down, with what is known of the file that has the body.
@@ -194,41 +207,15 @@ impl Record {
 
     /// The entry that was written down.
     pub(super) fn entry(&self) -> Option<Entry> {
-        let (varying, fields) = (from_text(&self.varying)?, from_text(&self.fields)?);
+        let (varying, fields) = (folded(from_text(&self.varying)?), from_text(&self.fields)?);
+        if !can_be_judged(&fields) {
+            return None;
+        }
         let status = StatusCode::from_u16(self.status).ok()?;
         let received = UNIX_EPOCH.checked_add(Duration::from_millis(self.received_ms))?;
-        let policy = policy(&varying, status, &fields, received);
+        let policy = rules::policy(&varying, status, &fields, received);
         Some(Entry { url: self.url.clone(), status, fields, bytes: self.bytes, varying, received, policy })
     }
-}
-
-/// The rules. Directives are told apart without case (RFC 9111 section 5.2), which the library leaves to us.
-fn policy(asked: &HeaderMap, status: StatusCode, fields: &HeaderMap, received: SystemTime) -> CachePolicy {
-    let mut response = Response::new(());
-    (*response.status_mut(), *response.headers_mut()) = (status, with_lower_directives(fields));
-    CachePolicy::new_options(
-        &get(asked),
-        &response,
-        received,
-        CacheOptions { shared: true, ..CacheOptions::default() },
-    )
-}
-
-/// A GET request with these fields. Its URL is always the same here: entries of others are found under other names.
-fn get(asked: &HeaderMap) -> Request<()> {
-    let mut request = Request::new(());
-    *request.headers_mut() = with_lower_directives(asked);
-    request
-}
-
-fn with_lower_directives(fields: &HeaderMap) -> HeaderMap {
-    let mut fields = fields.clone();
-    if let Some(control) = joined(&fields, &header::CACHE_CONTROL)
-        && let Ok(control) = HeaderValue::from_str(&control.to_ascii_lowercase())
-    {
-        fields.insert(header::CACHE_CONTROL, control);
-    }
-    fields
 }
 
 fn varying(asked: &HeaderMap, varies: &str) -> HeaderMap {

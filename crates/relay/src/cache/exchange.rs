@@ -41,6 +41,7 @@ impl Connection {
                 }
             }
             if has_directive(&asked, "only-if-cached") {
+                count(&shared.counters.failed);
                 let words = "this is not in the cache, and the origin is not to be asked";
                 return self.refuse(&Refusal::new(Status::GatewayTimeout, words), &asked).await;
             }
@@ -86,10 +87,11 @@ impl Connection {
 
     /// Has the origin answer.
     async fn pass(&mut self, mut asked: Asked, why: &'static str) -> io::Result<bool> {
-        count(&self.shared.counters.passed);
         let shared = Arc::clone(&self.shared);
-        match self.ask(&mut asked).await? {
+        let answered = self.ask(&mut asked).await.inspect_err(|_| count(&shared.counters.failed))?;
+        match answered {
             Ok(reply) => {
+                count(&shared.counters.passed);
                 let changes = !asked.method.is_safe() && !reply.told.status.is_client_error();
                 if changes && !reply.told.status.is_server_error() {
                     // RFC 9111 section 4.4.
@@ -153,6 +155,11 @@ impl Connection {
         if told.body_bytes == Some(0) {
             return self.write(&head).await.map(|()| asked.keep_alive);
         }
+        // The end of the connection is that of such a body: until all is sent, any other end, even of this process, is a reset.
+        let ends_with_connection = told.body_bytes.is_none();
+        if ends_with_connection {
+            self.reset_when_closed(true)?;
+        }
         let head_bytes = head.len() as u64;
         let rest = told.body_bytes.map_or(u64::MAX, |bytes| bytes - first.len() as u64);
         let moved = self.relay(|client| {
@@ -163,9 +170,10 @@ impl Connection {
         });
         let (sent, result) = moved.await?;
         add(&self.shared.counters.bytes_from_origin, sent.saturating_sub(head_bytes));
-        let is_whole = told.body_bytes.is_none_or(|bytes| sent == head_bytes + bytes);
+        let is_whole = told.body_bytes.is_none_or(|bytes| sent.checked_sub(head_bytes) == Some(bytes));
         match result {
-            Ok(()) if is_whole => Ok(asked.keep_alive && told.body_bytes.is_some()),
+            Ok(()) if ends_with_connection => self.reset_when_closed(false).map(|()| false),
+            Ok(()) if is_whole => Ok(asked.keep_alive),
             Ok(()) => Err(self.cut("the origin's answer ended early".to_owned())),
             Err(words) => Err(self.cut(words)),
         }

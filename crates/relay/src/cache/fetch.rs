@@ -3,8 +3,7 @@
 //! A stream moves the origin's answer to a file, and everybody who asked follows the file while it grows. What turns out not to be kept
 //! goes to the one who asked first; the others ask for themselves.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::{StatusCode, header};
@@ -15,21 +14,16 @@ use wirepath_streams::{Deferred, Growth};
 use super::Shared;
 use super::answer::{Served, Source};
 use super::entry::{Entry, Use};
+use super::fetches::{Outdated, Running};
 use super::flow;
 use super::head::{self, Asked, Refusal};
 use super::origin::Reply;
 use super::status::{add, count};
 use super::store::Kept;
 
-/// Fetches that are under way, by key.
-#[derive(Default)]
-pub(super) struct Fetches {
-    running: Mutex<HashMap<Arc<str>, Told>>,
-}
-
 /// What a fetch came to, as soon as the origin's head is there.
 #[derive(Clone)]
-enum Outcome {
+pub(super) enum Outcome {
     /// There is an entry, whose body may still be growing.
     Served(Served, Source),
     /// It is not to be kept.
@@ -63,12 +57,13 @@ enum Joined {
 }
 
 /// Where the outcome is told.
-type Told = watch::Receiver<Option<Outcome>>;
+pub(super) type Told = watch::Receiver<Option<Outcome>>;
 
 /// Of one fetch: who is told. Whoever waits hears of the end, whatever becomes of it.
 struct Telling {
     shared: Arc<Shared>,
     key: Arc<str>,
+    outdated: Outdated,
     outcome: watch::Sender<Option<Outcome>>,
     first: Option<oneshot::Sender<Reply>>,
 }
@@ -114,8 +109,8 @@ impl Shared {
     /// Joins the fetch that is under way, or begins one.
     fn join(self: &Arc<Shared>, asked: &Asked, key: &Arc<str>, found: Option<Arc<Kept>>) -> Joined {
         let mut running = self.fetches.lock();
-        if let Some(outcome) = running.get(key) {
-            return Joined::Other(outcome.clone());
+        if let Some(fetch) = running.get(key) {
+            return Joined::Other(fetch.outcome.clone());
         }
         // A fetch leaves the list when what it fetched can be found.
         let there = self.store.find(key, &self.origin.url(&asked.target));
@@ -124,11 +119,12 @@ impl Shared {
         }
         let stale = found.filter(|found| found.entry.use_for(&asked.fields, SystemTime::now()) != Use::Other);
         let (tell, outcome) = watch::channel(None);
-        running.insert(Arc::clone(key), outcome.clone());
+        let outdated = Outdated::default();
+        running.insert(Arc::clone(key), Running { outcome: outcome.clone(), outdated: outdated.clone() });
         drop(running);
         let (first, reply) = oneshot::channel();
-        let telling =
-            Telling { shared: Arc::clone(self), key: Arc::clone(key), outcome: tell, first: Some(first) };
+        let (shared, key, first) = (Arc::clone(self), Arc::clone(key), Some(first));
+        let telling = Telling { shared, key, outdated, outcome: tell, first };
         let mut fields = asked.fields.clone();
         // The whole is fetched, and conditions are ours to judge.
         for name in [header::RANGE, header::IF_RANGE, header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE] {
@@ -232,8 +228,9 @@ impl Telling {
                 return tracing::warn!(url, words, "a fetch broke; nothing of it is kept");
             }
         }
-        let head = Arc::clone(&entry);
-        if let Err(error) = self.shared.with_store(move |_| writing.into_inner().keep(head)).await {
+        let (head, outdated) = (Arc::clone(&entry), self.outdated.clone());
+        let keep = move |_: &_| outdated.unless(|| writing.into_inner().keep(head)).transpose();
+        if let Err(error) = self.shared.with_store(keep).await {
             tracing::warn!(url, %error, "what was fetched could not be kept");
         }
     }
@@ -255,7 +252,7 @@ impl Telling {
     fn leave(&self) {
         let mut running = self.shared.fetches.lock();
         // There may be another one of the same key already.
-        if running.get(&self.key).is_some_and(|outcome| outcome.same_channel(&self.outcome.subscribe())) {
+        if running.get(&self.key).is_some_and(|fetch| fetch.outcome.same_channel(&self.outcome.subscribe())) {
             running.remove(&self.key);
         }
     }
@@ -276,12 +273,6 @@ impl Shared {
         let mut connection = self.origin.connect().await?;
         self.origin.send_head(&mut connection, asked, &fields).await?;
         self.origin.reply(connection, &asked.method, self.origin_limit).await
-    }
-}
-
-impl Fetches {
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Told>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) async fn run(engine: &Engine, stream: Stream, stall: Duration) -> (u6
         match timeout(stall, &mut told).await {
             Ok(Ok(end)) => {
                 let words = |error: StreamError| match has_stalled {
-                    true => format!("nothing moved for {} s", stall.as_secs()),
+                    true => format!("nothing moved for at least {}", humantime::format_duration(stall)),
                     false => error.to_string(),
                 };
                 return (end.status.bytes_out, end.result.map_err(words));

@@ -30,7 +30,7 @@ pub(super) struct Asked {
     pub(super) version: Version,
     /// Whether the connection outlives the answer.
     pub(super) keep_alive: bool,
-    /// The fields that go on to the origin, and no `Host`.
+    /// The fields that go on to the origin, and no `Host`. Lines of one name are one line: what varies with them compares only one.
     pub(super) fields: HeaderMap,
     /// Bytes of the body that follows.
     pub(super) body_bytes: u64,
@@ -89,11 +89,13 @@ impl Asked {
         let body_bytes = body_bytes(&fields)?;
         let keep_alive = keeps_alive(&fields, version);
         let expects = fields.remove(header::EXPECT);
-        let expects_continue =
-            expects.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
+        // Of HTTP/1.0 it means nothing (RFC 9110 section 10.1.1).
+        let expects_continue = version == Version::Http11
+            && expects.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"));
         fields.remove(header::HOST);
         fields.remove(header::CONTENT_LENGTH);
         end_to_end(&mut fields);
+        let fields = folded(fields);
         Ok(Asked { method, target, version, keep_alive, fields, body_bytes, expects_continue })
     }
 }
@@ -120,6 +122,9 @@ impl Told {
         let stated = length_of(&fields).map_err(|_| bad("its length is not stated once and as a number"))?;
         let body_bytes = if has_body { stated } else { Some(0) };
         end_to_end(&mut fields);
+        if status == StatusCode::NO_CONTENT {
+            fields.remove(header::CONTENT_LENGTH); // RFC 9110 section 8.6
+        }
         Ok(Some((Told { status, fields: folded(fields), body_bytes }, length)))
     }
 }
@@ -246,7 +251,8 @@ fn end_to_end(fields: &mut HeaderMap) {
     }
 }
 
-fn folded(fields: HeaderMap) -> HeaderMap {
+/// All lines of a name as one, but for `Set-Cookie` (RFC 9110 section 5.3).
+pub(super) fn folded(fields: HeaderMap) -> HeaderMap {
     let mut one_line_each = HeaderMap::with_capacity(fields.keys_len());
     for name in fields.keys() {
         let mut lines = fields.get_all(name).iter();
@@ -255,7 +261,8 @@ fn folded(fields: HeaderMap) -> HeaderMap {
             continue;
         }
         let first = lines.next().map(|line| line.as_bytes().to_vec()).unwrap_or_default();
-        let all = lines.fold(first, |all, line| [&all, &b", "[..], line.as_bytes()].concat());
+        let between: &[u8] = if *name == header::COOKIE { b"; " } else { b", " }; // RFC 9113 section 8.2.3
+        let all = lines.fold(first, |all, line| [&all, between, line.as_bytes()].concat());
         // Values and what is between them are valid, so the list is.
         HeaderValue::from_bytes(&all).into_iter().for_each(|all| drop(one_line_each.insert(name, all)));
     }

@@ -130,3 +130,102 @@ fn a_record_gives_the_entry_back() {
     let other = String::from_utf8(json).unwrap().replace("wirepath-cache/1", "wirepath-cache/2");
     assert!(Record::read(other.as_bytes()).is_none());
 }
+
+#[test]
+fn an_age_of_any_length_makes_no_sum_overflow() {
+    for (age, use_expected) in [
+        ("10", Use::Fresh),
+        ("2147483649", Use::Stale),
+        ("18446744073709551615", Use::Stale),
+        ("99999999999999999999999", Use::Stale),
+        ("-1", Use::Stale),
+        ("young", Use::Stale),
+    ] {
+        let told = format!("Cache-Control: max-age=60, stale-if-error=9\r\nETag: \"1\"\r\nAge: {age}\r\n");
+        let entry = entry(&told).unwrap();
+        // As another process has it, whose records may be older than this rule.
+        let json = serde_json::to_vec(&entry.record("body", 7)).unwrap();
+        assert!(String::from_utf8_lossy(&json).contains(age), "what was told is written down");
+        for entry in [&entry, &Record::read(&json).unwrap().entry().unwrap()] {
+            assert_eq!(entry.use_for(&HeaderMap::new(), at(1)), use_expected, "{age}");
+            assert!(entry.age(at(1)).as_secs() <= (1 << 31) + 1, "{age}");
+            assert_eq!(entry.serves_on_error(at(1)), use_expected == Use::Fresh, "{age}");
+        }
+        let renewal = format!("ETag: \"1\"\r\nAge: {age}\r\n");
+        let renewal =
+            Told { status: StatusCode::NOT_MODIFIED, fields: fields(&renewal), body_bytes: Some(0) };
+        let renewed = entry.renewed(&HeaderMap::new(), &renewal, at(1)).unwrap();
+        assert_eq!(renewed.use_for(&HeaderMap::new(), at(2)), use_expected, "{age}");
+    }
+}
+
+#[test]
+fn what_is_stale_is_given_to_nobody_where_the_origin_forbids_it() {
+    let asked = fields("Cache-Control: max-stale=100\r\n");
+    for (directive, seconds, expected) in [
+        ("max-age=10", 20, Use::Fresh),
+        ("max-age=10, must-revalidate", 20, Use::Stale),
+        ("max-age=10, Proxy-Revalidate", 20, Use::Stale),
+        ("s-maxage=10", 5, Use::Fresh),
+        ("s-maxage=10", 20, Use::Stale),
+        ("no-cache", 0, Use::Stale),
+        ("no-cache=\"x\", max-age=10", 0, Use::Stale),
+    ] {
+        let told = format!("Cache-Control: {directive}, stale-if-error=100\r\nETag: \"1\"\r\n");
+        let entry = entry(&told).unwrap();
+        assert_eq!(entry.use_for(&asked, at(seconds)), expected, "{directive}");
+        if seconds == 20 {
+            assert_eq!(entry.serves_on_error(at(seconds)), expected == Use::Fresh, "{directive}");
+        }
+    }
+}
+
+#[test]
+fn rules_that_cannot_be_read_are_not_passed_over() {
+    for lines in [
+        "Cache-Control: private, x=\"\u{e9}\"\r\nExpires: Thu, 01 Jan 2060 00:00:00 GMT\r\n",
+        "Cache-Control: max-age=60\r\nVary: Accept, \u{e9}\r\n",
+        "Cache-Control: max-age=60\r\nAge: \u{e9}\r\n",
+        "ETag: \"1\"\r\nExpires: \u{e9}\r\n",
+    ] {
+        assert!(entry(lines).is_none(), "{lines}");
+    }
+    let good = entry("Cache-Control: max-age=60\r\n").unwrap();
+    let json = String::from_utf8(serde_json::to_vec(&good.record("body", 7)).unwrap()).unwrap();
+    let bad = json.replace("max-age=60", "max-age=60, private, x=\u{e9}");
+    assert!(Record::read(bad.as_bytes()).unwrap().entry().is_none(), "nor in a record");
+}
+
+#[test]
+fn a_field_that_came_in_lines_varies_with_all_of_them() {
+    let told = "Cache-Control: max-age=60\r\nVary: X\r\n";
+    let asked = |lines: &str| {
+        let head = format!("GET / HTTP/1.1\r\nHost: h\r\n{lines}\r\n");
+        crate::cache::head::Asked::read(head.as_bytes()).unwrap().fields
+    };
+    let answer = Told { status: StatusCode::OK, fields: fields(told), body_bytes: Some(10) };
+    let entry = Entry::new("http://o/", &asked("X: a\r\nX: b\r\n"), &answer, at(0)).unwrap();
+    assert_eq!(entry.use_for(&asked("X: a\r\nX: b\r\n"), at(0)), Use::Fresh);
+    assert_eq!(entry.use_for(&asked("X: a\r\n"), at(0)), Use::Other);
+    assert_eq!(entry.use_for(&asked("X: a\r\nX: c\r\n"), at(0)), Use::Other);
+}
+
+#[test]
+fn what_a_cookie_chose_is_kept_only_if_it_says_for_how_long_or_for_all() {
+    const LONG_AGO: &str = "Last-Modified: Thu, 01 Jan 2020 00:00:00 GMT\r\nETag: \"1\"\r\n";
+    for (lines, is_kept) in [
+        ("", false),
+        ("Cache-Control: stale-if-error=60\r\n", false),
+        ("Cache-Control: max-age=60\r\n", true),
+        ("Cache-Control: s-maxage=60\r\n", true),
+        ("Cache-Control: Public\r\n", true),
+        ("Expires: Thu, 01 Jan 2060 00:00:00 GMT\r\n", true),
+    ] {
+        let told = format!("{lines}{LONG_AGO}");
+        assert_eq!(entry_for("Cookie: a=b\r\n", &told).is_some(), is_kept, "{lines}");
+        assert!(entry(&told).is_some(), "{lines}");
+    }
+    let kept = entry(LONG_AGO).unwrap();
+    let same = Told { status: StatusCode::NOT_MODIFIED, fields: HeaderMap::new(), body_bytes: Some(0) };
+    assert!(kept.renewed(&fields("Cookie: a=b\r\n"), &same, at(1)).is_some(), "it was kept without one");
+}

@@ -13,7 +13,7 @@ fn a_request_keeps_what_goes_on_and_loses_what_does_not() {
     .unwrap();
     assert_eq!((asked.target.as_str(), asked.body_bytes), ("/?x=1", 3));
     assert!(!asked.keep_alive && asked.expects_continue);
-    assert_eq!(write("first", &asked.fields), b"first\r\naccept: a\r\naccept: b\r\n\r\n");
+    assert_eq!(write("first", &asked.fields), b"first\r\naccept: a, b\r\n\r\n");
 }
 
 #[test]
@@ -50,9 +50,30 @@ fn an_answer_says_how_long_its_body_is() {
 }
 
 #[test]
+fn nobody_is_told_to_go_on_in_http_1_0() {
+    let head = |version| {
+        asked(&format!(
+            "PUT / HTTP/1.{version}\r\nHost: h\r\nContent-Length: 1\r\nExpect: 100-continue\r\n\r\n"
+        ))
+    };
+    assert!(!head(0).unwrap().expects_continue && head(1).unwrap().expects_continue);
+}
+
+#[test]
+fn an_answer_without_content_states_no_length() {
+    for (status, states_length) in [("200 OK", true), ("204 No Content", false), ("304 Not Modified", true)] {
+        let text = format!("HTTP/1.1 {status}\r\nContent-Length: 7\r\n\r\n");
+        let told = Told::read(text.as_bytes(), &Method::GET).unwrap().unwrap().0;
+        assert_eq!(told.fields.contains_key(header::CONTENT_LENGTH), states_length, "{status}");
+    }
+}
+
+#[test]
 fn lines_of_one_name_are_one_but_for_cookies() {
     let text = b"HTTP/1.0 200 OK\r\nVary: a\r\nSet-Cookie: x\r\nVary: b\r\nSet-Cookie: y\r\n\r\n";
     let fields = Told::read(text, &Method::GET).unwrap().unwrap().0.fields;
     assert_eq!(only(&fields, &header::VARY), Some("a, b"));
     assert_eq!(fields.get_all(header::SET_COOKIE).iter().count(), 2);
+    let cookies = asked("GET / HTTP/1.1\r\nHost: h\r\nCookie: a=b\r\nCookie: c=d\r\n\r\n").unwrap();
+    assert_eq!(only(&cookies.fields, &header::COOKIE), Some("a=b; c=d"));
 }
