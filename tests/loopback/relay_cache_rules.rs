@@ -1,6 +1,6 @@
 //! `wirepath relay --cache`: what is kept, for how long, and what passes through.
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,7 +12,8 @@ use libtest_mimic::Trial;
 use wirepath_tests::caching::{Cache, names, wait_for_entries};
 use wirepath_tests::http::{self, Response};
 use wirepath_tests::origin::{Asked, Origin, answer};
-use wirepath_tests::{Deadline, server, trials};
+use wirepath_tests::process::Process;
+use wirepath_tests::{Deadline, require, server, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
@@ -26,6 +27,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         wrong_arguments_are_named,
         an_origin_that_stalls_is_given_up,
         clients_are_limited,
+        requests_stay_within_the_path_of_the_origin,
+        it_listens_for_both_families_and_says_when_a_port_is_taken,
     ]
 }
 
@@ -304,6 +307,17 @@ fn wrong_arguments_are_named() -> Result<()> {
         ensure!(!output.status.success() && said.contains(words), "{arguments:?}: {said}");
     }
     ensure!(names(foreign.path(), "")? == ["thesis.tex"]);
+    for (clients, words) in [("0", "--max-clients"), ("18446744073709551615", "this process may open")] {
+        let arguments =
+            ["--cache", &empty_path, "--origin", origin, "--listen", ":0", "--max-clients", clients];
+        let output = Command::new(server::binary()?).arg("relay").args(arguments).output()?;
+        let said = String::from_utf8(output.stderr)?;
+        ensure!(
+            output.status.code().is_some_and(|code| code != 0) && said.contains(words),
+            "{clients}: {said}"
+        );
+        ensure!(!said.contains("panicked"), "{clients}: {said}");
+    }
     let nobody = Origin::start(|_, _| Ok(()))?;
     let first = Cache::start(&nobody, empty.path(), &[])?;
     let second = Cache::start(&nobody, empty.path(), &[]).err().context("two have one folder")?;
@@ -366,5 +380,47 @@ fn clients_are_limited() -> Result<()> {
     drop(first);
     let report = cache.end()?;
     ensure!(report["refused"] == 1 && report["connections"] == 1, "{report}");
+    Ok(())
+}
+
+fn requests_stay_within_the_path_of_the_origin() -> Result<()> {
+    let origin = Origin::start(|_, connection| answer(connection, "200 OK", "", b"body"))?;
+    let folder = tempfile::tempdir()?;
+    let cache = Cache::of(&format!("http://{}/public/", origin.address), folder.path(), &[])?;
+    for path in ["/../secret", "/a/../../secret", "/.%2E/secret", "/..%2fsecret"] {
+        let response = cache.get(path)?;
+        ensure!(response.status == 400, "{path}: {response:?}");
+    }
+    ensure!(origin.asked().is_empty(), "{:?}", origin.asked());
+    ensure!(cache.get("/a..b?c=../d")?.status == 200 && origin.count("/public/a..b?c=../d") == 1);
+    Ok(())
+}
+
+fn it_listens_for_both_families_and_says_when_a_port_is_taken() -> Result<()> {
+    let taken = TcpListener::bind("[::1]:0");
+    require!(taken.is_ok(), "this system has no IPv6");
+    let port = taken.as_ref().map(TcpListener::local_addr)??.port();
+    let origin = Origin::start(|_, connection| answer(connection, "200 OK", "", b"body"))?;
+    let folder = tempfile::tempdir()?;
+    let address = format!(":{port}");
+    // Half of it would be free.
+    let error = Cache::start(&origin, folder.path(), &["--listen", &address]).err().context("it listens")?;
+    ensure!(format!("{error:#}").contains("cannot listen on"), "{error:#}");
+    drop(taken);
+
+    let mut command = Command::new(server::binary()?);
+    command.args(["relay", "--origin", &format!("http://{}", origin.address), "--listen", ":0", "--cache"]);
+    let mut process = Process::start(command.arg(folder.path()), false)?;
+    let mut line = String::new();
+    BufReader::new(process.take_stdout()?).read_line(&mut line)?;
+    let port: u16 = line
+        .trim_end()
+        .strip_prefix("ready http=http://[::]:")
+        .and_then(|rest| rest.strip_suffix('/'))
+        .with_context(|| format!("it printed {line}"))?
+        .parse()?;
+    for address in [format!("127.0.0.1:{port}"), format!("[::1]:{port}")] {
+        ensure!(http::get(address.parse()?, "/a")?.status == 200, "{address}");
+    }
     Ok(())
 }

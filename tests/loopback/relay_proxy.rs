@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
@@ -221,15 +223,49 @@ fn the_fewest_connections_get_the_next() -> Result<()> {
 }
 
 fn those_who_are_too_many_wait() -> Result<()> {
-    let proxy = Proxy::before(&[echo(0)?], &["--max-connections", "1"])?;
-    let (_, first) = numbered(&proxy)?;
-    let mut second = proxy.connect()?;
-    second.set_nonblocking(true)?;
-    let read = second.read(&mut [0]);
-    ensure!(read.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock), "{read:?}");
-    second.set_nonblocking(false)?;
-    drop(first);
-    second.read_exact(&mut [0]).context("the second never had its turn")
+    const CLIENTS: usize = 50;
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let backend = listener.local_addr()?;
+    let (open, most) = (Arc::<AtomicUsize>::default(), Arc::<AtomicUsize>::default());
+    let (opened, highest) = (Arc::clone(&open), Arc::clone(&most));
+    std::thread::spawn(move || {
+        for mut connection in listener.incoming().map_while(Result::ok) {
+            highest.fetch_max(opened.fetch_add(1, Ordering::AcqRel) + 1, Ordering::AcqRel);
+            let opened = Arc::clone(&opened);
+            std::thread::spawn(move || {
+                let mut word = [0; 4];
+                // What fails here, the client sees.
+                if connection.read_exact(&mut word).and_then(|()| connection.write_all(&word)).is_ok() {
+                    drop(connection.read(&mut word));
+                }
+                // The proxy waits for this end before it takes the next client.
+                opened.fetch_sub(1, Ordering::AcqRel);
+            });
+        }
+    });
+    let proxy = Proxy::before(&[backend], &["--max-connections", "1"])?;
+    std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..CLIENTS as u32)
+            .map(|number| {
+                let proxy = &proxy;
+                scope.spawn(move || -> Result<()> {
+                    let (mut client, mut echoed) = (proxy.connect()?, [0; 4]);
+                    client.write_all(&number.to_be_bytes())?;
+                    client.read_exact(&mut echoed).context("it never had its turn")?;
+                    ensure!(echoed == number.to_be_bytes(), "{number} got {echoed:?}");
+                    client.shutdown(Shutdown::Write)?;
+                    ensure!(client.read(&mut echoed)? == 0, "{number} got more");
+                    Ok(())
+                })
+            })
+            .collect();
+        clients
+            .into_iter()
+            .try_for_each(|client| client.join().map_err(|_| anyhow::anyhow!("a client panicked"))?)
+    })?;
+    let most = most.load(Ordering::Acquire);
+    ensure!(most == 1, "{most} connections were open at a time");
+    Ok(())
 }
 
 fn open_connections_end_before_a_proxy_that_drains() -> Result<()> {

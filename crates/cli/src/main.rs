@@ -41,7 +41,7 @@ enum Command {
     Pack(pack::Pack),
     /// Show what is in a transport stream or a wire image
     Inspect(inspect::Inspect),
-    /// Pipe, merge, spread and mirror streams of bytes and datagrams, and proxy TCP connections
+    /// Pipe, merge, spread and mirror streams of bytes and datagrams, proxy TCP connections, and cache HTTP
     Relay(relay::Relay),
     /// Measure what every data path costs on this machine
     Assess(assess::Assess),

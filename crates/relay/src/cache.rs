@@ -4,6 +4,7 @@
 mod access;
 mod answer;
 mod connection;
+mod cost;
 mod entry;
 mod exchange;
 mod fetch;
@@ -17,6 +18,7 @@ mod status;
 mod store;
 
 use std::io;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +30,7 @@ use tokio::task::{JoinError, JoinSet};
 use wirepath_streams::Engine;
 
 use connection::Connection;
+use cost::Cost;
 use fetches::Fetches;
 pub use folder::FolderError;
 pub use origin::{Origin, OriginError};
@@ -35,8 +38,20 @@ pub use status::CacheStatus;
 use status::{Counters, count};
 use store::Store;
 
+use crate::limits::{self, TooManyConnections};
+
 /// How long to wait before the next try when no connection can be taken for want of descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Descriptors of a client and of a fetch, which may go on when its client has left: the sockets, each held twice while it is lent to
+/// the engine, the file and a pipe.
+const EACH: u64 = 8;
+
+/// Most clients unless said otherwise, if there are descriptors for so many.
+const USUAL: usize = 4096;
+
+/// Most memory of the index.
+const INDEX_BYTES: u64 = 1 << 30;
 
 /// What a client gets that is one too many.
 const FULL: &[u8] =
@@ -53,8 +68,19 @@ pub struct CacheOptions {
     pub origin: Origin,
     /// How long the origin may take to begin an answer, and how long it or a client may send and take nothing within one.
     pub origin_limit: Duration,
-    /// Most client connections, and most fetches at a time.
-    pub connections: usize,
+    /// Most client connections, and most fetches at a time; none for as many as there are descriptors for, and 4096 at most.
+    pub connections: Option<NonZeroUsize>,
+}
+
+/// A cache cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    /// Its folder cannot be used.
+    #[error(transparent)]
+    Folder(#[from] FolderError),
+    /// Descriptors do not suffice.
+    #[error(transparent)]
+    TooManyConnections(#[from] TooManyConnections),
 }
 
 /// A cache that is ready to serve.
@@ -79,10 +105,12 @@ impl Cache {
     /// Opens the folder, which is this process's alone from here on, and removes what another one left unfinished there.
     ///
     /// # Errors
-    /// If the folder cannot be used, is used, or is of others.
-    pub fn open(options: CacheOptions, engine: Arc<Engine>) -> Result<Cache, FolderError> {
+    /// [`CacheError`].
+    pub fn open(options: CacheOptions, engine: Arc<Engine>) -> Result<Cache, CacheError> {
+        let connections = limits::connections(options.connections.map(NonZeroUsize::get), EACH, USUAL)?;
         let counters = Arc::<Counters>::default();
-        let store = Arc::new(Store::open(&options.folder, options.budget_bytes, Arc::clone(&counters))?);
+        let budget = Cost { bytes: options.budget_bytes, memory: INDEX_BYTES };
+        let store = Arc::new(Store::open(&options.folder, budget, Arc::clone(&counters))?);
         let shared = Shared {
             origin: options.origin,
             origin_limit: options.origin_limit,
@@ -90,9 +118,9 @@ impl Cache {
             engine,
             counters,
             fetches: Fetches::default(),
-            fetch_places: Semaphore::new(options.connections),
+            fetch_places: Semaphore::new(connections),
         };
-        Ok(Cache { shared: Arc::new(shared), connections: Arc::new(Semaphore::new(options.connections)) })
+        Ok(Cache { shared: Arc::new(shared), connections: Arc::new(Semaphore::new(connections)) })
     }
 
     /// What it did so far.

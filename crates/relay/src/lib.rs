@@ -3,18 +3,21 @@
 mod address;
 pub mod cache;
 mod configuration;
+mod limits;
 mod open;
 mod proxy;
 mod rate;
 mod spec;
+mod trying;
 mod wiring;
 
 pub use address::{Address, AddressError};
 pub use configuration::{Configuration, ConfigurationError, StreamPlan};
+pub use limits::TooManyConnections;
 pub use open::OpenError;
 pub use proxy::{
     BackendStatus, Balance, ConnectionCounts, Endpoint, HealthOptions, Proxy, ProxyError, ProxyOptions,
-    ProxyStatus, ProxyView, TooManyConnections,
+    ProxyStatus, ProxyView,
 };
 pub use rate::RateSpec;
 pub use spec::{DeadlineSpec, FramingSpec, HandlerSpec, OrderSpec, PatternSpec, SpecError, WhenFullSpec};

@@ -11,7 +11,6 @@ mod door;
 mod endpoint;
 mod ends;
 mod health;
-mod limits;
 mod link;
 mod proxy_protocol;
 mod status;
@@ -32,13 +31,20 @@ use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 pub use balance::Balance;
 pub use endpoint::Endpoint;
 pub use health::HealthOptions;
-pub use limits::TooManyConnections;
 pub use status::{BackendStatus, ConnectionCounts, ProxyStatus};
 
 use backend::Backend;
 use balance::Balancer;
 use connection::Shared;
 use door::Door;
+
+use crate::limits::{self, TooManyConnections};
+
+/// Descriptors of a connection: each of two sockets is read, written and held, and each direction that moves has a pipe.
+const EACH: u64 = 10;
+
+/// Connections unless said otherwise, if there are descriptors for so many.
+const USUAL: usize = 20_000;
 
 /// Everything that can be set about a proxy.
 #[derive(Clone, Debug)]
@@ -51,7 +57,7 @@ pub struct ProxyOptions {
     pub balance: Balance,
     /// Engine threads; at least one.
     pub threads: usize,
-    /// How long connecting to one backend may take.
+    /// How long connecting to one backend may take, by all addresses that its name has.
     pub connect_timeout: Duration,
     /// A connection of which neither direction moves anything for so long is ended.
     pub idle_timeout: Option<Duration>,
@@ -118,7 +124,7 @@ impl Proxy {
     /// # Errors
     /// [`ProxyError`].
     pub async fn start(options: ProxyOptions) -> Result<Proxy, ProxyError> {
-        let connections = limits::connections(options.max_connections)?;
+        let connections = limits::connections(options.max_connections, EACH, USUAL)?;
         let mut backends = Vec::new();
         for address in options.backends.clone() {
             let backend = Backend::new(address.clone(), options.health).await;

@@ -2,7 +2,7 @@
 
 mod counts;
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,10 +14,11 @@ use anyhow::{Context, Result, ensure};
 use bytesize::ByteSize;
 use clap::Args;
 use serde_json::{Value, json};
-use tokio::net::{TcpListener, TcpSocket};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use wirepath_relay::Endpoint;
 use wirepath_relay::cache::{Cache, CacheOptions, CacheStatus, Origin};
 use wirepath_streams::datapath::Support;
 use wirepath_streams::datapath::calibration::Calibrations;
@@ -35,9 +36,6 @@ const CUT: u8 = 3;
 
 /// How long the end waits for files that are not kept to be removed; what is left, the next start removes.
 const TIDY_LIMIT: Duration = Duration::from_secs(1);
-
-/// Connections that the system may keep waiting until they are taken.
-const BACKLOG: u32 = 1024;
 
 /// What a cache is told.
 #[derive(Args)]
@@ -58,9 +56,9 @@ pub(super) struct Caching {
     #[arg(long, value_name = "TIME", default_value = "60s", requires = "cache")]
     origin_timeout: humantime::Duration,
 
-    /// Most clients of a cache at a time
-    #[arg(long, value_name = "N", default_value_t = 4096, requires = "cache")]
-    max_clients: usize,
+    /// Most clients of a cache, and most fetches, at a time [default: what the limit of open files allows, 4096 at most]
+    #[arg(long, value_name = "N", requires = "cache")]
+    max_clients: Option<NonZeroUsize>,
 }
 
 impl Caching {
@@ -70,9 +68,13 @@ impl Caching {
 
     /// Serves until a signal comes, then drains.
     pub(super) fn run(self, listening: &Listening, showing: &Showing) -> Result<ExitCode> {
+        let addresses = listening
+            .addresses
+            .iter()
+            .map(|address| Endpoint::to_listen(address).with_context(|| format!("--listen {address}")));
+        let addresses = addresses.collect::<Result<Vec<Endpoint>>>()?;
         let output = Output::prepare(showing.json.as_deref())?;
         let log = Log::start();
-        wirepath_server::raise_descriptor_limit();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let readers = BlockingPool::start("reader", 4, Importance::Equal)?;
         let threads = available_parallelism().context("the number of cores is not known")?.get();
@@ -91,7 +93,7 @@ impl Caching {
             tracing::info!("metrics at http://{}/metrics", door.address());
         }
         let says_ready = !matches!(output, Output::Standard);
-        let served = runtime.block_on(serve(&cache, listening, says_ready));
+        let served = runtime.block_on(serve(&cache, &addresses, listening.drain, says_ready));
         runtime.shutdown_timeout(TIDY_LIMIT);
         tidy(&readers);
         let status = cache.status();
@@ -118,11 +120,14 @@ impl Caching {
 }
 
 /// Serves on all addresses until told to end; answers whether all answers had ended in time.
-async fn serve(cache: &Cache, listening: &Listening, says_ready: bool) -> Result<bool> {
+async fn serve(cache: &Cache, addresses: &[Endpoint], limit: Duration, says_ready: bool) -> Result<bool> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let listeners =
-        listening.addresses.iter().map(|address| listen(address)).collect::<Result<Vec<TcpListener>>>()?;
+    // A resolver may take long.
+    let listeners = tokio::select! {
+        listeners = listen(addresses) => listeners?,
+        () = either(&mut terminate, &mut interrupt) => return Ok(true),
+    };
     if says_ready {
         announce(&listeners)?;
     }
@@ -137,7 +142,7 @@ async fn serve(cache: &Cache, listening: &Listening, says_ready: bool) -> Result
     drain.send_replace(true);
     Ok(tokio::select! {
         _ = doors.join_all() => true,
-        () = tokio::time::sleep(listening.drain) => false,
+        () = tokio::time::sleep(limit) => false,
         () = either(&mut terminate, &mut interrupt) => false,
     })
 }
@@ -185,24 +190,14 @@ fn in_words(status: &CacheStatus) -> String {
     )
 }
 
-fn listen(address: &str) -> Result<TcpListener> {
-    let open = |address: SocketAddr| {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        socket.listen(BACKLOG)
-    };
-    // Over IPv6 and IPv4, if there is IPv6.
-    if let Some(port) = address.strip_prefix(':') {
-        let port = port.parse().with_context(|| format!("--listen {address}: this is no port"))?;
-        let any =
-            open(SocketAddr::from(([0u16; 8], port))).or_else(|_| open(SocketAddr::from(([0u8; 4], port))));
-        return any.with_context(|| format!("cannot listen on {address}"));
+/// Listens on all addresses.
+async fn listen(addresses: &[Endpoint]) -> Result<Vec<TcpListener>> {
+    let mut listeners = Vec::new();
+    for address in addresses {
+        let opened = address.listen_tcp().await;
+        listeners.extend(opened.with_context(|| format!("cannot listen on {address}"))?);
     }
-    let mut found =
-        address.to_socket_addrs().with_context(|| format!("--listen {address}: HOST:PORT is asked for"))?;
-    let found = found.next().with_context(|| format!("--listen {address}: the name has no address"))?;
-    open(found).with_context(|| format!("cannot listen on {address}"))
+    Ok(listeners)
 }
 
 /// Waits a little until what was not kept is removed.

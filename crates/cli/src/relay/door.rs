@@ -14,8 +14,8 @@ use wirepath_server::metrics::Metrics;
 use wirepath_server::status::Status;
 use wirepath_streams::Engine;
 
-/// Whoever asks is one of few; more of them than this are refused.
-const CONNECTIONS: usize = 256;
+/// Whoever asks is one of few; more of them than this are refused. A proxy's limit leaves descriptors for them.
+const CONNECTIONS: usize = 32;
 
 /// A door that is open until this is dropped.
 pub(super) struct Door {

@@ -68,17 +68,18 @@ impl Group {
     pub(super) fn open(configuration: &Configuration, engine: Arc<Engine>, named: bool) -> Group {
         let (tell, told) = channel();
         let members = configuration.streams.iter().enumerate().map(|(place, plan)| {
-            let stage = match open(place, plan, tell.clone()) {
-                Ok(()) => Stage::Opening,
-                Err(error) => Stage::Over(State::Failed, Some(format!("starting a thread: {error}"))),
-            };
+            if let Err(error) = open(place, plan, tell.clone()) {
+                // Heard below, where errors are said.
+                let opened = Err(format!("starting a thread: {error}"));
+                drop(tell.send(Note { place, what: What::Opened(Box::new(opened)) }));
+            }
             Member {
                 name: plan.name.clone(),
                 class_name: configuration.class_name(plan).to_owned(),
                 class: plan.class,
                 rate: plan.rate,
                 deadline_us: plan.deadline.map(|time| time.as_micros() as u64),
-                stage,
+                stage: Stage::Opening,
                 begun: Instant::now(),
                 time: Duration::ZERO,
                 status: StreamStatus::default(),

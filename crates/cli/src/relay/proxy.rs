@@ -55,7 +55,7 @@ pub(super) struct Proxy {
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "to")]
     health_interval: Option<Duration>,
 
-    /// Checks in a row that bring a backend back
+    /// Connections in a row, checks and clients' alike, that bring a backend back
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..), requires = "to")]
     rise: u32,
 
@@ -88,7 +88,11 @@ impl Proxy {
         let relayed = runtime.block_on(relay(options, showing.metrics, says_ready, &log));
         // A resolver that does not answer is not waited for.
         runtime.shutdown_background();
-        let code = relayed.and_then(|(status, in_time)| {
+        let code = relayed.and_then(|relayed| {
+            let Some((status, in_time)) = relayed else {
+                tracing::info!("stopped before it listened");
+                return Ok(ExitCode::SUCCESS);
+            };
             tracing::info!("{}", in_words(&status));
             output.write(|| Ok(format!("{}\n", serde_json::to_string_pretty(&status)?)))?;
             Ok(if in_time { ExitCode::SUCCESS } else { ExitCode::from(CUT) })
@@ -128,16 +132,20 @@ impl Proxy {
     }
 }
 
-/// Relays until told to end; answers what was done, and whether all connections ended before.
+/// Relays until told to end; answers what was done, and whether all connections ended before. None if it ended before it listened.
 async fn relay(
     options: ProxyOptions,
     metrics: Option<SocketAddr>,
     says_ready: bool,
     log: &Log,
-) -> Result<(ProxyStatus, bool)> {
+) -> Result<Option<(ProxyStatus, bool)>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let proxy = wirepath_relay::Proxy::start(options).await?;
+    // A resolver may take long.
+    let proxy = tokio::select! {
+        proxy = wirepath_relay::Proxy::start(options) => proxy?,
+        () = either(&mut terminate, &mut interrupt) => return Ok(None),
+    };
     let _metrics = match metrics {
         Some(address) => Some(open_metrics(address, &proxy).await?),
         None => None,
@@ -162,7 +170,7 @@ async fn relay(
         }
     };
     losses.abort();
-    Ok((view.status(), in_time))
+    Ok(Some((view.status(), in_time)))
 }
 
 /// Opens the door for `--metrics`, which has a runtime of its own.

@@ -4,12 +4,14 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
+use wirepath_media::http::Status;
 use wirepath_streams::{Deferred, Growth};
 
 use super::Shared;
 use super::answer::Served;
 use super::entry::Entry;
 use super::fetches::Outdated;
+use super::head::Refusal;
 use super::store::{Kept, Store};
 
 impl Shared {
@@ -23,11 +25,17 @@ impl Shared {
     }
 
     /// An entry with its body, if that is what it was; else the entry is gone.
-    pub(super) async fn open(&self, kept: &Arc<Kept>) -> Option<Served> {
+    ///
+    /// # Errors
+    /// That it cannot be read now, as for want of descriptors; the entry stays.
+    pub(super) async fn open(&self, kept: &Arc<Kept>) -> Result<Option<Served>, Refusal> {
         let kept = Arc::clone(kept);
         let entry = Arc::clone(&kept.entry);
-        let opened = self.with_store(move |store| Ok(store.open_body(&kept))).await;
-        opened.ok().flatten().map(|file| self.served(&entry, Arc::new(file), None))
+        let opened = self.with_store(move |store| store.open_body(&kept)).await.map_err(|error| {
+            tracing::warn!(url = entry.url, %error, "an entry of the cache cannot be read now; it stays");
+            Refusal::new(Status::ServiceUnavailable, "what the cache has of this cannot be read now")
+        })?;
+        Ok(opened.map(|file| self.served(&entry, Arc::new(file), None)))
     }
 
     /// An entry and its body.

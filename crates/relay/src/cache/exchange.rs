@@ -36,8 +36,12 @@ impl Connection {
                 && kept.entry.use_for(&asked.fields, SystemTime::now()) == Use::Fresh
             {
                 match shared.open(kept).await {
-                    Some(served) => return self.serve(&asked, served, Source::Hit).await,
-                    None => continue, // it is gone now
+                    Ok(Some(served)) => return self.serve(&asked, served, Source::Hit).await,
+                    Ok(None) => continue, // it is gone now
+                    Err(refusal) => {
+                        count(&shared.counters.failed);
+                        return self.refuse(&refusal, &asked).await;
+                    }
                 }
             }
             if has_directive(&asked, "only-if-cached") {

@@ -147,7 +147,7 @@ impl Telling {
         let now = SystemTime::now();
         let has_failed = !reply.as_ref().is_ok_and(|reply| !reply.told.status.is_server_error());
         if let Some(kept) = stale.as_ref().filter(|kept| has_failed && kept.entry.serves_on_error(now))
-            && let Some(served) = shared.open(kept).await
+            && let Ok(Some(served)) = shared.open(kept).await
         {
             return self.tell(Outcome::Served(served, Source::Stale));
         }
@@ -179,7 +179,10 @@ impl Telling {
         };
         let served = match kept.entry.renewed(&asked.fields, told, now) {
             Some(entry) => match self.shared.with_store(move |store| store.renew(&kept, entry)).await {
-                Ok(kept) => self.shared.open(&kept).await,
+                Ok(kept) => match self.shared.open(&kept).await {
+                    Ok(served) => served,
+                    Err(refusal) => return self.tell(Outcome::Failed(refusal)),
+                },
                 Err(error) => {
                     tracing::warn!(%error, "an entry of the cache could not be renewed");
                     None
@@ -202,8 +205,9 @@ impl Telling {
 
     /// Writes the body to a file, from where it goes to all who want it; keeps it when it is whole.
     async fn keep(&mut self, entry: Entry, reply: Reply) {
-        let (key, bytes) = (Arc::clone(&self.key), entry.bytes);
-        let reserved = self.shared.with_store(move |store| store.reserve(&key, bytes));
+        let (key, entry) = (Arc::clone(&self.key), Arc::new(entry));
+        let head = Arc::clone(&entry);
+        let reserved = self.shared.with_store(move |store| store.reserve(&key, &head));
         let writing = match reserved.await {
             Ok(Some(writing)) => Deferred::new(writing, self.shared.engine.readers()),
             Ok(None) => return self.pass(reply),
@@ -212,7 +216,7 @@ impl Telling {
                 return self.pass(reply);
             }
         };
-        let (entry, growth) = (Arc::new(entry), Breaking(Growth::new()));
+        let growth = Breaking(Growth::new());
         let (file, following) = (Arc::clone(&writing.file), Some(Arc::clone(&growth.0)));
         self.tell(Outcome::Served(self.shared.served(&entry, file, following), Source::Miss));
         let url = &entry.url;

@@ -10,6 +10,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
+use rustix::io::Errno;
+
 use super::entry::{Entry, Record};
 
 /// Says whose folder this is, to us and to programs that leave caches out of backups (bford.info/cachedir). Its lock is held by the
@@ -19,8 +21,8 @@ const TAG: &str = "CACHEDIR.TAG";
 const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
                         # What `wirepath relay --cache` keeps. It may be deleted when no relay runs.\n";
 
-/// Longest record that is read: a head of 16 KiB, each byte as an escape of six at most, and the rest.
-const LONGEST_RECORD: u64 = 256 * 1024;
+/// Longest record that is kept. A head that makes a longer one is not worth its memory, and passes through.
+pub(super) const LONGEST_RECORD: u64 = 16 * 1024;
 
 /// Why a folder cannot be a cache.
 #[derive(Debug, thiserror::Error)]
@@ -89,13 +91,15 @@ impl Folder {
         for item in fs::read_dir(&self.path).map_err(failed)? {
             let Ok(name) = item.map_err(failed)?.file_name().into_string() else { continue };
             match Name::of(&name) {
-                Some(Name::Record(key)) => match self.load(key) {
-                    Some(entry) => found.push(entry),
-                    None => {
-                        damaged += 1;
-                        self.remove(&name);
+                Some(Name::Record(key)) => {
+                    match self.load(key).map_err(|error| failed(about(&name, error)))? {
+                        Some(entry) => found.push(entry),
+                        None => {
+                            damaged += 1;
+                            self.remove(&name);
+                        }
                     }
-                },
+                }
                 Some(Name::Body) => bodies.push(name),
                 Some(Name::Part) => self.remove(&name),
                 None if name == TAG => {}
@@ -108,19 +112,26 @@ impl Folder {
         Ok((found, damaged))
     }
 
-    fn load(&self, key: &str) -> Option<Found> {
+    /// An entry; None if it is damaged.
+    fn load(&self, key: &str) -> io::Result<Option<Found>> {
         let path = self.path.join(record_name(key));
-        let known = fs::symlink_metadata(&path)
-            .ok()
-            .filter(|known| known.is_file() && known.len() <= LONGEST_RECORD)?;
-        let record = Record::read(&fs::read(path).ok()?)?;
-        let is_its_own = matches!(Name::of(&record.body), Some(Name::Body)) && record.body.starts_with(key);
-        let (body, bytes, body_modified_ns) = (record.body.clone(), record.bytes, record.body_modified_ns);
-        if !is_its_own || self.open_body(&body, bytes, body_modified_ns).is_err() {
-            return None;
+        let known = fs::symlink_metadata(&path)?;
+        if !known.is_file() || known.len() > LONGEST_RECORD {
+            return Ok(None);
         }
-        let entry = record.entry()?;
-        Some(Found { key: key.to_owned(), body, entry, body_modified_ns, written: known.modified().ok()? })
+        let Some(record) = Record::read(&fs::read(path)?) else { return Ok(None) };
+        let is_its_own = matches!(Name::of(&record.body), Some(Name::Body)) && record.body.starts_with(key);
+        if !is_its_own {
+            return Ok(None);
+        }
+        let (body, body_modified_ns) = (record.body.clone(), record.body_modified_ns);
+        match self.open_body(&body, record.bytes, body_modified_ns) {
+            Ok(_) => {}
+            Err(error) if is_damage(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        }
+        let (key, written) = (key.to_owned(), known.modified()?);
+        Ok(record.entry().map(|entry| Found { key, body, entry, body_modified_ns, written }))
     }
 
     /// Opens a body, which must be as it was when its record was written.
@@ -145,26 +156,36 @@ impl Folder {
 
     /// Puts a body that is complete under its own name; answers when it was last written. It is on disk then.
     pub(super) fn finish_body(&self, file: &File, body: &str) -> io::Result<u64> {
-        file.sync_data()?;
+        // Records hold the time of its last change, which is to be on disk too.
+        file.sync_all()?;
         fs::rename(self.path.join(part_name(body)), self.path.join(body))?;
         Ok(modified(&file.metadata()?))
     }
 
-    /// Writes a record in place of the one there is.
+    /// Writes a record beside the one there is; it takes that one's place when it is [placed](Folder::place_record).
     pub(super) fn write_record(&self, key: &str, record: &Record) -> io::Result<()> {
-        let name = record_name(key);
-        let part = self.path.join(part_name(&name));
+        let part = part_name(&record_name(key));
         let written = (|| {
+            let mut options = OpenOptions::new();
             let mut file =
-                OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&part)?;
+                options.write(true).create(true).truncate(true).mode(0o600).open(self.path.join(&part))?;
             file.write_all(&serde_json::to_vec(record)?)?;
-            file.sync_data()?;
-            fs::rename(&part, self.path.join(&name))
+            file.sync_data()
         })();
-        if written.is_err() {
-            self.remove(&part_name(&name));
-        }
-        written
+        written.inspect_err(|_| self.remove(&part))
+    }
+
+    /// Puts the record that was written in place of the one there is.
+    pub(super) fn place_record(&self, key: &str) -> io::Result<()> {
+        let name = record_name(key);
+        let part = part_name(&name);
+        let placed = fs::rename(self.path.join(&part), self.path.join(&name));
+        placed.inspect_err(|_| self.remove(&part))
+    }
+
+    /// Removes the record that was written and is not to be placed.
+    pub(super) fn discard_record(&self, key: &str) {
+        self.remove(&part_name(&record_name(key)));
     }
 
     /// Removes an entry: the record first, so that it never names a body that is not there.
@@ -181,6 +202,17 @@ impl Folder {
             tracing::warn!(name, %error, "a file of the cache could not be removed");
         }
     }
+}
+
+/// Whether a file is not what it was. All else, such as a want of descriptors, says nothing about it.
+pub(super) fn is_damage(error: &io::Error) -> bool {
+    // What `O_NOFOLLOW` says of a link.
+    let is_link = Errno::from_io_error(error) == Some(Errno::LOOP);
+    is_link || matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::InvalidData)
+}
+
+fn about(name: &str, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{name}: {error}"))
 }
 
 /// Name of a body with this number, no two of which have one.

@@ -1,18 +1,22 @@
 //! The server behind the cache: its address, and one request to it.
 
 use std::fmt;
+use std::io;
+use std::net::SocketAddr;
 use std::str::FromStr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
 use http::header::{self, HeaderValue};
 use http::{HeaderMap, Method, Uri};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use wirepath_media::http::Status;
 
 use super::head::{self, Asked, Refusal, Told};
+use crate::trying::connect_to_any;
 
 /// Longest head of an answer.
 const HEAD_LIMIT: usize = 64 * 1024;
@@ -24,7 +28,7 @@ const READ_BYTES: usize = 4096;
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
 
 /// A server that is spoken to in plain HTTP.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Origin {
     /// As `Host` says it.
     authority: HeaderValue,
@@ -32,6 +36,8 @@ pub struct Origin {
     port: u16,
     /// What goes before each path; no slash at its end.
     prefix: String,
+    /// Its addresses, when they have been asked for, until none of them can be connected to.
+    known: Arc<Mutex<Vec<SocketAddr>>>,
 }
 
 /// What is wrong with the URL of an origin.
@@ -79,6 +85,7 @@ impl FromStr for Origin {
             host: authority.host().trim_matches(['[', ']']).to_owned(),
             port: authority.port_u16().unwrap_or(80),
             prefix: uri.path().trim_end_matches('/').to_owned(),
+            known: Arc::default(),
         })
     }
 }
@@ -97,11 +104,33 @@ impl Origin {
 
     /// A connection of its own for each request: HTTP/1.0 ends it with the answer.
     pub(super) async fn connect(&self) -> Result<TcpStream, Refusal> {
-        let connecting = timeout(CONNECT_LIMIT, TcpStream::connect((self.host.as_str(), self.port)));
-        let connection = connecting.await.map_err(|_| self.failed("it did not answer in time", true))?;
-        let connection = connection.map_err(|error| self.failed(&error.to_string(), false))?;
+        let in_time = |error: io::Error| match error.kind() {
+            io::ErrorKind::TimedOut => self.failed("it did not answer in time", true),
+            _ => self.failed(&error.to_string(), false),
+        };
+        let addresses = self.addresses().await.map_err(in_time)?;
+        let connected = connect_to_any(&addresses, CONNECT_LIMIT, TcpStream::connect).await;
+        // The name may stand for others by now.
+        let connection = connected.inspect_err(|_| self.known().clear()).map_err(in_time)?;
         connection.set_nodelay(true).map_err(|error| self.failed(&error.to_string(), false))?;
         Ok(connection)
+    }
+
+    /// Those of its name, which is looked up when they are not known: that takes one of the threads that open files.
+    async fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
+        let known = self.known().clone();
+        if !known.is_empty() {
+            return Ok(known);
+        }
+        let looking_up = timeout(CONNECT_LIMIT, lookup_host((self.host.as_str(), self.port))).await;
+        let found: Vec<SocketAddr> =
+            looking_up.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?.collect();
+        self.known().clone_from(&found);
+        Ok(found)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Vec<SocketAddr>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends the head of a request with these fields. It is HTTP/1.0, which knows no chunks: a body has a length, or ends with the
@@ -112,6 +141,10 @@ impl Origin {
         asked: &Asked,
         fields: &HeaderMap,
     ) -> Result<(), Refusal> {
+        if !self.prefix.is_empty() && climbs(&asked.target) {
+            let words = "a path with .. would lead out of the origin's";
+            return Err(Refusal::new(Status::BadRequest, words));
+        }
         let mut fields = fields.clone();
         fields.insert(header::HOST, self.authority.clone());
         fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -172,9 +205,27 @@ impl Origin {
     }
 }
 
+/// Whether a path has a segment `..`, plain or percent-encoded, which some servers decode before they look for it.
+fn climbs(target: &str) -> bool {
+    let path = target.split(['?', '#']).next().unwrap_or_default().to_ascii_lowercase();
+    let path = path.replace("%2e", ".").replace("%2f", "/").replace("%5c", "/").replace('\\', "/");
+    path.split('/').any(|segment| segment == "..")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn paths_that_lead_out_of_the_origins_are_found() {
+        for path in ["/public/../x", "/..", "/a/%2e%2E/x", "/a/.%2e?b", "/..%2fx", "/a%5C..%5cx", "/a\\..\\x"]
+        {
+            assert!(climbs(path), "{path}");
+        }
+        for path in ["/", "/a/..b/c", "/...", "/a?b=/../c", "/./a", "*", "/%2e"] {
+            assert!(!climbs(path), "{path}");
+        }
+    }
 
     #[test]
     fn an_origin_is_a_plain_url() {

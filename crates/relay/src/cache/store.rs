@@ -12,22 +12,19 @@ use ring::digest;
 use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
 use rustix::io::Errno;
 
+use super::cost::{Cost, record_bytes};
 use super::entry::Entry;
-use super::folder::{Folder, FolderError, body_name, body_number, part_name};
+use super::folder::{Folder, FolderError, LONGEST_RECORD, body_name, body_number, is_damage, part_name};
 use super::status::Counters;
-
-/// What an entry takes besides its body: its record, and the names of both.
-const OVERHEAD: u64 = 8192;
-
-/// What bodies are counted in.
-const BLOCK: u64 = 4096;
 
 /// Entries of one cache. All but [`find`](Store::find) may wait for storage.
 #[derive(Debug)]
 pub(super) struct Store {
     folder: Folder,
-    budget: u64,
+    budget: Cost,
     index: Mutex<Index>,
+    /// Held while an entry comes or goes in the index and in the folder, so that both say the same of it. Taken before the index.
+    changing: Mutex<()>,
     counters: Arc<Counters>,
 }
 
@@ -38,7 +35,7 @@ struct Index {
     order: BTreeMap<u64, Arc<str>>,
     uses: u64,
     /// What entries take, and those that are being written.
-    bytes: u64,
+    cost: Cost,
     bodies: u64,
 }
 
@@ -49,6 +46,7 @@ pub(super) struct Kept {
     pub(super) entry: Arc<Entry>,
     body: String,
     body_modified_ns: u64,
+    cost: Cost,
 }
 
 /// A body that is being written. What is not [kept](Writing::keep) is removed when this is dropped.
@@ -58,7 +56,7 @@ pub(super) struct Writing {
     key: Arc<str>,
     body: String,
     pub(super) file: Arc<File>,
-    cost: u64,
+    cost: Cost,
     is_kept: bool,
 }
 
@@ -69,18 +67,19 @@ pub(super) fn key(url: &str) -> Arc<str> {
 }
 
 impl Store {
-    /// Opens the folder, which nobody else has open, with what is in it as far as `budget` bytes go.
-    pub(super) fn open(folder: &Path, budget: u64, counters: Arc<Counters>) -> Result<Store, FolderError> {
+    /// Opens the folder, which nobody else has open, with what is in it as far as `budget` goes.
+    pub(super) fn open(folder: &Path, budget: Cost, counters: Arc<Counters>) -> Result<Store, FolderError> {
         let folder = Folder::open(folder)?;
         let (found, damaged) = folder.sweep()?;
         counters.damaged.fetch_add(damaged, Relaxed);
-        let store = Store { folder, budget, index: Mutex::default(), counters };
+        let store = Store { folder, budget, index: Mutex::default(), changing: Mutex::default(), counters };
         for found in found {
             let (key, entry) = (Arc::from(found.key), Arc::new(found.entry));
-            let kept = Kept { key, entry, body: found.body, body_modified_ns: found.body_modified_ns };
+            let cost = Cost::of(&entry, &key);
+            let kept = Kept { key, entry, body: found.body, body_modified_ns: found.body_modified_ns, cost };
             store.lock().put(kept);
         }
-        while store.size().1 > budget && store.evict() {}
+        store.keep_to_budget();
         Ok(store)
     }
 
@@ -94,34 +93,39 @@ impl Store {
     }
 
     /// The body of an entry; None if it is not what it was: then the entry is gone.
-    pub(super) fn open_body(&self, kept: &Kept) -> Option<File> {
+    ///
+    /// # Errors
+    /// What the system says, if that is not about the file; the entry stays.
+    pub(super) fn open_body(&self, kept: &Kept) -> io::Result<Option<File>> {
         match self.folder.open_body(&kept.body, kept.entry.bytes, kept.body_modified_ns) {
-            Ok(file) => Some(file),
+            Ok(file) => Ok(Some(file)),
+            Err(error) if !is_damage(&error) => Err(error),
             Err(error) => {
+                let _changing = self.change();
                 // One that was replaced or evicted since it was found is not damaged.
                 if self.lock().take_if_same(kept) {
                     tracing::warn!(url = kept.entry.url, %error, "an entry of the cache is damaged; it is dropped");
                     self.counters.damaged.fetch_add(1, Relaxed);
                     self.folder.remove_entry(&kept.key, &kept.body);
                 }
-                None
+                Ok(None)
             }
         }
     }
 
-    /// A file with room for a body of so many bytes, for which others go if need be; None if there is no room.
+    /// A file with room for the body of an entry, for which others go if need be; None if there is no room, or its head is too long.
     ///
     /// # Errors
     /// What the system says of the file.
-    pub(super) fn reserve(self: &Arc<Store>, key: &Arc<str>, bytes: u64) -> io::Result<Option<Writing>> {
-        let cost = cost(bytes);
-        if cost > self.budget {
+    pub(super) fn reserve(self: &Arc<Store>, key: &Arc<str>, entry: &Entry) -> io::Result<Option<Writing>> {
+        let cost = Cost::of(entry, key);
+        if record_bytes(entry, key) > LONGEST_RECORD || !cost.fits(self.budget) {
             return Ok(None);
         }
         let number = loop {
             let mut index = self.lock();
-            if index.bytes + cost <= self.budget {
-                index.bytes += cost;
+            if index.cost.with(cost).fits(self.budget) {
+                index.cost = index.cost.with(cost);
                 index.bodies += 1;
                 break index.bodies;
             }
@@ -132,15 +136,15 @@ impl Store {
         };
         let body = body_name(key, number);
         let created = self.folder.create_part(&body);
-        let file = Arc::new(created.inspect_err(|_| self.lock().bytes -= cost)?);
+        let file = Arc::new(created.inspect_err(|_| self.lock().give_back(cost))?);
         // From here on it is removed if it is not kept.
         let writing =
             Writing { store: Arc::clone(self), key: Arc::clone(key), body, file, cost, is_kept: false };
-        Ok(self.allocate(&writing.file, bytes)?.then_some(writing))
+        Ok(self.allocate(&writing.file, entry.bytes, cost)?.then_some(writing))
     }
 
     /// Takes the room on the disk, for which others go if it is full and that is enough; answers whether there is.
-    fn allocate(&self, file: &File, bytes: u64) -> io::Result<bool> {
+    fn allocate(&self, file: &File, bytes: u64, cost: Cost) -> io::Result<bool> {
         if bytes == 0 {
             return Ok(true);
         }
@@ -150,7 +154,7 @@ impl Store {
                 // A file system that cannot reserve says that it is full when a body is written. So it is asked.
                 Err(Errno::OPNOTSUPP) if room_for(file)? >= bytes => return Ok(true),
                 Err(Errno::NOSPC | Errno::DQUOT | Errno::OPNOTSUPP) => {
-                    let others = self.size().1.saturating_sub(cost(bytes));
+                    let others = self.size().1.saturating_sub(cost.bytes);
                     let could_be_there = room_for(file)?.saturating_add(others);
                     if bytes > could_be_there || !self.evict() {
                         return Ok(false);
@@ -168,25 +172,35 @@ impl Store {
     /// # Errors
     /// What the system says; then the entry is as it was.
     pub(super) fn renew(&self, kept: &Kept, entry: Entry) -> io::Result<Arc<Kept>> {
+        if record_bytes(&entry, &kept.key) > LONGEST_RECORD {
+            return Err(io::Error::other("its head is too long now"));
+        }
         self.folder.write_record(&kept.key, &entry.record(&kept.body, kept.body_modified_ns))?;
         let renewed = Kept {
+            cost: Cost::of(&entry, &kept.key),
             key: Arc::clone(&kept.key),
             entry: Arc::new(entry),
             body: kept.body.clone(),
             body_modified_ns: kept.body_modified_ns,
         };
-        let mut index = self.lock();
-        if index.take_if_same(kept) {
-            return Ok(index.put(renewed));
+        let changing = self.change();
+        if !self.lock().has(kept) {
+            // It was evicted meanwhile, or replaced.
+            self.folder.discard_record(&kept.key);
+            return Err(io::ErrorKind::NotFound.into());
         }
-        // It was evicted meanwhile: the record goes too, and the body as soon as nobody reads it.
-        drop(index);
-        self.folder.remove_entry(&kept.key, &kept.body);
-        Err(io::ErrorKind::NotFound.into())
+        self.folder.place_record(&kept.key)?;
+        let mut index = self.lock();
+        index.take(&kept.key);
+        let renewed = index.put(renewed);
+        drop((index, changing));
+        self.keep_to_budget();
+        Ok(renewed)
     }
 
     /// Removes the entry of a URL, if there is one.
     pub(super) fn remove(&self, key: &str) {
+        let _changing = self.change();
         let taken = self.lock().take(key);
         if let Some(kept) = taken {
             self.folder.remove_entry(&kept.key, &kept.body);
@@ -196,11 +210,12 @@ impl Store {
     /// Number of entries, and what they take in bytes, those that are being written included.
     pub(super) fn size(&self) -> (u64, u64) {
         let index = self.lock();
-        (index.kept.len() as u64, index.bytes)
+        (index.kept.len() as u64, index.cost.bytes)
     }
 
     /// Removes the entry that was not used for longest; answers whether there was one.
     fn evict(&self) -> bool {
+        let _changing = self.change();
         let mut index = self.lock();
         let Some(key) = index.order.first_key_value().map(|(_, key)| Arc::clone(key)) else { return false };
         let taken = index.take(&key);
@@ -209,6 +224,16 @@ impl Store {
         self.folder.remove_entry(&kept.key, &kept.body);
         self.counters.evictions.fetch_add(1, Relaxed);
         true
+    }
+
+    /// Removes entries until the others are within the budget.
+    fn keep_to_budget(&self) {
+        let is_over = || !self.lock().cost.fits(self.budget);
+        while is_over() && self.evict() {}
+    }
+
+    fn change(&self) -> MutexGuard<'_, ()> {
+        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock(&self) -> MutexGuard<'_, Index> {
@@ -225,10 +250,13 @@ impl Writing {
         let folder = &self.store.folder;
         let body_modified_ns = folder.finish_body(&self.file, &self.body)?;
         folder.write_record(&self.key, &entry.record(&self.body, body_modified_ns))?;
+        let (key, body, cost) = (Arc::clone(&self.key), self.body.clone(), self.cost);
+        let _changing = self.store.change();
+        folder.place_record(&self.key)?;
         self.is_kept = true;
-        let kept = Kept { key: Arc::clone(&self.key), entry, body: self.body.clone(), body_modified_ns };
+        let kept = Kept { key, entry, body, body_modified_ns, cost };
         let mut index = self.store.lock();
-        index.bytes -= self.cost;
+        index.give_back(self.cost);
         let old = index.take(&self.key);
         let kept = index.put(kept);
         drop(index);
@@ -244,7 +272,7 @@ impl Drop for Writing {
         if !self.is_kept {
             self.store.folder.remove(&part_name(&self.body));
             self.store.folder.remove(&self.body);
-            self.store.lock().bytes -= self.cost;
+            self.store.lock().give_back(self.cost);
         }
     }
 }
@@ -253,7 +281,7 @@ impl Index {
     fn put(&mut self, kept: Kept) -> Arc<Kept> {
         let kept = Arc::new(kept);
         self.uses += 1;
-        self.bytes += cost(kept.entry.bytes);
+        self.cost = self.cost.with(kept.cost);
         self.bodies = self.bodies.max(body_number(&kept.body).unwrap_or(0));
         self.order.insert(self.uses, Arc::clone(&kept.key));
         self.kept.insert(Arc::clone(&kept.key), (self.uses, Arc::clone(&kept)));
@@ -272,14 +300,23 @@ impl Index {
     fn take(&mut self, key: &str) -> Option<Arc<Kept>> {
         let (last_use, kept) = self.kept.remove(key)?;
         self.order.remove(&last_use);
-        self.bytes -= cost(kept.entry.bytes);
+        self.give_back(kept.cost);
         Some(kept)
+    }
+
+    fn give_back(&mut self, cost: Cost) {
+        self.cost.bytes -= cost.bytes;
+        self.cost.memory -= cost.memory;
+    }
+
+    /// Whether an entry is still what there is of its URL; with another head, perhaps.
+    fn has(&self, kept: &Kept) -> bool {
+        self.kept.get(&kept.key).is_some_and(|(_, there)| there.body == kept.body)
     }
 
     /// Takes an entry out unless there is another of that URL by now, or none; answers whether it did.
     fn take_if_same(&mut self, kept: &Kept) -> bool {
-        let is_same = self.kept.get(&kept.key).is_some_and(|(_, there)| there.body == kept.body);
-        is_same && self.take(&kept.key).is_some()
+        self.has(kept) && self.take(&kept.key).is_some()
     }
 }
 
@@ -288,11 +325,6 @@ fn room_for(file: &File) -> io::Result<u64> {
     let disk = fstatvfs(file)?;
     // What could not be reserved whole may be reserved in part.
     Ok(disk.f_bavail.saturating_mul(disk.f_frsize).saturating_add(file.metadata()?.blocks() * 512))
-}
-
-/// What an entry with so many bytes is counted as.
-fn cost(bytes: u64) -> u64 {
-    bytes.div_ceil(BLOCK).saturating_mul(BLOCK).saturating_add(OVERHEAD)
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 
 use slab::Slab;
 use tokio::sync::Notify;
-use tokio::time::timeout;
 use wirepath_streams::StreamProgress;
 
 use super::balance::Load;
@@ -15,6 +14,7 @@ use super::endpoint::{Endpoint, Target};
 use super::health::{Change, Health, HealthOptions};
 use super::link::Link;
 use super::status::BackendStatus;
+use crate::trying::connect_to_any;
 
 /// A backend.
 #[derive(Debug)]
@@ -115,17 +115,7 @@ impl Backend {
 
     async fn try_targets(&self, limit: Duration) -> io::Result<Link> {
         let targets = Arc::clone(&lock(&self.targets));
-        let connecting = async {
-            let mut last = io::ErrorKind::AddrNotAvailable.into();
-            for target in &*targets {
-                match Link::connect(target).await {
-                    Ok(link) => return Ok(link),
-                    Err(error) => last = error,
-                }
-            }
-            Err(last)
-        };
-        timeout(limit, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        connect_to_any(&targets, limit, |target| async move { Link::connect(&target).await }).await
     }
 
     /// What came of connecting counts for its health; a change is said once.

@@ -42,12 +42,14 @@ impl Door {
     /// # Errors
     /// What the resolver or the system says.
     pub(super) async fn open(endpoint: &Endpoint) -> io::Result<Vec<Door>> {
-        if let Place::Tcp { host, port } = &endpoint.0
-            && host.is_empty()
-        {
-            return Ok(vec![Door::on_any_address(*port)?]);
+        if let Place::Unix(path) = &endpoint.0 {
+            return Ok(vec![Door::on_path(path)?]);
         }
-        endpoint.resolve().await?.into_iter().map(Door::on).collect()
+        let door = |listener: TcpListener| {
+            let name = format!("tcp://{}", listener.local_addr()?);
+            Ok(Door { listener: Listener::Tcp(listener), name })
+        };
+        endpoint.listen_tcp().await?.into_iter().map(door).collect()
     }
 
     /// Where it listens really, if the port was to be one that is free.
@@ -55,38 +57,10 @@ impl Door {
         &self.name
     }
 
-    fn on(target: Target) -> io::Result<Door> {
-        match target {
-            Target::Tcp(address) => Door::on_address(address),
-            Target::Unix(path) => {
-                let name = format!("unix:{}", path.display());
-                let listener = UnixListener::bind(&path).map_err(|error| if_taken(&path, error))?;
-                Ok(Door { listener: Listener::Unix(listener, path), name })
-            }
-        }
-    }
-
-    fn on_any_address(port: u16) -> io::Result<Door> {
-        match Door::on_address((Ipv6Addr::UNSPECIFIED, port).into()) {
-            // A system without IPv6.
-            Err(error) if Errno::from_io_error(&error) == Some(Errno::AFNOSUPPORT) => {
-                Door::on_address((Ipv4Addr::UNSPECIFIED, port).into())
-            }
-            door => door,
-        }
-    }
-
-    fn on_address(address: SocketAddr) -> io::Result<Door> {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
-        socket.set_reuse_address(true)?;
-        if address.ip() == Ipv6Addr::UNSPECIFIED {
-            socket.set_only_v6(false)?;
-        }
-        socket.bind(&address.into())?;
-        socket.listen(BACKLOG)?;
-        let listener = TcpListener::from_std(socket.into())?;
-        let name = format!("tcp://{}", listener.local_addr()?);
-        Ok(Door { listener: Listener::Tcp(listener), name })
+    fn on_path(path: &Path) -> io::Result<Door> {
+        let name = format!("unix:{}", path.display());
+        let listener = UnixListener::bind(path).map_err(|error| if_taken(path, error))?;
+        Ok(Door { listener: Listener::Unix(listener, path.to_owned()), name })
     }
 
     /// Takes connections while `permits` last, until `drain` becomes true or its sender is dropped; comes back when the last connection
@@ -137,6 +111,53 @@ impl Door {
             Listener::Unix(listener, _) => Ok(Link::Unix(listener.accept().await?.0)),
         }
     }
+}
+
+impl Endpoint {
+    /// Listens on every TCP address that it stands for; without a host, on one socket for all of IPv4 and IPv6. Must be called on a
+    /// tokio runtime.
+    ///
+    /// # Errors
+    /// What the resolver or the system says, or that it is a Unix socket.
+    pub async fn listen_tcp(&self) -> io::Result<Vec<TcpListener>> {
+        match &self.0 {
+            Place::Tcp { host, port } if host.is_empty() => Ok(vec![on_any_address(*port)?]),
+            Place::Tcp { .. } => self.resolve().await?.into_iter().map(on).collect(),
+            Place::Unix(_) => Err(not_tcp()),
+        }
+    }
+}
+
+fn on(target: Target) -> io::Result<TcpListener> {
+    match target {
+        Target::Tcp(address) => on_address(address),
+        Target::Unix(_) => Err(not_tcp()),
+    }
+}
+
+fn not_tcp() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "this is a Unix socket; HOST:PORT or :PORT is asked for")
+}
+
+fn on_any_address(port: u16) -> io::Result<TcpListener> {
+    match on_address((Ipv6Addr::UNSPECIFIED, port).into()) {
+        // A system without IPv6.
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::AFNOSUPPORT) => {
+            on_address((Ipv4Addr::UNSPECIFIED, port).into())
+        }
+        listener => listener,
+    }
+}
+
+fn on_address(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), None)?;
+    socket.set_reuse_address(true)?;
+    if address.ip() == Ipv6Addr::UNSPECIFIED {
+        socket.set_only_v6(false)?;
+    }
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    TcpListener::from_std(socket.into())
 }
 
 impl Drop for Listener {

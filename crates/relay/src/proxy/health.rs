@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 pub struct HealthOptions {
     /// Time between two checks; none if it is not checked, and then it is always thought to be there.
     pub interval: Option<Duration>,
-    /// Checks in a row that have to succeed before one that is down is up.
+    /// Connections in a row, checks and clients' alike, that have to succeed before one that is down is up.
     pub rise: u32,
     /// Connections in a row, checks and clients' alike, that have to fail before one that is up is down.
     pub fall: u32,

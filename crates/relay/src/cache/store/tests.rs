@@ -1,4 +1,5 @@
 use super::*;
+use crate::cache::cost::BLOCK;
 use crate::cache::head::Told;
 use http::{HeaderMap, Method};
 use std::fs;
@@ -8,6 +9,11 @@ use std::time::SystemTime;
 use tempfile::TempDir;
 
 const PLENTY: u64 = 1 << 30;
+
+/// What an entry with a short head takes.
+fn cost(bytes: u64) -> u64 {
+    bytes.div_ceil(BLOCK) * BLOCK + 2 * BLOCK
+}
 
 /// A folder, and the store in it.
 struct Stage {
@@ -22,6 +28,10 @@ impl Stage {
     }
 
     fn of(folder: TempDir, budget: u64) -> Stage {
+        Stage::within(folder, Cost { bytes: budget, memory: PLENTY })
+    }
+
+    fn within(folder: TempDir, budget: Cost) -> Stage {
         let counters = Arc::<Counters>::default();
         let store = Arc::new(Store::open(folder.path(), budget, Arc::clone(&counters)).unwrap());
         Stage { folder, store, counters }
@@ -34,15 +44,19 @@ impl Stage {
     }
 
     fn keep(&self, url: &str, body: &[u8]) -> Arc<Kept> {
-        let writing = self.store.reserve(&key(url), body.len() as u64).unwrap().unwrap();
+        let writing = self.reserve(url, body.len()).unwrap();
         writing.file.write_all_at(body, 0).unwrap();
         writing.keep(entry(url, body.len())).unwrap()
+    }
+
+    fn reserve(&self, url: &str, bytes: usize) -> Option<Writing> {
+        self.store.reserve(&key(url), &entry(url, bytes)).unwrap()
     }
 
     fn body(&self, url: &str) -> Option<Vec<u8>> {
         let kept = self.store.find(&key(url), url)?;
         let mut body = Vec::new();
-        self.store.open_body(&kept)?.read_to_end(&mut body).unwrap();
+        self.store.open_body(&kept).unwrap()?.read_to_end(&mut body).unwrap();
         Some(body)
     }
 
@@ -70,7 +84,7 @@ fn what_is_kept_is_there_in_the_next_process_and_what_is_not_is_nowhere() {
     stage.keep("http://o/a", b"first");
     stage.keep("http://o/a", b"second");
     stage.keep("http://o/empty", b"");
-    let broken = stage.store.reserve(&key("http://o/b"), 1000).unwrap().unwrap();
+    let broken = stage.reserve("http://o/b", 1000).unwrap();
     assert_eq!(stage.names().len(), 5, "two of each entry and a part");
     drop(broken);
     assert_eq!((stage.names().len(), stage.store.size()), (4, (2, cost(6) + cost(0))));
@@ -152,18 +166,12 @@ fn the_least_recently_used_goes_first() {
     assert!(stage.body("http://o/a").is_some());
     stage.keep("http://o/d", &[2; 10_000]);
     assert!(stage.body("http://o/b").is_none());
-    let writing = stage.store.reserve(&key("http://o/e"), 2 * 10_000).unwrap().unwrap();
+    let writing = stage.reserve("http://o/e", 2 * 10_000).unwrap();
     assert!(stage.body("http://o/c").is_none() && stage.body("http://o/d").is_some());
-    assert!(
-        stage.store.reserve(&key("http://o/f"), 3 * 10_000).unwrap().is_none(),
-        "what is being written stays"
-    );
+    assert!(stage.reserve("http://o/f", 3 * 10_000).is_none(), "what is being written stays");
     assert_eq!(stage.store.size().0, 0, "all else went for it");
     drop(writing);
-    assert!(
-        stage.store.reserve(&key("http://o/g"), 6 * 10_000).unwrap().is_none(),
-        "it is larger than the cache"
-    );
+    assert!(stage.reserve("http://o/g", 6 * 10_000).is_none(), "it is larger than the cache");
     assert_eq!(stage.store.size(), (0, 0));
     assert_eq!(stage.counters.evictions.load(Relaxed), 4);
 }
@@ -203,8 +211,12 @@ fn a_renewed_entry_has_its_body() {
 fn a_folder_of_others_or_in_use_is_refused() {
     let foreign = tempfile::tempdir().unwrap();
     fs::write(foreign.path().join("thesis.tex"), "text").unwrap();
-    let open =
-        |folder: &Path| Store::open(folder, PLENTY, Arc::default()).map(|_| ()).unwrap_err().to_string();
+    let open = |folder: &Path| {
+        Store::open(folder, Cost { bytes: PLENTY, memory: PLENTY }, Arc::default())
+            .map(|_| ())
+            .unwrap_err()
+            .to_string()
+    };
     assert!(open(foreign.path()).contains("is no cache of wirepath"));
     fs::write(foreign.path().join("CACHEDIR.TAG"), "Signature: 8a477f597d28d172789f06886806bc55\n").unwrap();
     assert!(open(foreign.path()).contains("is no cache of wirepath"), "a cache of another program");
@@ -213,4 +225,76 @@ fn a_folder_of_others_or_in_use_is_refused() {
     assert!(open(stage.folder.path()).contains("in use"));
     let file = tempfile::NamedTempFile::new().unwrap();
     assert!(open(file.path()).contains("cannot use the cache folder"));
+}
+
+#[test]
+fn only_what_is_about_a_body_costs_an_entry() {
+    use std::io::Error;
+    let damage = [Errno::NOENT, Errno::LOOP];
+    assert!(damage.iter().all(|&errno| is_damage(&errno.into())));
+    assert!(is_damage(&Error::new(io::ErrorKind::InvalidData, "changed")));
+    let others = [Errno::MFILE, Errno::NFILE, Errno::NOMEM, Errno::ACCESS, Errno::IO];
+    assert!(!others.iter().any(|&errno| is_damage(&errno.into())));
+
+    let stage = Stage::new(PLENTY);
+    let kept = stage.keep("http://o/a", b"body");
+    let body = stage.folder.path().join(&kept.body);
+    fs::remove_file(&body).unwrap();
+    std::os::unix::fs::symlink("/dev/null", &body).unwrap();
+    assert_eq!((stage.body("http://o/a"), stage.store.size().0), (None, 0), "a link is none of ours");
+}
+
+#[test]
+fn an_entry_that_cannot_be_read_now_is_there_later() {
+    let stage = Stage::new(PLENTY);
+    let kept = stage.keep("http://o/a", b"body");
+    let (folder, away) = (stage.folder.path(), tempfile::tempdir().unwrap());
+    // A folder in the way of the path is neither about the file's being there nor about what is in it.
+    let moved = away.path().join("moved");
+    fs::rename(folder, &moved).unwrap();
+    fs::write(folder, "in the way").unwrap();
+    assert!(stage.store.open_body(&kept).is_err());
+    assert_eq!(stage.store.size().0, 1);
+    fs::remove_file(folder).unwrap();
+    fs::rename(&moved, folder).unwrap();
+    assert_eq!(stage.body("http://o/a").unwrap(), b"body");
+}
+
+#[test]
+fn long_heads_are_counted_and_those_that_are_too_long_are_not_kept() {
+    let stage = Stage::new(PLENTY);
+    let url = |bytes: usize| format!("http://o/{}", "a".repeat(bytes));
+    stage.keep(&url(10_000), b"body");
+    assert_eq!(stage.store.size(), (1, cost(4) + 2 * BLOCK));
+    assert!(stage.reserve(&url(16 * 1024), 4).is_none());
+    let stage = stage.again(PLENTY);
+    assert_eq!(stage.store.size(), (1, cost(4) + 2 * BLOCK));
+}
+
+#[test]
+fn memory_is_a_budget_too() {
+    let one = Cost::of(&entry("http://o/a", 1), &key("http://o/a"));
+    let budget = Cost { bytes: PLENTY, memory: 2 * one.memory };
+    let stage = Stage::within(tempfile::tempdir().unwrap(), budget);
+    for url in ["http://o/a", "http://o/b", "http://o/c"] {
+        stage.keep(url, b"x");
+    }
+    assert_eq!((stage.store.size().0, stage.counters.evictions.load(Relaxed)), (2, 1));
+    assert!(stage.body("http://o/a").is_none() && stage.body("http://o/c").is_some());
+}
+
+#[test]
+fn what_comes_while_what_was_goes_is_in_the_folder_if_it_is_in_the_index() {
+    let stage = Stage::new(PLENTY);
+    let (url, record) = ("http://o/a", format!("{}.json", key("http://o/a")));
+    for _ in 0..300 {
+        stage.keep(url, b"old");
+        std::thread::scope(|scope| {
+            scope.spawn(|| stage.store.remove(&key(url)));
+            scope.spawn(|| stage.keep(url, b"new"));
+        });
+        let is_known = stage.store.find(&key(url), url).is_some();
+        assert_eq!(stage.names().contains(&record), is_known);
+        assert_eq!(stage.names().len(), if is_known { 2 } else { 0 });
+    }
 }

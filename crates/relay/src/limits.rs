@@ -2,14 +2,8 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors of a connection: each of two sockets is read, written and held, and each direction that moves has a pipe.
-const EACH: u64 = 10;
-
-/// Descriptors for everything else: listening sockets, threads, checks of backends, the log.
+/// Descriptors for everything else: listening sockets, threads, checks of backends, who asks for metrics (32), the log.
 const OTHERS: u64 = 200;
-
-/// Connections unless said otherwise, if there are descriptors for so many.
-const USUAL: usize = 20_000;
 
 /// More connections are asked for than there can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -24,28 +18,33 @@ pub struct TooManyConnections {
     possible: u64,
 }
 
-/// Raises the limit of open files as far as this user may, and answers how many connections there may be.
+/// Raises the limit of open files as far as this user may, and answers how many connections there may be that take `each` descriptors:
+/// those asked for, or else `usual` at most.
 ///
 /// # Errors
 /// If so many were asked for that descriptors do not suffice.
-pub(super) fn connections(asked: Option<usize>) -> Result<usize, TooManyConnections> {
+pub(crate) fn connections(
+    asked: Option<usize>,
+    each: u64,
+    usual: usize,
+) -> Result<usize, TooManyConnections> {
     let limit = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     if let Err(errno) = raised {
         tracing::warn!(%errno, "the limit of open files could not be raised");
     }
-    possible(asked, getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
+    possible(asked, each, usual, getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
 }
 
-fn possible(asked: Option<usize>, limit: u64) -> Result<usize, TooManyConnections> {
-    let possible = limit.saturating_sub(OTHERS) / EACH;
+fn possible(asked: Option<usize>, each: u64, usual: usize, limit: u64) -> Result<usize, TooManyConnections> {
+    let possible = limit.saturating_sub(OTHERS) / each;
     match asked {
         Some(connections) if connections as u64 > possible => {
-            let needed = (connections as u64).saturating_mul(EACH).saturating_add(OTHERS);
+            let needed = (connections as u64).saturating_mul(each).saturating_add(OTHERS);
             Err(TooManyConnections { connections, needed, limit, possible })
         }
         Some(connections) => Ok(connections),
-        None => Ok(USUAL.min(possible as usize).max(1)),
+        None => Ok(usual.min(possible as usize).max(1)),
     }
 }
 
@@ -55,13 +54,14 @@ mod tests {
 
     #[test]
     fn there_are_as_many_as_asked_for_or_as_there_can_be() {
-        assert_eq!(possible(None, 1 << 20), Ok(USUAL));
-        assert_eq!(possible(None, 1024), Ok(82));
-        assert_eq!(possible(Some(82), 1024), Ok(82));
-        let error = possible(Some(83), 1024).unwrap_err().to_string();
+        assert_eq!(possible(None, 10, 20_000, 1 << 20), Ok(20_000));
+        assert_eq!(possible(None, 10, 20_000, 1024), Ok(82));
+        assert_eq!(possible(Some(82), 10, 20_000, 1024), Ok(82));
+        let error = possible(Some(83), 10, 20_000, 1024).unwrap_err().to_string();
         assert!(
             error.contains("83 connections take 1030 descriptors") && error.contains("ask for 82"),
             "{error}"
         );
+        assert!(possible(Some(usize::MAX), 8, 4096, 1 << 30).is_err());
     }
 }

@@ -1,0 +1,50 @@
+//! What an entry takes on disk and in memory.
+
+use super::entry::Entry;
+use super::folder::body_name;
+
+/// What files are counted in, and the names of an entry's two.
+pub(super) const BLOCK: u64 = 4096;
+
+/// Memory of an entry besides its text, and of each field: it is in the entry and in what judges it, in tables that are half empty.
+const ENTRY_MEMORY: u64 = 1024;
+const FIELD_MEMORY: u64 = 256;
+
+/// What entries take, or may take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Cost {
+    /// On disk.
+    pub(super) bytes: u64,
+    /// In memory.
+    pub(super) memory: u64,
+}
+
+impl Cost {
+    pub(super) fn of(entry: &Entry, key: &str) -> Cost {
+        let record = record_bytes(entry, key);
+        let blocks = |bytes: u64| bytes.div_ceil(BLOCK).saturating_mul(BLOCK);
+        let fields = FIELD_MEMORY * entry.fields.len() as u64;
+        Cost {
+            bytes: blocks(entry.bytes).saturating_add(blocks(record)).saturating_add(BLOCK),
+            memory: record.saturating_mul(2).saturating_add(fields + ENTRY_MEMORY),
+        }
+    }
+
+    pub(super) fn with(self, other: Cost) -> Cost {
+        Cost {
+            bytes: self.bytes.saturating_add(other.bytes),
+            memory: self.memory.saturating_add(other.memory),
+        }
+    }
+
+    pub(super) fn fits(self, budget: Cost) -> bool {
+        self.bytes <= budget.bytes && self.memory <= budget.memory
+    }
+}
+
+/// Length of an entry's record, whatever the number of its body.
+pub(super) fn record_bytes(entry: &Entry, key: &str) -> u64 {
+    let record = entry.record(&body_name(key, u64::MAX), u64::MAX);
+    // What cannot be written is too long.
+    serde_json::to_vec(&record).map_or(u64::MAX, |text| text.len() as u64)
+}

@@ -1,0 +1,55 @@
+//! Connecting to one of the addresses of a name.
+
+use std::future::Future;
+use std::io;
+use std::time::{Duration, Instant};
+
+use tokio::time::timeout;
+
+/// Tries one address after the other, within `limit`. Each has an equal part of the time that is left, so that one that does not answer
+/// leaves some for the others.
+///
+/// # Errors
+/// What the last address said, or that it took too long.
+pub(crate) async fn connect_to_any<A: Clone, C, F: Future<Output = io::Result<C>>>(
+    addresses: &[A],
+    limit: Duration,
+    connect: impl Fn(A) -> F,
+) -> io::Result<C> {
+    let begun = Instant::now();
+    let mut last = io::ErrorKind::AddrNotAvailable.into();
+    for (tried, address) in addresses.iter().enumerate() {
+        let left = limit.saturating_sub(begun.elapsed());
+        match timeout(left / (addresses.len() - tried) as u32, connect(address.clone())).await {
+            Ok(Ok(connection)) => return Ok(connection),
+            Ok(Err(error)) => last = error,
+            Err(_) => last = io::ErrorKind::TimedOut.into(),
+        }
+    }
+    Err(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::future::pending;
+
+    #[test]
+    fn an_address_that_does_not_answer_leaves_time_for_the_others() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let connect = |address: &'static str| async move {
+            match address {
+                "silent" => pending().await,
+                "closed" => Err(io::ErrorKind::ConnectionRefused.into()),
+                open => Ok(open),
+            }
+        };
+        let by = |addresses: &'static [&'static str]| {
+            let connected = connect_to_any(addresses, Duration::from_millis(200), connect);
+            runtime.block_on(connected).map_err(|error| error.kind())
+        };
+        assert_eq!(by(&["silent", "closed", "silent", "open"]), Ok("open"));
+        assert_eq!(by(&["silent", "closed"]), Err(io::ErrorKind::ConnectionRefused));
+        assert_eq!(by(&["closed", "silent"]), Err(io::ErrorKind::TimedOut));
+    }
+}
