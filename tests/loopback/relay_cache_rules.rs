@@ -399,7 +399,8 @@ fn requests_stay_within_the_path_of_the_origin() -> Result<()> {
 fn it_listens_for_both_families_and_says_when_a_port_is_taken() -> Result<()> {
     let taken = TcpListener::bind("[::1]:0");
     require!(taken.is_ok(), "this system has no IPv6");
-    let port = taken.as_ref().map(TcpListener::local_addr)??.port();
+    let taken = taken?;
+    let port = taken.local_addr()?.port();
     let origin = Origin::start(|_, connection| answer(connection, "200 OK", "", b"body"))?;
     let folder = tempfile::tempdir()?;
     let address = format!(":{port}");
