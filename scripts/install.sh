@@ -15,9 +15,11 @@ available() { [ -n "$(apt-cache policy "$1" 2>/dev/null | sed -n '/Candidate: [^
 have_rust() { [ "$(cargo --version 2>/dev/null | cut -d' ' -f2)" = "$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)" ]; }
 
 can_be_root() { [ "$(id -u)" = 0 ] || { command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; }; }
+# Tests compare with servers (nginx, HAProxy) whose packages would start a service: not here (Debian Policy 9.3.3, policy-rc.d).
+no_services="p=/usr/sbin/policy-rc.d; [ -e \$p ] || { trap 'rm -f /usr/sbin/policy-rc.d' EXIT; printf '#!/bin/sh\\nexit 101\\n' >\$p; chmod 755 \$p; }"
 as_root() {
-  if [ "$(id -u)" = 0 ]; then sh -c "$1"
-  elif can_be_root; then sudo sh -c "$1"
+  if [ "$(id -u)" = 0 ]; then sh -c "$no_services; $1"
+  elif can_be_root; then sudo sh -c "$no_services; $1"
   else
     printf 'Missing: %s\nAs root, run:\n\n  %s\n\nthen try again.\n' "${missing[*]}" "$1" >&2
     exit 69
@@ -47,9 +49,7 @@ for purpose in "$@"; do
     *) echo "install.sh: unknown purpose $purpose; known are run, test, bench" >&2; exit 64 ;;
   esac
 done
-# Tests compare with servers (nginx, HAProxy) whose packages would start a service: not here (Debian Policy 9.3.3, policy-rc.d).
-no_services="p=/usr/sbin/policy-rc.d; [ -e \$p ] || { trap 'rm -f /usr/sbin/policy-rc.d' EXIT; printf '#!/bin/sh\\nexit 101\\n' >\$p; chmod 755 \$p; }"
-install() { as_root "$no_services; apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ${missing[*]}"; }
+install() { as_root "apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ${missing[*]}"; }
 [ ${#missing[@]} = 0 ] || install
 
 if ! have_rust; then

@@ -229,21 +229,16 @@ fn the_documents_agree_with_the_kept_result() -> Result<()> {
     Ok(())
 }
 
-/// The assessment in the last folder of `results/` that has one: their names begin with the date.
+/// `assessment.json` of the last folder of `results/` whose name, which begins with the date, says that it has a full one.
 fn last_kept_result(results: &Path) -> Result<Option<PathBuf>> {
     let mut folders: Vec<PathBuf> =
         std::fs::read_dir(results)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+    folders.retain(|folder| folder.to_string_lossy().ends_with("-assessment"));
     folders.sort();
-    for folder in folders.iter().rev().filter(|folder| folder.is_dir()) {
-        for file in std::fs::read_dir(folder)? {
-            let file = file?.path();
-            let is_json = file.extension().is_some_and(|ending| ending == "json");
-            if is_json && Assessment::from_json(&std::fs::read_to_string(&file)?).is_ok() {
-                return Ok(Some(file.canonicalize()?));
-            }
-        }
-    }
-    Ok(None)
+    let Some(folder) = folders.last() else { return Ok(None) };
+    let file = folder.join("assessment.json").canonicalize()?;
+    Assessment::from_json(&std::fs::read_to_string(&file)?)?;
+    Ok(Some(file))
 }
 
 /// A folder with a result in it.

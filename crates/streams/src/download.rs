@@ -204,9 +204,7 @@ impl DownloadTask {
     fn send_extent(&mut self) -> Result<Step, SendError> {
         let (file, range, there) = match self.parts.front_mut() {
             Some(Part::Extent { file, range }) => (file, range, u64::MAX),
-            Some(Part::Growing { range, growth, .. })
-                if growth.has_failed() && range.end > growth.bytes() =>
-            {
+            Some(Part::Growing { range, growth, .. }) if growth.has_failed() && !range.is_empty() => {
                 return Ok(Step::Stop(Turn::Over(Some(DownloadError::Broken))));
             }
             Some(Part::Growing { file, range, growth }) => {
