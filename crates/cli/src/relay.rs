@@ -56,8 +56,8 @@ ready listen=tcp://ADDRESS:PORT, or of a cache: ready http=http://ADDRESS:PORT/
 SIGTERM or SIGINT drains for the time of --drain; a second one ends at once. The log goes to standard error; RUST_LOG sets \
 its level (default: info).
 
-Exit code: 0 if all inputs came to their end and all was delivered (peers over TCP have acknowledged it), 1 if something \
-failed, 128 and the signal's number if it was stopped. Of a proxy or cache: 0 if all connections or answers ended before it did, 3 if \
+Exit code: 0 if all inputs came to their end and all was delivered (peers over TCP have acknowledged it), but for \
+outputs that a mirror went on without, which are named; 1 if something failed, 128 and the signal's number if it was stopped. Of a proxy or cache: 0 if all connections or answers ended before it did, 3 if \
 some were cut.")]
 pub(crate) struct Relay {
     #[command(flatten)]

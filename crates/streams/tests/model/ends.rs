@@ -114,7 +114,7 @@ pub(crate) struct Sink {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
     pub(crate) when_full: WhenFull,
-    /// Nobody reads, for now.
+    /// Nobody reads until the round ends.
     pub(crate) is_stalled: bool,
     /// It was killed, or had no room: what came may end anywhere.
     pub(crate) is_broken: bool,
