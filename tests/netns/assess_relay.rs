@@ -67,7 +67,8 @@ fn every_way_to_relay_is_verified_and_measured() -> Result<()> {
     ensure_shown(&result)
 }
 
-/// Two runs of all that should arrive, each of which took processor time.
+/// Two runs of all that should arrive, each of which took processor time. What socat's ended processes used is known in ticks of the
+/// clock only, and so little data may not take one.
 fn ensure_measured(one: &Value, sinks: u64) -> Result<()> {
     let runs = one["runs"].as_array().context("no runs")?;
     ensure!(one["verified"] == true && runs.len() == 2, "{one:#}");
@@ -76,7 +77,8 @@ fn ensure_measured(one: &Value, sinks: u64) -> Result<()> {
         ensure!(bytes > 0 && delivered == bytes * sinks, "{one:#}");
         let [user, system, wall] =
             ["user_s", "system_s", "wall_s"].map(|name| run[name].as_f64().unwrap_or(-1.0));
-        ensure!(user >= 0.0 && system >= 0.0 && user + system > 0.0 && wall > 0.0, "{one:#}");
+        let in_ticks = one["way"] == "socat";
+        ensure!(user >= 0.0 && system >= 0.0 && (user + system > 0.0 || in_ticks) && wall > 0.0, "{one:#}");
     }
     Ok(())
 }
