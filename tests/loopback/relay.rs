@@ -332,7 +332,8 @@ fn outputs_that_are_gone_stay_in_the_report() -> Result<()> {
     let (mut connection, _) = listener.accept()?;
     connection.read_exact(&mut [0; 1000])?;
     reset(connection)?;
-    mirroring.wait(Deadline::seconds(20.0))?;
+    let status = mirroring.wait(Deadline::seconds(20.0))?;
+    ensure!(status.code() == Some(3), "{status}: {}", mirroring.log());
     ensure!(std::fs::read(folder.path().join("target"))? == bytes, "the file has other bytes");
     let report: Value = serde_json::from_slice(&std::fs::read(report)?)?;
     let [gone] = &report["ended_outputs"].as_array().context("no list")?[..] else {
@@ -343,6 +344,7 @@ fn outputs_that_are_gone_stay_in_the_report() -> Result<()> {
         "{gone}"
     );
     ensure!(gone["dropped_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{gone}");
+    ensure!(report["gone_outputs"]["failed"] == 1 && report["gone_outputs"]["disconnected"] == 0, "{report}");
     ensure!(mirroring.log().contains(&format!("without {address}")), "{}", mirroring.log());
     Ok(())
 }

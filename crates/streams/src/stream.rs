@@ -31,7 +31,7 @@ pub use build::{OutputOptions, StreamBuilder};
 pub use error::StreamError;
 pub use event::{OnEvent, StreamEvent};
 pub(crate) use finish::LOOK_AGAIN_US;
-pub use status::{EndedOutput, InputStatus, OutputStatus, StreamStatus};
+pub use status::{EndedOutput, GoneOutputs, InputStatus, OutputStatus, StreamStatus};
 pub(crate) use storage::Stored;
 
 use crate::chain::Chain;
@@ -128,6 +128,7 @@ struct Counts {
     bytes_unseen: u64,
     bytes_dropped: u64,
     bytes_returned: u64,
+    gone_outputs: GoneOutputs,
 }
 
 struct Input {

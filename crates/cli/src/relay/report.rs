@@ -112,6 +112,11 @@ pub(super) fn as_json(row: &Row) -> Value {
         "inputs": inputs,
         "outputs": outputs,
         "ended_outputs": ended_outputs,
+        "gone_outputs": {
+            "failed": status.gone_outputs.failed,
+            "disconnected": status.gone_outputs.disconnected,
+            "detached": status.gone_outputs.detached,
+        },
         "reports": reports(&status.reports),
         "merge": status.merge.map(|merge| json!({"late": merge.late, "untagged": merge.untagged, "unawaited": merge.unawaited})),
         "shares": status.shares.map(|shares| json!({"lost": shares.lost, "spare": shares.spare})),

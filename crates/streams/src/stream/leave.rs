@@ -26,6 +26,7 @@ impl Stream {
             self.outputs.remove(place)
         };
         let (port, dropped, within) = (output.port, output.give_up(), output.within);
+        self.counts.gone_outputs.failed += 1;
         self.tell(StreamEvent::OutputFailed { port, error: error.to_string(), dropped });
         self.part_with(output, error.to_string());
         if is_leaving {
@@ -55,11 +56,14 @@ impl Stream {
         while let Some(place) = self.leaving.iter().position(Output::is_idle) {
             let output = self.leaving.remove(place);
             let (port, name, dropped) = (output.port, output.object.name.clone(), output.outbox.dropped());
-            let (event, why) = if output.is_disconnected {
-                (StreamEvent::OutputDisconnected { port, name, dropped }, "it did not keep up")
+            let gone = &mut self.counts.gone_outputs;
+            let (count, event, why) = if output.is_disconnected {
+                let event = StreamEvent::OutputDisconnected { port, name, dropped };
+                (&mut gone.disconnected, event, "it did not keep up")
             } else {
-                (StreamEvent::OutputGone { port, name }, "it was detached")
+                (&mut gone.detached, StreamEvent::OutputGone { port, name }, "it was detached")
             };
+            *count += 1;
             self.tell(event);
             self.part_with(output, why.to_owned());
         }
@@ -126,6 +130,7 @@ impl Stream {
             return false;
         };
         output.give_up();
+        self.counts.gone_outputs.detached += 1;
         self.part_with(output, "its stream ended before it was detached".to_owned());
         true
     }

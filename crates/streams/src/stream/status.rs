@@ -31,6 +31,8 @@ pub struct StreamStatus {
     pub outputs: Vec<OutputStatus>,
     /// The outputs that are gone, the last 64 of them, in the order in which they went.
     pub ended_outputs: Vec<EndedOutput>,
+    /// How many are gone, all of them, and how.
+    pub gone_outputs: GoneOutputs,
     /// What handlers of the stream report: the handler, what, and how much.
     pub reports: Vec<(&'static str, &'static str, u64)>,
     /// What a merge by tag counted, if there is one.
@@ -98,6 +100,17 @@ pub struct EndedOutput {
     pub why: String,
 }
 
+/// How many outputs are gone, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GoneOutputs {
+    /// They failed, and the stream went on.
+    pub failed: u64,
+    /// They did not keep up, and were to be let go of then.
+    pub disconnected: u64,
+    /// They were detached.
+    pub detached: u64,
+}
+
 impl Stream {
     /// What it did so far.
     pub fn status(&self) -> StreamStatus {
@@ -129,6 +142,7 @@ impl Stream {
             inputs: inputs.collect(),
             outputs: outputs.collect(),
             ended_outputs: self.ended.iter().cloned().collect(),
+            gone_outputs: self.counts.gone_outputs,
             reports: self.chain.reports(),
             merge: if let Order::Tags { merge, .. } = &self.order { Some(merge.counts()) } else { None },
             shares: if let Order::Shares(collector) = &self.order { Some(collector.counts()) } else { None },
