@@ -56,9 +56,10 @@ ready listen=tcp://ADDRESS:PORT, or of a cache: ready http=http://ADDRESS:PORT/
 SIGTERM or SIGINT drains for the time of --drain; a second one ends at once. The log goes to standard error; RUST_LOG sets \
 its level (default: info).
 
-Exit code: 0 if all inputs came to their end and all was delivered (peers over TCP have acknowledged it), but for \
-outputs that a mirror went on without, which are named; 1 if something failed, 128 and the signal's number if it was stopped. Of a proxy or cache: 0 if all connections or answers ended before it did, 3 if \
-some were cut.")]
+Exit code: 0 if all inputs came to their end and all was delivered (peers over TCP have acknowledged it), but for what \
+--when-full says; 1 if something failed, 128 and the signal's number if it was stopped; 3 if all inputs came to their end, but a \
+mirror went on without an output that failed, or shares of a record did not come. Of a proxy or cache: 0 if all connections or \
+answers ended before it did, 3 if some were cut.")]
 pub(crate) struct Relay {
     #[command(flatten)]
     wires: Wires,
