@@ -34,7 +34,6 @@ const RULES: &[Rule] = &[
     Rule { room: "wirepath", ours: ROOMS, others: None },
     Rule { room: "wirepath-tests", ours: ROOMS, others: None },
     Rule { room: "wirepath-bench", ours: &["wirepath-tests"], others: None },
-    // It tests from outside, too; its own test is a trial like those of `wirepath-tests`.
     Rule { room: "wirepath-vm", ours: &["wirepath-tests"], others: None },
     Rule { room: "wirepath-lint", ours: &[], others: None },
     Rule { room: "wirepath-check", ours: &[], others: None },

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use rustix::mount::{MountFlags, mount as mount_at};
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 
-use wirepath_vm::command::{Command, output};
+use crate::command::{Command, output};
 
 /// The serial port that carries the report; the first is the kernel's.
 const REPORT: &str = "/dev/ttyS1";
