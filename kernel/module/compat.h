@@ -10,6 +10,7 @@
 #include <linux/net.h>
 #include <linux/netdevice.h>
 #include <linux/version.h>
+#include <linux/workqueue.h>
 #include <net/dst.h>
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
@@ -32,6 +33,11 @@
 #define WP_REFERENCES MSG_SPLICE_PAGES
 #else
 #define WP_REFERENCES 0
+#endif
+
+/* Workqueues by processor are the default until 6.17, and to be asked for later. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 18, 0)
+#define WQ_PERCPU 0
 #endif
 
 /* The 16 bytes of the submission entry that are the command's own. */
