@@ -106,8 +106,8 @@
  *             (0: all packets full), so that the last of the group may be
  *             shorter: a frame cut into packets. `table` and `table_count`
  *             advance past groups that are done, `position` counts the
- *             packets of the first one that were sent. A table that ends
- *             ends the run. `timestamp` is what was sent last.
+ *             packets of the first one that were sent. The run ends
+ *             where the table does. `timestamp` is what was sent last.
  * `packets` and `octets` grow by what an RTCP sender report counts (RFC 3550,
  * 6.4.1: packets, payload octets), `last_timestamp` and `last_ns` (CLOCK_MONOTONIC)
  * are of the last packet handed to the network: the pair that a report's
