@@ -64,6 +64,9 @@ pub fn try_on_loopback(path: Path) -> Result<(), Trial> {
     let (sender, receiver) = to_ourselves()?;
     let (medium, train, packets) = three_packets()?;
     let mut scratch = Scratch::default();
+    if path.needs_module() {
+        scratch.open_module().map_err(|error| Trial::Failed(io::Error::other(error)))?;
+    }
     if path.needs_hot_memory() {
         scratch.hold_copy(&medium).map_err(Trial::Failed)?;
     }
@@ -115,10 +118,16 @@ mod tests {
 
     #[test]
     fn every_path_delivers_on_loopback() {
-        // Where there is no io_uring, tests/uring.rs says so.
+        // Where there is no io_uring, tests/uring.rs says so; where there is no module, tests/module.rs does.
         let without_ring = Scratch::default().open_ring().is_err();
+        let without_module = Scratch::default().open_module().is_err();
         for path in Path::ALL.into_iter().filter(|path| !(without_ring && path.needs_hot_memory())) {
-            try_on_loopback(path).unwrap_or_else(|error| panic!("{path}: {error}"));
+            match try_on_loopback(path) {
+                Err(Trial::Failed(error)) if without_module && path.needs_module() => {
+                    assert!(error.to_string().contains("docs/module.md"), "{path}: {error}");
+                }
+                tried => tried.unwrap_or_else(|error| panic!("{path}: {error}")),
+            }
         }
     }
 
