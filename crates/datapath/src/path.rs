@@ -74,6 +74,10 @@ impl Path {
     pub const SERVING: [Path; 5] =
         [Path::WireUring, Path::WireSendfile, Path::GsoWritev, Path::Sendmmsg, Path::ReadWritev];
 
+    /// Those that packets with headers of a session's own (after a seek) leave by where the headers are stored else, most preferred
+    /// first.
+    pub const OWN_HEADERS: [Path; 2] = [Path::GsoWritev, Path::Krtpsendfile];
+
     /// The name used in options, output and documentation.
     pub fn name(self) -> &'static str {
         match self {

@@ -36,6 +36,19 @@ pub(crate) fn probe_host(kernel: &str, hot_memory: bool) -> (Vec<Path>, String) 
     (working, failures)
 }
 
+/// The paths that work here for packets with headers of a session's own, most preferred first, and why others do not.
+pub(crate) fn probe_own_headers() -> (Vec<Path>, String) {
+    let mut failures = String::new();
+    let mut works = |path: &Path| match try_on_loopback(*path) {
+        Err(Trial::Failed(why)) => {
+            failures.push_str(&format!("{path}: {why}; "));
+            false
+        }
+        Ok(()) | Err(Trial::Impossible(_)) => true,
+    };
+    (Path::OWN_HEADERS.into_iter().filter(|path| works(path)).collect(), failures)
+}
+
 /// Major and minor number in a kernel's release, where it begins with such.
 pub fn release(kernel: &str) -> Option<(u32, u32)> {
     let mut numbers = kernel.split(['.', '-']).map(str::parse);
@@ -71,11 +84,16 @@ pub fn try_on_loopback(path: Path) -> Result<(), Trial> {
         scratch.hold_copy(&medium).map_err(Trial::Failed)?;
     }
     let sink = UdpSink::new(sender, PACKET_SIZE as u16, path).map_err(Trial::Failed)?;
-    match path.send(&sink, &medium, &train, Headers::Stored, &mut scratch) {
-        Ok(3) => {}
-        Ok(sent) => return Err(Trial::Failed(io::Error::other(format!("{sent} of 3 packets were sent")))),
-        Err(error @ SendError::NetworkDown { .. }) => return Err(Trial::Impossible(io::Error::other(error))),
-        Err(error) => return Err(Trial::Failed(io::Error::other(error))),
+    let mut rest = Some(train);
+    while let Some(train) = rest {
+        match path.send(&sink, &medium, &train, Headers::Stored, &mut scratch) {
+            Ok(0) => return Err(Trial::Failed(io::Error::other("nothing was sent, and nothing said"))),
+            Ok(sent) => rest = train.after(sent),
+            Err(error @ SendError::NetworkDown { .. }) => {
+                return Err(Trial::Impossible(io::Error::other(error)));
+            }
+            Err(error) => return Err(Trial::Failed(io::Error::other(error))),
+        }
     }
     for expected in packets.chunks(PACKET_SIZE) {
         let mut buffer = [0; 2 * PACKET_SIZE];
