@@ -10,6 +10,7 @@ pub mod device;
 pub mod gather;
 pub mod header_blocks;
 pub mod mapping;
+pub mod module;
 pub mod namespace;
 pub mod page_cache;
 pub mod pages;

@@ -1,0 +1,183 @@
+//! The kernel module's device, `/dev/wirepath`: from storage to the network in one call, by reference.
+//!
+//! `kernel/module/uapi/wirepath.h` opens with the whole protocol in prose. Here a [`Run`] is a packet or any number of them, of
+//! payload in a file or in memory, with headers that are given, made by the kernel's RTP engine, or none; a [`Vector`] is what
+//! the papers call `sendfilew`. Both keep what was sent of them, so that a call that ended early is continued by calling again.
+//! A [`Started`] run is one that the kernel paces.
+//!
+//! By reference means that pages of files and of mappings are not copied: what is written to the file afterwards may be what
+//! leaves. Memory that this process can write is copied.
+
+pub mod layout;
+mod run;
+mod started;
+mod vector;
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::path::Path;
+
+use rustix::io::Errno;
+
+pub use layout::{Query, RtpTime};
+pub use run::{Marker, Rtp, Run, Sent, Timestamps};
+pub use started::{Departures, Started, State, Status};
+pub use vector::{Part, Vector};
+
+use crate::checked;
+
+/// Where the device is.
+pub const DEVICE: &str = "/dev/wirepath";
+
+/// The opened device. Any number of threads may use one; each having its own spares them a shared counter.
+#[derive(Debug)]
+pub struct Module {
+    device: File,
+}
+
+/// Why the device cannot be used, and what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// There is none.
+    #[error("needs the kernel module: docs/module.md says how to load it")]
+    Missing,
+    /// This user may not open it.
+    #[error("{DEVICE} may not be opened by this user: join the group wirepath, see docs/module.md")]
+    Forbidden,
+    /// It is another version's.
+    #[error(
+        "the kernel module that is loaded speaks version {loaded}, this program version {known}: load its own, see docs/module.md",
+        known = layout::VERSION
+    )]
+    Version {
+        /// What it says of itself.
+        loaded: u32,
+    },
+    /// It is there and does not answer as it should.
+    #[error("{DEVICE}: {0}")]
+    Other(#[source] io::Error),
+}
+
+impl Module {
+    /// Opens the device and asks it for its version.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open() -> Result<Module, OpenError> {
+        Module::open_at(DEVICE.as_ref())
+    }
+
+    fn open_at(path: &Path) -> Result<Module, OpenError> {
+        let device = OpenOptions::new().read(true).write(true).open(path).map_err(OpenError::of)?;
+        let module = Module { device };
+        match module.query().map_err(OpenError::Other)?.version {
+            layout::VERSION => Ok(module),
+            loaded => Err(OpenError::Version { loaded }),
+        }
+    }
+
+    /// What the module does on this kernel, as it is switched now, and its limits.
+    ///
+    /// # Errors
+    /// What `ioctl` says.
+    pub fn query(&self) -> io::Result<Query> {
+        let mut query = Query { size: size_of::<Query>() as u32, ..Query::default() };
+        // SAFETY: the kernel writes as many bytes as `size` says, all of which are numbers.
+        unsafe { self.request(layout::QUERY, &raw mut query)? };
+        Ok(query)
+    }
+
+    /// Sends the run, or what is left of it; [`Run::sent`] says how much was, whatever the answer. Waits for storage; waits for
+    /// room in the socket unless that is non-blocking.
+    ///
+    /// # Errors
+    /// As the header says, under SEND: `EAGAIN`, `ENODATA`, `EINTR`, `EOPNOTSUPP` and what `send` says. `EINVAL` for given
+    /// headers that are too few.
+    #[inline]
+    pub fn send(&self, socket: BorrowedFd<'_>, run: &mut Run<'_>) -> io::Result<()> {
+        let raw = run.prepare(socket)?;
+        // SAFETY: the kernel reads and writes the run and the RTP state it points to, which is the run's own and borrowed with
+        // it. It reads headers, table, address and memory that the run borrows, as far as they are long.
+        unsafe { self.request(layout::SEND, raw) }.map(drop)
+    }
+
+    /// Sends the vector, or what is left of it; [`Vector::bytes`] says how much was. Waits as [`Module::send`].
+    ///
+    /// # Errors
+    /// As the header says, under SEND and SENDFILEW.
+    #[inline]
+    pub fn sendfilew(&self, socket: BorrowedFd<'_>, vector: &mut Vector<'_>) -> io::Result<()> {
+        let raw = vector.prepare(socket);
+        // SAFETY: the kernel reads and writes the vector, and reads the parts, the address and the memory that it borrows.
+        unsafe { self.request(layout::SENDFILEW, raw) }.map(drop)
+    }
+
+    /// Has the kernel send the run, from where it stands, as `departures` say. What it needs of it, the kernel keeps: the run and
+    /// all that it borrows is free again after the call.
+    ///
+    /// # Errors
+    /// As the header says, under SEND and START; `EINVAL` for a run of bytes that this process can write, since they would have
+    /// to stay as they are.
+    pub fn start(
+        &self,
+        socket: BorrowedFd<'_>,
+        run: &mut Run<'_>,
+        departures: Departures<'_>,
+    ) -> io::Result<Started> {
+        if run.is_of_bytes() {
+            return Err(Errno::INVAL.into());
+        }
+        let mut raw = departures.raw();
+        raw.send = run.prepare(socket)?.expose_provenance() as u64;
+        // SAFETY: the kernel reads the structure, the run and what it points to, the departures, and writes none of them. Pages
+        // that it goes on to send are those of a file or of a mapping of a file, which it holds itself.
+        let descriptor = unsafe { self.request(layout::START, &raw mut raw)? };
+        // SAFETY: the kernel has just made this descriptor for this call.
+        Ok(Started::new(unsafe { OwnedFd::from_raw_fd(descriptor as i32) }))
+    }
+
+    /// # Safety
+    /// `structure` is what the request takes, and what it points to may be read and written as the request does.
+    unsafe fn request<T>(&self, request: u32, structure: *mut T) -> io::Result<usize> {
+        // SAFETY: the caller has made sure of it.
+        checked(unsafe { libc::ioctl(self.device.as_raw_fd(), request as _, structure) } as isize)
+    }
+}
+
+impl OpenError {
+    fn of(error: io::Error) -> OpenError {
+        match Errno::from_io_error(&error) {
+            Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => OpenError::Missing,
+            Some(Errno::ACCESS | Errno::PERM) => OpenError::Forbidden,
+            _ => OpenError::Other(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_device_says_so() {
+        let folder = tempfile::tempdir().unwrap();
+        let missing = Module::open_at(&folder.path().join("wirepath")).unwrap_err();
+        assert!(matches!(missing, OpenError::Missing));
+        assert!(missing.to_string().contains("docs/module.md"));
+        let other = Module::open_at("/dev/null".as_ref()).unwrap_err();
+        assert!(matches!(other, OpenError::Other(_)), "{other}");
+    }
+
+    #[test]
+    fn bytes_that_can_be_written_are_not_left_to_the_kernel() {
+        let module = Module { device: File::open("/dev/null").unwrap() };
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let socket = std::os::fd::AsFd::as_fd(&socket);
+        let mut run = Run::of_bytes(b"payload");
+        let error = module.start(socket, &mut run, Departures::by_rate(1)).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EINVAL));
+        // What is no module answers otherwise.
+        assert_eq!(module.send(socket, &mut run).unwrap_err().raw_os_error(), Some(libc::ENOTTY));
+    }
+}

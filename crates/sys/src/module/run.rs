@@ -1,0 +1,287 @@
+//! A packet or any number of them, as a value.
+
+use std::io;
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::net::SocketAddrAny;
+
+use super::layout::{self, RtpTime};
+use crate::mapping::Mapping;
+
+/// A packet or a run of packets to be sent: payload from a file or from memory, in front of each packet a header or none, to
+/// whom the socket is connected or to an address. It is also the run's state: what was sent is counted and not sent again.
+#[derive(Clone, Debug)]
+pub struct Run<'a> {
+    raw: layout::Run,
+    rtp: Option<layout::Rtp>,
+    /// Addresses of the headers that were given.
+    given: Range<u64>,
+    is_of_bytes: bool,
+    /// Files, memory, headers, tables and addresses that the kernel is told of.
+    borrowed: PhantomData<&'a [u8]>,
+}
+
+/// What was sent of a run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// Packets.
+    pub packets: u64,
+    /// Sends of the kernel's: of a train, or of a packet by itself.
+    pub trains: u64,
+    /// Bytes of payload.
+    pub bytes: u64,
+    /// Those of them that the kernel copied, as far as the module can tell.
+    pub copied_bytes: u64,
+}
+
+/// Where the headers of the kernel's RTP engine begin, and how they go on.
+#[derive(Clone, Copy, Debug)]
+pub struct Rtp<'a> {
+    /// Synchronisation source.
+    pub ssrc: u32,
+    /// Payload type, 0 to 127.
+    pub payload_type: u8,
+    /// Sequence number of the first packet; each next one has one more.
+    pub sequence: u16,
+    /// Which packets carry the marker.
+    pub marker: Marker,
+    /// The packets' timestamps.
+    pub timestamps: Timestamps<'a>,
+}
+
+/// Which packets carry the marker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Marker {
+    /// None.
+    Never,
+    /// All.
+    Always,
+    /// The last one of each timestamp.
+    LastOfGroup,
+    /// The first one of the run.
+    First,
+}
+
+/// The timestamps of a run's packets.
+#[derive(Clone, Copy, Debug)]
+pub enum Timestamps<'a> {
+    /// That of the first packets, and what is added after each `packets` of them (0 means 1).
+    Step {
+        /// The first.
+        first: u32,
+        /// Added.
+        ticks: u32,
+        /// After so many packets.
+        packets: u32,
+    },
+    /// One entry for each group of packets; where they end, the run does.
+    Table(&'a [RtpTime]),
+}
+
+impl<'a> Run<'a> {
+    /// `length` bytes of a regular file from `offset` on, by reference; with no length, up to its end.
+    pub fn of_file(file: BorrowedFd<'a>, offset: u64, length: Option<u64>) -> Run<'a> {
+        Run::new(file.as_raw_fd(), offset, length.unwrap_or(layout::TO_END))
+    }
+
+    /// A range of a mapping, by reference.
+    ///
+    /// # Errors
+    /// `EINVAL` for a range outside the mapping.
+    pub fn of_mapping(mapping: &'a Mapping, range: Range<usize>) -> io::Result<Run<'a>> {
+        let vector = mapping.vector(range).ok_or(io::ErrorKind::InvalidInput)?;
+        Ok(Run::new(MEMORY, address(vector.iov_base), vector.iov_len as u64))
+    }
+
+    /// Bytes, which the kernel copies.
+    pub fn of_bytes(bytes: &'a [u8]) -> Run<'a> {
+        let run = Run::new(MEMORY, address(bytes.as_ptr()), bytes.len() as u64);
+        Run { is_of_bytes: true, ..run.copied() }
+    }
+
+    fn new(file: i32, offset: u64, length: u64) -> Run<'a> {
+        let size = size_of::<layout::Run>() as u32;
+        let raw = layout::Run { size, file, offset, length, ..layout::Run::default() };
+        Run { raw, rtp: None, given: 0..0, is_of_bytes: false, borrowed: PhantomData }
+    }
+
+    /// Cut into packets of so many bytes of payload, the last of which may be shorter. Without, it is one packet.
+    pub fn in_packets(mut self, bytes: u32) -> Run<'a> {
+        self.raw.packet_bytes = bytes;
+        self
+    }
+
+    /// Up to so many packets at a time leave as a train, cut by UDP segmentation; 0 and 1 mean each by itself.
+    pub fn in_trains(mut self, packets: u32) -> Run<'a> {
+        self.raw.train_packets = packets;
+        self
+    }
+
+    /// With headers of `each` bytes, which lie one behind the other in `headers`; there must be one for each packet, and so the
+    /// run must have a length.
+    pub fn with_headers(mut self, headers: &'a [u8], each: usize) -> Run<'a> {
+        let headers = headers.as_ptr_range();
+        self.given = address(headers.start)..address(headers.end);
+        self.raw.header_kind = layout::HEADER_GIVEN;
+        self.raw.header = self.given.start;
+        self.raw.header_bytes = u32::try_from(each).unwrap_or(u32::MAX);
+        self
+    }
+
+    /// With headers that the kernel's RTP engine makes.
+    pub fn with_rtp(mut self, rtp: Rtp<'a>) -> Run<'a> {
+        let size = size_of::<layout::Rtp>() as u32;
+        self.raw.header_kind = layout::HEADER_RTP;
+        self.raw.header_bytes = size;
+        let mut raw = layout::Rtp {
+            size,
+            ssrc: rtp.ssrc,
+            sequence: rtp.sequence,
+            payload_type: rtp.payload_type,
+            marker: rtp.marker.raw(),
+            ..layout::Rtp::default()
+        };
+        match rtp.timestamps {
+            Timestamps::Step { first, ticks, packets } => {
+                (raw.timestamp, raw.timestamp_step, raw.step_packets) = (first, ticks, packets);
+            }
+            Timestamps::Table(table) => {
+                raw.table = address(table.as_ptr());
+                raw.table_count = u32::try_from(table.len()).unwrap_or(u32::MAX);
+            }
+        }
+        self.rtp = Some(raw);
+        self
+    }
+
+    /// To this address and not to whom the socket is connected.
+    pub fn to(mut self, to: &'a SocketAddrAny) -> Run<'a> {
+        self.raw.address = address(to.as_ptr());
+        self.raw.address_bytes = to.addr_len();
+        self
+    }
+
+    /// Payload is copied: what is written to the file after the call does not leave.
+    pub fn copied(mut self) -> Run<'a> {
+        self.raw.flags |= layout::COPY;
+        self
+    }
+
+    /// Never waits: not for room in the socket, nor for storage.
+    pub fn without_waiting(mut self) -> Run<'a> {
+        self.raw.flags |= layout::DONTWAIT;
+        self
+    }
+
+    /// What was sent of it, by all calls.
+    pub fn sent(&self) -> Sent {
+        let layout::Run { packets, trains, bytes, copied_bytes, .. } = self.raw;
+        Sent { packets, trains, bytes, copied_bytes }
+    }
+
+    /// Bytes of payload that are left; nothing if it goes on to the end of the file.
+    pub fn left(&self) -> Option<u64> {
+        Some(self.raw.length).filter(|length| *length != layout::TO_END)
+    }
+
+    /// The RTP engine's state after what was sent, if the engine makes the headers.
+    pub fn rtp(&self) -> Option<&layout::Rtp> {
+        self.rtp.as_ref()
+    }
+
+    /// Whether its payload is memory that this process may write.
+    pub(super) fn is_of_bytes(&self) -> bool {
+        self.is_of_bytes
+    }
+
+    /// What the kernel is handed; good for as long as `self` stays where it is and borrowed.
+    ///
+    /// # Errors
+    /// `EINVAL` if fewer headers were given than there are packets: the kernel would read what lies behind them.
+    pub(super) fn prepare(&mut self, socket: BorrowedFd<'_>) -> io::Result<*mut layout::Run> {
+        if self.raw.header_kind == layout::HEADER_GIVEN && !self.has_headers() {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.raw.socket = socket.as_raw_fd();
+        if let Some(rtp) = &mut self.rtp {
+            self.raw.header = address(&raw mut *rtp);
+        }
+        Ok(&raw mut self.raw)
+    }
+
+    /// Whether each packet that is left has a header in what was given.
+    fn has_headers(&self) -> bool {
+        let packets = match self.raw.packet_bytes {
+            0 => 1,
+            bytes => self.raw.length.div_ceil(bytes.into()).max(1),
+        };
+        let wanted = packets.checked_mul(self.raw.header_bytes.into());
+        wanted.is_some_and(|wanted| wanted <= self.given.end.saturating_sub(self.raw.header))
+    }
+}
+
+impl Marker {
+    fn raw(self) -> u8 {
+        match self {
+            Marker::Never => layout::MARKER_NEVER,
+            Marker::Always => layout::MARKER_ALWAYS,
+            Marker::LastOfGroup => layout::MARKER_LAST_OF_GROUP,
+            Marker::First => layout::MARKER_FIRST,
+        }
+    }
+}
+
+/// In place of a file: the caller's memory.
+pub(super) const MEMORY: i32 = -1;
+
+/// An address for the kernel.
+pub(super) fn address<T>(pointer: *const T) -> u64 {
+    pointer.expose_provenance() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn a_range_outside_a_mapping_is_refused() {
+        let mapping = Mapping::new(File::open("/proc/self/exe").unwrap(), 4096).unwrap();
+        assert!(Run::of_mapping(&mapping, 4000..4097).is_err());
+        assert_eq!(Run::of_mapping(&mapping, 1000..4096).unwrap().left(), Some(3096));
+    }
+
+    #[test]
+    fn every_packet_needs_a_header() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let socket = std::os::fd::AsFd::as_fd(&socket);
+        let is_taken = |run: Run<'_>, headers: &[u8]| {
+            let mut run = run.in_packets(10).with_headers(headers, 12);
+            run.prepare(socket).is_ok()
+        };
+        let bytes = [0; 25];
+        assert!(is_taken(Run::of_bytes(&bytes), &[0; 36]));
+        assert!(!is_taken(Run::of_bytes(&bytes), &[0; 35]));
+        let file = File::open("/proc/self/exe").unwrap();
+        let whole = Run::of_file(std::os::fd::AsFd::as_fd(&file), 0, None);
+        assert!(!is_taken(whole, &[0; 36]));
+    }
+
+    #[test]
+    fn the_rtp_state_is_pointed_to_where_it_is() {
+        let timestamps = Timestamps::Step { first: 5, ticks: 0, packets: 0 };
+        let rtp = Rtp { ssrc: 1, payload_type: 33, sequence: 2, marker: Marker::First, timestamps };
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let socket = std::os::fd::AsFd::as_fd(&socket);
+        let mut run = Box::new(Run::of_bytes(b"payload").with_rtp(rtp));
+        let mut moved = *run.clone();
+        let places = [&mut *run, &mut moved].map(|run| {
+            run.prepare(socket).unwrap();
+            assert_eq!(run.raw.header, address(run.rtp().unwrap()));
+            run.raw.header
+        });
+        assert_ne!(places[0], places[1]);
+    }
+}
