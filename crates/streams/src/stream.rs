@@ -129,6 +129,8 @@ struct Counts {
     bytes_dropped: u64,
     bytes_returned: u64,
     gone_outputs: GoneOutputs,
+    /// Of inputs that are gone.
+    malformed: Dropped,
 }
 
 struct Input {

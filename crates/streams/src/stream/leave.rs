@@ -174,7 +174,7 @@ impl Stream {
     /// The input at `place` is done with: whoever detached it gets it back, else it is closed.
     pub(super) fn remove_input(&mut self, place: usize) {
         let input = self.inputs.remove(place);
-        self.counts.bytes_dropped += input.malformed.bytes;
+        self.counts.malformed = self.counts.malformed + input.malformed;
         // What was read and not handed on. Where the stream ends before the input could leave, that can be whole records.
         let mut unused = BytesMut::new();
         let mut keep = |run: &Run| unused.extend_from_slice(&run.bytes);

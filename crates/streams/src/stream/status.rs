@@ -25,6 +25,8 @@ pub struct StreamStatus {
     pub bytes_dropped: u64,
     /// Bytes that were read, and went back with an input that was detached.
     pub bytes_returned: u64,
+    /// Datagrams that were dropped because they are not what they should be, of all inputs, those that are gone too.
+    pub malformed: Dropped,
     /// Its inputs, without those that ended.
     pub inputs: Vec<InputStatus>,
     /// Its outputs, without those that are gone.
@@ -130,15 +132,16 @@ impl Stream {
             lost_bytes: output.lost_bytes,
             reports: output.chain.reports(),
         });
-        let malformed: u64 = self.inputs.iter().map(|input| input.malformed.bytes).sum();
+        let malformed = self.inputs.iter().fold(self.counts.malformed, |sum, input| sum + input.malformed);
         StreamStatus {
             bytes_in: self.counts.bytes_in,
             records_in: self.counts.records_in,
             bytes_unseen: self.counts.bytes_unseen,
             bytes_out: self.counts.bytes_out,
             bytes_pending: self.pending_bytes() as u64,
-            bytes_dropped: self.counts.bytes_dropped + malformed,
+            bytes_dropped: self.counts.bytes_dropped + malformed.bytes,
             bytes_returned: self.counts.bytes_returned,
+            malformed,
             inputs: inputs.collect(),
             outputs: outputs.collect(),
             ended_outputs: self.ended.iter().cloned().collect(),
