@@ -69,8 +69,12 @@ impl Dealer {
 pub(crate) struct Collector {
     /// Records of which shares are here, by number.
     open: BTreeMap<u64, Vec<Bytes>>,
+    /// Their bytes.
+    bytes: usize,
     /// Most records that wait for shares.
     window: usize,
+    /// Most bytes that do.
+    most_bytes: usize,
     /// The number of the record that goes next.
     next: u64,
     counts: ShareCounts,
@@ -79,21 +83,38 @@ pub(crate) struct Collector {
 /// What putting shares together counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShareCounts {
-    /// Records given up, because too few of their shares came before the window was full or the inputs ended.
+    /// Records given up, because too few of their shares came, or none.
     pub lost: u64,
     /// Shares that came when they were not needed any more, or twice.
     pub spare: u64,
 }
 
 impl Collector {
-    /// At most `window` records (at least 1) wait for shares; then the oldest is given up.
-    pub(crate) fn new(window: usize) -> Collector {
-        Collector { open: BTreeMap::new(), window: window.max(1), next: 0, counts: ShareCounts::default() }
+    /// At most `window` records (at least 1) of `most_bytes` (at least 1) in all wait for shares.
+    pub(crate) fn new(window: usize, most_bytes: usize) -> Collector {
+        let counts = ShareCounts::default();
+        let (window, most_bytes) = (window.max(1), most_bytes.max(1));
+        Collector { open: BTreeMap::new(), bytes: 0, window, most_bytes, next: 0, counts }
     }
 
     /// Bytes of shares that wait for others.
     pub(crate) fn bytes(&self) -> usize {
-        self.open.values().flatten().map(Bytes::len).sum()
+        self.bytes
+    }
+
+    /// The first record of which a share waits.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.open.first_key_value().map(|(number, _)| *number)
+    }
+
+    /// Whether more may wait.
+    pub(crate) fn has_room(&self) -> bool {
+        self.open.len() < self.window && self.bytes < self.most_bytes
+    }
+
+    /// Whether more waits than may.
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.open.len() > self.window || self.bytes > self.most_bytes
     }
 
     /// Whether no record waits for shares.
@@ -105,15 +126,15 @@ impl Collector {
         self.counts
     }
 
-    /// A share came.
+    /// A share came; answers the number of its record.
     ///
     /// # Errors
     /// If it is none, or does not belong to the others of its record.
-    pub(crate) fn offer(&mut self, share: Bytes) -> Result<(), ShareError> {
-        let (number, threshold) = read_header(&share)?;
+    pub(crate) fn offer(&mut self, share: &[u8]) -> Result<u64, ShareError> {
+        let (number, threshold) = read_header(share)?;
         if number < self.next {
             self.counts.spare += 1;
-            return Ok(());
+            return Ok(number);
         }
         let shares = self.open.entry(number).or_default();
         if shares.iter().any(|other| other[1] != threshold || other.len() != share.len()) {
@@ -121,26 +142,33 @@ impl Collector {
         }
         if shares.len() >= usize::from(threshold) || shares.iter().any(|other| other[2] == share[2]) {
             self.counts.spare += 1;
-            return Ok(());
+            return Ok(number);
         }
-        shares.push(share);
-        Ok(())
+        // A slice would keep all that was read with it.
+        shares.push(Bytes::copy_from_slice(share));
+        self.bytes += share.len();
+        Ok(number)
     }
 
-    /// The next record, if it can be told; all that can ever be told when inputs have ended.
-    pub(crate) fn take(&mut self, is_end: bool) -> Option<Bytes> {
+    /// The next record, if it can be told. Those before it that can not be told any more are given up: `behind` says how many inputs
+    /// may still bring a share of a record, each its next; if there are datagrams, nobody knows that of them.
+    pub(crate) fn take(&mut self, has_datagrams: bool, behind: impl Fn(u64) -> usize) -> Option<Bytes> {
         loop {
-            let first = self.open.first_entry()?;
-            let number = *first.key();
-            let is_complete = first.get().len() >= usize::from(first.get()[0][1]);
-            let is_next = number == self.next;
-            let is_overdue = is_end || self.open.len() > self.window;
-            if !(is_complete && is_next || is_overdue) {
+            let (&number, shares) = self.open.first_key_value()?;
+            let threshold = usize::from(shares[0][1]);
+            let (is_complete, is_next) = (shares.len() >= threshold, number == self.next);
+            let lacks = threshold.saturating_sub(shares.len());
+            // Records before it, of which no share came, are taken to be of its kind.
+            let is_awaited =
+                !is_next && behind(number - 1) >= threshold || !is_complete && behind(number) >= lacks;
+            let may_come = is_awaited || has_datagrams && !self.is_overfull();
+            if may_come && !(is_complete && is_next) {
                 return None;
             }
             self.counts.lost += number - self.next;
             self.next = number + 1;
             let (_, shares) = self.open.pop_first()?;
+            self.bytes -= shares.iter().map(Bytes::len).sum::<usize>();
             if is_complete && let Some(record) = recover(&shares) {
                 return Some(record);
             }
@@ -182,8 +210,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// All that can be told of datagrams.
     fn take_all(collector: &mut Collector, is_end: bool) -> Vec<Bytes> {
-        std::iter::from_fn(|| collector.take(is_end)).collect()
+        std::iter::from_fn(|| collector.take(!is_end, |_| 0)).collect()
     }
 
     proptest! {
@@ -207,33 +236,68 @@ mod tests {
             for place in (1..shares.len()).rev() {
                 shares.swap(place, random.below(place as u64 + 1) as usize);
             }
-            let (mut collector, mut output) = (Collector::new(100), Vec::new());
+            let (mut collector, mut output) = (Collector::new(100, 1 << 20), Vec::new());
             for share in shares {
-                collector.offer(share).unwrap();
+                collector.offer(&share).unwrap();
                 output.extend(take_all(&mut collector, false));
             }
             prop_assert_eq!(output, records);
             prop_assert_eq!(collector.counts(), ShareCounts::default());
+            prop_assert_eq!(collector.bytes(), 0);
         }
     }
 
     #[test]
     fn too_few_shares_give_nothing_and_are_said_to_be_lost() {
         let mut dealer = Dealer::new(2);
-        let mut collector = Collector::new(1);
+        let mut collector = Collector::new(1, 1 << 20);
         let records = [&b"one"[..], b"two", b"three"].map(|record| dealer.deal(record, 3));
-        collector.offer(records[0][0].clone()).unwrap();
+        collector.offer(&records[0][0]).unwrap();
         assert!(take_all(&mut collector, false).is_empty());
-        collector.offer(records[2][0].clone()).unwrap();
-        collector.offer(records[2][1].clone()).unwrap();
-        collector.offer(records[2][1].clone()).unwrap();
+        collector.offer(&records[2][0]).unwrap();
+        collector.offer(&records[2][1]).unwrap();
+        collector.offer(&records[2][1]).unwrap();
         assert!(
             take_all(&mut collector, false).is_empty(),
             "the first is given up, the second may still come"
         );
         assert_eq!(take_all(&mut collector, true), [&b"three"[..]]);
-        collector.offer(records[1][0].clone()).unwrap();
+        collector.offer(&records[1][0]).unwrap();
         assert_eq!(collector.counts(), ShareCounts { lost: 2, spare: 2 });
+    }
+
+    /// The bound is of bytes as well, whatever the window: hostile datagrams could fill memory otherwise.
+    #[test]
+    fn shares_of_more_bytes_than_may_wait_give_the_oldest_record_up() {
+        let mut dealer = Dealer::new(2);
+        let mut collector = Collector::new(1000, 300);
+        let record = [7; 100 - SHARE_HEADER];
+        for number in 0..10 {
+            collector.offer(&dealer.deal(&record, 1)[0]).unwrap();
+            assert!(take_all(&mut collector, false).is_empty());
+            assert_eq!(collector.bytes(), 100 * 3.min(number + 1));
+        }
+        assert_eq!(collector.counts().lost, 7);
+    }
+
+    /// What can still come by a stream of bytes is waited for, and nothing else: not what is past, nor what would not suffice.
+    #[test]
+    fn a_record_waits_for_streams_that_are_behind_and_can_complete_it() {
+        let mut dealer = Dealer::new(2);
+        let records = [b"one", b"two"].map(|record| dealer.deal(record, 3));
+        let mut collector = Collector::new(1, 1);
+        collector.offer(&records[1][0]).unwrap();
+        collector.offer(&records[1][1]).unwrap();
+        // Two that may bring the first record, then one.
+        assert_eq!(collector.take(false, |_| 2), None);
+        assert_eq!(collector.counts().lost, 0);
+        assert_eq!(collector.take(false, |_| 1).as_deref(), Some(&b"two"[..]));
+        assert_eq!(collector.counts().lost, 1);
+        let third = dealer.deal(b"three", 3);
+        collector.offer(&third[0]).unwrap();
+        assert_eq!(collector.take(false, |_| 1), None);
+        assert_eq!(collector.take(false, |_| 0), None);
+        assert_eq!(collector.counts().lost, 2);
     }
 
     /// With one share less than it takes, every record of the length is as likely as before: for each value of a byte there is as
@@ -254,15 +318,15 @@ mod tests {
 
     #[test]
     fn what_is_no_share_is_an_error() {
-        let mut collector = Collector::new(4);
+        let mut collector = Collector::new(4, 1 << 20);
         let mut share = Dealer::new(2).deal(b"abc", 1).remove(0).to_vec();
-        assert!(matches!(collector.offer(Bytes::copy_from_slice(&share[..5])), Err(ShareError::NoShare(_))));
-        collector.offer(Bytes::copy_from_slice(&share)).unwrap();
+        assert!(matches!(collector.offer(&share[..5]), Err(ShareError::NoShare(_))));
+        collector.offer(&share).unwrap();
         share[2] ^= 0x80;
-        assert_eq!(collector.offer(Bytes::copy_from_slice(&share[..13])), Err(ShareError::Mixed(0)));
+        assert_eq!(collector.offer(&share[..13]), Err(ShareError::Mixed(0)));
         share[4..12].fill(0xff); // behind the last number there is no next
-        assert!(matches!(collector.offer(Bytes::copy_from_slice(&share)), Err(ShareError::NoShare(_))));
+        assert!(matches!(collector.offer(&share), Err(ShareError::NoShare(_))));
         share[0] = 9;
-        assert!(matches!(collector.offer(share.into()), Err(ShareError::NoShare(_))));
+        assert!(matches!(collector.offer(&share), Err(ShareError::NoShare(_))));
     }
 }

@@ -17,6 +17,7 @@ mod output;
 mod place;
 mod pull;
 mod run;
+mod shares;
 mod status;
 mod storage;
 mod turn;
@@ -151,6 +152,8 @@ struct Input {
     detach: Option<OnDetached>,
     bytes: u64,
     records: u64,
+    /// Of shares: the next one of a stream of bytes is of this record, or one behind it.
+    next_share: u64,
     /// Datagrams that were dropped because they are not what they should be.
     malformed: Dropped,
     /// Why the first of them was, until that is told.

@@ -46,6 +46,7 @@ impl Stream {
             detach: None,
             bytes: 0,
             records: 0,
+            next_share: 0,
             malformed: Dropped::default(),
             misfit: None,
         });
