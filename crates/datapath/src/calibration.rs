@@ -18,10 +18,6 @@ pub const USUAL_TRAIN: u32 = 8;
 /// Measured packets are of this size: seven packets of a transport stream and a header.
 pub const PACKET_SIZE: u16 = 1328;
 
-/// A path further back in the order of [`Path::SERVING`] must be cheaper by this share to be chosen instead: measurements of two
-/// seconds on a busy machine differ by nearly as much.
-const MARGIN: f64 = 0.20;
-
 /// What paths cost on one machine and kernel, one kind of device and one MTU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
@@ -107,18 +103,33 @@ impl Calibration {
             .filter(|ns| ns.is_finite() && *ns > 0.0)
     }
 
-    /// The cheapest of these paths, which are in the order of preference; nothing if none of them was measured.
+    /// The cheapest of these paths, of equals the first; nothing if none of them was measured.
     pub fn cheapest(&self, paths: &[Path]) -> Option<Path> {
-        let costs = paths.iter().filter_map(|path| Some((*path, self.cost_ns(*path)?)));
-        costs
-            .reduce(|best, next| if next.1 < best.1 * (1.0 - MARGIN) { next } else { best })
-            .map(|(path, _)| path)
+        self.by_cost(paths).first().map(|(path, _)| *path)
     }
 
-    /// What was measured, most preferred path first: `wire_sendfile 92 ns, gso_writev 121 ns`.
-    pub fn in_words(&self) -> String {
-        let figure = |path: &Path| Some(format!("{path} {:.0} ns", self.cost_ns(*path)?));
-        Path::SERVING.iter().filter_map(figure).collect::<Vec<_>>().join(", ")
+    /// What a packet costs by each of these paths, the cheapest first, and by those that `--hot-memory` would add to them:
+    /// `gso_writev 121 ns, wire_sendfile 152 ns; with --hot-memory also wire_uring 92 ns`.
+    pub fn in_words(&self, paths: &[Path]) -> String {
+        let figures = |paths: &[Path]| {
+            let costs = self.by_cost(paths).into_iter().map(|(path, ns)| format!("{path} {ns:.0} ns"));
+            costs.collect::<Vec<_>>().join(", ")
+        };
+        let hot: Vec<Path> = Path::SERVING
+            .into_iter()
+            .filter(|path| path.needs_hot_memory() && !paths.contains(path) && self.cost_ns(*path).is_some())
+            .collect();
+        match &hot[..] {
+            [] => figures(paths),
+            hot => format!("{}; with --hot-memory also {}", figures(paths), figures(hot)),
+        }
+    }
+
+    /// Those of these paths that were measured, the cheapest first.
+    fn by_cost(&self, paths: &[Path]) -> Vec<(Path, f64)> {
+        let mut costs: Vec<_> = paths.iter().filter_map(|path| Some((*path, self.cost_ns(*path)?))).collect();
+        costs.sort_by(|(_, one), (_, other)| one.total_cmp(other));
+        costs
     }
 }
 

@@ -136,14 +136,14 @@ impl Support {
         let calibration = calibrations.find(&self.host, devices, mtu)?;
         let (path, why) = match self.working.first() {
             Some(path) if path.needs_hot_memory() && calibration.cost_ns(*path).is_none() => {
-                (*path, "it was given memory, and is not among what was measured")
+                (*path, "it was given memory (--hot-memory), and is not among what was measured")
             }
             _ => (calibration.cheapest(&self.working)?, "cheapest"),
         };
         let reason = format!(
-            "{}{why} in trains of {USUAL_TRAIN} packets: {} ({})",
+            "{}{why} per packet in trains of {USUAL_TRAIN}: {} ({})",
             self.failures,
-            calibration.in_words(),
+            calibration.in_words(&self.working),
             calibration.origin
         );
         Some(Choice { path, reason })
@@ -218,7 +218,7 @@ mod tests {
         assert!(!support.is_unmeasured());
         assert_eq!(support.measured_costs(), [measured]);
         let chosen = support.choose(local, 1500);
-        assert!(chosen.reason.contains("cheapest in trains of 8 packets: "), "{}", chosen.reason);
+        assert!(chosen.reason.contains("cheapest per packet in trains of 8: "), "{}", chosen.reason);
         assert_eq!(chosen, support.host());
         let hot = Support::probe(None, support.calibrations().clone(), true).choose(local, 1500);
         // Where there is no ring, the others are chosen between.
