@@ -277,9 +277,13 @@ fn a_second_interrupt_ends_it_at_once() -> Result<()> {
     silent.set_nonblocking(true)?;
     let command = assess(folder.path(), &silent.local_addr()?.to_string(), &TINY)?;
     let mut process = Process::start(&command, true)?;
-    let _connection = Deadline::seconds(60.0)
-        .wait_for("a connection", || Ok(silent.accept().ok()))
-        .with_context(|| process.log())?;
+    // The first only sees that somebody listens.
+    let connection = || {
+        Deadline::seconds(60.0)
+            .wait_for("a connection", || Ok(silent.accept().ok()))
+            .with_context(|| process.log())
+    };
+    let _connections = [connection()?, connection()?];
     process.signal(Signal::INT)?;
     process.signal(Signal::INT)?;
     // One that comes while the first is told of is as good as none: it is sent until it is heard.

@@ -20,7 +20,7 @@ pub(crate) struct Experiment {
     measured: fn(&Assessment) -> bool,
     /// Whether it takes a permission that the others do not: where all are made, it may be left out.
     takes_permission: bool,
-    /// Whether it sends to the sink.
+    /// Whether it sends to a sink that may be another host.
     pub(crate) sends: bool,
 }
 
@@ -102,7 +102,7 @@ pub(crate) const RELAY: Experiment = Experiment {
     run: relay::run,
     measured: |result| !result.relay.is_empty(),
     takes_permission: false,
-    sends: true,
+    sends: false,
 };
 
 /// Measures what a server's paths cost on this sink, and adds that to the file that servers read.
