@@ -330,6 +330,8 @@ fn wrong_arguments_are_named() -> Result<()> {
             "--listen 127.0.0.1:99999",
         ),
         (["--cache", &empty_path, "--origin", origin, "--in", "-"], "cannot be used with"),
+        (["--cache", &empty_path, "--origin", origin, "--handler", "meter"], "'--handler <HANDLER>'"),
+        (["--cache", &empty_path, "--origin", origin, "--idle-timeout", "1m"], "'--idle-timeout <TIME>'"),
     ] {
         let output = Command::new(server::binary()?).arg("relay").args(arguments).output()?;
         let said = String::from_utf8(output.stderr)?;

@@ -18,6 +18,7 @@ use super::door::Door;
 use super::group::Group;
 use super::row::{Row, Snapshot, State};
 use super::{counts, report};
+use crate::address::door;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 
@@ -34,7 +35,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Args)]
 pub(super) struct Showing {
     /// Open an HTTP door with /metrics (OpenMetrics) and /api/status (JSON)
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = door)]
     pub(super) metrics: Option<SocketAddr>,
 
     /// Write what was done as JSON to FILE at the end; - is standard output
