@@ -20,6 +20,7 @@ mod relay_cache_nginx;
 mod relay_cache_rules;
 mod relay_config;
 mod relay_faults;
+mod relay_pipes;
 mod relay_proxy;
 mod relay_proxy_clients;
 mod relay_proxy_ends;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         relay::trials(),
         relay_config::trials(),
         relay_faults::trials(),
+        relay_pipes::trials(),
         relay_proxy::trials(),
         relay_proxy_clients::trials(),
         relay_proxy_ends::trials(),

@@ -1,6 +1,6 @@
 //! `wirepath relay` when what it reads from, writes to or lives on fails: what it took is delivered, or said to be lost, to the byte.
 
-mod rig;
+pub(crate) mod rig;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};

@@ -79,6 +79,8 @@ pub struct Stream {
     watch: Option<Watch>,
     /// What went wrong between two turns.
     failed: Option<StreamError>,
+    /// Why the last output is gone, while those that leave still send.
+    no_output: Option<String>,
     /// Whose connection has failed, if that is to end the stream.
     broken: Option<Port>,
     /// What the turn may move.

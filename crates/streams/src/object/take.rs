@@ -54,9 +54,7 @@ impl Object {
         let taken = match &mut self.kind {
             Kind::File(file) => {
                 let runs = outbox.take(BATCH);
-                let offset = file.offset;
-                file.offset += runs.iter().map(|run| run.bytes.len() as u64).sum::<u64>();
-                Ok(Take::Write(Batch { file: Arc::clone(&file.file), offset, runs }))
+                Ok(Take::Write(Batch { file: Arc::clone(&file.file), offset: file.offset, runs }))
             }
             Kind::Stream(connection) => connection.take(outbox),
             Kind::Datagrams(datagrams) => datagrams.take(outbox),
@@ -66,6 +64,15 @@ impl Object {
             Kind::Memory(_) => Err(("writing", Errno::OPNOTSUPP)),
         };
         taken.map_err(|(call, errno)| self.error(call, errno))
+    }
+}
+
+impl Object {
+    /// So many bytes were written to a file elsewhere.
+    pub(crate) fn note_written(&mut self, bytes: usize) {
+        if let Kind::File(file) = &mut self.kind {
+            file.offset += bytes as u64;
+        }
     }
 }
 

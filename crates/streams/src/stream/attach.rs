@@ -69,6 +69,7 @@ impl Stream {
         if matches!(self.spread, Spread::Shares(_)) && outputs > MOST_SHARES {
             self.failed = Some(StreamError::TooManyOutputs { outputs, most: MOST_SHARES });
         }
+        self.no_output = None;
         let within = matches!(self.spread, Spread::Mirror) && (self.is_within_endless() || is_awaited);
         let port = self.next_port();
         self.watch_one(port, &object, WRITING);

@@ -205,6 +205,7 @@ impl StreamBuilder {
             is_finishing: false,
             ended: VecDeque::new(),
             remains: Vec::new(),
+            no_output: None,
             broken: None,
         };
         for (object, options) in self.outputs {

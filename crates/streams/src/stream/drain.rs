@@ -45,11 +45,10 @@ impl Output {
         let drained = match &mut self.object.kind {
             Kind::Stream(connection) => pipe.drain(connection.descriptor.as_fd(), None, false),
             Kind::File(StoredFile { file, offset, .. }) => {
-                let (file, at, held) = (Arc::clone(file), *offset, pipe.held());
-                *offset += held as u64;
-                (self.busy, self.storing) = (true, held);
+                (self.busy, self.storing) = (true, pipe.held());
+                let (file, offset) = (Arc::clone(file), *offset);
                 if let Some(pipe) = self.pipe.take() {
-                    storage.push(Storage { port: self.port, job: Job::Drain { pipe, file, offset: at } });
+                    storage.push(Storage { port: self.port, job: Job::Drain { pipe, file, offset } });
                 }
                 return Ok(Some(0));
             }

@@ -33,7 +33,20 @@ impl Stream {
             return Ok(());
         }
         self.forget_output(place, port, within);
-        if self.outputs.is_empty() { Err(StreamError::NoOutput(error.to_string())) } else { Ok(()) }
+        if self.outputs.is_empty() {
+            self.no_output = Some(error.to_string());
+        }
+        Ok(())
+    }
+
+    /// Ends the stream if its last output failed or did not keep up, when those that leave have sent what they had: they have failed
+    /// in nothing.
+    pub(super) fn check_outputs(&mut self) -> Result<(), StreamError> {
+        self.let_leave();
+        match self.no_output.take_if(|_| self.leaving.is_empty()) {
+            Some(why) => Err(StreamError::NoOutput(why)),
+            None => Ok(()),
+        }
     }
 
     /// An input failed: the stream goes on without it, when what was read of it before has gone, or ends.
@@ -70,7 +83,7 @@ impl Stream {
     }
 
     /// An output did not keep up: it gets nothing more, and is gone when nobody writes for it any more.
-    pub(super) fn disconnect(&mut self, place: usize) -> Result<(), StreamError> {
+    pub(super) fn disconnect(&mut self, place: usize) {
         let mut output = self.outputs.remove(place);
         let (port, within, name) = (output.port, output.within, output.object.name.clone());
         output.outbox.drop_all();
@@ -78,9 +91,8 @@ impl Stream {
         self.leaving.push(output);
         self.forget_output(place, port, within);
         if self.outputs.is_empty() {
-            return Err(StreamError::NoOutput(format!("{name} did not keep up")));
+            self.no_output = Some(format!("{name} did not keep up"));
         }
-        Ok(())
     }
 
     /// Counts an output among those that are gone, and gives its object to whoever detached it, or closes it.
@@ -130,6 +142,8 @@ impl Stream {
             return false;
         };
         output.give_up();
+        // What is being written now may still be written: whoever goes on with the file does so behind it.
+        output.object.note_written(output.storing);
         self.counts.gone_outputs.detached += 1;
         self.part_with(output, "its stream ended before it was detached".to_owned());
         true

@@ -116,6 +116,7 @@ impl Stream {
         let Some(output) = nth_mut(&mut self.outputs, &mut self.leaving, place) else { return Ok(()) };
         output.busy = false;
         output.storing -= bytes as usize;
+        output.object.note_written(bytes as usize);
         output.note_taken(bytes as usize, now_us());
         self.counts.bytes_out += bytes;
         match result {
