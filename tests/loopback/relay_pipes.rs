@@ -1,5 +1,6 @@
 //! What `wirepath relay` does with pipes of the kernel, seen from outside.
 
+use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -9,13 +10,14 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::fs::{Mode, OFlags};
 use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
+use wirepath_tests::process::is_root;
 use wirepath_tests::{require, trials};
 
 use crate::relay::random_bytes;
 use crate::relay_faults::rig::Rig;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![an_output_whose_pipe_is_short_gets_every_byte]
+    trials![an_output_whose_pipe_is_short_gets_every_byte, a_mirror_of_many_keeps_its_pipes_at_a_pause]
 }
 
 /// Room of the pipes that bytes are moved through.
@@ -74,6 +76,10 @@ impl Mirror {
         }
         Ok(pipes)
     }
+
+    fn names(&mut self) -> Result<BTreeSet<String>> {
+        Ok(self.pipes()?.into_iter().map(|(name, _)| name).collect())
+    }
 }
 
 /// `tee` gives no more than there is room for. What it does not is neither lost nor a reason to lose the output.
@@ -100,5 +106,25 @@ fn an_output_whose_pipe_is_short_gets_every_byte() -> Result<()> {
         "nothing was short: {report}"
     );
     ensure!(report["gone_outputs"]["failed"] == 0, "{report}");
+    Ok(())
+}
+
+/// To open and close pipes costs more than what goes through them in small pieces.
+fn a_mirror_of_many_keeps_its_pipes_at_a_pause() -> Result<()> {
+    const OUTPUTS: usize = 40;
+    require!(is_root(), "other users may have some 64 pipes of a mebibyte, all their processes together");
+    let mut mirror = Mirror::start(OUTPUTS)?;
+    mirror.pass(1000)?;
+    let before = mirror.names()?;
+    ensure!(before.len() == OUTPUTS, "{} pipes for {OUTPUTS} outputs", before.len());
+    for _ in 0..10 {
+        mirror.pass(1000)?;
+        ensure!(mirror.names()? == before, "pipes were closed and opened");
+    }
+    let Mirror { mut rig, feed, peers } = mirror;
+    drop(feed);
+    let (report, _) = rig.end(0)?;
+    drop(peers);
+    ensure!(report["bytes_unseen"] == 11_000, "{report}");
     Ok(())
 }

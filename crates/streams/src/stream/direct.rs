@@ -165,8 +165,11 @@ impl Stream {
             }
             Sent::Nothing => {
                 input.readable = false;
-                // While nothing comes, others may need pipes more.
-                self.put_pipes_away();
+                // While nothing comes, others may need pipes more. Those of more outputs than the thread keeps pipes for would be
+                // closed, and opened again for whatever comes next.
+                if self.outputs.len() <= Pipe::KEPT {
+                    self.put_pipes_away();
+                }
                 return false;
             }
             Sent::Full => {
