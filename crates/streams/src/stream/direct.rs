@@ -201,8 +201,8 @@ fn have_equal_pipes(outputs: &mut [Output]) -> bool {
 impl Input {
     fn can_be_moved_unseen(&self) -> bool {
         let movable = match &self.object.kind {
-            Kind::Stream(connection) => !connection.is_file,
-            Kind::File(_) => true,
+            Kind::Stream(_) => true,
+            Kind::File(file) => !file.shares_place,
             _ => false,
         };
         let nothing_seen = self.buffer.is_empty() && self.ready.is_empty() && self.object.unread.is_empty();

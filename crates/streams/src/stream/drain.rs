@@ -13,8 +13,8 @@ use crate::record::Run;
 impl Output {
     pub(super) fn takes_unseen(&self, outputs: usize) -> bool {
         let movable = match &self.object.kind {
-            Kind::Stream(connection) => !connection.is_file,
-            Kind::File(_) => outputs == 1,
+            Kind::Stream(_) => true,
+            Kind::File(file) => outputs == 1 && !file.shares_place,
             _ => false,
         };
         movable && self.chain.is_empty() && self.outbox.waits() && self.detach.is_none() && !self.copies

@@ -38,7 +38,7 @@ pub(super) fn add(
 ) -> Result<(), ObjectError> {
     let Some(descriptor) = object.descriptor() else { return Ok(()) };
     match epoll::add(epoll, descriptor, data, flags) {
-        // A file, given as a stream: it is always ready.
+        // A device that is always ready, such as /dev/null.
         Ok(()) | Err(Errno::PERM) => Ok(()),
         Err(errno) => Err(object.error("epoll_ctl", errno)),
     }
