@@ -57,7 +57,7 @@ pub use source::{At, Cursor, Departure, Load, Segment, TrainSource};
 
 pub use stream::{
     EndedOutput, GoneOutputs, InputStatus, OnEvent, OutputOptions, OutputStatus, Port, Stream, StreamBuilder,
-    StreamError, StreamEvent, StreamStatus, Tag,
+    StreamError, StreamEvent, StreamStatus, Tag, TooLate,
 };
 
 /// The room below, for the types that pass through this one.

@@ -28,6 +28,7 @@ use std::collections::VecDeque;
 use bytes::BytesMut;
 use wirepath_datapath::Pipe;
 
+pub use attach::TooLate;
 pub use build::{OutputOptions, StreamBuilder};
 pub use error::StreamError;
 pub use event::{OnEvent, StreamEvent};

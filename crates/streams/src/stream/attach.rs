@@ -14,9 +14,21 @@ use crate::outbox::{Dropped, Outbox, WhenFull};
 use crate::pattern::{Lately, Spread};
 use crate::secret::MOST_SHARES;
 
+/// A stream has come to the end of its inputs and told its outputs so: it takes no more inputs. What was to be one is given back.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: the stream has come to its end and takes no more inputs", .0.name())]
+pub struct TooLate(pub Box<Object>);
+
 impl Stream {
     /// One more input, behind the others.
-    pub fn attach_input(&mut self, object: Object, framing: Framing) -> Port {
+    ///
+    /// # Errors
+    /// If all inputs have come to their end and outputs were told, whether or not their peers have everything yet.
+    pub fn attach_input(&mut self, object: Object, framing: Framing) -> Result<Port, TooLate> {
+        if self.is_finishing { Err(TooLate(Box::new(object))) } else { Ok(self.add_input(object, framing)) }
+    }
+
+    pub(super) fn add_input(&mut self, object: Object, framing: Framing) -> Port {
         let mut splitter = Splitter::new(framing, self.settings.whole);
         if let Some(packet_bytes) = self.settings.packet_bytes.filter(|_| !object.has_records()) {
             splitter.divide_into(packet_bytes);
@@ -53,7 +65,7 @@ impl Stream {
         port
     }
 
-    /// One more output, behind the others. It gets records that come from now on; of a stream of bytes without framing, bytes. If it
+    /// One more output, behind the others. It gets records that come from now on, none if the stream has come to its end; of a stream of bytes without framing, bytes. If it
     /// needs what others did not, whole records or datagrams, inputs are divided so from their next record on. With [`OutputPattern::Shares`](crate::OutputPattern::Shares), more than [`MOST_SHARES`] outputs end the
     /// stream.
     pub fn attach_output(&mut self, object: Object, options: OutputOptions) -> Port {

@@ -212,7 +212,7 @@ impl StreamBuilder {
             stream.attach_output(object, options);
         }
         for (object, framing) in self.inputs {
-            stream.attach_input(object, framing);
+            stream.add_input(object, framing);
         }
         stream
     }

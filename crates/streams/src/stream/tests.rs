@@ -113,7 +113,7 @@ proptest! {
         let feeds: Vec<UdpSocket> = (0..3).map(|_| {
             let (near, far) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
             near.connect(far.local_addr().unwrap()).unwrap();
-            stream.attach_input(Object::datagrams("shares", far.into(), None, None).unwrap(), Framing::Whole);
+            stream.attach_input(Object::datagrams("shares", far.into(), None, None).unwrap(), Framing::Whole).unwrap();
             near
         }).collect();
         for (feed, part) in feeds.iter().zip(collected.iter().enumerate().filter(|(place, _)| *place != missing)) {
@@ -468,7 +468,8 @@ fn inputs_and_outputs_come_and_go_at_records_and_nothing_is_lost() {
     let (objects, collected) = collects(2);
     let [first, second] = <[Object; 2]>::try_from(objects).unwrap();
     let mut stream = StreamBuilder::default().build();
-    let input = stream.attach_input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4));
+    let input =
+        stream.attach_input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4)).unwrap();
     let output = stream.attach_output(first, OutputOptions::default());
     let act = |stream: &mut Stream| assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
 
@@ -503,7 +504,7 @@ fn copied(pattern: OutputPattern) -> (UnixStream, Port, Stream) {
     let (feed, inlet) = UnixStream::pair().unwrap();
     let checksum = Handler::Read(Box::new(crate::handlers::Checksum::default()));
     let mut stream = StreamBuilder::default().pattern(pattern).handler(checksum).build();
-    let input = stream.attach_input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Whole);
+    let input = stream.attach_input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Whole).unwrap();
     (feed, input, stream)
 }
 
@@ -564,7 +565,8 @@ fn an_output_that_comes_later_and_needs_whole_records_gets_them() {
     let (objects, collected) = collects(2);
     let [first, second] = <[Object; 2]>::try_from(objects).unwrap();
     let mut stream = StreamBuilder::default().pattern(OutputPattern::Mirror).output(first).build();
-    let input = stream.attach_input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4));
+    let input =
+        stream.attach_input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4)).unwrap();
     let mut feed_in = |stream: &mut Stream, bytes: &[u8]| {
         feed.write_all(bytes).unwrap();
         stream.note_ready(input);

@@ -178,8 +178,9 @@ fn who_detached_an_object_gets_it_also_when_the_stream_ends_first() {
     let (_feed, inlet) = UnixStream::pair().unwrap();
     let (stuck, _reader) = UnixStream::pair().unwrap();
     let mut stream = StreamBuilder::default().pattern(OutputPattern::Mirror).build();
-    let input = stream.attach_input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4));
-    stream.attach_input(memory(&[7; 1_000_000]), Framing::Fixed(1000));
+    let input =
+        stream.attach_input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4)).unwrap();
+    stream.attach_input(memory(&[7; 1_000_000]), Framing::Fixed(1000)).unwrap();
     let output =
         stream.attach_output(Object::stream("stuck", stuck.into()).unwrap(), OutputOptions::default());
     (&_feed).write_all(b"half").unwrap();
@@ -365,4 +366,31 @@ fn the_place_in_a_file_is_behind_what_was_written() {
         assert_eq!((file.offset, ended.bytes), (2 * page as u64, 2 * page as u64));
         assert_eq!(status.bytes_in, ended.bytes + ended.dropped.bytes + status.bytes_pending, "{status:?}");
     }
+}
+
+/// Its outputs were told of the end: what comes then is given back as it is, and neither lost nor read.
+#[test]
+fn an_input_that_comes_when_outputs_were_told_of_the_end_is_given_back() {
+    let (near, mut far) = narrow_connection();
+    let mut stream = StreamBuilder::default()
+        .finish_outputs()
+        .input(memory(&[7; 100_000]), Framing::Whole)
+        .output(Object::stream("tcp://sink", near.into()).unwrap())
+        .build();
+    while !matches!(stream.act(u64::MAX, crate::clock::now_us()).0, Acted::Deliver) {
+        stream.note_ready(Port(0));
+    }
+    let TooLate(object) = stream.attach_input(memory(b"late"), Framing::Whole).unwrap_err();
+    assert_eq!((object.name(), stream.status().inputs.len()), ("memory", 0));
+    assert!(TooLate(Box::new(memory(b""))).to_string().starts_with("memory: the stream has come to its end"));
+    let reading = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        far.read_to_end(&mut bytes).unwrap();
+        bytes.len()
+    });
+    stream.run().unwrap();
+    assert_eq!(reading.join().unwrap(), 100_000);
+    let (out, collected) = Object::collect("out", LIMIT);
+    StreamBuilder::default().input(*object, Framing::Whole).output(out).build().run().unwrap();
+    assert_eq!(collected.bytes(), b"late");
 }
