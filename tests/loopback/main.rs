@@ -19,6 +19,7 @@ mod relay_cache_care;
 mod relay_cache_nginx;
 mod relay_cache_rules;
 mod relay_config;
+mod relay_descriptors;
 mod relay_faults;
 mod relay_pipes;
 mod relay_proxy;
@@ -47,6 +48,7 @@ fn main() -> ExitCode {
         playing::trials(),
         relay::trials(),
         relay_config::trials(),
+        relay_descriptors::trials(),
         relay_faults::trials(),
         relay_pipes::trials(),
         relay_proxy::trials(),
