@@ -17,7 +17,7 @@ use crate::secret::MOST_SHARES;
 /// A stream has come to the end of its inputs and told its outputs so: it takes no more inputs. What was to be one is given back.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: the stream has come to its end and takes no more inputs", .0.name())]
-pub struct TooLate(pub Object);
+pub struct TooLate(pub Box<Object>);
 
 impl Stream {
     /// One more input, behind the others.
@@ -25,7 +25,7 @@ impl Stream {
     /// # Errors
     /// If all inputs have come to their end and outputs were told, whether or not their peers have everything yet.
     pub fn attach_input(&mut self, object: Object, framing: Framing) -> Result<Port, TooLate> {
-        if self.is_finishing { Err(TooLate(object)) } else { Ok(self.add_input(object, framing)) }
+        if self.is_finishing { Err(TooLate(Box::new(object))) } else { Ok(self.add_input(object, framing)) }
     }
 
     pub(super) fn add_input(&mut self, object: Object, framing: Framing) -> Port {

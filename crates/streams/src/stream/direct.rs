@@ -132,8 +132,8 @@ impl Stream {
         }
         let copied = others.iter_mut().filter_map(|other| other.pipe.as_mut());
         // Each gets what it can, also behind one that could not.
-        let reached_all = copied.fold(true, |all, other| pipe.copy_to(other).is_ok() && all);
-        if !reached_all {
+        let not_reached = copied.filter_map(|other| pipe.copy_to(other).err()).count();
+        if not_reached > 0 {
             self.copy_the_rest()?;
         }
         Ok(sent)

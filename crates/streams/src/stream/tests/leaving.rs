@@ -382,7 +382,7 @@ fn an_input_that_comes_when_outputs_were_told_of_the_end_is_given_back() {
     }
     let TooLate(object) = stream.attach_input(memory(b"late"), Framing::Whole).unwrap_err();
     assert_eq!((object.name(), stream.status().inputs.len()), ("memory", 0));
-    assert!(TooLate(memory(b"")).to_string().starts_with("memory: the stream has come to its end"));
+    assert!(TooLate(Box::new(memory(b""))).to_string().starts_with("memory: the stream has come to its end"));
     let reading = thread::spawn(move || {
         let mut bytes = Vec::new();
         far.read_to_end(&mut bytes).unwrap();
@@ -391,6 +391,6 @@ fn an_input_that_comes_when_outputs_were_told_of_the_end_is_given_back() {
     stream.run().unwrap();
     assert_eq!(reading.join().unwrap(), 100_000);
     let (out, collected) = Object::collect("out", LIMIT);
-    StreamBuilder::default().input(object, Framing::Whole).output(out).build().run().unwrap();
+    StreamBuilder::default().input(*object, Framing::Whole).output(out).build().run().unwrap();
     assert_eq!(collected.bytes(), b"late");
 }
