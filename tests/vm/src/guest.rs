@@ -49,6 +49,7 @@ impl Guest {
         archive.file("/etc/group", *b"root:x:0:\nnogroup:x:65534:\n")?;
         archive.file("/etc/hosts", *b"127.0.0.1 localhost\n::1 localhost\n")?;
         libraries::add_program(&mut archive, machine, Path::new(init::NAME))?;
+        libraries::add_tool(&mut archive, "ip")?;
         let drivers = drivers::add(&mut archive, kernel, DRIVERS)?;
         let plan = Plan { drivers, ..Plan::default() };
         let limit = Duration::from_secs(300);

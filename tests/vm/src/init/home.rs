@@ -45,8 +45,9 @@ pub(crate) fn speak_on_the_second_port() -> Result<()> {
     Ok(())
 }
 
-/// Does what needs modules and programs: the disk, and links that tools expect.
+/// Does what needs modules and programs: the disk, the loopback device, and links that tools expect.
 pub(crate) fn finish() -> Result<()> {
+    output(Command::new("/bin/ip").args(["link", "set", "lo", "up"])).context("the loopback device")?;
     mount_at("/dev/vda", "/disk", "ext4", MountFlags::empty(), None).context("mounting the disk")?;
     if std::fs::exists("/bin/busybox").context("/bin")? {
         // Where there is another program of a tool's name, that one stays.
