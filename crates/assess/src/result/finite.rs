@@ -74,8 +74,12 @@ mod tests {
             |result, wrong| result.profiles[0].functions[0].share = wrong,
             |result, wrong| result.relay[0].runs[0].system_s = wrong,
             |result, wrong| {
-                let cost =
-                    PathCost { path: "sendmmsg".to_owned(), packets_per_train: 8, cpu_ns_per_packet: wrong };
+                let cost = PathCost {
+                    path: "sendmmsg".to_owned(),
+                    packets_per_train: 8,
+                    own_headers: false,
+                    cpu_ns_per_packet: wrong,
+                };
                 result.server = Some(Calibration {
                     host: Host::this(),
                     device: DeviceKind::WithChecksums,

@@ -77,6 +77,7 @@ fn what_the_server_takes_is_said_with_its_figures() {
     let cost = |(path, cpu_ns_per_packet): (Path, f64)| PathCost {
         path: path.to_string(),
         packets_per_train: USUAL_TRAIN,
+        own_headers: false,
         cpu_ns_per_packet,
     };
     let costs = [(Path::WireUring, 399.0), (Path::WireSendfile, 581.0), (Path::GsoWritev, 512.0)];
