@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What differs between kernels, from 6.1 to 7.2: the only place that asks
+ * for a version.
+ */
+#ifndef _WP_COMPAT_H
+#define _WP_COMPAT_H
+
+#include <linux/hrtimer.h>
+#include <linux/net.h>
+#include <linux/netdevice.h>
+#include <linux/version.h>
+#include <net/dst.h>
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
+#include <linux/io_uring/cmd.h>
+#else
+#include <linux/io_uring.h>
+#endif
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 12, 0)
+#include <linux/unaligned.h>
+#else
+#include <asm/unaligned.h>
+#endif
+
+/*
+ * MSG_SPLICE_PAGES has a meaning for UDP from 6.5 on. 6.1.y defines it too,
+ * for a backport of udp_sendpage(), but its IP layer copies all the same.
+ */
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 5, 0)
+#define WP_REFERENCES MSG_SPLICE_PAGES
+#else
+#define WP_REFERENCES 0
+#endif
+
+/* The 16 bytes of the submission entry that are the command's own. */
+static inline const void *wp_command_bytes(struct io_uring_cmd *command)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)
+	return io_uring_sqe_cmd(command->sqe, struct wirepath_command);
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
+	return io_uring_sqe_cmd(command->sqe);
+#else
+	return command->cmd;
+#endif
+}
+
+static inline void wp_command_done(struct io_uring_cmd *command, int result,
+				   unsigned int issue_flags)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 18, 0)
+	io_uring_cmd_done(command, result, issue_flags);
+#else
+	io_uring_cmd_done(command, result, 0, issue_flags);
+#endif
+}
+
+static inline void
+wp_timer_setup(struct hrtimer *timer,
+	       enum hrtimer_restart (*due)(struct hrtimer *timer))
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 15, 0)
+	hrtimer_setup(timer, due, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
+#else
+	hrtimer_init(timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
+	timer->function = due;
+#endif
+}
+
+/* The device of a route, under rcu_read_lock(). */
+static inline const struct net_device *wp_route_device(const struct dst_entry *dst)
+{
+	return READ_ONCE(dst->dev);
+}
+
+#endif /* _WP_COMPAT_H */

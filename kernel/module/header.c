@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Headers are made in page fragments, which socket buffers refer to just as
+ * they do to payload; never in slab memory, which the network refuses by
+ * reference. The fragments come from the task's own cache (task_frag), where
+ * sockets that copy take theirs: a few bytes each, one page allocation for
+ * hundreds of headers, freed by reference counting when the last packet has
+ * left. Nobody writes to a fragment once it was handed out.
+ */
+#include <linux/gfp.h>
+#include <linux/mm.h>
+#include <linux/sched.h>
+#include <linux/skbuff.h>
+#include <linux/uaccess.h>
+
+#include "header.h"
+
+/**
+ * wp_header_room() - Take a fragment that lies in one page.
+ * @piece: becomes the fragment, with a reference that the caller puts. Without
+ *         one the next call could give out the same bytes again: a page that
+ *         only the task refers to is begun anew.
+ * @bytes: at most a page
+ *
+ * Return: its address, or NULL without memory.
+ */
+void *wp_header_room(struct bio_vec *piece, unsigned int bytes)
+{
+	struct page_frag *frag = &current->task_frag;
+	unsigned int offset;
+
+	if (!skb_page_frag_refill(bytes, frag, GFP_KERNEL))
+		return NULL;
+	/* Crossing a page would make two fragments of it. */
+	if (offset_in_page(frag->offset) + bytes > PAGE_SIZE) {
+		frag->offset = round_up(frag->offset, PAGE_SIZE);
+		if (!skb_page_frag_refill(bytes, frag, GFP_KERNEL))
+			return NULL;
+	}
+	offset = frag->offset;
+	frag->offset += bytes;
+	bvec_set_page(piece, frag->page + (offset >> PAGE_SHIFT), bytes,
+		      offset_in_page(offset));
+	get_page(piece->bv_page);
+	return page_address(frag->page) + offset;
+}
+
+/**
+ * wp_header_write() - Make the next packet's header.
+ * @header: where from; goes on to the next
+ * @piece: becomes the header, with a reference that the caller puts
+ * @payload_bytes: what follows it
+ *
+ * Return: 0, -ENOMEM, -EFAULT.
+ */
+int wp_header_write(struct wp_header *header, struct bio_vec *piece,
+		    u32 payload_bytes)
+{
+	u8 *room = wp_header_room(piece, header->bytes);
+
+	if (!room)
+		return -ENOMEM;
+	if (header->kind == WIREPATH_HEADER_RTP) {
+		wp_rtp_write(&header->rtp, room, payload_bytes);
+		return 0;
+	}
+	if (header->kept) {
+		memcpy(room, header->kept, header->bytes);
+		header->kept += header->bytes;
+	} else if (copy_from_user(room, u64_to_user_ptr(header->given),
+				  header->bytes)) {
+		put_page(piece->bv_page);
+		return -EFAULT;
+	}
+	header->given += header->bytes;
+	return 0;
+}

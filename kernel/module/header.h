@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef _WP_HEADER_H
+#define _WP_HEADER_H
+
+#include <linux/bvec.h>
+#include <linux/types.h>
+
+#include "rtp.h"
+
+/* Where the headers of packets come from. */
+struct wp_header {
+	u32 kind;		/* WIREPATH_HEADER_* */
+	u32 bytes;		/* of each header */
+	u64 given;		/* address in the caller's memory */
+	const u8 *kept;		/* of a run: the same, in our memory */
+	struct wp_rtp rtp;
+};
+
+/* Room for bytes of our own, in pages that socket buffers can refer to. */
+void *wp_header_room(struct bio_vec *piece, unsigned int bytes);
+
+int wp_header_write(struct wp_header *header, struct bio_vec *piece,
+		    u32 payload_bytes);
+
+#endif /* _WP_HEADER_H */

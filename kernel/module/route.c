@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What the module asks of a route, and why:
+ *
+ * Does the device gather? If not, the network copies the payload into linear
+ * buffers without a word, and that is what a caller's copied_bytes tell.
+ *
+ * Does the device compute checksums for a packet of this size? If not, the
+ * network sums pages while it takes them by reference, and kernels up to 7.2
+ * at least sum a page that begins at an odd offset of the packet without
+ * turning the sum (skb_splice_csum_page() takes skb->len before it has
+ * grown): the packet leaves with a wrong checksum and is dropped by its
+ * receiver. Such packets are copied instead.
+ *
+ * Only a connected socket has its route at hand; of others nothing is known,
+ * and the answer is the careful one. A route that changes between this answer
+ * and the sending costs at most a packet, as on any network.
+ */
+#include <linux/ipv6.h>
+#include <linux/netdevice.h>
+#include <linux/udp.h>
+#include <net/dst.h>
+#include <net/inet_sock.h>
+#include <net/ipv6.h>
+
+#include "compat.h"
+#include "route.h"
+
+static bool wp_route_plain(struct sock *sk)
+{
+#if IS_ENABLED(CONFIG_IPV6)
+	/* Extension headers are not for the device to see through. */
+	if (sk->sk_family == AF_INET6)
+		return !rcu_access_pointer(inet6_sk(sk)->opt);
+#endif
+	return !rcu_access_pointer(inet_sk(sk)->inet_opt);
+}
+
+static netdev_features_t wp_route_checksum_features(struct sock *sk)
+{
+	/* An IPv6 socket may send to IPv4 (mapped addresses): ask for both. */
+	if (sk->sk_family == AF_INET6)
+		return NETIF_F_IPV6_CSUM | NETIF_F_IP_CSUM;
+	return NETIF_F_IP_CSUM;
+}
+
+/**
+ * wp_route_of() - What is known of a datagram socket's way.
+ * @sk: its sock
+ *
+ * Return: see struct wp_route.
+ */
+struct wp_route wp_route_of(struct sock *sk)
+{
+	netdev_features_t all = wp_route_checksum_features(sk);
+	struct wp_route route = {};
+	const struct dst_entry *dst;
+
+	if (sk->sk_state != TCP_ESTABLISHED)
+		return route;
+	rcu_read_lock();
+	dst = rcu_dereference(sk->sk_dst_cache);
+	if (dst && wp_route_device(dst)) {
+		netdev_features_t features = wp_route_device(dst)->features;
+		u32 headers = sizeof(struct ipv6hdr) + sizeof(struct udphdr);
+		u32 mtu = dst_mtu(dst);
+
+		route.known = true;
+		route.gathers = features & NETIF_F_SG;
+		/* header_len: IPsec will transform the packet before that. */
+		if (((features & NETIF_F_HW_CSUM) || (features & all) == all) &&
+		    !dst->header_len && wp_route_plain(sk) && mtu > headers)
+			route.checksum_bytes = mtu - headers;
+	}
+	rcu_read_unlock();
+	return route;
+}

@@ -1,0 +1,427 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * SEND, the one mechanism behind the calls' names: payload from a source,
+ * a header of some kind in front of each packet, packets gathered into a
+ * train, the train sent, and only then source, headers and counts moved on.
+ * Whatever stops it stops it between trains, so that the state always says
+ * which packet is next.
+ */
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/timekeeping.h>
+#include <linux/uaccess.h>
+#include <net/sock.h>
+
+#include "compat.h"
+#include "counters.h"
+#include "request.h"
+#include "send.h"
+#include "switches.h"
+
+/* Too large for a stack, too often needed for kzalloc(). */
+static struct kmem_cache *wp_sends;
+
+int wp_send_setup(void)
+{
+	wp_sends = KMEM_CACHE(wp_send, SLAB_ACCOUNT);
+	return wp_sends ? 0 : -ENOMEM;
+}
+
+void wp_send_teardown(void)
+{
+	kmem_cache_destroy(wp_sends);
+}
+
+static int wp_send_check_packets(const struct wirepath_send *request,
+				 u32 header_bytes)
+{
+	u64 payload = request->packet_bytes;
+
+	if (!payload) {
+		if (request->length == WIREPATH_TO_END)
+			return -EINVAL;
+		payload = request->length;
+	} else if (request->length != WIREPATH_TO_END &&
+		   div_u64(request->length, payload) >= wp_run_packets_max) {
+		return -E2BIG;
+	}
+	return payload + header_bytes > WP_TRAIN_BYTES ? -EMSGSIZE : 0;
+}
+
+static int wp_send_check_header(const struct wirepath_send *request,
+				const struct wirepath_rtp *rtp)
+{
+	switch (request->header_kind) {
+	case WIREPATH_HEADER_NONE:
+		return request->header || request->header_bytes ? -EINVAL : 0;
+	case WIREPATH_HEADER_GIVEN:
+		return !request->header_bytes ||
+		       request->header_bytes > WIREPATH_HEADER_BYTES_MAX ? -EINVAL : 0;
+	case WIREPATH_HEADER_RTP:
+		if (!wp_allow_rtp)
+			return -EOPNOTSUPP;
+		return request->header_bytes != rtp->size ? -EINVAL :
+							    wp_rtp_check(rtp);
+	default:
+		return -EINVAL;
+	}
+}
+
+static int wp_send_check(const struct wirepath_send *request,
+			 const struct wirepath_rtp *rtp)
+{
+	u64 end = request->length == WIREPATH_TO_END ? request->offset :
+						       request->offset + request->length;
+	int err;
+
+	if ((request->flags & ~(WIREPATH_DONTWAIT | WIREPATH_COPY)) ||
+	    request->reserved || end < request->offset ||
+	    request->train_packets > WIREPATH_TRAIN_PACKETS_MAX)
+		return -EINVAL;
+	if (request->file == -1) {
+		if (!wp_allow_mappings)
+			return -EOPNOTSUPP;
+		if (request->length == WIREPATH_TO_END)
+			return -EINVAL;
+		if (end > ULONG_MAX)
+			return -EFAULT;
+	} else {
+		if (!wp_allow_files)
+			return -EOPNOTSUPP;
+		if (end > LLONG_MAX)
+			return -EINVAL;
+	}
+	err = wp_send_check_header(request, rtp);
+	if (err)
+		return err;
+	return wp_send_check_packets(request,
+				     request->header_kind == WIREPATH_HEADER_RTP ?
+				     WP_RTP_HEADER_BYTES : request->header_bytes);
+}
+
+static void wp_send_set_header(struct wp_header *header,
+			       const struct wirepath_send *request,
+			       const struct wirepath_rtp *rtp)
+{
+	memset(header, 0, sizeof(*header));
+	header->kind = request->header_kind;
+	header->bytes = request->header_bytes;
+	header->given = request->header;
+	if (header->kind == WIREPATH_HEADER_RTP) {
+		header->bytes = WP_RTP_HEADER_BYTES;
+		header->rtp.state = *rtp;
+	}
+}
+
+/**
+ * wp_send_open() - Begin what a request asks for.
+ * @request: the request, unchecked
+ * @rtp: its RTP state, if it has one
+ *
+ * Return: what wp_send_train() goes on with and wp_send_close() ends, or the
+ * errors of the protocol's prose.
+ */
+struct wp_send *wp_send_open(const struct wirepath_send *request,
+			     const struct wirepath_rtp *rtp)
+{
+	struct wp_send *send;
+	int err;
+
+	err = wp_send_check(request, rtp);
+	if (err)
+		return ERR_PTR(err);
+	send = kmem_cache_alloc(wp_sends, GFP_KERNEL);
+	if (!send)
+		return ERR_PTR(-ENOMEM);
+	err = wp_source_open(&send->source, request->file, request->offset);
+	if (err)
+		goto free;
+	err = wp_sending_open(&send->sending, request->socket, request->address,
+			      request->address_bytes);
+	if (err)
+		goto close_source;
+	if (!send->sending.segments) {
+		err = -EPROTONOSUPPORT;
+		goto close_sending;
+	}
+	send->packet_bytes = request->packet_bytes;
+	send->train_packets = max(request->train_packets, 1U);
+	send->left = request->length;
+	send->copy = request->flags & WIREPATH_COPY;
+	send->sending.wait = !(request->flags & WIREPATH_DONTWAIT);
+	send->pieces_max = MAX_SKB_FRAGS;
+	send->packets = 0;
+	send->trains = 0;
+	send->bytes = 0;
+	wp_send_set_header(&send->header, request, rtp);
+	bitmap_zero(send->train.owned, WP_TRAIN_PIECES);
+	send->train.pieces = 0;
+	return send;
+
+close_sending:
+	wp_sending_close(&send->sending);
+close_source:
+	wp_source_close(&send->source);
+free:
+	kmem_cache_free(wp_sends, send);
+	return ERR_PTR(err);
+}
+
+void wp_send_close(struct wp_send *send)
+{
+	wp_train_empty(&send->train);
+	wp_sending_close(&send->sending);
+	wp_source_close(&send->source);
+	kmem_cache_free(wp_sends, send);
+}
+
+/*
+ * How much payload the next packet has, as the window shows it: 0 at the end,
+ * -EAGAIN if the window must be filled first (@cursor is beyond it).
+ */
+static int wp_send_payload(struct wp_send *send, struct wp_header *header,
+			   const struct wp_cursor *cursor, u64 left)
+{
+	u64 want = left;
+	int err;
+
+	if (!left)
+		return 0;
+	if (send->packet_bytes)
+		want = min_t(u64, want, send->packet_bytes);
+	if (header->kind == WIREPATH_HEADER_RTP) {
+		err = wp_rtp_group(&header->rtp, send->packet_bytes ?: want, &want);
+		if (err)
+			return err;
+	}
+	if (cursor->available >= want)
+		return want;
+	return send->source.ended ? cursor->available : -EAGAIN;
+}
+
+/*
+ * Add one packet. Returns its payload; 0 when it does not belong in this
+ * train: there is none, it is too long, or the train is full.
+ */
+static int wp_send_add_packet(struct wp_send *send, struct wp_header *header,
+			      struct wp_cursor *cursor, u64 left)
+{
+	unsigned int pieces_max = send->sending.references ? send->pieces_max :
+							     WP_TRAIN_PIECES;
+	struct wp_train *train = &send->train;
+	struct wp_mark mark = wp_train_mark(train);
+	int payload = wp_send_payload(send, header, cursor, left);
+	unsigned int bytes = header->bytes + payload;
+	struct bio_vec piece;
+	bool added = true;
+	int err;
+
+	if (payload <= 0)
+		return payload;
+	if (train->packets && (bytes > train->packet_bytes ||
+			       train->bytes + bytes > WP_TRAIN_BYTES))
+		return 0;
+	if (header->kind != WIREPATH_HEADER_NONE) {
+		err = wp_header_write(header, &piece, payload);
+		if (err)
+			return err;
+		added = wp_train_add(train, &piece, true);
+	}
+	added = added && wp_train_add_payload(train, &send->source, cursor, payload);
+	/* One packet by itself may have more pieces: it is copied then. */
+	if (!added || (train->packets && train->pieces > pieces_max)) {
+		wp_train_return(train, &mark);
+		return train->packets ? 0 : -EMSGSIZE;
+	}
+	if (!train->packets)
+		train->packet_bytes = bytes;
+	train->packets++;
+	return payload;
+}
+
+/* Gather up to @packets_max packets; @header moves on with each. */
+static int wp_send_gather(struct wp_send *send, struct wp_header *header,
+			  u32 packets_max)
+{
+	struct wp_cursor cursor = wp_source_cursor(&send->source);
+	struct wp_train *train = &send->train;
+	u64 left = send->left;
+
+	wp_train_empty(train);
+	while (train->packets < packets_max) {
+		struct wp_header next = *header;
+		int payload = wp_send_add_packet(send, &next, &cursor, left);
+
+		if (payload <= 0)
+			/* What is gathered goes first; an error comes again. */
+			return train->packets ? 0 : payload;
+		*header = next;
+		if (left != WIREPATH_TO_END)
+			left -= payload;
+		/* A shorter packet is a train's last. */
+		if (header->bytes + payload < train->packet_bytes)
+			break;
+	}
+	return 0;
+}
+
+/*
+ * Gather, and fill the window if it has not even one packet. A window that
+ * has some but not a whole train's is filled as well, unless the file ends.
+ */
+static int wp_send_prepare(struct wp_send *send, struct wp_header *header,
+			   u32 packets_max)
+{
+	u64 train_bytes = send->packet_bytes ?
+			  (u64)send->packet_bytes * packets_max : send->left;
+	u64 want = min3(send->left, train_bytes, (u64)WP_TRAIN_BYTES);
+	u64 target = min_t(u64, send->left, (WP_SOURCE_PIECES - 1) * PAGE_SIZE);
+	int filling = 0, err;
+
+	while (!filling && !send->source.ended && send->source.available < want)
+		filling = wp_source_fill(&send->source, target, send->sending.wait);
+	err = wp_send_gather(send, header, packets_max);
+	/* -EAGAIN: the window had too little, and this is why. */
+	return err == -EAGAIN && filling ? filling : err;
+}
+
+/* The train was sent: what it was made of is done with. */
+static void wp_send_commit(struct wp_send *send, struct wp_header *header)
+{
+	const struct wp_train *train = &send->train;
+
+	if (header->kind == WIREPATH_HEADER_RTP)
+		header->rtp.state.last_ns = ktime_get_ns();
+	send->header = *header;
+	send->packets += train->packets;
+	send->trains++;
+	send->bytes += train->payload;
+	if (send->left != WIREPATH_TO_END)
+		send->left -= train->payload;
+	wp_source_consume(&send->source, train->payload);
+	wp_count(WP_PACKETS, train->packets);
+}
+
+/**
+ * wp_send_train() - Send one train.
+ * @send: what is under way
+ * @packets_max: at most so many packets, at least 1
+ *
+ * Return: packets sent; 0: there is nothing left; -ENODATA: the source or the
+ * RTP table ended before the length did; -EAGAIN, -EINTR and other errors,
+ * after which nothing of the next packet was sent.
+ */
+int wp_send_train(struct wp_send *send, u32 packets_max)
+{
+	struct wp_header header;
+	int sent, err;
+
+	if (!send->left)
+		return 0;
+	send->sending.references = !send->copy && READ_ONCE(wp_allow_references) &&
+				   WP_REFERENCES;
+	packets_max = min(packets_max, READ_ONCE(wp_allow_trains) ?
+				       send->train_packets : 1);
+	for (;;) {
+		header = send->header;
+		err = wp_send_prepare(send, &header, packets_max);
+		if (err)
+			return err;
+		if (!send->train.packets)
+			return send->left == WIREPATH_TO_END ? 0 : -ENODATA;
+		sent = wp_train_send(&send->train, &send->sending);
+		/*
+		 * net.core.max_skb_frags may be lower than what the kernel was
+		 * built with, which no module can see: try fewer.
+		 */
+		if (sent != -EMSGSIZE || send->train.packets == 1)
+			break;
+		send->pieces_max = max(send->train.pieces / 2, 1U);
+	}
+	if (sent > 0) {
+		sent = send->train.packets;
+		wp_send_commit(send, &header);
+	} else if (sent == -EAGAIN) {
+		wp_count(WP_FULL, 1);
+	}
+	wp_train_empty(&send->train);
+	return sent;
+}
+
+static int wp_send_all(struct wp_send *send)
+{
+	int sent;
+
+	do {
+		if (signal_pending(current))
+			return -EINTR;
+		if (send->packets >= wp_run_packets_max)
+			return -E2BIG;
+		sent = wp_send_train(send, WIREPATH_TRAIN_PACKETS_MAX);
+		cond_resched();
+	} while (sent > 0);
+	return sent;
+}
+
+static void wp_send_report(const struct wp_send *send,
+			   struct wirepath_send *request,
+			   struct wirepath_rtp *rtp)
+{
+	request->offset = send->source.position;
+	request->length = send->left;
+	request->packets += send->packets;
+	request->trains += send->trains;
+	request->bytes += send->bytes;
+	request->copied_bytes += send->sending.copied;
+	if (request->header_kind == WIREPATH_HEADER_GIVEN)
+		request->header = send->header.given;
+	if (request->header_kind == WIREPATH_HEADER_RTP)
+		*rtp = send->header.rtp.state;
+}
+
+/* Read a request and the RTP state it points to. */
+int wp_send_read(struct wirepath_send *request, struct wirepath_rtp *rtp,
+		 const void __user *argument)
+{
+	int err;
+
+	err = wp_request_read(request, sizeof(*request),
+			      WIREPATH_SEND_SIZE_VER1, argument);
+	if (err || request->header_kind != WIREPATH_HEADER_RTP)
+		return err;
+	return wp_request_read(rtp, sizeof(*rtp), WIREPATH_RTP_SIZE_VER1,
+			       u64_to_user_ptr(request->header));
+}
+
+/**
+ * wp_send_request() - Answer WIREPATH_SEND.
+ * @argument: struct wirepath_send in the caller's memory
+ * @wait: false to return -EAGAIN where it would wait
+ *
+ * Return: as the protocol's prose says.
+ */
+int wp_send_request(void __user *argument, bool wait)
+{
+	struct wirepath_send request;
+	struct wirepath_rtp rtp;
+	struct wp_send *send;
+	int err, answer;
+
+	err = wp_send_read(&request, &rtp, argument);
+	if (err)
+		return err;
+	send = wp_send_open(&request, &rtp);
+	if (IS_ERR(send))
+		return PTR_ERR(send);
+	if (!wait)
+		send->sending.wait = false;
+	wp_count(WP_CALLS, 1);
+	answer = wp_send_all(send);
+	wp_send_report(send, &request, &rtp);
+	wp_send_close(send);
+	err = wp_request_write(&request, sizeof(request), argument);
+	if (!err && request.header_kind == WIREPATH_HEADER_RTP)
+		err = wp_request_write(&rtp, sizeof(rtp),
+				       u64_to_user_ptr(request.header));
+	return err ?: answer;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef _WP_SEND_H
+#define _WP_SEND_H
+
+#include <linux/types.h>
+
+#include "header.h"
+#include "source.h"
+#include "train.h"
+#include "uapi/wirepath.h"
+
+/* One SEND under way, or a run's. */
+struct wp_send {
+	u32 packet_bytes;	/* payload; 0: all of it is one packet */
+	u32 train_packets;
+	u64 left;		/* payload, or WIREPATH_TO_END */
+	bool copy;		/* WIREPATH_COPY */
+	unsigned int pieces_max;	/* of a train by reference */
+	u64 packets;
+	u64 trains;
+	u64 bytes;		/* payload */
+	struct wp_header header;
+	struct wp_sending sending;
+	struct wp_source source;
+	struct wp_train train;
+};
+
+int wp_send_setup(void);
+void wp_send_teardown(void);
+
+struct wp_send *wp_send_open(const struct wirepath_send *request,
+			     const struct wirepath_rtp *rtp);
+void wp_send_close(struct wp_send *send);
+int wp_send_train(struct wp_send *send, u32 packets_max);
+
+int wp_send_read(struct wirepath_send *request, struct wirepath_rtp *rtp,
+		 const void __user *argument);
+int wp_send_request(void __user *argument, bool wait);
+
+int wp_sending_open(struct wp_sending *sending, int socket, u64 address,
+		    u32 address_bytes);
+void wp_sending_close(struct wp_sending *sending);
+
+#endif /* _WP_SEND_H */

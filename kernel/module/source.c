@@ -1,0 +1,330 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A source is where payload comes from: a file, or memory of the caller. It
+ * has a window of pieces, parts of pages that it holds references to, which
+ * the sender looks at, sends, and consumes.
+ *
+ * Files are read by splice_direct_to_actor(), that is by the file system's
+ * own splice_read, the way of sendfile(). That is the only way which is right
+ * for all file systems (tmpfs, overlayfs, DAX, network file systems that ask
+ * whether the cache is still valid) and which passes rw_verify_area(), hence
+ * the security modules and fsnotify. It checks i_size after a page is up to
+ * date, so that a page that is truncated at the same moment gives the file's
+ * bytes or nothing.
+ *
+ * Lifetime: a piece holds one reference of its page from when it enters the
+ * window to when it is consumed. Truncating or punching a hole takes the page
+ * out of the file but cannot free it, and migration waits or gives up, so
+ * what we send is always a page that was this file's. It may change until it
+ * has left, as with sendfile(). The socket takes references of its own.
+ *
+ * Memory is taken by get_user_pages_fast() for reading, as MSG_ZEROCOPY does:
+ * a page that is unmapped or written to after a fork() stays what it was for
+ * us, since copy-on-write copies a page with other references.
+ */
+#include <linux/capability.h>
+#include <linux/cred.h>
+#include <linux/fadvise.h>
+#include <linux/mm.h>
+#include <linux/pagemap.h>
+#include <linux/pipe_fs_i.h>
+#include <linux/sched/user.h>
+#include <linux/sched/signal.h>
+#include <linux/slab.h>
+#include <linux/splice.h>
+
+#include "compat.h"
+#include "source.h"
+
+/**
+ * wp_source_open() - Begin reading.
+ * @source: to be set up
+ * @fd: a file open for reading, or -1 for the memory of the current task
+ * @position: offset or address
+ *
+ * Return: 0; -EBADF: not open, or not for reading; -EINVAL: not a regular
+ * file.
+ */
+int wp_source_open(struct wp_source *source, int fd, u64 position)
+{
+	struct file *file = NULL;
+
+	if (fd != -1) {
+		file = fget(fd);
+		if (!file)
+			return -EBADF;
+		if (!(file->f_mode & FMODE_READ)) {
+			fput(file);
+			return -EBADF;
+		}
+		if (!S_ISREG(file_inode(file)->i_mode)) {
+			fput(file);
+			return -EINVAL;
+		}
+	}
+	source->file = file;
+	source->pinned = NULL;
+	source->start = 0;
+	source->position = position;
+	source->available = 0;
+	source->ended = false;
+	source->first = 0;
+	source->end = 0;
+	return 0;
+}
+
+void wp_source_close(struct wp_source *source)
+{
+	wp_source_consume(source, source->available);
+	if (source->file)
+		fput(source->file);
+	source->file = NULL;
+}
+
+/* Let go of the first @bytes of the window; at most what is available. */
+void wp_source_consume(struct wp_source *source, size_t bytes)
+{
+	source->position += bytes;
+	source->available -= bytes;
+	while (bytes) {
+		struct bio_vec *piece = &source->pieces[source->first];
+
+		if (bytes < piece->bv_len) {
+			piece->bv_offset += bytes;
+			piece->bv_len -= bytes;
+			return;
+		}
+		bytes -= piece->bv_len;
+		put_page(piece->bv_page);
+		source->first++;
+	}
+}
+
+/* Add a part of a page, for which the window takes a reference. */
+static int wp_source_add(struct wp_source *source, struct page *page,
+			 unsigned int bytes, unsigned int offset)
+{
+	/*
+	 * The network refuses slab pages, with a warning. No regular file and
+	 * no mapping should have any; one that has cannot be sent from.
+	 */
+	if (!sendpage_ok(page) || !try_get_page(page))
+		return -EIO;
+	bvec_set_page(&source->pieces[source->end++], page, bytes, offset);
+	source->available += bytes;
+	return 0;
+}
+
+/* Take what splice_read left in the task's internal pipe into the window. */
+static int wp_source_take(struct pipe_inode_info *pipe, struct splice_desc *desc)
+{
+	struct wp_source *source = desc->u.data;
+	int taken = 0, err = 0;
+
+	while (pipe->tail != pipe->head && source->end < WP_SOURCE_PIECES) {
+		struct pipe_buffer *buf;
+
+		buf = &pipe->bufs[pipe->tail & (pipe->ring_size - 1)];
+		err = pipe_buf_confirm(pipe, buf);
+		if (!err && buf->len)
+			err = wp_source_add(source, buf->page, buf->len,
+					    buf->offset);
+		if (err)
+			break;
+		taken += buf->len;
+		pipe_buf_release(pipe, buf);
+		pipe->tail++;
+	}
+	return taken ?: err;
+}
+
+/*
+ * Would reading block? Says yes only for pages that are absent or being read,
+ * and has them read in the meantime. Pages that are there and not up to date
+ * (partly written, or after an error) are read with waiting, since nobody
+ * else would. File systems without a read_folio (tmpfs) have nothing to wait
+ * for, and DAX has no pages to ask for.
+ */
+static bool wp_source_would_block(struct wp_source *source, loff_t from, u64 want)
+{
+	struct address_space *mapping = source->file->f_mapping;
+	loff_t end = min_t(loff_t, i_size_read(mapping->host), from + want);
+	pgoff_t index = from >> PAGE_SHIFT;
+
+	if (!mapping->a_ops->read_folio || IS_DAX(mapping->host))
+		return false;
+	while (((loff_t)index << PAGE_SHIFT) < end) {
+		struct folio *folio = filemap_get_folio(mapping, index);
+		bool reading;
+
+		if (IS_ERR_OR_NULL(folio)) {
+			vfs_fadvise(source->file, from, want, POSIX_FADV_WILLNEED);
+			return true;
+		}
+		reading = !folio_test_uptodate(folio) && folio_test_locked(folio);
+		index = folio->index + folio_nr_pages(folio);
+		folio_put(folio);
+		if (reading)
+			return true;
+	}
+	return false;
+}
+
+static int wp_source_fill_file(struct wp_source *source, u64 want, bool wait)
+{
+	struct splice_desc desc = {
+		.total_len = want,
+		.pos = source->position + source->available,
+		.u.data = source,
+	};
+	ssize_t filled;
+
+	if (!wait && wp_source_would_block(source, desc.pos, want))
+		return -EAGAIN;
+	filled = splice_direct_to_actor(source->file, &desc, wp_source_take);
+	if (filled > 0)
+		return 0;
+	/* 6.1 says ENODATA of a page that was truncated while it was read. */
+	if (!filled || filled == -ENODATA) {
+		source->ended = true;
+		return 0;
+	}
+	return filled;
+}
+
+static int wp_source_fill_memory(struct wp_source *source, u64 want)
+{
+	u64 address = source->position + source->available;
+	unsigned int offset = offset_in_page(address);
+	unsigned int count, i;
+	struct page **pages;
+	int got, err = 0;
+
+	count = min_t(u64, WP_SOURCE_PIECES - source->end,
+		      DIV_ROUND_UP_ULL(offset + want, PAGE_SIZE));
+	if (source->pinned) {
+		/* In range, since wp_pinned_take() took all of the run. */
+		pages = source->pinned->pages +
+			((address - source->start) >> PAGE_SHIFT);
+		got = count;
+	} else {
+		pages = source->pages;
+		got = get_user_pages_fast(address & PAGE_MASK, count, 0, pages);
+		if (got <= 0)
+			return got ?: -EFAULT;
+	}
+	for (i = 0; i < got && want && !err; i++) {
+		unsigned int bytes = min_t(u64, want, PAGE_SIZE - offset);
+
+		err = wp_source_add(source, pages[i], bytes, offset);
+		want -= bytes;
+		offset = 0;
+	}
+	/* The window has references of its own; a run keeps its pins. */
+	for (i = 0; i < got && !source->pinned; i++)
+		put_page(pages[i]);
+	return err;
+}
+
+/**
+ * wp_source_fill() - Have more in the window.
+ * @source: the source
+ * @want: bytes the window should have at least, if it can hold them
+ * @wait: whether to wait for storage
+ *
+ * Return: 0, and then something was added or the source has ended; -EAGAIN:
+ * it would wait; -EIO, -EFAULT and what file systems answer.
+ */
+int wp_source_fill(struct wp_source *source, u64 want, bool wait)
+{
+	unsigned int used = source->end - source->first;
+
+	if (source->ended || source->available >= want)
+		return 0;
+	memmove(source->pieces, source->pieces + source->first,
+		used * sizeof(source->pieces[0]));
+	source->first = 0;
+	source->end = used;
+	if (used == WP_SOURCE_PIECES)
+		return -EIO;	/* pieces far below a page: no file system */
+	/* One page less than free pieces: the first and last may be partial. */
+	want = min_t(u64, want - source->available,
+		     max(1U, WP_SOURCE_PIECES - 1 - used) * PAGE_SIZE);
+	if (source->file)
+		return wp_source_fill_file(source, want, wait);
+	return wp_source_fill_memory(source, want);
+}
+
+/* Charge @count pages to the user, as io_uring does for its buffers. */
+static int wp_pinned_charge(struct wp_pinned *pinned, unsigned long count)
+{
+	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	struct user_struct *user = get_uid(current_user());
+
+	if (atomic_long_add_return(count, &user->locked_vm) > limit &&
+	    !capable(CAP_IPC_LOCK)) {
+		atomic_long_sub(count, &user->locked_vm);
+		free_uid(user);
+		return -ENOMEM;
+	}
+	pinned->user = user;
+	return 0;
+}
+
+/**
+ * wp_pinned_take() - Pin all pages of a mapping, for a run.
+ * @pinned: to be filled
+ * @address: in the current task's memory
+ * @length: bytes
+ *
+ * The run sends when its owner's memory is not at hand, so its pages are
+ * pinned for as long as it lasts, and charged to RLIMIT_MEMLOCK.
+ *
+ * Return: 0, -ENOMEM above the limit, -EFAULT.
+ */
+int wp_pinned_take(struct wp_pinned *pinned, u64 address, u64 length)
+{
+	u64 pages = DIV_ROUND_UP_ULL(offset_in_page(address) + length, PAGE_SIZE);
+	unsigned long count = pages;
+	int err;
+
+	if (length > ULONG_MAX - PAGE_SIZE || pages > INT_MAX)
+		return -ENOMEM;
+	err = wp_pinned_charge(pinned, count);
+	if (err)
+		return err;
+	pinned->pages = kvmalloc_array(count, sizeof(*pinned->pages),
+				       GFP_KERNEL_ACCOUNT);
+	err = -ENOMEM;
+	while (pinned->pages && pinned->count < count) {
+		err = pin_user_pages_fast((address & PAGE_MASK) +
+						  (pinned->count << PAGE_SHIFT),
+					  count - pinned->count, FOLL_LONGTERM,
+					  pinned->pages + pinned->count);
+		if (err <= 0) {
+			err = err ?: -EFAULT;
+			break;
+		}
+		pinned->count += err;
+		err = fatal_signal_pending(current) ? -EINTR : 0;
+		if (err)
+			break;
+	}
+	if (err) {
+		atomic_long_sub(count - pinned->count, &pinned->user->locked_vm);
+		wp_pinned_release(pinned);
+	}
+	return err;
+}
+
+void wp_pinned_release(struct wp_pinned *pinned)
+{
+	if (!pinned->user)
+		return;
+	if (pinned->pages)
+		unpin_user_pages(pinned->pages, pinned->count);
+	kvfree(pinned->pages);
+	atomic_long_sub(pinned->count, &pinned->user->locked_vm);
+	free_uid(pinned->user);
+	memset(pinned, 0, sizeof(*pinned));
+}

@@ -1,0 +1,586 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Every call of the module once and more, as a C program makes them: sent over
+ * loopback, received, and compared byte for byte; then each argument misused.
+ *
+ *   smoke FILE...   files with at least 1 MiB, one for each kind of file
+ *                   system; they are only read
+ *
+ * Prints a line for each check that fails and a count at the end; the exit
+ * code is 0 if all passed. Needs no other program, so that it can be linked
+ * statically and run as a machine's only one.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "../uapi/wirepath_calls.h"
+
+#define DATA_BYTES (1 << 20)
+#define PACKET_BYTES 1316
+
+static int device, failures, checks, references;
+static const char *where = "";
+
+#define CHECK(condition, ...)                                                  \
+	do {                                                                   \
+		checks++;                                                      \
+		if (!(condition)) {                                            \
+			failures++;                                            \
+			printf("FAIL %s %s:%d: %s: ", where, __func__,         \
+			       __LINE__, #condition);                          \
+			printf(" " __VA_ARGS__);                               \
+			printf(" (errno %d %s)\n", errno, strerror(errno));    \
+		}                                                              \
+	} while (0)
+
+/* One file, as descriptor, as mapping, and as bytes read for comparison. */
+struct data {
+	int file;
+	const unsigned char *mapping;
+	unsigned char *bytes;
+};
+
+/* A connected pair of UDP sockets. */
+struct pair {
+	int from, to;
+};
+
+static void die(const char *what)
+{
+	perror(what);
+	exit(2);
+}
+
+static struct pair pair_open(int family)
+{
+	struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	struct sockaddr_in four = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr *address = family == AF_INET ? (void *)&four : (void *)&six;
+	socklen_t bytes = family == AF_INET ? sizeof(four) : sizeof(six);
+	struct pair pair = { socket(family, SOCK_DGRAM, 0), socket(family, SOCK_DGRAM, 0) };
+	int room = 16 << 20;
+
+	setsockopt(pair.to, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room));
+	if (bind(pair.to, address, bytes) || getsockname(pair.to, address, &bytes) ||
+	    connect(pair.from, address, bytes))
+		die("pair of sockets");
+	return pair;
+}
+
+static void pair_close(struct pair pair)
+{
+	close(pair.from);
+	close(pair.to);
+}
+
+/* The next packet's size, or -1 when none comes. */
+static ssize_t receive(int socket, unsigned char *packet)
+{
+	struct pollfd ready = { .fd = socket, .events = POLLIN };
+
+	if (poll(&ready, 1, 5000) != 1)
+		return -1;
+	return recv(socket, packet, 65536, 0);
+}
+
+static int nothing_more(int socket)
+{
+	unsigned char packet;
+
+	return recv(socket, &packet, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+/* Receive `bytes` of payload in packets of `packet_bytes`, no headers. */
+static void expect_plain(int socket, const unsigned char *payload, size_t bytes,
+			 size_t packet_bytes)
+{
+	static unsigned char packet[65536];
+	size_t at = 0;
+
+	while (at < bytes) {
+		size_t want = bytes - at < packet_bytes ? bytes - at : packet_bytes;
+		ssize_t got = receive(socket, packet);
+
+		CHECK(got == (ssize_t)want, "at %zu: %zd, not %zu", at, got, want);
+		if (got != (ssize_t)want)
+			return;
+		CHECK(!memcmp(packet, payload + at, want), "bytes at %zu", at);
+		at += want;
+	}
+	CHECK(nothing_more(socket), "after %zu", bytes);
+}
+
+struct rtp_expected {
+	unsigned short sequence;
+	unsigned int timestamp, ssrc;
+	int marker, payload_type;
+};
+
+static void expect_rtp(int socket, const struct rtp_expected *header,
+		       const unsigned char *payload, size_t bytes)
+{
+	static unsigned char packet[65536];
+	ssize_t got = receive(socket, packet);
+	unsigned char want[12] = {
+		0x80, (header->marker << 7) | header->payload_type,
+		header->sequence >> 8, header->sequence,
+		header->timestamp >> 24, header->timestamp >> 16,
+		header->timestamp >> 8, header->timestamp,
+		header->ssrc >> 24, header->ssrc >> 16, header->ssrc >> 8, header->ssrc,
+	};
+
+	CHECK(got == (ssize_t)bytes + 12, "%zd", got);
+	CHECK(!memcmp(packet, want, 12), "header %u: %02x %02x %02x %02x", header->sequence,
+	      packet[0], packet[1], packet[2], packet[3]);
+	if (got == (ssize_t)bytes + 12)
+		CHECK(!memcmp(packet + 12, payload, bytes), "payload of %u", header->sequence);
+}
+
+static struct wirepath_rtp rtp_of(void)
+{
+	struct wirepath_rtp rtp = {
+		.size = sizeof(rtp), .ssrc = 0x01020384, .timestamp = 0xfffffff0,
+		.timestamp_step = 90, .sequence = 0xfffe, .payload_type = 33,
+	};
+	return rtp;
+}
+
+/* Offsets even and odd, in a page, at its end, across several. */
+static const size_t offsets[] = { 0, 1, 188, 4095, 4096, 4097, 65535, 131071, 300001 };
+
+#define EACH_OFFSET(i) (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++)
+
+static void one_packet(const struct data *data, struct pair pair)
+{
+	static const size_t sizes[] = { 1, 1316, 1317, 1472, 4097, 9000, 65495 };
+	unsigned char header[12] = "twelve byte";
+	unsigned char packet[12 + 65495];
+
+	for EACH_OFFSET(i) {
+		for (size_t j = 0; j < sizeof(sizes) / sizeof(sizes[0]); j++) {
+			const unsigned char *from = data->mapping + offsets[i];
+			off_t offset = offsets[i];
+
+			CHECK(msend(device, pair.from, from, sizes[j]) == (ssize_t)sizes[j]);
+			expect_plain(pair.to, data->bytes + offsets[i], sizes[j], 65507);
+			memcpy(packet, header, 12);
+			memcpy(packet + 12, data->bytes + offsets[i], sizes[j]);
+			CHECK(rtpmsend(device, pair.from, header, 12, from, sizes[j]) ==
+			      (ssize_t)sizes[j]);
+			expect_plain(pair.to, packet, 12 + sizes[j], 65507);
+			CHECK(rtpsendfile(device, pair.from, header, 12, data->file, &offset,
+					  sizes[j]) == (ssize_t)sizes[j]);
+			CHECK(offset == (off_t)(offsets[i] + sizes[j]));
+			expect_plain(pair.to, packet, 12 + sizes[j], 65507);
+		}
+	}
+}
+
+static void runs_of_packets(const struct data *data, struct pair pair)
+{
+	size_t bytes = 201 * PACKET_BYTES + 7;
+
+	for EACH_OFFSET(i) {
+		struct wirepath_rtp rtp = rtp_of();
+		struct rtp_expected header = { .sequence = rtp.sequence, .ssrc = rtp.ssrc,
+					       .timestamp = rtp.timestamp, .payload_type = 33 };
+		off_t offset = offsets[i];
+
+		CHECK(kmsend(device, pair.from, data->mapping + offsets[i], bytes, PACKET_BYTES) ==
+		      (ssize_t)bytes);
+		expect_plain(pair.to, data->bytes + offsets[i], bytes, PACKET_BYTES);
+		CHECK(ksendfile(device, pair.from, data->file, &offset, bytes, PACKET_BYTES) ==
+		      (ssize_t)bytes);
+		CHECK(offset == (off_t)(offsets[i] + bytes));
+		expect_plain(pair.to, data->bytes + offsets[i], bytes, PACKET_BYTES);
+
+		offset = offsets[i];
+		CHECK(krtpsendfile(device, pair.from, data->file, &offset, bytes / 2, PACKET_BYTES,
+				   &rtp) == (ssize_t)(bytes / 2));
+		CHECK(krtpmsend(device, pair.from, data->mapping + offsets[i] + bytes / 2,
+				bytes - bytes / 2, PACKET_BYTES, &rtp) ==
+		      (ssize_t)(bytes - bytes / 2));
+		for (size_t half = 0, at = 0; half < 2; half++) {
+			size_t end = half ? bytes : bytes / 2;
+
+			for (size_t size; at < end; at += size) {
+				size = end - at < PACKET_BYTES ? end - at : PACKET_BYTES;
+				expect_rtp(pair.to, &header, data->bytes + offsets[i] + at, size);
+				header.sequence++;
+				header.timestamp += 90;
+			}
+		}
+		CHECK(nothing_more(pair.to));
+		CHECK(rtp.octets == bytes && rtp.packets == (unsigned short)(rtp.sequence + 2));
+		CHECK(rtp.last_timestamp + 90 == rtp.timestamp && rtp.last_ns != 0);
+	}
+}
+
+/* Packets by themselves, trains of some, copies: the same bytes. */
+static void ways(const struct data *data, struct pair pair)
+{
+	size_t bytes = 100 * 1200 + 5;
+
+	for (unsigned int train = 0; train <= 64; train = train ? train * 4 : 1) {
+		for (int copy = 0; copy < 2; copy++) {
+			struct wirepath_send send = wirepath_send_of(pair.from, data->file, 4093, bytes);
+			struct wirepath_rtp rtp = rtp_of();
+			struct rtp_expected header = { .sequence = rtp.sequence, .ssrc = rtp.ssrc,
+						       .timestamp = rtp.timestamp, .payload_type = 33 };
+
+			send.packet_bytes = 1200;
+			send.train_packets = train;
+			send.flags = copy ? WIREPATH_COPY : 0;
+			send.header_kind = WIREPATH_HEADER_RTP;
+			send.header = (__u64)(size_t)&rtp;
+			send.header_bytes = sizeof(rtp);
+			CHECK(!ioctl(device, WIREPATH_SEND, &send), "train %u", train);
+			CHECK(send.length == 0 && send.bytes == bytes && send.packets == 101);
+			CHECK(send.offset == 4093 + bytes);
+			CHECK(send.copied_bytes == (copy || !references ? bytes : 0) ||
+			      (train <= 1 && send.copied_bytes < bytes), "%llu copied",
+			      (unsigned long long)send.copied_bytes);
+			CHECK(train > 1 ? send.trains < 30 : send.trains == 101, "%llu trains",
+			      (unsigned long long)send.trains);
+			for (size_t at = 0; at < bytes; at += 1200) {
+				expect_rtp(pair.to, &header, data->bytes + 4093 + at,
+					   bytes - at < 1200 ? bytes - at : 1200);
+				header.sequence++;
+				header.timestamp += 90;
+			}
+			CHECK(nothing_more(pair.to));
+		}
+	}
+}
+
+/* Headers of the caller's in a run; a table of frames; markers. */
+static void headers(const struct data *data, struct pair pair)
+{
+	static unsigned char given[50][20], packet[20 + 1000], got[65536];
+	static struct wirepath_rtp_time table[3] = {
+		{ .timestamp = 1000, .packets = 3, .bytes = 2 * 1000 + 1 },
+		{ .timestamp = 900, .packets = 1, .bytes = 999 },
+		{ .timestamp = 4600, .packets = 4 },
+	};
+	static const size_t sizes[8] = { 1000, 1000, 1, 999, 1000, 1000, 1000, 1000 };
+	struct wirepath_send send = wirepath_send_of(pair.from, data->file, 77, 50 * 1000);
+	struct wirepath_rtp rtp = rtp_of();
+	size_t at = 77;
+
+	for (int i = 0; i < 50; i++)
+		memset(given[i], i, 20);
+	send.packet_bytes = 1000;
+	send.train_packets = 64;
+	send.header_kind = WIREPATH_HEADER_GIVEN;
+	send.header = (__u64)(size_t)given;
+	send.header_bytes = 20;
+	CHECK(!ioctl(device, WIREPATH_SEND, &send));
+	CHECK(send.header == (__u64)(size_t)given[50]);
+	for (int i = 0; i < 50; i++) {
+		memcpy(packet, given[i], 20);
+		memcpy(packet + 20, data->bytes + 77 + i * 1000, 1000);
+		CHECK(receive(pair.to, got) == 1020 && !memcmp(got, packet, 1020), "given %d", i);
+	}
+
+	send = wirepath_send_of(pair.from, data->file, 77, 100000);
+	rtp.table = (__u64)(size_t)table;
+	rtp.table_count = 3;
+	rtp.marker = WIREPATH_MARKER_LAST_OF_GROUP;
+	send.packet_bytes = 1000;
+	send.train_packets = 64;
+	send.header_kind = WIREPATH_HEADER_RTP;
+	send.header = (__u64)(size_t)&rtp;
+	send.header_bytes = sizeof(rtp);
+	CHECK(ioctl(device, WIREPATH_SEND, &send) < 0 && errno == ENODATA);
+	CHECK(send.packets == 8 && rtp.table_count == 0 && rtp.packets == 8);
+	for (int i = 0; i < 8; i++) {
+		struct rtp_expected header = {
+			.sequence = 0xfffe + i, .ssrc = rtp.ssrc, .payload_type = 33,
+			.timestamp = table[i < 3 ? 0 : i < 4 ? 1 : 2].timestamp,
+			.marker = i == 2 || i == 3 || i == 7,
+		};
+		expect_rtp(pair.to, &header, data->bytes + at, sizes[i]);
+		at += sizes[i];
+	}
+	CHECK(ioctl(device, WIREPATH_SEND, &send) < 0 && errno == ENODATA && nothing_more(pair.to));
+}
+
+static void end_of_file(struct pair pair)
+{
+	static unsigned char bytes[10000];
+	char name[] = "/tmp/smoke-XXXXXX";
+	int file = mkstemp(name);
+	struct wirepath_send send;
+	off_t offset = 9000;
+
+	unlink(name);
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = i * 7;
+	if (write(file, bytes, sizeof(bytes)) != sizeof(bytes))
+		die("write");
+	send = wirepath_send_of(pair.from, file, 0, 12000);
+	send.packet_bytes = 3000;
+	CHECK(ioctl(device, WIREPATH_SEND, &send) < 0 && errno == ENODATA);
+	CHECK(send.bytes == 10000 && send.length == 2000 && send.packets == 4);
+	expect_plain(pair.to, bytes, 10000, 3000);
+	CHECK(ksendfile(device, pair.from, file, &offset, WIREPATH_TO_END, 900) == 1000);
+	expect_plain(pair.to, bytes + 9000, 1000, 900);
+	/* A hole, and a file that is cut while its pages are on their way. */
+	if (ftruncate(file, 100000))
+		die("ftruncate");
+	offset = 20000;
+	CHECK(ksendfile(device, pair.from, file, &offset, 70000, 1000) == 70000);
+	expect_plain(pair.to, (unsigned char *)calloc(1, 70000), 70000, 1000);
+	offset = 0;
+	CHECK(ksendfile(device, pair.from, file, &offset, 8000, 1000) == 8000);
+	if (ftruncate(file, 0))
+		die("ftruncate");
+	offset = 0;
+	CHECK(ksendfile(device, pair.from, file, &offset, 8000, 1000) == 0);
+	{
+		unsigned char packet[65536];
+
+		/* The bytes of before or the zeros of a cut page, whole packets. */
+		for (int i = 0; i < 8; i++)
+			CHECK(receive(pair.to, packet) == 1000);
+	}
+	CHECK(nothing_more(pair.to));
+	close(file);
+}
+
+static void destinations(const struct data *data)
+{
+	struct pair pair = pair_open(AF_INET);
+	struct sockaddr_in to;
+	socklen_t bytes = sizeof(to);
+	int unconnected = socket(AF_INET, SOCK_DGRAM, 0);
+	struct wirepath_send send = wirepath_send_of(unconnected, data->file, 4095, 20000);
+
+	getsockname(pair.to, (struct sockaddr *)&to, &bytes);
+	send.packet_bytes = 1400;
+	send.train_packets = 64;
+	CHECK(ioctl(device, WIREPATH_SEND, &send) < 0 && errno == EDESTADDRREQ);
+	send.address = (__u64)(size_t)&to;
+	send.address_bytes = sizeof(to);
+	CHECK(!ioctl(device, WIREPATH_SEND, &send));
+	expect_plain(pair.to, data->bytes + 4095, 20000, 1400);
+	/* Packet by packet at odd offsets without a known route. */
+	send = wirepath_send_of(unconnected, data->file, 4095, 20001);
+	send.address = (__u64)(size_t)&to;
+	send.address_bytes = sizeof(to);
+	send.packet_bytes = 1401;
+	CHECK(!ioctl(device, WIREPATH_SEND, &send));
+	expect_plain(pair.to, data->bytes + 4095, 20001, 1401);
+	close(unconnected);
+	pair_close(pair);
+}
+
+/* A full socket buffer: DONTWAIT stops, calling again goes on, nothing is lost. */
+static void full_buffer(const struct data *data)
+{
+	struct pair pair = pair_open(AF_INET);
+	int least = 4608, full = 0;
+	struct wirepath_send send;
+
+	setsockopt(pair.from, SOL_SOCKET, SO_SNDBUF, &least, sizeof(least));
+	send = wirepath_send_of(pair.from, data->file, 0, 400000);
+	send.packet_bytes = 1316;
+	send.flags = WIREPATH_DONTWAIT;
+	while (ioctl(device, WIREPATH_SEND, &send) < 0) {
+		CHECK(errno == EAGAIN);
+		if (errno != EAGAIN || ++full > 100000)
+			break;
+	}
+	CHECK(send.bytes == 400000);
+	expect_plain(pair.to, data->bytes, 400000, 1316);
+	pair_close(pair);
+}
+
+static int answer(struct wirepath_send send)
+{
+	int got = ioctl(device, WIREPATH_SEND, &send);
+
+	CHECK(send.bytes == 0 && send.packets == 0);
+	return got < 0 ? errno : 0;
+}
+
+static void misuse(const struct data *data, struct pair pair)
+{
+	struct wirepath_send good = wirepath_send_of(pair.from, data->file, 0, 1000), send;
+	struct wirepath_rtp rtp = rtp_of();
+	struct {
+		struct wirepath_send send;
+		__u64 more;
+	} longer = { .send = good };
+	unsigned char packet[65536];
+	int pipes[2], directory = open("/", O_RDONLY), write_only = open("/tmp/smoke-wo", O_WRONLY | O_CREAT, 0600);
+	int raw = socket(AF_UNIX, SOCK_DGRAM, 0);
+
+	if (pipe(pipes) || directory < 0 || write_only < 0)
+		die("descriptors");
+#define ANSWERS(error, ...)                                                    \
+	do {                                                                   \
+		send = good;                                                   \
+		__VA_ARGS__;                                                   \
+		CHECK(answer(send) == (error), #__VA_ARGS__);                  \
+	} while (0)
+	ANSWERS(EINVAL, send.size = WIREPATH_SEND_SIZE_VER1 - 1);
+	ANSWERS(E2BIG, send.size = 5000);
+	ANSWERS(EINVAL, send.flags = 0x80000000);
+	ANSWERS(EBADF, send.socket = -1);
+	ANSWERS(ENOTSOCK, send.socket = data->file);
+	ANSWERS(EPROTONOSUPPORT, send.socket = raw);
+	ANSWERS(EBADF, send.file = -2);
+	ANSWERS(EBADF, send.file = 1 << 20);
+	ANSWERS(EBADF, send.file = write_only);
+	ANSWERS(EINVAL, send.file = directory);
+	ANSWERS(EINVAL, send.file = pipes[0]);
+	ANSWERS(EINVAL, send.offset = 1ULL << 63);
+	ANSWERS(EINVAL, send.offset = ~0ULL - 10);
+	ANSWERS(EINVAL, send.length = WIREPATH_TO_END);
+	ANSWERS(EINVAL, send.length = WIREPATH_TO_END - 1);
+	ANSWERS(EMSGSIZE, send.length = 65508);
+	ANSWERS(EMSGSIZE, send.packet_bytes = 65508);
+	ANSWERS(EINVAL, send.train_packets = WIREPATH_TRAIN_PACKETS_MAX + 1);
+	ANSWERS(EINVAL, send.header_kind = 3);
+	ANSWERS(EINVAL, send.header_bytes = 12);
+	ANSWERS(EINVAL, send.header_kind = 1; send.header_bytes = 0);
+	ANSWERS(EINVAL, send.header_kind = 1; send.header_bytes = 257);
+	ANSWERS(EFAULT, send.header_kind = 1; send.header_bytes = 12; send.header = 8);
+	ANSWERS(EFAULT, send.header_kind = 2; send.header_bytes = sizeof(rtp); send.header = 8);
+	ANSWERS(EINVAL, send.address = (__u64)(size_t)packet);
+	ANSWERS(EINVAL, send.address_bytes = 16);
+	ANSWERS(EINVAL, send.address = (__u64)(size_t)packet; send.address_bytes = 4096);
+	ANSWERS(EFAULT, send.address = 8; send.address_bytes = 16);
+	ANSWERS(EINVAL, send.reserved = 1);
+	ANSWERS(EFAULT, send.file = -1; send.offset = 4096);
+	ANSWERS(EFAULT, send.file = -1; send.offset = 0xffff800000000000ULL);
+	ANSWERS(ENODATA, send.offset = 1ULL << 40);
+	send = good;
+	send.header_kind = WIREPATH_HEADER_RTP;
+	send.header = (__u64)(size_t)&rtp;
+	send.header_bytes = sizeof(rtp);
+#define RTP_ANSWERS(error, ...)                                                \
+	do {                                                                   \
+		rtp = rtp_of();                                                \
+		__VA_ARGS__;                                                   \
+		CHECK(answer(send) == (error), #__VA_ARGS__);                  \
+	} while (0)
+	RTP_ANSWERS(EINVAL, rtp.size = 8);
+	RTP_ANSWERS(EINVAL, rtp.flags = 1);
+	RTP_ANSWERS(EINVAL, rtp.payload_type = 128);
+	RTP_ANSWERS(EINVAL, rtp.marker = 4);
+	RTP_ANSWERS(EINVAL, rtp.position = 1);
+	RTP_ANSWERS(EINVAL, rtp.table_count = 1);
+	RTP_ANSWERS(ENODATA, rtp.table = 8);
+	RTP_ANSWERS(EFAULT, rtp.table = 8; rtp.table_count = 1);
+
+	longer.send.size = sizeof(longer);
+	longer.more = 1;
+	CHECK(ioctl(device, WIREPATH_SEND, &longer) < 0 && errno == E2BIG);
+	CHECK(nothing_more(pair.to));
+	longer.more = 0;
+	CHECK(!ioctl(device, WIREPATH_SEND, &longer));
+	CHECK(receive(pair.to, packet) == 1000);
+	CHECK(ioctl(device, WIREPATH_SEND, 8) < 0 && errno == EFAULT);
+	CHECK(ioctl(device, _IO(WIREPATH_IOC, 99), 0) < 0 && errno == ENOTTY);
+	close(pipes[0]);
+	close(pipes[1]);
+	close(directory);
+	close(write_only);
+	unlink("/tmp/smoke-wo");
+	close(raw);
+}
+
+/* Memory that goes away after the call is still what was sent. */
+static void memory_that_goes(struct pair pair)
+{
+	size_t bytes = 40000;
+	unsigned char *memory = mmap(NULL, bytes + 4096, PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	unsigned char *copy = malloc(bytes);
+
+	for (size_t i = 0; i < bytes; i++)
+		memory[i] = copy[i] = i ^ (i >> 8);
+	CHECK(kmsend(device, pair.from, memory, bytes, 1000) == (ssize_t)bytes);
+	munmap(memory, bytes + 4096);
+	expect_plain(pair.to, copy, bytes, 1000);
+	/* Half of it is not there: what is, is sent. */
+	memory = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	munmap(memory + 4096, 4096);
+	memcpy(memory, copy, 4096);
+	CHECK(kmsend(device, pair.from, memory, 8192, 1000) == 4000);
+	expect_plain(pair.to, copy, 4000, 1000);
+	munmap(memory, 4096);
+	free(copy);
+}
+
+static struct data data_open(const char *name)
+{
+	struct data data = { .file = open(name, O_RDONLY), .bytes = malloc(DATA_BYTES) };
+
+	if (data.file < 0 || pread(data.file, data.bytes, DATA_BYTES, 0) != DATA_BYTES)
+		die(name);
+	data.mapping = mmap(NULL, DATA_BYTES, PROT_READ, MAP_SHARED, data.file, 0);
+	if (data.mapping == MAP_FAILED)
+		die(name);
+	posix_fadvise(data.file, 0, 0, POSIX_FADV_DONTNEED);
+	return data;
+}
+
+static void query(void)
+{
+	struct wirepath_query query = { .size = sizeof(query) };
+
+	CHECK(!ioctl(device, WIREPATH_QUERY, &query));
+	CHECK(query.version == WIREPATH_VERSION && query.fragments_max >= 17);
+	references = !!(query.features & WIREPATH_FEATURE_REFERENCES);
+	printf("version %u, features 0x%llx, fragments %u\n", query.version,
+	       (unsigned long long)query.features, query.fragments_max);
+}
+
+int main(int count, char **names)
+{
+	device = open(WIREPATH_DEVICE, O_RDWR | O_CLOEXEC);
+	if (device < 0)
+		die(WIREPATH_DEVICE);
+	query();
+	for (int i = 1; i < count; i++) {
+		struct data data = data_open(names[i]);
+
+		for (int six = 0; six < 2; six++) {
+			struct pair pair = pair_open(six ? AF_INET6 : AF_INET);
+
+			where = names[i];
+			one_packet(&data, pair);
+			runs_of_packets(&data, pair);
+			ways(&data, pair);
+			headers(&data, pair);
+			memory_that_goes(pair);
+			end_of_file(pair);
+			misuse(&data, pair);
+			pair_close(pair);
+		}
+		destinations(&data);
+		full_buffer(&data);
+		close(data.file);
+	}
+	printf("%d checks, %d failed\n", checks, failures);
+	return failures ? 1 : 0;
+}

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A train is gathered from pieces of pages and handed to the network in one
+ * call of sock_sendmsg(), where security modules, BPF and the socket's buffer
+ * see it as any other send.
+ *
+ * By reference: the pieces are the fragments of one socket buffer, each with
+ * a reference of its own that the network takes; ours may go when the call
+ * returns. The network marks them as shared (SKBFL_SHARED_FRAG), so that
+ * nothing further down writes into a page of a file. There is no MSG_MORE,
+ * which keeps UDP on its way without the socket's lock, and lets the device
+ * compute the checksum.
+ */
+#include <linux/mm.h>
+#include <linux/udp.h>
+#include <net/sock.h>
+
+#include "compat.h"
+#include "counters.h"
+#include "route.h"
+#include "trace.h"
+#include "train.h"
+
+/* Let go of the pieces that are the train's own. */
+void wp_train_empty(struct wp_train *train)
+{
+	unsigned int i;
+
+	for_each_set_bit(i, train->owned, train->pieces)
+		put_page(train->piece[i].bv_page);
+	bitmap_zero(train->owned, WP_TRAIN_PIECES);
+	train->pieces = 0;
+	train->packets = 0;
+	train->bytes = 0;
+	train->payload = 0;
+	train->packet_bytes = 0;
+	train->odd = false;
+}
+
+/**
+ * wp_train_add() - Add a part of a page.
+ * @train: the train
+ * @piece: the part; bytes that follow those of the last piece in the same
+ *         page become part of that one
+ * @owned: whether the train is to put a reference of the page, also if it
+ *         does not take it
+ *
+ * Return: false if the train takes no more pieces.
+ */
+bool wp_train_add(struct wp_train *train, const struct bio_vec *piece, bool owned)
+{
+	struct bio_vec *last;
+
+	if (train->pieces) {
+		last = &train->piece[train->pieces - 1];
+		if (last->bv_page == piece->bv_page &&
+		    last->bv_offset + last->bv_len == piece->bv_offset &&
+		    owned == test_bit(train->pieces - 1, train->owned)) {
+			last->bv_len += piece->bv_len;
+			train->bytes += piece->bv_len;
+			if (owned)
+				put_page(piece->bv_page);
+			return true;
+		}
+	}
+	if (train->pieces == WP_TRAIN_PIECES) {
+		if (owned)
+			put_page(piece->bv_page);
+		return false;
+	}
+	if (train->bytes & 1)
+		train->odd = true;
+	train->piece[train->pieces] = *piece;
+	if (owned)
+		__set_bit(train->pieces, train->owned);
+	train->pieces++;
+	train->bytes += piece->bv_len;
+	return true;
+}
+
+/* What the train is now, to come back to. */
+struct wp_mark wp_train_mark(const struct wp_train *train)
+{
+	struct wp_mark mark = {
+		.pieces = train->pieces,
+		.bytes = train->bytes,
+		.payload = train->payload,
+		.odd = train->odd,
+	};
+
+	if (train->pieces)
+		mark.last_bytes = train->piece[train->pieces - 1].bv_len;
+	return mark;
+}
+
+/* Take back what was added since @mark. */
+void wp_train_return(struct wp_train *train, const struct wp_mark *mark)
+{
+	while (train->pieces > mark->pieces) {
+		train->pieces--;
+		if (__test_and_clear_bit(train->pieces, train->owned))
+			put_page(train->piece[train->pieces].bv_page);
+	}
+	if (train->pieces)
+		train->piece[train->pieces - 1].bv_len = mark->last_bytes;
+	train->bytes = mark->bytes;
+	train->payload = mark->payload;
+	train->odd = mark->odd;
+}
+
+/**
+ * wp_train_add_payload() - Add payload from a source's window.
+ * @train: the train
+ * @source: the source, whose window keeps the pages until the train was sent
+ * @cursor: where in the window; moves on
+ * @bytes: how much; the window has it
+ *
+ * Return: false if the train takes no more pieces.
+ */
+bool wp_train_add_payload(struct wp_train *train, const struct wp_source *source,
+			  struct wp_cursor *cursor, size_t bytes)
+{
+	train->payload += bytes;
+	cursor->available -= bytes;
+	while (bytes) {
+		struct bio_vec piece = source->pieces[cursor->piece];
+
+		piece.bv_offset += cursor->skip;
+		piece.bv_len -= cursor->skip;
+		if (bytes < piece.bv_len) {
+			piece.bv_len = bytes;
+			cursor->skip += bytes;
+		} else {
+			cursor->piece++;
+			cursor->skip = 0;
+		}
+		if (!wp_train_add(train, &piece, false))
+			return false;
+		bytes -= piece.bv_len;
+	}
+	return true;
+}
+
+/**
+ * wp_train_take_payload() - Add payload, and have it leave the source's window.
+ * @train: the train, which gets references of its own
+ * @source: the source
+ * @bytes: how much; the window has it
+ *
+ * Return: false if the train takes no more pieces, and then the window keeps
+ * the bytes that were not taken.
+ */
+bool wp_train_take_payload(struct wp_train *train, struct wp_source *source,
+			   size_t bytes)
+{
+	while (bytes) {
+		struct bio_vec piece = source->pieces[source->first];
+
+		piece.bv_len = min_t(size_t, piece.bv_len, bytes);
+		get_page(piece.bv_page);
+		if (!wp_train_add(train, &piece, true))
+			return false;
+		train->payload += piece.bv_len;
+		bytes -= piece.bv_len;
+		wp_source_consume(source, piece.bv_len);
+	}
+	return true;
+}
+
+/*
+ * May this train go by reference? TCP cuts it into as many buffers as it
+ * needs and always has the device's checksum or sums piece by piece. For UDP,
+ * it must fit one buffer; a segmented one is never summed in software
+ * before it is segmented; for others see route.c.
+ */
+static bool wp_train_by_reference(const struct wp_train *train,
+				  const struct wp_sending *sending,
+				  const struct wp_route *route)
+{
+	if (!WP_REFERENCES || !sending->references)
+		return false;
+	if (!sending->segments)
+		return true;
+	if (train->pieces > MAX_SKB_FRAGS)
+		return false;
+	return !train->odd || train->packets > 1 ||
+	       (train->bytes <= route->checksum_bytes &&
+		!READ_ONCE(udp_sk(sending->sock->sk)->pending));
+}
+
+static int wp_train_error(int error)
+{
+	/* A signal: what was sent is told, so nothing is begun anew. */
+	switch (error) {
+	case -ERESTARTSYS:
+	case -ERESTARTNOINTR:
+	case -ERESTARTNOHAND:
+	case -ERESTART_RESTARTBLOCK:
+		return -EINTR;
+	default:
+		return error;
+	}
+}
+
+/**
+ * wp_train_send() - Hand a train to the network.
+ * @train: the train; stays as it is
+ * @sending: how
+ *
+ * Return: bytes sent, headers included (UDP: all); -EAGAIN: the socket's
+ * buffer is full and @sending does not wait; -EINTR; else what the network
+ * says.
+ */
+int wp_train_send(struct wp_train *train, struct wp_sending *sending)
+{
+	union {
+		struct cmsghdr head;
+		char room[CMSG_SPACE(sizeof(u16))];
+	} control;
+	struct wp_route route = wp_route_of(sending->sock->sk);
+	bool references = wp_train_by_reference(train, sending, &route);
+	struct msghdr message = { .msg_flags = MSG_NOSIGNAL };
+	int sent;
+
+	if (references)
+		message.msg_flags |= WP_REFERENCES;
+	if (!sending->wait || (sending->sock->file->f_flags & O_NONBLOCK))
+		message.msg_flags |= MSG_DONTWAIT;
+	if (sending->more)
+		message.msg_flags |= MSG_MORE;
+	if (sending->address_bytes) {
+		message.msg_name = &sending->address;
+		message.msg_namelen = sending->address_bytes;
+	}
+	if (sending->segments) {
+		/* Also for a packet by itself: the socket may have a size set. */
+		u16 size = train->packets > 1 ? train->packet_bytes : 0;
+
+		control.head.cmsg_level = SOL_UDP;
+		control.head.cmsg_type = UDP_SEGMENT;
+		control.head.cmsg_len = CMSG_LEN(sizeof(size));
+		*(u16 *)CMSG_DATA(&control.head) = size;
+		message.msg_control = &control;
+		message.msg_controllen = sizeof(control);
+	}
+	iov_iter_bvec(&message.msg_iter, ITER_SOURCE, train->piece,
+		      train->pieces, train->bytes);
+	sent = wp_train_error(sock_sendmsg(sending->sock, &message));
+	trace_wirepath_train(sending->sock->sk, train, references, sent);
+	if (sent <= 0)
+		return sent ?: -EIO;
+	if (!references || (route.known && !route.gathers)) {
+		u64 copied = min_t(unsigned int, sent, train->payload);
+
+		sending->copied += copied;
+		wp_count(WP_COPIED_BYTES, copied);
+	} else {
+		wp_count(WP_LOANS, train->pieces);
+	}
+	wp_count(WP_TRAINS, 1);
+	wp_count(WP_BYTES, sent);
+	return sent;
+}

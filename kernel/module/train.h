@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef _WP_TRAIN_H
+#define _WP_TRAIN_H
+
+#include <linux/bitmap.h>
+#include <linux/bvec.h>
+#include <linux/net.h>
+#include <linux/skbuff.h>
+#include <linux/socket.h>
+
+#include "source.h"
+
+#define WP_TRAIN_PIECES 160
+/* The most that UDP takes over IPv4: 65535 less the headers of IP and UDP. */
+#define WP_TRAIN_BYTES 65507
+
+/*
+ * What one call into the network sends: a packet, or packets of one size of
+ * which the last may be shorter.
+ */
+struct wp_train {
+	unsigned int pieces;
+	unsigned int packets;
+	unsigned int bytes;		/* headers and payload */
+	unsigned int payload;
+	unsigned int packet_bytes;	/* of the first: the segment size */
+	bool odd;			/* a piece begins at an odd offset */
+	DECLARE_BITMAP(owned, WP_TRAIN_PIECES);	/* pieces to put_page() */
+	struct bio_vec piece[WP_TRAIN_PIECES];
+};
+
+struct wp_mark {
+	unsigned int pieces;
+	unsigned int bytes;
+	unsigned int payload;
+	unsigned int last_bytes;	/* of the last piece */
+	bool odd;
+};
+
+/* How to send it. */
+struct wp_sending {
+	struct socket *sock;
+	struct sockaddr_storage address;
+	int address_bytes;		/* 0: where it is connected to */
+	bool references;		/* may pages be sent by reference */
+	bool wait;
+	bool segments;			/* UDP: give each send its segment size */
+	bool more;			/* TCP: MSG_MORE */
+	u64 copied;			/* payload that the kernel copied; grows */
+};
+
+void wp_train_empty(struct wp_train *train);
+bool wp_train_add(struct wp_train *train, const struct bio_vec *piece,
+		  bool owned);
+bool wp_train_add_payload(struct wp_train *train, const struct wp_source *source,
+			  struct wp_cursor *cursor, size_t bytes);
+bool wp_train_take_payload(struct wp_train *train, struct wp_source *source,
+			   size_t bytes);
+struct wp_mark wp_train_mark(const struct wp_train *train);
+void wp_train_return(struct wp_train *train, const struct wp_mark *mark);
+int wp_train_send(struct wp_train *train, struct wp_sending *sending);
+
+#endif /* _WP_TRAIN_H */
