@@ -1,0 +1,215 @@
+//! A guest: what is in it, and its way from start to end.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::cpio::Archive;
+use crate::drivers;
+use crate::kernels::Kernel;
+use crate::libraries;
+use crate::plan::{self, Module, Plan, Program};
+use crate::qemu::{self, Machine, Qemu};
+use crate::report::Report;
+
+/// What every guest loads: network devices, the disk, and file systems to send from.
+const DRIVERS: &[&str] = &["virtio_pci", "virtio_blk", "ext4", "dummy", "veth", "ifb", "loop"];
+
+/// The disk's size; what is not written takes no room on the host.
+const DISK_MEBIBYTES: u32 = 1024;
+
+/// A guest that is being put together.
+pub struct Guest {
+    name: String,
+    kernel: Kernel,
+    archive: Archive,
+    plan: Plan,
+    memory: u32,
+    processors: u32,
+    limit: Duration,
+}
+
+impl Guest {
+    /// A guest with nothing in it but `init`, its first process. Its logs will have its name.
+    ///
+    /// # Errors
+    /// If the kernel or `init` cannot be read.
+    pub fn new(name: &str, kernel: &Kernel, init: &Path) -> Result<Self> {
+        let mut archive = Archive::default();
+        for folder in ["/proc", "/sys", "/dev", "/tmp", "/run", "/disk", "/etc", "/var"] {
+            archive.folder(folder)?;
+        }
+        archive.file(
+            "/etc/passwd",
+            *b"root:x:0:0:root:/tmp:/bin/sh\nnobody:x:65534:65534:nobody:/tmp:/bin/sh\n",
+        )?;
+        archive.file("/etc/group", *b"root:x:0:\nnogroup:x:65534:\n")?;
+        archive.file("/etc/hosts", *b"127.0.0.1 localhost\n::1 localhost\n")?;
+        libraries::add_program(&mut archive, init, Path::new("/init"))
+            .context("the guest's first process")?;
+        let drivers = drivers::add(&mut archive, kernel, DRIVERS)?;
+        let plan = Plan { drivers, ..Plan::default() };
+        let limit = Duration::from_secs(300);
+        Ok(Self {
+            name: name.to_owned(),
+            kernel: kernel.clone(),
+            archive,
+            plan,
+            memory: 512,
+            processors: 1,
+            limit,
+        })
+    }
+
+    /// Loads more of the distribution's modules.
+    ///
+    /// # Errors
+    /// If the kernel has none of such a name.
+    pub fn drivers(mut self, names: &[&str]) -> Result<Self> {
+        let files = drivers::add(&mut self.archive, &self.kernel, names)?;
+        let new: Vec<PathBuf> = files.into_iter().filter(|file| !self.plan.drivers.contains(file)).collect();
+        self.plan.drivers.extend(new);
+        Ok(self)
+    }
+
+    /// Loads a module of our own before the programs run, and unloads it after them.
+    ///
+    /// # Errors
+    /// If it is no module.
+    pub fn module(mut self, file: &Path, parameters: &str) -> Result<Self> {
+        let name = drivers::name_of(file)?;
+        let path = PathBuf::from(format!("/{name}.ko"));
+        self.archive.file(&path, std::fs::read(file).with_context(|| file.display().to_string())?)?;
+        self.plan.module = Some(Module { file: path, name, parameters: parameters.to_owned() });
+        Ok(self)
+    }
+
+    /// Runs a program of this machine.
+    ///
+    /// # Errors
+    /// If it or one of its libraries cannot be read.
+    pub fn program(mut self, name: &str, program: &Path, path: &Path, arguments: &[String]) -> Result<Self> {
+        libraries::add_program(&mut self.archive, program, path)?;
+        let arguments = arguments.to_vec();
+        self.plan.programs.push(Program { name: name.to_owned(), file: path.to_owned(), arguments });
+        Ok(self)
+    }
+
+    /// Runs a line of the guest's shell.
+    ///
+    /// # Errors
+    /// If busybox is not installed.
+    pub fn script(mut self, name: &str, line: &str) -> Result<Self> {
+        self = self.shell_tools()?;
+        let arguments = vec!["sh".to_owned(), "-c".to_owned(), line.to_owned()];
+        self.plan.programs.push(Program { name: name.to_owned(), file: "/bin/busybox".into(), arguments });
+        Ok(self)
+    }
+
+    /// Adds tools of this machine that tests call, where they are installed.
+    ///
+    /// # Errors
+    /// If one is there and cannot be read.
+    pub fn tools(mut self, names: &[&str]) -> Result<Self> {
+        for name in names {
+            libraries::add_tool(&mut self.archive, name)?;
+        }
+        Ok(self)
+    }
+
+    /// Adds a program that others start, or data that they read.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn file(mut self, file: &Path, path: &Path) -> Result<Self> {
+        let content = std::fs::read(file).with_context(|| file.display().to_string())?;
+        if content.starts_with(b"\x7fELF") {
+            libraries::add_program(&mut self.archive, file, path)?;
+        } else {
+            self.archive.file(path, content)?;
+        }
+        Ok(self)
+    }
+
+    /// Gives it memory, in MiB, and processors, and ends it when it hangs.
+    #[must_use]
+    pub fn size(mut self, memory: u32, processors: u32, limit: Duration) -> Self {
+        (self.memory, self.processors, self.limit) = (memory, processors, limit);
+        self
+    }
+
+    /// Boots it and answers what came of it. Its logs are kept in `logs`.
+    ///
+    /// # Errors
+    /// If QEMU cannot be run. What goes wrong in the guest is in the report.
+    pub fn boot(self, qemu: &Qemu, logs: &Path) -> Result<Report> {
+        std::fs::create_dir_all(logs).with_context(|| logs.display().to_string())?;
+        let console = logs.join(format!("{}.kernel.log", self.name));
+        let report = logs.join(format!("{}.tests.log", self.name));
+        let ended = self.run(qemu, Some(&console), &report)?;
+        let read = |path: &Path| match std::fs::read(path) {
+            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).replace('\r', "")),
+            Err(error) => Err(error).with_context(|| path.display().to_string()),
+        };
+        Ok(Report::new(&self.name, &read(&report)?, &read(&console)?, &ended))
+    }
+
+    /// Boots it with a shell on this terminal.
+    ///
+    /// # Errors
+    /// If QEMU cannot be run.
+    pub fn shell(self, qemu: &Qemu) -> Result<()> {
+        let mut guest = self.shell_tools()?;
+        guest.plan.shell = true;
+        guest.run(qemu, None, Path::new("/dev/null")).map(drop)
+    }
+
+    fn shell_tools(mut self) -> Result<Self> {
+        let busybox =
+            crate::command::find("busybox").context("busybox is not installed (package busybox-static)")?;
+        libraries::add_program(&mut self.archive, &busybox, Path::new("/bin/busybox"))?;
+        Ok(self)
+    }
+
+    /// Runs it to its end, and says how QEMU ended.
+    fn run(&self, qemu: &Qemu, console: Option<&Path>, report: &Path) -> Result<String> {
+        let folder = tempfile::tempdir().context("making a temporary folder")?;
+        let disk = qemu::disk(folder.path(), DISK_MEBIBYTES)?;
+        let image = folder.path().join("archive");
+        self.write(&image).context("writing the guest's first file system")?;
+        let (kernel, memory, processors, limit) =
+            (&self.kernel.image(), self.memory, self.processors, self.limit);
+        let machine =
+            Machine { kernel, archive: &image, disk: &disk, console, report, memory, processors, limit };
+        let mut command = qemu.command(&machine);
+        if console.is_some() {
+            command.stdin(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
+        }
+        let done = command.spawn().context("cannot run QEMU (setpriv, timeout)")?.wait_with_output();
+        let done = done.context("waiting for QEMU")?;
+        let complaint = String::from_utf8_lossy(&done.stderr).trim().to_owned();
+        Ok(match done.status.code() {
+            Some(0) => String::new(),
+            Some(124) => format!("it was still running after {} s", limit.as_secs()),
+            _ => format!("QEMU ended with {}: {complaint}", done.status),
+        })
+    }
+
+    fn write(&self, image: &Path) -> Result<()> {
+        let plan = serde_json::to_vec(&self.plan).context("writing the plan")?;
+        let mut plan_only = Archive::default();
+        plan_only.file(plan::FILE, plan)?;
+        // The kernel reads archives one after another.
+        let mut out = std::io::BufWriter::new(File::create(image)?);
+        self.archive.write(&mut out)?;
+        plan_only.write(&mut out)?;
+        Ok(())
+    }
+}
+
+/// Where guests keep their logs below the cache folder.
+pub fn logs(cache: &Path) -> PathBuf {
+    cache.join("logs")
+}

@@ -1,0 +1,57 @@
+//! What programs expect to find: file systems, devices, a loopback device, a place for files.
+
+use std::fs::OpenOptions;
+use std::os::unix::fs::symlink;
+
+use anyhow::{Context, Result};
+use rustix::mount::{MountFlags, mount as mount_at};
+use rustix::stdio::{dup2_stderr, dup2_stdout};
+
+use wirepath_vm::command::{Command, output};
+
+/// The serial port that carries the report; the first is the kernel's.
+const REPORT: &str = "/dev/ttyS1";
+
+/// Mounts what the kernel itself offers.
+pub(crate) fn mount() -> Result<()> {
+    for (kind, folder) in [
+        ("proc", "/proc"),
+        ("sysfs", "/sys"),
+        ("devtmpfs", "/dev"),
+        ("tmpfs", "/tmp"),
+        ("tmpfs", "/run"),
+        ("debugfs", "/sys/kernel/debug"),
+        ("tracefs", "/sys/kernel/tracing"),
+    ] {
+        mount_at("none", folder, kind, MountFlags::empty(), None).with_context(|| folder.to_owned())?;
+    }
+    for (kind, folder) in [("tmpfs", "/dev/shm"), ("devpts", "/dev/pts")] {
+        std::fs::create_dir_all(folder).with_context(|| folder.to_owned())?;
+        mount_at("none", folder, kind, MountFlags::empty(), None).with_context(|| folder.to_owned())?;
+    }
+    for (link, file) in
+        [("fd", "self/fd"), ("stdin", "self/fd/0"), ("stdout", "self/fd/1"), ("stderr", "self/fd/2")]
+    {
+        symlink(format!("/proc/{file}"), format!("/dev/{link}")).context("linking /dev/fd")?;
+    }
+    Ok(())
+}
+
+/// Makes the second serial port standard output and standard error.
+pub(crate) fn speak_on_the_second_port() -> Result<()> {
+    let port = OpenOptions::new().write(true).open(REPORT).context(REPORT)?;
+    dup2_stdout(&port).context("standard output")?;
+    dup2_stderr(&port).context("standard error")?;
+    Ok(())
+}
+
+/// Does what needs modules and programs: the disk, and links that tools expect.
+pub(crate) fn finish() -> Result<()> {
+    mount_at("/dev/vda", "/disk", "ext4", MountFlags::empty(), None).context("mounting the disk")?;
+    if std::fs::exists("/bin/busybox").context("/bin")? {
+        // Where there is another program of a tool's name, that one stays.
+        output(Command::new("/bin/busybox").args(["--install", "-s", "/bin"]))
+            .context("making a shell's tools")?;
+    }
+    Ok(())
+}

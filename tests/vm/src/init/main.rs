@@ -1,0 +1,64 @@
+//! The first process of a guest: makes it a home, loads modules, runs programs, reports, and switches off.
+
+mod home;
+mod memory;
+mod modules;
+mod programs;
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use rustix::system::{RebootCommand, reboot};
+
+use wirepath_vm::plan::{self, Event, Plan};
+
+fn main() -> Result<()> {
+    home::mount().context("mounting")?;
+    home::speak_on_the_second_port()?;
+    if let Err(error) = run() {
+        say(&Event::Fault(format!("{error:#}").replace('\n', " ")));
+    }
+    say(&Event::Done);
+    // What was said must be out before the power is off.
+    rustix::termios::tcdrain(std::io::stdout()).context("waiting for the serial port")?;
+    reboot(RebootCommand::PowerOff).context("switching off")?;
+    Ok(())
+}
+
+fn run() -> Result<()> {
+    let plan: Plan = serde_json::from_slice(&std::fs::read(plan::FILE)?).context("reading the plan")?;
+    for driver in &plan.drivers {
+        modules::load(driver, "")?;
+    }
+    home::finish()?;
+    match &plan.module {
+        Some(module) => {
+            modules::load(&module.file, &module.parameters)?;
+            let before = memory::of_the_kernel()?;
+            run_programs(&plan);
+            modules::unload(&module.name)?;
+            memory::check(before)?;
+        }
+        None => run_programs(&plan),
+    }
+    modules::check_taint()
+}
+
+fn run_programs(plan: &Plan) {
+    for program in &plan.programs {
+        say(&Event::Begin(program.name.clone()));
+        say(&Event::End(programs::run(Command::new(&program.file).args(&program.arguments))));
+    }
+    if plan.shell
+        && let Err(error) = programs::shell(Path::new("/dev/ttyS0"))
+    {
+        say(&Event::Fault(format!("{error:#}")));
+    }
+}
+
+fn say(event: &Event) {
+    // Nobody else is there to be told if this port fails; the host sees that the end is missing.
+    writeln!(std::io::stdout(), "{event}").ok();
+}

@@ -1,0 +1,91 @@
+//! Reads a kernel's log: what in it fails a test.
+
+/// What the kernel says when something is wrong, and what then is. Each is what the kernel's sources print: the texts
+/// of `WARN_ON` and of lockdep begin with `WARNING: `, those of bugs with `BUG: `.
+const COMPLAINTS: &[&str] = &[
+    "WARNING: ",
+    "BUG: ",
+    "Oops: ",
+    "Kernel panic",
+    "Call Trace:",
+    "general protection fault",
+    "Unable to handle kernel",
+    "divide error:",
+    "invalid opcode:",
+    "stack segment:",
+    "double fault:",
+    "INFO: task ", // blocked for more than 120 seconds
+    "INFO: rcu_",  // a stall
+    "rcu: INFO: ", // a stall, newer kernels
+    "INFO: trying to register non-static key",
+    "INFO: possible ", // lockdep of older kernels
+    "UBSAN: ",
+    "kmemleak: ",
+    "unreferenced object ",
+    "refcount_t: ",
+    "list_add corruption",
+    "list_del corruption",
+    "unregister_netdevice: waiting for", // a reference to a device that nobody gives back
+    "Slab cache still has objects",
+    "Objects remaining in ",
+    "cut here ]",
+    "Out of memory: ",
+];
+
+/// What sounds like a complaint and is none.
+const HARMLESS: &[&str] = &[
+    "kmemleak: Kernel memory leak detector ", // initialized, disabled
+    "kmemleak: Automatic memory scanning ",
+];
+
+/// Lines shown of one complaint.
+const EXCERPT_LINES: usize = 16;
+
+/// One thing that the kernel complained about: the line, and what followed it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Complaint {
+    /// The first line, without its time.
+    pub(crate) line: String,
+    /// It and what followed.
+    pub(crate) excerpt: String,
+}
+
+/// Finds all complaints in a kernel's log. Those that follow closely belong to the first.
+pub(crate) fn complaints(log: &str) -> Vec<Complaint> {
+    let lines: Vec<&str> = log.lines().map(str::trim_end).collect();
+    let mut found = Vec::new();
+    let mut next = 0;
+    while let Some(offset) = lines[next..].iter().position(|line| is_complaint(line)) {
+        let start = next + offset;
+        next = (start + EXCERPT_LINES).min(lines.len());
+        let excerpt = lines[start..next].join("\n");
+        // The line that says what it is comes after the one that says where to cut.
+        let says = lines[start..next].iter().find(|line| is_complaint(line) && !line.contains("cut here ]"));
+        found.push(Complaint { line: without_time(says.unwrap_or(&lines[start])).to_owned(), excerpt });
+    }
+    found
+}
+
+fn is_complaint(line: &str) -> bool {
+    COMPLAINTS.iter().any(|text| contains_word(line, text))
+        && !HARMLESS.iter().any(|text| line.contains(text))
+}
+
+/// Whether `text` is in `line` and begins a word there: `DEBUG: ` is no `BUG: `.
+fn contains_word(line: &str, text: &str) -> bool {
+    line.match_indices(text)
+        .any(|(start, _)| !line[..start].ends_with(|before: char| before.is_alphanumeric()))
+}
+
+/// The message behind `[    1.234567] `.
+fn without_time(line: &str) -> &str {
+    let message = line.strip_prefix('[').and_then(|rest| rest.split_once("] "));
+    match message {
+        Some((time, message)) if time.trim().parse::<f64>().is_ok() => message,
+        _ => line,
+    }
+}
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;

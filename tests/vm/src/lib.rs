@@ -1,0 +1,24 @@
+//! The machine that tests kernel work: it boots kernels in QEMU, runs programs in them, and judges what the programs
+//! report and what the kernels say. `docs/vm.md` explains it.
+
+pub mod command;
+mod cpio;
+mod drivers;
+pub mod guest;
+mod judge;
+pub mod kernels;
+mod libraries;
+pub mod module;
+mod packages;
+pub mod plan;
+pub mod qemu;
+pub mod report;
+pub mod suite;
+pub mod workspace;
+
+use std::path::PathBuf;
+
+/// The folder that keeps kernels, logs and built modules: `WIREPATH_VM`, else `target/vm`.
+pub fn cache() -> PathBuf {
+    std::env::var_os("WIREPATH_VM").map_or_else(|| workspace::folder().join("target/vm"), PathBuf::from)
+}

@@ -1,0 +1,173 @@
+//! `wirepath-vm`: kernels in machines of their own, and what is tested in them.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::{Args, Parser, Subcommand};
+
+use wirepath_vm::guest::{self, Guest};
+use wirepath_vm::kernels::Kernel;
+use wirepath_vm::qemu::Qemu;
+use wirepath_vm::suite::{self, Suite};
+use wirepath_vm::{cache, module, workspace};
+
+/// Boots kernels in QEMU and tests in them.
+///
+/// Kernels come from the distribution's packages, unpacked into target/vm (or the folder that WIREPATH_VM names).
+#[derive(Parser)]
+#[command(name = "wirepath-vm", max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Job,
+}
+
+#[derive(Subcommand)]
+enum Job {
+    /// Run the module's tests on every kernel, and the tests in network namespaces on the newest
+    Test {
+        /// Only this kernel, such as 6.12
+        #[arg(long, value_name = "NUMBER")]
+        kernel: Option<String>,
+        /// Only tests in network namespaces whose names contain one of these
+        filter: Vec<String>,
+    },
+    /// Run one program, or one line of shell, in a guest
+    Run {
+        #[command(flatten)]
+        contents: Contents,
+        /// A line for the guest's shell, in place of a program
+        #[arg(long, value_name = "LINE", conflicts_with = "program")]
+        script: Option<String>,
+        /// End the guest after so many seconds
+        #[arg(long, value_name = "SECONDS", default_value_t = 300)]
+        limit: u64,
+        /// A program of this machine and its arguments
+        #[arg(trailing_var_arg = true, required_unless_present = "script")]
+        program: Vec<String>,
+    },
+    /// A shell in a guest, on this terminal; Ctrl-A X ends the guest
+    Shell {
+        #[command(flatten)]
+        contents: Contents,
+    },
+    /// Get the kernels, if they are not there
+    Fetch,
+}
+
+/// What is in a guest.
+#[derive(Args)]
+struct Contents {
+    /// The kernel, such as 6.12; the newest without
+    #[arg(long, value_name = "NUMBER")]
+    kernel: Option<String>,
+    /// A module to load before: its file, or the folder of its Kbuild
+    #[arg(long, value_name = "PATH")]
+    module: Option<PathBuf>,
+    /// The module's parameters
+    #[arg(long, value_name = "NAME=VALUE", default_value = "")]
+    parameters: String,
+    /// One more module of the kernel's own; may be repeated
+    #[arg(long = "driver", value_name = "NAME")]
+    drivers: Vec<String>,
+    /// One more file of this machine, below /files; may be repeated
+    #[arg(long = "file", value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// MiB of memory
+    #[arg(long, value_name = "MIB", default_value_t = 512)]
+    memory: u32,
+    /// Processors
+    #[arg(long, value_name = "COUNT", default_value_t = 1)]
+    processors: u32,
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().command) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("wirepath-vm: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(job: Job) -> Result<ExitCode> {
+    match job {
+        Job::Test { kernel, filter } => test(kernel.as_deref(), &filter),
+        Job::Run { contents, script, limit, program } => {
+            let qemu = qemu()?;
+            let guest = contents.guest()?;
+            let guest = match (script, program.split_first()) {
+                (Some(line), _) => guest.script("script", &line)?,
+                (None, Some((program, arguments))) => add_program(guest, program, arguments)?,
+                (None, None) => anyhow::bail!("nothing to run"),
+            };
+            let size = (contents.memory, contents.processors, Duration::from_secs(limit));
+            let report = guest.size(size.0, size.1, size.2).boot(&qemu, &guest::logs(&cache()))?;
+            print!("{}{}", report.output, report.text());
+            Ok(if report.counts()[1] == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Job::Shell { contents } => {
+            let day = Duration::from_secs(24 * 60 * 60);
+            contents.guest()?.size(contents.memory, contents.processors, day).shell(&qemu()?)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Job::Fetch => {
+            for series in suite::chosen(None)? {
+                println!("{}", Kernel::of(series, &cache())?.release);
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+fn qemu() -> Result<Qemu> {
+    Qemu::find()?.context("QEMU is not installed (package qemu-system-x86)")
+}
+
+impl Contents {
+    fn guest(&self) -> Result<Guest> {
+        let series = suite::chosen(self.kernel.as_deref())?[0];
+        let kernel = Kernel::of(series, &cache())?;
+        let drivers: Vec<&str> = self.drivers.iter().map(String::as_str).collect();
+        let init =
+            std::env::current_exe().context("finding this program")?.with_file_name("wirepath-vm-init");
+        let mut guest = Guest::new(&format!("{} run", series.number), &kernel, &init)?.drivers(&drivers)?;
+        if let Some(path) = &self.module {
+            let built = if path.is_dir() {
+                module::build(path, &kernel, &cache().join("build"))?
+            } else {
+                path.clone()
+            };
+            guest = guest.module(&built, &self.parameters)?;
+        }
+        for file in &self.files {
+            let name = file.file_name().context("a file without a name")?;
+            guest = guest.file(file, &Path::new("/files").join(name))?;
+        }
+        Ok(guest)
+    }
+}
+
+fn add_program(guest: Guest, program: &str, arguments: &[String]) -> Result<Guest> {
+    let file = wirepath_vm::command::find(program).unwrap_or_else(|| PathBuf::from(program));
+    let name = file.file_name().context("a program without a name")?.to_string_lossy().into_owned();
+    guest.program(&name, &file, &Path::new("/project/target/debug/deps").join(&name), arguments)
+}
+
+/// Every guest of the suite. What cannot run here is said and counted as skipped.
+fn test(kernel: Option<&str>, filter: &[String]) -> Result<ExitCode> {
+    let programs = workspace::build()?;
+    let Some(qemu) = Qemu::find()? else {
+        println!("SKIP guests: QEMU is not installed (package qemu-system-x86)");
+        println!("test result: ok. 0 passed; 0 failed; 1 ignored");
+        return Ok(ExitCode::SUCCESS);
+    };
+    let suite = Suite { qemu, cache: cache(), programs };
+    println!("{}; logs in {}", suite.qemu.description(), guest::logs(&suite.cache).display());
+    let reports = suite.run(&suite::chosen(kernel)?, filter)?;
+    let failed: usize = reports.iter().map(|report| report.counts()[1]).sum();
+    println!("guests: {}", if failed == 0 { "passed" } else { "FAILED" });
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
