@@ -55,6 +55,13 @@ impl Call {
         }
     }
 
+    /// Bytes of a full packet, with its header: the module looks at what is asked for, also where there is less.
+    pub fn packet_asked(&self) -> u64 {
+        let payload =
+            if self.packet_bytes == 0 { self.length.unwrap_or(0) } else { self.packet_bytes.into() };
+        self.header_bytes() + payload
+    }
+
     /// The most packets that it can be, of a source so long.
     pub fn packets_max(&self, source_length: u64) -> usize {
         let length = self.length.unwrap_or(source_length.saturating_sub(self.offset));

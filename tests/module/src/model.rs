@@ -5,7 +5,10 @@ use std::ops::Range;
 use rustix::io::Errno;
 
 use crate::call::{Call, Header, PACKET_MAX, given_headers};
-use crate::rtp::{Place, Rtp};
+use crate::rtp::Rtp;
+
+/// Bytes of a page.
+const PAGE: u64 = 4096;
 
 /// How a source ends, and where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +71,10 @@ impl Outcome {
             _ => Vec::new(),
         };
         let mut outcome = Outcome { packets: Vec::new(), answer: Ok(()) };
+        if call.packet_asked() > PACKET_MAX {
+            outcome.answer = Err(Errno::MSGSIZE);
+            return outcome;
+        }
         let mut position = call.offset;
         let end = call.length.map(|length| call.offset + length);
         while end.is_none_or(|end| position < end) {
@@ -102,6 +109,24 @@ impl Outcome {
                 (trains, first, count) = (trains + 1, length, 0);
             }
             (last, count) = (length, count + 1);
+        }
+        trains
+    }
+
+    /// How many trains they are at most, if a packet takes a fragment for its header and one for each page of its payload, and a
+    /// train as many as a socket buffer has.
+    pub fn trains_at_most(&self, most: u32, fragments_max: u32) -> u64 {
+        let mut trains = 0;
+        let (mut first, mut last, mut count, mut bytes, mut fragments) = (0, 0, u32::MAX, 0, 0);
+        for packet in &self.packets {
+            let length = packet.length();
+            let pages = (packet.payload.end - 1) / PAGE - packet.payload.start / PAGE + 1;
+            let taken = pages + u64::from(!packet.header.is_empty());
+            let is_full = bytes + length > PACKET_MAX || fragments + taken > fragments_max.into();
+            if count >= most.max(1) || last < first || length > first || is_full {
+                (trains, first, count, bytes, fragments) = (trains + 1, length, 0, 0, 0);
+            }
+            (last, count, bytes, fragments) = (length, count + 1, bytes + length, fragments + taken);
         }
         trains
     }
@@ -144,14 +169,11 @@ impl Source {
 
 /// The packet of number `index`, whose payload begins at `position`.
 fn packet(call: &Call, source: Source, given: &[u8], index: usize, position: u64) -> Result<Packet, Errno> {
-    let (header, said) = match &call.header {
-        Header::None => (Vec::new(), None),
-        Header::Given(each) => (given[index * *each as usize..][..*each as usize].to_vec(), None),
-        Header::Rtp(rtp) => {
-            let place: Place = rtp.place(index as u64, call.packet_bytes.into()).ok_or(Errno::NODATA)?;
-            (rtp.header(index as u64, place), place.bytes)
-        }
+    let place = match &call.header {
+        Header::Rtp(rtp) => Some(rtp.place(index as u64, call.packet_bytes.into()).ok_or(Errno::NODATA)?),
+        _ => None,
     };
+    let said = place.and_then(|place| place.bytes);
     let left = call.length.map(|length| call.offset + length - position);
     let full = if call.packet_bytes == 0 { left } else { Some(call.packet_bytes.into()) };
     let wanted = [said, full, left].into_iter().flatten().min().ok_or(Errno::INVAL)?;
@@ -162,8 +184,12 @@ fn packet(call: &Call, source: Source, given: &[u8], index: usize, position: u64
         Source::File(_) => return Err(Errno::NODATA),
         Source::Memory(_) => return Err(Errno::FAULT),
     };
-    let packet = Packet { header, payload: position..position + payload };
-    if packet.length() > PACKET_MAX { Err(Errno::MSGSIZE) } else { Ok(packet) }
+    let header = match (&call.header, place) {
+        (Header::Given(each), _) => given[index * *each as usize..][..*each as usize].to_vec(),
+        (Header::Rtp(rtp), Some(place)) => rtp.header(index as u64, place),
+        _ => Vec::new(),
+    };
+    Ok(Packet { header, payload: position..position + payload })
 }
 
 #[cfg(test)]
