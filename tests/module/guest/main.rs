@@ -5,7 +5,9 @@
 mod bench;
 mod bytes;
 mod files;
+mod misuse;
 mod query;
+mod reload;
 mod settings;
 mod wire;
 
@@ -34,7 +36,7 @@ fn main() -> ExitCode {
         eprintln!("module: cannot set the loopback device up: {error:#}");
         return ExitCode::FAILURE;
     }
-    let groups = [query::trials(), bytes::trials()];
+    let groups = [query::trials(), bytes::trials(), misuse::trials(), reload::trials()];
     let code = trial::run_as(arguments, Vec::new(), groups.into_iter().flatten().collect());
     settings::print_counts();
     code
