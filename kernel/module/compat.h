@@ -10,6 +10,7 @@
 #include <linux/net.h>
 #include <linux/netdevice.h>
 #include <linux/version.h>
+#include <linux/workqueue.h>
 #include <net/dst.h>
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
@@ -24,6 +25,8 @@
 #include <asm/unaligned.h>
 #endif
 
+#include "uapi/wirepath.h"
+
 /*
  * MSG_SPLICE_PAGES has a meaning for UDP from 6.5 on. 6.1.y defines it too,
  * for a backport of udp_sendpage(), but its IP layer copies all the same.
@@ -34,10 +37,19 @@
 #define WP_REFERENCES 0
 #endif
 
-/* The 16 bytes of the submission entry that are the command's own. */
-static inline const void *wp_command_bytes(struct io_uring_cmd *command)
+/* Workqueues by processor are the default until 6.17, and to be asked for later. */
+#if LINUX_VERSION_CODE < KERNEL_VERSION(6, 18, 0)
+#define WQ_PERCPU 0
+#endif
+
+/*
+ * The bytes of the submission entry that are the command's own. What reads
+ * them was a function before it became a macro that asks for their type.
+ */
+static inline const struct wirepath_command *
+wp_command_bytes(struct io_uring_cmd *command)
 {
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(7, 0, 0)
+#ifdef io_uring_sqe_cmd
 	return io_uring_sqe_cmd(command->sqe, struct wirepath_command);
 #elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
 	return io_uring_sqe_cmd(command->sqe);

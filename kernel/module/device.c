@@ -15,6 +15,7 @@
 #include "compat.h"
 #include "counters.h"
 #include "request.h"
+#include "run.h"
 #include "send.h"
 #include "switches.h"
 #include "uapi/wirepath.h"
@@ -37,6 +38,7 @@ static int wp_query(void __user *argument)
 		.train_packets_max = WIREPATH_TRAIN_PACKETS_MAX,
 		.fragments_max = MAX_SKB_FRAGS,
 		.part_count_max = WIREPATH_PART_COUNT_MAX,
+		.table_count_max = WP_RUN_TABLE_MAX,
 		.run_packets_max = wp_run_packets_max,
 		.pinned_bytes = (u64)atomic_long_read(&current_user()->locked_vm)
 				<< PAGE_SHIFT,
@@ -54,6 +56,8 @@ static long wp_device_request(unsigned int request, void __user *argument,
 		return wp_send_request(argument, wait);
 	case WIREPATH_SENDFILEW:
 		return wp_vector_request(argument, wait);
+	case WIREPATH_START:
+		return wp_run_request(argument, wait);
 	default:
 		return -ENOTTY;
 	}
@@ -130,11 +134,16 @@ static int __init wp_setup(void)
 	err = wp_send_setup();
 	if (err)
 		return err;
-	err = misc_register(&wp_device);
+	err = wp_run_setup();
 	if (err)
 		goto send;
+	err = misc_register(&wp_device);
+	if (err)
+		goto run;
 	return 0;
 
+run:
+	wp_run_teardown();
 send:
 	wp_send_teardown();
 	return err;
@@ -143,6 +152,7 @@ send:
 static void __exit wp_teardown(void)
 {
 	misc_deregister(&wp_device);
+	wp_run_teardown();
 	wp_send_teardown();
 }
 

@@ -148,7 +148,8 @@ struct wp_send *wp_send_open(const struct wirepath_send *request,
 	send->train_packets = max(request->train_packets, 1U);
 	send->left = request->length;
 	send->copy = request->flags & WIREPATH_COPY;
-	send->sending.wait = !(request->flags & WIREPATH_DONTWAIT);
+	send->wait = !(request->flags & WIREPATH_DONTWAIT);
+	send->sending.wait = send->wait;
 	send->pieces_max = MAX_SKB_FRAGS;
 	send->packets = 0;
 	send->trains = 0;
@@ -279,7 +280,7 @@ static int wp_send_prepare(struct wp_send *send, struct wp_header *header,
 	int filling = 0, err;
 
 	while (!filling && !send->source.ended && send->source.available < want)
-		filling = wp_source_fill(&send->source, target, send->sending.wait);
+		filling = wp_source_fill(&send->source, target, send->wait);
 	err = wp_send_gather(send, header, packets_max);
 	/* -EAGAIN: the window had too little, and this is why. */
 	return err == -EAGAIN && filling ? filling : err;
@@ -413,8 +414,10 @@ int wp_send_request(void __user *argument, bool wait)
 	send = wp_send_open(&request, &rtp);
 	if (IS_ERR(send))
 		return PTR_ERR(send);
-	if (!wait)
+	if (!wait) {
+		send->wait = false;
 		send->sending.wait = false;
+	}
 	wp_count(WP_CALLS, 1);
 	answer = wp_send_all(send);
 	wp_send_report(send, &request, &rtp);

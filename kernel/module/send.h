@@ -15,6 +15,7 @@ struct wp_send {
 	u32 train_packets;
 	u64 left;		/* payload, or WIREPATH_TO_END */
 	bool copy;		/* WIREPATH_COPY */
+	bool wait;		/* for storage; for the socket: sending.wait */
 	unsigned int pieces_max;	/* of a train by reference */
 	u64 packets;
 	u64 trains;

@@ -106,8 +106,8 @@
  *             (0: all packets full), so that the last of the group may be
  *             shorter: a frame cut into packets. `table` and `table_count`
  *             advance past groups that are done, `position` counts the
- *             packets of the first one that were sent. A table that ends
- *             ends the run. `timestamp` is what was sent last.
+ *             packets of the first one that were sent. The run ends
+ *             where the table does. `timestamp` is what was sent last.
  * `packets` and `octets` grow by what an RTCP sender report counts (RFC 3550,
  * 6.4.1: packets, payload octets), `last_timestamp` and `last_ns` (CLOCK_MONOTONIC)
  * are of the last packet handed to the network: the pair that a report's
@@ -119,7 +119,9 @@
  * file, from a mapping by reference (`file` -1), or from a buffer that is
  * copied (`file` -1 and WIREPATH_PART_COPY). On UDP, a packet ends after a part
  * with WIREPATH_PART_END and after the last; a packet of more fragments than a
- * socket buffer holds is copied. On TCP bytes follow each other and
+ * socket buffer holds is copied, one of more than 160 pieces (parts of pages;
+ * buffers that are copied one after the other make one) is EMSGSIZE. A packet
+ * that a file is too short for is not sent (ENODATA). On TCP bytes follow each other and
  * WIREPATH_PART_END means that nothing waits for more (MSG_MORE is off). `bytes` is
  * what was sent of the vector, `copied_bytes` and `packets` (UDP) as above;
  * a call begins after the first `bytes` of its vector, so that it too is
@@ -136,7 +138,8 @@
  * (close-on-exec). It ends by itself (everything sent, or an error), by STOP,
  * or when its last descriptor is closed, and so with its owner. poll() says
  * POLLIN when it has ended. A run keeps the socket, the file and the pages of
- * a mapping it sends (these count against RLIMIT_MEMLOCK, as do its tables);
+ * a mapping it sends (these count against RLIMIT_MEMLOCK; copies of its tables
+ * and headers against the memory cgroup, at most 16 MiB each) until it ends;
  * closing the socket's own descriptor does not end it, shutdown() does. It
  * acts with the credentials of its starter.
  *
