@@ -123,7 +123,6 @@ fn each_descriptor_wrong() -> Result<()> {
     let zero = File::open("/dev/zero")?;
     let device = OpenOptions::new().read(true).write(true).open(wirepath_sys::module::DEVICE)?;
     let (pipe, _other_end) = rustix::pipe::pipe()?;
-    let closed = File::open(&path)?.as_raw_fd();
     let listener = TcpListener::bind((IPV4, 0))?;
     let tcp = TcpStream::connect(listener.local_addr()?)?;
     let lonely_tcp = socket(AddressFamily::INET, SocketType::STREAM, None)?;
@@ -131,6 +130,8 @@ fn each_descriptor_wrong() -> Result<()> {
     let netlink = socket(AddressFamily::NETLINK, SocketType::RAW, None)?;
     let raw = socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::ICMP))?;
     let udp: OwnedFd = UdpSocket::bind((IPV4, 0))?.into();
+    // Last, so that nobody has its number again.
+    let closed = File::open(&path)?.as_raw_fd();
     let files = [
         ("write-only", write_only.as_raw_fd(), Errno::BADF),
         ("path-only", path_only.as_raw_fd(), Errno::BADF),
@@ -180,7 +181,7 @@ fn where_nobody_listens() -> Result<()> {
         sender.connect(gone)?;
         let descriptor = sender.as_raw_fd();
         for expected in [Ok(()), Err(Errno::CONNREFUSED), Ok(()), Err(Errno::CONNREFUSED)] {
-            let answer = stage.asks(|right| right.run.socket = descriptor)?;
+            let answer = stage.asks(|right| (right.run.socket, right.run.packet_bytes) = (descriptor, 0))?;
             ensure!(answer == expected, "over {address} it answered {answer:?} and not {expected:?}");
         }
     }
@@ -248,7 +249,10 @@ fn descriptors_of_other_users() -> Result<()> {
 /// Calls it on a thread that is nobody's.
 fn as_nobody<T: Send>(call: impl FnOnce() -> T + Send) -> Result<T> {
     let nobody = rustix::process::Uid::from_raw(65_534);
+    let no_group = rustix::process::Gid::from_raw(65_534);
     let thread = || -> Result<T> {
+        rustix::thread::set_thread_groups(&[]).context("leaving groups")?;
+        rustix::thread::set_thread_res_gid(no_group, no_group, no_group).context("leaving the group")?;
         rustix::thread::set_thread_res_uid(nobody, nobody, nobody).context("becoming nobody")?;
         Ok(call())
     };
