@@ -8,8 +8,8 @@ use wirepath_module_tests::call::{Call, Header, given_headers};
 use wirepath_module_tests::content::Content;
 use wirepath_module_tests::model::{Outcome, RtpAfter, Source};
 use wirepath_module_tests::rtp::{Rtp, Timestamps};
-use wirepath_sys::module::arena::Arena;
-use wirepath_sys::module::{Module, layout};
+use wirepath_sys::module::arena::{Arena, CommandRing};
+use wirepath_sys::module::{Module, Started, layout};
 
 use crate::wire::{Wire, sockaddr};
 
@@ -25,6 +25,8 @@ pub(crate) struct Bench {
     pub(crate) module: Module,
     pub(crate) arena: Arena,
     pub(crate) query: layout::Query,
+    /// By which requests go, if not by ioctl.
+    pub(crate) ring: Option<CommandRing>,
     /// Calls, packets and bytes of payload that were compared.
     pub(crate) counts: [u64; 3],
 }
@@ -41,7 +43,7 @@ impl Bench {
     pub(crate) fn new() -> Result<Bench> {
         let module = Module::open().context("opening the device")?;
         let query = module.query()?;
-        Ok(Bench { module, arena: Arena::new(2 << 20)?, query, counts: [0; 3] })
+        Ok(Bench { module, arena: Arena::new(2 << 20)?, query, ring: None, counts: [0; 3] })
     }
 
     pub(crate) fn has(&self, features: u64) -> bool {
@@ -61,15 +63,9 @@ impl Bench {
     /// Does a call, and fails if anything is not as the model says.
     pub(crate) fn check(&mut self, call: &Call, from: &From<'_>, wire: &mut Wire) -> Result<()> {
         let outcome = Outcome::of(call, from.end());
-        let content = from.content();
         let before = self.request(call, from, wire)?;
         let answer = self.send();
-        let packets = outcome.packets.iter().map(|packet| {
-            let mut bytes = packet.header.clone();
-            bytes.extend(content.bytes(packet.payload.clone()));
-            bytes
-        });
-        wire.compare(packets)?;
+        wire.compare(packets(&outcome, from.content()))?;
         ensure!(answer == outcome.answer, "it answered {answer:?} and not {:?}", outcome.answer);
         self.check_run(call, &outcome, &before)?;
         if let Header::Rtp(rtp) = &call.header {
@@ -82,9 +78,18 @@ impl Bench {
 
     /// Has the module do the request that lies in the arena.
     pub(crate) fn send(&mut self) -> Result<(), Errno> {
-        let argument = self.arena.address(RUN);
-        let answer = self.module.ask(layout::SEND, &mut self.arena, argument);
-        answer.map(drop).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOSYS))
+        self.ask(layout::SEND, RUN).map(drop)
+    }
+
+    /// Has the module do a request whose structure lies somewhere in the arena.
+    pub(crate) fn ask(&mut self, request: u32, at: usize) -> Result<Option<Started>, Errno> {
+        let argument = self.arena.address(at);
+        let answer = match &mut self.ring {
+            Some(ring) => ring.ask(&self.module, request, &mut self.arena, [argument, 0]),
+            None => self.module.ask(request, &mut self.arena, argument),
+        };
+        // What is no errno is no answer of the module's.
+        answer.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOSYS))
     }
 
     /// Lays the request down, with counts that are not zero, since they are added to.
@@ -195,6 +200,15 @@ impl Bench {
     }
 }
 
+/// What arrives, packet by packet.
+pub(crate) fn packets<'a>(outcome: &'a Outcome, content: &'a Content) -> impl Iterator<Item = Vec<u8>> + 'a {
+    outcome.packets.iter().map(|packet| {
+        let mut bytes = packet.header.clone();
+        bytes.extend(content.bytes(packet.payload.clone()));
+        bytes
+    })
+}
+
 impl From<'_> {
     pub(crate) fn content(&self) -> &Content {
         match self {
@@ -202,7 +216,7 @@ impl From<'_> {
         }
     }
 
-    fn end(&self) -> Source {
+    pub(crate) fn end(&self) -> Source {
         match self {
             From::File(_, content) => Source::File(content.length()),
             From::Memory(content) => Source::Memory(content.length()),

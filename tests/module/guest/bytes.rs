@@ -9,7 +9,9 @@ use libtest_mimic::Trial;
 use wirepath_module_tests::call::{Call, Header};
 use wirepath_module_tests::content::Content;
 use wirepath_module_tests::random::Random;
-use wirepath_tests::trials;
+use wirepath_sys::module::arena::CommandRing;
+use wirepath_sys::module::layout;
+use wirepath_tests::{require, trials};
 
 use crate::bench::{Bench, From};
 use crate::files::Folder;
@@ -17,14 +19,14 @@ use crate::settings::{count, each_case, settings};
 use crate::wire::{IPV4, IPV6, Wire};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![of_ext4, of_tmpfs, of_huge_pages, of_overlay, of_xfs, of_holes, of_memory]
+    trials![of_ext4, of_tmpfs, of_huge_pages, of_overlay, of_xfs, of_holes, of_memory, by_ring]
 }
 
 /// Seventy-three pages and a bit.
-const LENGTH: u64 = 300_001;
+pub(crate) const LENGTH: u64 = 300_001;
 
 /// Random calls for each source.
-const RANDOM_CALLS: u64 = 150;
+const RANDOM_CALLS: u64 = 300;
 
 fn of_ext4() -> Result<()> {
     of_folder("bytes::of_ext4", Folder::ext4()?)
@@ -62,6 +64,16 @@ fn of_memory() -> Result<()> {
     of_source("bytes::of_memory", &From::Memory(&content), bench)
 }
 
+/// The same requests as commands of io_uring.
+fn by_ring() -> Result<()> {
+    let mut bench = Bench::new()?;
+    require!(bench.has(layout::FEATURE_URING), "this module takes no commands of io_uring");
+    bench.ring = Some(CommandRing::new().context("making a ring")?);
+    let content = Content::new(settings().seed, LENGTH);
+    let file = Folder::ext4()?.file("plain", &content)?;
+    of_source("bytes::by_ring", &From::File(file.as_raw_fd(), &content), bench)
+}
+
 fn of_folder(group: &str, folder: Folder) -> Result<()> {
     let content = Content::new(settings().seed, LENGTH);
     let file: File = folder.file("plain", &content)?;
@@ -91,7 +103,7 @@ fn of_source(group: &str, from: &From<'_>, mut bench: Bench) -> Result<()> {
     Ok(())
 }
 
-fn random_call(random: &mut Random, from: &From<'_>) -> Call {
+pub(crate) fn random_call(random: &mut Random, from: &From<'_>) -> Call {
     let mut call = Call::random(random, LENGTH);
     if random.once_in(2) {
         call.train_packets = random.below(65) as u32;

@@ -4,11 +4,16 @@
 
 mod bench;
 mod bytes;
+mod caller;
+mod concurrent;
 mod files;
+mod links;
 mod misuse;
 mod query;
 mod reload;
+mod runs;
 mod settings;
+mod vectors;
 mod wire;
 
 use std::path::Path;
@@ -36,7 +41,17 @@ fn main() -> ExitCode {
         eprintln!("module: cannot set the loopback device up: {error:#}");
         return ExitCode::FAILURE;
     }
-    let groups = [query::trials(), bytes::trials(), misuse::trials(), reload::trials()];
+    let groups = [
+        query::trials(),
+        bytes::trials(),
+        misuse::trials(),
+        vectors::trials(),
+        runs::trials(),
+        links::trials(),
+        concurrent::trials(),
+        reload::trials(),
+        caller::trials(),
+    ];
     let code = trial::run_as(arguments, Vec::new(), groups.into_iter().flatten().collect());
     settings::print_counts();
     code

@@ -58,6 +58,19 @@ impl Wire {
         result
     }
 
+    /// All that arrives before a packet that is sent now.
+    pub(crate) fn arrived(&mut self) -> Result<Vec<Vec<u8>>> {
+        let end = b"the end of all that was sent";
+        self.sender.send_to(end, self.receiver.local_addr()?).context("sending the end")?;
+        let mut packets = Vec::new();
+        loop {
+            match self.receive()? {
+                got if got == end => return Ok(packets),
+                got => packets.push(got.to_vec()),
+            }
+        }
+    }
+
     fn compare_until(&mut self, end: &[u8], expected: impl Iterator<Item = Vec<u8>>) -> Result<()> {
         for (number, packet) in expected.enumerate() {
             let got = self.receive()?;

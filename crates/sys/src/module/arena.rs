@@ -148,15 +148,69 @@ impl Started {
     }
 }
 
+/// A ring for requests of the device.
+pub struct CommandRing {
+    ring: io_uring::IoUring,
+}
+
+impl CommandRing {
+    /// A ring for one request at a time.
+    ///
+    /// # Errors
+    /// What `io_uring_setup` says.
+    pub fn new() -> io::Result<CommandRing> {
+        Ok(CommandRing { ring: io_uring::IoUring::new(4)? })
+    }
+
+    /// As [`Module::ask`], by the ring; waits for the completion.
+    ///
+    /// # Errors
+    /// What the completion or the ring says.
+    ///
+    /// # Panics
+    /// If the kernel might write to memory outside of the arena.
+    pub fn ask(
+        &mut self,
+        module: &Module,
+        request: u32,
+        arena: &mut Arena,
+        command: [u64; 2],
+    ) -> io::Result<Option<Started>> {
+        arena.check(command[0]);
+        let device = io_uring::types::Fd(module.device.as_raw_fd());
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&command[0].to_ne_bytes());
+        bytes[8..].copy_from_slice(&command[1].to_ne_bytes());
+        let entry = io_uring::opcode::UringCmd16::new(device, request).cmd(bytes).build();
+        // SAFETY: what the kernel writes it writes into the arena, as was checked, which is borrowed until it has answered.
+        unsafe { self.ring.submission().push(&entry) }.expect("the queue is empty");
+        while self.ring.completion().is_empty() {
+            match self.ring.submit_and_wait(1) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                submitted => _ = submitted?,
+            }
+        }
+        let answer = self.ring.completion().next().expect("a completion is there").result();
+        let error = || io::Error::from_raw_os_error(-answer);
+        // SAFETY: the kernel has just answered this request.
+        unsafe { answered(request, usize::try_from(answer).map_err(|_| error())) }
+    }
+}
+
 fn answer(device: &impl AsRawFd, request: u32, argument: u64) -> io::Result<Option<Started>> {
     // SAFETY: what the kernel writes for this request it writes into the arena, as was checked; the requests that all files
-    // know write no more than a number.
-    let answer = checked(unsafe { libc::ioctl(device.as_raw_fd(), request as _, argument) } as isize)?;
-    match request {
+    // know write no more than a number. It has just answered this request.
+    unsafe { answered(request, checked(libc::ioctl(device.as_raw_fd(), request as _, argument) as isize)) }
+}
+
+/// # Safety
+/// The kernel has given this answer to the request.
+unsafe fn answered(request: u32, answer: io::Result<usize>) -> io::Result<Option<Started>> {
+    match (request, answer?) {
         // SAFETY: the kernel has just made this descriptor for this call.
-        layout::START => Ok(Some(Started::new(unsafe { OwnedFd::from_raw_fd(answer as i32) }))),
-        _ if answer == 0 => Ok(None),
-        _ => Err(io::Error::other(format!("request {request:#x} answered {answer}, not 0"))),
+        (layout::START, run) => Ok(Some(Started::new(unsafe { OwnedFd::from_raw_fd(run as i32) }))),
+        (_, 0) => Ok(None),
+        (_, other) => Err(io::Error::other(format!("request {request:#x} answered {other}, not 0"))),
     }
 }
 
