@@ -17,9 +17,10 @@
 
 /**
  * wp_header_room() - Take a fragment that lies in one page.
- * @piece: becomes the fragment, with a reference that the caller puts. Without
- *         one the next call could give out the same bytes again: a page that
- *         only the task refers to is begun anew.
+ * @piece: becomes the fragment, without a reference of its own: add it to a
+ *         train, which takes one, before the next call. That could give out
+ *         the same bytes again, since a page that only the task refers to is
+ *         begun anew.
  * @bytes: at most a page
  *
  * Return: its address, or NULL without memory.
@@ -41,14 +42,13 @@ void *wp_header_room(struct bio_vec *piece, unsigned int bytes)
 	frag->offset += bytes;
 	bvec_set_page(piece, frag->page + (offset >> PAGE_SHIFT), bytes,
 		      offset_in_page(offset));
-	get_page(piece->bv_page);
 	return page_address(frag->page) + offset;
 }
 
 /**
  * wp_header_write() - Make the next packet's header.
  * @header: where from; goes on to the next
- * @piece: becomes the header, with a reference that the caller puts
+ * @piece: becomes the header, as in wp_header_room()
  * @payload_bytes: what follows it
  *
  * Return: 0, -ENOMEM, -EFAULT.
@@ -69,7 +69,6 @@ int wp_header_write(struct wp_header *header, struct bio_vec *piece,
 		header->kept += header->bytes;
 	} else if (copy_from_user(room, u64_to_user_ptr(header->given),
 				  header->bytes)) {
-		put_page(piece->bv_page);
 		return -EFAULT;
 	}
 	header->given += header->bytes;

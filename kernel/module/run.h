@@ -5,8 +5,8 @@
 #include <linux/types.h>
 
 /* Entries of a run's tables: 16 MiB of memory each. */
-#define WP_RUN_TABLE_MAX (1U << 20)
-#define WP_RUN_HEADERS_MAX (16U << 20)
+#define WP_RUN_TABLE_MAX (1024 * 1024)
+#define WP_RUN_HEADERS_MAX (16 * 1024 * 1024)
 
 int wp_run_setup(void);
 void wp_run_teardown(void);

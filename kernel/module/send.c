@@ -155,8 +155,8 @@ struct wp_send *wp_send_open(const struct wirepath_send *request,
 	send->trains = 0;
 	send->bytes = 0;
 	wp_send_set_header(&send->header, request, rtp);
-	bitmap_zero(send->train.owned, WP_TRAIN_PIECES);
-	send->train.pieces = 0;
+	send->train.owned = 0;
+	wp_train_empty(&send->train);
 	return send;
 
 close_sending:
@@ -200,44 +200,45 @@ static int wp_send_payload(struct wp_send *send, struct wp_header *header,
 	return send->source.ended ? cursor->available : -EAGAIN;
 }
 
-/*
- * Add one packet. Returns its payload; 0 when it does not belong in this
- * train: there is none, it is too long, or the train is full.
- */
-static int wp_send_add_packet(struct wp_send *send, struct wp_header *header,
-			      struct wp_cursor *cursor, u64 left)
+/* Does a packet still belong in the train, by size and by pieces? */
+static bool wp_send_fits(const struct wp_send *send, const struct wp_header *header,
+			 const struct wp_cursor *cursor, unsigned int payload)
 {
 	unsigned int pieces_max = send->sending.references ? send->pieces_max :
 							     WP_TRAIN_PIECES;
-	struct wp_train *train = &send->train;
-	struct wp_mark mark = wp_train_mark(train);
-	int payload = wp_send_payload(send, header, cursor, left);
+	const struct wp_train *train = &send->train;
 	unsigned int bytes = header->bytes + payload;
+	unsigned int pieces;
+
+	/* One by itself may have more pieces than a buffer: it is copied then. */
+	if (!train->packets)
+		pieces_max = WP_TRAIN_PIECES;
+	else if (bytes > train->packet_bytes || train->bytes + bytes > WP_TRAIN_BYTES)
+		return false;
+	pieces = wp_train_pieces(train, &send->source, cursor, payload,
+				 header->kind != WIREPATH_HEADER_NONE);
+	return pieces <= pieces_max;
+}
+
+/* Add one packet, of which wp_send_fits() says that it can be. */
+static int wp_send_add_packet(struct wp_send *send, struct wp_header *header,
+			      struct wp_cursor *cursor, unsigned int payload)
+{
+	struct wp_train *train = &send->train;
 	struct bio_vec piece;
-	bool added = true;
 	int err;
 
-	if (payload <= 0)
-		return payload;
-	if (train->packets && (bytes > train->packet_bytes ||
-			       train->bytes + bytes > WP_TRAIN_BYTES))
-		return 0;
 	if (header->kind != WIREPATH_HEADER_NONE) {
 		err = wp_header_write(header, &piece, payload);
 		if (err)
 			return err;
-		added = wp_train_add(train, &piece, true);
+		wp_train_add(train, &piece, true);
 	}
-	added = added && wp_train_add_payload(train, &send->source, cursor, payload);
-	/* One packet by itself may have more pieces: it is copied then. */
-	if (!added || (train->packets && train->pieces > pieces_max)) {
-		wp_train_return(train, &mark);
-		return train->packets ? 0 : -EMSGSIZE;
-	}
+	wp_train_add_payload(train, &send->source, cursor, payload);
 	if (!train->packets)
-		train->packet_bytes = bytes;
+		train->packet_bytes = train->bytes;
 	train->packets++;
-	return payload;
+	return 0;
 }
 
 /* Gather up to @packets_max packets; @header moves on with each. */
@@ -247,23 +248,30 @@ static int wp_send_gather(struct wp_send *send, struct wp_header *header,
 	struct wp_cursor cursor = wp_source_cursor(&send->source);
 	struct wp_train *train = &send->train;
 	u64 left = send->left;
+	int payload = 0, err = 0;
 
 	wp_train_empty(train);
 	while (train->packets < packets_max) {
-		struct wp_header next = *header;
-		int payload = wp_send_add_packet(send, &next, &cursor, left);
-
+		payload = wp_send_payload(send, header, &cursor, left);
 		if (payload <= 0)
-			/* What is gathered goes first; an error comes again. */
-			return train->packets ? 0 : payload;
-		*header = next;
+			break;
+		if (!wp_send_fits(send, header, &cursor, payload)) {
+			err = -EMSGSIZE;
+			break;
+		}
+		err = wp_send_add_packet(send, header, &cursor, payload);
+		if (err)
+			break;
 		if (left != WIREPATH_TO_END)
 			left -= payload;
 		/* A shorter packet is a train's last. */
 		if (header->bytes + payload < train->packet_bytes)
 			break;
 	}
-	return 0;
+	/* What is gathered goes first; an error comes again with the next. */
+	if (train->packets)
+		return 0;
+	return payload < 0 ? payload : err;
 }
 
 /*

@@ -7,19 +7,37 @@
 #include "switches.h"
 #include "uapi/wirepath.h"
 
-#define WP_SWITCH(name, meaning)                                               \
-	bool wp_allow_##name = true;                                                 \
-	module_param_named(name, wp_allow_##name, bool, 0644);                       \
-	MODULE_PARM_DESC(name, meaning)
+bool wp_allow_files = true;
+module_param_named(files, wp_allow_files, bool, 0644);
+MODULE_PARM_DESC(files, "payload from files");
 
-WP_SWITCH(files, "payload from files");
-WP_SWITCH(mappings, "payload from the caller's memory");
-WP_SWITCH(rtp, "headers by the RTP engine");
-WP_SWITCH(references, "pages by reference; off: copies (Linux 6.5)");
-WP_SWITCH(trains, "UDP-segmented trains; off: packet by packet");
-WP_SWITCH(sendfilew, "vectors of parts");
-WP_SWITCH(uring, "io_uring commands");
-WP_SWITCH(runs, "paced runs");
+bool wp_allow_mappings = true;
+module_param_named(mappings, wp_allow_mappings, bool, 0644);
+MODULE_PARM_DESC(mappings, "payload from the caller's memory");
+
+bool wp_allow_rtp = true;
+module_param_named(rtp, wp_allow_rtp, bool, 0644);
+MODULE_PARM_DESC(rtp, "headers by the RTP engine");
+
+bool wp_allow_references = true;
+module_param_named(references, wp_allow_references, bool, 0644);
+MODULE_PARM_DESC(references, "pages by reference; off: copies (Linux 6.5)");
+
+bool wp_allow_trains = true;
+module_param_named(trains, wp_allow_trains, bool, 0644);
+MODULE_PARM_DESC(trains, "UDP-segmented trains; off: packet by packet");
+
+bool wp_allow_sendfilew = true;
+module_param_named(sendfilew, wp_allow_sendfilew, bool, 0644);
+MODULE_PARM_DESC(sendfilew, "vectors of parts");
+
+bool wp_allow_uring = true;
+module_param_named(uring, wp_allow_uring, bool, 0644);
+MODULE_PARM_DESC(uring, "io_uring commands");
+
+bool wp_allow_runs = true;
+module_param_named(runs, wp_allow_runs, bool, 0644);
+MODULE_PARM_DESC(runs, "paced runs");
 
 ulong wp_run_packets_max = 1UL << 30;
 module_param_named(run_packets_max, wp_run_packets_max, ulong, 0644);

@@ -21,14 +21,11 @@
 #include "trace.h"
 #include "train.h"
 
-/* Let go of the pieces that are the train's own. */
+/* Let go of the pages that the train refers to itself. */
 void wp_train_empty(struct wp_train *train)
 {
-	unsigned int i;
-
-	for_each_set_bit(i, train->owned, train->pieces)
-		put_page(train->piece[i].bv_page);
-	bitmap_zero(train->owned, WP_TRAIN_PIECES);
+	while (train->owned)
+		put_page(train->own[--train->owned]);
 	train->pieces = 0;
 	train->packets = 0;
 	train->bytes = 0;
@@ -37,75 +34,73 @@ void wp_train_empty(struct wp_train *train)
 	train->odd = false;
 }
 
+/* Would these bytes become part of the last piece? */
+static bool wp_train_joins(const struct wp_train *train,
+			   const struct bio_vec *piece)
+{
+	const struct bio_vec *last;
+
+	if (!train->pieces)
+		return false;
+	last = &train->piece[train->pieces - 1];
+	return last->bv_page == piece->bv_page &&
+	       last->bv_offset + last->bv_len == piece->bv_offset;
+}
+
 /**
  * wp_train_add() - Add a part of a page.
  * @train: the train
  * @piece: the part; bytes that follow those of the last piece in the same
  *         page become part of that one
- * @owned: whether the train is to put a reference of the page, also if it
- *         does not take it
+ * @own: whether the train takes a reference; else the caller keeps one until
+ *       the train is empty
  *
  * Return: false if the train takes no more pieces.
  */
-bool wp_train_add(struct wp_train *train, const struct bio_vec *piece, bool owned)
+bool wp_train_add(struct wp_train *train, const struct bio_vec *piece, bool own)
 {
-	struct bio_vec *last;
-
-	if (train->pieces) {
-		last = &train->piece[train->pieces - 1];
-		if (last->bv_page == piece->bv_page &&
-		    last->bv_offset + last->bv_len == piece->bv_offset &&
-		    owned == test_bit(train->pieces - 1, train->owned)) {
-			last->bv_len += piece->bv_len;
-			train->bytes += piece->bv_len;
-			if (owned)
-				put_page(piece->bv_page);
-			return true;
-		}
+	if (wp_train_joins(train, piece)) {
+		train->piece[train->pieces - 1].bv_len += piece->bv_len;
+	} else {
+		if (train->pieces == WP_TRAIN_PIECES)
+			return false;
+		if (train->bytes & 1)
+			train->odd = true;
+		train->piece[train->pieces++] = *piece;
 	}
-	if (train->pieces == WP_TRAIN_PIECES) {
-		if (owned)
-			put_page(piece->bv_page);
-		return false;
-	}
-	if (train->bytes & 1)
-		train->odd = true;
-	train->piece[train->pieces] = *piece;
-	if (owned)
-		__set_bit(train->pieces, train->owned);
-	train->pieces++;
 	train->bytes += piece->bv_len;
+	/* One reference of a page is enough for all headers in it. */
+	if (own && (!train->owned || train->own[train->owned - 1] != piece->bv_page)) {
+		get_page(piece->bv_page);
+		train->own[train->owned++] = piece->bv_page;
+	}
 	return true;
 }
 
-/* What the train is now, to come back to. */
-struct wp_mark wp_train_mark(const struct wp_train *train)
+/**
+ * wp_train_pieces() - How many pieces would the train have with more payload?
+ * @train: the train
+ * @source: the source
+ * @cursor: where in its window
+ * @bytes: how much; the window has it
+ * @header: whether a header, a piece of its own, comes before
+ */
+unsigned int wp_train_pieces(const struct wp_train *train,
+			     const struct wp_source *source,
+			     const struct wp_cursor *cursor, size_t bytes,
+			     bool header)
 {
-	struct wp_mark mark = {
-		.pieces = train->pieces,
-		.bytes = train->bytes,
-		.payload = train->payload,
-		.odd = train->odd,
-	};
+	const struct bio_vec *from = &source->pieces[cursor->piece];
+	struct bio_vec first = *from;
+	unsigned int pieces = train->pieces + header + 1;
+	size_t got = from->bv_len - cursor->skip;
 
-	if (train->pieces)
-		mark.last_bytes = train->piece[train->pieces - 1].bv_len;
-	return mark;
-}
-
-/* Take back what was added since @mark. */
-void wp_train_return(struct wp_train *train, const struct wp_mark *mark)
-{
-	while (train->pieces > mark->pieces) {
-		train->pieces--;
-		if (__test_and_clear_bit(train->pieces, train->owned))
-			put_page(train->piece[train->pieces].bv_page);
-	}
-	if (train->pieces)
-		train->piece[train->pieces - 1].bv_len = mark->last_bytes;
-	train->bytes = mark->bytes;
-	train->payload = mark->payload;
-	train->odd = mark->odd;
+	first.bv_offset += cursor->skip;
+	if (!header && wp_train_joins(train, &first))
+		pieces--;
+	for (; got < bytes; pieces++)
+		got += (++from)->bv_len;
+	return pieces;
 }
 
 /**
@@ -143,7 +138,7 @@ bool wp_train_add_payload(struct wp_train *train, const struct wp_source *source
 
 /**
  * wp_train_take_payload() - Add payload, and have it leave the source's window.
- * @train: the train, which gets references of its own
+ * @train: the train, which takes references of its own
  * @source: the source
  * @bytes: how much; the window has it
  *
@@ -157,7 +152,6 @@ bool wp_train_take_payload(struct wp_train *train, struct wp_source *source,
 		struct bio_vec piece = source->pieces[source->first];
 
 		piece.bv_len = min_t(size_t, piece.bv_len, bytes);
-		get_page(piece.bv_page);
 		if (!wp_train_add(train, &piece, true))
 			return false;
 		train->payload += piece.bv_len;

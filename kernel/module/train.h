@@ -2,7 +2,6 @@
 #ifndef _WP_TRAIN_H
 #define _WP_TRAIN_H
 
-#include <linux/bitmap.h>
 #include <linux/bvec.h>
 #include <linux/net.h>
 #include <linux/skbuff.h>
@@ -25,16 +24,9 @@ struct wp_train {
 	unsigned int payload;
 	unsigned int packet_bytes;	/* of the first: the segment size */
 	bool odd;			/* a piece begins at an odd offset */
-	DECLARE_BITMAP(owned, WP_TRAIN_PIECES);	/* pieces to put_page() */
+	unsigned int owned;
+	struct page *own[WP_TRAIN_PIECES];	/* pages it refers to itself */
 	struct bio_vec piece[WP_TRAIN_PIECES];
-};
-
-struct wp_mark {
-	unsigned int pieces;
-	unsigned int bytes;
-	unsigned int payload;
-	unsigned int last_bytes;	/* of the last piece */
-	bool odd;
 };
 
 /* How to send it. */
@@ -50,14 +42,15 @@ struct wp_sending {
 };
 
 void wp_train_empty(struct wp_train *train);
-bool wp_train_add(struct wp_train *train, const struct bio_vec *piece,
-		  bool owned);
+bool wp_train_add(struct wp_train *train, const struct bio_vec *piece, bool own);
 bool wp_train_add_payload(struct wp_train *train, const struct wp_source *source,
 			  struct wp_cursor *cursor, size_t bytes);
 bool wp_train_take_payload(struct wp_train *train, struct wp_source *source,
 			   size_t bytes);
-struct wp_mark wp_train_mark(const struct wp_train *train);
-void wp_train_return(struct wp_train *train, const struct wp_mark *mark);
+unsigned int wp_train_pieces(const struct wp_train *train,
+			     const struct wp_source *source,
+			     const struct wp_cursor *cursor, size_t bytes,
+			     bool header);
 int wp_train_send(struct wp_train *train, struct wp_sending *sending);
 
 #endif /* _WP_TRAIN_H */

@@ -78,10 +78,8 @@ static int wp_vector_copy(struct wp_vector *vector, u64 address, u64 bytes)
 
 		if (!room)
 			return -ENOMEM;
-		if (copy_from_user(room, u64_to_user_ptr(address), some)) {
-			put_page(piece.bv_page);
+		if (copy_from_user(room, u64_to_user_ptr(address), some))
 			return -EFAULT;
-		}
 		if (!wp_train_add(&vector->train, &piece, true))
 			break;
 		address += some;

@@ -28,7 +28,8 @@
 /* Packets of one train that a call asks for: more than fit in any. */
 #define WIREPATH_TRAIN WIREPATH_TRAIN_PACKETS_MAX
 
-static inline struct wirepath_send wirepath_send_of(int socket, int file, __u64 offset, __u64 length)
+static inline struct wirepath_send wirepath_send_of(int socket, int file, __u64 offset,
+						    __u64 length)
 {
 	struct wirepath_send send;
 
