@@ -2,7 +2,7 @@
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 MINUTES ?= 3
 
-.PHONY: help run test build bench assess assess-relay fmt lint fuzz
+.PHONY: help run test test-vm vm build bench assess assess-relay fmt lint fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -16,6 +16,14 @@ run: ## install what is missing, build, serve MEDIA=folder (or a sample clip) an
 test: ## install what is missing and run every check and test
 	@scripts/install.sh test
 	cargo run --quiet --locked -p wirepath-check
+
+test-vm: ## only what runs in guests: kernels booted in QEMU, their tests; ARGS="--kernel 6.1 …"
+	@scripts/install.sh vm
+	cargo run --quiet --locked -p wirepath-vm -- test $(ARGS)
+
+vm: ## a shell in a guest; ARGS="--kernel 6.1 --module kernel/module …"; Ctrl-A X ends it
+	@scripts/install.sh vm
+	cargo run --quiet --locked -p wirepath-vm -- shell $(ARGS)
 
 build: ## the release binary, target/release/wirepath
 	@scripts/install.sh

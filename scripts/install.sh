@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing: scripts/install.sh [run] [test] [bench]. Debian 12, Debian 13, Ubuntu 24.04.
+# Installs what is missing: scripts/install.sh [run] [test] [vm] [bench]. Debian 12, Debian 13, Ubuntu 24.04.
 # Nothing missing: nothing is called. No way to become root: prints the command for root and exits with 69.
 set -eu
 cd "$(dirname "$0")/.."
@@ -26,6 +26,13 @@ as_root() {
   fi
 }
 
+# Guests, and modules for their kernels. The kernels themselves are unpacked by tests/vm, never installed.
+need_guests() {
+  need qemu-system-x86_64 qemu-system-x86; need busybox busybox-static; need mkfs.ext4 e2fsprogs
+  need make make; need pahole pahole; need depmod kmod; need xz xz-utils; need zstd zstd
+  need ip iproute2; need ethtool ethtool; need setpriv util-linux; need ffmpeg ffmpeg
+}
+
 need cc gcc
 [ -e /usr/include/stdio.h ] || missing+=(libc6-dev) # gcc only recommends it, and nothing links without
 need curl curl
@@ -45,8 +52,10 @@ for purpose in "$@"; do
       need cvlc vlc-bin; need_package vlc-plugin-base
       need haproxy haproxy; need wrk wrk; need nginx nginx; need_package libnginx-mod-stream
       # Ubuntu has a browser only as a snap, which does not run everywhere: its test says that it is skipped.
-      grep -q '^ID=ubuntu' /etc/os-release || need chromium chromium ;;
-    *) echo "install.sh: unknown purpose $purpose; known are run, test, bench" >&2; exit 64 ;;
+      grep -q '^ID=ubuntu' /etc/os-release || need chromium chromium
+      need_guests ;;
+    vm) need_guests ;;
+    *) echo "install.sh: unknown purpose $purpose; known are run, test, vm, bench" >&2; exit 64 ;;
   esac
 done
 install() { as_root "apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ${missing[*]}"; }

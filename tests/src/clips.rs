@@ -103,22 +103,37 @@ fn make(name: &str, extension: &str, arguments: &[String]) -> Result<PathBuf> {
     Ok(clip)
 }
 
-/// What ffprobe knows of a file's pictures: bytes before each, and whether one can start there.
+/// What ffprobe knows of a file's pictures: bytes before each, and whether one can start there. Asked once, and kept
+/// beside the clip.
 pub fn pictures(clip: &Path) -> Result<Vec<Picture>> {
-    require!(find("ffprobe").is_some(), "ffprobe is not installed");
-    let clip = clip.to_str().context("a clip's name")?;
-    let select =
-        ["-v", "error", "-select_streams", "v:0", "-show_entries", "packet=pos,flags", "-of", "json", clip];
-    let json: serde_json::Value =
-        serde_json::from_str(&process::run("ffprobe", select, 60.0)?).context("ffprobe")?;
+    let kept = clip.with_extension("pictures");
+    let text = match std::fs::read_to_string(&kept) {
+        Ok(text) => text,
+        Err(_) => {
+            let text = probe(clip)?;
+            let new = clip.with_extension(format!("pictures.{}.part", std::process::id()));
+            std::fs::write(&new, &text).context("keeping what ffprobe says")?;
+            std::fs::rename(&new, &kept).context("renaming what ffprobe says")?;
+            text
+        }
+    };
+    let json: serde_json::Value = serde_json::from_str(&text).context("ffprobe")?;
     let packets = json["packets"].as_array().context("ffprobe knows no packets")?;
     let picture = |packet: &serde_json::Value| {
         let offset = packet["pos"].as_str().and_then(|text| text.parse().ok())?;
         Some(Picture { offset, is_key: packet["flags"].as_str()?.starts_with('K') })
     };
     let pictures: Vec<Picture> = packets.iter().filter_map(picture).collect();
-    ensure!(!pictures.is_empty(), "ffprobe found no pictures in {clip}");
+    ensure!(!pictures.is_empty(), "ffprobe found no pictures in {}", clip.display());
     Ok(pictures)
+}
+
+fn probe(clip: &Path) -> Result<String> {
+    require!(find("ffprobe").is_some(), "ffprobe is not installed");
+    let clip = clip.to_str().context("a clip's name")?;
+    let select =
+        ["-v", "error", "-select_streams", "v:0", "-show_entries", "packet=pos,flags", "-of", "json", clip];
+    process::run("ffprobe", select, 60.0)
 }
 
 /// One picture of a file.

@@ -40,6 +40,13 @@ fn steps() -> Vec<Step> {
         cargo("build", &build, Count::ExitCode, 20),
         cargo("lint", &["run", "--quiet", "--locked", "-p", "wirepath-lint"], Count::TestResults, 2),
         cargo("tests", &["test", "--workspace", "--locked", "--no-fail-fast"], Count::TestResults, 20),
+        // Builds nothing that is not built by now; waits for two processors' worth of emulation.
+        cargo(
+            "guests",
+            &["run", "--quiet", "--locked", "-p", "wirepath-vm", "--", "test"],
+            Count::TestResults,
+            30,
+        ),
         cargo("fuzz corpus", &[&fuzz[..], &["--locked"]].concat(), Count::TestResults, 10),
         cargo(
             "clippy",

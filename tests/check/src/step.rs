@@ -73,7 +73,9 @@ fn verdict_of(name: &str, count: Count, counted: Tally, verdict: Result<(), Stri
     match (count, verdict) {
         (Count::ExitCode, Ok(())) => Tally::passed(),
         (Count::ExitCode, Err(error)) => Tally::failed(name, &error),
-        (Count::TestResults, Ok(())) if counted.passed == 0 => Tally::failed(name, "ran no test"),
+        (Count::TestResults, Ok(())) if counted.passed + counted.skipped == 0 => {
+            Tally::failed(name, "ran no test")
+        }
         (Count::TestResults, Err(error)) if counted.failed == 0 => {
             let mut tally = counted;
             tally.add(Tally::failed(name, &error));
@@ -105,6 +107,12 @@ mod tests {
     fn results_are_counted() {
         let tally = shell(&format!("{RESULT}; {RESULT}"), Count::TestResults);
         assert_eq!((tally.passed, tally.failed, tally.skipped), (6, 0, 2));
+    }
+
+    #[test]
+    fn a_runner_whose_tests_cannot_run_here_is_skipped() {
+        let tally = shell("echo 'test result: ok. 0 passed; 0 failed; 1 ignored'", Count::TestResults);
+        assert_eq!((tally.passed, tally.failed, tally.skipped), (0, 0, 1));
     }
 
     #[test]

@@ -25,8 +25,9 @@ pub(crate) struct Bench {
     pub(crate) module: Module,
     pub(crate) arena: Arena,
     pub(crate) query: layout::Query,
-    /// By which requests go, if not by ioctl.
-    pub(crate) ring: Option<CommandRing>,
+    ring: Option<CommandRing>,
+    /// Whether requests go by a ring, and not by ioctl.
+    pub(crate) by_ring: bool,
     /// Calls, packets and bytes of payload that were compared.
     pub(crate) counts: [u64; 3],
 }
@@ -43,7 +44,9 @@ impl Bench {
     pub(crate) fn new() -> Result<Bench> {
         let module = Module::open().context("opening the device")?;
         let query = module.query()?;
-        Ok(Bench { module, arena: Arena::new(2 << 20)?, query, ring: None, counts: [0; 3] })
+        let has_ring = query.features & layout::FEATURE_URING != 0;
+        let ring = if has_ring { Some(CommandRing::new().context("making a ring")?) } else { None };
+        Ok(Bench { module, arena: Arena::new(2 << 20)?, query, ring, by_ring: false, counts: [0; 3] })
     }
 
     pub(crate) fn has(&self, features: u64) -> bool {
@@ -85,8 +88,8 @@ impl Bench {
     pub(crate) fn ask(&mut self, request: u32, at: usize) -> Result<Option<Started>, Errno> {
         let argument = self.arena.address(at);
         let answer = match &mut self.ring {
-            Some(ring) => ring.ask(&self.module, request, &mut self.arena, [argument, 0]),
-            None => self.module.ask(request, &mut self.arena, argument),
+            Some(ring) if self.by_ring => ring.ask(&self.module, request, &mut self.arena, [argument, 0]),
+            _ => self.module.ask(request, &mut self.arena, argument),
         };
         // What is no errno is no answer of the module's.
         answer.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOSYS))

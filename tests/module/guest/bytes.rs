@@ -9,7 +9,6 @@ use libtest_mimic::Trial;
 use wirepath_module_tests::call::{Call, Header};
 use wirepath_module_tests::content::Content;
 use wirepath_module_tests::random::Random;
-use wirepath_sys::module::arena::CommandRing;
 use wirepath_sys::module::layout;
 use wirepath_tests::{require, trials};
 
@@ -68,7 +67,7 @@ fn of_memory() -> Result<()> {
 fn by_ring() -> Result<()> {
     let mut bench = Bench::new()?;
     require!(bench.has(layout::FEATURE_URING), "this module takes no commands of io_uring");
-    bench.ring = Some(CommandRing::new().context("making a ring")?);
+    bench.by_ring = true;
     let content = Content::new(settings().seed, LENGTH);
     let file = Folder::ext4()?.file("plain", &content)?;
     of_source("bytes::by_ring", &From::File(file.as_raw_fd(), &content), bench)

@@ -31,6 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_stopped_run_sends_nothing_more,
         a_closed_run_sends_nothing_more,
         a_run_outlives_descriptors_but_no_shutdown,
+        a_ring_that_closes_is_no_signal,
         each_field_wrong,
     ]
 }
@@ -86,8 +87,7 @@ fn bytes_of(group: &str, from: &From<'_>, mut bench: Bench) -> Result<()> {
         }
         let outcome = Outcome::of(&call, from.end());
         let pace = pace(&mut random, outcome.packets.len() as u64);
-        let by_ring = index % 3 == 0 && bench.has(layout::FEATURE_URING);
-        bench.ring = if by_ring { Some(CommandRing::new()?) } else { None };
+        bench.by_ring = index % 3 == 0;
         let wire = &mut wires[index as usize % 2];
         check(&mut bench, &call, from, &pace, wire).with_context(|| format!("{call:?} at {pace:?}"))
     })?;
@@ -301,6 +301,23 @@ fn a_run_outlives_descriptors_but_no_shutdown() -> Result<()> {
     rustix::net::shutdown(&stage.wire.sender, rustix::net::Shutdown::Write)?;
     let status = run.wait()?;
     ensure!(status.state == State::Ended(Err(Errno::PIPE)), "{status:?}");
+    Ok(())
+}
+
+/// A thread that lets a ring go has work to do before it returns to its program; that is no signal.
+fn a_ring_that_closes_is_no_signal() -> Result<()> {
+    let mut stage = Stage::new()?;
+    require!(stage.bench.has(layout::FEATURE_URING), "this module takes no commands of io_uring");
+    for number in 0..20 {
+        let run = stage.start(&Pace::Rate(10_000_000), 0)?;
+        let argument = stage.bench.arena.address(0);
+        let mut ring = CommandRing::new()?;
+        ring.ask(&stage.bench.module, 0xbcff, &mut stage.bench.arena, [argument, 0]).ok();
+        drop(ring);
+        let status = run.wait().with_context(|| format!("waiting for run {number}"))?;
+        ensure!(status.state == State::Ended(Ok(())), "{status:?}");
+        ensure!(stage.arrived()? == 200, "packets are missing");
+    }
     Ok(())
 }
 

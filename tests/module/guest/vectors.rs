@@ -11,7 +11,6 @@ use rustix::io::Errno;
 use wirepath_module_tests::content::Content;
 use wirepath_module_tests::random::Random;
 use wirepath_module_tests::vector::{Outcome, Part, random_parts};
-use wirepath_sys::module::arena::CommandRing;
 use wirepath_sys::module::layout;
 use wirepath_tests::{require, trials};
 
@@ -111,7 +110,7 @@ fn over_udp() -> Result<()> {
         let done = random.below(3).min(outcome.packets.len() as u64) as usize;
         let sent: u64 =
             outcome.packets[..done].iter().flatten().map(|(_, range)| range.end - range.start).sum();
-        sources.bench.ring = ring(&sources.bench, index)?;
+        sources.bench.by_ring = index % 4 > 1;
         let wire = &mut wires[index as usize % 2];
         let to = wire.to()?.map(sockaddr).unwrap_or_default();
         let before = sources.request(&parts, wire.sender.as_raw_fd(), &to, sent);
@@ -142,7 +141,7 @@ fn over_tcp() -> Result<()> {
         let outcome = Outcome::over_tcp(&parts, &LENGTHS);
         let all = sources.bytes(&outcome.packets[0]);
         let sent = random.below(2) * random.below(all.len() as u64 + 1);
-        sources.bench.ring = ring(&sources.bench, index)?;
+        sources.bench.by_ring = index % 4 > 1;
         let (sender, receiver) = &pairs[index as usize % 2];
         let before = sources.request(&parts, sender.as_raw_fd(), &[], sent);
         let expected = &all[sent as usize..];
@@ -159,12 +158,6 @@ fn over_tcp() -> Result<()> {
     })?;
     count(format!("vectors::over_tcp: {CASES} calls, {total} bytes"));
     Ok(())
-}
-
-/// Every second request goes by a ring, where there is one.
-fn ring(bench: &Bench, index: u64) -> Result<Option<CommandRing>> {
-    let by_ring = index % 4 > 1 && bench.has(layout::FEATURE_URING);
-    Ok(if by_ring { Some(CommandRing::new()?) } else { None })
 }
 
 fn read(mut receiver: &TcpStream, length: usize) -> Result<Vec<u8>> {

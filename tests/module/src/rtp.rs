@@ -160,6 +160,7 @@ impl Rtp {
     /// Gives the table groups for payload of `length` in packets of `packet_bytes` (0: one); it may end before, or after.
     pub(crate) fn fit(&mut self, random: &mut Random, packet_bytes: u32, length: u64) {
         let Timestamps::Table(groups) = &mut self.timestamps else { return };
+        let length = length.max(1);
         let mut rest = length + random.below(3) * random.below(length / 2 + 1);
         if random.once_in(5) {
             rest = 1 + random.below(length);

@@ -8,6 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::cpio::Archive;
 use crate::drivers;
+use crate::init;
 use crate::kernels::Kernel;
 use crate::libraries;
 use crate::plan::{self, Module, Plan, Program};
@@ -32,11 +33,11 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// A guest with nothing in it but `init`, its first process. Its logs will have its name.
+    /// A guest with nothing in it but its first process: `machine`, this crate's program. Its logs will have its name.
     ///
     /// # Errors
-    /// If the kernel or `init` cannot be read.
-    pub fn new(name: &str, kernel: &Kernel, init: &Path) -> Result<Self> {
+    /// If the kernel or the program cannot be read.
+    pub fn new(name: &str, kernel: &Kernel, machine: &Path) -> Result<Self> {
         let mut archive = Archive::default();
         for folder in ["/proc", "/sys", "/dev", "/tmp", "/run", "/disk", "/etc", "/var"] {
             archive.folder(folder)?;
@@ -47,8 +48,8 @@ impl Guest {
         )?;
         archive.file("/etc/group", *b"root:x:0:\nnogroup:x:65534:\n")?;
         archive.file("/etc/hosts", *b"127.0.0.1 localhost\n::1 localhost\n")?;
-        libraries::add_program(&mut archive, init, Path::new("/init"))
-            .context("the guest's first process")?;
+        libraries::add_program(&mut archive, machine, Path::new(init::NAME))?;
+        libraries::add_tool(&mut archive, "ip")?;
         let drivers = drivers::add(&mut archive, kernel, DRIVERS)?;
         let plan = Plan { drivers, ..Plan::default() };
         let limit = Duration::from_secs(300);

@@ -5,6 +5,7 @@ pub mod command;
 mod cpio;
 mod drivers;
 pub mod guest;
+pub mod init;
 mod judge;
 pub mod kernels;
 mod libraries;

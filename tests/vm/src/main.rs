@@ -8,10 +8,11 @@ use anyhow::{Context, Result};
 use clap::{Args, Parser, Subcommand};
 
 use wirepath_vm::guest::{self, Guest};
-use wirepath_vm::kernels::Kernel;
+use wirepath_vm::kernels::{self, Kernel};
 use wirepath_vm::qemu::Qemu;
+use wirepath_vm::report::Report;
 use wirepath_vm::suite::{self, Suite};
-use wirepath_vm::{cache, module, workspace};
+use wirepath_vm::{cache, init, module, workspace};
 
 /// Boots kernels in QEMU and tests in them.
 ///
@@ -83,6 +84,11 @@ struct Contents {
 }
 
 fn main() -> ExitCode {
+    if std::env::args_os().next().is_some_and(|name| name == init::NAME) {
+        let error = init::main().err().map(|error| format!("{error:#}")).unwrap_or_default();
+        eprintln!("wirepath-vm: the guest's first process ends: {error}");
+        return ExitCode::FAILURE;
+    }
     match run(Cli::parse().command) {
         Ok(code) => code,
         Err(error) => {
@@ -131,8 +137,7 @@ impl Contents {
         let series = suite::chosen(self.kernel.as_deref())?[0];
         let kernel = Kernel::of(series, &cache())?;
         let drivers: Vec<&str> = self.drivers.iter().map(String::as_str).collect();
-        let init =
-            std::env::current_exe().context("finding this program")?.with_file_name("wirepath-vm-init");
+        let init = std::env::current_exe().context("finding this program")?;
         let mut guest = Guest::new(&format!("{} run", series.number), &kernel, &init)?.drivers(&drivers)?;
         if let Some(path) = &self.module {
             let built = if path.is_dir() {
@@ -159,15 +164,18 @@ fn add_program(guest: Guest, program: &str, arguments: &[String]) -> Result<Gues
 /// Every guest of the suite. What cannot run here is said and counted as skipped.
 fn test(kernel: Option<&str>, filter: &[String]) -> Result<ExitCode> {
     let programs = workspace::build()?;
-    let Some(qemu) = Qemu::find()? else {
-        println!("SKIP guests: QEMU is not installed (package qemu-system-x86)");
-        println!("test result: ok. 0 passed; 0 failed; 1 ignored");
-        return Ok(ExitCode::SUCCESS);
+    let reports = match (Qemu::find()?, kernels::series()) {
+        (Some(qemu), Ok(_)) => Suite::new(qemu, cache(), programs).run(&suite::chosen(kernel)?, filter)?,
+        (None, _) => skipped("QEMU is not installed (package qemu-system-x86)"),
+        (_, Err(error)) => skipped(&format!("{error:#}")),
     };
-    let suite = Suite { qemu, cache: cache(), programs };
-    println!("{}; logs in {}", suite.qemu.description(), guest::logs(&suite.cache).display());
-    let reports = suite.run(&suite::chosen(kernel)?, filter)?;
     let failed: usize = reports.iter().map(|report| report.counts()[1]).sum();
     println!("guests: {}", if failed == 0 { "passed" } else { "FAILED" });
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn skipped(why: &str) -> Vec<Report> {
+    let report = Report::skipped("guests", why);
+    print!("{}", report.text());
+    vec![report]
 }

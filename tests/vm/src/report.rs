@@ -58,6 +58,21 @@ impl Report {
         Self { tests: reader.tests, output: output.map(|line| format!("{line}\n")).collect() }
     }
 
+    /// A guest that cannot be had.
+    pub fn skipped(name: &str, why: &str) -> Self {
+        let outcome = Outcome::Skipped(why.trim().replace('\n', "; "));
+        Self { tests: vec![Test { name: name.to_owned(), outcome }], output: String::new() }
+    }
+
+    /// Why tests failed.
+    pub fn problems(&self) -> String {
+        let failed = self.tests.iter().filter_map(|test| match &test.outcome {
+            Outcome::Failed(why) => Some(format!("{why}\n")),
+            _ => None,
+        });
+        failed.collect()
+    }
+
     /// Passed, failed, skipped.
     pub fn counts(&self) -> [usize; 3] {
         let count =

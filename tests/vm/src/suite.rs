@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use wirepath_tests::clips;
+use wirepath_tests::trial::Skip;
 
 use crate::guest::{self, Guest};
 use crate::kernels::{self, Kernel, Series};
@@ -15,39 +17,58 @@ use crate::workspace::Programs;
 
 /// What is needed to boot guests.
 pub struct Suite {
-    /// The emulator.
-    pub qemu: Qemu,
-    /// Kernels and logs.
-    pub cache: PathBuf,
-    /// What runs in guests.
-    pub programs: Programs,
+    qemu: Qemu,
+    cache: PathBuf,
+    programs: Programs,
 }
+
+/// A kernel and the number of its series.
+type Numbered = (&'static str, Kernel);
 
 /// Tools that the tests in network namespaces call.
 const TOOLS: &[&str] =
-    &["ip", "tc", "ethtool", "mke2fs", "losetup", "mount", "umount", "setpriv", "nft", "ping", "timeout"];
+    &["tc", "ethtool", "mke2fs", "losetup", "mount", "umount", "setpriv", "nft", "ping", "timeout"];
 
 /// More modules that they want.
 const DRIVERS: &[&str] =
     &["sch_tbf", "sch_netem", "sch_fq", "cls_bpf", "act_mirred", "cls_matchall", "sch_ingress"];
 
 /// Tests in network namespaces that are not run in guests, and why.
-const LEFT_OUT: &[(&str, &str)] = &[];
+const LEFT_OUT: &[(&str, &str)] = &[
+    ("assess::", "figures of an emulated processor say nothing, and measuring them takes long"),
+    ("assess_relay::", "as above"),
+    ("crowd::", "five hundred sessions are more than an emulated processor carries"),
+];
 
 impl Suite {
-    /// Runs everything on `kernels`, the newest first, two guests at a time; prints each report as it comes.
+    /// A suite that runs `programs`, and keeps kernels and logs in `cache`.
+    pub fn new(qemu: Qemu, cache: PathBuf, programs: Programs) -> Self {
+        Self { qemu, cache, programs }
+    }
+
+    /// Runs everything on the kernels of `chosen` that can be had, the newest first, two guests at a time; prints each report
+    /// as it comes.
     ///
     /// # Errors
-    /// If a kernel cannot be had or QEMU cannot be run.
-    pub fn run(&self, kernels: &[&Series], filter: &[String]) -> Result<Vec<Report>> {
-        let newest = kernels.first().context("no kernel")?;
-        let sources = crate::workspace::folder().join("kernel/module");
+    /// If the module does not build or QEMU cannot be run.
+    pub fn run(&mut self, chosen: &[&Series], filter: &[String]) -> Result<Vec<Report>> {
+        let mut reports = Vec::new();
+        let mut kernels = Vec::new();
+        for series in chosen {
+            match Kernel::of(series, &self.cache) {
+                Ok(kernel) => kernels.push((series.number, kernel)),
+                Err(error) => reports.push(shown(Report::skipped(series.number, &format!("{error:#}")))?),
+            }
+        }
+        let Some(newest) = kernels.first() else { return Ok(reports) };
+        self.use_kvm_if_it_works(newest)?;
+        println!("{}; logs in {}", self.qemu.description(), guest::logs(&self.cache).display());
+        let suite = &*self;
         std::thread::scope(|scope| {
-            let netns = scope.spawn(|| shown(self.netns(newest, filter)?));
-            let mut reports = Vec::new();
-            if sources.exists() && filter.is_empty() {
-                for series in kernels {
-                    reports.push(shown(self.module(series, &sources)?)?);
+            let netns = scope.spawn(|| shown(suite.netns(newest, filter)?));
+            if filter.is_empty() {
+                for kernel in &kernels {
+                    reports.push(shown(suite.module(kernel)?)?);
                 }
             }
             let netns = netns.join().map_err(|_| anyhow::anyhow!("booting a guest panicked"))?;
@@ -56,14 +77,32 @@ impl Suite {
         })
     }
 
+    /// A device of that name says little: some run no ordinary kernel. So one is booted.
+    fn use_kvm_if_it_works(&mut self, kernel: &Numbered) -> Result<()> {
+        let device = std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm");
+        if device.is_ok() {
+            let mut fast = self.qemu.clone();
+            fast.kvm = true;
+            let guest = self.guest(kernel, "kvm")?.size(256, 1, Duration::from_secs(60));
+            let report = guest.boot(&fast, &guest::logs(&self.cache))?;
+            if report.counts()[1] == 0 {
+                self.qemu = fast;
+            } else {
+                let reason = report.problems();
+                println!("KVM is there but boots no guest: {}", reason.lines().next().unwrap_or_default());
+            }
+        }
+        Ok(())
+    }
+
     /// The tests of the module on one kernel.
-    ///
-    /// # Errors
-    /// If the kernel cannot be had or QEMU cannot be run.
-    pub fn module(&self, series: &Series, sources: &Path) -> Result<Report> {
-        let kernel = Kernel::of(series, &self.cache)?;
-        let module = module::build(sources, &kernel, &self.cache.join("build"))?;
-        let mut guest = self.guest(series, "module", &kernel)?.module(&module, "")?.tools(TOOLS)?;
+    fn module(&self, kernel: &Numbered) -> Result<Report> {
+        let sources = crate::workspace::folder().join("kernel/module");
+        if !sources.exists() {
+            return Ok(Report::skipped(&format!("{} module", kernel.0), "there is no kernel/module"));
+        }
+        let module = module::build(&sources, &kernel.1, &self.cache.join("build"))?;
+        let mut guest = self.guest(kernel, "module")?.module(&module, "")?.tools(TOOLS)?;
         for program in &self.programs.module {
             guest = guest.program("module", program, Path::new("/project/target/debug/deps/module"), &[])?;
         }
@@ -71,16 +110,15 @@ impl Suite {
     }
 
     /// The tests in network namespaces on one kernel.
-    ///
-    /// # Errors
-    /// If the kernel cannot be had or QEMU cannot be run.
-    pub fn netns(&self, series: &Series, filter: &[String]) -> Result<Report> {
-        let kernel = Kernel::of(series, &self.cache)?;
+    fn netns(&self, kernel: &Numbered, filter: &[String]) -> Result<Report> {
+        for (name, why) in LEFT_OUT {
+            println!("left out of guests: {name} ({why})");
+        }
         let skipped = LEFT_OUT.iter().flat_map(|(name, _)| ["--skip".to_owned(), (*name).to_owned()]);
         let arguments: Vec<String> = skipped.chain(filter.iter().cloned()).collect();
         let folder = Path::new("/project/target/debug");
         let mut guest = self
-            .guest(series, "netns", &kernel)?
+            .guest(kernel, "netns")?
             .tools(TOOLS)?
             .drivers(DRIVERS)?
             .file(&self.programs.wirepath, &folder.join("wirepath"))?
@@ -93,8 +131,8 @@ impl Suite {
         self.boot(guest)
     }
 
-    fn guest(&self, series: &Series, what: &str, kernel: &Kernel) -> Result<Guest> {
-        Guest::new(&format!("{} {what}", series.number), kernel, &self.programs.init)
+    fn guest(&self, (number, kernel): &Numbered, what: &str) -> Result<Guest> {
+        Guest::new(&format!("{number} {what}"), kernel, &self.programs.machine)
     }
 
     fn boot(&self, guest: Guest) -> Result<Report> {
@@ -121,11 +159,19 @@ pub fn chosen(number: Option<&str>) -> Result<Vec<&'static Series>> {
     Ok(chosen)
 }
 
-/// Media that the tests made before.
+/// Seconds of the clips that the tests in network namespaces play.
+const CLIP_SECONDS: &[u32] = &[2, 6, 8, 60];
+
+/// Media for those tests and what is known of it: there is nothing in a guest that makes it. Where there is nothing
+/// here either, the tests say so.
 fn clips() -> Result<Vec<PathBuf>> {
-    let folder = crate::workspace::folder().join("target/clips");
-    if !folder.exists() {
-        return Ok(Vec::new());
+    let mut files = Vec::new();
+    for seconds in CLIP_SECONDS {
+        match clips::constant(*seconds).and_then(|clip| clips::pictures(&clip).map(|_| clip)) {
+            Ok(clip) => files.extend([clip.with_extension("pictures"), clip]),
+            Err(error) if error.is::<Skip>() => eprintln!("no clip of {seconds} s for guests: {error}"),
+            Err(error) => return Err(error),
+        }
     }
-    std::fs::read_dir(&folder).context("listing clips")?.map(|entry| Ok(entry?.path())).collect()
+    Ok(files)
 }

@@ -12,8 +12,8 @@ use crate::command::Command;
 pub struct Programs {
     /// `wirepath`.
     pub wirepath: PathBuf,
-    /// The guests' first process.
-    pub init: PathBuf,
+    /// `wirepath-vm`, the guests' first process.
+    pub machine: PathBuf,
     /// Tests in network namespaces.
     pub netns: PathBuf,
     /// Tests of the module.
@@ -22,7 +22,8 @@ pub struct Programs {
 
 /// The workspace's folder.
 pub fn folder() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+    let member = Path::new(env!("CARGO_MANIFEST_DIR"));
+    member.ancestors().nth(2).expect("this crate is two folders below")
 }
 
 /// Builds what the other checks build, in the same way, so that it is built once.
@@ -59,7 +60,7 @@ pub fn build() -> Result<Programs> {
     };
     Ok(Programs {
         wirepath: one("wirepath", "bin")?,
-        init: one("wirepath-vm-init", "bin")?,
+        machine: one("wirepath-vm", "bin")?,
         netns: one("netns", "test")?,
         module: programs(&artifacts, "module", "test"),
     })

@@ -1,6 +1,6 @@
 //! Guests that do well and guests that do not: the machine must tell them apart.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use wirepath_vm::guest::{self, Guest};
 use wirepath_vm::kernels::Kernel;
 use wirepath_vm::qemu::Qemu;
 use wirepath_vm::report::Report;
-use wirepath_vm::suite;
+use wirepath_vm::{cache, module, suite};
 
 fn main() -> ExitCode {
     let boots = trials![
@@ -20,53 +20,113 @@ fn main() -> ExitCode {
         a_crash_fails_a_guest,
         a_program_that_fails_fails_its_guest,
         a_guest_that_hangs_is_ended,
+        a_module_that_does_no_harm_passes,
+        a_module_that_warns_fails,
+        a_module_that_leaks_memory_fails,
+        a_module_that_loses_count_of_its_users_fails,
     ];
     wirepath_tests::trial::run(boots, Vec::new())
 }
 
 fn a_silent_guest_passes() -> Result<()> {
-    let report = report("silent", "test -e /dev/vda && grep -q ' /disk ext4 ' /proc/mounts", 120)?;
+    let report = guest("silent", "grep -q ' /disk ext4 ' /proc/mounts && touch $TMPDIR/x")?.boot()?;
     ensure!(report.counts() == [2, 0, 0], "{}", report.text());
     Ok(())
 }
 
 fn a_warning_fails_a_guest_whose_program_passes() -> Result<()> {
-    let report = report("warning", "echo 'WARNING: CPU: 0 PID: 1 at nowhere.c:1' > /dev/kmsg", 120)?;
+    let report = guest("warning", "echo 'WARNING: CPU: 0 PID: 1 at nowhere.c:1' > /dev/kmsg")?.boot()?;
     ensure!(report.counts() == [1, 1, 0], "{}", report.text());
     ensure!(report.text().contains("nowhere.c:1"), "{}", report.text());
     Ok(())
 }
 
 fn a_crash_fails_a_guest() -> Result<()> {
-    let report = report("crash", "echo c > /proc/sysrq-trigger", 120)?;
+    let report = guest("crash", "echo c > /proc/sysrq-trigger")?.boot()?;
     ensure!(report.counts() == [0, 2, 0], "{}", report.text());
     ensure!(report.text().contains("Kernel panic"), "{}", report.text());
     Ok(())
 }
 
 fn a_program_that_fails_fails_its_guest() -> Result<()> {
-    let report = report("failing", "echo this is why; exit 3", 120)?;
+    let report = guest("failing", "echo this is why; exit 3")?.boot()?;
     ensure!(report.counts() == [1, 1, 0], "{}", report.text());
     ensure!(report.text().contains("exit status: 3; it printed:\nthis is why"), "{}", report.text());
     Ok(())
 }
 
 fn a_guest_that_hangs_is_ended() -> Result<()> {
-    let report = report("hanging", "while :; do :; done", 1)?;
+    let report = guest("hanging", "while :; do :; done")?.limited(1).boot()?;
     ensure!(report.counts()[1] >= 1, "{}", report.text());
     ensure!(report.text().contains("still running after 1 s"), "{}", report.text());
     Ok(())
 }
 
-/// What comes of a guest that runs one line of shell, on the newest kernel.
-fn report(name: &str, line: &str, limit_seconds: u64) -> Result<Report> {
+fn a_module_that_does_no_harm_passes() -> Result<()> {
+    let report = planted("harmless", "test -e /sys/module/planted")?.boot()?;
+    ensure!(report.counts() == [2, 0, 0], "{}", report.text());
+    Ok(())
+}
+
+fn a_module_that_warns_fails() -> Result<()> {
+    fails("warn", &["WARNING: ", "a planted warning", "the kernel is tainted"])
+}
+
+fn a_module_that_leaks_memory_fails() -> Result<()> {
+    fails("leak", &["memory leaks"])
+}
+
+fn a_module_that_loses_count_of_its_users_fails() -> Result<()> {
+    fails("hold", &["planted is still in use (1 times)"])
+}
+
+/// Plants a fault; the program that does it passes, and the guest must not.
+fn fails(fault: &str, complaints: &[&str]) -> Result<()> {
+    let report = planted(fault, &format!("echo {fault} > /sys/module/planted/parameters/fault"))?.boot()?;
+    ensure!(report.counts() == [1, 1, 0], "{}", report.text());
+    for complaint in complaints {
+        ensure!(report.text().contains(complaint), "no {complaint:?} in\n{}", report.text());
+    }
+    Ok(())
+}
+
+/// A guest that is ready to boot.
+struct Ready {
+    qemu: Qemu,
+    guest: Guest,
+}
+
+impl Ready {
+    fn limited(self, seconds: u64) -> Self {
+        Self { guest: self.guest.size(256, 1, Duration::from_secs(seconds)), ..self }
+    }
+
+    fn boot(self) -> Result<Report> {
+        self.guest.boot(&self.qemu, &guest::logs(&cache()))
+    }
+}
+
+/// A guest that runs one line of shell, on the newest kernel.
+fn guest(name: &str, line: &str) -> Result<Ready> {
     let qemu = Qemu::find()?;
     require!(qemu.is_some(), "QEMU is not installed");
-    let kernel = suite::chosen(None).and_then(|series| Kernel::of(series[0], &wirepath_vm::cache()));
+    let qemu = qemu.expect("it is required");
+    let machine = Path::new(env!("CARGO_BIN_EXE_wirepath-vm"));
+    let guest = Guest::new(&format!("boots {name}"), &kernel()?, machine)?.script(name, line)?;
+    Ok(Ready { qemu, guest }.limited(300))
+}
+
+/// The same with the module of faults.
+fn planted(name: &str, line: &str) -> Result<Ready> {
+    let ready = guest(name, line)?;
+    let folder = tempfile::tempdir()?;
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("planted");
+    let module = module::build(&sources, &kernel()?, folder.path())?;
+    Ok(Ready { guest: ready.guest.module(&module, "")?, ..ready })
+}
+
+fn kernel() -> Result<Kernel> {
+    let kernel = suite::chosen(None).and_then(|series| Kernel::of(series[0], &cache()));
     require!(kernel.is_ok(), "no kernel: {:#}", kernel.as_ref().unwrap_err());
-    let logs: PathBuf = guest::logs(&wirepath_vm::cache());
-    let guest =
-        Guest::new(&format!("boots {name}"), &kernel?, Path::new(env!("CARGO_BIN_EXE_wirepath-vm-init")))?;
-    let guest = guest.script(name, line)?.size(256, 1, Duration::from_secs(limit_seconds));
-    guest.boot(&qemu.expect("required"), &logs)
+    kernel
 }

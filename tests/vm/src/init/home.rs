@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use rustix::mount::{MountFlags, mount as mount_at};
 use rustix::stdio::{dup2_stderr, dup2_stdout};
 
-use wirepath_vm::command::{Command, output};
+use crate::command::{Command, output};
 
 /// The serial port that carries the report; the first is the kernel's.
 const REPORT: &str = "/dev/ttyS1";
@@ -45,8 +45,9 @@ pub(crate) fn speak_on_the_second_port() -> Result<()> {
     Ok(())
 }
 
-/// Does what needs modules and programs: the disk, and links that tools expect.
+/// Does what needs modules and programs: the disk, the loopback device, and links that tools expect.
 pub(crate) fn finish() -> Result<()> {
+    output(Command::new("/bin/ip").args(["link", "set", "lo", "up"])).context("the loopback device")?;
     mount_at("/dev/vda", "/disk", "ext4", MountFlags::empty(), None).context("mounting the disk")?;
     if std::fs::exists("/bin/busybox").context("/bin")? {
         // Where there is another program of a tool's name, that one stays.

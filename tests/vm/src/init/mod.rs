@@ -12,9 +12,16 @@ use std::process::Command;
 use anyhow::{Context, Result};
 use rustix::system::{RebootCommand, reboot};
 
-use wirepath_vm::plan::{self, Event, Plan};
+use crate::plan::{self, Event, Plan};
 
-fn main() -> Result<()> {
+/// Where the kernel looks for its first process: who is called by this name is it.
+pub const NAME: &str = "/init";
+
+/// Does what the plan says, and switches the machine off.
+///
+/// # Errors
+/// If there is no way to say that something is wrong; the kernel then panics, which the host sees.
+pub fn main() -> Result<()> {
     home::mount().context("mounting")?;
     home::speak_on_the_second_port()?;
     if let Err(error) = run() {
