@@ -7,10 +7,10 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use wirepath_streams::datapath::rtp::{Header, Run};
 use wirepath_streams::datapath::{
-    BlockPath, BlockSink, Extent, Headers, LOANS_FOR_A_READING, LoanPolicy, LoanSwitch, Medium, Path,
-    Scratch, Train, UdpSink,
+    BlockSink, Extent, Headers, LOANS_FOR_A_READING, LoanPolicy, LoanSwitch, Medium, Path, Scratch, Train,
+    UdpSink,
 };
-use wirepath_tests::trials;
+use wirepath_tests::{paths, trials};
 
 use crate::{ALLOCATOR, PACKET, system_calls};
 
@@ -35,14 +35,14 @@ fn trains_cost_the_calls_of_their_path() -> Result<()> {
     let receiver = UdpSocket::bind("127.0.0.1:0")?;
     let medium = medium()?;
     // Those of a ring are shared by trains, and counted elsewhere.
-    let alone = Path::ALL.into_iter().filter(|path| !path.needs_hot_memory());
+    let alone = paths::streams().filter(|path| !path.needs_hot_memory());
     for (path, headers) in alone.flat_map(|path| headers_of(path).iter().map(move |headers| (path, *headers)))
     {
         let expected = path
             .calls(&train(0, headers), headers)
             .with_context(|| format!("{path} has no row in the table"))?;
         let sink = UdpSink::new(connected(&receiver)?, PACKET as u16, path)?;
-        let mut scratch = Scratch::default();
+        let mut scratch = opened(path.needs_module())?;
         let cost = cost_of(|number| {
             let mut rest = Some(train(number, headers));
             while let Some(train) = rest {
@@ -64,12 +64,12 @@ fn trains_cost_the_calls_of_their_path() -> Result<()> {
 fn blocks_cost_the_calls_of_their_path() -> Result<()> {
     let receiver = UdpSocket::bind("127.0.0.1:0")?;
     let medium = medium()?;
-    for path in BlockPath::ALL.into_iter().filter(|path| !path.needs_hot_memory()) {
+    for path in paths::blocks().filter(|path| !path.needs_hot_memory()) {
         let expected = path.calls(false).with_context(|| format!("{path} has no row in the table"))?;
         let sink = BlockSink::udp(connected(&receiver)?, PACKET as u16, path)?;
         let sink = sink.with_switch(LoanSwitch::new(LoanPolicy::ALWAYS));
-        let mut scratch = Scratch::default();
-        let length = if path.segments() { PACKETS as usize * PACKET } else { PACKET };
+        let mut scratch = opened(path.needs_module())?;
+        let length = if path.segments() || path.takes_runs() { PACKETS as usize * PACKET } else { PACKET };
         let cost = cost_of(|number| {
             let extent = Extent { offset: number * length as u64, length };
             path.send(&sink, &medium, extent, &mut scratch)?;
@@ -82,6 +82,15 @@ fn blocks_cost_the_calls_of_their_path() -> Result<()> {
         ensure!(cost.allocations == 0, "{path}: {} allocations", cost.allocations);
     }
     Ok(())
+}
+
+/// Room for a path, with the module's device open if it needs that: opening is none of its calls.
+fn opened(needs_module: bool) -> Result<Scratch> {
+    let mut scratch = Scratch::default();
+    if needs_module {
+        scratch.open_module()?;
+    }
+    Ok(scratch)
 }
 
 struct Cost {

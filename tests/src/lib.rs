@@ -15,6 +15,7 @@ pub mod loss;
 pub mod mutation;
 pub mod namespace;
 pub mod origin;
+pub mod paths;
 pub mod playback;
 pub mod process;
 pub mod proxy;

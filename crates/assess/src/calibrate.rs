@@ -35,8 +35,10 @@ pub fn calibrate(options: &Options, progress: &mut dyn Progress) -> Result<Optio
     let is_wanted = |path: &Path| !is_remote || !path.needs_hot_memory();
     let works = |path: &Path| !matches!(try_on_loopback(*path), Err(Trial::Failed(_)));
     let paths: Vec<Path> = Path::SERVING.into_iter().filter(is_wanted).filter(works).collect();
-    let (mtu, measured) =
-        stage::within(&options.sink, options.mtu, options.cpu, |stage| Ok((stage.mtu, on(stage, &paths)?)))?;
+    let own: Vec<Path> = Path::OWN_HEADERS.into_iter().filter(works).collect();
+    let (mtu, measured) = stage::within(&options.sink, options.mtu, options.cpu, |stage| {
+        Ok((stage.mtu, on(stage, &paths, &own)?))
+    })?;
     for (path, error) in &measured.left_out {
         progress.note(&format!(
             "the server is told nothing of {path}: {error}; it sends from memory that is locked, which RLIMIT_MEMLOCK limits \
@@ -46,7 +48,7 @@ pub fn calibrate(options: &Options, progress: &mut dyn Progress) -> Result<Optio
     Ok(Some(calibration(options, device, mtu, measured)))
 }
 
-fn on(stage: &Stage, paths: &[Path]) -> Result<Measured, Error> {
+fn on(stage: &Stage, paths: &[Path], own: &[Path]) -> Result<Measured, Error> {
     // A receiver takes what is sent as long as its account is open.
     let accounts = RefCell::new(Vec::new());
     let connect = || match &stage.udp {
@@ -61,7 +63,8 @@ fn on(stage: &Stage, paths: &[Path]) -> Result<Measured, Error> {
             Ok(socket)
         }
     };
-    measure(paths, &connect, BUDGET).map_err(|error| Error::Faulty(format!("the server's paths: {error}")))
+    measure(paths, own, &connect, BUDGET)
+        .map_err(|error| Error::Faulty(format!("the server's paths: {error}")))
 }
 
 fn calibration(options: &Options, device: DeviceKind, mtu: u32, measured: Measured) -> Calibration {

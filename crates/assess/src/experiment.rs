@@ -1,6 +1,6 @@
 //! The experiments `download` and `stream`: every path, transport and size on one stage.
 
-use wirepath_datapath::{BlockPath, Path};
+use wirepath_datapath::{BlockPath, Path, Scratch};
 
 use crate::bare::Bare;
 use crate::error::Error;
@@ -78,7 +78,7 @@ impl Experiment {
         }
         let bare = if self == Experiment::Stream { Bare::wanted(options, stage)? } else { None };
         let room = stage.udp_room(stage.mtu);
-        let cells = lending.applied(self.cells(stage.udp_room(options.mtu)));
+        let cells = lending.applied(with_what_is_there(self.cells(stage.udp_room(options.mtu)), found));
         let (cells, too_large): (Vec<Cell>, Vec<Cell>) =
             cells.into_iter().partition(|cell| cell.is_possible(room));
         self.explain(options, stage, &too_large, found);
@@ -105,7 +105,8 @@ impl Experiment {
             Experiment::Stream => Path::ALL.into_iter().map(Way::Stream).flat_map(udp).collect(),
             Experiment::Download => {
                 let ways = || BlockPath::ALL.into_iter().map(Way::Block);
-                ways().flat_map(udp).chain(ways().flat_map(tcp)).collect()
+                let over_tcp = ways().filter(|way| !way.needs_module());
+                ways().flat_map(udp).chain(over_tcp.flat_map(tcp)).collect()
             }
         }
     }
@@ -155,6 +156,18 @@ impl Experiment {
     }
 }
 
+/// The cells without those whose path needs the kernel module, if that is not loaded.
+pub(crate) fn with_what_is_there(cells: Vec<Cell>, found: &mut Found) -> Vec<Cell> {
+    let Err(error) = Scratch::default().open_module() else { return cells };
+    let (left_out, cells): (Vec<Cell>, _) = cells.into_iter().partition(|cell| cell.way.needs_module());
+    let mut paths: Vec<&str> = left_out.iter().map(|cell| cell.way.name()).collect();
+    paths.dedup();
+    if !paths.is_empty() {
+        found.leave_out(&paths.join(", "), &error);
+    }
+    cells
+}
+
 /// The payload that fills a packet that has room for so much of UDP's.
 fn full_size(way: Way, udp_room: u32) -> Option<u16> {
     let rtp = if matches!(way, Way::Stream(_)) { headers::RTP } else { 0 };
@@ -182,12 +195,13 @@ mod tests {
         files.dedup();
         assert_eq!(files.len() as u64, crate::media::MOST_FILES);
         let cells = Experiment::Download.cells(1472);
-        assert_eq!(cells.len(), 9 * BlockPath::ALL.len());
+        let by_module = BlockPath::ALL.into_iter().filter(|path| path.needs_module()).count();
+        assert_eq!(cells.len(), 9 * BlockPath::ALL.len() - 5 * by_module);
         assert!(cells.iter().any(|cell| cell.size == Some(1472) && cell.transport == Transport::Udp));
         assert!(cells.iter().any(|cell| cell.size.is_none() && cell.transport == Transport::Tcp));
         let filling = |experiment: Experiment| experiment.cells_that_fill(1472);
         assert_eq!(filling(Experiment::Stream).len(), Path::ALL.len());
         assert!(filling(Experiment::Stream).iter().all(|cell| cell.size == Some(1460)));
-        assert_eq!(filling(Experiment::Download).len(), 3 * BlockPath::ALL.len());
+        assert_eq!(filling(Experiment::Download).len(), 3 * BlockPath::ALL.len() - 2 * by_module);
     }
 }

@@ -157,6 +157,9 @@ fn needs(measurement: &Measurement) -> Option<&'static str> {
     if name.parse::<Path>().is_ok_and(Path::needs_hot_memory) {
         return Some("it needs its files in memory: serve --hot-memory SIZE");
     }
+    if name.parse().is_ok_and(Path::needs_module) || name.parse().is_ok_and(BlockPath::needs_module) {
+        return Some("it needs the kernel module: docs/module.md");
+    }
     let of_blocks = name.parse::<BlockPath>().is_ok_and(BlockPath::needs_hot_memory);
     of_blocks
         .then_some("it needs its file in registered memory, which serve has for streams only (--hot-memory)")

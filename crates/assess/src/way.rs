@@ -54,6 +54,22 @@ impl Way {
         }
     }
 
+    /// Whether it needs the kernel module.
+    pub(crate) fn needs_module(self) -> bool {
+        match self {
+            Way::Stream(path) => path.needs_module(),
+            Way::Block(path) => path.needs_module(),
+        }
+    }
+
+    /// Whether one call takes any number of packets, so that a file is sent by one.
+    pub(crate) fn takes_runs(self) -> bool {
+        match self {
+            Way::Stream(path) => path.takes_runs(),
+            Way::Block(path) => path.takes_runs(),
+        }
+    }
+
     /// Kernel calls for each packet or block by the papers, which have no figure for paths of today.
     pub(crate) fn calls_in_papers(self, transport: Transport, size: Option<u16>) -> Option<u32> {
         match self {
@@ -66,7 +82,7 @@ impl Way {
     pub(crate) fn batches(self) -> bool {
         match self {
             Way::Stream(path) => path.batches(),
-            Way::Block(path) => path.segments(),
+            Way::Block(path) => path.segments() || path.takes_runs(),
         }
     }
 }
@@ -108,6 +124,8 @@ impl Cell {
     /// Packets to hand to the path at a time.
     pub(crate) fn train_packets(&self) -> u32 {
         match (self.way, self.transport) {
+            // As many as the length of a train can say.
+            (way, _) if way.takes_runs() => u32::MAX / u32::from(self.packet_size()),
             (Way::Block(path), _) if !path.segments() => 1,
             (_, Transport::Tcp) => 1,
             _ => TRAIN_PACKETS.min(MOST_BYTES / u32::from(self.packet_size())).max(1),
@@ -177,6 +195,7 @@ mod tests {
         assert_eq!(stream(Path::GsoWritev, 512).train_packets(), 48);
         assert_eq!(stream(Path::GsoWritev, 8960).train_packets(), 7);
         assert_eq!(stream(Path::GsoWritev, 60_000).train_packets(), 1);
+        assert!(u64::from(stream(Path::Krtpsendfile, 1460).train_packets()) * 1460 > 4_000_000_000);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use clap::Args;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use wirepath_server::{DataPath, Server, ServerOptions};
+use wirepath_streams::datapath::Scratch;
 
 use crate::image_options::CALIBRATION;
 use crate::log::Log;
@@ -133,6 +134,9 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         hot_memory_bytes > 0 || !path.is_some_and(DataPath::needs_hot_memory),
         "the data path wire_uring sends from memory of its own: say how much with --hot-memory SIZE"
     );
+    if let Some(path) = path.filter(|path| path.needs_module()) {
+        Scratch::default().open_module().with_context(|| format!("the data path {path}"))?;
+    }
     let cache = options.images.cache_folder()?;
     Ok(ServerOptions {
         calibration: options.calibration.unwrap_or_else(|| cache.join(CALIBRATION)),

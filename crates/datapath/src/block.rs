@@ -6,7 +6,9 @@ use std::str::FromStr;
 use rustix::net::SendFlags;
 
 use crate::{BlockSink, Extent, Medium, Scratch, SendError, Taken};
-use crate::{loan, mmap_send, mmap_zerocopy, read_write, sendfile, uring_send};
+use crate::{
+    kmsend, ksendfile, loan, mmap_msend, mmap_send, mmap_zerocopy, read_write, sendfile, uring_send,
+};
 
 /// Never wait for room, never raise SIGPIPE.
 pub(crate) const FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
@@ -26,17 +28,26 @@ pub enum BlockPath {
     MmapSend,
     /// `pread` and `send`: two calls, two copies.
     ReadWrite,
+    /// A run of datagrams from the file by the kernel module: a call for any number of them, no copy.
+    Ksendfile,
+    /// The same from a mapping.
+    Kmsend,
+    /// A datagram from a mapping by the kernel module: a call, no copy, no loan.
+    MmapMsend,
 }
 
 impl BlockPath {
     /// All of them.
-    pub const ALL: [BlockPath; 6] = [
+    pub const ALL: [BlockPath; 9] = [
         BlockPath::UringSend,
         BlockPath::MmapZerocopy,
         BlockPath::Loan,
         BlockPath::Sendfile,
         BlockPath::MmapSend,
         BlockPath::ReadWrite,
+        BlockPath::Ksendfile,
+        BlockPath::Kmsend,
+        BlockPath::MmapMsend,
     ];
 
     /// The name used in options, output and documentation.
@@ -48,6 +59,9 @@ impl BlockPath {
             BlockPath::Sendfile => "sendfile",
             BlockPath::MmapSend => "mmap_send",
             BlockPath::ReadWrite => "read_write",
+            BlockPath::Ksendfile => "ksendfile",
+            BlockPath::Kmsend => "kmsend",
+            BlockPath::MmapMsend => "mmap_msend",
         }
     }
 
@@ -61,7 +75,18 @@ impl BlockPath {
         match self {
             BlockPath::UringSend | BlockPath::MmapZerocopy | BlockPath::Loan => true,
             BlockPath::Sendfile | BlockPath::MmapSend | BlockPath::ReadWrite => false,
+            BlockPath::Ksendfile | BlockPath::Kmsend | BlockPath::MmapMsend => false,
         }
+    }
+
+    /// Whether one call takes any number of datagrams, so that an extent can be as long as a file.
+    pub fn takes_runs(self) -> bool {
+        matches!(self, BlockPath::Ksendfile | BlockPath::Kmsend)
+    }
+
+    /// Whether it needs the kernel module ([`Scratch::open_module`]), which sends such blocks over UDP only.
+    pub fn needs_module(self) -> bool {
+        self.takes_runs() || self == BlockPath::MmapMsend
     }
 
     /// Whether it lends pages to the kernel, which the sink then counts: [`BlockSink::loans`].
@@ -69,8 +94,8 @@ impl BlockPath {
         matches!(self, BlockPath::MmapZerocopy | BlockPath::Loan)
     }
 
-    /// Sends the extent: to a UDP socket as one datagram (or train) or not at all, to a TCP connection as much of it as is taken
-    /// now. Answers how many bytes, at least one. Never blocks, allocates nothing.
+    /// Sends the extent: to a UDP socket as one datagram (or train) or not at all, or, if the path takes runs, its first datagrams;
+    /// to a TCP connection as much of it as is taken now. Answers how many bytes, at least one. Never blocks, allocates nothing.
     ///
     /// # Errors
     /// [`SendError`] says what to do about each; nothing was sent.
@@ -89,6 +114,9 @@ impl BlockPath {
             BlockPath::Sendfile => sendfile::send(sink, medium, extent, &mut scratch.payload),
             BlockPath::MmapSend => mmap_send::send(sink, medium, extent),
             BlockPath::ReadWrite => read_write::send(sink, medium, extent, &mut scratch.payload),
+            BlockPath::Ksendfile => ksendfile::send(sink, medium, extent, scratch),
+            BlockPath::Kmsend => kmsend::send(sink, medium, extent, scratch),
+            BlockPath::MmapMsend => mmap_msend::send(sink, medium, extent, scratch),
         }
     }
 

@@ -9,12 +9,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use wirepath_sys::gather::MAXIMUM_DATAGRAMS;
+use wirepath_sys::module::Run;
 use wirepath_sys::pages::{Lent, SharedPages};
 use wirepath_sys::ring::Ledger;
 use wirepath_sys::socket::{set_fragmentation, set_segment};
 use wirepath_sys::zerocopy;
 
 use crate::loans::Loans;
+use crate::sink::packets_fit;
 use crate::{BlockPath, LoanCounts, LoanSwitch, Scratch, SendError, is_full, loan};
 
 /// Loans of a caller's own pages that can be out at a time; further sends are copied.
@@ -28,6 +31,9 @@ const PAGES_LENT: usize = 256;
 pub struct BlockSink {
     pub(crate) socket: Arc<OwnedFd>,
     stream: bool,
+    /// Bytes of a datagram, and datagrams of a train: what the kernel module is told of a run.
+    datagram_bytes: u16,
+    train_datagrams: u32,
     pub(crate) lender: Option<Lender>,
 }
 
@@ -46,11 +52,21 @@ impl BlockSink {
     /// A TCP connection.
     ///
     /// # Errors
-    /// `ENOTSUPP` (524) if the path lends and the kernel cannot (before Linux 4.14), else what the calls say.
+    /// `EPROTONOSUPPORT` if the path needs the kernel module, `ENOTSUPP` (524) if it lends and the kernel cannot (before Linux 4.14),
+    /// else what the calls say.
     pub fn tcp(socket: TcpStream, path: BlockPath) -> io::Result<BlockSink> {
+        if path.needs_module() {
+            return Err(Errno::PROTONOSUPPORT.into());
+        }
         socket.set_nonblocking(true)?;
         let lender = Lender::of(socket.as_fd(), socket.local_addr()?, path)?;
-        Ok(BlockSink { socket: Arc::new(socket.into()), stream: true, lender })
+        Ok(BlockSink {
+            socket: Arc::new(socket.into()),
+            stream: true,
+            datagram_bytes: 0,
+            train_datagrams: 1,
+            lender,
+        })
     }
 
     /// A UDP socket connected to one receiver, for datagrams of at most `packet_size` bytes.
@@ -64,9 +80,12 @@ impl BlockSink {
             set_segment(socket.as_fd(), packet_size)?;
         }
         let local = socket.local_addr()?;
-        set_fragmentation(socket.as_fd(), local, !path.segments())?;
+        let in_trains = path.segments() || (path.takes_runs() && packets_fit(&socket, packet_size));
+        set_fragmentation(socket.as_fd(), local, !in_trains)?;
         let lender = Lender::of(socket.as_fd(), local, path)?;
-        Ok(BlockSink { socket: Arc::new(socket.into()), stream: false, lender })
+        let train_datagrams = if in_trains { MAXIMUM_DATAGRAMS as u32 } else { 1 };
+        let socket = Arc::new(socket.into());
+        Ok(BlockSink { socket, stream: false, datagram_bytes: packet_size, train_datagrams, lender })
     }
 
     /// The same, deciding by `switch` which sends lend. Paths other than `loan` decide nothing.
@@ -85,6 +104,11 @@ impl BlockSink {
     /// Whether it takes bytes, not datagrams.
     pub fn is_stream(&self) -> bool {
         self.stream
+    }
+
+    /// A run of payload, cut into this sink's datagrams.
+    pub(crate) fn in_datagrams<'a>(&self, run: Run<'a>) -> Run<'a> {
+        run.in_packets(self.datagram_bytes.into()).in_trains(self.train_datagrams)
     }
 
     /// Sends a range of a caller's own pages as [`BlockPath::Loan`] does: to a UDP socket as one datagram (or train) or not at

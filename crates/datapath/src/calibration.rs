@@ -92,14 +92,30 @@ pub struct PathCost {
     pub path: String,
     /// Packets of [`PACKET_SIZE`] bytes in a train.
     pub packets_per_train: u32,
+    /// Whether headers were the session's own; else they were stored ones. Files of programs that did not say have the latter.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub own_headers: bool,
     /// User and system time, the median of all rounds.
     pub cpu_ns_per_packet: f64,
 }
 
 impl Calibration {
-    /// Cost in nanoseconds of a packet in trains of [`USUAL_TRAIN`].
+    /// Cost in nanoseconds of a packet with stored headers in trains of [`USUAL_TRAIN`].
     pub fn cost_ns(&self, path: Path) -> Option<f64> {
-        let usual = |cost: &&PathCost| cost.packets_per_train == USUAL_TRAIN && cost.path == path.name();
+        self.cost_of(path, false)
+    }
+
+    /// The same of a packet with headers of a session's own.
+    pub fn cost_with_own_headers_ns(&self, path: Path) -> Option<f64> {
+        self.cost_of(path, true)
+    }
+
+    fn cost_of(&self, path: Path, own_headers: bool) -> Option<f64> {
+        let usual = |cost: &&PathCost| {
+            cost.packets_per_train == USUAL_TRAIN
+                && cost.path == path.name()
+                && cost.own_headers == own_headers
+        };
         self.costs
             .iter()
             .find(usual)
@@ -109,17 +125,49 @@ impl Calibration {
 
     /// The cheapest of these paths, which are in the order of preference; nothing if none of them was measured.
     pub fn cheapest(&self, paths: &[Path]) -> Option<Path> {
-        let costs = paths.iter().filter_map(|path| Some((*path, self.cost_ns(*path)?)));
-        costs
-            .reduce(|best, next| if next.1 < best.1 * (1.0 - MARGIN) { next } else { best })
-            .map(|(path, _)| path)
+        cheapest(paths, |path| self.cost_ns(path))
+    }
+
+    /// The same for packets with headers of a session's own.
+    pub fn cheapest_with_own_headers(&self, paths: &[Path]) -> Option<Path> {
+        cheapest(paths, |path| self.cost_with_own_headers_ns(path))
+    }
+
+    /// Adds the costs of `other` for which this one has no figure of its own.
+    pub fn complete(&mut self, other: &Calibration) {
+        let is_known = |cost: &PathCost| {
+            let same = |own: &&PathCost| {
+                (&own.path, own.packets_per_train, own.own_headers)
+                    == (&cost.path, cost.packets_per_train, cost.own_headers)
+            };
+            self.costs.iter().find(same).is_some()
+        };
+        let missing: Vec<PathCost> = other.costs.iter().filter(|cost| !is_known(cost)).cloned().collect();
+        self.costs.extend(missing);
     }
 
     /// What was measured, most preferred path first: `wire_sendfile 92 ns, gso_writev 121 ns`.
     pub fn in_words(&self) -> String {
-        let figure = |path: &Path| Some(format!("{path} {:.0} ns", self.cost_ns(*path)?));
-        Path::SERVING.iter().filter_map(figure).collect::<Vec<_>>().join(", ")
+        in_words(&Path::SERVING, |path| self.cost_ns(path))
     }
+
+    /// The same for packets with headers of a session's own.
+    pub fn in_words_with_own_headers(&self) -> String {
+        in_words(&Path::OWN_HEADERS, |path| self.cost_with_own_headers_ns(path))
+    }
+}
+
+/// The cheapest of paths that are in the order of preference.
+fn cheapest(paths: &[Path], cost_ns: impl Fn(Path) -> Option<f64>) -> Option<Path> {
+    let costs = paths.iter().filter_map(|path| Some((*path, cost_ns(*path)?)));
+    costs
+        .reduce(|best, next| if next.1 < best.1 * (1.0 - MARGIN) { next } else { best })
+        .map(|(path, _)| path)
+}
+
+fn in_words(paths: &[Path], cost_ns: impl Fn(Path) -> Option<f64>) -> String {
+    let figure = |path: &Path| Some(format!("{path} {:.0} ns", cost_ns(*path)?));
+    paths.iter().filter_map(figure).collect::<Vec<_>>().join(", ")
 }
 
 /// The calibrations of one user, at most one for each host, kind of device and MTU.
@@ -155,6 +203,12 @@ impl Calibrations {
     /// Those of this host, in the order in which they were added.
     pub fn of_host(&self, host: &Host) -> impl Iterator<Item = &Calibration> {
         self.entries.iter().filter(move |entry| entry.host == *host)
+    }
+
+    /// As [`Calibrations::find`], to be completed.
+    pub fn find_mut(&mut self, host: &Host, device: &DeviceKind, mtu: u32) -> Option<&mut Calibration> {
+        let of_device = |entry: &&mut Calibration| entry.host == *host && entry.device == *device;
+        self.entries.iter_mut().filter(of_device).min_by_key(|entry| entry.mtu.abs_diff(mtu))
     }
 
     /// The one that holds for this host and device: that of the device by name, else that of its kind; of several the one

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use crate::gso_zerocopy::FRAGMENTS;
-use crate::{BlockPath, Headers, Path, Train};
+use crate::{BlockPath, Headers, Path, Train, enhanced, sendfilew};
 
 /// A path that lends reads the socket's error queue once for so many loans, beside the calls that its table has.
 pub const LOANS_FOR_A_READING: u64 = 32;
@@ -12,29 +12,35 @@ impl Path {
     /// Calls for a train, when no call finds the socket full; nothing for a path that queues, whose calls are shared by trains.
     pub fn calls(self, train: &Train, headers: Headers) -> Option<RangeInclusive<u64>> {
         let packets = u64::from(train.packets());
+        let in_calls = |of: u32| packets.div_ceil(of.max(1).into())..=packets.div_ceil(of.max(1).into());
         match self {
             Path::WireUring => None,
             Path::WireSendfile | Path::GsoWritev | Path::Sendmmsg => Some(1..=1),
             Path::GsoZerocopy if headers == Headers::Stored => Some(1..=1),
             // One where no header block is free, since then it copies.
             Path::GsoZerocopy => Some(1..=packets.div_ceil(fewest_lent(train)).max(1)),
-            Path::MmapWritev => Some(packets..=packets),
-            Path::ReadSendRtp | Path::ReadWritev | Path::MmapSendRtp | Path::RtpSendfile => {
-                Some(2 * packets..=2 * packets)
-            }
+            Path::MmapWritev | Path::Rtpsendfile | Path::MmapRtpmsend => Some(packets..=packets),
+            Path::ReadSendRtp
+            | Path::ReadWritev
+            | Path::MmapSendRtp
+            | Path::RtpSendfile
+            | Path::MmapSendMsend => Some(2 * packets..=2 * packets),
+            Path::Krtpsendfile | Path::Krtpmsend => Some(in_calls(enhanced::packets_a_call(train, headers))),
+            Path::Sendfilew => Some(in_calls(sendfilew::PACKETS)),
         }
     }
 
     /// Calls for a packet by table 4 of the papers (`mmap`, which is called once for a file, not counted); nothing for paths that
-    /// the papers do not have. Where there are more than ours, they cork and uncork: MSG_MORE does that without a call.
+    /// the papers do not have, and for those that take one for a whole file. Where there are more than ours, they cork and uncork: MSG_MORE does that without a call.
     pub fn calls_in_papers(self) -> Option<u32> {
         match self {
             Path::ReadSendRtp | Path::ReadWritev => Some(2),
-            Path::MmapWritev => Some(1),
-            Path::MmapSendRtp | Path::RtpSendfile => Some(4),
-            Path::WireUring | Path::WireSendfile | Path::GsoWritev | Path::GsoZerocopy | Path::Sendmmsg => {
-                None
-            }
+            Path::MmapWritev | Path::Rtpsendfile | Path::MmapRtpmsend => Some(1),
+            Path::MmapSendRtp | Path::RtpSendfile | Path::MmapSendMsend => Some(4),
+            // One for a whole file.
+            Path::Krtpsendfile | Path::Krtpmsend => None,
+            Path::WireUring | Path::WireSendfile | Path::GsoWritev | Path::GsoZerocopy => None,
+            Path::Sendmmsg | Path::Sendfilew => None,
         }
     }
 }
@@ -47,19 +53,21 @@ impl BlockPath {
             BlockPath::MmapZerocopy | BlockPath::Loan | BlockPath::Sendfile | BlockPath::MmapSend => {
                 Some(1..=1)
             }
+            BlockPath::MmapMsend | BlockPath::Ksendfile | BlockPath::Kmsend => Some(1..=1),
             BlockPath::ReadWrite => Some(2..=2),
             // With a second one where the ring has to be waited for.
             BlockPath::UringSend => is_stream.then_some(1..=2),
         }
     }
 
-    /// Calls for a packet or block by table 3 of the papers (`mmap` not counted); nothing for paths that the papers do not have.
-    /// Over TCP their `sendfile` is one call for a whole file, and the others have no figure for one.
+    /// Calls for a packet or block by table 3 of the papers (`mmap` not counted); nothing for paths that the papers do not have,
+    /// and for those that take one for a whole file. Over TCP their `sendfile` is one call for a whole file, and the others have no figure for one.
     pub fn calls_in_papers(self, is_stream: bool, is_whole_file: bool) -> Option<u32> {
         match self {
             BlockPath::Sendfile => (is_stream == is_whole_file).then_some(1),
-            BlockPath::MmapSend => (!is_whole_file).then_some(1),
+            BlockPath::MmapSend | BlockPath::MmapMsend => (!is_whole_file).then_some(1),
             BlockPath::ReadWrite => (!is_whole_file).then_some(2),
+            BlockPath::Ksendfile | BlockPath::Kmsend => None,
             BlockPath::MmapZerocopy | BlockPath::Loan | BlockPath::UringSend => None,
         }
     }

@@ -12,7 +12,7 @@ use wirepath_sys::socket::set_receive_offload;
 
 use crate::calibration::{Calibration, Calibrations, DeviceKind, Host, USUAL_TRAIN, now_unix_s};
 use crate::measure::measure;
-use crate::probe::probe_host;
+use crate::probe::{probe_host, probe_own_headers};
 use crate::{Path, SendError};
 
 /// A data path and why it was chosen.
@@ -32,6 +32,9 @@ pub struct Support {
     /// Paths that work on this host, most preferred first, and why the better ones do not.
     working: Vec<Path>,
     failures: String,
+    /// The same for packets with headers of a session's own.
+    own: Vec<Path>,
+    own_failures: String,
     host: Host,
     calibrations: Mutex<Calibrations>,
     /// Step-downs met while sending, by the local address that the route uses. They are for people to see: each session tries
@@ -48,8 +51,12 @@ impl Support {
             Some(path) => (vec![path], String::new()),
             None => probe_host(&host.kernel, hot_memory),
         };
+        let (own, own_failures) = match forced {
+            Some(_) => (Vec::new(), String::new()),
+            None => probe_own_headers(),
+        };
         let calibrations = Mutex::new(calibrations);
-        Support { forced, working, failures, host, calibrations, noted: Mutex::default() }
+        Support { forced, working, failures, own, own_failures, host, calibrations, noted: Mutex::default() }
     }
 
     /// The choice for a usual device: one that computes checksums and has Ethernet's MTU.
@@ -62,30 +69,62 @@ impl Support {
         if self.forced.is_some() {
             return self.first();
         }
-        let device = device::with_address(local).ok().flatten();
-        let checksums = device.as_ref().is_none_or(computes_checksums);
-        let kind = if checksums { DeviceKind::WithChecksums } else { DeviceKind::WithoutChecksums };
-        let named = device.as_ref().map(|device| DeviceKind::Named(device.to_string()));
-        let kinds: Vec<DeviceKind> = named.into_iter().chain([kind]).collect();
-        if let Some(choice) = self.measured(&kinds, mtu) {
+        let route = Route::from(local);
+        if let Some(choice) = self.measured(&route.kinds, mtu) {
             return choice;
         }
-        match device {
-            Some(device) if !checksums && self.working.first().is_some_and(|path| path.refers_to_pages()) => {
-                Choice {
-                    path: Path::GsoWritev,
-                    reason: format!(
-                        "{device} computes no checksums, so a payload sent by reference would be read after all"
-                    ),
-                }
-            }
+        match route.without_checksums {
+            Some(device) if self.working.first().is_some_and(|path| path.refers_to_pages()) => Choice {
+                path: Path::GsoWritev,
+                reason: format!(
+                    "{device} computes no checksums, so a payload sent by reference would be read after all"
+                ),
+            },
             _ => self.first(),
         }
     }
 
+    /// The path for the same session's packets once their headers are its own, where the other path sends stored ones.
+    pub fn choose_for_own_headers(&self, local: IpAddr, mtu: u32) -> Choice {
+        match self.forced {
+            Some(path) if path.makes_headers() => self.first(),
+            Some(_) => Choice {
+                path: Path::GsoWritev,
+                reason: "the path that was asked for sends stored headers".to_owned(),
+            },
+            None => self.own_headers(&Route::from(local).kinds, mtu),
+        }
+    }
+
+    /// The choice of a path for headers of a session's own, for a usual device.
+    pub fn host_for_own_headers(&self) -> Choice {
+        self.own_headers(&[DeviceKind::WithChecksums], USUAL_MTU)
+    }
+
+    /// The most preferred path, unless another was measured to be clearly cheaper.
+    fn own_headers(&self, devices: &[DeviceKind], mtu: u32) -> Choice {
+        let failures = &self.own_failures;
+        let calibrations = self.calibrations();
+        let measured = calibrations.find(&self.host, devices, mtu).and_then(|calibration| {
+            let path = calibration.cheapest_with_own_headers(&self.own)?;
+            let costs = calibration.in_words_with_own_headers();
+            Some(Choice { path, reason: format!("{failures}cheapest: {costs} ({})", calibration.origin) })
+        });
+        measured.unwrap_or_else(|| Choice {
+            path: self.own.first().copied().unwrap_or(self.first_that_makes_headers()),
+            reason: format!("{failures}works on this host, and nothing was measured"),
+        })
+    }
+
     /// Whether the choice rests on nothing but an order of preference.
     pub fn is_unmeasured(&self) -> bool {
-        self.forced.is_none() && self.measured(&[DeviceKind::WithChecksums], USUAL_MTU).is_none()
+        let knows_all = |calibrations: &Calibrations| {
+            let found = calibrations.find(&self.host, &[DeviceKind::WithChecksums], USUAL_MTU);
+            let is_known = |path: &Path| found?.cost_with_own_headers_ns(*path);
+            self.own.len() < 2 || self.own.iter().all(|path| is_known(path).is_some())
+        };
+        let is_unmeasured = self.measured(&[DeviceKind::WithChecksums], USUAL_MTU).is_none();
+        self.forced.is_none() && (is_unmeasured || !knows_all(&self.calibrations()))
     }
 
     /// Measures the paths over the loopback device, which takes whole trains and leaves checksums out, as a network card with
@@ -111,7 +150,7 @@ impl Support {
             mtu: USUAL_MTU,
             origin: "measured by the server over the loopback device".to_owned(),
             unix_s: now_unix_s(),
-            costs: measure(&paths, &connect, budget)?.costs,
+            costs: measure(&paths, &self.own, &connect, budget)?.costs,
         };
         self.calibrations().add(calibration.clone());
         Ok(calibration)
@@ -159,6 +198,10 @@ impl Support {
         Choice { path: self.working.first().copied().unwrap_or(Path::ReadWritev), reason }
     }
 
+    fn first_that_makes_headers(&self) -> Path {
+        self.working.iter().copied().find(|path| path.makes_headers()).unwrap_or(Path::ReadWritev)
+    }
+
     fn calibrations(&self) -> std::sync::MutexGuard<'_, Calibrations> {
         self.calibrations.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -178,6 +221,25 @@ impl Support {
 
     fn noted(&self) -> std::sync::MutexGuard<'_, HashMap<(IpAddr, Path), Choice>> {
         self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What sends from an address go through.
+struct Route {
+    /// Kinds of its device whose costs hold for it, most fitting first.
+    kinds: Vec<DeviceKind>,
+    /// Its device, if that computes no checksums.
+    without_checksums: Option<device::DeviceName>,
+}
+
+impl From<IpAddr> for Route {
+    fn from(local: IpAddr) -> Route {
+        let device = device::with_address(local).ok().flatten();
+        let checksums = device.as_ref().is_none_or(computes_checksums);
+        let kind = if checksums { DeviceKind::WithChecksums } else { DeviceKind::WithoutChecksums };
+        let named = device.as_ref().map(|device| DeviceKind::Named(device.to_string()));
+        let kinds = named.into_iter().chain([kind]).collect();
+        Route { kinds, without_checksums: device.filter(|_| !checksums) }
     }
 }
 
@@ -209,6 +271,43 @@ mod tests {
     }
 
     #[test]
+    fn headers_of_its_own_leave_by_what_was_measured_for_them() {
+        let local = "127.0.0.1".parse().unwrap();
+        let mut support = Support::probe(None, Calibrations::default(), false);
+        let unmeasured = support.choose_for_own_headers(local, 1500);
+        assert_eq!(unmeasured.path, Path::GsoWritev);
+        let says_why = unmeasured.reason.contains("needs the kernel module");
+        assert_eq!(says_why, !support.own.contains(&Path::Krtpsendfile), "{}", unmeasured.reason);
+
+        support.own = Path::OWN_HEADERS.to_vec();
+        for (kernel_ns, expected) in [(90.0, Path::GsoWritev), (70.0, Path::Krtpsendfile)] {
+            let cost = |(path, ns): (Path, f64)| PathCost {
+                path: path.name().to_owned(),
+                packets_per_train: USUAL_TRAIN,
+                own_headers: true,
+                cpu_ns_per_packet: ns,
+            };
+            let mut calibrations = Calibrations::default();
+            calibrations.add(Calibration {
+                host: Host::this(),
+                device: DeviceKind::Named("lo".to_owned()),
+                mtu: 65_536,
+                origin: "a test".to_owned(),
+                unix_s: 0,
+                costs: [(Path::GsoWritev, 100.0), (Path::Krtpsendfile, kernel_ns)].map(cost).to_vec(),
+            });
+            support.adopt(calibrations);
+            let chosen = support.choose_for_own_headers(local, 1500);
+            assert_eq!(chosen.path, expected, "{}", chosen.reason);
+            assert!(chosen.reason.contains("gso_writev 100 ns, krtpsendfile"), "{}", chosen.reason);
+        }
+        for (forced, expected) in [(Path::WireSendfile, Path::GsoWritev), (Path::Sendmmsg, Path::Sendmmsg)] {
+            let support = Support::probe(Some(forced), Calibrations::default(), false);
+            assert_eq!(support.choose_for_own_headers(local, 1500).path, expected);
+        }
+    }
+
+    #[test]
     fn what_was_measured_decides() {
         let support = Support::probe(None, Calibrations::default(), false);
         let local = "127.0.0.1".parse().unwrap();
@@ -228,6 +327,7 @@ mod tests {
         let costs = Path::SERVING.iter().rev().zip(1u32..).map(|(path, place)| PathCost {
             path: path.name().to_owned(),
             packets_per_train: USUAL_TRAIN,
+            own_headers: false,
             cpu_ns_per_packet: f64::from(place) * 100.0,
         });
         turned.add(Calibration {

@@ -12,14 +12,22 @@ pub mod calibration;
 mod calls;
 mod choice;
 mod cork;
+mod enhanced;
 mod gso_writev;
 mod gso_zerocopy;
+mod kmsend;
+mod krtpmsend;
+mod krtpsendfile;
+mod ksendfile;
 mod loan;
 mod loan_policy;
 mod loans;
 pub mod measure;
 mod medium;
+mod mmap_msend;
+mod mmap_rtpmsend;
 mod mmap_send;
+mod mmap_send_msend;
 mod mmap_send_rtp;
 mod mmap_writev;
 mod mmap_zerocopy;
@@ -29,8 +37,10 @@ mod read_send_rtp;
 mod read_write;
 mod read_writev;
 mod rtp_sendfile;
+mod rtpsendfile;
 mod scratch;
 pub mod sendfile;
+mod sendfilew;
 mod sendmmsg;
 mod sink;
 mod splice;
@@ -62,6 +72,8 @@ pub use wirepath_sys::append;
 pub use wirepath_sys::cpu::prefetch;
 /// Datagrams of one size, many in a call.
 pub use wirepath_sys::datagrams;
+/// Why the kernel module cannot be asked.
+pub use wirepath_sys::module::OpenError;
 /// Memory of a caller's own that can be lent.
 pub use wirepath_sys::pages::{PageBuffer, ReclaimError, SharedPages};
 /// Memory that a ring sends from.

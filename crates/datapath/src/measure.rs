@@ -43,22 +43,24 @@ pub struct Measured {
     pub left_out: Vec<(Path, io::Error)>,
 }
 
-/// Measures each of these paths on sockets that `connect` makes, for about `budget` altogether. The receiver should drop, or take
-/// as much as comes; what a full socket does not take is passed over.
+/// Measures each of these paths, those of `own` with headers of a session's own, on sockets that `connect` makes, for about
+/// `budget` altogether. The receiver should drop, or take as much as comes; what a full socket does not take is passed over.
 ///
 /// # Errors
 /// If memory for packets or a socket cannot be had, or a path does not work: figures for some paths would make others look best.
 pub fn measure(
     paths: &[Path],
+    own: &[Path],
     connect: &dyn Fn() -> io::Result<UdpSocket>,
     budget: Duration,
 ) -> io::Result<Measured> {
-    measure_holding(paths, connect, budget, Scratch::hold_copy)
+    measure_holding(paths, own, connect, budget, Scratch::hold_copy)
 }
 
 /// As [`measure`], where `hold` brings what is sent into a ring's memory.
 fn measure_holding(
     paths: &[Path],
+    own: &[Path],
     connect: &dyn Fn() -> io::Result<UdpSocket>,
     budget: Duration,
     hold: impl Fn(&mut Scratch, &Medium) -> io::Result<()>,
@@ -67,7 +69,8 @@ fn measure_holding(
     let medium = medium()?;
     let mut scratch = Scratch::default();
     let (mut lanes, mut left_out) = (Vec::new(), Vec::new());
-    for &path in paths {
+    let stored = paths.iter().map(|path| (*path, Headers::Stored));
+    for (path, headers) in stored.chain(own.iter().map(|path| (*path, OWN))) {
         if path.needs_hot_memory()
             && let Err(error) = hold(&mut scratch, &medium)
         {
@@ -76,7 +79,7 @@ fn measure_holding(
         }
         for packets in [USUAL_TRAIN, LONGEST_TRAIN] {
             let sink = UdpSink::new(connect()?, PACKET_SIZE, path)?;
-            lanes.push(Lane { path, packets, sink, next: 0, runs: Vec::new() });
+            lanes.push(Lane { path, headers, packets, sink, next: 0, runs: Vec::new() });
         }
     }
     let left = budget.saturating_sub(started.elapsed());
@@ -97,6 +100,7 @@ fn measure_holding(
 /// One path with trains of one length.
 struct Lane {
     path: Path,
+    headers: Headers,
     packets: u32,
     sink: UdpSink,
     /// Where in the medium it goes on.
@@ -129,7 +133,7 @@ impl Lane {
         let mut result = Ok(());
         for _ in 0..(BURST_BUFFERS / buffers_per_train).max(1) {
             let train = self.train();
-            match self.path.enqueue(&self.sink, medium, &train, Headers::Stored, scratch, 0) {
+            match self.path.enqueue(&self.sink, medium, &train, self.headers, scratch, 0) {
                 Ok(Taken::Sent(packets)) => *sent += u64::from(packets),
                 Ok(Taken::Queued) => {}
                 Err(error) => result = Err(error),
@@ -163,10 +167,14 @@ impl Lane {
         Some(PathCost {
             path: self.path.name().to_owned(),
             packets_per_train: self.packets,
+            own_headers: self.headers == OWN,
             cpu_ns_per_packet: *self.runs.get(self.runs.len() / 2)?,
         })
     }
 }
+
+/// A session's own headers.
+const OWN: Headers = Headers::Own { sequence_offset: 1, timestamp_offset: 1, marker: false };
 
 /// The headers of the medium.
 const RUN: Run = Run {
@@ -217,10 +225,12 @@ mod tests {
         let without_ring = Scratch::default().open_ring().is_err();
         let paths = Path::SERVING.into_iter().filter(|path| !(without_ring && path.needs_hot_memory()));
         let paths: Vec<Path> = paths.collect();
-        let Measured { costs, left_out } = measure(&paths, &connect, Duration::from_millis(200)).unwrap();
+        let Measured { costs, left_out } =
+            measure(&paths, &[Path::GsoWritev], &connect, Duration::from_millis(200)).unwrap();
         assert!(left_out.is_empty(), "{left_out:?}");
         for path in paths {
-            let of_path: Vec<_> = costs.iter().filter(|cost| cost.path == path.name()).collect();
+            let of_path: Vec<_> =
+                costs.iter().filter(|cost| cost.path == path.name() && !cost.own_headers).collect();
             assert_eq!(
                 of_path.iter().map(|cost| cost.packets_per_train).collect::<Vec<_>>(),
                 [8, 48],
@@ -228,6 +238,8 @@ mod tests {
             );
             assert!(of_path.iter().all(|cost| cost.cpu_ns_per_packet > 1.0), "{of_path:?}");
         }
+        let own: Vec<_> = costs.iter().filter(|cost| cost.own_headers).collect();
+        assert!(own.len() == 2 && own.iter().all(|cost| cost.path == "gso_writev"), "{own:?}");
     }
 
     #[test]
@@ -235,7 +247,7 @@ mod tests {
         let (_receiver, connect) = receiver();
         let hold = |_: &mut Scratch, _: &Medium| Err(io::Error::from(io::ErrorKind::OutOfMemory));
         let paths = [Path::WireUring, Path::GsoWritev];
-        let measured = measure_holding(&paths, &connect, Duration::from_millis(50), hold).unwrap();
+        let measured = measure_holding(&paths, &[], &connect, Duration::from_millis(50), hold).unwrap();
         let [(path, error)] = &measured.left_out[..] else { panic!("{measured:?}") };
         assert_eq!((*path, error.kind()), (Path::WireUring, io::ErrorKind::OutOfMemory));
         assert!(measured.costs.iter().all(|cost| cost.path == "gso_writev") && measured.costs.len() == 2);
@@ -245,7 +257,7 @@ mod tests {
     fn a_path_that_fails_is_an_error() {
         // A socket that is not connected refuses every send.
         let connect = || UdpSocket::bind("127.0.0.1:0");
-        let error = measure(&[Path::Sendmmsg], &connect, Duration::from_millis(50)).unwrap_err();
+        let error = measure(&[Path::Sendmmsg], &[], &connect, Duration::from_millis(50)).unwrap_err();
         assert!(error.to_string().contains("sendmmsg"), "{error}");
     }
 }

@@ -4,10 +4,14 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::{Headers, Medium, Scratch, SendError, Taken, Train, UdpSink};
-use crate::{gso_writev, gso_zerocopy, mmap_send_rtp, mmap_writev, read_send_rtp, read_writev, rtp_sendfile};
-use crate::{sendmmsg, wire_sendfile, wire_uring};
+use crate::{
+    gso_writev, gso_zerocopy, krtpmsend, krtpsendfile, mmap_rtpmsend, mmap_send_msend, mmap_send_rtp,
+};
+use crate::{mmap_writev, read_send_rtp, read_writev, rtp_sendfile, rtpsendfile, sendfilew, sendmmsg};
+use crate::{wire_sendfile, wire_uring};
 
-/// A way to take trains from storage to a UDP socket, cheapest first.
+/// A way to take trains from storage to a UDP socket: those of an unmodified kernel, cheapest first, then the papers' enhanced calls,
+/// which need the kernel module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Path {
     /// Ready packets from registered memory by an io_uring and UDP_SEGMENT: many trains in a call, no copy, headers as stored.
@@ -31,11 +35,23 @@ pub enum Path {
     MmapSendRtp,
     /// Header by `send` and payload by `sendfile` for each packet: two calls, no copy.
     RtpSendfile,
+    /// Headers by the kernel's RTP engine, payload from the file: a call for any number of packets, no copy.
+    Krtpsendfile,
+    /// The same from a mapping.
+    Krtpmsend,
+    /// Headers and payload as a vector of memory and ranges of the file: a call per train, no copy.
+    Sendfilew,
+    /// Header and payload from the file for each packet: a call, no copy. (`rtp_sendfile` is another path.)
+    Rtpsendfile,
+    /// Header and payload from a mapping for each packet: a call, no copy.
+    MmapRtpmsend,
+    /// Header by `send` and payload from a mapping by reference for each packet: two calls, no copy.
+    MmapSendMsend,
 }
 
 impl Path {
-    /// All of them, cheapest first.
-    pub const ALL: [Path; 10] = [
+    /// All of them, in this order.
+    pub const ALL: [Path; 16] = [
         Path::WireUring,
         Path::WireSendfile,
         Path::GsoWritev,
@@ -46,11 +62,21 @@ impl Path {
         Path::ReadWritev,
         Path::MmapSendRtp,
         Path::RtpSendfile,
+        Path::Krtpsendfile,
+        Path::Krtpmsend,
+        Path::Sendfilew,
+        Path::Rtpsendfile,
+        Path::MmapRtpmsend,
+        Path::MmapSendMsend,
     ];
 
     /// Those that a server's choice is made from, cheapest first; the others are there to be measured and to be asked for.
     pub const SERVING: [Path; 5] =
         [Path::WireUring, Path::WireSendfile, Path::GsoWritev, Path::Sendmmsg, Path::ReadWritev];
+
+    /// Those that packets with headers of a session's own (after a seek) leave by where the headers are stored else, most preferred
+    /// first.
+    pub const OWN_HEADERS: [Path; 2] = [Path::GsoWritev, Path::Krtpsendfile];
 
     /// The name used in options, output and documentation.
     pub fn name(self) -> &'static str {
@@ -65,20 +91,40 @@ impl Path {
             Path::ReadWritev => "read_writev",
             Path::MmapSendRtp => "mmap_send_rtp",
             Path::RtpSendfile => "rtp_sendfile",
+            Path::Krtpsendfile => "krtpsendfile",
+            Path::Krtpmsend => "krtpmsend",
+            Path::Sendfilew => "sendfilew",
+            Path::Rtpsendfile => "rtpsendfile",
+            Path::MmapRtpmsend => "mmap_rtpmsend",
+            Path::MmapSendMsend => "mmap_send_msend",
         }
     }
 
-    /// Whether it needs UDP_SEGMENT on the socket.
+    /// Whether it needs UDP_SEGMENT on the socket, and so packets that fit the MTU.
     pub fn segments(self) -> bool {
-        matches!(
-            self,
-            Path::WireUring | Path::WireSendfile | Path::GsoWritev | Path::GsoZerocopy | Path::RtpSendfile
-        )
+        matches!(self, Path::WireUring | Path::WireSendfile | Path::GsoWritev | Path::GsoZerocopy)
+    }
+
+    /// Whether it sets UDP_SEGMENT for the sake of its checksums alone, where packets fit the MTU.
+    pub(crate) fn segments_if_fitting(self) -> bool {
+        matches!(self, Path::RtpSendfile | Path::MmapSendMsend)
     }
 
     /// Whether one call takes several packets.
     pub fn batches(self) -> bool {
-        self != Path::RtpSendfile && (self.segments() || self == Path::Sendmmsg)
+        self.segments() || self.takes_runs() || matches!(self, Path::Sendmmsg | Path::Sendfilew)
+    }
+
+    /// Whether one call takes any number of packets, so that a train can be as long as a file. The kernel cuts such a run into
+    /// trains of its own.
+    pub fn takes_runs(self) -> bool {
+        matches!(self, Path::Krtpsendfile | Path::Krtpmsend)
+    }
+
+    /// Whether it needs the kernel module: [`Scratch::open_module`].
+    pub fn needs_module(self) -> bool {
+        self.takes_runs()
+            || matches!(self, Path::Sendfilew | Path::Rtpsendfile | Path::MmapRtpmsend | Path::MmapSendMsend)
     }
 
     /// Whether it lends pages to the kernel, which the sink then counts: [`UdpSink::loans`].
@@ -108,7 +154,9 @@ impl Path {
             Path::WireUring => Some(Path::WireSendfile),
             Path::WireSendfile | Path::GsoWritev => Some(Path::Sendmmsg),
             Path::GsoZerocopy => Some(Path::GsoWritev),
-            Path::RtpSendfile => Some(Path::MmapSendRtp),
+            Path::RtpSendfile | Path::MmapSendMsend => Some(Path::MmapSendRtp),
+            Path::Krtpsendfile | Path::Krtpmsend | Path::Sendfilew => Some(Path::GsoWritev),
+            Path::Rtpsendfile | Path::MmapRtpmsend => Some(Path::MmapWritev),
             Path::Sendmmsg | Path::MmapWritev | Path::MmapSendRtp => Some(Path::ReadWritev),
             Path::ReadSendRtp | Path::ReadWritev => None,
         }
@@ -188,6 +236,12 @@ impl Path {
             Path::ReadWritev => read_writev::send(sink, medium, train, headers, scratch),
             Path::MmapSendRtp => mmap_send_rtp::send(sink, medium, train, headers, scratch),
             Path::RtpSendfile => rtp_sendfile::send(sink, medium, train, headers, scratch),
+            Path::Krtpsendfile => krtpsendfile::send(sink, medium, train, headers, scratch),
+            Path::Krtpmsend => krtpmsend::send(sink, medium, train, headers, scratch),
+            Path::Sendfilew => sendfilew::send(sink, medium, train, headers, scratch),
+            Path::Rtpsendfile => rtpsendfile::send(sink, medium, train, headers, scratch),
+            Path::MmapRtpmsend => mmap_rtpmsend::send(sink, medium, train, headers, scratch),
+            Path::MmapSendMsend => mmap_send_msend::send(sink, medium, train, headers, scratch),
         }
     }
 }

@@ -6,16 +6,20 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 use wirepath_sys::gather::Gather;
+use wirepath_sys::module::OpenError;
 use wirepath_sys::region::Region;
 
+use crate::enhanced::Device;
 use crate::uring::{HoldError, Tending, Uring};
 use crate::{Extent, Medium, SendError, read_writev};
 
-/// Room that sending needs, allocated once for each thread that sends, and the thread's ring if it has one.
+/// Room that sending needs, allocated once for each thread that sends, and the thread's ring and the kernel module's device if it
+/// has them.
 #[derive(Default)]
 pub struct Scratch {
     pub(crate) gather: Gather,
     pub(crate) payload: read_writev::Buffer,
+    pub(crate) device: Device,
     ring: Option<Uring>,
 }
 
@@ -36,6 +40,14 @@ impl Scratch {
     pub fn open_ring(&mut self) -> io::Result<()> {
         self.ring = Some(Uring::open()?);
         Ok(())
+    }
+
+    /// Opens the kernel module's device, if it is not open. Paths that need it do so by themselves; this says in words why not.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn open_module(&mut self) -> Result<(), OpenError> {
+        self.device.open().map(drop)
     }
 
     /// Has the ring hold a region from now on, as far as [`Scratch::tend`] has come with it.

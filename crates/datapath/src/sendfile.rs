@@ -60,18 +60,24 @@ pub(crate) fn to_datagrams(
     match rustix::fs::sendfile(&socket, &medium.file, Some(&mut offset), extent.length) {
         Ok(sent) if sent == extent.length => Ok(true),
         Ok(sent) => in_part(socket, medium, extent, sent, buffer).map(|()| false),
-        Err(errno) => Err(of_nothing(medium, extent, errno, buffer)),
+        Err(errno) => Err(of_nothing(CALL, medium, extent, errno, buffer)),
     }
 }
 
-/// Why none of an extent was taken. Disks say `EIO`, and so do routes that cannot segment: reading tells which it was.
+/// Why `call` took none of an extent. Disks say `EIO`, and so do routes that cannot segment: reading tells which it was.
 #[cold]
-fn of_nothing(medium: &Medium, extent: Extent, errno: Errno, buffer: &mut Buffer) -> SendError {
+pub(crate) fn of_nothing(
+    call: &'static str,
+    medium: &Medium,
+    extent: Extent,
+    errno: Errno,
+    buffer: &mut Buffer,
+) -> SendError {
     let read = match errno {
         Errno::IO => medium.read(extent.offset, buffer.first(extent.length)),
         _ => Ok(()),
     };
-    read.err().unwrap_or_else(|| SendError::of_udp(CALL, errno))
+    read.err().unwrap_or_else(|| SendError::of_udp(call, errno))
 }
 
 /// Finds out why only `taken` bytes were taken, and leaves nothing of them waiting.

@@ -1,12 +1,13 @@
 //! Where trains go: a UDP socket connected to one receiver.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use wirepath_sys::gather::MAXIMUM_DATAGRAMS;
 use wirepath_sys::socket::{set_fragmentation, set_segment};
 use wirepath_sys::zerocopy;
 
@@ -21,12 +22,22 @@ pub fn path_mtu(socket: &UdpSocket) -> io::Result<u32> {
     wirepath_sys::socket::path_mtu(socket.as_fd(), socket.local_addr()?)
 }
 
+/// Whether packets of this size fit the MTU of the path that the socket is connected to. Where segments are cut for the sake of
+/// checksums only, or by the kernel module, packets may be fragmented if they do not.
+pub(crate) fn packets_fit(socket: &UdpSocket, packet_size: u16) -> bool {
+    let headers = |local: SocketAddr| if local.is_ipv4() { 20 + 8 } else { 40 + 8 };
+    let room = || Ok::<u32, io::Error>(path_mtu(socket)?.saturating_sub(headers(socket.local_addr()?)));
+    room().is_ok_and(|room| u32::from(packet_size) <= room)
+}
+
 /// A UDP socket connected to one receiver, set up for one data path.
 #[derive(Debug)]
 pub struct UdpSink {
     pub(crate) socket: Arc<UdpSocket>,
     local: SocketAddr,
     packet_size: u16,
+    /// Whether packets fit the path's MTU, so that the kernel can cut trains of them.
+    fits: Cell<bool>,
     /// There from the first path on that lends.
     pub(crate) lender: OnceCell<RefCell<Lender>>,
 }
@@ -40,7 +51,13 @@ impl UdpSink {
     pub fn new(socket: UdpSocket, packet_size: u16, path: Path) -> io::Result<UdpSink> {
         socket.set_nonblocking(true)?;
         let local = socket.local_addr()?;
-        let sink = UdpSink { socket: Arc::new(socket), local, packet_size, lender: OnceCell::new() };
+        let sink = UdpSink {
+            socket: Arc::new(socket),
+            local,
+            packet_size,
+            fits: Cell::new(true),
+            lender: OnceCell::new(),
+        };
         sink.prepare(path)?;
         Ok(sink)
     }
@@ -56,20 +73,23 @@ impl UdpSink {
             let lender = Lender::new()?;
             self.lender.get_or_init(|| lender);
         }
-        let segments = path.segments() && (path != Path::RtpSendfile || self.packets_fit());
+        // What the module segments needs no option.
+        let fits = path.segments()
+            || ((path.segments_if_fitting() || path.takes_runs())
+                && packets_fit(&self.socket, self.packet_size));
+        self.fits.set(fits);
+        let segments = fits && !path.takes_runs();
         let segment = if segments { self.packet_size } else { 0 };
         match set_segment(self.socket.as_fd(), segment) {
             Err(error) if segments => return Err(error),
             _ => {} // a kernel without segmentation need not turn it off
         }
-        set_fragmentation(self.socket.as_fd(), self.local, !segments)
+        set_fragmentation(self.socket.as_fd(), self.local, !fits)
     }
 
-    /// Whether packets fit the path's MTU. Those of `rtp_sendfile`, which has UDP_SEGMENT for the sake of its checksums only, may
-    /// be fragmented if they do not.
-    fn packets_fit(&self) -> bool {
-        let headers = if self.local.is_ipv4() { 20 + 8 } else { 40 + 8 };
-        path_mtu(&self.socket).is_ok_and(|mtu| u32::from(self.packet_size) + headers <= mtu)
+    /// Packets of a train that the kernel module is to cut: one where they have to be fragmented.
+    pub(crate) fn train_packets(&self) -> u32 {
+        if self.fits.get() { MAXIMUM_DATAGRAMS as u32 } else { 1 }
     }
 
     /// What was lent and what was copied; zeros if no path of this sink's lent. As of the last send or

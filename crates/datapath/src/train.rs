@@ -1,6 +1,6 @@
 //! Trains: consecutive packets of one size, stored back to back.
 
-use wirepath_media::rtp::{CLOCK_HZ, HEADER_LENGTH, Run};
+use wirepath_media::rtp::{CLOCK_HZ, HEADER_LENGTH, Header, Run};
 
 use crate::{Extent, SendError};
 
@@ -122,13 +122,19 @@ impl Train {
     /// Header of packet `index` of this train under `headers`.
     #[inline]
     pub(crate) fn header(&self, index: u32, headers: Headers) -> [u8; HEADER_LENGTH] {
+        self.header_fields(index, headers).to_bytes()
+    }
+
+    /// The same, as its fields.
+    #[inline]
+    pub(crate) fn header_fields(&self, index: u32, headers: Headers) -> Header {
         let mut header = self.run.header(self.first + index);
         if let Headers::Own { sequence_offset, timestamp_offset, marker } = headers {
             header.sequence = header.sequence.wrapping_add(sequence_offset);
             header.timestamp = header.timestamp.wrapping_add(timestamp_offset);
             header.marker |= marker && index == 0;
         }
-        header.to_bytes()
+        header
     }
 
     /// Where the payload of packet `index` is; the skip is left out.
@@ -148,7 +154,6 @@ impl Train {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use wirepath_media::rtp::Header;
 
     pub(crate) fn example(length: u32) -> Train {
         let first =

@@ -12,9 +12,9 @@ use wirepath_datapath::{BlockPath, BlockSink, Extent, Medium, Scratch, SendError
 
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The paths that need no ring, to both hosts; tests/uring.rs has the other path.
+/// The paths that need no ring and no module, to both hosts; tests/uring.rs and tests/module.rs have the others.
 fn unaided() -> impl Iterator<Item = (BlockPath, &'static str)> {
-    let paths = BlockPath::ALL.into_iter().filter(|path| !path.needs_hot_memory());
+    let paths = BlockPath::ALL.into_iter().filter(|path| !path.needs_hot_memory() && !path.needs_module());
     paths.flat_map(|path| HOSTS.map(|host| (path, host)))
 }
 

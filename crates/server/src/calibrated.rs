@@ -40,6 +40,10 @@ pub(crate) fn support(forced: Option<Path>, file: &FilePath, hot_memory: bool) -
 fn announce(support: &Support) {
     let choice = support.host();
     tracing::info!(path = %choice.path, reason = choice.reason, "data path chosen");
+    if !choice.path.makes_headers() {
+        let own = support.host_for_own_headers();
+        tracing::info!(path = %own.path, reason = own.reason, "data path chosen for headers of a session's own");
+    }
 }
 
 fn measure(support: &Support, file: &FilePath) {
@@ -60,12 +64,14 @@ fn measure(support: &Support, file: &FilePath) {
     announce(support);
 }
 
-/// Adds a measurement of our own to the file, unless an assessment or another server has added one meanwhile, which then holds: what
-/// an assessment measured is better than what two seconds beside a server's work say. Answers what the file has then.
+/// Adds a measurement of our own to the file, unless it has one already, of an assessment or another server, which then holds: what
+/// an assessment measured is better than what two seconds beside a server's work say. Only what that does not know (it may be older
+/// than the kernel module) is added to it. Answers what the file has then.
 fn keep(own: Calibration, file: &FilePath) -> io::Result<Calibrations> {
     Calibrations::update(file, |calibrations| {
-        if calibrations.find(&own.host, std::slice::from_ref(&own.device), own.mtu).is_none() {
-            calibrations.add(own);
+        match calibrations.find_mut(&own.host, &own.device, own.mtu) {
+            Some(there) => there.complete(&own),
+            None => calibrations.add(own),
         }
         calibrations.clone()
     })

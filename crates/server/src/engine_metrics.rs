@@ -150,6 +150,7 @@ pub(crate) fn register(engine: &Arc<Engine>, store: &Arc<Store>, metrics: &mut M
     let shown = Arc::clone(engine);
     status.add("data_path", move || {
         let host = shown.support().host();
+        let own = shown.support().host_for_own_headers();
         let exceptions: Vec<_> = shown
             .support()
             .step_downs()
@@ -160,6 +161,7 @@ pub(crate) fn register(engine: &Arc<Engine>, store: &Arc<Store>, metrics: &mut M
         json!({
             "name": host.path.name(),
             "reason": host.reason,
+            "own_headers": {"name": own.path.name(), "reason": own.reason},
             "exceptions": exceptions,
             "calibrations": calibrations,
         })

@@ -107,8 +107,9 @@ impl Engine {
         let local = options.socket.local_addr()?.ip();
         let mtu = path_mtu(&options.socket)?;
         let Choice { path, reason } = self.support.choose(local, mtu);
+        let own = self.support.choose_for_own_headers(local, mtu).path;
         let progress = Arc::new(Progress::default());
-        let task = PlaybackTask::new(options, path, Arc::clone(&progress), &self.readers)?;
+        let task = PlaybackTask::new(options, [path, own], Arc::clone(&progress), &self.readers)?;
 
         let thread = self.thread_for_playback();
         thread.counters.playbacks.fetch_add(1, Ordering::Relaxed);

@@ -196,6 +196,8 @@ pub(crate) struct PlaybackTask {
     playhead: Playhead,
     sink: UdpSink,
     path: Path,
+    /// The same for packets with headers of this playback's own.
+    own: Path,
     /// The path that the last train left by.
     used: Path,
     /// What waits for its answer, and when it was due.
@@ -228,7 +230,7 @@ pub(crate) const RETRY_US: u64 = 1000;
 impl PlaybackTask {
     pub(crate) fn new(
         options: PlaybackOptions,
-        path: Path,
+        [path, own]: [Path; 2],
         progress: Arc<Progress>,
         readers: &BlockingPool,
     ) -> io::Result<PlaybackTask> {
@@ -239,6 +241,7 @@ impl PlaybackTask {
             playhead: Playhead::new(options.source, readers),
             sink: UdpSink::new(options.socket, options.packet_size, path)?,
             path,
+            own,
             used,
             queued: None,
             headers: Headers::Stored,
@@ -403,7 +406,8 @@ impl PlaybackTask {
         while let Some(train) = rest {
             let Some(medium) = self.playhead.medium() else { break };
             let scratch = &mut thread.scratch;
-            let path = self.path.for_train(&train, self.headers, medium, scratch);
+            let path = if self.headers == Headers::Stored { self.path } else { self.own };
+            let path = path.for_train(&train, self.headers, medium, scratch);
             let result = path.enqueue(&self.sink, medium, &train, self.headers, scratch, token);
             self.note_path(path);
             let result = match result {
@@ -491,7 +495,13 @@ impl PlaybackTask {
         let path = self.used.next().ok_or(error)?;
         thread.support.note_step_down(local, self.used, path, error);
         self.sink.prepare(path).map_err(|_| error)?;
-        self.path = path;
+        // What the kernel module refused for headers of its own says nothing of the path for stored ones.
+        if self.path == self.used || !self.used.needs_module() {
+            self.path = path;
+        }
+        if path.makes_headers() {
+            self.own = path;
+        }
         Ok(())
     }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use wirepath_datapath::{
-    BlockPath, BlockSink, Extent, Medium, Path, Scratch, SendError, Trial, release, try_on_loopback,
+    BlockPath, BlockSink, Extent, Medium, OpenError, Path, Scratch, SendError, Trial, release,
+    try_on_loopback,
 };
 
 use super::read;
@@ -31,8 +32,10 @@ pub(super) fn all(kernel: &str) -> Vec<PathState> {
         state("stream", path.name(), Transport::Udp, tried, release)
     });
     let downloads = BlockPath::ALL.into_iter().flat_map(|path| {
-        [(Transport::Udp, try_udp(path)), (Transport::Tcp, try_tcp(path))]
-            .map(|(transport, tried)| state("download", path.name(), transport, tried, release))
+        // The module sends blocks over UDP only.
+        let over_tcp = (!path.needs_module()).then(|| (Transport::Tcp, try_tcp(path)));
+        let tries = [(Transport::Udp, try_udp(path))].into_iter().chain(over_tcp);
+        tries.map(move |(transport, tried)| state("download", path.name(), transport, tried, release))
     });
     streams.into_iter().chain(downloads).collect()
 }
@@ -49,11 +52,11 @@ fn state(
     let lack = match tried {
         Err(error) => Some(lack(&error)),
         // The zero-copy half of sendfile to UDP came in 6.5; 6.1.72 got the other half.
-        Ok(()) => (transport == Transport::Udp && path.ends_with("sendfile"))
+        Ok(()) => (transport == Transport::Udp && (path.ends_with("sendfile") || is_by_module(path)))
             .then(|| release.filter(|release| *release < (6, 5)))
             .flatten()
             .map(|(major, minor)| {
-                let missing = format!("it copies: Linux {major}.{minor} has no zero-copy sendfile to UDP");
+                let missing = format!("it copies: Linux {major}.{minor} takes no pages by reference for UDP");
                 (missing, "run a kernel of 6.5 or later".to_owned())
             }),
     };
@@ -61,8 +64,20 @@ fn state(
     PathState { experiment: experiment.to_owned(), path: path.to_owned(), transport, runs, missing, remedy }
 }
 
+/// Whether a path, whose name is no other's, needs the module.
+fn is_by_module(name: &str) -> bool {
+    name.parse().is_ok_and(Path::needs_module) || name.parse().is_ok_and(BlockPath::needs_module)
+}
+
 /// What an error says is missing, and how to get it.
 fn lack(error: &io::Error) -> (String, String) {
+    if let Some(module) = error.get_ref().and_then(|inner| inner.downcast_ref::<OpenError>()) {
+        let remedy = match module {
+            OpenError::Forbidden => "usermod -a -G wirepath USER, and log in again",
+            _ => "make -C kernel/module install, and modprobe wirepath; see docs/module.md",
+        };
+        return (read::printable(&module.to_string()), remedy.to_owned());
+    }
     let sending = error.get_ref().and_then(|inner| inner.downcast_ref::<SendError>());
     let remedy = match sending.and_then(errno_of).or_else(|| Errno::from_io_error(error)) {
         Some(Errno::NOPROTOOPT) => {
@@ -140,6 +155,9 @@ fn medium() -> io::Result<(Medium, Vec<u8>)> {
 
 fn send(path: BlockPath, sink: &BlockSink, medium: &Medium, extent: Extent) -> io::Result<()> {
     let mut scratch = Scratch::default();
+    if path.needs_module() {
+        scratch.open_module().map_err(io::Error::other)?;
+    }
     if path.needs_hot_memory() {
         scratch.hold_copy(medium)?;
     }
@@ -164,8 +182,15 @@ mod tests {
     #[test]
     fn every_path_runs_where_tests_do() {
         let states = all("6.18.44");
-        assert_eq!(states.len(), Path::ALL.len() + 2 * BlockPath::ALL.len());
-        assert!(states.iter().all(|state| state.runs), "{states:#?}");
+        let (by_module, others): (Vec<_>, Vec<_>) =
+            states.into_iter().partition(|state| is_by_module(&state.path));
+        assert!(others.iter().all(|state| state.runs), "{others:#?}");
+        assert_eq!((by_module.len(), others.len()), (9, 10 + 2 * 6));
+        let is_loaded = Scratch::default().open_module().is_ok();
+        for state in by_module {
+            let says_so = state.missing.as_ref().is_some_and(|missing| missing.contains("docs/module.md"));
+            assert!(if is_loaded { state.runs } else { !state.runs && says_so }, "{state:#?}");
+        }
     }
 
     #[test]

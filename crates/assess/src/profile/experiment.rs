@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Profiler;
 use crate::error::Error;
-use crate::experiment::{Experiment, Soundness};
+use crate::experiment::{Experiment, Soundness, with_what_is_there};
 use crate::lending::Lending;
 use crate::media::Media;
 use crate::options::Options;
@@ -62,13 +62,12 @@ fn on(
     progress: &mut dyn Progress,
 ) -> Result<(), Error> {
     let lending = Lending::of(options, stage.mtu)?;
-    let cells: Vec<(Experiment, Cell)> = [Experiment::Stream, Experiment::Download]
-        .into_iter()
-        .flat_map(|experiment| {
-            let cells = lending.applied(experiment.cells_that_fill(stage.udp_room(options.mtu)));
-            cells.into_iter().map(move |cell| (experiment, cell))
-        })
-        .collect();
+    let room = stage.udp_room(options.mtu);
+    let mut cells: Vec<(Experiment, Cell)> = Vec::new();
+    for experiment in [Experiment::Stream, Experiment::Download] {
+        let there = lending.applied(with_what_is_there(experiment.cells_that_fill(room), found));
+        cells.extend(there.into_iter().map(|cell| (experiment, cell)));
+    }
     let only_cells: Vec<Cell> = cells.iter().map(|(_, cell)| *cell).collect();
     let mut media = Media::open_for(&only_cells, options, progress)?;
     media.explain(options, found);

@@ -8,6 +8,7 @@ pub(super) fn measured(device: DeviceKind, mtu: u32, costs: &[(Path, f64)]) -> C
     let cost = |(path, ns): &(Path, f64)| PathCost {
         path: path.name().to_owned(),
         packets_per_train: USUAL_TRAIN,
+        own_headers: false,
         cpu_ns_per_packet: *ns,
     };
     let origin = "a test".to_owned();
@@ -38,6 +39,24 @@ fn the_cheapest_is_chosen_if_it_is_clearly_cheaper() {
         measured(DeviceKind::WithChecksums, 1500, &[(Path::Sendmmsg, 1.0), (Path::GsoWritev, f64::NAN)]);
     assert_eq!(only.cheapest(&paths[..2]), None);
     assert_eq!(only.in_words(), "sendmmsg 1 ns");
+}
+
+#[test]
+fn what_has_headers_of_its_own_is_judged_by_itself() {
+    let mut calibration =
+        measured(DeviceKind::WithChecksums, 1500, &[(Path::GsoWritev, 100.0), (Path::Krtpsendfile, 10.0)]);
+    assert_eq!(calibration.cheapest_with_own_headers(&Path::OWN_HEADERS), None);
+    let own = [(Path::GsoWritev, 200.0), (Path::Krtpsendfile, 150.0)];
+    let mut own = measured(DeviceKind::WithChecksums, 1500, &own);
+    own.costs.iter_mut().for_each(|cost| cost.own_headers = true);
+    calibration.complete(&own);
+    calibration.complete(&own);
+    assert_eq!(calibration.costs.len(), 4);
+    assert_eq!(calibration.cost_ns(Path::GsoWritev), Some(100.0));
+    assert_eq!(calibration.cheapest_with_own_headers(&Path::OWN_HEADERS), Some(Path::Krtpsendfile));
+    assert_eq!(calibration.in_words_with_own_headers(), "gso_writev 200 ns, krtpsendfile 150 ns");
+    let kept: Calibration = serde_json::from_str(&serde_json::to_string(&calibration).unwrap()).unwrap();
+    assert_eq!(kept, calibration);
 }
 
 #[test]

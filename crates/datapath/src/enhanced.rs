@@ -1,0 +1,214 @@
+//! What the paths by the kernel module share: the calls that the papers call enhanced, which Wirepath's module has.
+//!
+//! In the module they are one: payload from a file or a mapping, a header that is given, made by the kernel's RTP engine, or none,
+//! and one packet or a run of packets (`kernel/module/uapi/wirepath.h`). Payload goes by reference, from Linux 6.5 on.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::io::Errno;
+use wirepath_sys::module::{Marker, Module, OpenError, Rtp, RtpTime, Run, Sent, Timestamps};
+
+use crate::read_writev::Buffer;
+use crate::{Extent, Headers, Medium, Scratch, SendError, Train, UdpSink, mmap_writev, sendfile};
+
+const CALL: &str = "ioctl(WIREPATH_SEND)";
+
+/// Packets with timestamps that no fixed step leads to, for one call: the train that the kernel cuts.
+const TABLE: usize = 64;
+
+/// The device as a thread has it: opened when it is first needed.
+#[derive(Debug, Default)]
+pub(crate) struct Device(Option<Module>);
+
+impl Device {
+    /// Opens it, if it is not open.
+    pub(crate) fn open(&mut self) -> Result<&Module, OpenError> {
+        if self.0.is_none() {
+            self.0 = Some(Module::open()?);
+        }
+        self.0.as_ref().ok_or(OpenError::Missing)
+    }
+
+    /// As [`Device::open`], for a path that is about to send.
+    #[inline]
+    pub(crate) fn module(&mut self) -> Result<&Module, SendError> {
+        let missing = |_| SendError::Unsupported { call: "open(/dev/wirepath)", errno: Errno::NODEV };
+        self.open().map_err(missing)
+    }
+}
+
+/// Where the kernel finds payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    /// In the file.
+    File,
+    /// In its mapping.
+    Mapping,
+}
+
+impl From {
+    /// An extent of a medium as a run.
+    #[inline]
+    pub(crate) fn run(self, medium: &Medium, extent: Extent) -> Result<Run<'_>, SendError> {
+        match self {
+            From::File => Ok(Run::of_file(medium.file.as_fd(), extent.offset, Some(extent.length as u64))),
+            From::Mapping => Run::of_mapping(&medium.mapping, extent.in_memory())
+                .map_err(|_| SendError::Other { call: CALL, errno: Errno::INVAL }),
+        }
+    }
+}
+
+/// Sends a run of an extent; answers what was sent, at least a packet.
+#[inline]
+pub(crate) fn send(
+    socket: BorrowedFd<'_>,
+    medium: &Medium,
+    extent: Extent,
+    mut run: Run<'_>,
+    device: &mut Device,
+    buffer: &mut Buffer,
+) -> Result<Sent, SendError> {
+    let result = device.module()?.send(socket, &mut run);
+    match (run.sent(), result) {
+        (sent, _) if sent.packets > 0 => Ok(sent), // the caller comes back for the rest, and hears the error then
+        (_, Ok(())) => Err(SendError::Other { call: CALL, errno: Errno::INVAL }),
+        (_, Err(error)) => {
+            Err(failed(CALL, medium, extent, Errno::from_io_error(&error).unwrap_or(Errno::INVAL), buffer))
+        }
+    }
+}
+
+/// Sorts what the module answers when it has sent nothing.
+#[cold]
+pub(crate) fn failed(
+    call: &'static str,
+    medium: &Medium,
+    extent: Extent,
+    errno: Errno,
+    buffer: &mut Buffer,
+) -> SendError {
+    match errno {
+        Errno::INTR => SendError::Full { call },
+        Errno::NODATA => SendError::Storage { call, errno },
+        // The device's, or the storage's.
+        Errno::IO => sendfile::of_nothing(call, medium, extent, errno, buffer),
+        errno => SendError::of_udp(call, errno),
+    }
+}
+
+/// Sends packet `index` of a train behind a header that is given.
+#[inline]
+pub(crate) fn send_given(
+    from: From,
+    sink: &UdpSink,
+    medium: &Medium,
+    train: &Train,
+    headers: Headers,
+    index: u32,
+    scratch: &mut Scratch,
+) -> Result<(), SendError> {
+    let payload = train.payload(index, headers);
+    if payload.length == 0 {
+        return mmap_writev::send_one(sink, medium, train, headers, index, scratch);
+    }
+    let header = train.header(index, headers);
+    let run = from.run(medium, payload)?.with_headers(&header, header.len());
+    let (device, buffer) = (&mut scratch.device, &mut scratch.payload);
+    send(sink.socket.as_fd(), medium, payload, run, device, buffer).map(drop)
+}
+
+/// Sends the train's first packets behind headers of the kernel's RTP engine: all of it in one call where its payload is in one
+/// piece and its timestamps go up by whole ticks. Answers how many packets were sent, at least one.
+#[inline]
+pub(crate) fn send_rtp(
+    from: From,
+    sink: &UdpSink,
+    medium: &Medium,
+    train: &Train,
+    headers: Headers,
+    scratch: &mut Scratch,
+) -> Result<u32, SendError> {
+    let train = train.up_to(packets_a_call(train, headers));
+    let extent = match train.packets() {
+        1 => train.payload(0, headers),
+        _ => train.extent(),
+    };
+    if extent.length == 0 {
+        return mmap_writev::send_one(sink, medium, &train, headers, 0, scratch).map(|()| 1);
+    }
+    let first = train.header_fields(0, headers);
+    let mut table = [RtpTime::default(); TABLE];
+    let rtp = Rtp {
+        ssrc: first.ssrc,
+        payload_type: first.payload_type,
+        sequence: first.sequence,
+        marker: if first.marker { Marker::First } else { Marker::Never },
+        timestamps: timestamps(&train, headers, &mut table),
+    };
+    let run = from.run(medium, extent)?.in_packets(train.packet_size.into()).with_rtp(rtp);
+    let run = run.in_trains(sink.train_packets());
+    let (device, buffer) = (&mut scratch.device, &mut scratch.payload);
+    send(sink.socket.as_fd(), medium, extent, run, device, buffer).map(|sent| sent.packets as u32)
+}
+
+/// Packets of a train that the RTP engine sends in a call. Payload with stored headers between is not in one piece.
+pub(crate) fn packets_a_call(train: &Train, headers: Headers) -> u32 {
+    match headers {
+        Headers::Generated if train.skip == 0 && has_whole_ticks(train) => train.packets(),
+        Headers::Generated if train.skip == 0 => train.packets().min(TABLE as u32),
+        _ => 1,
+    }
+}
+
+fn has_whole_ticks(train: &Train) -> bool {
+    train.run.step & 0xffff == 0
+}
+
+/// The timestamps of a train, with room in `table` for those that need one.
+fn timestamps<'a>(train: &Train, headers: Headers, table: &'a mut [RtpTime; TABLE]) -> Timestamps<'a> {
+    let first = train.header_fields(0, headers).timestamp;
+    if has_whole_ticks(train) || train.packets() == 1 {
+        return Timestamps::Step { first, ticks: train.run.step >> 16, packets: 1 };
+    }
+    let count = TABLE.min(train.packets() as usize);
+    for (index, time) in (0..).zip(&mut table[..count]) {
+        let timestamp = train.header_fields(index, headers).timestamp;
+        *time = RtpTime { timestamp, packets: 1, ..RtpTime::default() };
+    }
+    Timestamps::Table(&table[..count])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::tests::example;
+
+    #[test]
+    fn a_run_is_as_long_as_its_payload_is_in_one_piece() {
+        let train = example(1000 * 28);
+        assert_eq!(packets_a_call(&train, Headers::Generated), 1000);
+        assert_eq!(packets_a_call(&train, Headers::Stored), 1);
+        assert_eq!(packets_a_call(&Train { skip: 1, ..example(28) }, Headers::Generated), 1);
+        let mut uneven = train;
+        uneven.run.step += 1;
+        assert_eq!(packets_a_call(&uneven, Headers::Generated), TABLE as u32);
+    }
+
+    #[test]
+    fn timestamps_are_those_of_the_headers() {
+        let mut train = example(10 * 28);
+        let mut table = [RtpTime::default(); TABLE];
+        let Timestamps::Step { first, ticks, packets } = timestamps(&train, Headers::Generated, &mut table)
+        else {
+            panic!("whole ticks need no table")
+        };
+        assert_eq!((first, ticks, packets), (1000, 90, 1));
+        train.run.step += 1 << 15;
+        let Timestamps::Table(table) = timestamps(&train, Headers::Generated, &mut table) else {
+            panic!("uneven ticks need a table")
+        };
+        let made: Vec<u32> = table.iter().map(|time| time.timestamp).collect();
+        let expected: Vec<u32> = (0..10).map(|index| train.run.header(index).timestamp).collect();
+        assert_eq!(made, expected);
+    }
+}

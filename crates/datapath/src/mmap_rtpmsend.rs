@@ -1,0 +1,18 @@
+//! `mmap_rtpmsend`: the papers' path of the same name. For each packet a call that copies its header and takes its payload from a
+//! mapping by reference. Needs the kernel module.
+
+use crate::enhanced::{self, From};
+use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink};
+
+/// Sends the train's first packets, at least one; answers how many.
+#[inline]
+pub(crate) fn send(
+    sink: &UdpSink,
+    medium: &Medium,
+    train: &Train,
+    headers: Headers,
+    scratch: &mut Scratch,
+) -> Result<u32, SendError> {
+    train
+        .one_by_one(|index| enhanced::send_given(From::Mapping, sink, medium, train, headers, index, scratch))
+}

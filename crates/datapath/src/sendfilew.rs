@@ -1,0 +1,55 @@
+//! `sendfilew`: the papers' batched call of the same name. The packets of a train as one vector of generated headers, which are
+//! copied, and ranges of the file, which are not: one call. Needs the kernel module.
+
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+use wirepath_media::rtp::HEADER_LENGTH;
+use wirepath_sys::module::{Part, Vector};
+
+use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink, enhanced, mmap_writev};
+
+const CALL: &str = "ioctl(WIREPATH_SENDFILEW)";
+
+/// Packets in a vector: as many as a train has.
+pub(crate) const PACKETS: u32 = 64;
+
+/// Sends the train's first packets, at least one; answers how many.
+#[inline]
+pub(crate) fn send(
+    sink: &UdpSink,
+    medium: &Medium,
+    train: &Train,
+    headers: Headers,
+    scratch: &mut Scratch,
+) -> Result<u32, SendError> {
+    let train = train.up_to(PACKETS);
+    if train.payload(0, headers).length == 0 {
+        return mmap_writev::send_one(sink, medium, &train, headers, 0, scratch).map(|()| 1);
+    }
+    let mut made = [[0; HEADER_LENGTH]; PACKETS as usize];
+    for (index, header) in (0..train.packets()).zip(&mut made) {
+        *header = train.header(index, headers);
+    }
+    let mut parts = [Part::EMPTY; 2 * PACKETS as usize];
+    let mut count = 0;
+    for ((index, header), pair) in (0..train.packets()).zip(&made).zip(parts.as_chunks_mut().0) {
+        let payload = train.payload(index, headers);
+        if payload.length == 0 {
+            break; // a part has a byte at least; the caller comes back for this packet
+        }
+        let of_file = Part::of_file(medium.file.as_fd(), payload.offset, payload.length as u64);
+        *pair = [Part::of_bytes(header), of_file.at_end()];
+        count += 2;
+    }
+    let mut vector = Vector::new(&parts[..count]);
+    let result = scratch.device.module()?.sendfilew(sink.socket.as_fd(), &mut vector);
+    match (vector.packets() as u32, result) {
+        (packets @ 1.., _) => Ok(packets), // the caller comes back for the rest, and hears the error then
+        (0, Ok(())) => Err(SendError::Other { call: CALL, errno: Errno::INVAL }),
+        (0, Err(error)) => {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
+            Err(enhanced::failed(CALL, medium, train.payload(0, headers), errno, &mut scratch.payload))
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! The data paths that can be tried here.
+
+use wirepath_streams::datapath::{BlockPath, Path, Scratch};
+
+/// All for streaming, those that need the kernel module only where it is loaded; crates/datapath/tests/module.rs says aloud that it
+/// is not.
+pub fn streams() -> impl Iterator<Item = Path> {
+    let is_loaded = module_is_loaded();
+    Path::ALL.into_iter().filter(move |path| is_loaded || !path.needs_module())
+}
+
+/// The same for downloads.
+pub fn blocks() -> impl Iterator<Item = BlockPath> {
+    let is_loaded = module_is_loaded();
+    BlockPath::ALL.into_iter().filter(move |path| is_loaded || !path.needs_module())
+}
+
+fn module_is_loaded() -> bool {
+    Scratch::default().open_module().is_ok()
+}
