@@ -64,7 +64,11 @@ fn outcome(name: &str, result: Result<()>) -> Result<Completion, Failed> {
 ///
 /// Tests of the first kind wait most of their time; those of the second load the machine or measure time.
 pub fn run(together: Vec<Trial>, alone: Vec<Trial>) -> ExitCode {
-    let arguments = Arguments::from_args();
+    run_as(Arguments::from_args(), together, alone)
+}
+
+/// The same for a runner that has arguments of its own, and has taken them away.
+pub fn run_as(arguments: Arguments, together: Vec<Trial>, alone: Vec<Trial>) -> ExitCode {
     let side_by_side = arguments.test_threads.unwrap_or(6);
     let first = run_with(&arguments, side_by_side, together);
     let second = run_with(&arguments, 1, alone);

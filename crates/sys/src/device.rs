@@ -112,14 +112,30 @@ pub fn mtu(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<u32> {
 /// # Errors
 /// As [`mtu`].
 pub fn is_up(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<bool> {
+    Ok(libc::c_int::from(flags(socket, device)?) & libc::IFF_UP != 0)
+}
+
+/// Sets the device to send and receive.
+///
+/// # Errors
+/// As [`mtu`], and `EPERM` without `CAP_NET_ADMIN`.
+pub fn set_up(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<()> {
+    let ifru_flags = flags(socket, device)? | libc::IFF_UP as libc::c_short;
+    let request = libc::ifreq { ifr_ifru: libc::__c_anonymous_ifr_ifru { ifru_flags }, ..device.request() };
+    // SAFETY: the kernel reads the name and the flags in `request`.
+    let result =
+        unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS as libc::Ioctl, &raw const request) };
+    checked(result as isize).map(drop)
+}
+
+fn flags(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<libc::c_short> {
     let mut request = device.request();
     // SAFETY: the kernel reads the name in `request` and writes the flags into its union.
     let result =
         unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCGIFFLAGS as libc::Ioctl, &raw mut request) };
     checked(result as isize)?;
     // SAFETY: the call succeeded, so this member of the union is what the kernel wrote.
-    let flags = unsafe { request.ifr_ifru.ifru_flags };
-    Ok(libc::c_int::from(flags) & libc::IFF_UP != 0)
+    Ok(unsafe { request.ifr_ifru.ifru_flags })
 }
 
 fn name(text: &CStr) -> DeviceName {

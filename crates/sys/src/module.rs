@@ -8,6 +8,7 @@
 //! By reference means that pages of files and of mappings are not copied: what is written to the file afterwards may be what
 //! leaves. Memory that this process can write is copied.
 
+pub mod arena;
 pub mod layout;
 mod run;
 mod started;

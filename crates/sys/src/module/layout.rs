@@ -14,6 +14,28 @@ pub struct Field {
     pub is_signed: bool,
 }
 
+/// A structure of numbers, which any bytes are.
+///
+/// # Safety
+/// It has no gaps, and all bytes are a value of it.
+pub unsafe trait Structure: Copy {
+    /// As the kernel sees it.
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: it has no gaps, so that all its bytes have values.
+        unsafe { std::slice::from_raw_parts((&raw const *self).cast(), size_of::<Self>()) }
+    }
+
+    /// The structure at the beginning of `bytes`.
+    ///
+    /// # Panics
+    /// If they are fewer than the structure has.
+    fn from_bytes(bytes: &[u8]) -> Self {
+        assert!(bytes.len() >= size_of::<Self>(), "a structure needs all of its bytes");
+        // SAFETY: there are as many bytes, and all are a value of it.
+        unsafe { bytes.as_ptr().cast::<Self>().read_unaligned() }
+    }
+}
+
 /// Declares the structures, all of numbers, and what there is to compare of each.
 macro_rules! structures {
     ($($(#[$about:meta])* $c_name:literal => $name:ident { $($field:ident: $type:ty),* $(,)? })*) => {
@@ -23,6 +45,10 @@ macro_rules! structures {
             #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
             #[allow(missing_docs, reason = "the header says what each field means")]
             pub struct $name { $(pub $field: $type),* }
+
+            // SAFETY: it consists of numbers, and where they leave gaps between them this does not compile.
+            unsafe impl Structure for $name {}
+            const _: () = assert!(size_of::<$name>() == 0 $(+ size_of::<$type>())*);
         )*
 
         /// Each structure: its name in C, its size in bytes and its fields.

@@ -49,7 +49,7 @@ impl<'a> Departures<'a> {
 /// it has ended.
 #[derive(Debug)]
 pub struct Started {
-    run: OwnedFd,
+    pub(super) run: OwnedFd,
 }
 
 /// How far a run is.

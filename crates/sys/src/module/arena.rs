@@ -1,0 +1,253 @@
+//! Requests as bytes, every field as the caller likes, wrong ones too: what the tests of the module are written with.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+
+use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
+
+use super::layout::{self, Structure};
+use super::{Module, Started};
+use crate::checked;
+
+/// Memory that requests point into: pages that may be used, and behind them as many that may not.
+#[derive(Debug)]
+pub struct Arena {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: the memory is its own, and is accessed only by way of it.
+unsafe impl Send for Arena {}
+
+impl Arena {
+    /// So many bytes of zeros, in whole pages.
+    ///
+    /// # Errors
+    /// What `mmap` says.
+    pub fn new(length: usize) -> io::Result<Arena> {
+        let length = length.next_multiple_of(rustix::param::page_size());
+        // SAFETY: a fresh address is asked for, so no existing memory of this process is replaced.
+        let start = unsafe {
+            mmap_anonymous(std::ptr::null_mut(), reserved(length), ProtFlags::empty(), MapFlags::PRIVATE)?
+        };
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        let arena = Arena { start, length };
+        let protection = MprotectFlags::READ | MprotectFlags::WRITE;
+        // SAFETY: this is the first part of what has just been mapped, and nobody uses it yet.
+        unsafe { mprotect(arena.start.as_ptr().cast(), length, protection)? };
+        Ok(arena)
+    }
+
+    /// How many bytes may be used.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// The address of a byte; from [`Arena::length`] on there is nothing.
+    pub fn address(&self, offset: usize) -> u64 {
+        self.start.as_ptr().expose_provenance() as u64 + offset as u64
+    }
+
+    /// Writes bytes.
+    ///
+    /// # Panics
+    /// Outside of it.
+    pub fn write(&mut self, offset: usize, bytes: &[u8]) {
+        self.bytes_mut()[offset..][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Writes a structure.
+    ///
+    /// # Panics
+    /// Outside of it.
+    pub fn put<T: Structure>(&mut self, offset: usize, structure: &T) {
+        self.write(offset, structure.bytes());
+    }
+
+    /// Reads a structure.
+    ///
+    /// # Panics
+    /// Outside of it.
+    pub fn take<T: Structure>(&self, offset: usize) -> T {
+        T::from_bytes(&self.bytes()[offset..])
+    }
+
+    /// All of its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: this part is mapped for as long as `self`; the kernel writes to it only while it is borrowed mutably.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
+    }
+
+    /// All of its bytes, to be written.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as above, and nobody else has it.
+        unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
+    }
+
+    /// Whether the kernel cannot write to this process's memory there, but for the arena's own: it is the arena's or behind it,
+    /// or can never be mapped.
+    fn is_harmless(&self, address: u64) -> bool {
+        let ours = self.address(0)..self.address(reserved(self.length) - ROOM);
+        address < 4096 || address >= 1 << 63 || ours.contains(&address)
+    }
+
+    /// Refuses what might have the kernel write elsewhere: to the argument itself, or to a run's RTP state.
+    fn check(&self, argument: u64) {
+        assert!(self.is_harmless(argument), "a request's structure must lie in the arena");
+        let offset = argument.wrapping_sub(self.address(0)) as usize;
+        let room = self.bytes().get(offset..).unwrap_or_default();
+        if room.len() >= size_of::<layout::Run>() {
+            let header = layout::Run::from_bytes(room).header;
+            assert!(self.is_harmless(header), "a run's header must lie in the arena");
+        }
+    }
+}
+
+/// What the kernel writes of one structure is at most so long.
+const ROOM: usize = 4096;
+
+/// All of an arena's addresses, with those that may not be used.
+fn reserved(length: usize) -> usize {
+    2 * length + ROOM
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: it is the arena's own mapping, and borrows of it have ended.
+        unsafe { munmap(self.start.as_ptr().cast(), reserved(self.length)) }
+            .expect("a mapping of its own can be unmapped");
+    }
+}
+
+impl Module {
+    /// Any request of this device with any argument; answers the run that was started, if one was.
+    ///
+    /// # Errors
+    /// What `ioctl` says.
+    ///
+    /// # Panics
+    /// If the kernel might write to memory outside of the arena.
+    pub fn ask(&self, request: u32, arena: &mut Arena, argument: u64) -> io::Result<Option<Started>> {
+        arena.check(argument);
+        answer(&self.device, request, argument)
+    }
+}
+
+impl Started {
+    /// Any request of this run with any argument.
+    ///
+    /// # Errors
+    /// What `ioctl` says.
+    ///
+    /// # Panics
+    /// If the kernel might write to memory outside of the arena.
+    pub fn ask_with(&self, request: u32, arena: &mut Arena, argument: u64) -> io::Result<()> {
+        arena.check(argument);
+        answer(&self.run, request, argument).map(drop)
+    }
+}
+
+/// A ring for requests of the device.
+pub struct CommandRing {
+    ring: io_uring::IoUring,
+}
+
+impl CommandRing {
+    /// A ring for one request at a time.
+    ///
+    /// # Errors
+    /// What `io_uring_setup` says.
+    pub fn new() -> io::Result<CommandRing> {
+        Ok(CommandRing { ring: io_uring::IoUring::new(4)? })
+    }
+
+    /// As [`Module::ask`], by the ring; waits for the completion.
+    ///
+    /// # Errors
+    /// What the completion or the ring says.
+    ///
+    /// # Panics
+    /// If the kernel might write to memory outside of the arena.
+    pub fn ask(
+        &mut self,
+        module: &Module,
+        request: u32,
+        arena: &mut Arena,
+        command: [u64; 2],
+    ) -> io::Result<Option<Started>> {
+        arena.check(command[0]);
+        let device = io_uring::types::Fd(module.device.as_raw_fd());
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&command[0].to_ne_bytes());
+        bytes[8..].copy_from_slice(&command[1].to_ne_bytes());
+        let entry = io_uring::opcode::UringCmd16::new(device, request).cmd(bytes).build();
+        // SAFETY: what the kernel writes it writes into the arena, as was checked, which is borrowed until it has answered.
+        unsafe { self.ring.submission().push(&entry) }.expect("the queue is empty");
+        while self.ring.completion().is_empty() {
+            match self.ring.submit_and_wait(1) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                submitted => _ = submitted?,
+            }
+        }
+        let answer = self.ring.completion().next().expect("a completion is there").result();
+        let error = || io::Error::from_raw_os_error(-answer);
+        // SAFETY: the kernel has just answered this request.
+        unsafe { answered(request, usize::try_from(answer).map_err(|_| error())) }
+    }
+}
+
+fn answer(device: &impl AsRawFd, request: u32, argument: u64) -> io::Result<Option<Started>> {
+    // SAFETY: what the kernel writes for this request it writes into the arena, as was checked; the requests that all files
+    // know write no more than a number. It has just answered this request.
+    unsafe { answered(request, checked(libc::ioctl(device.as_raw_fd(), request as _, argument) as isize)) }
+}
+
+/// # Safety
+/// The kernel has given this answer to the request.
+unsafe fn answered(request: u32, answer: io::Result<usize>) -> io::Result<Option<Started>> {
+    match (request, answer?) {
+        // SAFETY: the kernel has just made this descriptor for this call.
+        (layout::START, run) => Ok(Some(Started::new(unsafe { OwnedFd::from_raw_fd(run as i32) }))),
+        (_, 0) => Ok(None),
+        (_, other) => Err(io::Error::other(format!("request {request:#x} answered {other}, not 0"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::OpenOptions;
+
+    #[test]
+    fn structures_come_back() {
+        let mut arena = Arena::new(1).unwrap();
+        let run = layout::Run { size: 104, offset: u64::MAX, copied_bytes: 7, ..layout::Run::default() };
+        arena.put(13, &run);
+        assert_eq!(arena.take::<layout::Run>(13), run);
+        assert_eq!(arena.bytes()[13], 104);
+    }
+
+    #[test]
+    fn what_is_behind_is_not_there() {
+        let mut arena = Arena::new(4096).unwrap();
+        let null = Module { device: OpenOptions::new().write(true).read(true).open("/dev/null").unwrap() };
+        let end = arena.address(arena.length());
+        let error = null.ask(libc::FIONBIO as u32, &mut arena, end).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EFAULT));
+        let error = null.ask(layout::QUERY, &mut arena, end).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENOTTY));
+    }
+
+    #[test]
+    #[should_panic(expected = "must lie in the arena")]
+    fn memory_of_others_is_never_written() {
+        let mut arena = Arena::new(1).unwrap();
+        let other = Box::new(0_u64);
+        let device = OpenOptions::new().read(true).write(true).open("/dev/null").unwrap();
+        let header = (&raw const *other).expose_provenance() as u64;
+        arena.put(0, &layout::Run { header, ..layout::Run::default() });
+        let argument = arena.address(0);
+        Module { device }.ask(layout::SEND, &mut arena, argument).ok();
+    }
+}

@@ -1,0 +1,126 @@
+//! SEND over a link whose device does more or less of the work: checksums, gathering, segmentation. The receiver looks at the
+//! checksums that were made in software: a packet with a wrong one does not arrive.
+
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use rustix::io::Errno;
+use wirepath_module_tests::call::Call;
+use wirepath_module_tests::content::Content;
+use wirepath_module_tests::model::Outcome;
+use wirepath_module_tests::random::Random;
+use wirepath_tests::namespace::{CLIENT, Link, SERVER};
+use wirepath_tests::process::find;
+use wirepath_tests::{require, trials};
+
+use crate::bench::{Bench, From};
+use crate::bytes::{LENGTH, random_call};
+use crate::files::Folder;
+use crate::query::kernel;
+use crate::settings::{count, each_case, settings};
+use crate::wire::Wire;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![with_all_offloads, without_segmentation, without_checksums, without_gathering, without_any]
+}
+
+const CASES: u64 = 120;
+
+/// Payload and header of a packet that fits the link with IPv6.
+const FITS: u64 = 1500 - 40 - 8;
+
+fn with_all_offloads() -> Result<()> {
+    over_link("links::with_all_offloads", "", true)
+}
+
+fn without_segmentation() -> Result<()> {
+    over_link("links::without_segmentation", "tx-udp-segmentation off", true)
+}
+
+fn without_checksums() -> Result<()> {
+    over_link("links::without_checksums", "tx off", kernel()? >= (6, 12))
+}
+
+fn without_gathering() -> Result<()> {
+    over_link("links::without_gathering", "sg off", true)
+}
+
+fn without_any() -> Result<()> {
+    over_link("links::without_any", "tx off sg off gso off", kernel()? >= (6, 12))
+}
+
+/// Random calls over IPv4 and IPv6; before Linux 6.12 a device without checksums takes no trains.
+fn over_link(group: &str, offloads: &str, takes_trains: bool) -> Result<()> {
+    let link = Link::new()?;
+    let mut wires = [ipv4(&link)?, ipv6(&link)?];
+    if !offloads.is_empty() {
+        require!(find("ethtool").is_some(), "ethtool is not installed");
+        link.server.run(&format!("ethtool -K veth {offloads}"))?;
+    }
+    let content = Content::new(settings().seed, LENGTH);
+    let file = Folder::ext4()?.file("plain", &content)?;
+    let from = From::File(file.as_raw_fd(), &content);
+    let mut bench = Bench::new()?;
+    for wire in &mut wires {
+        too_long_for_a_train(&mut bench, &from, wire)?;
+        if !takes_trains {
+            no_train(&mut bench, &from, wire)?;
+        }
+    }
+    each_case(group, CASES, |index| {
+        let mut random = Random::of_case(settings().seed, index);
+        let mut call = random_call(&mut random, &from);
+        if !takes_trains || call.packet_asked() > FITS {
+            call.train_packets = 0;
+        }
+        let wire = &mut wires[index as usize % 2];
+        bench.check(&call, &from, wire).with_context(|| format!("{call:?}"))
+    })?;
+    let [calls, packets, bytes] = bench.counts;
+    count(format!("{group}: {calls} calls, {packets} packets, {bytes} bytes"));
+    Ok(())
+}
+
+fn ipv4(link: &Link) -> Result<Wire> {
+    let sender = link.server.enter(|| Ok(UdpSocket::bind((SERVER, 0))?))?;
+    let receiver = link.client.enter(|| Ok(UdpSocket::bind((CLIENT, 0))?))?;
+    Wire::between(sender, receiver, true)
+}
+
+fn ipv6(link: &Link) -> Result<Wire> {
+    link.server.ip("addr add fd77::1/64 dev veth nodad")?;
+    link.client.ip("addr add fd77::2/64 dev veth nodad")?;
+    let sender = link.server.enter(|| Ok(UdpSocket::bind("[fd77::1]:0")?))?;
+    let receiver = link.client.enter(|| Ok(UdpSocket::bind("[fd77::2]:0")?))?;
+    Wire::between(sender, receiver, true)
+}
+
+/// Two packets longer than the link's: by themselves they are cut by IP, as a train they are refused.
+fn too_long_for_a_train(bench: &mut Bench, from: &From<'_>, wire: &mut Wire) -> Result<()> {
+    let call = Call { packet_bytes: 1500, ..Call::packet(0, 3000) };
+    bench.check(&call, from, wire).context("by themselves")?;
+    let call = Call { train_packets: 2, ..call };
+    let refusals = [Err(Errno::MSGSIZE), Err(Errno::INVAL), Err(Errno::IO)];
+    refused(bench, &call, from, wire, &refusals).context("a train longer than the link's packets")
+}
+
+fn no_train(bench: &mut Bench, from: &From<'_>, wire: &mut Wire) -> Result<()> {
+    let call = Call { packet_bytes: 1000, train_packets: 3, ..Call::packet(0, 3000) };
+    refused(bench, &call, from, wire, &[Err(Errno::IO)]).context("a train without checksums")
+}
+
+fn refused(
+    bench: &mut Bench,
+    call: &Call,
+    from: &From<'_>,
+    wire: &mut Wire,
+    answers: &[Result<(), Errno>],
+) -> Result<()> {
+    ensure!(Outcome::of(call, from.end()).packets.len() > 1, "a train has several packets");
+    bench.request(call, from, wire)?;
+    let answer = bench.send();
+    ensure!(answers.contains(&answer), "it answered {answer:?} and none of {answers:?}");
+    wire.compare(std::iter::empty())
+}

@@ -1,0 +1,66 @@
+//! The kernel module against the model, in a guest where it is loaded; elsewhere there is nothing to test, which is said.
+//!
+//! `module [--seed NUMBER] [--seconds NUMBER] [--case NUMBER] [FILTER]`: a failing case prints what repeats it.
+
+mod bench;
+mod bytes;
+mod caller;
+mod concurrent;
+mod files;
+mod links;
+mod misuse;
+mod query;
+mod reload;
+mod runs;
+mod settings;
+mod vectors;
+mod wire;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use wirepath_sys::module::DEVICE;
+use wirepath_tests::{require, trial, trials};
+
+use settings::Settings;
+
+fn main() -> ExitCode {
+    let (settings, arguments) = match Settings::read(std::env::args()) {
+        Ok(read) => read,
+        Err(error) => {
+            eprintln!("module: {error:#}");
+            return ExitCode::from(2);
+        }
+    };
+    settings.apply();
+    if !Path::new(DEVICE).exists() {
+        return trial::run_as(arguments, Vec::new(), trials![the_module_is_loaded]);
+    }
+    if let Err(error) = wire::set_loopback_up() {
+        eprintln!("module: cannot set the loopback device up: {error:#}");
+        return ExitCode::FAILURE;
+    }
+    let groups = [
+        query::trials(),
+        bytes::trials(),
+        misuse::trials(),
+        vectors::trials(),
+        runs::trials(),
+        links::trials(),
+        concurrent::trials(),
+        reload::trials(),
+        caller::trials(),
+    ];
+    let code = trial::run_as(arguments, Vec::new(), groups.into_iter().flatten().collect());
+    settings::print_counts();
+    code
+}
+
+fn the_module_is_loaded() -> Result<()> {
+    require!(
+        Path::new(DEVICE).exists(),
+        "the kernel module is not loaded here; `wirepath-vm test` runs these tests in guests"
+    );
+    Ok(())
+}

@@ -1,0 +1,370 @@
+//! START: the same bytes as SEND, not before their time, until they end or are ended.
+
+use std::net::UdpSocket;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail, ensure};
+use libtest_mimic::Trial;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use wirepath_module_tests::call::{Call, Header};
+use wirepath_module_tests::content::Content;
+use wirepath_module_tests::model::Outcome;
+use wirepath_module_tests::random::Random;
+use wirepath_sys::module::arena::CommandRing;
+use wirepath_sys::module::layout::{self, Departure};
+use wirepath_sys::module::{Module, Started, State, Status};
+use wirepath_tests::{require, trials};
+
+use crate::bench::{Bench, From, RUN, now_ns, packets};
+use crate::bytes::{LENGTH, random_call};
+use crate::files::Folder;
+use crate::settings::{count, each_case, settings};
+use crate::wire::{IPV4, IPV6, Wire};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        bytes_of_a_file,
+        bytes_of_memory,
+        nothing_leaves_before_its_time,
+        a_stopped_run_sends_nothing_more,
+        a_closed_run_sends_nothing_more,
+        a_run_outlives_descriptors_but_no_shutdown,
+        a_ring_that_closes_is_no_signal,
+        each_field_wrong,
+    ]
+}
+
+/// Where structures lie in the arena, beside those of SEND.
+const START: usize = 3 << 9;
+const DEPARTURES: usize = 32 << 10;
+
+const CASES: u64 = 120;
+
+fn bytes_of_a_file() -> Result<()> {
+    let content = Content::new(settings().seed, LENGTH);
+    let file = Folder::ext4()?.file("plain", &content)?;
+    bytes_of("runs::bytes_of_a_file", &From::File(file.as_raw_fd(), &content), bench()?)
+}
+
+fn bytes_of_memory() -> Result<()> {
+    let content = Content::new(settings().seed, LENGTH);
+    let mut bench = bench()?;
+    bench.fill_memory(&content);
+    bytes_of("runs::bytes_of_memory", &From::Memory(&content), bench)?;
+    let pinned = Module::open()?.query()?.pinned_bytes;
+    ensure!(pinned == 0, "{pinned} bytes stay pinned");
+    Ok(())
+}
+
+fn bench() -> Result<Bench> {
+    let bench = Bench::new()?;
+    require!(bench.has(layout::FEATURE_RUNS), "this module paces no runs");
+    Ok(bench)
+}
+
+/// When a run's packets leave.
+#[derive(Clone, Debug)]
+enum Pace {
+    Rate(u64),
+    Table(Vec<Departure>),
+}
+
+fn bytes_of(group: &str, from: &From<'_>, mut bench: Bench) -> Result<()> {
+    let mut wires = [Wire::new(IPV4, true)?, Wire::new(IPV6, false)?];
+    each_case(group, CASES, |index| {
+        let mut random = Random::of_case(settings().seed, index);
+        let mut call = random_call(&mut random, from);
+        // All of a run's memory must be there when it starts.
+        if matches!(from, From::Memory(_)) {
+            let there = LENGTH - call.offset;
+            call.length = call.length.map(|length| length.min(there));
+        }
+        // Headers of a run are kept, and so must be known.
+        if call.length.is_none() && matches!(call.header, Header::Given(_)) || call.length == Some(0) {
+            return Ok(());
+        }
+        let outcome = Outcome::of(&call, from.end());
+        let pace = pace(&mut random, outcome.packets.len() as u64);
+        bench.by_ring = index % 3 == 0;
+        let wire = &mut wires[index as usize % 2];
+        check(&mut bench, &call, from, &pace, wire).with_context(|| format!("{call:?} at {pace:?}"))
+    })?;
+    let [calls, packets, bytes] = bench.counts;
+    count(format!("{group}: {calls} runs, {packets} packets, {bytes} bytes"));
+    Ok(())
+}
+
+/// A pace by which it takes no time to speak of: what is late leaves at once.
+fn pace(random: &mut Random, packets: u64) -> Pace {
+    if random.once_in(2) {
+        return Pace::Rate(random.one(&[100_000_000, 10_000_000_000, u64::MAX]));
+    }
+    let mut table = Vec::new();
+    let (mut left, mut time_ns) = (packets + 1, 0);
+    while left > 0 {
+        let some = (1 + random.below(12)).min(left);
+        table.push(Departure { time_ns, packets: some as u32, reserved: 0 });
+        time_ns += random.below(3) * random.below(200_000);
+        left -= some;
+    }
+    Pace::Table(table)
+}
+
+fn check(bench: &mut Bench, call: &Call, from: &From<'_>, pace: &Pace, wire: &mut Wire) -> Result<()> {
+    let outcome = Outcome::of(call, from.end());
+    let before = bench.request(call, from, wire)?;
+    let run = match start(bench, pace, 0) {
+        Ok(run) => run,
+        Err(answer) if outcome.packets.is_empty() => {
+            ensure!(Err(answer) == outcome.answer, "it answered {answer:?} and not {:?}", outcome.answer);
+            return wire.compare(std::iter::empty());
+        }
+        Err(answer) => bail!("it answered {answer:?}"),
+    };
+    let Status { state, counts } = run.wait().context("waiting")?;
+    wire.compare(packets(&outcome, from.content()))?;
+    ensure!(state == State::Ended(outcome.answer), "it is {state:?} and should be {:?}", outcome.answer);
+    ensure!(bench.arena.take::<layout::Run>(RUN) == before, "the caller's structure was written");
+    let is_right = counts.packets == outcome.packets.len() as u64
+        && counts.bytes == outcome.payload()
+        && counts.position == before.offset + outcome.payload();
+    ensure!(is_right, "its status is {counts:?}, and should be of {} packets", outcome.packets.len());
+    if let Header::Rtp(rtp) = &call.header {
+        let after = outcome.rtp(call, rtp);
+        let got = (counts.rtp_sequence, counts.rtp_timestamp, counts.rtp_packets, counts.rtp_octets);
+        let expected = (after.sequence, after.timestamp, after.packets, after.octets);
+        ensure!(
+            outcome.packets.is_empty() || got == expected,
+            "its engine is {got:?} and should be {expected:?}"
+        );
+        ensure!(counts.rtp_last_timestamp == after.last_timestamp.unwrap_or_default(), "{counts:?}");
+    }
+    bench.counts.iter_mut().zip([1, counts.packets, counts.bytes]).for_each(|(count, more)| *count += more);
+    Ok(())
+}
+
+/// Has the module start what was laid down.
+fn start(bench: &mut Bench, pace: &Pace, start_ns: u64) -> Result<Started, Errno> {
+    let common = layout::Start {
+        size: size_of::<layout::Start>() as u32,
+        send: bench.arena.address(RUN),
+        start_ns,
+        ..layout::Start::default()
+    };
+    let start = match pace {
+        Pace::Rate(rate) => layout::Start { rate_bytes_per_second: *rate, ..common },
+        Pace::Table(table) => {
+            for (index, departure) in table.iter().enumerate() {
+                bench.arena.put(DEPARTURES + index * size_of::<Departure>(), departure);
+            }
+            let departures = bench.arena.address(DEPARTURES);
+            layout::Start { departures, departure_count: table.len() as u32, ..common }
+        }
+    };
+    bench.arena.put(START, &start);
+    // Without a descriptor there was no answer.
+    bench.ask(layout::START, START)?.ok_or(Errno::NOSYS)
+}
+
+/// A file, a wire, and a call of two hundred packets of 1,000 bytes.
+struct Stage {
+    bench: Bench,
+    wire: Wire,
+    content: Content,
+    file: std::fs::File,
+}
+
+impl Stage {
+    fn new() -> Result<Stage> {
+        let content = Content::new(settings().seed, 200_000);
+        let file = Folder::ext4()?.file("plain", &content)?;
+        Ok(Stage { bench: bench()?, wire: Wire::new(IPV4, true)?, content, file })
+    }
+
+    fn call() -> Call {
+        Call { packet_bytes: 1000, ..Call::packet(0, 200_000) }
+    }
+
+    fn start(&mut self, pace: &Pace, start_ns: u64) -> Result<Started> {
+        let from = From::File(self.file.as_raw_fd(), &self.content);
+        self.bench.request(&Stage::call(), &from, &self.wire)?;
+        start(&mut self.bench, pace, start_ns).map_err(|errno| anyhow::anyhow!("it answered {errno:?}"))
+    }
+
+    /// What has arrived is a beginning of all; answers how many packets.
+    fn arrived(&mut self) -> Result<u64> {
+        let got = self.wire.arrived()?;
+        let outcome = Outcome::of(&Stage::call(), wirepath_module_tests::model::Source::File(200_000));
+        for (number, (got, expected)) in got.iter().zip(packets(&outcome, &self.content)).enumerate() {
+            crate::wire::compare(got, &expected).with_context(|| format!("packet {number}"))?;
+        }
+        ensure!(got.len() <= 200, "{} packets of 200", got.len());
+        Ok(got.len() as u64)
+    }
+}
+
+/// How much later than asked a packet leaves is the machine's affair; not how much earlier.
+fn nothing_leaves_before_its_time() -> Result<()> {
+    let mut stage = Stage::new()?;
+    let departures = |gap_ns: u64| {
+        Pace::Table((0..200).map(|at| Departure { time_ns: at * gap_ns, packets: 1, reserved: 0 }).collect())
+    };
+    let gap_ns = 1_000_000;
+    for (pace, delay_ns) in
+        [(Pace::Rate(1_000_000), 0), (departures(gap_ns), 0), (departures(gap_ns), 50_000_000)]
+    {
+        let begin = now_ns();
+        let start_ns = if delay_ns == 0 { 0 } else { begin + delay_ns };
+        let run = stage.start(&pace, start_ns)?;
+        let mut buffer = [0; 2000];
+        for number in 0..200 {
+            let length = stage.wire.receiver.recv(&mut buffer).context("receiving")?;
+            let (now, due) = (now_ns(), begin + delay_ns + number * gap_ns);
+            ensure!(length == 1000, "packet {number} has {length} bytes");
+            ensure!(now >= due, "packet {number} has left {} ns before its time at {pace:?}", due - now);
+        }
+        let status = run.wait()?;
+        ensure!(status.state == State::Ended(Ok(())), "{status:?}");
+        ensure!(is_readable(&run)?, "a run that has ended is not readable");
+    }
+    Ok(())
+}
+
+fn is_readable(run: &Started) -> Result<bool> {
+    let mut polled = [PollFd::from_borrowed_fd(run.as_fd(), PollFlags::IN)];
+    let ready = poll(&mut polled, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+    Ok(ready == 1)
+}
+
+/// Slow enough that it does not end by itself.
+const SLOW: Pace = Pace::Rate(50_000);
+
+fn a_stopped_run_sends_nothing_more() -> Result<()> {
+    let mut stage = Stage::new()?;
+    let run = stage.start(&SLOW, 0)?;
+    // Some packets come first.
+    let mut buffer = [0; 2000];
+    for _ in 0..3 {
+        stage.wire.receiver.recv(&mut buffer)?;
+    }
+    ensure!(!is_readable(&run)?, "a run that goes is readable");
+    let going = run.status()?;
+    ensure!(going.state == State::Going && going.counts.packets >= 3, "{going:?}");
+    run.stop()?;
+    let stopped = run.status()?;
+    ensure!(stopped.state == State::Stopped && is_readable(&run)?, "{stopped:?}");
+    let left = stage.wire.arrived()?.len() as u64;
+    ensure!(stopped.counts.packets == 3 + left, "{left} packets arrived after the first 3, and {stopped:?}");
+    ensure!(stopped.counts.bytes == stopped.counts.packets * 1000, "{stopped:?}");
+    run.stop().context("stopping again")?;
+    ensure!(run.wait()? == stopped, "a stopped run changes");
+    Ok(())
+}
+
+fn a_closed_run_sends_nothing_more() -> Result<()> {
+    let mut stage = Stage::new()?;
+    drop(stage.start(&SLOW, 0)?);
+    let arrived = stage.arrived()?;
+    ensure!(arrived < 200, "all packets arrived");
+    // A time in which it would have sent.
+    let begin = Instant::now();
+    while begin.elapsed().as_millis() < 100 {
+        std::thread::yield_now();
+    }
+    ensure!(stage.wire.arrived()?.is_empty(), "a closed run goes on");
+    Ok(())
+}
+
+fn a_run_outlives_descriptors_but_no_shutdown() -> Result<()> {
+    let mut stage = Stage::new()?;
+    let other = UdpSocket::bind((IPV4, 0))?;
+    other.connect(stage.wire.receiver.local_addr()?)?;
+    let old = std::mem::replace(&mut stage.wire.sender, other);
+    let fast = Pace::Rate(20_000_000);
+    let run = {
+        let from = From::File(stage.file.as_raw_fd(), &stage.content);
+        let mut run = stage.bench.request(&Stage::call(), &from, &stage.wire)?;
+        run.socket = old.as_raw_fd();
+        stage.bench.arena.put(RUN, &run);
+        start(&mut stage.bench, &fast, 0).map_err(|errno| anyhow::anyhow!("it answered {errno:?}"))?
+    };
+    drop(old);
+    stage.file = std::fs::File::open("/dev/null")?;
+    let status = run.wait()?;
+    ensure!(status.state == State::Ended(Ok(())), "{status:?}");
+    ensure!(stage.arrived()? == 200, "packets are missing");
+
+    let mut stage = Stage::new()?;
+    let run = stage.start(&SLOW, 0)?;
+    rustix::net::shutdown(&stage.wire.sender, rustix::net::Shutdown::Write)?;
+    let status = run.wait()?;
+    ensure!(status.state == State::Ended(Err(Errno::PIPE)), "{status:?}");
+    Ok(())
+}
+
+/// A thread that lets a ring go has work to do before it returns to its program; that is no signal.
+fn a_ring_that_closes_is_no_signal() -> Result<()> {
+    let mut stage = Stage::new()?;
+    require!(stage.bench.has(layout::FEATURE_URING), "this module takes no commands of io_uring");
+    for number in 0..20 {
+        let run = stage.start(&Pace::Rate(10_000_000), 0)?;
+        let argument = stage.bench.arena.address(0);
+        let mut ring = CommandRing::new()?;
+        ring.ask(&stage.bench.module, 0xbcff, &mut stage.bench.arena, [argument, 0]).ok();
+        drop(ring);
+        let status = run.wait().with_context(|| format!("waiting for run {number}"))?;
+        ensure!(status.state == State::Ended(Ok(())), "{status:?}");
+        ensure!(stage.arrived()? == 200, "packets are missing");
+    }
+    Ok(())
+}
+
+type Change = fn(&mut layout::Start, &mut [Departure; 2], u64);
+
+/// What is wrong, and what is answered; the address is one where there is nothing.
+#[rustfmt::skip]
+const FIELDS: &[(&str, Change, Errno)] = &[
+    ("no size", |start, _, _| start.size = 0, Errno::INVAL),
+    ("a size below the first", |start, _, _| start.size = 47, Errno::INVAL),
+    ("an endless size", |start, _, _| start.size = u32::MAX, Errno::TOOBIG),
+    ("a flag", |start, _, _| start.flags = 1, Errno::INVAL),
+    ("a reserved field", |start, _, _| start.reserved = 1, Errno::INVAL),
+    ("nothing to send", |start, _, _| start.send = 0, Errno::FAULT),
+    ("a run that is not there", |start, _, nowhere| start.send = nowhere, Errno::FAULT),
+    ("no departures", |start, _, _| (start.departures, start.departure_count) = (0, 0), Errno::INVAL),
+    ("departures that are not there", |start, _, nowhere| start.departures = nowhere, Errno::FAULT),
+    ("departures backwards", |_, table, _| table[0].time_ns = 2000, Errno::INVAL),
+    ("a departure of nothing", |_, table, _| table[1].packets = 0, Errno::INVAL),
+    ("a reserved field of a departure", |_, table, _| table[1].reserved = 1, Errno::INVAL),
+    ("a rate and departures", |start, _, _| start.rate_bytes_per_second = 1000, Errno::INVAL),
+];
+
+fn each_field_wrong() -> Result<()> {
+    let mut stage = Stage::new()?;
+    for (name, change, expected) in FIELDS {
+        let from = From::File(stage.file.as_raw_fd(), &stage.content);
+        stage.bench.request(&Stage::call(), &from, &stage.wire)?;
+        let arena = &mut stage.bench.arena;
+        let mut table = [0, 1000].map(|time_ns| Departure { time_ns, packets: 100, reserved: 0 });
+        let mut start = layout::Start {
+            size: size_of::<layout::Start>() as u32,
+            send: arena.address(RUN),
+            departures: arena.address(DEPARTURES),
+            departure_count: 2,
+            ..layout::Start::default()
+        };
+        change(&mut start, &mut table, arena.address(arena.length()));
+        arena.put(START, &start);
+        table
+            .iter()
+            .enumerate()
+            .for_each(|(index, one)| arena.put(DEPARTURES + index * size_of::<Departure>(), one));
+        let answer = stage.bench.ask(layout::START, START).map(drop);
+        ensure!(answer == Err(*expected), "{name}: it answered {answer:?} and not {expected:?}");
+        stage.wire.compare(std::iter::empty()).with_context(|| (*name).to_owned())?;
+    }
+    count(format!("runs::each_field_wrong: {} requests refused", FIELDS.len()));
+    Ok(())
+}

@@ -1,0 +1,86 @@
+//! What this runner is told beside what all runners are told, and what it counts.
+
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Arguments;
+
+/// What the tests are to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// What random cases are made from.
+    pub(crate) seed: u64,
+    /// How long the random caller calls.
+    pub(crate) time: Duration,
+    /// Only this case of each group.
+    pub(crate) case: Option<u64>,
+}
+
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+static COUNTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+impl Settings {
+    /// Takes its own arguments, and gives those that are left.
+    pub(crate) fn read(arguments: impl Iterator<Item = String>) -> Result<(Settings, Arguments)> {
+        let mut settings = Settings { seed: 1, time: Duration::from_secs(5), case: None };
+        let mut left = Vec::new();
+        let mut arguments = arguments.into_iter();
+        while let Some(argument) = arguments.next() {
+            let mut number = || -> Result<u64> {
+                let text = arguments.next().with_context(|| format!("{argument} needs a number"))?;
+                text.parse().with_context(|| format!("{argument} {text}: not a number"))
+            };
+            match argument.as_str() {
+                "--seed" => settings.seed = number()?,
+                "--seconds" => settings.time = Duration::from_secs(number()?),
+                "--case" => settings.case = Some(number()?),
+                _ => left.push(argument),
+            }
+        }
+        Ok((settings, Arguments::from_iter(left)))
+    }
+
+    /// Makes them those of this process.
+    pub(crate) fn apply(self) {
+        SETTINGS.set(self).expect("set once, by main");
+    }
+}
+
+/// Those of this process.
+pub(crate) fn settings() -> Settings {
+    *SETTINGS.get().expect("main has set them")
+}
+
+/// Runs the cases of a group, or the one that was asked for; a failure says how to repeat it.
+pub(crate) fn each_case(group: &str, count: u64, mut case: impl FnMut(u64) -> Result<()>) -> Result<()> {
+    let Settings { seed, case: only, .. } = settings();
+    let mut failed = Vec::new();
+    for index in (0..count).filter(|index| only.is_none_or(|only| only == *index)) {
+        if let Err(error) = case(index) {
+            failed.push(format!("module --seed {seed} --case {index} {group}: {error:#}"));
+        }
+    }
+    let shown = failed.iter().take(SHOWN).map(String::as_str).collect::<Vec<_>>().join("\n");
+    ensure!(
+        failed.is_empty(),
+        "{} of {count} cases failed; these repeat the first of them:\n{shown}",
+        failed.len()
+    );
+    Ok(())
+}
+
+/// Failures of a group that are shown.
+const SHOWN: usize = 5;
+
+/// Says what a group has done, at the end.
+pub(crate) fn count(line: String) {
+    COUNTS.lock().expect("nothing panics holding it").push(line);
+}
+
+/// Prints what the groups have done.
+pub(crate) fn print_counts() {
+    for line in COUNTS.lock().expect("nothing panics holding it").iter() {
+        println!("counted: {line}");
+    }
+}

@@ -1,0 +1,220 @@
+//! SENDFILEW, byte for byte, over UDP and over TCP, from the beginning and from where an earlier call ended.
+
+use std::fs::File;
+use std::io::Read;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use rustix::io::Errno;
+use wirepath_module_tests::content::Content;
+use wirepath_module_tests::random::Random;
+use wirepath_module_tests::vector::{Outcome, Part, random_parts};
+use wirepath_sys::module::layout;
+use wirepath_tests::{require, trials};
+
+use crate::bench::{ADDRESS, Bench, RUN};
+use crate::files::Folder;
+use crate::settings::{count, each_case, settings};
+use crate::wire::{IPV4, IPV6, Wire, compare, sockaddr};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![over_udp, over_tcp, each_field_wrong]
+}
+
+const CASES: u64 = 400;
+const LENGTHS: [u64; 3] = [300_001, 100_000, 250_000];
+
+/// Where parts lie in the arena.
+const PARTS: usize = 64 << 10;
+
+/// Two files and memory.
+struct Sources {
+    bench: Bench,
+    contents: [Content; 3],
+    files: [File; 2],
+    _folders: [Folder; 2],
+}
+
+impl Sources {
+    fn new() -> Result<Sources> {
+        let mut bench = Bench::new()?;
+        require!(bench.has(layout::FEATURE_SENDFILEW), "this module sends no vectors");
+        let seed = settings().seed;
+        let contents = [0, 1, 2].map(|source| Content::new(seed + source as u64, LENGTHS[source]));
+        let folders = [Folder::ext4()?, Folder::tmpfs()?];
+        let files = [folders[0].file("plain", &contents[0])?, folders[1].file("plain", &contents[1])?];
+        bench.fill_memory(&contents[2]);
+        Ok(Sources { bench, contents, files, _folders: folders })
+    }
+
+    /// Lays the request down, of which the first `sent` bytes are done.
+    fn request(&mut self, parts: &[Part], socket: i32, to: &[u8], sent: u64) -> layout::Vector {
+        let arena = &mut self.bench.arena;
+        let memory = arena.address(arena.length() - LENGTHS[2] as usize);
+        for (index, part) in parts.iter().enumerate() {
+            let (file, start) = match self.files.get(part.source) {
+                Some(file) => (file.as_raw_fd(), 0),
+                None => (-1, memory),
+            };
+            let copy = if part.is_copied { layout::PART_COPY } else { 0 };
+            let end = if part.is_end { layout::PART_END } else { 0 };
+            let length = part.range.end - part.range.start;
+            let part = layout::Part { file, flags: copy | end, offset: start + part.range.start, length };
+            arena.put(PARTS + index * size_of::<layout::Part>(), &part);
+        }
+        arena.write(ADDRESS, to);
+        let vector = layout::Vector {
+            size: size_of::<layout::Vector>() as u32,
+            socket,
+            part_count: parts.len() as u32,
+            parts: arena.address(PARTS),
+            address: if to.is_empty() { 0 } else { arena.address(ADDRESS) },
+            address_bytes: to.len() as u32,
+            part_bytes: size_of::<layout::Part>() as u32,
+            bytes: sent,
+            packets: 5,
+            copied_bytes: 6,
+            ..layout::Vector::default()
+        };
+        arena.put(RUN, &vector);
+        vector
+    }
+
+    fn bytes(&self, ranges: &[(usize, std::ops::Range<u64>)]) -> Vec<u8> {
+        ranges.iter().flat_map(|(source, range)| self.contents[*source].bytes(range.clone())).collect()
+    }
+
+    /// What comes back: counts, and nothing else.
+    fn check(&self, before: &layout::Vector, bytes: u64, packets: Option<u64>) -> Result<()> {
+        let after: layout::Vector = self.bench.arena.take(RUN);
+        let packets = packets.map_or(after.packets, |packets| before.packets + packets);
+        let expected = layout::Vector { bytes, packets, copied_bytes: after.copied_bytes, ..*before };
+        ensure!(after == expected, "the vector came back as\n{after:?} and not\n{expected:?}");
+        let copied = after.copied_bytes - before.copied_bytes;
+        ensure!(copied <= bytes - before.bytes, "{copied} bytes copied of {}", bytes - before.bytes);
+        Ok(())
+    }
+}
+
+fn over_udp() -> Result<()> {
+    let mut sources = Sources::new()?;
+    let mut wires = [Wire::new(IPV4, true)?, Wire::new(IPV6, false)?];
+    let mut totals = [0; 2];
+    each_case("vectors::over_udp", CASES, |index| {
+        let mut random = Random::of_case(settings().seed, index);
+        let parts = random_parts(&mut random, LENGTHS);
+        let outcome = Outcome::over_udp(&parts, &LENGTHS);
+        // An earlier call has sent so many packets.
+        let done = random.below(3).min(outcome.packets.len() as u64) as usize;
+        let sent: u64 =
+            outcome.packets[..done].iter().flatten().map(|(_, range)| range.end - range.start).sum();
+        sources.bench.by_ring = index % 4 > 1;
+        let wire = &mut wires[index as usize % 2];
+        let to = wire.to()?.map(sockaddr).unwrap_or_default();
+        let before = sources.request(&parts, wire.sender.as_raw_fd(), &to, sent);
+        let answer = sources.bench.ask(layout::SENDFILEW, RUN).map(drop);
+        let left = &outcome.packets[done..];
+        wire.compare(left.iter().map(|ranges| sources.bytes(ranges)))
+            .with_context(|| format!("{parts:?} after {sent} bytes"))?;
+        ensure!(answer == outcome.answer, "it answered {answer:?} and not {:?} to {parts:?}", outcome.answer);
+        sources.check(&before, outcome.bytes(), Some(left.len() as u64))?;
+        totals = [totals[0] + left.len() as u64, totals[1] + outcome.bytes() - sent];
+        Ok(())
+    })?;
+    count(format!("vectors::over_udp: {CASES} calls, {} packets, {} bytes", totals[0], totals[1]));
+    Ok(())
+}
+
+fn over_tcp() -> Result<()> {
+    let mut sources = Sources::new()?;
+    let listeners = [TcpListener::bind((IPV4, 0))?, TcpListener::bind((IPV6, 0))?];
+    let mut pairs = Vec::new();
+    for listener in &listeners {
+        pairs.push((TcpStream::connect(listener.local_addr()?)?, listener.accept()?.0));
+    }
+    let mut total = 0;
+    each_case("vectors::over_tcp", CASES, |index| {
+        let mut random = Random::of_case(settings().seed, index);
+        let parts = random_parts(&mut random, LENGTHS);
+        let outcome = Outcome::over_tcp(&parts, &LENGTHS);
+        let all = sources.bytes(&outcome.packets[0]);
+        let sent = random.below(2) * random.below(all.len() as u64 + 1);
+        sources.bench.by_ring = index % 4 > 1;
+        let (sender, receiver) = &pairs[index as usize % 2];
+        let before = sources.request(&parts, sender.as_raw_fd(), &[], sent);
+        let expected = &all[sent as usize..];
+        let (answer, got) = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| read(receiver, expected.len()));
+            let answer = sources.bench.ask(layout::SENDFILEW, RUN).map(drop);
+            (answer, reader.join())
+        });
+        let got = got.map_err(|_| anyhow::anyhow!("a thread panicked"))??;
+        compare(&got, expected).with_context(|| format!("{parts:?} after {sent} bytes"))?;
+        ensure!(answer == outcome.answer, "it answered {answer:?} and not {:?} to {parts:?}", outcome.answer);
+        total += expected.len();
+        sources.check(&before, outcome.bytes(), None)
+    })?;
+    count(format!("vectors::over_tcp: {CASES} calls, {total} bytes"));
+    Ok(())
+}
+
+fn read(mut receiver: &TcpStream, length: usize) -> Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    receiver.set_read_timeout(Some(std::time::Duration::from_secs(60)))?;
+    receiver.read_exact(&mut bytes).context("receiving")?;
+    Ok(bytes)
+}
+
+type Change = fn(&mut layout::Vector, &mut layout::Part, [u64; 2]);
+
+/// What is wrong, and what is answered; addresses are one in the arena and one where there is nothing.
+#[rustfmt::skip]
+const FIELDS: &[(&str, Change, Errno)] = &[
+    ("no size", |vector, _, _| vector.size = 0, Errno::INVAL),
+    ("a size below the first", |vector, _, _| vector.size = 71, Errno::INVAL),
+    ("an endless size", |vector, _, _| vector.size = u32::MAX, Errno::TOOBIG),
+    ("an unknown flag", |vector, _, _| vector.flags = 4, Errno::INVAL),
+    ("no socket", |vector, _, _| vector.socket = -1, Errno::BADF),
+    ("no parts", |vector, _, _| vector.part_count = 0, Errno::INVAL),
+    ("too many parts", |vector, _, _| vector.part_count = 1025, Errno::INVAL),
+    ("parts that are not there", |vector, _, [_, nowhere]| vector.parts = nowhere, Errno::FAULT),
+    ("parts at 0", |vector, _, _| vector.parts = 0, Errno::FAULT),
+    ("parts too small", |vector, _, _| vector.part_bytes = 16, Errno::INVAL),
+    ("an address without size", |vector, _, [somewhere, _]| vector.address = somewhere, Errno::INVAL),
+    ("an address that is not there", |vector, _, [_, nowhere]| (vector.address, vector.address_bytes) = (nowhere, 16), Errno::FAULT),
+    ("a reserved field", |vector, _, _| vector.reserved = 1, Errno::INVAL),
+    ("more sent than there is", |vector, _, _| vector.bytes = 1 << 40, Errno::INVAL),
+    ("a packet sent by half", |vector, _, _| vector.bytes = 1, Errno::INVAL),
+    ("a file that is not open", |_, part, _| part.file = 99_999, Errno::BADF),
+    ("an unknown flag of a part", |_, part, _| part.flags = 4, Errno::INVAL),
+    ("a part of a file, copied", |_, part, _| part.flags = layout::PART_COPY, Errno::INVAL),
+    ("a part of nothing", |_, part, _| part.length = 0, Errno::INVAL),
+    ("a part beyond numbers", |_, part, _| (part.offset, part.length) = (u64::MAX, 2), Errno::INVAL),
+    ("a part beyond files", |_, part, _| part.offset = i64::MAX as u64, Errno::INVAL),
+    ("a part behind the file", |_, part, _| part.offset = 1 << 30, Errno::NODATA),
+    ("a part too long for a packet", |_, part, _| part.length = 65_508, Errno::MSGSIZE),
+    ("memory that is not there", |_, part, [_, nowhere]| (part.file, part.offset) = (-1, nowhere), Errno::FAULT),
+    ("memory to be copied that is not there", |_, part, [_, nowhere]| (part.file, part.offset, part.flags) = (-1, nowhere, 1), Errno::FAULT),
+];
+
+fn each_field_wrong() -> Result<()> {
+    let mut sources = Sources::new()?;
+    let mut wire = Wire::new(IPV4, true)?;
+    let right = Part { source: 0, range: 100..2000, is_copied: false, is_end: true };
+    for (name, change, expected) in FIELDS {
+        let mut vector = sources.request(std::slice::from_ref(&right), wire.sender.as_raw_fd(), &[], 0);
+        let arena = &mut sources.bench.arena;
+        let mut part = arena.take(PARTS);
+        change(&mut vector, &mut part, [arena.address(PARTS), arena.address(arena.length())]);
+        arena.put(RUN, &vector);
+        arena.put(PARTS, &part);
+        let answer = sources.bench.ask(layout::SENDFILEW, RUN).map(drop);
+        ensure!(answer == Err(*expected), "{name}: it answered {answer:?} and not {expected:?}");
+        ensure!(sources.bench.arena.take::<layout::Vector>(RUN) == vector, "{name}: the vector has changed");
+        wire.compare(std::iter::empty()).with_context(|| (*name).to_owned())?;
+    }
+    count(format!("vectors::each_field_wrong: {} requests refused", FIELDS.len()));
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! What is in a file or in memory: bytes that are nowhere the same as elsewhere, and holes.
+
+use std::ops::Range;
+
+use crate::random::mix;
+
+/// Bytes of a source, each a function of its position.
+#[derive(Clone, Debug)]
+pub struct Content {
+    seed: u64,
+    length: u64,
+    holes: Vec<Range<u64>>,
+}
+
+impl Content {
+    /// So many bytes without a hole.
+    pub fn new(seed: u64, length: u64) -> Content {
+        Content { seed, length, holes: Vec::new() }
+    }
+
+    /// With a hole, where bytes are zero.
+    #[must_use]
+    pub fn with_hole(mut self, hole: Range<u64>) -> Content {
+        self.holes.push(hole);
+        self
+    }
+
+    /// How many bytes there are.
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Ranges between the holes.
+    pub fn extents(&self) -> Vec<Range<u64>> {
+        let mut starts = vec![0];
+        let mut ends: Vec<u64> = self.holes.iter().map(|hole| hole.start).collect();
+        starts.extend(self.holes.iter().map(|hole| hole.end));
+        ends.push(self.length);
+        let extents = starts.into_iter().zip(ends).map(|(start, end)| start..end);
+        extents.filter(|extent| !extent.is_empty()).collect()
+    }
+
+    /// The bytes of a range; those of holes are zero.
+    pub fn bytes(&self, range: Range<u64>) -> Vec<u8> {
+        range.map(|position| self.byte(position)).collect()
+    }
+
+    fn byte(&self, position: u64) -> u8 {
+        if self.holes.iter().any(|hole| hole.contains(&position)) {
+            return 0;
+        }
+        mix(self.seed ^ (position >> 3)).to_le_bytes()[(position & 7) as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_agree_wherever_they_begin() {
+        let content = Content::new(7, 100).with_hole(20..31);
+        let all = content.bytes(0..100);
+        assert_eq!(content.bytes(13..57), all[13..57]);
+        assert_eq!(all[20..31], [0; 11]);
+        assert_eq!(content.extents(), [0..20, 31..100]);
+        assert_ne!(all[0..8], all[8..16]);
+    }
+}

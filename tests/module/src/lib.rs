@@ -1,0 +1,10 @@
+//! What the kernel module must put on the wire, from the prose of `kernel/module/uapi/wirepath.h` alone, and calls to try it with.
+//!
+//! Nothing here talks to the kernel: the tests in `guest/` do, and compare.
+
+pub mod call;
+pub mod content;
+pub mod model;
+pub mod random;
+pub mod rtp;
+pub mod vector;
