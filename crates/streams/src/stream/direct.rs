@@ -113,7 +113,7 @@ impl Stream {
     }
 
     /// How many bytes the turn leaves: each counts when it comes, and when each output has it.
-    fn room(&self) -> usize {
+    pub(super) fn room(&self) -> usize {
         let left = self.turn_end.saturating_sub(self.moved()) / (1 + self.outputs.len() as u64);
         // A rate may leave little; what is left of a whole turn is rather exceeded than cut in pieces.
         let least = if self.allowance >= TURN { LEAST } else { PAGE };
