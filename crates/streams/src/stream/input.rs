@@ -13,6 +13,10 @@ use crate::record::Run;
 /// Bytes that are asked for at a time: a few calls a megabyte, and still within the processor's caches.
 const READ: usize = 128 * 1024;
 
+/// Most bytes, of a record that is as long. Each call that reads from a connection has it tell its peer of the room there is now, so a
+/// few large calls cost the network less than many that stay within the processor's nearest cache.
+const MOST_READ: usize = 1024 * 1024;
+
 /// What an input has.
 pub(super) enum Pulled {
     Run(Run),
@@ -85,7 +89,7 @@ impl Input {
     }
 
     fn fill(&mut self, room: usize, storage: &mut Vec<Storage>) -> Result<(), StreamError> {
-        match self.take()? {
+        match self.take(room)? {
             Fill::Datagrams { bytes, datagram_bytes } => self.gather(bytes, datagram_bytes, room)?,
             Fill::Nothing => self.readable = false,
             Fill::End => self.at_end = true,
@@ -99,8 +103,9 @@ impl Input {
     }
 
     /// What one call gives, counted.
-    fn take(&mut self) -> Result<Fill, StreamError> {
-        let fill = self.object.fill(&mut self.buffer, READ)?;
+    fn take(&mut self, room: usize) -> Result<Fill, StreamError> {
+        let asked = self.splitter.awaited().min(room).clamp(READ, MOST_READ);
+        let fill = self.object.fill(&mut self.buffer, asked)?;
         match &fill {
             Fill::Bytes(bytes) | Fill::Datagrams { bytes, .. } => self.bytes += *bytes as u64,
             Fill::Unusable { bytes, why } => {
@@ -120,7 +125,7 @@ impl Input {
         let mut may_grow = is_full(bytes, size);
         while self.buffer.len() + size <= room {
             let before = self.buffer.len();
-            match self.take()? {
+            match self.take(room)? {
                 Fill::Datagrams { bytes, datagram_bytes } => {
                     let is_one = bytes <= datagram_bytes;
                     let joins = may_grow && bytes > 0 && (datagram_bytes == size || is_one && bytes < size);
