@@ -52,9 +52,14 @@ impl Cell {
             Part::Stripe | Part::Random | Part::Mirror | Part::UdpMirror => (1, 1),
             _ => (self.links + self.idle, self.links),
         };
-        let unit = self.block.map_or(4096, |block| block as u64);
+        let unit = self.unit();
         let blocks = bytes / self.part.share() / busy as u64 / unit;
         Volume { connections, busy, first: 0, bytes_each: blocks.max(1) * unit, ends: true }
+    }
+
+    /// What a volume is a multiple of: records, or what is read at a time. Each of a thousand gets few such, so of a crowd pages.
+    fn unit(&self) -> u64 {
+        self.block.filter(|_| self.part != Part::Crowd).map_or(4096, |block| block as u64)
     }
 }
 
@@ -247,7 +252,7 @@ mod tests {
             for bytes in [1, 1 << 20, 1 << 30] {
                 let volume = cell.volume(bytes);
                 assert!(volume.bytes_each > 0, "{}", cell.label());
-                assert_eq!(volume.bytes_each % cell.block.unwrap_or(4096) as u64, 0);
+                assert_eq!(volume.bytes_each % cell.unit(), 0);
             }
             let sent = cell.volume(1 << 30).bytes_each * cell.volume(1 << 30).busy as u64;
             let wanted = (1u64 << 30) / cell.part.share();

@@ -121,7 +121,7 @@ impl Input {
     /// bytes. What is of one size becomes one run, which an output sends in one call, whether the kernel gathered it or not.
     fn gather(&mut self, bytes: usize, mut size: usize, room: usize) -> Result<(), StreamError> {
         let room = room.min(datagrams::MAXIMUM_PAYLOAD);
-        let is_full = |bytes: usize, size: usize| bytes > 0 && bytes % size == 0;
+        let is_full = |bytes: usize, size: usize| bytes > 0 && bytes.is_multiple_of(size);
         let mut may_grow = is_full(bytes, size);
         while self.buffer.len() + size <= room {
             let before = self.buffer.len();
