@@ -174,6 +174,8 @@ struct Output {
     copies: bool,
     /// May take something: no call has said otherwise since.
     writable: bool,
+    /// Its descriptor is waited for.
+    watched: bool,
     /// Waits for storage.
     busy: bool,
     /// Bytes that are being written elsewhere, or could not be.

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::BytesMut;
 
 use super::build::{LONGEST, longest_whole};
-use super::watch::{READING, WRITING};
+use super::watch::{READING, WRITING, is_watched_always};
 use super::{Input, Order, Output, OutputOptions, Port, Stream, StreamError};
 use crate::chain::Chain;
 use crate::framing::{Framing, Splitter};
@@ -84,7 +84,10 @@ impl Stream {
         self.no_output = None;
         let within = matches!(self.spread, Spread::Mirror) && (self.is_within_endless() || is_awaited);
         let port = self.next_port();
-        self.watch_one(port, &object, WRITING);
+        let watched = is_watched_always(&object);
+        if watched {
+            self.watch_one(port, &object, WRITING);
+        }
         self.outputs.push(Output {
             port,
             object,
@@ -93,6 +96,7 @@ impl Stream {
             pipe: None,
             copies: false,
             writable: true,
+            watched,
             busy: false,
             storing: 0,
             is_disconnected: false,

@@ -161,8 +161,8 @@ impl Stream {
 
     /// The next run of an input.
     pub(super) fn next_run(&mut self, place: usize) -> Result<Pulled, StreamError> {
-        let before = self.inputs[place].bytes;
-        let pulled = self.inputs[place].next_run(&mut self.storage);
+        let (before, room) = (self.inputs[place].bytes, self.room());
+        let pulled = self.inputs[place].next_run(room, &mut self.storage);
         self.counts.bytes_in += self.inputs[place].bytes - before;
         self.tell_misfit(place);
         match pulled {

@@ -89,7 +89,7 @@ impl Stream {
         if let Some(output) =
             self.outputs.iter_mut().chain(&mut self.leaving).find(|output| output.port == port)
         {
-            output.writable = true;
+            output.note_room(self.watch.as_ref());
         }
     }
 
@@ -108,6 +108,9 @@ impl Stream {
             };
             match sent {
                 Ok(taken) => {
+                    if taken.is_none() {
+                        self.watch_full(place)?;
+                    }
                     self.counts.bytes_out += taken.unwrap_or(0) as u64;
                     progressed |= taken.is_some();
                     self.next_to_send += 1;
