@@ -86,19 +86,20 @@ impl Support {
 
     /// The path for the same session's packets once their headers are its own, where the other path sends stored ones.
     pub fn choose_for_own_headers(&self, local: IpAddr, mtu: u32) -> Choice {
-        match self.forced {
-            Some(path) if path.makes_headers() => self.first(),
-            Some(_) => Choice {
-                path: Path::GsoWritev,
-                reason: "the path that was asked for sends stored headers".to_owned(),
-            },
-            None => self.own_headers(&Route::from(local).kinds, mtu),
-        }
+        self.forced_for_own_headers().unwrap_or_else(|| self.own_headers(&Route::from(local).kinds, mtu))
     }
 
-    /// The choice of a path for headers of a session's own, for a usual device.
+    /// The same for a usual device.
     pub fn host_for_own_headers(&self) -> Choice {
-        self.own_headers(&[DeviceKind::WithChecksums], USUAL_MTU)
+        let usual = || self.own_headers(&[DeviceKind::WithChecksums], USUAL_MTU);
+        self.forced_for_own_headers().unwrap_or_else(usual)
+    }
+
+    fn forced_for_own_headers(&self) -> Option<Choice> {
+        match self.forced? {
+            path if path.makes_headers() => Some(self.first()),
+            path => Some(Choice { path: Path::GsoWritev, reason: format!("{path} sends stored headers") }),
+        }
     }
 
     /// The path that was measured to be the cheapest, else the most preferred one.
