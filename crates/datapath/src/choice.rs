@@ -109,7 +109,10 @@ impl Support {
         let measured = calibrations.find(&self.host, devices, mtu).and_then(|calibration| {
             let path = calibration.cheapest_with_own_headers(&self.own)?;
             let costs = calibration.in_words_with_own_headers(&self.own);
-            Some(Choice { path, reason: format!("{failures}cheapest per packet: {costs} ({})", calibration.origin) })
+            Some(Choice {
+                path,
+                reason: format!("{failures}cheapest per packet: {costs} ({})", calibration.origin),
+            })
         });
         measured.unwrap_or_else(|| Choice {
             path: self.own.first().copied().unwrap_or(self.first_that_makes_headers()),
