@@ -370,7 +370,8 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 		 * built with, which no module can see: try fewer, but not by
 		 * themselves, as packets above the MTU would leave in fragments.
 		 */
-		if (sent != -EMSGSIZE || send->train.packets <= 2)
+		if (sent != -EMSGSIZE || send->train.packets <= 2 ||
+		    !send->sending.references)
 			break;
 		send->pieces_max = send->train.pieces -
 				   max(send->train.pieces / send->train.packets, 1U);

@@ -889,6 +889,8 @@ static void nobody_there(const struct data *data)
 	send.packet_bytes = 2000;
 	send.train_packets = 64;
 	CHECK(ioctl(device, WIREPATH_SEND, &send) < 0 && (errno == EMSGSIZE || errno == EINVAL));
+	send.flags = WIREPATH_COPY;
+	CHECK(ioctl(device, WIREPATH_SEND, &send) < 0 && (errno == EMSGSIZE || errno == EINVAL));
 	CHECK(send.bytes == 0);
 	send.train_packets = 0;
 	send.packet_bytes = 1000;
