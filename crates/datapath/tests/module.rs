@@ -4,8 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
 mod example;
-#[path = "../../sys/tests/needing_ring/mod.rs"]
-mod needing_ring;
+#[path = "../../sys/tests/needing/mod.rs"]
+mod needing;
 
 use std::io::Write;
 use std::net::UdpSocket;
@@ -13,7 +13,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use example::{Example, HOSTS, KINDS};
-use needing_ring::trials;
+use needing::trials;
 use proptest::prelude::*;
 use wirepath_datapath::{BlockPath, BlockSink, Extent, Headers, Medium, Path, Scratch, SendError};
 use wirepath_media::rtp::HEADER_LENGTH;
@@ -32,7 +32,7 @@ fn main() -> std::process::ExitCode {
         blocks_of_a_truncated_file_are_an_error_of_storage,
         blocks_to_a_closed_port_are_told,
     ];
-    needing_ring::run(missing, tests)
+    needing::run(missing, tests)
 }
 
 fn by_module() -> impl Iterator<Item = Path> {

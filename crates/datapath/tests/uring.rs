@@ -3,15 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
-#[path = "../../sys/tests/needing_ring/mod.rs"]
-mod needing_ring;
+#[path = "../../sys/tests/needing/mod.rs"]
+mod needing;
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use needing_ring::trials;
+use needing::trials;
 use rustix::io::Errno;
 use wirepath_datapath::{
     BlockPath, BlockSink, Extent, Headers, LoanPolicy, LoanSwitch, Medium, PageBuffer, Path, ReclaimError,
@@ -37,7 +37,7 @@ fn main() -> std::process::ExitCode {
         a_ring_that_is_dropped_gives_its_loans_up,
         a_route_that_copies_what_a_ring_lends_gets_no_more_loans,
     ];
-    needing_ring::run(missing, tests)
+    needing::run(missing, tests)
 }
 
 const PACKET: usize = HEADER_LENGTH + 7 * 188;

@@ -3,15 +3,15 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
-#[path = "../../sys/tests/needing_ring/mod.rs"]
-mod needing_ring;
+#[path = "../../sys/tests/needing/mod.rs"]
+mod needing;
 mod support;
 
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use needing_ring::trials;
+use needing::trials;
 use support::{Flood, Numbered, PACKET_US, Player, TRAIN, TRAINS, engine, packet, run};
 use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header};
 use wirepath_streams::datapath::{Medium, Path, Region, Scratch};
@@ -31,7 +31,7 @@ fn main() -> std::process::ExitCode {
         an_overloaded_thread_obeys,
         an_engine_that_ends_lets_go,
     ];
-    needing_ring::run(missing, tests)
+    needing::run(missing, tests)
 }
 
 /// Has the engine hold a copy of a medium.

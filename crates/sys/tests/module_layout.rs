@@ -1,52 +1,44 @@
 //! The kernel module's structures and numbers are the same in Rust and in its header: a C compiler says so.
 
+#![expect(clippy::unwrap_used, reason = "tests stop where they cannot go on")]
+
+mod needing;
+
 use std::fmt::Write;
 use std::process::{Command, ExitCode};
 
-use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use needing::trials;
 use wirepath_sys::module::layout::{NUMBERS, STRUCTURES};
 
 /// Where the header is.
 const UAPI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernel/module/uapi");
 
 fn main() -> ExitCode {
-    let test = Trial::ignorable_test(
-        "structures_and_numbers_are_those_of_the_header",
-        structures_and_numbers_are_those_of_the_header,
-    );
-    libtest_mimic::run(&Arguments::from_args(), vec![test]).exit_code()
+    let compiler = Command::new("cc").arg("--version").output();
+    let missing = compiler.err().map(|_| "there is no C compiler (cc)".to_owned());
+    needing::run(
+        missing,
+        trials![structures_and_numbers_are_those_of_the_header, structures_have_no_gaps_for_what_only_c_has],
+    )
 }
 
-fn structures_and_numbers_are_those_of_the_header() -> Result<Completion, Failed> {
-    if Command::new("cc").arg("--version").output().is_err() {
-        let reason = "there is no C compiler (cc)";
-        println!("SKIP structures_and_numbers_are_those_of_the_header: {reason}");
-        return Ok(Completion::ignored_with(reason));
+fn structures_and_numbers_are_those_of_the_header() {
+    let (in_c, in_rust) = (said_by_c(), said_by_rust().unwrap());
+    for (c, rust) in in_c.lines().zip(in_rust.lines()) {
+        assert_eq!(c, rust, "the header, and layout.rs");
     }
-    let (in_c, in_rust) = (said_by_c()?, said_by_rust()?);
-    let differing = in_c.lines().zip(in_rust.lines()).find(|(c, rust)| c != rust);
-    match differing {
-        Some((c, rust)) => Err(format!("the header says {c:?}, layout.rs says {rust:?}").into()),
-        None if in_c.lines().count() != in_rust.lines().count() => Err("not as many lines".into()),
-        None => no_gaps().map(|()| Completion::Completed),
-    }
+    assert_eq!(in_c.lines().count(), in_rust.lines().count());
 }
 
-/// A structure with a gap could hide a field that only C has.
-fn no_gaps() -> Result<(), Failed> {
+fn structures_have_no_gaps_for_what_only_c_has() {
     for (name, size, fields) in STRUCTURES {
         let mut end = 0;
         for field in *fields {
-            if field.offset != end {
-                return Err(format!("struct {name} has a gap before {}", field.name).into());
-            }
+            assert_eq!(field.offset, end, "a gap of struct {name} before {}", field.name);
             end += field.size;
         }
-        if end != *size {
-            return Err(format!("struct {name} has a gap at its end").into());
-        }
+        assert_eq!(end, *size, "a gap at the end of struct {name}");
     }
-    Ok(())
 }
 
 fn said_by_rust() -> Result<String, std::fmt::Error> {
@@ -64,16 +56,14 @@ fn said_by_rust() -> Result<String, std::fmt::Error> {
     Ok(text)
 }
 
-fn said_by_c() -> Result<String, Failed> {
-    let folder = tempfile::tempdir()?;
+fn said_by_c() -> String {
+    let folder = tempfile::tempdir().unwrap();
     let (source, program) = (folder.path().join("layout.c"), folder.path().join("layout"));
-    std::fs::write(&source, program_text()?)?;
+    std::fs::write(&source, program_text().unwrap()).unwrap();
     let flags = ["-std=gnu11", "-Wall", "-Wextra", "-Wno-type-limits", "-Werror", "-I", UAPI];
-    let compiled = Command::new("cc").args(flags).arg(&source).arg("-o").arg(&program).output()?;
-    if !compiled.status.success() {
-        return Err(format!("cc: {}", String::from_utf8_lossy(&compiled.stderr)).into());
-    }
-    Ok(String::from_utf8(Command::new(&program).output()?.stdout)?)
+    let compiled = Command::new("cc").args(flags).arg(&source).arg("-o").arg(&program).output().unwrap();
+    assert!(compiled.status.success(), "cc: {}", String::from_utf8_lossy(&compiled.stderr));
+    String::from_utf8(Command::new(&program).output().unwrap().stdout).unwrap()
 }
 
 fn program_text() -> Result<String, std::fmt::Error> {

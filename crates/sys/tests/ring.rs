@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
-mod needing_ring;
+mod needing;
 
 use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -10,7 +10,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use needing_ring::trials;
+use needing::trials;
 use rustix::io::Errno;
 use wirepath_sys::region::Region;
 use wirepath_sys::ring::{BufferIndex, Refused, Ring, Socket};
@@ -34,7 +34,7 @@ fn main() -> std::process::ExitCode {
         a_queued_send_keeps_its_socket_open,
         a_filter_that_forbids_it_is_told,
     ];
-    needing_ring::run(missing, tests)
+    needing::run(missing, tests)
 }
 
 const PACKET: usize = 1328;

@@ -1,5 +1,5 @@
-//! Runs tests that need io_uring. Where it is not to be had they are skipped, counted, and not passed. Other rooms' tests use
-//! this file, too.
+//! Runs tests that need what not every machine has: io_uring, the kernel module, a C compiler. Where it is not to be had they are
+//! skipped, counted, and not passed. Other rooms' tests use this file, too.
 
 use std::process::ExitCode;
 
@@ -11,7 +11,7 @@ macro_rules! trials {
 }
 pub(crate) use trials;
 
-/// Runs them, unless io_uring is `missing` for this reason.
+/// Runs them, unless what they need is `missing` for this reason.
 pub(crate) fn run(
     missing: Option<String>,
     tests: impl IntoIterator<Item = (&'static str, fn())>,
