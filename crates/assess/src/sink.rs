@@ -28,8 +28,8 @@ use protocol::{Answer, Request};
 
 pub use remote::{Account, Remote};
 
-/// Control connections at a time; an assessment has one.
-const MOST_CONNECTIONS: u32 = 8;
+/// Control connections at a time; an assessment has one, and two for each of the server's paths while it measures those.
+const MOST_CONNECTIONS: u32 = 32;
 
 /// A control connection that says nothing for so long is closed.
 const REQUEST_WITHIN: Duration = Duration::from_secs(10);

@@ -114,8 +114,9 @@ pub fn check_sink(sink: &Sink) -> Result<(), Error> {
         }
     }
     let why = refusal.map_or("the name has no address".to_owned(), |error| error.to_string());
+    let port = name.rsplit(':').next().unwrap_or_default();
     Err(Error::Input(format!(
-        "no sink answers at {name}: {why}; run there: wirepath assess sink --listen {name}"
+        "no sink answers at {name}: {why}; run there: wirepath assess sink --listen 0.0.0.0:{port} (or [::]:{port})"
     )))
 }
 
