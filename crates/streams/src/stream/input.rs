@@ -17,6 +17,9 @@ const READ: usize = 128 * 1024;
 /// few large calls cost the network less than many that stay within the processor's nearest cache.
 const MOST_READ: usize = 1024 * 1024;
 
+/// Calls that take waiting datagrams in a row: as many as the kernel lets leave in one (UDP_MAX_SEGMENTS).
+const MOST_DATAGRAM_CALLS: usize = 64;
+
 /// What an input has.
 pub(super) enum Pulled {
     Run(Run),
@@ -123,10 +126,13 @@ impl Input {
         let room = room.min(datagrams::MAXIMUM_PAYLOAD);
         let is_full = |bytes: usize, size: usize| bytes > 0 && bytes.is_multiple_of(size);
         let mut may_grow = is_full(bytes, size);
-        while self.buffer.len() + size <= room {
+        let (mut taken, mut calls) = (bytes, 1);
+        // By what was taken and not by what joined: datagrams of many sizes, or empty ones, may come as fast as they are read.
+        while taken + size <= room && calls < MOST_DATAGRAM_CALLS {
             let before = self.buffer.len();
             match self.take(room)? {
                 Fill::Datagrams { bytes, datagram_bytes } => {
+                    (taken, calls) = (taken + bytes, calls + 1);
                     let is_one = bytes <= datagram_bytes;
                     let joins = may_grow && bytes > 0 && (datagram_bytes == size || is_one && bytes < size);
                     if !joins {

@@ -142,8 +142,10 @@ impl Stream {
             return false;
         };
         output.give_up();
-        // What is being written now may still be written: whoever goes on with the file does so behind it.
-        output.object.note_written(output.storing);
+        if output.busy {
+            // What is being written now may still be written: whoever goes on with the file does so behind it.
+            output.object.note_written(output.storing);
+        }
         self.counts.gone_outputs.detached += 1;
         self.part_with(output, "its stream ended before it was detached".to_owned());
         true

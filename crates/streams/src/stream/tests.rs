@@ -1,5 +1,6 @@
 mod leaving;
 
+use super::input::Pulled;
 use super::*;
 use crate::{
     Collected, Common, Framing, Handler, HandlerError, InputOrder, Late, OutputOptions, OutputPattern, Read,
@@ -313,6 +314,28 @@ fn a_train_of_datagrams_goes_to_every_mirror_as_it_came() {
         for datagram in &datagrams {
             let length = receiver.recv(&mut buffer).unwrap();
             assert_eq!(&buffer[..length], datagram);
+        }
+    }
+}
+
+/// Anybody may send datagrams as fast as they are read, of many sizes or empty: so many are taken at a time, and others get their turns.
+#[test]
+fn so_many_datagrams_are_taken_at_a_time_whatever_their_sizes() {
+    const SENT: u64 = 100;
+    for lengths in [[700, 300], [0, 0]] {
+        let (sender, inlet) = datagrams();
+        let (object, _collected) = Object::collect("out", LIMIT);
+        let mut stream = StreamBuilder::default().input(inlet, Framing::Whole).output(object).build();
+        for length in lengths.into_iter().cycle().take(SENT as usize) {
+            assert_eq!(sender.send(&vec![1; length]).unwrap(), length);
+        }
+        stream.note_ready(Port(1));
+        while stream.inputs[0].records < SENT {
+            let before = stream.inputs[0].records;
+            stream.inputs[0].ready.clear();
+            assert!(matches!(stream.next_run(0).unwrap(), Pulled::Run(_)), "not all came");
+            let taken = stream.inputs[0].records - before;
+            assert!(taken <= 65, "{taken} at a time");
         }
     }
 }
