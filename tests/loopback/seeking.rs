@@ -6,7 +6,7 @@ use wirepath_tests::hot::wait_for_path;
 use wirepath_tests::playback::{Playback, announced, ensure_bytes};
 use wirepath_tests::rtp::Received;
 use wirepath_tests::seek::{random_access_point_before, seek_twice};
-use wirepath_tests::server::Server;
+use wirepath_tests::server::{Server, calibration};
 use wirepath_tests::{Deadline, clips, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -16,6 +16,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         gso_writev_seeks_to_the_right_byte,
         sendmmsg_seeks_to_the_right_byte,
         read_writev_seeks_to_the_right_byte,
+        what_a_seek_changes_of_the_path_is_set_up,
         numbers_continue_after_a_seek,
         a_pause_is_silent_and_playing_resumes_where_it_was,
         a_range_with_an_end_ends_there,
@@ -54,6 +55,18 @@ fn sendmmsg_seeks_to_the_right_byte() -> Result<()> {
 
 fn read_writev_seeks_to_the_right_byte() -> Result<()> {
     seek_by("read_writev", "read_writev")
+}
+
+/// Stored packets leave one by one here, and those with headers of their own as trains, for which the socket must be set up.
+fn what_a_seek_changes_of_the_path_is_set_up() -> Result<()> {
+    let home = tempfile::tempdir()?;
+    let file = home.path().join("costs.json");
+    std::fs::write(&file, calibration(&["sendmmsg", "read_writev", "wire_sendfile", "gso_writev"])?)?;
+    let stage = Stage::new(&["--calibration", file.to_str().context("UTF-8")?])?;
+    let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
+    seek_twice(&mut playback, &stage.stored, &stage.pictures, |seek| {
+        wait_for_path(["sendmmsg", "gso_writev"][seek], || stage.server.status())
+    })
 }
 
 /// Seeks by one data path, and by `then` in a session that has played.

@@ -305,7 +305,9 @@ impl PlaybackTask {
             if self.origin_us.is_none() {
                 let begin_us =
                     thread.slots.next_us(now_us, self.burst_us, thread.counters.playbacks.load(Relaxed));
-                self.begin(&departure, begin_us);
+                if let Err(error) = self.begin(&departure, begin_us) {
+                    return Outcome::Over(PlayError::Source(error.to_string().into()));
+                }
             }
             let due_us = self.due_us(&departure);
             if due_us > now_us {
@@ -368,10 +370,11 @@ impl PlaybackTask {
     }
 
     /// Sets the timetable for the first departure after a request to play, and answers the request.
-    fn begin(&mut self, departure: &Departure, begin_us: u64) {
+    fn begin(&mut self, departure: &Departure, begin_us: u64) -> io::Result<()> {
         let stored = departure.train.run.header(departure.train.first);
         if let (true, Some((sequence, timestamp))) = (self.rebase, self.continuation) {
             self.rebase = false;
+            self.prepare_own()?;
             self.headers = Headers::Own {
                 sequence_offset: sequence.wrapping_sub(stored.sequence),
                 timestamp_offset: timestamp.wrapping_sub(stored.timestamp),
@@ -383,6 +386,17 @@ impl PlaybackTask {
             let (sequence, timestamp) = self.moved(stored.sequence, stored.timestamp);
             reply(Ok(Position { sequence, timestamp, at_us: departure.at_us }));
         }
+        Ok(())
+    }
+
+    /// Sets the socket up for the path of packets with headers of their own: stored ones may have left by one that needs none of it.
+    fn prepare_own(&mut self) -> io::Result<()> {
+        if self.sink.prepare(self.own).is_err() {
+            // What works everywhere, packet by packet.
+            self.own = Path::Sendmmsg;
+            self.sink.prepare(self.own)?;
+        }
+        Ok(())
     }
 
     /// Makes the timetable such that the burst of `departure` begins at `begin_us`.
