@@ -129,17 +129,23 @@ impl Calibration {
         self.by_cost(paths, true).first().map(|(path, _)| *path)
     }
 
-    /// Adds the costs of `other` for which this one has no figure of its own.
+    /// Takes over what `other` was measured to cost with stored headers, or with a session's own, if it has a path there that this one
+    /// has not: all of it, since only figures of one run are to be compared.
     pub fn complete(&mut self, other: &Calibration) {
-        let is_known = |cost: &PathCost| {
-            let same = |own: &&PathCost| {
-                (&own.path, own.packets_per_train, own.own_headers)
-                    == (&cost.path, cost.packets_per_train, cost.own_headers)
+        for own_headers in [false, true] {
+            let theirs = other.costs.iter().filter(|cost| cost.own_headers == own_headers);
+            let is_new = |cost: &PathCost| {
+                let same = |ours: &PathCost| {
+                    (&ours.path, ours.packets_per_train, ours.own_headers)
+                        == (&cost.path, cost.packets_per_train, cost.own_headers)
+                };
+                !self.costs.iter().any(same)
             };
-            self.costs.iter().find(same).is_some()
-        };
-        let missing: Vec<PathCost> = other.costs.iter().filter(|cost| !is_known(cost)).cloned().collect();
-        self.costs.extend(missing);
+            if theirs.clone().any(is_new) {
+                self.costs.retain(|cost| cost.own_headers != own_headers);
+                self.costs.extend(theirs.cloned());
+            }
+        }
     }
 
     /// What a packet costs by each of these paths, the cheapest first, and by those that `--hot-memory` would add to them:
@@ -204,13 +210,20 @@ impl Calibrations {
         self.entries.drain(..surplus);
     }
 
+    /// Completes the one of the same host, device and MTU, or adds it where there is none.
+    pub fn complete(&mut self, calibration: &Calibration) {
+        match self.find_mut(&calibration.host, &calibration.device, calibration.mtu) {
+            Some(known) => known.complete(calibration),
+            None => self.add(calibration.clone()),
+        }
+    }
+
     /// Those of this host, in the order in which they were added.
     pub fn of_host(&self, host: &Host) -> impl Iterator<Item = &Calibration> {
         self.entries.iter().filter(move |entry| entry.host == *host)
     }
 
-    /// As [`Calibrations::find`], to be completed.
-    pub fn find_mut(&mut self, host: &Host, device: &DeviceKind, mtu: u32) -> Option<&mut Calibration> {
+    fn find_mut(&mut self, host: &Host, device: &DeviceKind, mtu: u32) -> Option<&mut Calibration> {
         let of_device = |entry: &&mut Calibration| entry.host == *host && entry.device == *device;
         self.entries.iter_mut().filter(of_device).min_by_key(|entry| entry.mtu.abs_diff(mtu))
     }

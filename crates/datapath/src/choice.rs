@@ -156,7 +156,7 @@ impl Support {
             unix_s: now_unix_s(),
             costs: measure(&paths, &self.own, &connect, budget)?.costs,
         };
-        self.calibrations().add(calibration.clone());
+        self.calibrations().complete(&calibration);
         Ok(calibration)
     }
 
