@@ -118,6 +118,10 @@ bool wp_schedule_next(const struct wp_schedule *schedule, u64 bytes,
 	const struct wirepath_departure *departure;
 
 	if (schedule->rate_bytes_per_second) {
+		/*
+		 * Cannot overflow, which would trap on x86: what was sent is at
+		 * most a train ahead of the time that has passed.
+		 */
 		u64 after = mul_u64_u64_div_u64(bytes, NSEC_PER_SEC,
 						schedule->rate_bytes_per_second);
 

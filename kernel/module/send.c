@@ -18,18 +18,44 @@
 #include "send.h"
 #include "switches.h"
 
-/* Too large for a stack, too often needed for kzalloc(). */
+/*
+ * Too large for a stack, too often needed to be allocated, and cleared, for
+ * each call: each processor keeps one.
+ */
 static struct kmem_cache *wp_sends;
+static DEFINE_PER_CPU(struct wp_send *, wp_send_spare);
 
 int wp_send_setup(void)
 {
-	wp_sends = KMEM_CACHE(wp_send, SLAB_ACCOUNT);
+	wp_sends = KMEM_CACHE(wp_send, 0);
 	return wp_sends ? 0 : -ENOMEM;
 }
 
 void wp_send_teardown(void)
 {
+	int cpu;
+
+	for_each_possible_cpu(cpu) {
+		struct wp_send *spare = per_cpu(wp_send_spare, cpu);
+
+		if (spare)
+			kmem_cache_free(wp_sends, spare);
+	}
 	kmem_cache_destroy(wp_sends);
+}
+
+static struct wp_send *wp_send_alloc(void)
+{
+	struct wp_send *send = this_cpu_xchg(wp_send_spare, NULL);
+
+	return send ?: kmem_cache_alloc(wp_sends, GFP_KERNEL);
+}
+
+static void wp_send_free(struct wp_send *send)
+{
+	send = this_cpu_xchg(wp_send_spare, send);
+	if (send)
+		kmem_cache_free(wp_sends, send);
 }
 
 static int wp_send_check_packets(const struct wirepath_send *request,
@@ -130,7 +156,7 @@ struct wp_send *wp_send_open(const struct wirepath_send *request,
 	err = wp_send_check(request, rtp);
 	if (err)
 		return ERR_PTR(err);
-	send = kmem_cache_alloc(wp_sends, GFP_KERNEL);
+	send = wp_send_alloc();
 	if (!send)
 		return ERR_PTR(-ENOMEM);
 	err = wp_source_open(&send->source, request->file, request->offset);
@@ -164,7 +190,7 @@ close_sending:
 close_source:
 	wp_source_close(&send->source);
 free:
-	kmem_cache_free(wp_sends, send);
+	wp_send_free(send);
 	return ERR_PTR(err);
 }
 
@@ -173,7 +199,7 @@ void wp_send_close(struct wp_send *send)
 	wp_train_empty(&send->train);
 	wp_sending_close(&send->sending);
 	wp_source_close(&send->source);
-	kmem_cache_free(wp_sends, send);
+	wp_send_free(send);
 }
 
 /*
@@ -341,11 +367,14 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 		sent = wp_train_send(&send->train, &send->sending);
 		/*
 		 * net.core.max_skb_frags may be lower than what the kernel was
-		 * built with, which no module can see: try fewer.
+		 * built with, which no module can see: try fewer, but not by
+		 * themselves, as packets above the MTU would leave in fragments.
 		 */
-		if (sent != -EMSGSIZE || send->train.packets == 1)
+		if (sent != -EMSGSIZE || send->train.packets <= 2 ||
+		    !send->sending.references)
 			break;
-		send->pieces_max = max(send->train.pieces / 2, 1U);
+		send->pieces_max = send->train.pieces -
+				   max(send->train.pieces / send->train.packets, 1U);
 	}
 	if (sent > 0) {
 		sent = send->train.packets;
@@ -357,12 +386,22 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 	return sent;
 }
 
+/*
+ * Was the caller sent a signal? The notices that tasks with an io_uring get
+ * are none, except to the ring's workers, which are cancelled by them.
+ */
+bool wp_send_interrupted(void)
+{
+	return current->flags & PF_IO_WORKER ? signal_pending(current) :
+					       task_sigpending(current);
+}
+
 static int wp_send_all(struct wp_send *send)
 {
 	int sent;
 
 	do {
-		if (signal_pending(current))
+		if (wp_send_interrupted())
 			return -EINTR;
 		if (send->packets >= wp_run_packets_max)
 			return -E2BIG;

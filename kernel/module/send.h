@@ -37,6 +37,7 @@ int wp_send_train(struct wp_send *send, u32 packets_max);
 int wp_send_read(struct wirepath_send *request, struct wirepath_rtp *rtp,
 		 const void __user *argument);
 int wp_send_request(void __user *argument, bool wait);
+bool wp_send_interrupted(void);
 
 int wp_sending_open(struct wp_sending *sending, int socket, u64 address,
 		    u32 address_bytes);

@@ -214,6 +214,7 @@ int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 	struct wp_route route = wp_route_of(sending->sock->sk);
 	bool references = wp_train_by_reference(train, sending, &route);
 	struct msghdr message = { .msg_flags = MSG_NOSIGNAL };
+	u16 size;
 	int sent;
 
 	if (references)
@@ -226,10 +227,10 @@ int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 		message.msg_name = &sending->address;
 		message.msg_namelen = sending->address_bytes;
 	}
-	if (sending->segments) {
-		/* Also for a packet by itself: the socket may have a size set. */
-		u16 size = train->packets > 1 ? train->packet_bytes : 0;
-
+	size = train->packets > 1 ? train->packet_bytes : 0;
+	/* Also for a packet by itself, if the socket has a size set. */
+	if (sending->segments &&
+	    (size || READ_ONCE(udp_sk(sending->sock->sk)->gso_size))) {
 		control.head.cmsg_level = SOL_UDP;
 		control.head.cmsg_type = UDP_SEGMENT;
 		control.head.cmsg_len = CMSG_LEN(sizeof(size));

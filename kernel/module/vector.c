@@ -6,7 +6,6 @@
  * what was sent. Each part is opened when it is come to and closed when its
  * pieces are in the train, which has references of its own to their pages.
  */
-#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
@@ -171,7 +170,7 @@ static int wp_vector_all(struct wp_vector *vector)
 	while (vector->index < vector->count) {
 		int sent;
 
-		if (signal_pending(current))
+		if (wp_send_interrupted())
 			return -EINTR;
 		sent = wp_vector_gather(vector);
 		if (!sent)

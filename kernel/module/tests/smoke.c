@@ -885,6 +885,14 @@ static void nobody_there(const struct data *data)
 	setsockopt(udp, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
 	if (connect(udp, (void *)&to, sizeof(to)))
 		die("connect");
+	/* Trains of packets above the MTU are refused and not cut by IP. */
+	send.packet_bytes = 2000;
+	send.train_packets = 64;
+	CHECK(ioctl(device, WIREPATH_SEND, &send) < 0 && (errno == EMSGSIZE || errno == EINVAL));
+	send.flags = WIREPATH_COPY;
+	CHECK(ioctl(device, WIREPATH_SEND, &send) < 0 && (errno == EMSGSIZE || errno == EINVAL));
+	CHECK(send.bytes == 0);
+	send.train_packets = 0;
 	send.packet_bytes = 1000;
 	send.flags = WIREPATH_DONTWAIT;
 	CHECK(ioctl(device, WIREPATH_SEND, &send) < 0 && errno == EAGAIN);
