@@ -93,22 +93,27 @@ fn use_it(file: &File) -> Result<()> {
 
 /// Memory of the kernel, in KiB.
 #[derive(Debug)]
-struct Memory([(&'static str, u64); 3]);
+struct Memory([(&'static str, u64); 4]);
 
 impl Memory {
     fn now() -> Result<Memory> {
         std::fs::write("/proc/sys/vm/drop_caches", "3").context("dropping caches")?;
+        // Free pages of each processor come back to where they are counted.
+        std::fs::write("/proc/sys/vm/compact_memory", "1").context("compacting memory")?;
         let text = std::fs::read_to_string("/proc/meminfo")?;
         let field = |name: &str| -> Result<u64> {
             let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             let number = line.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
             number.with_context(|| format!("/proc/meminfo has no {name}"))
         };
-        let used = field("MemTotal")?.saturating_sub(field("MemAvailable")?);
+        let others =
+            ["MemFree", "Buffers", "Cached", "AnonPages", "SReclaimable", "PageTables", "KernelStack"];
+        let others: u64 = others.into_iter().map(field).sum::<Result<u64>>()?;
         Ok(Memory([
             ("SUnreclaim", field("SUnreclaim")?),
             ("Percpu", field("Percpu")?),
-            ("used memory", used),
+            ("VmallocUsed", field("VmallocUsed")?),
+            ("what is neither free, nor cache, nor any process's", field("MemTotal")?.saturating_sub(others)),
         ]))
     }
 }

@@ -86,7 +86,8 @@ impl Wire {
         Ok(())
     }
 
-    fn receive(&mut self) -> Result<&[u8]> {
+    /// The next packet.
+    pub(crate) fn receive(&mut self) -> Result<&[u8]> {
         loop {
             match self.receiver.recv(&mut self.buffer) {
                 Ok(length) => return Ok(&self.buffer[..length]),

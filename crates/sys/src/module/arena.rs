@@ -92,12 +92,12 @@ impl Arena {
         address < 4096 || address >= 1 << 63 || ours.contains(&address)
     }
 
-    /// Refuses what might have the kernel write elsewhere: to the argument itself, or to a run's RTP state.
-    fn check(&self, argument: u64) {
+    /// Refuses what might have the kernel write elsewhere: to the argument itself, or, of SEND, to the run's RTP state.
+    fn check(&self, request: u32, argument: u64) {
         assert!(self.is_harmless(argument), "a request's structure must lie in the arena");
         let offset = argument.wrapping_sub(self.address(0)) as usize;
         let room = self.bytes().get(offset..).unwrap_or_default();
-        if room.len() >= size_of::<layout::Run>() {
+        if request == layout::SEND && room.len() >= size_of::<layout::Run>() {
             let header = layout::Run::from_bytes(room).header;
             assert!(self.is_harmless(header), "a run's header must lie in the arena");
         }
@@ -129,7 +129,7 @@ impl Module {
     /// # Panics
     /// If the kernel might write to memory outside of the arena.
     pub fn ask(&self, request: u32, arena: &mut Arena, argument: u64) -> io::Result<Option<Started>> {
-        arena.check(argument);
+        arena.check(request, argument);
         answer(&self.device, request, argument)
     }
 }
@@ -143,7 +143,7 @@ impl Started {
     /// # Panics
     /// If the kernel might write to memory outside of the arena.
     pub fn ask_with(&self, request: u32, arena: &mut Arena, argument: u64) -> io::Result<()> {
-        arena.check(argument);
+        arena.check(request, argument);
         answer(&self.run, request, argument).map(drop)
     }
 }
@@ -176,7 +176,7 @@ impl CommandRing {
         arena: &mut Arena,
         command: [u64; 2],
     ) -> io::Result<Option<Started>> {
-        arena.check(command[0]);
+        arena.check(request, command[0]);
         let device = io_uring::types::Fd(module.device.as_raw_fd());
         let mut bytes = [0; 16];
         bytes[..8].copy_from_slice(&command[0].to_ne_bytes());
