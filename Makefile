@@ -43,7 +43,7 @@ assess: ## measure every data path of this machine, beside bare C; ARGS="--quick
 	cargo build --release --locked -p wirepath
 	@mkdir -p target/bench
 	cc -O2 -Wall -Wextra -o target/bench/bare bench/bare.c
-	target/release/wirepath assess $(ARGS) --bare target/bench/bare
+	target/release/wirepath assess $(ARGS) $(if $(filter host relay,$(ARGS)),,--bare target/bench/bare)
 
 assess-relay: ## measure the stream service beside read and write, HAProxy, nginx, socat; ARGS="--quick …"; needs root
 	@scripts/install.sh bench

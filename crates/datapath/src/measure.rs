@@ -134,7 +134,9 @@ impl Lane {
     fn burst(&mut self, medium: &Medium, scratch: &mut Scratch, sent: &mut u64) -> Result<(), SendError> {
         let buffers_per_train = match self.path {
             path if path.segments() => 1,
-            path if path.takes_runs() => self.packets.div_ceil(PACKETS_BY_REFERENCE),
+            path if path.takes_runs() && self.headers == Headers::Generated => {
+                self.packets.div_ceil(PACKETS_BY_REFERENCE)
+            }
             _ => self.packets,
         };
         let mut result = Ok(());

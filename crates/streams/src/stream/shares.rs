@@ -64,14 +64,14 @@ impl Stream {
         collector.has_room() || collector.first().is_none_or(|first| input.next_share <= first)
     }
 
-    /// Puts a share to the others. One that is none ends the stream, or is dropped if it came as a datagram.
+    /// Puts a share to the others. One that is none is the end of its input, or is dropped if it came as a datagram.
     fn collect_share(&mut self, place: usize, share: &Run) -> Result<(), StreamError> {
         let Order::Shares(collector) = &mut self.order else { return Ok(()) };
         let input = &mut self.inputs[place];
         match collector.offer(&share.bytes) {
             Ok(number) => input.next_share = input.next_share.max(number + 1),
             Err(error) if input.object.has_records() => input.note_malformed(share.bytes.len(), &error),
-            Err(error) => return Err(error.into()),
+            Err(error) => self.input_failed(place, error.into())?,
         }
         self.tell_misfit(place);
         Ok(())

@@ -102,15 +102,15 @@ impl Stream {
                 self.next_to_send = 0;
                 continue;
             };
-            let sent = match output.held() {
+            let mut sent = match output.held() {
                 0 => output.send(&mut self.storage, now_us),
                 _ => output.drain_pipe(&mut self.storage, now_us),
             };
+            if let Ok(None) = sent {
+                sent = self.watch_full(place).map(|()| None);
+            }
             match sent {
                 Ok(taken) => {
-                    if taken.is_none() {
-                        self.watch_full(place)?;
-                    }
                     self.counts.bytes_out += taken.unwrap_or(0) as u64;
                     progressed |= taken.is_some();
                     self.next_to_send += 1;
