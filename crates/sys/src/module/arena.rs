@@ -89,7 +89,7 @@ impl Arena {
     /// or can never be mapped.
     fn is_harmless(&self, address: u64) -> bool {
         let ours = self.address(0)..self.address(reserved(self.length) - ROOM);
-        address < 4096 || address >= 1 << 63 || ours.contains(&address)
+        !(4096..1 << 63).contains(&address) || ours.contains(&address)
     }
 
     /// Refuses what might have the kernel write elsewhere: to the argument itself, or, of SEND, to the run's RTP state.
