@@ -321,10 +321,11 @@ fn what_another_host_says_is_kept_for_the_device() -> Result<()> {
     let kept: Value = serde_json::from_slice(&fs::read(folder.path().join("calibration.json"))?)?;
     let lo = serde_json::json!({"named": "lo"});
     let entry = &kept["entries"][0];
-    ensure!(
-        entry["device"] == lo && entry["costs"].as_array().is_some_and(|costs| costs.len() == 8),
-        "{kept:#}"
-    );
+    let costs = entry["costs"].as_array().context("no costs")?;
+    let (own, stored): (Vec<&Value>, Vec<&Value>) =
+        costs.iter().partition(|cost| cost["own_headers"] == true);
+    // Two lengths of trains; with headers of a session's own `gso_writev`, and `krtpsendfile` where the module is loaded.
+    ensure!(entry["device"] == lo && stored.len() == 8 && [2, 4].contains(&own.len()), "{kept:#}");
     for transport in ["udp", "tcp"] {
         let thresholds = kept["loan_thresholds"].as_array().context("no thresholds")?;
         let of_transport: Vec<_> = thresholds.iter().filter(|one| one["transport"] == transport).collect();
