@@ -7,10 +7,10 @@
  * Files are read by splice_direct_to_actor(), that is by the file system's
  * own splice_read, the way of sendfile(). That is the only way which is right
  * for all file systems (tmpfs, overlayfs, DAX, network file systems that ask
- * whether the cache is still valid) and which passes rw_verify_area(), hence
- * the security modules and fsnotify. It checks i_size after a page is up to
+ * whether the cache is still valid). It checks i_size after a page is up to
  * date, so that a page that is truncated at the same moment gives the file's
- * bytes or nothing.
+ * bytes or nothing. Security modules and fsnotify are asked before each read,
+ * by rw_verify_area().
  *
  * Lifetime: a piece holds one reference of its page from when it enters the
  * window to when it is consumed. Truncating or punching a hole takes the page
@@ -179,6 +179,13 @@ static int wp_source_fill_file(struct wp_source *source, u64 want, bool wait)
 	};
 	ssize_t filled;
 
+	/*
+	 * From 6.8 on splicing leaves this to its caller; before, it asks once
+	 * more. First of all, since reading ahead is reading, too.
+	 */
+	filled = rw_verify_area(READ, source->file, &desc.pos, want);
+	if (filled < 0)
+		return filled;
 	if (!wait && wp_source_would_block(source, desc.pos, want))
 		return -EAGAIN;
 	filled = splice_direct_to_actor(source->file, &desc, wp_source_take);
