@@ -9,12 +9,17 @@
  * waits for storage does not keep the others. The work sends trains until
  * none is due, sets the timer for the next, and so stays on one processor.
  *
- * Who may touch what: `send`, `schedule` and the counts belong to the work,
- * which never runs twice at a time; `status` is what it tells others, under
- * `lock`. A run ends once: by itself in its work, or by wp_run_halt(), which
- * forbids setting the timer (`halting`, under `lock`), cancels it, and then the
- * work, waiting for it. After that nobody else uses the run, and it is freed
- * when its file is released. The file holds the module.
+ * Who may touch what: `send`, `schedule` and the counts belong to whoever has
+ * the run's turn, a reference of its own that goes from the work to the timer
+ * and back, never to two at a time; `status` is what the turn's holder tells
+ * others, under `lock`. The file has another reference. A run ends once, by
+ * whoever holds the turn: the work by itself, or having seen `halting`; or
+ * wp_run_halt(), when it took the turn from a timer or a work that waited.
+ * It never waits for the work, which may itself wait for storage that does not
+ * answer, as of a network or FUSE file system: closing must come to its end,
+ * above all where the kernel closes for others. So a run can outlive its file,
+ * and the turn holds the module; the queue is destroyed, and drained, before
+ * the code of the work's return goes.
  *
  * The work acts as its starter: with its credentials, which security modules
  * ask for at each send and read, and in its memory cgroup, which the pages are
@@ -25,8 +30,10 @@
 #include <linux/cred.h>
 #include <linux/file.h>
 #include <linux/hrtimer.h>
+#include <linux/kref.h>
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/poll.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
@@ -52,6 +59,7 @@
 #define WP_RUN_LATE_NS NSEC_PER_MSEC
 
 struct wp_run {
+	struct kref references;		/* of the file, and of the turn */
 	struct wp_send *send;		/* NULL once it has ended */
 	struct wp_schedule schedule;
 	struct wp_pinned pinned;
@@ -61,7 +69,7 @@ struct wp_run {
 	struct mem_cgroup *memcg;
 	struct hrtimer timer;
 	struct work_struct work;
-	struct mutex control;		/* one STOP at a time */
+	u64 due_ns;			/* when the timer is to be set to */
 	spinlock_t lock;		/* for what follows */
 	bool halting;
 	struct wirepath_status status;
@@ -108,7 +116,7 @@ static void wp_run_note(struct wp_run *run)
 	spin_unlock(&run->lock);
 }
 
-/* Let go of what sending needed. The caller is the run's only user. */
+/* Let go of what sending needed. The caller has the turn, or nobody has. */
 static void wp_run_close(struct wp_run *run)
 {
 	if (!run->send)
@@ -133,13 +141,39 @@ static void wp_run_end(struct wp_run *run, u32 state, int error)
 	wake_up_all(&run->ended);
 }
 
-static void wp_run_set_timer(struct wp_run *run, u64 due_ns)
+static void wp_run_free(struct wp_run *run)
 {
+	wp_run_close(run);
+	mem_cgroup_put(run->memcg);
+	put_cred(run->cred);
+	kfree(run);
+}
+
+static void wp_run_release_last(struct kref *references)
+{
+	wp_run_free(container_of(references, struct wp_run, references));
+}
+
+/* The last turn: end the run and let go of it. */
+static void wp_run_finish(struct wp_run *run, u32 state, int error)
+{
+	wp_run_end(run, state, error);
+	kref_put(&run->references, wp_run_release_last);
+	module_put(THIS_MODULE);
+}
+
+/* Give the turn to the timer; false if it may not be set any more. */
+static bool wp_run_set_timer(struct wp_run *run)
+{
+	bool set;
+
 	spin_lock(&run->lock);
-	if (!run->halting)
-		hrtimer_start_range_ns(&run->timer, ns_to_ktime(due_ns),
+	set = !run->halting;
+	if (set)
+		hrtimer_start_range_ns(&run->timer, ns_to_ktime(run->due_ns),
 				       WP_RUN_SLACK_NS, HRTIMER_MODE_ABS);
 	spin_unlock(&run->lock);
+	return set;
 }
 
 static enum hrtimer_restart wp_run_due(struct hrtimer *timer)
@@ -166,7 +200,7 @@ static void wp_run_note_departure(struct wp_run *run, u64 now, u64 due)
 
 /*
  * Send one train if it is due. Returns 1 if it was; 0 if there is nothing to
- * do before the timer; negative when the run has ended, -ECANCELED: well.
+ * do before `due_ns`; negative when the run has ended, -ECANCELED: well.
  */
 static int wp_run_step(struct wp_run *run)
 {
@@ -180,7 +214,7 @@ static int wp_run_step(struct wp_run *run)
 			      &due, &packets_max))
 		return send->left ? -ENODATA : -ECANCELED;
 	if (due > now) {
-		wp_run_set_timer(run, due);
+		run->due_ns = due;
 		return 0;
 	}
 	if (send->packets >= wp_run_packets_max)
@@ -191,7 +225,7 @@ static int wp_run_step(struct wp_run *run)
 		spin_lock(&run->lock);
 		run->status.full++;
 		spin_unlock(&run->lock);
-		wp_run_set_timer(run, now + WP_RUN_RETRY_NS);
+		run->due_ns = now + WP_RUN_RETRY_NS;
 		return 0;
 	}
 	if (sent <= 0)
@@ -209,33 +243,44 @@ static void wp_run_work(struct work_struct *work)
 	const struct cred *cred = override_creds(run->cred);
 	struct mem_cgroup *memcg = set_active_memcg(run->memcg);
 	int turn, step = 1;
+	bool halting;
 
 	for (turn = 0; turn < WP_RUN_TURN && step > 0; turn++) {
 		if (READ_ONCE(run->halting))
-			step = 0;
-		else
-			step = wp_run_step(run);
+			break;
+		step = wp_run_step(run);
 	}
-	if (step > 0)
-		queue_work(wp_run_queue, &run->work);
-	else if (step < 0)
-		wp_run_end(run, WIREPATH_RUN_ENDED, step == -ECANCELED ? 0 : -step);
 	set_active_memcg(memcg);
 	revert_creds(cred);
+	/* Whoever takes the turn may free the run: nothing is touched after. */
+	halting = READ_ONCE(run->halting);
+	if (step < 0 && !(halting && step == -EINTR))
+		wp_run_finish(run, WIREPATH_RUN_ENDED, step == -ECANCELED ? 0 : -step);
+	else if (halting || (!step && !wp_run_set_timer(run)))
+		wp_run_finish(run, WIREPATH_RUN_STOPPED, 0);
+	else if (step > 0)
+		queue_work(wp_run_queue, &run->work);
 }
 
-/* Stop it if it still goes; when this returns, its work is over. */
+/*
+ * Have it end, without waiting. Once `halting` is set, the turn is with the
+ * timer, or with the work in its queue, and then it is taken and the run ended
+ * here; or the work has it and ends the run.
+ */
 static void wp_run_halt(struct wp_run *run)
 {
-	mutex_lock(&run->control);
 	spin_lock(&run->lock);
-	run->halting = true;
+	WRITE_ONCE(run->halting, true);
 	spin_unlock(&run->lock);
-	hrtimer_cancel(&run->timer);
-	cancel_work_sync(&run->work);
-	if (wp_run_going(run))
-		wp_run_end(run, WIREPATH_RUN_STOPPED, 0);
-	mutex_unlock(&run->control);
+	if (hrtimer_cancel(&run->timer) || cancel_work(&run->work))
+		wp_run_finish(run, WIREPATH_RUN_STOPPED, 0);
+}
+
+/* Stop it if it still goes, and wait for its last train. */
+static int wp_run_stop(struct wp_run *run)
+{
+	wp_run_halt(run);
+	return wait_event_killable(run->ended, !wp_run_going(run)) ? -EINTR : 0;
 }
 
 static int wp_run_status(struct wp_run *run, void __user *argument)
@@ -271,8 +316,7 @@ static long wp_run_ioctl(struct file *file, unsigned int request,
 	case WIREPATH_STOP:
 		if (argument)
 			return -EINVAL;
-		wp_run_halt(run);
-		return 0;
+		return wp_run_stop(run);
 	default:
 		return -ENOTTY;
 	}
@@ -286,20 +330,12 @@ static __poll_t wp_run_poll(struct file *file, struct poll_table_struct *table)
 	return wp_run_going(run) ? 0 : EPOLLIN | EPOLLRDNORM;
 }
 
-static void wp_run_free(struct wp_run *run)
-{
-	wp_run_close(run);
-	mem_cgroup_put(run->memcg);
-	put_cred(run->cred);
-	kfree(run);
-}
-
 static int wp_run_release(struct inode *inode, struct file *file)
 {
 	struct wp_run *run = file->private_data;
 
 	wp_run_halt(run);
-	wp_run_free(run);
+	kref_put(&run->references, wp_run_release_last);
 	return 0;
 }
 
@@ -388,7 +424,7 @@ static struct wp_run *wp_run_open(const struct wirepath_start *start,
 	}
 	run->cred = get_current_cred();
 	run->memcg = get_mem_cgroup_from_mm(current->mm);
-	mutex_init(&run->control);
+	kref_init(&run->references);
 	spin_lock_init(&run->lock);
 	init_waitqueue_head(&run->ended);
 	wp_timer_setup(&run->timer, wp_run_due);
@@ -396,6 +432,7 @@ static struct wp_run *wp_run_open(const struct wirepath_start *start,
 	/* Its work waits for storage, never for a socket's buffer. */
 	run->send->sending.wait = false;
 	run->send->wait = true;
+	run->send->halting = &run->halting;
 	err = wp_schedule_open(&run->schedule, start);
 	if (!err)
 		err = wp_run_keep(run, request, rtp);
@@ -426,6 +463,8 @@ static int wp_run_publish(struct wp_run *run)
 	wp_count(WP_CALLS, 1);
 	wp_count(WP_RUNS, 1);
 	/* First the work, then the descriptor: another thread may close it. */
+	kref_get(&run->references);
+	__module_get(THIS_MODULE);
 	queue_work(wp_run_queue, &run->work);
 	fd_install(fd, file);
 	return fd;

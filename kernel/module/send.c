@@ -176,6 +176,7 @@ struct wp_send *wp_send_open(const struct wirepath_send *request,
 	send->copy = request->flags & WIREPATH_COPY;
 	send->wait = !(request->flags & WIREPATH_DONTWAIT);
 	send->sending.wait = send->wait;
+	send->halting = NULL;
 	send->pieces_max = MAX_SKB_FRAGS;
 	send->packets = 0;
 	send->trains = 0;
@@ -364,6 +365,9 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 			return err;
 		if (!send->train.packets)
 			return send->left == WIREPATH_TO_END ? 0 : -ENODATA;
+		/* Storage may have taken long, and the run's owner be gone. */
+		if (send->halting && READ_ONCE(*send->halting))
+			return -EINTR;
 		sent = wp_train_send(&send->train, &send->sending);
 		/*
 		 * net.core.max_skb_frags may be lower than what the kernel was

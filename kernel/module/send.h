@@ -16,6 +16,7 @@ struct wp_send {
 	u64 left;		/* payload, or WIREPATH_TO_END */
 	bool copy;		/* WIREPATH_COPY */
 	bool wait;		/* for storage; for the socket: sending.wait */
+	const bool *halting;		/* of a run: it is to send no more; or NULL */
 	unsigned int pieces_max;	/* of a train by reference */
 	u64 packets;
 	u64 trains;

@@ -141,7 +141,10 @@
  * a mapping it sends (these count against RLIMIT_MEMLOCK; copies of its tables
  * and headers against the memory cgroup, at most 16 MiB each) until it ends;
  * closing the socket's own descriptor does not end it, shutdown() does. It
- * acts with the credentials of its starter.
+ * acts with the credentials of its starter. STOP waits for the train that is
+ * being sent, and so for storage that does not answer; only a signal that kills
+ * ends that (EINTR), and the run stops all the same. Closing does not wait: what
+ * is being read is not sent any more, what is being sent leaves.
  *
  * io_uring
  * --------
