@@ -49,6 +49,7 @@
 #include "send.h"
 #include "switches.h"
 #include "trace.h"
+#include "users.h"
 
 /* Trains sent before other runs on this processor get their turn. */
 #define WP_RUN_TURN 64
@@ -67,6 +68,7 @@ struct wp_run {
 	void *table;			/* the RTP engine's, copied */
 	const struct cred *cred;
 	struct mem_cgroup *memcg;
+	struct wp_user *user;		/* as one of whose runs it counts */
 	struct hrtimer timer;
 	struct work_struct work;
 	u64 due_ns;			/* when the timer is to be set to */
@@ -80,7 +82,13 @@ static struct workqueue_struct *wp_run_queue;
 
 int wp_run_setup(void)
 {
-	wp_run_queue = alloc_workqueue("wirepath", WQ_HIGHPRI | WQ_PERCPU, 0);
+	/*
+	 * As many at a time as there can be, as those that wait for storage
+	 * count; and frozen with the tasks that feed such storage, not after.
+	 */
+	wp_run_queue = alloc_workqueue("wirepath",
+				       WQ_HIGHPRI | WQ_FREEZABLE | WQ_PERCPU,
+				       WQ_MAX_ACTIVE);
 	return wp_run_queue ? 0 : -ENOMEM;
 }
 
@@ -129,6 +137,7 @@ static void wp_run_close(struct wp_run *run)
 	kvfree(run->table);
 	run->headers = NULL;
 	run->table = NULL;
+	wp_user_leave(run->user);
 }
 
 static void wp_run_end(struct wp_run *run, u32 state, int error)
@@ -416,11 +425,15 @@ static struct wp_run *wp_run_open(const struct wirepath_start *start,
 
 	if (!run)
 		return ERR_PTR(-ENOMEM);
+	run->user = wp_user_enter();
+	if (IS_ERR(run->user)) {
+		err = PTR_ERR(run->user);
+		goto free;
+	}
 	run->send = wp_send_open(request, rtp);
 	if (IS_ERR(run->send)) {
 		err = PTR_ERR(run->send);
-		kfree(run);
-		return ERR_PTR(err);
+		goto leave;
 	}
 	run->cred = get_current_cred();
 	run->memcg = get_mem_cgroup_from_mm(current->mm);
@@ -442,6 +455,12 @@ static struct wp_run *wp_run_open(const struct wirepath_start *start,
 	}
 	wp_run_note(run);
 	return run;
+
+leave:
+	wp_user_leave(run->user);
+free:
+	kfree(run);
+	return ERR_PTR(err);
 }
 
 static int wp_run_publish(struct wp_run *run)

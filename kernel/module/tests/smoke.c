@@ -1075,11 +1075,13 @@ static void serve_silence(int fuse, int asked)
  */
 static void silent_storage(struct pair pair)
 {
-	char name[] = "/tmp/smoke-fuse-XXXXXX", options[100], byte;
+	char name[] = "/tmp/smoke-fuse-XXXXXX", options[100];
 	int fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC), point = mkstemp(name);
 	struct wirepath_start start = { .size = sizeof(start), .rate_bytes_per_second = 1000000 };
 	struct wirepath_send send;
 	struct wirepath_status status;
+	struct pollfd ready[2];
+	struct stat size;
 	int file, run, asked[2], users = module_users(), state;
 	pid_t server, stopper;
 
@@ -1101,12 +1103,17 @@ static void silent_storage(struct pair pair)
 	close(fuse);	/* the server has the only one: killing it ends the mount */
 	close(asked[1]);
 	file = open(name, O_RDONLY);
+	/* Only asking makes the size known, without which the file is empty. */
+	CHECK(!fstat(file, &size) && size.st_size == DATA_BYTES);
 	send = wirepath_send_of(pair.from, file, 0, 100000);
 	send.packet_bytes = 1000;
 	start.send = (__u64)(size_t)&send;
 	run = ioctl(device, WIREPATH_START, &start);
 	CHECK(run >= 0);
-	CHECK(read(asked[0], &byte, 1) == 1);
+	/* Either it reads, or it has ended, which is a failure and no hang. */
+	ready[0] = (struct pollfd){ .fd = asked[0], .events = POLLIN };
+	ready[1] = (struct pollfd){ .fd = run, .events = POLLIN };
+	CHECK(poll(ready, 2, -1) == 1 && ready[0].revents == POLLIN);
 	status = status_of(run, WIREPATH_STATUS);
 	CHECK(status.state == WIREPATH_RUN_GOING && status.packets == 0);
 	stopper = fork();
@@ -1129,6 +1136,55 @@ static void silent_storage(struct pair pair)
 	CHECK(!umount2(name, MNT_DETACH));
 	CHECK(!unlink(name));
 	close(asked[0]);
+}
+
+/* A user without CAP_SYS_RESOURCE has so many runs, and not one more. */
+static void runs_of_a_user(const struct data *data, struct pair pair)
+{
+	struct wirepath_send send = wirepath_send_of(pair.from, data->file, 0, 100000);
+	struct wirepath_start start = { .size = sizeof(start), .send = (__u64)(size_t)&send,
+					.start_ns = now_ns() + 3600 * 1000000000ULL,
+					.rate_bytes_per_second = 1000 };
+	FILE *parameter = fopen("/sys/module/wirepath/parameters/user_runs_max", "r+");
+	unsigned long most = 0;
+	pid_t child;
+	int state;
+
+	CHECK(parameter && fscanf(parameter, "%lu", &most) == 1 && most == 256);
+	if (!parameter)
+		return;
+	rewind(parameter);
+	CHECK(fprintf(parameter, "3") == 1 && !fflush(parameter));
+	send.packet_bytes = 1000;
+	child = fork();
+	if (!child) {
+		int run = -1, more;
+
+		if (setuid(65534))
+			_exit(1);
+		for (int i = 0; i < 3; i++) {
+			run = ioctl(device, WIREPATH_START, &start);
+			if (run < 0)
+				_exit(2);
+		}
+		if (ioctl(device, WIREPATH_START, &start) >= 0 || errno != EDQUOT)
+			_exit(3);
+		if (ioctl(run, WIREPATH_STOP, 0))
+			_exit(4);
+		more = ioctl(device, WIREPATH_START, &start);
+		if (more < 0)
+			_exit(5);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &state, 0) == child && state == 0, "child answered %x", state);
+	for (int i = 0; i < 4; i++) {
+		int run = ioctl(device, WIREPATH_START, &start);
+
+		CHECK(run >= 0, "the privileged have no limit");
+		close(run);
+	}
+	rewind(parameter);
+	CHECK(fprintf(parameter, "%lu", most) > 0 && !fclose(parameter));
 }
 
 static struct data data_open(const char *name)
@@ -1181,6 +1237,7 @@ int main(int count, char **names)
 			killed_owner(&data, pair);
 			changing_file(pair);
 			silent_storage(pair);
+			runs_of_a_user(&data, pair);
 			pair_close(pair);
 		}
 		destinations(&data);

@@ -135,7 +135,8 @@
  * (CLOCK_MONOTONIC; 0: now); or by a table of `departure_count` struct
  * wirepath_departure: at `time_ns` after the start, `packets` packets. What is
  * late is sent at once, and counted. The answer is the run's descriptor
- * (close-on-exec). It ends by itself (everything sent, or an error), by STOP,
+ * (close-on-exec), or EDQUOT when the caller's user has as many runs going as
+ * this machine allows. It ends by itself (everything sent, or an error), by STOP,
  * or when its last descriptor is closed, and so with its owner. poll() says
  * POLLIN when it has ended. A run keeps the socket, the file and the pages of
  * a mapping it sends (these count against RLIMIT_MEMLOCK; copies of its tables
