@@ -51,8 +51,14 @@
 #include "trace.h"
 #include "users.h"
 
-/* Trains sent before other runs on this processor get their turn. */
-#define WP_RUN_TURN 64
+/* Trains that may be late one after the other, */
+#define WP_RUN_TRAINS 64
+/*
+ * and how long the run rests then: its work has a high priority and is outside
+ * of the starter's cgroup, so a run that the network never stops, as its rate
+ * is beyond it, must leave the processor to others by itself.
+ */
+#define WP_RUN_REST_NS NSEC_PER_MSEC
 /* How much later than asked the timer may fire, to serve several at once. */
 #define WP_RUN_SLACK_NS (50 * NSEC_PER_USEC)
 /* When to try again after the socket's buffer was full. */
@@ -208,10 +214,10 @@ static void wp_run_note_departure(struct wp_run *run, u64 now, u64 due)
 }
 
 /*
- * Send one train if it is due. Returns 1 if it was; 0 if there is nothing to
- * do before `due_ns`; negative when the run has ended, -ECANCELED: well.
+ * Send one train if it is due and @may_send. Returns 1 if so; 0 if nothing is to
+ * be done before `due_ns`; negative when the run has ended, -ECANCELED: well.
  */
-static int wp_run_step(struct wp_run *run)
+static int wp_run_step(struct wp_run *run, bool may_send)
 {
 	struct wp_send *send = run->send;
 	u64 now = ktime_get_ns(), due;
@@ -224,6 +230,10 @@ static int wp_run_step(struct wp_run *run)
 		return send->left ? -ENODATA : -ECANCELED;
 	if (due > now) {
 		run->due_ns = due;
+		return 0;
+	}
+	if (!may_send) {
+		run->due_ns = now + WP_RUN_REST_NS;
 		return 0;
 	}
 	if (send->packets >= wp_run_packets_max)
@@ -251,24 +261,19 @@ static void wp_run_work(struct work_struct *work)
 	struct wp_run *run = container_of(work, struct wp_run, work);
 	const struct cred *cred = override_creds(run->cred);
 	struct mem_cgroup *memcg = set_active_memcg(run->memcg);
-	int turn, step = 1;
+	int trains, step = 1;
 	bool halting;
 
-	for (turn = 0; turn < WP_RUN_TURN && step > 0; turn++) {
-		if (READ_ONCE(run->halting))
-			break;
-		step = wp_run_step(run);
-	}
+	for (trains = 0; step > 0 && !READ_ONCE(run->halting); trains++)
+		step = wp_run_step(run, trains < WP_RUN_TRAINS);
 	set_active_memcg(memcg);
 	revert_creds(cred);
 	/* Whoever takes the turn may free the run: nothing is touched after. */
 	halting = READ_ONCE(run->halting);
 	if (step < 0 && !(halting && step == -EINTR))
 		wp_run_finish(run, WIREPATH_RUN_ENDED, step == -ECANCELED ? 0 : -step);
-	else if (halting || (!step && !wp_run_set_timer(run)))
+	else if (halting || !wp_run_set_timer(run))
 		wp_run_finish(run, WIREPATH_RUN_STOPPED, 0);
-	else if (step > 0)
-		queue_work(wp_run_queue, &run->work);
 }
 
 /*

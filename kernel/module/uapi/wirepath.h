@@ -134,7 +134,8 @@
  * `rate_bytes_per_second` (headers and payload) from `start_ns` on
  * (CLOCK_MONOTONIC; 0: now); or by a table of `departure_count` struct
  * wirepath_departure: at `time_ns` after the start, `packets` packets. What is
- * late is sent at once, and counted. The answer is the run's descriptor
+ * late is sent at once, and counted; still late after 64 trains, a run rests
+ * for 1 ms. The answer is the run's descriptor
  * (close-on-exec), or EDQUOT when the caller's user has as many runs going as
  * this machine allows. It ends by itself (everything sent, or an error), by STOP,
  * or when its last descriptor is closed, and so with its owner. poll() says
