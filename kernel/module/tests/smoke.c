@@ -16,6 +16,7 @@
 #include <linux/fuse.h>
 #include <linux/io_uring.h>
 #include <netinet/in.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -397,6 +398,34 @@ static void destinations(const struct data *data)
 	send.packet_bytes = 1401;
 	CHECK(!ioctl(device, WIREPATH_SEND, &send));
 	expect_plain(pair.to, data->bytes + 4095, 20001, 1401);
+	/* An address of its own goes before the one it is connected to. */
+	{
+		struct pair other = pair_open(AF_INET);
+
+		send = wirepath_send_of(other.from, data->file, 4095, 20001);
+		send.address = (__u64)(size_t)&to;
+		send.address_bytes = sizeof(to);
+		send.packet_bytes = 1401;
+		CHECK(!ioctl(device, WIREPATH_SEND, &send));
+		CHECK(send.copied_bytes > 0, "of pages crossed at odd offsets");
+		expect_plain(pair.to, data->bytes + 4095, 20001, 1401);
+		CHECK(nothing_more(other.to));
+		pair_close(other);
+	}
+	/* Corked: the packets of a call become one, which leaves uncorked. */
+	{
+		int cork = 1;
+
+		send = wirepath_send_of(pair.from, data->file, 4095, 8999);
+		send.packet_bytes = 1401;
+		CHECK(!setsockopt(pair.from, SOL_UDP, UDP_CORK, &cork, sizeof(cork)));
+		CHECK(!ioctl(device, WIREPATH_SEND, &send));
+		CHECK(send.copied_bytes == 8999);
+		CHECK(nothing_more(pair.to));
+		cork = 0;
+		CHECK(!setsockopt(pair.from, SOL_UDP, UDP_CORK, &cork, sizeof(cork)));
+		expect_one(pair.to, data->bytes + 4095, 8999);
+	}
 	close(unconnected);
 	pair_close(pair);
 }
