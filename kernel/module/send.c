@@ -400,7 +400,7 @@ bool wp_send_interrupted(void)
 					       task_sigpending(current);
 }
 
-static int wp_send_all(struct wp_send *send)
+static int wp_send_all(struct wp_send *send, u64 trains_max)
 {
 	int sent;
 
@@ -409,6 +409,8 @@ static int wp_send_all(struct wp_send *send)
 			return -EINTR;
 		if (send->packets >= wp_run_packets_max)
 			return -E2BIG;
+		if (send->trains >= trains_max && send->left)
+			return WP_TURN_OVER;
 		sent = wp_send_train(send, WIREPATH_TRAIN_PACKETS_MAX);
 		cond_resched();
 	} while (sent > 0);
@@ -448,7 +450,7 @@ int wp_send_read(struct wirepath_send *request, struct wirepath_rtp *rtp,
 /**
  * wp_send_request() - Answer WIREPATH_SEND.
  * @argument: struct wirepath_send in the caller's memory
- * @wait: false to return -EAGAIN where it would wait
+ * @wait: false to return -EAGAIN where it would wait, WP_TURN_OVER after a while
  *
  * Return: as the protocol's prose says.
  */
@@ -470,7 +472,7 @@ int wp_send_request(void __user *argument, bool wait)
 		send->sending.wait = false;
 	}
 	wp_count(WP_CALLS, 1);
-	answer = wp_send_all(send);
+	answer = wp_send_all(send, wait ? U64_MAX : WP_TURN_TRAINS);
 	wp_send_report(send, &request, &rtp);
 	wp_send_close(send);
 	err = wp_request_write(&request, sizeof(request), argument);

@@ -2,6 +2,7 @@
 #ifndef _WP_SEND_H
 #define _WP_SEND_H
 
+#include <linux/errno.h>
 #include <linux/types.h>
 
 #include "header.h"
@@ -26,6 +27,14 @@ struct wp_send {
 	struct wp_source source;
 	struct wp_train train;
 };
+
+/*
+ * Trains that a ring's first try sends: it is made in a system call which the
+ * caller expects to be short. Then it answers WP_TURN_OVER, no error, and one
+ * of the ring's workers goes on.
+ */
+#define WP_TURN_TRAINS 64
+#define WP_TURN_OVER (-ERESTARTNOINTR)
 
 int wp_send_setup(void);
 void wp_send_teardown(void);

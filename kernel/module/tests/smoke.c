@@ -729,6 +729,13 @@ static void commands(const struct data *data, struct pair pair)
 	CHECK(ring_command(&ring, WIREPATH_SEND, &send, 0) == 0);
 	CHECK(send.bytes == 300000 && send.length == 0);
 	expect_plain(pair.to, data->bytes + 5, 300000, 1316);
+	/* More packets than a first try sends are no reason for EAGAIN. */
+	send = wirepath_send_of(pair.from, -1, (__u64)(size_t)data->bytes, 200 * 500);
+	send.packet_bytes = 500;
+	send.flags = WIREPATH_DONTWAIT;
+	CHECK(ring_command(&ring, WIREPATH_SEND, &send, 0) == 0);
+	CHECK(send.packets == 200 && send.length == 0);
+	expect_plain(pair.to, data->bytes, 200 * 500, 500);
 	CHECK(ring_command(&ring, WIREPATH_QUERY, &query, 0) == 0 && query.version == 1);
 	CHECK(ring_command(&ring, WIREPATH_QUERY, &query, 1) == -EINVAL);
 	CHECK(ring_command(&ring, WIREPATH_QUERY, NULL, 0) == -EFAULT);

@@ -153,9 +153,9 @@
  * IORING_OP_URING_CMD on the device's descriptor with `cmd_op` one of QUERY,
  * SEND, SENDFILEW, START and struct wirepath_command in `cmd`. The
  * completion's result is the ioctl's answer (-errno). The ring first tries
- * without waiting; what would wait goes on in a worker of the ring, from
- * where it stood. With WIREPATH_DONTWAIT nothing goes to a worker for want of
- * socket buffer: the result is -EAGAIN.
+ * without waiting, up to 64 trains; what would wait or is longer goes on in a
+ * worker of the ring, from where it stood. With WIREPATH_DONTWAIT nothing goes
+ * to a worker for want of socket buffer: the result is -EAGAIN.
  */
 #ifndef _UAPI_WIREPATH_H
 #define _UAPI_WIREPATH_H
