@@ -451,7 +451,9 @@ static struct wp_run *wp_run_open(const struct wirepath_start *start,
 	run->send->sending.wait = false;
 	run->send->wait = true;
 	run->send->halting = &run->halting;
-	err = wp_schedule_open(&run->schedule, start);
+	err = wp_source_is_stored(&run->send->source) ? 0 : -EINVAL;
+	if (!err)
+		err = wp_schedule_open(&run->schedule, start);
 	if (!err)
 		err = wp_run_keep(run, request, rtp);
 	if (err) {

@@ -22,9 +22,12 @@
  * a page that is unmapped or written to after a fork() stays what it was for
  * us, since copy-on-write copies a page with other references.
  */
+#include <linux/backing-dev.h>
 #include <linux/capability.h>
 #include <linux/cred.h>
+#include <linux/dcache.h>
 #include <linux/fadvise.h>
+#include <linux/magic.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/pipe_fs_i.h>
@@ -71,6 +74,30 @@ int wp_source_open(struct wp_source *source, int fd, u64 position)
 	source->first = 0;
 	source->end = 0;
 	return 0;
+}
+
+/**
+ * wp_source_is_stored() - Does reading give the same, whoever reads?
+ * @source: the source
+ *
+ * Return: false for files of proc, sysfs and the like. Their content is made by
+ * a function that may ask who the current task is, and need not be as long as
+ * reading it takes. They have no pages, or those of ramfs that nobody reads:
+ * so pages count, or DAX, on a file system with storage of its own, and tmpfs.
+ * Of overlayfs, which has neither, the file below it is asked about.
+ */
+bool wp_source_is_stored(const struct wp_source *source)
+{
+	const struct inode *inode;
+
+	if (!source->file)
+		return true;
+	inode = d_real_inode(source->file->f_path.dentry);
+	if (inode->i_sb->s_magic == TMPFS_MAGIC || IS_DAX(inode))
+		return true;
+	return inode->i_mapping->a_ops->read_folio &&
+	       (inode->i_sb->s_bdi != &noop_backing_dev_info ||
+		inode->i_sb->s_magic == RAMFS_MAGIC);
 }
 
 void wp_source_close(struct wp_source *source)

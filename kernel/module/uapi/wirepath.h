@@ -130,7 +130,8 @@
  * START
  * -----
  * `send` is the address of a struct wirepath_send as above; the structure is
- * read, not written: what becomes of it is told by STATUS. Departures: at
+ * read, not written: what becomes of it is told by STATUS. Files of proc, sysfs
+ * and the like, whose content depends on who reads, are EINVAL. Departures: at
  * `rate_bytes_per_second` (headers and payload) from `start_ns` on
  * (CLOCK_MONOTONIC; 0: now); or by a table of `departure_count` struct
  * wirepath_departure: at `time_ns` after the start, `packets` packets. What is
