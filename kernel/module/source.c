@@ -292,16 +292,17 @@ int wp_source_fill(struct wp_source *source, u64 want, bool wait)
 /* Charge @count pages to the user, as io_uring does for its buffers. */
 static int wp_pinned_charge(struct wp_pinned *pinned, unsigned long count)
 {
-	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
-	struct user_struct *user = get_uid(current_user());
+	unsigned long limit = capable(CAP_IPC_LOCK) ? ULONG_MAX :
+			      rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	struct user_struct *user = current_user();
+	long had = atomic_long_read(&user->locked_vm);
 
-	if (atomic_long_add_return(count, &user->locked_vm) > limit &&
-	    !capable(CAP_IPC_LOCK)) {
-		atomic_long_sub(count, &user->locked_vm);
-		free_uid(user);
-		return -ENOMEM;
-	}
-	pinned->user = user;
+	/* Never above the limit, where others would be refused meanwhile. */
+	do {
+		if (had + count > limit)
+			return -ENOMEM;
+	} while (!atomic_long_try_cmpxchg(&user->locked_vm, &had, had + count));
+	pinned->user = get_uid(user);
 	return 0;
 }
 
