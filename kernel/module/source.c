@@ -319,12 +319,17 @@ static int wp_pinned_charge(struct wp_pinned *pinned, unsigned long count)
  */
 int wp_pinned_take(struct wp_pinned *pinned, u64 address, u64 length)
 {
-	u64 pages = DIV_ROUND_UP_ULL(offset_in_page(address) + length, PAGE_SIZE);
-	unsigned long count = pages;
+	unsigned long count;
+	u64 pages;
 	int err;
 
-	if (length > ULONG_MAX - PAGE_SIZE || pages > INT_MAX)
+	if (length > ULONG_MAX - 2 * PAGE_SIZE)
 		return -ENOMEM;
+	/* No allocation is larger than INT_MAX, and asking for one warns. */
+	pages = DIV_ROUND_UP_ULL(offset_in_page(address) + length, PAGE_SIZE);
+	if (pages > INT_MAX / sizeof(*pinned->pages))
+		return -ENOMEM;
+	count = pages;
 	err = wp_pinned_charge(pinned, count);
 	if (err)
 		return err;
