@@ -71,7 +71,9 @@ static int wp_send_check_packets(const struct wirepath_send *request,
 		   div_u64(request->length, payload) >= wp_run_packets_max) {
 		return -E2BIG;
 	}
-	return payload + header_bytes > WP_TRAIN_BYTES ? -EMSGSIZE : 0;
+	/* By themselves first, as a sum could overflow. */
+	return payload > WP_TRAIN_BYTES ||
+	       payload + header_bytes > WP_TRAIN_BYTES ? -EMSGSIZE : 0;
 }
 
 static int wp_send_check_header(const struct wirepath_send *request,

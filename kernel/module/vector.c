@@ -120,7 +120,9 @@ static int wp_vector_add_part(struct wp_vector *vector,
 {
 	u64 position = part->offset + skip, bytes = part->length - skip;
 
-	if (vector->packets && vector->train.bytes + bytes > WP_TRAIN_BYTES)
+	/* By itself first, as a sum could overflow. */
+	if (vector->packets && (bytes > WP_TRAIN_BYTES ||
+				vector->train.bytes + bytes > WP_TRAIN_BYTES))
 		return -EMSGSIZE;
 	if (part->flags & WIREPATH_PART_COPY)
 		return wp_vector_copy(vector, position, bytes);

@@ -496,6 +496,9 @@ static void misuse(const struct data *data, struct pair pair)
 	ANSWERS(EINVAL, send.length = WIREPATH_TO_END - 1);
 	ANSWERS(EMSGSIZE, send.length = 65508);
 	ANSWERS(EMSGSIZE, send.packet_bytes = 65508);
+	ANSWERS(EMSGSIZE, send.offset = 0; send.file = -1; send.length = WIREPATH_TO_END - 1);
+	ANSWERS(EMSGSIZE, send.offset = 0; send.file = -1; send.length = WIREPATH_TO_END - 11;
+		send.header_kind = 1; send.header_bytes = 12; send.header = (__u64)(size_t)packet);
 	ANSWERS(EINVAL, send.train_packets = WIREPATH_TRAIN_PACKETS_MAX + 1);
 	ANSWERS(EINVAL, send.header_kind = 3);
 	ANSWERS(EINVAL, send.header_bytes = 12);
