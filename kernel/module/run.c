@@ -435,7 +435,7 @@ static struct wp_run *wp_run_open(const struct wirepath_start *start,
 		err = PTR_ERR(run->user);
 		goto free;
 	}
-	run->send = wp_send_open(request, rtp);
+	run->send = wp_send_open(request, rtp, true);
 	if (IS_ERR(run->send)) {
 		err = PTR_ERR(run->send);
 		goto leave;

@@ -20,7 +20,8 @@
 
 /*
  * Too large for a stack, too often needed to be allocated, and cleared, for
- * each call: each processor keeps one.
+ * each call: each processor keeps one. Those of runs live long and may be many:
+ * they are charged to the cgroup of the starter, and not kept.
  */
 static struct kmem_cache *wp_sends;
 static DEFINE_PER_CPU(struct wp_send *, wp_send_spare);
@@ -44,16 +45,22 @@ void wp_send_teardown(void)
 	kmem_cache_destroy(wp_sends);
 }
 
-static struct wp_send *wp_send_alloc(void)
+static struct wp_send *wp_send_alloc(bool run)
 {
-	struct wp_send *send = this_cpu_xchg(wp_send_spare, NULL);
+	struct wp_send *send;
 
-	return send ?: kmem_cache_alloc(wp_sends, GFP_KERNEL);
+	send = run ? NULL : this_cpu_xchg(wp_send_spare, NULL);
+	if (!send)
+		send = kmem_cache_alloc(wp_sends, run ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
+	if (send)
+		send->run = run;
+	return send;
 }
 
 static void wp_send_free(struct wp_send *send)
 {
-	send = this_cpu_xchg(wp_send_spare, send);
+	if (!send->run)
+		send = this_cpu_xchg(wp_send_spare, send);
 	if (send)
 		kmem_cache_free(wp_sends, send);
 }
@@ -145,12 +152,13 @@ static void wp_send_set_header(struct wp_header *header,
  * wp_send_open() - Begin what a request asks for.
  * @request: the request, unchecked
  * @rtp: its RTP state, if it has one
+ * @run: whether it is a run's
  *
  * Return: what wp_send_train() goes on with and wp_send_close() ends, or the
  * errors of the protocol's prose.
  */
 struct wp_send *wp_send_open(const struct wirepath_send *request,
-			     const struct wirepath_rtp *rtp)
+			     const struct wirepath_rtp *rtp, bool run)
 {
 	struct wp_send *send;
 	int err;
@@ -158,7 +166,7 @@ struct wp_send *wp_send_open(const struct wirepath_send *request,
 	err = wp_send_check(request, rtp);
 	if (err)
 		return ERR_PTR(err);
-	send = wp_send_alloc();
+	send = wp_send_alloc(run);
 	if (!send)
 		return ERR_PTR(-ENOMEM);
 	err = wp_source_open(&send->source, request->file, request->offset);
@@ -466,7 +474,7 @@ int wp_send_request(void __user *argument, bool wait)
 	err = wp_send_read(&request, &rtp, argument);
 	if (err)
 		return err;
-	send = wp_send_open(&request, &rtp);
+	send = wp_send_open(&request, &rtp, false);
 	if (IS_ERR(send))
 		return PTR_ERR(send);
 	if (!wait) {

@@ -15,6 +15,7 @@ struct wp_send {
 	u32 packet_bytes;	/* payload; 0: all of it is one packet */
 	u32 train_packets;
 	u64 left;		/* payload, or WIREPATH_TO_END */
+	bool run;		/* a run's, by itself in memory */
 	bool copy;		/* WIREPATH_COPY */
 	bool wait;		/* for storage; for the socket: sending.wait */
 	const bool *halting;		/* of a run: it is to send no more; or NULL */
@@ -40,7 +41,7 @@ int wp_send_setup(void);
 void wp_send_teardown(void);
 
 struct wp_send *wp_send_open(const struct wirepath_send *request,
-			     const struct wirepath_rtp *rtp);
+			     const struct wirepath_rtp *rtp, bool run);
 void wp_send_close(struct wp_send *send);
 int wp_send_train(struct wp_send *send, u32 packets_max);
 
