@@ -102,8 +102,9 @@ static int wp_device_command(struct io_uring_cmd *command, unsigned int flags)
 	answer = wp_device_request(command->cmd_op, argument, wait);
 	if (answer == WP_TURN_OVER && !wait)
 		return -EAGAIN;
-	if (answer == -EAGAIN && !wait &&
-	    wp_command_dontwait(command->cmd_op, argument)) {
+	/* Of a worker it is the result; rings that poll would try for ever. */
+	if (answer == -EAGAIN &&
+	    (wait || wp_command_dontwait(command->cmd_op, argument))) {
 		wp_command_done(command, -EAGAIN, flags);
 		return -EIOCBQUEUED;
 	}
