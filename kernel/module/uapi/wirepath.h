@@ -110,7 +110,8 @@
  *             where the table does. `timestamp` is what was sent last.
  * `packets` and `octets` grow by what an RTCP sender report counts (RFC 3550,
  * 6.4.1: packets, payload octets), `last_timestamp` and `last_ns` (CLOCK_MONOTONIC)
- * are of the last packet handed to the network: the pair that a report's
+ * are of the last packet handed to the network (in a time namespace, too, by
+ * the clock of the machine, as `start_ns` below): the pair that a report's
  * NTP and RTP timestamps are computed from. `last_ns` 0: nothing sent yet.
  *
  * SENDFILEW
