@@ -970,6 +970,19 @@ static void nobody_there(const struct data *data)
 	close(run);
 }
 
+/* Descriptors and live runs that hold the module; -1: the kernel does not say. */
+static int module_users(void)
+{
+	FILE *file = fopen("/sys/module/wirepath/refcnt", "r");
+	int users = -1;
+
+	if (file && fscanf(file, "%d", &users) != 1)
+		users = -1;
+	if (file)
+		fclose(file);
+	return users;
+}
+
 /* An owner that is killed takes its run along. */
 static void killed_owner(const struct data *data, struct pair pair)
 {
@@ -977,6 +990,7 @@ static void killed_owner(const struct data *data, struct pair pair)
 	struct wirepath_start start = { .size = sizeof(start), .send = (__u64)(size_t)&send,
 					.rate_bytes_per_second = 200000 };
 	unsigned char packet[65536];
+	int users = module_users();
 	pid_t child;
 
 	send.packet_bytes = 1000;
@@ -989,6 +1003,9 @@ static void killed_owner(const struct data *data, struct pair pair)
 	CHECK(receive(pair.to, packet) == 1000);
 	kill(child, SIGKILL);
 	waitpid(child, NULL, 0);
+	/* A train that was being sent still leaves; then the run is gone. */
+	while (module_users() > users)
+		;
 	while (recv(pair.to, packet, sizeof(packet), MSG_DONTWAIT) > 0)
 		;
 	poll(&(struct pollfd){ .fd = pair.to, .events = POLLIN }, 1, 100);
@@ -1031,19 +1048,6 @@ static void changing_file(struct pair pair)
 	}
 	CHECK(!strange, "%d bytes that never were in the file", strange);
 	close(file);
-}
-
-/* Descriptors and live runs that hold the module; -1: the kernel does not say. */
-static int module_users(void)
-{
-	FILE *file = fopen("/sys/module/wirepath/refcnt", "r");
-	int users = -1;
-
-	if (file && fscanf(file, "%d", &users) != 1)
-		users = -1;
-	if (file)
-		fclose(file);
-	return users;
 }
 
 /* R, S, D, Z, ... or 0. */
