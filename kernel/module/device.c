@@ -81,7 +81,8 @@ static bool wp_command_dontwait(unsigned int request, const u32 __user *argument
 }
 
 /*
- * The ring's first try does not wait, and sends but so many trains. An answer of -EAGAIN makes the ring
+ * The ring's first try does not wait, and sends but so many trains. An answer
+ * of -EAGAIN makes the ring
  * issue the command again from one of its workers, which may wait; the request's
  * structure has meanwhile been written back, so the worker goes on where the
  * first try stood. Nothing is kept here between the two, so there is nothing
