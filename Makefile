@@ -1,8 +1,9 @@
 # Two commands do everything on a fresh machine: `make run` and `make test`. Work is done by scripts/ and cargo.
 export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 MINUTES ?= 3
+PREFIX ?= /usr/local
 
-.PHONY: help run test test-vm vm build bench assess assess-relay fmt lint fuzz
+.PHONY: help run test test-vm vm build install bench assess assess-relay fmt lint fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
@@ -11,7 +12,7 @@ run: ## install what is missing, build, serve MEDIA=folder (or a sample clip) an
 	@[ -z "$$MEDIA" ] || [ -e "$$MEDIA" ] || { echo "MEDIA=$$MEDIA does not exist; name a folder or a file" >&2; exit 66; }
 	@scripts/install.sh run
 	cargo build --release --locked -p wirepath
-	@scripts/run.sh $(ARGS) || [ $$? = 130 ] # Ctrl-C is how it is stopped
+	@trap : INT; scripts/run.sh $(ARGS) || [ $$? = 130 ] # Ctrl-C is how it is stopped
 
 test: ## install what is missing and run every check and test
 	@scripts/install.sh test
@@ -28,6 +29,9 @@ vm: ## a shell in a guest; ARGS="--kernel 6.1 --module kernel/module …"; Ctrl-
 build: ## the release binary, target/release/wirepath
 	@scripts/install.sh
 	cargo build --release --locked -p wirepath
+
+install: build ## copy it to PREFIX/bin (PREFIX=/usr/local)
+	install -D -m 755 target/release/wirepath $(DESTDIR)$(PREFIX)/bin/wirepath
 
 bench: ## measure CPU per client for each data path, beside bare C; ARGS="--json …"; needs root
 	@scripts/install.sh bench

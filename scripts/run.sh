@@ -52,4 +52,6 @@ EOF
   echo "$word $rtsp $http"
   [ "$word" != ready ] || how_to_play "${rtsp#rtsp=}" "${http#http=}"
 done
-exit "${PIPESTATUS[0]}"
+status=${PIPESTATUS[0]}
+[ "$status" != 1 ] || echo 'Options of `wirepath serve` go into ARGS: make run ARGS="--rtsp 0.0.0.0:9554 --http 0.0.0.0:9080"' >&2
+exit "$status"

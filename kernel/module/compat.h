@@ -9,6 +9,7 @@
 #include <linux/hrtimer.h>
 #include <linux/net.h>
 #include <linux/netdevice.h>
+#include <linux/udp.h>
 #include <linux/version.h>
 #include <linux/workqueue.h>
 #include <net/dst.h>
@@ -78,6 +79,21 @@ wp_timer_setup(struct hrtimer *timer,
 	hrtimer_init(timer, CLOCK_MONOTONIC, HRTIMER_MODE_ABS);
 	timer->function = due;
 #endif
+}
+
+/*
+ * Is something in the cork of a UDP socket, or will what comes be? The flag is
+ * a bit among others from 6.7 on, and in the later ones of 6.1.y and 6.6.y.
+ */
+static inline bool wp_udp_corked(const struct sock *sk)
+{
+#ifdef udp_test_bit
+	bool cork = udp_test_bit(CORK, sk);
+#else
+	bool cork = READ_ONCE(udp_sk(sk)->corkflag);
+#endif
+
+	return cork || READ_ONCE(udp_sk(sk)->pending);
 }
 
 /* The device of a route, under rcu_read_lock(). */

@@ -81,7 +81,7 @@ static bool wp_command_dontwait(unsigned int request, const u32 __user *argument
 }
 
 /*
- * The ring's first try does not wait. An answer of -EAGAIN makes the ring
+ * The ring's first try does not wait, and sends but so many trains. An answer of -EAGAIN makes the ring
  * issue the command again from one of its workers, which may wait; the request's
  * structure has meanwhile been written back, so the worker goes on where the
  * first try stood. Nothing is kept here between the two, so there is nothing
@@ -100,8 +100,11 @@ static int wp_device_command(struct io_uring_cmd *command, unsigned int flags)
 	if (READ_ONCE(bytes->reserved))
 		return -EINVAL;
 	answer = wp_device_request(command->cmd_op, argument, wait);
-	if (answer == -EAGAIN && !wait &&
-	    wp_command_dontwait(command->cmd_op, argument)) {
+	if (answer == WP_TURN_OVER && !wait)
+		return -EAGAIN;
+	/* Of a worker it is the result; rings that poll would try for ever. */
+	if (answer == -EAGAIN &&
+	    (wait || wp_command_dontwait(command->cmd_op, argument))) {
 		wp_command_done(command, -EAGAIN, flags);
 		return -EIOCBQUEUED;
 	}

@@ -12,8 +12,9 @@
  * grown): the packet leaves with a wrong checksum and is dropped by its
  * receiver. Such packets are copied instead.
  *
- * Only a connected socket has its route at hand; of others nothing is known,
- * and the answer is the careful one. A route that changes between this answer
+ * Only a connected socket has its route at hand, and only for what goes where
+ * it is connected to; of others nothing is known, and the answer is the careful
+ * one. A route that changes between this answer
  * and the sending costs at most a packet, as on any network.
  */
 #include <linux/ipv6.h>
@@ -47,16 +48,17 @@ static netdev_features_t wp_route_checksum_features(struct sock *sk)
 /**
  * wp_route_of() - What is known of a datagram socket's way.
  * @sk: its sock
+ * @addressed: whether the packet goes to an address of its own
  *
  * Return: see struct wp_route.
  */
-struct wp_route wp_route_of(struct sock *sk)
+struct wp_route wp_route_of(struct sock *sk, bool addressed)
 {
 	netdev_features_t all = wp_route_checksum_features(sk);
 	struct wp_route route = {};
 	const struct dst_entry *dst;
 
-	if (sk->sk_state != TCP_ESTABLISHED)
+	if (addressed || sk->sk_state != TCP_ESTABLISHED)
 		return route;
 	rcu_read_lock();
 	dst = rcu_dereference(sk->sk_dst_cache);

@@ -12,6 +12,6 @@ struct wp_route {
 	u32 checksum_bytes;	/* up to which payload the device checksums */
 };
 
-struct wp_route wp_route_of(struct sock *sk);
+struct wp_route wp_route_of(struct sock *sk, bool addressed);
 
 #endif /* _WP_ROUTE_H */

@@ -9,12 +9,17 @@
  * waits for storage does not keep the others. The work sends trains until
  * none is due, sets the timer for the next, and so stays on one processor.
  *
- * Who may touch what: `send`, `schedule` and the counts belong to the work,
- * which never runs twice at a time; `status` is what it tells others, under
- * `lock`. A run ends once: by itself in its work, or by wp_run_halt(), which
- * forbids setting the timer (`halting`, under `lock`), cancels it, and then the
- * work, waiting for it. After that nobody else uses the run, and it is freed
- * when its file is released. The file holds the module.
+ * Who may touch what: `send`, `schedule` and the counts belong to whoever has
+ * the run's turn, a reference of its own that goes from the work to the timer
+ * and back, never to two at a time; `status` is what the turn's holder tells
+ * others, under `lock`. The file has another reference. A run ends once, by
+ * whoever holds the turn: the work by itself, or having seen `halting`; or
+ * wp_run_halt(), when it took the turn from a timer or a work that waited.
+ * It never waits for the work, which may itself wait for storage that does not
+ * answer, as of a network or FUSE file system: closing must come to its end,
+ * above all where the kernel closes for others. So a run can outlive its file,
+ * and the turn holds the module; the queue is destroyed, and drained, before
+ * the code of the work's return goes.
  *
  * The work acts as its starter: with its credentials, which security modules
  * ask for at each send and read, and in its memory cgroup, which the pages are
@@ -25,8 +30,10 @@
 #include <linux/cred.h>
 #include <linux/file.h>
 #include <linux/hrtimer.h>
+#include <linux/kref.h>
 #include <linux/memcontrol.h>
 #include <linux/mm.h>
+#include <linux/module.h>
 #include <linux/poll.h>
 #include <linux/sched/mm.h>
 #include <linux/slab.h>
@@ -42,9 +49,16 @@
 #include "send.h"
 #include "switches.h"
 #include "trace.h"
+#include "users.h"
 
-/* Trains sent before other runs on this processor get their turn. */
-#define WP_RUN_TURN 64
+/* Trains that may be late one after the other, */
+#define WP_RUN_TRAINS 64
+/*
+ * and how long the run rests then: its work has a high priority and is outside
+ * of the starter's cgroup, so a run that the network never stops, as its rate
+ * is beyond it, must leave the processor to others by itself.
+ */
+#define WP_RUN_REST_NS NSEC_PER_MSEC
 /* How much later than asked the timer may fire, to serve several at once. */
 #define WP_RUN_SLACK_NS (50 * NSEC_PER_USEC)
 /* When to try again after the socket's buffer was full. */
@@ -52,6 +66,7 @@
 #define WP_RUN_LATE_NS NSEC_PER_MSEC
 
 struct wp_run {
+	struct kref references;		/* of the file, and of the turn */
 	struct wp_send *send;		/* NULL once it has ended */
 	struct wp_schedule schedule;
 	struct wp_pinned pinned;
@@ -59,9 +74,10 @@ struct wp_run {
 	void *table;			/* the RTP engine's, copied */
 	const struct cred *cred;
 	struct mem_cgroup *memcg;
+	struct wp_user *user;		/* as one of whose runs it counts */
 	struct hrtimer timer;
 	struct work_struct work;
-	struct mutex control;		/* one STOP at a time */
+	u64 due_ns;			/* when the timer is to be set to */
 	spinlock_t lock;		/* for what follows */
 	bool halting;
 	struct wirepath_status status;
@@ -72,7 +88,13 @@ static struct workqueue_struct *wp_run_queue;
 
 int wp_run_setup(void)
 {
-	wp_run_queue = alloc_workqueue("wirepath", WQ_HIGHPRI | WQ_PERCPU, 0);
+	/*
+	 * As many at a time as there can be, as those that wait for storage
+	 * count; and frozen with the tasks that feed such storage, not after.
+	 */
+	wp_run_queue = alloc_workqueue("wirepath",
+				       WQ_HIGHPRI | WQ_FREEZABLE | WQ_PERCPU,
+				       WQ_MAX_ACTIVE);
 	return wp_run_queue ? 0 : -ENOMEM;
 }
 
@@ -108,7 +130,7 @@ static void wp_run_note(struct wp_run *run)
 	spin_unlock(&run->lock);
 }
 
-/* Let go of what sending needed. The caller is the run's only user. */
+/* Let go of what sending needed. The caller has the turn, or nobody has. */
 static void wp_run_close(struct wp_run *run)
 {
 	if (!run->send)
@@ -121,6 +143,7 @@ static void wp_run_close(struct wp_run *run)
 	kvfree(run->table);
 	run->headers = NULL;
 	run->table = NULL;
+	wp_user_leave(run->user);
 }
 
 static void wp_run_end(struct wp_run *run, u32 state, int error)
@@ -133,13 +156,39 @@ static void wp_run_end(struct wp_run *run, u32 state, int error)
 	wake_up_all(&run->ended);
 }
 
-static void wp_run_set_timer(struct wp_run *run, u64 due_ns)
+static void wp_run_free(struct wp_run *run)
 {
+	wp_run_close(run);
+	mem_cgroup_put(run->memcg);
+	put_cred(run->cred);
+	kfree(run);
+}
+
+static void wp_run_release_last(struct kref *references)
+{
+	wp_run_free(container_of(references, struct wp_run, references));
+}
+
+/* The last turn: end the run and let go of it. */
+static void wp_run_finish(struct wp_run *run, u32 state, int error)
+{
+	wp_run_end(run, state, error);
+	kref_put(&run->references, wp_run_release_last);
+	module_put(THIS_MODULE);
+}
+
+/* Give the turn to the timer; false if it may not be set any more. */
+static bool wp_run_set_timer(struct wp_run *run)
+{
+	bool set;
+
 	spin_lock(&run->lock);
-	if (!run->halting)
-		hrtimer_start_range_ns(&run->timer, ns_to_ktime(due_ns),
+	set = !run->halting;
+	if (set)
+		hrtimer_start_range_ns(&run->timer, ns_to_ktime(run->due_ns),
 				       WP_RUN_SLACK_NS, HRTIMER_MODE_ABS);
 	spin_unlock(&run->lock);
+	return set;
 }
 
 static enum hrtimer_restart wp_run_due(struct hrtimer *timer)
@@ -165,10 +214,10 @@ static void wp_run_note_departure(struct wp_run *run, u64 now, u64 due)
 }
 
 /*
- * Send one train if it is due. Returns 1 if it was; 0 if there is nothing to
- * do before the timer; negative when the run has ended, -ECANCELED: well.
+ * Send one train if it is due and @may_send. Returns 1 if so; 0 if nothing is to
+ * be done before `due_ns`; negative when the run has ended, -ECANCELED: well.
  */
-static int wp_run_step(struct wp_run *run)
+static int wp_run_step(struct wp_run *run, bool may_send)
 {
 	struct wp_send *send = run->send;
 	u64 now = ktime_get_ns(), due;
@@ -180,7 +229,11 @@ static int wp_run_step(struct wp_run *run)
 			      &due, &packets_max))
 		return send->left ? -ENODATA : -ECANCELED;
 	if (due > now) {
-		wp_run_set_timer(run, due);
+		run->due_ns = due;
+		return 0;
+	}
+	if (!may_send) {
+		run->due_ns = now + WP_RUN_REST_NS;
 		return 0;
 	}
 	if (send->packets >= wp_run_packets_max)
@@ -191,7 +244,7 @@ static int wp_run_step(struct wp_run *run)
 		spin_lock(&run->lock);
 		run->status.full++;
 		spin_unlock(&run->lock);
-		wp_run_set_timer(run, now + WP_RUN_RETRY_NS);
+		run->due_ns = now + WP_RUN_RETRY_NS;
 		return 0;
 	}
 	if (sent <= 0)
@@ -208,34 +261,40 @@ static void wp_run_work(struct work_struct *work)
 	struct wp_run *run = container_of(work, struct wp_run, work);
 	const struct cred *cred = override_creds(run->cred);
 	struct mem_cgroup *memcg = set_active_memcg(run->memcg);
-	int turn, step = 1;
+	int trains, step = 1;
+	bool halting;
 
-	for (turn = 0; turn < WP_RUN_TURN && step > 0; turn++) {
-		if (READ_ONCE(run->halting))
-			step = 0;
-		else
-			step = wp_run_step(run);
-	}
-	if (step > 0)
-		queue_work(wp_run_queue, &run->work);
-	else if (step < 0)
-		wp_run_end(run, WIREPATH_RUN_ENDED, step == -ECANCELED ? 0 : -step);
+	for (trains = 0; step > 0 && !READ_ONCE(run->halting); trains++)
+		step = wp_run_step(run, trains < WP_RUN_TRAINS);
 	set_active_memcg(memcg);
 	revert_creds(cred);
+	/* Whoever takes the turn may free the run: nothing is touched after. */
+	halting = READ_ONCE(run->halting);
+	if (step < 0 && !(halting && step == -EINTR))
+		wp_run_finish(run, WIREPATH_RUN_ENDED, step == -ECANCELED ? 0 : -step);
+	else if (halting || !wp_run_set_timer(run))
+		wp_run_finish(run, WIREPATH_RUN_STOPPED, 0);
 }
 
-/* Stop it if it still goes; when this returns, its work is over. */
+/*
+ * Have it end, without waiting. Once `halting` is set, the turn is with the
+ * timer, or with the work in its queue, and then it is taken and the run ended
+ * here; or the work has it and ends the run.
+ */
 static void wp_run_halt(struct wp_run *run)
 {
-	mutex_lock(&run->control);
 	spin_lock(&run->lock);
-	run->halting = true;
+	WRITE_ONCE(run->halting, true);
 	spin_unlock(&run->lock);
-	hrtimer_cancel(&run->timer);
-	cancel_work_sync(&run->work);
-	if (wp_run_going(run))
-		wp_run_end(run, WIREPATH_RUN_STOPPED, 0);
-	mutex_unlock(&run->control);
+	if (hrtimer_cancel(&run->timer) || cancel_work(&run->work))
+		wp_run_finish(run, WIREPATH_RUN_STOPPED, 0);
+}
+
+/* Stop it if it still goes, and wait for its last train. */
+static int wp_run_stop(struct wp_run *run)
+{
+	wp_run_halt(run);
+	return wait_event_killable(run->ended, !wp_run_going(run)) ? -EINTR : 0;
 }
 
 static int wp_run_status(struct wp_run *run, void __user *argument)
@@ -271,8 +330,7 @@ static long wp_run_ioctl(struct file *file, unsigned int request,
 	case WIREPATH_STOP:
 		if (argument)
 			return -EINVAL;
-		wp_run_halt(run);
-		return 0;
+		return wp_run_stop(run);
 	default:
 		return -ENOTTY;
 	}
@@ -286,20 +344,12 @@ static __poll_t wp_run_poll(struct file *file, struct poll_table_struct *table)
 	return wp_run_going(run) ? 0 : EPOLLIN | EPOLLRDNORM;
 }
 
-static void wp_run_free(struct wp_run *run)
-{
-	wp_run_close(run);
-	mem_cgroup_put(run->memcg);
-	put_cred(run->cred);
-	kfree(run);
-}
-
 static int wp_run_release(struct inode *inode, struct file *file)
 {
 	struct wp_run *run = file->private_data;
 
 	wp_run_halt(run);
-	wp_run_free(run);
+	kref_put(&run->references, wp_run_release_last);
 	return 0;
 }
 
@@ -380,15 +430,19 @@ static struct wp_run *wp_run_open(const struct wirepath_start *start,
 
 	if (!run)
 		return ERR_PTR(-ENOMEM);
-	run->send = wp_send_open(request, rtp);
+	run->user = wp_user_enter();
+	if (IS_ERR(run->user)) {
+		err = PTR_ERR(run->user);
+		goto free;
+	}
+	run->send = wp_send_open(request, rtp, true);
 	if (IS_ERR(run->send)) {
 		err = PTR_ERR(run->send);
-		kfree(run);
-		return ERR_PTR(err);
+		goto leave;
 	}
 	run->cred = get_current_cred();
 	run->memcg = get_mem_cgroup_from_mm(current->mm);
-	mutex_init(&run->control);
+	kref_init(&run->references);
 	spin_lock_init(&run->lock);
 	init_waitqueue_head(&run->ended);
 	wp_timer_setup(&run->timer, wp_run_due);
@@ -396,7 +450,10 @@ static struct wp_run *wp_run_open(const struct wirepath_start *start,
 	/* Its work waits for storage, never for a socket's buffer. */
 	run->send->sending.wait = false;
 	run->send->wait = true;
-	err = wp_schedule_open(&run->schedule, start);
+	run->send->halting = &run->halting;
+	err = wp_source_is_stored(&run->send->source) ? 0 : -EINVAL;
+	if (!err)
+		err = wp_schedule_open(&run->schedule, start);
 	if (!err)
 		err = wp_run_keep(run, request, rtp);
 	if (err) {
@@ -405,6 +462,12 @@ static struct wp_run *wp_run_open(const struct wirepath_start *start,
 	}
 	wp_run_note(run);
 	return run;
+
+leave:
+	wp_user_leave(run->user);
+free:
+	kfree(run);
+	return ERR_PTR(err);
 }
 
 static int wp_run_publish(struct wp_run *run)
@@ -426,6 +489,8 @@ static int wp_run_publish(struct wp_run *run)
 	wp_count(WP_CALLS, 1);
 	wp_count(WP_RUNS, 1);
 	/* First the work, then the descriptor: another thread may close it. */
+	kref_get(&run->references);
+	__module_get(THIS_MODULE);
 	queue_work(wp_run_queue, &run->work);
 	fd_install(fd, file);
 	return fd;

@@ -20,7 +20,8 @@
 
 /*
  * Too large for a stack, too often needed to be allocated, and cleared, for
- * each call: each processor keeps one.
+ * each call: each processor keeps one. Those of runs live long and may be many:
+ * they are charged to the cgroup of the starter, and not kept.
  */
 static struct kmem_cache *wp_sends;
 static DEFINE_PER_CPU(struct wp_send *, wp_send_spare);
@@ -44,16 +45,22 @@ void wp_send_teardown(void)
 	kmem_cache_destroy(wp_sends);
 }
 
-static struct wp_send *wp_send_alloc(void)
+static struct wp_send *wp_send_alloc(bool run)
 {
-	struct wp_send *send = this_cpu_xchg(wp_send_spare, NULL);
+	struct wp_send *send;
 
-	return send ?: kmem_cache_alloc(wp_sends, GFP_KERNEL);
+	send = run ? NULL : this_cpu_xchg(wp_send_spare, NULL);
+	if (!send)
+		send = kmem_cache_alloc(wp_sends, run ? GFP_KERNEL_ACCOUNT : GFP_KERNEL);
+	if (send)
+		send->run = run;
+	return send;
 }
 
 static void wp_send_free(struct wp_send *send)
 {
-	send = this_cpu_xchg(wp_send_spare, send);
+	if (!send->run)
+		send = this_cpu_xchg(wp_send_spare, send);
 	if (send)
 		kmem_cache_free(wp_sends, send);
 }
@@ -71,7 +78,9 @@ static int wp_send_check_packets(const struct wirepath_send *request,
 		   div_u64(request->length, payload) >= wp_run_packets_max) {
 		return -E2BIG;
 	}
-	return payload + header_bytes > WP_TRAIN_BYTES ? -EMSGSIZE : 0;
+	/* By themselves first, as a sum could overflow. */
+	return payload > WP_TRAIN_BYTES ||
+	       payload + header_bytes > WP_TRAIN_BYTES ? -EMSGSIZE : 0;
 }
 
 static int wp_send_check_header(const struct wirepath_send *request,
@@ -143,12 +152,13 @@ static void wp_send_set_header(struct wp_header *header,
  * wp_send_open() - Begin what a request asks for.
  * @request: the request, unchecked
  * @rtp: its RTP state, if it has one
+ * @run: whether it is a run's
  *
  * Return: what wp_send_train() goes on with and wp_send_close() ends, or the
  * errors of the protocol's prose.
  */
 struct wp_send *wp_send_open(const struct wirepath_send *request,
-			     const struct wirepath_rtp *rtp)
+			     const struct wirepath_rtp *rtp, bool run)
 {
 	struct wp_send *send;
 	int err;
@@ -156,7 +166,7 @@ struct wp_send *wp_send_open(const struct wirepath_send *request,
 	err = wp_send_check(request, rtp);
 	if (err)
 		return ERR_PTR(err);
-	send = wp_send_alloc();
+	send = wp_send_alloc(run);
 	if (!send)
 		return ERR_PTR(-ENOMEM);
 	err = wp_source_open(&send->source, request->file, request->offset);
@@ -176,6 +186,7 @@ struct wp_send *wp_send_open(const struct wirepath_send *request,
 	send->copy = request->flags & WIREPATH_COPY;
 	send->wait = !(request->flags & WIREPATH_DONTWAIT);
 	send->sending.wait = send->wait;
+	send->halting = NULL;
 	send->pieces_max = MAX_SKB_FRAGS;
 	send->packets = 0;
 	send->trains = 0;
@@ -364,6 +375,9 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 			return err;
 		if (!send->train.packets)
 			return send->left == WIREPATH_TO_END ? 0 : -ENODATA;
+		/* Storage may have taken long, and the run's owner be gone. */
+		if (send->halting && READ_ONCE(*send->halting))
+			return -EINTR;
 		sent = wp_train_send(&send->train, &send->sending);
 		/*
 		 * net.core.max_skb_frags may be lower than what the kernel was
@@ -396,7 +410,7 @@ bool wp_send_interrupted(void)
 					       task_sigpending(current);
 }
 
-static int wp_send_all(struct wp_send *send)
+static int wp_send_all(struct wp_send *send, u64 trains_max)
 {
 	int sent;
 
@@ -405,6 +419,8 @@ static int wp_send_all(struct wp_send *send)
 			return -EINTR;
 		if (send->packets >= wp_run_packets_max)
 			return -E2BIG;
+		if (send->trains >= trains_max && send->left)
+			return WP_TURN_OVER;
 		sent = wp_send_train(send, WIREPATH_TRAIN_PACKETS_MAX);
 		cond_resched();
 	} while (sent > 0);
@@ -444,7 +460,7 @@ int wp_send_read(struct wirepath_send *request, struct wirepath_rtp *rtp,
 /**
  * wp_send_request() - Answer WIREPATH_SEND.
  * @argument: struct wirepath_send in the caller's memory
- * @wait: false to return -EAGAIN where it would wait
+ * @wait: false to return -EAGAIN where it would wait, WP_TURN_OVER after a while
  *
  * Return: as the protocol's prose says.
  */
@@ -458,7 +474,7 @@ int wp_send_request(void __user *argument, bool wait)
 	err = wp_send_read(&request, &rtp, argument);
 	if (err)
 		return err;
-	send = wp_send_open(&request, &rtp);
+	send = wp_send_open(&request, &rtp, false);
 	if (IS_ERR(send))
 		return PTR_ERR(send);
 	if (!wait) {
@@ -466,7 +482,7 @@ int wp_send_request(void __user *argument, bool wait)
 		send->sending.wait = false;
 	}
 	wp_count(WP_CALLS, 1);
-	answer = wp_send_all(send);
+	answer = wp_send_all(send, wait ? U64_MAX : WP_TURN_TRAINS);
 	wp_send_report(send, &request, &rtp);
 	wp_send_close(send);
 	err = wp_request_write(&request, sizeof(request), argument);

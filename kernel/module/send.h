@@ -2,6 +2,7 @@
 #ifndef _WP_SEND_H
 #define _WP_SEND_H
 
+#include <linux/errno.h>
 #include <linux/types.h>
 
 #include "header.h"
@@ -14,8 +15,10 @@ struct wp_send {
 	u32 packet_bytes;	/* payload; 0: all of it is one packet */
 	u32 train_packets;
 	u64 left;		/* payload, or WIREPATH_TO_END */
+	bool run;		/* a run's, by itself in memory */
 	bool copy;		/* WIREPATH_COPY */
 	bool wait;		/* for storage; for the socket: sending.wait */
+	const bool *halting;		/* of a run: it is to send no more; or NULL */
 	unsigned int pieces_max;	/* of a train by reference */
 	u64 packets;
 	u64 trains;
@@ -26,11 +29,19 @@ struct wp_send {
 	struct wp_train train;
 };
 
+/*
+ * Trains that a ring's first try sends: it is made in a system call which the
+ * caller expects to be short. Then it answers WP_TURN_OVER, no error, and one
+ * of the ring's workers goes on.
+ */
+#define WP_TURN_TRAINS 64
+#define WP_TURN_OVER (-ERESTARTNOINTR)
+
 int wp_send_setup(void);
 void wp_send_teardown(void);
 
 struct wp_send *wp_send_open(const struct wirepath_send *request,
-			     const struct wirepath_rtp *rtp);
+			     const struct wirepath_rtp *rtp, bool run);
 void wp_send_close(struct wp_send *send);
 int wp_send_train(struct wp_send *send, u32 packets_max);
 

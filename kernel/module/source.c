@@ -7,10 +7,10 @@
  * Files are read by splice_direct_to_actor(), that is by the file system's
  * own splice_read, the way of sendfile(). That is the only way which is right
  * for all file systems (tmpfs, overlayfs, DAX, network file systems that ask
- * whether the cache is still valid) and which passes rw_verify_area(), hence
- * the security modules and fsnotify. It checks i_size after a page is up to
+ * whether the cache is still valid). It checks i_size after a page is up to
  * date, so that a page that is truncated at the same moment gives the file's
- * bytes or nothing.
+ * bytes or nothing. Security modules and fsnotify are asked before each read,
+ * by rw_verify_area().
  *
  * Lifetime: a piece holds one reference of its page from when it enters the
  * window to when it is consumed. Truncating or punching a hole takes the page
@@ -22,9 +22,12 @@
  * a page that is unmapped or written to after a fork() stays what it was for
  * us, since copy-on-write copies a page with other references.
  */
+#include <linux/backing-dev.h>
 #include <linux/capability.h>
 #include <linux/cred.h>
+#include <linux/dcache.h>
 #include <linux/fadvise.h>
+#include <linux/magic.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
 #include <linux/pipe_fs_i.h>
@@ -71,6 +74,30 @@ int wp_source_open(struct wp_source *source, int fd, u64 position)
 	source->first = 0;
 	source->end = 0;
 	return 0;
+}
+
+/**
+ * wp_source_is_stored() - Does reading give the same, whoever reads?
+ * @source: the source
+ *
+ * Return: false for files of proc, sysfs and the like. Their content is made by
+ * a function that may ask who the current task is, and need not be as long as
+ * reading it takes. They have no pages, or those of ramfs that nobody reads:
+ * so pages count, or DAX, on a file system with storage of its own, and tmpfs.
+ * Of overlayfs, which has neither, the file below it is asked about.
+ */
+bool wp_source_is_stored(const struct wp_source *source)
+{
+	const struct inode *inode;
+
+	if (!source->file)
+		return true;
+	inode = d_real_inode(source->file->f_path.dentry);
+	if (inode->i_sb->s_magic == TMPFS_MAGIC || IS_DAX(inode))
+		return true;
+	return inode->i_mapping->a_ops->read_folio &&
+	       (inode->i_sb->s_bdi != &noop_backing_dev_info ||
+		inode->i_sb->s_magic == RAMFS_MAGIC);
 }
 
 void wp_source_close(struct wp_source *source)
@@ -179,6 +206,13 @@ static int wp_source_fill_file(struct wp_source *source, u64 want, bool wait)
 	};
 	ssize_t filled;
 
+	/*
+	 * From 6.8 on splicing leaves this to its caller; before, it asks once
+	 * more. First of all, since reading ahead is reading, too.
+	 */
+	filled = rw_verify_area(READ, source->file, &desc.pos, want);
+	if (filled < 0)
+		return filled;
 	if (!wait && wp_source_would_block(source, desc.pos, want))
 		return -EAGAIN;
 	filled = splice_direct_to_actor(source->file, &desc, wp_source_take);
@@ -258,16 +292,17 @@ int wp_source_fill(struct wp_source *source, u64 want, bool wait)
 /* Charge @count pages to the user, as io_uring does for its buffers. */
 static int wp_pinned_charge(struct wp_pinned *pinned, unsigned long count)
 {
-	unsigned long limit = rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
-	struct user_struct *user = get_uid(current_user());
+	unsigned long limit = capable(CAP_IPC_LOCK) ? ULONG_MAX :
+			      rlimit(RLIMIT_MEMLOCK) >> PAGE_SHIFT;
+	struct user_struct *user = current_user();
+	long had = atomic_long_read(&user->locked_vm);
 
-	if (atomic_long_add_return(count, &user->locked_vm) > limit &&
-	    !capable(CAP_IPC_LOCK)) {
-		atomic_long_sub(count, &user->locked_vm);
-		free_uid(user);
-		return -ENOMEM;
-	}
-	pinned->user = user;
+	/* Never above the limit, where others would be refused meanwhile. */
+	do {
+		if (had + count > limit)
+			return -ENOMEM;
+	} while (!atomic_long_try_cmpxchg(&user->locked_vm, &had, had + count));
+	pinned->user = get_uid(user);
 	return 0;
 }
 
@@ -284,12 +319,17 @@ static int wp_pinned_charge(struct wp_pinned *pinned, unsigned long count)
  */
 int wp_pinned_take(struct wp_pinned *pinned, u64 address, u64 length)
 {
-	u64 pages = DIV_ROUND_UP_ULL(offset_in_page(address) + length, PAGE_SIZE);
-	unsigned long count = pages;
+	unsigned long count;
+	u64 pages;
 	int err;
 
-	if (length > ULONG_MAX - PAGE_SIZE || pages > INT_MAX)
+	if (length > ULONG_MAX - 2 * PAGE_SIZE)
 		return -ENOMEM;
+	/* No allocation is larger than INT_MAX, and asking for one warns. */
+	pages = DIV_ROUND_UP_ULL(offset_in_page(address) + length, PAGE_SIZE);
+	if (pages > INT_MAX / sizeof(*pinned->pages))
+		return -ENOMEM;
+	count = pages;
 	err = wp_pinned_charge(pinned, count);
 	if (err)
 		return err;

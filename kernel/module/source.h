@@ -39,6 +39,7 @@ struct wp_cursor {
 };
 
 int wp_source_open(struct wp_source *source, int fd, u64 position);
+bool wp_source_is_stored(const struct wp_source *source);
 void wp_source_close(struct wp_source *source);
 int wp_source_fill(struct wp_source *source, u64 want, bool wait);
 void wp_source_consume(struct wp_source *source, size_t bytes);

@@ -12,7 +12,7 @@
  */
 extern bool wp_allow_files, wp_allow_mappings, wp_allow_rtp, wp_allow_references, wp_allow_trains;
 extern bool wp_allow_sendfilew, wp_allow_uring, wp_allow_runs;
-extern ulong wp_run_packets_max;
+extern ulong wp_run_packets_max, wp_user_runs_max;
 
 u64 wp_features(void);
 

@@ -165,7 +165,8 @@ bool wp_train_take_payload(struct wp_train *train, struct wp_source *source,
  * May this train go by reference? TCP cuts it into as many buffers as it
  * needs and always has the device's checksum or sums piece by piece. For UDP,
  * it must fit one buffer; a segmented one is never summed in software
- * before it is segmented; for others see route.c.
+ * before it is segmented; for others see route.c. What becomes part of a
+ * packet that is corked is summed in software, and where in it is not known.
  */
 static bool wp_train_by_reference(const struct wp_train *train,
 				  const struct wp_sending *sending,
@@ -175,11 +176,10 @@ static bool wp_train_by_reference(const struct wp_train *train,
 		return false;
 	if (!sending->segments)
 		return true;
-	if (train->pieces > MAX_SKB_FRAGS)
+	if (train->pieces > MAX_SKB_FRAGS || wp_udp_corked(sending->sock->sk))
 		return false;
 	return !train->odd || train->packets > 1 ||
-	       (train->bytes <= route->checksum_bytes &&
-		!READ_ONCE(udp_sk(sending->sock->sk)->pending));
+	       train->bytes <= route->checksum_bytes;
 }
 
 static int wp_train_error(int error)
@@ -211,7 +211,8 @@ int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 		struct cmsghdr head;
 		char room[CMSG_SPACE(sizeof(u16))];
 	} control;
-	struct wp_route route = wp_route_of(sending->sock->sk);
+	struct wp_route route = wp_route_of(sending->sock->sk,
+					    sending->address_bytes);
 	bool references = wp_train_by_reference(train, sending, &route);
 	struct msghdr message = { .msg_flags = MSG_NOSIGNAL };
 	u16 size;

@@ -120,7 +120,9 @@ static int wp_vector_add_part(struct wp_vector *vector,
 {
 	u64 position = part->offset + skip, bytes = part->length - skip;
 
-	if (vector->packets && vector->train.bytes + bytes > WP_TRAIN_BYTES)
+	/* By itself first, as a sum could overflow. */
+	if (vector->packets && (bytes > WP_TRAIN_BYTES ||
+				vector->train.bytes + bytes > WP_TRAIN_BYTES))
 		return -EMSGSIZE;
 	if (part->flags & WIREPATH_PART_COPY)
 		return wp_vector_copy(vector, position, bytes);
@@ -165,13 +167,15 @@ static int wp_vector_gather(struct wp_vector *vector)
 	return 0;
 }
 
-static int wp_vector_all(struct wp_vector *vector)
+static int wp_vector_all(struct wp_vector *vector, u64 sent_max)
 {
 	while (vector->index < vector->count) {
 		int sent;
 
 		if (wp_send_interrupted())
 			return -EINTR;
+		if (vector->sent >= sent_max)
+			return WP_TURN_OVER;
 		sent = wp_vector_gather(vector);
 		if (!sent)
 			sent = wp_train_send(&vector->train, &vector->sending);
@@ -264,7 +268,7 @@ close_sending:
 /**
  * wp_vector_request() - Answer WIREPATH_SENDFILEW.
  * @argument: struct wirepath_sendfilew in the caller's memory
- * @wait: false to return -EAGAIN where it would wait
+ * @wait: false to return -EAGAIN where it would wait, WP_TURN_OVER after a while
  *
  * Return: as the protocol's prose says.
  */
@@ -285,7 +289,7 @@ int wp_vector_request(void __user *argument, bool wait)
 	if (err)
 		goto free;
 	wp_count(WP_CALLS, 1);
-	answer = wp_vector_all(vector);
+	answer = wp_vector_all(vector, wait ? U64_MAX : WP_TURN_TRAINS);
 	request.bytes += vector->bytes;
 	request.packets += vector->sent;
 	request.copied_bytes += vector->sending.copied;

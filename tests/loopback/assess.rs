@@ -20,6 +20,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_machine_is_described_and_its_costs_are_measured,
         root_without_capabilities_measures_over_loopback,
         what_cannot_be_sent_is_an_error,
+        an_option_that_an_experiment_has_no_use_for_is_refused,
+        a_sink_that_is_not_there_is_said_before_anything_is_measured,
         what_measures_nothing_is_an_error,
         a_result_that_cannot_be_written_is_an_error_at_once,
         a_result_that_cannot_be_written_in_the_end_is_shown,
@@ -153,7 +155,10 @@ fn what_cannot_be_sent_is_an_error() -> Result<()> {
         &["--runs", "0"],
     ] {
         let output = assess(folder.path(), "loopback", wrong)?.output().context("running it")?;
-        ensure!(!output.status.success() && !output.stderr.is_empty(), "{wrong:?}: {}", output.status);
+        let errors = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(2) && !errors.is_empty(), "{wrong:?}: {}", output.status);
+        // At once: nothing was looked at, so nothing is shown.
+        ensure!(output.stdout.is_empty(), "{wrong:?}: {}", String::from_utf8_lossy(&output.stdout));
     }
     let bare = ["--bare", "/bin/true"];
     for (options, why) in [(&["--cache", "cold"][..], "use --cache warm"), (&[], "use --sink drop")] {
@@ -162,6 +167,39 @@ fn what_cannot_be_sent_is_an_error() -> Result<()> {
         let errors = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.code() == Some(1) && errors.contains(why), "{}: {errors}", output.status);
     }
+    Ok(())
+}
+
+fn an_option_that_an_experiment_has_no_use_for_is_refused() -> Result<()> {
+    for (experiment, option, value) in
+        [("host", "--mtu", "1400"), ("host", "--bare", "/bin/true"), ("relay", "--loan", "on")]
+    {
+        let output = Command::new(program()?).args(["assess", experiment, option, value]).output()?;
+        let errors = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(2), "{}: {errors}", output.status);
+        ensure!(errors.contains(option) && errors.contains("has no use for it"), "{errors}");
+        let help = Command::new(program()?).args(["assess", experiment, "--help"]).output()?;
+        ensure!(
+            !String::from_utf8(help.stdout)?.contains(&format!("{option} <")),
+            "{option} of {experiment}"
+        );
+    }
+    Ok(())
+}
+
+fn a_sink_that_is_not_there_is_said_before_anything_is_measured() -> Result<()> {
+    let nobody = TcpListener::bind("127.0.0.1:0")?.local_addr()?.to_string();
+    let scratch = process::open_folder()?;
+    let mut command = Command::new(program()?);
+    command.args(["assess", "--quick", "--sink", &nobody, "--scratch"]).arg(scratch.path());
+    command.arg("--calibration").arg(scratch.path().join("calibration.json"));
+    let output = command.output().context("running it")?;
+    let errors = String::from_utf8(output.stderr)?;
+    let said = format!("no sink answers at {nobody}: Connection refused");
+    ensure!(output.status.code() == Some(1) && errors.contains(&said), "{}: {errors}", output.status);
+    ensure!(errors.contains(&format!("wirepath assess sink --listen {nobody}")), "{errors}");
+    ensure!(output.stdout.is_empty() && errors.lines().count() == 1, "{errors}");
+    ensure!(fs::read_dir(scratch.path())?.count() == 0, "a file was made");
     Ok(())
 }
 
@@ -239,9 +277,13 @@ fn a_second_interrupt_ends_it_at_once() -> Result<()> {
     silent.set_nonblocking(true)?;
     let command = assess(folder.path(), &silent.local_addr()?.to_string(), &TINY)?;
     let mut process = Process::start(&command, true)?;
-    let _connection = Deadline::seconds(60.0)
-        .wait_for("a connection", || Ok(silent.accept().ok()))
-        .with_context(|| process.log())?;
+    // The first only sees that somebody listens.
+    let connection = || {
+        Deadline::seconds(60.0)
+            .wait_for("a connection", || Ok(silent.accept().ok()))
+            .with_context(|| process.log())
+    };
+    let _connections = [connection()?, connection()?];
     process.signal(Signal::INT)?;
     process.signal(Signal::INT)?;
     // One that comes while the first is told of is as good as none: it is sent until it is heard.

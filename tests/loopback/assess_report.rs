@@ -15,6 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_page_is_legible_on_a_phone,
         a_page_is_legible_on_a_screen,
         a_result_becomes_a_page_markdown_and_csv,
+        files_are_there_though_nobody_reads_standard_output,
         a_result_is_never_written_over,
         two_results_are_compared,
         what_is_no_result_is_refused,
@@ -103,6 +104,20 @@ fn a_result_becomes_a_page_markdown_and_csv() -> Result<()> {
     ensure!(csv.starts_with("experiment,what,transport,size,") && csv.lines().count() > 1000);
     let both = stage.refused(["report", "full.json", "--markdown", "-", "--csv", "-"])?;
     ensure!(both.contains("only one of"), "{both}");
+    Ok(())
+}
+
+/// As with `head`, which has seen enough. The code is that of a program which SIGPIPE ends.
+fn files_are_there_though_nobody_reads_standard_output() -> Result<()> {
+    let stage = Stage::new()?;
+    let (reader, writer) = std::io::pipe()?;
+    drop(reader);
+    let mut command = Command::new(server::binary()?);
+    command.args(["assess", "report", "full.json", "--markdown", "-", "--csv", "runs.csv"]);
+    let output = command.current_dir(stage.path("")).stdout(writer).output()?;
+    let said = String::from_utf8(output.stderr)?;
+    ensure!(output.status.code() == Some(141) && said.is_empty(), "{}: {said}", output.status);
+    ensure!(std::fs::read_to_string(stage.path("runs.csv"))?.lines().count() > 1000);
     Ok(())
 }
 

@@ -36,7 +36,7 @@ fn what_was_measured_decides() -> Result<()> {
         })?;
         ensure!(session["data_path"] == cheapest, "{cheapest} is not what {session} uses");
         let reason = session["data_path_reason"].as_str().context("no reason")?;
-        ensure!(reason.contains("cheapest in trains of 8 packets: "), "{reason}");
+        ensure!(reason.contains("cheapest per packet in trains of 8: "), "{reason}");
         let received = playback.receiver.to_the_end(Deadline::seconds(10.0))?;
         ensure_bytes(&received, &std::fs::read(&clip)?).with_context(|| {
             format!("by {cheapest}; the server says {}", server.status().unwrap_or_default())
@@ -51,7 +51,7 @@ fn the_path_in_use_is_shown() -> Result<()> {
     ensure!(shown["name"] == "wire_sendfile", "{shown}");
     let reason = shown["reason"].as_str().context("no reason")?;
     ensure!(
-        reason.contains("cheapest in trains of 8 packets: wire_sendfile 100 ns, gso_writev 200 ns"),
+        reason.contains("cheapest per packet in trains of 8: wire_sendfile 100 ns, gso_writev 200 ns"),
         "{reason}"
     );
     ensure!(shown["calibrations"][0]["costs"][3]["cpu_ns_per_packet"] == 400.0, "{shown}");

@@ -1,5 +1,6 @@
 //! The command itself: what it prints, how it ends, what it refuses.
 
+use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_clash_of_names_is_an_error_at_start,
         several_folders_appear_under_their_names,
         what_cannot_be_served_is_an_error,
+        an_address_that_is_none_and_one_that_is_taken_are_said_with_what_to_do,
         packing_ahead_makes_an_image,
         the_server_plays_what_was_packed_ahead,
         packing_goes_on_past_what_cannot_be_packed,
@@ -114,6 +116,25 @@ fn what_cannot_be_served_is_an_error() -> Result<()> {
     ensure!(log.contains("gone"), "{log}");
     let log = refused([folder.path(), Path::new("--rtsp"), Path::new("192.0.2.1:8554")])?;
     ensure!(log.contains("192.0.2.1:8554"), "{log}");
+    Ok(())
+}
+
+fn an_address_that_is_none_and_one_that_is_taken_are_said_with_what_to_do() -> Result<()> {
+    for arguments in [
+        &["serve", "--rtsp", "nowhere"][..],
+        &["assess", "sink", "--listen", "nowhere"],
+        &["relay", "--in", "-", "--out", "-", "--metrics", "nowhere"],
+    ] {
+        let output = Command::new(server::binary()?).args(arguments).output()?;
+        let said = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(2) && said.contains("such as 0.0.0.0:8554"), "{said}");
+    }
+    let folder = process::open_folder()?;
+    let holder = TcpListener::bind("127.0.0.1:0")?;
+    let taken = holder.local_addr()?.to_string();
+    let log = refused([folder.path(), Path::new("--rtsp"), Path::new(&taken)])?;
+    ensure!(log.contains("in use") && log.contains("name another with --rtsp ADDR:PORT"), "{log}");
+    drop(holder);
     Ok(())
 }
 
@@ -270,7 +291,7 @@ fn refused<'a>(arguments: impl IntoIterator<Item = &'a Path>) -> Result<String> 
     let mut process = Process::start(command.arg("serve").args(arguments), true)?;
     let status = process.wait(Deadline::seconds(10.0))?;
     let log = process.log();
-    ensure!(!status.success() && !log.contains("ready "), "it started: {log}");
+    ensure!(!status.success() && !log.contains("ready rtsp="), "it started: {log}");
     ensure!(!log.contains("panicked"), "{log}");
     Ok(log)
 }

@@ -19,7 +19,9 @@ mod relay_cache_care;
 mod relay_cache_nginx;
 mod relay_cache_rules;
 mod relay_config;
+mod relay_descriptors;
 mod relay_faults;
+mod relay_pipes;
 mod relay_proxy;
 mod relay_proxy_clients;
 mod relay_proxy_ends;
@@ -46,7 +48,9 @@ fn main() -> ExitCode {
         playing::trials(),
         relay::trials(),
         relay_config::trials(),
+        relay_descriptors::trials(),
         relay_faults::trials(),
+        relay_pipes::trials(),
         relay_proxy::trials(),
         relay_proxy_clients::trials(),
         relay_proxy_ends::trials(),

@@ -1,6 +1,7 @@
 //! `wirepath relay` as people use it.
 
-use std::io::{Read, Write};
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -24,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ffmpeg_sends_through_a_relay,
         wrong_addresses_and_words_are_named,
         a_file_that_exists_is_left_as_it_is,
+        files_of_a_shell_keep_their_place,
         a_signal_ends_it_whatever_it_waits_for,
         hostile_datagrams_end_nothing_and_are_counted,
         what_a_peer_did_not_get_is_no_success,
@@ -332,7 +334,8 @@ fn outputs_that_are_gone_stay_in_the_report() -> Result<()> {
     let (mut connection, _) = listener.accept()?;
     connection.read_exact(&mut [0; 1000])?;
     reset(connection)?;
-    mirroring.wait(Deadline::seconds(20.0))?;
+    let status = mirroring.wait(Deadline::seconds(20.0))?;
+    ensure!(status.code() == Some(3), "{status}: {}", mirroring.log());
     ensure!(std::fs::read(folder.path().join("target"))? == bytes, "the file has other bytes");
     let report: Value = serde_json::from_slice(&std::fs::read(report)?)?;
     let [gone] = &report["ended_outputs"].as_array().context("no list")?[..] else {
@@ -343,6 +346,7 @@ fn outputs_that_are_gone_stay_in_the_report() -> Result<()> {
         "{gone}"
     );
     ensure!(gone["dropped_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{gone}");
+    ensure!(report["gone_outputs"]["failed"] == 1 && report["gone_outputs"]["disconnected"] == 0, "{report}");
     ensure!(mirroring.log().contains(&format!("without {address}")), "{}", mirroring.log());
     Ok(())
 }
@@ -414,6 +418,31 @@ fn a_file_that_exists_is_left_as_it_is() -> Result<()> {
         String::from_utf8(itself.stderr)?.contains("is the same file as")
             && std::fs::read(&path)? == b"after"
     );
+    Ok(())
+}
+
+/// As `{ echo first; read line; relay; echo last; } < source > target`: each goes on where the one before it was.
+fn files_of_a_shell_keep_their_place() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let bytes = random_bytes(3_000_000);
+    std::fs::write(folder.path().join("source"), &bytes)?;
+    for framing in ["whole", "fixed:1000"] {
+        let mut source = File::open(folder.path().join("source"))?;
+        let mut target = File::create(folder.path().join("target"))?;
+        source.seek(SeekFrom::Start(1000))?;
+        target.write_all(b"first")?;
+        let arguments = ["--in", "-", "--out", "-", "--framing", framing];
+        let output = relay(&arguments)?.stdin(source.try_clone()?).stdout(target.try_clone()?).output()?;
+        ensure!(output.status.success(), "{output:?}");
+        target.write_all(b"last")?;
+        ensure!(source.stream_position()? == 3_000_000, "{framing}");
+        let written = std::fs::read(folder.path().join("target"))?;
+        ensure!(
+            written == [b"first", &bytes[1000..], b"last"].concat(),
+            "{framing}: {} bytes",
+            written.len()
+        );
+    }
     Ok(())
 }
 

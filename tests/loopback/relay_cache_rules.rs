@@ -23,6 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         bodies_of_requests_reach_the_origin_and_changes_drop_what_was_kept,
         an_origin_that_fails_is_said_and_bridged_where_it_allows,
         answers_that_cannot_be_passed_on_are_said,
+        an_answer_that_drips_is_passed_on,
         requests_may_be_pipelined,
         wrong_arguments_are_named,
         an_origin_that_stalls_is_given_up,
@@ -260,6 +261,34 @@ fn answers_that_cannot_be_passed_on_are_said() -> Result<()> {
     Ok(())
 }
 
+/// Byte by byte, with what is provisional before it, and with what is no HTTP found before it ends.
+fn an_answer_that_drips_is_passed_on() -> Result<()> {
+    let origin = Origin::start(|asked, connection| {
+        connection.set_nodelay(true)?;
+        let mut drip = |text: &str| text.bytes().try_for_each(|byte| connection.write_all(&[byte]));
+        if asked.target() == "/noise" {
+            drip("HTTX/1.1 200 OK\r\nX: ")?;
+            // It stays open: whoever waits for the end of this waits in vain.
+            while connection.write_all(b"x").is_ok() {}
+            return Ok(());
+        }
+        drip("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nCache-Control: max-age=600\r\n")?;
+        drip(&format!("X-Long: {}\r\nContent-Length: 7\r\n\r\nin full", "x".repeat(2000)))?;
+        Ok(())
+    })?;
+    let (cache, _folder) = cache_of(&origin)?;
+    for _ in 0..2 {
+        let response = cache.get("/a")?;
+        ensure!(response.status == 200 && response.body == b"in full", "{response:?}");
+        ensure!(response.header("x-long").is_some_and(|value| value.len() == 2000), "{response:?}");
+    }
+    ensure!(origin.count("/a") == 1, "it was not kept");
+    let response = cache.get("/noise")?;
+    let said = String::from_utf8_lossy(&response.body).into_owned();
+    ensure!(response.status == 502 && said.contains("cannot be read"), "{response:?}");
+    Ok(())
+}
+
 fn requests_may_be_pipelined() -> Result<()> {
     let origin = Origin::start(|asked: &Asked, connection| {
         let lines = if asked.target().starts_with("/kept") { "Cache-Control: max-age=600\r\n" } else { "" };
@@ -301,6 +330,8 @@ fn wrong_arguments_are_named() -> Result<()> {
             "--listen 127.0.0.1:99999",
         ),
         (["--cache", &empty_path, "--origin", origin, "--in", "-"], "cannot be used with"),
+        (["--cache", &empty_path, "--origin", origin, "--handler", "meter"], "'--handler <HANDLER>'"),
+        (["--cache", &empty_path, "--origin", origin, "--idle-timeout", "1m"], "'--idle-timeout <TIME>'"),
     ] {
         let output = Command::new(server::binary()?).arg("relay").args(arguments).output()?;
         let said = String::from_utf8(output.stderr)?;

@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
-use std::os::unix::net::UnixStream;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_stream_that_fails_leaves_the_others_alone,
         hundreds_of_streams_run_at_once,
         what_went_through_is_what_is_counted,
+        malformed_datagrams_and_outputs_that_are_gone_are_counted,
         rates_of_classes_and_streams_hold,
         wrong_files_are_named_with_their_line,
         a_file_is_checked_and_nothing_is_opened,
@@ -277,6 +278,51 @@ fn classes_get_their_shares_of_what_is_moved() -> Result<()> {
 }
 
 /// What may have moved by then is known whatever the machine does meanwhile.
+/// What somebody who watches the numbers has to see: datagrams that are refused, and an output that a mirror goes on without.
+fn malformed_datagrams_and_outputs_that_are_gone_are_counted() -> Result<()> {
+    require!(find("curl").is_some(), "curl is not installed");
+    let inlet = crate::relay::free_port()?;
+    let folder = Folder::new(&format!(
+        "[[stream]]\nname = \"packets\"\nin = [\"udp://@{inlet}\"]\nframing = \"ts\"\nout = [\"file:copy\", \"unix:gone\"]\n"
+    ))?;
+    let door = UnixListener::bind(folder.path("gone"))?;
+    let mut relay = Watched::start(&folder, &[])?;
+    drop(door.accept()?);
+    relay.wait_for("a socket that is bound", |streams| streams[0]["state"] == "running")?;
+    let sender = UdpSocket::bind("127.0.0.1:0")?;
+    sender.connect(inlet)?;
+    let packet = [&[0x47, 0x01, 0x00, 0x10][..], &[0; 184]].concat();
+    for datagram in [b"hostile", &packet[..], &packet[..100], &packet] {
+        ensure!(sender.send(datagram)? == datagram.len());
+    }
+    let read = 7 + 188 + 100 + 188;
+    let streams = relay.wait_for("what was sent", |streams| {
+        streams[0]["bytes_in"] == read && streams[0]["outputs"][0]["bytes"] == 2 * 188
+    })?;
+    let gone = &streams[0]["ended_outputs"][0];
+    let missed = gone["dropped_bytes"].as_u64().with_context(|| streams.to_string())?;
+    ensure!(missed > 0 && streams[0]["gone_outputs"]["failed"] == 1, "{streams}");
+
+    let numbers = numbers(&run("curl", ["-sS", &format!("http://{}/metrics", relay.door)], 20.0)?)?;
+    let stream = "stream=\"packets\",class=\"\"";
+    let output = format!("{stream},port=\"1\",output=\"unix:{}\"", folder.path("gone").display());
+    for (name, labels, expected) in [
+        ("stream_malformed_datagrams_total", stream.to_owned(), 2),
+        ("stream_malformed_bytes_total", stream.to_owned(), 107),
+        ("stream_outputs_failed_total", stream.to_owned(), 1),
+        ("stream_outputs_disconnected_total", stream.to_owned(), 0),
+        ("stream_output_gone", output.clone(), 1),
+        ("stream_output_dropped_bytes_total", output, missed),
+    ] {
+        let name = format!("wirepath_{name}{{{labels}}}");
+        ensure!(numbers.get(&name) == Some(&(expected as f64)), "{name} is not {expected}: {numbers:?}");
+    }
+    relay.process.signal(Signal::TERM)?;
+    let status = relay.process.wait(Deadline::seconds(20.0))?;
+    ensure!(status.code() == Some(143), "{status}: {}", relay.process.log());
+    Ok(())
+}
+
 fn rates_of_classes_and_streams_hold() -> Result<()> {
     const ENOUGH: u64 = 4_000_000;
     // What one turn may read beyond what is left: all that a pipe holds. It is made up for later.

@@ -1,6 +1,6 @@
 //! `wirepath relay` when what it reads from, writes to or lives on fails: what it took is delivered, or said to be lost, to the byte.
 
-mod rig;
+pub(crate) mod rig;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -55,7 +55,7 @@ fn a_receiver_killed_costs_a_mirror_only_itself() -> Result<()> {
     drop(victim);
     feed.write_all(rest)?;
     drop(feed);
-    let (report, words) = rig.end(0)?;
+    let (report, words) = rig.end(3)?;
     ensure!(std::fs::read(rig.path("good"))? == source, "the other receiver has other bytes");
     let written = std::fs::read(victim_file)?;
     ensure!(source.starts_with(&written), "the victim got other bytes");
@@ -214,7 +214,7 @@ fn a_full_disk_leaves_what_was_written_and_costs_a_mirror_only_its_file() -> Res
 
         let good = rig.at("file", "good");
         rig.start(&[&arguments[..], &["--out", &good]].concat())?;
-        let (report, words) = rig.end(0)?;
+        let (report, words) = rig.end(3)?;
         let written = std::fs::read(&file)?;
         ensure!(!written.is_empty() && source.starts_with(&written), "{} bytes, others", written.len());
         ensure!(std::fs::read(rig.path("good"))? == source, "the other file has other bytes");

@@ -376,6 +376,9 @@ fn wrong_arguments_are_named() -> Result<()> {
         (&["--to", "a:1"], 2, "--listen <ADDRESS>"),
         (&["--listen", ":0", "--to", ":80"], 2, ":80: a host is missing, as in HOST:PORT"),
         (&["--listen", ":0", "--to", "a:1", "--in", "-", "--out", "-"], 2, "cannot be used with"),
+        // Bytes that were to be sealed would go out as they are.
+        (&["--listen", ":0", "--to", "a:1", "--handler", "seal:key"], 2, "'--handler <HANDLER>'"),
+        (&["--listen", ":0", "--to", "a:1", "--origin", "http://storage"], 2, "'--origin <URL>'"),
         (
             &["--listen", ":0", "--to", "a:1", "--balance", "best"],
             2,

@@ -1,5 +1,6 @@
 //! The scripts behind `make run`, copied beside what they need, so that nothing is built or installed.
 
+use std::net::TcpListener;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         an_example_that_plays_is_shown,
         a_single_file_is_its_own_example,
         a_folder_without_streams_has_no_example,
+        how_options_are_given_is_said_where_one_would_help,
         what_is_missing_and_how_root_installs_it_is_said,
     ]
 }
@@ -64,6 +66,16 @@ fn a_folder_without_streams_has_no_example() -> Result<()> {
     Ok(())
 }
 
+fn how_options_are_given_is_said_where_one_would_help() -> Result<()> {
+    let folder = process::open_folder()?;
+    let holder = TcpListener::bind("127.0.0.1:0")?;
+    let mut run = Run::with_doors(folder.path(), &holder.local_addr()?.to_string())?;
+    let status = run.process.wait(Deadline::seconds(20.0))?;
+    let said = run.process.log();
+    ensure!(status.code() == Some(1) && said.contains("make run ARGS=\"--rtsp"), "{status}: {said}");
+    Ok(())
+}
+
 /// Without root and without a way to become it, on a machine that has all but ffmpeg.
 fn what_is_missing_and_how_root_installs_it_is_said() -> Result<()> {
     require!(!is_root() || find("setpriv").is_some(), "`setpriv` is not installed");
@@ -99,6 +111,11 @@ struct Run {
 
 impl Run {
     fn of(media: &Path) -> Result<Run> {
+        Run::with_doors(media, "127.0.0.1:0")
+    }
+
+    /// With the RTSP door at this address.
+    fn with_doors(media: &Path, rtsp: &str) -> Result<Run> {
         let home = tempfile::tempdir()?;
         let path = |name: &str| -> PathBuf { home.path().join(name) };
         std::fs::create_dir(path("scripts"))?;
@@ -107,7 +124,7 @@ impl Run {
         symlink(server::binary()?, path("release/wirepath"))?;
         std::fs::write(path("calibration.json"), server::calibration(&["wire_sendfile"])?)?;
         let mut command = Command::new("bash");
-        command.arg(path("scripts/run.sh")).args(["--rtsp=127.0.0.1:0", "--http=127.0.0.1:0", "--cache"]);
+        command.arg(path("scripts/run.sh")).args(["--rtsp", rtsp, "--http=127.0.0.1:0", "--cache"]);
         command.arg(path("cache")).arg("--calibration").arg(path("calibration.json"));
         command.env("MEDIA", media).env("CARGO_TARGET_DIR", home.path());
         Ok(Run { process: Process::start(&command, true)?, _home: home })

@@ -34,6 +34,7 @@ pub fn full() -> Assessment {
         profiles: profiles(),
         loan: Some(loan()),
         relay: relay(),
+        server: None,
         left_out: vec![
             LeftOut {
                 what: "loan over TCP with MTU 9,000".to_owned(),

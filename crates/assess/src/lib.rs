@@ -36,6 +36,7 @@ pub use calibrate::calibrate;
 pub use error::Error;
 pub use experiment::{Experiment, Soundness};
 pub use lending::read as read_calibrations;
+pub use media::remove_made;
 pub use options::{Options, Sink};
 pub use progress::Progress;
 pub use result::Assessment;

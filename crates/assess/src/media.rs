@@ -18,6 +18,7 @@ use wirepath_datapath::{Extent, Medium, Scratch};
 use wirepath_sys::page_cache::cached_pages;
 
 pub(crate) use make::nameless;
+pub use tidy::remove_made;
 
 use crate::error::{Doing, Error};
 use crate::options::Options;

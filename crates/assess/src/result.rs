@@ -11,6 +11,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use wirepath_datapath::LoanCounts;
+use wirepath_datapath::calibration::Calibration;
 
 pub use relay::{DATAGRAM as RELAY_DATAGRAM, RelayCost, RelayRun};
 
@@ -46,6 +47,10 @@ pub struct Assessment {
     /// Moving data from sources to sinks; empty in results that are older than this field.
     #[serde(default)]
     pub relay: Vec<RelayCost>,
+    /// What the data paths of `wirepath serve` cost in its own trains, which its choice goes by. None where streams were not measured, on
+    /// sinks that stand for no device, and in results that are older than this field.
+    #[serde(default)]
+    pub server: Option<Calibration>,
     /// What was not measured, and why.
     pub left_out: Vec<LeftOut>,
 }

@@ -92,6 +92,41 @@ pub fn within<T: Send>(
     })
 }
 
+/// Sees that the processor may be used.
+///
+/// # Errors
+/// [`Error::Input`] if not.
+pub fn check_processor(cpu: Option<u32>) -> Result<(), Error> {
+    Processors::of_thread(cpu).map(drop)
+}
+
+/// Sees that something listens at a sink that is another host, before minutes are spent on what needs none.
+///
+/// # Errors
+/// [`Error::Input`] if it has no address or does not listen at any.
+pub fn check_sink(sink: &Sink) -> Result<(), Error> {
+    let Sink::Host(name) = sink else { return Ok(()) };
+    let mut refusal = None;
+    for address in addresses(name)? {
+        match TcpStream::connect_timeout(&address, ANSWERS_WITHIN) {
+            Ok(_) => return Ok(()),
+            Err(error) => refusal = refusal.or(Some(error)),
+        }
+    }
+    let why = refusal.map_or("the name has no address".to_owned(), |error| error.to_string());
+    Err(Error::Input(format!(
+        "no sink answers at {name}: {why}; run there: wirepath assess sink --listen {name}"
+    )))
+}
+
+/// The addresses of another host.
+fn addresses(name: &str) -> Result<Vec<SocketAddr>, Error> {
+    let unknown = |why: String| Error::Input(format!("the sink {name} cannot be found: {why}"));
+    let found: Vec<SocketAddr> =
+        name.to_socket_addrs().map_err(|error| unknown(error.to_string()))?.collect();
+    if found.is_empty() { Err(unknown("the name has no address".to_owned())) } else { Ok(found) }
+}
+
 /// Calls `act` on a thread of its own that stays on one processor, whose number it is told: for what needs no network.
 ///
 /// # Errors
@@ -138,14 +173,11 @@ impl Stage {
 
     /// No namespace for what goes to another host: its way leads over the host's devices.
     fn towards(address: &str) -> Result<Stage, Error> {
-        let unknown = |why: String| Error::Input(format!("the sink {address} cannot be found: {why}"));
-        let found = address.to_socket_addrs().map_err(|error| unknown(error.to_string()))?;
-        let found: Vec<SocketAddr> = found.collect();
-        let first = *found.first().ok_or_else(|| unknown("the name has no address".to_owned()))?;
+        let found = addresses(address)?;
         // A name may have an address that nobody listens at: IPv6 and IPv4, or of a device that is down.
         let answers = |address: &&SocketAddr| TcpStream::connect_timeout(address, ANSWERS_WITHIN).is_ok();
         let address = if found.len() > 1 { found.iter().find(answers).copied() } else { None };
-        let address = address.unwrap_or(first);
+        let address = address.unwrap_or(found[0]);
         let remote = Remote { address };
         // What the way there takes unfragmented, the pair has to take too.
         let mtu = remote.path_mtu()?.min(Pair::MOST_MTU);

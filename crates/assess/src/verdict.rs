@@ -1,5 +1,6 @@
 //! Which path to use, and why.
 
+use wirepath_datapath::calibration::{DeviceKind, USUAL_TRAIN};
 use wirepath_datapath::{BlockPath, Path};
 
 use crate::headers;
@@ -116,6 +117,24 @@ const PURPOSES: [Purpose; 4] = [
 /// What the figures of a result recommend; nothing for what was not measured.
 pub fn verdicts(result: &Assessment) -> Vec<Verdict> {
     PURPOSES.iter().filter_map(|purpose| verdict(result, purpose)).collect()
+}
+
+/// The path that `wirepath serve` takes by what was measured of its own trains, which are shorter than those that [`verdicts`] goes by,
+/// and why, for people.
+pub fn of_server(result: &Assessment) -> Option<(String, String)> {
+    let costs = result.server.as_ref()?;
+    let without_memory: Vec<Path> =
+        Path::SERVING.into_iter().filter(|path| !path.needs_hot_memory()).collect();
+    let devices = match &costs.device {
+        DeviceKind::Named(device) => device,
+        DeviceKind::WithChecksums => "devices that compute checksums",
+        DeviceKind::WithoutChecksums => "devices that compute no checksums",
+    };
+    let why = format!(
+        "over {devices}: cheapest per packet in trains of {USUAL_TRAIN}, as streams of 4 Mb/s leave (streaming above: full trains): {}",
+        costs.in_words(&without_memory)
+    );
+    Some((costs.cheapest(&without_memory)?.to_string(), why))
 }
 
 fn verdict(result: &Assessment, purpose: &Purpose) -> Option<Verdict> {

@@ -142,7 +142,7 @@ impl Verification<'_> {
             let length = self.expected.0.len() as u64 - start;
             let walk = self.cell.walk(length, length);
             let mut sending = Sending::new(self.cell, self.medium, start, self.outlet, scratch, 0);
-            for stretch in walk.stretches(self.cell.train_packets().into()) {
+            for stretch in walk.stretches(self.cell.train_packets_received().into()) {
                 sending.stretch(stretch, &mut Sent::default())?;
                 let payload = self.expected.payload(start + stretch.start, stretch.bytes as usize);
                 for (packet, index) in payload.chunks(walk.packet() as usize).zip(stretch.first..) {

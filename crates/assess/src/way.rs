@@ -128,8 +128,17 @@ impl Cell {
             (way, _) if way.takes_runs() => u32::MAX / u32::from(self.packet_size()),
             (Way::Block(path), _) if !path.segments() => 1,
             (_, Transport::Tcp) => 1,
-            _ => TRAIN_PACKETS.min(MOST_BYTES / u32::from(self.packet_size())).max(1),
+            _ => self.a_train(),
         }
+    }
+
+    /// The same where a receiver has to have room for all of them: no run is longer than a train.
+    pub(crate) fn train_packets_received(&self) -> u32 {
+        self.train_packets().min(self.a_train())
+    }
+
+    fn a_train(&self) -> u32 {
+        TRAIN_PACKETS.min(MOST_BYTES / u32::from(self.packet_size())).max(1)
     }
 
     /// The file that it sends: paths that cannot make headers send packets that are ready.

@@ -42,6 +42,7 @@ pub(crate) struct Assess {
 #[derive(Subcommand)]
 enum Action {
     /// Say what this machine has, what it lacks for which data path and how to get it; cost of kernel entry and of copying
+    #[command(mut_args(measuring::without_sending))]
     Host(Measuring),
     /// Compare two results: kernel against kernel, machine against machine, before against after
     Compare(compare::Compare),

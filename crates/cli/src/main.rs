@@ -1,5 +1,7 @@
 //! `wirepath`: serves stored media by the shortest path the machine offers.
 
+mod address;
+mod advice;
 mod assess;
 mod format;
 mod image_options;
@@ -47,8 +49,11 @@ enum Command {
     Assess(assess::Assess),
 }
 
+/// Exit code where nobody reads our output any more: that of programs which SIGPIPE ends, as shells show it.
+const BROKEN_PIPE: u8 = 128 + 13;
+
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| advice::on(error).exit());
     let result = match arguments.command {
         Command::Serve(serve) => serve.run(),
         Command::Pack(pack) => pack.run(),
@@ -59,7 +64,7 @@ fn main() -> ExitCode {
     match result {
         Ok(code) => code,
         // Whoever read our output has seen enough, as `head` has.
-        Err(error) if is_broken_pipe(&error) => ExitCode::FAILURE,
+        Err(error) if is_broken_pipe(&error) => ExitCode::from(BROKEN_PIPE),
         Err(error) => {
             eprintln!("wirepath: {}", in_words(&error));
             ExitCode::FAILURE

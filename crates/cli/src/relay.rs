@@ -5,17 +5,20 @@ mod cache;
 mod counts;
 mod door;
 mod group;
+mod modes;
 mod proxy;
 mod report;
 mod row;
 mod running;
 mod wires;
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::{ArgGroup, Args};
 use wirepath_relay::Configuration;
 
@@ -29,21 +32,31 @@ use wires::Wires;
 #[derive(Args)]
 #[command(group = ArgGroup::new("what to do").args(["inputs", "config", "addresses"]).required(true).multiple(true))]
 #[command(group = ArgGroup::new("behind").args(["to", "cache"]))]
+#[command(mut_args(modes::keep_apart))]
 #[command(after_help = "\
 Addresses:
-  tcp://HOST:PORT           connect             tcp://[HOST]:PORT?listen  wait for a connection
-  udp://@[GROUP]:PORT       receive             udp://HOST:PORT           send
-  unix:PATH[?listen]        a Unix socket       -                         standard input or output
-  file:PATH                 a file; to write one that exists, add ?append or ?overwrite
+  tcp://HOST:PORT           connect
+  tcp://[HOST]:PORT?listen  wait for a connection
+  udp://@[GROUP]:PORT       receive
+  udp://HOST:PORT           send
+  unix:PATH[?listen]        a Unix socket
+  -                         standard input or output
+  file:PATH                 a file; to write one that exists, add ?append
+                            or ?overwrite
 For UDP add ?iface=NAME&ttl=HOPS for multicast, ?packet=BYTES for the size of datagrams that are made of a stream.
 
 Examples:
-  wirepath relay --in udp://@239.1.1.1:5000?iface=eth0 --out udp://10.0.0.2:5000 --out udp://10.0.0.3:5000
-  wirepath relay --in tcp://camera:9000 --out tcp://:9001?listen --out file:record.ts
-  wirepath relay --in file:multiplex.ts --framing ts --handler ts:programme=2 --out file:one.ts
+  wirepath relay --in udp://@239.1.1.1:5000?iface=eth0 \\
+                 --out udp://10.0.0.2:5000 --out udp://10.0.0.3:5000
+  wirepath relay --in tcp://camera:9000 \\
+                 --out tcp://:9001?listen --out file:record.ts
+  wirepath relay --in file:multiplex.ts --framing ts \\
+                 --handler ts:programme=2 --out file:one.ts
   wirepath relay --config relay.toml --metrics 127.0.0.1:9100
-  wirepath relay --listen :80 --to 10.0.0.2:8080 --to 10.0.0.3:8080 --balance leastconn
-  wirepath relay --listen :80 --cache /var/cache/films --origin http://storage:8080
+  wirepath relay --listen :80 --to 10.0.0.2:8080 --to 10.0.0.3:8080 \\
+                 --balance leastconn
+  wirepath relay --listen :80 --cache /var/cache/films \\
+                 --origin http://storage:8080
 
 Several inputs are merged (--order), several outputs mirrored unless --pattern says otherwise. Bytes that nobody has to \
 look at are not copied. With --config many streams run at once; when one ends or fails, the others go on.
@@ -56,9 +69,10 @@ ready listen=tcp://ADDRESS:PORT, or of a cache: ready http=http://ADDRESS:PORT/
 SIGTERM or SIGINT drains for the time of --drain; a second one ends at once. The log goes to standard error; RUST_LOG sets \
 its level (default: info).
 
-Exit code: 0 if all inputs came to their end and all was delivered (peers over TCP have acknowledged it), but for \
-outputs that a mirror went on without, which are named; 1 if something failed, 128 and the signal's number if it was stopped. Of a proxy or cache: 0 if all connections or answers ended before it did, 3 if \
-some were cut.")]
+Exit code: 0 if all inputs came to their end and all was delivered (peers over TCP have acknowledged it), but for what \
+--when-full says; 1 if something failed, 128 and the signal's number if it was stopped; 3 if all inputs came to their end, but a \
+mirror went on without an output that failed, or shares of a record did not come. Of a proxy or cache: 0 if all connections or \
+answers ended before it did, 3 if some were cut.")]
 pub(crate) struct Relay {
     #[command(flatten)]
     wires: Wires,
@@ -88,12 +102,28 @@ pub(crate) struct Relay {
 #[derive(Args)]
 struct Listening {
     /// Take connections here: [HOST]:PORT, of IPv4 and IPv6 without a host, or for a proxy unix:PATH; may be given more than once
-    #[arg(long = "listen", value_name = "ADDRESS", requires = "behind", conflicts_with_all = ["inputs", "outputs", "config"])]
+    #[arg(long = "listen", value_name = "ADDRESS", requires = "behind")]
     addresses: Vec<String>,
 
     /// How long connections and answers may go on after SIGTERM or SIGINT
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration, requires = "addresses")]
     drain: Duration,
+
+    /// Engine threads [default: one for each core]
+    #[arg(long, value_name = "N", requires = "addresses")]
+    threads: Option<NonZeroUsize>,
+}
+
+impl Listening {
+    /// Engine threads, as told or one for each core.
+    fn threads(&self) -> Result<usize> {
+        match self.threads {
+            Some(threads) => Ok(threads.get()),
+            None => {
+                Ok(available_parallelism().context("the number of cores is not known; use --threads")?.get())
+            }
+        }
+    }
 }
 
 impl Relay {
@@ -124,5 +154,18 @@ impl Relay {
             }
         }
         running::run(&configuration, file.is_some(), &self.showing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_laid_out_in_the_help_fits_80_columns() {
+        let help = Relay::augment_args(clap::Command::new("relay")).get_after_help().unwrap().to_string();
+        let laid_out: Vec<&str> = help.lines().filter(|line| line.starts_with("  ")).collect();
+        assert!(laid_out.len() > 15, "{help}");
+        assert!(laid_out.iter().all(|line| line.len() <= 80), "{laid_out:#?}");
     }
 }

@@ -1,18 +1,18 @@
 //! `wirepath serve`.
 
 use std::convert::Infallible;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use wirepath_server::{DataPath, Server, ServerOptions};
+use wirepath_server::{DataPath, Server, ServerOptions, StartError};
 use wirepath_streams::datapath::Scratch;
 
 use crate::image_options::CALIBRATION;
@@ -56,7 +56,7 @@ impl Serve {
 async fn serve(options: ServerOptions, log: Log) -> Result<Infallible> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let server = Server::start(options)?;
+    let server = Server::start(options).map_err(with_advice)?;
     announce(server.rtsp_address()?, server.http_address()?)?;
     tokio::spawn(log.losses().tell());
     let stop = async {
@@ -76,6 +76,16 @@ async fn serve(options: ServerOptions, log: Log) -> Result<Infallible> {
         () = second => false,
     };
     leave(log, if in_time { 0 } else { CUT })
+}
+
+/// How to get past what a server could not start for, where an option does.
+fn with_advice(error: StartError) -> anyhow::Error {
+    match &error {
+        StartError::Listen { door, source, .. } if source.kind() == ErrorKind::AddrInUse => {
+            anyhow!("{error}; name another with --{} ADDR:PORT", door.to_lowercase())
+        }
+        _ => error.into(),
+    }
 }
 
 /// Ends the process here and now. To drop the server and the runtime would be to wait for threads that wait for storage, and

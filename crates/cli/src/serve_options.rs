@@ -12,6 +12,7 @@ use clap::{Args, Command};
 use serde::Deserialize;
 use toml::de::DeTable;
 
+use crate::address::door;
 use crate::image_options::{ImageOptions, time};
 
 /// Each field is a flag, and a key of the same name in the configuration file.
@@ -133,10 +134,6 @@ fn check_keys(text: &str) -> Result<()> {
     };
     let line = text[..key.span().start].matches('\n').count() + 1;
     bail!("line {line}: unknown key `{}`; there are {}", key.get_ref(), known.join(", "))
-}
-
-fn door(text: &str) -> Result<SocketAddr, &'static str> {
-    text.parse().map_err(|_| "wanted is an address and a port up to 65535, such as 0.0.0.0:8554 or [::]:8554")
 }
 
 /// `auto`, or a data path.

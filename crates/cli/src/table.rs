@@ -18,10 +18,34 @@ pub(crate) fn new_table(width: usize, utf8: bool) -> Table {
     table
 }
 
+/// Words in lines of at most `width` columns.
+pub(crate) fn paragraph(text: &str, width: usize) -> String {
+    let mut table = new_table(width, false);
+    table.add_row([text]);
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 0));
+    }
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
 /// The lines of a table without blanks at their ends.
 pub(crate) fn lines(table: &mut Table) -> String {
     for column in table.column_iter_mut() {
         column.set_padding((1, 0)); // every column counts on a narrow terminal
     }
     table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_paragraph_breaks_between_words() {
+        let text = "what the paths of `wirepath serve` cost is kept in /var/cache/wirepath/calibration.json";
+        let lines = paragraph(text, 40);
+        assert!(lines.lines().all(|line| line.len() <= 40), "{lines}");
+        assert_eq!(lines.split_whitespace().collect::<Vec<_>>(), text.split_whitespace().collect::<Vec<_>>());
+        assert_eq!(paragraph("short", 40), "short\n");
+    }
 }

@@ -18,10 +18,6 @@ pub const USUAL_TRAIN: u32 = 8;
 /// Measured packets are of this size: seven packets of a transport stream and a header.
 pub const PACKET_SIZE: u16 = 1328;
 
-/// A path further back in the order of [`Path::SERVING`] must be cheaper by this share to be chosen instead: measurements of two
-/// seconds on a busy machine differ by nearly as much.
-const MARGIN: f64 = 0.20;
-
 /// What paths cost on one machine and kernel, one kind of device and one MTU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Calibration {
@@ -123,14 +119,14 @@ impl Calibration {
             .filter(|ns| ns.is_finite() && *ns > 0.0)
     }
 
-    /// The cheapest of these paths, which are in the order of preference; nothing if none of them was measured.
+    /// The cheapest of these paths, of equals the first; nothing if none of them was measured.
     pub fn cheapest(&self, paths: &[Path]) -> Option<Path> {
-        cheapest(paths, |path| self.cost_ns(path))
+        self.by_cost(paths, false).first().map(|(path, _)| *path)
     }
 
     /// The same for packets with headers of a session's own.
     pub fn cheapest_with_own_headers(&self, paths: &[Path]) -> Option<Path> {
-        cheapest(paths, |path| self.cost_with_own_headers_ns(path))
+        self.by_cost(paths, true).first().map(|(path, _)| *path)
     }
 
     /// Adds the costs of `other` for which this one has no figure of its own.
@@ -146,28 +142,36 @@ impl Calibration {
         self.costs.extend(missing);
     }
 
-    /// What was measured, most preferred path first: `wire_sendfile 92 ns, gso_writev 121 ns`.
-    pub fn in_words(&self) -> String {
-        in_words(&Path::SERVING, |path| self.cost_ns(path))
+    /// What a packet costs by each of these paths, the cheapest first, and by those that `--hot-memory` would add to them:
+    /// `gso_writev 121 ns, wire_sendfile 152 ns; with --hot-memory also wire_uring 92 ns`.
+    pub fn in_words(&self, paths: &[Path]) -> String {
+        let hot: Vec<Path> = Path::SERVING
+            .into_iter()
+            .filter(|path| path.needs_hot_memory() && !paths.contains(path) && self.cost_ns(*path).is_some())
+            .collect();
+        let figures = in_words(&self.by_cost(paths, false));
+        match &hot[..] {
+            [] => figures,
+            hot => format!("{figures}; with --hot-memory also {}", in_words(&self.by_cost(hot, false))),
+        }
     }
 
-    /// The same for packets with headers of a session's own.
-    pub fn in_words_with_own_headers(&self) -> String {
-        in_words(&Path::OWN_HEADERS, |path| self.cost_with_own_headers_ns(path))
+    /// What a packet with headers of a session's own costs by each of these paths, the cheapest first.
+    pub fn in_words_with_own_headers(&self, paths: &[Path]) -> String {
+        in_words(&self.by_cost(paths, true))
+    }
+
+    /// Those of these paths that were measured, the cheapest first.
+    fn by_cost(&self, paths: &[Path], own_headers: bool) -> Vec<(Path, f64)> {
+        let measured = |path: &Path| Some((*path, self.cost_of(*path, own_headers)?));
+        let mut costs: Vec<_> = paths.iter().filter_map(measured).collect();
+        costs.sort_by(|(_, one), (_, other)| one.total_cmp(other));
+        costs
     }
 }
 
-/// The cheapest of paths that are in the order of preference.
-fn cheapest(paths: &[Path], cost_ns: impl Fn(Path) -> Option<f64>) -> Option<Path> {
-    let costs = paths.iter().filter_map(|path| Some((*path, cost_ns(*path)?)));
-    costs
-        .reduce(|best, next| if next.1 < best.1 * (1.0 - MARGIN) { next } else { best })
-        .map(|(path, _)| path)
-}
-
-fn in_words(paths: &[Path], cost_ns: impl Fn(Path) -> Option<f64>) -> String {
-    let figure = |path: &Path| Some(format!("{path} {:.0} ns", cost_ns(*path)?));
-    paths.iter().filter_map(figure).collect::<Vec<_>>().join(", ")
+fn in_words(costs: &[(Path, f64)]) -> String {
+    costs.iter().map(|(path, ns)| format!("{path} {ns:.0} ns")).collect::<Vec<_>>().join(", ")
 }
 
 /// The calibrations of one user, at most one for each host, kind of device and MTU.

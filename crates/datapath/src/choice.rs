@@ -86,29 +86,33 @@ impl Support {
 
     /// The path for the same session's packets once their headers are its own, where the other path sends stored ones.
     pub fn choose_for_own_headers(&self, local: IpAddr, mtu: u32) -> Choice {
-        match self.forced {
-            Some(path) if path.makes_headers() => self.first(),
-            Some(_) => Choice {
-                path: Path::GsoWritev,
-                reason: "the path that was asked for sends stored headers".to_owned(),
-            },
-            None => self.own_headers(&Route::from(local).kinds, mtu),
+        self.forced_for_own_headers().unwrap_or_else(|| self.own_headers(&Route::from(local).kinds, mtu))
+    }
+
+    /// The same for a usual device.
+    pub fn host_for_own_headers(&self) -> Choice {
+        let usual = || self.own_headers(&[DeviceKind::WithChecksums], USUAL_MTU);
+        self.forced_for_own_headers().unwrap_or_else(usual)
+    }
+
+    fn forced_for_own_headers(&self) -> Option<Choice> {
+        match self.forced? {
+            path if path.makes_headers() => Some(self.first()),
+            path => Some(Choice { path: Path::GsoWritev, reason: format!("{path} sends stored headers") }),
         }
     }
 
-    /// The choice of a path for headers of a session's own, for a usual device.
-    pub fn host_for_own_headers(&self) -> Choice {
-        self.own_headers(&[DeviceKind::WithChecksums], USUAL_MTU)
-    }
-
-    /// The most preferred path, unless another was measured to be clearly cheaper.
+    /// The path that was measured to be the cheapest, else the most preferred one.
     fn own_headers(&self, devices: &[DeviceKind], mtu: u32) -> Choice {
         let failures = &self.own_failures;
         let calibrations = self.calibrations();
         let measured = calibrations.find(&self.host, devices, mtu).and_then(|calibration| {
             let path = calibration.cheapest_with_own_headers(&self.own)?;
-            let costs = calibration.in_words_with_own_headers();
-            Some(Choice { path, reason: format!("{failures}cheapest: {costs} ({})", calibration.origin) })
+            let costs = calibration.in_words_with_own_headers(&self.own);
+            Some(Choice {
+                path,
+                reason: format!("{failures}cheapest per packet: {costs} ({})", calibration.origin),
+            })
         });
         measured.unwrap_or_else(|| Choice {
             path: self.own.first().copied().unwrap_or(self.first_that_makes_headers()),
@@ -175,14 +179,14 @@ impl Support {
         let calibration = calibrations.find(&self.host, devices, mtu)?;
         let (path, why) = match self.working.first() {
             Some(path) if path.needs_hot_memory() && calibration.cost_ns(*path).is_none() => {
-                (*path, "it was given memory, and is not among what was measured")
+                (*path, "it was given memory (--hot-memory), and is not among what was measured")
             }
             _ => (calibration.cheapest(&self.working)?, "cheapest"),
         };
         let reason = format!(
-            "{}{why} in trains of {USUAL_TRAIN} packets: {} ({})",
+            "{}{why} per packet in trains of {USUAL_TRAIN}: {} ({})",
             self.failures,
-            calibration.in_words(),
+            calibration.in_words(&self.working),
             calibration.origin
         );
         Some(Choice { path, reason })
@@ -280,7 +284,7 @@ mod tests {
         assert_eq!(says_why, !support.own.contains(&Path::Krtpsendfile), "{}", unmeasured.reason);
 
         support.own = Path::OWN_HEADERS.to_vec();
-        for (kernel_ns, expected) in [(90.0, Path::GsoWritev), (70.0, Path::Krtpsendfile)] {
+        for (kernel_ns, expected) in [(110.0, Path::GsoWritev), (90.0, Path::Krtpsendfile)] {
             let cost = |(path, ns): (Path, f64)| PathCost {
                 path: path.name().to_owned(),
                 packets_per_train: USUAL_TRAIN,
@@ -299,7 +303,9 @@ mod tests {
             support.adopt(calibrations);
             let chosen = support.choose_for_own_headers(local, 1500);
             assert_eq!(chosen.path, expected, "{}", chosen.reason);
-            assert!(chosen.reason.contains("gso_writev 100 ns, krtpsendfile"), "{}", chosen.reason);
+            for path in ["gso_writev 100 ns", "krtpsendfile"] {
+                assert!(chosen.reason.contains(path), "{}", chosen.reason);
+            }
         }
         for (forced, expected) in [(Path::WireSendfile, Path::GsoWritev), (Path::Sendmmsg, Path::Sendmmsg)] {
             let support = Support::probe(Some(forced), Calibrations::default(), false);
@@ -317,7 +323,7 @@ mod tests {
         assert!(!support.is_unmeasured());
         assert_eq!(support.measured_costs(), [measured]);
         let chosen = support.choose(local, 1500);
-        assert!(chosen.reason.contains("cheapest in trains of 8 packets: "), "{}", chosen.reason);
+        assert!(chosen.reason.contains("cheapest per packet in trains of 8: "), "{}", chosen.reason);
         assert_eq!(chosen, support.host());
         let hot = Support::probe(None, support.calibrations().clone(), true).choose(local, 1500);
         // Where there is no ring, the others are chosen between.

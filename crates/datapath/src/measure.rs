@@ -27,6 +27,9 @@ const ROUNDS: u32 = 9;
 /// and drops what comes then, whosever it is; and a flood would be worked off by another thread, uncounted.
 const BURST_BUFFERS: u32 = 64;
 
+/// Packets with headers of their own that a socket buffer has room for by reference: 17 fragments, two or three for each.
+const PACKETS_BY_REFERENCE: u32 = 7;
+
 /// Rest between two bursts, for the network to catch up and for others.
 const PAUSE: Duration = Duration::from_micros(500);
 
@@ -129,14 +132,23 @@ impl Lane {
 
     /// Sends so much that it does not fill a queue that others use too; adds up packets in `sent`.
     fn burst(&mut self, medium: &Medium, scratch: &mut Scratch, sent: &mut u64) -> Result<(), SendError> {
-        let buffers_per_train = if self.path.segments() { 1 } else { self.packets };
+        let buffers_per_train = match self.path {
+            path if path.segments() => 1,
+            path if path.takes_runs() => self.packets.div_ceil(PACKETS_BY_REFERENCE),
+            _ => self.packets,
+        };
         let mut result = Ok(());
         for _ in 0..(BURST_BUFFERS / buffers_per_train).max(1) {
-            let train = self.train();
-            match self.path.enqueue(&self.sink, medium, &train, self.headers, scratch, 0) {
-                Ok(Taken::Sent(packets)) => *sent += u64::from(packets),
-                Ok(Taken::Queued) => {}
-                Err(error) => result = Err(error),
+            let mut rest = Some(self.train());
+            while let Some(train) = rest.take() {
+                match self.path.enqueue(&self.sink, medium, &train, self.headers, scratch, 0) {
+                    Ok(Taken::Sent(packets)) => {
+                        *sent += u64::from(packets);
+                        rest = train.after(packets);
+                    }
+                    Ok(Taken::Queued) => {}
+                    Err(error) => result = Err(error),
+                }
             }
         }
         scratch.flush(|_, answer| match answer {

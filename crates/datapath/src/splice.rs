@@ -13,9 +13,6 @@ use wirepath_sys::append::{From, append};
 /// (`fs.pipe-user-pages-soft`), and gets smaller ones beyond.
 const WANTED: usize = 1 << 20;
 
-/// Pipes that a thread keeps for later.
-const KEPT: usize = 32;
-
 /// A pipe, and what is in it.
 #[derive(Debug)]
 pub struct Pipe {
@@ -31,6 +28,9 @@ thread_local! {
 }
 
 impl Pipe {
+    /// How many pipes a thread keeps for later.
+    pub const KEPT: usize = 32;
+
     /// An empty pipe: one that the thread kept, or a new one.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl Pipe {
     /// Keeps the pipe for later if it is empty and not one of the small ones; what it holds is lost.
     pub fn put_away(self) {
         EMPTY.with_borrow_mut(|kept| {
-            if self.held == 0 && self.room >= WANTED && kept.len() < KEPT {
+            if self.held == 0 && self.room >= WANTED && kept.len() < Pipe::KEPT {
                 kept.push(self);
             }
         });

@@ -36,7 +36,7 @@ impl FromStr for RateSpec {
         let words = || {
             let most = ByteSize(MOST_BYTES_PER_SECOND);
             format!(
-                "{text} is no rate; a rate is for instance 100Mbit/s, 12.5MB/s or 12MiB/s, up to {most}/s"
+                "{text} is no rate; a rate is for instance 100Mbit/s, 12.5MB/s or 12MiB/s, up to {most}/s: in bit, kbit, Mbit, Gbit or B, kB, MB, GB, KiB, MiB, GiB"
             )
         };
         parsed.map(|bytes_per_second| RateSpec { bytes_per_second }).ok_or_else(|| SpecError(words()))

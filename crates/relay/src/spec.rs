@@ -17,6 +17,9 @@ const RECORD: usize = 1 << 20;
 /// Records that wait for one another where the words do not say.
 const WINDOW: usize = 1024;
 
+/// Bytes of shares that wait for others, unless said.
+const SHARES: usize = 64 << 20;
+
 /// Whoever can wait longer has no deadline.
 const LONGEST_DEADLINE: Duration = Duration::from_secs(3600);
 
@@ -86,10 +89,12 @@ pub enum OrderSpec {
         /// Records that wait for one another.
         window: usize,
     },
-    /// `shares` or `shares:WINDOW`
+    /// `shares`, `shares:WINDOW` or `shares:WINDOW:SIZE`
     Shares {
         /// Records that wait for their shares.
         window: usize,
+        /// Bytes of shares that wait.
+        waiting_bytes: usize,
     },
 }
 
@@ -104,7 +109,7 @@ impl OrderSpec {
                     Some(tag.iter().fold(0, |tag, byte| tag << 8 | u64::from(*byte)))
                 })
             }
-            OrderSpec::Shares { window } => builder.collect_shares(window),
+            OrderSpec::Shares { window, waiting_bytes } => builder.collect_shares(window, waiting_bytes),
         }
     }
 }
@@ -125,11 +130,16 @@ impl FromStr for OrderSpec {
                 }
                 _ => Err(SpecError(format!("{text}: it is tag:OFFSET:BYTES or tag:OFFSET:BYTES:WINDOW"))),
             },
-            ("shares", records) => Ok(OrderSpec::Shares { window: window(records.as_ref())? }),
+            ("shares", bounds) => {
+                let bounds = bounds.map(split);
+                let (records, bytes) = (bounds.map(|bounds| bounds.0), bounds.and_then(|bounds| bounds.1));
+                let waiting_bytes = bytes.map_or(Ok(SHARES), size)?;
+                Ok(OrderSpec::Shares { window: window(records.as_ref())?, waiting_bytes })
+            }
             _ => unknown(
                 text,
                 "order",
-                "arrival, roundrobin, random[:SEED], tag:OFFSET:BYTES[:WINDOW], shares[:WINDOW]",
+                "arrival, roundrobin, random[:SEED], tag:OFFSET:BYTES[:WINDOW], shares[:WINDOW[:SIZE]]",
             ),
         }
     }
@@ -349,7 +359,9 @@ mod tests {
         assert_eq!("random:7".parse(), Ok(OrderSpec::Plain(InputOrder::Random { seed: 7 })));
         assert_eq!("tag:4:8".parse(), Ok(OrderSpec::Tag { offset: 4, bytes: 8, window: WINDOW }));
         assert_eq!("tag:4:8:16".parse(), Ok(OrderSpec::Tag { offset: 4, bytes: 8, window: 16 }));
-        assert_eq!("shares".parse(), Ok(OrderSpec::Shares { window: WINDOW }));
+        assert_eq!("shares".parse(), Ok(OrderSpec::Shares { window: WINDOW, waiting_bytes: SHARES }));
+        assert_eq!("shares:8".parse(), Ok(OrderSpec::Shares { window: 8, waiting_bytes: SHARES }));
+        assert_eq!("shares:8:4MiB".parse(), Ok(OrderSpec::Shares { window: 8, waiting_bytes: 4 << 20 }));
         assert_eq!("stripe:1316".parse(), Ok(PatternSpec(OutputPattern::StripeBytes(1316))));
         assert_eq!("shares:3".parse(), Ok(PatternSpec(OutputPattern::Shares { threshold: 3 })));
         assert_eq!("drop-oldest".parse(), Ok(WhenFullSpec(WhenFull::DropOldest)));
@@ -367,6 +379,7 @@ mod tests {
             "tag:1".parse::<OrderSpec>().unwrap_err(),
             "tag:1:9".parse::<OrderSpec>().unwrap_err(),
             "shares".parse::<PatternSpec>().unwrap_err(),
+            "shares:8:0".parse::<OrderSpec>().unwrap_err(),
             "ts:x".parse::<HandlerSpec>().unwrap_err(),
             "ts:pids=9000".parse::<HandlerSpec>().unwrap_err(),
             "match:".parse::<HandlerSpec>().unwrap_err(),
@@ -378,6 +391,7 @@ mod tests {
             "it is tag:OFFSET:BYTES",
             "9 is no number from 1 to 8",
             "shares is no pattern",
+            "0 is no size",
             "it is ts:pids=",
             "9000 is no number from 0 to 8191",
             "match: is no handler",

@@ -232,6 +232,8 @@ impl Value {
             Self::Counters(_, counts) => {
                 Json::Object(counts.iter().map(|&(value, count)| (value.to_owned(), json!(count))).collect())
             }
+            // A count is written as one, as counters are; 2^53 is the last that a float has for certain.
+            Self::Gauge(value) if value.fract() == 0.0 && value.abs() < 9e15 => json!(*value as i64),
             Self::Gauge(value) => json!(value),
             Self::Histogram(histogram) => histogram.json(),
         }
@@ -362,7 +364,7 @@ mod tests {
     fn the_same_as_json() {
         let expected = json!({"test": {
             "sent_bytes": 7,
-            "open": 2.0,
+            "open": 2,
             "answers": {"red": 1, "blue": 2},
             "lateness_seconds": {"count": 6, "sum": 1.5, "at_most": [[0.5, 2], [1.0, 5]]},
         }});

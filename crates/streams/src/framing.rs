@@ -149,6 +149,15 @@ impl Splitter {
         matches!(self.framing, Framing::Whole)
     }
 
+    /// Bytes that the record which goes by, or comes next, is known to need still; 0 if that is not known.
+    pub(crate) fn awaited(&self) -> usize {
+        match (self.within, self.missing, &self.framing) {
+            (true, Some(missing), _) => missing,
+            (_, _, Framing::Fixed(length)) => *length,
+            _ => 0,
+        }
+    }
+
     /// Whether the input is between two records.
     pub(crate) fn at_boundary(&self) -> bool {
         !self.within

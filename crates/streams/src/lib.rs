@@ -56,8 +56,8 @@ pub use secret::{MOST_SHARES, SHARE_HEADER, ShareCounts, ShareError};
 pub use source::{At, Cursor, Departure, Load, Segment, TrainSource};
 
 pub use stream::{
-    EndedOutput, InputStatus, OnEvent, OutputOptions, OutputStatus, Port, Stream, StreamBuilder, StreamError,
-    StreamEvent, StreamStatus, Tag,
+    EndedOutput, GoneOutputs, InputStatus, OnEvent, OutputOptions, OutputStatus, Port, Stream, StreamBuilder,
+    StreamError, StreamEvent, StreamStatus, Tag, TooLate,
 };
 
 /// The room below, for the types that pass through this one.

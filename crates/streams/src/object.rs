@@ -55,6 +55,8 @@ pub(crate) enum Kind {
 /// An ordinary file, and where in it to read or write next.
 pub(crate) struct StoredFile {
     pub(crate) file: Arc<File>,
+    /// It is read and written where its descriptor is, which others have as well and go on from: `>> log` of a shell.
+    pub(crate) shares_place: bool,
     pub(crate) offset: u64,
     /// Up to where it is read.
     pub(crate) end: u64,
@@ -68,8 +70,6 @@ pub(crate) struct StoredFile {
 pub(crate) struct Connection {
     pub(crate) descriptor: OwnedFd,
     pub(crate) is_socket: bool,
-    /// An ordinary file that others have the place in as well: `>> log` of a shell.
-    pub(crate) is_file: bool,
     /// Bytes that are read of it before it counts as ended.
     pub(crate) left: u64,
 }
@@ -117,18 +117,17 @@ impl Object {
 
     /// An extent of a file, to read: from `offset` up to `end`, or the end of the file if that comes first.
     pub fn extent(name: &str, file: Arc<File>, offset: u64, end: u64) -> Object {
-        Object::new(name, Kind::File(StoredFile { file, offset, end, warm_until: 0, growth: None }))
+        Object::new(name, Kind::File(StoredFile { offset, end, ..StoredFile::new(file) }))
     }
 
     /// A file to write from its beginning, which others send [meanwhile](crate::Part::Growing): `growth` says how much of it there
     /// is.
     pub fn growing(name: &str, file: Arc<File>, growth: Arc<Growth>) -> Object {
-        let growth = Some(growth);
-        Object::new(name, Kind::File(StoredFile { file, offset: 0, end: u64::MAX, warm_until: 0, growth }))
+        Object::new(name, Kind::File(StoredFile { growth: Some(growth), ..StoredFile::new(file) }))
     }
 
     /// A connected stream socket (TCP or Unix), a pipe, a FIFO or a terminal; or an ordinary file that is read or written where it
-    /// is, as a shell gives it to its programs.
+    /// is, as a shell gives it to its programs: like any file, where it may take its time.
     ///
     /// A socket is put into non-blocking mode. Of a pipe or terminal that is in blocking mode a description of its own is opened,
     /// because to change the mode would change it for every process that has it: the terminal's shell, for one.
@@ -147,9 +146,12 @@ impl Object {
             FileType::Fifo | FileType::CharacterDevice => open_again(&descriptor, flags)?,
             _ => descriptor,
         };
-        let is_file = !matches!(kind, FileType::Socket | FileType::Fifo | FileType::CharacterDevice);
+        if !matches!(kind, FileType::Socket | FileType::Fifo | FileType::CharacterDevice) {
+            let file = StoredFile { shares_place: true, ..StoredFile::new(Arc::new(descriptor.into())) };
+            return Ok(Object::new(name, Kind::File(file)));
+        }
         let is_socket = kind == FileType::Socket;
-        let connection = Connection { descriptor, is_socket, is_file, left: u64::MAX };
+        let connection = Connection { descriptor, is_socket, left: u64::MAX };
         Ok(Object::new(name, Kind::Stream(connection)))
     }
 
@@ -265,8 +267,7 @@ impl Object {
 
     /// Closes a connection, so that its peer sees it now. Other objects stay as they are: closing a file may take long.
     pub(crate) fn close_connection(&mut self) {
-        if self.descriptor().is_some() && !matches!(self.kind, Kind::Stream(Connection { is_file: true, .. }))
-        {
+        if self.descriptor().is_some() {
             self.kind = Kind::Memory(Bytes::new());
         }
     }
@@ -279,6 +280,13 @@ impl Object {
 
     pub(crate) fn error(&self, call: &'static str, errno: Errno) -> ObjectError {
         ObjectError { name: self.name.clone(), call, errno }
+    }
+}
+
+impl StoredFile {
+    /// All of it, from its beginning.
+    fn new(file: Arc<File>) -> StoredFile {
+        StoredFile { file, shares_place: false, offset: 0, end: u64::MAX, warm_until: 0, growth: None }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
+use std::ops::Add;
 
 use crate::record::Run;
 
@@ -26,6 +27,14 @@ pub struct Dropped {
     pub records: u64,
     /// Their bytes.
     pub bytes: u64,
+}
+
+impl Add for Dropped {
+    type Output = Dropped;
+
+    fn add(self, other: Dropped) -> Dropped {
+        Dropped { records: self.records + other.records, bytes: self.bytes + other.bytes }
+    }
 }
 
 /// What came of offering a run.

@@ -69,8 +69,12 @@ impl Dealer {
 pub(crate) struct Collector {
     /// Records of which shares are here, by number.
     open: BTreeMap<u64, Vec<Bytes>>,
+    /// Their bytes.
+    bytes: usize,
     /// Most records that wait for shares.
     window: usize,
+    /// Most bytes that do.
+    most_bytes: usize,
     /// The number of the record that goes next.
     next: u64,
     counts: ShareCounts,
@@ -79,21 +83,38 @@ pub(crate) struct Collector {
 /// What putting shares together counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShareCounts {
-    /// Records given up, because too few of their shares came before the window was full or the inputs ended.
+    /// Records given up, because too few of their shares came, or none.
     pub lost: u64,
     /// Shares that came when they were not needed any more, or twice.
     pub spare: u64,
 }
 
 impl Collector {
-    /// At most `window` records (at least 1) wait for shares; then the oldest is given up.
-    pub(crate) fn new(window: usize) -> Collector {
-        Collector { open: BTreeMap::new(), window: window.max(1), next: 0, counts: ShareCounts::default() }
+    /// At most `window` records (at least 1) of `most_bytes` (at least 1) in all wait for shares.
+    pub(crate) fn new(window: usize, most_bytes: usize) -> Collector {
+        let counts = ShareCounts::default();
+        let (window, most_bytes) = (window.max(1), most_bytes.max(1));
+        Collector { open: BTreeMap::new(), bytes: 0, window, most_bytes, next: 0, counts }
     }
 
     /// Bytes of shares that wait for others.
     pub(crate) fn bytes(&self) -> usize {
-        self.open.values().flatten().map(Bytes::len).sum()
+        self.bytes
+    }
+
+    /// The first record of which a share waits.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.open.first_key_value().map(|(number, _)| *number)
+    }
+
+    /// Whether more may wait.
+    pub(crate) fn has_room(&self) -> bool {
+        self.open.len() < self.window && self.bytes < self.most_bytes
+    }
+
+    /// Whether more waits than may.
+    pub(crate) fn is_overfull(&self) -> bool {
+        self.open.len() > self.window || self.bytes > self.most_bytes
     }
 
     /// Whether no record waits for shares.
@@ -105,15 +126,15 @@ impl Collector {
         self.counts
     }
 
-    /// A share came.
+    /// A share came; answers the number of its record.
     ///
     /// # Errors
     /// If it is none, or does not belong to the others of its record.
-    pub(crate) fn offer(&mut self, share: Bytes) -> Result<(), ShareError> {
-        let (number, threshold) = read_header(&share)?;
+    pub(crate) fn offer(&mut self, share: &[u8]) -> Result<u64, ShareError> {
+        let (number, threshold) = read_header(share)?;
         if number < self.next {
             self.counts.spare += 1;
-            return Ok(());
+            return Ok(number);
         }
         let shares = self.open.entry(number).or_default();
         if shares.iter().any(|other| other[1] != threshold || other.len() != share.len()) {
@@ -121,26 +142,33 @@ impl Collector {
         }
         if shares.len() >= usize::from(threshold) || shares.iter().any(|other| other[2] == share[2]) {
             self.counts.spare += 1;
-            return Ok(());
+            return Ok(number);
         }
-        shares.push(share);
-        Ok(())
+        // A slice would keep all that was read with it.
+        shares.push(Bytes::copy_from_slice(share));
+        self.bytes += share.len();
+        Ok(number)
     }
 
-    /// The next record, if it can be told; all that can ever be told when inputs have ended.
-    pub(crate) fn take(&mut self, is_end: bool) -> Option<Bytes> {
+    /// The next record, if it can be told. Those before it that can not be told any more are given up: `behind` says how many inputs
+    /// may still bring a share of a record, each its next; if there are datagrams, nobody knows that of them.
+    pub(crate) fn take(&mut self, has_datagrams: bool, behind: impl Fn(u64) -> usize) -> Option<Bytes> {
         loop {
-            let first = self.open.first_entry()?;
-            let number = *first.key();
-            let is_complete = first.get().len() >= usize::from(first.get()[0][1]);
-            let is_next = number == self.next;
-            let is_overdue = is_end || self.open.len() > self.window;
-            if !(is_complete && is_next || is_overdue) {
+            let (&number, shares) = self.open.first_key_value()?;
+            let threshold = usize::from(shares[0][1]);
+            let (is_complete, is_next) = (shares.len() >= threshold, number == self.next);
+            let lacks = threshold.saturating_sub(shares.len());
+            // Records before it, of which no share came, are taken to be of its kind.
+            let is_awaited =
+                !is_next && behind(number - 1) >= threshold || !is_complete && behind(number) >= lacks;
+            let may_come = is_awaited || has_datagrams && !self.is_overfull();
+            if may_come && !(is_complete && is_next) {
                 return None;
             }
             self.counts.lost += number - self.next;
             self.next = number + 1;
             let (_, shares) = self.open.pop_first()?;
+            self.bytes -= shares.iter().map(Bytes::len).sum::<usize>();
             if is_complete && let Some(record) = recover(&shares) {
                 return Some(record);
             }
@@ -178,91 +206,4 @@ fn recover(shares: &[Bytes]) -> Option<Bytes> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    fn take_all(collector: &mut Collector, is_end: bool) -> Vec<Bytes> {
-        std::iter::from_fn(|| collector.take(is_end)).collect()
-    }
-
-    proptest! {
-        /// Any `threshold` of the shares give the records back in order, in whatever order they come.
-        #[test]
-        fn enough_shares_give_the_records_back(
-            records in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..50), 1..8),
-            (count, threshold) in (1usize..6).prop_flat_map(|count| (Just(count), 1..=count)),
-            order in any::<u64>(),
-        ) {
-            let mut dealer = Dealer::new(threshold as u8);
-            let mut shares: Vec<Bytes> = Vec::new();
-            for record in &records {
-                let dealt = dealer.deal(record, count);
-                prop_assert_eq!(dealt.len(), count);
-                // Without these, whatever they are, the others are enough.
-                let missing = order as usize % count;
-                shares.extend((0..threshold).map(|index| dealt[(missing + index) % count].clone()));
-            }
-            let mut random = wirepath_media::random::Random::new(order);
-            for place in (1..shares.len()).rev() {
-                shares.swap(place, random.below(place as u64 + 1) as usize);
-            }
-            let (mut collector, mut output) = (Collector::new(100), Vec::new());
-            for share in shares {
-                collector.offer(share).unwrap();
-                output.extend(take_all(&mut collector, false));
-            }
-            prop_assert_eq!(output, records);
-            prop_assert_eq!(collector.counts(), ShareCounts::default());
-        }
-    }
-
-    #[test]
-    fn too_few_shares_give_nothing_and_are_said_to_be_lost() {
-        let mut dealer = Dealer::new(2);
-        let mut collector = Collector::new(1);
-        let records = [&b"one"[..], b"two", b"three"].map(|record| dealer.deal(record, 3));
-        collector.offer(records[0][0].clone()).unwrap();
-        assert!(take_all(&mut collector, false).is_empty());
-        collector.offer(records[2][0].clone()).unwrap();
-        collector.offer(records[2][1].clone()).unwrap();
-        collector.offer(records[2][1].clone()).unwrap();
-        assert!(
-            take_all(&mut collector, false).is_empty(),
-            "the first is given up, the second may still come"
-        );
-        assert_eq!(take_all(&mut collector, true), [&b"three"[..]]);
-        collector.offer(records[1][0].clone()).unwrap();
-        assert_eq!(collector.counts(), ShareCounts { lost: 2, spare: 2 });
-    }
-
-    /// With one share less than it takes, every record of the length is as likely as before: for each value of a byte there is as
-    /// much chance that it makes the share that was seen.
-    #[test]
-    fn a_share_alone_tells_nothing_of_the_bytes() {
-        let mut seen = [[0u32; 4]; 2];
-        for _ in 0..4000 {
-            for (index, secret) in [0u8, 255].into_iter().enumerate() {
-                let share = Dealer::new(2).deal(&[secret], 1).remove(0);
-                seen[index][usize::from(share[SHARE_HEADER] >> 6)] += 1;
-            }
-        }
-        for counts in seen {
-            assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?} of 4000 in quarters");
-        }
-    }
-
-    #[test]
-    fn what_is_no_share_is_an_error() {
-        let mut collector = Collector::new(4);
-        let mut share = Dealer::new(2).deal(b"abc", 1).remove(0).to_vec();
-        assert!(matches!(collector.offer(Bytes::copy_from_slice(&share[..5])), Err(ShareError::NoShare(_))));
-        collector.offer(Bytes::copy_from_slice(&share)).unwrap();
-        share[2] ^= 0x80;
-        assert_eq!(collector.offer(Bytes::copy_from_slice(&share[..13])), Err(ShareError::Mixed(0)));
-        share[4..12].fill(0xff); // behind the last number there is no next
-        assert!(matches!(collector.offer(Bytes::copy_from_slice(&share)), Err(ShareError::NoShare(_))));
-        share[0] = 9;
-        assert!(matches!(collector.offer(share.into()), Err(ShareError::NoShare(_))));
-    }
-}
+mod tests;

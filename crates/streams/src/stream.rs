@@ -17,6 +17,7 @@ mod output;
 mod place;
 mod pull;
 mod run;
+mod shares;
 mod status;
 mod storage;
 mod turn;
@@ -27,11 +28,12 @@ use std::collections::VecDeque;
 use bytes::BytesMut;
 use wirepath_datapath::Pipe;
 
+pub use attach::TooLate;
 pub use build::{OutputOptions, StreamBuilder};
 pub use error::StreamError;
 pub use event::{OnEvent, StreamEvent};
 pub(crate) use finish::LOOK_AGAIN_US;
-pub use status::{EndedOutput, InputStatus, OutputStatus, StreamStatus};
+pub use status::{EndedOutput, GoneOutputs, InputStatus, OutputStatus, StreamStatus};
 pub(crate) use storage::Stored;
 
 use crate::chain::Chain;
@@ -78,6 +80,8 @@ pub struct Stream {
     watch: Option<Watch>,
     /// What went wrong between two turns.
     failed: Option<StreamError>,
+    /// Why the last output is gone, while those that leave still send.
+    no_output: Option<String>,
     /// Whose connection has failed, if that is to end the stream.
     broken: Option<Port>,
     /// What the turn may move.
@@ -128,6 +132,9 @@ struct Counts {
     bytes_unseen: u64,
     bytes_dropped: u64,
     bytes_returned: u64,
+    gone_outputs: GoneOutputs,
+    /// Of inputs that are gone.
+    malformed: Dropped,
 }
 
 struct Input {
@@ -148,6 +155,8 @@ struct Input {
     detach: Option<OnDetached>,
     bytes: u64,
     records: u64,
+    /// Of shares: the next one of a stream of bytes is of this record, or one behind it.
+    next_share: u64,
     /// Datagrams that were dropped because they are not what they should be.
     malformed: Dropped,
     /// Why the first of them was, until that is told.
@@ -165,6 +174,8 @@ struct Output {
     copies: bool,
     /// May take something: no call has said otherwise since.
     writable: bool,
+    /// Its descriptor is waited for.
+    watched: bool,
     /// Waits for storage.
     busy: bool,
     /// Bytes that are being written elsewhere, or could not be.

@@ -158,7 +158,7 @@ fn a_stream_is_asked_stopped_and_changed_while_it_runs() {
     let (mut other, far) = UnixStream::pair().unwrap();
     let (second, late) = Object::collect("second", LIMIT);
     running.with(move |stream| {
-        stream.attach_input(Object::stream("other", far.into()).unwrap(), Framing::lines(100));
+        stream.attach_input(Object::stream("other", far.into()).unwrap(), Framing::lines(100)).unwrap();
         stream.attach_output(second, OutputOptions::default());
     });
     // Round robin over two inputs and two outputs from the record that is under way on.
@@ -185,7 +185,7 @@ fn a_detached_connection_goes_on_in_another_stream() {
     let (mut near, far) = UnixStream::pair().unwrap();
     let (first, before) = Object::collect("first", LIMIT);
     let mut stream = StreamBuilder::default().output(first).build();
-    let port = stream.attach_input(Object::stream("far", far.into()).unwrap(), Framing::lines(100));
+    let port = stream.attach_input(Object::stream("far", far.into()).unwrap(), Framing::lines(100)).unwrap();
     let running = engine.start_stream(stream, StreamOptions::default());
     near.write_all(b"here\nthe").unwrap();
     while running.status().bytes_in < 8 {
@@ -327,7 +327,7 @@ fn a_stream_that_is_stopped_gives_back_what_was_to_be_detached() {
     let engine = engine(Sharing::default());
     let (_near, far) = UnixStream::pair().unwrap();
     let mut stream = StreamBuilder::default().build();
-    let port = stream.attach_input(Object::stream("far", far.into()).unwrap(), Framing::Fixed(4));
+    let port = stream.attach_input(Object::stream("far", far.into()).unwrap(), Framing::Fixed(4)).unwrap();
     let (object, _) = Object::collect("out", LIMIT);
     stream.attach_output(object, OutputOptions::default());
     let running = engine.start_stream(stream, StreamOptions::default());
@@ -506,7 +506,7 @@ fn inputs_that_wait_for_each_other_may_both_be_detached() {
         .output(object)
         .build();
     let ports = [("first", first), ("second", second)].map(|(name, inlet)| {
-        stream.attach_input(Object::stream(name, inlet.into()).unwrap(), Framing::Fixed(1))
+        stream.attach_input(Object::stream(name, inlet.into()).unwrap(), Framing::Fixed(1)).unwrap()
     });
     let running = engine.start_stream(stream, StreamOptions::default());
     source.write_all(&[1, 2, 3]).unwrap();

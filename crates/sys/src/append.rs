@@ -31,7 +31,8 @@ pub fn append(
     room: usize,
 ) -> io::Result<usize> {
     let spare = buffer.capacity() - buffer.len();
-    if spare < room.min(LEAST) {
+    // A block that nobody else holds any more is used again from its beginning.
+    if spare < room && !buffer.try_reclaim(room) && spare < room.min(LEAST) {
         buffer.reserve(room);
     }
     let room = room.min(buffer.capacity() - buffer.len());

@@ -10,11 +10,14 @@ use wirepath_sys::module::layout::{NUMBERS, STRUCTURES};
 const UAPI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernel/module/uapi");
 
 fn main() -> ExitCode {
-    let test = Trial::ignorable_test("structures_and_numbers_are_those_of_the_header", compare);
+    let test = Trial::ignorable_test(
+        "structures_and_numbers_are_those_of_the_header",
+        structures_and_numbers_are_those_of_the_header,
+    );
     libtest_mimic::run(&Arguments::from_args(), vec![test]).exit_code()
 }
 
-fn compare() -> Result<Completion, Failed> {
+fn structures_and_numbers_are_those_of_the_header() -> Result<Completion, Failed> {
     if Command::new("cc").arg("--version").output().is_err() {
         let reason = "there is no C compiler (cc)";
         println!("SKIP structures_and_numbers_are_those_of_the_header: {reason}");

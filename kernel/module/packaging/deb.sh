@@ -1,6 +1,7 @@
 #!/bin/sh
 # deb.sh VERSION: packs the module's sources for DKMS into ./wirepath-dkms_VERSION_all.deb
 set -eu
+umask 022 # what is packed is for everybody to read
 version=$1
 cd "$(dirname "$0")/.."
 root=$(mktemp -d)

@@ -13,14 +13,17 @@
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/fuse.h>
 #include <linux/io_uring.h>
 #include <netinet/in.h>
+#include <netinet/udp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -395,6 +398,34 @@ static void destinations(const struct data *data)
 	send.packet_bytes = 1401;
 	CHECK(!ioctl(device, WIREPATH_SEND, &send));
 	expect_plain(pair.to, data->bytes + 4095, 20001, 1401);
+	/* An address of its own goes before the one it is connected to. */
+	{
+		struct pair other = pair_open(AF_INET);
+
+		send = wirepath_send_of(other.from, data->file, 4095, 20001);
+		send.address = (__u64)(size_t)&to;
+		send.address_bytes = sizeof(to);
+		send.packet_bytes = 1401;
+		CHECK(!ioctl(device, WIREPATH_SEND, &send));
+		CHECK(send.copied_bytes > 0, "of pages crossed at odd offsets");
+		expect_plain(pair.to, data->bytes + 4095, 20001, 1401);
+		CHECK(nothing_more(other.to));
+		pair_close(other);
+	}
+	/* Corked: the packets of a call become one, which leaves uncorked. */
+	{
+		int cork = 1;
+
+		send = wirepath_send_of(pair.from, data->file, 4095, 8999);
+		send.packet_bytes = 1401;
+		CHECK(!setsockopt(pair.from, SOL_UDP, UDP_CORK, &cork, sizeof(cork)));
+		CHECK(!ioctl(device, WIREPATH_SEND, &send));
+		CHECK(send.copied_bytes == 8999);
+		CHECK(nothing_more(pair.to));
+		cork = 0;
+		CHECK(!setsockopt(pair.from, SOL_UDP, UDP_CORK, &cork, sizeof(cork)));
+		expect_one(pair.to, data->bytes + 4095, 8999);
+	}
 	close(unconnected);
 	pair_close(pair);
 }
@@ -465,6 +496,9 @@ static void misuse(const struct data *data, struct pair pair)
 	ANSWERS(EINVAL, send.length = WIREPATH_TO_END - 1);
 	ANSWERS(EMSGSIZE, send.length = 65508);
 	ANSWERS(EMSGSIZE, send.packet_bytes = 65508);
+	ANSWERS(EMSGSIZE, send.offset = 0; send.file = -1; send.length = WIREPATH_TO_END - 1);
+	ANSWERS(EMSGSIZE, send.offset = 0; send.file = -1; send.length = WIREPATH_TO_END - 11;
+		send.header_kind = 1; send.header_bytes = 12; send.header = (__u64)(size_t)packet);
 	ANSWERS(EINVAL, send.train_packets = WIREPATH_TRAIN_PACKETS_MAX + 1);
 	ANSWERS(EINVAL, send.header_kind = 3);
 	ANSWERS(EINVAL, send.header_bytes = 12);
@@ -698,6 +732,13 @@ static void commands(const struct data *data, struct pair pair)
 	CHECK(ring_command(&ring, WIREPATH_SEND, &send, 0) == 0);
 	CHECK(send.bytes == 300000 && send.length == 0);
 	expect_plain(pair.to, data->bytes + 5, 300000, 1316);
+	/* More packets than a first try sends are no reason for EAGAIN. */
+	send = wirepath_send_of(pair.from, -1, (__u64)(size_t)data->bytes, 200 * 500);
+	send.packet_bytes = 500;
+	send.flags = WIREPATH_DONTWAIT;
+	CHECK(ring_command(&ring, WIREPATH_SEND, &send, 0) == 0);
+	CHECK(send.packets == 200 && send.length == 0);
+	expect_plain(pair.to, data->bytes, 200 * 500, 500);
 	CHECK(ring_command(&ring, WIREPATH_QUERY, &query, 0) == 0 && query.version == 1);
 	CHECK(ring_command(&ring, WIREPATH_QUERY, &query, 1) == -EINVAL);
 	CHECK(ring_command(&ring, WIREPATH_QUERY, NULL, 0) == -EFAULT);
@@ -846,6 +887,16 @@ static void paced_runs(const struct data *data, struct pair pair)
 	START_ANSWERS(E2BIG, start.departure_count = (1 << 20) + 1);
 	START_ANSWERS(EFAULT, start.departures = 8);
 	START_ANSWERS(EFAULT, start.send = 8);
+	/* Files whose content depends on who reads are not for a run. */
+	for (int i = 0; i < 2; i++) {
+		const char *name = i ? "/sys/module/wirepath/parameters/runs" : "/proc/self/stat";
+		int file = open(name, O_RDONLY);
+
+		CHECK(file >= 0);
+		START_ANSWERS(EINVAL, send.file = file);
+		send.file = data->file;
+		close(file);
+	}
 	CHECK(nothing_more(pair.to));
 }
 
@@ -982,6 +1033,209 @@ static void changing_file(struct pair pair)
 	close(file);
 }
 
+/* Descriptors and live runs that hold the module; -1: the kernel does not say. */
+static int module_users(void)
+{
+	FILE *file = fopen("/sys/module/wirepath/refcnt", "r");
+	int users = -1;
+
+	if (file && fscanf(file, "%d", &users) != 1)
+		users = -1;
+	if (file)
+		fclose(file);
+	return users;
+}
+
+/* R, S, D, Z, ... or 0. */
+static char process_state(pid_t process)
+{
+	char name[50], state = 0;
+	FILE *file;
+
+	snprintf(name, sizeof(name), "/proc/%d/stat", process);
+	file = fopen(name, "r");
+	if (file && fscanf(file, "%*d (%*[^)]) %c", &state) != 1)
+		state = 0;
+	if (file)
+		fclose(file);
+	return state;
+}
+
+/*
+ * Serve a file system that is one file, by FUSE, and never answer a read: of
+ * each a byte is written to `asked`. Whoever kills the process ends it.
+ */
+static void serve_silence(int fuse, int asked)
+{
+	static char request[1 << 20];
+	const struct fuse_in_header *in = (void *)request;
+
+	while (read(fuse, request, sizeof(request)) > 0) {
+		struct {
+			struct fuse_out_header head;
+			union {
+				struct fuse_init_out init;
+				struct fuse_attr_out attr;
+				struct fuse_open_out open;
+			} body;
+		} out = { .head.unique = in->unique };
+		size_t bytes = 0;
+
+		switch (in->opcode) {
+		case FUSE_READ:
+			if (write(asked, "", 1) != 1)
+				_exit(1);
+			continue;
+		case FUSE_FORGET:
+		case FUSE_INTERRUPT:
+			continue;
+		case FUSE_INIT:
+			out.body.init = (struct fuse_init_out){
+				.major = FUSE_KERNEL_VERSION, .minor = FUSE_KERNEL_MINOR_VERSION,
+				.max_write = 4096, .max_readahead = 65536,
+			};
+			bytes = sizeof(out.body.init);
+			break;
+		case FUSE_GETATTR:
+			out.body.attr.attr = (struct fuse_attr){
+				.ino = 1, .size = DATA_BYTES, .mode = S_IFREG | 0444, .nlink = 1,
+			};
+			bytes = sizeof(out.body.attr);
+			break;
+		case FUSE_OPEN:
+			bytes = sizeof(out.body.open);
+			break;
+		case FUSE_FLUSH:
+		case FUSE_RELEASE:
+			break;
+		default:
+			out.head.error = -ENOSYS;
+		}
+		out.head.len = sizeof(out.head) + bytes;
+		if (write(fuse, &out, out.head.len) != (ssize_t)out.head.len)
+			_exit(1);
+	}
+	_exit(0);
+}
+
+/*
+ * Storage that does not answer: STOP of a run that waits for it can be killed,
+ * closing the run does not wait, and the run ends with its reading.
+ */
+static void silent_storage(struct pair pair)
+{
+	char name[] = "/tmp/smoke-fuse-XXXXXX", options[100];
+	int fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC), point = mkstemp(name);
+	struct wirepath_start start = { .size = sizeof(start), .rate_bytes_per_second = 1000000 };
+	struct wirepath_send send;
+	struct wirepath_status status;
+	struct pollfd ready[2];
+	struct stat size;
+	int file, run, asked[2], users = module_users(), state;
+	pid_t server, stopper;
+
+	close(point);
+	snprintf(options, sizeof(options), "fd=%d,rootmode=100444,user_id=0,group_id=0", fuse);
+	if (fuse < 0 || users < 0 || mount("smoke", name, "fuse", 0, options)) {
+		printf("SKIP silent_storage: no FUSE, or no /sys/module/wirepath/refcnt (%s)\n",
+		       strerror(errno));
+		skips++;
+		close(fuse);
+		unlink(name);
+		return;
+	}
+	if (pipe(asked))
+		die("pipe");
+	server = fork();
+	if (!server)
+		serve_silence(fuse, asked[1]);
+	close(fuse);	/* the server has the only one: killing it ends the mount */
+	close(asked[1]);
+	file = open(name, O_RDONLY);
+	/* Only asking makes the size known, without which the file is empty. */
+	CHECK(!fstat(file, &size) && size.st_size == DATA_BYTES);
+	send = wirepath_send_of(pair.from, file, 0, 100000);
+	send.packet_bytes = 1000;
+	start.send = (__u64)(size_t)&send;
+	run = ioctl(device, WIREPATH_START, &start);
+	CHECK(run >= 0);
+	/* Either it reads, or it has ended, which is a failure and no hang. */
+	ready[0] = (struct pollfd){ .fd = asked[0], .events = POLLIN };
+	ready[1] = (struct pollfd){ .fd = run, .events = POLLIN };
+	CHECK(poll(ready, 2, -1) == 1 && ready[0].revents == POLLIN);
+	status = status_of(run, WIREPATH_STATUS);
+	CHECK(status.state == WIREPATH_RUN_GOING && status.packets == 0);
+	stopper = fork();
+	if (!stopper) {
+		ioctl(run, WIREPATH_STOP, 0);
+		_exit(1);
+	}
+	while (process_state(stopper) != 'D')
+		;
+	kill(stopper, SIGKILL);
+	CHECK(waitpid(stopper, &state, 0) == stopper && WIFSIGNALED(state));
+	close(run);
+	close(file);
+	CHECK(module_users() > users, "%d, %d before", module_users(), users);
+	kill(server, SIGKILL);
+	CHECK(waitpid(server, NULL, 0) == server);
+	while (module_users() > users)
+		;
+	CHECK(nothing_more(pair.to));
+	CHECK(!umount2(name, MNT_DETACH));
+	CHECK(!unlink(name));
+	close(asked[0]);
+}
+
+/* A user without CAP_SYS_RESOURCE has so many runs, and not one more. */
+static void runs_of_a_user(const struct data *data, struct pair pair)
+{
+	struct wirepath_send send = wirepath_send_of(pair.from, data->file, 0, 100000);
+	struct wirepath_start start = { .size = sizeof(start), .send = (__u64)(size_t)&send,
+					.start_ns = now_ns() + 3600 * 1000000000ULL,
+					.rate_bytes_per_second = 1000 };
+	FILE *parameter = fopen("/sys/module/wirepath/parameters/user_runs_max", "r+");
+	unsigned long most = 0;
+	pid_t child;
+	int state;
+
+	CHECK(parameter && fscanf(parameter, "%lu", &most) == 1 && most == 256);
+	if (!parameter)
+		return;
+	rewind(parameter);
+	CHECK(fprintf(parameter, "3") == 1 && !fflush(parameter));
+	send.packet_bytes = 1000;
+	child = fork();
+	if (!child) {
+		int run = -1, more;
+
+		if (setuid(65534))
+			_exit(1);
+		for (int i = 0; i < 3; i++) {
+			run = ioctl(device, WIREPATH_START, &start);
+			if (run < 0)
+				_exit(2);
+		}
+		if (ioctl(device, WIREPATH_START, &start) >= 0 || errno != EDQUOT)
+			_exit(3);
+		if (ioctl(run, WIREPATH_STOP, 0))
+			_exit(4);
+		more = ioctl(device, WIREPATH_START, &start);
+		if (more < 0)
+			_exit(5);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &state, 0) == child && state == 0, "child answered %x", state);
+	for (int i = 0; i < 4; i++) {
+		int run = ioctl(device, WIREPATH_START, &start);
+
+		CHECK(run >= 0, "the privileged have no limit");
+		close(run);
+	}
+	rewind(parameter);
+	CHECK(fprintf(parameter, "%lu", most) > 0 && !fclose(parameter));
+}
+
 static struct data data_open(const char *name)
 {
 	struct data data = { .file = open(name, O_RDONLY), .bytes = malloc(DATA_BYTES) };
@@ -1031,6 +1285,8 @@ int main(int count, char **names)
 			paced_runs(&data, pair);
 			killed_owner(&data, pair);
 			changing_file(pair);
+			silent_storage(pair);
+			runs_of_a_user(&data, pair);
 			pair_close(pair);
 		}
 		destinations(&data);

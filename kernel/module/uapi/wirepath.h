@@ -110,7 +110,8 @@
  *             where the table does. `timestamp` is what was sent last.
  * `packets` and `octets` grow by what an RTCP sender report counts (RFC 3550,
  * 6.4.1: packets, payload octets), `last_timestamp` and `last_ns` (CLOCK_MONOTONIC)
- * are of the last packet handed to the network: the pair that a report's
+ * are of the last packet handed to the network (in a time namespace, too, by
+ * the clock of the machine, as `start_ns` below): the pair that a report's
  * NTP and RTP timestamps are computed from. `last_ns` 0: nothing sent yet.
  *
  * SENDFILEW
@@ -130,27 +131,33 @@
  * START
  * -----
  * `send` is the address of a struct wirepath_send as above; the structure is
- * read, not written: what becomes of it is told by STATUS. Departures: at
+ * read, not written: what becomes of it is told by STATUS. Files of proc, sysfs
+ * and the like, whose content depends on who reads, are EINVAL. Departures: at
  * `rate_bytes_per_second` (headers and payload) from `start_ns` on
  * (CLOCK_MONOTONIC; 0: now); or by a table of `departure_count` struct
  * wirepath_departure: at `time_ns` after the start, `packets` packets. What is
- * late is sent at once, and counted. The answer is the run's descriptor
- * (close-on-exec). It ends by itself (everything sent, or an error), by STOP,
+ * late is sent at once, and counted; still late after 64 trains, a run rests
+ * for 1 ms. The answer is the run's descriptor
+ * (close-on-exec), or EDQUOT when the caller's user has as many runs going as
+ * this machine allows. It ends by itself (everything sent, or an error), by STOP,
  * or when its last descriptor is closed, and so with its owner. poll() says
  * POLLIN when it has ended. A run keeps the socket, the file and the pages of
  * a mapping it sends (these count against RLIMIT_MEMLOCK; copies of its tables
  * and headers against the memory cgroup, at most 16 MiB each) until it ends;
  * closing the socket's own descriptor does not end it, shutdown() does. It
- * acts with the credentials of its starter.
+ * acts with the credentials of its starter. STOP waits for the train that is
+ * being sent, and so for storage that does not answer; only a signal that kills
+ * ends that (EINTR), and the run stops all the same. Closing does not wait: what
+ * is being read is not sent any more, what is being sent leaves.
  *
  * io_uring
  * --------
  * IORING_OP_URING_CMD on the device's descriptor with `cmd_op` one of QUERY,
  * SEND, SENDFILEW, START and struct wirepath_command in `cmd`. The
  * completion's result is the ioctl's answer (-errno). The ring first tries
- * without waiting; what would wait goes on in a worker of the ring, from
- * where it stood. With WIREPATH_DONTWAIT nothing goes to a worker for want of
- * socket buffer: the result is -EAGAIN.
+ * without waiting, up to 64 trains; what would wait or is longer goes on in a
+ * worker of the ring, from where it stood. With WIREPATH_DONTWAIT nothing goes
+ * to a worker for want of socket buffer: the result is -EAGAIN.
  */
 #ifndef _UAPI_WIREPATH_H
 #define _UAPI_WIREPATH_H

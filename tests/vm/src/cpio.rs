@@ -117,7 +117,7 @@ mod tests {
         assert!(text.starts_with(folder), "{text:?}");
         let file = "070701\
             00000002000081ed000000000000000000000001000000000000000500000000000000000000000000000000\
-            0000000400000000a/b\0\0\0hello\0\0\0070701";
+            0000000400000000a/b\0\0\0hello\0\0\x00070701";
         assert_eq!(&text[folder.len()..][..file.len()], file);
         assert!(text.trim_end_matches('\0').ends_with("TRAILER!!!"));
     }

@@ -28,7 +28,18 @@ pub fn build(sources: &Path, kernel: &Kernel, folder: &Path) -> Result<PathBuf> 
     let modules = files(&copy)?.into_iter().filter(|file| file.extension().is_some_and(|end| end == "ko"));
     let modules: Vec<PathBuf> = modules.collect();
     ensure!(modules.len() == 1, "{} modules in {}, not one", modules.len(), copy.display());
-    Ok(modules.into_iter().next().context("no module")?)
+    modules.into_iter().next().context("no module")
+}
+
+/// Builds the C program beside the module that makes each of its calls, and answers its file.
+///
+/// # Errors
+/// With everything the compiler said, if it does not build.
+pub fn smoke_test(sources: &Path, folder: &Path) -> Result<PathBuf> {
+    let program = folder.join("smoke");
+    let source = sources.join("tests/smoke.c");
+    output(Command::new("cc").args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(source))?;
+    Ok(program)
 }
 
 fn copy_folder(from: &Path, to: &Path) -> Result<()> {

@@ -33,6 +33,10 @@ const TOOLS: &[&str] =
 const DRIVERS: &[&str] =
     &["sch_tbf", "sch_netem", "sch_fq", "cls_bpf", "act_mirred", "cls_matchall", "sch_ingress"];
 
+/// Runs the module's smoke test with a file of each kind of file system that a guest has.
+const SMOKE: &str = "for folder in /disk /tmp; do head -c 2097152 /dev/urandom > $folder/data || exit 1; done
+exec /smoke /disk/data /tmp/data";
+
 /// Tests in network namespaces that are not run in guests, and why.
 const LEFT_OUT: &[(&str, &str)] = &[
     ("assess::", "figures of an emulated processor say nothing, and measuring them takes long"),
@@ -102,7 +106,9 @@ impl Suite {
             return Ok(Report::skipped(&format!("{} module", kernel.0), "there is no kernel/module"));
         }
         let module = module::build(&sources, &kernel.1, &self.cache.join("build"))?;
+        let smoke = module::smoke_test(&sources, &self.cache.join("build"))?;
         let mut guest = self.guest(kernel, "module")?.module(&module, "")?.tools(TOOLS)?;
+        guest = guest.file(&smoke, Path::new("/smoke"))?.script("smoke", SMOKE)?;
         for program in &self.programs.module {
             guest = guest.program("module", program, Path::new("/project/target/debug/deps/module"), &[])?;
         }

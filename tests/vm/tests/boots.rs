@@ -127,6 +127,6 @@ fn planted(name: &str, line: &str) -> Result<Ready> {
 
 fn kernel() -> Result<Kernel> {
     let kernel = suite::chosen(None).and_then(|series| Kernel::of(series[0], &cache()));
-    require!(kernel.is_ok(), "no kernel: {:#}", kernel.as_ref().unwrap_err());
+    require!(kernel.is_ok(), "no kernel: {kernel:?}");
     kernel
 }

@@ -5,6 +5,11 @@ use std::path::Path;
 
 use crate::progress::Progress;
 
+/// Removes all that assessments made in this folder, but for what is being made. Whoever sends such a file now has it open and keeps it.
+pub fn remove_made(folder: &Path, progress: &mut dyn Progress) {
+    tidy(folder, 0, progress); // no payload has this length
+}
+
 /// Removes what this program made here for payloads of other lengths, and what makers that were killed left unfinished. Whoever
 /// sends such a file now has it open and keeps it.
 pub(super) fn tidy(folder: &Path, length: u64, progress: &mut dyn Progress) {
@@ -79,5 +84,17 @@ mod tests {
         let mut expected = stay.to_vec();
         expected.sort();
         assert_eq!(left, expected);
+    }
+
+    #[test]
+    fn all_that_was_made_goes_but_for_what_is_being_made() {
+        let folder = tempfile::tempdir().unwrap();
+        let making = format!("assess-1-2097152.unfinished-{}", std::process::id());
+        for name in ["assess-1-1048576.payload", "assess-1-1048576-512.packets", "film.payload", &making] {
+            fs::write(folder.path().join(name), "").unwrap();
+        }
+        remove_made(folder.path(), &mut Unwatched);
+        assert!(folder.path().join("film.payload").exists() && folder.path().join(making).exists());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 }

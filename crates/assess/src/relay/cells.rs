@@ -94,6 +94,8 @@ pub(crate) enum Way {
     ReadWrite,
     /// A loop of `sendfile`.
     Sendfile,
+    /// A loop of `splice` through pipes.
+    Splice,
     /// The stream service.
     Streams,
     /// Another program.
@@ -105,6 +107,7 @@ impl Way {
         match self {
             Way::ReadWrite => "read_write",
             Way::Sendfile => "sendfile",
+            Way::Splice => "splice",
             Way::Streams => "streams",
             Way::Program(program) => program.name(),
         }
@@ -194,6 +197,7 @@ pub(crate) fn cells(part: Part) -> Vec<Cell> {
             cells.extend(BLOCKS.map(|block| loops.of(block)));
             cells.push(loops.of(BLOCK).touched());
             cells.extend((part == Part::FileToSocket).then(|| by(Way::Sendfile)));
+            cells.extend((part == Part::SocketToSocket).then(|| by(Way::Splice)));
             cells.extend([streams, streams.touched()]);
             if part == Part::SocketToSocket {
                 cells.extend(Program::ALL.map(|program| by(Way::Program(program))));
@@ -223,7 +227,11 @@ pub(crate) fn cells(part: Part) -> Vec<Cell> {
             }
             cells.push(streams.of(BURST * DATAGRAM).with(RECEIVERS).touched());
         }
-        Part::Crowd => cells.extend([streams.with(FEW), Cell { idle: IDLE, ..streams.with(BUSY) }]),
+        Part::Crowd => {
+            for way in [loops.of(BLOCK), by(Way::Splice), streams] {
+                cells.extend([way.with(FEW), Cell { idle: IDLE, ..way.with(BUSY) }]);
+            }
+        }
     }
     cells
 }
@@ -251,6 +259,6 @@ mod tests {
             labels.dedup();
             assert_eq!(labels.len(), cells.len(), "{part}");
         }
-        assert_eq!(cells(Part::SocketToSocket).len(), 9);
+        assert_eq!(cells(Part::SocketToSocket).len(), 10);
     }
 }

@@ -127,7 +127,7 @@ mod tests {
         let cell = cells(part).into_iter().find(|cell| cell.links == links).unwrap();
         let sources = if matches!(part, Part::Stripe | Part::Random | Part::Mirror) { 1 } else { links };
         let bytes_each = cell.block.unwrap_or(100) as u64 * 8;
-        let volume = Volume { connections: sources, busy: sources, bytes_each, ends: true };
+        let volume = Volume { connections: sources, busy: sources, first: 0, bytes_each, ends: true };
         let sent: Vec<Vec<u8>> =
             (0..sources).map(|source| pattern.bytes(start_of(source), bytes_each as usize)).collect();
         let block = cell.block.unwrap_or(1);

@@ -7,8 +7,10 @@
 mod copy;
 mod datagrams;
 mod fan;
+mod links;
 mod sendfile;
 mod service;
+mod splice;
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -68,6 +70,10 @@ fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
         (How::Sendfile, Shape::FileToSocket(file)) => sendfile::prepare(file, ends),
         (How::Sendfile, _) => {
             Err(io::Error::new(io::ErrorKind::InvalidInput, "sendfile sends files to sockets"))
+        }
+        (How::Splice, Shape::SocketToSocket) => splice::prepare(ends),
+        (How::Splice, _) => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "splice moves from sockets to sockets"))
         }
         (How::ReadWrite, Shape::FileToSocket(_) | Shape::SocketToFile(_) | Shape::SocketToSocket) => {
             copy::prepare(task, ends)

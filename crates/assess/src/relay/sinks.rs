@@ -4,8 +4,9 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -24,9 +25,23 @@ const WAKE: u32 = 256 << 10;
 /// Bytes taken by one call.
 const CALL: usize = 1 << 20;
 
+/// What comes first is gigabytes, where there are a thousand connections.
+const FIRST: Duration = Duration::from_secs(120);
+
 /// Sinks, on a thread of their own.
 pub(crate) struct Sinks {
+    /// Told when each has got what comes first.
+    first: Receiver<()>,
     thread: JoinHandle<io::Result<Arrived>>,
+}
+
+/// What is expected of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Expected {
+    /// Bytes that come first, of which is told when they have come to all.
+    pub(crate) first: u64,
+    /// Bytes in all, if connections do not end.
+    pub(crate) enough: Option<u64>,
 }
 
 /// What came.
@@ -43,20 +58,28 @@ pub(crate) struct Arrived {
 }
 
 impl Sinks {
-    /// Connects so many, in order, and takes what comes until they have ended, or each has got `enough` bytes; `keep` it or throw it away uncopied.
+    /// Connects so many, in order, and takes what comes until they have ended, or each has got enough; `keep` it or throw it away uncopied.
     pub(crate) fn connect(
         stage: &Stage,
         to: SocketAddr,
         number: usize,
-        enough: Option<u64>,
+        expected: Expected,
         keep: bool,
     ) -> Result<Sinks, Error> {
         let connections: Vec<TcpStream> = stage.at_ends(|_| {
             let connections = (0..number).map(|_| mover::connected(to)).collect::<io::Result<_>>();
             connections.doing("connecting to what is measured")
         })?;
-        let thread = stage.beside("sinks", move || take(connections, enough, keep))?;
-        Ok(Sinks { thread })
+        let (told_first, first) = channel();
+        let thread = stage.beside("sinks", move || take(connections, expected, &told_first, keep))?;
+        Ok(Sinks { first, thread })
+    }
+
+    /// Waits until each has got what comes first.
+    pub(crate) fn wait_first(&self) -> Result<(), Error> {
+        self.first
+            .recv_timeout(FIRST)
+            .map_err(|_| Error::Faulty("what was to come first did not come".to_owned()))
     }
 
     /// Waits until they have ended.
@@ -66,28 +89,43 @@ impl Sinks {
     }
 }
 
-fn take(connections: Vec<TcpStream>, enough: Option<u64>, keep: bool) -> io::Result<Arrived> {
+fn take(
+    connections: Vec<TcpStream>,
+    expected: Expected,
+    told_first: &Sender<()>,
+    keep: bool,
+) -> io::Result<Arrived> {
     let epoll = epoll::create(CreateFlags::CLOEXEC)?;
     for (index, connection) in connections.iter().enumerate() {
         connection.set_nonblocking(true)?;
-        if enough.is_none() {
-            set_least_to_wake(connection.as_fd(), WAKE)?; // who has enough before the end would not be woken for the last bytes
-        }
         epoll::add(&epoll, connection, EventData::new_u64(index as u64), EventFlags::IN)?;
     }
     let mut taking = Taking {
         counts: vec![0; connections.len()],
+        wakes: vec![0; connections.len()],
         contents: vec![Vec::new(); connections.len()],
         room: vec![0; CALL],
         keep,
     };
-    let mut left = connections.len();
+    for (index, connection) in connections.iter().enumerate() {
+        taking.wake_for(connection, index, expected)?;
+    }
+    let (mut left, mut without_first) = (connections.len(), connections.len());
     let mut events = [const { MaybeUninit::<Event>::uninit() }; 64];
     while left > 0 {
         for index in ready(&epoll, &mut events)? {
-            if taking.some(&connections[index], index)? || enough == Some(taking.counts[index]) {
+            let before = taking.counts[index];
+            if taking.some(&connections[index], index)? || expected.enough == Some(taking.counts[index]) {
                 epoll::delete(&epoll, &connections[index])?;
                 left -= 1;
+            } else {
+                taking.wake_for(&connections[index], index, expected)?;
+            }
+            if before < expected.first && taking.counts[index] >= expected.first {
+                without_first -= 1;
+                if without_first == 0 {
+                    told_first.send(()).ok(); // whoever wanted to know may have given up
+                }
             }
         }
     }
@@ -107,12 +145,26 @@ fn ready(epoll: &OwnedFd, events: &mut [MaybeUninit<Event>]) -> io::Result<Vec<u
 
 struct Taking {
     counts: Vec<u64>,
+    /// Bytes that each is woken for.
+    wakes: Vec<u32>,
     contents: Vec<Vec<u8>>,
     room: Vec<u8>,
     keep: bool,
 }
 
 impl Taking {
+    /// Has a connection wake for much, but never for more than will come.
+    fn wake_for(&mut self, connection: &TcpStream, index: usize, expected: Expected) -> io::Result<()> {
+        let count = self.counts[index];
+        let next = if count < expected.first { Some(expected.first) } else { expected.enough };
+        let wake = next.map_or(WAKE, |next| WAKE.min(u32::try_from(next - count).unwrap_or(WAKE)));
+        if self.wakes[index] != wake {
+            self.wakes[index] = wake;
+            set_least_to_wake(connection.as_fd(), wake)?;
+        }
+        Ok(())
+    }
+
     /// Takes what one call gives; answers whether the connection has ended.
     fn some(&mut self, connection: &TcpStream, index: usize) -> io::Result<bool> {
         // MSG_TRUNC: bytes of a stream are thrown away by the kernel, which copies none of them (tcp(7)).

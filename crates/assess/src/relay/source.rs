@@ -33,7 +33,9 @@ pub(crate) struct Volume {
     pub(crate) connections: usize,
     /// How many of them, the first ones, get something.
     pub(crate) busy: usize,
-    /// Bytes that each of these gets.
+    /// Bytes that each of these gets before anything is timed.
+    pub(crate) first: u64,
+    /// Bytes that each of these gets then.
     pub(crate) bytes_each: u64,
     /// Whether connections end behind them, or stay open and silent.
     pub(crate) ends: bool,
@@ -63,9 +65,16 @@ impl Source {
         let pattern = Arc::clone(pattern);
         let thread = stage.beside("source", move || {
             let connections = accept(&listener, volume.connections)?;
+            let mut sending =
+                Sending { pattern: &pattern, busy: &connections[..volume.busy], sent: vec![0; volume.busy] };
             // Whoever started this may have given up.
-            if told_accepted.send(()).is_ok() && opened.recv().is_ok() {
-                send(&pattern, &connections, volume)?;
+            if told_accepted.send(()).is_ok() {
+                for (until, ends) in volume.stages() {
+                    if opened.recv().is_err() {
+                        break;
+                    }
+                    sending.send(until, ends)?;
+                }
             }
             Ok(connections)
         })?;
@@ -79,7 +88,7 @@ impl Source {
             .map_err(|_| Error::Faulty("not all connections came that should bring data".to_owned()))
     }
 
-    /// Begins to send.
+    /// Begins to send, or goes on with what is timed.
     pub(crate) fn open(&self) {
         // If it is gone, whoever waits for its data hears of that.
         self.gate.send(()).ok();
@@ -107,41 +116,62 @@ fn accept(listener: &TcpListener, connections: usize) -> io::Result<Vec<TcpStrea
     Ok(accepted)
 }
 
-/// Sends to all that are busy, to each when it has room.
-fn send(pattern: &Pattern, connections: &[TcpStream], volume: Volume) -> io::Result<()> {
-    let epoll = epoll::create(CreateFlags::CLOEXEC)?;
-    let busy = &connections[..volume.busy];
-    for (index, connection) in busy.iter().enumerate() {
-        epoll::add(&epoll, connection, EventData::new_u64(index as u64), EventFlags::OUT)?;
+impl Volume {
+    /// Up to where is sent when it is asked for the first time and so on, and whether connections end there.
+    fn stages(self) -> impl Iterator<Item = (u64, bool)> {
+        let first = (self.first > 0).then_some((self.first, false));
+        first.into_iter().chain([(self.first + self.bytes_each, self.ends)])
     }
-    let mut sent = vec![0; busy.len()];
-    let mut left = busy.len();
-    let mut events = [const { MaybeUninit::<Event>::uninit() }; 64];
-    let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
-    while left > 0 {
-        let (ready, _) = epoll::wait(&epoll, &mut events[..], Some(&patience))?;
-        if ready.is_empty() {
-            return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody takes anything"));
+}
+
+/// What is under way.
+struct Sending<'a> {
+    pattern: &'a Pattern,
+    busy: &'a [TcpStream],
+    /// Bytes that each was sent.
+    sent: Vec<u64>,
+}
+
+impl Sending<'_> {
+    /// Sends to all, to each when it has room, until each has got so many bytes.
+    fn send(&mut self, until: u64, ends: bool) -> io::Result<()> {
+        let epoll = epoll::create(CreateFlags::CLOEXEC)?;
+        for (index, connection) in self.busy.iter().enumerate() {
+            epoll::add(&epoll, connection, EventData::new_u64(index as u64), EventFlags::OUT)?;
         }
-        for event in ready.iter() {
-            let index = event.data.u64() as usize;
-            let connection = &busy[index];
-            let position = start_of(index) + sent[index];
-            let (mut offset, there) = pattern.piece(position);
-            let length = (volume.bytes_each - sent[index]).min(there.min(CALL) as u64);
-            match rustix::fs::sendfile(connection, pattern.file(), Some(&mut offset), length as usize) {
-                Ok(bytes) => sent[index] += bytes as u64,
-                Err(Errno::AGAIN) => continue,
-                Err(errno) => return Err(errno.into()),
+        let mut left = self.busy.len();
+        let mut events = [const { MaybeUninit::<Event>::uninit() }; 64];
+        let patience = Timespec::try_from(PATIENCE).map_err(io::Error::other)?;
+        while left > 0 {
+            let (ready, _) = epoll::wait(&epoll, &mut events[..], Some(&patience))?;
+            if ready.is_empty() {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody takes anything"));
             }
-            if sent[index] == volume.bytes_each {
-                epoll::delete(&epoll, connection)?;
-                if volume.ends {
-                    connection.shutdown(Shutdown::Write)?;
+            for event in ready.iter() {
+                let index = event.data.u64() as usize;
+                self.send_some(index, until)?;
+                if self.sent[index] == until {
+                    epoll::delete(&epoll, &self.busy[index])?;
+                    if ends {
+                        self.busy[index].shutdown(Shutdown::Write)?;
+                    }
+                    left -= 1;
                 }
-                left -= 1;
             }
         }
+        Ok(())
     }
-    Ok(())
+
+    /// Sends to one what it takes of one call.
+    fn send_some(&mut self, index: usize, until: u64) -> io::Result<()> {
+        let (mut offset, there) = self.pattern.piece(start_of(index) + self.sent[index]);
+        let length = (until - self.sent[index]).min(there.min(CALL) as u64);
+        match rustix::fs::sendfile(&self.busy[index], self.pattern.file(), Some(&mut offset), length as usize)
+        {
+            Ok(bytes) => self.sent[index] += bytes as u64,
+            Err(Errno::AGAIN) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+        Ok(())
+    }
 }

@@ -28,6 +28,9 @@ impl Target {
 /// What a rewriting handler may cost, as a multiple of a careful loop at user level.
 const HANDLER: f64 = 1.0 / 0.85;
 
+/// What the stream service may cost where a loop without policies, records and counters does the same by the same calls.
+const BARE: f64 = 1.1;
+
 /// What a further sink of a mirror may cost, as a share of one copy by `read` and `write`.
 const FURTHER_SINK: f64 = 0.4;
 
@@ -43,6 +46,9 @@ pub fn targets(costs: &[RelayCost]) -> Vec<Target> {
     let best = all.best_loop(proxy, false);
     hold("socket to socket, to the best loop of read and write".to_owned(), 0.4, streams(proxy, false), best);
     let haproxy = all.find(proxy, "haproxy", false, LINKS, None);
+    let splice = |part, links| all.find(part, "splice", false, links, None);
+    let what = "socket to socket, to a bare loop of splice".to_owned();
+    hold(what, BARE, streams(proxy, false), splice(proxy, LINKS));
     hold("socket to socket, to HAProxy".to_owned(), 0.9, streams(proxy, false), haproxy);
     let sendfile = all.find(file, "sendfile", false, LINKS, None);
     hold("file to socket, to bare sendfile".to_owned(), 1.05, streams(file, false), sendfile);
@@ -58,6 +64,8 @@ pub fn targets(costs: &[RelayCost]) -> Vec<Target> {
     hold(what.to_owned(), 0.25, of_burst("streams"), of_burst("read_write"));
     let what = format!("{BUSY} busy streams beside {IDLE} idle ones, by the byte, to {FEW} streams");
     hold(what, 1.2, all.find(Part::Crowd, "streams", false, BUSY, None), all.few());
+    let what = format!("{BUSY} busy streams beside {IDLE} idle ones, to a bare loop of splice");
+    hold(what, BARE, all.find(Part::Crowd, "streams", false, BUSY, None), splice(Part::Crowd, BUSY));
     targets.extend(all.further_sink());
     targets
 }
@@ -180,6 +188,20 @@ mod tests {
         assert_eq!((close.is_met(), close.doubt), (false, Some(Doubt::TooNoisy)));
         assert_eq!(of(&[1.2, 1.2]).doubt, Some(Doubt::TooFewRuns));
         assert_eq!((of(&[1.2; 3]).is_met(), of(&[1.2; 3]).doubt), (false, None));
+    }
+
+    #[test]
+    fn streams_are_held_to_bare_loops_that_have_as_many_links() {
+        let of = |way, links, seconds| steady(Part::Crowd, way, links, seconds);
+        let costs = [
+            of("splice", FEW, 1.0),
+            of("splice", BUSY, 1.6),
+            of("streams", FEW, 1.0),
+            of("streams", BUSY, 1.6),
+        ];
+        let found = targets(&costs);
+        assert_eq!((found[0].ratio, found[0].is_met()), (1.6, false), "to ten streams");
+        assert_eq!((found[1].ratio, found[1].is_met()), (1.0, true), "to the loop: it is the network's");
     }
 
     #[test]

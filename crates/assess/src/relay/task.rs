@@ -37,6 +37,8 @@ pub(crate) enum How {
     ReadWrite,
     /// `sendfile` and nothing else.
     Sendfile,
+    /// `splice` through pipes and nothing else.
+    Splice,
     /// The stream service.
     Streams,
 }

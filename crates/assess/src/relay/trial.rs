@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::cells::{Cell, Part, Way};
 use super::pattern::Pattern;
 use super::side::{Side, Spent};
-use super::sinks::Sinks;
+use super::sinks::{Expected, Sinks};
 use super::source::{Source, Volume};
 use super::task::{How, Shape, Task};
 use crate::error::{Doing, Error};
@@ -20,6 +20,9 @@ use crate::media::nameless;
 use crate::progress::Unwatched;
 use crate::result::RelayRun;
 use crate::stage::Stage;
+
+/// Bytes that each stream of a crowd gets before it is timed: by then windows have opened, and buffers have grown.
+const FIRST: u64 = 2 << 20;
 
 /// What runs of an assessment share.
 pub(crate) struct Trials<'a> {
@@ -49,9 +52,14 @@ impl Cell {
             Part::Stripe | Part::Random | Part::Mirror | Part::UdpMirror => (1, 1),
             _ => (self.links + self.idle, self.links),
         };
-        let unit = self.block.map_or(4096, |block| block as u64);
+        let unit = self.unit();
         let blocks = bytes / self.part.share() / busy as u64 / unit;
-        Volume { connections, busy, bytes_each: blocks.max(1) * unit, ends: true }
+        Volume { connections, busy, first: 0, bytes_each: blocks.max(1) * unit, ends: true }
+    }
+
+    /// What a volume is a multiple of: records, or what is read at a time. Each of a thousand gets few such, so of a crowd pages.
+    fn unit(&self) -> u64 {
+        self.block.filter(|_| self.part != Part::Crowd).map_or(4096, |block| block as u64)
     }
 }
 
@@ -62,8 +70,10 @@ impl Trials<'_> {
     /// [`Error::Faulty`] if not all of it came; what ends the assessment.
     pub(crate) fn run(&mut self, cell: &Cell, bytes: u64, keep: bool) -> Result<Outcome, Error> {
         let mut volume = cell.volume(bytes);
-        // What a crowd costs is what it costs to go on: a hundred times as many streams end a hundred times as often.
-        volume.ends = keep || cell.part != Part::Crowd;
+        // What a crowd costs is what it costs to go on: a hundred times as many streams begin, and end, a hundred times as often.
+        if cell.part == Part::Crowd && !keep {
+            (volume.first, volume.ends) = (FIRST, false);
+        }
         match cell.part {
             Part::UdpMirror => self.datagrams(cell, volume, keep),
             _ => self.connections(cell, volume, keep),
@@ -81,8 +91,13 @@ impl Trials<'_> {
         let sinks = self.sinks(cell, volume, side.port, keep)?;
         side.wait_ready()?;
         source.as_ref().map_or(Ok(()), Source::wait_accepted)?;
-        let (before, start) = (side.spent()?, Instant::now());
+        let (mut before, mut start) = (side.spent()?, Instant::now());
         side.go()?;
+        if volume.first > 0 {
+            source.iter().for_each(Source::open);
+            sinks.iter().try_for_each(Sinks::wait_first)?;
+            (before, start) = (side.spent()?, Instant::now());
+        }
         source.iter().for_each(Source::open);
         // What arrived keeps its connections open: to see ten thousand of them close is no part of moving bytes.
         let arrived = sinks.map(Sinks::finish).transpose()?;
@@ -93,7 +108,7 @@ impl Trials<'_> {
         side.wait_for_children()?;
         let used = side.spent()?;
         let (counts, contents) = match arrived {
-            Some(arrived) => (arrived.counts, arrived.contents),
+            Some(arrived) => (timed(arrived.counts, volume), arrived.contents),
             None => written(&files, keep)?,
         };
         complete(cell, volume, &counts)?;
@@ -110,8 +125,8 @@ impl Trials<'_> {
             return Ok(None);
         }
         let to = SocketAddr::new(self.stage.near_address()?, port);
-        let enough = (!volume.ends).then_some(volume.bytes_each);
-        Sinks::connect(self.stage, to, number, enough, keep).map(Some)
+        let enough = (!volume.ends).then_some(volume.first + volume.bytes_each);
+        Sinks::connect(self.stage, to, number, Expected { first: volume.first, enough }, keep).map(Some)
     }
 
     /// The process that is measured; it listens.
@@ -120,6 +135,7 @@ impl Trials<'_> {
         let how = match cell.way {
             Way::ReadWrite => How::ReadWrite,
             Way::Sendfile => How::Sendfile,
+            Way::Splice => How::Splice,
             Way::Streams => How::Streams,
             Way::Program(program) => {
                 let backend = source.ok_or_else(|| Error::Unable("it relays connections only".to_owned()))?;
@@ -162,6 +178,11 @@ impl Trials<'_> {
         let (_, file) = self.file.as_ref().ok_or_else(|| Error::Unable("no file was made".to_owned()))?;
         file.try_clone().doing("opening the file that is sent")
     }
+}
+
+/// What came of what is timed.
+fn timed(counts: Vec<u64>, volume: Volume) -> Vec<u64> {
+    counts.into_iter().map(|count| count.saturating_sub(volume.first)).collect()
 }
 
 fn outputs(cell: &Cell) -> usize {
@@ -231,7 +252,7 @@ mod tests {
             for bytes in [1, 1 << 20, 1 << 30] {
                 let volume = cell.volume(bytes);
                 assert!(volume.bytes_each > 0, "{}", cell.label());
-                assert_eq!(volume.bytes_each % cell.block.unwrap_or(4096) as u64, 0);
+                assert_eq!(volume.bytes_each % cell.unit(), 0);
             }
             let sent = cell.volume(1 << 30).bytes_each * cell.volume(1 << 30).busy as u64;
             let wanted = (1u64 << 30) / cell.part.share();
@@ -242,7 +263,7 @@ mod tests {
     #[test]
     fn what_is_lost_or_goes_to_the_wrong_sink_is_no_figure() {
         let cell = cells(Part::Mirror).into_iter().find(|cell| cell.links == 4).unwrap();
-        let volume = Volume { connections: 1, busy: 1, bytes_each: 100, ends: true };
+        let volume = Volume { connections: 1, busy: 1, first: 0, bytes_each: 100, ends: true };
         assert!(complete(&cell, volume, &[100; 4]).is_ok());
         assert!(complete(&cell, volume, &[100, 100, 100, 99]).is_err());
         assert!(complete(&cell, volume, &[101, 99, 100, 100]).is_err());

@@ -37,14 +37,24 @@ impl Assessment {
             let figures = cost.runs.iter().flat_map(|run| [run.user_s, run.system_s, run.wall_s]);
             figures.map(|figure| (format!("{}: {}", cost.part, cost.what()), figure))
         });
-        let mut figures =
-            seconds.chain(costs).chain(measurements).chain(profiles).chain(points).chain(relays);
+        let server = self.server.iter().flat_map(|server| {
+            server.costs.iter().map(|cost| (format!("server: {}", cost.path), cost.cpu_ns_per_packet))
+        });
+        let mut figures = seconds
+            .chain(costs)
+            .chain(measurements)
+            .chain(profiles)
+            .chain(points)
+            .chain(relays)
+            .chain(server);
         figures.find(|(_, figure)| !figure.is_finite()).map(|(what, figure)| format!("{what}: {figure}"))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use wirepath_datapath::calibration::{Calibration, DeviceKind, Host, PathCost};
+
     use crate::example;
     use crate::result::{Assessment, WriteError};
 
@@ -55,7 +65,7 @@ mod tests {
             Assessment::from_json(&whole.to_json().unwrap()).unwrap().measurements.len(),
             whole.measurements.len()
         );
-        let changes: [fn(&mut Assessment, f64); 8] = [
+        let changes: [fn(&mut Assessment, f64); 9] = [
             |result, wrong| result.seconds = wrong,
             |result, wrong| result.costs.as_mut().unwrap().kernel_entry_ns[0] = wrong,
             |result, wrong| result.costs.as_mut().unwrap().copies[0].ns[0] = wrong,
@@ -63,6 +73,22 @@ mod tests {
             |result, wrong| result.measurements[0].calls_per_packet = Some(wrong),
             |result, wrong| result.profiles[0].functions[0].share = wrong,
             |result, wrong| result.relay[0].runs[0].system_s = wrong,
+            |result, wrong| {
+                let cost = PathCost {
+                    path: "sendmmsg".to_owned(),
+                    packets_per_train: 8,
+                    own_headers: false,
+                    cpu_ns_per_packet: wrong,
+                };
+                result.server = Some(Calibration {
+                    host: Host::this(),
+                    device: DeviceKind::WithChecksums,
+                    mtu: 1500,
+                    origin: "a test".to_owned(),
+                    unix_s: 0,
+                    costs: vec![cost],
+                });
+            },
             |result, wrong| result.loan.as_mut().unwrap().points[0].lent_throughput = Some(wrong),
         ];
         for change in changes {

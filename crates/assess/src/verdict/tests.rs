@@ -1,3 +1,5 @@
+use wirepath_datapath::calibration::{Calibration, PathCost};
+
 use super::*;
 use crate::result::{Cache, Host, Run, SCHEMA, Settings};
 
@@ -65,8 +67,34 @@ fn result(measurements: Vec<Measurement>) -> Assessment {
         profiles: Vec::new(),
         loan: None,
         relay: Vec::new(),
+        server: None,
         left_out: Vec::new(),
     }
+}
+
+#[test]
+fn what_the_server_takes_is_said_with_its_figures() {
+    let cost = |(path, cpu_ns_per_packet): (Path, f64)| PathCost {
+        path: path.to_string(),
+        packets_per_train: USUAL_TRAIN,
+        own_headers: false,
+        cpu_ns_per_packet,
+    };
+    let costs = [(Path::WireUring, 399.0), (Path::WireSendfile, 581.0), (Path::GsoWritev, 512.0)];
+    let calibration = Calibration {
+        host: wirepath_datapath::calibration::Host::this(),
+        device: DeviceKind::WithChecksums,
+        mtu: 1500,
+        origin: "a test".to_owned(),
+        unix_s: 0,
+        costs: costs.map(cost).to_vec(),
+    };
+    let (path, why) = of_server(&Assessment { server: Some(calibration), ..result(Vec::new()) }).unwrap();
+    assert_eq!(path, "gso_writev");
+    assert!(why.contains("cheapest per packet in trains of 8"), "{why}");
+    let figures = "gso_writev 512 ns, wire_sendfile 581 ns; with --hot-memory also wire_uring 399 ns";
+    assert!(why.ends_with(figures), "{why}");
+    assert_eq!(of_server(&result(Vec::new())), None);
 }
 
 #[test]

@@ -1,11 +1,13 @@
 //! The bar on standard error that says how far an experiment is.
 
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use wirepath_assess::Progress;
 
 use crate::interrupt::Interrupt;
+use crate::table::paragraph;
 use crate::terminal;
 
 /// Parts that a bar is divided into.
@@ -60,7 +62,14 @@ impl Progress for Bar {
     }
 
     fn note(&mut self, text: &str) {
-        self.bar.suspend(|| eprintln!("wirepath: {text}"));
+        let said = format!("wirepath: {text}");
+        // In a log a line is a line.
+        let said = if std::io::stderr().is_terminal() {
+            paragraph(&said, terminal::error_size().0)
+        } else {
+            said + "\n"
+        };
+        self.bar.suspend(|| eprint!("{said}"));
     }
 
     fn stopped(&self) -> bool {

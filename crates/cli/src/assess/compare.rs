@@ -11,6 +11,7 @@ use wirepath_assess::report::in_ascii;
 
 use super::read;
 use super::text::shown;
+use crate::table::paragraph;
 use crate::{format, terminal};
 
 /// Arguments of `wirepath assess compare`.
@@ -46,8 +47,9 @@ impl Compare {
             return Ok(ExitCode::SUCCESS);
         }
         let (width, utf8) = (terminal::width(), terminal::speaks_utf8());
-        let mut text =
-            format!("A: {}\nB: {}\n", described(&self.first, &first), described(&self.second, &second));
+        let head =
+            |letter, file, result| paragraph(&format!("{letter}: {}", described(file, result)), width.into());
+        let mut text = head("A", &self.first, &first) + &head("B", &self.second, &second);
         for table in comparison.tables() {
             text += &format!("\n{}", shown(&table, width.into(), utf8));
         }

@@ -20,6 +20,8 @@ pub(crate) struct Experiment {
     measured: fn(&Assessment) -> bool,
     /// Whether it takes a permission that the others do not: where all are made, it may be left out.
     takes_permission: bool,
+    /// Whether it sends to a sink that may be another host.
+    pub(crate) sends: bool,
 }
 
 /// The first experiment that was to measure something and did not. One that takes a permission counts if it alone was asked for.
@@ -38,6 +40,7 @@ pub(crate) const HOST: Experiment = Experiment {
     run: costs::run,
     measured: |result| result.costs.is_some(),
     takes_permission: false,
+    sends: false,
 };
 
 pub(crate) const DOWNLOAD: Experiment = Experiment {
@@ -45,6 +48,7 @@ pub(crate) const DOWNLOAD: Experiment = Experiment {
     run: |options, result, progress| experiment::Experiment::Download.run(options, result, progress),
     measured: |result| has_paths(result, "download"),
     takes_permission: false,
+    sends: true,
 };
 
 pub(crate) const STREAM: Experiment = Experiment {
@@ -58,6 +62,7 @@ pub(crate) const STREAM: Experiment = Experiment {
     },
     measured: |result| has_paths(result, "stream"),
     takes_permission: false,
+    sends: true,
 };
 
 pub(crate) const PROFILE: Experiment = Experiment {
@@ -65,6 +70,7 @@ pub(crate) const PROFILE: Experiment = Experiment {
     run: profile::run,
     measured: |result| !result.profiles.is_empty(),
     takes_permission: true,
+    sends: true,
 };
 
 pub(crate) const LOAN: Experiment = Experiment {
@@ -86,6 +92,7 @@ pub(crate) const LOAN: Experiment = Experiment {
     },
     measured: |result| result.loan.is_some(),
     takes_permission: false,
+    sends: true,
 };
 
 /// Not among [`EXPERIMENTS`]: it takes other programs, thousands of descriptors and a quarter of an hour, and what it finds is of no
@@ -95,6 +102,7 @@ pub(crate) const RELAY: Experiment = Experiment {
     run: relay::run,
     measured: |result| !result.relay.is_empty(),
     takes_permission: false,
+    sends: false,
 };
 
 /// Measures what a server's paths cost on this sink, and adds that to the file that servers read.
@@ -104,11 +112,11 @@ fn tell_the_server(
     progress: &mut dyn Progress,
 ) -> Result<Soundness, Error> {
     let Some(calibration) = calibrate(options, progress)? else { return Ok(Soundness::Sound) };
-    let told = calibration.in_words();
+    result.server = Some(calibration.clone());
     let file = &options.calibration;
     let kept = Calibrations::update(file, |all| all.add(calibration));
     if kept.is_ok() {
-        progress.note(&format!("`wirepath serve` finds in {}: {told}", file.display()));
+        progress.note(&format!("what the paths of `wirepath serve` cost is kept in {}", file.display()));
     }
     let doing = format!("cannot keep what was measured in {}", file.display());
     keeping(kept.map_err(|source| Error::System { doing, source }), result)

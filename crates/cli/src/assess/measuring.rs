@@ -2,12 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use bytesize::ByteSize;
-use clap::{Args, ValueEnum};
+use clap::{Arg, Args, ValueEnum};
 use wirepath_assess::relay::Part;
 use wirepath_assess::result::LeftOut;
-use wirepath_assess::{Options, Sink, result, stage};
+use wirepath_assess::{Error, Options, Sink, result, stage};
 
 use crate::image_options::{CALIBRATION, default_cache_folder};
 
@@ -19,7 +19,7 @@ pub(crate) struct Measuring {
     pub(crate) json: Option<PathBuf>,
 
     /// Payload that each run sends [default: 1GiB; 128MiB with --quick]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", value_parser = volume)]
     volume: Option<ByteSize>,
 
     /// Runs of each measurement [default: 10; 3 with --quick]
@@ -39,9 +39,9 @@ pub(crate) struct Measuring {
     #[arg(long)]
     sink: Option<Sink>,
 
-    /// MTU of the sink's device in bytes
-    #[arg(long, value_name = "BYTES", default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65_535))]
-    mtu: u32,
+    /// MTU of the sink's device in bytes [default: 1500]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65_535))]
+    mtu: Option<u32>,
 
     /// The processor to measure on [default: the last that may be used]
     #[arg(long, value_name = "N")]
@@ -62,11 +62,11 @@ pub(crate) struct Measuring {
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
 
-    /// Whether the path `loan` lends its pages: by the size that the calibration says, always, or never
-    #[arg(long, value_enum, default_value_t = Loan::Auto)]
-    loan: Loan,
+    /// Whether the path `loan` lends its pages: by the size that the calibration says, always, or never [default: auto]
+    #[arg(long, value_enum)]
+    loan: Option<Loan>,
 
-    /// Folder for what is made to be sent, which is kept for the next time [default: /var/cache/wirepath for root, else
+    /// Folder for what is made to be sent, which is kept for the next time, but for --quick [default: /var/cache/wirepath for root, else
     /// ~/.cache/wirepath]
     #[arg(long, value_name = "DIR")]
     scratch: Option<PathBuf>,
@@ -90,6 +90,10 @@ enum Cache {
 }
 
 impl Measuring {
+    fn mtu(&self) -> u32 {
+        self.mtu.unwrap_or(1500)
+    }
+
     /// Where the server finds what its data paths cost.
     fn calibration(&self) -> Result<PathBuf> {
         let file = self
@@ -108,7 +112,7 @@ impl Measuring {
         if !rustix::process::geteuid().is_root() {
             return (Sink::Loopback, None); // experiments say themselves what takes root
         }
-        match stage::within(&Sink::Drop, self.mtu, self.cpu, |_| Ok(())) {
+        match stage::within(&Sink::Drop, self.mtu(), self.cpu, |_| Ok(())) {
             Ok(()) => (Sink::Drop, None),
             Err(error) => {
                 let what = "sinks drop, drop-nooffload and veth; it was measured over loopback".to_owned();
@@ -117,10 +121,14 @@ impl Measuring {
         }
     }
 
+    /// Sees that the processor that is named may be used.
+    pub(crate) fn check_processor(&self) -> Result<(), Error> {
+        stage::check_processor(self.cpu)
+    }
+
     /// As experiments take them, and what was left out to have them.
     pub(crate) fn options(&self) -> Result<(Options, Option<LeftOut>)> {
         let volume = self.volume.unwrap_or(if self.quick { ByteSize::mib(128) } else { ByteSize::gib(1) });
-        ensure!(volume.as_u64() > 0, "a volume of nothing cannot be sent");
         let scratch = self.scratch.clone().map_or_else(default_cache_folder, Ok);
         let (sink, left_out) = self.sink();
         let options = Options {
@@ -132,19 +140,45 @@ impl Measuring {
                 Cache::Cold => result::Cache::Cold,
             },
             sink,
-            mtu: self.mtu,
+            mtu: self.mtu(),
             cpu: self.cpu,
             file: self.file.clone(),
             bare: self.bare.clone(),
             scratch: scratch.context("a folder for what is sent: name one with --scratch DIR")?,
             calibration: self.calibration()?,
             loans: match self.loan {
-                Loan::Auto => None,
-                Loan::On => Some(true),
-                Loan::Off => Some(false),
+                None | Some(Loan::Auto) => None,
+                Some(Loan::On) => Some(true),
+                Some(Loan::Off) => Some(false),
             },
             parts: self.parts.clone(),
         };
         Ok((options, left_out))
     }
+}
+
+fn volume(text: &str) -> Result<ByteSize, String> {
+    let volume: ByteSize = text.parse()?;
+    if volume.as_u64() == 0 { Err("a volume of nothing cannot be sent".to_owned()) } else { Ok(volume) }
+}
+
+/// For `host`, which sends nothing: hides and refuses options of what is sent.
+pub(super) fn without_sending(option: Arg) -> Arg {
+    match option.get_id().as_str() {
+        "mtu" => option.hide(true).value_parser(means_nothing::<u32>),
+        _ => without_paths(option),
+    }
+}
+
+/// For experiments that measure no data paths: hides and refuses options of these.
+pub(super) fn without_paths(option: Arg) -> Arg {
+    match option.get_id().as_str() {
+        "bare" => option.hide(true).value_parser(means_nothing::<PathBuf>),
+        "loan" => option.hide(true).value_parser(means_nothing::<Loan>),
+        _ => option,
+    }
+}
+
+fn means_nothing<T>(_: &str) -> Result<T, &'static str> {
+    Err("this experiment has no use for it")
 }

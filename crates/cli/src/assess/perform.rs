@@ -5,7 +5,7 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result};
 use wirepath_assess::result::SCHEMA;
-use wirepath_assess::{Assessment, Error, Options, Soundness, host, read_calibrations};
+use wirepath_assess::{Assessment, Error, Options, Soundness, host, read_calibrations, remove_made, stage};
 
 use super::bar::Bar;
 use super::experiment::{Experiment, without_figures};
@@ -15,11 +15,21 @@ use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::terminal;
 
+/// Exit code where arguments make no sense, as clap's.
+const NO_SENSE: u8 = 2;
+
 /// Makes the experiments one after the other and shows and writes the result, whatever became of them.
 pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Result<ExitCode> {
+    if let Err(error) = measuring.check_processor() {
+        eprintln!("wirepath: {error}");
+        return Ok(ExitCode::from(NO_SENSE));
+    }
     let (options, left_out) = measuring.options()?;
-    // Before minutes are spent on what could not be kept.
+    // Before minutes are spent on what could not be kept, or would end at a sink that is not there.
     read_calibrations(&options.calibration)?;
+    if experiments.iter().any(|experiment| experiment.sends) {
+        stage::check_sink(&options.sink)?;
+    }
     let output = Output::prepare(measuring.json.as_deref())?;
     let interrupt = Interrupt::watch().context("watching for signals")?;
     let start = Instant::now();
@@ -37,9 +47,14 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
         profiles: Vec::new(),
         loan: None,
         relay: Vec::new(),
+        server: None,
         left_out: left_out.into_iter().collect(),
     };
     let outcome = make(experiments, &options, &mut result, &interrupt);
+    if options.quick {
+        // Made again in seconds, and half a gigabyte of it.
+        remove_made(&options.scratch, &mut Bar::new("removing", interrupt.clone()));
+    }
     result.seconds = start.elapsed().as_secs_f64();
     // What took an hour is shown, whatever becomes of the file.
     let written = output.write(|| result.to_json().context("writing the result as JSON"));

@@ -7,11 +7,12 @@ use clap::Args;
 use wirepath_assess::relay::Part;
 
 use super::experiment::RELAY;
-use super::measuring::Measuring;
+use super::measuring::{Measuring, without_paths};
 use super::perform;
 
 /// Arguments of `wirepath assess relay`.
 #[derive(Args)]
+#[command(mut_args(without_paths))]
 #[command(after_help = "\
 Parts: file-to-socket, socket-to-file, socket-to-socket, merge, stripe, random, mirror, udp-mirror, crowd.
 

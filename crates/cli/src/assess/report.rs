@@ -48,17 +48,21 @@ impl Report {
             files.iter().flatten().filter(|file| is_standard_output(file)).count() <= 1,
             "only one of --html, --markdown and --csv can be written to standard output"
         );
-        if let Some(file) = &html {
-            self.write(file, &report::html(&result).context("writing the page")?)?;
-        }
-        if let Some(file) = &self.markdown {
-            self.write(file, &report::markdown(&result))?;
-        }
-        if let Some(file) = &self.csv {
-            self.write(file, &report::csv(&result).context("writing CSV")?)?;
-        }
-        if let Some(folder) = &self.docs {
-            fill_documents(folder, &result)?;
+        // Files come first: whoever reads standard output may have seen enough before its end.
+        for to_standard in [false, true] {
+            let wanted = |file: &&PathBuf| is_standard_output(file) == to_standard;
+            if let Some(file) = html.as_ref().filter(wanted) {
+                self.write(file, &report::html(&result).context("writing the page")?)?;
+            }
+            if let Some(file) = self.markdown.as_ref().filter(wanted) {
+                self.write(file, &report::markdown(&result))?;
+            }
+            if let Some(file) = self.csv.as_ref().filter(wanted) {
+                self.write(file, &report::csv(&result).context("writing CSV")?)?;
+            }
+            if let Some(folder) = self.docs.as_ref().filter(|_| !to_standard) {
+                fill_documents(folder, &result)?;
+            }
         }
         if nothing_named && let Some(file) = &html {
             terminal::print(&format!("{}\n", format::name(file)))?;

@@ -7,7 +7,6 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
-use std::thread::available_parallelism;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
@@ -41,7 +40,7 @@ const TIDY_LIMIT: Duration = Duration::from_secs(1);
 #[derive(Args)]
 pub(super) struct Caching {
     /// Answer HTTP clients from DIR, which is made if need be, and keep there what the origin is asked for
-    #[arg(long, value_name = "DIR", requires_all = ["origin", "addresses"], conflicts_with_all = ["inputs", "outputs", "config"])]
+    #[arg(long, value_name = "DIR", requires_all = ["origin", "addresses"])]
     cache: Option<PathBuf>,
 
     /// Whom a cache asks: http://HOST[:PORT][/PATH]
@@ -77,8 +76,7 @@ impl Caching {
         let log = Log::start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let readers = BlockingPool::start("reader", 4, Importance::Equal)?;
-        let threads = available_parallelism().context("the number of cores is not known")?.get();
-        let options = EngineOptions { threads, ..EngineOptions::default() };
+        let options = EngineOptions { threads: listening.threads()?, ..EngineOptions::default() };
         let support = Arc::new(Support::probe(None, Calibrations::default(), false));
         let engine = Arc::new(Engine::start(&options, support, &readers).context("starting threads")?);
         let cache = Cache::open(self.options()?, Arc::clone(&engine))?;
@@ -176,16 +174,16 @@ fn as_json(status: &CacheStatus, time: Duration) -> Result<String> {
 /// What it did, in one line.
 fn in_words(status: &CacheStatus) -> String {
     format!(
-        "{} requests: {} hits, {} misses, {} shared, {} passed, {} failed; {} from the cache, {} from the origin; {} entries, {}",
-        format::count(status.requests),
-        format::count(status.hits + status.stale),
-        format::count(status.misses),
+        "{}: {}, {}, {} shared, {} passed, {} failed; {} from the cache, {} from the origin; {}, {}",
+        format::counted(status.requests, "request", "requests"),
+        format::counted(status.hits + status.stale, "hit", "hits"),
+        format::counted(status.misses, "miss", "misses"),
         format::count(status.shared),
         format::count(status.passed),
         format::count(status.failed),
         format::size(status.bytes_from_cache),
         format::size(status.bytes_from_origin),
-        format::count(status.entries),
+        format::counted(status.entries, "entry", "entries"),
         format::size(status.bytes_kept),
     )
 }

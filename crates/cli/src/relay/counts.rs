@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 use wirepath_server::metrics::{Labels, Metric, Metrics, Value};
 use wirepath_server::status::Status;
-use wirepath_streams::OutputStatus;
+use wirepath_streams::{EndedOutput, OutputStatus};
 
 use super::report;
 use super::row::{Row, Snapshot, State};
@@ -15,6 +15,7 @@ struct Totals([u64; 5]);
 struct OutputRow {
     stream: Labels,
     output: OutputStatus,
+    is_gone: bool,
 }
 
 /// What a handler, a merge or a putting together of shares reports.
@@ -82,6 +83,30 @@ const STREAM: &[Metric<Row>] = &[
         read: |row| Value::Counter(row.status.bytes_out),
     },
     Metric {
+        name: "malformed_datagrams",
+        help: "Datagrams that a stream dropped because they are not what they should be",
+        unit: None,
+        read: |row| Value::Counter(row.status.malformed.records),
+    },
+    Metric {
+        name: "malformed",
+        help: "Bytes of datagrams that a stream dropped because they are not what they should be",
+        unit: Some("bytes"),
+        read: |row| Value::Counter(row.status.malformed.bytes),
+    },
+    Metric {
+        name: "outputs_failed",
+        help: "Outputs that failed, and that a stream goes on without",
+        unit: None,
+        read: |row| Value::Counter(row.status.gone_outputs.failed),
+    },
+    Metric {
+        name: "outputs_disconnected",
+        help: "Outputs that did not keep up, and that a stream let go of",
+        unit: None,
+        read: |row| Value::Counter(row.status.gone_outputs.disconnected),
+    },
+    Metric {
         name: "running",
         help: "1 for a stream that runs, 0 for one that is opening or over",
         unit: None,
@@ -104,13 +129,13 @@ const OUTPUT: &[Metric<OutputRow>] = &[
     },
     Metric {
         name: "dropped",
-        help: "Bytes that were dropped because an output was full",
+        help: "Bytes that were dropped because an output was full, or that it never got because it is gone",
         unit: Some("bytes"),
         read: |row| Value::Counter(row.output.dropped.bytes),
     },
     Metric {
         name: "dropped_records",
-        help: "Records that were dropped because an output was full",
+        help: "Records that were dropped because an output was full, or that it never got because it is gone",
         unit: None,
         read: |row| Value::Counter(row.output.dropped.records),
     },
@@ -119,6 +144,12 @@ const OUTPUT: &[Metric<OutputRow>] = &[
         help: "Bytes of datagrams that nobody could be reached with",
         unit: Some("bytes"),
         read: |row| Value::Counter(row.output.lost_bytes),
+    },
+    Metric {
+        name: "gone",
+        help: "1 for an output that is gone, of which the last 64 are shown",
+        unit: None,
+        read: |row| Value::Gauge(if row.is_gone { 1.0 } else { 0.0 }),
     },
 ];
 
@@ -213,14 +244,28 @@ impl Totals {
 
 impl OutputRow {
     fn of(row: &Row) -> impl Iterator<Item = OutputRow> {
-        let outputs = row.status.outputs.iter().cloned();
-        outputs.map(|output| OutputRow { stream: labels(row), output })
+        let of = |is_gone| move |output| OutputRow { stream: labels(row), output, is_gone };
+        let there = row.status.outputs.iter().cloned().map(of(false));
+        there.chain(row.status.ended_outputs.iter().map(as_it_went).map(of(true)))
     }
 
     /// Several outputs may have one name.
     fn labels(&self) -> Labels {
         let own = [("port", self.output.port.to_string()), ("output", self.output.name.clone())];
         self.stream.iter().cloned().chain(own).collect()
+    }
+}
+
+/// An output that is gone, as it was last: its counters go on being shown, or what it did not get would vanish with it.
+fn as_it_went(ended: &EndedOutput) -> OutputStatus {
+    OutputStatus {
+        port: ended.port,
+        name: ended.name.clone(),
+        bytes: ended.bytes,
+        waiting_bytes: 0,
+        dropped: ended.dropped,
+        lost_bytes: ended.lost_bytes,
+        reports: Vec::new(),
     }
 }
 

@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -34,10 +33,6 @@ pub(super) struct Proxy {
     /// Which backend gets a connection: roundrobin, leastconn (fewest connections), random
     #[arg(long, value_name = "BALANCE", default_value = "roundrobin", requires = "to")]
     balance: Balance,
-
-    /// Engine threads [default: one for each core]
-    #[arg(long, value_name = "N", requires = "to")]
-    threads: Option<NonZeroUsize>,
 
     /// How long to wait for a backend before the next is tried
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration, requires = "to")]
@@ -102,10 +97,6 @@ impl Proxy {
     }
 
     fn options(self, listening: &Listening) -> Result<ProxyOptions> {
-        let threads = match self.threads {
-            Some(threads) => threads.get(),
-            None => available_parallelism().context("the number of cores is not known; use --threads")?.get(),
-        };
         ensure!(!self.connect_timeout.is_zero(), "--connect-timeout 0s leaves no time to connect");
         ensure!(
             self.health_interval.is_none_or(|interval| !interval.is_zero()),
@@ -120,7 +111,7 @@ impl Proxy {
             listen: doors.collect::<Result<_, _>>()?,
             backends: self.to,
             balance: self.balance,
-            threads,
+            threads: listening.threads()?,
             connect_timeout: self.connect_timeout,
             idle_timeout: Some(self.idle_timeout).filter(|limit| !limit.is_zero()),
             max_connections: self.max_connections.map(NonZeroUsize::get),
@@ -195,8 +186,8 @@ async fn either(one: &mut Signal, other: &mut Signal) {
 fn in_words(status: &ProxyStatus) -> String {
     let connections = &status.connections;
     let mut words = format!(
-        "{} connections, {} to backends, {} to clients in {}",
-        format::count(connections.total),
+        "{}, {} to backends, {} to clients in {}",
+        format::counted(connections.total, "connection", "connections"),
         format::size(status.bytes_to_backends),
         format::size(status.bytes_to_clients),
         format::clock(status.seconds)

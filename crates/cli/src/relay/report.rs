@@ -28,9 +28,8 @@ pub(super) fn in_words(status: &StreamStatus, time: Duration) -> String {
         let names = status.ended_outputs.iter().map(|output| output.name.as_str());
         words += &format!(", without {}", names.collect::<Vec<_>>().join(", "));
     }
-    let malformed: u64 = status.inputs.iter().map(|input| input.malformed.records).sum();
-    if malformed > 0 {
-        words += &format!(", {} malformed datagrams dropped", format::count(malformed));
+    if status.malformed.records > 0 {
+        words += &format!(", {} malformed datagrams dropped", format::count(status.malformed.records));
     }
     for (handler, what, value) in &status.reports {
         words += &format!(
@@ -109,9 +108,16 @@ pub(super) fn as_json(row: &Row) -> Value {
         "bytes_out": status.bytes_out,
         "bytes_pending": status.bytes_pending,
         "bytes_dropped": status.bytes_dropped,
+        "malformed_datagrams": status.malformed.records,
+        "malformed_bytes": status.malformed.bytes,
         "inputs": inputs,
         "outputs": outputs,
         "ended_outputs": ended_outputs,
+        "gone_outputs": {
+            "failed": status.gone_outputs.failed,
+            "disconnected": status.gone_outputs.disconnected,
+            "detached": status.gone_outputs.detached,
+        },
         "reports": reports(&status.reports),
         "merge": status.merge.map(|merge| json!({"late": merge.late, "untagged": merge.untagged, "unawaited": merge.unawaited})),
         "shares": status.shares.map(|shares| json!({"lost": shares.lost, "spare": shares.spare})),

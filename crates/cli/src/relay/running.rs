@@ -11,15 +11,19 @@ use clap::Args;
 use wirepath_relay::Configuration;
 use wirepath_streams::datapath::Support;
 use wirepath_streams::datapath::calibration::Calibrations;
-use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
+use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance, StreamStatus};
 
 use super::board::Board;
 use super::door::Door;
 use super::group::Group;
 use super::row::{Row, Snapshot, State};
 use super::{counts, report};
+use crate::address::door;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
+
+/// Exit code where all streams ended, and one of them without an output that failed or a record whose shares did not come.
+const INCOMPLETE: u8 = 3;
 
 /// How often signals are looked for.
 const TICK: Duration = Duration::from_millis(100);
@@ -31,7 +35,7 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Args)]
 pub(super) struct Showing {
     /// Open an HTTP door with /metrics (OpenMetrics) and /api/status (JSON)
-    #[arg(long, value_name = "ADDR:PORT")]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = door)]
     pub(super) metrics: Option<SocketAddr>,
 
     /// Write what was done as JSON to FILE at the end; - is standard output
@@ -116,18 +120,26 @@ impl Viewers {
     }
 }
 
-/// A failure first, then the signal that stopped some.
+/// A failure first, then the signal that stopped some, then what is missing though all ended.
 fn exit_code(rows: &[Row], signal: Option<u8>) -> ExitCode {
     let has = |state: State| rows.iter().any(|row| row.state == state);
     match signal {
         _ if has(State::Failed) => ExitCode::FAILURE,
         Some(signal) if has(State::Stopped) => ExitCode::from(128 + signal),
+        _ if !rows.iter().all(|row| is_complete(&row.status)) => ExitCode::from(INCOMPLETE),
         _ => ExitCode::SUCCESS,
     }
 }
 
+/// Whether all that was read went where it was to go, but for what was asked to be dropped: by `--when-full`, an order or a handler.
+fn is_complete(status: &StreamStatus) -> bool {
+    status.gone_outputs.failed == 0 && status.shares.is_none_or(|shares| shares.lost == 0)
+}
+
 #[cfg(test)]
 mod tests {
+    use wirepath_streams::{GoneOutputs, ShareCounts};
+
     use super::*;
 
     #[test]
@@ -142,5 +154,27 @@ mod tests {
         assert_eq!(code(&[State::Ended, State::Stopped], Some(15)), expected(143));
         assert_eq!(code(&[State::Failed, State::Stopped], Some(2)), expected(1));
         assert_eq!(code(&[State::Failed, State::Ended], None), expected(1));
+    }
+    #[test]
+    fn what_is_missing_though_all_ended_is_a_code_of_its_own() {
+        let code = |state, status: &StreamStatus, signal| {
+            let rows = [
+                Row { state, status: status.clone(), ..Row::default() },
+                Row { state: State::Ended, ..Row::default() },
+            ];
+            format!("{:?}", exit_code(&rows, signal))
+        };
+        let expected = |code: u8| format!("{:?}", ExitCode::from(code));
+        let gone = |gone_outputs| StreamStatus { gone_outputs, ..StreamStatus::default() };
+        let failed = gone(GoneOutputs { failed: 1, ..GoneOutputs::default() });
+        let let_go = gone(GoneOutputs { disconnected: 1, detached: 1, failed: 0 });
+        let shares =
+            |lost| StreamStatus { shares: Some(ShareCounts { lost, spare: 1 }), ..StreamStatus::default() };
+        assert_eq!(code(State::Ended, &failed, None), expected(3));
+        assert_eq!(code(State::Ended, &shares(1), None), expected(3));
+        assert_eq!(code(State::Ended, &shares(0), None), expected(0));
+        assert_eq!(code(State::Ended, &let_go, None), expected(0), "that was asked for");
+        assert_eq!(code(State::Failed, &failed, None), expected(1));
+        assert_eq!(code(State::Stopped, &failed, Some(15)), expected(143));
     }
 }

@@ -88,3 +88,16 @@ proptest! {
         prop_assert_eq!(all.concat(), input);
     }
 }
+
+#[test]
+fn what_a_record_still_needs_is_known_where_records_say_it() {
+    let mut splitter = Splitter::new(Framing::Fixed(1000), None);
+    assert_eq!(splitter.awaited(), 1000, "the next record");
+    splitter.next(&mut BytesMut::from(&[0; 300][..]), false).unwrap();
+    assert_eq!(splitter.awaited(), 700, "the rest of this one");
+    splitter.next(&mut BytesMut::from(&[0; 700][..]), false).unwrap();
+    assert_eq!(splitter.awaited(), 1000);
+    let mut whole = Splitter::new(Framing::Whole, None);
+    whole.next(&mut BytesMut::from(&[0; 300][..]), false).unwrap();
+    assert_eq!(whole.awaited(), 0, "a record without end");
+}

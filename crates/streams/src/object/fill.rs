@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
+use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use wirepath_datapath::append::{self, append};
 use wirepath_datapath::{PageCache, datagrams};
@@ -80,12 +81,20 @@ type Filled = Result<Fill, (&'static str, Errno)>;
 
 impl StoredFile {
     fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
+        if self.shares_place {
+            self.offset = seek(&self.file, SeekFrom::Current(0)).map_err(|errno| ("lseek", errno))?;
+        }
         let room = match self.warm_room(room) {
             Ok(room) => room,
             Err((file, range)) => return Ok(Fill::Cold(file, range)),
         };
-        let read = append(append::From::File(self.offset), self.file.as_fd(), buffer, room);
-        let read = read.map_err(|error| ("pread", errno_of(&error)))?;
+        let (from, call) = if self.shares_place {
+            (append::From::Stream, "read")
+        } else {
+            (append::From::File(self.offset), "pread")
+        };
+        let read = append(from, self.file.as_fd(), buffer, room);
+        let read = read.map_err(|error| (call, errno_of(&error)))?;
         self.offset += read as u64;
         Ok(if read == 0 { Fill::End } else { Fill::Bytes(read) })
     }

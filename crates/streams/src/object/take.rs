@@ -41,7 +41,8 @@ pub(crate) enum Take {
 #[derive(Debug)]
 pub(crate) struct Batch {
     file: Arc<File>,
-    offset: u64,
+    /// None where the file's descriptor is.
+    offset: Option<u64>,
     runs: Vec<Run>,
 }
 
@@ -54,8 +55,7 @@ impl Object {
         let taken = match &mut self.kind {
             Kind::File(file) => {
                 let runs = outbox.take(BATCH);
-                let offset = file.offset;
-                file.offset += runs.iter().map(|run| run.bytes.len() as u64).sum::<u64>();
+                let offset = (!file.shares_place).then_some(file.offset);
                 Ok(Take::Write(Batch { file: Arc::clone(&file.file), offset, runs }))
             }
             Kind::Stream(connection) => connection.take(outbox),
@@ -69,6 +69,15 @@ impl Object {
     }
 }
 
+impl Object {
+    /// So many bytes were written to a file elsewhere.
+    pub(crate) fn note_written(&mut self, bytes: usize) {
+        if let Kind::File(file) = &mut self.kind {
+            file.offset += bytes as u64;
+        }
+    }
+}
+
 type Taken = Result<Take, (&'static str, Errno)>;
 
 impl Batch {
@@ -77,11 +86,12 @@ impl Batch {
         self.runs.iter().map(|run| run.bytes.len()).sum()
     }
 
-    /// Writes all of it; answers how many bytes were written, and what `pwrite` says if that is not all. May block.
+    /// Writes all of it; answers how many bytes were written, and what `pwrite` or `write` says if that is not all. May block.
     pub(crate) fn write(self) -> (u64, std::io::Result<()>) {
         let mut total = 0;
         for run in &self.runs {
-            let (written, result) = write_at(&self.file, &run.bytes, self.offset + total);
+            let (written, result) =
+                write_at(&self.file, &run.bytes, self.offset.map(|offset| offset + total));
             total += written;
             if result.is_err() {
                 return (total, result);
@@ -91,13 +101,17 @@ impl Batch {
     }
 }
 
-/// Writes bytes at an offset, or behind the end of a file that is only appended to; answers how many were written, and what `pwrite`
-/// says if that is not all. May block.
-pub(crate) fn write_at(file: &File, bytes: &[u8], offset: u64) -> (u64, std::io::Result<()>) {
+/// Writes bytes at an offset, or where the descriptor is if there is none, or behind the end of a file that is only appended to;
+/// answers how many were written, and what `pwrite` or `write` says if that is not all. May block.
+pub(crate) fn write_at(file: &File, bytes: &[u8], offset: Option<u64>) -> (u64, std::io::Result<()>) {
     let mut rest = bytes;
     let written = |rest: &[u8]| (bytes.len() - rest.len()) as u64;
     while !rest.is_empty() {
-        match rustix::io::pwrite(file, rest, offset + written(rest)) {
+        let result = match offset {
+            Some(offset) => rustix::io::pwrite(file, rest, offset + written(rest)),
+            None => rustix::io::write(file, rest),
+        };
+        match result {
             Ok(0) => return (written(rest), Err(std::io::ErrorKind::WriteZero.into())),
             Ok(bytes) => rest = &rest[bytes..],
             Err(Errno::INTR) => {}

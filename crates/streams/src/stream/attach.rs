@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use bytes::BytesMut;
 
 use super::build::{LONGEST, longest_whole};
-use super::watch::{READING, WRITING};
+use super::watch::{READING, WRITING, is_watched_always};
 use super::{Input, Order, Output, OutputOptions, Port, Stream, StreamError};
 use crate::chain::Chain;
 use crate::framing::{Framing, Splitter};
@@ -14,9 +14,21 @@ use crate::outbox::{Dropped, Outbox, WhenFull};
 use crate::pattern::{Lately, Spread};
 use crate::secret::MOST_SHARES;
 
+/// A stream has come to the end of its inputs and told its outputs so: it takes no more inputs. What was to be one is given back.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: the stream has come to its end and takes no more inputs", .0.name())]
+pub struct TooLate(pub Box<Object>);
+
 impl Stream {
     /// One more input, behind the others.
-    pub fn attach_input(&mut self, object: Object, framing: Framing) -> Port {
+    ///
+    /// # Errors
+    /// If all inputs have come to their end and outputs were told, whether or not their peers have everything yet.
+    pub fn attach_input(&mut self, object: Object, framing: Framing) -> Result<Port, TooLate> {
+        if self.is_finishing { Err(TooLate(Box::new(object))) } else { Ok(self.add_input(object, framing)) }
+    }
+
+    pub(super) fn add_input(&mut self, object: Object, framing: Framing) -> Port {
         let mut splitter = Splitter::new(framing, self.settings.whole);
         if let Some(packet_bytes) = self.settings.packet_bytes.filter(|_| !object.has_records()) {
             splitter.divide_into(packet_bytes);
@@ -46,13 +58,14 @@ impl Stream {
             detach: None,
             bytes: 0,
             records: 0,
+            next_share: 0,
             malformed: Dropped::default(),
             misfit: None,
         });
         port
     }
 
-    /// One more output, behind the others. It gets records that come from now on; of a stream of bytes without framing, bytes. If it
+    /// One more output, behind the others. It gets records that come from now on, none if the stream has come to its end; of a stream of bytes without framing, bytes. If it
     /// needs what others did not, whole records or datagrams, inputs are divided so from their next record on. With [`OutputPattern::Shares`](crate::OutputPattern::Shares), more than [`MOST_SHARES`] outputs end the
     /// stream.
     pub fn attach_output(&mut self, object: Object, options: OutputOptions) -> Port {
@@ -68,9 +81,13 @@ impl Stream {
         if matches!(self.spread, Spread::Shares(_)) && outputs > MOST_SHARES {
             self.failed = Some(StreamError::TooManyOutputs { outputs, most: MOST_SHARES });
         }
+        self.no_output = None;
         let within = matches!(self.spread, Spread::Mirror) && (self.is_within_endless() || is_awaited);
         let port = self.next_port();
-        self.watch_one(port, &object, WRITING);
+        let watched = is_watched_always(&object);
+        if watched {
+            self.watch_one(port, &object, WRITING);
+        }
         self.outputs.push(Output {
             port,
             object,
@@ -79,6 +96,7 @@ impl Stream {
             pipe: None,
             copies: false,
             writable: true,
+            watched,
             busy: false,
             storing: 0,
             is_disconnected: false,

@@ -90,10 +90,16 @@ impl StreamBuilder {
         self
     }
 
-    /// Records are shares that [`OutputPattern::Shares`] made, and are put together; at most `window` records wait for theirs.
+    /// Records are shares that [`OutputPattern::Shares`] made, and are put together, in order.
+    ///
+    /// At most `window` records wait for shares, and about `waiting_bytes` of shares: one for each input may go over it. When as much
+    /// waits, inputs of streams of bytes that are ahead are not read until the others have come as far, so that no record is given up
+    /// whose shares can still come by them. A record is given up, and counted ([`ShareCounts`](crate::ShareCounts)), when all streams
+    /// of bytes that have not brought a share of it are past it or at their end and are needed; or, if it takes datagrams, when more
+    /// waits than may.
     #[must_use]
-    pub fn collect_shares(mut self, window: usize) -> StreamBuilder {
-        self.order = Order::Shares(Collector::new(window));
+    pub fn collect_shares(mut self, window: usize, waiting_bytes: usize) -> StreamBuilder {
+        self.order = Order::Shares(Collector::new(window, waiting_bytes));
         self
     }
 
@@ -199,13 +205,14 @@ impl StreamBuilder {
             is_finishing: false,
             ended: VecDeque::new(),
             remains: Vec::new(),
+            no_output: None,
             broken: None,
         };
         for (object, options) in self.outputs {
             stream.attach_output(object, options);
         }
         for (object, framing) in self.inputs {
-            stream.attach_input(object, framing);
+            stream.add_input(object, framing);
         }
         stream
     }

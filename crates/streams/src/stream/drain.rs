@@ -13,8 +13,8 @@ use crate::record::Run;
 impl Output {
     pub(super) fn takes_unseen(&self, outputs: usize) -> bool {
         let movable = match &self.object.kind {
-            Kind::Stream(connection) => !connection.is_file,
-            Kind::File(_) => outputs == 1,
+            Kind::Stream(_) => true,
+            Kind::File(file) => outputs == 1 && !file.shares_place,
             _ => false,
         };
         movable && self.chain.is_empty() && self.outbox.waits() && self.detach.is_none() && !self.copies
@@ -45,11 +45,10 @@ impl Output {
         let drained = match &mut self.object.kind {
             Kind::Stream(connection) => pipe.drain(connection.descriptor.as_fd(), None, false),
             Kind::File(StoredFile { file, offset, .. }) => {
-                let (file, at, held) = (Arc::clone(file), *offset, pipe.held());
-                *offset += held as u64;
-                (self.busy, self.storing) = (true, held);
+                (self.busy, self.storing) = (true, pipe.held());
+                let (file, offset) = (Arc::clone(file), *offset);
                 if let Some(pipe) = self.pipe.take() {
-                    storage.push(Storage { port: self.port, job: Job::Drain { pipe, file, offset: at } });
+                    storage.push(Storage { port: self.port, job: Job::Drain { pipe, file, offset } });
                 }
                 return Ok(Some(0));
             }

@@ -20,7 +20,7 @@ impl Stream {
     /// Tells handlers and outputs that nothing more will come, once, and waits until outputs have it: what a connection took is lost
     /// if it is reset then.
     pub(super) fn finish(&mut self, now_us: u64) -> Result<Acted, StreamError> {
-        self.let_leave();
+        self.check_outputs()?;
         if !self.is_finishing {
             self.is_finishing = true;
             self.put_pipes_away();
@@ -54,6 +54,7 @@ impl Stream {
                 Err(error) => self.output_failed(place, error)?,
             }
         }
+        self.check_outputs()?;
         Ok(all)
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use bytes::{Buf, Bytes};
+use wirepath_datapath::datagrams;
 
 use super::storage::{Job, Storage};
 use super::{Input, StreamError};
@@ -11,6 +12,10 @@ use crate::record::Run;
 
 /// Bytes that are asked for at a time: a few calls a megabyte, and still within the processor's caches.
 const READ: usize = 128 * 1024;
+
+/// Most bytes, of a record that is as long. Each call that reads from a connection has it tell its peer of the room there is now, so a
+/// few large calls cost the network less than many that stay within the processor's nearest cache.
+const MOST_READ: usize = 1024 * 1024;
 
 /// What an input has.
 pub(super) enum Pulled {
@@ -46,7 +51,12 @@ impl Input {
         self.ready.is_empty() && self.splitter.at_boundary() && !self.busy
     }
 
-    pub(super) fn next_run(&mut self, storage: &mut Vec<Storage>) -> Result<Pulled, StreamError> {
+    /// The next run; of what its object has, about `room` bytes are taken.
+    pub(super) fn next_run(
+        &mut self,
+        room: usize,
+        storage: &mut Vec<Storage>,
+    ) -> Result<Pulled, StreamError> {
         if self.has_failed {
             return Ok(Pulled::Gone);
         }
@@ -71,37 +81,75 @@ impl Input {
                 return Ok(Pulled::Nothing);
             }
             let before = self.malformed.records;
-            self.fill(storage)?;
+            self.fill(room, storage)?;
             if self.malformed.records > before && self.ready.is_empty() {
                 return Ok(Pulled::Dropped);
             }
         }
     }
 
-    fn fill(&mut self, storage: &mut Vec<Storage>) -> Result<(), StreamError> {
-        match self.object.fill(&mut self.buffer, READ)? {
-            Fill::Bytes(bytes) => self.bytes += bytes as u64,
-            Fill::Datagrams { bytes, datagram_bytes } => {
-                self.bytes += bytes as u64;
-                self.divide(datagram_bytes);
-            }
-            Fill::Unusable { bytes, why } => {
-                self.bytes += bytes as u64;
-                self.note_malformed(bytes, &why);
-            }
+    fn fill(&mut self, room: usize, storage: &mut Vec<Storage>) -> Result<(), StreamError> {
+        match self.take(room)? {
+            Fill::Datagrams { bytes, datagram_bytes } => self.gather(bytes, datagram_bytes, room)?,
             Fill::Nothing => self.readable = false,
             Fill::End => self.at_end = true,
             Fill::Cold(file, range) => {
                 self.busy = true;
                 storage.push(Storage { port: self.port, job: Job::Warm(file, range) });
             }
+            Fill::Bytes(_) | Fill::Unusable { .. } => {} // counted
         }
         Ok(())
     }
 
-    /// Makes records of the datagrams in the buffer: each is one, or is divided into some.
-    fn divide(&mut self, datagram_bytes: usize) {
-        let mut datagrams = self.buffer.split().freeze();
+    /// What one call gives, counted.
+    fn take(&mut self, room: usize) -> Result<Fill, StreamError> {
+        let asked = self.splitter.awaited().min(room).clamp(READ, MOST_READ);
+        let fill = self.object.fill(&mut self.buffer, asked)?;
+        match &fill {
+            Fill::Bytes(bytes) | Fill::Datagrams { bytes, .. } => self.bytes += *bytes as u64,
+            Fill::Unusable { bytes, why } => {
+                self.bytes += *bytes as u64;
+                self.note_malformed(*bytes, why);
+            }
+            Fill::Nothing | Fill::End | Fill::Cold(..) => {}
+        }
+        Ok(fill)
+    }
+
+    /// Makes records of the datagrams in the buffer, all of `size` but the last, and of those that wait behind them, up to about `room`
+    /// bytes. What is of one size becomes one run, which an output sends in one call, whether the kernel gathered it or not.
+    fn gather(&mut self, bytes: usize, mut size: usize, room: usize) -> Result<(), StreamError> {
+        let room = room.min(datagrams::MAXIMUM_PAYLOAD);
+        let is_full = |bytes: usize, size: usize| bytes > 0 && bytes.is_multiple_of(size);
+        let mut may_grow = is_full(bytes, size);
+        while self.buffer.len() + size <= room {
+            let before = self.buffer.len();
+            match self.take(room)? {
+                Fill::Datagrams { bytes, datagram_bytes } => {
+                    let is_one = bytes <= datagram_bytes;
+                    let joins = may_grow && bytes > 0 && (datagram_bytes == size || is_one && bytes < size);
+                    if !joins {
+                        let first = self.buffer.split_to(before).freeze();
+                        self.divide(first, size);
+                        size = datagram_bytes;
+                    }
+                    may_grow = is_full(bytes, size);
+                }
+                Fill::Nothing => {
+                    self.readable = false;
+                    break;
+                }
+                _ => break, // one that cannot be used, and is counted
+            }
+        }
+        let last = self.buffer.split().freeze();
+        self.divide(last, size);
+        Ok(())
+    }
+
+    /// Makes records of datagrams that lie together: each is one, or is divided into some.
+    fn divide(&mut self, mut datagrams: Bytes, datagram_bytes: usize) {
         if self.splitter.is_whole() {
             let run = Run { bytes: datagrams, record_bytes: datagram_bytes, begins: true, ends: true };
             self.records += run.records() as u64;

@@ -26,13 +26,27 @@ impl Stream {
             self.outputs.remove(place)
         };
         let (port, dropped, within) = (output.port, output.give_up(), output.within);
+        self.counts.gone_outputs.failed += 1;
         self.tell(StreamEvent::OutputFailed { port, error: error.to_string(), dropped });
         self.part_with(output, error.to_string());
         if is_leaving {
             return Ok(());
         }
         self.forget_output(place, port, within);
-        if self.outputs.is_empty() { Err(StreamError::NoOutput(error.to_string())) } else { Ok(()) }
+        if self.outputs.is_empty() {
+            self.no_output = Some(error.to_string());
+        }
+        Ok(())
+    }
+
+    /// Ends the stream if its last output failed or did not keep up, when those that leave have sent what they had: they have failed
+    /// in nothing.
+    pub(super) fn check_outputs(&mut self) -> Result<(), StreamError> {
+        self.let_leave();
+        match self.no_output.take_if(|_| self.leaving.is_empty()) {
+            Some(why) => Err(StreamError::NoOutput(why)),
+            None => Ok(()),
+        }
     }
 
     /// An input failed: the stream goes on without it, when what was read of it before has gone, or ends.
@@ -55,18 +69,21 @@ impl Stream {
         while let Some(place) = self.leaving.iter().position(Output::is_idle) {
             let output = self.leaving.remove(place);
             let (port, name, dropped) = (output.port, output.object.name.clone(), output.outbox.dropped());
-            let (event, why) = if output.is_disconnected {
-                (StreamEvent::OutputDisconnected { port, name, dropped }, "it did not keep up")
+            let gone = &mut self.counts.gone_outputs;
+            let (count, event, why) = if output.is_disconnected {
+                let event = StreamEvent::OutputDisconnected { port, name, dropped };
+                (&mut gone.disconnected, event, "it did not keep up")
             } else {
-                (StreamEvent::OutputGone { port, name }, "it was detached")
+                (&mut gone.detached, StreamEvent::OutputGone { port, name }, "it was detached")
             };
+            *count += 1;
             self.tell(event);
             self.part_with(output, why.to_owned());
         }
     }
 
     /// An output did not keep up: it gets nothing more, and is gone when nobody writes for it any more.
-    pub(super) fn disconnect(&mut self, place: usize) -> Result<(), StreamError> {
+    pub(super) fn disconnect(&mut self, place: usize) {
         let mut output = self.outputs.remove(place);
         let (port, within, name) = (output.port, output.within, output.object.name.clone());
         output.outbox.drop_all();
@@ -74,9 +91,8 @@ impl Stream {
         self.leaving.push(output);
         self.forget_output(place, port, within);
         if self.outputs.is_empty() {
-            return Err(StreamError::NoOutput(format!("{name} did not keep up")));
+            self.no_output = Some(format!("{name} did not keep up"));
         }
-        Ok(())
     }
 
     /// Counts an output among those that are gone, and gives its object to whoever detached it, or closes it.
@@ -126,6 +142,9 @@ impl Stream {
             return false;
         };
         output.give_up();
+        // What is being written now may still be written: whoever goes on with the file does so behind it.
+        output.object.note_written(output.storing);
+        self.counts.gone_outputs.detached += 1;
         self.part_with(output, "its stream ended before it was detached".to_owned());
         true
     }
@@ -169,7 +188,7 @@ impl Stream {
     /// The input at `place` is done with: whoever detached it gets it back, else it is closed.
     pub(super) fn remove_input(&mut self, place: usize) {
         let input = self.inputs.remove(place);
-        self.counts.bytes_dropped += input.malformed.bytes;
+        self.counts.malformed = self.counts.malformed + input.malformed;
         // What was read and not handed on. Where the stream ends before the input could leave, that can be whole records.
         let mut unused = BytesMut::new();
         let mut keep = |run: &Run| unused.extend_from_slice(&run.bytes);

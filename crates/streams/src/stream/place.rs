@@ -163,7 +163,8 @@ impl Stream {
         }
         let output = &self.outputs[place];
         if disconnect {
-            return self.disconnect(place);
+            self.disconnect(place);
+            return Ok(());
         }
         if output.detach.is_some() && !output.within {
             self.move_out(place);

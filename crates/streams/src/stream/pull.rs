@@ -127,55 +127,8 @@ impl Stream {
         removed
     }
 
-    fn pull_shares(&mut self) -> Result<bool, StreamError> {
-        let mut progressed = false;
-        let mut place = 0;
-        while place < self.inputs.len() {
-            match self.next_run(place)? {
-                Pulled::Run(run) => {
-                    self.collect_shares(place, &run)?;
-                    progressed = true;
-                    place += 1;
-                }
-                Pulled::Dropped => {
-                    progressed = true;
-                    place += 1;
-                }
-                Pulled::Nothing => place += 1,
-                Pulled::Gone => {
-                    self.remove_input(place);
-                    progressed = true;
-                }
-            }
-        }
-        let is_end = self.inputs.is_empty();
-        while let Order::Shares(collector) = &mut self.order
-            && let Some(record) = collector.take(is_end)
-        {
-            progressed = true;
-            self.handle(Run::single(record, true, true))?;
-        }
-        Ok(progressed)
-    }
-
-    /// Puts the shares of a run to the others. One that is none ends the stream, or is dropped if it came as a datagram.
-    fn collect_shares(&mut self, place: usize, run: &Run) -> Result<(), StreamError> {
-        let Order::Shares(collector) = &mut self.order else { return Ok(()) };
-        for index in 0..run.records() {
-            let (range, piece) = run.piece(index);
-            match collector.offer(run.bytes.slice(range)) {
-                Err(error) if self.inputs[place].object.has_records() => {
-                    self.inputs[place].note_malformed(piece.bytes.len(), &error);
-                }
-                offered => offered?,
-            }
-        }
-        self.tell_misfit(place);
-        Ok(())
-    }
-
     /// Tells of the first datagram that an input dropped; of others the number is enough.
-    fn tell_misfit(&mut self, place: usize) {
+    pub(super) fn tell_misfit(&mut self, place: usize) {
         let input = &mut self.inputs[place];
         if let Some(error) = input.misfit.take() {
             let by = input.object.name.clone();
@@ -184,7 +137,7 @@ impl Stream {
     }
 
     /// Takes the first record of a run, and keeps the others for later.
-    fn take_first(&mut self, place: usize, run: &mut Run) -> Run {
+    pub(super) fn take_first(&mut self, place: usize, run: &mut Run) -> Run {
         let first = run.take_records(1);
         if !run.is_used_up() {
             self.inputs[place].ready.push_front(run.clone());
@@ -193,7 +146,7 @@ impl Stream {
     }
 
     /// Has handlers see a run; what they make waits for room.
-    fn handle(&mut self, run: Run) -> Result<(), StreamError> {
+    pub(super) fn handle(&mut self, run: Run) -> Result<(), StreamError> {
         self.counts.records_in += run.records() as u64;
         if self.chain.is_empty() {
             self.pending.push_back(run);
@@ -207,9 +160,9 @@ impl Stream {
     }
 
     /// The next run of an input.
-    fn next_run(&mut self, place: usize) -> Result<Pulled, StreamError> {
-        let before = self.inputs[place].bytes;
-        let pulled = self.inputs[place].next_run(&mut self.storage);
+    pub(super) fn next_run(&mut self, place: usize) -> Result<Pulled, StreamError> {
+        let (before, room) = (self.inputs[place].bytes, self.room());
+        let pulled = self.inputs[place].next_run(room, &mut self.storage);
         self.counts.bytes_in += self.inputs[place].bytes - before;
         self.tell_misfit(place);
         match pulled {

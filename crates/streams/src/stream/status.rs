@@ -25,12 +25,16 @@ pub struct StreamStatus {
     pub bytes_dropped: u64,
     /// Bytes that were read, and went back with an input that was detached.
     pub bytes_returned: u64,
+    /// Datagrams that were dropped because they are not what they should be, of all inputs, those that are gone too.
+    pub malformed: Dropped,
     /// Its inputs, without those that ended.
     pub inputs: Vec<InputStatus>,
     /// Its outputs, without those that are gone.
     pub outputs: Vec<OutputStatus>,
     /// The outputs that are gone, the last 64 of them, in the order in which they went.
     pub ended_outputs: Vec<EndedOutput>,
+    /// How many are gone, all of them, and how.
+    pub gone_outputs: GoneOutputs,
     /// What handlers of the stream report: the handler, what, and how much.
     pub reports: Vec<(&'static str, &'static str, u64)>,
     /// What a merge by tag counted, if there is one.
@@ -98,6 +102,17 @@ pub struct EndedOutput {
     pub why: String,
 }
 
+/// How many outputs are gone, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GoneOutputs {
+    /// They failed, and the stream went on.
+    pub failed: u64,
+    /// They did not keep up, and were to be let go of then.
+    pub disconnected: u64,
+    /// They were detached.
+    pub detached: u64,
+}
+
 impl Stream {
     /// What it did so far.
     pub fn status(&self) -> StreamStatus {
@@ -117,18 +132,20 @@ impl Stream {
             lost_bytes: output.lost_bytes,
             reports: output.chain.reports(),
         });
-        let malformed: u64 = self.inputs.iter().map(|input| input.malformed.bytes).sum();
+        let malformed = self.inputs.iter().fold(self.counts.malformed, |sum, input| sum + input.malformed);
         StreamStatus {
             bytes_in: self.counts.bytes_in,
             records_in: self.counts.records_in,
             bytes_unseen: self.counts.bytes_unseen,
             bytes_out: self.counts.bytes_out,
             bytes_pending: self.pending_bytes() as u64,
-            bytes_dropped: self.counts.bytes_dropped + malformed,
+            bytes_dropped: self.counts.bytes_dropped + malformed.bytes,
             bytes_returned: self.counts.bytes_returned,
+            malformed,
             inputs: inputs.collect(),
             outputs: outputs.collect(),
             ended_outputs: self.ended.iter().cloned().collect(),
+            gone_outputs: self.counts.gone_outputs,
             reports: self.chain.reports(),
             merge: if let Order::Tags { merge, .. } = &self.order { Some(merge.counts()) } else { None },
             shares: if let Order::Shares(collector) = &self.order { Some(collector.counts()) } else { None },

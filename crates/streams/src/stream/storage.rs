@@ -77,7 +77,7 @@ fn drain(pipe: &mut Pipe, file: &File, offset: u64) -> (u64, io::Result<()>) {
             // A file that is only appended to, or of a file system that takes only what is copied.
             Err(Errno::INVAL) => {
                 let (written, result) = match pipe.take() {
-                    Ok(bytes) => write_at(file, &bytes, end),
+                    Ok(bytes) => write_at(file, &bytes, Some(end)),
                     Err(errno) => (0, Err(errno.into())),
                 };
                 return (end - offset + written, result);
@@ -116,6 +116,7 @@ impl Stream {
         let Some(output) = nth_mut(&mut self.outputs, &mut self.leaving, place) else { return Ok(()) };
         output.busy = false;
         output.storing -= bytes as usize;
+        output.object.note_written(bytes as usize);
         output.note_taken(bytes as usize, now_us());
         self.counts.bytes_out += bytes;
         match result {

@@ -37,6 +37,7 @@ impl Stream {
             if !self.is_turn_over() {
                 progressed |= self.take_in(now_us)?;
             }
+            self.check_outputs()?;
             if self.is_over() {
                 return self.finish(now_us);
             }
@@ -88,7 +89,7 @@ impl Stream {
         if let Some(output) =
             self.outputs.iter_mut().chain(&mut self.leaving).find(|output| output.port == port)
         {
-            output.writable = true;
+            output.note_room(self.watch.as_ref());
         }
     }
 
@@ -107,6 +108,9 @@ impl Stream {
             };
             match sent {
                 Ok(taken) => {
+                    if taken.is_none() {
+                        self.watch_full(place)?;
+                    }
                     self.counts.bytes_out += taken.unwrap_or(0) as u64;
                     progressed |= taken.is_some();
                     self.next_to_send += 1;

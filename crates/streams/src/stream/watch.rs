@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
-use super::{Port, Stream, StreamError};
+use super::{Output, Port, Stream, StreamError, nth_mut};
 use crate::object::{Object, ObjectError};
 
 /// Where a stream's descriptors are waited for.
@@ -18,6 +18,12 @@ pub(crate) struct Watch {
 /// What a stream waits for a port for. Edges: a port stays ready until a call says that it is not.
 pub(super) const READING: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
 pub(super) const WRITING: EventFlags = EventFlags::OUT.union(EventFlags::ET);
+
+/// Whether an output is waited for from the beginning. One of datagrams is only while it is full: epoll would be told of every datagram
+/// that leaves, because each makes room (`sock_wfree`), and would wake us for it.
+pub(super) fn is_watched_always(object: &Object) -> bool {
+    !object.has_records()
+}
 
 /// What comes back with an event: the task's key below, and the port above.
 fn data(key: usize, port: Port) -> u64 {
@@ -38,7 +44,7 @@ pub(super) fn add(
 ) -> Result<(), ObjectError> {
     let Some(descriptor) = object.descriptor() else { return Ok(()) };
     match epoll::add(epoll, descriptor, data, flags) {
-        // A file, given as a stream: it is always ready.
+        // A device that is always ready, such as /dev/null.
         Ok(()) | Err(Errno::PERM) => Ok(()),
         Err(errno) => Err(object.error("epoll_ctl", errno)),
     }
@@ -72,8 +78,11 @@ impl Stream {
         for input in &self.inputs {
             watch.add(input.port, &input.object, READING)?;
         }
-        for output in self.outputs.iter().chain(&self.leaving) {
-            watch.add(output.port, &output.object, WRITING)?;
+        for output in self.outputs.iter_mut().chain(&mut self.leaving) {
+            output.watched = is_watched_always(&output.object) || !output.writable;
+            if output.watched {
+                watch.add(output.port, &output.object, WRITING)?;
+            }
         }
         self.watch = Some(watch);
         Ok(())
@@ -87,10 +96,33 @@ impl Stream {
         }
     }
 
+    /// Waits for an output that is full, if that is not waited for anyway.
+    pub(super) fn watch_full(&mut self, place: usize) -> Result<(), ObjectError> {
+        let (watch, output) = (&self.watch, nth_mut(&mut self.outputs, &mut self.leaving, place));
+        match (watch, output) {
+            (Some(watch), Some(output)) if !output.writable && !output.watched => {
+                output.watched = true;
+                watch.add(output.port, &output.object, WRITING)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Waits for an object no more, which may go on elsewhere.
     pub(super) fn release(watch: Option<&Watch>, object: &Object) {
         if let (Some(watch), Some(descriptor)) = (watch, object.descriptor()) {
             watch.remove(descriptor);
+        }
+    }
+}
+
+impl Output {
+    /// It has room again, perhaps.
+    pub(super) fn note_room(&mut self, watch: Option<&Watch>) {
+        self.writable = true;
+        if self.watched && !is_watched_always(&self.object) {
+            self.watched = false;
+            Stream::release(watch, &self.object);
         }
     }
 }

@@ -161,14 +161,14 @@ impl<'a> Web<'a> {
             self.unpark(parked);
         } else if self.feeds.len() < FEEDS {
             let object = self.any_feed();
-            let port = self.carrier.ask(move |stream| stream.attach_input(object, Framing::rtp()));
+            let port = self.carrier.ask(move |stream| stream.attach_input(object, Framing::rtp()).unwrap());
             self.feeds.last_mut().unwrap().port = port;
             self.tally.note("operation: attach an input");
         }
     }
 
     fn unpark(&mut self, (number, object): (u32, Object)) {
-        let port = self.carrier.ask(move |stream| stream.attach_input(object, Framing::rtp()));
+        let port = self.carrier.ask(move |stream| stream.attach_input(object, Framing::rtp()).unwrap());
         self.feeds[number as usize].port = port;
         self.tally.note("operation: attach an input again");
     }

@@ -6,7 +6,7 @@ use crate::report::number;
 use crate::report::table::{Cell, Kind, Table};
 use crate::result::{Assessment, Cache};
 use crate::statistics::Summary;
-use crate::verdict::{Doubt, verdicts};
+use crate::verdict::{Doubt, of_server, verdicts};
 
 pub(super) fn section(assessment: &Assessment) -> Section {
     let mut section = Section::new("summary", "In short");
@@ -24,6 +24,9 @@ pub(super) fn section(assessment: &Assessment) -> Section {
         number::about_bytes(settings.volume),
     ));
     section.table(cheapest(assessment));
+    if let Some((path, why)) = of_server(assessment) {
+        section.say(format!("`wirepath serve` takes {path} {why}."));
+    }
     section
 }
 

@@ -1,6 +1,6 @@
 //! What paths lent and what they copied.
 
-use comfy_table::CellAlignment;
+use comfy_table::{CellAlignment, ColumnConstraint};
 use wirepath_assess::result::{Loans, Measurement};
 
 use crate::format;
@@ -16,6 +16,10 @@ pub(super) fn part(measurements: &[Measurement], width: usize, utf8: bool) -> St
             column.set_cell_alignment(CellAlignment::Right);
         }
     }
+    // Names stay whole.
+    table.column_iter_mut().skip(1).take(1).for_each(|paths| {
+        paths.set_constraint(ColumnConstraint::ContentWidth);
+    });
     if table.row_count() == 0 {
         return String::new();
     }
@@ -75,6 +79,12 @@ mod tests {
         let all =
             [measured("sendfile", vec![run(None)]), measured("loan", vec![run(Some(one)), run(Some(other))])];
         let part = part(&all, 80, false);
+        let long = [measured("loan:lend:unaligned", vec![run(Some(Loans { loans: 1_966_080, ..one }))])];
+        let narrow = super::part(&long, 80, false);
+        assert!(
+            narrow.contains("loan:lend:unaligned") && narrow.lines().all(|line| line.len() <= 80),
+            "{narrow}"
+        );
         let row = part.lines().find(|line| line.contains("1,472")).unwrap();
         let words: Vec<&str> = row.split_whitespace().collect();
         assert_eq!(words, ["1,472", "loan", "UDP", "1,500", "32,000", "10", "6", "32"], "{part}");

@@ -40,8 +40,7 @@ fn part(result: &Assessment, points: &[&LoanPoint], width: usize, utf8: bool) ->
     let table = columns::table((0..HEADS.len()).map(column).collect(), width, utf8);
     let mtu = format::count(first.mtu.into());
     let place = if first.aligned { "from a page" } else { "from before a page" };
-    let title =
-        format!("Page loan over {}, MTU {mtu}, sends {place}; microseconds of a send, MB/s", first.transport);
+    let title = format!("Page loan over {}, MTU {mtu}, sends {place} (microseconds, MB/s)", first.transport);
     section(&title, &table)
 }
 
@@ -162,6 +161,7 @@ mod tests {
             profiles: Vec::new(),
             loan: None,
             relay: Vec::new(),
+            server: None,
             left_out: Vec::new(),
         }
     }
@@ -198,7 +198,9 @@ mod tests {
             }],
         };
         let result = result();
+        loan.points.push(LoanPoint { aligned: false, mtu: 65_535, ..point(16_384, 900e-9, Some(950e-9)) });
         let all = parts(&result, &loan, 80, false);
+        loan.points.pop();
         assert!(all.iter().flat_map(|part| part.lines()).all(|line| line.len() <= 80), "{all:?}");
         let wide = parts(&result, &loan, 200, false);
         let rows: Vec<Vec<&str>> = wide[0].lines().map(|line| line.split_whitespace().collect()).collect();

@@ -2,7 +2,7 @@
 
 use wirepath_assess::Assessment;
 use wirepath_assess::statistics::Summary;
-use wirepath_assess::verdict::{Doubt, Verdict, verdicts};
+use wirepath_assess::verdict::{Doubt, Verdict, of_server, verdicts};
 
 use super::measurements::small;
 use super::percent;
@@ -13,6 +13,7 @@ use crate::table::{lines, new_table, section};
 pub(super) fn part(result: &Assessment, width: usize, utf8: bool) -> String {
     let mut table = new_table(width, utf8);
     table.add_rows(verdicts(result).iter().map(row));
+    table.add_rows(of_server(result).map(|(path, why)| ["`wirepath serve` takes:".to_owned(), path, why]));
     section(&format!("Verdict (sink {})", result.settings.sink), &lines(&mut table))
 }
 

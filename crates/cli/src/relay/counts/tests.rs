@@ -2,7 +2,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use wirepath_streams::handlers::Meter;
-use wirepath_streams::{Framing, Handler, Object, StreamBuilder};
+use wirepath_streams::{Dropped, Framing, GoneOutputs, Handler, Object, StreamBuilder};
 
 use super::*;
 
@@ -22,9 +22,22 @@ fn snapshot() -> Snapshot {
         status,
         ..Row::default()
     };
+    let mut cut = copy.clone();
+    cut.name = "cut".to_owned();
+    let output = cut.status.outputs.remove(0);
+    cut.status.ended_outputs.push(EndedOutput {
+        port: output.port,
+        name: output.name,
+        bytes: 10,
+        dropped: Dropped { records: 1, bytes: 4 },
+        lost_bytes: 0,
+        why: "it failed".to_owned(),
+    });
+    cut.status.gone_outputs = GoneOutputs { failed: 1, disconnected: 2, detached: 3 };
+    cut.status.malformed = Dropped { records: 5, bytes: 50 };
     let waiting = Row { name: "waiting".to_owned(), class, ..Row::default() };
     let snapshot = Snapshot::default();
-    snapshot.put(Arc::new(vec![copy, waiting]));
+    snapshot.put(Arc::new(vec![copy, waiting, cut]));
     snapshot
 }
 
@@ -38,16 +51,24 @@ fn shown(snapshot: &Snapshot) -> (String, Json) {
 fn every_count_is_shown_with_whose_it_is() {
     let (text, _) = shown(&snapshot());
     for line in [
-        "wirepath_relay_streams 1.0",
+        "wirepath_relay_streams 2.0",
         "wirepath_relay_streams_opening 1.0",
         "wirepath_relay_streams_ended_total{how=\"failed\"} 0",
-        "wirepath_class_streams{class=\"live\"} 1.0",
-        "wirepath_class_in_bytes_total{class=\"live\"} 14",
+        "wirepath_class_streams{class=\"live\"} 2.0",
+        "wirepath_class_in_bytes_total{class=\"live\"} 28",
         "wirepath_class_out_bytes_total{class=\"empty\"} 0",
         "wirepath_stream_in_bytes_total{stream=\"copy\",class=\"live\"} 14",
         "wirepath_stream_in_records_total{stream=\"copy\",class=\"live\"} 3",
         "wirepath_stream_running{stream=\"waiting\",class=\"live\"} 0.0",
         "wirepath_stream_output_out_bytes_total{stream=\"copy\",class=\"live\",port=\"0\",output=\"a \\\"copy\\\"\"} 14",
+        "wirepath_stream_output_gone{stream=\"copy\",class=\"live\",port=\"0\",output=\"a \\\"copy\\\"\"} 0.0",
+        "wirepath_stream_output_gone{stream=\"cut\",class=\"live\",port=\"0\",output=\"a \\\"copy\\\"\"} 1.0",
+        "wirepath_stream_output_dropped_bytes_total{stream=\"cut\",class=\"live\",port=\"0\",output=\"a \\\"copy\\\"\"} 4",
+        "wirepath_stream_outputs_failed_total{stream=\"cut\",class=\"live\"} 1",
+        "wirepath_stream_outputs_disconnected_total{stream=\"cut\",class=\"live\"} 2",
+        "wirepath_stream_malformed_datagrams_total{stream=\"cut\",class=\"live\"} 5",
+        "wirepath_stream_malformed_bytes_total{stream=\"cut\",class=\"live\"} 50",
+        "wirepath_stream_malformed_bytes_total{stream=\"copy\",class=\"live\"} 0",
     ] {
         assert!(text.lines().any(|shown| shown == line), "{line} in\n{text}");
     }
@@ -66,10 +87,10 @@ fn the_status_has_each_stream() {
     let (_, status) = shown(&snapshot());
     assert_eq!(status["schema"], "wirepath-relay-status/1");
     let streams = status["streams"].as_array().unwrap();
-    assert_eq!(streams.len(), 2);
+    assert_eq!(streams.len(), 3);
     assert_eq!((&streams[0]["bytes_in"], &streams[0]["state"]), (&json!(14), &json!("running")));
     assert_eq!((&streams[1]["name"], &streams[1]["state"]), (&json!("waiting"), &json!("opening")));
-    assert_eq!(status["counters"]["relay"]["streams"], 1.0);
+    assert_eq!(status["counters"]["relay"]["streams"], 2.0);
 }
 
 #[test]

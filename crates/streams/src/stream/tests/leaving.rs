@@ -1,7 +1,9 @@
 //! Inputs and outputs that fail, are detached or finish.
 
 use super::*;
-use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::fs::{
+    MemfdFlags, OFlags, SealFlags, fcntl_add_seals, fcntl_getfl, fcntl_setfl, ftruncate, memfd_create,
+};
 use std::net::{TcpListener, TcpStream};
 
 /// A connection over TCP of which little is under way: its two ends.
@@ -176,8 +178,9 @@ fn who_detached_an_object_gets_it_also_when_the_stream_ends_first() {
     let (_feed, inlet) = UnixStream::pair().unwrap();
     let (stuck, _reader) = UnixStream::pair().unwrap();
     let mut stream = StreamBuilder::default().pattern(OutputPattern::Mirror).build();
-    let input = stream.attach_input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4));
-    stream.attach_input(memory(&[7; 1_000_000]), Framing::Fixed(1000));
+    let input =
+        stream.attach_input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4)).unwrap();
+    stream.attach_input(memory(&[7; 1_000_000]), Framing::Fixed(1000)).unwrap();
     let output =
         stream.attach_output(Object::stream("stuck", stuck.into()).unwrap(), OutputOptions::default());
     (&_feed).write_all(b"half").unwrap();
@@ -275,4 +278,119 @@ fn a_turn_moves_what_it_may() {
         let status = stream.status();
         assert_eq!(status.bytes_out, status.bytes_in * outputs as u64);
     }
+}
+
+/// Who was detached has failed in nothing: what waits for it leaves, though the last of the others fails meanwhile.
+#[test]
+fn the_last_output_that_fails_takes_none_with_it_that_leaves() {
+    for when_full in [WhenFull::Block, WhenFull::Disconnect] {
+        let (leaves, mut reader) = UnixStream::pair().unwrap();
+        let (fails, peer) = UnixStream::pair().unwrap();
+        let (given, object) = channel();
+        let (mut feed, inlet) = UnixStream::pair().unwrap();
+        let options = OutputOptions { when_full, waiting_bytes: 1 << 20, ..OutputOptions::default() };
+        let mut stream = StreamBuilder::default()
+            .pattern(OutputPattern::Mirror)
+            .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(1000))
+            .output(Object::stream("leaves", leaves.into()).unwrap())
+            .output_with(Object::stream("fails", fails.into()).unwrap(), options)
+            .build();
+        let (leaves, fails) = (Port(0), Port(1));
+        feed.set_nonblocking(true).unwrap();
+        let mut offer = |stream: &mut Stream| {
+            let fed = feed.write(&[7; 1000]).is_ok();
+            stream.note_ready(Port(2));
+            assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait), "who leaves is waited for");
+            fed
+        };
+        while offer(&mut stream) {}
+        let before = stream.status();
+        let waiting = before.outputs[0].waiting_bytes;
+        assert!(waiting > 0, "nobody reads: {before:?}");
+        assert!(stream.detach_output(leaves, move |object| given.send(object).unwrap()));
+        if when_full == WhenFull::Block {
+            drop(peer);
+            stream.note_ready(fails);
+            offer(&mut stream);
+        } else {
+            // More than may waits for the other alone now.
+            while stream.status().gone_outputs.disconnected == 0 {
+                offer(&mut stream);
+            }
+        }
+        let gone = stream.status().gone_outputs;
+        assert_eq!((gone.failed + gone.disconnected, gone.detached), (1, 0), "{when_full:?}");
+        let taken = before.outputs[0].bytes + waiting;
+        let reading = thread::spawn(move || {
+            let mut bytes = Vec::new();
+            reader.read_to_end(&mut bytes).unwrap();
+            bytes.len() as u64
+        });
+        assert!(matches!(stream.run(), Err(StreamError::NoOutput(_))));
+        drop(object.recv().unwrap());
+        assert_eq!(reading.join().unwrap(), taken);
+        let status = stream.status();
+        let left = status.ended_outputs.iter().find(|output| output.port == leaves).unwrap();
+        assert_eq!((left.bytes, left.dropped.bytes), (taken, 0));
+    }
+}
+
+/// A file that takes only some of what is to be written: its place is behind what it took, not behind what it was to take.
+#[test]
+fn the_place_in_a_file_is_behind_what_was_written() {
+    for framing in [Framing::Fixed(1000), Framing::Whole] {
+        let page = rustix::param::page_size();
+        let file = memfd_create("file", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&file, 2 * page as u64).unwrap();
+        fcntl_add_seals(&file, SealFlags::GROW).unwrap();
+        let (source, inlet) = UnixStream::pair().unwrap();
+        (&source).write_all(&vec![7; 10 * page]).unwrap();
+        drop(source);
+        let (given, object) = channel();
+        let mut stream = StreamBuilder::default()
+            .pattern(OutputPattern::Mirror)
+            .input(Object::stream("inlet", inlet.into()).unwrap(), framing)
+            .output(Object::file("file", Arc::new(file.into()), 0))
+            .build();
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        let storage: Vec<_> = stream.take_storage().collect();
+        assert_eq!(storage.len(), 1);
+        assert!(stream.detach_output(Port(0), move |object| given.send(object).unwrap()));
+        for one in storage {
+            stream.stored(one.run()).unwrap();
+        }
+        let object = object.recv().unwrap();
+        let crate::object::Kind::File(file) = &object.kind else { panic!("another object") };
+        let status = stream.status();
+        let [ended] = &status.ended_outputs[..] else { panic!("{status:?}") };
+        assert_eq!((file.offset, ended.bytes), (2 * page as u64, 2 * page as u64));
+        assert_eq!(status.bytes_in, ended.bytes + ended.dropped.bytes + status.bytes_pending, "{status:?}");
+    }
+}
+
+/// Its outputs were told of the end: what comes then is given back as it is, and neither lost nor read.
+#[test]
+fn an_input_that_comes_when_outputs_were_told_of_the_end_is_given_back() {
+    let (near, mut far) = narrow_connection();
+    let mut stream = StreamBuilder::default()
+        .finish_outputs()
+        .input(memory(&[7; 100_000]), Framing::Whole)
+        .output(Object::stream("tcp://sink", near.into()).unwrap())
+        .build();
+    while !matches!(stream.act(u64::MAX, crate::clock::now_us()).0, Acted::Deliver) {
+        stream.note_ready(Port(0));
+    }
+    let TooLate(object) = stream.attach_input(memory(b"late"), Framing::Whole).unwrap_err();
+    assert_eq!((object.name(), stream.status().inputs.len()), ("memory", 0));
+    assert!(TooLate(Box::new(memory(b""))).to_string().starts_with("memory: the stream has come to its end"));
+    let reading = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        far.read_to_end(&mut bytes).unwrap();
+        bytes.len()
+    });
+    stream.run().unwrap();
+    assert_eq!(reading.join().unwrap(), 100_000);
+    let (out, collected) = Object::collect("out", LIMIT);
+    StreamBuilder::default().input(*object, Framing::Whole).output(out).build().run().unwrap();
+    assert_eq!(collected.bytes(), b"late");
 }

@@ -1,0 +1,97 @@
+//! Links through pipes of the kernel by `splice` and nothing else: what nobody who moves bytes between connections by reference can
+//! undercut. A link has a pipe only while something is in it, as HAProxy does it.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
+
+use rustix::io::Errno;
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+
+use super::links::{Link, TURN, Turn};
+use super::{Ends, Prepared, links};
+
+/// Room of a pipe, and what one call is asked for: as much as the stream service.
+const ROOM: usize = 1 << 20;
+
+const FLAGS: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
+
+/// A pipe's ends, to read and to write.
+type Pipe = (OwnedFd, OwnedFd);
+
+/// Pipes with nothing in them.
+type Spare = Rc<RefCell<Vec<Pipe>>>;
+
+struct Spliced {
+    from: TcpStream,
+    to: TcpStream,
+    spare: Spare,
+    /// With what is in it.
+    pipe: Option<(Pipe, usize)>,
+}
+
+pub(super) fn prepare(ends: Ends) -> io::Result<Prepared> {
+    let Ends { inputs, outputs, .. } = ends;
+    inputs.iter().chain(&outputs).try_for_each(|connection| connection.set_nonblocking(true))?;
+    let spare = Spare::default();
+    let mut inputs = inputs.into_iter();
+    let link = |(to, from)| Spliced { from, to, spare: Rc::clone(&spare), pipe: None };
+    let spliced: Vec<Spliced> = outputs.into_iter().zip(inputs.by_ref()).map(link).collect();
+    links::prepare(spliced, inputs.collect())
+}
+
+impl Link for Spliced {
+    fn ends(&self) -> [BorrowedFd<'_>; 2] {
+        [self.from.as_fd(), self.to.as_fd()]
+    }
+
+    fn act(&mut self) -> io::Result<Turn> {
+        let mut moved = 0;
+        while moved < TURN {
+            match self.step(&mut moved) {
+                Ok(true) => {}
+                Ok(false) => return Ok(Turn::Ended),
+                Err(Errno::AGAIN) => return Ok(Turn::Blocked),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(Turn::More)
+    }
+}
+
+impl Spliced {
+    /// Empties the pipe, or fills one; answers whether there was something.
+    fn step(&mut self, moved: &mut usize) -> Result<bool, Errno> {
+        if let Some((pipe, held)) = &mut self.pipe {
+            *held -= splice(&pipe.0, None, &self.to, None, *held, FLAGS)?;
+            if *held == 0 {
+                let empty = self.pipe.take().map(|(pipe, _)| pipe);
+                self.spare.borrow_mut().extend(empty);
+            }
+            return Ok(true);
+        }
+        let kept = self.spare.borrow_mut().pop();
+        let pipe = kept.map_or_else(open, Ok)?;
+        let filled = splice(&self.from, None, &pipe.1, None, ROOM, FLAGS);
+        match filled {
+            Ok(held @ 1..) => {
+                self.pipe = Some((pipe, held));
+                *moved += held;
+                return Ok(true);
+            }
+            Ok(0) => self.to.shutdown(Shutdown::Write).map_err(|_| Errno::PIPE)?,
+            Err(_) => {}
+        }
+        self.spare.borrow_mut().push(pipe);
+        filled.map(|_| false)
+    }
+}
+
+fn open() -> Result<Pipe, Errno> {
+    let pipe = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+    // It stays as it is where this user's pipes have used up their pages.
+    fcntl_setpipe_size(&pipe.1, ROOM).ok();
+    Ok(pipe)
+}

@@ -1,0 +1,119 @@
+use super::*;
+use proptest::prelude::*;
+
+/// All that can be told of datagrams.
+fn take_all(collector: &mut Collector, is_end: bool) -> Vec<Bytes> {
+    std::iter::from_fn(|| collector.take(!is_end, |_| 0)).collect()
+}
+
+proptest! {
+    /// Any `threshold` of the shares give the records back in order, in whatever order they come.
+    #[test]
+    fn enough_shares_give_the_records_back(
+        records in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..50), 1..8),
+        (count, threshold) in (1usize..6).prop_flat_map(|count| (Just(count), 1..=count)),
+        order in any::<u64>(),
+    ) {
+        let mut dealer = Dealer::new(threshold as u8);
+        let mut shares: Vec<Bytes> = Vec::new();
+        for record in &records {
+            let dealt = dealer.deal(record, count);
+            prop_assert_eq!(dealt.len(), count);
+            // Without these, whatever they are, the others are enough.
+            let missing = order as usize % count;
+            shares.extend((0..threshold).map(|index| dealt[(missing + index) % count].clone()));
+        }
+        let mut random = wirepath_media::random::Random::new(order);
+        for place in (1..shares.len()).rev() {
+            shares.swap(place, random.below(place as u64 + 1) as usize);
+        }
+        let (mut collector, mut output) = (Collector::new(100, 1 << 20), Vec::new());
+        for share in shares {
+            collector.offer(&share).unwrap();
+            output.extend(take_all(&mut collector, false));
+        }
+        prop_assert_eq!(output, records);
+        prop_assert_eq!(collector.counts(), ShareCounts::default());
+        prop_assert_eq!(collector.bytes(), 0);
+    }
+}
+
+#[test]
+fn too_few_shares_give_nothing_and_are_said_to_be_lost() {
+    let mut dealer = Dealer::new(2);
+    let mut collector = Collector::new(1, 1 << 20);
+    let records = [&b"one"[..], b"two", b"three"].map(|record| dealer.deal(record, 3));
+    collector.offer(&records[0][0]).unwrap();
+    assert!(take_all(&mut collector, false).is_empty());
+    collector.offer(&records[2][0]).unwrap();
+    collector.offer(&records[2][1]).unwrap();
+    collector.offer(&records[2][1]).unwrap();
+    assert!(take_all(&mut collector, false).is_empty(), "the first is given up, the second may still come");
+    assert_eq!(take_all(&mut collector, true), [&b"three"[..]]);
+    collector.offer(&records[1][0]).unwrap();
+    assert_eq!(collector.counts(), ShareCounts { lost: 2, spare: 2 });
+}
+
+/// The bound is of bytes as well, whatever the window: hostile datagrams could fill memory otherwise.
+#[test]
+fn shares_of_more_bytes_than_may_wait_give_the_oldest_record_up() {
+    let mut dealer = Dealer::new(2);
+    let mut collector = Collector::new(1000, 300);
+    let record = [7; 100 - SHARE_HEADER];
+    for number in 0..10 {
+        collector.offer(&dealer.deal(&record, 1)[0]).unwrap();
+        assert!(take_all(&mut collector, false).is_empty());
+        assert_eq!(collector.bytes(), 100 * 3.min(number + 1));
+    }
+    assert_eq!(collector.counts().lost, 7);
+}
+
+/// What can still come by a stream of bytes is waited for, and nothing else: not what is past, nor what would not suffice.
+#[test]
+fn a_record_waits_for_streams_that_are_behind_and_can_complete_it() {
+    let mut dealer = Dealer::new(2);
+    let records = [b"one", b"two"].map(|record| dealer.deal(record, 3));
+    let mut collector = Collector::new(1, 1);
+    collector.offer(&records[1][0]).unwrap();
+    collector.offer(&records[1][1]).unwrap();
+    // Two that may bring the first record, then one.
+    assert_eq!(collector.take(false, |_| 2), None);
+    assert_eq!(collector.counts().lost, 0);
+    assert_eq!(collector.take(false, |_| 1).as_deref(), Some(&b"two"[..]));
+    assert_eq!(collector.counts().lost, 1);
+    let third = dealer.deal(b"three", 3);
+    collector.offer(&third[0]).unwrap();
+    assert_eq!(collector.take(false, |_| 1), None);
+    assert_eq!(collector.take(false, |_| 0), None);
+    assert_eq!(collector.counts().lost, 2);
+}
+
+/// With one share less than it takes, every record of the length is as likely as before: for each value of a byte there is as
+/// much chance that it makes the share that was seen.
+#[test]
+fn a_share_alone_tells_nothing_of_the_bytes() {
+    let mut seen = [[0u32; 4]; 2];
+    for _ in 0..4000 {
+        for (index, secret) in [0u8, 255].into_iter().enumerate() {
+            let share = Dealer::new(2).deal(&[secret], 1).remove(0);
+            seen[index][usize::from(share[SHARE_HEADER] >> 6)] += 1;
+        }
+    }
+    for counts in seen {
+        assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?} of 4000 in quarters");
+    }
+}
+
+#[test]
+fn what_is_no_share_is_an_error() {
+    let mut collector = Collector::new(4, 1 << 20);
+    let mut share = Dealer::new(2).deal(b"abc", 1).remove(0).to_vec();
+    assert!(matches!(collector.offer(&share[..5]), Err(ShareError::NoShare(_))));
+    collector.offer(&share).unwrap();
+    share[2] ^= 0x80;
+    assert_eq!(collector.offer(&share[..13]), Err(ShareError::Mixed(0)));
+    share[4..12].fill(0xff); // behind the last number there is no next
+    assert!(matches!(collector.offer(&share), Err(ShareError::NoShare(_))));
+    share[0] = 9;
+    assert!(matches!(collector.offer(&share), Err(ShareError::NoShare(_))));
+}

@@ -1,0 +1,97 @@
+//! Datagrams on an engine thread: how many calls and wakeups they take.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
+
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+use wirepath_streams::datapath::Support;
+use wirepath_streams::datapath::calibration::Calibrations;
+use wirepath_streams::datapath::datagrams;
+use wirepath_streams::{
+    BlockingPool, Engine, EngineOptions, Framing, Importance, Object, OutputPattern, Stream, StreamBuilder,
+    StreamOptions,
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn engine() -> Engine {
+    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
+    Engine::start(&EngineOptions::default(), support, &readers).unwrap()
+}
+
+fn socket() -> UdpSocket {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(PATIENCE)).unwrap();
+    socket
+}
+
+fn connected(to: &UdpSocket) -> UdpSocket {
+    let from = socket();
+    from.connect(to.local_addr().unwrap()).unwrap();
+    from
+}
+
+/// A mirror to all of them, and who sends to it.
+fn mirror(receivers: &[UdpSocket]) -> (UdpSocket, Stream) {
+    let inlet = socket();
+    let sender = connected(&inlet);
+    let builder = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .input(Object::datagrams("in", inlet.into(), None, None).unwrap(), Framing::Whole);
+    let outlet = |receiver| Object::datagrams("out", connected(receiver).into(), None, None).unwrap();
+    (sender, receivers.iter().map(outlet).fold(builder, StreamBuilder::output).build())
+}
+
+/// What the kernel hands over at a time is what was sent at a time: over loopback nothing is cut for a receiver that takes trains.
+#[test]
+fn datagrams_that_wait_leave_in_one_call_as_far_as_they_are_of_one_size() {
+    let receivers = [socket(), socket()];
+    let (sender, stream) = mirror(&receivers);
+    receivers.iter().for_each(|receiver| datagrams::set_receive_offload(receiver.as_fd(), true).unwrap());
+    let lengths = [700, 700, 700, 300, 900, 900, 0, 900, 200, 200, 400];
+    for (number, length) in lengths.into_iter().enumerate() {
+        sender.send(&vec![number as u8; length]).unwrap();
+    }
+    let engine = engine();
+    let _running = engine.start_stream(stream, StreamOptions::default());
+    for receiver in &receivers {
+        let (mut calls, mut bytes) = (Vec::new(), bytes::BytesMut::new());
+        while bytes.len() < lengths.iter().sum() {
+            receiver.peek(&mut [0]).unwrap();
+            let received =
+                datagrams::receive(receiver.as_fd(), &mut bytes, datagrams::MAXIMUM_TRAIN).unwrap();
+            calls.push((received.bytes, received.datagram_bytes));
+        }
+        let expected: Vec<u8> =
+            (0u8..).zip(lengths).flat_map(|(number, length)| vec![number; length]).collect();
+        assert_eq!(bytes, expected);
+        let expected =
+            [(2400, Some(700)), (1800, Some(900)), (0, None), (1100, Some(900)), (200, None), (400, None)];
+        assert_eq!(calls, expected);
+    }
+}
+
+/// Each datagram that leaves makes room for another, which epoll would tell of whoever waits for room.
+#[test]
+fn a_datagram_wakes_the_engine_once_however_many_it_goes_to() {
+    const DATAGRAMS: u64 = 100;
+    let receivers: Vec<UdpSocket> = (0..16).map(|_| socket()).collect();
+    let (sender, stream) = mirror(&receivers);
+    let engine = engine();
+    let running = engine.start_stream(stream, StreamOptions::default());
+    running.status(); // it has begun
+    let before = engine.counters().wakeups;
+    for number in 0..DATAGRAMS {
+        sender.send(&number.to_be_bytes()).unwrap();
+        for receiver in &receivers {
+            let mut bytes = [0; 8];
+            assert_eq!((receiver.recv(&mut bytes).unwrap(), u64::from_be_bytes(bytes)), (8, number));
+        }
+    }
+    let wakeups = engine.counters().wakeups - before;
+    assert!(wakeups <= DATAGRAMS + 5, "{wakeups} wakeups for {DATAGRAMS} datagrams");
+}

@@ -1,0 +1,95 @@
+//! A proxy and a cache that have no descriptors left (`EMFILE`): they wait without using the processor, and go on when there are some.
+
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, ensure};
+use libtest_mimic::Trial;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+use wirepath_tests::caching::{Cache, wait_for_entries};
+use wirepath_tests::origin::{Origin, answer};
+use wirepath_tests::process::{Process, descriptors};
+use wirepath_tests::proxy::{self, Proxy};
+use wirepath_tests::{Deadline, http, trials};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![a_proxy_without_descriptors_waits_and_goes_on, a_cache_without_descriptors_waits_and_goes_on,]
+}
+
+/// What is said of each try to take a connection that finds no descriptor.
+const SAID: &str = "Too many open files";
+
+/// Takes a process its descriptors away, but for those that it has: none can be opened.
+fn take_descriptors(process: &Process) -> Result<Rlimit> {
+    // It has raised its own limit as far as this one, which it got from here, allows.
+    let none = Rlimit { current: Some(0), maximum: getrlimit(Resource::Nofile).maximum };
+    Ok(prlimit(Pid::from_raw(process.pid() as i32), Resource::Nofile, none)?)
+}
+
+fn give_descriptors(process: &Process, all: Rlimit) -> Result<()> {
+    prlimit(Pid::from_raw(process.pid() as i32), Resource::Nofile, all)?;
+    Ok(())
+}
+
+/// Waits for some complaints. There is one in a tenth of a second; an accept loop that does not pause makes thousands. A machine that is
+/// slow leaves more time for as many.
+fn ensure_calm(process: &Process, since: Instant) -> Result<()> {
+    let complaints = || process.log().matches(SAID).count();
+    let seen = Deadline::seconds(30.0)
+        .wait_for("complaints", || Ok(Some(complaints()).filter(|seen| *seen >= 5)))?;
+    let most = 2 + since.elapsed().as_millis() / 50;
+    ensure!(seen as u128 <= most, "{seen} tries, where {most} are many");
+    Ok(())
+}
+
+fn a_proxy_without_descriptors_waits_and_goes_on() -> Result<()> {
+    let proxy = Proxy::before(&[proxy::echo(1)?], &[])?;
+    let mut word = [0; 2];
+    let mut early = proxy.connect()?;
+    early.write_all(b"a")?;
+    early.read_exact(&mut word)?;
+    let since = Instant::now();
+    let all = take_descriptors(&proxy.process)?;
+    // The kernel takes it, and nobody takes it from there.
+    let mut late = proxy.connect()?;
+    late.write_all(b"b")?;
+    ensure_calm(&proxy.process, since)?;
+    early.write_all(b"c")?;
+    early.read_exact(&mut word[..1])?;
+    ensure!(&word[..1] == b"c", "who was there before got {word:?}");
+    give_descriptors(&proxy.process, all)?;
+    late.read_exact(&mut word)?;
+    ensure!(word[1] == b'b', "who waited got {word:?}");
+    drop((early, late));
+    let (code, status) = proxy.end()?;
+    ensure!(code == 0 && status["connections"]["total"] == 2, "{code}: {status}");
+    Ok(())
+}
+
+fn a_cache_without_descriptors_waits_and_goes_on() -> Result<()> {
+    let origin = Origin::start(|_, connection| {
+        answer(connection, "200 OK", "Cache-Control: max-age=600\r\n", b"kept")
+    })?;
+    let folder = tempfile::tempdir()?;
+    let cache = Cache::start(&origin, folder.path(), &[])?;
+    ensure!(cache.get("/a")?.body == b"kept");
+    wait_for_entries(folder.path(), 1)?;
+    let idle = descriptors(cache.process.pid())?;
+    let since = Instant::now();
+    let all = take_descriptors(&cache.process)?;
+    let mut late = TcpStream::connect(cache.address)?;
+    late.set_read_timeout(Some(Duration::from_secs(20)))?;
+    late.write_all(b"GET /a HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")?;
+    ensure_calm(&cache.process, since)?;
+    give_descriptors(&cache.process, all)?;
+    let response = http::read_response(&mut late, &mut Vec::new(), false)?;
+    ensure!(response.status == 200 && response.body == b"kept", "{response:?}");
+    drop(late);
+    ensure!(cache.get("/a")?.body == b"kept" && origin.count("/a") == 1, "it was fetched again");
+    Deadline::seconds(20.0).wait_for("descriptors that are closed again", || {
+        Ok((descriptors(cache.process.pid())? <= idle + 2).then_some(()))
+    })?;
+    cache.end()?;
+    Ok(())
+}
