@@ -92,17 +92,19 @@ fn an_output_whose_pipe_is_short_gets_every_byte() -> Result<()> {
         rustix::fs::open(&pipes[0].1, OFlags::RDONLY | OFlags::NONBLOCK, Mode::empty())?,
         4096,
     )?;
-    // The outputs change pipes at each pause: it is the short one's turn in one of these.
-    for _ in 0..3 {
+    // The outputs change pipes at each pause: it is the short one's turn in some of these, and what comes in pieces may fit even there.
+    const PASSES: u64 = 20;
+    for _ in 0..PASSES {
         mirror.pass(20_000)?;
     }
     let Mirror { mut rig, feed, peers } = mirror;
     drop(feed);
     let (report, _) = rig.end(0)?;
     drop(peers);
-    ensure!(report["bytes_in"] == 80_000 && report["bytes_out"] == 160_000, "{report}");
+    let bytes = 20_000 * (1 + PASSES);
+    ensure!(report["bytes_in"] == bytes && report["bytes_out"] == 2 * bytes, "{report}");
     ensure!(
-        report["bytes_unseen"].as_u64().is_some_and(|bytes| bytes < 80_000),
+        report["bytes_unseen"].as_u64().is_some_and(|unseen| unseen < bytes),
         "nothing was short: {report}"
     );
     ensure!(report["gone_outputs"]["failed"] == 0, "{report}");

@@ -209,9 +209,9 @@ impl Caller<'_> {
             _ => return self.ask_a_run(),
         };
         let at = if self.random.once_in(50) { self.displaced(at) } else { at };
-        let argument = self.bench.arena.address(at);
-        let answer = self.bench.module.ask(request, &mut self.bench.arena, argument);
-        let answer = answer.map(|run| self.runs.extend(run));
+        // What is started by a ring is tried where a failure says more (`runs`).
+        self.bench.by_ring = request != layout::START && self.random.once_in(4);
+        let answer = self.bench.ask(request, at).map(|run| self.runs.extend(run)).map_err(Into::into);
         if self.runs.len() > 16 {
             self.runs.swap_remove(self.random.below(16) as usize);
         }

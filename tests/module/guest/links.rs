@@ -23,7 +23,14 @@ use crate::settings::{count, each_case, settings};
 use crate::wire::Wire;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![with_all_offloads, without_segmentation, without_checksums, without_gathering, without_any]
+    trials![
+        with_all_offloads,
+        without_segmentation,
+        without_checksums,
+        without_gathering,
+        without_any,
+        with_short_packets
+    ]
 }
 
 const CASES: u64 = 120;
@@ -50,6 +57,27 @@ fn without_gathering() -> Result<()> {
 fn without_any() -> Result<()> {
     over_link("links::without_any", "tx off sg off gso off", kernel()? >= (6, 12))
 }
+
+/// Packets a little longer than the link's, all in one page.
+fn with_short_packets() -> Result<()> {
+    let link = Link::new()?;
+    let mut wires = [ipv4(&link)?, ipv6(&link)?];
+    link.server.ip("link set veth mtu 1280")?;
+    let content = Content::new(settings().seed, LENGTH);
+    let file = Folder::tmpfs()?.file("plain", &content)?;
+    let from = From::File(file.as_raw_fd(), &content);
+    let mut bench = Bench::new()?;
+    for wire in &mut wires {
+        for copy in [false, true] {
+            let call = Call { packet_bytes: 1300, train_packets: 3, copy, ..Call::packet(0, 3900) };
+            refused(&mut bench, &call, &from, wire, &REFUSALS)?;
+        }
+    }
+    Ok(())
+}
+
+/// What a train of packets that are longer than the link's is answered.
+const REFUSALS: [Result<(), Errno>; 3] = [Err(Errno::MSGSIZE), Err(Errno::INVAL), Err(Errno::IO)];
 
 /// Random calls over IPv4 and IPv6; before Linux 6.12 a device without checksums takes no trains.
 fn over_link(group: &str, offloads: &str, takes_trains: bool) -> Result<()> {
@@ -102,8 +130,7 @@ fn too_long_for_a_train(bench: &mut Bench, from: &From<'_>, wire: &mut Wire) -> 
     let call = Call { packet_bytes: 1500, ..Call::packet(0, 3000) };
     bench.check(&call, from, wire).context("by themselves")?;
     let call = Call { train_packets: 2, ..call };
-    let refusals = [Err(Errno::MSGSIZE), Err(Errno::INVAL), Err(Errno::IO)];
-    refused(bench, &call, from, wire, &refusals).context("a train longer than the link's packets")
+    refused(bench, &call, from, wire, &REFUSALS).context("a train longer than the link's packets")
 }
 
 fn no_train(bench: &mut Bench, from: &From<'_>, wire: &mut Wire) -> Result<()> {

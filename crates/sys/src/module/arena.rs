@@ -148,6 +148,9 @@ impl Started {
     }
 }
 
+/// When a request that does not complete is given up: no request of a test takes as long.
+const LIMIT_SECONDS: u64 = 60;
+
 /// A ring for requests of the device.
 pub struct CommandRing {
     ring: io_uring::IoUring,
@@ -162,7 +165,7 @@ impl CommandRing {
         Ok(CommandRing { ring: io_uring::IoUring::new(4)? })
     }
 
-    /// As [`Module::ask`], by the ring; waits for the completion.
+    /// As [`Module::ask`], by the ring; waits for the completion, and ends the process if there is none.
     ///
     /// # Errors
     /// What the completion or the ring says.
@@ -184,9 +187,16 @@ impl CommandRing {
         let entry = io_uring::opcode::UringCmd16::new(device, request).cmd(bytes).build();
         // SAFETY: what the kernel writes it writes into the arena, as was checked, which is borrowed until it has answered.
         unsafe { self.ring.submission().push(&entry) }.expect("the queue is empty");
+        let limit = io_uring::types::Timespec::new().sec(LIMIT_SECONDS);
+        let limit = io_uring::types::SubmitArgs::new().timespec(&limit);
         while self.ring.completion().is_empty() {
-            match self.ring.submit_and_wait(1) {
+            match self.ring.submitter().submit_with_args(1, &limit) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Nobody knows whether the kernel will still write to the arena, so it must not go.
+                Err(error) if error.raw_os_error() == Some(libc::ETIME) => {
+                    eprintln!("request {request:#x} by a ring has not completed in {LIMIT_SECONDS} s");
+                    std::process::abort();
+                }
                 submitted => _ = submitted?,
             }
         }
