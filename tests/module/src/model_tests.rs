@@ -33,15 +33,8 @@ fn a_file_that_ends_early_gives_what_it_has() {
     let outcome = Outcome::of(&call(None, 10, Header::None), Source::File(22));
     assert_eq!((payloads(&outcome), outcome.answer), (vec![10..20, 20..22], Ok(())));
     let outcome = Outcome::of(&call(Some(25), 10, Header::None), Source::Memory(22));
-<<<<<<< HEAD
     assert_eq!(payloads(&outcome).as_slice(), std::slice::from_ref(&(10..20)));
     assert_eq!(outcome.answer, Err(Errno::FAULT));
-=======
-    assert_eq!(
-        (&payloads(&outcome)[..], outcome.answer),
-        (&[Range { start: 10, end: 20 }][..], Err(Errno::FAULT))
-    );
->>>>>>> guest
 }
 
 #[test]
