@@ -71,6 +71,9 @@ impl Suite {
         std::thread::scope(|scope| {
             let netns = scope.spawn(|| shown(suite.netns(newest, filter)?));
             if filter.is_empty() {
+                println!(
+                    "left out of guests: tests/module (faults that it found are not mended yet: docs/module.md)"
+                );
                 for kernel in &kernels {
                     reports.push(shown(suite.module(kernel)?)?);
                 }
@@ -109,7 +112,7 @@ impl Suite {
         let smoke = module::smoke_test(&sources, &self.cache.join("build"))?;
         let mut guest = self.guest(kernel, "module")?.module(&module, "")?.tools(TOOLS)?;
         guest = guest.file(&smoke, Path::new("/smoke"))?.script("smoke", SMOKE)?;
-        for program in &self.programs.module {
+        if let Some(program) = &self.programs.module {
             guest = guest.program("module", program, Path::new("/project/target/debug/deps/module"), &[])?;
         }
         self.boot(guest)
