@@ -149,11 +149,39 @@ impl Splitter {
         matches!(self.framing, Framing::Whole)
     }
 
+    /// Bytes of a record of which nobody has to look at any: of fixed size, or without end. None if records are found by looking, or
+    /// only whole ones may be handed on.
+    pub(crate) fn blind_size(&self) -> Option<usize> {
+        match (&self.framing, self.whole) {
+            (Framing::Whole, _) => Some(usize::MAX),
+            (Framing::Fixed(length), None) => Some(*length),
+            _ => None,
+        }
+    }
+
+    /// How many of them are still to come.
+    pub(crate) fn blind(&self) -> Option<usize> {
+        self.blind_size().map(|bytes| if self.is_whole() { bytes } else { self.awaited() })
+    }
+
+    /// So many bytes of a record of fixed size, no more than are [blind](Splitter::blind), went by without coming here. Answers what
+    /// they were; nothing of a stream that is not divided.
+    pub(crate) fn pass(&mut self, bytes: usize) -> Option<Passed> {
+        let missing = self.awaited();
+        let Framing::Fixed(length) = &self.framing else { return None };
+        let begins = !self.within;
+        self.begun = if begins { bytes } else { self.begun + bytes };
+        let ends = bytes >= missing;
+        (self.within, self.missing) = (!ends, (!ends).then(|| missing - bytes));
+        debug_assert!(bytes <= missing && missing <= *length);
+        Some(Passed { begins, ends })
+    }
+
     /// Bytes that the record which goes by, or comes next, is known to need still; 0 if that is not known.
     pub(crate) fn awaited(&self) -> usize {
         match (self.within, self.missing, &self.framing) {
             (true, Some(missing), _) => missing,
-            (_, _, Framing::Fixed(length)) => *length,
+            (_, _, Framing::Fixed(length)) => (*length).max(1),
             _ => 0,
         }
     }
@@ -279,6 +307,15 @@ impl Splitter {
         (self.within, self.missing) = (!ends, (!ends).then_some(missing));
         Ok(Some(Run::single(part, false, ends)))
     }
+}
+
+/// What of a record went by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Passed {
+    /// The beginning.
+    pub(crate) begins: bool,
+    /// The end.
+    pub(crate) ends: bool,
 }
 
 fn all(bytes: &mut impl Buf) -> Bytes {

@@ -29,7 +29,7 @@ use crate::growth::Growth;
 
 pub use collected::Collected;
 pub(crate) use fill::Fill;
-pub(crate) use take::{Batch, Take, write_at};
+pub(crate) use take::{Batch, PARTS, Take, write_at};
 
 /// A source or sink of bytes. What was read from it and not used yet stays with it, so that an object that is
 /// [detached](crate::Stream::detach_input) can be attached elsewhere and nothing is lost.

@@ -43,6 +43,11 @@ impl Run {
         self.bytes.len().div_ceil(self.record_bytes).max(1)
     }
 
+    /// Number of records that begin in it.
+    pub(crate) fn begun(&self) -> u64 {
+        if self.begins { self.records() as u64 } else { 0 }
+    }
+
     /// The record at `index`, and where it lies.
     pub fn piece(&self, index: usize) -> (Range<usize>, Piece<'_>) {
         let begin = (index * self.record_bytes).min(self.bytes.len());

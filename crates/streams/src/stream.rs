@@ -13,6 +13,7 @@ mod event;
 mod finish;
 mod input;
 mod leave;
+mod leg;
 mod output;
 mod place;
 mod pull;

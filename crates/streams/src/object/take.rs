@@ -14,7 +14,7 @@ use crate::outbox::Outbox;
 use crate::record::Run;
 
 /// Most pieces of memory in one call.
-const PARTS: usize = 64;
+pub(crate) const PARTS: usize = 64;
 
 /// Most datagrams of a train: what the kernel cuts in one call before Linux 6.9 (`UDP_MAX_SEGMENTS`).
 const DATAGRAMS: usize = 64;

@@ -1,8 +1,8 @@
 //! Streams whose bytes nobody looks at: they go from one descriptor to another, or to several, through pipes of the kernel, and are
 //! never copied to the program and back. From a file to a connection `sendfile` does it without a pipe.
 //!
-//! That is done where there is one input without framing, no handler, outputs that wait, and a pattern that gives everything to one
-//! or to all. When that changes, what is in pipes leaves first.
+//! That is done where inputs have no framing, or records of a large fixed size, outputs wait, and there is no handler; see
+//! [`leg`](super::leg). When that changes, what is in pipes leaves first.
 
 use std::fs::File;
 use std::ops::Range;
@@ -12,7 +12,8 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use wirepath_datapath::{Pipe, SendError, sendfile};
 
-use super::{Input, Job, Order, Output, Storage, Stream, StreamError};
+use super::leg::Leg;
+use super::{Input, Job, Output, Storage, Stream, StreamError};
 use crate::object::{Kind, Object, ObjectError};
 use crate::pattern::Spread;
 use crate::record::Run;
@@ -39,39 +40,53 @@ enum Sent {
 /// Who failed, before anything moved.
 enum Fault {
     Input(ObjectError),
-    Output(ObjectError),
+    /// The output at this place.
+    Output(usize, ObjectError),
 }
 
 impl Stream {
-    /// Takes from the input what all outputs get, when they have sent what they had; answers whether anything was done.
+    /// Takes from an input what outputs get, which have sent what they had; answers whether anything was done.
     pub(super) fn move_unseen(&mut self, now_us: u64) -> Result<bool, StreamError> {
-        let may_be_asked = |input: &Input| input.readable && !input.busy && !input.at_end;
-        if !self.inputs.first().is_some_and(may_be_asked)
-            || self.outputs.iter().any(|output| output.held() > 0 || output.busy)
-        {
-            return Ok(false);
-        }
-        let moved = if self.sends_file() {
-            self.send_file(now_us)
-        } else if have_equal_pipes(&mut self.outputs) {
-            self.fill_pipes()
-        } else {
-            // No descriptor is left, or this user's pipes have used up their pages: then tee would not have room for all.
-            self.settings.moves_unseen = false;
-            self.put_pipes_away();
-            return Ok(true);
-        };
-        match moved {
-            Ok(sent) => Ok(self.note_moved(sent)),
-            Err(Fault::Input(error) | Fault::Output(error)) if error.errno == Errno::INVAL => {
-                // A terminal, or another thing that takes and gives only what is copied.
-                self.settings.moves_unseen = false;
-                self.put_pipes_away();
-                Ok(true)
+        let mut is_idle = false;
+        while let Some(leg) = self.next_leg(now_us) {
+            let moved = if self.sends_file(&leg) {
+                self.send_file(&leg, now_us)
+            } else if have_equal_pipes(&mut self.outputs[leg.outputs.clone()]) {
+                self.fill_pipes(&leg)
+            } else {
+                // No descriptor is left, or this user's pipes have used up their pages: then tee would not have room for all.
+                self.move_seen();
+                return Ok(true);
+            };
+            match moved {
+                Ok(sent) => {
+                    // Another input may have something.
+                    is_idle = matches!(sent, Sent::Nothing);
+                    let progressed = self.note_moved(&leg, sent);
+                    if !is_idle {
+                        return Ok(progressed);
+                    }
+                }
+                Err(Fault::Input(error) | Fault::Output(_, error)) if error.errno == Errno::INVAL => {
+                    // A terminal, or another thing that takes and gives only what is copied.
+                    self.move_seen();
+                    return Ok(true);
+                }
+                Err(Fault::Input(error)) => return self.input_failed(leg.input, error.into()).map(|()| true),
+                Err(Fault::Output(place, error)) => return self.output_failed(place, error).map(|()| true),
             }
-            Err(Fault::Input(error)) => self.input_failed(0, error.into()).map(|()| true),
-            Err(Fault::Output(error)) => self.output_failed(0, error).map(|()| true),
         }
+        // Those of more outputs than the thread keeps pipes for would be closed, and opened again for whatever comes next.
+        if is_idle && self.outputs.len() <= Pipe::KEPT {
+            self.put_pipes_away();
+        }
+        Ok(false)
+    }
+
+    /// From now on everything is copied; what is in pipes leaves first.
+    fn move_seen(&mut self) {
+        self.settings.moves_unseen = false;
+        self.put_pipes_away();
     }
 
     /// Whether nobody has to look at what moves now.
@@ -81,41 +96,30 @@ impl Stream {
         nothing_waits && self.will_move_unseen()
     }
 
-    /// Whether nobody has to look at what comes next: when all that was read has left, it can be moved unseen.
-    pub(super) fn will_move_unseen(&self) -> bool {
-        let [input] = &self.inputs[..] else { return false };
-        let to_all_or_one = match &self.spread {
-            Spread::Mirror => !self.outputs.is_empty(),
-            Spread::Turns(_) | Spread::Capacity { .. } => self.outputs.len() == 1,
-            Spread::Bytes { .. } | Spread::Shares(_) => false,
-        };
-        self.settings.moves_unseen
-            && to_all_or_one
-            && self.chain.is_empty()
-            && matches!(self.order, Order::Turns(_) | Order::Arrival { .. })
-            && input.can_be_moved_unseen()
-            && self.outputs.iter().all(|output| output.takes_unseen(self.outputs.len()))
-    }
-
     /// Whether bytes go from a file straight to a connection.
-    fn sends_file(&self) -> bool {
-        matches!(self.inputs[0].object.kind, Kind::File(_))
-            && matches!(&self.outputs[..], [one] if matches!(one.object.kind, Kind::Stream(_)))
+    fn sends_file(&self, leg: &Leg) -> bool {
+        matches!(self.inputs[leg.input].object.kind, Kind::File(_))
+            && matches!(&self.outputs[leg.outputs.clone()], [one] if matches!(one.object.kind, Kind::Stream(_)))
     }
 
     /// How many bytes the turn leaves: each counts when it comes, and when each output has it.
     pub(super) fn room(&self) -> usize {
-        let left = self.turn_end.saturating_sub(self.moved()) / (1 + self.outputs.len() as u64);
+        let copies = if matches!(self.spread, Spread::Mirror) { self.outputs.len() as u64 } else { 1 };
+        let left = self.turn_end.saturating_sub(self.moved()) / (1 + copies);
         // A rate may leave little; what is left of a whole turn is rather exceeded than cut in pieces.
         let least = if self.allowance >= TURN { LEAST } else { PAGE };
         usize::try_from(left).unwrap_or(MOST).clamp(least, MOST)
     }
 
-    fn send_file(&mut self, now_us: u64) -> Result<Sent, Fault> {
+    fn send_file(&mut self, leg: &Leg, now_us: u64) -> Result<Sent, Fault> {
+        let place = leg.outputs.start;
         // Without a pipe a byte takes half the time.
-        let room = 2 * self.room();
-        let (input, output) = (&mut self.inputs[0], &mut self.outputs[0]);
-        let sent = input.send_file(&output.object, room)?;
+        let room = (2 * self.room()).min(leg.bytes);
+        let (input, output) = (&mut self.inputs[leg.input], &mut self.outputs[place]);
+        if !output.writable {
+            return Ok(Sent::Full);
+        }
+        let sent = input.send_file(&output.object, place, room)?;
         if let Sent::Bytes(bytes) = sent {
             output.note_taken(bytes, now_us);
             self.counts.bytes_out += bytes as u64;
@@ -123,11 +127,12 @@ impl Stream {
         Ok(sent)
     }
 
-    fn fill_pipes(&mut self) -> Result<Sent, Fault> {
-        let room = self.room();
-        let (first, others) = self.outputs.split_at_mut(1);
-        let pipe = first[0].pipe().map_err(Fault::Output)?;
-        let sent = self.inputs[0].fill_pipe(pipe, room).map_err(Fault::Input)?;
+    fn fill_pipes(&mut self, leg: &Leg) -> Result<Sent, Fault> {
+        let room = self.room().min(leg.bytes);
+        let place = leg.outputs.start;
+        let (first, others) = self.outputs[leg.outputs.clone()].split_at_mut(1);
+        let pipe = first[0].pipe().map_err(|error| Fault::Output(place, error))?;
+        let sent = self.inputs[leg.input].fill_pipe(pipe, room).map_err(Fault::Input)?;
         if !matches!(sent, Sent::Bytes(_)) {
             return Ok(sent);
         }
@@ -145,7 +150,7 @@ impl Stream {
     fn copy_the_rest(&mut self) -> Result<(), Fault> {
         self.settings.moves_unseen = false;
         let Some(Output { object, pipe: Some(pipe), .. }) = self.outputs.first_mut() else { return Ok(()) };
-        let bytes = pipe.take().map_err(|errno| Fault::Output(object.error("read", errno)))?;
+        let bytes = pipe.take().map_err(|errno| Fault::Output(0, object.error("read", errno)))?;
         for output in &mut self.outputs {
             let rest = bytes.slice(output.held()..);
             if !rest.is_empty() {
@@ -156,25 +161,21 @@ impl Stream {
     }
 
     /// Counts what came of moving; answers whether anything was done.
-    fn note_moved(&mut self, sent: Sent) -> bool {
-        let input = &mut self.inputs[0];
+    fn note_moved(&mut self, leg: &Leg, sent: Sent) -> bool {
+        let input = &mut self.inputs[leg.input];
         match sent {
             Sent::Bytes(bytes) => {
                 input.bytes += bytes as u64;
                 self.counts.bytes_in += bytes as u64;
                 self.counts.bytes_unseen += bytes as u64;
+                self.note_passed(leg, bytes);
+            }
+            Sent::Full => {
+                self.outputs[leg.outputs.start].writable = false;
+                return false;
             }
             Sent::Nothing => {
                 input.readable = false;
-                // While nothing comes, others may need pipes more. Those of more outputs than the thread keeps pipes for would be
-                // closed, and opened again for whatever comes next.
-                if self.outputs.len() <= Pipe::KEPT {
-                    self.put_pipes_away();
-                }
-                return false;
-            }
-            Sent::Full => {
-                self.outputs[0].writable = false;
                 return false;
             }
             Sent::End => input.at_end = true,
@@ -188,7 +189,9 @@ impl Stream {
 
     /// While nothing comes, or nothing more will, others may need pipes more.
     pub(super) fn put_pipes_away(&mut self) {
-        self.outputs.iter_mut().filter_map(|output| output.pipe.take()).for_each(Pipe::put_away);
+        for output in &mut self.outputs {
+            output.pipe.take_if(|pipe| pipe.held() == 0).into_iter().for_each(Pipe::put_away);
+        }
     }
 }
 
@@ -200,16 +203,6 @@ fn have_equal_pipes(outputs: &mut [Output]) -> bool {
 }
 
 impl Input {
-    fn can_be_moved_unseen(&self) -> bool {
-        let movable = match &self.object.kind {
-            Kind::Stream(_) => true,
-            Kind::File(file) => !file.shares_place,
-            _ => false,
-        };
-        let nothing_seen = self.buffer.is_empty() && self.ready.is_empty() && self.object.unread.is_empty();
-        movable && nothing_seen && self.splitter.is_whole() && !self.at_end && self.detach.is_none()
-    }
-
     fn fill_pipe(&mut self, pipe: &mut Pipe, room: usize) -> Result<Sent, ObjectError> {
         let room = room.min(pipe.room());
         let filled = match &mut self.object.kind {
@@ -241,8 +234,8 @@ impl Input {
         }
     }
 
-    /// From a file straight to a connection, up to `room` bytes.
-    fn send_file(&mut self, to: &Object, room: usize) -> Result<Sent, Fault> {
+    /// From a file straight to a connection, the output at `place`, up to `room` bytes.
+    fn send_file(&mut self, to: &Object, place: usize, room: usize) -> Result<Sent, Fault> {
         let (Kind::File(file), Kind::Stream(connection)) = (&mut self.object.kind, &to.kind) else {
             return Ok(Sent::Nothing);
         };
@@ -263,8 +256,8 @@ impl Input {
                 SendError::Unsupported { call, errno }
                 | SendError::NetworkDown { call, errno }
                 | SendError::Other { call, errno },
-            ) => Err(Fault::Output(to.error(call, errno))),
-            Err(SendError::Refused { call }) => Err(Fault::Output(to.error(call, Errno::CONNREFUSED))),
+            ) => Err(Fault::Output(place, to.error(call, errno))),
+            Err(SendError::Refused { call }) => Err(Fault::Output(place, to.error(call, Errno::CONNREFUSED))),
         }
     }
 }

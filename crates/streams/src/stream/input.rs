@@ -73,7 +73,7 @@ impl Input {
             let next = self.splitter.next(&mut self.buffer, self.at_end);
             let name = &self.object.name;
             if let Some(run) = next.map_err(|error| StreamError::Framing { name: name.clone(), error })? {
-                self.records += run.records() as u64;
+                self.records += run.begun();
                 self.ready.push_back(run);
                 continue;
             }
@@ -158,7 +158,7 @@ impl Input {
     fn divide(&mut self, mut datagrams: Bytes, datagram_bytes: usize) {
         if self.splitter.is_whole() {
             let run = Run { bytes: datagrams, record_bytes: datagram_bytes, begins: true, ends: true };
-            self.records += run.records() as u64;
+            self.records += run.begun();
             return self.ready.push_back(run);
         }
         while datagrams.has_remaining() {
@@ -172,7 +172,7 @@ impl Input {
         loop {
             match self.splitter.next(&mut datagram, true) {
                 Ok(Some(run)) => {
-                    records += run.records() as u64;
+                    records += run.begun();
                     self.ready.push_back(run);
                 }
                 Ok(None) => {

@@ -103,10 +103,14 @@ impl Stream {
     }
 
     /// The output that will be done first, of those that have room; if none has, of those that drop what they have no room for.
-    fn soonest(&self, now_us: u64) -> Option<usize> {
+    pub(super) fn soonest(&self, now_us: u64) -> Option<usize> {
         let rank =
             |output: &Output| (output.outbox.is_full(), output.lately.wait(output.outbox.bytes(), now_us));
-        let may_be_chosen = self.outputs.iter().enumerate().filter(|(_, output)| !output.outbox.blocks());
+        let may_be_chosen = self
+            .outputs
+            .iter()
+            .enumerate()
+            .filter(|(_, output)| !output.outbox.blocks() && output.held() == 0);
         let ranked = may_be_chosen.map(|(place, output)| (rank(output), place));
         let soonest = ranked.min_by(|((full, wait), _), ((other_full, other_wait), _)| {
             full.cmp(other_full).then(wait.total_cmp(other_wait))

@@ -147,7 +147,7 @@ impl Stream {
 
     /// Has handlers see a run; what they make waits for room.
     pub(super) fn handle(&mut self, run: Run) -> Result<(), StreamError> {
-        self.counts.records_in += run.records() as u64;
+        self.counts.records_in += run.begun();
         if self.chain.is_empty() {
             self.pending.push_back(run);
             return Ok(());

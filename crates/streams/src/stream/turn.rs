@@ -3,9 +3,13 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{Acted, Order, Output, Port, Stream, StreamError, nth_mut};
+use crate::object::PARTS;
 
 /// Most steps of a turn, each of which may move nothing but empty datagrams, or drop some.
 const STEPS: usize = 256;
+
+/// So much leaves for an output before more is taken for it, to find it in the processor's caches.
+const ENOUGH: usize = 64 * 1024;
 
 impl Stream {
     /// Moves about `allowance` bytes, in and out counted alike; answers what came of it and how many it was.
@@ -63,7 +67,22 @@ impl Stream {
         if self.will_move_unseen() {
             return self.place(now_us); // what was read before leaves first, and no more is read
         }
-        Ok(self.place(now_us)? | self.pull()?)
+        self.take_seen(now_us)
+    }
+
+    /// Takes some records, so that outputs get many of the small ones in one call.
+    fn take_seen(&mut self, now_us: u64) -> Result<bool, StreamError> {
+        for taken in 0..PARTS {
+            let placed = self.place(now_us)?;
+            if !(self.pull()? | placed) {
+                return Ok(taken > 0);
+            }
+            let is_enough = self.outputs.iter().any(|output| output.outbox.bytes() >= ENOUGH);
+            if is_enough || self.is_turn_over() || self.will_move_unseen() {
+                break;
+            }
+        }
+        Ok(true)
     }
 
     /// Bytes that were read, and bytes that outputs took.

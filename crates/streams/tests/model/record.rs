@@ -5,8 +5,13 @@
 
 use std::collections::BTreeMap;
 
+use crate::dice::Dice;
+
 /// Bytes of a record beside those that follow.
 const FRAME: usize = 2 + 3 * 4 + 4;
+
+/// Least bytes of records of one size, which streams need not look at.
+const LARGE: usize = 32 * 1024;
 
 /// Where the tag is, which is the number of the record among all.
 const TAG: usize = 10;
@@ -27,6 +32,16 @@ pub(crate) fn record(feed: u32, index: u32, tag: u32, length: usize) -> Vec<u8> 
     record.extend((0..length).map(|at| (feed.wrapping_mul(31) ^ index.wrapping_mul(7) ^ at as u32) as u8));
     record.extend(crc32c::crc32c(&record).to_be_bytes());
     record
+}
+
+/// Bytes of each record, where all have as many and nobody has to look at them.
+pub(crate) fn any_large(dice: &mut Dice) -> usize {
+    LARGE + dice.below(20_000)
+}
+
+/// How many of so many bytes follow.
+pub(crate) fn that_follow(bytes: usize) -> usize {
+    bytes - FRAME
 }
 
 /// The tag of a record.

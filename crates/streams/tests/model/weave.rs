@@ -10,7 +10,7 @@ use crate::PATIENCE;
 use crate::carrier::Carrier;
 use crate::dice::{Dice, Tally};
 use crate::ends::{Sink, Source, link};
-use crate::record::{record, tag};
+use crate::record::{any_large, record, tag, that_follow};
 
 /// Operations of a round.
 const STEPS: usize = 300;
@@ -27,37 +27,52 @@ pub(crate) struct Weave<'a> {
     /// How much of it was written.
     written: usize,
     records: u32,
+    /// Bytes of each, if all have as many.
+    record_bytes: Option<usize>,
 }
 
 impl<'a> Weave<'a> {
     pub(crate) fn new(seed: u64, engine: &'a Engine) -> Weave<'a> {
         let (mut dice, mut tally) = (Dice(seed), Tally::default());
-        let unit = 1 + dice.below(2000);
-        let (pattern, framing, builder): (_, fn(usize) -> Framing, _) = match dice.below(4) {
-            0 => (OutputPattern::Stripe, rtp, StreamBuilder::default()),
+        let record_bytes = dice.one_in(2).then(|| any_large(&mut dice));
+        let records = || record_bytes.map_or_else(Framing::rtp, Framing::Fixed);
+        let unit = record_bytes.unwrap_or(1) + dice.below(2000);
+        let (pattern, parts, builder) = match dice.below(4) {
+            0 => (OutputPattern::Stripe, None, StreamBuilder::default()),
             1 => {
                 let order = InputOrder::Random { seed };
-                (OutputPattern::Random { seed }, rtp, StreamBuilder::default().order(order))
+                (OutputPattern::Random { seed }, None, StreamBuilder::default().order(order))
             }
             2 => {
                 // The window is never full, so nothing goes before its turn.
                 let builder = StreamBuilder::default().order_by_tag(usize::MAX, Late::Drop, tag);
-                (OutputPattern::Capacity, rtp, builder)
+                (OutputPattern::Capacity, None, builder)
             }
-            _ => (OutputPattern::StripeBytes(unit), Framing::Fixed, StreamBuilder::default()),
+            _ => (OutputPattern::StripeBytes(unit), Some(unit), StreamBuilder::default()),
         };
         let (source, inlet) = Source::any(&mut dice);
         let (sink, outlet) = Sink::any("sink".to_owned(), &mut dice, &mut tally);
-        let mut spread = StreamBuilder::default().pattern(pattern).input(inlet, Framing::rtp());
+        let mut spread = StreamBuilder::default().pattern(pattern).input(inlet, records());
         let mut merge = builder.output(outlet);
         for _ in 0..=dice.below(5) {
             let (from, into): (Object, Object) = link(&mut dice);
             let waiting_bytes = 1 + dice.below(5000);
             spread = spread.output_with(from, OutputOptions { waiting_bytes, ..OutputOptions::default() });
-            merge = merge.input(into, framing(unit));
+            merge = merge.input(into, parts.map_or_else(records, Framing::Fixed));
         }
         let carriers = [spread, merge].map(|builder| Carrier::Held(Box::new(builder.build())));
-        Weave { dice, tally, engine, carriers, source, sink, sent: Vec::new(), written: 0, records: 0 }
+        Weave {
+            dice,
+            tally,
+            engine,
+            carriers,
+            source,
+            sink,
+            sent: Vec::new(),
+            written: 0,
+            records: 0,
+            record_bytes,
+        }
     }
 
     /// Plays the round to its end, and checks that all came in order.
@@ -87,15 +102,21 @@ impl<'a> Weave<'a> {
 
     fn add_record(&mut self) {
         let length = self.dice.below(3000);
+        let length = self.record_bytes.map_or(length, that_follow);
         self.sent.extend(record(0, self.records, self.records, length));
         self.records += 1;
         self.tally.note("records");
     }
 
     fn write_some(&mut self) {
-        let most = 1 + self.dice.below(10_000);
+        let most = self.some_bytes(10_000);
         self.write(most);
         self.tally.note("operation: write");
+    }
+
+    /// How many bytes may be written or read at once: of larger records, more.
+    fn some_bytes(&mut self, most: usize) -> usize {
+        1 + self.dice.below(if self.record_bytes.is_some() { 10 * most } else { most })
     }
 
     fn write(&mut self, most: usize) {
@@ -103,7 +124,7 @@ impl<'a> Weave<'a> {
     }
 
     fn read_some(&mut self) {
-        let most = 1 + self.dice.below(20_000);
+        let most = self.some_bytes(20_000);
         self.sink.read(most, most);
         self.tally.note("operation: read");
     }
@@ -133,14 +154,11 @@ impl<'a> Weave<'a> {
             assert_eq!((status.bytes_in, status.bytes_out), (self.sent.len() as u64, self.sent.len() as u64));
             self.tally.add("bytes in", status.bytes_in);
             self.tally.add("bytes out", status.bytes_out);
+            self.tally.add("bytes in, that nobody looked at", status.bytes_unseen);
         }
         self.sink.read_to_end(None);
         assert!(self.sink.bytes == self.sent, "{} bytes came, not those that went", self.sink.bytes.len());
         self.tally.note("ending: all together again, in order");
         self.tally
     }
-}
-
-fn rtp(_: usize) -> Framing {
-    Framing::rtp()
 }

@@ -10,7 +10,7 @@ use wirepath_streams::{Engine, Framing, Late, Object, OutputOptions, Port};
 use crate::carrier::Carrier;
 use crate::dice::{Dice, Tally};
 use crate::ends::{Sink, Source};
-use crate::record::record;
+use crate::record::{any_large, record, that_follow};
 use ending::Ending;
 
 /// Operations of a round.
@@ -53,6 +53,8 @@ pub(crate) struct Web<'a> {
     pub(crate) mirror: bool,
     pub(crate) tags: Option<Late>,
     survives_inputs: bool,
+    /// Bytes of each record, if all have as many.
+    record_bytes: Option<usize>,
     pub(crate) feeds: Vec<Feed>,
     pub(crate) outlets: Vec<Outlet>,
     /// Inputs that were detached, by the number of their feed.
@@ -67,6 +69,7 @@ impl<'a> Web<'a> {
         let mut dice = Dice(seed);
         let (mirror, survives_inputs) = (dice.one_in(2), dice.one_in(2));
         let tags = dice.one_in(4).then(|| if dice.one_in(2) { Late::Drop } else { Late::Pass });
+        let record_bytes = dice.one_in(3).then(|| any_large(&mut dice));
         let (park, parked) = channel();
         let mut web = Web {
             dice,
@@ -76,6 +79,7 @@ impl<'a> Web<'a> {
             mirror,
             tags,
             survives_inputs,
+            record_bytes,
             feeds: Vec::new(),
             outlets: Vec::new(),
             parked,
@@ -114,12 +118,22 @@ impl<'a> Web<'a> {
         self.end(ending)
     }
 
+    fn framing(&self) -> Framing {
+        self.record_bytes.map_or_else(Framing::rtp, Framing::Fixed)
+    }
+
+    /// How many bytes may be written or read at once: of larger records, more.
+    fn some_bytes(&mut self, most: usize) -> usize {
+        1 + self.dice.below(if self.record_bytes.is_some() { 10 * most } else { most })
+    }
+
     fn add_record(&mut self) {
         let (place, length) = (self.dice.below(self.feeds.len()), self.dice.below(3000));
         self.add_record_to(place, length);
     }
 
     fn add_record_to(&mut self, place: usize, length: usize) {
+        let length = self.record_bytes.map_or(length, that_follow);
         let feed = &mut self.feeds[place];
         if feed.source.is_open() {
             feed.pending.extend(record(feed.number, feed.records, self.next_tag, length));
@@ -130,13 +144,13 @@ impl<'a> Web<'a> {
     }
 
     fn write_some(&mut self) {
-        let (place, most) = (self.dice.below(self.feeds.len()), 1 + self.dice.below(10_000));
+        let (place, most) = (self.dice.below(self.feeds.len()), self.some_bytes(10_000));
         self.feeds[place].write(most);
         self.tally.note("operation: write");
     }
 
     fn read_some(&mut self) {
-        let (place, most) = (self.dice.below(self.outlets.len()), 1 + self.dice.below(20_000));
+        let (place, most) = (self.dice.below(self.outlets.len()), self.some_bytes(20_000));
         self.read(place, most, most);
         self.tally.note("operation: read");
     }
@@ -161,14 +175,16 @@ impl<'a> Web<'a> {
             self.unpark(parked);
         } else if self.feeds.len() < FEEDS {
             let object = self.any_feed();
-            let port = self.carrier.ask(move |stream| stream.attach_input(object, Framing::rtp()).unwrap());
+            let framing = self.framing();
+            let port = self.carrier.ask(move |stream| stream.attach_input(object, framing).unwrap());
             self.feeds.last_mut().unwrap().port = port;
             self.tally.note("operation: attach an input");
         }
     }
 
     fn unpark(&mut self, (number, object): (u32, Object)) {
-        let port = self.carrier.ask(move |stream| stream.attach_input(object, Framing::rtp()).unwrap());
+        let framing = self.framing();
+        let port = self.carrier.ask(move |stream| stream.attach_input(object, framing).unwrap());
         self.feeds[number as usize].port = port;
         self.tally.note("operation: attach an input again");
     }

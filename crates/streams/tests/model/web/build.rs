@@ -1,11 +1,11 @@
 //! How a round of one stream is set up: its pattern and order, what it reads and what it writes.
 
-use wirepath_streams::{Framing, InputOrder, Object, OutputOptions, OutputPattern, StreamBuilder, WhenFull};
+use wirepath_streams::{InputOrder, Object, OutputOptions, OutputPattern, StreamBuilder, WhenFull};
 
 use super::{Feed, Outlet, Web};
 use crate::carrier::Carrier;
 use crate::ends::{Sink, Source};
-use crate::record::{record, tag};
+use crate::record::{record, tag, that_follow};
 
 impl Web<'_> {
     pub(super) fn build(&mut self, seed: u64) {
@@ -15,7 +15,7 @@ impl Web<'_> {
             let (mut sink, object) = self.any_sink(number);
             // Nothing is dropped for the first, nor is it ever killed or let go of: it has what others are compared with.
             let (mut when_full, waiting_bytes) = (WhenFull::Block, 1 + self.dice.below(5000));
-            if number > 0 {
+            if number > 0 && self.dice.one_in(2) {
                 let rules =
                     [WhenFull::Block, WhenFull::DropNewest, WhenFull::DropOldest, WhenFull::Disconnect];
                 when_full = rules[self.dice.below(rules.len())];
@@ -27,7 +27,7 @@ impl Web<'_> {
         }
         for _ in 0..=self.dice.below(3) {
             let object = self.any_feed();
-            builder = builder.input(object, Framing::rtp());
+            builder = builder.input(object, self.framing());
         }
         let stream = builder.build();
         let status = stream.status();
@@ -74,7 +74,11 @@ impl Web<'_> {
         let object = if feed.is_stored {
             feed.records = self.dice.below(20) as u32;
             let tags = self.next_tag..self.next_tag + feed.records;
-            let of = |(index, tag)| record(number, index, tag, self.dice.below(3000));
+            let fixed = self.record_bytes.map(that_follow);
+            let of = |(index, tag)| {
+                let length = self.dice.below(3000);
+                record(number, index, tag, fixed.unwrap_or(length))
+            };
             let bytes: Vec<u8> = (0..).zip(tags).flat_map(of).collect();
             self.next_tag += feed.records;
             self.tally.add("records", feed.records.into());

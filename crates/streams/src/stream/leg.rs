@@ -1,0 +1,156 @@
+//! Which way the next bytes go that nobody looks at: from which input, to which outputs, and how many of them belong together.
+
+use std::ops::Range;
+
+use super::{Input, Order, Output, Stream};
+use crate::object::Kind;
+use crate::pattern::Spread;
+
+/// Records of fixed size and parts of stripes that are smaller than this are copied: many leave in one call then, which costs less
+/// than two calls for each.
+const LEAST: usize = 32 * 1024;
+
+/// The next bytes' way.
+pub(super) struct Leg {
+    /// The place of the input.
+    pub(super) input: usize,
+    /// The places of the outputs.
+    pub(super) outputs: Range<usize>,
+    /// So many bytes may go this way at most.
+    pub(super) bytes: usize,
+}
+
+impl Stream {
+    /// Whether nobody has to look at what comes next: when all that was read has left, it can be moved unseen.
+    pub(super) fn will_move_unseen(&self) -> bool {
+        self.settings.moves_unseen
+            && self.chain.is_empty()
+            && !self.skipping
+            && self.inputs_move_unseen()
+            && self.outputs_take_unseen()
+    }
+
+    fn inputs_move_unseen(&self) -> bool {
+        let is_alone = self.inputs.len() == 1;
+        matches!(self.order, Order::Turns(_) | Order::Arrival { .. })
+            && !self.inputs.is_empty()
+            && self.inputs.iter().all(|input| input.can_be_moved_unseen(is_alone))
+    }
+
+    fn outputs_take_unseen(&self) -> bool {
+        let count = self.outputs.len();
+        let is_divided = !self.inputs.iter().any(Input::is_endless);
+        let as_they_come = match &self.spread {
+            // One that came in the middle of a record must not get the rest of it.
+            Spread::Mirror => {
+                !is_divided || self.outputs.windows(2).all(|pair| pair[0].within == pair[1].within)
+            }
+            Spread::Turns(_) | Spread::Capacity { .. } => is_divided || count == 1,
+            Spread::Bytes { unit, .. } => *unit >= LEAST,
+            Spread::Shares(_) => false,
+        };
+        as_they_come && count > 0 && self.outputs.iter().all(|output| output.takes_unseen(count))
+    }
+
+    /// The way of the next bytes; None if the input or an output whose turn it is has to be waited for.
+    pub(super) fn next_leg(&mut self, now_us: u64) -> Option<Leg> {
+        let (outputs, unit) = self.next_outputs(now_us)?;
+        let input = self.next_input()?;
+        let record = self.inputs[input].splitter.blind()?;
+        Some(Leg { input, outputs, bytes: unit.min(record) })
+    }
+
+    fn next_input(&mut self) -> Option<usize> {
+        let count = self.inputs.len();
+        let may_be_asked = |input: &Input| input.readable && !input.busy && !input.at_end;
+        match &mut self.order {
+            Order::Turns(turns) => {
+                Some(turns.current(count)).filter(|place| may_be_asked(&self.inputs[*place]))
+            }
+            Order::Arrival { first, within } => {
+                let in_turn = (0..count).map(|step| (*first + step) % count);
+                in_turn.into_iter().find(|place| {
+                    let input = &self.inputs[*place];
+                    within.is_none_or(|port| port == input.port) && may_be_asked(input)
+                })
+            }
+            Order::Tags { .. } | Order::Shares(_) => None,
+        }
+    }
+
+    /// Whose turn it is, if all that they got before has left, and how many bytes are theirs.
+    fn next_outputs(&mut self, now_us: u64) -> Option<(Range<usize>, usize)> {
+        let count = self.outputs.len();
+        let (places, unit) = match &mut self.spread {
+            Spread::Mirror => (0..count, usize::MAX),
+            Spread::Turns(turns) => (one(turns.current(count)), usize::MAX),
+            Spread::Bytes { turns, left, .. } => (one(turns.current(count)), *left),
+            Spread::Capacity { chosen: Some(port) } => {
+                let port = *port;
+                (one(self.outputs.iter().position(|output| output.port.0 == port)?), usize::MAX)
+            }
+            Spread::Capacity { chosen: None } => (one(self.soonest(now_us)?), usize::MAX),
+            Spread::Shares(_) => return None,
+        };
+        let is_free = |output: &Output| output.held() == 0 && !output.busy;
+        self.outputs[places.clone()].iter().all(is_free).then_some((places, unit))
+    }
+
+    /// So many bytes went this way: whose turn it is next.
+    pub(super) fn note_passed(&mut self, leg: &Leg, bytes: usize) {
+        if let Spread::Bytes { turns, unit, left } = &mut self.spread {
+            *left -= bytes;
+            let ends = *left == 0;
+            if ends {
+                turns.taken();
+                *left = *unit;
+            }
+            self.outputs[leg.outputs.start].within = !ends;
+        }
+        let count = self.inputs.len();
+        let input = &mut self.inputs[leg.input];
+        let Some(passed) = input.splitter.pass(bytes) else { return };
+        input.records += u64::from(passed.begins);
+        self.counts.records_in += u64::from(passed.begins);
+        match &mut self.order {
+            Order::Turns(turns) if passed.ends => turns.taken(),
+            Order::Arrival { first, within } => {
+                (*first, *within) = ((leg.input + 1) % count, (!passed.ends).then_some(input.port));
+            }
+            _ => {}
+        }
+        self.note_given(leg, passed.ends);
+    }
+
+    /// The outputs have a record, or a part of it that is not the last.
+    fn note_given(&mut self, leg: &Leg, ends: bool) {
+        match &mut self.spread {
+            Spread::Turns(turns) if ends => turns.taken(),
+            Spread::Capacity { chosen } => {
+                *chosen = (!ends).then(|| self.outputs[leg.outputs.start].port.0);
+            }
+            Spread::Bytes { .. } => return, // its parts are records of their own
+            _ => {}
+        }
+        self.outputs[leg.outputs.clone()].iter_mut().for_each(|output| output.within = !ends);
+    }
+}
+
+fn one(place: usize) -> Range<usize> {
+    place..place + 1
+}
+
+impl Input {
+    /// Bytes of a stream that is not divided go nowhere else than those before: there must be no other input then.
+    fn can_be_moved_unseen(&self, is_alone: bool) -> bool {
+        let movable = match &self.object.kind {
+            Kind::Stream(_) => true,
+            Kind::File(file) => !file.shares_place,
+            _ => false,
+        };
+        let nothing_seen = self.buffer.is_empty() && self.ready.is_empty() && self.object.unread.is_empty();
+        let is_blind = self.splitter.blind_size().is_some_and(|bytes| bytes >= LEAST);
+        let goes_by = is_blind && (is_alone || !self.is_endless());
+        movable && nothing_seen && goes_by && !self.at_end && self.detach.is_none()
+    }
+}
