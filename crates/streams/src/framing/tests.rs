@@ -101,3 +101,22 @@ fn what_a_record_still_needs_is_known_where_records_say_it() {
     whole.next(&mut BytesMut::from(&[0; 300][..]), false).unwrap();
     assert_eq!(whole.awaited(), 0, "a record without end");
 }
+
+#[test]
+fn what_goes_by_unseen_counts_as_much_as_what_is_seen() {
+    let mut splitter = Splitter::new(Framing::Fixed(1000), None);
+    assert_eq!(splitter.blind(), Some(1000));
+    assert_eq!(splitter.pass(300), Some(Passed { begins: true, ends: false }));
+    assert_eq!((splitter.blind(), splitter.at_boundary()), (Some(700), false));
+    let mut rest = Bytes::from(vec![7; 1500]);
+    let run = splitter.next(&mut rest, false).unwrap().unwrap();
+    assert_eq!((run.bytes.len(), run.begins, run.ends), (700, false, true), "the rest of the record");
+    assert_eq!(splitter.next(&mut rest, false).unwrap().unwrap().bytes.len(), 800);
+    assert_eq!(splitter.pass(200), Some(Passed { begins: false, ends: true }));
+    assert_eq!(splitter.pass(1000), Some(Passed { begins: true, ends: true }));
+    assert!(splitter.at_boundary());
+    assert_eq!(Splitter::new(Framing::Fixed(1000), Some(5000)).blind(), None, "only whole ones");
+    assert_eq!(Splitter::new(Framing::rtp(), None).blind(), None, "somebody has to look");
+    let mut whole = Splitter::new(Framing::Whole, None);
+    assert_eq!((whole.blind(), whole.pass(10)), (Some(usize::MAX), None));
+}

@@ -86,39 +86,39 @@ impl Batch {
         self.runs.iter().map(|run| run.bytes.len()).sum()
     }
 
-    /// Writes all of it; answers how many bytes were written, and what `pwrite` or `write` says if that is not all. May block.
+    /// Writes all of it; answers how many bytes were written, and what [`write_at`] says if that is not all. May block.
     pub(crate) fn write(self) -> (u64, std::io::Result<()>) {
-        let mut total = 0;
-        for run in &self.runs {
-            let (written, result) =
-                write_at(&self.file, &run.bytes, self.offset.map(|offset| offset + total));
-            total += written;
-            if result.is_err() {
-                return (total, result);
-            }
-        }
-        (total, Ok(()))
+        let mut slices: Vec<IoSlice<'_>> = self.runs.iter().map(|run| IoSlice::new(&run.bytes)).collect();
+        write_at(&self.file, &mut slices, self.offset)
     }
 }
 
 /// Writes bytes at an offset, or where the descriptor is if there is none, or behind the end of a file that is only appended to;
-/// answers how many were written, and what `pwrite` or `write` says if that is not all. May block.
-pub(crate) fn write_at(file: &File, bytes: &[u8], offset: Option<u64>) -> (u64, std::io::Result<()>) {
-    let mut rest = bytes;
-    let written = |rest: &[u8]| (bytes.len() - rest.len()) as u64;
-    while !rest.is_empty() {
+/// answers how many were written, and what `pwritev` or `writev` says if that is not all. May block.
+pub(crate) fn write_at(
+    file: &File,
+    mut slices: &mut [IoSlice<'_>],
+    offset: Option<u64>,
+) -> (u64, std::io::Result<()>) {
+    let mut total = 0;
+    IoSlice::advance_slices(&mut slices, 0); // what is empty would look like a file that takes nothing
+    while !slices.is_empty() {
+        let some = &slices[..slices.len().min(PARTS)];
         let result = match offset {
-            Some(offset) => rustix::io::pwrite(file, rest, offset + written(rest)),
-            None => rustix::io::write(file, rest),
+            Some(offset) => rustix::io::pwritev(file, some, offset + total),
+            None => rustix::io::writev(file, some),
         };
         match result {
-            Ok(0) => return (written(rest), Err(std::io::ErrorKind::WriteZero.into())),
-            Ok(bytes) => rest = &rest[bytes..],
+            Ok(0) => return (total, Err(std::io::ErrorKind::WriteZero.into())),
+            Ok(bytes) => {
+                total += bytes as u64;
+                IoSlice::advance_slices(&mut slices, bytes);
+            }
             Err(Errno::INTR) => {}
-            Err(errno) => return (written(rest), Err(errno.into())),
+            Err(errno) => return (total, Err(errno.into())),
         }
     }
-    (written(rest), Ok(()))
+    (total, Ok(()))
 }
 
 impl Connection {

@@ -54,6 +54,11 @@ impl Input {
         self.ready.is_empty() && self.splitter.at_boundary() && !self.busy
     }
 
+    /// Whether it has ended and all of it was handed on.
+    pub(super) fn is_used_up(&self) -> bool {
+        self.at_end && self.buffer.is_empty() && self.is_between_records()
+    }
+
     /// The next run; of what its object has, about `room` bytes are taken.
     pub(super) fn next_run(
         &mut self,

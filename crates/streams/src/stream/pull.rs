@@ -33,6 +33,10 @@ impl Stream {
                     turns.taken();
                 }
                 self.handle(first)?;
+                // Not when its turn comes again: what others have could not be moved unseen until then.
+                if self.inputs[place].is_used_up() {
+                    self.remove_input(place);
+                }
                 Ok(true)
             }
             Pulled::Dropped => Ok(true),

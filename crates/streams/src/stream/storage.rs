@@ -1,7 +1,7 @@
 //! What a stream needs done that may block: files read ahead and written. An engine has others do it.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -77,7 +77,7 @@ fn drain(pipe: &mut Pipe, file: &File, offset: u64) -> (u64, io::Result<()>) {
             // A file that is only appended to, or of a file system that takes only what is copied.
             Err(Errno::INVAL) => {
                 let (written, result) = match pipe.take() {
-                    Ok(bytes) => write_at(file, &bytes, Some(end)),
+                    Ok(bytes) => write_at(file, &mut [IoSlice::new(&bytes)], Some(end)),
                     Err(errno) => (0, Err(errno.into())),
                 };
                 return (end - offset + written, result);

@@ -1,4 +1,5 @@
 mod leaving;
+mod unseen;
 
 use super::input::Pulled;
 use super::*;
