@@ -1,12 +1,11 @@
 //! How inputs and outputs leave a stream: detached, at their end, or because they failed or did not keep up.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use bytes::BytesMut;
 
 use super::{EndedOutput, Input, OnDetached, Order, Output, Port, Remains, Stream, StreamError, StreamEvent};
 use crate::object::{Object, ObjectError};
 use crate::outbox::Dropped;
+use crate::panics::caught;
 use crate::pattern::Spread;
 use crate::record::Run;
 
@@ -121,8 +120,8 @@ impl Stream {
     /// The stream is over: whoever waits for an object that was to be detached gets it now.
     pub(crate) fn give_back(&mut self) {
         // Callbacks are others' code.
-        while catch_unwind(AssertUnwindSafe(|| self.give_one_back())).unwrap_or_else(|_| {
-            tracing::error!("a callback for an object that was detached panicked");
+        while caught(|| self.give_one_back()).unwrap_or_else(|words| {
+            tracing::error!(words, "a callback for an object that was detached panicked");
             true
         }) {}
     }

@@ -1,4 +1,5 @@
 mod leaving;
+mod storage;
 
 use super::input::Pulled;
 use super::*;

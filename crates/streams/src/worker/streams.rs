@@ -1,6 +1,5 @@
 //! Streams on an engine thread.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Sender;
@@ -9,6 +8,7 @@ use super::{Command, Task, Work, Worker};
 use crate::StreamError;
 use crate::blocking::Job;
 use crate::clock::now_us;
+use crate::panics::caught;
 use crate::playback::RETRY_US;
 use crate::running::StreamTask;
 use crate::schedule::Cost;
@@ -119,9 +119,9 @@ impl Worker {
     pub(super) fn with_stream(&mut self, id: u64, act: Box<dyn FnOnce(&mut Stream) + Send>) {
         let Some(key) = self.keys.get(&id).copied() else { return };
         let Some(task) = self.stream(key) else { return };
-        match catch_unwind(AssertUnwindSafe(|| act(&mut task.stream))) {
+        match caught(|| act(&mut task.stream)) {
             Ok(()) => self.ready_stream(key),
-            Err(panic) => self.end_stream(key, Err(StreamError::panicked(panic.as_ref()))),
+            Err(words) => self.end_stream(key, Err(StreamError::Panicked(words))),
         }
     }
 

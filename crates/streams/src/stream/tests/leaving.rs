@@ -114,7 +114,7 @@ fn a_stream_survives_inputs_that_fail_unseen_and_while_they_are_read_ahead() {
         .input(Object::file("file", Arc::new(file), 0), Framing::Fixed(10))
         .output(Object::collect("out", LIMIT).0)
         .build();
-    let failed = Stored::failed(Port(1), std::io::ErrorKind::InvalidData.into());
+    let failed = Stored::failed(Port(1), rustix::io::Errno::IO);
     stream.stored(failed).unwrap();
     assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Ended(Ok(()))), "there is no other input");
     let StreamEvent::InputFailed { error, .. } = told.recv().unwrap() else { panic!("another event") };
