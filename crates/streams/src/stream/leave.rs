@@ -275,3 +275,4 @@ impl Output {
         }
     }
 }
+            icmp_errors: self.object.icmp_errors(),

@@ -72,8 +72,11 @@ pub struct OutputStatus {
     pub waiting_bytes: u64,
     /// What was dropped because it was full.
     pub dropped: Dropped,
-    /// Bytes of datagrams that nobody could be reached with.
+    /// Bytes of datagrams that did not leave: there was no route, or a filter forbade it.
     pub lost_bytes: u64,
+    /// How often the network said (ICMP) that datagrams came nowhere which the output had taken: nobody listens, as a rule. They are
+    /// among [`OutputStatus::bytes`], since nothing says which they were, and several may be told of at once.
+    pub icmp_errors: u64,
     /// What its own handlers report: the handler, what, and how much.
     pub reports: Vec<(&'static str, &'static str, u64)>,
 }
@@ -96,8 +99,10 @@ pub struct EndedOutput {
     pub bytes: u64,
     /// What was dropped because it was full, and what waited for it when it went.
     pub dropped: Dropped,
-    /// Bytes of datagrams that nobody could be reached with.
+    /// Bytes of datagrams that did not leave: there was no route, or a filter forbade it.
     pub lost_bytes: u64,
+    /// As [`OutputStatus::icmp_errors`].
+    pub icmp_errors: u64,
     /// Why it is gone.
     pub why: String,
 }
@@ -130,6 +135,7 @@ impl Stream {
             waiting_bytes: output.waiting() as u64,
             dropped: output.outbox.dropped(),
             lost_bytes: output.lost_bytes,
+            icmp_errors: output.object.icmp_errors(),
             reports: output.chain.reports(),
         });
         let malformed = self.inputs.iter().fold(self.counts.malformed, |sum, input| sum + input.malformed);

@@ -9,6 +9,7 @@ use crate::{
 };
 use bytes::Bytes;
 use proptest::prelude::*;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{Read as _, Seek, SeekFrom, Write};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
@@ -463,6 +464,44 @@ impl Common for Fails {
 }
 
 impl Read for Fails {
+/// What the network says of datagrams that left before must not cost those that are to leave now, in a train or one by one.
+#[test]
+fn datagrams_are_sent_though_earlier_ones_came_nowhere() {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let own = std::net::Ipv4Addr::new(127, 128 | high, low, 1); // nobody else is given its ports
+    let records: Vec<u8> = (0..1000u32).map(|number| number as u8).collect();
+    for (pattern, sizes) in
+        [(OutputPattern::Stripe, vec![100; 10]), (OutputPattern::StripeBytes(250), vec![250; 4])]
+    {
+        let nobody = UdpSocket::bind((own, 0)).unwrap();
+        let to = nobody.local_addr().unwrap();
+        let socket = UdpSocket::bind((own, 0)).unwrap();
+        socket.connect(to).unwrap();
+        drop(nobody);
+        socket.send(b"to nobody").unwrap();
+        let mut polled = [PollFd::new(&socket, PollFlags::empty())];
+        let limit = Timespec { tv_sec: 20, tv_nsec: 0 };
+        assert_eq!(poll(&mut polled, Some(&limit)).unwrap(), 1, "the network says nothing of it");
+        let receiver = UdpSocket::bind(to).unwrap();
+        receiver.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        let mut stream = StreamBuilder::default()
+            .pattern(pattern)
+            .input(memory(&records), Framing::Fixed(100))
+            .output(Object::datagrams("udp", socket.into(), None, Some(100)).unwrap())
+            .build();
+        stream.run().unwrap();
+        let mut buffer = [0; 2000];
+        let mut received = Vec::new();
+        for size in sizes {
+            assert_eq!(receiver.recv(&mut buffer).unwrap(), size);
+            received.extend_from_slice(&buffer[..size]);
+        }
+        assert!(received == records, "other bytes came");
+        let output = &stream.status().outputs[0];
+        assert_eq!((output.bytes, output.lost_bytes, output.icmp_errors), (1000, 0, 1));
+    }
+}
+
     fn read(&mut self, _: crate::Piece<'_>) -> Result<Verdict, HandlerError> {
         (self.0)();
         Err(HandlerError::Failed("on purpose".to_owned()))
