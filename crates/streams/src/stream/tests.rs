@@ -198,7 +198,8 @@ fn shares_that_are_not_needed_are_not_waited_for() {
     stream.note_ready(Port(4));
     stream.run().unwrap();
     assert_eq!(output.bytes(), [&input[..400], &input[410..]].concat());
-    let shares = stream.status().shares.unwrap();
+    let status = stream.status();
+    let shares = status.shares.unwrap();
     assert_eq!((shares.lost, shares.spare), (1, 40));
 }
 
@@ -212,6 +213,9 @@ fn records_with_tags_are_put_in_order() {
 
 #[test]
 fn files_sockets_and_pipes_are_all_the_same() {
+    let (size, handed_on) = (SHARE as u64, 2 * 99 * SHARE as u64);
+    assert_eq!((status.bytes_dropped, status.bytes_pending), (size, 0), "the one that told nothing");
+    assert_eq!(status.bytes_in, handed_on + status.bytes_dropped + 40 * size);
     let bytes: Vec<u8> = (0..3_000_000u32).map(|number| (number * 7 / 3) as u8).collect();
     let mut source = tempfile::NamedTempFile::new().unwrap();
     source.write_all(&bytes).unwrap();
