@@ -4,8 +4,8 @@ mod storage;
 use super::input::Pulled;
 use super::*;
 use crate::{
-    Collected, Common, Framing, Handler, HandlerError, InputOrder, Late, OutputOptions, OutputPattern, Read,
-    Verdict, WhenFull,
+    BlockingPool, Collected, Common, Engine, EngineOptions, Framing, Handler, HandlerError, Importance,
+    InputOrder, Late, OutputOptions, OutputPattern, Read, Verdict, WhenFull,
 };
 use bytes::Bytes;
 use proptest::prelude::*;
@@ -16,8 +16,20 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
+use wirepath_datapath::Support;
+use wirepath_datapath::calibration::Calibrations;
 
 const LIMIT: usize = 1 << 30;
+
+/// Only a hang takes so long.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// With one thread, and one for storage.
+fn engine() -> Engine {
+    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
+    Engine::start(&EngineOptions::default(), support, &readers).unwrap()
+}
 
 fn memory(bytes: &[u8]) -> Object {
     Object::memory("memory", Bytes::copy_from_slice(bytes))
@@ -201,6 +213,9 @@ fn shares_that_are_not_needed_are_not_waited_for() {
     let status = stream.status();
     let shares = status.shares.unwrap();
     assert_eq!((shares.lost, shares.spare), (1, 40));
+    let (size, handed_on) = (SHARE as u64, 2 * 99 * SHARE as u64);
+    assert_eq!((status.bytes_dropped, status.bytes_pending), (size, 0), "the one that told nothing");
+    assert_eq!(status.bytes_in, handed_on + status.bytes_dropped + 40 * size);
 }
 
 #[test]
@@ -213,9 +228,6 @@ fn records_with_tags_are_put_in_order() {
 
 #[test]
 fn files_sockets_and_pipes_are_all_the_same() {
-    let (size, handed_on) = (SHARE as u64, 2 * 99 * SHARE as u64);
-    assert_eq!((status.bytes_dropped, status.bytes_pending), (size, 0), "the one that told nothing");
-    assert_eq!(status.bytes_in, handed_on + status.bytes_dropped + 40 * size);
     let bytes: Vec<u8> = (0..3_000_000u32).map(|number| (number * 7 / 3) as u8).collect();
     let mut source = tempfile::NamedTempFile::new().unwrap();
     source.write_all(&bytes).unwrap();
@@ -452,22 +464,6 @@ fn records_that_a_handler_refuses_are_dropped_of_datagrams_and_end_a_stream_of_b
     assert!(error.contains("is not packets of 188 bytes; use --framing ts"), "{error}");
 }
 
-/// A socket, and the input that has what it sends.
-fn datagrams() -> (UdpSocket, Object) {
-    let (near, far) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
-    near.connect(far.local_addr().unwrap()).unwrap();
-    (near, Object::datagrams("udp", far.into(), None, None).unwrap())
-}
-
-struct Fails(fn());
-
-impl Common for Fails {
-    fn name(&self) -> &'static str {
-        "fails"
-    }
-}
-
-impl Read for Fails {
 /// What the network says of datagrams that left before must not cost those that are to leave now, in a train or one by one.
 #[test]
 fn datagrams_are_sent_though_earlier_ones_came_nowhere() {
@@ -506,6 +502,22 @@ fn datagrams_are_sent_though_earlier_ones_came_nowhere() {
     }
 }
 
+/// A socket, and the input that has what it sends.
+fn datagrams() -> (UdpSocket, Object) {
+    let (near, far) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+    near.connect(far.local_addr().unwrap()).unwrap();
+    (near, Object::datagrams("udp", far.into(), None, None).unwrap())
+}
+
+struct Fails(fn());
+
+impl Common for Fails {
+    fn name(&self) -> &'static str {
+        "fails"
+    }
+}
+
+impl Read for Fails {
     fn read(&mut self, _: crate::Piece<'_>) -> Result<Verdict, HandlerError> {
         (self.0)();
         Err(HandlerError::Failed("on purpose".to_owned()))

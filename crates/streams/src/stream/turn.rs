@@ -35,7 +35,7 @@ impl Stream {
             if !self.is_turn_over() {
                 progressed |= self.take_in(now_us)?;
             }
-            self.check_outputs()?;
+            self.check_outputs(now_us)?;
             if self.is_over() {
                 return self.finish(now_us);
             }

@@ -59,7 +59,12 @@ impl Worker {
             self.ready_stream(key);
         }
         match acted {
-            Acted::More | Acted::Wait => self.submit_storage(key),
+            Acted::More | Acted::Wait => {
+                if self.stream(key).is_some_and(|task| task.stream.waits_for_leaving()) {
+                    self.wheel.set(key, now_us + LOOK_AGAIN_US);
+                }
+                self.submit_storage(key);
+            }
             Acted::Deliver => self.wheel.set(key, now_us + LOOK_AGAIN_US),
             Acted::Ended(result) => self.end_stream(key, result),
         }

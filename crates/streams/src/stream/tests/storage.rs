@@ -1,12 +1,7 @@
 //! What is done where it may block, and comes to nothing.
 
 use super::*;
-use crate::{BlockingPool, Engine, EngineOptions, Importance, StreamOptions};
-use wirepath_datapath::Support;
-use wirepath_datapath::calibration::Calibrations;
-
-/// Only a hang takes so long.
-const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+use crate::StreamOptions;
 
 /// A stream that has something read ahead which panics.
 fn panics() -> (UnixStream, Stream) {
@@ -28,9 +23,7 @@ fn what_panics_where_it_may_block_ends_its_stream_with_the_cause_and_no_other() 
     let (_feed, mut stream) = panics();
     assert_eq!(stream.run(), expected);
 
-    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
-    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-    let engine = Engine::start(&EngineOptions::default(), support, &readers).unwrap();
+    let engine = engine();
     let (_feed, stream) = panics();
     let running = engine.start_stream(stream, StreamOptions::default());
     assert_eq!(running.wait_for(PATIENCE).expect("it does not end").result, expected);
