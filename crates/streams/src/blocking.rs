@@ -4,10 +4,11 @@ use std::fs::File;
 use std::io;
 use std::ops::{Deref, DerefMut, Range};
 use std::os::unix::fs::FileExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+
+use crate::panics::caught;
 
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
@@ -158,16 +159,16 @@ fn run(queue: &Mutex<Receiver<Job>>, importance: Importance) {
         let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(job) = job else { return };
         // A job that panics is a bug of ours, but not a reason to stop doing what others wait for.
-        if catch_unwind(AssertUnwindSafe(job)).is_err() {
-            tracing::error!("a job panicked; what it was to do is not done");
+        if let Err(words) = caught(job) {
+            tracing::error!(words, "a job panicked; what it was to do is not done");
         }
     }
 }
 
 fn close(leaving: &Receiver<Discarded>) {
     for value in leaving {
-        if catch_unwind(AssertUnwindSafe(|| drop(value))).is_err() {
-            tracing::error!("dropping something panicked");
+        if let Err(words) = caught(|| drop(value)) {
+            tracing::error!(words, "dropping something panicked");
         }
     }
 }

@@ -19,6 +19,7 @@ mod merge;
 mod object;
 mod order;
 mod outbox;
+mod panics;
 mod pattern;
 mod playback;
 mod playhead;

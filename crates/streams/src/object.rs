@@ -85,6 +85,8 @@ pub(crate) struct Datagrams {
     pub(crate) keeps_records: bool,
     /// Whether the route cuts trains; it is asked once.
     pub(crate) cuts_trains: bool,
+    /// How often the network said of datagrams that were sent before that they came nowhere.
+    pub(crate) icmp_errors: u64,
 }
 
 /// What failed, and where.
@@ -196,7 +198,14 @@ impl Object {
         let to = to.map(SocketAddrAny::from);
         Ok(Object::new(
             name,
-            Kind::Datagrams(Datagrams { socket, to, packet_bytes, keeps_records: false, cuts_trains: true }),
+            Kind::Datagrams(Datagrams {
+                socket,
+                to,
+                packet_bytes,
+                keeps_records: false,
+                cuts_trains: true,
+                icmp_errors: 0,
+            }),
         ))
     }
 
@@ -228,6 +237,11 @@ impl Object {
     /// Whether what is read from it are records already.
     pub(crate) fn has_records(&self) -> bool {
         matches!(self.kind, Kind::Datagrams(_))
+    }
+
+    /// How often the network said of datagrams that were sent, and counted, that they came nowhere.
+    pub(crate) fn icmp_errors(&self) -> u64 {
+        if let Kind::Datagrams(datagrams) = &self.kind { datagrams.icmp_errors } else { 0 }
     }
 
     /// Tells a connection that nothing more will come.

@@ -1,7 +1,6 @@
 //! A stream on an engine thread, and the handle to it.
 
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,6 +8,7 @@ use std::time::Duration;
 use crate::blocking::Job;
 use crate::clock::now_us;
 use crate::engine::Mailbox;
+use crate::panics::caught;
 use crate::progress::StreamProgress;
 use crate::schedule::Rate;
 use crate::stream::{Stream, StreamError, StreamStatus};
@@ -184,14 +184,14 @@ impl StreamTask {
         self.note_progress(now_us());
         // A handler that panicked may do so again when it is asked for its report.
         self.stream.give_back();
-        let status = catch_unwind(AssertUnwindSafe(|| self.stream.status())).unwrap_or_default();
+        let status = caught(|| self.stream.status()).unwrap_or_default();
         let end = StreamEnd { result, status };
         *self.ending.lock() = Some(end.clone());
         self.ending.has_ended.notify_all();
         if let Some(on_end) = self.on_end.take()
-            && catch_unwind(AssertUnwindSafe(|| on_end(end))).is_err()
+            && let Err(words) = caught(|| on_end(end))
         {
-            tracing::error!("a callback for the end of a stream panicked");
+            tracing::error!(words, "a callback for the end of a stream panicked");
         }
     }
 }

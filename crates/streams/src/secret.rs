@@ -78,6 +78,8 @@ pub(crate) struct Collector {
     /// The number of the record that goes next.
     next: u64,
     counts: ShareCounts,
+    /// Bytes of shares whose records were given up.
+    lost_bytes: u64,
 }
 
 /// What putting shares together counted.
@@ -94,7 +96,7 @@ impl Collector {
     pub(crate) fn new(window: usize, most_bytes: usize) -> Collector {
         let counts = ShareCounts::default();
         let (window, most_bytes) = (window.max(1), most_bytes.max(1));
-        Collector { open: BTreeMap::new(), bytes: 0, window, most_bytes, next: 0, counts }
+        Collector { open: BTreeMap::new(), bytes: 0, window, most_bytes, next: 0, counts, lost_bytes: 0 }
     }
 
     /// Bytes of shares that wait for others.
@@ -124,6 +126,11 @@ impl Collector {
 
     pub(crate) fn counts(&self) -> ShareCounts {
         self.counts
+    }
+
+    /// Bytes of shares that were kept and whose records were given up.
+    pub(crate) fn lost_bytes(&self) -> u64 {
+        self.lost_bytes
     }
 
     /// A share came; answers the number of its record.
@@ -168,11 +175,13 @@ impl Collector {
             self.counts.lost += number - self.next;
             self.next = number + 1;
             let (_, shares) = self.open.pop_first()?;
-            self.bytes -= shares.iter().map(Bytes::len).sum::<usize>();
+            let bytes = shares.iter().map(Bytes::len).sum::<usize>();
+            self.bytes -= bytes;
             if is_complete && let Some(record) = recover(&shares) {
                 return Some(record);
             }
             self.counts.lost += 1;
+            self.lost_bytes += bytes as u64;
         }
     }
 }

@@ -46,7 +46,7 @@ use crate::outbox::{Dropped, Outbox};
 use crate::pattern::{Lately, Spread};
 use crate::record::Run;
 use crate::secret::Collector;
-use finish::Delivery;
+use finish::Standstill;
 use storage::{Job, Storage};
 use watch::Watch;
 
@@ -117,6 +117,8 @@ struct Settings {
     ends_with_connections: bool,
     /// Whether bytes that nobody looks at need not be copied: false where an object cannot do that.
     moves_unseen: bool,
+    /// How long an output may take nothing when nothing is left but that it does, in microseconds.
+    stall_us: u64,
     /// Bytes of datagrams for outputs that are such.
     packet_bytes: Option<usize>,
     /// Whether an input has, or had, records that came as datagrams, which outputs of datagrams are not to join.
@@ -186,8 +188,8 @@ struct Output {
     /// Got the beginning of a record and not yet its end.
     within: bool,
     detach: Option<OnDetached>,
-    /// How far it is with what it took, once nothing more comes.
-    delivery: Option<Delivery>,
+    /// Since when it, or its peer, takes nothing, once nothing more comes.
+    standstill: Standstill,
     lately: Lately,
     bytes: u64,
     lost_bytes: u64,

@@ -141,9 +141,15 @@ const OUTPUT: &[Metric<OutputRow>] = &[
     },
     Metric {
         name: "lost",
-        help: "Bytes of datagrams that nobody could be reached with",
+        help: "Bytes of datagrams that had no route, or that a filter forbade",
         unit: Some("bytes"),
         read: |row| Value::Counter(row.output.lost_bytes),
+    },
+    Metric {
+        name: "icmp_errors",
+        help: "Times that the network said of an output's datagrams that they came nowhere",
+        unit: None,
+        read: |row| Value::Counter(row.output.icmp_errors),
     },
     Metric {
         name: "gone",
@@ -265,6 +271,7 @@ fn as_it_went(ended: &EndedOutput) -> OutputStatus {
         waiting_bytes: 0,
         dropped: ended.dropped,
         lost_bytes: ended.lost_bytes,
+        icmp_errors: ended.icmp_errors,
         reports: Vec::new(),
     }
 }

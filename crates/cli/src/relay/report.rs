@@ -28,6 +28,12 @@ pub(super) fn in_words(status: &StreamStatus, time: Duration) -> String {
         let names = status.ended_outputs.iter().map(|output| output.name.as_str());
         words += &format!(", without {}", names.collect::<Vec<_>>().join(", "));
     }
+    let icmp_errors = status.outputs.iter().map(|output| output.icmp_errors);
+    let gone = status.ended_outputs.iter().map(|output| output.icmp_errors);
+    let icmp_errors: u64 = icmp_errors.chain(gone).sum();
+    if icmp_errors > 0 {
+        words += &format!(", datagrams came nowhere ({} ICMP errors)", format::count(icmp_errors));
+    }
     if status.malformed.records > 0 {
         words += &format!(", {} malformed datagrams dropped", format::count(status.malformed.records));
     }
@@ -77,6 +83,7 @@ pub(super) fn as_json(row: &Row) -> Value {
                 "dropped_records": output.dropped.records,
                 "dropped_bytes": output.dropped.bytes,
                 "lost_bytes": output.lost_bytes,
+                "icmp_errors": output.icmp_errors,
                 "reports": reports(&output.reports),
             })
         })
@@ -91,6 +98,7 @@ pub(super) fn as_json(row: &Row) -> Value {
                 "dropped_records": output.dropped.records,
                 "dropped_bytes": output.dropped.bytes,
                 "lost_bytes": output.lost_bytes,
+                "icmp_errors": output.icmp_errors,
                 "why": output.why,
             })
         })

@@ -27,7 +27,7 @@ const BATCH: usize = 1024 * 1024;
 pub(crate) enum Take {
     /// It took so many bytes, at least one record or one byte of what was there.
     Taken(usize),
-    /// So many bytes are lost, as datagrams may be: nobody listens, or nobody can be reached.
+    /// So many bytes are lost, as datagrams may be: nobody can be reached.
     Lost(usize),
     /// It takes nothing now.
     Full,
@@ -171,19 +171,31 @@ impl Datagrams {
             }
         }
         let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(&part.bytes)).collect();
-        let sent = datagrams::send(self.socket.as_fd(), &slices, None, self.to.as_ref());
-        match sent.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
-            Ok(sent) => Ok(Take::Taken(sent)),
-            Err(Errno::AGAIN) => {
-                parts.into_iter().rev().for_each(|part| outbox.push_front(part));
-                Ok(Take::Full)
-            }
-            Err(errno) if is_loss(errno) => Ok(Take::Lost(slices.iter().map(|slice| slice.len()).sum())),
+        let length: usize = slices.iter().map(|slice| slice.len()).sum();
+        match self.send(&slices, None) {
+            Ok(_) => Ok(Take::Taken(length)),
+            Err(errno) if is_loss(errno) => Ok(Take::Lost(length)),
             Err(errno) => {
                 parts.into_iter().rev().for_each(|part| outbox.push_front(part));
-                Err(("sendmsg", errno))
+                not_sent(errno)
             }
         }
+    }
+
+    /// Sends datagrams, cut into such of `cut` bytes if that is said. What an ICMP message says of earlier ones is told once, in place
+    /// of sending: it is counted, and these are sent.
+    fn send(&mut self, slices: &[IoSlice<'_>], cut: Option<u16>) -> Result<usize, Errno> {
+        let send = || {
+            let sent = datagrams::send(self.socket.as_fd(), slices, cut, self.to.as_ref());
+            sent.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        };
+        let first = send();
+        if !first.is_err_and(may_be_of_earlier) {
+            return first;
+        }
+        let second = send();
+        self.icmp_errors += u64::from(second != first || second == Err(Errno::CONNREFUSED));
+        second
     }
 
     /// A train of records.
@@ -198,35 +210,49 @@ impl Datagrams {
         let train = run.take_records(datagrams * per_datagram);
         let is_train = train.bytes.len() > datagram_bytes;
         let cut = is_train.then(|| u16::try_from(datagram_bytes).unwrap_or(u16::MAX));
-        let sent = datagrams::send(self.socket.as_fd(), &[IoSlice::new(&train.bytes)], cut, self.to.as_ref());
-        let length = train.bytes.len();
-        match sent.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO)) {
-            Ok(_) => outbox.put_rest(run),
-            Err(errno) if is_train && cannot_cut(errno) => {
-                self.cuts_trains = false;
-                put_back(train, run, outbox);
-                return Ok(Take::Taken(0));
-            }
-            Err(Errno::AGAIN) => {
-                put_back(train, run, outbox);
-                return Ok(Take::Full);
-            }
-            Err(errno) if is_loss(errno) => {
-                outbox.put_rest(run);
-                return Ok(Take::Lost(length));
-            }
+        let sent = self.send(&[IoSlice::new(&train.bytes)], cut);
+        outbox.put_rest(run);
+        match sent {
+            Ok(_) => Ok(Take::Taken(train.bytes.len())),
+            Err(errno) if is_loss(errno) => Ok(Take::Lost(train.bytes.len())),
             Err(errno) => {
-                put_back(train, run, outbox);
-                return Err(("sendmsg", errno));
+                outbox.push_front(train);
+                if is_train && cannot_cut(errno) {
+                    self.cuts_trains = false;
+                    return Ok(Take::Taken(0));
+                }
+                not_sent(errno)
             }
         }
-        Ok(Take::Taken(length))
     }
 }
 
-fn put_back(train: Run, rest: Run, outbox: &mut Outbox) {
-    outbox.put_rest(rest);
-    outbox.push_front(train);
+/// What it means that datagrams were not sent, and are not lost.
+fn not_sent(errno: Errno) -> Taken {
+    match errno {
+        Errno::AGAIN => Ok(Take::Full),
+        // Nothing says so of what is being sent: yet another message came about earlier ones.
+        Errno::CONNREFUSED => Ok(Take::Taken(0)),
+        errno => Err(("sendmsg", errno)),
+    }
+}
+
+/// What a socket may say of datagrams that were sent before: what Linux makes of ICMP messages (`icmp_err_convert`, and
+/// `icmpv6_err_convert`).
+fn may_be_of_earlier(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::CONNREFUSED
+            | Errno::NETUNREACH
+            | Errno::HOSTUNREACH
+            | Errno::HOSTDOWN
+            | Errno::NONET
+            | Errno::NOPROTOOPT
+            | Errno::OPNOTSUPP
+            | Errno::PROTO
+            | Errno::ACCESS
+            | Errno::MSGSIZE
+    )
 }
 
 /// What a route says that does not cut trains; which of these differs between kernels.
@@ -236,13 +262,5 @@ fn cannot_cut(errno: Errno) -> bool {
 
 /// What says that a datagram did not get far.
 fn is_loss(errno: Errno) -> bool {
-    matches!(
-        errno,
-        Errno::CONNREFUSED
-            | Errno::NETDOWN
-            | Errno::NETUNREACH
-            | Errno::HOSTUNREACH
-            | Errno::PERM
-            | Errno::NOBUFS
-    )
+    matches!(errno, Errno::NETDOWN | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::PERM | Errno::NOBUFS)
 }

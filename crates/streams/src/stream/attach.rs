@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use bytes::BytesMut;
 
 use super::build::{LONGEST, longest_whole};
+use super::finish::Standstill;
 use super::watch::{READING, WRITING, is_watched_always};
 use super::{Input, Order, Output, OutputOptions, Port, Stream, StreamError};
 use crate::chain::Chain;
@@ -102,7 +103,7 @@ impl Stream {
             is_disconnected: false,
             within,
             detach: None,
-            delivery: None,
+            standstill: Standstill::default(),
             lately: Lately::default(),
             bytes: 0,
             lost_bytes: 0,

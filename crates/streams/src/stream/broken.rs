@@ -25,7 +25,7 @@ impl Stream {
         self.object(port).and_then(failure).map_or(Ok(()), |error| Err(error.into()))
     }
 
-    fn object(&self, port: Port) -> Option<&Object> {
+    pub(super) fn object(&self, port: Port) -> Option<&Object> {
         let inputs = self.inputs.iter().map(|input| (input.port, &input.object));
         let outputs = self.outputs.iter().chain(&self.leaving).map(|output| (output.port, &output.object));
         inputs.chain(outputs).find(|(of_object, _)| *of_object == port).map(|(_, object)| object)

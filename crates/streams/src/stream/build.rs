@@ -1,6 +1,7 @@
 //! Putting a stream together.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use super::{Counts, OnEvent, Order, Settings, Stream, StreamEvent, Tag};
 use crate::chain::Chain;
@@ -16,6 +17,9 @@ use crate::secret::Collector;
 /// Bytes that wait for an output, unless said otherwise.
 const WAITING: usize = 256 * 1024;
 
+/// How long an output may take nothing when nothing else is left, unless said otherwise.
+const STALL: Duration = Duration::from_secs(60);
+
 /// Bytes of the longest record where whole ones are needed.
 pub(super) const LONGEST: usize = 16 << 20;
 
@@ -29,6 +33,7 @@ pub struct StreamBuilder {
     finish_outputs: bool,
     survives_inputs: bool,
     ends_with_connections: bool,
+    stall: Duration,
     on_event: Option<Box<OnEvent>>,
 }
 
@@ -60,6 +65,7 @@ impl Default for StreamBuilder {
             finish_outputs: false,
             survives_inputs: false,
             ends_with_connections: false,
+            stall: STALL,
             on_event: None,
         }
     }
@@ -159,6 +165,15 @@ impl StreamBuilder {
         self
     }
 
+    /// How long an output is waited for that takes nothing when the stream has nothing else to do; a minute unless said. That is a
+    /// connection that was [told of the end](StreamBuilder::finish_outputs) and whose peer acknowledges nothing, and one that was
+    /// detached, and has something to send, after the last of the others has failed. Then it has failed as well.
+    #[must_use]
+    pub fn stall(mut self, limit: Duration) -> StreamBuilder {
+        self.stall = limit;
+        self
+    }
+
     /// Has events told, on the thread that runs the stream; must not block.
     #[must_use]
     pub fn on_event(mut self, on_event: impl FnMut(StreamEvent) + Send + 'static) -> StreamBuilder {
@@ -174,6 +189,7 @@ impl StreamBuilder {
             survives_outputs: matches!(self.pattern, OutputPattern::Mirror),
             survives_inputs: self.survives_inputs,
             ends_with_connections: self.ends_with_connections,
+            stall_us: u64::try_from(self.stall.as_micros()).unwrap_or(u64::MAX),
             moves_unseen: true,
             packet_bytes: None,
             keeps_datagrams: false,

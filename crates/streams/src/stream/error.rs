@@ -1,7 +1,5 @@
 //! Why a stream ended.
 
-use std::any::Any;
-
 use crate::chain::ChainError;
 use crate::framing::FramingError;
 use crate::handler::HandlerError;
@@ -52,6 +50,14 @@ pub enum StreamError {
     /// A handler, a framing or a tag panicked.
     #[error("a callback of the stream panicked: {0}")]
     Panicked(String),
+    /// What reads a file ahead, or writes one, panicked.
+    #[error("{name}: reading ahead or writing panicked: {words}")]
+    StoragePanicked {
+        /// The input or output.
+        name: String,
+        /// What the panic said.
+        words: String,
+    },
     /// There is no output left.
     #[error("no output is left; the last one: {0}")]
     NoOutput(String),
@@ -63,14 +69,5 @@ pub enum StreamError {
 impl From<ChainError> for StreamError {
     fn from(error: ChainError) -> StreamError {
         StreamError::Handler { handler: error.handler.to_owned(), error: error.error }
-    }
-}
-
-impl StreamError {
-    /// For what a panic left.
-    pub(crate) fn panicked(panic: &(dyn Any + Send)) -> StreamError {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        StreamError::Panicked(text.unwrap_or_else(|| "without words".to_owned()))
     }
 }

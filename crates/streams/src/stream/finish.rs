@@ -3,34 +3,38 @@
 use super::{Acted, Output, Stream, StreamError};
 use crate::object::ObjectError;
 
-/// A connection whose peer acknowledges nothing for so long is given up.
-const STALL_US: u64 = 60_000_000;
-
-/// How often one that acknowledges nothing is looked at.
+/// How often one that takes or acknowledges nothing is looked at, when there is nothing else to wait for.
 pub(crate) const LOOK_AGAIN_US: u64 = 1_000_000;
 
-/// What a connection that was told of the end has not acknowledged, and since when.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Delivery {
-    unacknowledged: u32,
-    since_us: u64,
+/// Since when a number has been the same that should change.
+#[derive(Debug, Default)]
+pub(super) struct Standstill(Option<(u64, u64)>);
+
+impl Standstill {
+    /// How long it has been `number`, in microseconds.
+    pub(super) fn of(&mut self, number: u64, now_us: u64) -> u64 {
+        let (_, since_us) = self.0.filter(|(before, _)| *before == number).unwrap_or((number, now_us));
+        self.0 = Some((number, since_us));
+        now_us.saturating_sub(since_us)
+    }
 }
 
 impl Stream {
     /// Tells handlers and outputs that nothing more will come, once, and waits until outputs have it: what a connection took is lost
     /// if it is reset then.
     pub(super) fn finish(&mut self, now_us: u64) -> Result<Acted, StreamError> {
-        self.check_outputs()?;
+        self.check_outputs(now_us)?;
         if !self.is_finishing {
             self.is_finishing = true;
             self.put_pipes_away();
             self.end_handlers()?;
             if self.settings.finish_outputs {
-                self.each_output(|output| output.object.finish().map(|()| true))?;
+                self.each_output(now_us, |output| output.object.finish().map(|()| true))?;
             }
         }
-        let are_done =
-            !self.settings.finish_outputs || self.each_output(|output| output.has_delivered(now_us))?;
+        let stall_us = self.settings.stall_us;
+        let are_done = !self.settings.finish_outputs
+            || self.each_output(now_us, |output| output.has_delivered(stall_us, now_us))?;
         Ok(if are_done { Acted::Ended(Ok(())) } else { Acted::Deliver })
     }
 
@@ -42,6 +46,7 @@ impl Stream {
     /// Does something with each output; answers whether all say yes.
     fn each_output(
         &mut self,
+        now_us: u64,
         mut act: impl FnMut(&mut Output) -> Result<bool, ObjectError>,
     ) -> Result<bool, StreamError> {
         let (mut place, mut all) = (0, true);
@@ -54,19 +59,16 @@ impl Stream {
                 Err(error) => self.output_failed(place, error)?,
             }
         }
-        self.check_outputs()?;
+        self.check_outputs(now_us)?;
         Ok(all)
     }
 }
 
 impl Output {
     /// Whether the peer has acknowledged all that the connection took.
-    fn has_delivered(&mut self, now_us: u64) -> Result<bool, ObjectError> {
+    fn has_delivered(&mut self, stall_us: u64, now_us: u64) -> Result<bool, ObjectError> {
         let unacknowledged = self.object.unacknowledged()?;
-        let before = self.delivery.filter(|before| before.unacknowledged == unacknowledged);
-        let delivery = before.unwrap_or(Delivery { unacknowledged, since_us: now_us });
-        self.delivery = Some(delivery);
-        if unacknowledged > 0 && now_us.saturating_sub(delivery.since_us) > STALL_US {
+        if self.standstill.of(unacknowledged.into(), now_us) > stall_us && unacknowledged > 0 {
             return Err(self.object.error("shutdown", rustix::io::Errno::TIMEDOUT));
         }
         Ok(unacknowledged == 0)

@@ -1,12 +1,12 @@
 //! How inputs and outputs leave a stream: detached, at their end, or because they failed or did not keep up.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use bytes::BytesMut;
+use rustix::io::Errno;
 
 use super::{EndedOutput, Input, OnDetached, Order, Output, Port, Remains, Stream, StreamError, StreamEvent};
 use crate::object::{Object, ObjectError};
 use crate::outbox::Dropped;
+use crate::panics::caught;
 use crate::pattern::Spread;
 use crate::record::Run;
 
@@ -19,6 +19,12 @@ impl Stream {
         if !self.settings.survives_outputs {
             return Err(error.into());
         }
+        self.lose_output(place, &error);
+        Ok(())
+    }
+
+    /// Goes on without an output that failed.
+    fn lose_output(&mut self, place: usize, error: &ObjectError) {
         let is_leaving = place >= self.outputs.len();
         let mut output = if is_leaving {
             self.leaving.remove(place - self.outputs.len())
@@ -30,22 +36,42 @@ impl Stream {
         self.tell(StreamEvent::OutputFailed { port, error: error.to_string(), dropped });
         self.part_with(output, error.to_string());
         if is_leaving {
-            return Ok(());
+            return;
         }
         self.forget_output(place, port, within);
         if self.outputs.is_empty() {
             self.no_output = Some(error.to_string());
         }
-        Ok(())
     }
 
-    /// Ends the stream if its last output failed or did not keep up, when those that leave have sent what they had: they have failed
-    /// in nothing.
-    pub(super) fn check_outputs(&mut self) -> Result<(), StreamError> {
+    /// Ends the stream if its last output failed or did not keep up, when those that leave have sent what they had, for they have failed
+    /// in nothing; unless they take nothing for too long.
+    pub(super) fn check_outputs(&mut self, now_us: u64) -> Result<(), StreamError> {
         self.let_leave();
+        if self.waits_for_leaving() {
+            self.give_up_stuck(now_us);
+        }
         match self.no_output.take_if(|_| self.leaving.is_empty()) {
             Some(why) => Err(StreamError::NoOutput(why)),
             None => Ok(()),
+        }
+    }
+
+    /// Whether there is nothing to do but to let those send what they have that leave.
+    pub(crate) fn waits_for_leaving(&self) -> bool {
+        self.no_output.is_some() && !self.leaving.is_empty()
+    }
+
+    /// Lets go of outputs that leave and take nothing. For what is being written to a file its storage answers.
+    fn give_up_stuck(&mut self, now_us: u64) {
+        let stall_us = self.settings.stall_us;
+        let is_stuck = |output: &mut Output| {
+            let taken = output.bytes + output.lost_bytes;
+            !output.busy && output.standstill.of(taken, now_us) > stall_us
+        };
+        while let Some(place) = self.leaving.iter_mut().position(is_stuck) {
+            let error = self.leaving[place].object.error("sending", Errno::TIMEDOUT);
+            self.lose_output(self.outputs.len() + place, &error);
         }
     }
 
@@ -121,8 +147,8 @@ impl Stream {
     /// The stream is over: whoever waits for an object that was to be detached gets it now.
     pub(crate) fn give_back(&mut self) {
         // Callbacks are others' code.
-        while catch_unwind(AssertUnwindSafe(|| self.give_one_back())).unwrap_or_else(|_| {
-            tracing::error!("a callback for an object that was detached panicked");
+        while caught(|| self.give_one_back()).unwrap_or_else(|words| {
+            tracing::error!(words, "a callback for an object that was detached panicked");
             true
         }) {}
     }
@@ -272,6 +298,7 @@ impl Output {
             bytes: self.bytes,
             dropped: Dropped { records, bytes: bytes + beyond },
             lost_bytes: self.lost_bytes,
+            icmp_errors: self.object.icmp_errors(),
             why,
         }
     }

@@ -55,7 +55,9 @@ impl Stream {
             .iter()
             .map(|(_, flags, descriptor)| PollFd::from_borrowed_fd(*descriptor, *flags))
             .collect();
-        match poll(&mut descriptors, None) {
+        let look_again = Timespec { tv_sec: (LOOK_AGAIN_US / 1_000_000) as i64, tv_nsec: 0 };
+        let limit = self.waits_for_leaving().then_some(&look_again);
+        match poll(&mut descriptors, limit) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => {
                 return Err(crate::ObjectError { name: "stream".to_owned(), call: "poll", errno }.into());

@@ -71,7 +71,10 @@ impl Stream {
         match collector.offer(&share.bytes) {
             Ok(number) => input.next_share = input.next_share.max(number + 1),
             Err(error) if input.object.has_records() => input.note_malformed(share.bytes.len(), &error),
-            Err(error) => self.input_failed(place, error.into())?,
+            Err(error) => {
+                self.counts.bytes_dropped += share.bytes.len() as u64;
+                self.input_failed(place, error.into())?;
+            }
         }
         self.tell_misfit(place);
         Ok(())

@@ -5,7 +5,7 @@ use std::fmt;
 use super::{Input, Order, Port, Stream};
 use crate::merge::MergeCounts;
 use crate::outbox::Dropped;
-use crate::secret::ShareCounts;
+use crate::secret::{Collector, ShareCounts};
 
 /// What a stream did so far.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub struct StreamStatus {
     /// Bytes that were read and not yet given to outputs: parts of records, records in a merge, what waits for room.
     pub bytes_pending: u64,
     /// Bytes that were read and go nowhere: late records, the rest of a record whose output is gone, the part that an input had when
-    /// it failed, malformed datagrams.
+    /// it failed, malformed datagrams, shares of records that were given up.
     pub bytes_dropped: u64,
     /// Bytes that were read, and went back with an input that was detached.
     pub bytes_returned: u64,
@@ -72,8 +72,11 @@ pub struct OutputStatus {
     pub waiting_bytes: u64,
     /// What was dropped because it was full.
     pub dropped: Dropped,
-    /// Bytes of datagrams that nobody could be reached with.
+    /// Bytes of datagrams that did not leave: there was no route, or a filter forbade it.
     pub lost_bytes: u64,
+    /// How often the network said (ICMP) that datagrams came nowhere which the output had taken: nobody listens, as a rule. They are
+    /// among [`OutputStatus::bytes`], since nothing says which they were, and several may be told of at once.
+    pub icmp_errors: u64,
     /// What its own handlers report: the handler, what, and how much.
     pub reports: Vec<(&'static str, &'static str, u64)>,
 }
@@ -96,8 +99,10 @@ pub struct EndedOutput {
     pub bytes: u64,
     /// What was dropped because it was full, and what waited for it when it went.
     pub dropped: Dropped,
-    /// Bytes of datagrams that nobody could be reached with.
+    /// Bytes of datagrams that did not leave: there was no route, or a filter forbade it.
     pub lost_bytes: u64,
+    /// As [`OutputStatus::icmp_errors`].
+    pub icmp_errors: u64,
     /// Why it is gone.
     pub why: String,
 }
@@ -130,16 +135,19 @@ impl Stream {
             waiting_bytes: output.waiting() as u64,
             dropped: output.outbox.dropped(),
             lost_bytes: output.lost_bytes,
+            icmp_errors: output.object.icmp_errors(),
             reports: output.chain.reports(),
         });
         let malformed = self.inputs.iter().fold(self.counts.malformed, |sum, input| sum + input.malformed);
+        let collector = if let Order::Shares(collector) = &self.order { Some(collector) } else { None };
+        let lost_shares = collector.map_or(0, Collector::lost_bytes);
         StreamStatus {
             bytes_in: self.counts.bytes_in,
             records_in: self.counts.records_in,
             bytes_unseen: self.counts.bytes_unseen,
             bytes_out: self.counts.bytes_out,
             bytes_pending: self.pending_bytes() as u64,
-            bytes_dropped: self.counts.bytes_dropped + malformed.bytes,
+            bytes_dropped: self.counts.bytes_dropped + malformed.bytes + lost_shares,
             bytes_returned: self.counts.bytes_returned,
             malformed,
             inputs: inputs.collect(),
@@ -148,7 +156,7 @@ impl Stream {
             gone_outputs: self.counts.gone_outputs,
             reports: self.chain.reports(),
             merge: if let Order::Tags { merge, .. } = &self.order { Some(merge.counts()) } else { None },
-            shares: if let Order::Shares(collector) = &self.order { Some(collector.counts()) } else { None },
+            shares: collector.map(Collector::counts),
         }
     }
 }

@@ -12,6 +12,7 @@ use super::{Port, Stream, StreamError, nth_mut};
 use crate::blocking::warm;
 use crate::clock::now_us;
 use crate::object::{Batch, write_at};
+use crate::panics::caught;
 
 /// Something that may block, and for whom.
 pub(crate) struct Storage {
@@ -28,6 +29,8 @@ pub(super) enum Job {
         file: Arc<File>,
         offset: u64,
     },
+    #[cfg(test)]
+    Panic,
 }
 
 /// What came of something that might have blocked.
@@ -35,36 +38,58 @@ pub(crate) struct Stored {
     port: Port,
     /// Bytes that were written, also if it failed then; or up to where a file is in memory.
     bytes: u64,
-    result: io::Result<()>,
+    result: Result<(), Failure>,
     pipe: Option<Pipe>,
+}
+
+enum Failure {
+    Storage(Errno),
+    /// With these words: a mistake of ours, of which nobody can tell how far it came.
+    Panic(String),
 }
 
 #[cfg(test)]
 impl Stored {
     /// Nothing came of it.
-    pub(crate) fn failed(port: Port, error: io::Error) -> Stored {
-        Stored { port, bytes: 0, result: Err(error), pipe: None }
+    pub(crate) fn failed(port: Port, errno: Errno) -> Stored {
+        Stored { port, bytes: 0, result: Err(Failure::Storage(errno)), pipe: None }
     }
 }
 
 impl Storage {
-    /// Does it.
+    /// Does it. Its stream waits for the answer, so a panic is one as well.
     pub(crate) fn run(self) -> Stored {
-        let port = self.port;
-        match self.job {
-            Job::Warm(file, range) => {
-                let result = warm(&file, range.clone());
-                Stored { port, bytes: range.end, result, pipe: None }
-            }
+        let Storage { port, job } = self;
+        let (bytes, result, pipe) = match caught(|| job.run()) {
+            Ok((bytes, result, pipe)) => (bytes, result.map_err(Failure::storage), pipe),
+            Err(words) => (0, Err(Failure::Panic(words)), None),
+        };
+        Stored { port, bytes, result, pipe }
+    }
+}
+
+impl Job {
+    /// What [`Stored`] says of it.
+    fn run(self) -> (u64, io::Result<()>, Option<Pipe>) {
+        match self {
+            Job::Warm(file, range) => (range.end, warm(&file, range), None),
             Job::Write(batch) => {
                 let (bytes, result) = batch.write();
-                Stored { port, bytes, result, pipe: None }
+                (bytes, result, None)
             }
             Job::Drain { mut pipe, file, offset } => {
                 let (bytes, result) = drain(&mut pipe, &file, offset);
-                Stored { port, bytes, result, pipe: Some(pipe) }
+                (bytes, result, Some(pipe))
             }
+            #[cfg(test)]
+            Job::Panic => panic!("on purpose"),
         }
+    }
+}
+
+impl Failure {
+    fn storage(error: io::Error) -> Failure {
+        Failure::Storage(Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 }
 
@@ -100,7 +125,14 @@ impl Stream {
     /// If it failed, which ends the stream.
     pub(crate) fn stored(&mut self, stored: Stored) -> Result<(), StreamError> {
         let Stored { port, bytes, result, pipe } = stored;
-        let result = result.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO));
+        let result = match result {
+            Ok(()) => Ok(()),
+            Err(Failure::Storage(errno)) => Err(errno),
+            Err(Failure::Panic(words)) => {
+                let object = self.object(port).map(|object| object.name.clone());
+                return object.map_or(Ok(()), |name| Err(StreamError::StoragePanicked { name, words }));
+            }
+        };
         if let Some(place) = self.inputs.iter().position(|input| input.port == port) {
             let input = &mut self.inputs[place];
             input.busy = false;

@@ -1,22 +1,36 @@
 mod leaving;
+mod storage;
 mod unseen;
 
 use super::input::Pulled;
 use super::*;
 use crate::{
-    Collected, Common, Framing, Handler, HandlerError, InputOrder, Late, OutputOptions, OutputPattern, Read,
-    Verdict, WhenFull,
+    BlockingPool, Collected, Common, Engine, EngineOptions, Framing, Handler, HandlerError, Importance,
+    InputOrder, Late, OutputOptions, OutputPattern, Read, Verdict, WhenFull,
 };
 use bytes::Bytes;
 use proptest::prelude::*;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{Read as _, Seek, SeekFrom, Write};
 use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::thread;
+use wirepath_datapath::Support;
+use wirepath_datapath::calibration::Calibrations;
 
 const LIMIT: usize = 1 << 30;
+
+/// Only a hang takes so long.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+
+/// With one thread, and one for storage.
+fn engine() -> Engine {
+    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
+    Engine::start(&EngineOptions::default(), support, &readers).unwrap()
+}
 
 fn memory(bytes: &[u8]) -> Object {
     Object::memory("memory", Bytes::copy_from_slice(bytes))
@@ -197,8 +211,12 @@ fn shares_that_are_not_needed_are_not_waited_for() {
     stream.note_ready(Port(4));
     stream.run().unwrap();
     assert_eq!(output.bytes(), [&input[..400], &input[410..]].concat());
-    let shares = stream.status().shares.unwrap();
+    let status = stream.status();
+    let shares = status.shares.unwrap();
     assert_eq!((shares.lost, shares.spare), (1, 40));
+    let (size, handed_on) = (SHARE as u64, 2 * 99 * SHARE as u64);
+    assert_eq!((status.bytes_dropped, status.bytes_pending), (size, 0), "the one that told nothing");
+    assert_eq!(status.bytes_in, handed_on + status.bytes_dropped + 40 * size);
 }
 
 #[test]
@@ -445,6 +463,44 @@ fn records_that_a_handler_refuses_are_dropped_of_datagrams_and_end_a_stream_of_b
         .build();
     let error = stream.run().unwrap_err().to_string();
     assert!(error.contains("is not packets of 188 bytes; use --framing ts"), "{error}");
+}
+
+/// What the network says of datagrams that left before must not cost those that are to leave now, in a train or one by one.
+#[test]
+fn datagrams_are_sent_though_earlier_ones_came_nowhere() {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let own = std::net::Ipv4Addr::new(127, 128 | high, low, 1); // nobody else is given its ports
+    let records: Vec<u8> = (0..1000u32).map(|number| number as u8).collect();
+    for (pattern, sizes) in
+        [(OutputPattern::Stripe, vec![100; 10]), (OutputPattern::StripeBytes(250), vec![250; 4])]
+    {
+        let nobody = UdpSocket::bind((own, 0)).unwrap();
+        let to = nobody.local_addr().unwrap();
+        let socket = UdpSocket::bind((own, 0)).unwrap();
+        socket.connect(to).unwrap();
+        drop(nobody);
+        socket.send(b"to nobody").unwrap();
+        let mut polled = [PollFd::new(&socket, PollFlags::empty())];
+        let limit = Timespec { tv_sec: 20, tv_nsec: 0 };
+        assert_eq!(poll(&mut polled, Some(&limit)).unwrap(), 1, "the network says nothing of it");
+        let receiver = UdpSocket::bind(to).unwrap();
+        receiver.set_read_timeout(Some(std::time::Duration::from_secs(20))).unwrap();
+        let mut stream = StreamBuilder::default()
+            .pattern(pattern)
+            .input(memory(&records), Framing::Fixed(100))
+            .output(Object::datagrams("udp", socket.into(), None, Some(100)).unwrap())
+            .build();
+        stream.run().unwrap();
+        let mut buffer = [0; 2000];
+        let mut received = Vec::new();
+        for size in sizes {
+            assert_eq!(receiver.recv(&mut buffer).unwrap(), size);
+            received.extend_from_slice(&buffer[..size]);
+        }
+        assert!(received == records, "other bytes came");
+        let output = &stream.status().outputs[0];
+        assert_eq!((output.bytes, output.lost_bytes, output.icmp_errors), (1000, 0, 1));
+    }
 }
 
 /// A socket, and the input that has what it sends.

@@ -1,9 +1,8 @@
 //! A turn: moving what can be moved, about as much as is allowed.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use super::{Acted, Order, Output, Port, Stream, StreamError, nth_mut};
 use crate::object::PARTS;
+use crate::panics::caught;
 
 /// Most steps of a turn, each of which may move nothing but empty datagrams, or drop some.
 const STEPS: usize = 256;
@@ -16,11 +15,10 @@ impl Stream {
     pub(crate) fn act(&mut self, allowance: u64, now_us: u64) -> (Acted, u64) {
         let before = self.charged;
         (self.allowance, self.turn_end) = (allowance, before.saturating_add(allowance));
-        let acted = catch_unwind(AssertUnwindSafe(|| self.take_turn(now_us)));
-        let acted = match acted {
+        let acted = match caught(|| self.take_turn(now_us)) {
             Ok(Ok(acted)) => acted,
             Ok(Err(error)) => Acted::Ended(Err(error)),
-            Err(panic) => Acted::Ended(Err(StreamError::panicked(panic.as_ref()))),
+            Err(words) => Acted::Ended(Err(StreamError::Panicked(words))),
         };
         self.charged = self.moved();
         if matches!(acted, Acted::Ended(_)) {
@@ -41,7 +39,7 @@ impl Stream {
             if !self.is_turn_over() {
                 progressed |= self.take_in(now_us)?;
             }
-            self.check_outputs()?;
+            self.check_outputs(now_us)?;
             if self.is_over() {
                 return self.finish(now_us);
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
+use super::finish::Standstill;
 use super::{Output, Port, Stream, StreamError, nth_mut};
 use crate::object::{Object, ObjectError};
 
@@ -135,7 +136,8 @@ impl Stream {
         self.inputs.iter_mut().for_each(|input| input.readable = true);
         self.outputs.iter_mut().chain(&mut self.leaving).for_each(|output| output.writable = true);
         // Nobody looks while nobody runs it.
-        self.outputs.iter_mut().for_each(|output| output.delivery = None);
+        let outputs = self.outputs.iter_mut().chain(&mut self.leaving);
+        outputs.for_each(|output| output.standstill = Standstill::default());
     }
 
     /// Whether somebody else has something of it: bytes to be written, or to be brought into memory.

@@ -12,6 +12,7 @@ use super::{Command, Task, Work, Worker};
 use crate::blocking::warm;
 use crate::clock::now_us;
 use crate::download::{DownloadError, DownloadTask, Turn, Waiting};
+use crate::panics::caught;
 use crate::playback::RETRY_US;
 
 impl Worker {
@@ -43,7 +44,10 @@ impl Worker {
                 self.sending.counters.cold_waits.add(1);
                 let mailbox = Arc::clone(&self.mailbox);
                 let job = move || {
-                    let result = warm(&file, range.clone()).map(|()| range.end);
+                    // It waits for an answer, so a panic is one as well.
+                    let warmed = caught(|| warm(&file, range.clone()));
+                    let result =
+                        warmed.unwrap_or_else(|words| Err(io::Error::other(words))).map(|()| range.end);
                     mailbox.send(Command::Warmed { id, result });
                 };
                 if self.readers.submit(job) {

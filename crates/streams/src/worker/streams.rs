@@ -1,6 +1,5 @@
 //! Streams on an engine thread.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::Sender;
@@ -9,6 +8,7 @@ use super::{Command, Task, Work, Worker};
 use crate::StreamError;
 use crate::blocking::Job;
 use crate::clock::now_us;
+use crate::panics::caught;
 use crate::playback::RETRY_US;
 use crate::running::StreamTask;
 use crate::schedule::Cost;
@@ -59,7 +59,12 @@ impl Worker {
             self.ready_stream(key);
         }
         match acted {
-            Acted::More | Acted::Wait => self.submit_storage(key),
+            Acted::More | Acted::Wait => {
+                if self.stream(key).is_some_and(|task| task.stream.waits_for_leaving()) {
+                    self.wheel.set(key, now_us + LOOK_AGAIN_US);
+                }
+                self.submit_storage(key);
+            }
             Acted::Deliver => self.wheel.set(key, now_us + LOOK_AGAIN_US),
             Acted::Ended(result) => self.end_stream(key, result),
         }
@@ -119,9 +124,9 @@ impl Worker {
     pub(super) fn with_stream(&mut self, id: u64, act: Box<dyn FnOnce(&mut Stream) + Send>) {
         let Some(key) = self.keys.get(&id).copied() else { return };
         let Some(task) = self.stream(key) else { return };
-        match catch_unwind(AssertUnwindSafe(|| act(&mut task.stream))) {
+        match caught(|| act(&mut task.stream)) {
             Ok(()) => self.ready_stream(key),
-            Err(panic) => self.end_stream(key, Err(StreamError::panicked(panic.as_ref()))),
+            Err(words) => self.end_stream(key, Err(StreamError::Panicked(words))),
         }
     }
 

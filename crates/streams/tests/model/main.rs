@@ -37,10 +37,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const TELL: Duration = Duration::from_secs(60);
 
 /// What happens in every run of this many rounds, or the model would not be looking.
-const EXPECTED: [&str; 16] = [
+const EXPECTED: [&str; 20] = [
+    "operation: attach an input",
     "operation: attach an input again",
+    "operation: detach an input",
+    "operation: attach an output",
     "operation: detach an output",
     "operation: stop",
+    "operation: start on the engine",
     "operation: start on a thread",
     "fault: a reader of single bytes",
     "fault: a reader that stops",

@@ -31,6 +31,7 @@ fn snapshot() -> Snapshot {
         bytes: 10,
         dropped: Dropped { records: 1, bytes: 4 },
         lost_bytes: 0,
+        icmp_errors: 7,
         why: "it failed".to_owned(),
     });
     cut.status.gone_outputs = GoneOutputs { failed: 1, disconnected: 2, detached: 3 };
@@ -64,6 +65,7 @@ fn every_count_is_shown_with_whose_it_is() {
         "wirepath_stream_output_gone{stream=\"copy\",class=\"live\",port=\"0\",output=\"a \\\"copy\\\"\"} 0.0",
         "wirepath_stream_output_gone{stream=\"cut\",class=\"live\",port=\"0\",output=\"a \\\"copy\\\"\"} 1.0",
         "wirepath_stream_output_dropped_bytes_total{stream=\"cut\",class=\"live\",port=\"0\",output=\"a \\\"copy\\\"\"} 4",
+        "wirepath_stream_output_icmp_errors_total{stream=\"cut\",class=\"live\",port=\"0\",output=\"a \\\"copy\\\"\"} 7",
         "wirepath_stream_outputs_failed_total{stream=\"cut\",class=\"live\"} 1",
         "wirepath_stream_outputs_disconnected_total{stream=\"cut\",class=\"live\"} 2",
         "wirepath_stream_malformed_datagrams_total{stream=\"cut\",class=\"live\"} 5",

@@ -114,7 +114,7 @@ fn a_stream_survives_inputs_that_fail_unseen_and_while_they_are_read_ahead() {
         .input(Object::file("file", Arc::new(file), 0), Framing::Fixed(10))
         .output(Object::collect("out", LIMIT).0)
         .build();
-    let failed = Stored::failed(Port(1), std::io::ErrorKind::InvalidData.into());
+    let failed = Stored::failed(Port(1), rustix::io::Errno::IO);
     stream.stored(failed).unwrap();
     assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Ended(Ok(()))), "there is no other input");
     let StreamEvent::InputFailed { error, .. } = told.recv().unwrap() else { panic!("another event") };
@@ -300,7 +300,10 @@ fn the_last_output_that_fails_takes_none_with_it_that_leaves() {
         let mut offer = |stream: &mut Stream| {
             let fed = feed.write(&[7; 1000]).is_ok();
             stream.note_ready(Port(2));
-            assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait), "who leaves is waited for");
+            assert!(
+                matches!(stream.act(u64::MAX, crate::now_us()).0, Acted::Wait),
+                "who leaves is waited for"
+            );
             fed
         };
         while offer(&mut stream) {}
@@ -333,6 +336,74 @@ fn the_last_output_that_fails_takes_none_with_it_that_leaves() {
         let left = status.ended_outputs.iter().find(|output| output.port == leaves).unwrap();
         assert_eq!((left.bytes, left.dropped.bytes), (taken, 0));
     }
+}
+
+/// A connection whose peer reads nothing and has no room, and the peer.
+fn full() -> (UnixStream, UnixStream) {
+    let (near, far) = UnixStream::pair().unwrap();
+    near.set_nonblocking(true).unwrap();
+    while (&near).write(&[7; 1000]).is_ok() {}
+    (near, far)
+}
+
+/// A mirror of two. The one that stays has failed when the other was detached, of which the peer is answered, and takes nothing.
+fn left_alone(
+    stall: std::time::Duration,
+    on_detached: impl FnOnce(Object) + Send + 'static,
+) -> (Stream, UnixStream) {
+    let (leaves, reader) = full();
+    let (fails, peer) = full();
+    let mut stream = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .stall(stall)
+        .input(memory(&[7; 200_000]), Framing::Fixed(1000))
+        .output(Object::stream("leaves", leaves.into()).unwrap())
+        .output(Object::stream("fails", fails.into()).unwrap())
+        .build();
+    assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+    assert!(stream.detach_output(Port(0), on_detached));
+    drop(peer);
+    stream.note_ready(Port(1));
+    (stream, reader)
+}
+
+#[test]
+fn who_leaves_and_takes_nothing_when_nobody_else_is_left_has_so_much_time() {
+    let (given, object) = channel();
+    let second = |seconds: f64| (seconds * 1e6) as u64;
+    let (mut stream, mut reader) =
+        left_alone(std::time::Duration::from_secs(5), move |object| given.send(object).unwrap());
+    assert!(matches!(stream.act(u64::MAX, second(1.0)).0, Acted::Wait));
+    assert_eq!(stream.status().gone_outputs.failed, 1);
+    assert!(matches!(stream.act(u64::MAX, second(5.9)).0, Acted::Wait));
+    // What it takes gives it as much time again.
+    reader.read_exact(&mut [0; 5000]).unwrap();
+    stream.note_ready(Port(0));
+    assert!(matches!(stream.act(u64::MAX, second(5.9)).0, Acted::Wait));
+    let taken = stream.status().outputs[0].bytes;
+    assert!(taken > 0 && taken < 200_000, "{taken}");
+    assert!(matches!(stream.act(u64::MAX, second(10.9)).0, Acted::Wait));
+    let Acted::Ended(ended) = stream.act(u64::MAX, second(10.91)).0 else { panic!("it is waited for still") };
+    let error = ended.unwrap_err().to_string();
+    assert!(error.starts_with("no output is left; the last one: fails: "), "{error}");
+    let status = stream.status();
+    assert_eq!(status.gone_outputs.failed, 2);
+    let left = status.ended_outputs.iter().find(|output| output.port == Port(0)).unwrap();
+    assert_eq!(left.why, "leaves: sending: Connection timed out (os error 110)");
+    assert_eq!((left.bytes, left.dropped.bytes), (taken, 200_000 - taken));
+    assert_eq!(object.recv().unwrap().name(), "leaves");
+}
+
+/// Nothing tells of what does not happen: whoever runs the stream has to look.
+#[test]
+fn whoever_runs_a_stream_looks_again_at_who_leaves_and_takes_nothing() {
+    let (mut stream, _reader) = left_alone(std::time::Duration::ZERO, drop);
+    assert!(matches!(stream.run(), Err(StreamError::NoOutput(_))));
+    let (stream, _reader) = left_alone(std::time::Duration::ZERO, drop);
+    let engine = engine();
+    let running = engine.start_stream(stream, crate::StreamOptions::default());
+    let end = running.wait_for(PATIENCE).expect("it does not end");
+    assert!(matches!(end.result, Err(StreamError::NoOutput(_))));
 }
 
 /// A file that takes only some of what is to be written: its place is behind what it took, not behind what it was to take.

@@ -1,0 +1,111 @@
+//! Shares that cross a network on which others send, too.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
+
+use std::net::UdpSocket;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use wirepath_streams::datapath::Support;
+use wirepath_streams::datapath::calibration::Calibrations;
+use wirepath_streams::handlers::{Key, Open, Seal};
+use wirepath_streams::{
+    BlockingPool, Engine, EngineOptions, Framing, Handler, Importance, Object, OutputOptions, OutputPattern,
+    RunningStream, SHARE_HEADER, StreamBuilder, StreamOptions,
+};
+
+/// Only a hang takes so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// As many as a socket has room for, whose reader may be slow.
+const RECORDS: usize = 100;
+const RECORD: usize = 100;
+const SHARE: usize = SHARE_HEADER + RECORD;
+const FORGED: u64 = 2000;
+
+/// Records that wait for shares: fewer than are forged.
+const WINDOW: usize = 50;
+
+fn key() -> Key {
+    Key::new(&[7; 32])
+}
+
+/// A path's end: opens what comes as datagrams, and hands shares on by a connection.
+fn path(engine: &Engine) -> (UdpSocket, RunningStream, Object) {
+    let inlet = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let outside = UdpSocket::bind("127.0.0.1:0").unwrap();
+    outside.connect(inlet.local_addr().unwrap()).unwrap();
+    let (near, far) = UnixStream::pair().unwrap();
+    let stream = StreamBuilder::default()
+        .input(Object::datagrams("path", inlet.into(), None, None).unwrap(), Framing::Whole)
+        .handler(Handler::Rewrite(Box::new(Open::new(key(), 2000))))
+        .output(Object::stream("opened", near.into()).unwrap())
+        .build();
+    let running = engine.start_stream(stream, StreamOptions::default());
+    (outside, running, Object::stream("shares", far.into()).unwrap())
+}
+
+/// A share that looks like one, of a record far ahead.
+fn forged(number: u64) -> Vec<u8> {
+    let header = [1, 2, 1 + (number % 200) as u8, 0];
+    [&header[..], &(1_000_000 + number).to_be_bytes(), &[0; RECORD]].concat()
+}
+
+fn wait_until(mut holds: impl FnMut() -> bool) {
+    let patience = Instant::now() + PATIENCE;
+    while !holds() {
+        assert!(Instant::now() < patience, "it does not come");
+        std::thread::yield_now();
+    }
+}
+
+/// Forged shares take the room of real ones where they are let in. Sealed on each path they are not.
+#[test]
+fn forged_shares_displace_none_where_each_path_is_sealed() {
+    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
+    let engine = Engine::start(&EngineOptions::default(), support, &readers).unwrap();
+    let (object, collected) = Object::collect("out", RECORDS * RECORD);
+    let mut together = StreamBuilder::default().collect_shares(WINDOW, 1 << 20).output(object).build();
+    let mut paths = Vec::new();
+    for _ in 0..3 {
+        let (outside, running, shares) = path(&engine);
+        together.attach_input(shares, Framing::Fixed(SHARE)).unwrap();
+        paths.push((outside, running));
+    }
+    let together = engine.start_stream(together, StreamOptions::default());
+
+    let mut came = 0;
+    for number in 0..FORGED {
+        for (outside, running) in &paths {
+            outside.send(&forged(number)).unwrap();
+            // No more at a time than the socket has room for.
+            wait_until(|| number % 50 != 49 || running.status().bytes_in == (number + 1) * SHARE as u64);
+        }
+        came += 1;
+    }
+    let records: Vec<u8> = (0..RECORDS * RECORD).map(|at| (at * 7 / 3) as u8).collect();
+    let builder = StreamBuilder::default()
+        .pattern(OutputPattern::Shares { threshold: 2 })
+        .input(Object::memory("records", records.clone().into()), Framing::Fixed(RECORD));
+    let sealed = |outside: &UdpSocket| {
+        let handlers = vec![Handler::Rewrite(Box::new(Seal::new(key(), 2000).unwrap()))];
+        let socket = outside.try_clone().unwrap().into();
+        let object = Object::datagrams("sealed", socket, None, Some(SHARE + 28)).unwrap();
+        (object, OutputOptions { handlers, ..OutputOptions::default() })
+    };
+    let builder = paths.iter().fold(builder, |builder, (outside, _)| {
+        let (object, options) = sealed(outside);
+        builder.output_with(object, options)
+    });
+    builder.build().run().unwrap();
+
+    wait_until(|| collected.bytes().len() == records.len());
+    assert!(collected.bytes() == records, "other records came");
+    assert_eq!(together.status().shares.unwrap().lost, 0);
+    for (_, running) in &paths {
+        let reports = running.status().reports;
+        assert!(reports.contains(&("open", "refused", came)), "{reports:?}");
+    }
+}
