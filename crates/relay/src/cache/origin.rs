@@ -2,9 +2,7 @@
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::str::FromStr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
@@ -16,6 +14,7 @@ use tokio::time::timeout;
 use wirepath_media::http::Status;
 
 use super::head::{self, Asked, Refusal, Told};
+use super::names::Names;
 use crate::trying::connect_to_any;
 
 /// Longest head of an answer.
@@ -37,7 +36,7 @@ pub struct Origin {
     /// What goes before each path; no slash at its end.
     prefix: String,
     /// Its addresses, when they have been asked for, until none of them can be connected to.
-    known: Arc<Mutex<Vec<SocketAddr>>>,
+    names: Names,
 }
 
 /// What is wrong with the URL of an origin.
@@ -85,7 +84,7 @@ impl FromStr for Origin {
             host: authority.host().trim_matches(['[', ']']).to_owned(),
             port: authority.port_u16().unwrap_or(80),
             prefix: uri.path().trim_end_matches('/').to_owned(),
-            known: Arc::default(),
+            names: Names::default(),
         })
     }
 }
@@ -108,29 +107,16 @@ impl Origin {
             io::ErrorKind::TimedOut => self.failed("it did not answer in time", true),
             _ => self.failed(&error.to_string(), false),
         };
-        let addresses = self.addresses().await.map_err(in_time)?;
+        let look_up = || {
+            let place = (self.host.clone(), self.port);
+            async move { lookup_host((place.0.as_str(), place.1)).await.map(Iterator::collect) }
+        };
+        let addresses = self.names.addresses(CONNECT_LIMIT, look_up).await.map_err(in_time)?;
         let connected = connect_to_any(&addresses, CONNECT_LIMIT, TcpStream::connect).await;
         // The name may stand for others by now.
-        let connection = connected.inspect_err(|_| self.known().clear()).map_err(in_time)?;
+        let connection = connected.inspect_err(|_| self.names.forget()).map_err(in_time)?;
         connection.set_nodelay(true).map_err(|error| self.failed(&error.to_string(), false))?;
         Ok(connection)
-    }
-
-    /// Those of its name, which is looked up when they are not known: that takes one of the threads that open files.
-    async fn addresses(&self) -> io::Result<Vec<SocketAddr>> {
-        let known = self.known().clone();
-        if !known.is_empty() {
-            return Ok(known);
-        }
-        let looking_up = timeout(CONNECT_LIMIT, lookup_host((self.host.as_str(), self.port))).await;
-        let found: Vec<SocketAddr> =
-            looking_up.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?.collect();
-        self.known().clone_from(&found);
-        Ok(found)
-    }
-
-    fn known(&self) -> MutexGuard<'_, Vec<SocketAddr>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends the head of a request with these fields. It is HTTP/1.0, which knows no chunks: a body has a length, or ends with the
