@@ -32,6 +32,10 @@ enum Sent {
     Nothing,
     /// The output has no room now.
     Full,
+    /// The output has to send first what it has.
+    Wait,
+    /// From now on everything is copied.
+    Copied,
     End,
     /// To be brought into memory first.
     Cold(Arc<File>, Range<u64>),
@@ -45,28 +49,14 @@ enum Fault {
 }
 
 impl Stream {
-    /// Takes from an input what outputs get, which have sent what they had; answers whether anything was done.
+    /// Takes from inputs what outputs get, which have sent what they had; answers whether anything was done. Of records many are
+    /// taken, each with a call, before the outputs send them.
     pub(super) fn move_unseen(&mut self, now_us: u64) -> Result<bool, StreamError> {
-        let mut is_idle = false;
-        while let Some(leg) = self.next_leg(now_us) {
-            let moved = if self.sends_file(&leg) {
-                self.send_file(&leg, now_us)
-            } else if have_equal_pipes(&mut self.outputs[leg.outputs.clone()]) {
-                self.fill_pipes(&leg)
-            } else {
-                // No descriptor is left, or this user's pipes have used up their pages: then tee would not have room for all.
-                self.move_seen();
-                return Ok(true);
-            };
-            match moved {
-                Ok(sent) => {
-                    // Another input may have something.
-                    is_idle = matches!(sent, Sent::Nothing);
-                    let progressed = self.note_moved(&leg, sent);
-                    if !is_idle {
-                        return Ok(progressed);
-                    }
-                }
+        let enough = self.counts.bytes_in + self.room() as u64;
+        let (mut progressed, mut is_idle) = (false, false);
+        while let Some(leg) = self.next_leg(now_us).filter(|_| self.counts.bytes_in < enough) {
+            let sent = match self.move_leg(&leg, now_us) {
+                Ok(sent) => sent,
                 Err(Fault::Input(error) | Fault::Output(_, error)) if error.errno == Errno::INVAL => {
                     // A terminal, or another thing that takes and gives only what is copied.
                     self.move_seen();
@@ -74,13 +64,30 @@ impl Stream {
                 }
                 Err(Fault::Input(error)) => return self.input_failed(leg.input, error.into()).map(|()| true),
                 Err(Fault::Output(place, error)) => return self.output_failed(place, error).map(|()| true),
+            };
+            is_idle = matches!(sent, Sent::Nothing);
+            progressed |= !matches!(sent, Sent::Nothing | Sent::Full | Sent::Wait);
+            if !self.note_moved(&leg, sent) {
+                break;
             }
         }
         // Those of more outputs than the thread keeps pipes for would be closed, and opened again for whatever comes next.
         if is_idle && self.outputs.len() <= Pipe::KEPT {
             self.put_pipes_away();
         }
-        Ok(false)
+        Ok(progressed)
+    }
+
+    fn move_leg(&mut self, leg: &Leg, now_us: u64) -> Result<Sent, Fault> {
+        if self.sends_file(leg) {
+            return self.send_file(leg, now_us);
+        }
+        if have_equal_pipes(&mut self.outputs[leg.outputs.clone()]) {
+            return self.fill_pipes(leg);
+        }
+        // No descriptor is left, or this user's pipes have used up their pages: then tee would not have room for all.
+        self.move_seen();
+        Ok(Sent::Copied)
     }
 
     /// From now on everything is copied; what is in pipes leaves first.
@@ -116,6 +123,9 @@ impl Stream {
         // Without a pipe a byte takes half the time.
         let room = (2 * self.room()).min(leg.bytes);
         let (input, output) = (&mut self.inputs[leg.input], &mut self.outputs[place]);
+        if output.held() > 0 {
+            return Ok(Sent::Wait);
+        }
         if !output.writable {
             return Ok(Sent::Full);
         }
@@ -133,8 +143,11 @@ impl Stream {
         let (first, others) = self.outputs[leg.outputs.clone()].split_at_mut(1);
         let pipe = first[0].pipe().map_err(|error| Fault::Output(place, error))?;
         let sent = self.inputs[leg.input].fill_pipe(pipe, room).map_err(Fault::Input)?;
-        if !matches!(sent, Sent::Bytes(_)) {
-            return Ok(sent);
+        match sent {
+            Sent::Bytes(_) => {}
+            // The pipe may be full.
+            Sent::Nothing if pipe.held() > 0 => return Ok(Sent::Wait),
+            sent => return Ok(sent),
         }
         let copied = others.iter_mut().filter_map(|other| other.pipe.as_mut());
         // Each gets what it can, also behind one that could not.
@@ -160,7 +173,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Counts what came of moving; answers whether anything was done.
+    /// Counts what came of moving; answers whether there may be more to move before outputs send what they have.
     fn note_moved(&mut self, leg: &Leg, sent: Sent) -> bool {
         let input = &mut self.inputs[leg.input];
         match sent {
@@ -168,23 +181,21 @@ impl Stream {
                 input.bytes += bytes as u64;
                 self.counts.bytes_in += bytes as u64;
                 self.counts.bytes_unseen += bytes as u64;
-                self.note_passed(leg, bytes);
-            }
-            Sent::Full => {
-                self.outputs[leg.outputs.start].writable = false;
-                return false;
+                return self.note_passed(leg, bytes);
             }
             Sent::Nothing => {
                 input.readable = false;
-                return false;
+                return true; // another may have something
             }
+            Sent::Full => self.outputs[leg.outputs.start].writable = false,
+            Sent::Wait | Sent::Copied => {}
             Sent::End => input.at_end = true,
             Sent::Cold(file, range) => {
                 input.busy = true;
                 self.storage.push(Storage { port: input.port, job: Job::Warm(file, range) });
             }
         }
-        true
+        false
     }
 
     /// While nothing comes, or nothing more will, others may need pipes more.

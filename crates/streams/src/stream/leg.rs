@@ -10,6 +10,9 @@ use crate::pattern::Spread;
 /// than two calls for each.
 const LEAST: usize = 32 * 1024;
 
+/// More records are put into a pipe while it holds no more than this: half of what it takes.
+const GATHERED: usize = 512 * 1024;
+
 /// The next bytes' way.
 pub(super) struct Leg {
     /// The place of the input.
@@ -78,7 +81,7 @@ impl Stream {
         }
     }
 
-    /// Whose turn it is, if all that they got before has left, and how many bytes are theirs.
+    /// Whose turn it is, if they have sent what they got before or may get more, and how many bytes are theirs.
     fn next_outputs(&mut self, now_us: u64) -> Option<(Range<usize>, usize)> {
         let count = self.outputs.len();
         let (places, unit) = match &mut self.spread {
@@ -92,24 +95,29 @@ impl Stream {
             Spread::Capacity { chosen: None } => (one(self.soonest(now_us)?), usize::MAX),
             Spread::Shares(_) => return None,
         };
-        let is_free = |output: &Output| output.held() == 0 && !output.busy;
+        // To several outputs bytes go by `tee`, which takes all that a pipe has. One that is not divided fills a pipe at once.
+        let one_by_one = places.len() == 1 && !self.inputs.iter().any(Input::is_endless);
+        let may_wait = if one_by_one { GATHERED } else { 0 };
+        let is_free = |output: &Output| output.held() <= may_wait && !output.busy;
         self.outputs[places.clone()].iter().all(is_free).then_some((places, unit))
     }
 
-    /// So many bytes went this way: whose turn it is next.
-    pub(super) fn note_passed(&mut self, leg: &Leg, bytes: usize) {
+    /// So many bytes went this way: whose turn it is next. Answers whether it is another's: a record, or
+    /// a part of a stripe, has ended.
+    pub(super) fn note_passed(&mut self, leg: &Leg, bytes: usize) -> bool {
+        let mut part_ends = false;
         if let Spread::Bytes { turns, unit, left } = &mut self.spread {
             *left -= bytes;
-            let ends = *left == 0;
-            if ends {
+            part_ends = *left == 0;
+            if part_ends {
                 turns.taken();
                 *left = *unit;
             }
-            self.outputs[leg.outputs.start].within = !ends;
+            self.outputs[leg.outputs.start].within = !part_ends;
         }
         let count = self.inputs.len();
         let input = &mut self.inputs[leg.input];
-        let Some(passed) = input.splitter.pass(bytes) else { return };
+        let Some(passed) = input.splitter.pass(bytes) else { return part_ends };
         input.records += u64::from(passed.begins);
         self.counts.records_in += u64::from(passed.begins);
         match &mut self.order {
@@ -120,6 +128,7 @@ impl Stream {
             _ => {}
         }
         self.note_given(leg, passed.ends);
+        passed.ends || part_ends
     }
 
     /// The outputs have a record, or a part of it that is not the last.
