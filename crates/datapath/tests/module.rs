@@ -22,6 +22,7 @@ fn main() -> std::process::ExitCode {
         generated_headers,
         a_start_in_the_middle_of_a_packet,
         a_run_of_any_length_is_one_call,
+        after_a_seek_a_train_is_one_call,
         a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind,
         a_closed_port_is_told,
         datagrams_arrive_whole,
@@ -59,6 +60,14 @@ fn a_start_in_the_middle_of_a_packet() {
 /// More packets than any train has.
 fn a_run_of_any_length_is_one_call() {
     is_one_call(&Example::with_step(90 << 16, Headers::Generated, 1, 100, 200, 7));
+}
+
+/// The file has headers between its payloads, and the session has its own: what a seek leads to.
+fn after_a_seek_a_train_is_one_call() {
+    let headers = Headers::Own { sequence_offset: 40_000, timestamp_offset: 1 << 31, marker: true };
+    for (payload, packets, last) in [(100, 200, 7), (1316, 64, 1316), (9000, 5, 1)] {
+        is_one_call(&Example::with_step(90 << 16, headers, 4095, payload, packets, last));
+    }
 }
 
 fn is_one_call(example: &Example) {
