@@ -116,21 +116,14 @@ bool wp_train_add_payload(struct wp_train *train, const struct wp_source *source
 			  struct wp_cursor *cursor, size_t bytes)
 {
 	train->payload += bytes;
-	cursor->available -= bytes;
 	while (bytes) {
 		struct bio_vec piece = source->pieces[cursor->piece];
 
 		piece.bv_offset += cursor->skip;
-		piece.bv_len -= cursor->skip;
-		if (bytes < piece.bv_len) {
-			piece.bv_len = bytes;
-			cursor->skip += bytes;
-		} else {
-			cursor->piece++;
-			cursor->skip = 0;
-		}
+		piece.bv_len = min_t(size_t, piece.bv_len - cursor->skip, bytes);
 		if (!wp_train_add(train, &piece, false))
 			return false;
+		wp_source_pass(source, cursor, piece.bv_len);
 		bytes -= piece.bv_len;
 	}
 	return true;
@@ -182,28 +175,13 @@ static bool wp_train_by_reference(const struct wp_train *train,
 	       train->bytes <= route->checksum_bytes;
 }
 
-static int wp_train_error(int error)
-{
-	/* A signal: what was sent is told, so nothing is begun anew. */
-	switch (error) {
-	case -ERESTARTSYS:
-	case -ERESTARTNOINTR:
-	case -ERESTARTNOHAND:
-	case -ERESTART_RESTARTBLOCK:
-		return -EINTR;
-	default:
-		return error;
-	}
-}
-
 /**
  * wp_train_send() - Hand a train to the network.
  * @train: the train; stays as it is
  * @sending: how
  *
  * Return: bytes sent, headers included (UDP: all); -EAGAIN: the socket's
- * buffer is full and @sending does not wait; -EINTR; else what the network
- * says.
+ * buffer is full and @sending does not wait; else what the network says.
  */
 int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 {
@@ -241,7 +219,7 @@ int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 	}
 	iov_iter_bvec(&message.msg_iter, ITER_SOURCE, train->piece,
 		      train->pieces, train->bytes);
-	sent = wp_train_error(sock_sendmsg(sending->sock, &message));
+	sent = sock_sendmsg(sending->sock, &message);
 	trace_wirepath_train(sending->sock->sk, train, references, sent);
 	if (sent <= 0)
 		return sent ?: -EIO;
