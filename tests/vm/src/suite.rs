@@ -1,5 +1,8 @@
 //! Everything that is tested in guests.
 
+mod debug;
+mod planted;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,6 +17,8 @@ use crate::module;
 use crate::qemu::Qemu;
 use crate::report::Report;
 use crate::workspace::Programs;
+
+pub use debug::{Caller, Debugged, Ran};
 
 /// What is needed to boot guests.
 pub struct Suite {

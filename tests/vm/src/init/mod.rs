@@ -1,6 +1,7 @@
 //! The first process of a guest: makes it a home, loads modules, runs programs, reports, and switches off.
 
 mod home;
+mod leaks;
 mod memory;
 mod modules;
 mod programs;
@@ -11,6 +12,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use rustix::system::{RebootCommand, reboot};
+
+use leaks::Kmemleak;
 
 use crate::plan::{self, Event, Plan};
 
@@ -42,11 +45,15 @@ fn run() -> Result<()> {
     home::finish()?;
     match &plan.module {
         Some(module) => {
+            let kmemleak = Kmemleak::of_this_kernel()?;
             modules::load(&module.file, &module.parameters)?;
             let before = memory::of_the_kernel()?;
             run_programs(&plan);
             modules::unload(&module.name)?;
-            memory::check(before)?;
+            match kmemleak {
+                Some(kmemleak) => kmemleak.check()?,
+                None => memory::check(before)?,
+            }
         }
         None => run_programs(&plan),
     }
