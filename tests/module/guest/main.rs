@@ -6,7 +6,9 @@ mod bench;
 mod bytes;
 mod caller;
 mod concurrent;
+mod failing;
 mod files;
+mod injected;
 mod links;
 mod misuse;
 mod query;
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         concurrent::trials(),
         reload::trials(),
         caller::trials(),
+        injected::trials(),
     ];
     let code = trial::run_as(arguments, Vec::new(), groups.into_iter().flatten().collect());
     settings::print_counts();

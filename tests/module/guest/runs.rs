@@ -66,7 +66,7 @@ fn bench() -> Result<Bench> {
 
 /// When a run's packets leave.
 #[derive(Clone, Debug)]
-enum Pace {
+pub(crate) enum Pace {
     Rate(u64),
     Table(Vec<Departure>),
 }
@@ -146,7 +146,7 @@ fn check(bench: &mut Bench, call: &Call, from: &From<'_>, pace: &Pace, wire: &mu
 }
 
 /// Has the module start what was laid down.
-fn start(bench: &mut Bench, pace: &Pace, start_ns: u64) -> Result<Started, Errno> {
+pub(crate) fn start(bench: &mut Bench, pace: &Pace, start_ns: u64) -> Result<Started, Errno> {
     let common = layout::Start {
         size: size_of::<layout::Start>() as u32,
         send: bench.arena.address(RUN),
