@@ -10,6 +10,7 @@ mod judge;
 pub mod kernels;
 mod libraries;
 pub mod module;
+mod package;
 mod packages;
 pub mod plan;
 pub mod qemu;
