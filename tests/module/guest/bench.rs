@@ -56,7 +56,7 @@ impl Bench {
     /// Puts content at the arena's end.
     pub(crate) fn fill_memory(&mut self, content: &Content) {
         let start = self.memory_start(content);
-        self.arena.write(start, &content.bytes(0..content.length()));
+        self.arena.write(start, content.bytes(0..content.length()));
     }
 
     fn memory_start(&self, content: &Content) -> usize {
@@ -214,7 +214,7 @@ impl Bench {
 pub(crate) fn packets<'a>(outcome: &'a Outcome, content: &'a Content) -> impl Iterator<Item = Vec<u8>> + 'a {
     outcome.packets.iter().map(|packet| {
         let mut bytes = packet.header.clone();
-        bytes.extend(content.bytes(packet.payload.clone()));
+        bytes.extend_from_slice(content.bytes(packet.payload.clone()));
         bytes
     })
 }

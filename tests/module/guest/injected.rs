@@ -25,10 +25,11 @@ use crate::failing::Failing;
 use crate::files::Folder;
 use crate::runs::{Pace, start};
 use crate::settings::{count, each_case, settings};
+use crate::vectors::Sources;
 use crate::wire::{IPV4, IPV6, Wire};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![of_ext4, of_tmpfs, of_memory, by_ring, of_starting, of_runs_at_work, of_loading]
+    trials![of_ext4, of_tmpfs, of_memory, of_vectors, by_ring, of_starting, of_runs_at_work, of_loading]
 }
 
 /// Calls for each source; each is made once for each of its allocations.
@@ -133,6 +134,30 @@ fn small_call(random: &mut Random) -> Call {
         rtp.fit(random, packet_bytes, length);
     }
     call
+}
+
+fn of_vectors() -> Result<()> {
+    let failing = Failing::new()?;
+    let mut sources = Sources::new([Folder::ext4()?, Folder::tmpfs()?])?;
+    let mut wire = Wire::new(IPV4, true)?;
+    let mut counts = Counts::default();
+    each_case("injected::of_vectors", CASES, |index| {
+        let Counts { failures, refusals } = &mut counts;
+        *failures += failing.each(|armed| {
+            let mut random = Random::of_case(settings().seed, index);
+            let asked = |ask: &mut dyn FnMut() -> Result<(), Errno>| {
+                let answer = armed.call(&mut *ask)?;
+                if is_missing(answer) {
+                    *refusals += 1;
+                    return Ok(ask());
+                }
+                Ok(answer)
+            };
+            sources.check_asked_over_udp(&mut random, &mut wire, asked).map(drop)
+        })?;
+        Ok(())
+    })?;
+    counts.say("injected::of_vectors")
 }
 
 const RUNS: u64 = 60;

@@ -94,6 +94,11 @@ impl Kernel {
         }
     }
 
+    /// The folder that its packages were unpacked in.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// What boots.
     pub fn image(&self) -> PathBuf {
         self.root.join(format!("boot/vmlinuz-{}", self.release))

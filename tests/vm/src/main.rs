@@ -11,7 +11,7 @@ use wirepath_vm::guest::{self, Guest};
 use wirepath_vm::kernels::{self, Kernel};
 use wirepath_vm::qemu::Qemu;
 use wirepath_vm::report::Report;
-use wirepath_vm::suite::{self, Caller, Suite};
+use wirepath_vm::suite::{self, Caller, Part, Suite};
 use wirepath_vm::{cache, debug_kernel, init, module, record, workspace};
 
 /// Boots kernels in QEMU and tests in them.
@@ -27,11 +27,17 @@ struct Cli {
 #[derive(Subcommand)]
 enum Job {
     /// Run the module's tests on every kernel, and the tests in network namespaces on the newest
+    ///
+    /// WIREPATH_CALLER_SECONDS and WIREPATH_CALLER_SEED make other runs of the random caller than that of `make test`.
     Test {
         /// Only this kernel, such as 6.12
         #[arg(long, value_name = "NUMBER")]
         kernel: Option<String>,
-        /// Only tests in network namespaces whose names contain one of these
+        /// Only these guests; may be repeated
+        #[arg(long = "guest", value_name = "WHICH")]
+        parts: Vec<Part>,
+        /// Only tests in network namespaces whose names contain one of these, and no other guest
+        #[arg(conflicts_with = "parts")]
         filter: Vec<String>,
     },
     /// Build a kernel that checks itself, and run the module's tests on it; first that each of its detectors works
@@ -87,6 +93,9 @@ struct Contents {
     /// One more module of the kernel's own; may be repeated
     #[arg(long = "driver", value_name = "NAME")]
     drivers: Vec<String>,
+    /// What the kernel is told at its start beside what all are told, such as slub_debug=FZPU
+    #[arg(long, value_name = "OPTIONS", default_value = "")]
+    append: String,
     /// One more file of this machine, below /files; may be repeated
     #[arg(long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -115,7 +124,10 @@ fn main() -> ExitCode {
 
 fn run(job: Job) -> Result<ExitCode> {
     match job {
-        Job::Test { kernel, filter } => test(kernel.as_deref(), &filter),
+        Job::Test { kernel, filter, .. } if !filter.is_empty() => {
+            test(kernel.as_deref(), &[Part::Netns], &filter)
+        }
+        Job::Test { kernel, parts, .. } => test(kernel.as_deref(), &parts, &[]),
         Job::TestDebug { kernel, seconds, seed, result } => {
             test_debug(kernel.as_deref(), Caller { seed, seconds }, result)
         }
@@ -161,7 +173,8 @@ impl Contents {
         };
         let drivers: Vec<&str> = self.drivers.iter().map(String::as_str).collect();
         let init = std::env::current_exe().context("finding this program")?;
-        let mut guest = Guest::new(&format!("{name} run"), &kernel, &init)?.drivers(&drivers)?;
+        let guest = Guest::new(&format!("{name} run"), &kernel, &init)?;
+        let mut guest = guest.for_tests()?.drivers(&drivers)?.options(&self.append);
         if let Some(path) = &self.module {
             let built = if path.is_dir() {
                 module::build(path, &kernel, &cache().join("build"))?
@@ -185,10 +198,12 @@ fn add_program(guest: Guest, program: &str, arguments: &[String]) -> Result<Gues
 }
 
 /// Every guest of the suite. What cannot run here is said and counted as skipped.
-fn test(kernel: Option<&str>, filter: &[String]) -> Result<ExitCode> {
+fn test(kernel: Option<&str>, parts: &[Part], filter: &[String]) -> Result<ExitCode> {
     let programs = workspace::build()?;
     let reports = match (Qemu::find()?, kernels::series()) {
-        (Some(qemu), Ok(_)) => Suite::new(qemu, cache(), programs).run(&suite::chosen(kernel)?, filter)?,
+        (Some(qemu), Ok(_)) => {
+            Suite::new(qemu, cache(), programs).run(&suite::chosen(kernel)?, parts, filter)?
+        }
         (None, _) => skipped("QEMU is not installed (package qemu-system-x86)"),
         (_, Err(error)) => skipped(&format!("{error:#}")),
     };

@@ -12,10 +12,11 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use rustix::system::{RebootCommand, reboot};
+use wirepath_tests::kernel_memory::KernelMemory;
 
 use leaks::Kmemleak;
 
-use crate::plan::{self, Event, Plan};
+use crate::plan::{self, Event, Module, Plan, Program};
 
 /// Where the kernel looks for its first process: who is called by this name is it.
 pub const NAME: &str = "/init";
@@ -46,29 +47,39 @@ fn run() -> Result<()> {
     match &plan.module {
         Some(module) => {
             let kmemleak = Kmemleak::of_this_kernel()?;
-            modules::load(&module.file, &module.parameters)?;
-            let before = memory::of_the_kernel()?;
-            run_programs(&plan);
-            modules::unload(&module.name)?;
+            // What is used for the first time fills caches that are the kernel's own, and stay.
+            with_module(module, || run_programs(&plan.rehearsal))?;
+            let before = KernelMemory::now()?;
+            with_module(module, || run_all(&plan))?;
             match kmemleak {
                 Some(kmemleak) => kmemleak.check()?,
                 None => memory::check(before)?,
             }
         }
-        None => run_programs(&plan),
+        None => run_all(&plan),
     }
     modules::check_taint()
 }
 
-fn run_programs(plan: &Plan) {
-    for program in &plan.programs {
-        say(&Event::Begin(program.name.clone()));
-        say(&Event::End(programs::run(Command::new(&program.file).args(&program.arguments))));
-    }
+fn with_module(module: &Module, run: impl FnOnce()) -> Result<()> {
+    modules::load(&module.file, &module.parameters)?;
+    run();
+    modules::unload(&module.name)
+}
+
+fn run_all(plan: &Plan) {
+    run_programs(&plan.programs);
     if plan.shell
         && let Err(error) = programs::shell(Path::new("/dev/ttyS0"))
     {
         say(&Event::Fault(format!("{error:#}")));
+    }
+}
+
+fn run_programs(programs: &[Program]) {
+    for program in programs {
+        say(&Event::Begin(program.name.clone()));
+        say(&Event::End(programs::run(Command::new(&program.file).args(&program.arguments))));
     }
 }
 

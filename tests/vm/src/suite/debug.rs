@@ -1,14 +1,15 @@
 //! Everything that is tested on the kernel that checks itself: first that it does, then the module.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 
+use super::guests::{CALLER, MODEL, add};
 use super::planted::{FAULTS, Fault};
-use super::{Numbered, SMOKE, Suite, TOOLS, shown};
+use super::{Numbered, SIDE_BY_SIDE, Suite, shown};
 use crate::debug_kernel;
 use crate::guest::Guest;
 use crate::kernels::Series;
@@ -46,7 +47,7 @@ pub struct Debugged {
     pub machine: String,
     /// From the first guest's start to the last one's end.
     pub seconds: u64,
-    /// In the order in which they ended.
+    /// In no order.
     pub guests: Vec<Ran>,
 }
 
@@ -69,12 +70,8 @@ impl Debugged {
     }
 }
 
-/// Programs of the module's tests, in guests of their own: which of their tests, and for how long at most.
-const PARTS: &[(&str, &[&str])] = &[
-    ("module", &["--skip", "caller::", "--skip", "injected::"]),
-    ("injected", &["injected::"]),
-    ("caller", &["caller::"]),
-];
+/// Tests in which allocations fail: they have a guest of their own, as the random caller has.
+const INJECTED: &str = "injected::";
 
 /// MiB: KASAN has an eighth of it for itself, and keeps what was freed for a while.
 const MEMORY: u32 = 1536;
@@ -113,30 +110,29 @@ impl Suite {
     }
 
     /// The module's tests, in parts.
-    fn of_the_module(&self, kernel: &Numbered, caller: Caller) -> Result<VecDeque<Planned>> {
-        let sources = crate::workspace::folder().join("kernel/module");
-        let build = self.cache.join("build");
-        let file = module::build(&sources, &kernel.1, &build)?;
-        let smoke = module::smoke_test(&sources, &build)?;
-        let mut planned = VecDeque::new();
-        for (part, arguments) in PARTS {
-            let mut guest =
-                self.guest(kernel, part)?.module(&file, "")?.tools(TOOLS)?.tools(&["mkfs.xfs"])?;
-            guest = guest.size(MEMORY, PROCESSORS, LIMIT);
-            if *part == "module" {
-                guest = guest.file(&smoke, Path::new("/smoke"))?.script("smoke", SMOKE)?;
+    fn of_the_module(&self, kernel: &Numbered, caller: Caller) -> Result<Vec<Planned>> {
+        let (seed, seconds) = (caller.seed.to_string(), caller.seconds.to_string());
+        let model = [
+            ("module", vec!["--skip", CALLER, "--skip", INJECTED]),
+            ("injected", vec![INJECTED]),
+            ("caller", vec!["--seconds", &seconds, CALLER]),
+        ];
+        let plan = |(what, arguments): &(&str, Vec<&str>)| {
+            let mut guest = self.with_module(kernel, what)?;
+            for tests in &self.programs.module {
+                let is_model = tests.package == MODEL;
+                let arguments = [&["--seed", &seed], &arguments[..]].concat();
+                if is_model || *what == "module" {
+                    guest = add(guest, tests, if is_model { &arguments } else { &[] })?;
+                }
             }
-            let numbers = [("--seed", caller.seed), ("--seconds", caller.seconds)];
-            let numbers = numbers.iter().flat_map(|(name, value)| [(*name).to_owned(), value.to_string()]);
-            let arguments: Vec<String> = arguments.iter().map(ToString::to_string).chain(numbers).collect();
-            for (number, program) in self.programs.module.iter().enumerate() {
-                // Others than the first have no such parts.
-                let path = format!("/project/target/debug/deps/module-{number}");
-                guest = guest.program(part, program, Path::new(&path), &arguments)?;
-            }
-            planned.push_back(Planned { name: format!("debug {part}"), guest, fault: None });
-        }
-        Ok(planned)
+            Ok(Planned {
+                name: format!("debug {what}"),
+                guest: guest.size(MEMORY, PROCESSORS, LIMIT),
+                fault: None,
+            })
+        };
+        model.iter().map(plan).collect()
     }
 
     /// A guest for each fault, since after one report lockdep looks no more.
@@ -153,23 +149,24 @@ impl Suite {
         FAULTS.iter().map(plan).collect()
     }
 
-    fn boot_all(&self, planned: VecDeque<Planned>) -> Result<Vec<Ran>> {
-        let planned = Mutex::new(planned);
-        let ran = Mutex::new(Vec::new());
-        let work = || -> Result<()> {
-            let next = || planned.lock().expect("nothing panics holding it").pop_front();
+    fn boot_all(&self, planned: Vec<Planned>) -> Result<Vec<Ran>> {
+        let planned = Mutex::new(VecDeque::from(planned));
+        let next = || planned.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let work = || -> Result<Vec<Ran>> {
+            let mut ran = Vec::new();
             while let Some(next) = next() {
-                let done = self.boot_one(next)?;
-                ran.lock().expect("nothing panics holding it").push(done);
+                ran.push(self.boot_one(next)?);
             }
-            Ok(())
+            Ok(ran)
         };
         std::thread::scope(|scope| {
-            let other = scope.spawn(work);
-            let own = work();
-            own.and(other.join().map_err(|_| anyhow::anyhow!("booting a guest panicked"))?)
-        })?;
-        Ok(ran.into_inner().expect("nothing panics holding it"))
+            let workers: Vec<_> = (0..SIDE_BY_SIDE).map(|_| scope.spawn(work)).collect();
+            let mut ran = Vec::new();
+            for worker in workers {
+                ran.extend(worker.join().map_err(|_| anyhow::anyhow!("booting a guest panicked"))??);
+            }
+            Ok(ran)
+        })
     }
 
     fn boot_one(&self, planned: Planned) -> Result<Ran> {
