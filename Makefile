@@ -3,10 +3,10 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 MINUTES ?= 3
 PREFIX ?= /usr/local
 
-.PHONY: help run test test-vm vm build install bench assess assess-relay fmt lint fuzz
+.PHONY: help run test test-vm test-kernel-debug vm build install bench assess assess-relay fmt lint fuzz
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
 
 run: ## install what is missing, build, serve MEDIA=folder (or a sample clip) and say how to play it; ARGS="--rtsp …"
 	@[ -z "$$MEDIA" ] || [ -e "$$MEDIA" ] || { echo "MEDIA=$$MEDIA does not exist; name a folder or a file" >&2; exit 66; }
@@ -21,6 +21,10 @@ test: ## install what is missing and run every check and test
 test-vm: ## only what runs in guests: kernels booted in QEMU, their tests; ARGS="--kernel 6.1 …"
 	@scripts/install.sh vm
 	cargo run --quiet --locked -p wirepath-vm -- test $(ARGS)
+
+test-kernel-debug: ## the module on a kernel that checks itself, built here once (15 CPU-minutes, 3 GB); ARGS="--seconds 600 …"
+	@scripts/install.sh debug-kernel
+	cargo run --quiet --locked -p wirepath-vm -- test-debug $(ARGS)
 
 vm: ## a shell in a guest; ARGS="--kernel 6.1 --module kernel/module …"; Ctrl-A X ends it
 	@scripts/install.sh vm

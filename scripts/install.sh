@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs what is missing: scripts/install.sh [run] [test] [vm] [bench]. Debian 12, Debian 13, Ubuntu 24.04.
+# Installs what is missing: scripts/install.sh [run] [test] [vm] [debug-kernel] [bench]. Debian 12, Debian 13, Ubuntu 24.04.
 # Nothing missing: nothing is called. No way to become root: prints the command for root and exits with 69.
 set -eu
 cd "$(dirname "$0")/.."
@@ -28,8 +28,8 @@ as_root() {
 
 # Guests, and modules for their kernels. The kernels themselves are unpacked by tests/vm, never installed.
 need_guests() {
-  need qemu-system-x86_64 qemu-system-x86; need busybox busybox-static; need mkfs.ext4 e2fsprogs
-  need make make; need pahole pahole; need depmod kmod; need xz xz-utils; need zstd zstd
+  need qemu-system-x86_64 qemu-system-x86; need busybox busybox-static; need mkfs.ext4 e2fsprogs; need mkfs.xfs xfsprogs
+  need dkms dkms; need make make; need pahole pahole; need depmod kmod; need xz xz-utils; need zstd zstd
   need ip iproute2; need ethtool ethtool; need setpriv util-linux; need ffmpeg ffmpeg
 }
 
@@ -55,7 +55,11 @@ for purpose in "$@"; do
       grep -q '^ID=ubuntu' /etc/os-release || need chromium chromium
       need_guests ;;
     vm) need_guests ;;
-    *) echo "install.sh: unknown purpose $purpose; known are run, test, vm, bench" >&2; exit 64 ;;
+    debug-kernel)
+      need_guests
+      # What builds a kernel from its sources.
+      need flex flex; need bison bison; need m4 m4; need bc bc; need perl perl; need_package libelf-dev ;;
+    *) echo "install.sh: unknown purpose $purpose; known are run, test, vm, debug-kernel, bench" >&2; exit 64 ;;
   esac
 done
 install() { as_root "apt-get update && DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends ${missing[*]}"; }

@@ -11,6 +11,7 @@ pub mod clips;
 pub mod deadline;
 pub mod hot;
 pub mod http;
+pub mod kernel_memory;
 pub mod loss;
 pub mod mutation;
 pub mod namespace;

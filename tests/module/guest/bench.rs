@@ -56,7 +56,7 @@ impl Bench {
     /// Puts content at the arena's end.
     pub(crate) fn fill_memory(&mut self, content: &Content) {
         let start = self.memory_start(content);
-        self.arena.write(start, &content.bytes(0..content.length()));
+        self.arena.write(start, content.bytes(0..content.length()));
     }
 
     fn memory_start(&self, content: &Content) -> usize {
@@ -71,9 +71,6 @@ impl Bench {
         wire.compare(packets(&outcome, from.content()))?;
         ensure!(answer == outcome.answer, "it answered {answer:?} and not {:?}", outcome.answer);
         self.check_run(call, &outcome, &before)?;
-        if let Header::Rtp(rtp) = &call.header {
-            self.check_rtp(rtp, outcome.rtp(call, rtp))?;
-        }
         let done = [1, outcome.packets.len() as u64, outcome.payload()];
         self.counts.iter_mut().zip(done).for_each(|(count, more)| *count += more);
         Ok(())
@@ -147,7 +144,8 @@ impl Bench {
         }
     }
 
-    fn check_run(&self, call: &Call, outcome: &Outcome, before: &layout::Run) -> Result<()> {
+    /// Whether the state came back as it should, in however many trains and calls.
+    pub(crate) fn check_state(&self, call: &Call, outcome: &Outcome, before: &layout::Run) -> Result<()> {
         let after: layout::Run = self.arena.take(RUN);
         let (packets, payload) = (outcome.packets.len() as u64, outcome.payload());
         let passed = outcome.passed(call);
@@ -163,6 +161,15 @@ impl Bench {
             ..*before
         };
         ensure!(after == expected, "the run came back as\n{after:?} and not\n{expected:?}");
+        if let Header::Rtp(rtp) = &call.header {
+            self.check_rtp(rtp, outcome.rtp(call, rtp))?;
+        }
+        Ok(())
+    }
+
+    fn check_run(&self, call: &Call, outcome: &Outcome, before: &layout::Run) -> Result<()> {
+        self.check_state(call, outcome, before)?;
+        let (after, payload): (layout::Run, u64) = (self.arena.take(RUN), outcome.payload());
         let (trains, copied) = (after.trains - before.trains, after.copied_bytes - before.copied_bytes);
         let least = outcome.trains(if self.has(layout::FEATURE_TRAINS) { call.train_packets } else { 1 });
         let most = outcome.trains_at_most(call.train_packets, self.query.fragments_max);
@@ -209,7 +216,7 @@ impl Bench {
 pub(crate) fn packets<'a>(outcome: &'a Outcome, content: &'a Content) -> impl Iterator<Item = Vec<u8>> + 'a {
     outcome.packets.iter().map(|packet| {
         let mut bytes = packet.header.clone();
-        bytes.extend(content.bytes(packet.payload.clone()));
+        bytes.extend_from_slice(content.bytes(packet.payload.clone()));
         bytes
     })
 }

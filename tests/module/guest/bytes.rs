@@ -1,12 +1,12 @@
 //! SEND, byte for byte: sizes and positions at every boundary, and random calls, from each kind of source.
 
-use std::fs::File;
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::os::fd::AsRawFd;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
-use wirepath_module_tests::call::{Call, Header};
+use wirepath_module_tests::call::{Call, Header, PACKET_MAX};
 use wirepath_module_tests::content::Content;
 use wirepath_module_tests::random::Random;
 use wirepath_sys::module::layout;
@@ -18,49 +18,40 @@ use crate::settings::{count, each_case, settings};
 use crate::wire::{IPV4, IPV6, Wire};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![of_ext4, of_tmpfs, of_huge_pages, of_overlay, of_xfs, of_holes, of_memory, by_ring]
+    trials![of_ext4, of_tmpfs, of_huge_pages, of_overlay, of_xfs, of_memory, by_ring, of_each_size]
 }
 
 /// Seventy-three pages and a bit.
 pub(crate) const LENGTH: u64 = 300_001;
 
-/// Random calls for each source.
+/// Random calls for each kind of source.
 const RANDOM_CALLS: u64 = 300;
 
 fn of_ext4() -> Result<()> {
-    of_folder("bytes::of_ext4", Folder::ext4()?)
+    of_folder("bytes::of_ext4", Folder::ext4()?, Bench::new()?)
 }
 
 fn of_tmpfs() -> Result<()> {
-    of_folder("bytes::of_tmpfs", Folder::tmpfs()?)
+    of_folder("bytes::of_tmpfs", Folder::tmpfs()?, Bench::new()?)
 }
 
 fn of_huge_pages() -> Result<()> {
-    of_folder("bytes::of_huge_pages", Folder::tmpfs_of_huge_pages()?)
+    of_folder("bytes::of_huge_pages", Folder::tmpfs_of_huge_pages()?, Bench::new()?)
 }
 
 fn of_overlay() -> Result<()> {
-    of_folder("bytes::of_overlay", Folder::overlay()?)
+    of_folder("bytes::of_overlay", Folder::overlay()?, Bench::new()?)
 }
 
 fn of_xfs() -> Result<()> {
-    of_folder("bytes::of_xfs", Folder::xfs()?)
-}
-
-/// Content with a hole across pages, one within a page, and one at its end.
-fn of_holes() -> Result<()> {
-    let folder = Folder::ext4()?;
-    let content = Content::new(settings().seed, LENGTH);
-    let content = content.with_hole(8191..70_001).with_hole(131_072..131_080).with_hole(290_000..LENGTH);
-    let file = folder.file("holes", &content)?;
-    of_source("bytes::of_holes", &From::File(file.as_raw_fd(), &content), Bench::new()?)
+    of_folder("bytes::of_xfs", Folder::xfs()?, Bench::new()?)
 }
 
 fn of_memory() -> Result<()> {
     let content = Content::new(settings().seed, LENGTH);
     let mut bench = Bench::new()?;
     bench.fill_memory(&content);
-    of_source("bytes::of_memory", &From::Memory(&content), bench)
+    of_sources("bytes::of_memory", &[From::Memory(&content)], bench)
 }
 
 /// The same requests as commands of io_uring.
@@ -68,18 +59,20 @@ fn by_ring() -> Result<()> {
     let mut bench = Bench::new()?;
     require!(bench.has(layout::FEATURE_URING), "this module takes no commands of io_uring");
     bench.by_ring = true;
-    let content = Content::new(settings().seed, LENGTH);
-    let file = Folder::ext4()?.file("plain", &content)?;
-    of_source("bytes::by_ring", &From::File(file.as_raw_fd(), &content), bench)
+    of_folder("bytes::by_ring", Folder::ext4()?, bench)
 }
 
-fn of_folder(group: &str, folder: Folder) -> Result<()> {
-    let content = Content::new(settings().seed, LENGTH);
-    let file: File = folder.file("plain", &content)?;
-    of_source(group, &From::File(file.as_raw_fd(), &content), Bench::new()?)
+/// Of a file without holes, and of one with a hole across pages, one within a page, and one at its end.
+fn of_folder(group: &str, folder: Folder, bench: Bench) -> Result<()> {
+    let plain = Content::new(settings().seed, LENGTH);
+    let holes = plain.clone().with_hole(8191..70_001).with_hole(131_072..131_080).with_hole(290_000..LENGTH);
+    let files = [folder.file("plain", &plain)?, folder.file("holes", &holes)?];
+    let sources = [From::File(files[0].as_raw_fd(), &plain), From::File(files[1].as_raw_fd(), &holes)];
+    of_sources(group, &sources, bench)
 }
 
-fn of_source(group: &str, from: &From<'_>, mut bench: Bench) -> Result<()> {
+/// Each edge of each source, and random calls, over IPv4 and IPv6, to where a socket is connected and to an address.
+fn of_sources(group: &str, sources: &[From<'_>], mut bench: Bench) -> Result<()> {
     let mut wires = Vec::new();
     for address in [IPV4, IPV6] {
         for is_connected in [true, false] {
@@ -87,18 +80,64 @@ fn of_source(group: &str, from: &From<'_>, mut bench: Bench) -> Result<()> {
         }
     }
     let edges = edges();
-    each_case(group, edges.len() as u64 + RANDOM_CALLS, |index| {
+    let of_edges = edges.len() * sources.len();
+    let mut kinds = HashSet::new();
+    each_case(group, of_edges as u64 + RANDOM_CALLS, |index| {
         let mut random = Random::of_case(settings().seed, index);
-        let call = match edges.get(index as usize) {
-            Some(call) => call.clone(),
-            None => random_call(&mut random, from),
+        let index = index as usize;
+        let (call, from) = if index < of_edges {
+            (edges[index / sources.len()].clone(), &sources[index % sources.len()])
+        } else {
+            let from = &sources[random.below(sources.len() as u64) as usize];
+            (random_call(&mut random, from), from)
         };
         let which = random.below(wires.len() as u64) as usize;
+        kinds.insert((std::mem::discriminant(&call.header), call.packet_bytes == 0, which));
         let (address, wire): &mut (IpAddr, Wire) = &mut wires[which];
         bench.check(&call, from, wire).with_context(|| format!("{call:?} over {address}"))
     })?;
+    let all = HEADER_KINDS * 2 * wires.len();
+    ensure!(
+        settings().case.is_some() || kinds.len() == all,
+        "of {all} kinds of calls only {} were made",
+        kinds.len()
+    );
     let [calls, packets, bytes] = bench.counts;
-    count(format!("{group}: {calls} calls, {packets} packets, {bytes} bytes"));
+    count(format!("{group}: {calls} calls of {} kinds, {packets} packets, {bytes} bytes", kinds.len()));
+    Ok(())
+}
+
+/// None, given ones, and those of the RTP engine; each before one packet and before the packets of a run.
+const HEADER_KINDS: usize = 3;
+
+/// A packet of each size, from a file and from memory, wherever it lies: up to more than a page, and around all boundaries after
+/// that; with `--all` of every size there is.
+fn of_each_size() -> Result<()> {
+    let content = Content::new(settings().seed, LENGTH);
+    let file = Folder::ext4()?.file("plain", &content)?;
+    let mut bench = Bench::new()?;
+    bench.fill_memory(&content);
+    let sources = [From::File(file.as_raw_fd(), &content), From::Memory(&content)];
+    let mut wires = [Wire::new(IPV4, true)?, Wire::new(IPV6, true)?];
+    let is_asked_for = settings().all || settings().case.is_some();
+    let is_tried = |size: u64| is_asked_for || size <= 4200 || (size + 3) % 1024 < 7 || size + 5 > PACKET_MAX;
+    each_case("bytes::of_each_size", PACKET_MAX + 1, |index| {
+        let size = index + 1;
+        if !is_tried(size) {
+            return Ok(());
+        }
+        let header = if size > 12 && size % 3 == 0 { Header::Given(12) } else { Header::None };
+        let offset = size * 4099 % (LENGTH - PACKET_MAX);
+        let mut call = Call { header, copy: size % 5 == 0, ..Call::packet(offset, size) };
+        call.length = Some(size - call.header_bytes());
+        let wire = &mut wires[(size / 2) as usize % 2];
+        sources
+            .iter()
+            .try_for_each(|from| bench.check(&call, from, wire))
+            .with_context(|| format!("{call:?}"))
+    })?;
+    let [calls, packets, bytes] = bench.counts;
+    count(format!("bytes::of_each_size: {calls} calls, {packets} packets, {bytes} bytes"));
     Ok(())
 }
 

@@ -2,22 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
 use rustix::fs::{Advice, fadvise};
 use rustix::io::Errno;
+use rustix::process::Signal;
 use wirepath_module_tests::call::{Call, Header};
 use wirepath_module_tests::content::Content;
 use wirepath_module_tests::random::Random;
 use wirepath_sys::module::layout;
 use wirepath_sys::module::{Module, Started};
-use wirepath_tests::trials;
+use wirepath_tests::process::find;
+use wirepath_tests::{Deadline, require, trials};
 
 use crate::bench::{ADDRESS, Bench, From, HEADERS, RTP, RUN, TABLE};
 use crate::files::Folder;
@@ -25,7 +30,7 @@ use crate::settings::{Settings, count, settings};
 use crate::wire::{IPV4, IPV6, Wire};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![anything_goes]
+    trials![anything_goes, callers_are_killed]
 }
 
 /// Where the structures of START and SENDFILEW lie.
@@ -37,8 +42,8 @@ const FILE_LENGTH: u64 = 60_000;
 
 fn anything_goes() -> Result<()> {
     let Settings { seed, time, .. } = settings();
-    println!("caller: seed {seed}, {} s", time.as_secs());
     let things = Things::new()?;
+    println!("{BEGINS}{seed}, {} s", time.as_secs());
     let end = Instant::now() + time;
     let done = AtomicBool::new(false);
     let answers = std::thread::scope(|scope| -> Result<Vec<Answers>> {
@@ -66,7 +71,8 @@ fn anything_goes() -> Result<()> {
     let calls: u64 = sum.values().sum();
     let successes = sum.get(&0).copied().unwrap_or_default();
     count(format!(
-        "caller: {calls} calls in {} s by {CALLERS} threads, {successes} of them answered 0, {} errors",
+        "caller: seed {seed}: {calls} calls in {} s of this clock by {CALLERS} threads, {successes} of them answered 0, \
+         {} errors",
         time.as_secs(),
         sum.len() - 1
     ));
@@ -75,6 +81,60 @@ fn anything_goes() -> Result<()> {
     let pinned = Module::open()?.query()?.pinned_bytes;
     ensure!(pinned == 0, "{pinned} bytes stay pinned when all runs are closed");
     Ok(())
+}
+
+/// Callers are killed in the middle of anything; what they had is given back, all of it, and the module goes on.
+fn callers_are_killed() -> Result<()> {
+    require!(find("unshare").is_some(), "unshare is not installed");
+    let Settings { seed, time, .. } = settings();
+    let users =
+        || -> Result<u64> { Ok(std::fs::read_to_string("/sys/module/wirepath/refcnt")?.trim().parse()?) };
+    let before = users()?;
+    let mut random = Random::new(seed);
+    let end = Instant::now() + time / 4;
+    let mut killed = 0;
+    while killed < 3 || Instant::now() < end {
+        let seed = random.number().to_string();
+        // What it has mounted goes with it.
+        let mut caller = Command::new("unshare")
+            .arg("--mount")
+            .arg(std::env::current_exe()?)
+            .args(["--seconds", "3600", "--seed", &seed, "--exact", "caller::anything_goes"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("starting a caller")?;
+        let begun = wait_for_line(&mut caller, BEGINS);
+        std::thread::sleep(Duration::from_micros(random.below(300_000)));
+        caller.kill().context("killing a caller")?;
+        let ended = caller.wait()?;
+        begun?;
+        ensure!(
+            ended.signal() == Some(Signal::KILL.as_raw()),
+            "a caller ended before it was killed: {ended}"
+        );
+        killed += 1;
+    }
+    // Runs may outlast their descriptors by a moment.
+    Deadline::seconds(60.0).wait_for("the end of the runs of killed callers", || {
+        let is_done = users()? == before && Module::open()?.query()?.pinned_bytes == 0;
+        Ok(is_done.then_some(()))
+    })?;
+    count(format!("caller: {killed} processes killed while they called anything"));
+    Ok(())
+}
+
+/// What it says when it begins to call.
+const BEGINS: &str = "caller: seed ";
+
+/// Reads what a process prints up to a line that begins so.
+fn wait_for_line(process: &mut Child, start: &str) -> Result<()> {
+    let output = BufReader::new(process.stdout.take().context("no standard output")?);
+    for line in output.lines() {
+        if line?.starts_with(start) {
+            return Ok(());
+        }
+    }
+    bail!("a caller has ended without a line of {start:?}")
 }
 
 /// How often each errno was answered.
@@ -135,7 +195,7 @@ impl Things {
             match random.below(4) {
                 0 => writer.set_len(random.below(FILE_LENGTH))?,
                 1 => fadvise(reader, 0, None, Advice::DontNeed)?,
-                _ => writer.write_all_at(&content, 0)?,
+                _ => writer.write_all_at(content, 0)?,
             }
             std::thread::yield_now();
         }
@@ -209,8 +269,7 @@ impl Caller<'_> {
             _ => return self.ask_a_run(),
         };
         let at = if self.random.once_in(50) { self.displaced(at) } else { at };
-        // What is started by a ring is tried where a failure says more (`runs`).
-        self.bench.by_ring = request != layout::START && self.random.once_in(4);
+        self.bench.by_ring = self.random.once_in(4);
         let answer = self.bench.ask(request, at).map(|run| self.runs.extend(run)).map_err(Into::into);
         if self.runs.len() > 16 {
             self.runs.swap_remove(self.random.below(16) as usize);

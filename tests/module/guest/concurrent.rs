@@ -12,7 +12,7 @@ use rustix::fs::{Advice, FallocateFlags, fadvise, fallocate};
 use rustix::io::Errno;
 use wirepath_module_tests::content::Content;
 use wirepath_module_tests::random::Random;
-use wirepath_sys::module::{Marker, Module, Rtp, Run, Timestamps};
+use wirepath_sys::module::{Departures, Marker, Module, Rtp, Run, State, Timestamps};
 use wirepath_tests::trials;
 
 use crate::files::Folder;
@@ -24,7 +24,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         threads_on_one_socket_and_file,
         a_file_of_ext4_that_changes,
         a_file_of_tmpfs_that_changes,
-        a_file_of_xfs_that_changes
+        a_file_of_xfs_that_changes,
+        a_file_of_overlay_that_changes,
     ]
 }
 
@@ -81,7 +82,12 @@ fn a_file_of_xfs_that_changes() -> Result<()> {
     a_file_that_changes("xfs", &Folder::xfs()?)
 }
 
-/// A file is cut, punched, written and removed while it is sent: each byte that arrives was the file's at some time.
+fn a_file_of_overlay_that_changes() -> Result<()> {
+    a_file_that_changes("overlay", &Folder::overlay()?)
+}
+
+/// A file is cut, punched, written and removed while it is sent, by calls and by runs at a rate: each byte that arrives was the
+/// file's at some time.
 fn a_file_that_changes(name: &str, folder: &Folder) -> Result<()> {
     let content = Content::new(settings().seed, 150_000);
     let expected = content.bytes(0..content.length());
@@ -92,8 +98,11 @@ fn a_file_that_changes(name: &str, folder: &Folder) -> Result<()> {
     let done = AtomicBool::new(false);
     let runs = 60;
     let changes = std::thread::scope(|scope| -> Result<u64> {
-        let changer = scope.spawn(|| change(&path, &expected, &done));
-        let sent = (0..runs).try_for_each(|run| send(&module, &wire.sender, &file, run, 1 + run % 9));
+        let changer = scope.spawn(|| change(&path, expected, &done));
+        let sent = (0..runs).try_for_each(|run| match run % 3 {
+            0 => send_at_a_rate(&module, &wire.sender, &file, run),
+            _ => send(&module, &wire.sender, &file, run, 1 + run % 9),
+        });
         done.store(true, Ordering::Relaxed);
         let changes = changer.join().map_err(|_| anyhow::anyhow!("a thread panicked"))?;
         sent.and(changes)
@@ -116,13 +125,25 @@ fn a_file_that_changes(name: &str, folder: &Folder) -> Result<()> {
 
 /// One run, with its number as SSRC; a file that is short at the moment ends it early.
 fn send(module: &Module, sender: &UdpSocket, file: &File, number: u32, train: u32) -> Result<()> {
-    let timestamps = Timestamps::Step { first: 0, ticks: 1, packets: 1 };
-    let rtp = Rtp { ssrc: number, payload_type: 33, sequence: 0, marker: Marker::Never, timestamps };
-    let mut run = Run::of_file(file.as_fd(), 0, None).in_packets(PACKET).in_trains(train).with_rtp(rtp);
-    match module.send(sender.as_fd(), &mut run) {
+    match module.send(sender.as_fd(), &mut run(file, number, train)) {
         Err(error) if Errno::from_io_error(&error) != Some(Errno::NODATA) => Err(error).context("sending"),
         _ => Ok(()),
     }
+}
+
+/// The same, in so many milliseconds as the file has parts of 20 kB.
+fn send_at_a_rate(module: &Module, sender: &UdpSocket, file: &File, number: u32) -> Result<()> {
+    let started = module.start(sender.as_fd(), &mut run(file, number, 4), Departures::by_rate(20_000_000));
+    let status = started.context("starting")?.wait().context("waiting")?;
+    let is_fine = matches!(status.state, State::Ended(Ok(()) | Err(Errno::NODATA)));
+    ensure!(is_fine, "a run of a file that changes has ended with {status:?}");
+    Ok(())
+}
+
+fn run(file: &File, number: u32, train: u32) -> Run<'_> {
+    let timestamps = Timestamps::Step { first: 0, ticks: 1, packets: 1 };
+    let rtp = Rtp { ssrc: number, payload_type: 33, sequence: 0, marker: Marker::Never, timestamps };
+    Run::of_file(file.as_fd(), 0, None).in_packets(PACKET).in_trains(train).with_rtp(rtp)
 }
 
 /// The run and the number in it that a packet has.

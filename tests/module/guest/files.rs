@@ -122,7 +122,7 @@ fn write(path: &Path, content: &Content) -> Result<()> {
     let file = OpenOptions::new().write(true).create_new(true).open(path)?;
     file.set_len(content.length())?;
     for extent in content.extents() {
-        file.write_all_at(&content.bytes(extent.clone()), extent.start)?;
+        file.write_all_at(content.bytes(extent.clone()), extent.start)?;
     }
     Ok(())
 }

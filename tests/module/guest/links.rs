@@ -1,4 +1,4 @@
-//! SEND over a link whose device does more or less of the work: checksums, gathering, segmentation. The receiver looks at the
+//! Every call over a link whose device does more or less of the work: checksums, gathering, segmentation. The receiver looks at the
 //! checksums that were made in software: a packet with a wrong one does not arrive.
 
 use std::net::UdpSocket;
@@ -19,7 +19,9 @@ use crate::bench::{Bench, From};
 use crate::bytes::{LENGTH, random_call};
 use crate::files::Folder;
 use crate::query::kernel;
+use crate::runs::check_random;
 use crate::settings::{count, each_case, settings};
+use crate::vectors::Sources;
 use crate::wire::Wire;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -33,7 +35,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-const CASES: u64 = 120;
+const CASES: u64 = 160;
 
 /// Payload and header of a packet that fits the link with IPv6.
 const FITS: u64 = 1500 - 40 - 8;
@@ -79,7 +81,7 @@ fn with_short_packets() -> Result<()> {
 /// What a train of packets that are longer than the link's is answered.
 const REFUSALS: [Result<(), Errno>; 3] = [Err(Errno::MSGSIZE), Err(Errno::INVAL), Err(Errno::IO)];
 
-/// Random calls over IPv4 and IPv6; before Linux 6.12 a device without checksums takes no trains.
+/// Random calls, runs and vectors over IPv4 and IPv6; before Linux 6.12 a device without checksums takes no trains.
 fn over_link(group: &str, offloads: &str, takes_trains: bool) -> Result<()> {
     let link = Link::new()?;
     let mut wires = [ipv4(&link)?, ipv6(&link)?];
@@ -91,6 +93,7 @@ fn over_link(group: &str, offloads: &str, takes_trains: bool) -> Result<()> {
     let file = Folder::ext4()?.file("plain", &content)?;
     let from = From::File(file.as_raw_fd(), &content);
     let mut bench = Bench::new()?;
+    let mut vectors = Sources::new([Folder::ext4()?, Folder::tmpfs()?])?;
     for wire in &mut wires {
         too_long_for_a_train(&mut bench, &from, wire)?;
         if !takes_trains {
@@ -104,10 +107,18 @@ fn over_link(group: &str, offloads: &str, takes_trains: bool) -> Result<()> {
             call.train_packets = 0;
         }
         let wire = &mut wires[index as usize % 2];
-        bench.check(&call, &from, wire).with_context(|| format!("{call:?}"))
+        match index % 8 {
+            0..=3 => bench.check(&call, &from, wire).with_context(|| format!("{call:?}")),
+            4 | 5 => check_random(&mut bench, &mut random, call, &from, wire),
+            _ => {
+                let [packets, bytes] = vectors.check_over_udp(&mut random, wire)?;
+                bench.counts.iter_mut().zip([1, packets, bytes]).for_each(|(count, more)| *count += more);
+                Ok(())
+            }
+        }
     })?;
     let [calls, packets, bytes] = bench.counts;
-    count(format!("{group}: {calls} calls, {packets} packets, {bytes} bytes"));
+    count(format!("{group}: {calls} calls, runs and vectors, {packets} packets, {bytes} bytes"));
     Ok(())
 }
 

@@ -1,14 +1,18 @@
 //! The kernel module against the model, in a guest where it is loaded; elsewhere there is nothing to test, which is said.
 //!
-//! `module [--seed NUMBER] [--seconds NUMBER] [--case NUMBER] [FILTER]`: a failing case prints what repeats it.
+//! `module [--seed NUMBER] [--seconds NUMBER] [--case NUMBER] [--all] [FILTER]`: a failing case prints what repeats it.
 
 mod bench;
 mod bytes;
 mod caller;
 mod concurrent;
+mod descriptors;
+mod failing;
 mod files;
+mod injected;
 mod links;
 mod misuse;
+mod objects;
 mod query;
 mod reload;
 mod runs;
@@ -51,6 +55,7 @@ fn main() -> ExitCode {
         concurrent::trials(),
         reload::trials(),
         caller::trials(),
+        injected::trials(),
     ];
     let code = trial::run_as(arguments, Vec::new(), groups.into_iter().flatten().collect());
     settings::print_counts();

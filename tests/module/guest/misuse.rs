@@ -1,23 +1,25 @@
 //! SEND with one thing wrong: the answer, and that nothing was sent or changed.
 
-use std::fs::{File, OpenOptions};
-use std::net::{TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
-use std::os::unix::net::UnixDatagram;
+use std::fs::File;
+use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
-use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketType, ipproto, socket};
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use wirepath_module_tests::call::{Call, Header};
 use wirepath_module_tests::content::Content;
 use wirepath_module_tests::model::Outcome;
 use wirepath_module_tests::rtp::{Rtp, Timestamps};
+use wirepath_sys::module::arena::CommandRing;
 use wirepath_sys::module::{Module, OpenError, layout};
-use wirepath_tests::trials;
+use wirepath_tests::{require, trials};
 
 use crate::bench::{ADDRESS, Bench, From, HEADERS, RTP, RUN, TABLE};
+use crate::descriptors::Others;
 use crate::files::Folder;
 use crate::settings::count;
 use crate::wire::{IPV4, IPV6, Wire, sockaddr};
@@ -29,6 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         where_nobody_listens,
         where_there_is_no_way,
         requests_that_are_none,
+        commands_that_are_none,
         users_that_may_not_open,
         descriptors_of_other_users,
     ]
@@ -117,56 +120,14 @@ fn each_field_wrong() -> Result<()> {
 
 fn each_descriptor_wrong() -> Result<()> {
     let mut stage = Stage::new()?;
-    let path = stage.folder.path().join("a file");
-    let write_only = OpenOptions::new().write(true).create(true).truncate(true).open(&path)?;
-    let path_only = OpenOptions::new().read(true).custom_flags(libc_path()).open(&path)?;
-    let directory = File::open(stage.folder.path())?;
-    let zero = File::open("/dev/zero")?;
-    let device = OpenOptions::new().read(true).write(true).open(wirepath_sys::module::DEVICE)?;
-    let (pipe, _other_end) = rustix::pipe::pipe()?;
-    let listener = TcpListener::bind((IPV4, 0))?;
-    let tcp = TcpStream::connect(listener.local_addr()?)?;
-    let lonely_tcp = socket(AddressFamily::INET, SocketType::STREAM, None)?;
-    let unix = UnixDatagram::unbound()?;
-    let netlink = socket(AddressFamily::NETLINK, SocketType::RAW, None)?;
-    let raw = socket(AddressFamily::INET, SocketType::RAW, Some(ipproto::ICMP))?;
-    let udp: OwnedFd = UdpSocket::bind((IPV4, 0))?.into();
-    // Last, so that nobody has its number again.
-    let closed = File::open(&path)?.as_raw_fd();
-    let files = [
-        ("write-only", write_only.as_raw_fd(), Errno::BADF),
-        ("path-only", path_only.as_raw_fd(), Errno::BADF),
-        ("closed", closed, Errno::BADF),
-        ("a directory", directory.as_raw_fd(), Errno::INVAL),
-        ("a device", zero.as_raw_fd(), Errno::INVAL),
-        ("the module's device", device.as_raw_fd(), Errno::INVAL),
-        ("a pipe", pipe.as_raw_fd(), Errno::INVAL),
-        ("a socket", udp.as_raw_fd(), Errno::INVAL),
-    ];
-    for (name, descriptor, expected) in files {
-        stage
-            .refuses(expected, |right| right.run.file = descriptor)
-            .with_context(|| format!("the file is {name}"))?;
+    let others = Others::new(stage.folder.path())?;
+    let (files, mut sockets) = (others.files(), others.sockets());
+    sockets.push(others.unconnected());
+    for (name, descriptor, expected) in &files {
+        stage.refuses(*expected, |right| right.run.file = *descriptor).context(*name)?;
     }
-    let sockets = [
-        ("a file", write_only.as_raw_fd(), Errno::NOTSOCK),
-        ("path-only", path_only.as_raw_fd(), Errno::BADF),
-        ("closed", closed, Errno::BADF),
-        ("a directory", directory.as_raw_fd(), Errno::NOTSOCK),
-        ("the module's device", device.as_raw_fd(), Errno::NOTSOCK),
-        ("a pipe", pipe.as_raw_fd(), Errno::NOTSOCK),
-        ("a connection of TCP", tcp.as_raw_fd(), Errno::PROTONOSUPPORT),
-        ("a listener", listener.as_raw_fd(), Errno::PROTONOSUPPORT),
-        ("TCP without a connection", lonely_tcp.as_raw_fd(), Errno::PROTONOSUPPORT),
-        ("of one machine", unix.as_raw_fd(), Errno::PROTONOSUPPORT),
-        ("netlink", netlink.as_raw_fd(), Errno::PROTONOSUPPORT),
-        ("raw", raw.as_raw_fd(), Errno::PROTONOSUPPORT),
-        ("connected to nobody", udp.as_raw_fd(), Errno::DESTADDRREQ),
-    ];
-    for (name, descriptor, expected) in sockets {
-        stage
-            .refuses(expected, |right| right.run.socket = descriptor)
-            .with_context(|| format!("the socket is {name}"))?;
+    for (name, descriptor, expected) in &sockets {
+        stage.refuses(*expected, |right| right.run.socket = *descriptor).context(*name)?;
     }
     stage.works()?;
     count(format!("misuse::each_descriptor_wrong: {} descriptors refused", files.len() + sockets.len()));
@@ -232,6 +193,30 @@ fn requests_that_are_none() -> Result<()> {
     Ok(())
 }
 
+/// The same by a ring, whose commands have bytes that must be zero, besides.
+fn commands_that_are_none() -> Result<()> {
+    let mut bench = Bench::new()?;
+    require!(bench.has(layout::FEATURE_URING), "this module takes no commands of io_uring");
+    let mut ring = CommandRing::new()?;
+    let argument = bench.arena.address(RUN);
+    let commands = [
+        (layout::QUERY, [argument, 1], Errno::INVAL),
+        (layout::SEND, [argument, 1 << 63], Errno::INVAL),
+        (layout::STATUS, [argument, 0], Errno::NOTTY),
+        (layout::STOP, [0, 0], Errno::NOTTY),
+        (layout::WAIT, [argument, 0], Errno::NOTTY),
+        (0, [argument, 0], Errno::NOTTY),
+        (u32::MAX, [argument, 0], Errno::NOTTY),
+        (layout::QUERY, [bench.arena.address(bench.arena.length()), 0], Errno::FAULT),
+    ];
+    for (request, command, expected) in commands {
+        let answer = ring.ask(&bench.module, request, &mut bench.arena, command);
+        let error = answer.err().and_then(|error| Errno::from_io_error(&error));
+        ensure!(error == Some(expected), "command {request:#x} answered {error:?} and not {expected:?}");
+    }
+    Ok(())
+}
+
 /// A user without the right to open the device is told so.
 fn users_that_may_not_open() -> Result<()> {
     let opened = as_nobody(Module::open)?;
@@ -239,12 +224,63 @@ fn users_that_may_not_open() -> Result<()> {
     Ok(())
 }
 
-/// What is open may be used, by whomever it was opened, as with read() and send().
+/// What is open may be used, by whomever it was opened, as with `read()` and `send()`: also a file that this user may not open.
+/// What is not open in this process is nothing, though another has it open under that number.
 fn descriptors_of_other_users() -> Result<()> {
     let mut stage = Stage::new()?;
-    let answer = as_nobody(|| stage.asks(|_| ()))??;
+    let path = stage.folder.path().join("plain");
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600))?;
+    let (opened, answer) = as_nobody(|| (File::open(&path), stage.asks(|_| ())))?;
+    let error = opened.err().map(|error| error.kind());
+    ensure!(error == Some(std::io::ErrorKind::PermissionDenied), "nobody may open the file: {error:?}");
+    let answer = answer?;
     ensure!(answer == Ok(()), "{answer:?}");
+    stage.wire.arrived()?;
+
+    let others = OtherProcess::new(&path)?;
+    for (what, number) in [("file", others.file), ("socket", others.socket)] {
+        let change = |right: &mut Right| match what {
+            "file" => right.run.file = number,
+            _ => right.run.socket = number,
+        };
+        stage.refuses(Errno::BADF, change).with_context(|| format!("another process's {what}"))?;
+    }
     Ok(())
+}
+
+/// A process that has a file and a socket open under numbers that are free here.
+struct OtherProcess {
+    child: Child,
+    file: i32,
+    socket: i32,
+}
+
+impl OtherProcess {
+    fn new(path: &Path) -> Result<OtherProcess> {
+        let (file, socket) = (700, 701);
+        let taken = fcntl_dupfd_cloexec(File::open(path)?, file)?;
+        ensure!(taken.as_raw_fd() == file, "number {file} is not free");
+        let other = fcntl_dupfd_cloexec(UdpSocket::bind((IPV4, 0))?, socket)?;
+        ensure!(other.as_raw_fd() == socket, "number {socket} is not free");
+        for descriptor in [&taken, &other] {
+            // The child has them, too.
+            rustix::io::fcntl_setfd(descriptor, rustix::io::FdFlags::empty())?;
+        }
+        let child = Command::new("cat").stdin(Stdio::piped()).spawn().context("starting another process")?;
+        for number in [file, socket] {
+            let link = format!("/proc/{}/fd/{number}", child.id());
+            std::fs::read_link(&link).with_context(|| format!("the other process has no {number}"))?;
+        }
+        Ok(OtherProcess { child, file, socket })
+    }
+}
+
+impl Drop for OtherProcess {
+    fn drop(&mut self) {
+        // It ends by itself when nobody writes to it.
+        drop(self.child.stdin.take());
+        self.child.wait().ok();
+    }
 }
 
 /// Calls it on a thread that is nobody's.
@@ -259,11 +295,6 @@ fn as_nobody<T: Send>(call: impl FnOnce() -> T + Send) -> Result<T> {
     };
     std::thread::scope(|scope| scope.spawn(thread).join())
         .map_err(|_| anyhow::anyhow!("a thread panicked"))?
-}
-
-/// `O_PATH`, which the standard library does not name.
-fn libc_path() -> i32 {
-    rustix::fs::OFlags::PATH.bits() as i32
 }
 
 /// A file, a wire, and a request that works.

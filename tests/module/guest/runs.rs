@@ -19,6 +19,7 @@ use wirepath_tests::{require, trials};
 
 use crate::bench::{Bench, From, RUN, now_ns, packets};
 use crate::bytes::{LENGTH, random_call};
+use crate::descriptors::Others;
 use crate::files::Folder;
 use crate::settings::{count, each_case, settings};
 use crate::wire::{IPV4, IPV6, Wire};
@@ -26,6 +27,7 @@ use crate::wire::{IPV4, IPV6, Wire};
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         bytes_of_a_file,
+        bytes_of_other_file_systems,
         bytes_of_memory,
         nothing_leaves_before_its_time,
         a_stopped_run_sends_nothing_more,
@@ -33,6 +35,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_run_outlives_descriptors_but_no_shutdown,
         a_ring_that_closes_is_no_signal,
         each_field_wrong,
+        each_field_of_a_status_wrong,
+        each_descriptor_wrong,
     ]
 }
 
@@ -45,14 +49,22 @@ const CASES: u64 = 120;
 fn bytes_of_a_file() -> Result<()> {
     let content = Content::new(settings().seed, LENGTH);
     let file = Folder::ext4()?.file("plain", &content)?;
-    bytes_of("runs::bytes_of_a_file", &From::File(file.as_raw_fd(), &content), bench()?)
+    bytes_of("runs::bytes_of_a_file", &[From::File(file.as_raw_fd(), &content)], bench()?)
+}
+
+fn bytes_of_other_file_systems() -> Result<()> {
+    let content = Content::new(settings().seed, LENGTH).with_hole(8191..70_001);
+    let folders = [Folder::tmpfs()?, Folder::xfs()?, Folder::overlay()?];
+    let files = folders.iter().map(|folder| folder.file("holes", &content)).collect::<Result<Vec<_>>>()?;
+    let sources: Vec<From<'_>> = files.iter().map(|file| From::File(file.as_raw_fd(), &content)).collect();
+    bytes_of("runs::bytes_of_other_file_systems", &sources, bench()?)
 }
 
 fn bytes_of_memory() -> Result<()> {
     let content = Content::new(settings().seed, LENGTH);
     let mut bench = bench()?;
     bench.fill_memory(&content);
-    bytes_of("runs::bytes_of_memory", &From::Memory(&content), bench)?;
+    bytes_of("runs::bytes_of_memory", &[From::Memory(&content)], bench)?;
     let pinned = Module::open()?.query()?.pinned_bytes;
     ensure!(pinned == 0, "{pinned} bytes stay pinned");
     Ok(())
@@ -66,34 +78,45 @@ fn bench() -> Result<Bench> {
 
 /// When a run's packets leave.
 #[derive(Clone, Debug)]
-enum Pace {
+pub(crate) enum Pace {
     Rate(u64),
     Table(Vec<Departure>),
 }
 
-fn bytes_of(group: &str, from: &From<'_>, mut bench: Bench) -> Result<()> {
+fn bytes_of(group: &str, sources: &[From<'_>], mut bench: Bench) -> Result<()> {
     let mut wires = [Wire::new(IPV4, true)?, Wire::new(IPV6, false)?];
     each_case(group, CASES, |index| {
         let mut random = Random::of_case(settings().seed, index);
-        let mut call = random_call(&mut random, from);
-        // All of a run's memory must be there when it starts.
-        if matches!(from, From::Memory(_)) {
-            let there = LENGTH - call.offset;
-            call.length = call.length.map(|length| length.min(there));
-        }
-        // Headers of a run are kept, and so must be known.
-        if call.length.is_none() && matches!(call.header, Header::Given(_)) || call.length == Some(0) {
-            return Ok(());
-        }
-        let outcome = Outcome::of(&call, from.end());
-        let pace = pace(&mut random, outcome.packets.len() as u64);
+        let from = &sources[random.below(sources.len() as u64) as usize];
+        let call = random_call(&mut random, from);
         bench.by_ring = index % 3 == 0;
-        let wire = &mut wires[index as usize % 2];
-        check(&mut bench, &call, from, &pace, wire).with_context(|| format!("{call:?} at {pace:?}"))
+        check_random(&mut bench, &mut random, call, from, &mut wires[index as usize % 2])
     })?;
     let [calls, packets, bytes] = bench.counts;
     count(format!("{group}: {calls} runs, {packets} packets, {bytes} bytes"));
     Ok(())
+}
+
+/// A call, as a run at any pace.
+pub(crate) fn check_random(
+    bench: &mut Bench,
+    random: &mut Random,
+    mut call: Call,
+    from: &From<'_>,
+    wire: &mut Wire,
+) -> Result<()> {
+    // All of a run's memory must be there when it starts.
+    if matches!(from, From::Memory(_)) {
+        let there = LENGTH - call.offset;
+        call.length = call.length.map(|length| length.min(there));
+    }
+    // Headers of a run are kept, and so must be known.
+    if call.length.is_none() && matches!(call.header, Header::Given(_)) || call.length == Some(0) {
+        return Ok(());
+    }
+    let outcome = Outcome::of(&call, from.end());
+    let pace = pace(random, outcome.packets.len() as u64);
+    check(bench, &call, from, &pace, wire).with_context(|| format!("{call:?} at {pace:?}"))
 }
 
 /// A pace by which it takes no time to speak of: what is late leaves at once.
@@ -146,7 +169,7 @@ fn check(bench: &mut Bench, call: &Call, from: &From<'_>, pace: &Pace, wire: &mu
 }
 
 /// Has the module start what was laid down.
-fn start(bench: &mut Bench, pace: &Pace, start_ns: u64) -> Result<Started, Errno> {
+pub(crate) fn start(bench: &mut Bench, pace: &Pace, start_ns: u64) -> Result<Started, Errno> {
     let common = layout::Start {
         size: size_of::<layout::Start>() as u32,
         send: bench.arena.address(RUN),
@@ -191,6 +214,15 @@ impl Stage {
         let from = From::File(self.file.as_raw_fd(), &self.content);
         self.bench.request(&Stage::call(), &from, &self.wire)?;
         start(&mut self.bench, pace, start_ns).map_err(|errno| anyhow::anyhow!("it answered {errno:?}"))
+    }
+
+    /// With other descriptors.
+    fn start_of(&mut self, socket: i32, file: i32) -> Result<Started, Errno> {
+        let from = From::File(file, &self.content);
+        let mut run = self.bench.request(&Stage::call(), &from, &self.wire).map_err(|_| Errno::NOSYS)?;
+        run.socket = socket;
+        self.bench.arena.put(RUN, &run);
+        start(&mut self.bench, &Pace::Rate(100_000_000), 0)
     }
 
     /// What has arrived is a beginning of all; answers how many packets.
@@ -364,5 +396,83 @@ fn each_field_wrong() -> Result<()> {
         stage.wire.compare(std::iter::empty()).with_context(|| (*name).to_owned())?;
     }
     count(format!("runs::each_field_wrong: {} requests refused", FIELDS.len()));
+    Ok(())
+}
+
+/// STATUS and WAIT of a run that has ended, and what is no request of a run.
+fn each_field_of_a_status_wrong() -> Result<()> {
+    let mut stage = Stage::new()?;
+    let run = stage.start(&Pace::Rate(100_000_000), 0)?;
+    let ended = run.wait()?;
+    let arena = &mut stage.bench.arena;
+    let size = size_of::<layout::Status>() as u32;
+    let nowhere = arena.length();
+    let mut refused = 0;
+    for (name, size, at, tail, expected) in [
+        ("no size", 0, 0, 0, Err(Errno::INVAL)),
+        ("a size below the first", size - 1, 0, 0, Err(Errno::INVAL)),
+        ("an endless size", u32::MAX, 0, 0, Err(Errno::TOOBIG)),
+        ("longer, with something new", size + 8, 0, 1, Err(Errno::TOOBIG)),
+        ("longer, with zeros", size + 8, 0, 0, Ok(())),
+        ("not aligned", size, 3, 0, Ok(())),
+        ("not there", size, nowhere, 0, Err(Errno::FAULT)),
+        ("half there", size, nowhere - 32, 0, Err(Errno::FAULT)),
+    ] {
+        for request in [layout::STATUS, layout::WAIT] {
+            arena.bytes_mut()[..1024].fill(0);
+            if at < nowhere {
+                arena.write(at, &size.to_ne_bytes());
+            }
+            if tail != 0 {
+                arena.write(at + size as usize - 1, &[tail]);
+            }
+            let argument = arena.address(at);
+            let answer = errno(run.ask_with(request, arena, argument));
+            ensure!(answer == expected, "{name}: {request:#x} answered {answer:?} and not {expected:?}");
+            refused += usize::from(answer.is_err());
+        }
+    }
+    let argument = arena.address(0);
+    for (request, expected) in [
+        (layout::STOP, Errno::INVAL),
+        (layout::QUERY, Errno::NOTTY),
+        (layout::START, Errno::NOTTY),
+        (layout::SEND, Errno::NOTTY),
+        (0xbcff, Errno::NOTTY),
+    ] {
+        arena.bytes_mut()[..1024].fill(0);
+        let answer = errno(run.ask_with(request, arena, argument));
+        ensure!(answer == Err(expected), "{request:#x} answered {answer:?} and not {expected:?}");
+        refused += 1;
+    }
+    ensure!(run.status()? == ended, "a run that has ended changes");
+    count(format!("runs::each_field_of_a_status_wrong: {refused} requests refused"));
+    Ok(())
+}
+
+fn errno(answer: std::io::Result<()>) -> Result<(), Errno> {
+    answer.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOSYS))
+}
+
+/// A run of what cannot be sent from, or to, does not start; without a destination it ends at once.
+fn each_descriptor_wrong() -> Result<()> {
+    let mut stage = Stage::new()?;
+    let folder = Folder::tmpfs()?;
+    let others = Others::new(folder.path())?;
+    let (right, file) = (stage.wire.sender.as_raw_fd(), stage.file.as_raw_fd());
+    let sockets = others.sockets().into_iter().map(|(name, socket, answer)| (name, socket, file, answer));
+    let files = others.files().into_iter().map(|(name, file, answer)| (name, right, file, answer));
+    let mut refused = 0;
+    for (name, socket, file, expected) in sockets.chain(files) {
+        let answer = stage.start_of(socket, file).map(drop);
+        ensure!(answer == Err(expected), "{name}: it answered {answer:?} and not {expected:?}");
+        refused += 1;
+    }
+    let (name, socket, expected) = others.unconnected();
+    let run = stage.start_of(socket, file).map_err(|errno| anyhow::anyhow!("{name}: {errno:?}"))?;
+    let status = run.wait()?;
+    ensure!(status.state == State::Ended(Err(expected)), "{name}: {status:?}");
+    ensure!(stage.arrived()? == 0, "packets have arrived");
+    count(format!("runs::each_descriptor_wrong: {refused} descriptors refused"));
     Ok(())
 }

@@ -15,6 +15,8 @@ pub(crate) struct Settings {
     pub(crate) time: Duration,
     /// Only this case of each group.
     pub(crate) case: Option<u64>,
+    /// All cases, where otherwise only those are tried that show most.
+    pub(crate) all: bool,
 }
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -23,7 +25,7 @@ static COUNTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 impl Settings {
     /// Takes its own arguments, and gives those that are left.
     pub(crate) fn read(arguments: impl Iterator<Item = String>) -> Result<(Settings, Arguments)> {
-        let mut settings = Settings { seed: 1, time: Duration::from_secs(5), case: None };
+        let mut settings = Settings { seed: 1, time: Duration::from_secs(5), case: None, all: false };
         let mut left = Vec::new();
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
@@ -35,6 +37,7 @@ impl Settings {
                 "--seed" => settings.seed = number()?,
                 "--seconds" => settings.time = Duration::from_secs(number()?),
                 "--case" => settings.case = Some(number()?),
+                "--all" => settings.all = true,
                 _ => left.push(argument),
             }
         }

@@ -15,12 +15,20 @@ use wirepath_sys::module::layout;
 use wirepath_tests::{require, trials};
 
 use crate::bench::{ADDRESS, Bench, RUN};
+use crate::descriptors::Others;
 use crate::files::Folder;
 use crate::settings::{count, each_case, settings};
 use crate::wire::{IPV4, IPV6, Wire, compare, sockaddr};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![over_udp, over_tcp, each_field_wrong]
+    trials![
+        over_udp,
+        over_tcp,
+        over_udp_of_xfs_and_overlay,
+        over_tcp_of_xfs_and_overlay,
+        each_field_wrong,
+        each_descriptor_wrong
+    ]
 }
 
 const CASES: u64 = 400;
@@ -30,23 +38,23 @@ const LENGTHS: [u64; 3] = [300_001, 100_000, 250_000];
 const PARTS: usize = 64 << 10;
 
 /// Two files and memory.
-struct Sources {
+pub(crate) struct Sources {
     bench: Bench,
     contents: [Content; 3],
     files: [File; 2],
-    _folders: [Folder; 2],
+    folders: [Folder; 2],
 }
 
 impl Sources {
-    fn new() -> Result<Sources> {
+    /// With a file in each of two folders.
+    pub(crate) fn new(folders: [Folder; 2]) -> Result<Sources> {
         let mut bench = Bench::new()?;
         require!(bench.has(layout::FEATURE_SENDFILEW), "this module sends no vectors");
         let seed = settings().seed;
         let contents = [0, 1, 2].map(|source| Content::new(seed + source as u64, LENGTHS[source]));
-        let folders = [Folder::ext4()?, Folder::tmpfs()?];
         let files = [folders[0].file("plain", &contents[0])?, folders[1].file("plain", &contents[1])?];
         bench.fill_memory(&contents[2]);
-        Ok(Sources { bench, contents, files, _folders: folders })
+        Ok(Sources { bench, contents, files, folders })
     }
 
     /// Lays the request down, of which the first `sent` bytes are done.
@@ -83,7 +91,9 @@ impl Sources {
     }
 
     fn bytes(&self, ranges: &[(usize, std::ops::Range<u64>)]) -> Vec<u8> {
-        ranges.iter().flat_map(|(source, range)| self.contents[*source].bytes(range.clone())).collect()
+        let parts: Vec<&[u8]> =
+            ranges.iter().map(|(source, range)| self.contents[*source].bytes(range.clone())).collect();
+        parts.concat()
     }
 
     /// What comes back: counts, and nothing else.
@@ -96,67 +106,102 @@ impl Sources {
         ensure!(copied <= bytes - before.bytes, "{copied} bytes copied of {}", bytes - before.bytes);
         Ok(())
     }
-}
 
-fn over_udp() -> Result<()> {
-    let mut sources = Sources::new()?;
-    let mut wires = [Wire::new(IPV4, true)?, Wire::new(IPV6, false)?];
-    let mut totals = [0; 2];
-    each_case("vectors::over_udp", CASES, |index| {
-        let mut random = Random::of_case(settings().seed, index);
-        let parts = random_parts(&mut random, LENGTHS);
+    /// One vector, of which an earlier call may have sent some packets; answers how many packets and bytes it was.
+    pub(crate) fn check_over_udp(&mut self, random: &mut Random, wire: &mut Wire) -> Result<[u64; 2]> {
+        self.check_asked_over_udp(random, wire, |ask| Ok(ask()))
+    }
+
+    /// The same, where it is the caller that asks, once or more often.
+    pub(crate) fn check_asked_over_udp(
+        &mut self,
+        random: &mut Random,
+        wire: &mut Wire,
+        asked: impl FnOnce(&mut dyn FnMut() -> Result<(), Errno>) -> Result<Result<(), Errno>>,
+    ) -> Result<[u64; 2]> {
+        let parts = random_parts(random, LENGTHS);
         let outcome = Outcome::over_udp(&parts, &LENGTHS);
-        // An earlier call has sent so many packets.
         let done = random.below(3).min(outcome.packets.len() as u64) as usize;
         let sent: u64 =
             outcome.packets[..done].iter().flatten().map(|(_, range)| range.end - range.start).sum();
-        sources.bench.by_ring = index % 4 > 1;
-        let wire = &mut wires[index as usize % 2];
         let to = wire.to()?.map(sockaddr).unwrap_or_default();
-        let before = sources.request(&parts, wire.sender.as_raw_fd(), &to, sent);
-        let answer = sources.bench.ask(layout::SENDFILEW, RUN).map(drop);
+        let before = self.request(&parts, wire.sender.as_raw_fd(), &to, sent);
+        let answer = asked(&mut || self.bench.ask(layout::SENDFILEW, RUN).map(drop))?;
         let left = &outcome.packets[done..];
-        wire.compare(left.iter().map(|ranges| sources.bytes(ranges)))
+        wire.compare(left.iter().map(|ranges| self.bytes(ranges)))
             .with_context(|| format!("{parts:?} after {sent} bytes"))?;
         ensure!(answer == outcome.answer, "it answered {answer:?} and not {:?} to {parts:?}", outcome.answer);
-        sources.check(&before, outcome.bytes(), Some(left.len() as u64))?;
-        totals = [totals[0] + left.len() as u64, totals[1] + outcome.bytes() - sent];
-        Ok(())
-    })?;
-    count(format!("vectors::over_udp: {CASES} calls, {} packets, {} bytes", totals[0], totals[1]));
-    Ok(())
-}
-
-fn over_tcp() -> Result<()> {
-    let mut sources = Sources::new()?;
-    let listeners = [TcpListener::bind((IPV4, 0))?, TcpListener::bind((IPV6, 0))?];
-    let mut pairs = Vec::new();
-    for listener in &listeners {
-        pairs.push((TcpStream::connect(listener.local_addr()?)?, listener.accept()?.0));
+        self.check(&before, outcome.bytes(), Some(left.len() as u64))?;
+        Ok([left.len() as u64, outcome.bytes() - sent])
     }
-    let mut total = 0;
-    each_case("vectors::over_tcp", CASES, |index| {
-        let mut random = Random::of_case(settings().seed, index);
-        let parts = random_parts(&mut random, LENGTHS);
+
+    /// One vector, of which an earlier call may have sent some bytes; answers how many it was.
+    fn check_over_tcp(&mut self, random: &mut Random, [sender, receiver]: &[TcpStream; 2]) -> Result<u64> {
+        let parts = random_parts(random, LENGTHS);
         let outcome = Outcome::over_tcp(&parts, &LENGTHS);
-        let all = sources.bytes(&outcome.packets[0]);
+        let all = self.bytes(&outcome.packets[0]);
         let sent = random.below(2) * random.below(all.len() as u64 + 1);
-        sources.bench.by_ring = index % 4 > 1;
-        let (sender, receiver) = &pairs[index as usize % 2];
-        let before = sources.request(&parts, sender.as_raw_fd(), &[], sent);
+        let before = self.request(&parts, sender.as_raw_fd(), &[], sent);
         let expected = &all[sent as usize..];
         let (answer, got) = std::thread::scope(|scope| {
             let reader = scope.spawn(|| read(receiver, expected.len()));
-            let answer = sources.bench.ask(layout::SENDFILEW, RUN).map(drop);
+            let answer = self.bench.ask(layout::SENDFILEW, RUN).map(drop);
             (answer, reader.join())
         });
         let got = got.map_err(|_| anyhow::anyhow!("a thread panicked"))??;
         compare(&got, expected).with_context(|| format!("{parts:?} after {sent} bytes"))?;
         ensure!(answer == outcome.answer, "it answered {answer:?} and not {:?} to {parts:?}", outcome.answer);
-        total += expected.len();
-        sources.check(&before, outcome.bytes(), None)
+        self.check(&before, outcome.bytes(), None)?;
+        Ok(expected.len() as u64)
+    }
+}
+
+fn over_udp() -> Result<()> {
+    each_over_udp("vectors::over_udp", [Folder::ext4()?, Folder::tmpfs()?])
+}
+
+fn over_udp_of_xfs_and_overlay() -> Result<()> {
+    each_over_udp("vectors::over_udp_of_xfs_and_overlay", [Folder::xfs()?, Folder::overlay()?])
+}
+
+fn each_over_udp(group: &str, folders: [Folder; 2]) -> Result<()> {
+    let mut sources = Sources::new(folders)?;
+    let mut wires = [Wire::new(IPV4, true)?, Wire::new(IPV6, false)?];
+    let mut totals = [0; 2];
+    each_case(group, CASES, |index| {
+        let mut random = Random::of_case(settings().seed, index);
+        sources.bench.by_ring = index % 4 > 1;
+        let [packets, bytes] = sources.check_over_udp(&mut random, &mut wires[index as usize % 2])?;
+        totals = [totals[0] + packets, totals[1] + bytes];
+        Ok(())
     })?;
-    count(format!("vectors::over_tcp: {CASES} calls, {total} bytes"));
+    count(format!("{group}: {CASES} calls, {} packets, {} bytes", totals[0], totals[1]));
+    Ok(())
+}
+
+fn over_tcp() -> Result<()> {
+    each_over_tcp("vectors::over_tcp", [Folder::ext4()?, Folder::tmpfs()?])
+}
+
+fn over_tcp_of_xfs_and_overlay() -> Result<()> {
+    each_over_tcp("vectors::over_tcp_of_xfs_and_overlay", [Folder::xfs()?, Folder::overlay()?])
+}
+
+fn each_over_tcp(group: &str, folders: [Folder; 2]) -> Result<()> {
+    let mut sources = Sources::new(folders)?;
+    let mut pairs = Vec::new();
+    for address in [IPV4, IPV6] {
+        let listener = TcpListener::bind((address, 0))?;
+        pairs.push([TcpStream::connect(listener.local_addr()?)?, listener.accept()?.0]);
+    }
+    let mut total = 0;
+    each_case(group, CASES, |index| {
+        let mut random = Random::of_case(settings().seed, index);
+        sources.bench.by_ring = index % 4 > 1;
+        total += sources.check_over_tcp(&mut random, &pairs[index as usize % 2])?;
+        Ok(())
+    })?;
+    count(format!("{group}: {CASES} calls, {total} bytes"));
     Ok(())
 }
 
@@ -200,7 +245,7 @@ const FIELDS: &[(&str, Change, Errno)] = &[
 ];
 
 fn each_field_wrong() -> Result<()> {
-    let mut sources = Sources::new()?;
+    let mut sources = Sources::new([Folder::ext4()?, Folder::tmpfs()?])?;
     let mut wire = Wire::new(IPV4, true)?;
     let right = Part { source: 0, range: 100..2000, is_copied: false, is_end: true };
     for (name, change, expected) in FIELDS {
@@ -216,5 +261,33 @@ fn each_field_wrong() -> Result<()> {
         wire.compare(std::iter::empty()).with_context(|| (*name).to_owned())?;
     }
     count(format!("vectors::each_field_wrong: {} requests refused", FIELDS.len()));
+    Ok(())
+}
+
+/// Sockets over which no vector goes, and files that none is of.
+fn each_descriptor_wrong() -> Result<()> {
+    let mut sources = Sources::new([Folder::ext4()?, Folder::tmpfs()?])?;
+    let mut wire = Wire::new(IPV4, true)?;
+    let right = Part { source: 0, range: 100..2000, is_copied: false, is_end: true };
+    let others = Others::new(sources.folders[0].path())?;
+    let udp = wire.sender.as_raw_fd();
+    let file = sources.files[0].as_raw_fd();
+    let sockets =
+        others.sockets_of_vectors().into_iter().map(|(name, socket, answer)| (name, socket, file, answer));
+    let files = others.files().into_iter().map(|(name, file, answer)| (name, udp, file, answer));
+    let mut refused = 0;
+    for (name, socket, file, expected) in sockets.chain(files) {
+        sources.request(std::slice::from_ref(&right), socket, &[], 0);
+        let mut part: layout::Part = sources.bench.arena.take(PARTS);
+        part.file = file;
+        sources.bench.arena.put(PARTS, &part);
+        let answer = sources.bench.ask(layout::SENDFILEW, RUN).map(drop);
+        ensure!(answer == Err(expected), "{name}: it answered {answer:?} and not {expected:?}");
+        let vector: layout::Vector = sources.bench.arena.take(RUN);
+        ensure!([vector.bytes, vector.packets, vector.copied_bytes] == [0, 5, 6], "{name}: {vector:?}");
+        wire.compare(std::iter::empty()).context(name)?;
+        refused += 1;
+    }
+    count(format!("vectors::each_descriptor_wrong: {refused} descriptors refused"));
     Ok(())
 }

@@ -107,9 +107,10 @@ pub(crate) fn set_loopback_up() -> Result<()> {
 /// An error that says where they differ.
 pub(crate) fn compare(got: &[u8], expected: &[u8]) -> Result<()> {
     ensure!(got.len() == expected.len(), "{} bytes and not {}", got.len(), expected.len());
-    let Some(first) = got.iter().zip(expected).position(|(got, expected)| got != expected) else {
+    if got == expected {
         return Ok(());
-    };
+    }
+    let first = got.iter().zip(expected).position(|(got, expected)| got != expected).unwrap_or_default();
     let different = got.iter().zip(expected).filter(|(got, expected)| got != expected).count();
     let end = (first + 16).min(got.len());
     bail!(

@@ -133,7 +133,7 @@ impl Rtp {
     }
 
     /// A state; its table still has to [`Rtp::fit`].
-    pub(crate) fn random(random: &mut Random) -> Rtp {
+    pub fn random(random: &mut Random) -> Rtp {
         let step = |random: &mut Random| (random.one(&[0, 1, 3003, 3600, u32::MAX]), random.below(9) as u32);
         let timestamps = if random.once_in(2) {
             let (ticks, packets) = step(random);
@@ -158,7 +158,7 @@ impl Rtp {
     }
 
     /// Gives the table groups for payload of `length` in packets of `packet_bytes` (0: one); it may end before, or after.
-    pub(crate) fn fit(&mut self, random: &mut Random, packet_bytes: u32, length: u64) {
+    pub fn fit(&mut self, random: &mut Random, packet_bytes: u32, length: u64) {
         let Timestamps::Table(groups) = &mut self.timestamps else { return };
         let length = length.max(1);
         let mut rest = length + random.below(3) * random.below(length / 2 + 1);

@@ -18,14 +18,17 @@ pub(crate) struct Archive {
 }
 
 impl Archive {
-    /// Adds a file that everyone may read and run. A later one of the same path replaces it.
+    /// Adds a file that everyone may read and run. The same again is nothing.
     ///
     /// # Errors
-    /// If the path is not absolute, or not plain.
+    /// If the path is not absolute, or not plain, or something else is there.
     pub(crate) fn file(&mut self, path: impl AsRef<Path>, content: impl Into<Vec<u8>>) -> Result<()> {
         let path = inside(path.as_ref())?;
+        let content = Some(content.into());
+        let is_free = self.entries.get(&path).is_none_or(|there| *there == content);
+        ensure!(is_free, "two files of a guest are called /{}", path.display());
         self.folders_of(&path);
-        self.entries.insert(path, Some(content.into()));
+        self.entries.insert(path, content);
         Ok(())
     }
 
@@ -133,6 +136,15 @@ mod tests {
             assert_eq!(starts.len(), 2);
             assert!(starts.iter().all(|start| start % 4 == 0), "{starts:?}");
         }
+    }
+
+    #[test]
+    fn no_file_takes_the_place_of_another() {
+        let mut archive = Archive::default();
+        archive.file("/a", *b"one").unwrap();
+        archive.file("/a", *b"one").unwrap();
+        assert!(archive.file("/a", *b"another").unwrap_err().to_string().contains("/a"));
+        assert!(archive.file("/folder/b", *b"").and_then(|()| archive.file("/folder", *b"")).is_err());
     }
 
     #[test]

@@ -57,7 +57,8 @@ fn plain_name(file: &str) -> String {
     name.split('.').next().unwrap_or(name).replace('-', "_")
 }
 
-fn unpacked(file: &Path) -> Result<Vec<u8>> {
+/// A module's file, as the kernel loads it.
+pub(crate) fn unpacked(file: &Path) -> Result<Vec<u8>> {
     let program = match file.extension().and_then(|extension| extension.to_str()) {
         Some("xz") => "xz",
         Some("zst") => "zstd",

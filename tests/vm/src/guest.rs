@@ -15,8 +15,17 @@ use crate::plan::{self, Module, Plan, Program};
 use crate::qemu::{self, Machine, Qemu};
 use crate::report::Report;
 
-/// What every guest loads: network devices, the disk, and file systems to send from.
+/// What every guest loads: network devices and the disk.
 const DRIVERS: &[&str] = &["virtio_pci", "virtio_blk", "ext4", "dummy", "veth", "ifb", "loop"];
+
+/// More file systems to send from.
+const FILE_SYSTEMS: &[&str] = &["xfs", "overlay"];
+
+/// Tools that tests call.
+const TOOLS: &[&str] = &[
+    "tc", "ethtool", "mke2fs", "mkfs.xfs", "losetup", "mount", "umount", "unshare", "setpriv", "nft", "ping",
+    "timeout",
+];
 
 /// The disk's size; what is not written takes no room on the host.
 const DISK_MEBIBYTES: u32 = 1024;
@@ -30,6 +39,7 @@ pub struct Guest {
     memory: u32,
     processors: u32,
     limit: Duration,
+    options: String,
 }
 
 impl Guest {
@@ -61,6 +71,7 @@ impl Guest {
             memory: 512,
             processors: 1,
             limit,
+            options: String::new(),
         })
     }
 
@@ -87,6 +98,32 @@ impl Guest {
         Ok(self)
     }
 
+    /// Makes what was planned so far a rehearsal, after which the module is unloaded and loaded again: when all is done, the kernel
+    /// must not keep more memory than after the rehearsal.
+    #[must_use]
+    pub fn rehearse(mut self) -> Self {
+        self.plan.rehearsal.append(&mut self.plan.programs);
+        self
+    }
+
+    /// Adds file systems to send from, the shell's tools, and those that tests call, where they are installed.
+    ///
+    /// # Errors
+    /// If the kernel has not these file systems, busybox is not installed, or a tool is there and cannot be read.
+    pub fn for_tests(mut self) -> Result<Self> {
+        for name in TOOLS {
+            libraries::add_tool(&mut self.archive, name)?;
+        }
+        self.shell_tools()?.drivers(FILE_SYSTEMS)
+    }
+
+    /// Tells the kernel more at its start (Documentation/admin-guide/kernel-parameters.rst).
+    #[must_use]
+    pub fn options(mut self, options: &str) -> Self {
+        self.options = options.to_owned();
+        self
+    }
+
     /// Runs a program of this machine.
     ///
     /// # Errors
@@ -106,17 +143,6 @@ impl Guest {
         self = self.shell_tools()?;
         let arguments = vec!["sh".to_owned(), "-c".to_owned(), line.to_owned()];
         self.plan.programs.push(Program { name: name.to_owned(), file: "/bin/busybox".into(), arguments });
-        Ok(self)
-    }
-
-    /// Adds tools of this machine that tests call, where they are installed.
-    ///
-    /// # Errors
-    /// If one is there and cannot be read.
-    pub fn tools(mut self, names: &[&str]) -> Result<Self> {
-        for name in names {
-            libraries::add_tool(&mut self.archive, name)?;
-        }
         Ok(self)
     }
 
@@ -180,10 +206,17 @@ impl Guest {
         let disk = qemu::disk(folder.path(), DISK_MEBIBYTES)?;
         let image = folder.path().join("archive");
         self.write(&image).context("writing the guest's first file system")?;
-        let (kernel, memory, processors, limit) =
-            (&self.kernel.image(), self.memory, self.processors, self.limit);
-        let machine =
-            Machine { kernel, archive: &image, disk: &disk, console, report, memory, processors, limit };
+        let machine = Machine {
+            kernel: &self.kernel.image(),
+            options: &self.options,
+            archive: &image,
+            disk: &disk,
+            console,
+            report,
+            memory: self.memory,
+            processors: self.processors,
+            limit: self.limit,
+        };
         let mut command = qemu.command(&machine);
         if console.is_some() {
             command.stdin(std::process::Stdio::null()).stderr(std::process::Stdio::piped());
@@ -193,7 +226,7 @@ impl Guest {
         let complaint = String::from_utf8_lossy(&done.stderr).trim().to_owned();
         Ok(match done.status.code() {
             Some(0) => String::new(),
-            Some(124) => format!("it was still running after {} s", limit.as_secs()),
+            Some(124) => format!("it was still running after {} s", self.limit.as_secs()),
             _ => format!("QEMU ended with {}: {complaint}", done.status),
         })
     }

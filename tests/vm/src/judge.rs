@@ -1,10 +1,11 @@
 //! Reads a kernel's log: what in it fails a test.
 
 /// What the kernel says when something is wrong, and what then is. Each is what the kernel's sources print: the texts
-/// of `WARN_ON` and of lockdep begin with `WARNING: `, those of bugs with `BUG: `.
+/// of `WARN_ON` and of lockdep begin with `WARNING: `, those of bugs with `BUG: `, those of `slub_debug` with `BUG ` and a name.
 const COMPLAINTS: &[&str] = &[
     "WARNING: ",
     "BUG: ",
+    "BUG ",
     "Oops: ",
     "Kernel panic",
     "Call Trace:",

@@ -16,6 +16,7 @@ fn an_ordinary_boot_is_no_complaint() {
 [    1.981942] wirepath: loading out-of-tree module taints kernel.
 [    1.981999] wirepath: module verification failed: signature and/or required key missing - tainting kernel
 [    1.990000] DEBUG: all is well
+[    1.990001] DEBUG all is well
 [    2.000000] rcu: Hierarchical RCU implementation.
 [    2.000001] kmemleak: Kernel memory leak detector initialized (mem pool available: 15679)
 [    2.000002] x86/fpu: Enabled xstate features 0x3
@@ -62,6 +63,7 @@ fn what_debugging_kernels_find_is_a_complaint() {
         "BUG: KASAN: slab-use-after-free in wp_call_end+0x12/0x40 [wirepath]",
         "BUG: KFENCE: out-of-bounds read in test+0x1/0x2",
         "BUG: Bad page state in process test  pfn:04a20",
+        "BUG kmalloc-64 (Tainted: G           O      ): Poison overwritten",
         "BUG: workqueue lockup - pool cpus=0",
         "UBSAN: array-index-out-of-bounds in wirepath/frames.c:12:3",
         "kmemleak: 3 new suspected memory leaks (see /sys/kernel/debug/kmemleak)",

@@ -13,8 +13,10 @@ pub struct Series {
     /// As in the release's first two numbers.
     pub number: &'static str,
     /// Where it is packaged, if the distribution itself has another.
-    suite: Option<&'static str>,
+    pub(crate) suite: Option<&'static str>,
     packages: [&'static str; 2],
+    /// The package of its sources, which has them in an archive of its own name.
+    pub(crate) source: Option<&'static str>,
 }
 
 // The flavours for virtual machines: small, and with drivers for what QEMU shows.
@@ -26,12 +28,20 @@ const DISTRIBUTIONS: &[(&str, &[Series])] = &[
     (
         "debian 12",
         &[
-            Series { number: "6.12", suite: Some("bookworm-backports"), packages: DEBIAN },
-            Series { number: "6.1", suite: None, packages: DEBIAN },
+            Series {
+                number: "6.12",
+                suite: Some("bookworm-backports"),
+                packages: DEBIAN,
+                source: Some("linux-source-6.12"),
+            },
+            Series { number: "6.1", suite: None, packages: DEBIAN, source: Some("linux-source-6.1") },
         ],
     ),
-    ("debian 13", &[Series { number: "6.12", suite: None, packages: DEBIAN }]),
-    ("ubuntu 24.04", &[Series { number: "6.8", suite: None, packages: UBUNTU }]),
+    (
+        "debian 13",
+        &[Series { number: "6.12", suite: None, packages: DEBIAN, source: Some("linux-source-6.12") }],
+    ),
+    ("ubuntu 24.04", &[Series { number: "6.8", suite: None, packages: UBUNTU, source: None }]),
 ];
 
 /// The kernels that this machine's distribution has.
@@ -84,6 +94,11 @@ impl Kernel {
         }
     }
 
+    /// The folder that its packages were unpacked in.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// What boots.
     pub fn image(&self) -> PathBuf {
         self.root.join(format!("boot/vmlinuz-{}", self.release))
@@ -94,12 +109,21 @@ impl Kernel {
         self.root.join("lib/modules").join(&self.release)
     }
 
+    /// What it was configured with.
+    pub fn configuration(&self) -> PathBuf {
+        self.root.join(format!("boot/config-{}", self.release))
+    }
+
     /// What modules are built with.
     pub fn headers(&self) -> PathBuf {
         self.root.join(format!("usr/src/linux-headers-{}", self.release))
     }
 
-    fn open(root: PathBuf) -> Result<Self> {
+    /// The kernel in a folder that is laid out as packages are.
+    ///
+    /// # Errors
+    /// If something of it is missing.
+    pub(crate) fn open(root: PathBuf) -> Result<Self> {
         let releases =
             std::fs::read_dir(root.join("lib/modules")).context("looking for the kernel's modules")?;
         let names: Vec<String> = releases

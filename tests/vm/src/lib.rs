@@ -2,17 +2,22 @@
 //! report and what the kernels say. `docs/vm.md` explains it.
 
 pub mod command;
+mod configuration;
 mod cpio;
+pub mod debug_kernel;
 mod drivers;
 pub mod guest;
 pub mod init;
 mod judge;
 pub mod kernels;
 mod libraries;
+mod make;
 pub mod module;
+mod package;
 mod packages;
 pub mod plan;
 pub mod qemu;
+pub mod record;
 pub mod report;
 pub mod suite;
 pub mod workspace;

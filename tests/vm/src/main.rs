@@ -11,8 +11,8 @@ use wirepath_vm::guest::{self, Guest};
 use wirepath_vm::kernels::{self, Kernel};
 use wirepath_vm::qemu::Qemu;
 use wirepath_vm::report::Report;
-use wirepath_vm::suite::{self, Suite};
-use wirepath_vm::{cache, init, module, workspace};
+use wirepath_vm::suite::{self, Caller, Part, Suite};
+use wirepath_vm::{cache, debug_kernel, init, module, record, workspace};
 
 /// Boots kernels in QEMU and tests in them.
 ///
@@ -27,12 +27,33 @@ struct Cli {
 #[derive(Subcommand)]
 enum Job {
     /// Run the module's tests on every kernel, and the tests in network namespaces on the newest
+    ///
+    /// WIREPATH_CALLER_SECONDS and WIREPATH_CALLER_SEED make other runs of the random caller than that of `make test`.
     Test {
         /// Only this kernel, such as 6.12
         #[arg(long, value_name = "NUMBER")]
         kernel: Option<String>,
-        /// Only tests in network namespaces whose names contain one of these
+        /// Only these guests; may be repeated
+        #[arg(long = "guest", value_name = "WHICH")]
+        parts: Vec<Part>,
+        /// Only tests in network namespaces whose names contain one of these, and no other guest
+        #[arg(conflicts_with = "parts")]
         filter: Vec<String>,
+    },
+    /// Build a kernel that checks itself, and run the module's tests on it; first that each of its detectors works
+    TestDebug {
+        /// Of its version, such as 6.12
+        #[arg(long, value_name = "NUMBER")]
+        kernel: Option<String>,
+        /// How long the random caller calls, of the guest's time
+        #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+        seconds: u64,
+        /// What random calls are made from
+        #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+        seed: u64,
+        /// Where the result is written; target/vm/debug/result without
+        #[arg(long, value_name = "FOLDER")]
+        result: Option<PathBuf>,
     },
     /// Run one program, or one line of shell, in a guest
     Run {
@@ -60,7 +81,7 @@ enum Job {
 /// What is in a guest.
 #[derive(Args)]
 struct Contents {
-    /// The kernel, such as 6.12; the newest without
+    /// The kernel, such as 6.12, or `debug` for the one that checks itself; the newest without
     #[arg(long, value_name = "NUMBER")]
     kernel: Option<String>,
     /// A module to load before: its file, or the folder of its Kbuild
@@ -72,6 +93,9 @@ struct Contents {
     /// One more module of the kernel's own; may be repeated
     #[arg(long = "driver", value_name = "NAME")]
     drivers: Vec<String>,
+    /// What the kernel is told at its start beside what all are told, such as slub_debug=FZPU
+    #[arg(long, value_name = "OPTIONS", default_value = "")]
+    append: String,
     /// One more file of this machine, below /files; may be repeated
     #[arg(long = "file", value_name = "FILE")]
     files: Vec<PathBuf>,
@@ -100,7 +124,13 @@ fn main() -> ExitCode {
 
 fn run(job: Job) -> Result<ExitCode> {
     match job {
-        Job::Test { kernel, filter } => test(kernel.as_deref(), &filter),
+        Job::Test { kernel, filter, .. } if !filter.is_empty() => {
+            test(kernel.as_deref(), &[Part::Netns], &filter)
+        }
+        Job::Test { kernel, parts, .. } => test(kernel.as_deref(), &parts, &[]),
+        Job::TestDebug { kernel, seconds, seed, result } => {
+            test_debug(kernel.as_deref(), Caller { seed, seconds }, result)
+        }
         Job::Run { contents, script, limit, program } => {
             let qemu = qemu()?;
             let guest = contents.guest()?;
@@ -134,11 +164,17 @@ fn qemu() -> Result<Qemu> {
 
 impl Contents {
     fn guest(&self) -> Result<Guest> {
-        let series = suite::chosen(self.kernel.as_deref())?[0];
-        let kernel = Kernel::of(series, &cache())?;
+        let (name, kernel) = match self.kernel.as_deref() {
+            Some("debug") => ("debug", debug_kernel::of(suite::chosen(None)?[0], &cache())?),
+            number => {
+                let series = suite::chosen(number)?[0];
+                (series.number, Kernel::of(series, &cache())?)
+            }
+        };
         let drivers: Vec<&str> = self.drivers.iter().map(String::as_str).collect();
         let init = std::env::current_exe().context("finding this program")?;
-        let mut guest = Guest::new(&format!("{} run", series.number), &kernel, &init)?.drivers(&drivers)?;
+        let guest = Guest::new(&format!("{name} run"), &kernel, &init)?;
+        let mut guest = guest.for_tests()?.drivers(&drivers)?.options(&self.append);
         if let Some(path) = &self.module {
             let built = if path.is_dir() {
                 module::build(path, &kernel, &cache().join("build"))?
@@ -162,16 +198,29 @@ fn add_program(guest: Guest, program: &str, arguments: &[String]) -> Result<Gues
 }
 
 /// Every guest of the suite. What cannot run here is said and counted as skipped.
-fn test(kernel: Option<&str>, filter: &[String]) -> Result<ExitCode> {
+fn test(kernel: Option<&str>, parts: &[Part], filter: &[String]) -> Result<ExitCode> {
     let programs = workspace::build()?;
     let reports = match (Qemu::find()?, kernels::series()) {
-        (Some(qemu), Ok(_)) => Suite::new(qemu, cache(), programs).run(&suite::chosen(kernel)?, filter)?,
+        (Some(qemu), Ok(_)) => {
+            Suite::new(qemu, cache(), programs).run(&suite::chosen(kernel)?, parts, filter)?
+        }
         (None, _) => skipped("QEMU is not installed (package qemu-system-x86)"),
         (_, Err(error)) => skipped(&format!("{error:#}")),
     };
     let failed: usize = reports.iter().map(|report| report.counts()[1]).sum();
     println!("guests: {}", if failed == 0 { "passed" } else { "FAILED" });
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What the kernel that checks itself says of the module; the result is kept.
+fn test_debug(kernel: Option<&str>, caller: Caller, result: Option<PathBuf>) -> Result<ExitCode> {
+    let series = suite::chosen(kernel)?[0];
+    let programs = workspace::build()?;
+    let debugged = Suite::new(qemu()?, cache(), programs).debug(series, caller)?;
+    let folder = result.unwrap_or_else(|| cache().join("debug/result"));
+    record::write(&folder, &debugged, caller)?;
+    println!("debug kernel: {}; the result is in {}", debugged.verdict(), folder.display());
+    Ok(if debugged.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn skipped(why: &str) -> Vec<Report> {

@@ -22,9 +22,8 @@ pub fn build(sources: &Path, kernel: &Kernel, folder: &Path) -> Result<PathBuf> 
     let mut make = Command::new("make");
     make.arg("-C").arg(kernel.headers().canonicalize().context("the kernel's headers")?);
     make.arg(format!("M={}", copy.display())).args(["modules", "KCFLAGS=-Werror"]);
-    // What an outer make wants is not meant for kbuild.
-    make.env_remove("MAKEFLAGS").env_remove("MFLAGS").env_remove("MAKELEVEL").env("LC_ALL", "C");
-    output(&mut make).with_context(|| format!("building for Linux {}", kernel.release))?;
+    output(without_make(make.env("LC_ALL", "C")))
+        .with_context(|| format!("building for Linux {}", kernel.release))?;
     let modules = files(&copy)?.into_iter().filter(|file| file.extension().is_some_and(|end| end == "ko"));
     let modules: Vec<PathBuf> = modules.collect();
     ensure!(modules.len() == 1, "{} modules in {}, not one", modules.len(), copy.display());
@@ -43,7 +42,13 @@ pub fn smoke_test(sources: &Path, folder: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+/// What an outer make wants is not meant for this one.
+pub(crate) fn without_make(command: &mut Command) -> &mut Command {
+    command.env_remove("MAKEFLAGS").env_remove("MFLAGS").env_remove("MAKELEVEL")
+}
+
+/// Copies a folder with all that is in it.
+pub(crate) fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     std::fs::create_dir_all(to).with_context(|| to.display().to_string())?;
     for file in files(from)? {
         let name = file.file_name().context("a file without a name")?;
@@ -56,7 +61,8 @@ fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     Ok(())
 }
 
-fn files(folder: &Path) -> Result<Vec<PathBuf>> {
+/// What is in a folder.
+pub(crate) fn files(folder: &Path) -> Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     entries.map(|entry| Ok(entry?.path())).collect()
 }

@@ -15,13 +15,15 @@ pub struct Plan {
     pub drivers: Vec<PathBuf>,
     /// The module under test.
     pub module: Option<Module>,
+    /// What runs first, with the module loaded and unloaded again: after that the kernel must not keep more memory than then.
+    pub rehearsal: Vec<Program>,
     /// What runs, one after another.
     pub programs: Vec<Program>,
     /// Gives a shell on the kernel's console after that.
     pub shell: bool,
 }
 
-/// A module to load before the programs, and to unload after them.
+/// A module to load before programs, and to unload after them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Module {
     /// Its file in the guest.

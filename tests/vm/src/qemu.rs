@@ -22,6 +22,8 @@ pub struct Qemu {
 pub struct Machine<'a> {
     /// The kernel's image.
     pub kernel: &'a Path,
+    /// What the kernel is told beside what all are told.
+    pub options: &'a str,
     /// The first file system.
     pub archive: &'a Path,
     /// A disk, written to as long as the guest runs.
@@ -69,7 +71,7 @@ impl Qemu {
         command.args(self.processor(machine.console.is_none()));
         command.args(["-m", &machine.memory.to_string(), "-smp", &machine.processors.to_string()]);
         command.arg("-kernel").arg(machine.kernel).arg("-initrd").arg(machine.archive);
-        command.args(["-append", COMMAND_LINE]);
+        command.args(["-append", format!("{COMMAND_LINE} {}", machine.options).trim_end()]);
         let disk = format!("file={},if=virtio,format=raw,cache=unsafe", machine.disk.display());
         command.args(["-drive", &disk]);
         command.args(["-serial", &machine.console.map_or("mon:stdio".into(), file)]);
@@ -136,6 +138,30 @@ mod tests {
             assert_eq!(cpu(version(text).unwrap()), expected, "{text}");
         }
         assert_eq!(version("something else"), None);
+    }
+
+    #[test]
+    fn a_kernel_is_told_what_is_added() {
+        let nothing = Path::new("/nothing");
+        let told = |options| {
+            let machine = Machine {
+                kernel: nothing,
+                options,
+                archive: nothing,
+                disk: nothing,
+                console: None,
+                report: nothing,
+                memory: 1,
+                processors: 1,
+                limit: Duration::ZERO,
+            };
+            let command = Qemu { version: (7, 2), kvm: false }.command(&machine);
+            let arguments: Vec<_> =
+                command.get_args().map(|one| one.to_string_lossy().into_owned()).collect();
+            arguments[arguments.iter().position(|one| one == "-append").unwrap() + 1].clone()
+        };
+        assert_eq!(told(""), COMMAND_LINE);
+        assert_eq!(told("slub_debug=FZPU"), format!("{COMMAND_LINE} slub_debug=FZPU"));
     }
 
     #[test]

@@ -84,6 +84,11 @@ impl Report {
         ]
     }
 
+    /// What programs say that they have counted.
+    pub fn counted(&self) -> String {
+        self.output.lines().filter(|line| line.starts_with(COUNTED)).map(|line| format!("{line}\n")).collect()
+    }
+
     /// In the form of the project's test runners, with the reasons for what failed and what was skipped.
     pub fn text(&self) -> String {
         let mut text = String::new();
@@ -107,6 +112,9 @@ impl Report {
         format!("{text}{reasons}test result: {word}. {passed} passed; {failed} failed; {skipped} ignored\n\n")
     }
 }
+
+/// How a line begins that says how much a test has done.
+const COUNTED: &str = "counted: ";
 
 /// Why a guest ended before it was done.
 fn last_words(ended: &str, log: &str) -> String {

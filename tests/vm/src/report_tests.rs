@@ -48,6 +48,12 @@ fn a_program_that_is_no_runner_is_a_test() {
 }
 
 #[test]
+fn what_a_program_has_counted_is_shown() {
+    let reported = "wirepath-vm: begin a\nhello\ncounted: 7 calls\nwirepath-vm: passed\nwirepath-vm: done\n";
+    assert_eq!(Report::new("g", reported, "", "").counted(), "counted: 7 calls\n");
+}
+
+#[test]
 fn a_runner_without_tests_fails() {
     let reported = "wirepath-vm: begin a\nrunning 0 tests\ntest result: ok. 0 passed\nwirepath-vm: passed\n\
                     wirepath-vm: done\n";

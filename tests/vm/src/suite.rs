@@ -1,61 +1,66 @@
-//! Everything that is tested in guests.
+//! Everything that is tested in guests: which there are, and two of them at a time.
 
+mod debug;
+mod guests;
+mod planted;
+
+use std::collections::{BTreeMap, VecDeque};
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
-use wirepath_tests::clips;
-use wirepath_tests::trial::Skip;
+use clap::ValueEnum;
 
 use crate::guest::{self, Guest};
 use crate::kernels::{self, Kernel, Series};
-use crate::module;
 use crate::qemu::Qemu;
 use crate::report::Report;
 use crate::workspace::Programs;
+
+pub use debug::{Caller, Debugged, Ran};
+
+/// What a guest of the suite is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Part {
+    /// Tests in network namespaces, on the newest kernel
+    Netns,
+    /// The random caller of the module, on every kernel, which checks what is allocated
+    Caller,
+    /// The module's tests, on every kernel
+    Module,
+    /// The module's package, built by DKMS for every kernel
+    Package,
+}
 
 /// What is needed to boot guests.
 pub struct Suite {
     qemu: Qemu,
     cache: PathBuf,
     programs: Programs,
+    /// The module, by the release that it was built for.
+    modules: Mutex<BTreeMap<String, PathBuf>>,
 }
 
 /// A kernel and the number of its series.
 type Numbered = (&'static str, Kernel);
 
-/// Tools that the tests in network namespaces call.
-const TOOLS: &[&str] =
-    &["tc", "ethtool", "mke2fs", "losetup", "mount", "umount", "setpriv", "nft", "ping", "timeout"];
-
-/// More modules that they want.
-const DRIVERS: &[&str] =
-    &["sch_tbf", "sch_netem", "sch_fq", "cls_bpf", "act_mirred", "cls_matchall", "sch_ingress"];
-
-/// Runs the module's smoke test with a file of each kind of file system that a guest has.
-const SMOKE: &str = "for folder in /disk /tmp; do head -c 2097152 /dev/urandom > $folder/data || exit 1; done
-exec /smoke /disk/data /tmp/data";
-
-/// Tests in network namespaces that are not run in guests, and why.
-const LEFT_OUT: &[(&str, &str)] = &[
-    ("assess::", "figures of an emulated processor say nothing, and measuring them takes long"),
-    ("assess_relay::", "as above"),
-    ("crowd::", "five hundred sessions are more than an emulated processor carries"),
-];
+/// Guests that run at a time: each takes one processor.
+const SIDE_BY_SIDE: usize = 2;
 
 impl Suite {
     /// A suite that runs `programs`, and keeps kernels and logs in `cache`.
     pub fn new(qemu: Qemu, cache: PathBuf, programs: Programs) -> Self {
-        Self { qemu, cache, programs }
+        Self { qemu, cache, programs, modules: Mutex::default() }
     }
 
-    /// Runs everything on the kernels of `chosen` that can be had, the newest first, two guests at a time; prints each report
-    /// as it comes.
+    /// Runs these parts on the kernels of `chosen` that can be had, the newest first; prints each report as it comes. Of the
+    /// tests in network namespaces only those whose names contain one of `filter`, if there is any.
     ///
     /// # Errors
     /// If the module does not build or QEMU cannot be run.
-    pub fn run(&mut self, chosen: &[&Series], filter: &[String]) -> Result<Vec<Report>> {
+    pub fn run(&mut self, chosen: &[&Series], parts: &[Part], filter: &[String]) -> Result<Vec<Report>> {
         let mut reports = Vec::new();
         let mut kernels = Vec::new();
         for series in chosen {
@@ -68,18 +73,23 @@ impl Suite {
         self.use_kvm_if_it_works(newest)?;
         println!("{}; logs in {}", self.qemu.description(), guest::logs(&self.cache).display());
         let suite = &*self;
-        std::thread::scope(|scope| {
-            let netns = scope.spawn(|| shown(suite.netns(newest, filter)?));
-            if filter.is_empty() {
-                println!(
-                    "left out of guests: tests/module (faults that it found are not mended yet: docs/module.md)"
-                );
-                for kernel in &kernels {
-                    reports.push(shown(suite.module(kernel)?)?);
-                }
+        let tasks = Mutex::new(tasks(&kernels, parts));
+        let next = || tasks.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let work = || -> Result<Vec<Report>> {
+            let mut reports = Vec::new();
+            while let Some((part, kernel)) = next() {
+                let start = Instant::now();
+                let report = suite.report(part, kernel, filter)?;
+                reports.push(shown(report)?);
+                println!("{} {part:?} took {:.0} s", kernel.0, start.elapsed().as_secs_f64());
             }
-            let netns = netns.join().map_err(|_| anyhow::anyhow!("booting a guest panicked"))?;
-            reports.push(netns?);
+            Ok(reports)
+        };
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..SIDE_BY_SIDE).map(|_| scope.spawn(work)).collect();
+            for worker in workers {
+                reports.extend(worker.join().map_err(|_| anyhow::anyhow!("booting a guest panicked"))??);
+            }
             Ok(reports)
         })
     }
@@ -102,42 +112,13 @@ impl Suite {
         Ok(())
     }
 
-    /// The tests of the module on one kernel.
-    fn module(&self, kernel: &Numbered) -> Result<Report> {
-        let sources = crate::workspace::folder().join("kernel/module");
-        if !sources.exists() {
-            return Ok(Report::skipped(&format!("{} module", kernel.0), "there is no kernel/module"));
+    fn report(&self, part: Part, kernel: &Numbered, filter: &[String]) -> Result<Report> {
+        match part {
+            Part::Netns => self.netns(kernel, filter),
+            Part::Caller => self.caller(kernel),
+            Part::Module => self.module(kernel),
+            Part::Package => self.package(kernel),
         }
-        let module = module::build(&sources, &kernel.1, &self.cache.join("build"))?;
-        let smoke = module::smoke_test(&sources, &self.cache.join("build"))?;
-        let mut guest = self.guest(kernel, "module")?.module(&module, "")?.tools(TOOLS)?;
-        guest = guest.file(&smoke, Path::new("/smoke"))?.script("smoke", SMOKE)?;
-        if let Some(program) = &self.programs.module {
-            guest = guest.program("module", program, Path::new("/project/target/debug/deps/module"), &[])?;
-        }
-        self.boot(guest)
-    }
-
-    /// The tests in network namespaces on one kernel.
-    fn netns(&self, kernel: &Numbered, filter: &[String]) -> Result<Report> {
-        for (name, why) in LEFT_OUT {
-            println!("left out of guests: {name} ({why})");
-        }
-        let skipped = LEFT_OUT.iter().flat_map(|(name, _)| ["--skip".to_owned(), (*name).to_owned()]);
-        let arguments: Vec<String> = skipped.chain(filter.iter().cloned()).collect();
-        let folder = Path::new("/project/target/debug");
-        let mut guest = self
-            .guest(kernel, "netns")?
-            .tools(TOOLS)?
-            .drivers(DRIVERS)?
-            .file(&self.programs.wirepath, &folder.join("wirepath"))?
-            .program("netns", &self.programs.netns, &folder.join("deps/netns"), &arguments)?
-            .size(1536, 1, Duration::from_secs(1200));
-        for clip in clips()? {
-            let name = clip.file_name().context("a clip without a name")?.to_owned();
-            guest = guest.file(&clip, &Path::new("/project/target/clips").join(name))?;
-        }
-        self.boot(guest)
     }
 
     fn guest(&self, (number, kernel): &Numbered, what: &str) -> Result<Guest> {
@@ -149,9 +130,20 @@ impl Suite {
     }
 }
 
+/// Each part with each of its kernels, what takes longest first, so that nothing long is left for the end.
+fn tasks<'a>(kernels: &'a [Numbered], parts: &[Part]) -> VecDeque<(Part, &'a Numbered)> {
+    let mut tasks = VecDeque::new();
+    for part in Part::value_variants().iter().filter(|part| parts.is_empty() || parts.contains(part)) {
+        let kernels = if *part == Part::Netns { &kernels[..1] } else { kernels };
+        tasks.extend(kernels.iter().map(|kernel| (*part, kernel)));
+    }
+    tasks
+}
+
 fn shown(report: Report) -> Result<Report> {
     // Whole, even while another guest's report comes.
-    std::io::stdout().lock().write_all(report.text().as_bytes()).context("printing a report")?;
+    let text = format!("{}{}", report.counted(), report.text());
+    std::io::stdout().lock().write_all(text.as_bytes()).context("printing a report")?;
     Ok(report)
 }
 
@@ -166,21 +158,4 @@ pub fn chosen(number: Option<&str>) -> Result<Vec<&'static Series>> {
     let names: Vec<_> = all.iter().map(|series| series.number).collect();
     anyhow::ensure!(!chosen.is_empty(), "there is no kernel {number:?} here, but {}", names.join(" and "));
     Ok(chosen)
-}
-
-/// Seconds of the clips that the tests in network namespaces play.
-const CLIP_SECONDS: &[u32] = &[2, 6, 8, 60];
-
-/// Media for those tests and what is known of it: there is nothing in a guest that makes it. Where there is nothing
-/// here either, the tests say so.
-fn clips() -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    for seconds in CLIP_SECONDS {
-        match clips::constant(*seconds).and_then(|clip| clips::pictures(&clip).map(|_| clip)) {
-            Ok(clip) => files.extend([clip.with_extension("pictures"), clip]),
-            Err(error) if error.is::<Skip>() => eprintln!("no clip of {seconds} s for guests: {error}"),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(files)
 }

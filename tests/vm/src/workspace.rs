@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
-use cargo_metadata::{Artifact, Message};
+use cargo_metadata::{Artifact, Message, MetadataCommand, Package};
 
 use crate::command::Command;
 
@@ -16,8 +16,17 @@ pub struct Programs {
     pub machine: PathBuf,
     /// Tests in network namespaces.
     pub netns: PathBuf,
-    /// Tests of the module.
-    pub module: Option<PathBuf>,
+    /// Tests of the module: every test target of the workspace that is called `module`.
+    pub module: Vec<Tests>,
+}
+
+/// A program of tests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tests {
+    /// The package that it belongs to: several packages call their tests the same.
+    pub package: String,
+    /// The program. Cargo gives each a file name of its own.
+    pub file: PathBuf,
 }
 
 /// The workspace's folder.
@@ -26,7 +35,7 @@ pub fn folder() -> &'static Path {
     member.ancestors().nth(2).expect("this crate is two folders below")
 }
 
-/// Builds what the other checks build, in the same way, so that it is built once.
+/// Builds what guests run, as a part of what the other checks build, so that it is built once.
 ///
 /// # Errors
 /// If it does not build.
@@ -36,8 +45,10 @@ pub fn build() -> Result<Programs> {
         .args([
             "build",
             "--workspace",
-            "--bins",
-            "--tests",
+            "--bin=wirepath",
+            "--bin=wirepath-vm",
+            "--test=netns",
+            "--test=module",
             "--locked",
             "--message-format=json-render-diagnostics",
         ])
@@ -54,30 +65,104 @@ pub fn build() -> Result<Programs> {
         }
     }
     ensure!(child.wait().context("waiting for cargo")?.success(), "the workspace does not build");
+    let packages = packages()?;
     let one = |name: &str, kind: &str| {
-        let found = programs(&artifacts, name, kind).into_iter().next();
-        found.with_context(|| format!("the workspace has no {kind} {name}"))
+        let [program]: [Tests; 1] = programs(&artifacts, &packages, name, kind)
+            .try_into()
+            .map_err(|found| anyhow::anyhow!("not one {kind} is called {name}, but {found:?}"))?;
+        anyhow::Ok(program.file)
     };
+    let module = programs(&artifacts, &packages, "module", "test");
+    ensure!(!module.is_empty(), "the workspace has no tests of the module");
     Ok(Programs {
         wirepath: one("wirepath", "bin")?,
         machine: one("wirepath-vm", "bin")?,
         netns: one("netns", "test")?,
-        module: programs(&artifacts, "module", "test").into_iter().next(),
+        module,
     })
 }
 
-/// Compares the module's calls with a model, and is run by hand until the faults are mended that it found (docs/module.md).
-const FAULTY: &str = "/tests/module/";
+fn packages() -> Result<Vec<Package>> {
+    let locked = ["--locked".to_owned()];
+    let asked = MetadataCommand::new().no_deps().current_dir(folder()).other_options(locked).exec();
+    Ok(asked.context("asking cargo for the workspace's packages")?.packages)
+}
 
-fn programs(artifacts: &[Artifact], name: &str, kind: &str) -> Vec<PathBuf> {
+fn programs(artifacts: &[Artifact], packages: &[Package], name: &str, kind: &str) -> Vec<Tests> {
     let wanted = |artifact: &&Artifact| {
         // The unit tests of a program have its name, too.
         let is_test = kind == "test";
         artifact.target.name == name
-            && !artifact.target.src_path.as_str().contains(FAULTY)
             && artifact.target.kind.iter().any(|one| one.to_string() == kind)
             && artifact.profile.test == is_test
     };
-    let path = |artifact: &Artifact| artifact.executable.clone().map(PathBuf::from);
-    artifacts.iter().filter(wanted).filter_map(path).collect()
+    let program = |artifact: &Artifact| {
+        let package = packages.iter().find(|package| package.id == artifact.package_id)?;
+        let file = artifact.executable.clone()?.into();
+        Some(Tests { package: package.name.to_string(), file })
+    };
+    artifacts.iter().filter(wanted).filter_map(program).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn artifact(package: &str, name: &str, kind: &str, is_test: bool) -> Artifact {
+        let folder = format!("/w/{package}");
+        let artifact = serde_json::json!({
+            "package_id": format!("path+file://{folder}#0.1.0"),
+            "manifest_path": format!("{folder}/Cargo.toml"),
+            "target": {
+                "kind": [kind], "crate_types": ["bin"], "name": name, "src_path": format!("{folder}/main.rs"),
+                "edition": "2024", "doc": false, "doctest": false, "test": true,
+            },
+            "profile": {
+                "opt_level": "0", "debuginfo": 2, "debug_assertions": true, "overflow_checks": true, "test": is_test,
+            },
+            "features": [],
+            "filenames": [],
+            "executable": format!("/w/target/debug/deps/{name}-{package}"),
+            "fresh": true,
+        });
+        serde_json::from_value(artifact).unwrap()
+    }
+
+    fn package(name: &str) -> Package {
+        let package = serde_json::json!({
+            "name": format!("wirepath-{name}"), "version": "0.1.0", "id": format!("path+file:///w/{name}#0.1.0"),
+            "dependencies": [], "targets": [], "features": {}, "manifest_path": format!("/w/{name}/Cargo.toml"),
+        });
+        serde_json::from_value(package).unwrap()
+    }
+
+    #[test]
+    fn tests_of_one_name_are_all_run_and_told_apart_by_their_packages() {
+        let artifacts = [
+            artifact("datapath", "module", "test", true),
+            artifact("model", "module", "test", true),
+            artifact("datapath", "other", "test", true),
+            artifact("command", "module", "bin", false),
+            // The unit tests of a program called so.
+            artifact("command", "module", "bin", true),
+        ];
+        let packages = ["datapath", "model", "command"].map(package);
+        let found = programs(&artifacts, &packages, "module", "test");
+        let names: Vec<(&str, &str)> =
+            found.iter().map(|one| (one.package.as_str(), one.file.to_str().unwrap())).collect();
+        assert_eq!(
+            names,
+            [
+                ("wirepath-datapath", "/w/target/debug/deps/module-datapath"),
+                ("wirepath-model", "/w/target/debug/deps/module-model"),
+            ]
+        );
+    }
+
+    #[test]
+    fn the_tests_of_a_program_are_not_the_program() {
+        let artifacts = [artifact("a", "a", "bin", true), artifact("a", "a", "bin", false)];
+        let found = programs(&artifacts, &[package("a")], "a", "bin");
+        assert_eq!(found.len(), 1);
+    }
 }

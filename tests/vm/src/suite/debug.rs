@@ -1,0 +1,182 @@
+//! Everything that is tested on the kernel that checks itself: first that it does, then the module.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use super::guests::{CALLER, MODEL, add};
+use super::planted::{FAULTS, Fault};
+use super::{Numbered, SIDE_BY_SIDE, Suite, shown};
+use crate::debug_kernel;
+use crate::guest::Guest;
+use crate::kernels::Series;
+use crate::module;
+use crate::report::Report;
+
+/// What the random caller is to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Caller {
+    /// Of its calls.
+    pub seed: u64,
+    /// Of the guest's time.
+    pub seconds: u64,
+}
+
+/// What came of one guest.
+pub struct Ran {
+    /// Its name.
+    pub name: String,
+    /// Its tests.
+    pub report: Report,
+    /// What its kernel said, if it complained.
+    pub complaint: String,
+    /// From its start to its end.
+    pub seconds: u64,
+}
+
+/// What ran, and on what.
+pub struct Debugged {
+    /// The kernel's release.
+    pub release: String,
+    /// Its whole configuration.
+    pub configuration: PathBuf,
+    /// What runs guests.
+    pub machine: String,
+    /// From the first guest's start to the last one's end.
+    pub seconds: u64,
+    /// In no order.
+    pub guests: Vec<Ran>,
+}
+
+impl Debugged {
+    /// Tests that passed, failed and were skipped.
+    pub fn counts(&self) -> [usize; 3] {
+        let counts = self.guests.iter().map(|ran| ran.report.counts());
+        counts.fold([0; 3], |sum, count| std::array::from_fn(|at| sum[at] + count[at]))
+    }
+
+    /// Whether nothing failed, and something ran.
+    pub fn passed(&self) -> bool {
+        let [passed, failed, _] = self.counts();
+        passed > 0 && failed == 0
+    }
+
+    /// The same in a word.
+    pub fn verdict(&self) -> &'static str {
+        if self.passed() { "passed" } else { "FAILED" }
+    }
+}
+
+/// Tests in which allocations fail: they have a guest of their own, as the random caller has.
+const INJECTED: &str = "injected::";
+
+/// MiB: KASAN has an eighth of it for itself, and keeps what was freed for a while.
+const MEMORY: u32 = 1536;
+/// Of one task, another one preempts it anywhere; of several, they race.
+const PROCESSORS: u32 = 2;
+/// Everything takes ten times as long as on other kernels, and others want the host's processors, too.
+const LIMIT: Duration = Duration::from_secs(2 * 60 * 60);
+
+/// A guest, and the fault that is planted in it.
+struct Planned {
+    name: String,
+    guest: Guest,
+    fault: Option<&'static Fault>,
+}
+
+impl Suite {
+    /// Runs everything on the kernel that checks itself, two guests at a time; prints each report as it comes.
+    ///
+    /// # Errors
+    /// If the kernel or the module does not build, or QEMU cannot be run.
+    pub fn debug(&mut self, series: &Series, caller: Caller) -> Result<Debugged> {
+        let kernel = ("debug", debug_kernel::of(series, &self.cache)?);
+        self.use_kvm_if_it_works(&kernel)?;
+        println!("{}; logs in {}", self.qemu.description(), crate::guest::logs(&self.cache).display());
+        let start = Instant::now();
+        let mut planned = self.of_the_module(&kernel, caller)?;
+        planned.extend(self.of_faults(&kernel)?);
+        let guests = self.boot_all(planned)?;
+        Ok(Debugged {
+            release: kernel.1.release.clone(),
+            configuration: kernel.1.configuration(),
+            machine: self.qemu.description(),
+            seconds: start.elapsed().as_secs(),
+            guests,
+        })
+    }
+
+    /// The module's tests, in parts.
+    fn of_the_module(&self, kernel: &Numbered, caller: Caller) -> Result<Vec<Planned>> {
+        let (seed, seconds) = (caller.seed.to_string(), caller.seconds.to_string());
+        let model = [
+            ("module", vec!["--skip", CALLER, "--skip", INJECTED]),
+            ("injected", vec![INJECTED]),
+            ("caller", vec!["--seconds", &seconds, CALLER]),
+        ];
+        let plan = |(what, arguments): &(&str, Vec<&str>)| {
+            let mut guest = self.with_module(kernel, what)?;
+            for tests in &self.programs.module {
+                let is_model = tests.package == MODEL;
+                let arguments = [&["--seed", &seed], &arguments[..]].concat();
+                if is_model || *what == "module" {
+                    guest = add(guest, tests, if is_model { &arguments } else { &[] })?;
+                }
+            }
+            Ok(Planned {
+                name: format!("debug {what}"),
+                guest: guest.size(MEMORY, PROCESSORS, LIMIT),
+                fault: None,
+            })
+        };
+        model.iter().map(plan).collect()
+    }
+
+    /// A guest for each fault, since after one report lockdep looks no more.
+    fn of_faults(&self, kernel: &Numbered) -> Result<Vec<Planned>> {
+        let folder = tempfile::tempdir().context("making a temporary folder")?;
+        let sources = crate::workspace::folder().join("tests/vm/debug/planted");
+        let file = module::build(&sources, &kernel.1, folder.path())?;
+        let plan = |fault: &'static Fault| {
+            let what = format!("planted {}", fault.name);
+            let guest = self.guest(kernel, &what)?.module(&file, "")?;
+            let guest = guest.script(fault.name, &fault.script())?.size(MEMORY, 1, LIMIT);
+            Ok(Planned { name: format!("debug {what}"), guest, fault: Some(fault) })
+        };
+        FAULTS.iter().map(plan).collect()
+    }
+
+    fn boot_all(&self, planned: Vec<Planned>) -> Result<Vec<Ran>> {
+        let planned = Mutex::new(VecDeque::from(planned));
+        let next = || planned.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+        let work = || -> Result<Vec<Ran>> {
+            let mut ran = Vec::new();
+            while let Some(next) = next() {
+                ran.push(self.boot_one(next)?);
+            }
+            Ok(ran)
+        };
+        std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..SIDE_BY_SIDE).map(|_| scope.spawn(work)).collect();
+            let mut ran = Vec::new();
+            for worker in workers {
+                ran.extend(worker.join().map_err(|_| anyhow::anyhow!("booting a guest panicked"))??);
+            }
+            Ok(ran)
+        })
+    }
+
+    fn boot_one(&self, planned: Planned) -> Result<Ran> {
+        let start = Instant::now();
+        let report = self.boot(planned.guest)?;
+        let complaint = report.problems();
+        let report = match planned.fault {
+            Some(fault) => fault.verdict(report),
+            None => report,
+        };
+        Ok(Ran { name: planned.name, report: shown(report)?, complaint, seconds: start.elapsed().as_secs() })
+    }
+}

@@ -1,0 +1,164 @@
+//! The guests of each part.
+
+use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use wirepath_tests::clips;
+use wirepath_tests::trial::Skip;
+
+use super::{Numbered, Suite};
+use crate::guest::Guest;
+use crate::kernels::Kernel;
+use crate::report::Report;
+use crate::workspace::Tests;
+use crate::{module, package, workspace};
+
+/// Where the project's programs are in a guest.
+const PROJECT: &str = "/project/target/debug";
+
+/// More modules that tests in network namespaces want.
+const DRIVERS: &[&str] =
+    &["sch_tbf", "sch_netem", "sch_fq", "cls_bpf", "act_mirred", "cls_matchall", "sch_ingress"];
+
+/// Runs the module's smoke test with a file of each kind of file system that a guest has.
+const SMOKE: &str = "for folder in /disk /tmp; do head -c 2097152 /dev/urandom > $folder/data || exit 1; done
+exec /smoke /disk/data /tmp/data";
+
+/// Tests in network namespaces that are not run in guests, and why.
+const LEFT_OUT: &[(&str, &str)] = &[
+    ("assess::", "figures of an emulated processor say nothing, and measuring them takes long"),
+    ("assess_relay::", "as above"),
+    ("crowd::", "five hundred sessions are more than an emulated processor carries"),
+];
+
+/// The package whose tests compare the module with its model; the random caller is one of them, and has guests of its own.
+pub(super) const MODEL: &str = "wirepath-module-tests";
+pub(super) const CALLER: &str = "caller::";
+
+/// Of the guest's clock. Emulated, that is about two minutes.
+const CALLER_SECONDS: u64 = 24;
+
+/// Objects are poisoned when they are freed, have zones around them, and say who allocated them.
+const CHECKED_SLABS: &str = "slub_debug=FZPU";
+
+impl Suite {
+    /// The tests of the module on one kernel.
+    pub(super) fn module(&self, kernel: &Numbered) -> Result<Report> {
+        let mut guest = self.with_module(kernel, "module")?.rehearse();
+        for tests in &self.programs.module {
+            let arguments: &[&str] = if tests.package == MODEL { &["--skip", CALLER] } else { &[] };
+            guest = add(guest, tests, arguments)?;
+        }
+        self.boot(guest.size(512, 1, Duration::from_secs(1200)))
+    }
+
+    /// The random caller, and what is loaded and unloaded often, where the kernel checks each object.
+    pub(super) fn caller(&self, kernel: &Numbered) -> Result<Report> {
+        let seconds = setting("WIREPATH_CALLER_SECONDS", CALLER_SECONDS)?;
+        let seed = setting("WIREPATH_CALLER_SEED", 1)?;
+        let tests = self.programs.module.iter().find(|tests| tests.package == MODEL);
+        let tests = tests.with_context(|| format!("{MODEL} has no tests"))?;
+        let (seconds_text, seed) = (seconds.to_string(), seed.to_string());
+        let arguments = ["--seconds", &seconds_text, "--seed", &seed, CALLER, "reload::"];
+        let guest = add(self.with_module(kernel, "caller")?.rehearse(), tests, &arguments)?;
+        // A second of an emulated guest may take half a minute of a loaded machine.
+        let limit = Duration::from_secs(1200 + 30 * seconds);
+        self.boot(guest.options(CHECKED_SLABS).size(768, 2, limit))
+    }
+
+    /// The module as DKMS builds it when its package is installed.
+    pub(super) fn package(&self, kernel: &Numbered) -> Result<Report> {
+        let name = format!("{} package", kernel.0);
+        let folder = self.cache.join("build").join(&name);
+        let module = match package::installed(workspace::folder(), &kernel.1, &folder) {
+            Ok(module) => module,
+            Err(error) if error.is::<Skip>() => return Ok(Report::skipped(&name, &error.to_string())),
+            Err(error) => return Err(error),
+        };
+        self.boot(self.smoke(self.guest(kernel, "package")?.module(&module, "")?)?)
+    }
+
+    /// The tests in network namespaces on one kernel.
+    pub(super) fn netns(&self, kernel: &Numbered, filter: &[String]) -> Result<Report> {
+        for (name, why) in LEFT_OUT {
+            println!("left out of guests: {name} ({why})");
+        }
+        let skipped = LEFT_OUT.iter().flat_map(|(name, _)| ["--skip".to_owned(), (*name).to_owned()]);
+        let arguments: Vec<String> = skipped.chain(filter.iter().cloned()).collect();
+        let folder = Path::new(PROJECT);
+        let mut guest = self
+            .guest(kernel, "netns")?
+            .for_tests()?
+            .drivers(DRIVERS)?
+            .file(&self.programs.wirepath, &folder.join("wirepath"))?
+            .program("netns", &self.programs.netns, &folder.join("deps/netns"), &arguments)?
+            .size(1536, 1, Duration::from_secs(1200));
+        for clip in clips()? {
+            let name = clip.file_name().context("a clip without a name")?.to_owned();
+            guest = guest.file(&clip, &Path::new("/project/target/clips").join(name))?;
+        }
+        self.boot(guest)
+    }
+
+    /// A guest with the module, and its smoke test planned.
+    pub(super) fn with_module(&self, kernel: &Numbered, what: &str) -> Result<Guest> {
+        let module = self.built(&kernel.1)?;
+        self.smoke(self.guest(kernel, what)?.for_tests()?.module(&module, "")?)
+    }
+
+    /// The module, which one guest builds while others wait for it.
+    fn built(&self, kernel: &Kernel) -> Result<PathBuf> {
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(module) = modules.get(&kernel.release) {
+            return Ok(module.clone());
+        }
+        let module = module::build(&sources(), kernel, &self.cache.join("build"))?;
+        modules.insert(kernel.release.clone(), module.clone());
+        Ok(module)
+    }
+
+    fn smoke(&self, guest: Guest) -> Result<Guest> {
+        let folder = tempfile::tempdir().context("making a temporary folder")?;
+        let smoke = module::smoke_test(&sources(), folder.path())?;
+        guest.file(&smoke, Path::new("/smoke"))?.script("smoke", SMOKE)
+    }
+}
+
+/// The module's sources.
+fn sources() -> PathBuf {
+    workspace::folder().join("kernel/module")
+}
+
+pub(super) fn add(guest: Guest, tests: &Tests, arguments: &[&str]) -> Result<Guest> {
+    let name = tests.file.file_name().context("a program without a name")?;
+    let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
+    guest.program(&tests.package, &tests.file, &Path::new(PROJECT).join("deps").join(name), &arguments)
+}
+
+/// A number from the environment of this program.
+fn setting(name: &str, usual: u64) -> Result<u64> {
+    match std::env::var(name) {
+        Ok(text) => text.parse().with_context(|| format!("{name}={text} is no number")),
+        Err(std::env::VarError::NotPresent) => Ok(usual),
+        Err(error) => Err(error).context(name.to_owned()),
+    }
+}
+
+/// Seconds of the clips that the tests in network namespaces play.
+const CLIP_SECONDS: &[u32] = &[2, 6, 8, 60];
+
+/// Media for those tests and what is known of it: there is nothing in a guest that makes it. Where there is nothing
+/// here either, the tests say so.
+fn clips() -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for seconds in CLIP_SECONDS {
+        match clips::constant(*seconds).and_then(|clip| clips::pictures(&clip).map(|_| clip)) {
+            Ok(clip) => files.extend([clip.with_extension("pictures"), clip]),
+            Err(error) if error.is::<Skip>() => eprintln!("no clip of {seconds} s for guests: {error}"),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(files)
+}
