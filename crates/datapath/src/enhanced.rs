@@ -32,8 +32,9 @@ impl Device {
     /// As [`Device::open`], for a path that is about to send.
     #[inline]
     pub(crate) fn module(&mut self) -> Result<&Module, SendError> {
-        let missing = |_| SendError::Unsupported { call: "open(/dev/wirepath)", errno: Errno::NODEV };
-        self.open().map_err(missing)
+        let failed =
+            |error: OpenError| SendError::Unsupported { call: "open(/dev/wirepath)", errno: error.errno() };
+        self.open().map_err(failed)
     }
 }
 

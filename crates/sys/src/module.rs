@@ -46,6 +46,11 @@ pub enum OpenError {
     /// This user may not open it.
     #[error("{DEVICE} may not be opened by this user: join the group wirepath, see docs/module.md")]
     Forbidden,
+    /// No user may open it where this process is.
+    #[error(
+        "{DEVICE} may not be opened here: allow the device in the container (--device) or the unit (DeviceAllow=)"
+    )]
+    Barred,
     /// It is another version's.
     #[error(
         "the kernel module that is loaded speaks version {loaded}, this program version {known}: load its own, see docs/module.md",
@@ -56,7 +61,7 @@ pub enum OpenError {
         loaded: u32,
     },
     /// It is there and does not answer as it should.
-    #[error("{DEVICE}: {0}")]
+    #[error("{DEVICE}: {0}; {remedy}", remedy = remedy(.0))]
     Other(#[source] io::Error),
 }
 
@@ -150,9 +155,32 @@ impl OpenError {
     fn of(error: io::Error) -> OpenError {
         match Errno::from_io_error(&error) {
             Some(Errno::NOENT | Errno::NODEV | Errno::NXIO) => OpenError::Missing,
-            Some(Errno::ACCESS | Errno::PERM) => OpenError::Forbidden,
+            Some(Errno::ACCESS) => OpenError::Forbidden,
+            Some(Errno::PERM) => OpenError::Barred,
             _ => OpenError::Other(error),
         }
+    }
+
+    /// What the system said, or what it would say of another version's device.
+    pub fn errno(&self) -> Errno {
+        match self {
+            OpenError::Missing => Errno::NODEV,
+            OpenError::Forbidden => Errno::ACCESS,
+            OpenError::Barred => Errno::PERM,
+            OpenError::Version { .. } => Errno::PROTO,
+            OpenError::Other(error) => Errno::from_io_error(error).unwrap_or(Errno::IO),
+        }
+    }
+}
+
+/// What to do about an error that is not about the device's being there.
+fn remedy(error: &io::Error) -> &'static str {
+    match Errno::from_io_error(error) {
+        Some(Errno::MFILE) => "raise the limit of open files (ulimit -n, or LimitNOFILE= of a systemd unit)",
+        Some(Errno::NFILE) => "the machine has too many open files: raise fs.file-max",
+        Some(Errno::NOMEM | Errno::BUSY | Errno::INTR) => "try again",
+        Some(Errno::NOTTY) => "this is no device of the kernel module: docs/module.md says how to load it",
+        _ => "the kernel's log may say more",
     }
 }
 
@@ -168,6 +196,24 @@ mod tests {
         assert!(missing.to_string().contains("docs/module.md"));
         let other = Module::open_at("/dev/null".as_ref()).unwrap_err();
         assert!(matches!(other, OpenError::Other(_)), "{other}");
+        assert!(other.to_string().contains("docs/module.md"), "{other}");
+    }
+
+    #[test]
+    fn what_keeps_the_device_from_being_opened_is_said_with_what_to_do() {
+        for (errno, words) in [
+            (Errno::NODEV, "docs/module.md says how to load it"),
+            (Errno::ACCESS, "join the group wirepath"),
+            (Errno::PERM, "DeviceAllow="),
+            (Errno::MFILE, "LimitNOFILE="),
+            (Errno::NFILE, "fs.file-max"),
+            (Errno::BUSY, "try again"),
+            (Errno::IO, "kernel's log"),
+        ] {
+            let error = OpenError::of(errno.into());
+            assert_eq!(error.errno(), errno);
+            assert!(error.to_string().contains(words), "{error}");
+        }
     }
 
     #[test]

@@ -74,7 +74,11 @@ fn lack(error: &io::Error) -> (String, String) {
     if let Some(module) = error.get_ref().and_then(|inner| inner.downcast_ref::<OpenError>()) {
         let remedy = match module {
             OpenError::Forbidden => "usermod -a -G wirepath USER, and log in again",
-            _ => "make -C kernel/module install, and modprobe wirepath; see docs/module.md",
+            OpenError::Barred => "allow /dev/wirepath in the container (--device) or the unit (DeviceAllow=)",
+            OpenError::Other(_) => "do what that says of /dev/wirepath",
+            OpenError::Missing | OpenError::Version { .. } => {
+                "make -C kernel/module install, and modprobe wirepath; see docs/module.md"
+            }
         };
         return (read::printable(&module.to_string()), remedy.to_owned());
     }
