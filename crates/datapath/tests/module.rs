@@ -10,11 +10,12 @@ mod needing;
 use std::io::Write;
 use std::net::UdpSocket;
 use std::os::unix::fs::FileExt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use example::{Example, HOSTS, KINDS};
 use needing::trials;
 use proptest::prelude::*;
+use rustix::fs::{Advice, fadvise, fstatfs};
 use wirepath_datapath::{BlockPath, BlockSink, Extent, Headers, Medium, Path, Scratch, SendError};
 use wirepath_media::rtp::HEADER_LENGTH;
 
@@ -27,6 +28,7 @@ fn main() -> std::process::ExitCode {
         a_start_in_the_middle_of_a_packet,
         a_run_of_any_length_is_one_call,
         a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind,
+        what_is_not_in_memory_is_read_and_not_waited_for,
         a_closed_port_is_told,
         datagrams_arrive_whole,
         blocks_of_a_truncated_file_are_an_error_of_storage,
@@ -34,6 +36,9 @@ fn main() -> std::process::ExitCode {
     ];
     needing::run(missing, tests)
 }
+
+/// What `statfs` says of a tmpfs (`TMPFS_MAGIC`).
+const TMPFS: i64 = 0x0102_1994;
 
 fn by_module() -> impl Iterator<Item = Path> {
     Path::ALL.into_iter().filter(|path| path.needs_module())
@@ -137,6 +142,35 @@ fn a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind() {
             assert_eq!(example.send(path, &sink, &mut scratch), Ok(()), "{path}, {headers:?}");
             assert_eq!(example.has_arrived(&receiver), Ok(()), "{path}, {headers:?}");
         }
+    }
+}
+
+/// As an engine needs it: it comes back when the socket is full, and finds the pages.
+fn what_is_not_in_memory_is_read_and_not_waited_for() {
+    for path in [Path::Krtpsendfile, Path::Rtpsendfile, Path::Sendfilew] {
+        let example = Example::new(Headers::Generated, 0, 1316, 40, 1316);
+        let file = example.medium.file();
+        if fstatfs(file).unwrap().f_type == TMPFS {
+            println!("{path}: files of a tmpfs are never anywhere else than in memory");
+            continue;
+        }
+        file.sync_all().unwrap();
+        fadvise(file, 0, None, Advice::DontNeed).unwrap();
+        let (sink, receiver) = example.sink_to(HOSTS[0], path);
+        let (mut scratch, mut rest, mut waits) = (Scratch::default(), Some(example.train), 0);
+        let patience = Instant::now() + Duration::from_secs(60);
+        while let Some(train) = rest {
+            match path.send(&sink, &example.medium, &train, example.headers, &mut scratch) {
+                Ok(sent) => rest = train.after(sent),
+                Err(SendError::Full { .. }) if Instant::now() < patience => {
+                    waits += 1;
+                    std::thread::yield_now();
+                }
+                Err(error) => panic!("{path}: {error}"),
+            }
+        }
+        assert!(waits > 0, "{path} has waited for storage");
+        assert_eq!(example.has_arrived(&receiver), Ok(()), "{path}");
     }
 }
 
