@@ -65,10 +65,12 @@ pub(crate) fn send(
     socket: BorrowedFd<'_>,
     medium: &Medium,
     extent: Extent,
-    mut run: Run<'_>,
+    run: Run<'_>,
     device: &mut Device,
     buffer: &mut Buffer,
 ) -> Result<Sent, SendError> {
+    // Before a page is waited for that is not in memory, its reading is begun, and it is as if the socket were full.
+    let mut run = run.without_waiting();
     let result = device.module()?.send(socket, &mut run);
     match (run.sent(), result) {
         (sent, _) if sent.packets > 0 => Ok(sent), // the caller comes back for the rest, and hears the error then

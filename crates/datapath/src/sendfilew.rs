@@ -42,7 +42,7 @@ pub(crate) fn send(
         *pair = [Part::of_bytes(header), of_file.at_end()];
         count += 2;
     }
-    let mut vector = Vector::new(&parts[..count]);
+    let mut vector = Vector::new(&parts[..count]).without_waiting();
     let result = scratch.device.module()?.sendfilew(sink.socket.as_fd(), &mut vector);
     match (vector.packets() as u32, result) {
         (packets @ 1.., _) => Ok(packets), // the caller comes back for the rest, and hears the error then

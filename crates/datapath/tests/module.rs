@@ -8,11 +8,14 @@ mod example;
 #[path = "../../sys/tests/needing/mod.rs"]
 mod needing;
 
+use std::time::{Duration, Instant};
+
 use block::{receive, storage_fails_and_leaves_nothing_behind, to_both_hosts, udp};
 use example::delivered::Delivered;
 use example::{Example, HOSTS};
 use needing::trials;
-use wirepath_datapath::{BlockPath, Headers, Path, Scratch};
+use rustix::fs::{Advice, fadvise, fstatfs};
+use wirepath_datapath::{BlockPath, Headers, Path, Scratch, SendError};
 
 fn main() -> std::process::ExitCode {
     let missing = Scratch::default().open_module().err().map(|error| error.to_string());
@@ -24,6 +27,7 @@ fn main() -> std::process::ExitCode {
         a_run_of_any_length_is_one_call,
         after_a_seek_a_train_is_one_call,
         a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind,
+        what_is_not_in_memory_is_read_and_not_waited_for,
         a_closed_port_is_told,
         datagrams_arrive_whole,
         blocks_of_a_truncated_file_are_an_error_of_storage,
@@ -31,6 +35,9 @@ fn main() -> std::process::ExitCode {
     ];
     needing::run(missing, tests)
 }
+
+/// What `statfs` says of a tmpfs (`TMPFS_MAGIC`).
+const TMPFS: i64 = 0x0102_1994;
 
 fn by_module() -> Delivered {
     let paths = Path::ALL.into_iter().filter(|path| path.needs_module());
@@ -85,6 +92,36 @@ fn is_one_call(example: &Example) {
 
 fn a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind() {
     by_module().a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind();
+}
+
+/// As an engine needs it: it comes back when the socket is full, and finds the pages.
+fn what_is_not_in_memory_is_read_and_not_waited_for() {
+    for path in [Path::Krtpsendfile, Path::Rtpsendfile, Path::Sendfilew] {
+        let example = Example::new(Headers::Generated, 0, 1316, 40, 1316);
+        let file = example.medium.file();
+        let kind = fstatfs(file).unwrap().f_type;
+        assert_ne!(
+            kind, TMPFS,
+            "files of a tmpfs are nowhere else than in memory: name another folder by TMPDIR"
+        );
+        file.sync_all().unwrap();
+        fadvise(file, 0, None, Advice::DontNeed).unwrap();
+        let (sink, receiver) = example.sink_to(HOSTS[0], path);
+        let (mut scratch, mut rest, mut waits) = (Scratch::default(), Some(example.train), 0);
+        let patience = Instant::now() + Duration::from_secs(60);
+        while let Some(train) = rest {
+            match path.send(&sink, &example.medium, &train, example.headers, &mut scratch) {
+                Ok(sent) => rest = train.after(sent),
+                Err(SendError::Full { .. }) if Instant::now() < patience => {
+                    waits += 1;
+                    std::thread::yield_now();
+                }
+                Err(error) => panic!("{path}: {error}"),
+            }
+        }
+        assert!(waits > 0, "{path} has waited for storage");
+        assert_eq!(example.has_arrived(&receiver), Ok(()), "{path}");
+    }
 }
 
 fn a_closed_port_is_told() {

@@ -1,7 +1,8 @@
-//! What is done where it may block, and comes to nothing.
+//! What is done where it may block.
 
 use super::*;
 use crate::StreamOptions;
+use std::io::{Seek, SeekFrom};
 
 /// A stream that has something read ahead which panics.
 fn panics() -> (UnixStream, Stream) {
@@ -40,4 +41,41 @@ fn what_panics_where_it_may_block_ends_its_stream_with_the_cause_and_no_other() 
     let running = engine.start_stream(stream, StreamOptions::default());
     assert_eq!(running.wait_for(PATIENCE).expect("it does not end").result, Ok(()));
     assert_eq!(std::fs::read(target.path()).unwrap(), b"bytes");
+}
+
+/// Files of a shell are read and written where they are, so that others go on behind that; and by who may wait for storage.
+#[test]
+fn a_file_that_is_a_standard_stream_is_read_and_written_by_storage_and_keeps_its_place() {
+    for framing in [Framing::Fixed(4), Framing::Whole] {
+        let (mut source, mut target) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        source.write_all(b"head some bytes").unwrap();
+        source.seek(SeekFrom::Start(5)).unwrap();
+        target.write_all(b"before ").unwrap();
+        let inlet = Object::stream("inlet", source.try_clone().unwrap().into()).unwrap();
+        let outlet = Object::stream("outlet", target.try_clone().unwrap().into()).unwrap();
+        let mut stream = StreamBuilder::default().input(inlet, framing).output(outlet).build();
+        let mut acted = stream.act(u64::MAX, 0).0;
+        assert_eq!(source.stream_position().unwrap(), 5, "it was read on the engine's thread");
+        let (mut warmed, mut written) = (0, 0);
+        while let Acted::Wait = acted {
+            let storage: Vec<_> = stream.take_storage().collect();
+            assert!(!storage.is_empty(), "it waits for nothing");
+            for one in storage {
+                let before = target.stream_position().unwrap();
+                let is_write = matches!(one.job, Job::Write(_));
+                stream.stored(one.run()).unwrap();
+                written += u64::from(is_write);
+                warmed += u64::from(!is_write);
+                assert!(is_write || target.stream_position().unwrap() == before);
+            }
+            acted = stream.act(u64::MAX, 0).0;
+        }
+        assert!(matches!(acted, Acted::Ended(Ok(()))) && warmed > 0 && written > 0, "{acted:?}");
+        target.write_all(b", and after").unwrap();
+        target.rewind().unwrap();
+        let mut bytes = String::new();
+        target.read_to_string(&mut bytes).unwrap();
+        assert_eq!(bytes, "before some bytes, and after");
+        assert_eq!(source.stream_position().unwrap(), 15);
+    }
 }

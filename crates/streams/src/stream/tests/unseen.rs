@@ -1,9 +1,11 @@
 //! Records of fixed size that nobody looks at: they must come as those that are copied.
 
 use std::net::Shutdown;
-use std::thread::JoinHandle;
+use std::thread::{self, JoinHandle};
 
+use super::patterns::{merged, spread};
 use super::*;
+use crate::InputOrder;
 
 /// Bytes of records, all of which are large enough.
 const SIZES: [usize; 3] = [32 * 1024, 40_001, 100_000];

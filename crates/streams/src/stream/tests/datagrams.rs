@@ -1,0 +1,217 @@
+//! What comes and leaves as datagrams.
+
+use super::super::input::Pulled;
+use super::*;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+#[test]
+fn datagrams_keep_their_boundaries_and_byte_streams_get_some() {
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    receiver.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let to = receiver.local_addr().unwrap();
+    let sink = |packet_bytes| {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        Object::datagrams("udp", socket.into(), Some(to), packet_bytes).unwrap()
+    };
+    let sizes = |count: usize| {
+        let mut buffer = [0; 65_536];
+        (0..count).map(|_| receiver.recv(&mut buffer).unwrap()).collect::<Vec<_>>()
+    };
+    let bytes: Vec<u8> = (0..=255).cycle().take(5000).collect();
+    let run = |framing, packet_bytes| {
+        StreamBuilder::default()
+            .input(memory(&bytes), framing)
+            .output(sink(packet_bytes))
+            .build()
+            .run()
+            .unwrap();
+    };
+    run(Framing::Whole, None);
+    assert_eq!(sizes(4), [1316, 1316, 1316, 1052]);
+    run(Framing::Fixed(188), None);
+    assert_eq!(sizes(5), [1316, 1316, 1316, 940, 112], "the last record is shorter and came alone");
+    run(Framing::Fixed(2000), None);
+    assert_eq!(sizes(3), [2000, 2000, 1000]);
+    run(Framing::Fixed(1000), Some(2500));
+    assert_eq!(sizes(3), [2000, 2000, 1000]);
+    // Parts that are longer than the records, and than what is read at a time.
+    let striped = |input: &[u8], unit: usize| {
+        StreamBuilder::default()
+            .pattern(OutputPattern::StripeBytes(unit))
+            .input(memory(input), Framing::Fixed(100))
+            .output(sink(None))
+            .build()
+            .run()
+            .unwrap();
+    };
+    striped(&bytes, 1950);
+    assert_eq!(sizes(3), [1950, 1950, 1100]);
+    striped(&bytes.repeat(30), 60_000);
+    assert_eq!(sizes(3), [60_000, 60_000, 30_000]);
+}
+
+#[test]
+fn a_train_of_datagrams_goes_to_every_mirror_as_it_came() {
+    let source = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let inlet = UdpSocket::bind("127.0.0.1:0").unwrap();
+    source.connect(inlet.local_addr().unwrap()).unwrap();
+    let receivers: Vec<UdpSocket> = (0..3).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    let outlet = |receiver: &UdpSocket| {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        Object::datagrams("udp", socket.into(), Some(receiver.local_addr().unwrap()), None).unwrap()
+    };
+    let builder = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .input(Object::datagrams("inlet", inlet.into(), None, None).unwrap(), Framing::Whole);
+    let mut stream = receivers.iter().map(outlet).fold(builder, StreamBuilder::output).build();
+    let datagrams: Vec<Vec<u8>> =
+        (0..40u8).map(|number| vec![number; if number == 39 { 300 } else { 700 }]).collect();
+    datagrams.iter().for_each(|datagram| assert_eq!(source.send(datagram).unwrap(), datagram.len()));
+    while stream.status().bytes_out < 3 * datagrams.iter().map(|datagram| datagram.len() as u64).sum::<u64>()
+    {
+        assert!(!matches!(stream.act(u64::MAX, 0).0, Acted::Ended(_)));
+    }
+    for receiver in &receivers {
+        let mut buffer = [0; 2000];
+        for datagram in &datagrams {
+            let length = receiver.recv(&mut buffer).unwrap();
+            assert_eq!(&buffer[..length], datagram);
+        }
+    }
+}
+
+/// Anybody may send datagrams as fast as they are read, of many sizes or empty: so many are taken at a time, and others get their turns.
+#[test]
+fn so_many_datagrams_are_taken_at_a_time_whatever_their_sizes() {
+    const SENT: u64 = 100;
+    for lengths in [[700, 300], [0, 0]] {
+        let (sender, inlet) = datagrams();
+        let (object, _collected) = Object::collect("out", LIMIT);
+        let mut stream = StreamBuilder::default().input(inlet, Framing::Whole).output(object).build();
+        for length in lengths.into_iter().cycle().take(SENT as usize) {
+            assert_eq!(sender.send(&vec![1; length]).unwrap(), length);
+        }
+        stream.note_ready(Port(1));
+        while stream.inputs[0].records < SENT {
+            let before = stream.inputs[0].records;
+            stream.inputs[0].ready.clear();
+            assert!(matches!(stream.next_run(0).unwrap(), Pulled::Run(_)), "not all came");
+            let taken = stream.inputs[0].records - before;
+            assert!(taken <= 65, "{taken} at a time");
+        }
+    }
+}
+
+/// Anybody may send a datagram: what does not fit is dropped whole and counted, and the stream goes on.
+#[test]
+fn datagrams_that_do_not_fit_their_framing_are_dropped_and_counted() {
+    let packet = |first: u8| [vec![first], vec![0; 187]].concat();
+    let good = [packet(0x47), packet(0x47)].concat();
+    let half_good = [packet(0x47), packet(0x48)].concat();
+    let (sender, inlet) = datagrams();
+    let (object, collected) = Object::collect("out", LIMIT);
+    let (tell, told) = channel();
+    let mut stream = StreamBuilder::default()
+        .on_event(move |event| tell.send(event).unwrap())
+        .input(inlet, Framing::transport_stream())
+        .output(object)
+        .build();
+    for datagram in [&b"garbage"[..], &good, &half_good, &good[..200], &good] {
+        assert_eq!(sender.send(datagram).unwrap(), datagram.len());
+    }
+    while stream.status().bytes_in < 7 + 2 * 376 + 376 + 200 {
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        stream.note_ready(Port(1));
+    }
+    assert_eq!(collected.bytes(), [&good[..], &good].concat());
+    let input = &stream.status().inputs[0];
+    assert_eq!(input.malformed, crate::Dropped { records: 3, bytes: 7 + 376 + 200 });
+    assert_eq!(input.records, 4);
+    assert_eq!(stream.status().malformed, input.malformed);
+    // The input that had them may go; the count stays.
+    stream.detach_input(Port(1), |_| {});
+    assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Ended(Ok(()))));
+    let status = stream.status();
+    assert!(
+        status.inputs.is_empty() && status.malformed == crate::Dropped { records: 3, bytes: 7 + 376 + 200 }
+    );
+    assert_eq!((status.bytes_dropped, status.bytes_in), (7 + 376 + 200, 7 + 2 * 376 + 376 + 200));
+    let StreamEvent::RecordRefused { by, error } = told.recv().unwrap() else { panic!("another event") };
+    assert_eq!(by, "udp");
+    assert!(error.contains("begins with 0x47, this one with 0x67"), "{error}");
+    assert!(
+        !told.try_iter().any(|event| matches!(event, StreamEvent::RecordRefused { .. })),
+        "it is told once"
+    );
+}
+
+#[test]
+fn records_that_a_handler_refuses_are_dropped_of_datagrams_and_end_a_stream_of_bytes() {
+    let filter = || Handler::Select(Box::new(crate::handlers::TransportStreamFilter::pids([0])));
+    let packet = [&[0x47][..], &[0; 187]].concat();
+    let (sender, inlet) = datagrams();
+    let (object, collected) = Object::collect("out", LIMIT);
+    let options = OutputOptions { handlers: vec![filter()], ..OutputOptions::default() };
+    let mut stream = StreamBuilder::default()
+        .handler(filter())
+        .input(inlet, Framing::Whole)
+        .output_with(object, options)
+        .build();
+    for datagram in [b"no packet", &packet[..]] {
+        assert_eq!(sender.send(datagram).unwrap(), datagram.len());
+    }
+    while collected.bytes().is_empty() {
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        stream.note_ready(Port(1));
+    }
+    assert_eq!(collected.bytes(), packet);
+    let reports = stream.status().reports;
+    assert_eq!(reports, [("ts", "kept", 1), ("ts", "dropped", 0), ("ts", "refused", 1)]);
+
+    let (object, _) = Object::collect("out", LIMIT);
+    let mut stream = StreamBuilder::default()
+        .handler(filter())
+        .input(memory(b"no packet"), Framing::Whole)
+        .output(object)
+        .build();
+    let error = stream.run().unwrap_err().to_string();
+    assert!(error.contains("is not packets of 188 bytes; use --framing ts"), "{error}");
+}
+
+/// What the network says of datagrams that left before must not cost those that are to leave now, in a train or one by one.
+#[test]
+fn datagrams_are_sent_though_earlier_ones_came_nowhere() {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let own = std::net::Ipv4Addr::new(127, 128 | high, low, 1); // nobody else is given its ports
+    let records: Vec<u8> = (0..1000u32).map(|number| number as u8).collect();
+    for (pattern, sizes) in
+        [(OutputPattern::Stripe, vec![100; 10]), (OutputPattern::StripeBytes(250), vec![250; 4])]
+    {
+        let nobody = UdpSocket::bind((own, 0)).unwrap();
+        let to = nobody.local_addr().unwrap();
+        let socket = UdpSocket::bind((own, 0)).unwrap();
+        socket.connect(to).unwrap();
+        drop(nobody);
+        socket.send(b"to nobody").unwrap();
+        let mut polled = [PollFd::new(&socket, PollFlags::empty())];
+        let limit = Timespec { tv_sec: 20, tv_nsec: 0 };
+        assert_eq!(poll(&mut polled, Some(&limit)).unwrap(), 1, "the network says nothing of it");
+        let receiver = UdpSocket::bind(to).unwrap();
+        receiver.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        let mut stream = StreamBuilder::default()
+            .pattern(pattern)
+            .input(memory(&records), Framing::Fixed(100))
+            .output(Object::datagrams("udp", socket.into(), None, Some(100)).unwrap())
+            .build();
+        stream.run().unwrap();
+        let mut buffer = [0; 2000];
+        let mut received = Vec::new();
+        for size in sizes {
+            assert_eq!(receiver.recv(&mut buffer).unwrap(), size);
+            received.extend_from_slice(&buffer[..size]);
+        }
+        assert!(received == records, "other bytes came");
+        let output = &stream.status().outputs[0];
+        assert_eq!((output.bytes, output.lost_bytes, output.icmp_errors), (1000, 0, 1));
+    }
+}

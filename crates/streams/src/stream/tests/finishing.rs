@@ -1,0 +1,67 @@
+//! Connections that are told of the end.
+
+use super::*;
+use std::thread;
+
+/// Bytes that its side of a connection took, and its peer has no room for, are lost when that resets it.
+#[test]
+fn a_connection_that_is_reset_after_the_end_has_not_got_everything() {
+    for pattern in [OutputPattern::Mirror, OutputPattern::Stripe] {
+        let (near, far) = narrow_connection();
+        let (builder, _) = events(StreamBuilder::default());
+        let mut stream = builder
+            .pattern(pattern)
+            .finish_outputs()
+            .input(memory(&[7; 100_000]), Framing::Whole)
+            .output(Object::stream("tcp://sink", near.into()).unwrap())
+            .build();
+        loop {
+            match stream.act(u64::MAX, 0).0 {
+                Acted::Deliver => break,
+                Acted::Wait | Acted::More => stream.note_ready(Port(0)),
+                Acted::Ended(ended) => panic!("{ended:?}"),
+            }
+        }
+        assert_eq!(stream.status().bytes_out, 100_000);
+        reset(far);
+        let error = stream.run().unwrap_err().to_string();
+        assert!(error.contains("tcp://sink: shutdown: Connection reset"), "{error}");
+    }
+}
+
+#[test]
+fn a_connection_that_acknowledges_nothing_for_long_is_given_up() {
+    let (near, _far) = narrow_connection();
+    let mut stream = StreamBuilder::default()
+        .finish_outputs()
+        .input(memory(&[7; 100_000]), Framing::Whole)
+        .output(Object::stream("tcp://sink", near.into()).unwrap())
+        .build();
+    let mut now_us = 1;
+    let acted = loop {
+        match stream.act(u64::MAX, now_us).0 {
+            Acted::Deliver => now_us += 61_000_000,
+            Acted::Wait | Acted::More => stream.note_ready(Port(0)),
+            Acted::Ended(ended) => break ended,
+        }
+    };
+    assert!(acted.unwrap_err().to_string().contains("timed out"));
+}
+
+#[test]
+fn a_stream_ends_when_its_peer_has_everything() {
+    let (near, mut far) = narrow_connection();
+    let reading = thread::spawn(move || {
+        let mut bytes = Vec::new();
+        far.read_to_end(&mut bytes).unwrap();
+        bytes.len()
+    });
+    let mut stream = StreamBuilder::default()
+        .finish_outputs()
+        .input(memory(&[7; 1_000_000]), Framing::Whole)
+        .output(Object::stream("tcp://sink", near.into()).unwrap())
+        .build();
+    stream.run().unwrap();
+    drop(stream);
+    assert_eq!(reading.join().unwrap(), 1_000_000);
+}

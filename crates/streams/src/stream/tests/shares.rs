@@ -1,0 +1,155 @@
+//! Records as shares, and shares as records.
+
+use super::*;
+use proptest::prelude::*;
+
+proptest! {
+    /// Shares for all outputs but one are put together again.
+    #[test]
+    fn shares_come_together(
+        records in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), 0..20),
+        missing in 0usize..4,
+    ) {
+        let input: Vec<u8> = records.iter().flat_map(|record| {
+            (record.len() as u16).to_be_bytes().into_iter().chain(record.iter().copied()).collect::<Vec<u8>>()
+        }).collect();
+        let (objects, collected) = collects(4);
+        let builder = StreamBuilder::default().pattern(OutputPattern::Shares { threshold: 3 }).input(memory(&input), Framing::rtp());
+        objects.into_iter().fold(builder, StreamBuilder::output).build().run().unwrap();
+        // Shares come as datagrams, each a record.
+        let (object, output) = Object::collect("out", LIMIT);
+        let mut stream = StreamBuilder::default().collect_shares(10, LIMIT).output(object).build();
+        let feeds: Vec<UdpSocket> = (0..3).map(|_| {
+            let (near, far) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+            near.connect(far.local_addr().unwrap()).unwrap();
+            stream.attach_input(Object::datagrams("shares", far.into(), None, None).unwrap(), Framing::Whole).unwrap();
+            near
+        }).collect();
+        for (feed, part) in feeds.iter().zip(collected.iter().enumerate().filter(|(place, _)| *place != missing)) {
+            part.1.records().iter().for_each(|share| { feed.send(share).unwrap(); });
+        }
+        while stream.status().records_in < records.len() as u64 {
+            let (acted, _) = stream.act(u64::MAX, 0);
+            prop_assert!(!matches!(acted, Acted::Ended(_)));
+        }
+        prop_assert_eq!(output.bytes(), input);
+    }
+}
+
+/// Shares of records of ten bytes, as each of `count` connections carries them.
+fn dealt(records: u8, threshold: u8, count: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
+    let mut dealer = crate::secret::Dealer::new(threshold);
+    let input: Vec<u8> = (0..records).flat_map(|number| [number; 10]).collect();
+    let mut carried = vec![Vec::new(); count];
+    for record in input.chunks(10) {
+        let shares = dealer.deal(record, count);
+        carried.iter_mut().zip(shares).for_each(|(carried, share)| carried.extend_from_slice(&share));
+    }
+    (input, carried)
+}
+
+const SHARE: usize = crate::SHARE_HEADER + 10;
+
+/// Connections are hardly ever in step: the one that is ahead waits, in a bound of records and of bytes, and no record is given up.
+#[test]
+fn shares_by_connections_that_are_not_in_step_lose_nothing_and_wait_within_bounds() {
+    for (window, bytes, waiting) in [(4, LIMIT, 4), (1000, 10 * SHARE, 10), (1, 1, 1)] {
+        let (input, carried) = dealt(200, 2, 2);
+        let (ends, inlets): (Vec<UnixStream>, Vec<UnixStream>) =
+            (0..2).map(|_| UnixStream::pair().unwrap()).unzip();
+        let (object, output) = Object::collect("out", LIMIT);
+        let builder = StreamBuilder::default().collect_shares(window, bytes).output(object);
+        let inlet = |inlet: UnixStream| Object::stream("inlet", inlet.into()).unwrap();
+        let builder =
+            inlets.into_iter().fold(builder, |builder, one| builder.input(inlet(one), Framing::Fixed(SHARE)));
+        let mut stream = builder.build();
+        let act = |stream: &mut Stream| {
+            (1..3).for_each(|port| stream.note_ready(Port(port)));
+            while matches!(stream.act(u64::MAX, 0).0, Acted::More) {}
+            let Order::Shares(collector) = &stream.order else { panic!("another order") };
+            collector.bytes() / SHARE
+        };
+        (&ends[0]).write_all(&carried[0]).unwrap();
+        assert_eq!(act(&mut stream), waiting, "shares wait for the other connection");
+        (&ends[1]).write_all(&carried[1][..100 * SHARE]).unwrap();
+        assert_eq!(act(&mut stream), waiting);
+        assert_eq!(output.bytes(), input[..1000]);
+        (&ends[1]).write_all(&carried[1][100 * SHARE..]).unwrap();
+        assert_eq!(act(&mut stream), 0);
+        drop(ends);
+        stream.run().unwrap();
+        assert_eq!(output.bytes(), input);
+        assert_eq!(stream.status().shares, Some(crate::ShareCounts::default()));
+    }
+}
+
+/// Two of three suffice: neither a connection that is silent nor one that has ended holds up the others, and a share that a connection
+/// does not have is not waited for.
+#[test]
+fn shares_that_are_not_needed_are_not_waited_for() {
+    let (input, mut carried) = dealt(100, 2, 3);
+    // Of record 40, one share is left, which tells nothing; then the last connection ends.
+    carried[0].drain(40 * SHARE..41 * SHARE);
+    carried[2].truncate(40 * SHARE);
+    let (silent, inlet) = UnixStream::pair().unwrap();
+    let (object, output) = Object::collect("out", LIMIT);
+    let builder = StreamBuilder::default().collect_shares(4, LIMIT).output(object);
+    let builder =
+        carried.iter().fold(builder, |builder, shares| builder.input(memory(shares), Framing::Fixed(SHARE)));
+    let mut stream =
+        builder.input(Object::stream("silent", inlet.into()).unwrap(), Framing::Fixed(SHARE)).build();
+    while matches!(stream.act(u64::MAX, 0).0, Acted::More) {}
+    assert_eq!(output.bytes(), input[..400], "what the silent one could complete is waited for");
+    drop(silent);
+    stream.note_ready(Port(4));
+    stream.run().unwrap();
+    assert_eq!(output.bytes(), [&input[..400], &input[410..]].concat());
+    let status = stream.status();
+    let shares = status.shares.unwrap();
+    assert_eq!((shares.lost, shares.spare), (1, 40));
+    let (size, handed_on) = (SHARE as u64, 2 * 99 * SHARE as u64);
+    assert_eq!((status.bytes_dropped, status.bytes_pending), (size, 0), "the one that told nothing");
+    assert_eq!(status.bytes_in, handed_on + status.bytes_dropped + 40 * size);
+}
+
+#[test]
+fn datagrams_that_are_no_shares_are_dropped_and_counted() {
+    let (sender, inlet) = datagrams();
+    let (object, collected) = Object::collect("out", LIMIT);
+    let mut stream =
+        StreamBuilder::default().collect_shares(4, LIMIT).input(inlet, Framing::Whole).output(object).build();
+    let shares = crate::secret::Dealer::new(2).deal(b"secret", 2);
+    let mut mixed = shares[1].to_vec();
+    mixed[1] = 3; // another threshold
+    for datagram in [b"no share", &shares[0][..], &mixed, &shares[1]] {
+        assert_eq!(sender.send(datagram).unwrap(), datagram.len());
+    }
+    while collected.bytes().is_empty() {
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        stream.note_ready(Port(1));
+    }
+    assert_eq!(collected.bytes(), b"secret");
+    assert_eq!(
+        stream.status().inputs[0].malformed,
+        crate::Dropped { records: 2, bytes: 8 + mixed.len() as u64 }
+    );
+    // Whoever sends a stream of bytes is one peer, of which nothing more can be believed.
+    let mut stream = StreamBuilder::default()
+        .collect_shares(4, LIMIT)
+        .input(memory(b"no share"), Framing::Whole)
+        .output(Object::collect("out", LIMIT).0)
+        .build();
+    assert!(matches!(stream.run(), Err(StreamError::Share(_))));
+}
+
+#[test]
+fn more_outputs_than_there_can_be_shares_are_an_error() {
+    let (objects, _) = collects(256);
+    let builder = StreamBuilder::default()
+        .pattern(OutputPattern::Shares { threshold: 2 })
+        .input(memory(b"abc"), Framing::Whole);
+    let mut stream = objects.into_iter().fold(builder, StreamBuilder::output).build();
+    let error = stream.run().unwrap_err();
+    assert_eq!(error.to_string(), "256 outputs are more than the 255 shares that a record can have");
+    assert_eq!(stream.status().bytes_in, 0);
+}
