@@ -81,15 +81,17 @@
  * by calling again with the same structure. Nothing of a packet is ever sent
  * twice, or in part.
  *
- * The answer is 0 when all was sent (no payload left in length, or the end that
- * was asked for),
- * otherwise the reason why it ended early:
+ * The answer is 0 when all was sent (length has no payload left, or the end was
+ * asked for), otherwise the reason why it ended early:
  *   ENODATA  the file is shorter than offset + length (what there was has
  *            been sent), or the RTP table ended
  *   EINTR    a signal came that has a handler, also one with SA_RESTART
  *   EAGAIN   with WIREPATH_DONTWAIT or a socket in O_NONBLOCK: the socket's
  *            buffer is full, or (DONTWAIT only) the payload is not in the page
- *            cache yet; reading it has been begun
+ *            cache yet; reading it has been begun. What has no device behind
+ *            it (holes of ramfs and tmpfs) is read at once. Waited for is what
+ *            nobody reads ahead: pages written in part, or swapped out of a
+ *            tmpfs, and what a file system reads to know where its blocks are
  *   EFAULT   memory that is not there
  *   EIO      the file's storage failed
  *   and whatever send() answers: EMSGSIZE, ECONNREFUSED, EDESTADDRREQ, ...
@@ -101,7 +103,8 @@
  *   EMSGSIZE a packet as asked for (packet_bytes, or without it length less
  *            skip_bytes, and header) is longer than 65,507 bytes, even if the
  *            source has less
- *   E2BIG    more packets than `run_packets_max` (see QUERY)
+ *   E2BIG    more packets than `run_packets_max` (see QUERY); to the end of a
+ *            file, when so many were sent
  *   EOPNOTSUPP this mechanism is switched off on this machine (see QUERY)
  *
  * By reference means: pages are not copied. What is written to the file or

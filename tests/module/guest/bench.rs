@@ -120,7 +120,6 @@ impl Bench {
             trains: 2,
             bytes: 3,
             copied_bytes: 4,
-            ..layout::Run::default()
         };
         self.arena.put(RUN, &run);
         Ok(run)
