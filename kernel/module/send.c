@@ -230,7 +230,7 @@ static int wp_send_payload(struct wp_send *send, struct wp_header *header,
 		return -EAGAIN;
 	if (send->packet_bytes)
 		want = min_t(u64, want, send->packet_bytes);
-	if (header->kind == WIREPATH_HEADER_RTP) {
+	if (header->kind == WIREPATH_HEADER_RTP && header->rtp.state.table) {
 		err = wp_rtp_group(&header->rtp, send->packet_bytes ?: want, &want);
 		if (err)
 			return err;
@@ -255,6 +255,9 @@ static bool wp_send_fits(const struct wp_send *send, const struct wp_header *hea
 		pieces_max = WP_TRAIN_PIECES;
 	else if (bytes > train->packet_bytes || train->bytes + bytes > WP_TRAIN_BYTES)
 		return false;
+	/* Most often all that the window has would fit, so that nobody counts. */
+	if (train->pieces + 1 + send->source.end - cursor->piece <= pieces_max)
+		return true;
 	pieces = wp_train_pieces(train, &send->source, cursor, payload,
 				 header->kind != WIREPATH_HEADER_NONE);
 	return pieces <= pieces_max;

@@ -35,8 +35,8 @@ void wp_train_empty(struct wp_train *train)
 }
 
 /* Would these bytes become part of the last piece? */
-static bool wp_train_joins(const struct wp_train *train,
-			   const struct bio_vec *piece)
+static inline bool wp_train_joins(const struct wp_train *train,
+				  const struct bio_vec *piece)
 {
 	const struct bio_vec *last;
 
@@ -45,6 +45,23 @@ static bool wp_train_joins(const struct wp_train *train,
 	last = &train->piece[train->pieces - 1];
 	return last->bv_page == piece->bv_page &&
 	       last->bv_offset + last->bv_len == piece->bv_offset;
+}
+
+/* Once for each fragment of each packet: inline, as is what calls it. */
+static __always_inline bool wp_train_append(struct wp_train *train,
+					    const struct bio_vec *piece)
+{
+	if (wp_train_joins(train, piece)) {
+		train->piece[train->pieces - 1].bv_len += piece->bv_len;
+	} else {
+		if (train->pieces == WP_TRAIN_PIECES)
+			return false;
+		if (train->bytes & 1)
+			train->odd = true;
+		train->piece[train->pieces++] = *piece;
+	}
+	train->bytes += piece->bv_len;
+	return true;
 }
 
 /**
@@ -59,16 +76,8 @@ static bool wp_train_joins(const struct wp_train *train,
  */
 bool wp_train_add(struct wp_train *train, const struct bio_vec *piece, bool own)
 {
-	if (wp_train_joins(train, piece)) {
-		train->piece[train->pieces - 1].bv_len += piece->bv_len;
-	} else {
-		if (train->pieces == WP_TRAIN_PIECES)
-			return false;
-		if (train->bytes & 1)
-			train->odd = true;
-		train->piece[train->pieces++] = *piece;
-	}
-	train->bytes += piece->bv_len;
+	if (!wp_train_append(train, piece))
+		return false;
 	/* One reference of a page is enough for all headers in it. */
 	if (own && (!train->owned || train->own[train->owned - 1] != piece->bv_page)) {
 		get_page(piece->bv_page);
@@ -129,7 +138,7 @@ bool wp_train_add_payload(struct wp_train *train, const struct wp_source *source
 			cursor->piece++;
 			cursor->skip = 0;
 		}
-		if (!wp_train_add(train, &piece, false))
+		if (!wp_train_append(train, &piece))
 			return false;
 		bytes -= piece.bv_len;
 	}
