@@ -14,6 +14,7 @@
 
 #include "compat.h"
 #include "counters.h"
+#include "list.h"
 #include "request.h"
 #include "send.h"
 #include "switches.h"
@@ -244,8 +245,8 @@ static int wp_send_payload(struct wp_send *send, struct wp_header *header,
 static bool wp_send_fits(const struct wp_send *send, const struct wp_header *header,
 			 const struct wp_cursor *cursor, unsigned int payload)
 {
-	unsigned int pieces_max = send->sending.references ? send->pieces_max :
-							     WP_TRAIN_PIECES;
+	bool one_buffer = send->sending.references && !send->lists;
+	unsigned int pieces_max = one_buffer ? send->pieces_max : WP_TRAIN_PIECES;
 	const struct wp_train *train = &send->train;
 	unsigned int bytes = header->bytes + payload;
 	unsigned int pieces;
@@ -354,6 +355,27 @@ static void wp_send_commit(struct wp_send *send, struct wp_header *header)
 	wp_count(WP_PACKETS, train->packets);
 }
 
+/*
+ * May the next train be a list? Then it has as many packets as fill all its
+ * members. Packets without headers do not need it: one buffer holds 46.
+ */
+static u32 wp_send_choose_lists(struct wp_send *send, u32 packets_max)
+{
+	u32 packets, member;
+
+	send->lists = false;
+	if (!send->packet_bytes || send->header.kind == WIREPATH_HEADER_NONE ||
+	    !wp_list_possible(&send->sending))
+		return packets_max;
+	member = wp_list_member_packets(send->packet_bytes);
+	packets = min(packets_max, (u32)WP_TRAIN_BYTES /
+				   (send->packet_bytes + send->header.bytes));
+	if (packets < 2 * member)
+		return packets_max;
+	send->lists = true;
+	return rounddown(packets, member);
+}
+
 /**
  * wp_send_train() - Send one train.
  * @send: what is under way
@@ -374,6 +396,7 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 				   WP_REFERENCES;
 	packets_max = min(packets_max, READ_ONCE(wp_allow_trains) ?
 				       send->train_packets : 1);
+	packets_max = wp_send_choose_lists(send, packets_max);
 	for (;;) {
 		header = send->header;
 		err = wp_send_prepare(send, &header, packets_max);
@@ -388,6 +411,11 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 		if (send->halting && READ_ONCE(*send->halting))
 			return -EINTR;
 		sent = wp_train_send(&send->train, &send->sending);
+		if (sent == -EMSGSIZE && send->lists) {
+			send->lists = false;
+			sent = 0;
+			continue;
+		}
 		/*
 		 * net.core.max_skb_frags may be lower than what the kernel was
 		 * built with, which no module can see: try fewer.

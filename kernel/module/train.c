@@ -17,6 +17,7 @@
 
 #include "compat.h"
 #include "counters.h"
+#include "list.h"
 #include "route.h"
 #include "trace.h"
 #include "train.h"
@@ -185,8 +186,10 @@ static bool wp_train_by_reference(const struct wp_train *train,
 		return false;
 	if (!sending->segments)
 		return true;
-	if (train->pieces > MAX_SKB_FRAGS || wp_udp_corked(sending->sock->sk))
+	if (wp_udp_corked(sending->sock->sk))
 		return false;
+	if (train->pieces > MAX_SKB_FRAGS)
+		return train->packets > 1;
 	return !train->odd || train->packets > 1 ||
 	       train->bytes <= route->checksum_bytes;
 }
@@ -214,7 +217,7 @@ int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 
 	if (references)
 		message.msg_flags |= WP_REFERENCES;
-	if (!sending->wait || (sending->sock->file->f_flags & O_NONBLOCK))
+	if (!wp_sending_waits(sending))
 		message.msg_flags |= MSG_DONTWAIT;
 	if (sending->more)
 		message.msg_flags |= MSG_MORE;
@@ -235,7 +238,10 @@ int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 	}
 	iov_iter_bvec(&message.msg_iter, ITER_SOURCE, train->piece,
 		      train->pieces, train->bytes);
-	sent = sock_sendmsg(sending->sock, &message);
+	if (references && train->pieces > MAX_SKB_FRAGS)
+		sent = wp_list_send(train, sending);
+	else
+		sent = sock_sendmsg(sending->sock, &message);
 	trace_wirepath_train(sending->sock->sk, train, references, sent);
 	if (sent <= 0)
 		return sent ?: -EIO;

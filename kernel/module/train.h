@@ -41,6 +41,12 @@ struct wp_sending {
 	u64 copied;			/* payload that the kernel copied; grows */
 };
 
+/* Does a send wait for room in the socket's buffer? */
+static inline bool wp_sending_waits(const struct wp_sending *sending)
+{
+	return sending->wait && !(sending->sock->file->f_flags & O_NONBLOCK);
+}
+
 void wp_train_empty(struct wp_train *train);
 bool wp_train_add(struct wp_train *train, const struct bio_vec *piece, bool own);
 bool wp_train_add_payload(struct wp_train *train, const struct wp_source *source,
