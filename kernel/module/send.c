@@ -364,7 +364,8 @@ static u32 wp_send_choose_lists(struct wp_send *send, u32 packets_max)
 	u32 packets, member;
 
 	send->lists = false;
-	if (!send->packet_bytes || send->header.kind == WIREPATH_HEADER_NONE ||
+	if (packets_max == 1 || !send->packet_bytes ||
+	    send->header.kind == WIREPATH_HEADER_NONE ||
 	    !wp_list_possible(&send->sending))
 		return packets_max;
 	member = wp_list_member_packets(send->packet_bytes);
