@@ -29,16 +29,16 @@
 
 /**
  * wp_list_member_packets() - How many packets surely fit one buffer?
- * @payload_bytes: of each; they follow each other in pages
+ * @stride_bytes: from one payload to the next, in pages that follow each other
  *
  * Return: at least 1. All members but the last have so many.
  */
-unsigned int wp_list_member_packets(unsigned int payload_bytes)
+unsigned int wp_list_member_packets(unsigned int stride_bytes)
 {
 	unsigned int packets = 1;
 
 	/* For each a header and a part of a page, and one for each page crossed. */
-	while (2 * (packets + 1) + DIV_ROUND_UP((packets + 1) * payload_bytes - 1,
+	while (2 * (packets + 1) + DIV_ROUND_UP((packets + 1) * stride_bytes - 1,
 						PAGE_SIZE) <= MAX_SKB_FRAGS)
 		packets++;
 	return packets;
@@ -208,9 +208,7 @@ static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst)
 static struct sk_buff *wp_list_make(const struct wp_train *train,
 				    const struct wp_sending *sending, int room)
 {
-	unsigned int header = (train->bytes - train->payload) / train->packets;
-	unsigned int member_bytes = train->packet_bytes *
-		wp_list_member_packets(train->packet_bytes - header);
+	unsigned int member_bytes = train->packet_bytes * sending->member_packets;
 	struct sock *sk = sending->sock->sk;
 	unsigned int charged;
 	struct sk_buff *skb;

@@ -127,6 +127,24 @@ void wp_source_consume(struct wp_source *source, size_t bytes)
 	}
 }
 
+/* Move a cursor over the next @bytes; at most what is available from there. */
+void wp_source_pass(const struct wp_source *source, struct wp_cursor *cursor,
+		    size_t bytes)
+{
+	cursor->available -= bytes;
+	while (bytes) {
+		size_t rest = source->pieces[cursor->piece].bv_len - cursor->skip;
+
+		if (bytes < rest) {
+			cursor->skip += bytes;
+			return;
+		}
+		bytes -= rest;
+		cursor->piece++;
+		cursor->skip = 0;
+	}
+}
+
 /* Add a part of a page, for which the window takes a reference. */
 static int wp_source_add(struct wp_source *source, struct page *page,
 			 unsigned int bytes, unsigned int offset)
