@@ -13,6 +13,11 @@
 #include <linux/version.h>
 #include <linux/workqueue.h>
 #include <net/dst.h>
+#include <net/inet_sock.h>
+
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 10, 0)
+#include <net/hotdata.h>
+#endif
 
 #if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
 #include <linux/io_uring/cmd.h>
@@ -94,6 +99,26 @@ static inline bool wp_udp_corked(const struct sock *sk)
 #endif
 
 	return cork || READ_ONCE(udp_sk(sk)->pending);
+}
+
+/* net.core.max_skb_frags: most fragments of a buffer, as the machine is set. */
+static inline int wp_fragments_max(void)
+{
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 10, 0)
+	return READ_ONCE(net_hotdata.sysctl_max_skb_frags);
+#else
+	return READ_ONCE(sysctl_max_skb_frags);
+#endif
+}
+
+/* Does the socket want to know of what its device drops (IP_RECVERR)? */
+static inline bool wp_wants_errors(const struct sock *sk)
+{
+#ifdef inet_test_bit
+	return inet_test_bit(RECVERR, sk);
+#else
+	return inet_sk(sk)->recverr;
+#endif
 }
 
 /* The device of a route, under rcu_read_lock(). */

@@ -30,14 +30,13 @@ void *wp_header_room(struct bio_vec *piece, unsigned int bytes)
 	struct page_frag *frag = &current->task_frag;
 	unsigned int offset;
 
-	if (!skb_page_frag_refill(bytes, frag, GFP_KERNEL))
-		return NULL;
 	/* Crossing a page would make two fragments of it. */
-	if (offset_in_page(frag->offset) + bytes > PAGE_SIZE) {
+	if (offset_in_page(frag->offset) + bytes > PAGE_SIZE)
 		frag->offset = round_up(frag->offset, PAGE_SIZE);
-		if (!skb_page_frag_refill(bytes, frag, GFP_KERNEL))
-			return NULL;
-	}
+	/* Most often there is room in the page that was begun. */
+	if ((!offset_in_page(frag->offset) || !frag->page) &&
+	    !skb_page_frag_refill(bytes, frag, GFP_KERNEL))
+		return NULL;
 	offset = frag->offset;
 	frag->offset += bytes;
 	bvec_set_page(piece, frag->page + (offset >> PAGE_SHIFT), bytes,

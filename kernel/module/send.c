@@ -14,6 +14,7 @@
 
 #include "compat.h"
 #include "counters.h"
+#include "list.h"
 #include "request.h"
 #include "send.h"
 #include "switches.h"
@@ -236,7 +237,7 @@ static int wp_send_payload(struct wp_send *send, struct wp_header *header,
 		return -EAGAIN;
 	if (send->packet_bytes)
 		want = min_t(u64, want, send->packet_bytes);
-	if (header->kind == WIREPATH_HEADER_RTP) {
+	if (header->kind == WIREPATH_HEADER_RTP && header->rtp.state.table) {
 		err = wp_rtp_group(&header->rtp, send->packet_bytes ?: want, &want);
 		if (err)
 			return err;
@@ -250,8 +251,8 @@ static int wp_send_payload(struct wp_send *send, struct wp_header *header,
 static bool wp_send_fits(const struct wp_send *send, const struct wp_header *header,
 			 const struct wp_cursor *cursor, unsigned int payload)
 {
-	unsigned int pieces_max = send->sending.references ? send->pieces_max :
-							     WP_TRAIN_PIECES;
+	bool one_buffer = send->sending.references && !send->sending.member_packets;
+	unsigned int pieces_max = one_buffer ? send->pieces_max : WP_TRAIN_PIECES;
 	const struct wp_train *train = &send->train;
 	unsigned int bytes = header->bytes + payload;
 	unsigned int pieces;
@@ -261,6 +262,9 @@ static bool wp_send_fits(const struct wp_send *send, const struct wp_header *hea
 		pieces_max = WP_TRAIN_PIECES;
 	else if (bytes > train->packet_bytes || train->bytes + bytes > WP_TRAIN_BYTES)
 		return false;
+	/* Most often all that the window has would fit, so that nobody counts. */
+	if (train->pieces + 1 + send->source.end - cursor->piece <= pieces_max)
+		return true;
 	pieces = wp_train_pieces(train, &send->source, cursor, payload,
 				 header->kind != WIREPATH_HEADER_NONE);
 	return pieces <= pieces_max;
@@ -360,6 +364,28 @@ static void wp_send_commit(struct wp_send *send, struct wp_header *header)
 	wp_count(WP_PACKETS, train->packets);
 }
 
+/*
+ * May the next train be a list? Then it has as many packets as fill all its
+ * members. Packets without headers do not need it: one buffer holds 46.
+ */
+static u32 wp_send_choose_lists(struct wp_send *send, u32 packets_max)
+{
+	u32 packets, member;
+
+	send->sending.member_packets = 0;
+	if (packets_max == 1 || !send->packet_bytes ||
+	    send->header.kind == WIREPATH_HEADER_NONE ||
+	    !wp_list_possible(&send->sending))
+		return packets_max;
+	member = wp_list_member_packets(send->packet_bytes + send->skip_bytes);
+	packets = min(packets_max, (u32)WP_TRAIN_BYTES /
+				   (send->packet_bytes + send->header.bytes));
+	if (packets < 2 * member)
+		return packets_max;
+	send->sending.member_packets = member;
+	return rounddown(packets, member);
+}
+
 /**
  * wp_send_train() - Send one train.
  * @send: what is under way
@@ -380,6 +406,7 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 				   WP_REFERENCES;
 	packets_max = min(packets_max, READ_ONCE(wp_allow_trains) ?
 				       send->train_packets : 1);
+	packets_max = wp_send_choose_lists(send, packets_max);
 	for (;;) {
 		header = send->header;
 		err = wp_send_prepare(send, &header, packets_max);
@@ -394,6 +421,11 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 		if (send->halting && READ_ONCE(*send->halting))
 			return -EINTR;
 		sent = wp_train_send(&send->train, &send->sending);
+		if (sent == -EMSGSIZE && send->sending.member_packets) {
+			send->sending.member_packets = 0;
+			sent = 0;
+			continue;
+		}
 		/*
 		 * net.core.max_skb_frags may be lower than what the kernel was
 		 * built with, which no module can see: try fewer.

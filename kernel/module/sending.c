@@ -51,6 +51,7 @@ int wp_sending_open(struct wp_sending *sending, int socket, u64 address,
 	sending->references = true;
 	sending->wait = true;
 	sending->more = false;
+	sending->member_packets = 0;
 	sending->copied = 0;
 	return 0;
 }

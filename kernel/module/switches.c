@@ -27,6 +27,10 @@ bool wp_allow_trains = true;
 module_param_named(trains, wp_allow_trains, bool, 0644);
 MODULE_PARM_DESC(trains, "UDP-segmented trains; off: packet by packet");
 
+bool wp_allow_lists = true;
+module_param_named(lists, wp_allow_lists, bool, 0644);
+MODULE_PARM_DESC(lists, "trains with headers as lists of buffers; off: as many as one holds (Linux 6.5)");
+
 bool wp_allow_sendfilew = true;
 module_param_named(sendfilew, wp_allow_sendfilew, bool, 0644);
 MODULE_PARM_DESC(sendfilew, "vectors of parts");
@@ -56,6 +60,7 @@ u64 wp_features(void)
 	       (wp_allow_rtp ? WIREPATH_FEATURE_RTP : 0) |
 	       (wp_allow_references && WP_REFERENCES ? WIREPATH_FEATURE_REFERENCES : 0) |
 	       (wp_allow_trains ? WIREPATH_FEATURE_TRAINS : 0) |
+	       (wp_allow_lists && WP_REFERENCES ? WIREPATH_FEATURE_MEMBERS : 0) |
 	       (wp_allow_sendfilew ? WIREPATH_FEATURE_SENDFILEW : 0) |
 	       (wp_allow_uring && IS_ENABLED(CONFIG_IO_URING) ? WIREPATH_FEATURE_URING : 0) |
 	       (wp_allow_runs ? WIREPATH_FEATURE_RUNS : 0);

@@ -17,6 +17,7 @@
 
 #include "compat.h"
 #include "counters.h"
+#include "list.h"
 #include "route.h"
 #include "trace.h"
 #include "train.h"
@@ -35,8 +36,8 @@ void wp_train_empty(struct wp_train *train)
 }
 
 /* Would these bytes become part of the last piece? */
-static bool wp_train_joins(const struct wp_train *train,
-			   const struct bio_vec *piece)
+static inline bool wp_train_joins(const struct wp_train *train,
+				  const struct bio_vec *piece)
 {
 	const struct bio_vec *last;
 
@@ -45,6 +46,23 @@ static bool wp_train_joins(const struct wp_train *train,
 	last = &train->piece[train->pieces - 1];
 	return last->bv_page == piece->bv_page &&
 	       last->bv_offset + last->bv_len == piece->bv_offset;
+}
+
+/* Once for each fragment of each packet: inline, as is what calls it. */
+static __always_inline bool wp_train_append(struct wp_train *train,
+					    const struct bio_vec *piece)
+{
+	if (wp_train_joins(train, piece)) {
+		train->piece[train->pieces - 1].bv_len += piece->bv_len;
+	} else {
+		if (train->pieces == WP_TRAIN_PIECES)
+			return false;
+		if (train->bytes & 1)
+			train->odd = true;
+		train->piece[train->pieces++] = *piece;
+	}
+	train->bytes += piece->bv_len;
+	return true;
 }
 
 /**
@@ -59,16 +77,8 @@ static bool wp_train_joins(const struct wp_train *train,
  */
 bool wp_train_add(struct wp_train *train, const struct bio_vec *piece, bool own)
 {
-	if (wp_train_joins(train, piece)) {
-		train->piece[train->pieces - 1].bv_len += piece->bv_len;
-	} else {
-		if (train->pieces == WP_TRAIN_PIECES)
-			return false;
-		if (train->bytes & 1)
-			train->odd = true;
-		train->piece[train->pieces++] = *piece;
-	}
-	train->bytes += piece->bv_len;
+	if (!wp_train_append(train, piece))
+		return false;
 	/* One reference of a page is enough for all headers in it. */
 	if (own && (!train->owned || train->own[train->owned - 1] != piece->bv_page)) {
 		get_page(piece->bv_page);
@@ -121,7 +131,7 @@ bool wp_train_add_payload(struct wp_train *train, const struct wp_source *source
 
 		piece.bv_offset += cursor->skip;
 		piece.bv_len = min_t(size_t, piece.bv_len - cursor->skip, bytes);
-		if (!wp_train_add(train, &piece, false))
+		if (!wp_train_append(train, &piece))
 			return false;
 		wp_source_pass(source, cursor, piece.bv_len);
 		bytes -= piece.bv_len;
@@ -169,8 +179,10 @@ static bool wp_train_by_reference(const struct wp_train *train,
 		return false;
 	if (!sending->segments)
 		return true;
-	if (train->pieces > MAX_SKB_FRAGS || wp_udp_corked(sending->sock->sk))
+	if (wp_udp_corked(sending->sock->sk))
 		return false;
+	if (train->pieces > MAX_SKB_FRAGS)
+		return sending->member_packets;
 	return !train->odd || train->packets > 1 ||
 	       train->bytes <= route->checksum_bytes;
 }
@@ -198,7 +210,7 @@ int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 
 	if (references)
 		message.msg_flags |= WP_REFERENCES;
-	if (!sending->wait || (sending->sock->file->f_flags & O_NONBLOCK))
+	if (!wp_sending_waits(sending))
 		message.msg_flags |= MSG_DONTWAIT;
 	if (sending->more)
 		message.msg_flags |= MSG_MORE;
@@ -219,7 +231,10 @@ int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 	}
 	iov_iter_bvec(&message.msg_iter, ITER_SOURCE, train->piece,
 		      train->pieces, train->bytes);
-	sent = sock_sendmsg(sending->sock, &message);
+	if (references && train->pieces > MAX_SKB_FRAGS)
+		sent = wp_list_send(train, sending);
+	else
+		sent = sock_sendmsg(sending->sock, &message);
 	trace_wirepath_train(sending->sock->sk, train, references, sent);
 	if (sent <= 0)
 		return sent ?: -EIO;

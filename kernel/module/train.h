@@ -37,9 +37,16 @@ struct wp_sending {
 	bool references;		/* may pages be sent by reference */
 	bool wait;
 	bool segments;			/* UDP: give each send its segment size */
+	u32 member_packets;		/* UDP: of each buffer of a list; 0: no lists */
 	bool more;			/* TCP: MSG_MORE */
 	u64 copied;			/* payload that the kernel copied; grows */
 };
+
+/* Does a send wait for room in the socket's buffer? */
+static inline bool wp_sending_waits(const struct wp_sending *sending)
+{
+	return sending->wait && !(sending->sock->file->f_flags & O_NONBLOCK);
+}
 
 void wp_train_empty(struct wp_train *train);
 bool wp_train_add(struct wp_train *train, const struct bio_vec *piece, bool own);

@@ -4,7 +4,9 @@
  * and system time for payload of a file, in packets of 1,316 bytes with RTP
  * headers (where there is one), to an address behind a device that drops.
  *
- *   measure ADDRESS FILE MIB
+ *   measure ADDRESS FILE MIB [WAY]
+ *
+ * WAY: only the ways whose name has this in it.
  *
  * The file is read once before. Figures are only worth comparing with others
  * of the same boot; under QEMU with -icount they repeat to the instruction.
@@ -171,8 +173,8 @@ int main(int count, char **arguments)
 	struct sockaddr_in to = { .sin_family = AF_INET, .sin_port = htons(9) };
 	struct stat stat;
 
-	if (count != 4) {
-		fprintf(stderr, "usage: measure ADDRESS FILE MIB\n");
+	if (count != 4 && count != 5) {
+		fprintf(stderr, "usage: measure ADDRESS FILE MIB [WAY]\n");
 		return 64;
 	}
 	device = open(WIREPATH_DEVICE, O_RDWR);
@@ -190,6 +192,8 @@ int main(int count, char **arguments)
 		size_t times = ((size_t)atoi(arguments[3]) << 20) / file_bytes + 1;
 		double before;
 
+		if (count == 5 && !strstr(ways[i].name, arguments[4]))
+			continue;
 		ways[i].send();
 		before = seconds();
 		for (size_t j = 0; j < times; j++)

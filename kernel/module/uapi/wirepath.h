@@ -64,7 +64,9 @@
  *
  * `train_packets` 0 or 1 sends each packet by itself. More lets up to so many
  * packets of one size leave as one UDP-segmented train; fewer do when the
- * fragments of a socket buffer or its 65,507 bytes are used up. A train's
+ * fragments of a socket buffer or its 65,507 bytes are used up. Packets with
+ * headers also leave as a list of buffers (WIREPATH_FEATURE_MEMBERS), as many
+ * in each, from a socket connected over IPv4 where the route allows. A train's
  * packets must fit the MTU (else EMSGSIZE or EINVAL, as from send() with
  * UDP_SEGMENT), and devices without checksum offload refuse trains with EIO
  * before Linux 6.12.
@@ -205,7 +207,7 @@
 #define WIREPATH_FEATURE_SENDFILEW (1ULL << 5)
 #define WIREPATH_FEATURE_URING (1ULL << 6) /* io_uring commands */
 #define WIREPATH_FEATURE_RUNS (1ULL << 7) /* START: pacing */
-#define WIREPATH_FEATURE_MEMBERS (1ULL << 8) /* trains as lists of member buffers */
+#define WIREPATH_FEATURE_MEMBERS (1ULL << 8) /* trains as lists of buffers (Linux 6.5) */
 
 /* Shortest structures: what the first published version had. */
 #define WIREPATH_QUERY_SIZE_VER1 64

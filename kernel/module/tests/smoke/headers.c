@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Headers: given ones in a run; a table of frames; markers. */
+/*
+ * Headers: given ones in a run; a table of frames; markers; and trains with more
+ * of them than one buffer takes.
+ */
 #include "smoke.h"
 
 static void given(const struct data *data, struct pair pair)
@@ -41,8 +44,38 @@ static void table(const struct data *data, struct pair pair)
 	CHECK(ioctl(device, WIREPATH_SEND, &send) < 0 && errno == ENODATA && nothing_more(pair.to));
 }
 
+/*
+ * A list of buffers over IPv4 (49 packets of 1,328 bytes, then 49, then 3 in
+ * one buffer), trains of one buffer else (7 packets, or 8); the same bytes.
+ */
+static void lists(const struct data *data, struct pair pair)
+{
+	static const size_t sizes[] = { 160, 1316, 1400 }, offsets[] = { 0, 1, 4095 };
+	struct sockaddr_storage own;
+	socklen_t own_bytes = sizeof(own);
+	int listed = members && !getsockname(pair.from, (void *)&own, &own_bytes) &&
+		     own.ss_family == AF_INET;
+
+	for (size_t i = 0; i < COUNT(sizes) * COUNT(offsets); i++) {
+		size_t size = sizes[i / COUNT(offsets)], offset = offsets[i % COUNT(offsets)];
+		size_t bytes = 100 * size + 5;
+		struct wirepath_send send = wirepath_send_of(pair.from, data->file, offset, bytes);
+		struct wirepath_rtp rtp = rtp_of(), header = rtp;
+
+		send = with_rtp(cut(send, size, 64), &rtp);
+		CHECK(!ioctl(device, WIREPATH_SEND, &send));
+		CHECK(send.packets == 101 && (!references || !send.copied_bytes));
+		if (references && size == 1316)
+			CHECK(listed ? send.trains == 3 : send.trains > 10, "%llu trains",
+			      (unsigned long long)send.trains);
+		expect_rtp_run(pair.to, &header, data->bytes + offset, bytes, size, 0);
+		CHECK(nothing_more(pair.to));
+	}
+}
+
 void headers(const struct data *data, struct pair pair)
 {
 	given(data, pair);
 	table(data, pair);
+	lists(data, pair);
 }

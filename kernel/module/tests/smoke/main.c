@@ -12,7 +12,7 @@
  */
 #include "smoke.h"
 
-int device, references, failures, checks, skips;
+int device, references, members, failures, checks, skips;
 const char *where = "";
 
 static struct data data_open(const char *name)
@@ -35,6 +35,7 @@ static void query(void)
 	CHECK(!ioctl(device, WIREPATH_QUERY, &query));
 	CHECK(query.version == WIREPATH_VERSION && query.fragments_max >= 17);
 	references = !!(query.features & WIREPATH_FEATURE_REFERENCES);
+	members = !!(query.features & WIREPATH_FEATURE_MEMBERS);
 	printf("version %u, features 0x%llx, fragments %u\n", query.version,
 	       (unsigned long long)query.features, query.fragments_max);
 }

@@ -30,7 +30,8 @@
 #define DATA_BYTES (1 << 20)
 #define PACKET_BYTES 1316
 
-extern int device, references;	/* does this kernel send by reference? */
+extern int device;
+extern int references, members;	/* does this kernel send by reference, and as lists of buffers? */
 extern int failures, checks, skips;
 extern const char *where;	/* the file that is sent */
 

@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * A list is a train with more fragments than a socket buffer has: a buffer
+ * with the first packets and a chain of members (frag_list), each with as many
+ * packets, by reference. Devices that take chains get it whole; of those that
+ * only cut UDP segments each gets a buffer for each member, since all but the
+ * last are of one length and have no bytes of their own (skb_segment()); for
+ * others it is cut into packets, as any train is.
+ *
+ * sock_sendmsg() makes no such buffers. So this does what udp_sendmsg() does
+ * for a socket that is connected over IPv4, with a route and without anything
+ * that needs more. Whatever else there is, is left to udp_sendmsg(), and so are
+ * the errors: -EMSGSIZE says that the train is to be sent in parts that fit it.
+ */
+#include <linux/net_tstamp.h>
+#include <linux/netdevice.h>
+#include <linux/udp.h>
+#include <net/dst.h>
+#include <net/inet_sock.h>
+#include <net/ip.h>
+#include <net/route.h>
+#include <net/udp.h>
+
+#include "compat.h"
+#include "list.h"
+#include "switches.h"
+
+#define WP_LIST_HEADERS (sizeof(struct iphdr) + sizeof(struct udphdr))
+
+/**
+ * wp_list_member_packets() - How many packets surely fit one buffer?
+ * @stride_bytes: from one payload to the next, in pages that follow each other
+ *
+ * Return: at least 1. All members but the last have so many.
+ */
+unsigned int wp_list_member_packets(unsigned int stride_bytes)
+{
+	unsigned int packets = 1;
+
+	/* For each a header and a part of a page, and one for each page crossed. */
+	while (2 * (packets + 1) + DIV_ROUND_UP((packets + 1) * stride_bytes - 1,
+						PAGE_SIZE) <= MAX_SKB_FRAGS)
+		packets++;
+	return packets;
+}
+
+/**
+ * wp_list_possible() - May trains of this socket leave as lists?
+ * @sending: how they are sent
+ *
+ * Return: whether udp_sendmsg() would use nothing of the socket but its
+ * addresses, its cached route and its options for headers. BPF of cgroups sees
+ * sends of sockets that are not connected, which this leaves out with them.
+ */
+bool wp_list_possible(const struct wp_sending *sending)
+{
+	const struct sock *sk = sending->sock->sk;
+	const struct inet_sock *inet = inet_sk(sk);
+
+	return READ_ONCE(wp_allow_lists) && sending->references &&
+	       !sending->address_bytes && sk->sk_family == AF_INET &&
+	       sk->sk_state == TCP_ESTABLISHED && sk->sk_prot->sendmsg == udp_sendmsg &&
+	       !ipv4_is_multicast(inet->inet_daddr) &&
+	       !rcu_access_pointer(inet->inet_opt) && !sk->sk_no_check_tx &&
+	       !sock_flag(sk, SOCK_LOCALROUTE) &&
+	       !(READ_ONCE(sk->sk_tsflags) & SOF_TIMESTAMPING_TX_RECORD_MASK) &&
+	       !wp_udp_corked(sk) && wp_fragments_max() >= MAX_SKB_FRAGS;
+}
+
+/*
+ * The room a device wants before the headers, or -EMSGSIZE if no list goes
+ * along this route: a device that does not gather or sum, IPsec, long packets.
+ */
+static int wp_list_room(const struct dst_entry *dst, unsigned int packet_bytes)
+{
+	netdev_features_t features;
+	int room;
+
+	rcu_read_lock();
+	features = wp_route_device(dst)->features;
+	room = LL_RESERVED_SPACE(wp_route_device(dst));
+	rcu_read_unlock();
+	if (!(features & NETIF_F_SG) ||
+	    !(features & (NETIF_F_HW_CSUM | NETIF_F_IP_CSUM)) ||
+	    dst->header_len || dst->trailer_len || dst_xfrm(dst) ||
+	    WP_LIST_HEADERS + packet_bytes > dst_mtu(dst))
+		return -EMSGSIZE;
+	return room;
+}
+
+/*
+ * sock_sendmsg() asks security modules, which modules of the kernel cannot
+ * do themselves. So it is given the message twice, each time with something for
+ * which UDP refuses it before it does anything: an answer of a security module
+ * is the same twice, and not UDP's.
+ */
+static int wp_list_ask(const struct wp_train *train, struct socket *sock)
+{
+	struct cmsghdr nonsense = {};
+	struct msghdr message = { .msg_flags = MSG_NOSIGNAL | MSG_OOB };
+	int err;
+
+	iov_iter_bvec(&message.msg_iter, ITER_SOURCE, train->piece,
+		      train->pieces, train->bytes);
+	err = sock_sendmsg(sock, &message);
+	if (err != -EOPNOTSUPP)
+		return err < 0 ? err : -EIO;
+	message.msg_flags = MSG_NOSIGNAL;
+	message.msg_control = &nonsense;
+	message.msg_controllen = sizeof(nonsense);
+	err = sock_sendmsg(sock, &message);
+	if (err != -EINVAL)
+		return err < 0 ? err : -EIO;
+	return 0;
+}
+
+/* Give a buffer the next pieces, of @bytes in all. */
+static int wp_list_fill(struct sk_buff *skb, const struct bio_vec **next,
+			unsigned int bytes)
+{
+	const struct bio_vec *piece = *next;
+	unsigned int filled = 0;
+	int i;
+
+	for (i = 0; filled < bytes && i < MAX_SKB_FRAGS; i++, piece++) {
+		get_page(piece->bv_page);
+		skb_fill_page_desc_noacc(skb, i, piece->bv_page,
+					 piece->bv_offset, piece->bv_len);
+		filled += piece->bv_len;
+	}
+	*next = piece;
+	/* Nobody writes into pages of files. */
+	skb_shinfo(skb)->flags |= SKBFL_SHARED_FRAG;
+	skb_len_add(skb, filled);
+	return filled == bytes ? 0 : -EMSGSIZE;
+}
+
+/* Fill a buffer and its members with the whole train. */
+static int wp_list_chain(struct sk_buff *skb, const struct wp_train *train,
+			 unsigned int member_bytes)
+{
+	struct sk_buff **tail = &skb_shinfo(skb)->frag_list;
+	const struct bio_vec *next = train->piece;
+	unsigned int left = train->bytes - member_bytes;
+	int err = wp_list_fill(skb, &next, member_bytes);
+
+	while (!err && left) {
+		struct sk_buff *member = alloc_skb(0, skb->sk->sk_allocation);
+
+		if (!member)
+			return -ENOBUFS;
+		err = wp_list_fill(member, &next, min(left, member_bytes));
+		*tail = member;
+		tail = &member->next;
+		skb->len += member->len;
+		skb->data_len += member->len;
+		skb->truesize += member->truesize;
+		left -= member->len;
+	}
+	return err;
+}
+
+/* As in udp_send_skb(): what differs between packets is set when it is cut. */
+static void wp_list_write_udp(struct sk_buff *skb, const struct wp_train *train)
+{
+	const struct inet_sock *inet = inet_sk(skb->sk);
+	unsigned int bytes = sizeof(struct udphdr) + train->bytes;
+	struct udphdr *udp = udp_hdr(skb);
+
+	udp->source = inet->inet_sport;
+	udp->dest = inet->inet_dport;
+	udp->len = htons(bytes);
+	udp->check = ~csum_tcpudp_magic(inet->inet_saddr, inet->inet_daddr, bytes,
+					IPPROTO_UDP, 0);
+	skb->ip_summed = CHECKSUM_PARTIAL;
+	skb->csum_start = skb_transport_header(skb) - skb->head;
+	skb->csum_offset = offsetof(struct udphdr, check);
+	skb_shinfo(skb)->gso_size = train->packet_bytes;
+	skb_shinfo(skb)->gso_type = SKB_GSO_UDP_L4;
+	skb_shinfo(skb)->gso_segs = train->packets;
+}
+
+/* As in __ip_make_skb(), for what is longer than the route's MTU. */
+static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst)
+{
+	struct inet_sock *inet = inet_sk(skb->sk);
+	u8 discover = READ_ONCE(inet->pmtudisc);
+	int ttl = READ_ONCE(inet->uc_ttl);
+	struct iphdr *ip = ip_hdr(skb);
+
+	skb->ignore_df = ip_sk_ignore_df(skb->sk);
+	ip->version = 4;
+	ip->ihl = 5;
+	ip->tos = READ_ONCE(inet->tos);
+	ip->frag_off = discover == IP_PMTUDISC_DO || discover == IP_PMTUDISC_PROBE ?
+		       htons(IP_DF) : 0;
+	ip->ttl = ttl < 0 ? ip4_dst_hoplimit(dst) : ttl;
+	ip->protocol = IPPROTO_UDP;
+	ip->saddr = inet->inet_saddr;
+	ip->daddr = inet->inet_daddr;
+	ip_select_ident(sock_net(skb->sk), skb, skb->sk);
+	skb->priority = READ_ONCE(skb->sk->sk_priority);
+	skb->mark = READ_ONCE(skb->sk->sk_mark);
+	skb_dst_set(skb, dst_clone(dst));
+}
+
+/* A buffer with the whole train, charged to the socket; waits as any send. */
+static struct sk_buff *wp_list_make(const struct wp_train *train,
+				    const struct wp_sending *sending, int room)
+{
+	unsigned int member_bytes = train->packet_bytes * sending->member_packets;
+	struct sock *sk = sending->sock->sk;
+	unsigned int charged;
+	struct sk_buff *skb;
+	int err;
+
+	/* A single member that is shorter would keep a device from cutting. */
+	if (train->bytes < 2 * member_bytes)
+		return ERR_PTR(-EMSGSIZE);
+	skb = sock_alloc_send_skb(sk, room + WP_LIST_HEADERS,
+				  !wp_sending_waits(sending), &err);
+	if (!skb)
+		return ERR_PTR(err);
+	skb_reserve(skb, room);
+	skb_put(skb, WP_LIST_HEADERS);
+	skb_reset_network_header(skb);
+	skb_set_transport_header(skb, sizeof(struct iphdr));
+	charged = skb->truesize;
+	err = wp_list_chain(skb, train, member_bytes);
+	refcount_add(skb->truesize - charged, &sk->sk_wmem_alloc);
+	if (err) {
+		kfree_skb(skb);
+		return ERR_PTR(err);
+	}
+	return skb;
+}
+
+/* As in ip_send_skb() and udp_send_skb(). */
+static int wp_list_leave(struct sk_buff *skb, struct sock *sk)
+{
+	struct net *net = sock_net(sk);
+	int err = ip_local_out(net, sk, skb);
+
+	if (err > 0)
+		err = net_xmit_errno(err);
+	if (!err) {
+		SNMP_INC_STATS(net->mib.udp_statistics, UDP_MIB_OUTDATAGRAMS);
+		return 0;
+	}
+	IP_INC_STATS(net, IPSTATS_MIB_OUTDISCARDS);
+	if (err != -ENOBUFS || wp_wants_errors(sk))
+		return err;
+	SNMP_INC_STATS(net->mib.udp_statistics, UDP_MIB_SNDBUFERRORS);
+	return 0;
+}
+
+static int wp_list_send_by(struct dst_entry *dst, const struct wp_train *train,
+			   const struct wp_sending *sending)
+{
+	int room = wp_list_room(dst, train->packet_bytes);
+	struct sk_buff *skb;
+	int err;
+
+	if (room < 0)
+		return room;
+	err = wp_list_ask(train, sending->sock);
+	if (err)
+		return err;
+	skb = wp_list_make(train, sending, room);
+	if (IS_ERR(skb))
+		return PTR_ERR(skb);
+	wp_list_write_udp(skb, train);
+	wp_list_write_ip(skb, dst);
+	return wp_list_leave(skb, sending->sock->sk);
+}
+
+/**
+ * wp_list_send() - Hand a train to the network as a list.
+ * @train: the train, of packets with headers
+ * @sending: how; wp_list_possible() said yes
+ *
+ * Return: bytes sent; -EMSGSIZE: not as a list; else as wp_train_send().
+ */
+int wp_list_send(const struct wp_train *train, const struct wp_sending *sending)
+{
+	struct dst_entry *dst = sk_dst_check(sending->sock->sk, 0);
+	int err = -EMSGSIZE;
+
+	if (dst)
+		err = wp_list_send_by(dst, train, sending);
+	dst_release(dst);
+	return err ?: train->bytes;
+}
