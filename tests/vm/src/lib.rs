@@ -10,7 +10,7 @@ mod judge;
 pub mod kernels;
 mod libraries;
 pub mod module;
-mod package;
+pub mod package;
 mod packages;
 pub mod plan;
 pub mod qemu;

@@ -26,8 +26,6 @@ pub enum Part {
     Caller,
     /// The module's tests, on every kernel
     Module,
-    /// The module's package, built by DKMS for every kernel
-    Package,
 }
 
 /// What is needed to boot guests.
@@ -113,7 +111,6 @@ impl Suite {
             Part::Netns => self.netns(kernel, filter),
             Part::Caller => self.caller(kernel),
             Part::Module => self.module(kernel),
-            Part::Package => self.package(kernel),
         }
     }
 
