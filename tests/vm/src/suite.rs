@@ -1,5 +1,7 @@
 //! Everything that is tested in guests.
 
+mod by_module;
+
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,6 +16,7 @@ use crate::module;
 use crate::qemu::Qemu;
 use crate::report::Report;
 use crate::workspace::Programs;
+pub(crate) use by_module::COPIES;
 
 /// What is needed to boot guests.
 pub struct Suite {
@@ -76,6 +79,7 @@ impl Suite {
                 );
                 for kernel in &kernels {
                     reports.push(shown(suite.module(kernel)?)?);
+                    reports.push(shown(suite.by_module(kernel)?)?);
                 }
             }
             let netns = netns.join().map_err(|_| anyhow::anyhow!("booting a guest panicked"))?;
