@@ -8,6 +8,7 @@
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
+#include <linux/sched/signal.h>
 #include <linux/sched/user.h>
 #include <linux/skbuff.h>
 #include <linux/uaccess.h>
@@ -63,10 +64,35 @@ static long wp_device_request(unsigned int request, void __user *argument,
 	}
 }
 
+/* Did waiting end because something is pending for the task? */
+static bool wp_device_interrupted(long answer)
+{
+	switch (answer) {
+	case -EINTR:
+	case -ERESTARTSYS:
+	case -ERESTARTNOINTR:
+	case -ERESTARTNOHAND:
+	case -ERESTART_RESTARTBLOCK:
+		return true;
+	default:
+		return false;
+	}
+}
+
+/*
+ * EINTR, whatever the signal's handler says of restarting, so that its caller
+ * gets to see what was sent. What is pending without a handler (a stop, a
+ * frozen cgroup, the notices of an io_uring) has the kernel make the call anew,
+ * which goes on, since the request's structure has been written back.
+ */
 static long wp_device_ioctl(struct file *file, unsigned int request,
 			    unsigned long argument)
 {
-	return wp_device_request(request, (void __user *)argument, true);
+	long answer = wp_device_request(request, (void __user *)argument, true);
+
+	if (!wp_device_interrupted(answer))
+		return answer;
+	return signal_pending(current) ? -ERESTARTNOHAND : -EINTR;
 }
 
 #if IS_ENABLED(CONFIG_IO_URING)
@@ -103,13 +129,16 @@ static int wp_device_command(struct io_uring_cmd *command, unsigned int flags)
 	answer = wp_device_request(command->cmd_op, argument, wait);
 	if (answer == WP_TURN_OVER && !wait)
 		return -EAGAIN;
-	/* Of a worker it is the result; rings that poll would try for ever. */
-	if (answer == -EAGAIN &&
-	    (wait || wp_command_dontwait(command->cmd_op, argument))) {
-		wp_command_done(command, -EAGAIN, flags);
+	/*
+	 * Of a worker -EAGAIN is the result; rings that poll would try for ever.
+	 * And what is neither 0 nor an error, a descriptor, 6.1's worker loses.
+	 */
+	if (answer > 0 || (answer == -EAGAIN &&
+			   (wait || wp_command_dontwait(command->cmd_op, argument)))) {
+		wp_command_done(command, answer, flags);
 		return -EIOCBQUEUED;
 	}
-	return answer;
+	return wp_device_interrupted(answer) ? -EINTR : answer;
 }
 #endif
 

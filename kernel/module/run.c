@@ -227,7 +227,7 @@ static int wp_run_step(struct wp_run *run, bool may_send)
 	if (!wp_schedule_next(&run->schedule,
 			      send->bytes + send->packets * send->header.bytes,
 			      &due, &packets_max))
-		return send->left ? -ENODATA : -ECANCELED;
+		return wp_send_remains(send) ?: -ECANCELED;
 	if (due > now) {
 		run->due_ns = due;
 		return 0;
@@ -322,8 +322,9 @@ static long wp_run_ioctl(struct file *file, unsigned int request,
 
 	switch (request) {
 	case WIREPATH_WAIT:
+		/* As wp_device_ioctl() does, see there. */
 		if (wait_event_interruptible(run->ended, !wp_run_going(run)))
-			return -EINTR;
+			return -ERESTARTNOHAND;
 		fallthrough;
 	case WIREPATH_STATUS:
 		return wp_run_status(run, (void __user *)argument);

@@ -215,7 +215,8 @@ void wp_send_close(struct wp_send *send)
 
 /*
  * How much payload the next packet has, as the window shows it: 0 at the end,
- * -EAGAIN if the window must be filled first (@cursor is beyond it).
+ * -EAGAIN if the window must be filled first (@cursor is beyond it). Where the
+ * source has ended, nothing is asked of a table, which may end there, too.
  */
 static int wp_send_payload(struct wp_send *send, struct wp_header *header,
 			   const struct wp_cursor *cursor, u64 left)
@@ -223,8 +224,10 @@ static int wp_send_payload(struct wp_send *send, struct wp_header *header,
 	u64 want = left;
 	int err;
 
-	if (!left)
+	if (!left || (send->source.ended && !cursor->available))
 		return 0;
+	if (left == WIREPATH_TO_END && !cursor->available)
+		return -EAGAIN;
 	if (send->packet_bytes)
 		want = min_t(u64, want, send->packet_bytes);
 	if (header->kind == WIREPATH_HEADER_RTP) {
@@ -360,7 +363,7 @@ static void wp_send_commit(struct wp_send *send, struct wp_header *header)
 int wp_send_train(struct wp_send *send, u32 packets_max)
 {
 	struct wp_header header;
-	int sent, err;
+	int sent = 0, err;
 
 	if (!send->left)
 		return 0;
@@ -375,14 +378,16 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 			return err;
 		if (!send->train.packets)
 			return send->left == WIREPATH_TO_END ? 0 : -ENODATA;
+		/* Fewer could leave only as fragments of IP, which no train does. */
+		if (sent == -EMSGSIZE && send->train.packets == 1)
+			break;
 		/* Storage may have taken long, and the run's owner be gone. */
 		if (send->halting && READ_ONCE(*send->halting))
 			return -EINTR;
 		sent = wp_train_send(&send->train, &send->sending);
 		/*
 		 * net.core.max_skb_frags may be lower than what the kernel was
-		 * built with, which no module can see: try fewer, but not by
-		 * themselves, as packets above the MTU would leave in fragments.
+		 * built with, which no module can see: try fewer.
 		 */
 		if (sent != -EMSGSIZE || send->train.packets <= 2 ||
 		    !send->sending.references)
@@ -400,31 +405,46 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 	return sent;
 }
 
-/*
- * Was the caller sent a signal? The notices that tasks with an io_uring get
- * are none, except to the ring's workers, which are cancelled by them.
+/**
+ * wp_send_remains() - Is there more than has been sent?
+ * @send: what is under way
+ *
+ * Return: 0: no, as far as reading tells; -ENODATA: yes; -EAGAIN and other
+ * errors of reading.
  */
-bool wp_send_interrupted(void)
+int wp_send_remains(struct wp_send *send)
 {
-	return current->flags & PF_IO_WORKER ? signal_pending(current) :
-					       task_sigpending(current);
+	int err = 0;
+
+	if (send->left == WIREPATH_TO_END)
+		err = wp_source_fill(&send->source, 1, send->wait);
+	if (err)
+		return err;
+	return send->left && (send->left != WIREPATH_TO_END || send->source.available) ?
+	       -ENODATA : 0;
 }
 
+/*
+ * A first train goes whatever is pending, so that calls which are made again
+ * and again for notices of an io_uring come to their end. A ring's first try
+ * is short, and those notices are for the task that makes it.
+ */
 static int wp_send_all(struct wp_send *send, u64 trains_max)
 {
 	int sent;
 
-	do {
-		if (wp_send_interrupted())
-			return -EINTR;
+	for (;;) {
+		sent = wp_send_train(send, WIREPATH_TRAIN_PACKETS_MAX);
+		if (sent <= 0 || !send->left)
+			return min(sent, 0);
 		if (send->packets >= wp_run_packets_max)
 			return -E2BIG;
-		if (send->trains >= trains_max && send->left)
+		if (send->trains >= trains_max)
 			return WP_TURN_OVER;
-		sent = wp_send_train(send, WIREPATH_TRAIN_PACKETS_MAX);
+		if (trains_max == U64_MAX && signal_pending(current))
+			return -EINTR;
 		cond_resched();
-	} while (sent > 0);
-	return sent;
+	}
 }
 
 static void wp_send_report(const struct wp_send *send,

@@ -44,11 +44,11 @@ struct wp_send *wp_send_open(const struct wirepath_send *request,
 			     const struct wirepath_rtp *rtp, bool run);
 void wp_send_close(struct wp_send *send);
 int wp_send_train(struct wp_send *send, u32 packets_max);
+int wp_send_remains(struct wp_send *send);
 
 int wp_send_read(struct wirepath_send *request, struct wirepath_rtp *rtp,
 		 const void __user *argument);
 int wp_send_request(void __user *argument, bool wait);
-bool wp_send_interrupted(void);
 
 int wp_sending_open(struct wp_sending *sending, int socket, u64 address,
 		    u32 address_bytes);

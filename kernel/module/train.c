@@ -182,28 +182,13 @@ static bool wp_train_by_reference(const struct wp_train *train,
 	       train->bytes <= route->checksum_bytes;
 }
 
-static int wp_train_error(int error)
-{
-	/* A signal: what was sent is told, so nothing is begun anew. */
-	switch (error) {
-	case -ERESTARTSYS:
-	case -ERESTARTNOINTR:
-	case -ERESTARTNOHAND:
-	case -ERESTART_RESTARTBLOCK:
-		return -EINTR;
-	default:
-		return error;
-	}
-}
-
 /**
  * wp_train_send() - Hand a train to the network.
  * @train: the train; stays as it is
  * @sending: how
  *
  * Return: bytes sent, headers included (UDP: all); -EAGAIN: the socket's
- * buffer is full and @sending does not wait; -EINTR; else what the network
- * says.
+ * buffer is full and @sending does not wait; else what the network says.
  */
 int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 {
@@ -241,7 +226,7 @@ int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 	}
 	iov_iter_bvec(&message.msg_iter, ITER_SOURCE, train->piece,
 		      train->pieces, train->bytes);
-	sent = wp_train_error(sock_sendmsg(sending->sock, &message));
+	sent = sock_sendmsg(sending->sock, &message);
 	trace_wirepath_train(sending->sock->sk, train, references, sent);
 	if (sent <= 0)
 		return sent ?: -EIO;

@@ -6,6 +6,7 @@
  * what was sent. Each part is opened when it is come to and closed when its
  * pieces are in the train, which has references of its own to their pages.
  */
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/string.h>
 #include <linux/uaccess.h>
@@ -172,10 +173,11 @@ static int wp_vector_all(struct wp_vector *vector, u64 sent_max)
 	while (vector->index < vector->count) {
 		int sent;
 
-		if (wp_send_interrupted())
-			return -EINTR;
 		if (vector->sent >= sent_max)
 			return WP_TURN_OVER;
+		/* As in wp_send_all(). */
+		if (vector->sent && sent_max == U64_MAX && signal_pending(current))
+			return -EINTR;
 		sent = wp_vector_gather(vector);
 		if (!sent)
 			sent = wp_train_send(&vector->train, &vector->sending);

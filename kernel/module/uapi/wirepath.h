@@ -74,7 +74,7 @@
  * otherwise the reason why it ended early:
  *   ENODATA  the file is shorter than offset + length (what there was has
  *            been sent), or the RTP table ended
- *   EINTR    a signal came
+ *   EINTR    a signal came that has a handler, also one with SA_RESTART
  *   EAGAIN   with WIREPATH_DONTWAIT or a socket in O_NONBLOCK: the socket's
  *            buffer is full, or (DONTWAIT only) the payload is not in the page
  *            cache yet; reading it has been begun
@@ -86,6 +86,9 @@
  *            for reading
  *   ENOTSOCK, EPROTONOSUPPORT (no UDP, or for SENDFILEW TCP, over IP)
  *   EINVAL   not a regular file; unknown flags; contradictory or absent sizes
+ *   EMSGSIZE a packet as asked for (`packet_bytes`, or `length` where that is
+ *            0, and header) is longer than 65,507 bytes, whatever the source has
+ *   E2BIG    more packets than `run_packets_max` (see QUERY)
  *   EOPNOTSUPP this mechanism is switched off on this machine (see QUERY)
  *
  * By reference means: pages are not copied. What is written to the file or

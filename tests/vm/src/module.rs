@@ -37,8 +37,9 @@ pub fn build(sources: &Path, kernel: &Kernel, folder: &Path) -> Result<PathBuf> 
 /// With everything the compiler said, if it does not build.
 pub fn smoke_test(sources: &Path, folder: &Path) -> Result<PathBuf> {
     let program = folder.join("smoke");
-    let source = sources.join("tests/smoke.c");
-    output(Command::new("cc").args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(source))?;
+    let mut parts = files(&sources.join("tests/smoke"))?;
+    parts.retain(|file| file.extension().is_some_and(|end| end == "c"));
+    output(Command::new("cc").args(["-O1", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).args(parts))?;
     Ok(program)
 }
 

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+/* Where to: addresses of a send's own, and sockets that are corked. */
+#include "smoke.h"
+
+/* Packet by packet at odd offsets without a known route. */
+static void addressed(const struct data *data, int from, const struct sockaddr_in *to, int receiver)
+{
+	struct wirepath_send send = wirepath_send_of(from, data->file, 4095, 20001);
+
+	send = cut(sent_to(send, to), 1401, 0);
+	CHECK(!ioctl(device, WIREPATH_SEND, &send));
+	CHECK(send.copied_bytes > 0, "of pages crossed at odd offsets");
+	expect_plain(receiver, data->bytes + 4095, 20001, 1401);
+}
+
+/* The packets of a call become one, which leaves uncorked. */
+static void corked(const struct data *data, struct pair pair)
+{
+	struct wirepath_send send = cut(wirepath_send_of(pair.from, data->file, 4095, 8999), 1401, 0);
+	int cork = 1;
+
+	CHECK(!setsockopt(pair.from, SOL_UDP, UDP_CORK, &cork, sizeof(cork)));
+	CHECK(!ioctl(device, WIREPATH_SEND, &send));
+	CHECK(send.copied_bytes == 8999);
+	CHECK(nothing_more(pair.to));
+	cork = 0;
+	CHECK(!setsockopt(pair.from, SOL_UDP, UDP_CORK, &cork, sizeof(cork)));
+	expect_one(pair.to, data->bytes + 4095, 8999);
+}
+
+void destinations(const struct data *data)
+{
+	struct pair pair = pair_open(AF_INET), other = pair_open(AF_INET);
+	struct sockaddr_in to;
+	socklen_t bytes = sizeof(to);
+	int unconnected = socket(AF_INET, SOCK_DGRAM, 0);
+	struct wirepath_send send = wirepath_send_of(unconnected, data->file, 4095, 20000);
+
+	getsockname(pair.to, (struct sockaddr *)&to, &bytes);
+	send = cut(send, 1400, 64);
+	CHECK(ioctl(device, WIREPATH_SEND, &send) < 0 && errno == EDESTADDRREQ);
+	send = sent_to(send, &to);
+	CHECK(!ioctl(device, WIREPATH_SEND, &send));
+	expect_plain(pair.to, data->bytes + 4095, 20000, 1400);
+	addressed(data, unconnected, &to, pair.to);
+	/* An address of its own goes before the one it is connected to. */
+	addressed(data, other.from, &to, pair.to);
+	CHECK(nothing_more(other.to));
+	corked(data, pair);
+	close(unconnected);
+	pair_close(other);
+	pair_close(pair);
+}

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: GPL-2.0
+/* What the groups of checks share: sockets, requests, and what must arrive. */
+#include <time.h>
+
+#include "smoke.h"
+
+void die(const char *what)
+{
+	perror(what);
+	exit(2);
+}
+
+__u64 now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000ULL + now.tv_nsec;
+}
+
+/* Descriptors and live runs that hold the module. */
+int module_users(void)
+{
+	FILE *file = fopen("/sys/module/wirepath/refcnt", "r");
+	int users = -1;
+
+	if (file && fscanf(file, "%d", &users) != 1)
+		users = -1;
+	if (file)
+		fclose(file);
+	return users;
+}
+
+int temporary_file(void)
+{
+	char name[] = "/tmp/smoke-XXXXXX";
+	int file = mkstemp(name);
+
+	if (file < 0 || unlink(name))
+		die(name);
+	return file;
+}
+
+struct pair pair_open(int family)
+{
+	struct sockaddr_in6 six = { .sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT };
+	struct sockaddr_in four = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	struct sockaddr *address = family == AF_INET ? (void *)&four : (void *)&six;
+	socklen_t bytes = family == AF_INET ? sizeof(four) : sizeof(six);
+	struct pair pair = { socket(family, SOCK_DGRAM, 0), socket(family, SOCK_DGRAM, 0) };
+	int room = 16 << 20;
+
+	setsockopt(pair.to, SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof(room));
+	if (bind(pair.to, address, bytes) || getsockname(pair.to, address, &bytes) ||
+	    connect(pair.from, address, bytes))
+		die("pair of sockets");
+	return pair;
+}
+
+void pair_close(struct pair pair)
+{
+	close(pair.from);
+	close(pair.to);
+}
+
+struct wirepath_send cut(struct wirepath_send send, unsigned int packet_bytes,
+			 unsigned int train_packets)
+{
+	send.packet_bytes = packet_bytes;
+	send.train_packets = train_packets;
+	return send;
+}
+
+struct wirepath_send with_rtp(struct wirepath_send send, struct wirepath_rtp *rtp)
+{
+	send.header_kind = WIREPATH_HEADER_RTP;
+	send.header = (__u64)(size_t)rtp;
+	send.header_bytes = sizeof(*rtp);
+	return send;
+}
+
+struct wirepath_send with_given(struct wirepath_send send, const void *headers, unsigned int each)
+{
+	send.header_kind = WIREPATH_HEADER_GIVEN;
+	send.header = (__u64)(size_t)headers;
+	send.header_bytes = each;
+	return send;
+}
+
+struct wirepath_send sent_to(struct wirepath_send send, const struct sockaddr_in *to)
+{
+	send.address = (__u64)(size_t)to;
+	send.address_bytes = sizeof(*to);
+	return send;
+}
+
+struct wirepath_rtp rtp_of(void)
+{
+	struct wirepath_rtp rtp = {
+		.size = sizeof(rtp), .ssrc = 0x01020384, .timestamp = 0xfffffff0,
+		.timestamp_step = 90, .sequence = 0xfffe, .payload_type = 33,
+	};
+	return rtp;
+}
+
+struct wirepath_start start_of(const struct wirepath_send *send, __u64 rate_bytes_per_second)
+{
+	struct wirepath_start start = { .size = sizeof(start), .send = (__u64)(size_t)send,
+					.rate_bytes_per_second = rate_bytes_per_second };
+
+	return start;
+}
+
+struct wirepath_status status_of(int run, unsigned int request)
+{
+	struct wirepath_status status = { .size = sizeof(status) };
+
+	CHECK(!ioctl(run, request, &status));
+	return status;
+}
+
+ssize_t receive(int socket, unsigned char *packet)
+{
+	struct pollfd ready = { .fd = socket, .events = POLLIN };
+
+	if (poll(&ready, 1, 5000) != 1)
+		return -1;
+	return recv(socket, packet, 65536, 0);
+}
+
+int nothing_more(int socket)
+{
+	unsigned char packet;
+
+	return recv(socket, &packet, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN;
+}
+
+void expect_plain(int socket, const unsigned char *payload, size_t bytes,
+			 size_t packet_bytes)
+{
+	static unsigned char packet[65536];
+	size_t at = 0;
+
+	while (at < bytes) {
+		size_t want = bytes - at < packet_bytes ? bytes - at : packet_bytes;
+		ssize_t got = receive(socket, packet);
+
+		CHECK(got == (ssize_t)want, "at %zu: %zd, not %zu", at, got, want);
+		if (got != (ssize_t)want)
+			return;
+		CHECK(!memcmp(packet, payload + at, want), "bytes at %zu", at);
+		at += want;
+	}
+	CHECK(nothing_more(socket), "after %zu", bytes);
+}
+
+void expect_with(int socket, const void *header, size_t header_bytes,
+		 const unsigned char *payload, size_t bytes)
+{
+	static unsigned char packet[65536];
+	ssize_t got = receive(socket, packet);
+	size_t want = header_bytes + bytes;
+
+	CHECK(got == (ssize_t)want, "%zd, not %zu", got, want);
+	if (got != (ssize_t)want)
+		return;
+	CHECK(!memcmp(packet, header, header_bytes), "header %02x %02x %02x %02x", packet[0],
+	      packet[1], packet[2], packet[3]);
+	CHECK(!memcmp(packet + header_bytes, payload, bytes), "payload of %zu", bytes);
+}
+
+void expect_one(int socket, const unsigned char *payload, size_t bytes)
+{
+	expect_with(socket, NULL, 0, payload, bytes);
+}
+
+void expect_rtp(int socket, struct wirepath_rtp *rtp, int marker,
+		const unsigned char *payload, size_t bytes)
+{
+	unsigned char header[12] = {
+		0x80, (marker << 7) | rtp->payload_type, rtp->sequence >> 8, rtp->sequence,
+		rtp->timestamp >> 24, rtp->timestamp >> 16, rtp->timestamp >> 8, rtp->timestamp,
+		rtp->ssrc >> 24, rtp->ssrc >> 16, rtp->ssrc >> 8, rtp->ssrc,
+	};
+
+	expect_with(socket, header, sizeof(header), payload, bytes);
+	rtp->sequence++;
+	rtp->timestamp += rtp->timestamp_step;
+}
+
+void expect_rtp_run(int socket, struct wirepath_rtp *rtp, const unsigned char *payload,
+		    size_t bytes, size_t packet_bytes, size_t skip_bytes)
+{
+	for (size_t at = skip_bytes, size; at < bytes; at += size + skip_bytes) {
+		size = bytes - at < packet_bytes ? bytes - at : packet_bytes;
+		expect_rtp(socket, rtp, 0, payload + at, size);
+	}
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What the groups of checks share: how a check is counted, where payload comes
+ * from and goes to, how requests are made, and what must arrive of them.
+ */
+#ifndef SMOKE_H
+#define SMOKE_H
+
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/udp.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "../../uapi/wirepath_calls.h"
+
+#define DATA_BYTES (1 << 20)
+#define PACKET_BYTES 1316
+
+extern int device, references;	/* does this kernel send by reference? */
+extern int failures, checks, skips;
+extern const char *where;	/* the file that is sent */
+
+#define CHECK(condition, ...)                                                  \
+	do {                                                                   \
+		checks++;                                                      \
+		if (!(condition)) {                                            \
+			failures++;                                            \
+			printf("FAIL %s %s:%d: %s: ", where, __func__,         \
+			       __LINE__, #condition);                          \
+			printf(" " __VA_ARGS__);                               \
+			printf(" (errno %d %s)\n", errno, strerror(errno));    \
+		}                                                              \
+	} while (0)
+
+#define SKIP(...)                                                              \
+	do {                                                                   \
+		skips++;                                                       \
+		printf("SKIP %s: ", __func__);                                 \
+		printf(__VA_ARGS__);                                           \
+		printf("\n");                                                  \
+	} while (0)
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+/* One file, as descriptor, as mapping, and as bytes read for comparison. */
+struct data {
+	int file;
+	const unsigned char *mapping;
+	unsigned char *bytes;
+};
+
+/* A connected pair of UDP sockets. */
+struct pair {
+	int from, to;
+};
+
+void die(const char *what);
+__u64 now_ns(void);
+int module_users(void);		/* -1: the kernel does not say */
+int temporary_file(void);	/* in /tmp, without a name */
+struct pair pair_open(int family);
+void pair_close(struct pair pair);
+
+/* Requests: what of SEND is to be otherwise than the least it needs. */
+struct wirepath_send cut(struct wirepath_send send, unsigned int packet_bytes,
+			 unsigned int train_packets);
+struct wirepath_send with_rtp(struct wirepath_send send, struct wirepath_rtp *rtp);
+struct wirepath_send with_given(struct wirepath_send send, const void *headers, unsigned int each);
+struct wirepath_send sent_to(struct wirepath_send send, const struct sockaddr_in *to);
+struct wirepath_rtp rtp_of(void);
+struct wirepath_start start_of(const struct wirepath_send *send, __u64 rate_bytes_per_second);
+struct wirepath_status status_of(int run, unsigned int request);
+
+/* What arrives: the next packet's size, or -1 when none comes; */
+ssize_t receive(int socket, unsigned char *packet);
+int nothing_more(int socket);
+/* `bytes` of payload in packets of `packet_bytes`, and nothing more; */
+void expect_plain(int socket, const unsigned char *payload, size_t bytes, size_t packet_bytes);
+/* one packet, maybe more; one with a header in front; */
+void expect_one(int socket, const unsigned char *payload, size_t bytes);
+void expect_with(int socket, const void *header, size_t header_bytes,
+		 const unsigned char *payload, size_t bytes);
+/* and with that of `rtp`, which moves on by a packet; or a run of such. */
+void expect_rtp(int socket, struct wirepath_rtp *rtp, int marker,
+		const unsigned char *payload, size_t bytes);
+void expect_rtp_run(int socket, struct wirepath_rtp *rtp, const unsigned char *payload,
+		    size_t bytes, size_t packet_bytes, size_t skip_bytes);
+
+/* The groups: with a file and a pair, */
+void packets(const struct data *data, struct pair pair);
+void runs_of_packets(const struct data *data, struct pair pair);
+void headers(const struct data *data, struct pair pair);
+void misuse(const struct data *data, struct pair pair);
+void vectors(const struct data *data, struct pair pair);
+void commands(const struct data *data, struct pair pair);
+void paced_runs(const struct data *data, struct pair pair);
+void owners(const struct data *data, struct pair pair);
+void ends(struct pair pair);
+void storage(struct pair pair);
+/* and with sockets of their own. */
+void destinations(const struct data *data);
+void full_buffers(const struct data *data);
+
+#endif /* SMOKE_H */

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+/* SENDFILEW: over UDP, misused, and over TCP. */
+#include "smoke.h"
+
+/* One packet of six parts and one of two. */
+struct vector {
+	struct wirepath_part parts[8];
+	unsigned char expected[200000];
+	size_t first, bytes;	/* of the first packet, of all */
+};
+
+static void vector_of(struct vector *vector, const struct data *data)
+{
+	static const char buffer[] = "bytes between";
+	const __u64 at = (__u64)(size_t)buffer;
+	const struct wirepath_part parts[] = {
+		{ .file = -1, .offset = at, .length = 13, .flags = WIREPATH_PART_COPY },
+		{ .file = data->file, .offset = 4000, .length = 5001 },
+		{ .file = -1, .offset = at, .length = 5, .flags = WIREPATH_PART_COPY },
+		{ .file = -1, .offset = at, .length = 6, .flags = WIREPATH_PART_COPY },
+		{ .file = -1, .offset = (__u64)(size_t)data->mapping + 9, .length = 7001 },
+		{ .file = data->file, .offset = 1, .length = 1, .flags = WIREPATH_PART_END },
+		{ .file = data->file, .offset = 77777, .length = 100 },
+		{ .file = -1, .offset = at, .length = 13, .flags = WIREPATH_PART_COPY },
+	};
+
+	memcpy(vector->parts, parts, sizeof(parts));
+	vector->bytes = 0;
+	for (size_t i = 0; i < COUNT(parts); i++) {
+		const void *from = parts[i].file < 0 ? (void *)(size_t)parts[i].offset :
+						       data->bytes + parts[i].offset;
+
+		memcpy(vector->expected + vector->bytes, from, parts[i].length);
+		vector->bytes += parts[i].length;
+		if (i == 5)
+			vector->first = vector->bytes;
+	}
+}
+
+static void misused(const struct vector *of, struct pair pair)
+{
+	struct wirepath_sendfilew vector = {
+		.size = sizeof(vector), .socket = pair.from, .part_count = COUNT(of->parts),
+		.part_bytes = sizeof(of->parts[0]), .parts = (__u64)(size_t)of->parts,
+	};
+	struct wirepath_sendfilew bad;
+
+#define VECTOR_ANSWERS(error, ...)                                             \
+	do {                                                                   \
+		bad = vector;                                                  \
+		__VA_ARGS__;                                                   \
+		CHECK(ioctl(device, WIREPATH_SENDFILEW, &bad) < 0 && errno == (error), \
+		      #__VA_ARGS__);                                           \
+	} while (0)
+	VECTOR_ANSWERS(EINVAL, bad.size = 8);
+	VECTOR_ANSWERS(EINVAL, bad.flags = 8);
+	VECTOR_ANSWERS(EINVAL, bad.reserved = 8);
+	VECTOR_ANSWERS(EINVAL, bad.part_count = 0);
+	VECTOR_ANSWERS(EINVAL, bad.part_count = 1025);
+	VECTOR_ANSWERS(EINVAL, bad.part_bytes = 8);
+	VECTOR_ANSWERS(E2BIG, bad.part_bytes = 32);
+	VECTOR_ANSWERS(EFAULT, bad.parts = 8);
+	VECTOR_ANSWERS(EINVAL, bad.bytes = 1);
+	VECTOR_ANSWERS(EINVAL, bad.bytes = of->bytes + 1);
+	VECTOR_ANSWERS(EBADF, bad.socket = -1);
+}
+
+static void over_tcp(const struct vector *vector)
+{
+	static unsigned char got[200000];
+	struct sockaddr_in to = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t to_bytes = sizeof(to);
+	int listener = socket(AF_INET, SOCK_STREAM, 0), from = socket(AF_INET, SOCK_STREAM, 0);
+	int end, state;
+	pid_t child;
+
+	if (bind(listener, (void *)&to, sizeof(to)) || listen(listener, 1) ||
+	    getsockname(listener, (void *)&to, &to_bytes) || connect(from, (void *)&to, to_bytes))
+		die("TCP");
+	end = accept(listener, NULL, NULL);
+	child = fork();
+	if (!child) {
+		for (int i = 0; i < 40; i++) {
+			if (sendfilew(device, from, vector->parts, COUNT(vector->parts)) !=
+			    (ssize_t)vector->bytes)
+				_exit(1);
+		}
+		_exit(0);
+	}
+	close(from);
+	for (int i = 0; i < 40; i++) {
+		ssize_t have = recv(end, got, vector->bytes, MSG_WAITALL);
+
+		CHECK(have == (ssize_t)vector->bytes && !memcmp(got, vector->expected, vector->bytes),
+		      "over TCP, round %d", i);
+	}
+	waitpid(child, &state, 0);
+	CHECK(state == 0, "child answered %x", state);
+	close(end);
+	close(listener);
+}
+
+void vectors(const struct data *data, struct pair pair)
+{
+	static struct vector vector;
+
+	vector_of(&vector, data);
+	CHECK(sendfilew(device, pair.from, vector.parts, COUNT(vector.parts)) == (ssize_t)vector.bytes);
+	expect_one(pair.to, vector.expected, vector.first);
+	expect_one(pair.to, vector.expected + vector.first, vector.bytes - vector.first);
+	CHECK(nothing_more(pair.to));
+	misused(&vector, pair);
+	over_tcp(&vector);
+}
