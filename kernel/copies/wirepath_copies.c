@@ -20,7 +20,8 @@
  *          others than 0 the counts of the line are too low, or may be.
  *   close  count no more
  *
- * No function of the list calls another one.
+ * A call that copies nothing is none. No function of the list calls another
+ * one.
  */
 #include <linux/atomic.h>
 #include <linux/kprobes.h>
@@ -31,10 +32,12 @@
 #include <linux/sched.h>
 #include <linux/seq_file.h>
 #include <linux/uaccess.h>
+#include <linux/uio.h>
 
 struct copier {
 	struct kprobe kprobe;
 	unsigned int length;	/* which argument says how many bytes, from 0 */
+	unsigned int iter;	/* which one is an iterator, that may have less */
 	bool there;		/* whether this kernel has it */
 	u64 calls;
 	u64 bytes;
@@ -44,18 +47,19 @@ struct copier {
 
 static int copier_hit(struct kprobe *kprobe, struct pt_regs *regs);
 
-#define COPIER(name, argument) \
-	{ .kprobe = { .symbol_name = name, .pre_handler = copier_hit }, .length = argument }
+#define COPIER(name, length_argument, iter_argument) \
+	{ .kprobe = { .symbol_name = name, .pre_handler = copier_hit }, \
+	  .length = length_argument, .iter = iter_argument }
 
 static struct copier copiers[] = {
-	COPIER("_copy_from_iter", 1),		/* what a send takes */
-	COPIER("_copy_to_iter", 1),		/* what a read gives */
-	COPIER("_copy_from_iter_nocache", 1),
-	COPIER("csum_and_copy_from_iter", 1),	/* and sums, until 6.6 */
-	COPIER("csum_and_copy_from_iter_full", 1),	/* and since */
-	COPIER("skb_copy_bits", 3),		/* out of a packet */
-	COPIER("skb_copy_and_csum_bits", 3),
-	COPIER("_copy_from_user", 2),		/* requests and headers */
+	COPIER("_copy_from_iter", 1, 2),	/* what a send takes */
+	COPIER("_copy_to_iter", 1, 2),		/* what a read gives */
+	COPIER("_copy_from_iter_nocache", 1, 2),
+	COPIER("csum_and_copy_from_iter", 1, 3),	/* and sums, until 6.6 */
+	COPIER("csum_and_copy_from_iter_full", 1, 3),	/* and since */
+	COPIER("skb_copy_bits", 3, 0),		/* out of a packet */
+	COPIER("skb_copy_and_csum_bits", 3, 0),
+	COPIER("_copy_from_user", 2, 0),	/* requests and headers */
 };
 
 /* One opener at a time, and who is counted: that thread, held by a reference. */
@@ -77,6 +81,14 @@ static int copier_hit(struct kprobe *kprobe, struct pt_regs *regs)
 	if (current != READ_ONCE(counted))
 		return 0;
 	bytes = regs_get_kernel_argument(regs, copier->length);
+	if (copier->iter) {
+		const struct iov_iter *iter;
+
+		iter = (void *)regs_get_kernel_argument(regs, copier->iter);
+		bytes = min_t(size_t, bytes, iov_iter_count(iter));
+	}
+	if (!bytes)
+		return 0;
 	copier->calls++;
 	copier->bytes += bytes;
 	copier->of_length += bytes == length_apart;

@@ -41,6 +41,14 @@ impl Way {
         }
     }
 
+    /// Whether what it sends is cut by the kernel or the device, if only for the sake of its checksums.
+    pub(crate) fn sends_trains(self) -> bool {
+        match self {
+            Way::Stream(path) => path.sends_trains(),
+            Way::Block(path) => path.segments() || path.takes_runs(),
+        }
+    }
+
     /// Whether it lends pages to the kernel.
     pub(crate) fn lends(self) -> bool {
         match self {
