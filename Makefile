@@ -3,7 +3,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 MINUTES ?= 3
 PREFIX ?= /usr/local
 
-.PHONY: help run test test-vm test-kernel-debug vm build install bench assess assess-relay fmt lint fuzz
+.PHONY: help run test test-vm test-kernel-debug vm build install bench assess assess-relay assess-vm fmt lint fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -53,6 +53,11 @@ assess-relay: ## measure the stream service beside read and write, HAProxy, ngin
 	@scripts/install.sh bench
 	cargo build --release --locked -p wirepath
 	target/release/wirepath assess relay $(ARGS)
+
+assess-vm: ## measure every data path on every kernel, in guests, by instructions; RESULTS=folder ARGS="--kernel 6.12 …"
+	@[ -n "$(RESULTS)" ] || { echo "RESULTS= is missing: the folder that results go to" >&2; exit 64; }
+	@scripts/install.sh vm
+	cargo run --quiet --locked -p wirepath-vm -- assess $(RESULTS) $(ARGS)
 
 fmt: ## format the source
 	cargo fmt --all

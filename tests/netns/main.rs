@@ -2,6 +2,7 @@
 
 mod assess;
 mod assess_relay;
+mod by_the_module;
 mod crowd;
 mod every_byte;
 mod hot_memory;
@@ -14,7 +15,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let together =
         [every_byte::trials(), hot_memory::trials(), outages::trials(), paths::trials(), storage::trials()];
-    let alone = [assess::trials(), assess_relay::trials(), crowd::trials()];
+    let alone = [assess::trials(), assess_relay::trials(), by_the_module::trials(), crowd::trials()];
     wirepath_tests::trial::run(
         together.into_iter().flatten().collect(),
         alone.into_iter().flatten().collect(),

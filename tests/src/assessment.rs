@@ -34,6 +34,7 @@ pub fn full() -> Assessment {
         profiles: profiles(),
         loan: Some(loan()),
         relay: relay(),
+        counts: counts(),
         server: None,
         left_out: vec![
             LeftOut {
@@ -57,6 +58,7 @@ pub fn partial() -> Assessment {
     assessment.profiles.clear();
     assessment.loan = None;
     assessment.relay.clear();
+    assessment.counts.clear();
     assessment
         .left_out
         .push(LeftOut { what: "download, profile, loan".to_owned(), why: "stopped by Ctrl-C".to_owned() });
@@ -66,6 +68,31 @@ pub fn partial() -> Assessment {
 /// A result without any figure.
 pub fn nothing() -> Assessment {
     Assessment { costs: None, measurements: Vec::new(), profiles: Vec::new(), loan: None, ..partial() }
+}
+
+/// Calls and copies of some paths of the papers, as their tables and today's kernels explain them.
+pub fn counts() -> Vec<Counted> {
+    let counted = |path: &str, rtp: u64, calls: u64, copies: &[(&str, u64, u64)]| Counted {
+        path: path.to_owned(),
+        transport: Transport::Udp,
+        size: Some(1472 - rtp),
+        packets: 1024,
+        payload_bytes: 1024 * (1472 - rtp),
+        header_bytes: 1024 * rtp,
+        calls,
+        copies: copies
+            .iter()
+            .map(|&(function, calls, bytes)| Copies { function: function.to_owned(), calls, bytes })
+            .collect(),
+    };
+    let read = ("_copy_to_iter", 1390, 1024 * 1472);
+    let sent = ("_copy_from_iter", 1024, 1024 * 1472);
+    vec![
+        counted("read_write", 0, 2048, &[read, sent]),
+        counted("ksendfile", 0, 1, &[]),
+        counted("rtp_sendfile", 12, 2048, &[("_copy_from_iter", 1024, 1024 * 12)]),
+        counted("krtpsendfile", 12, 1, &[]),
+    ]
 }
 
 /// Part, way, block, links, idle ones, seconds per GiB or per 815,000 datagrams, and whether every byte is touched.

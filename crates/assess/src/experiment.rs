@@ -93,6 +93,16 @@ impl Experiment {
 
     /// Everything that it measures; what the route cannot do included.
     fn cells(self, udp_room: u32) -> Vec<Cell> {
+        let mut cells = self.cells_of_every_size(udp_room);
+        // What trains save those that take runs, where packets fill the MTU.
+        let takes_runs = |cell: &&Cell| cell.way.takes_runs() && Self::fills(cell, udp_room);
+        let single: Vec<Cell> =
+            cells.iter().filter(takes_runs).map(|cell| Cell { single: true, ..*cell }).collect();
+        cells.extend(single);
+        cells
+    }
+
+    fn cells_of_every_size(self, udp_room: u32) -> Vec<Cell> {
         let udp = move |way: Way| {
             let sizes = sizes(full_size(way, udp_room)).into_iter();
             sizes.map(move |size| Cell::new(way, Transport::Udp, Some(size)))
@@ -113,8 +123,11 @@ impl Experiment {
 
     /// Every path with the size that fills the MTU and, over TCP, the whole file.
     pub(crate) fn cells_that_fill(self, udp_room: u32) -> Vec<Cell> {
-        let fills = |cell: &Cell| cell.size.is_none_or(|size| full_size(cell.way, udp_room) == Some(size));
-        self.cells(udp_room).into_iter().filter(fills).collect()
+        self.cells_of_every_size(udp_room).into_iter().filter(|cell| Self::fills(cell, udp_room)).collect()
+    }
+
+    fn fills(cell: &Cell, udp_room: u32) -> bool {
+        cell.size.is_none_or(|size| full_size(cell.way, udp_room) == Some(size))
     }
 
     /// Says what figures do not contain.
@@ -169,7 +182,7 @@ pub(crate) fn with_what_is_there(cells: Vec<Cell>, found: &mut Found) -> Vec<Cel
 }
 
 /// The payload that fills a packet that has room for so much of UDP's.
-fn full_size(way: Way, udp_room: u32) -> Option<u16> {
+pub(crate) fn full_size(way: Way, udp_room: u32) -> Option<u16> {
     let rtp = if matches!(way, Way::Stream(_)) { headers::RTP } else { 0 };
     u16::try_from(udp_room.saturating_sub(rtp)).ok()
 }
@@ -188,7 +201,8 @@ mod tests {
     #[test]
     fn every_path_has_every_size() {
         let cells = Experiment::Stream.cells(1472);
-        assert_eq!(cells.len(), 4 * Path::ALL.len());
+        let runs = Path::ALL.into_iter().filter(|path| path.takes_runs()).count();
+        assert_eq!(cells.len(), 4 * Path::ALL.len() + runs);
         assert!(cells.iter().any(|cell| cell.size == Some(1460)));
         let mut files: Vec<_> = cells.iter().map(|cell| (cell.kind(), cell.way.needs_hot_memory())).collect();
         files.sort_unstable();
@@ -196,7 +210,8 @@ mod tests {
         assert_eq!(files.len() as u64, crate::media::MOST_FILES);
         let cells = Experiment::Download.cells(1472);
         let by_module = BlockPath::ALL.into_iter().filter(|path| path.needs_module()).count();
-        assert_eq!(cells.len(), 9 * BlockPath::ALL.len() - 5 * by_module);
+        let runs = BlockPath::ALL.into_iter().filter(|path| path.takes_runs()).count();
+        assert_eq!(cells.len(), 9 * BlockPath::ALL.len() - 5 * by_module + runs);
         assert!(cells.iter().any(|cell| cell.size == Some(1472) && cell.transport == Transport::Udp));
         assert!(cells.iter().any(|cell| cell.size.is_none() && cell.transport == Transport::Tcp));
         let filling = |experiment: Experiment| experiment.cells_that_fill(1472);

@@ -53,9 +53,11 @@ impl Outlet {
     /// For datagrams of this cell.
     pub(crate) fn datagrams(cell: &Cell, socket: UdpSocket) -> Result<Outlet, Error> {
         let opened = match cell.way {
-            Way::Stream(path) => UdpSink::new(socket, cell.packet_size(), path).map(Outlet::Trains),
+            Way::Stream(path) => UdpSink::new(socket, cell.packet_size(), path)
+                .map(|sink| Outlet::Trains(if cell.single { sink.without_trains() } else { sink })),
             Way::Block(path) => BlockSink::udp(socket, cell.packet_size(), path)
-                .map(|sink| Outlet::Blocks(sink.with_switch(LoanSwitch::new(cell.loans)))),
+                .map(|sink| sink.with_switch(LoanSwitch::new(cell.loans)))
+                .map(|sink| Outlet::Blocks(if cell.single { sink.without_trains() } else { sink })),
         };
         opened.map_err(|error| Error::Unable(format!("its socket cannot be set up: {error}")))
     }

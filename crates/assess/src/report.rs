@@ -47,6 +47,9 @@ pub fn markdown(assessment: &Assessment) -> String {
     text
 }
 
+/// Kernel calls and copies of the papers' paths, counted, beside the papers' own figures.
+pub use crate::count::tables as counted_tables;
+
 /// What moving data from sources to sinks costs, part by part, and the targets that the stream service is held to.
 pub fn relay_tables(costs: &[RelayCost]) -> Vec<Table> {
     sections::relay(costs)

@@ -4,6 +4,7 @@
 //! ([`crate::statistics`]). Times are in seconds, sizes in bytes, unless the name says another unit. A field that could not be
 //! measured is null, and [`Assessment::left_out`] says why.
 
+mod count;
 mod finite;
 mod relay;
 
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use wirepath_datapath::LoanCounts;
 use wirepath_datapath::calibration::Calibration;
 
+pub use count::{Copies, Counted};
 pub use relay::{DATAGRAM as RELAY_DATAGRAM, RelayCost, RelayRun};
 
 /// Version of this schema. A reader takes no other.
@@ -47,6 +49,9 @@ pub struct Assessment {
     /// Moving data from sources to sinks; empty in results that are older than this field.
     #[serde(default)]
     pub relay: Vec<RelayCost>,
+    /// Kernel calls and copies of the paths in the papers' tables; empty in results that are older than this field.
+    #[serde(default)]
+    pub counts: Vec<Counted>,
     /// What the data paths of `wirepath serve` cost in its own trains, which its choice goes by. None where streams were not measured, on
     /// sinks that stand for no device, and in results that are older than this field.
     #[serde(default)]
@@ -217,7 +222,8 @@ pub struct CopyCost {
 pub struct Measurement {
     /// `download`, `stream` or `loan`.
     pub experiment: String,
-    /// The data path. A bare C loop doing the same is `bare:` and the path's name. The sends of `loan` are `loan:copy` and
+    /// The data path. A bare C loop doing the same is `bare:` and the path's name; behind the name of a path that takes runs, `:single`
+    /// says that its packets left by themselves. The sends of `loan` are `loan:copy` and
     /// `loan:lend`, with `:unaligned` behind them where they begin inside a page.
     pub path: String,
     /// UDP or TCP.

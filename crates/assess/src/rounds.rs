@@ -1,23 +1,25 @@
 //! Runs of all cells in turn, so that a machine that changes its mind changes it for all.
 
+mod prepared;
+
 use std::time::{Duration, Instant};
 
 use wirepath_datapath::Scratch;
 use wirepath_sys::usage::Usage;
 
 use crate::bare::Bare;
-use crate::calls::{self, Calls};
+use crate::calls::Calls;
 use crate::error::{Doing, Error};
 use crate::media::Media;
 use crate::options::Options;
-use crate::outlet::{self, Watch};
+use crate::outlet;
 use crate::progress::Progress;
 use crate::result::{LeftOut, Measurement, Run, Transport};
 use crate::send::{Sending, Sent};
 use crate::stage::{Lane, Stage};
 use crate::verify::verify;
-use crate::walk::Walk;
 use crate::way::Cell;
+pub(crate) use prepared::Prepared;
 
 /// The run before those that count has this part of the volume.
 const WARM_UP: u64 = 16;
@@ -148,7 +150,7 @@ impl<'a> Rounds<'a> {
         let calls_per_packet = calls.map(|calls| self.count(&cell, calls)).transpose()?;
         let measurement = Measurement {
             experiment: self.experiment.to_owned(),
-            path: cell.way.name().to_owned(),
+            path: cell.name(),
             transport: cell.transport,
             size: cell.size.map(u64::from),
             packets_per_train: if cell.way.batches() { sent.longest_train } else { 1 },
@@ -205,46 +207,27 @@ impl<'a> Rounds<'a> {
         let medium = self.media.prepared_for(cell, &mut self.scratch)?;
         let (outlet, mut watch) = outlet::open(cell, self.stage)?;
         let sending = Sending::new(cell, medium, 0, &outlet, &mut self.scratch, watch.most_at_once());
-        let sent = act(&mut Prepared { sending, walk, watch: &mut watch })?;
+        let sent = act(&mut Prepared::new(sending, walk, &mut watch))?;
         watch.settle(cell, &sent, self.stage.mtu)?;
         Ok(sent)
     }
 
     /// Kernel calls for each packet.
     fn count(&mut self, cell: &Cell, calls: &mut Calls) -> Result<f64, Error> {
-        let drops = matches!((&self.stage.udp, cell.transport), (Lane::Drops(_), Transport::Udp));
         let mut counted = 0;
-        let sent = self.send(cell, if drops { COUNTED_DROPPING } else { COUNTED }, |run| {
+        let sent = self.send(cell, self.counted_volume(cell), |run| {
             run.shorten(cell);
-            let (sent, count) = calls.during(|| run.sending.walk(run.walk, run.watch))?;
-            let sent = sent?;
-            counted = count;
-            let stretches = run.walk.stretches(run.watch.train_packets(cell).into());
-            calls::check(cell, stretches, &sent, run.watch.reports(), count)?;
-            run.sending.end(sent)
+            let sent;
+            (sent, counted) = run.counted(cell, calls)?;
+            Ok(sent)
         })?;
         Ok(counted as f64 / sent.packets as f64)
     }
-}
 
-/// A run that has only to be sent.
-pub(crate) struct Prepared<'a> {
-    sending: Sending<'a>,
-    walk: Walk,
-    watch: &'a mut Watch,
-}
-
-impl Prepared<'_> {
-    /// Sends it.
-    pub(crate) fn all(&mut self) -> Result<Sent, Error> {
-        self.sending.all(self.walk, self.watch)
-    }
-
-    /// Makes it no longer than what may be under way without waiting, headers included.
-    fn shorten(&mut self, cell: &Cell) {
-        let packets = self.watch.window() / u64::from(cell.packet_size());
-        let fits = packets.saturating_mul(cell.size.unwrap_or(u16::MAX).into());
-        self.walk = self.walk.up_to(fits.max(1));
+    /// Payload of a run in which something is counted, at most.
+    pub(crate) fn counted_volume(&self, cell: &Cell) -> u64 {
+        let drops = matches!((&self.stage.udp, cell.transport), (Lane::Drops(_), Transport::Udp));
+        if drops { COUNTED_DROPPING } else { COUNTED }
     }
 }
 

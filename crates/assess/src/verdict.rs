@@ -141,7 +141,8 @@ fn verdict(result: &Assessment, purpose: &Purpose) -> Option<Verdict> {
     let of_purpose = |measurement: &&Measurement| {
         measurement.experiment == purpose.experiment
             && measurement.transport == purpose.transport
-            && !measurement.path.starts_with("bare:")
+            // Variants: of a bare loop, of packets by themselves.
+            && !measurement.path.contains(':')
     };
     let size = judged_by(result, purpose);
     let mut costs: Vec<(&Measurement, Summary)> = result

@@ -46,11 +46,18 @@ pub(crate) fn verify(
 ) -> Result<(), Error> {
     let expected = Expected::read(media)?;
     let medium = media.prepared_for(cell, scratch)?;
+    let mut verify = || {
+        over_all_ways(cell, medium, &expected, stage, scratch)
+            .and_then(|()| at_odd_offsets(cell, &expected, stage, scratch))
+    };
     stage.compute_checksums(false)?;
-    let verified = over_all_ways(cell, medium, &expected, stage, scratch)
-        .and_then(|()| at_odd_offsets(cell, &expected, stage, scratch));
+    let verified = verify();
     stage.compute_checksums(true)?;
-    verified
+    match verified {
+        // Before Linux 6.12, trains need a device that computes checksums (EIO).
+        Err(Error::Unable(_)) if cell.way.sends_trains() => verify(),
+        verified => verified,
+    }
 }
 
 /// Ready packets begin where they begin: those of an even size never at an odd byte. So these paths send some of an odd size too.

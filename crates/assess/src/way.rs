@@ -13,6 +13,9 @@ pub(crate) const TRAIN_PACKETS: u32 = 48;
 /// Most bytes of a UDP datagram, and so of a train (IPv4).
 const MOST_BYTES: u32 = 65_507;
 
+/// Behind the name of a path that takes runs, where their packets are measured by themselves.
+pub(crate) const SINGLE: &str = ":single";
+
 /// A data path of either kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -35,6 +38,14 @@ impl Way {
         match self {
             Way::Stream(path) => path.segments() && path.batches(),
             Way::Block(path) => path.segments(),
+        }
+    }
+
+    /// Whether what it sends is cut by the kernel or the device, if only for the sake of its checksums.
+    pub(crate) fn sends_trains(self) -> bool {
+        match self {
+            Way::Stream(path) => path.sends_trains(),
+            Way::Block(path) => path.segments() || path.takes_runs(),
         }
     }
 
@@ -96,12 +107,19 @@ pub(crate) struct Cell {
     pub(crate) size: Option<u16>,
     /// What the path `loan` decides by; of no concern to the others.
     pub(crate) loans: LoanPolicy,
+    /// Whether a run by the kernel module leaves in packets by themselves, and not as trains.
+    pub(crate) single: bool,
 }
 
 impl Cell {
     /// One whose loans nobody has measured.
     pub(crate) fn new(way: Way, transport: Transport, size: Option<u16>) -> Cell {
-        Cell { way, transport, size, loans: LoanPolicy::default() }
+        Cell { way, transport, size, loans: LoanPolicy::default(), single: false }
+    }
+
+    /// The path's name, which says so if its packets leave by themselves.
+    pub(crate) fn name(&self) -> String {
+        format!("{}{}", self.way.name(), if self.single { SINGLE } else { "" })
     }
 
     /// Bytes of a datagram's payload, RTP header included.
@@ -181,7 +199,7 @@ impl Cell {
     pub(crate) fn label(&self) -> String {
         let size = self.size.map_or("the whole file".to_owned(), |size| format!("{size} bytes"));
         let transport = if self.transport == Transport::Udp { "UDP" } else { "TCP" };
-        format!("{}, {size}, {transport}", self.way.name())
+        format!("{}, {size}, {transport}", self.name())
     }
 }
 

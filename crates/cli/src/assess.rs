@@ -3,6 +3,7 @@
 mod bar;
 mod compare;
 mod experiment;
+mod goals;
 mod measuring;
 mod mover;
 mod perform;
@@ -17,14 +18,14 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-use experiment::{DOWNLOAD, EXPERIMENTS, HOST, LOAN, PROFILE, STREAM};
+use experiment::{COUNT, DOWNLOAD, EXPERIMENTS, HOST, LOAN, PROFILE, STREAM};
 use measuring::Measuring;
 
 /// Arguments of `wirepath assess`.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "\
-Without an experiment, all of them but `relay` are made. Options of an experiment stand behind its name.
+Without an experiment, all of them but `count` and `relay` are made. Options of an experiment stand behind its name.
 
 Exit code: 0 if what was measured is right, also if something was left out (the result says what and why); 1 if a path sent \
 something wrong, if an experiment measured nothing, or if it ended early; 2 if the arguments make no sense; 130 and 143 if \
@@ -46,6 +47,8 @@ enum Action {
     Host(Measuring),
     /// Compare two results: kernel against kernel, machine against machine, before against after
     Compare(compare::Compare),
+    /// Hold results to what the kernel module's paths are to gain over those that need no module
+    Goals(goals::Goals),
     /// Make a page of a result, Markdown or CSV
     Report(report::Report),
     /// Send bytes of a file as UDP datagrams and over TCP, by every path and size
@@ -54,6 +57,9 @@ enum Action {
     Stream(Measuring),
     /// Sample where each path spends its time: copying, entering the kernel, network, user space
     Profile(Measuring),
+    /// Count kernel calls and copies of every path of the papers' tables 3 and 4, with probes in the kernel
+    #[command(mut_args(measuring::without_timing))]
+    Count(Measuring),
     /// Compare sends that copy with sends that lend their pages, by size, and keep the size from which on lending is cheaper
     Loan(Measuring),
     /// Compare the stream service with loops of read and write, and with HAProxy, nginx and socat
@@ -71,10 +77,12 @@ impl Assess {
             None => perform::perform(&self.measuring, EXPERIMENTS),
             Some(Action::Host(measuring)) => perform::perform(&measuring, &[HOST]),
             Some(Action::Compare(compare)) => compare.run(),
+            Some(Action::Goals(goals)) => goals.run(),
             Some(Action::Report(report)) => report.run(),
             Some(Action::Download(measuring)) => perform::perform(&measuring, &[DOWNLOAD]),
             Some(Action::Stream(measuring)) => perform::perform(&measuring, &[STREAM]),
             Some(Action::Profile(measuring)) => perform::perform(&measuring, &[PROFILE]),
+            Some(Action::Count(measuring)) => perform::perform(&measuring, &[COUNT]),
             Some(Action::Loan(measuring)) => perform::perform(&measuring, &[LOAN]),
             Some(Action::Relay(relay)) => relay.run(),
             Some(Action::Sink(sink)) => sink.run(),

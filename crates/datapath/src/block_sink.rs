@@ -88,6 +88,12 @@ impl BlockSink {
         Ok(BlockSink { socket, stream: false, datagram_bytes: packet_size, train_datagrams, lender })
     }
 
+    /// The same, with runs by the kernel module in datagrams by themselves: to measure what trains save.
+    pub fn without_trains(mut self) -> BlockSink {
+        self.train_datagrams = 1;
+        self
+    }
+
     /// The same, deciding by `switch` which sends lend. Paths other than `loan` decide nothing.
     pub fn with_switch(mut self, switch: LoanSwitch) -> BlockSink {
         if let Some(own) = self.lender.as_mut().and_then(|lender| lender.switch.as_mut()) {

@@ -105,6 +105,11 @@ impl Path {
         matches!(self, Path::WireUring | Path::WireSendfile | Path::GsoWritev | Path::GsoZerocopy)
     }
 
+    /// Whether what it sends may be cut by the kernel or the device as UDP segments, also of one packet.
+    pub fn sends_trains(self) -> bool {
+        self.segments() || self.segments_if_fitting() || self.takes_runs() || self == Path::Sendfilew
+    }
+
     /// Whether it sets UDP_SEGMENT for the sake of its checksums alone, where packets fit the MTU.
     pub(crate) fn segments_if_fitting(self) -> bool {
         matches!(self, Path::RtpSendfile | Path::MmapSendMsend)

@@ -38,6 +38,8 @@ pub struct UdpSink {
     packet_size: u16,
     /// Whether packets fit the path's MTU, so that the kernel can cut trains of them.
     fits: Cell<bool>,
+    /// Whether the kernel module may make trains.
+    trains: bool,
     /// There from the first path on that lends.
     pub(crate) lender: OnceCell<RefCell<Lender>>,
 }
@@ -56,10 +58,16 @@ impl UdpSink {
             local,
             packet_size,
             fits: Cell::new(true),
+            trains: true,
             lender: OnceCell::new(),
         };
         sink.prepare(path)?;
         Ok(sink)
+    }
+
+    /// The same, with runs by the kernel module in packets by themselves: to measure what trains save.
+    pub fn without_trains(self) -> UdpSink {
+        UdpSink { trains: false, ..self }
     }
 
     /// Sets the socket up for another path. The paths that send packet by packet let the network fragment what is too
@@ -87,9 +95,9 @@ impl UdpSink {
         set_fragmentation(self.socket.as_fd(), self.local, !fits)
     }
 
-    /// Packets of a train that the kernel module is to cut: one where they have to be fragmented.
+    /// Packets of a train that the kernel module is to cut: one where they have to be fragmented, or trains are not wanted.
     pub(crate) fn train_packets(&self) -> u32 {
-        if self.fits.get() { MAXIMUM_DATAGRAMS as u32 } else { 1 }
+        if self.fits.get() && self.trains { MAXIMUM_DATAGRAMS as u32 } else { 1 }
     }
 
     /// What was lent and what was copied; zeros if no path of this sink's lent. As of the last send or

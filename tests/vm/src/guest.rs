@@ -152,7 +152,8 @@ impl Guest {
     /// If it cannot be read.
     pub fn file(mut self, file: &Path, path: &Path) -> Result<Self> {
         let content = std::fs::read(file).with_context(|| file.display().to_string())?;
-        if content.starts_with(b"\x7fELF") {
+        let is_module = path.extension().is_some_and(|ending| ending == "ko");
+        if content.starts_with(b"\x7fELF") && !is_module {
             libraries::add_program(&mut self.archive, file, path)?;
         } else {
             self.archive.file(path, content)?;

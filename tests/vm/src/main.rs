@@ -12,7 +12,7 @@ use wirepath_vm::kernels::{self, Kernel};
 use wirepath_vm::qemu::Qemu;
 use wirepath_vm::report::Report;
 use wirepath_vm::suite::{self, Caller, Part, Suite};
-use wirepath_vm::{cache, debug_kernel, init, module, record, workspace};
+use wirepath_vm::{assess, cache, debug_kernel, init, module, record, workspace};
 
 /// Boots kernels in QEMU and tests in them.
 ///
@@ -69,6 +69,8 @@ enum Job {
         #[arg(trailing_var_arg = true, required_unless_present = "script")]
         program: Vec<String>,
     },
+    /// Measure every data path on every kernel, by instructions, and hold the module's paths to their goals
+    Assess(assess::Assess),
     /// A shell in a guest, on this terminal; Ctrl-A X ends the guest
     Shell {
         #[command(flatten)]
@@ -143,6 +145,10 @@ fn run(job: Job) -> Result<ExitCode> {
             let report = guest.size(size.0, size.1, size.2).boot(&qemu, &guest::logs(&cache()))?;
             print!("{}{}", report.output, report.text());
             Ok(if report.counts()[1] == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+        }
+        Job::Assess(assess) => {
+            let sound = assess.run(&qemu()?, &cache())?;
+            Ok(if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
         }
         Job::Shell { contents } => {
             let day = Duration::from_secs(24 * 60 * 60);

@@ -16,6 +16,8 @@ pub struct Qemu {
     version: (u32, u32),
     /// Whether the machine's own processor runs the guest.
     pub kvm: bool,
+    /// What an emulated processor lacks.
+    without: &'static str,
 }
 
 /// What a machine is made of.
@@ -51,7 +53,13 @@ impl Qemu {
         }
         let text = output(Command::new(QEMU).arg("--version"))?;
         let version = version(&text).with_context(|| format!("{QEMU} says no version, but {text:?}"))?;
-        Ok(Some(Self { version, kvm: false }))
+        Ok(Some(Self { version, kvm: false, without: "" }))
+    }
+
+    /// The same with a processor that lacks features, in QEMU's words: `,-erms,-fsrm`.
+    #[must_use]
+    pub fn without(&self, features: &'static str) -> Self {
+        Self { without: features, ..self.clone() }
     }
 
     /// What runs guests, in words.
@@ -79,16 +87,17 @@ impl Qemu {
         command
     }
 
-    fn processor(&self, interactive: bool) -> Vec<&'static str> {
-        if self.kvm {
-            return vec!["-machine", "pc,accel=kvm", "-cpu", "host"];
-        }
-        let mut arguments = vec!["-machine", "pc,accel=tcg", "-cpu", cpu(self.version)];
-        if !interactive {
+    fn processor(&self, interactive: bool) -> Vec<String> {
+        let cpu = format!("{}{}", cpu(self.version), self.without);
+        let mut arguments = match self.kvm {
+            true => vec!["-machine", "pc,accel=kvm", "-cpu", "host"],
+            false => vec!["-machine", "pc,accel=tcg", "-cpu", &cpu],
+        };
+        if !self.kvm && !interactive {
             // The guest's clock counts instructions and passes over idle time: a loaded host changes no result.
             arguments.extend(["-icount", "shift=0,sleep=off", "-rtc", "clock=vm"]);
         }
-        arguments
+        arguments.into_iter().map(str::to_owned).collect()
     }
 }
 
@@ -141,6 +150,12 @@ mod tests {
     }
 
     #[test]
+    fn a_processor_is_without_what_was_asked_for() {
+        let plain = Qemu { version: (7, 2), kvm: false, without: ",-erms,-fsrm" };
+        assert!(plain.processor(false).contains(&"max,-cx16,-erms,-fsrm".to_owned()));
+    }
+
+    #[test]
     fn a_kernel_is_told_what_is_added() {
         let nothing = Path::new("/nothing");
         let told = |options| {
@@ -155,7 +170,7 @@ mod tests {
                 processors: 1,
                 limit: Duration::ZERO,
             };
-            let command = Qemu { version: (7, 2), kvm: false }.command(&machine);
+            let command = Qemu { version: (7, 2), kvm: false, without: "" }.command(&machine);
             let arguments: Vec<_> =
                 command.get_args().map(|one| one.to_string_lossy().into_owned()).collect();
             arguments[arguments.iter().position(|one| one == "-append").unwrap() + 1].clone()
@@ -166,9 +181,10 @@ mod tests {
 
     #[test]
     fn guests_count_time_in_instructions_where_they_are_emulated() {
-        let emulated = Qemu { version: (7, 2), kvm: false };
-        assert!(emulated.processor(false).contains(&"-icount"));
-        assert!(!emulated.processor(true).contains(&"-icount"));
-        assert!(!Qemu { kvm: true, ..emulated }.processor(false).contains(&"-icount"));
+        let emulated = Qemu { version: (7, 2), kvm: false, without: "" };
+        let counts = |qemu: &Qemu, interactive| qemu.processor(interactive).contains(&"-icount".to_owned());
+        assert!(counts(&emulated, false));
+        assert!(!counts(&emulated, true));
+        assert!(!counts(&Qemu { kvm: true, ..emulated }, false));
     }
 }

@@ -1,5 +1,6 @@
 //! Everything that is tested in guests: which there are, and two of them at a time.
 
+mod by_module;
 mod debug;
 mod guests;
 mod planted;
@@ -19,6 +20,7 @@ use crate::qemu::Qemu;
 use crate::report::Report;
 use crate::workspace::Programs;
 
+pub(crate) use by_module::COPIES;
 pub use debug::{Caller, Debugged, Ran};
 
 /// What a guest of the suite is for.
@@ -28,6 +30,8 @@ pub enum Part {
     Netns,
     /// The random caller of the module, on every kernel, which checks what is allocated
     Caller,
+    /// The papers' calls through the program, on every kernel
+    Paths,
     /// The module's tests, on every kernel
     Module,
 }
@@ -114,6 +118,7 @@ impl Suite {
         match part {
             Part::Netns => self.netns(kernel, filter),
             Part::Caller => self.caller(kernel),
+            Part::Paths => self.by_module(kernel),
             Part::Module => self.module(kernel),
         }
     }

@@ -3,6 +3,7 @@
 //! A document says where: a line `<!-- figure: PATH -->` for a data path, or `<!-- table: NAME -->`, and a line
 //! `<!-- end -->`. What is between them is generated; the rest is left as it is.
 
+use super::counted_tables;
 use super::number;
 use super::papers;
 use super::sections::{self, of_every_size};
@@ -16,6 +17,10 @@ const END: &str = "<!-- end -->";
 /// Names of tables.
 const TABLES: [&str; 9] =
     ["machine", "cheapest", "stream", "download", "profiles", "loan", "relay", "claims", "table-2"];
+
+/// Begins the name of the tables of kernel calls and copies; what follows is the series of the kernel, such as `6.12`. Only a result
+/// of the experiment `count` alone fills them in, if it is of such a kernel, and such a result fills in nothing else.
+const COUNTED: &str = "counted ";
 
 /// Why a document cannot be filled in.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +52,7 @@ pub fn fill(document: &str, assessment: &Assessment) -> Result<Option<String>, F
     let mut lines = document.split_inclusive('\n').enumerate();
     while let Some((index, text)) = lines.next() {
         filled.push_str(text);
-        let Some((kind, name)) = opening(text) else { continue };
+        let Some((kind, name)) = opening(text).filter(|(_, name)| is_for(name, assessment)) else { continue };
         found = true;
         let line = index + 1;
         let generated = match kind {
@@ -59,6 +64,18 @@ pub fn fill(document: &str, assessment: &Assessment) -> Result<Option<String>, F
         filled.push_str(&format!("\n{}\n\n{}", generated.trim(), end.1));
     }
     Ok(found.then_some(filled))
+}
+
+/// Whether a part is made from such a result; else it is left as it is.
+fn is_for(name: &str, assessment: &Assessment) -> bool {
+    match name.strip_prefix(COUNTED) {
+        Some(series) => counts_only(assessment) && assessment.host.kernel.starts_with(&format!("{series}.")),
+        None => !counts_only(assessment),
+    }
+}
+
+fn counts_only(assessment: &Assessment) -> bool {
+    assessment.settings.experiments == ["count"]
 }
 
 /// The kind and name of the part that a line begins.
@@ -89,6 +106,7 @@ fn tables(assessment: &Assessment, groups: &[Group<'_>], name: &str) -> Option<S
         "profiles" => sections::profiles(assessment),
         "loan" => sections::loan(assessment),
         "relay" => sections::relay(&assessment.relay),
+        name if name.starts_with(COUNTED) => counted_tables(&assessment.counts),
         "claims" => vec![papers::claims(assessment, groups)],
         "table-2" => vec![papers::table_2(groups)],
         _ => return None,
@@ -107,6 +125,13 @@ fn with_caption(table: &Table) -> String {
 /// Where figures are from, and how far they can be relied on.
 fn origin(assessment: &Assessment) -> String {
     let settings = &assessment.settings;
+    if counts_only(assessment) {
+        return format!(
+            "Counted {}, sink {}.",
+            measured(assessment),
+            escaped(&number::visible(&settings.sink))
+        );
+    }
     let mut text = format!(
         "Measured {}: medians of {} runs of {}, sink {}. Figures in italics are noisy.",
         measured(assessment),
@@ -158,6 +183,21 @@ mod tests {
                 assert!(filled.len() > page.len() + 20, "{name}: {filled}");
             }
         }
+    }
+
+    #[test]
+    fn counted_tables_are_filled_in_from_a_count_on_such_a_kernel_and_nothing_else_is() {
+        let page = |name: &str| format!("<!-- table: {name} -->\nold\n<!-- end -->\n");
+        let mut result = example::full();
+        result.host.kernel = "6.12.95+deb12-cloud-amd64".to_owned();
+        assert_eq!(fill(&page("counted 6.12"), &result), Ok(None));
+        result.settings.experiments = vec!["count".to_owned()];
+        assert_eq!(fill(&page("counted 6.1"), &result), Ok(None));
+        assert_eq!(fill(&page("stream"), &result), Ok(None));
+        let filled = fill(&page("counted 6.12"), &result).unwrap().unwrap();
+        assert!(
+            filled.contains("`krtpsendfile`") && filled.contains("Counted 2026") && !filled.contains("old")
+        );
     }
 
     #[test]

@@ -14,7 +14,7 @@ pub(super) use summary::cheapest;
 
 use super::document::{Document, Part, Section};
 use super::table::Table;
-use super::{number, papers};
+use super::{counted_tables, number, papers};
 use crate::cost::{self, Group};
 use crate::figures::figures;
 use crate::result::{Assessment, RelayCost};
@@ -37,6 +37,7 @@ pub(super) fn document(assessment: &Assessment) -> Document {
     let mut sections = vec![summary::section(assessment)];
     sections.extend(groups.iter().enumerate().map(|(index, group)| paths::section(index, group)));
     sections.push(then_and_now(assessment, &groups));
+    sections.push(counted(assessment));
     sections.push(profiles::section(assessment));
     sections.extend(assessment.loan.iter().map(|loan| loan::section(assessment, loan)));
     sections.push(relay::section(&assessment.relay));
@@ -145,6 +146,12 @@ fn then_and_now(assessment: &Assessment, groups: &[Group<'_>]) -> Section {
     let mut section = Section::new("then-and-now", "Then and now");
     section.table(papers::claims(assessment, groups));
     section.table(papers::table_2(groups));
+    section
+}
+
+fn counted(assessment: &Assessment) -> Section {
+    let mut section = Section::new("counted", "Kernel calls and copies");
+    counted_tables(&assessment.counts).into_iter().for_each(|table| section.table(table));
     section
 }
 

@@ -67,6 +67,7 @@ fn result(measurements: Vec<Measurement>) -> Assessment {
         profiles: Vec::new(),
         loan: None,
         relay: Vec::new(),
+        counts: Vec::new(),
         server: None,
         left_out: Vec::new(),
     }

@@ -60,7 +60,7 @@ impl Compare {
 }
 
 /// Which result it is.
-fn described(file: &Path, result: &Assessment) -> String {
+pub(super) fn described(file: &Path, result: &Assessment) -> String {
     let Assessment { started, host, .. } = result;
     let machine = format!("{started}, {}, Linux {}", host.processor, host.kernel);
     // What a result says is others' input, as names of files are.

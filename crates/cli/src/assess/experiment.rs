@@ -5,7 +5,8 @@ use wirepath_assess::calibration::Calibrations;
 use wirepath_assess::loan::Kept;
 use wirepath_assess::result::LeftOut;
 use wirepath_assess::{
-    Assessment, Error, Options, Progress, Soundness, calibrate, costs, experiment, loan, profile, relay,
+    Assessment, Error, Options, Progress, Soundness, calibrate, costs, count, experiment, loan, profile,
+    relay,
 };
 
 /// An experiment.
@@ -92,6 +93,15 @@ pub(crate) const LOAN: Experiment = Experiment {
     },
     measured: |result| result.loan.is_some(),
     takes_permission: false,
+    sends: true,
+};
+
+/// Not among [`EXPERIMENTS`]: it takes probes, which most machines do not permit, and says nothing that differs from machine to machine.
+pub(crate) const COUNT: Experiment = Experiment {
+    name: "count",
+    run: count::run,
+    measured: |result| !result.counts.is_empty(),
+    takes_permission: true,
     sends: true,
 };
 

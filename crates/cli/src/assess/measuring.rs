@@ -179,6 +179,15 @@ pub(super) fn without_paths(option: Arg) -> Arg {
     }
 }
 
+/// For experiments that time nothing: hides and refuses options of what is timed.
+pub(super) fn without_timing(option: Arg) -> Arg {
+    match option.get_id().as_str() {
+        "volume" => option.hide(true).value_parser(means_nothing::<ByteSize>),
+        "runs" => option.hide(true).value_parser(means_nothing::<u32>),
+        _ => without_paths(option),
+    }
+}
+
 fn means_nothing<T>(_: &str) -> Result<T, &'static str> {
     Err("this experiment has no use for it")
 }

@@ -47,6 +47,7 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
         profiles: Vec::new(),
         loan: None,
         relay: Vec::new(),
+        counts: Vec::new(),
         server: None,
         left_out: left_out.into_iter().collect(),
     };

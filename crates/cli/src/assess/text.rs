@@ -11,7 +11,7 @@ mod shown;
 mod verdict;
 
 use wirepath_assess::Assessment;
-use wirepath_assess::report::relay_tables;
+use wirepath_assess::report::{counted_tables, relay_tables};
 use wirepath_assess::result::{LeftOut, Measurement};
 use wirepath_assess::statistics::Summary;
 
@@ -34,7 +34,7 @@ pub(super) fn of(result: &Assessment, experiments: &[&str], width: usize, utf8: 
     parts.push(lent::part(&result.measurements, width, utf8));
     parts.extend(result.loan.iter().flat_map(|loan| loan::parts(result, loan, width, utf8)));
     parts.push(profiles::part(&result.profiles, width, utf8));
-    let tables = relay_tables(&result.relay);
+    let tables = [counted_tables(&result.counts), relay_tables(&result.relay)].concat();
     parts.extend(tables.iter().map(|table| shown::shown(table, width, utf8)));
     parts.push(left_out(&result.left_out, width, utf8));
     parts.push(verdict::part(result, width, utf8));

@@ -26,6 +26,7 @@ const DRIVERS: &[&str] =
 const LEFT_OUT: &[(&str, &str)] = &[
     ("assess::", "figures of an emulated processor say nothing, and measuring them takes long"),
     ("assess_relay::", "as above"),
+    (BY_MODULE, "they have guests of their own, with the module"),
     ("crowd::", "five hundred sessions are more than an emulated processor carries"),
 ];
 
@@ -36,6 +37,9 @@ const RELOAD: &str = "reload::";
 
 /// Of the guest's clock. Emulated, that is about two minutes.
 const CALLER_SECONDS: u64 = 24;
+
+/// Tests in network namespaces that want the module.
+pub(super) const BY_MODULE: &str = "by_the_module::";
 
 /// Objects are poisoned when they are freed, have zones around them, and say who allocated them.
 const CHECKED_SLABS: &str = "slub_debug=FZPU";
@@ -74,19 +78,24 @@ impl Suite {
         }
         let skipped = LEFT_OUT.iter().flat_map(|(name, _)| ["--skip".to_owned(), (*name).to_owned()]);
         let arguments: Vec<String> = skipped.chain(filter.iter().cloned()).collect();
+        let guest = self.guest(kernel, "netns")?.for_tests()?.drivers(DRIVERS)?;
+        self.boot(self.add_netns(guest, &arguments)?.size(1536, 1, Duration::from_secs(1200)))
+    }
+
+    /// The tests in network namespaces, with what they run and play.
+    pub(super) fn add_netns(&self, guest: Guest, arguments: &[String]) -> Result<Guest> {
         let folder = Path::new(PROJECT);
-        let mut guest = self
-            .guest(kernel, "netns")?
-            .for_tests()?
-            .drivers(DRIVERS)?
-            .file(&self.programs.wirepath, &folder.join("wirepath"))?
-            .program("netns", &self.programs.netns, &folder.join("deps/netns"), &arguments)?
-            .size(1536, 1, Duration::from_secs(1200));
+        let mut guest = guest.file(&self.programs.wirepath, &folder.join("wirepath"))?.program(
+            "netns",
+            &self.programs.netns,
+            &folder.join("deps/netns"),
+            arguments,
+        )?;
         for clip in clips()? {
             let name = clip.file_name().context("a clip without a name")?.to_owned();
             guest = guest.file(&clip, &Path::new("/project/target/clips").join(name))?;
         }
-        self.boot(guest)
+        Ok(guest)
     }
 
     /// A guest with the module, and its smoke test planned.
@@ -96,7 +105,7 @@ impl Suite {
     }
 
     /// The module, which one guest builds while others wait for it.
-    fn built(&self, kernel: &Kernel) -> Result<PathBuf> {
+    pub(super) fn built(&self, kernel: &Kernel) -> Result<PathBuf> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(module) = modules.get(&kernel.release) {
             return Ok(module.clone());

@@ -161,6 +161,7 @@ mod tests {
             profiles: Vec::new(),
             loan: None,
             relay: Vec::new(),
+            counts: Vec::new(),
             server: None,
             left_out: Vec::new(),
         }

@@ -1,0 +1,127 @@
+//! What tables 3 and 4 of the papers say of each path: calls of the kernel and copies, in packets.
+
+use wirepath_datapath::{BlockPath, Path};
+
+use crate::result::{Counted, Transport};
+use crate::way::Way;
+
+/// A line of a table. The tables' switches between user and kernel are two a call.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    pub(super) table: PaperTable,
+    pub(super) way: Way,
+    pub(super) transport: Transport,
+    /// Calls, without the one `mmap` of a file; nothing where the papers give no figure.
+    pub(super) calls: Option<Amount>,
+    /// Copy operations.
+    pub(super) copies: Option<Amount>,
+}
+
+/// Where a line stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PaperTable {
+    /// Table 3: content download.
+    Download,
+    /// Table 4: streaming, with RTP headers.
+    Streaming,
+    /// Slides 33 and 34 of the conference talk, after the tables.
+    Slides,
+}
+
+/// A number of calls or copies for n packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Amount {
+    /// However many packets there are.
+    InAll(u32),
+    /// So many times n.
+    Each(u32),
+}
+
+use Amount::{Each, InAll};
+
+/// The papers' paths, in their order.
+pub(super) const LINES: [Line; 18] = [
+    download(BlockPath::ReadWrite, Transport::Udp, Each(2), Each(2)),
+    download(BlockPath::MmapSend, Transport::Udp, Each(1), Each(1)),
+    download(BlockPath::Sendfile, Transport::Udp, Each(1), InAll(0)),
+    download(BlockPath::Sendfile, Transport::Tcp, InAll(1), InAll(0)),
+    download(BlockPath::MmapMsend, Transport::Udp, Each(1), InAll(0)),
+    download(BlockPath::Kmsend, Transport::Udp, InAll(1), InAll(0)),
+    download(BlockPath::Ksendfile, Transport::Udp, InAll(1), InAll(0)),
+    streaming(Path::ReadSendRtp, Each(2), Each(2)),
+    streaming(Path::ReadWritev, Each(2), Each(3)),
+    streaming(Path::MmapSendRtp, Each(4), Each(2)),
+    streaming(Path::MmapWritev, Each(1), Each(2)),
+    streaming(Path::RtpSendfile, Each(4), Each(1)),
+    streaming(Path::MmapRtpmsend, Each(1), Each(1)),
+    streaming(Path::MmapSendMsend, Each(4), Each(1)),
+    streaming(Path::Rtpsendfile, Each(1), Each(1)),
+    streaming(Path::Krtpsendfile, InAll(1), InAll(0)),
+    streaming(Path::Krtpmsend, InAll(1), InAll(0)),
+    Line {
+        table: PaperTable::Slides,
+        way: Way::Stream(Path::Sendfilew),
+        transport: Transport::Udp,
+        calls: None,
+        copies: None,
+    },
+];
+
+const fn download(path: BlockPath, transport: Transport, calls: Amount, copies: Amount) -> Line {
+    let way = Way::Block(path);
+    Line { table: PaperTable::Download, way, transport, calls: Some(calls), copies: Some(copies) }
+}
+
+const fn streaming(path: Path, calls: Amount, copies: Amount) -> Line {
+    let (way, transport) = (Way::Stream(path), Transport::Udp);
+    Line { table: PaperTable::Streaming, way, transport, calls: Some(calls), copies: Some(copies) }
+}
+
+impl Amount {
+    /// For so many packets.
+    pub(super) fn of(self, packets: u64) -> u64 {
+        match self {
+            InAll(number) => number.into(),
+            Each(number) => u64::from(number) * packets,
+        }
+    }
+
+    /// As the papers write it: `2n`.
+    pub(super) fn text(self) -> String {
+        match self {
+            InAll(number) => number.to_string(),
+            Each(1) => "n".to_owned(),
+            Each(number) => format!("{number}n"),
+        }
+    }
+}
+
+/// The line that was counted.
+pub(super) fn line_of(counted: &Counted) -> Option<&'static Line> {
+    LINES.iter().find(|line| line.way.name() == counted.path && line.transport == counted.transport)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_of_the_tables_are_those_that_paths_are_held_to() {
+        for line in LINES {
+            let held_to =
+                line.way.calls_in_papers(line.transport, line.transport.eq(&Transport::Udp).then_some(1));
+            match (line.calls, held_to) {
+                (Some(Each(calls)), Some(held_to)) => assert_eq!(calls, held_to, "{line:?}"),
+                (Some(InAll(1)), Some(1)) if line.transport == Transport::Tcp => {}
+                (Some(InAll(1)) | None, None) => {}
+                other => panic!("{line:?}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn amounts_are_written_as_in_the_papers() {
+        assert_eq!([InAll(1), Each(1), Each(4)].map(Amount::text), ["1", "n", "4n"]);
+        assert_eq!((InAll(1).of(100), Each(3).of(100)), (1, 300));
+    }
+}

@@ -1,0 +1,130 @@
+//! Copies by the kernel for this thread: how often each function that copies was called, and for how many bytes.
+//!
+//! Probes on these functions take a kernel module, `kernel/copies`: the kernel's own probe events refuse them. What it says is in
+//! its source.
+
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
+
+use crate::error::{Doing, Error};
+use crate::result::Copies;
+
+const DEVICE: &str = "/dev/wirepath_copies";
+
+/// It copies requests and structures too: of its copies only those of a header's length are headers.
+const OF_STRUCTURES: &str = "_copy_from_user";
+
+/// Those without which copies would be missed.
+const NEEDED: [&str; 3] = ["_copy_from_iter", "_copy_to_iter", OF_STRUCTURES];
+
+/// Length of the headers that are sent; no structure that a call on the way has is as long.
+const HEADER: usize = wirepath_datapath::rtp::HEADER_LENGTH;
+
+/// Probes, for the calling thread.
+pub(super) struct Probes(File);
+
+impl Probes {
+    /// Probes that were seen to count.
+    ///
+    /// # Errors
+    /// [`Error::Unable`] says what is missing.
+    pub(super) fn new() -> Result<Probes, Error> {
+        let device = OpenOptions::new().read(true).write(true).open(DEVICE).map_err(|error| {
+            Error::Unable(format!(
+                "{DEVICE} cannot be opened ({error}): it takes root, and the module kernel/copies (make -C kernel/copies modules, \
+                 insmod kernel/copies/wirepath_copies.ko)"
+            ))
+        })?;
+        let probes = Probes(device);
+        probes.check()?;
+        Ok(probes)
+    }
+
+    /// Does something and answers what was copied meanwhile, by the functions that copied anything.
+    ///
+    /// # Errors
+    /// What `act` answers; [`Error::Unable`] if copies were missed.
+    pub(super) fn during<T>(
+        &self,
+        act: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<(T, Vec<Copies>), Error> {
+        self.begin()?;
+        let result = act()?;
+        Ok((result, self.read()?.into_iter().filter(|copies| copies.calls > 0).collect()))
+    }
+
+    fn begin(&self) -> Result<(), Error> {
+        (&self.0).write_all(HEADER.to_string().as_bytes()).doing("beginning to count copies")
+    }
+
+    fn read(&self) -> Result<Vec<Copies>, Error> {
+        let mut text = [0; 4096];
+        let length = self.0.read_at(&mut text, 0).doing("reading what was copied")?;
+        let text = String::from_utf8_lossy(&text[..length]);
+        text.lines().map(|line| counted(line).map_err(Error::Unable)).collect()
+    }
+
+    /// A pipe copies once in and once out; what a compiler made inline would not be seen.
+    fn check(&self) -> Result<(), Error> {
+        const BYTES: usize = 100;
+        let (mut reader, mut writer) = std::io::pipe().doing("making a pipe")?;
+        self.begin()?;
+        writer.write_all(&[0; BYTES]).doing("writing to a pipe")?;
+        reader.read_exact(&mut [0; BYTES]).doing("reading from a pipe")?;
+        let copies = self.read()?;
+        let seen = |function: &str| {
+            let found = copies.iter().find(|one| one.function == function);
+            let once = (1, BYTES as u64);
+            found.is_some_and(|one| function == OF_STRUCTURES || (one.calls, one.bytes) == once)
+        };
+        match NEEDED.into_iter().find(|function| !seen(function)) {
+            None => Ok(()),
+            Some(function) => {
+                Err(Error::Unable(format!("the probe on {function} does not see what it copies")))
+            }
+        }
+    }
+}
+
+/// Reads a line: function, calls, bytes, calls of a header's length, missed calls.
+fn counted(line: &str) -> Result<Copies, String> {
+    let fields: Vec<&str> = line.split(' ').collect();
+    let [function, numbers @ ..] = &fields[..] else { return Err("an empty line of copies".to_owned()) };
+    let numbers: Option<Vec<u64>> = numbers.iter().map(|number| number.parse().ok()).collect();
+    let Some([calls, bytes, headers, missed]) = numbers.as_deref() else {
+        return Err(format!(
+            "`{line}` is no line of {DEVICE} that this version reads: build kernel/copies anew"
+        ));
+    };
+    if *missed != 0 {
+        return Err(format!("{missed} calls of {function} were missed by its probe: count again"));
+    }
+    let (calls, bytes) = match *function {
+        OF_STRUCTURES => (*headers, headers * HEADER as u64),
+        _ => (*calls, *bytes),
+    };
+    Ok(Copies { function: (*function).to_owned(), calls, bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read() {
+        let copies =
+            |function: &str, calls, bytes| Ok(Copies { function: function.to_owned(), calls, bytes });
+        assert_eq!(counted("_copy_from_iter 1024 1507328 0 0"), copies("_copy_from_iter", 1024, 1_507_328));
+        assert_eq!(counted("_copy_from_user 3000 100000 1024 0"), copies("_copy_from_user", 1024, 12_288));
+    }
+
+    #[test]
+    fn lines_that_say_too_little_are_refused() {
+        assert!(counted("_copy_from_iter 1024 1507328 0 1").unwrap_err().contains("missed"));
+        for line in ["", "_copy_from_iter", "_copy_from_iter 1 2 3", "_copy_from_iter 1 2 3 x", "a 1 2 3 4 5"]
+        {
+            assert!(counted(line).unwrap_err().contains("no line"), "{line:?}");
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Why what was counted differs from what the papers say.
+
+use wirepath_datapath::{BlockPath, Path};
+
+use super::lines::{Amount, line_of};
+use crate::result::Counted;
+use crate::way::Way;
+
+/// Why a count differs from the papers'.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reasons {
+    /// In words; none where nothing differs.
+    pub reasons: Vec<&'static str>,
+    /// Whether they account for all of the difference, to the last call and copy.
+    pub are_all: bool,
+}
+
+const CORK: &str = "MSG_MORE corks and the payload's call uncorks: no calls for that";
+const FULL: &str = "the socket had no room for all of it at once";
+const TRAINS: &str = "one call takes many packets";
+const PAGES: &str = "a read copies page by page: a packet that crosses a page is two copies";
+const JOINED: &str = "one copy takes header and payload, which the papers count as two";
+const REFERENCES: &str = "this kernel copies pages that are sent by reference over UDP";
+
+/// What copies into packets.
+const INTO_PACKETS: [&str; 4] =
+    ["_copy_from_iter", "_copy_from_iter_nocache", "csum_and_copy_from_iter", "csum_and_copy_from_iter_full"];
+
+/// Compares what was counted with the papers' line of it.
+pub fn reasons(counted: &Counted) -> Reasons {
+    let Some(line) = line_of(counted) else { return Reasons { reasons: Vec::new(), are_all: false } };
+    let mut reasons = Reasons { reasons: Vec::new(), are_all: true };
+    if let Some(papers) = line.calls {
+        reasons.add(papers, counted.packets, counted.calls, &calls(papers, counted));
+    } else {
+        reasons.reasons.extend((counted.calls < counted.packets).then_some(TRAINS));
+    }
+    if let Some(papers) = line.copies {
+        reasons.add(papers, counted.packets, counted.copies(), &copies(line.way, counted));
+    }
+    reasons
+}
+
+impl Reasons {
+    /// Adds the differences that there are, and sees whether they are all.
+    fn add(&mut self, papers: Amount, packets: u64, counted: u64, differences: &[(&'static str, i64)]) {
+        let there: Vec<_> = differences.iter().filter(|(_, difference)| *difference != 0).collect();
+        let sum: i64 = there.iter().map(|(_, difference)| difference).sum();
+        self.are_all &= papers.of(packets).checked_add_signed(sum) == Some(counted);
+        self.reasons.extend(there.into_iter().map(|(reason, _)| *reason));
+    }
+}
+
+/// By how much calls may differ from the papers', and why.
+fn calls(papers: Amount, counted: &Counted) -> Vec<(&'static str, i64)> {
+    let packets = counted.packets as i64;
+    match papers {
+        // A cork, a header, a payload, an uncork.
+        Amount::Each(4) => vec![(CORK, -2 * packets)],
+        Amount::InAll(1) => vec![(FULL, (counted.calls as i64 - 1).max(0))],
+        _ => Vec::new(),
+    }
+}
+
+/// The same of copies.
+fn copies(way: Way, counted: &Counted) -> Vec<(&'static str, i64)> {
+    let packets = counted.packets as i64;
+    let by = |function| counted.copies_by(function) as i64;
+    let reads =
+        matches!(way, Way::Block(BlockPath::ReadWrite) | Way::Stream(Path::ReadSendRtp | Path::ReadWritev));
+    let joins = matches!(way, Way::Stream(Path::ReadWritev | Path::MmapWritev));
+    let refers =
+        way.needs_module() || matches!(way, Way::Block(BlockPath::Sendfile) | Way::Stream(Path::RtpSendfile));
+    // Those whose header is sent by itself, which is a copy that the papers count too.
+    let headers =
+        if matches!(way, Way::Stream(Path::RtpSendfile | Path::MmapSendMsend)) { packets } else { 0 };
+    vec![
+        (PAGES, if reads { by("_copy_to_iter") - packets } else { 0 }),
+        (JOINED, if joins { -packets } else { 0 }),
+        (REFERENCES, if refers { INTO_PACKETS.into_iter().map(by).sum::<i64>() - headers } else { 0 }),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::result::{Copies, Transport};
+
+    fn counted(path: &str, calls: u64, copies: &[(&str, u64)]) -> Counted {
+        let copies = copies.iter().map(|(function, calls)| Copies {
+            function: (*function).to_owned(),
+            calls: *calls,
+            bytes: 1000 * calls,
+        });
+        Counted {
+            path: path.to_owned(),
+            transport: Transport::Udp,
+            size: Some(1460),
+            packets: 100,
+            payload_bytes: 146_000,
+            header_bytes: 1200,
+            calls,
+            copies: copies.collect(),
+        }
+    }
+
+    fn of(path: &str, calls: u64, copies: &[(&str, u64)]) -> (Vec<&'static str>, bool) {
+        let Reasons { reasons, are_all } = reasons(&counted(path, calls, copies));
+        (reasons, are_all)
+    }
+
+    #[test]
+    fn what_does_not_differ_needs_no_reason() {
+        assert_eq!(of("krtpsendfile", 1, &[]), (vec![], true));
+        assert_eq!(of("rtpsendfile", 100, &[("_copy_from_user", 100)]), (vec![], true));
+        assert_eq!(of("mmap_send_rtp", 400, &[("_copy_from_iter", 200)]).1, false, "it corks without calls");
+    }
+
+    #[test]
+    fn what_differs_is_explained_to_the_last_copy() {
+        assert_eq!(of("rtp_sendfile", 200, &[("_copy_from_iter", 100)]), (vec![CORK], true));
+        let pieces = [("_copy_to_iter", 136), ("_copy_from_iter", 100)];
+        assert_eq!(of("read_writev", 200, &pieces), (vec![PAGES, JOINED], true));
+        let copied = [("_copy_from_user", 100), ("_copy_from_iter", 100)];
+        assert_eq!(of("rtpsendfile", 100, &copied), (vec![REFERENCES], true));
+        // Linux 6.1, which sums some of them meanwhile.
+        let copied = [("_copy_from_iter", 66), ("csum_and_copy_from_iter", 68)];
+        assert_eq!(of("sendfile", 100, &copied), (vec![REFERENCES], true));
+        assert_eq!(of("kmsend", 3, &[]), (vec![FULL], true));
+    }
+
+    #[test]
+    fn what_is_not_explained_is_not_called_so() {
+        assert!(!of("mmap_writev", 101, &[("_copy_from_iter", 100)]).1);
+        assert!(!of("mmap_writev", 100, &[("_copy_from_iter", 100), ("skb_copy_bits", 1)]).1);
+        assert!(!of("krtpsendfile", 1, &[("_copy_from_user", 1)]).1);
+        assert!(!of("wire_sendfile", 1, &[]).1, "it is in no table");
+    }
+}
