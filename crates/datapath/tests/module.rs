@@ -12,12 +12,11 @@ use std::net::UdpSocket;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-use example::{Example, HOSTS, KINDS};
+use example::{Example, HOSTS, cases};
 use needing::trials;
 use proptest::prelude::*;
 use rustix::fs::{Advice, fadvise, fstatfs};
 use wirepath_datapath::{BlockPath, BlockSink, Extent, Headers, Medium, Path, Scratch, SendError};
-use wirepath_media::rtp::HEADER_LENGTH;
 
 fn main() -> std::process::ExitCode {
     let missing = Scratch::default().open_module().err().map(|error| error.to_string());
@@ -105,14 +104,7 @@ proptest! {
 }
 
 fn a_start_in_the_middle_of_a_packet() {
-    for headers in [Headers::Stored, Headers::Generated] {
-        let mut example = Example::new(headers, 4095, 1316, 1, 1316);
-        example.train.skip = 376;
-        example.expected[0].drain(HEADER_LENGTH..HEADER_LENGTH + 376);
-        for path in by_module() {
-            assert_eq!(example.is_delivered(path), Ok(()));
-        }
-    }
+    by_module().for_each(cases::begins_in_the_middle_of_a_packet);
 }
 
 /// More packets than any train has.
@@ -130,19 +122,7 @@ fn a_run_of_any_length_is_one_call() {
 }
 
 fn a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind() {
-    for (path, host) in by_module().flat_map(|path| HOSTS.map(|host| (path, host))) {
-        for headers in KINDS {
-            let example = Example::new(headers, 0, 1316, 40, 1316);
-            let (sink, receiver) = example.sink_to(host, path);
-            let mut scratch = Scratch::default();
-            example.medium.file().set_len(0).unwrap();
-            let error = example.send(path, &sink, &mut scratch).unwrap_err();
-            assert!(matches!(error, SendError::Storage { .. }), "{path}, {headers:?}: {error:?}");
-            example.medium.file().write_all_at(&example.bytes, 0).unwrap();
-            assert_eq!(example.send(path, &sink, &mut scratch), Ok(()), "{path}, {headers:?}");
-            assert_eq!(example.has_arrived(&receiver), Ok(()), "{path}, {headers:?}");
-        }
-    }
+    by_module().for_each(cases::says_that_a_file_was_truncated);
 }
 
 /// As an engine needs it: it comes back when the socket is full, and finds the pages.
@@ -174,19 +154,8 @@ fn what_is_not_in_memory_is_read_and_not_waited_for() {
     }
 }
 
-/// Told within two trains: a call that sent some packets before it met the error does not say it.
 fn a_closed_port_is_told() {
-    for (path, host) in by_module().flat_map(|path| HOSTS.map(|host| (path, host))) {
-        for headers in KINDS {
-            let example = Example::new(headers, 0, 100, 5, 100);
-            let (sink, receiver) = example.sink_to(host, path);
-            drop(receiver);
-            let mut scratch = Scratch::default();
-            let mut send = || example.send(path, &sink, &mut scratch);
-            let refused = send().and_then(|()| send());
-            assert!(matches!(refused, Err(SendError::Refused { .. })), "{path}: {refused:?}");
-        }
-    }
+    by_module().for_each(cases::says_that_a_port_is_closed);
 }
 
 fn blocks_of_a_truncated_file_are_an_error_of_storage() {
