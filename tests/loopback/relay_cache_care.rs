@@ -1,6 +1,8 @@
 //! `wirepath relay --cache`: what must not be taken for whole, for current, or for fresh, and what is counted.
 
 use std::io::{ErrorKind, Read, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
@@ -8,9 +10,11 @@ use std::sync::mpsc::channel;
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
+use serde_json::Value;
 use wirepath_tests::caching::{Cache, names, wait_for_entries};
 use wirepath_tests::http;
 use wirepath_tests::origin::{Origin, answer};
+use wirepath_tests::process::status_number;
 use wirepath_tests::{Deadline, trials};
 
 use super::relay_cache_rules::{cache_of, source};
@@ -21,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         what_is_being_fetched_when_it_changes_is_not_kept,
         an_age_of_any_length_is_served,
         every_request_is_counted_once,
+        heads_take_no_more_memory_than_they_are_counted_with,
     ]
 }
 
@@ -150,4 +155,48 @@ fn every_request_is_counted_once() -> Result<()> {
     ensure!((of("hits")?, of("misses")?, of("passed")?, of("failed")?) == (1, 1, 3, 3), "{report}");
     ensure!(of("requests")? == 8 && of("shared")? == 0 && of("stale")? == 0, "{report}");
     Ok(())
+}
+
+/// The guide says what an entry is taken for in memory; what a process holds that has ten thousand of them must be within that.
+fn heads_take_no_more_memory_than_they_are_counted_with() -> Result<()> {
+    const ENTRIES: u64 = 10_000;
+    let lines = "Cache-Control: max-age=600\r\nETag: \"5f2c-61a3b\"\r\nContent-Type: video/mp2t\r\n\
+                 Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT\r\nAccept-Ranges: bytes\r\nServer: origin\r\n";
+    let origin = Origin::start(move |_, connection| answer(connection, "200 OK", lines, b"body"))?;
+    let (cache, folder) = cache_of(&origin)?;
+    ensure!(cache.get("/films/one/segment-00001.ts")?.body == b"body");
+    wait_for_entries(folder.path(), 1)?;
+    cache.end()?;
+    let idle_bytes = || -> Result<u64> {
+        let cache = Cache::start(&origin, folder.path(), &[])?;
+        let resident_kib = status_number(cache.process.pid(), "VmRSS")?;
+        let kept = names(folder.path(), ".json")?.len();
+        ensure!(cache.end()?["entries"] == kept, "not all of {kept} are kept");
+        Ok(resident_kib * 1024)
+    };
+    let one = idle_bytes()?;
+    let counted = multiply(folder.path(), ENTRIES)?;
+    let each = idle_bytes()?.saturating_sub(one) / ENTRIES;
+    ensure!(each > 0 && each <= counted, "{each} bytes for each, counted with {counted}");
+    Ok(())
+}
+
+/// Has a folder with one entry have so many more of its kind; answers what each is counted with in memory.
+fn multiply(folder: &Path, entries: u64) -> Result<u64> {
+    let [record] = <[String; 1]>::try_from(names(folder, ".json")?).ok().context("one entry")?;
+    let mut record: Value = serde_json::from_slice(&std::fs::read(folder.join(record))?)?;
+    let url = record["url"].as_str().context("a URL")?.to_owned();
+    for number in 0..entries {
+        let key = format!("{number:064x}");
+        let body = format!("{key}-{}.body", number + 2);
+        std::fs::write(folder.join(&body), b"body")?;
+        let known = std::fs::metadata(folder.join(&body))?;
+        record["url"] = format!("{url}?{number}").into();
+        record["body_modified_ns"] = (known.mtime() * 1_000_000_000 + known.mtime_nsec()).into();
+        record["body"] = body.into();
+        std::fs::write(folder.join(format!("{key}.json")), serde_json::to_vec(&record)?)?;
+    }
+    let (text, fields) =
+        (serde_json::to_vec(&record)?.len(), record["fields"].as_array().context("fields")?.len());
+    Ok((2048 + 256 * fields + 2 * text) as u64)
 }

@@ -6,6 +6,7 @@ mod image;
 mod open;
 mod packing;
 mod read;
+mod segment;
 mod store;
 mod summary;
 #[cfg(test)]

@@ -1,19 +1,17 @@
 //! A wire image that is open: a source of trains, complete or still being packed.
 
-use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
-use wirepath_media::image::{self, Plan, SegmentEntry, Start, TRAIN_RECORD_LENGTH};
-use wirepath_streams::datapath::{Medium, PageCache, Train};
-use wirepath_streams::{At, BlockingPool, Cursor, Departure, Load, Segment, TrainSource};
+use wirepath_media::image::{Plan, SegmentEntry, Start};
+use wirepath_streams::datapath::Medium;
+use wirepath_streams::{At, BlockingPool, Cursor, Load, Segment, TrainSource};
 
-use super::read::is_lost;
+use super::segment;
 use super::summary::Summary;
 
 /// How long it is remembered that a segment could not be read, so that all who wait for it hear why.
@@ -335,7 +333,7 @@ impl Image {
     fn load(&self, number: u32) {
         let index = number as usize;
         let Some(job) = self.to_load(index) else { return };
-        let result = read_segment(&job.medium, &self.plan, &job.entry, job.until_us, job.verified);
+        let result = segment::read(&job.medium, &self.plan, &job.entry, job.until_us, job.verified);
         let mut state = self.state();
         // The image may have started over meanwhile; then this segment is of no use.
         if state.generation != job.generation {
@@ -469,167 +467,5 @@ impl Slot {
     }
 }
 
-/// Reads a segment's trains, checks all of it unless that was done before, and leaves its pages in memory.
-fn read_segment(
-    medium: &Arc<Medium>,
-    plan: &Plan,
-    entry: &SegmentEntry,
-    until_us: u64,
-    verified: bool,
-) -> Result<Segment, SegmentError> {
-    let file = medium.file();
-    let range = entry.offset..entry.offset + entry.length();
-    let trains = if verified && PageCache::of(file, range) == PageCache::Warm {
-        let records = entry.records as usize * TRAIN_RECORD_LENGTH;
-        let records = read(file, entry.offset + u64::from(entry.data_length), records)?;
-        entry.trains_of_records(plan, until_us, &records)?
-    } else {
-        entry.trains(plan, until_us, &read(file, entry.offset, entry.length() as usize)?)?
-    };
-    let departures = trains.iter().map(|train| departure(plan, entry, train)).collect();
-    Ok(Segment { medium: Arc::clone(medium), departures })
-}
-
-#[derive(Debug, thiserror::Error)]
-enum SegmentError {
-    #[error(transparent)]
-    Format(#[from] image::Error),
-    #[error("it cannot be read: {0}")]
-    Read(#[from] io::Error),
-}
-
-impl SegmentError {
-    /// Whether the file does not give back what was written. Else a limit of this process or machine is at fault, and packing
-    /// again would not help.
-    fn is_damage(&self) -> bool {
-        match self {
-            SegmentError::Format(_) => true,
-            SegmentError::Read(error) => is_lost(error),
-        }
-    }
-}
-
-fn read(file: &File, offset: u64, length: usize) -> Result<Vec<u8>, SegmentError> {
-    let mut bytes = vec![0; length];
-    file.read_exact_at(&mut bytes, offset)?;
-    Ok(bytes)
-}
-
-/// A train as the engine knows it.
-fn departure(plan: &Plan, entry: &SegmentEntry, train: &image::Train) -> Departure {
-    let train_in_medium = Train {
-        offset: entry.offset + u64::from(train.offset),
-        length: train.length,
-        packet_size: train.packet_size,
-        skip: 0,
-        first: 0,
-        run: train.run(plan),
-    };
-    Departure { at_us: train.departure_us, train: train_in_medium }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::mpsc::{Receiver, channel};
-    use wirepath_media::image::{Identity, Recipe};
-    use wirepath_streams::Importance;
-
-    const ENTRY: SegmentEntry = SegmentEntry {
-        offset: 4096,
-        data_length: 1328,
-        records: 1,
-        first_packet: 0,
-        first_departure_us: 500,
-        crc: 1,
-    };
-
-    /// An image in a file of zeros, and what is said of its damage.
-    fn image() -> (Arc<Image>, Receiver<Damage>) {
-        let plan = Plan {
-            identity: Identity { size: 1, mtime_ns: 2, inode: 3, device: 4 },
-            recipe: Recipe { ts_per_packet: 7, burst_us: 20_000 },
-            ssrc: 5,
-            sequence: 6,
-            timestamp: 7,
-        };
-        let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
-        let (damages, damaged) = channel();
-        let image =
-            Image::new("a.ts", "a.wpi".into(), plan, Summary::default(), readers, move |_, damage| {
-                let _ = damages.send(damage); // a test may not care
-            });
-        assert!(image.begin(0, zeros()));
-        (image, damaged)
-    }
-
-    fn failure(reason: &str) -> Failure {
-        Failure { reason: reason.into(), public: reason.into() }
-    }
-
-    fn zeros() -> Medium {
-        let file = tempfile::tempfile().unwrap();
-        file.set_len(1 << 16).unwrap();
-        Medium::new(file, 1 << 16).unwrap()
-    }
-
-    fn wait_for(image: &Image, what: impl Fn(&Load) -> bool) -> Load {
-        let deadline = Instant::now() + Duration::from_secs(20);
-        loop {
-            let load = image.segment(0);
-            if what(&load) {
-                return load;
-            }
-            assert!(Instant::now() < deadline, "{load:?}");
-            std::thread::yield_now();
-        }
-    }
-
-    #[test]
-    fn a_segment_that_the_disk_cannot_read_is_damaged() {
-        assert!(SegmentError::Read(rustix::io::Errno::IO.into()).is_damage());
-    }
-
-    #[test]
-    fn a_segment_that_cannot_be_read_for_lack_of_something_is_no_damage() {
-        let (image, damaged) = image();
-        // An offset that `pread` refuses (EINVAL) stands for too little memory (ENOMEM).
-        assert!(image.grow(0, &[SegmentEntry { offset: 1 << 63, ..ENTRY }], &[], false));
-        let Load::Failed(reason) = wait_for(&image, |load| !matches!(load, Load::Pending)) else { panic!() };
-        assert!(reason.contains("cannot be read") && reason.contains("a.wpi"), "{reason}");
-        assert!(damaged.try_recv().is_err());
-        assert!(!image.has_failed());
-        // Later it is tried again.
-        wait_for(&image, |load| matches!(load, Load::Pending));
-    }
-
-    #[test]
-    fn what_belongs_to_an_older_generation_changes_nothing() {
-        let (image, damaged) = image();
-        assert!(image.grow(0, &[ENTRY], &[], false));
-        assert!(matches!(image.segment(0), Load::Pending));
-        let damage = damaged.recv_timeout(Duration::from_secs(20)).unwrap();
-        assert_eq!((damage.generation, image.generation()), (1, 1));
-        assert!(!image.grow(0, &[ENTRY], &[], true));
-        assert!(!image.begin(0, zeros()));
-        assert!(!image.end(0, Ok(Summary::default())));
-        assert!(!image.end(0, Err(failure("too late"))));
-        assert_eq!(*image.progress().borrow(), Progress::Growing { until_us: 0 });
-        assert_eq!(image.contents().unwrap(), Contents::default());
-        assert!(image.begin(1, zeros()));
-        assert!(image.grow(1, &[ENTRY], &[], true));
-    }
-
-    #[test]
-    fn a_failed_image_lets_go_of_its_file_and_is_never_located_in() {
-        let (image, _damaged) = image();
-        assert_eq!(image.locate(100), Located::NotYet);
-        assert!(image.grow(0, &[ENTRY], &[], true));
-        assert!(matches!(image.locate(100), Located::At { .. }));
-        assert!(image.end(0, Err(failure("no clock"))));
-        assert_eq!(image.locate(100), Located::NotYet);
-        assert!(matches!(image.locate(0), Located::At { .. }));
-        assert_eq!(image.contents().unwrap(), Contents::default());
-        assert!(matches!(image.segment(0), Load::Failed(_)));
-    }
-}
+mod tests;

@@ -1,0 +1,106 @@
+use super::*;
+use std::sync::mpsc::{Receiver, channel};
+use wirepath_media::image::{Identity, Recipe};
+use wirepath_streams::Importance;
+
+const ENTRY: SegmentEntry = SegmentEntry {
+    offset: 4096,
+    data_length: 1328,
+    records: 1,
+    first_packet: 0,
+    first_departure_us: 500,
+    crc: 1,
+};
+
+/// An image in a file of zeros, and what is said of its damage.
+fn image() -> (Arc<Image>, Receiver<Damage>) {
+    let plan = Plan {
+        identity: Identity { size: 1, mtime_ns: 2, inode: 3, device: 4 },
+        recipe: Recipe { ts_per_packet: 7, burst_us: 20_000 },
+        ssrc: 5,
+        sequence: 6,
+        timestamp: 7,
+    };
+    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+    let (damages, damaged) = channel();
+    let image = Image::new("a.ts", "a.wpi".into(), plan, Summary::default(), readers, move |_, damage| {
+        let _ = damages.send(damage); // a test may not care
+    });
+    assert!(image.begin(0, zeros()));
+    (image, damaged)
+}
+
+fn failure(reason: &str) -> Failure {
+    Failure { reason: reason.into(), public: reason.into() }
+}
+
+fn zeros() -> Medium {
+    let file = tempfile::tempfile().unwrap();
+    file.set_len(1 << 16).unwrap();
+    Medium::new(file, 1 << 16).unwrap()
+}
+
+fn wait_for(image: &Image, what: impl Fn(&Load) -> bool) -> Load {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    loop {
+        let load = image.segment(0);
+        if what(&load) {
+            return load;
+        }
+        assert!(Instant::now() < deadline, "{load:?}");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn a_segment_that_cannot_be_read_for_lack_of_something_is_no_damage() {
+    let (image, damaged) = image();
+    // An offset that `pread` refuses (EINVAL) stands for too little memory (ENOMEM).
+    assert!(image.grow(0, &[SegmentEntry { offset: 1 << 63, ..ENTRY }], &[], false));
+    let Load::Failed(reason) = wait_for(&image, |load| !matches!(load, Load::Pending)) else { panic!() };
+    assert!(reason.contains("cannot be read") && reason.contains("a.wpi"), "{reason}");
+    assert!(damaged.try_recv().is_err());
+    assert!(!image.has_failed());
+    // Later it is tried again.
+    wait_for(&image, |load| matches!(load, Load::Pending));
+}
+
+#[test]
+fn a_segment_that_is_read_with_a_panic_is_not_waited_for() {
+    let (image, damaged) = image();
+    // What begins there ends beyond all numbers.
+    assert!(image.grow(0, &[SegmentEntry { offset: u64::MAX, ..ENTRY }], &[], false));
+    let Load::Failed(reason) = wait_for(&image, |load| !matches!(load, Load::Pending)) else { panic!() };
+    assert!(reason.contains("a.wpi"), "{reason}");
+    assert!(damaged.try_recv().is_err());
+}
+
+#[test]
+fn what_belongs_to_an_older_generation_changes_nothing() {
+    let (image, damaged) = image();
+    assert!(image.grow(0, &[ENTRY], &[], false));
+    assert!(matches!(image.segment(0), Load::Pending));
+    let damage = damaged.recv_timeout(Duration::from_secs(20)).unwrap();
+    assert_eq!((damage.generation, image.generation()), (1, 1));
+    assert!(!image.grow(0, &[ENTRY], &[], true));
+    assert!(!image.begin(0, zeros()));
+    assert!(!image.end(0, Ok(Summary::default())));
+    assert!(!image.end(0, Err(failure("too late"))));
+    assert_eq!(*image.progress().borrow(), Progress::Growing { until_us: 0 });
+    assert_eq!(image.contents().unwrap(), Contents::default());
+    assert!(image.begin(1, zeros()));
+    assert!(image.grow(1, &[ENTRY], &[], true));
+}
+
+#[test]
+fn a_failed_image_lets_go_of_its_file_and_is_never_located_in() {
+    let (image, _damaged) = image();
+    assert_eq!(image.locate(100), Located::NotYet);
+    assert!(image.grow(0, &[ENTRY], &[], true));
+    assert!(matches!(image.locate(100), Located::At { .. }));
+    assert!(image.end(0, Err(failure("no clock"))));
+    assert_eq!(image.locate(100), Located::NotYet);
+    assert!(matches!(image.locate(0), Located::At { .. }));
+    assert_eq!(image.contents().unwrap(), Contents::default());
+    assert!(matches!(image.segment(0), Load::Failed(_)));
+}
