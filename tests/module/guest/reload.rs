@@ -6,19 +6,21 @@ use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
 use rustix::io::Errno;
 use rustix::system::{delete_module, finit_module};
 use wirepath_module_tests::content::Content;
+use wirepath_module_tests::random::Random;
 use wirepath_sys::module::{Departures, Module, OpenError, Run};
 use wirepath_tests::kernel_memory::KernelMemory;
 use wirepath_tests::{Deadline, require, trials};
 
 use crate::files::Folder;
 use crate::objects::Objects;
-use crate::settings::count;
+use crate::settings::{count, settings};
 use crate::wire::IPV4;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -121,7 +123,8 @@ fn loading_races_with_use() -> Result<()> {
     let stage = Stage::new()?;
     let done = AtomicBool::new(false);
     let [opened, missed] = [const { AtomicU64::new(0) }; 2];
-    let use_it = || -> Result<()> {
+    let use_it = |user: u64| -> Result<()> {
+        let mut random = Random::of_case(settings().seed, user);
         while !done.load(Ordering::Relaxed) {
             match Module::open() {
                 Ok(module) => {
@@ -133,13 +136,15 @@ fn loading_races_with_use() -> Result<()> {
                 Err(OpenError::Missing) => _ = missed.fetch_add(1, Ordering::Relaxed),
                 Err(error) => return Err(error).context("opening the device"),
             }
-            std::thread::yield_now();
+            // Or it would never be free to be unloaded.
+            std::thread::sleep(Duration::from_micros(random.below(3000)));
         }
         Ok(())
     };
-    let rounds = 20;
+    let rounds = 60;
     std::thread::scope(|scope| -> Result<()> {
-        let users: Vec<_> = (0..3).map(|_| scope.spawn(use_it)).collect();
+        let use_it = &use_it;
+        let users: Vec<_> = (0..3).map(|user| scope.spawn(move || use_it(user))).collect();
         let reloaded = (0..rounds).try_for_each(|_| unload().and_then(|()| load()));
         done.store(true, Ordering::Relaxed);
         let used = users.into_iter().try_for_each(|user| joined(user.join()));
@@ -177,6 +182,10 @@ fn a_hundred_times_leak_nothing() -> Result<()> {
     repeat(10)?;
     let (before, objects) = (KernelMemory::now()?, Objects::now()?);
     repeat(TIMES)?;
+    if Path::new(KMEMLEAK).exists() {
+        count(format!("reload: {TIMES} times, on a kernel that looks for leaks itself"));
+        return Ok(());
+    }
     // The kernel frees some of it only after a while.
     let mut leak = None;
     let settled = Deadline::seconds(LIMIT_SECONDS).wait_for("the end of a leak", || {
@@ -187,8 +196,11 @@ fn a_hundred_times_leak_nothing() -> Result<()> {
     let kept =
         objects.map_or("nobody counts objects".to_owned(), |objects| format!("{} objects", objects.sum()));
     count(format!("reload: {TIMES} times, KiB {before:?}, then {:?}; {kept}", KernelMemory::now()?));
-    kmemleak()
+    Ok(())
 }
+
+/// Looks for leaks itself, and keeps what was freed for a while: the guest asks it when the module is gone.
+const KMEMLEAK: &str = "/sys/kernel/debug/kmemleak";
 
 /// What has grown too much.
 fn leaks(before: &KernelMemory, objects: Option<&Objects>) -> Result<Option<String>> {
@@ -225,15 +237,4 @@ fn unload() -> Result<()> {
 
 fn load() -> Result<()> {
     finit_module(&File::open(FILE)?, c"", 0).context("loading")
-}
-
-/// Where the kernel looks for leaks itself, it must find none.
-fn kmemleak() -> Result<()> {
-    let file = Path::new("/sys/kernel/debug/kmemleak");
-    if file.exists() {
-        std::fs::write(file, "scan").context("scanning for leaks")?;
-        let leaks = std::fs::read_to_string(file)?;
-        ensure!(leaks.is_empty(), "kmemleak found\n{leaks}");
-    }
-    Ok(())
 }

@@ -19,7 +19,7 @@ use crate::report::Report;
 const DRIVERS: &[&str] = &["virtio_pci", "virtio_blk", "ext4", "dummy", "veth", "ifb", "loop"];
 
 /// More file systems to send from.
-const FILE_SYSTEMS: &[&str] = &["xfs", "overlay"];
+const FILE_SYSTEMS: &[&str] = &["xfs", "overlay", "fuse"];
 
 /// Tools that tests call.
 const TOOLS: &[&str] = &[

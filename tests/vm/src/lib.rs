@@ -13,7 +13,7 @@ pub mod kernels;
 mod libraries;
 mod make;
 pub mod module;
-mod package;
+pub mod package;
 mod packages;
 pub mod plan;
 pub mod qemu;

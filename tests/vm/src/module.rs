@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, ensure};
 
 use crate::command::{Command, output};
+use crate::guest::Guest;
 use crate::kernels::Kernel;
 
 /// Builds the module whose `Kbuild` is in `sources`, from a copy in `folder`, because what kbuild makes lies beside the
@@ -30,11 +31,26 @@ pub fn build(sources: &Path, kernel: &Kernel, folder: &Path) -> Result<PathBuf> 
     modules.into_iter().next().context("no module")
 }
 
-/// Builds the C program beside the module that makes each of its calls, and answers its file.
+/// Plans the C program beside the module that makes each of its calls, with a file of each kind of file system that every
+/// guest has.
 ///
 /// # Errors
 /// With everything the compiler said, if it does not build.
-pub fn smoke_test(sources: &Path, folder: &Path) -> Result<PathBuf> {
+pub fn plan_smoke_test(guest: Guest, sources: &Path) -> Result<Guest> {
+    // An interface on which nobody answers, and the files.
+    const SCRIPT: &str = "set -e
+ip link add silent type veth peer name nobody
+ip link set silent up
+ip link set nobody up
+ip addr add 10.9.0.1/24 dev silent
+for folder in /disk /tmp; do head -c 2097152 /dev/urandom > $folder/data; done
+/smoke /disk/data /tmp/data
+ip link del silent";
+    let folder = tempfile::tempdir().context("making a temporary folder")?;
+    guest.file(&smoke_test(sources, folder.path())?, Path::new("/smoke"))?.script("smoke", SCRIPT)
+}
+
+fn smoke_test(sources: &Path, folder: &Path) -> Result<PathBuf> {
     let program = folder.join("smoke");
     let mut parts = files(&sources.join("tests/smoke"))?;
     parts.retain(|file| file.extension().is_some_and(|end| end == "c"));

@@ -15,7 +15,7 @@ use crate::module::{copy_folder, files, without_make};
 ///
 /// # Errors
 /// With what the programs said, if one fails; a [`wirepath_tests::trial::Skip`] where this cannot be tried.
-pub(crate) fn installed(project: &Path, kernel: &Kernel, folder: &Path) -> Result<PathBuf> {
+pub fn installed(project: &Path, kernel: &Kernel, folder: &Path) -> Result<PathBuf> {
     require!(find("dkms").is_some(), "dkms is not installed (package dkms)");
     if folder.exists() {
         std::fs::remove_dir_all(folder).with_context(|| folder.display().to_string())?;

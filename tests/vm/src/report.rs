@@ -155,6 +155,9 @@ impl<'a> Reader<'a> {
         let ran_none = !tests.iter().any(|test| test.outcome == Outcome::Passed);
         let is_runner = output.iter().any(|line| line.starts_with("running ") && line.contains(" test"));
         self.tests.extend(tests);
+        if !is_runner {
+            self.tests.extend(output.iter().filter_map(|line| left_out(&name, line)));
+        }
         let outcome = match result {
             Err(reason) if !failed => {
                 Outcome::Failed(format!("{reason}; it printed:\n{}", output.join("\n")))
@@ -178,6 +181,12 @@ fn test(program: &str, line: &str, output: &[&str]) -> Option<Test> {
         _ => return None,
     };
     Some(Test { name: format!("{program} {name}", name = name.trim()), outcome })
+}
+
+/// What `SKIP NAME: REASON` of a program that is no runner tells of.
+fn left_out(program: &str, line: &str) -> Option<Test> {
+    let (name, why) = line.strip_prefix("SKIP ")?.split_once(": ")?;
+    Some(Test { name: format!("{program} {name}"), outcome: Outcome::Skipped(why.to_owned()) })
 }
 
 /// What the runner prints below `---- NAME ----`.

@@ -54,6 +54,14 @@ fn what_a_program_has_counted_is_shown() {
 }
 
 #[test]
+fn what_a_program_leaves_out_is_counted() {
+    let reported = "wirepath-vm: begin a\nSKIP storage: no FUSE\nwirepath-vm: passed\nwirepath-vm: done\n";
+    let report = Report::new("g", reported, "", "");
+    assert_eq!(report.counts(), [2, 0, 1]);
+    assert!(report.text().contains("SKIP g a storage: no FUSE\n"), "{}", report.text());
+}
+
+#[test]
 fn a_runner_without_tests_fails() {
     let reported = "wirepath-vm: begin a\nrunning 0 tests\ntest result: ok. 0 passed\nwirepath-vm: passed\n\
                     wirepath-vm: done\n";

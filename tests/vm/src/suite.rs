@@ -30,8 +30,6 @@ pub enum Part {
     Caller,
     /// The module's tests, on every kernel
     Module,
-    /// The module's package, built by DKMS for every kernel
-    Package,
 }
 
 /// What is needed to boot guests.
@@ -117,7 +115,6 @@ impl Suite {
             Part::Netns => self.netns(kernel, filter),
             Part::Caller => self.caller(kernel),
             Part::Module => self.module(kernel),
-            Part::Package => self.package(kernel),
         }
     }
 

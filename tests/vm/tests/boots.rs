@@ -11,7 +11,7 @@ use wirepath_vm::guest::{self, Guest};
 use wirepath_vm::kernels::Kernel;
 use wirepath_vm::qemu::Qemu;
 use wirepath_vm::report::Report;
-use wirepath_vm::{cache, module, suite};
+use wirepath_vm::{cache, module, package, suite, workspace};
 
 fn main() -> ExitCode {
     let boots = trials![
@@ -24,6 +24,7 @@ fn main() -> ExitCode {
         a_module_that_warns_fails,
         a_module_that_leaks_memory_fails,
         a_module_that_loses_count_of_its_users_fails,
+        the_package_brings_a_module_that_works_and_takes_it_away,
     ];
     wirepath_tests::trial::run(boots, Vec::new())
 }
@@ -80,6 +81,26 @@ fn a_module_that_loses_count_of_its_users_fails() -> Result<()> {
     fails("hold", &["planted is still in use (1 times)"])
 }
 
+/// Installed on this machine's system, but for its kernels, built by DKMS for each kernel that is tested, and purged.
+fn the_package_brings_a_module_that_works_and_takes_it_away() -> Result<()> {
+    for series in suite::chosen(None).unwrap_or_default() {
+        let kernel = Kernel::of(series, &cache());
+        require!(kernel.is_ok(), "no kernel: {kernel:?}");
+        let kernel = kernel?;
+        let folder = tempfile::tempdir()?;
+        let module = package::installed(workspace::folder(), &kernel, folder.path())?;
+        let name = format!("{} package", series.number);
+        let ready = guest_of(&kernel, &name)?;
+        let planned = module::plan_smoke_test(
+            ready.guest.for_tests()?.module(&module, "")?,
+            &workspace::folder().join("kernel/module"),
+        )?;
+        let report = Ready { guest: planned, ..ready }.limited(1200).boot()?;
+        ensure!(report.counts()[..2] == [2, 0], "{}", report.text());
+    }
+    Ok(())
+}
+
 /// Plants a fault; the program that does it passes, and the guest must not.
 fn fails(fault: &str, complaints: &[&str]) -> Result<()> {
     let report = planted(fault, &format!("echo {fault} > /sys/module/planted/parameters/fault"))?.boot()?;
@@ -108,11 +129,17 @@ impl Ready {
 
 /// A guest that runs one line of shell, on the newest kernel.
 fn guest(name: &str, line: &str) -> Result<Ready> {
+    let ready = guest_of(&kernel()?, name)?;
+    Ok(Ready { guest: ready.guest.script(name, line)?, ..ready })
+}
+
+/// A guest with nothing to run.
+fn guest_of(kernel: &Kernel, name: &str) -> Result<Ready> {
     let qemu = Qemu::find()?;
     require!(qemu.is_some(), "QEMU is not installed");
     let qemu = qemu.expect("it is required");
     let machine = Path::new(env!("CARGO_BIN_EXE_wirepath-vm"));
-    let guest = Guest::new(&format!("boots {name}"), &kernel()?, machine)?.script(name, line)?;
+    let guest = Guest::new(&format!("boots {name}"), kernel, machine)?;
     Ok(Ready { qemu, guest }.limited(300))
 }
 

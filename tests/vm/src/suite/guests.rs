@@ -13,7 +13,7 @@ use crate::guest::Guest;
 use crate::kernels::Kernel;
 use crate::report::Report;
 use crate::workspace::Tests;
-use crate::{module, package, workspace};
+use crate::{module, workspace};
 
 /// Where the project's programs are in a guest.
 const PROJECT: &str = "/project/target/debug";
@@ -21,10 +21,6 @@ const PROJECT: &str = "/project/target/debug";
 /// More modules that tests in network namespaces want.
 const DRIVERS: &[&str] =
     &["sch_tbf", "sch_netem", "sch_fq", "cls_bpf", "act_mirred", "cls_matchall", "sch_ingress"];
-
-/// Runs the module's smoke test with a file of each kind of file system that a guest has.
-const SMOKE: &str = "for folder in /disk /tmp; do head -c 2097152 /dev/urandom > $folder/data || exit 1; done
-exec /smoke /disk/data /tmp/data";
 
 /// Tests in network namespaces that are not run in guests, and why.
 const LEFT_OUT: &[(&str, &str)] = &[
@@ -36,6 +32,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
 /// The package whose tests compare the module with its model; the random caller is one of them, and has guests of its own.
 pub(super) const MODEL: &str = "wirepath-module-tests";
 pub(super) const CALLER: &str = "caller::";
+const RELOAD: &str = "reload::";
 
 /// Of the guest's clock. Emulated, that is about two minutes.
 const CALLER_SECONDS: u64 = 24;
@@ -61,23 +58,13 @@ impl Suite {
         let tests = self.programs.module.iter().find(|tests| tests.package == MODEL);
         let tests = tests.with_context(|| format!("{MODEL} has no tests"))?;
         let (seconds_text, seed) = (seconds.to_string(), seed.to_string());
-        let arguments = ["--seconds", &seconds_text, "--seed", &seed, CALLER, "reload::"];
-        let guest = add(self.with_module(kernel, "caller")?.rehearse(), tests, &arguments)?;
+        let mut guest = self.with_module(kernel, "caller")?.rehearse();
+        for group in [CALLER, RELOAD] {
+            guest = add(guest, tests, &["--seconds", &seconds_text, "--seed", &seed, group])?;
+        }
         // A second of an emulated guest may take half a minute of a loaded machine.
         let limit = Duration::from_secs(1200 + 30 * seconds);
         self.boot(guest.options(CHECKED_SLABS).size(768, 2, limit))
-    }
-
-    /// The module as DKMS builds it when its package is installed.
-    pub(super) fn package(&self, kernel: &Numbered) -> Result<Report> {
-        let name = format!("{} package", kernel.0);
-        let folder = self.cache.join("build").join(&name);
-        let module = match package::installed(workspace::folder(), &kernel.1, &folder) {
-            Ok(module) => module,
-            Err(error) if error.is::<Skip>() => return Ok(Report::skipped(&name, &error.to_string())),
-            Err(error) => return Err(error),
-        };
-        self.boot(self.smoke(self.guest(kernel, "package")?.module(&module, "")?)?)
     }
 
     /// The tests in network namespaces on one kernel.
@@ -105,7 +92,7 @@ impl Suite {
     /// A guest with the module, and its smoke test planned.
     pub(super) fn with_module(&self, kernel: &Numbered, what: &str) -> Result<Guest> {
         let module = self.built(&kernel.1)?;
-        self.smoke(self.guest(kernel, what)?.for_tests()?.module(&module, "")?)
+        module::plan_smoke_test(self.guest(kernel, what)?.for_tests()?.module(&module, "")?, &sources())
     }
 
     /// The module, which one guest builds while others wait for it.
@@ -117,12 +104,6 @@ impl Suite {
         let module = module::build(&sources(), kernel, &self.cache.join("build"))?;
         modules.insert(kernel.release.clone(), module.clone());
         Ok(module)
-    }
-
-    fn smoke(&self, guest: Guest) -> Result<Guest> {
-        let folder = tempfile::tempdir().context("making a temporary folder")?;
-        let smoke = module::smoke_test(&sources(), folder.path())?;
-        guest.file(&smoke, Path::new("/smoke"))?.script("smoke", SMOKE)
     }
 }
 
