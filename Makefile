@@ -22,7 +22,7 @@ test-vm: ## only what runs in guests: kernels booted in QEMU, their tests; ARGS=
 	@scripts/install.sh vm
 	cargo run --quiet --locked -p wirepath-vm -- test $(ARGS)
 
-test-kernel-debug: ## the module on a kernel that checks itself, built here once (15 CPU-minutes, 3 GB); ARGS="--seconds 600 …"
+test-kernel-debug: ## the module on a kernel that checks itself, built here once (20 CPU-minutes, 3 GB); ARGS="--seconds 600 …"
 	@scripts/install.sh debug-kernel
 	cargo run --quiet --locked -p wirepath-vm -- test-debug $(ARGS)
 

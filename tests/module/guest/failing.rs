@@ -36,6 +36,8 @@ impl Failing {
                 ("stacktrace-depth", "32"),
                 ("require-start", MODULES[0]),
                 ("require-end", MODULES[1]),
+                ("reject-start", "0"),
+                ("reject-end", "0"),
             ] {
                 set(kind, name, value)?;
             }
@@ -43,6 +45,23 @@ impl Failing {
         set("fail_page_alloc", "min-order", "0")?;
         let path = "/proc/thread-self/fail-nth";
         Ok(Failing { nth: OpenOptions::new().read(true).write(true).open(path).context(path)? })
+    }
+
+    /// Has nothing fail in a function of the kernel, nor in what it calls.
+    pub(crate) fn spare(&self, function: &str) -> Result<()> {
+        let symbols = std::fs::read_to_string("/proc/kallsyms").context("/proc/kallsyms")?;
+        let mut addresses = symbols.lines().map(|line| line.split_whitespace());
+        let start = addresses.find_map(|mut words| {
+            let start = words.next()?;
+            (words.nth(1) == Some(function)).then_some(start)
+        });
+        let start = start.with_context(|| format!("the kernel has no {function}"))?;
+        let end = addresses.find_map(|mut words| words.next().filter(|end| *end != start));
+        for kind in KINDS {
+            set(kind, "reject-start", &format!("0x{start}"))?;
+            set(kind, "reject-end", &format!("0x{}", end.context("no symbol is behind it")?))?;
+        }
+        Ok(())
     }
 
     /// Makes the attempt again and again, the first time with the first of its allocations failing, then with the second, until

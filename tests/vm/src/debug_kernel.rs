@@ -22,7 +22,7 @@ const TOOLS: &[(&str, &str)] =
     &[("flex", "flex"), ("bison", "bison"), ("m4", "m4"), ("bc", "bc"), ("xz", "xz-utils")];
 
 /// The kernel that checks itself, of the version of `series`: the one that `cache` has, unless other options are asked for
-/// now; else it is built, which takes a quarter of an hour of one processor and 3 GB for a while.
+/// now; else it is built, which takes twenty minutes of one processor and 3 GB for a while.
 ///
 /// # Errors
 /// If there are no sources, it does not build, or an option is not as asked for.

@@ -75,6 +75,8 @@ const INJECTED: &str = "injected::";
 
 /// MiB: KASAN has an eighth of it for itself, and keeps what was freed for a while.
 const MEMORY: u32 = 1536;
+/// A fault needs none; what there is takes time to fill with poison, and to look through.
+const MEMORY_OF_FAULTS: u32 = 512;
 /// Of one task, another one preempts it anywhere; of several, they race.
 const PROCESSORS: u32 = 2;
 /// Everything takes ten times as long as on other kernels, and others want the host's processors, too.
@@ -143,7 +145,7 @@ impl Suite {
         let plan = |fault: &'static Fault| {
             let what = format!("planted {}", fault.name);
             let guest = self.guest(kernel, &what)?.module(&file, "")?;
-            let guest = guest.script(fault.name, &fault.script())?.size(MEMORY, 1, LIMIT);
+            let guest = guest.script(fault.name, &fault.script())?.size(MEMORY_OF_FAULTS, 1, LIMIT);
             Ok(Planned { name: format!("debug {what}"), guest, fault: Some(fault) })
         };
         FAULTS.iter().map(plan).collect()
