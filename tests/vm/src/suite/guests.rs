@@ -33,7 +33,6 @@ const LEFT_OUT: &[(&str, &str)] = &[
 /// The package whose tests compare the module with its model; the random caller is one of them, and has guests of its own.
 pub(super) const MODEL: &str = "wirepath-module-tests";
 pub(super) const CALLER: &str = "caller::";
-const RELOAD: &str = "reload::";
 
 /// Of the guest's clock. Emulated, that is about two minutes.
 const CALLER_SECONDS: u64 = 24;
@@ -55,17 +54,15 @@ impl Suite {
         self.boot(guest.size(512, 1, Duration::from_secs(1200)))
     }
 
-    /// The random caller, and what is loaded and unloaded often, where the kernel checks each object.
+    /// The random caller, where the kernel checks each object.
     pub(super) fn caller(&self, kernel: &Numbered) -> Result<Report> {
         let seconds = setting("WIREPATH_CALLER_SECONDS", CALLER_SECONDS)?;
         let seed = setting("WIREPATH_CALLER_SEED", 1)?;
         let tests = self.programs.module.iter().find(|tests| tests.package == MODEL);
         let tests = tests.with_context(|| format!("{MODEL} has no tests"))?;
         let (seconds_text, seed) = (seconds.to_string(), seed.to_string());
-        let mut guest = self.with_module(kernel, "caller")?.rehearse();
-        for group in [CALLER, RELOAD] {
-            guest = add(guest, tests, &["--seconds", &seconds_text, "--seed", &seed, group])?;
-        }
+        let arguments = ["--seconds", &seconds_text, "--seed", &seed, CALLER];
+        let guest = add(self.with_module(kernel, "caller")?.rehearse(), tests, &arguments)?;
         // A second of an emulated guest may take half a minute of a loaded machine.
         let limit = Duration::from_secs(1200 + 30 * seconds);
         // Emulated, Linux 6.1 does not always find a second processor.
