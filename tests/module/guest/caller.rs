@@ -41,9 +41,11 @@ const CALLERS: u64 = 3;
 const FILE_LENGTH: u64 = 60_000;
 
 fn anything_goes() -> Result<()> {
-    let Settings { seed, time, .. } = settings();
+    let Settings { seed, time, announces, .. } = settings();
     let things = Things::new()?;
-    println!("{BEGINS}{seed}, {} s", time.as_secs());
+    if announces {
+        println!("{BEGINS}");
+    }
     let end = Instant::now() + time;
     let done = AtomicBool::new(false);
     let answers = std::thread::scope(|scope| -> Result<Vec<Answers>> {
@@ -99,7 +101,7 @@ fn callers_are_killed() -> Result<()> {
         let mut caller = Command::new("unshare")
             .arg("--mount")
             .arg(std::env::current_exe()?)
-            .args(["--seconds", "3600", "--seed", &seed, "--exact", "caller::anything_goes"])
+            .args(["--seconds", "3600", "--seed", &seed, "--announce", "--exact", "caller::anything_goes"])
             .stdout(Stdio::piped())
             .spawn()
             .context("starting a caller")?;
@@ -124,17 +126,17 @@ fn callers_are_killed() -> Result<()> {
 }
 
 /// What it says when it begins to call.
-const BEGINS: &str = "caller: seed ";
+const BEGINS: &str = "caller: begins";
 
-/// Reads what a process prints up to a line that begins so.
-fn wait_for_line(process: &mut Child, start: &str) -> Result<()> {
+/// Reads what a process prints up to a line with this in it.
+fn wait_for_line(process: &mut Child, text: &str) -> Result<()> {
     let output = BufReader::new(process.stdout.take().context("no standard output")?);
     for line in output.lines() {
-        if line?.starts_with(start) {
+        if line?.contains(text) {
             return Ok(());
         }
     }
-    bail!("a caller has ended without a line of {start:?}")
+    bail!("a caller has ended without a line of {text:?}")
 }
 
 /// How often each errno was answered.

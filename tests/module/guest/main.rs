@@ -37,6 +37,7 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    println!("module: seed {}", settings.seed);
     settings.apply();
     if !Path::new(DEVICE).exists() {
         return trial::run_as(arguments, Vec::new(), trials![the_module_is_loaded]);

@@ -17,6 +17,8 @@ pub(crate) struct Settings {
     pub(crate) case: Option<u64>,
     /// All cases, where otherwise only those are tried that show most.
     pub(crate) all: bool,
+    /// Whether the random caller says when it begins: who kills it wants to know.
+    pub(crate) announces: bool,
 }
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -25,7 +27,8 @@ static COUNTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 impl Settings {
     /// Takes its own arguments, and gives those that are left.
     pub(crate) fn read(arguments: impl Iterator<Item = String>) -> Result<(Settings, Arguments)> {
-        let mut settings = Settings { seed: 1, time: Duration::from_secs(5), case: None, all: false };
+        let mut settings =
+            Settings { seed: 1, time: Duration::from_secs(5), case: None, all: false, announces: false };
         let mut left = Vec::new();
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
@@ -38,6 +41,7 @@ impl Settings {
                 "--seconds" => settings.time = Duration::from_secs(number()?),
                 "--case" => settings.case = Some(number()?),
                 "--all" => settings.all = true,
+                "--announce" => settings.announces = true,
                 _ => left.push(argument),
             }
         }

@@ -37,15 +37,15 @@ pub fn build(sources: &Path, kernel: &Kernel, folder: &Path) -> Result<PathBuf> 
 /// # Errors
 /// With everything the compiler said, if it does not build.
 pub fn plan_smoke_test(guest: Guest, sources: &Path) -> Result<Guest> {
-    // An interface on which nobody answers, and the files.
+    // An interface on which nobody answers, by the real `ip` and not the shell's own, and the files.
     const SCRIPT: &str = "set -e
-ip link add silent type veth peer name nobody
-ip link set silent up
-ip link set nobody up
-ip addr add 10.9.0.1/24 dev silent
+/bin/ip link add silent type veth peer name nobody
+/bin/ip link set silent up
+/bin/ip link set nobody up
+/bin/ip addr add 10.9.0.1/24 dev silent
 for folder in /disk /tmp; do head -c 2097152 /dev/urandom > $folder/data; done
 /smoke /disk/data /tmp/data
-ip link del silent";
+/bin/ip link del silent";
     let folder = tempfile::tempdir().context("making a temporary folder")?;
     guest.file(&smoke_test(sources, folder.path())?, Path::new("/smoke"))?.script("smoke", SCRIPT)
 }
