@@ -253,7 +253,7 @@ static int wp_run_step(struct wp_run *run, bool may_send)
 	wp_schedule_sent(&run->schedule, sent);
 	wp_run_note(run);
 	/* Do not wait for a time at which nothing is left to be sent. */
-	return send->left ? 1 : -ECANCELED;
+	return wp_send_done(send) ? -ECANCELED : 1;
 }
 
 static void wp_run_work(struct work_struct *work)
@@ -370,10 +370,12 @@ static int wp_run_keep_headers(struct wp_run *run,
 
 	if (request->length == WIREPATH_TO_END)
 		return -EINVAL;
-	if (!request->length)
+	if (wp_send_done(run->send))
 		return 0;
+	/* What is passed over before a packet that does not come, counts for none. */
 	if (request->packet_bytes)
-		packets = DIV_ROUND_UP_ULL(request->length, request->packet_bytes);
+		packets = DIV_ROUND_UP_ULL(request->length - request->skip_bytes,
+					   request->packet_bytes + request->skip_bytes);
 	run->headers = wp_schedule_copy(request->header, packets,
 					request->header_bytes,
 					WP_RUN_HEADERS_MAX / request->header_bytes);

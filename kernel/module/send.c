@@ -73,14 +73,17 @@ static int wp_send_check_packets(const struct wirepath_send *request,
 	if (!payload) {
 		if (request->length == WIREPATH_TO_END)
 			return -EINVAL;
-		payload = request->length;
-	} else if (request->length != WIREPATH_TO_END &&
-		   div_u64(request->length, payload) >= wp_run_packets_max) {
-		return -E2BIG;
+		payload = request->length -
+			  min_t(u64, request->length, request->skip_bytes);
 	}
-	/* By themselves first, as a sum could overflow. */
-	return payload > WP_TRAIN_BYTES ||
-	       payload + header_bytes > WP_TRAIN_BYTES ? -EMSGSIZE : 0;
+	/* By itself first, as a sum could overflow, below as well. */
+	if (payload > WP_TRAIN_BYTES || payload + header_bytes > WP_TRAIN_BYTES)
+		return -EMSGSIZE;
+	if (request->packet_bytes && request->length != WIREPATH_TO_END &&
+	    div_u64(request->length, payload + request->skip_bytes) >=
+	    wp_run_packets_max)
+		return -E2BIG;
+	return 0;
 }
 
 static int wp_send_check_header(const struct wirepath_send *request,
@@ -110,7 +113,7 @@ static int wp_send_check(const struct wirepath_send *request,
 	int err;
 
 	if ((request->flags & ~(WIREPATH_DONTWAIT | WIREPATH_COPY)) ||
-	    request->reserved || end < request->offset ||
+	    request->skip_bytes > WIREPATH_HEADER_BYTES_MAX || end < request->offset ||
 	    request->train_packets > WIREPATH_TRAIN_PACKETS_MAX)
 		return -EINVAL;
 	if (request->file == -1) {
@@ -181,6 +184,7 @@ struct wp_send *wp_send_open(const struct wirepath_send *request,
 		goto close_sending;
 	}
 	send->packet_bytes = request->packet_bytes;
+	send->skip_bytes = request->skip_bytes;
 	send->train_packets = max(request->train_packets, 1U);
 	send->left = request->length;
 	send->copy = request->flags & WIREPATH_COPY;
@@ -215,18 +219,20 @@ void wp_send_close(struct wp_send *send)
 
 /*
  * How much payload the next packet has, as the window shows it: 0 at the end,
- * -EAGAIN if the window must be filled first (@cursor is beyond it). Where the
- * source has ended, nothing is asked of a table, which may end there, too.
+ * -EAGAIN if the window must be filled first. Where the source has ended,
+ * nothing is asked of a table, which may end there, too. @cursor is at what is
+ * passed over before the payload.
  */
 static int wp_send_payload(struct wp_send *send, struct wp_header *header,
 			   const struct wp_cursor *cursor, u64 left)
 {
-	u64 want = left;
+	u64 want = left - send->skip_bytes;
+	bool shown = cursor->available > send->skip_bytes;
 	int err;
 
-	if (!left || (send->source.ended && !cursor->available))
+	if (left <= send->skip_bytes || (send->source.ended && !shown))
 		return 0;
-	if (left == WIREPATH_TO_END && !cursor->available)
+	if (left == WIREPATH_TO_END && !shown)
 		return -EAGAIN;
 	if (send->packet_bytes)
 		want = min_t(u64, want, send->packet_bytes);
@@ -235,9 +241,9 @@ static int wp_send_payload(struct wp_send *send, struct wp_header *header,
 		if (err)
 			return err;
 	}
-	if (cursor->available >= want)
+	if (cursor->available >= send->skip_bytes + want)
 		return want;
-	return send->source.ended ? cursor->available : -EAGAIN;
+	return send->source.ended ? cursor->available - send->skip_bytes : -EAGAIN;
 }
 
 /* Does a packet still belong in the train, by size and by pieces? */
@@ -295,6 +301,7 @@ static int wp_send_gather(struct wp_send *send, struct wp_header *header,
 		payload = wp_send_payload(send, header, &cursor, left);
 		if (payload <= 0)
 			break;
+		wp_source_pass(&send->source, &cursor, send->skip_bytes);
 		if (!wp_send_fits(send, header, &cursor, payload)) {
 			err = -EMSGSIZE;
 			break;
@@ -303,7 +310,7 @@ static int wp_send_gather(struct wp_send *send, struct wp_header *header,
 		if (err)
 			break;
 		if (left != WIREPATH_TO_END)
-			left -= payload;
+			left -= send->skip_bytes + payload;
 		/* A shorter packet is a train's last. */
 		if (header->bytes + payload < train->packet_bytes)
 			break;
@@ -321,9 +328,10 @@ static int wp_send_gather(struct wp_send *send, struct wp_header *header,
 static int wp_send_prepare(struct wp_send *send, struct wp_header *header,
 			   u32 packets_max)
 {
+	u64 skip_bytes = (u64)send->skip_bytes * packets_max;
 	u64 train_bytes = send->packet_bytes ?
-			  (u64)send->packet_bytes * packets_max : send->left;
-	u64 want = min3(send->left, train_bytes, (u64)WP_TRAIN_BYTES);
+			  (u64)send->packet_bytes * packets_max + skip_bytes : send->left;
+	u64 want = min3(send->left, train_bytes, WP_TRAIN_BYTES + skip_bytes);
 	u64 target = min_t(u64, send->left, (WP_SOURCE_PIECES - 1) * PAGE_SIZE);
 	int filling = 0, err;
 
@@ -338,6 +346,7 @@ static int wp_send_prepare(struct wp_send *send, struct wp_header *header,
 static void wp_send_commit(struct wp_send *send, struct wp_header *header)
 {
 	const struct wp_train *train = &send->train;
+	u32 passed = train->payload + train->packets * send->skip_bytes;
 
 	if (header->kind == WIREPATH_HEADER_RTP)
 		header->rtp.state.last_ns = ktime_get_ns();
@@ -346,8 +355,8 @@ static void wp_send_commit(struct wp_send *send, struct wp_header *header)
 	send->trains++;
 	send->bytes += train->payload;
 	if (send->left != WIREPATH_TO_END)
-		send->left -= train->payload;
-	wp_source_consume(&send->source, train->payload);
+		send->left -= passed;
+	wp_source_consume(&send->source, passed);
 	wp_count(WP_PACKETS, train->packets);
 }
 
@@ -365,7 +374,7 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 	struct wp_header header;
 	int sent = 0, err;
 
-	if (!send->left)
+	if (wp_send_done(send))
 		return 0;
 	send->sending.references = !send->copy && READ_ONCE(wp_allow_references) &&
 				   WP_REFERENCES;
@@ -405,6 +414,12 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 	return sent;
 }
 
+/* Is no payload left? False if only reading can tell. */
+bool wp_send_done(const struct wp_send *send)
+{
+	return send->left <= send->skip_bytes;
+}
+
 /**
  * wp_send_remains() - Is there more than has been sent?
  * @send: what is under way
@@ -414,14 +429,17 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
  */
 int wp_send_remains(struct wp_send *send)
 {
-	int err = 0;
+	struct wp_source *source = &send->source;
 
-	if (send->left == WIREPATH_TO_END)
-		err = wp_source_fill(&send->source, 1, send->wait);
-	if (err)
-		return err;
-	return send->left && (send->left != WIREPATH_TO_END || send->source.available) ?
-	       -ENODATA : 0;
+	if (send->left != WIREPATH_TO_END)
+		return wp_send_done(send) ? 0 : -ENODATA;
+	while (!source->ended && source->available <= send->skip_bytes) {
+		int err = wp_source_fill(source, send->skip_bytes + 1, send->wait);
+
+		if (err)
+			return err;
+	}
+	return source->available > send->skip_bytes ? -ENODATA : 0;
 }
 
 /*
@@ -435,7 +453,7 @@ static int wp_send_all(struct wp_send *send, u64 trains_max)
 
 	for (;;) {
 		sent = wp_send_train(send, WIREPATH_TRAIN_PACKETS_MAX);
-		if (sent <= 0 || !send->left)
+		if (sent <= 0 || wp_send_done(send))
 			return min(sent, 0);
 		if (send->packets >= wp_run_packets_max)
 			return -E2BIG;

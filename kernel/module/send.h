@@ -13,8 +13,9 @@
 /* One SEND under way, or a run's. */
 struct wp_send {
 	u32 packet_bytes;	/* payload; 0: all of it is one packet */
+	u32 skip_bytes;		/* of the source, before each packet's payload */
 	u32 train_packets;
-	u64 left;		/* payload, or WIREPATH_TO_END */
+	u64 left;		/* of the source, or WIREPATH_TO_END */
 	bool run;		/* a run's, by itself in memory */
 	bool copy;		/* WIREPATH_COPY */
 	bool wait;		/* for storage; for the socket: sending.wait */
@@ -44,6 +45,7 @@ struct wp_send *wp_send_open(const struct wirepath_send *request,
 			     const struct wirepath_rtp *rtp, bool run);
 void wp_send_close(struct wp_send *send);
 int wp_send_train(struct wp_send *send, u32 packets_max);
+bool wp_send_done(const struct wp_send *send);
 int wp_send_remains(struct wp_send *send);
 
 int wp_send_read(struct wirepath_send *request, struct wirepath_rtp *rtp,

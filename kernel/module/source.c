@@ -35,6 +35,7 @@
 #include <linux/sched/signal.h>
 #include <linux/slab.h>
 #include <linux/splice.h>
+#include <linux/uio.h>
 
 #include "compat.h"
 #include "source.h"
@@ -76,6 +77,12 @@ int wp_source_open(struct wp_source *source, int fd, u64 position)
 	return 0;
 }
 
+/* The inode with the pages: of overlayfs, which has none, that of the file below. */
+static struct inode *wp_source_inode(const struct wp_source *source)
+{
+	return d_real_inode(source->file->f_path.dentry);
+}
+
 /**
  * wp_source_is_stored() - Does reading give the same, whoever reads?
  * @source: the source
@@ -84,7 +91,6 @@ int wp_source_open(struct wp_source *source, int fd, u64 position)
  * a function that may ask who the current task is, and need not be as long as
  * reading it takes. They have no pages, or those of ramfs that nobody reads:
  * so pages count, or DAX, on a file system with storage of its own, and tmpfs.
- * Of overlayfs, which has neither, the file below it is asked about.
  */
 bool wp_source_is_stored(const struct wp_source *source)
 {
@@ -92,7 +98,7 @@ bool wp_source_is_stored(const struct wp_source *source)
 
 	if (!source->file)
 		return true;
-	inode = d_real_inode(source->file->f_path.dentry);
+	inode = wp_source_inode(source);
 	if (inode->i_sb->s_magic == TMPFS_MAGIC || IS_DAX(inode))
 		return true;
 	return inode->i_mapping->a_ops->read_folio &&
@@ -124,6 +130,24 @@ void wp_source_consume(struct wp_source *source, size_t bytes)
 		bytes -= piece->bv_len;
 		put_page(piece->bv_page);
 		source->first++;
+	}
+}
+
+/* Move a cursor over the next @bytes; at most what is available from there. */
+void wp_source_pass(const struct wp_source *source, struct wp_cursor *cursor,
+		    size_t bytes)
+{
+	cursor->available -= bytes;
+	while (bytes) {
+		size_t rest = source->pieces[cursor->piece].bv_len - cursor->skip;
+
+		if (bytes < rest) {
+			cursor->skip += bytes;
+			return;
+		}
+		bytes -= rest;
+		cursor->piece++;
+		cursor->skip = 0;
 	}
 }
 
@@ -169,16 +193,19 @@ static int wp_source_take(struct pipe_inode_info *pipe, struct splice_desc *desc
  * Would reading block? Says yes only for pages that are absent or being read,
  * and has them read in the meantime. Pages that are there and not up to date
  * (partly written, or after an error) are read with waiting, since nobody
- * else would. File systems without a read_folio (tmpfs) have nothing to wait
- * for, and DAX has no pages to ask for.
+ * else would. File systems without a read_folio (tmpfs) or without a device
+ * (ramfs) have nothing to wait for, and nobody would read ahead: their holes
+ * are read at once. DAX has no pages to ask for.
  */
 static bool wp_source_would_block(struct wp_source *source, loff_t from, u64 want)
 {
-	struct address_space *mapping = source->file->f_mapping;
-	loff_t end = min_t(loff_t, i_size_read(mapping->host), from + want);
+	struct inode *inode = wp_source_inode(source);
+	struct address_space *mapping = inode->i_mapping;
+	loff_t end = min_t(loff_t, i_size_read(inode), from + want);
 	pgoff_t index = from >> PAGE_SHIFT;
 
-	if (!mapping->a_ops->read_folio || IS_DAX(mapping->host))
+	if (!mapping->a_ops->read_folio || IS_DAX(inode) ||
+	    inode->i_sb->s_bdi == &noop_backing_dev_info)
 		return false;
 	while (((loff_t)index << PAGE_SHIFT) < end) {
 		struct folio *folio = filemap_get_folio(mapping, index);
@@ -260,6 +287,40 @@ static int wp_source_fill_memory(struct wp_source *source, u64 want)
 	return err;
 }
 
+/*
+ * Make whole pages of pieces far below one, of which the window would be full
+ * before a packet has enough: files that are made as they are read, and file
+ * systems that read past the page cache, may give a line at a time.
+ */
+static int wp_source_gather(struct wp_source *source)
+{
+	unsigned int count = DIV_ROUND_UP(source->available, PAGE_SIZE), used = source->end, i;
+	size_t left = source->available;
+	struct iov_iter from;
+
+	if (count >= used)
+		return -EIO;
+	iov_iter_bvec(&from, ITER_SOURCE, source->pieces, used, left);
+	for (i = 0; i < count; i++) {
+		source->pages[i] = alloc_page(GFP_KERNEL);
+		if (!source->pages[i])
+			break;
+		copy_page_from_iter(source->pages[i], 0, PAGE_SIZE, &from);
+	}
+	if (i < count) {
+		while (i)
+			put_page(source->pages[--i]);
+		return -ENOMEM;
+	}
+	for (i = 0; i < used; i++)
+		put_page(source->pieces[i].bv_page);
+	for (i = 0; i < count; i++, left -= PAGE_SIZE)
+		bvec_set_page(&source->pieces[i], source->pages[i],
+			      min_t(size_t, left, PAGE_SIZE), 0);
+	source->end = count;
+	return 0;
+}
+
 /**
  * wp_source_fill() - Have more in the window.
  * @source: the source
@@ -267,7 +328,7 @@ static int wp_source_fill_memory(struct wp_source *source, u64 want)
  * @wait: whether to wait for storage
  *
  * Return: 0, and then something was added or the source has ended; -EAGAIN:
- * it would wait; -EIO, -EFAULT and what file systems answer.
+ * it would wait; -EIO, -EFAULT, -ENOMEM and what file systems answer.
  */
 int wp_source_fill(struct wp_source *source, u64 want, bool wait)
 {
@@ -279,8 +340,13 @@ int wp_source_fill(struct wp_source *source, u64 want, bool wait)
 		used * sizeof(source->pieces[0]));
 	source->first = 0;
 	source->end = used;
-	if (used == WP_SOURCE_PIECES)
-		return -EIO;	/* pieces far below a page: no file system */
+	if (used == WP_SOURCE_PIECES) {
+		int err = wp_source_gather(source);
+
+		if (err)
+			return err;
+		used = source->end;
+	}
 	/* One page less than free pieces: the first and last may be partial. */
 	want = min_t(u64, want - source->available,
 		     max(1U, WP_SOURCE_PIECES - 1 - used) * PAGE_SIZE);

@@ -43,6 +43,8 @@ bool wp_source_is_stored(const struct wp_source *source);
 void wp_source_close(struct wp_source *source);
 int wp_source_fill(struct wp_source *source, u64 want, bool wait);
 void wp_source_consume(struct wp_source *source, size_t bytes);
+void wp_source_pass(const struct wp_source *source, struct wp_cursor *cursor,
+		    size_t bytes);
 
 int wp_pinned_take(struct wp_pinned *pinned, u64 address, u64 length);
 void wp_pinned_release(struct wp_pinned *pinned);

@@ -116,21 +116,14 @@ bool wp_train_add_payload(struct wp_train *train, const struct wp_source *source
 			  struct wp_cursor *cursor, size_t bytes)
 {
 	train->payload += bytes;
-	cursor->available -= bytes;
 	while (bytes) {
 		struct bio_vec piece = source->pieces[cursor->piece];
 
 		piece.bv_offset += cursor->skip;
-		piece.bv_len -= cursor->skip;
-		if (bytes < piece.bv_len) {
-			piece.bv_len = bytes;
-			cursor->skip += bytes;
-		} else {
-			cursor->piece++;
-			cursor->skip = 0;
-		}
+		piece.bv_len = min_t(size_t, piece.bv_len - cursor->skip, bytes);
 		if (!wp_train_add(train, &piece, false))
 			return false;
+		wp_source_pass(source, cursor, piece.bv_len);
 		bytes -= piece.bv_len;
 	}
 	return true;

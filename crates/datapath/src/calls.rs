@@ -25,7 +25,7 @@ impl Path {
             | Path::MmapSendRtp
             | Path::RtpSendfile
             | Path::MmapSendMsend => Some(2 * packets..=2 * packets),
-            Path::Krtpsendfile | Path::Krtpmsend => Some(in_calls(enhanced::packets_a_call(train, headers))),
+            Path::Krtpsendfile | Path::Krtpmsend => Some(in_calls(enhanced::packets_a_call(train))),
             Path::Sendfilew => Some(in_calls(sendfilew::PACKETS)),
         }
     }

@@ -117,8 +117,8 @@ pub(crate) fn send_given(
     send(sink.socket.as_fd(), medium, payload, run, device, buffer).map(drop)
 }
 
-/// Sends the train's first packets behind headers of the kernel's RTP engine: all of it in one call where its payload is in one
-/// piece and its timestamps go up by whole ticks. Answers how many packets were sent, at least one.
+/// Sends the train's first packets behind headers of the kernel's RTP engine, which passes over stored ones: all of it in one call
+/// where its timestamps go up by whole ticks. Answers how many packets were sent, at least one.
 #[inline]
 pub(crate) fn send_rtp(
     from: From,
@@ -128,10 +128,10 @@ pub(crate) fn send_rtp(
     headers: Headers,
     scratch: &mut Scratch,
 ) -> Result<u32, SendError> {
-    let train = train.up_to(packets_a_call(train, headers));
-    let extent = match train.packets() {
-        1 => train.payload(0, headers),
-        _ => train.extent(),
+    let train = train.up_to(packets_a_call(train));
+    let (extent, stored) = match train.packets() {
+        1 => (train.payload(0, headers), 0),
+        _ => (train.extent(), headers.stored_length() as u32),
     };
     if extent.length == 0 {
         return mmap_writev::send_one(sink, medium, &train, headers, 0, scratch).map(|()| 1);
@@ -145,19 +145,16 @@ pub(crate) fn send_rtp(
         marker: if first.marker { Marker::First } else { Marker::Never },
         timestamps: timestamps(&train, headers, &mut table),
     };
-    let run = from.run(medium, extent)?.in_packets(train.packet_size.into()).with_rtp(rtp);
-    let run = run.in_trains(sink.train_packets());
+    let run =
+        from.run(medium, extent)?.in_packets(u32::from(train.packet_size) - stored).passing_over(stored);
+    let run = run.with_rtp(rtp).in_trains(sink.train_packets());
     let (device, buffer) = (&mut scratch.device, &mut scratch.payload);
     send(sink.socket.as_fd(), medium, extent, run, device, buffer).map(|sent| sent.packets as u32)
 }
 
-/// Packets of a train that the RTP engine sends in a call. Payload with stored headers between is not in one piece.
-pub(crate) fn packets_a_call(train: &Train, headers: Headers) -> u32 {
-    match headers {
-        Headers::Generated if train.skip == 0 && has_whole_ticks(train) => train.packets(),
-        Headers::Generated if train.skip == 0 => train.packets().min(TABLE as u32),
-        _ => 1,
-    }
+/// Packets of a train that the RTP engine sends in a call.
+pub(crate) fn packets_a_call(train: &Train) -> u32 {
+    if has_whole_ticks(train) { train.packets() } else { train.packets().min(TABLE as u32) }
 }
 
 fn has_whole_ticks(train: &Train) -> bool {
@@ -184,14 +181,12 @@ mod tests {
     use crate::train::tests::example;
 
     #[test]
-    fn a_run_is_as_long_as_its_payload_is_in_one_piece() {
+    fn a_run_is_as_long_as_its_timestamps_go_up_evenly() {
         let train = example(1000 * 28);
-        assert_eq!(packets_a_call(&train, Headers::Generated), 1000);
-        assert_eq!(packets_a_call(&train, Headers::Stored), 1);
-        assert_eq!(packets_a_call(&Train { skip: 1, ..example(28) }, Headers::Generated), 1);
+        assert_eq!(packets_a_call(&train), 1000);
         let mut uneven = train;
         uneven.run.step += 1;
-        assert_eq!(packets_a_call(&uneven, Headers::Generated), TABLE as u32);
+        assert_eq!(packets_a_call(&uneven), TABLE as u32);
     }
 
     #[test]

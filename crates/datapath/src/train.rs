@@ -44,7 +44,7 @@ pub enum Headers {
 
 impl Headers {
     /// Bytes in front of each payload in the medium.
-    fn stored_length(self) -> usize {
+    pub(crate) fn stored_length(self) -> usize {
         match self {
             Headers::Stored | Headers::Own { .. } => HEADER_LENGTH,
             Headers::Generated => 0,

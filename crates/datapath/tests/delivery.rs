@@ -5,83 +5,42 @@
 
 mod example;
 
-use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
+use example::delivered::Delivered;
 use example::{Example, HOSTS, KINDS};
-use proptest::prelude::*;
 use rustix::io::Errno;
 use wirepath_datapath::{Headers, Path, Scratch, SendError};
-use wirepath_media::rtp::HEADER_LENGTH;
 
 /// The paths that need no module; tests/module.rs has the others.
-fn unaided() -> impl Iterator<Item = Path> {
-    Path::ALL.into_iter().filter(|path| !path.needs_module())
+fn unaided() -> Delivered {
+    let paths = Path::ALL.into_iter().filter(|path| !path.needs_module());
+    Delivered { paths: paths.collect(), cases: 48 }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
-    #[test]
-    fn stored_headers(
-        offset in 0usize..9000, payload in 1usize..1400, packets in 1u32..40, last in 1usize..1400,
-    ) {
-        let example = Example::new(Headers::Stored, offset, payload, packets, last.min(payload));
-        for path in unaided() {
-            prop_assert_eq!(example.is_delivered(path), Ok(()));
-        }
-    }
+#[test]
+fn stored_headers() {
+    unaided().stored_headers();
+}
 
-    #[test]
-    fn own_headers(
-        offset in 0usize..9000, packets in 1u32..40, sequence_offset: u16, timestamp_offset: u32, marker: bool,
-    ) {
-        let headers = Headers::Own { sequence_offset, timestamp_offset, marker };
-        let example = Example::new(headers, offset, 1316, packets, 188);
-        for path in unaided() {
-            prop_assert_eq!(example.is_delivered(path), Ok(()));
-        }
-    }
+#[test]
+fn own_headers() {
+    unaided().own_headers();
+}
 
-    #[test]
-    fn generated_headers(
-        offset in 0usize..9000, payload in 1usize..9000, packets in 1u32..6, last in 1usize..9000,
-    ) {
-        let example = Example::new(Headers::Generated, offset, payload, packets, last.min(payload));
-        for path in unaided() {
-            prop_assert_eq!(example.is_delivered(path), Ok(()));
-        }
-    }
+#[test]
+fn generated_headers() {
+    unaided().generated_headers();
 }
 
 #[test]
 fn a_start_in_the_middle_of_a_packet() {
-    for headers in [Headers::Stored, Headers::Generated] {
-        let mut example = Example::new(headers, 4095, 1316, 1, 1316);
-        example.train.skip = 376;
-        example.expected[0].drain(HEADER_LENGTH..HEADER_LENGTH + 376);
-        for path in unaided() {
-            assert_eq!(example.is_delivered(path), Ok(()));
-        }
-    }
+    unaided().a_start_in_the_middle_of_a_packet();
 }
 
-/// The file ends inside the train: an error, never a signal, on every path; and when it is whole again, so is what is sent:
-/// no part of the packet that failed waits in the socket.
 #[test]
 fn a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind() {
-    for (path, host) in unaided().flat_map(|path| HOSTS.map(|host| (path, host))) {
-        for headers in KINDS {
-            let example = Example::new(headers, 0, 1316, 40, 1316);
-            let (sink, receiver) = example.sink_to(host, path);
-            let mut scratch = Scratch::default();
-            example.medium.file().set_len(0).unwrap();
-            let error = example.send(path, &sink, &mut scratch).unwrap_err();
-            assert!(matches!(error, SendError::Storage { .. }), "{path}, {headers:?}: {error:?}");
-            example.medium.file().write_all_at(&example.bytes, 0).unwrap();
-            assert_eq!(example.send(path, &sink, &mut scratch), Ok(()), "{path}, {headers:?}");
-            assert_eq!(example.has_arrived(&receiver), Ok(()), "{path}, {headers:?}");
-        }
-    }
+    unaided().a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind();
 }
 
 /// Wherever it ends: in the first page, later, or a byte too early.
@@ -114,20 +73,9 @@ fn what_is_refused_at_the_end_of_a_train_is_no_error_of_storage() {
     }
 }
 
-/// Told within two trains: a call that sent some packets before it met the error does not say it.
 #[test]
 fn a_closed_port_is_told() {
-    for (path, host) in unaided().flat_map(|path| HOSTS.map(|host| (path, host))) {
-        for headers in KINDS {
-            let example = Example::new(headers, 0, 100, 5, 100);
-            let (sink, receiver) = example.sink_to(host, path);
-            drop(receiver);
-            let mut scratch = Scratch::default();
-            let mut send = || example.send(path, &sink, &mut scratch);
-            let refused = send().and_then(|()| send());
-            assert!(matches!(refused, Err(SendError::Refused { .. })), "{path}: {refused:?}");
-        }
-    }
+    unaided().a_closed_port_is_told();
 }
 
 /// Packets that no MTU takes: paths that segment cannot and say so, the others hand fragments to the network.

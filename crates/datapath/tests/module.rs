@@ -3,20 +3,16 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
+mod block;
 mod example;
 #[path = "../../sys/tests/needing/mod.rs"]
 mod needing;
 
-use std::io::Write;
-use std::net::UdpSocket;
-use std::os::unix::fs::FileExt;
-use std::time::Duration;
-
-use example::{Example, HOSTS, KINDS};
+use block::{receive, storage_fails_and_leaves_nothing_behind, to_both_hosts, udp};
+use example::delivered::Delivered;
+use example::{Example, HOSTS};
 use needing::trials;
-use proptest::prelude::*;
-use wirepath_datapath::{BlockPath, BlockSink, Extent, Headers, Medium, Path, Scratch, SendError};
-use wirepath_media::rtp::HEADER_LENGTH;
+use wirepath_datapath::{BlockPath, Headers, Path, Scratch};
 
 fn main() -> std::process::ExitCode {
     let missing = Scratch::default().open_module().err().map(|error| error.to_string());
@@ -26,6 +22,7 @@ fn main() -> std::process::ExitCode {
         generated_headers,
         a_start_in_the_middle_of_a_packet,
         a_run_of_any_length_is_one_call,
+        after_a_seek_a_train_is_one_call,
         a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind,
         a_closed_port_is_told,
         datagrams_arrive_whole,
@@ -35,166 +32,76 @@ fn main() -> std::process::ExitCode {
     needing::run(missing, tests)
 }
 
-fn by_module() -> impl Iterator<Item = Path> {
-    Path::ALL.into_iter().filter(|path| path.needs_module())
+fn by_module() -> Delivered {
+    let paths = Path::ALL.into_iter().filter(|path| path.needs_module());
+    Delivered { paths: paths.collect(), cases: 24 }
 }
 
-fn blocks_by_module() -> impl Iterator<Item = (BlockPath, &'static str)> {
-    let paths = BlockPath::ALL.into_iter().filter(|path| path.needs_module());
-    paths.flat_map(|path| HOSTS.map(|host| (path, host)))
+fn blocks_by_module() -> Vec<(BlockPath, &'static str)> {
+    to_both_hosts(BlockPath::needs_module)
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
-    fn stored_headers(
-        offset in 0usize..9000, payload in 1usize..1400, packets in 1u32..40, last in 1usize..1400,
-    ) {
-        let example = Example::new(Headers::Stored, offset, payload, packets, last.min(payload));
-        for path in by_module() {
-            prop_assert_eq!(example.is_delivered(path), Ok(()));
-        }
-    }
+fn stored_headers() {
+    by_module().stored_headers();
+}
 
-    fn own_headers(
-        offset in 0usize..9000, packets in 1u32..40, sequence_offset: u16, timestamp_offset: u32, marker: bool,
-    ) {
-        let headers = Headers::Own { sequence_offset, timestamp_offset, marker };
-        let example = Example::new(headers, offset, 1316, packets, 188);
-        for path in by_module() {
-            prop_assert_eq!(example.is_delivered(path), Ok(()));
-        }
-    }
+fn own_headers() {
+    by_module().own_headers();
+}
 
-    fn generated_headers(
-        offset in 0usize..9000, payload in 1usize..9000, packets in 1u32..6, last in 1usize..9000, step: u32,
-    ) {
-        for step in [step, step & !0xffff] {
-            let example = Example::with_step(step, Headers::Generated, offset, payload, packets, last.min(payload));
-            for path in by_module() {
-                prop_assert_eq!(example.is_delivered(path), Ok(()));
-            }
-        }
-    }
-
-    fn datagrams_arrive_whole(
-        offset in 0usize..9000, packet in 1usize..9000, packets in 1usize..6, last in 1usize..9000,
-    ) {
-        let length = packet * (packets - 1) + last.min(packet);
-        let (medium, bytes) = medium(offset + length);
-        for (path, host) in blocks_by_module() {
-            let (sink, receiver) = udp(host, packet as u16, path);
-            let mut scratch = Scratch::default();
-            let a_call = if path.takes_runs() { length } else { packet };
-            let mut start = offset;
-            while start < bytes.len() {
-                let extent = Extent { offset: start as u64, length: a_call.min(bytes.len() - start) };
-                start += path.send(&sink, &medium, extent, &mut scratch).unwrap();
-            }
-            for (index, expected) in bytes[offset..].chunks(packet).enumerate() {
-                let mut buffer = vec![0; 65_536];
-                let length = receiver.recv(&mut buffer).unwrap();
-                prop_assert!(&buffer[..length] == expected, "{} to {}: datagram {}", path, host, index);
-            }
-        }
-    }
+fn generated_headers() {
+    by_module().generated_headers();
 }
 
 fn a_start_in_the_middle_of_a_packet() {
-    for headers in [Headers::Stored, Headers::Generated] {
-        let mut example = Example::new(headers, 4095, 1316, 1, 1316);
-        example.train.skip = 376;
-        example.expected[0].drain(HEADER_LENGTH..HEADER_LENGTH + 376);
-        for path in by_module() {
-            assert_eq!(example.is_delivered(path), Ok(()));
-        }
-    }
+    by_module().a_start_in_the_middle_of_a_packet();
 }
 
 /// More packets than any train has.
 fn a_run_of_any_length_is_one_call() {
-    let example = Example::with_step(90 << 16, Headers::Generated, 1, 100, 200, 7);
-    for path in by_module().filter(|path| path.takes_runs()) {
+    is_one_call(&Example::with_step(90 << 16, Headers::Generated, 1, 100, 200, 7));
+}
+
+/// The file has headers between its payloads, and the session has its own: what a seek leads to.
+fn after_a_seek_a_train_is_one_call() {
+    let headers = Headers::Own { sequence_offset: 40_000, timestamp_offset: 1 << 31, marker: true };
+    for (payload, packets, last) in [(100, 200, 7), (1316, 64, 1316), (9000, 5, 1)] {
+        is_one_call(&Example::with_step(90 << 16, headers, 4095, payload, packets, last));
+    }
+}
+
+fn is_one_call(example: &Example) {
+    for path in by_module().paths.into_iter().filter(|path| path.takes_runs()) {
+        assert_eq!(path.calls(&example.train, example.headers), Some(1..=1), "{path}");
         for host in HOSTS {
             let (sink, receiver) = example.sink_to(host, path);
             let sent =
                 path.send(&sink, &example.medium, &example.train, example.headers, &mut Scratch::default());
-            assert_eq!(sent, Ok(200), "{path} to {host}");
+            assert_eq!(sent, Ok(example.train.packets()), "{path} to {host}");
             assert_eq!(example.has_arrived(&receiver), Ok(()), "{path} to {host}");
         }
     }
 }
 
 fn a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind() {
-    for (path, host) in by_module().flat_map(|path| HOSTS.map(|host| (path, host))) {
-        for headers in KINDS {
-            let example = Example::new(headers, 0, 1316, 40, 1316);
-            let (sink, receiver) = example.sink_to(host, path);
-            let mut scratch = Scratch::default();
-            example.medium.file().set_len(0).unwrap();
-            let error = example.send(path, &sink, &mut scratch).unwrap_err();
-            assert!(matches!(error, SendError::Storage { .. }), "{path}, {headers:?}: {error:?}");
-            example.medium.file().write_all_at(&example.bytes, 0).unwrap();
-            assert_eq!(example.send(path, &sink, &mut scratch), Ok(()), "{path}, {headers:?}");
-            assert_eq!(example.has_arrived(&receiver), Ok(()), "{path}, {headers:?}");
-        }
-    }
+    by_module().a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind();
 }
 
-/// Told within two trains: a call that sent some packets before it met the error does not say it.
 fn a_closed_port_is_told() {
-    for (path, host) in by_module().flat_map(|path| HOSTS.map(|host| (path, host))) {
-        for headers in KINDS {
-            let example = Example::new(headers, 0, 100, 5, 100);
-            let (sink, receiver) = example.sink_to(host, path);
-            drop(receiver);
-            let mut scratch = Scratch::default();
-            let mut send = || example.send(path, &sink, &mut scratch);
-            let refused = send().and_then(|()| send());
-            assert!(matches!(refused, Err(SendError::Refused { .. })), "{path}: {refused:?}");
-        }
-    }
+    by_module().a_closed_port_is_told();
+}
+
+fn datagrams_arrive_whole() {
+    block::datagrams_arrive_whole(&blocks_by_module(), 24);
 }
 
 fn blocks_of_a_truncated_file_are_an_error_of_storage() {
     for (path, host) in blocks_by_module() {
-        let (medium, bytes) = medium(9000);
-        let extent = Extent { offset: 0, length: bytes.len() };
         let (sink, receiver) = udp(host, 9000, path);
-        let mut scratch = Scratch::default();
-        medium.file().set_len(0).unwrap();
-        let error = path.send(&sink, &medium, extent, &mut scratch).unwrap_err();
-        assert!(matches!(error, SendError::Storage { .. }), "{path} to {host}: {error:?}");
-        medium.file().write_all_at(&bytes, 0).unwrap();
-        assert_eq!(path.send(&sink, &medium, extent, &mut scratch), Ok(bytes.len()), "{path}");
-        let mut buffer = vec![0; 65_536];
-        let length = receiver.recv(&mut buffer).unwrap();
-        assert!(buffer[..length] == bytes, "{path} to {host}: other bytes arrived");
+        storage_fails_and_leaves_nothing_behind((path, host), &sink, 9000, || receive(&receiver, 9000));
     }
 }
 
 fn blocks_to_a_closed_port_are_told() {
-    let (medium, _) = medium(1000);
-    for (path, host) in blocks_by_module() {
-        let (sink, receiver) = udp(host, 1000, path);
-        drop(receiver);
-        let mut scratch = Scratch::default();
-        let mut send = || path.send(&sink, &medium, Extent { offset: 0, length: 1000 }, &mut scratch);
-        let refused = send().and_then(|_| send());
-        assert!(matches!(refused, Err(SendError::Refused { .. })), "{path} to {host}: {refused:?}");
-    }
-}
-
-fn medium(length: usize) -> (Medium, Vec<u8>) {
-    let bytes: Vec<u8> = (0..length as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
-    let mut file = tempfile::tempfile().unwrap();
-    file.write_all(&bytes).unwrap();
-    (Medium::new(file, length as u64).unwrap(), bytes)
-}
-
-fn udp(host: &str, packet_size: u16, path: BlockPath) -> (BlockSink, UdpSocket) {
-    let receiver = UdpSocket::bind(host).unwrap();
-    receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-    let sender = UdpSocket::bind(host).unwrap();
-    sender.connect(receiver.local_addr().unwrap()).unwrap();
-    (BlockSink::udp(sender, packet_size, path).unwrap(), receiver)
+    block::a_closed_port_is_told(&blocks_by_module());
 }

@@ -33,13 +33,24 @@
  *
  * SEND: payload x header x packets
  * --------------------------------
- * Payload is `length` bytes from `offset`: in the file `file`, open for
+ * The source is `length` bytes from `offset`: in the file `file`, open for
  * reading; or, if `file` is -1, in the caller's memory, `offset` being the
  * address (any readable mapping; that of a file is the file's page cache).
- * `length` WIREPATH_TO_END means "to the end of the file".
+ * `length` WIREPATH_TO_END means "to the end of the file". All of it is payload
+ * but for skip_bytes.
  *
  * `packet_bytes` 0 sends all of it as one packet. Otherwise it is cut into
  * packets of that many payload bytes, the last may be shorter.
+ *
+ * `skip_bytes` (at most WIREPATH_HEADER_BYTES_MAX) bytes of the source are
+ * passed over before each packet's payload: stored headers, which lie between
+ * the payloads. They are no payload, so that packet_bytes, bytes and
+ * copied_bytes do not count them; but they are of the source, so that length
+ * and offset do: n packets are n * (skip_bytes + packet_bytes) of length, and
+ * offset stands at what is passed over before the next one. Bytes that are
+ * passed over with nothing behind them belong to no packet: they stay in
+ * length, and the answer is 0 as at the end; of a file that ends in them
+ * before length does it is ENODATA, as of one that ends before them.
  *
  * Each packet begins with a header of one kind:
  *   WIREPATH_HEADER_NONE   none
@@ -70,14 +81,17 @@
  * by calling again with the same structure. Nothing of a packet is ever sent
  * twice, or in part.
  *
- * The answer is 0 when all was sent (length 0 or the end that was asked for),
- * otherwise the reason why it ended early:
+ * The answer is 0 when all was sent (length has no payload left, or the end was
+ * asked for), otherwise the reason why it ended early:
  *   ENODATA  the file is shorter than offset + length (what there was has
  *            been sent), or the RTP table ended
  *   EINTR    a signal came that has a handler, also one with SA_RESTART
  *   EAGAIN   with WIREPATH_DONTWAIT or a socket in O_NONBLOCK: the socket's
  *            buffer is full, or (DONTWAIT only) the payload is not in the page
- *            cache yet; reading it has been begun
+ *            cache yet; reading it has been begun. What has no device behind
+ *            it (holes of ramfs and tmpfs) is read at once. Waited for is what
+ *            nobody reads ahead: pages written in part, or swapped out of a
+ *            tmpfs, and what a file system reads to know where its blocks are
  *   EFAULT   memory that is not there
  *   EIO      the file's storage failed
  *   and whatever send() answers: EMSGSIZE, ECONNREFUSED, EDESTADDRREQ, ...
@@ -86,9 +100,11 @@
  *            for reading
  *   ENOTSOCK, EPROTONOSUPPORT (no UDP, or for SENDFILEW TCP, over IP)
  *   EINVAL   not a regular file; unknown flags; contradictory or absent sizes
- *   EMSGSIZE a packet as asked for (`packet_bytes`, or `length` where that is
- *            0, and header) is longer than 65,507 bytes, whatever the source has
- *   E2BIG    more packets than `run_packets_max` (see QUERY)
+ *   EMSGSIZE a packet as asked for (packet_bytes, or without it length less
+ *            skip_bytes, and header) is longer than 65,507 bytes, even if the
+ *            source has less
+ *   E2BIG    more packets than `run_packets_max` (see QUERY); to the end of a
+ *            file, when so many were sent
  *   EOPNOTSUPP this mechanism is switched off on this machine (see QUERY)
  *
  * By reference means: pages are not copied. What is written to the file or
@@ -235,7 +251,7 @@ struct wirepath_send {
 	__s32 socket;
 	__s32 file; /* or -1: the caller's memory */
 	__u64 offset; /* in the file, or the address; advances */
-	__u64 length; /* payload bytes, or WIREPATH_TO_END; shrinks */
+	__u64 length; /* bytes, or WIREPATH_TO_END; shrinks */
 	__u32 packet_bytes; /* payload bytes of a packet; 0: one packet */
 	__u32 train_packets; /* at most so many a train; 0: no trains */
 	__u32 header_kind; /* WIREPATH_HEADER_* */
@@ -243,7 +259,7 @@ struct wirepath_send {
 	__u64 header; /* address of headers or of struct wirepath_rtp; given ones advance */
 	__u64 address; /* of a struct sockaddr, or 0 */
 	__u32 address_bytes;
-	__u32 reserved;
+	__u32 skip_bytes; /* of the source, before each packet's payload */
 	/* What was sent is added to these. */
 	__u64 packets;
 	__u64 trains; /* kernel sends: a train or a packet by itself */

@@ -109,6 +109,7 @@ impl Bench {
             offset: start + call.offset,
             length: call.length.unwrap_or(layout::TO_END),
             packet_bytes: call.packet_bytes,
+            skip_bytes: call.skip_bytes,
             train_packets: call.train_packets,
             header_kind,
             header,
@@ -119,7 +120,6 @@ impl Bench {
             trains: 2,
             bytes: 3,
             copied_bytes: 4,
-            ..layout::Run::default()
         };
         self.arena.put(RUN, &run);
         Ok(run)
@@ -147,10 +147,11 @@ impl Bench {
     pub(crate) fn check_state(&self, call: &Call, outcome: &Outcome, before: &layout::Run) -> Result<()> {
         let after: layout::Run = self.arena.take(RUN);
         let (packets, payload) = (outcome.packets.len() as u64, outcome.payload());
+        let passed = outcome.passed(call);
         let headers = if let Header::Given(each) = call.header { packets * u64::from(each) } else { 0 };
         let expected = layout::Run {
-            offset: before.offset + payload,
-            length: call.length.map_or(layout::TO_END, |length| length - payload),
+            offset: before.offset + passed,
+            length: call.length.map_or(layout::TO_END, |length| length - passed),
             header: before.header + headers,
             packets: before.packets + packets,
             bytes: before.bytes + payload,

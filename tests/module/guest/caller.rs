@@ -312,7 +312,7 @@ impl Caller<'_> {
         let mut run: layout::Run = self.bench.arena.take(RUN);
         for _ in 0..=self.random.below(3) {
             let number = self.number();
-            match self.random.below(14) {
+            match self.random.below(15) {
                 0 => run.size = number as u32,
                 1 => run.flags = self.random.below(8) as u32,
                 2 => run.socket = self.things.descriptor(&mut self.random),
@@ -326,6 +326,7 @@ impl Caller<'_> {
                 10 => run.header = self.address(),
                 11 => run.address = self.address(),
                 12 => run.address_bytes = self.random.below(140) as u32,
+                13 => run.skip_bytes = number as u32,
                 _ => self.spoil_rtp(),
             }
         }

@@ -152,7 +152,7 @@ fn check(bench: &mut Bench, call: &Call, from: &From<'_>, pace: &Pace, wire: &mu
     ensure!(bench.arena.take::<layout::Run>(RUN) == before, "the caller's structure was written");
     let is_right = counts.packets == outcome.packets.len() as u64
         && counts.bytes == outcome.payload()
-        && counts.position == before.offset + outcome.payload();
+        && counts.position == before.offset + outcome.passed(call);
     ensure!(is_right, "its status is {counts:?}, and should be of {} packets", outcome.packets.len());
     if let Header::Rtp(rtp) = &call.header {
         let after = outcome.rtp(call, rtp);

@@ -23,6 +23,8 @@ pub struct Call {
     pub length: Option<u64>,
     /// Payload of a packet; 0: one packet.
     pub packet_bytes: u32,
+    /// Of the source, passed over before each packet's payload.
+    pub skip_bytes: u32,
     /// Packets of a train.
     pub train_packets: u32,
     /// In front of each packet.
@@ -42,8 +44,9 @@ pub fn given_headers(each: u32, packets: usize) -> Vec<u8> {
 impl Call {
     /// One packet without a header.
     pub fn packet(offset: u64, length: u64) -> Call {
-        let (packet_bytes, train_packets) = (0, 0);
-        Call { offset, length: Some(length), packet_bytes, train_packets, header: Header::None, copy: false }
+        let (packet_bytes, skip_bytes, train_packets) = (0, 0, 0);
+        let (length, header, copy) = (Some(length), Header::None, false);
+        Call { offset, length, packet_bytes, skip_bytes, train_packets, header, copy }
     }
 
     /// Bytes of each header.
@@ -59,7 +62,8 @@ impl Call {
     pub fn packet_asked(&self) -> u64 {
         let payload =
             if self.packet_bytes == 0 { self.length.unwrap_or(0) } else { self.packet_bytes.into() };
-        self.header_bytes() + payload
+        let skip = if self.packet_bytes == 0 { self.skip_bytes.into() } else { 0 };
+        self.header_bytes() + payload.saturating_sub(skip)
     }
 
     /// The most packets that it can be, of a source so long.
@@ -67,7 +71,7 @@ impl Call {
         let length = self.length.unwrap_or(source_length.saturating_sub(self.offset));
         match self.packet_bytes {
             0 => 1,
-            bytes => length.div_ceil(bytes.into()).max(1) as usize,
+            bytes => length.div_ceil(u64::from(bytes) + u64::from(self.skip_bytes)).max(1) as usize,
         }
     }
 
@@ -97,7 +101,23 @@ impl Call {
         if let Header::Rtp(rtp) = &mut call.header {
             rtp.fit(random, call.packet_bytes, call.length.unwrap_or(source_length - call.offset));
         }
+        if random.once_in(3) {
+            call.pass_over(random.one(&[1, 11, 12, 28, 255, 256]));
+            // What ends in bytes that are passed over.
+            let cut = if random.once_in(4) { random.below(call.skip_bytes.into()) } else { 0 };
+            call.length = call.length.map(|length| length + cut);
+        }
         call
+    }
+
+    /// Puts bytes to be passed over between the payloads.
+    fn pass_over(&mut self, bytes: u32) {
+        let packets = match self.packet_bytes {
+            0 => 1,
+            packet => self.length.unwrap_or(0).div_ceil(packet.into()),
+        };
+        self.skip_bytes = bytes;
+        self.length = self.length.map(|length| length + packets * u64::from(bytes));
     }
 }
 

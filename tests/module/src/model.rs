@@ -77,14 +77,15 @@ impl Outcome {
         }
         let mut position = call.offset;
         let end = call.length.map(|length| call.offset + length);
-        while end.is_none_or(|end| position < end) {
+        let skip = u64::from(call.skip_bytes);
+        while end.is_none_or(|end| position + skip < end) {
             match packet(call, source, &given, outcome.packets.len(), position) {
                 Ok(packet) => {
                     position = packet.payload.end;
                     outcome.packets.push(packet);
                 }
                 // The end that was asked for.
-                Err(Errno::NODATA) if end.is_none() && position >= source.end() => break,
+                Err(Errno::NODATA) if end.is_none() && position + skip >= source.end() => break,
                 Err(answer) => {
                     outcome.answer = Err(answer);
                     break;
@@ -92,6 +93,11 @@ impl Outcome {
             }
         }
         outcome
+    }
+
+    /// Bytes of the source that are done with.
+    pub fn passed(&self, call: &Call) -> u64 {
+        self.packets.last().map_or(0, |packet| packet.payload.end - call.offset)
     }
 
     /// Payload of all packets.
@@ -167,13 +173,14 @@ impl Source {
     }
 }
 
-/// The packet of number `index`, whose payload begins at `position`.
+/// The packet of number `index`, which begins at `position` with what is passed over.
 fn packet(call: &Call, source: Source, given: &[u8], index: usize, position: u64) -> Result<Packet, Errno> {
     let place = match &call.header {
         Header::Rtp(rtp) => Some(rtp.place(index as u64, call.packet_bytes.into()).ok_or(Errno::NODATA)?),
         _ => None,
     };
     let said = place.and_then(|place| place.bytes);
+    let position = position + u64::from(call.skip_bytes);
     let left = call.length.map(|length| call.offset + length - position);
     let full = if call.packet_bytes == 0 { left } else { Some(call.packet_bytes.into()) };
     let wanted = [said, full, left].into_iter().flatten().min().ok_or(Errno::INVAL)?;

@@ -69,6 +69,23 @@ fn a_group_says_what_its_last_packet_carries_and_the_table_ends_the_run() {
 }
 
 #[test]
+fn what_is_passed_over_is_in_no_packet() {
+    let call = |length| Call { skip_bytes: 3, ..call(length, 10, Header::None) };
+    let of = |length, end| {
+        let outcome = Outcome::of(&call(length), Source::File(end));
+        (payloads(&outcome), outcome.answer, outcome.passed(&call(length)))
+    };
+    assert_eq!(of(Some(26), 1000), (vec![13..23, 26..36], Ok(()), 26));
+    assert_eq!(of(Some(30), 1000), (vec![13..23, 26..36, 39..40], Ok(()), 30));
+    assert_eq!(of(Some(29), 1000), (vec![13..23, 26..36], Ok(()), 26));
+    assert_eq!(of(None, 39), (vec![13..23, 26..36], Ok(()), 26));
+    assert_eq!(of(Some(30), 39), (vec![13..23, 26..36], Err(Errno::NODATA), 26));
+    assert_eq!(of(Some(3), 1000), (vec![], Ok(()), 0));
+    let one = Call { packet_bytes: 0, ..call(Some(26)) };
+    assert_eq!(payloads(&Outcome::of(&one, Source::File(1000))).as_slice(), std::slice::from_ref(&(13..36)));
+}
+
+#[test]
 fn what_is_too_long_is_not_sent() {
     let outcome = Outcome::of(&Call::packet(0, PACKET_MAX + 1), Source::File(1 << 20));
     assert_eq!((outcome.packets.len(), outcome.answer), (0, Err(Errno::MSGSIZE)));

@@ -1,5 +1,7 @@
 //! A train, where it is stored, and what is to arrive of it: for tests of paths that need nothing and of those that do.
 
+pub(crate) mod delivered;
+
 use std::io::Write;
 use std::net::UdpSocket;
 use std::time::Duration;

@@ -97,7 +97,7 @@ structures! {
         header: u64,
         address: u64,
         address_bytes: u32,
-        reserved: u32,
+        skip_bytes: u32,
         packets: u64,
         trains: u64,
         bytes: u64,

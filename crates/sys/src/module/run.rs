@@ -113,6 +113,13 @@ impl<'a> Run<'a> {
         self
     }
 
+    /// Before each packet's payload so many bytes of the source, at most [`layout::HEADER_BYTES_MAX`], are passed over: stored
+    /// headers. What the run is made of has them, its packets do not.
+    pub fn passing_over(mut self, bytes: u32) -> Run<'a> {
+        self.raw.skip_bytes = bytes;
+        self
+    }
+
     /// Up to so many packets at a time leave as a train, cut by UDP segmentation; 0 and 1 mean each by itself.
     pub fn in_trains(mut self, packets: u32) -> Run<'a> {
         self.raw.train_packets = packets;
@@ -181,7 +188,7 @@ impl<'a> Run<'a> {
         Sent { packets, trains, bytes, copied_bytes }
     }
 
-    /// Bytes of payload that are left; nothing if it goes on to the end of the file.
+    /// Bytes that are left, with those to be passed over; nothing if it goes on to the end of the file.
     pub fn left(&self) -> Option<u64> {
         Some(self.raw.length).filter(|length| *length != layout::TO_END)
     }
@@ -215,7 +222,7 @@ impl<'a> Run<'a> {
     fn has_headers(&self) -> bool {
         let packets = match self.raw.packet_bytes {
             0 => 1,
-            bytes => self.raw.length.div_ceil(bytes.into()).max(1),
+            bytes => self.raw.length.div_ceil(u64::from(bytes) + u64::from(self.raw.skip_bytes)).max(1),
         };
         let wanted = packets.checked_mul(self.raw.header_bytes.into());
         wanted.is_some_and(|wanted| wanted <= self.given.end.saturating_sub(self.raw.header))
@@ -264,6 +271,9 @@ mod tests {
         let bytes = [0; 25];
         assert!(is_taken(Run::of_bytes(&bytes), &[0; 36]));
         assert!(!is_taken(Run::of_bytes(&bytes), &[0; 35]));
+        let passing = |run: Run<'_>, headers: &[u8]| is_taken(run.passing_over(2), headers);
+        assert!(passing(Run::of_bytes(&bytes[..24]), &[0; 24]));
+        assert!(!passing(Run::of_bytes(&bytes), &[0; 24]));
         let file = File::open("/proc/self/exe").unwrap();
         let whole = Run::of_file(std::os::fd::AsFd::as_fd(&file), 0, None);
         assert!(!is_taken(whole, &[0; 36]));

@@ -3,9 +3,9 @@
  * Full buffers: of a socket, and of one whose packets wait for a neighbour that
  * is not there.
  */
-#include <sys/time.h>
-
 #include "smoke.h"
+
+#include <sys/time.h>
 
 /* A full socket buffer: DONTWAIT stops, calling again goes on, nothing is lost. */
 static void full_buffer(const struct data *data)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /* The same requests as commands of io_uring, by its own system calls. */
+#include "smoke.h"
+
 #include <linux/io_uring.h>
 #include <sys/syscall.h>
-
-#include "smoke.h"
 
 /* The least that io_uring needs, by its own system calls. */
 struct ring {

@@ -55,6 +55,7 @@ int main(int count, char **names)
 			packets(&data, pair);
 			runs_of_packets(&data, pair);
 			headers(&data, pair);
+			skips_of_packets(&data, pair);
 			ends(pair);
 			misuse(&data, pair);
 			vectors(&data, pair);

@@ -56,7 +56,8 @@ static void fields(const struct wirepath_send good, int socket_file)
 	ANSWERS(EINVAL, send.address_bytes = 16);
 	ANSWERS(EINVAL, send.address = (__u64)(size_t)packet; send.address_bytes = 4096);
 	ANSWERS(EFAULT, send.address = 8; send.address_bytes = 16);
-	ANSWERS(EINVAL, send.reserved = 1);
+	ANSWERS(EINVAL, send.skip_bytes = WIREPATH_HEADER_BYTES_MAX + 1);
+	ANSWERS(EINVAL, send.skip_bytes = ~0U);
 	ANSWERS(EFAULT, send.file = -1; send.offset = 4096);
 	ANSWERS(EFAULT, send.file = -1; send.offset = 0xffff800000000000ULL);
 	ANSWERS(ENODATA, send.offset = 1ULL << 40);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /* What the groups of checks share: sockets, requests, and what must arrive. */
-#include <time.h>
-
 #include "smoke.h"
+
+#include <time.h>
 
 void die(const char *what)
 {

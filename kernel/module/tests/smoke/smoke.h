@@ -104,6 +104,7 @@ void expect_rtp_run(int socket, struct wirepath_rtp *rtp, const unsigned char *p
 void packets(const struct data *data, struct pair pair);
 void runs_of_packets(const struct data *data, struct pair pair);
 void headers(const struct data *data, struct pair pair);
+void skips_of_packets(const struct data *data, struct pair pair);
 void misuse(const struct data *data, struct pair pair);
 void vectors(const struct data *data, struct pair pair);
 void commands(const struct data *data, struct pair pair);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Storage that does not answer, by a file system of ours (FUSE): STOP of a run
- * that waits for it can be killed, closing the run does not wait, and the run
- * ends with its reading.
+ * Storage: what nobody reads ahead (ramfs), or somebody else does (overlayfs),
+ * when a call must not wait; and by a file system of ours (FUSE) reads that
+ * are not answered, and reads that give little at a time.
  */
+#include "smoke.h"
+
 #include <linux/fuse.h>
 #include <sys/mount.h>
-
-#include "smoke.h"
 
 /* R, S, D, Z, ... or 0. */
 static char process_state(pid_t process)
@@ -24,11 +24,35 @@ static char process_state(pid_t process)
 	return state;
 }
 
-/*
- * Serve a file system that is one file, by FUSE, and never answer a read: of
- * each a byte is written to `asked`. Whoever kills the process ends it.
- */
-static void serve_silence(int fuse, int asked)
+/* Never answer a read: of each a byte is written to `asked`. */
+static void be_silent(int fuse, int asked, const struct fuse_in_header *in)
+{
+	(void)fuse;
+	(void)in;
+	if (write(asked, "", 1) != 1)
+		_exit(1);
+}
+
+/* Answer each read with seventeen bytes at most, numbers of a sort. */
+static void be_brief(int fuse, int asked, const struct fuse_in_header *in)
+{
+	const struct fuse_read_in *read_in = (const void *)(in + 1);
+	struct {
+		struct fuse_out_header head;
+		unsigned char bytes[17];
+	} out = { .head.unique = in->unique };
+	__u32 bytes = read_in->size < sizeof(out.bytes) ? read_in->size : sizeof(out.bytes);
+
+	(void)asked;
+	for (__u32 i = 0; i < bytes; i++)
+		out.bytes[i] = (read_in->offset + i) * 7 >> 3;
+	out.head.len = sizeof(out.head) + bytes;
+	if (write(fuse, &out, out.head.len) != (ssize_t)out.head.len)
+		_exit(1);
+}
+
+/* Serve a file system that is one file. Whoever kills the process ends it. */
+static void serve(int fuse, int asked, void (*answer)(int, int, const struct fuse_in_header *))
 {
 	static char request[1 << 20];
 	const struct fuse_in_header *in = (void *)request;
@@ -46,8 +70,7 @@ static void serve_silence(int fuse, int asked)
 
 		switch (in->opcode) {
 		case FUSE_READ:
-			if (write(asked, "", 1) != 1)
-				_exit(1);
+			answer(fuse, asked, in);
 			continue;
 		case FUSE_FORGET:
 		case FUSE_INTERRUPT:
@@ -66,6 +89,8 @@ static void serve_silence(int fuse, int asked)
 			bytes = sizeof(out.body.attr);
 			break;
 		case FUSE_OPEN:
+			/* Reads past the page cache, where a short one is the end. */
+			out.body.open.open_flags = FOPEN_DIRECT_IO;
 			bytes = sizeof(out.body.open);
 			break;
 		case FUSE_FLUSH:
@@ -81,45 +106,58 @@ static void serve_silence(int fuse, int asked)
 	_exit(0);
 }
 
+/* Mount such a file system; the server's process, or -1 where there is no FUSE. */
+static pid_t mount_served(const char *name, int asked,
+			  void (*answer)(int, int, const struct fuse_in_header *))
+{
+	int fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC);
+	char options[100];
+	pid_t server;
+
+	snprintf(options, sizeof(options), "fd=%d,rootmode=100444,user_id=0,group_id=0", fuse);
+	if (fuse < 0 || mount("smoke", name, "fuse", 0, options)) {
+		close(fuse);
+		return -1;
+	}
+	server = fork();
+	if (!server)
+		serve(fuse, asked, answer);
+	close(fuse);	/* the server has the only one: killing it ends the mount */
+	return server;
+}
+
 /*
  * Storage that does not answer: STOP of a run that waits for it can be killed,
  * closing the run does not wait, and the run ends with its reading.
  */
 static void silent_storage(struct pair pair)
 {
-	char name[] = "/tmp/smoke-fuse-XXXXXX", options[100];
-	int fuse = open("/dev/fuse", O_RDWR | O_CLOEXEC), point = mkstemp(name);
-	struct wirepath_start start = { .size = sizeof(start), .rate_bytes_per_second = 1000000 };
+	char name[] = "/tmp/smoke-fuse-XXXXXX";
 	struct wirepath_send send;
+	struct wirepath_start start;
 	struct wirepath_status status;
 	struct pollfd ready[2];
 	struct stat size;
 	int file, run, asked[2], users = module_users(), state;
 	pid_t server, stopper;
 
-	close(point);
-	snprintf(options, sizeof(options), "fd=%d,rootmode=100444,user_id=0,group_id=0", fuse);
-	if (fuse < 0 || users < 0 || mount("smoke", name, "fuse", 0, options)) {
-		printf("SKIP silent_storage: no FUSE, or no /sys/module/wirepath/refcnt (%s)\n",
-		       strerror(errno));
-		skips++;
-		close(fuse);
+	close(mkstemp(name));
+	if (pipe(asked))
+		die("pipe");
+	server = users < 0 ? -1 : mount_served(name, asked[1], be_silent);
+	if (server < 0) {
+		SKIP("no FUSE, or no /sys/module/wirepath/refcnt (%s)", strerror(errno));
+		close(asked[0]);
+		close(asked[1]);
 		unlink(name);
 		return;
 	}
-	if (pipe(asked))
-		die("pipe");
-	server = fork();
-	if (!server)
-		serve_silence(fuse, asked[1]);
-	close(fuse);	/* the server has the only one: killing it ends the mount */
 	close(asked[1]);
 	file = open(name, O_RDONLY);
 	/* Only asking makes the size known, without which the file is empty. */
 	CHECK(!fstat(file, &size) && size.st_size == DATA_BYTES);
-	send = wirepath_send_of(pair.from, file, 0, 100000);
-	send.packet_bytes = 1000;
-	start.send = (__u64)(size_t)&send;
+	send = cut(wirepath_send_of(pair.from, file, 0, 100000), 1000, 0);
+	start = start_of(&send, 1000000);
 	run = ioctl(device, WIREPATH_START, &start);
 	CHECK(run >= 0);
 	/* Either it reads, or it has ended, which is a failure and no hang. */
@@ -150,7 +188,110 @@ static void silent_storage(struct pair pair)
 	close(asked[0]);
 }
 
+/* A packet of more pieces than the module holds of a file at a time. */
+static void brief_storage(struct pair pair)
+{
+	static unsigned char bytes[30000];
+	char name[] = "/tmp/smoke-fuse-XXXXXX";
+	struct wirepath_send send;
+	struct stat size;
+	pid_t server;
+	int file;
+
+	close(mkstemp(name));
+	server = mount_served(name, -1, be_brief);
+	if (server < 0) {
+		SKIP("no FUSE (%s)", strerror(errno));
+		unlink(name);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = i * 7 >> 3;
+	/* Newer kernels splice from the page cache without the flag. */
+	file = open(name, O_RDONLY | O_DIRECT);
+	CHECK(!fstat(file, &size) && size.st_size == DATA_BYTES);
+	send = cut(wirepath_send_of(pair.from, file, 0, sizeof(bytes)), 9000, 0);
+	CHECK(!ioctl(device, WIREPATH_SEND, &send) && send.packets == 4);
+	expect_plain(pair.to, bytes, sizeof(bytes), 9000);
+	close(file);
+	kill(server, SIGKILL);
+	CHECK(waitpid(server, NULL, 0) == server);
+	CHECK(!umount2(name, MNT_DETACH) && !unlink(name));
+}
+
+/* What a call that must not wait answers about all of a file, which may be cold. */
+static int answer_at_once(struct pair pair, int file)
+{
+	struct wirepath_send send = cut(wirepath_send_of(pair.from, file, 0, 70000), 1000, 0);
+
+	send.flags = WIREPATH_DONTWAIT;
+	return ioctl(device, WIREPATH_SEND, &send) ? errno : 0;
+}
+
+/* Nobody reads the holes of a ramfs ahead: they are sent at once. */
+static void holes_without_storage(struct pair pair)
+{
+	static unsigned char zeros[70000];
+	char folder[] = "/tmp/smoke-ramfs-XXXXXX", name[50];
+	int file;
+
+	if (!mkdtemp(folder) || mount("smoke", folder, "ramfs", 0, NULL))
+		die("ramfs");
+	snprintf(name, sizeof(name), "%s/file", folder);
+	file = open(name, O_RDWR | O_CREAT, 0600);
+	CHECK(!ftruncate(file, 100000));
+	CHECK(answer_at_once(pair, file) == 0);
+	expect_plain(pair.to, zeros, 70000, 1000);
+	close(file);
+	CHECK(!umount2(folder, 0) && !rmdir(folder));
+}
+
+/* Of a file of overlayfs the pages are those of the file below. */
+static void storage_below(struct pair pair)
+{
+	static unsigned char bytes[70000], packet[65536];
+	const char *parent = getenv("TMPDIR") ?: "/tmp";
+	char folder[100], name[120], options[300], over[120];
+	int below, above, answers[2];
+
+	snprintf(folder, sizeof(folder), "%s/smoke-XXXXXX", parent);
+	if (!mkdtemp(folder))
+		die(folder);
+	snprintf(name, sizeof(name), "%s/file", folder);
+	snprintf(options, sizeof(options), "lowerdir=%s:/sys", folder);
+	below = open(name, O_RDWR | O_CREAT, 0600);
+	memset(bytes, 0x5a, sizeof(bytes));
+	if (write(below, bytes, sizeof(bytes)) != sizeof(bytes) || fsync(below))
+		die(name);
+	snprintf(over, sizeof(over), "%s/file", "/tmp/smoke-over");
+	if (mkdir("/tmp/smoke-over", 0700) || mount("smoke", "/tmp/smoke-over", "overlay", MS_RDONLY, options)) {
+		SKIP("no overlayfs (%s)", strerror(errno));
+	} else {
+		above = open(over, O_RDONLY);
+		for (int i = 0; i < 2; i++) {
+			posix_fadvise(below, 0, 0, POSIX_FADV_DONTNEED);
+			answers[i] = answer_at_once(pair, i ? above : below);
+			while (recv(pair.to, packet, sizeof(packet), MSG_DONTWAIT) > 0)
+				;
+		}
+		CHECK(answers[0] == answers[1], "%d below, %d above", answers[0], answers[1]);
+		while (answer_at_once(pair, above) == EAGAIN)
+			;
+		while (recv(pair.to, packet, sizeof(packet), MSG_DONTWAIT) > 0)
+			CHECK(!memcmp(packet, bytes, 1000));
+		close(above);
+		CHECK(!umount2("/tmp/smoke-over", 0));
+	}
+	rmdir("/tmp/smoke-over");
+	close(below);
+	unlink(name);
+	rmdir(folder);
+}
+
 void storage(struct pair pair)
 {
 	silent_storage(pair);
+	brief_storage(pair);
+	holes_without_storage(pair);
+	storage_below(pair);
 }

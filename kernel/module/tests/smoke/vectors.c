@@ -65,6 +65,33 @@ static void misused(const struct vector *of, struct pair pair)
 	VECTOR_ANSWERS(EBADF, bad.socket = -1);
 }
 
+/*
+ * A packet of many pieces: more than a buffer has by reference is copied, more
+ * than the module takes is refused.
+ */
+static void many_parts(const struct data *data, struct pair pair)
+{
+	static struct wirepath_part parts[161];
+	static unsigned char expected[161 * 7];
+	static const size_t counts[] = { 17, 18, 64, 160 };
+
+	for (size_t i = 0; i < COUNT(parts); i++) {
+		size_t at = i * 100 + 1;
+
+		parts[i] = (struct wirepath_part){
+			.file = i & 1 ? -1 : data->file, .length = 7,
+			.offset = i & 1 ? (__u64)(size_t)data->mapping + at : at,
+		};
+		memcpy(expected + i * 7, data->bytes + at, 7);
+	}
+	for (size_t i = 0; i < COUNT(counts); i++) {
+		CHECK(sendfilew(device, pair.from, parts, counts[i]) == (ssize_t)counts[i] * 7);
+		expect_one(pair.to, expected, counts[i] * 7);
+	}
+	CHECK(sendfilew(device, pair.from, parts, 161) < 0 && errno == EMSGSIZE);
+	CHECK(nothing_more(pair.to));
+}
+
 static void over_tcp(const struct vector *vector)
 {
 	static unsigned char got[200000];
@@ -109,6 +136,7 @@ void vectors(const struct data *data, struct pair pair)
 	expect_one(pair.to, vector.expected, vector.first);
 	expect_one(pair.to, vector.expected + vector.first, vector.bytes - vector.first);
 	CHECK(nothing_more(pair.to));
+	many_parts(data, pair);
 	misused(&vector, pair);
 	over_tcp(&vector);
 }
