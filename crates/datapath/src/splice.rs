@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::os::fd::{AsFd, OwnedFd};
 
 use bytes::{Bytes, BytesMut};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice, tee};
 use wirepath_sys::append::{From, append};
@@ -63,6 +64,12 @@ impl Pipe {
     /// Bytes that are in it.
     pub fn held(&self) -> usize {
         self.held
+    }
+
+    /// Whether nothing more goes into it: it may be full of few bytes, if they lie in many pages.
+    pub fn is_full(&self) -> bool {
+        let mut writer = [PollFd::new(&self.writer, PollFlags::OUT)];
+        self.held > 0 && poll(&mut writer, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })) == Ok(0)
     }
 
     /// Bytes that it has room for, if they fill its pages.
@@ -177,6 +184,20 @@ mod tests {
         std::io::Seek::rewind(&mut file).unwrap();
         file.read_to_string(&mut bytes).unwrap();
         assert_eq!(bytes, "0456456789");
+    }
+
+    #[test]
+    fn a_pipe_is_full_when_its_pages_are_begun() {
+        let (mut source, inlet) = connection();
+        let mut pipe = Pipe::empty().unwrap();
+        assert!(!pipe.is_full());
+        while !pipe.is_full() {
+            source.write_all(b"x").unwrap();
+            assert_eq!(pipe.fill(&inlet, None, 1), Ok(1));
+        }
+        assert!(pipe.held() < pipe.room());
+        source.write_all(b"x").unwrap();
+        assert_eq!(pipe.fill(&inlet, None, 1), Err(Errno::AGAIN), "though there is something");
     }
 
     #[test]

@@ -170,7 +170,6 @@ impl Splitter {
         let missing = self.awaited();
         let Framing::Fixed(length) = &self.framing else { return None };
         let begins = !self.within;
-        self.begun = if begins { bytes } else { self.begun + bytes };
         let ends = bytes >= missing;
         (self.within, self.missing) = (!ends, (!ends).then(|| missing - bytes));
         debug_assert!(bytes <= missing && missing <= *length);

@@ -25,6 +25,9 @@ const MOST: usize = 1 << 20;
 const LEAST: usize = 512 << 10;
 const PAGE: usize = 4096;
 
+/// Bytes that pipes take unless somebody says otherwise: 16 pages.
+const USUAL: usize = 64 * 1024;
+
 /// What came of moving.
 enum Sent {
     Bytes(usize),
@@ -105,7 +108,10 @@ impl Stream {
 
     /// Whether bytes go from a file straight to a connection.
     fn sends_file(&self, leg: &Leg) -> bool {
-        matches!(self.inputs[leg.input].object.kind, Kind::File(_))
+        // By capacity, who takes nothing must not hold up the others within a record.
+        let has_choice = self.outputs.len() > 1 && matches!(self.spread, Spread::Capacity { .. });
+        !has_choice
+            && matches!(self.inputs[leg.input].object.kind, Kind::File(_))
             && matches!(&self.outputs[leg.outputs.clone()], [one] if matches!(one.object.kind, Kind::Stream(_)))
     }
 
@@ -145,8 +151,7 @@ impl Stream {
         let sent = self.inputs[leg.input].fill_pipe(pipe, room).map_err(Fault::Input)?;
         match sent {
             Sent::Bytes(_) => {}
-            // The pipe may be full.
-            Sent::Nothing if pipe.held() > 0 => return Ok(Sent::Wait),
+            Sent::Nothing if pipe.is_full() => return Ok(Sent::Wait),
             sent => return Ok(sent),
         }
         let copied = others.iter_mut().filter_map(|other| other.pipe.as_mut());
@@ -206,11 +211,14 @@ impl Stream {
     }
 }
 
-/// Gives every output a pipe; answers whether all have one, of one size.
+/// Gives every output a pipe; answers whether all have one, of one size, and of no less than pipes usually have: a user who has used up
+/// what he may have gets some of two pages, through which bytes cost more than by copying them.
 fn have_equal_pipes(outputs: &mut [Output]) -> bool {
-    let rooms = outputs.iter_mut().map(|output| output.pipe().ok().map(|pipe| pipe.room()));
-    let rooms: Option<Vec<usize>> = rooms.collect();
-    rooms.is_some_and(|rooms| rooms.windows(2).all(|pair| pair[0] == pair[1]))
+    let mut first = None;
+    outputs.iter_mut().all(|output| {
+        let room = output.pipe().map_or(0, |pipe| pipe.room());
+        room >= USUAL && *first.get_or_insert(room) == room
+    })
 }
 
 impl Input {

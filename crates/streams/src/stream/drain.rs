@@ -66,7 +66,7 @@ impl Output {
             // It takes only what is copied: so is what is in the pipe already.
             Err(Errno::INVAL) => {
                 let bytes = pipe.take().map_err(|errno| self.object.error("read", errno))?;
-                self.outbox.offer(Run::single(bytes, false, false));
+                self.outbox.push_front(Run::single(bytes, false, false));
                 self.copies = true;
                 Ok(Some(0))
             }

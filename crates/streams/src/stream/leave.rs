@@ -59,7 +59,9 @@ impl Stream {
 
     /// Whether there is nothing to do but to let those send what they have that leave.
     pub(crate) fn waits_for_leaving(&self) -> bool {
-        self.no_output.is_some() && !self.leaving.is_empty()
+        let has_nothing_else =
+            || self.inputs.is_empty() && self.pending.is_empty() && self.outputs.iter().all(Output::is_idle);
+        !self.leaving.is_empty() && (self.no_output.is_some() || has_nothing_else())
     }
 
     /// Lets go of outputs that leave and take nothing. For what is being written to a file its storage answers.
@@ -124,6 +126,7 @@ impl Stream {
     /// Counts an output among those that are gone, and gives its object to whoever detached it, or closes it.
     fn part_with(&mut self, output: Output, why: String) {
         Stream::release(self.watch.as_ref(), &output.object);
+        self.settings.moves_unseen = true; // what kept others from it may be gone
         if self.ended.len() == ENDED {
             self.ended.pop_front();
         }
@@ -227,6 +230,7 @@ impl Stream {
         }
         input.ready.iter().for_each(keep);
         Stream::release(self.watch.as_ref(), &input.object);
+        self.settings.moves_unseen = true; // what kept others from it may be gone
         self.tell(StreamEvent::InputGone { port: input.port, name: input.object.name.clone() });
         let Input { mut object, splitter, buffer, detach, .. } = input;
         unused.unsplit(buffer);

@@ -8,7 +8,7 @@ use crate::pattern::Spread;
 
 /// Records of fixed size and parts of stripes that are smaller than this are copied: many leave in one call then, which costs less
 /// than two calls for each.
-const LEAST: usize = 32 * 1024;
+const LARGE: usize = 32 * 1024;
 
 /// More records are put into a pipe while it holds no more than this: half of what it takes.
 const GATHERED: usize = 512 * 1024;
@@ -46,10 +46,11 @@ impl Stream {
         let as_they_come = match &self.spread {
             // One that came in the middle of a record must not get the rest of it.
             Spread::Mirror => {
-                !is_divided || self.outputs.windows(2).all(|pair| pair[0].within == pair[1].within)
+                let goes_by = self.inputs.iter().any(|input| !input.splitter.at_boundary());
+                !is_divided || self.outputs.iter().all(|output| output.within == goes_by)
             }
             Spread::Turns(_) | Spread::Capacity { .. } => is_divided || count == 1,
-            Spread::Bytes { unit, .. } => *unit >= LEAST,
+            Spread::Bytes { unit, .. } => *unit >= LARGE,
             Spread::Shares(_) => false,
         };
         as_they_come && count > 0 && self.outputs.iter().all(|output| output.takes_unseen(count))
@@ -158,7 +159,7 @@ impl Input {
             _ => false,
         };
         let nothing_seen = self.buffer.is_empty() && self.ready.is_empty() && self.object.unread.is_empty();
-        let is_blind = self.splitter.blind_size().is_some_and(|bytes| bytes >= LEAST);
+        let is_blind = self.splitter.blind_size().is_some_and(|bytes| bytes >= LARGE);
         let goes_by = is_blind && (is_alone || !self.is_endless());
         movable && nothing_seen && goes_by && !self.at_end && self.detach.is_none()
     }

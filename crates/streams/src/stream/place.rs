@@ -122,6 +122,9 @@ impl Stream {
         if self.outputs.iter().any(|output| output.outbox.blocks()) {
             return Ok(Placed::Blocked);
         }
+        if !run.begins && !self.outputs.iter().any(|output| output.within) {
+            self.counts.bytes_dropped += run.bytes.len() as u64; // whoever had its beginning is gone
+        }
         for place in (0..self.outputs.len()).rev() {
             // One that came in the middle of a record waits for the next.
             if run.begins || self.outputs[place].within {

@@ -12,7 +12,7 @@ use crate::secret::{Collector, ShareCounts};
 pub struct StreamStatus {
     /// Bytes that were read.
     pub bytes_in: u64,
-    /// Records that were read, parts of records counted like records.
+    /// Records that were begun. A stream of bytes without framing is one; none if all of it was moved unseen.
     pub records_in: u64,
     /// Of these, bytes that were moved without being copied to the program and back.
     pub bytes_unseen: u64,
@@ -52,7 +52,7 @@ pub struct InputStatus {
     pub name: String,
     /// Bytes that were read.
     pub bytes: u64,
-    /// Records that were taken, parts of records counted like records.
+    /// Records that were begun, as in [`StreamStatus::records_in`].
     pub records: u64,
     /// Datagrams that were dropped, because they do not fit the framing, are no shares, or came without what says how they were
     /// gathered.

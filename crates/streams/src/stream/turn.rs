@@ -59,9 +59,6 @@ impl Stream {
         if self.can_move_unseen() {
             return self.move_unseen(now_us);
         }
-        if self.outputs.iter().any(|output| output.held() > 0) {
-            return Ok(false); // what is in pipes leaves first
-        }
         if self.will_move_unseen() {
             return self.place(now_us); // what was read before leaves first, and no more is read
         }

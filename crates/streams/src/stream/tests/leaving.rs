@@ -138,6 +138,29 @@ fn who_leaves_and_takes_nothing_when_nobody_else_is_left_has_so_much_time() {
     assert_eq!(object.recv().unwrap().name(), "leaves");
 }
 
+#[test]
+fn who_leaves_and_takes_nothing_when_all_else_is_done_has_so_much_time() {
+    let (near, _far) = UnixStream::pair().unwrap();
+    let (collecting, collected) = Object::collect("collected", LIMIT);
+    let options = || OutputOptions { waiting_bytes: LIMIT, ..OutputOptions::default() };
+    let mut stream = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .stall(Duration::from_secs(5))
+        .input(memory(&[7; 1_000_000]), Framing::Fixed(1000))
+        .output_with(Object::stream("stalled", near.into()).unwrap(), options())
+        .output_with(collecting, options())
+        .build();
+    while stream.status().outputs[1].bytes < 1_000_000 {
+        assert!(matches!(stream.act(1 << 22, 0).0, Acted::More | Acted::Wait));
+    }
+    assert!(stream.detach_output(Port(0), drop));
+    assert!(matches!(stream.act(1 << 22, 1_000_000).0, Acted::Wait));
+    assert!(matches!(stream.act(1 << 22, 5_900_000).0, Acted::Wait));
+    assert!(matches!(stream.act(1 << 22, 6_100_000).0, Acted::Ended(Ok(()))));
+    assert_eq!(stream.status().gone_outputs.failed, 1);
+    assert_eq!(collected.bytes().len(), 1_000_000);
+}
+
 /// Nothing tells of what does not happen: whoever runs the stream has to look.
 #[test]
 fn whoever_runs_a_stream_looks_again_at_who_leaves_and_takes_nothing() {

@@ -2,10 +2,12 @@
 
 use std::net::Shutdown;
 use std::thread::{self, JoinHandle};
+use std::time::Instant;
 
 use super::patterns::{merged, spread};
 use super::*;
 use crate::InputOrder;
+use crate::clock::now_us;
 
 /// Bytes of records, all of which are large enough.
 const SIZES: [usize; 3] = [32 * 1024, 40_001, 100_000];
@@ -154,4 +156,104 @@ fn who_comes_within_a_large_record_gets_the_next_one_whole() {
     let (bytes, late) = (writer.join().unwrap(), readers.remove(1).join().unwrap());
     assert!(join(readers) == [bytes.clone()]);
     assert!(late == bytes[record_bytes..], "{} bytes", late.len());
+}
+
+/// Lets a stream take turns until `is_done`; all is tried each time, as nobody tells what is ready.
+fn turn_until(stream: &mut Stream, mut is_done: impl FnMut(&Stream) -> bool) {
+    let patience = Instant::now() + PATIENCE;
+    while !is_done(stream) {
+        assert!(Instant::now() < patience, "{:?}", stream.status());
+        let acted = stream.act(1 << 22, now_us()).0;
+        assert!(matches!(acted, Acted::More | Acted::Wait), "{acted:?}");
+        let storage: Vec<_> = stream.take_storage().collect();
+        storage.into_iter().for_each(|one| stream.stored(one.run()).unwrap());
+        stream.inputs.iter_mut().for_each(|input| input.readable = true);
+        stream.outputs.iter_mut().for_each(|output| output.writable = true);
+    }
+}
+
+/// By capacity, to an output that takes nothing, and one that takes all.
+fn beside_a_stalled_one(inputs: Vec<Object>) -> (Stream, UnixStream, JoinHandle<Vec<u8>>) {
+    let (near, stalled) = UnixStream::pair().unwrap();
+    let (mut outputs, mut readers) = sinks(1);
+    let builder = StreamBuilder::default().pattern(OutputPattern::Capacity).order(InputOrder::Arrival);
+    let builder =
+        inputs.into_iter().fold(builder, |builder, input| builder.input(input, Framing::Fixed(40_000)));
+    let builder = builder.output(Object::stream("stalled", near.into()).unwrap()).output(outputs.remove(0));
+    (builder.build(), stalled, readers.remove(0))
+}
+
+#[test]
+fn by_capacity_an_output_that_takes_nothing_holds_up_no_file() {
+    let bytes = some_bytes(20_000_000);
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(&bytes).unwrap();
+    let (mut stream, _stalled, _reader) = beside_a_stalled_one(vec![Object::file("file", Arc::new(file), 0)]);
+    turn_until(&mut stream, |stream| stream.status().outputs[1].bytes > 15_000_000);
+}
+
+#[test]
+fn inputs_end_and_leave_while_an_output_takes_nothing() {
+    let (near, mut far) = UnixStream::pair().unwrap();
+    let inputs = vec![source(&some_bytes(4_000_000), 70_000), Object::stream("second", near.into()).unwrap()];
+    let (mut stream, _stalled, _reader) = beside_a_stalled_one(inputs);
+    turn_until(&mut stream, |stream| stream.inputs.len() == 1);
+    far.write_all(&[1; 40_000]).unwrap();
+    turn_until(&mut stream, |stream| stream.status().bytes_in == 4_040_000);
+    let (tell, told) = channel();
+    let port = stream.inputs[0].port;
+    assert!(stream.detach_input(port, move |object| tell.send(object).unwrap()));
+    turn_until(&mut stream, |_| told.try_recv().is_ok());
+}
+
+#[test]
+fn what_comes_later_is_seen_while_a_pipe_is_not_full() {
+    let (near, mut far) = UnixStream::pair().unwrap();
+    let input = Object::stream("source", near.into()).unwrap();
+    let (mut stream, stalled, reader) = beside_a_stalled_one(vec![input]);
+    let running = thread::spawn(move || stream.run().map(|()| stream.status()));
+    // Parts of records, the first of which come to the output that takes nothing.
+    let bytes = some_bytes(8_000_000);
+    bytes.chunks(15_000).for_each(|part| far.write_all(part).unwrap());
+    drop(far);
+    let drained = thread::spawn(move || {
+        let (mut stalled, mut bytes) = (stalled, Vec::new());
+        stalled.read_to_end(&mut bytes).unwrap();
+        bytes.len()
+    });
+    assert_eq!(running.join().unwrap().unwrap().bytes_out, 8_000_000);
+    assert_eq!(drained.join().unwrap() + reader.join().unwrap().len(), 8_000_000);
+}
+
+/// The rest of a record that only one had the beginning of, who fails: it goes to nobody, and is counted.
+#[test]
+fn who_comes_within_a_record_does_not_get_its_rest_when_the_others_fail() {
+    for (record_bytes, moves_unseen) in [(100_000, true), (1000, false)] {
+        let (begun, more) = (record_bytes / 2, record_bytes / 10);
+        let bytes = some_bytes(4 * record_bytes);
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let (failing, gone) = UnixStream::pair().unwrap();
+        let mut stream = StreamBuilder::default()
+            .pattern(OutputPattern::Mirror)
+            .finish_outputs()
+            .input(Object::stream("source", near.into()).unwrap(), Framing::Fixed(record_bytes))
+            .output(Object::stream("failing", failing.into()).unwrap())
+            .build();
+        far.write_all(&bytes[..begun]).unwrap();
+        turn_until(&mut stream, |stream| stream.status().bytes_out == begun as u64);
+        assert_eq!(stream.status().bytes_unseen > 0, moves_unseen);
+        let (mut outputs, mut readers) = sinks(1);
+        stream.attach_output(outputs.remove(0), OutputOptions::default());
+        drop(gone);
+        far.write_all(&bytes[begun..begun + more]).unwrap();
+        turn_until(&mut stream, |stream| stream.outputs.len() == 1);
+        let rest = bytes[begun + more..].to_vec();
+        let writer = thread::spawn(move || far.write_all(&rest));
+        stream.run().unwrap();
+        let status = stream.status();
+        drop(stream);
+        writer.join().unwrap().unwrap();
+        assert!(readers.remove(0).join().unwrap() == bytes[record_bytes..]);
+        assert_eq!(status.bytes_dropped, (record_bytes - begun - more) as u64);
+    }
 }
