@@ -32,7 +32,7 @@ enum Calls {
     Each(u64),
     /// So many in all.
     InAll(u64),
-    /// One for so many packets.
+    /// One for so many packets: as many as a datagram has bytes for.
     OneFor(u64),
 }
 
@@ -57,7 +57,7 @@ const BY_REFERENCE: [Expected; 18] = [
     ("rtpsendfile", "udp", Each(1), 0, 1),
     ("krtpsendfile", "udp", InAll(1), 0, 0),
     ("krtpmsend", "udp", InAll(1), 0, 0),
-    ("sendfilew", "udp", OneFor(64), 0, 1),
+    ("sendfilew", "udp", OneFor(44), 0, 1),
 ];
 
 /// Linux 6.1 copies pages that it is given by reference over UDP, and so headers that the module has put into pages.
