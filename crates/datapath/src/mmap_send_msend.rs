@@ -1,6 +1,6 @@
 //! `mmap_send_msend`: the papers' path of the same name. For each packet its header is sent, to wait in the socket (MSG_MORE), and
-//! then its payload from a mapping by reference: two calls, no copy. The papers' four calls included cork and uncork. Needs the
-//! kernel module.
+//! then its payload from a mapping: two calls, one copy, since the module copies what completes a packet that waits. The papers' four
+//! calls included cork and uncork. Needs the kernel module.
 //!
 //! The socket has UDP_SEGMENT set for the sake of its checksums, as for `rtp_sendfile`.
 

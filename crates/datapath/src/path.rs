@@ -45,7 +45,7 @@ pub enum Path {
     Rtpsendfile,
     /// Header and payload from a mapping for each packet: a call, no copy.
     MmapRtpmsend,
-    /// Header by `send` and payload from a mapping by reference for each packet: two calls, no copy.
+    /// Header by `send` and payload from a mapping by the module for each packet: two calls, one copy.
     MmapSendMsend,
 }
 

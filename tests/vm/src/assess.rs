@@ -25,6 +25,9 @@ const PROCESSORS: [(&str, &str); 2] = [("default", ""), ("without-erms-fsrm", ",
 /// What is made in each guest, in this order.
 const EXPERIMENTS: [&str; 3] = ["count", "stream", "download"];
 
+/// What goals are about.
+const STREAM: &str = "stream";
+
 /// MiB of memory of a guest: what is sent is in it several times.
 const MEMORY: u32 = 2048;
 
@@ -40,6 +43,9 @@ pub struct Assess {
     /// Only this kernel, such as 6.12
     #[arg(long, value_name = "NUMBER")]
     kernel: Option<String>,
+    /// Only this experiment of count, stream and download; may be repeated
+    #[arg(long = "experiment", value_name = "NAME", value_parser = EXPERIMENTS)]
+    experiments: Vec<String>,
     /// Payload of each run: what is counted repeats, so little is enough
     #[arg(long, value_name = "SIZE", default_value = "8MiB")]
     volume: String,
@@ -72,8 +78,14 @@ impl Assess {
                 self.keep(&report, &format!("{}-{processor}", series.number))?;
             }
         }
-        self.say(&wirepath, &kernels)?;
+        self.say(&wirepath)?;
         Ok(sound)
+    }
+
+    fn experiments(&self) -> impl Iterator<Item = &'static str> {
+        let is_wanted =
+            |name: &&str| self.experiments.is_empty() || self.experiments.iter().any(|one| one == name);
+        EXPERIMENTS.into_iter().filter(is_wanted)
     }
 
     fn guest(
@@ -93,7 +105,7 @@ impl Assess {
             .file(&copies, Path::new(COPIES))?
             .script("copies", &format!("insmod {COPIES}"))?
             .size(MEMORY, 1, Duration::from_secs(self.limit));
-        for experiment in EXPERIMENTS {
+        for experiment in self.experiments() {
             let mut arguments =
                 vec!["assess", experiment, "--json", "-", "--sink", "drop", "--scratch", "/disk"];
             arguments.extend(["--calibration", "/tmp/calibration.json"]);
@@ -118,43 +130,47 @@ impl Assess {
             fs::write(&file, text).with_context(|| file.display().to_string())?;
             println!("{}", file.display());
         }
-        ensure!(
-            results.len() == EXPERIMENTS.len(),
-            "{} results of {name}, not {}",
-            results.len(),
-            EXPERIMENTS.len()
-        );
+        let wanted = self.experiments().count();
+        ensure!(results.len() == wanted, "{} results of {name}, not {wanted}", results.len());
         Ok(())
     }
 
-    /// Writes what the results say together: whether goals are met, and kernel against kernel.
-    fn say(&self, wirepath: &Path, kernels: &[&Series]) -> Result<()> {
+    /// Writes what the results in the folder say together, those of earlier runs among them: whether goals are met, and kernel
+    /// against kernel.
+    fn say(&self, wirepath: &Path) -> Result<()> {
+        let kernels = suite::chosen(None)?;
         let of = |series: &Series, processor: &str, experiment: &str| {
-            format!("{}-{processor}.{experiment}.json", series.number)
+            let name = format!("{}-{processor}.{experiment}.json", series.number);
+            self.results.join(&name).exists().then_some(name)
         };
-        let all = kernels
-            .iter()
-            .flat_map(|series| PROCESSORS.map(|(processor, _)| of(series, processor, "stream")));
-        self.tell(wirepath, "goals.txt", &["goals".to_owned()].into_iter().chain(all).collect::<Vec<_>>())?;
-        let [newest, .., oldest] = kernels else { return Ok(()) };
-        for experiment in ["stream", "download"] {
+        let of_all = |series: &&Series| PROCESSORS.map(|(processor, _)| of(series, processor, STREAM));
+        let streams: Vec<String> = kernels.iter().flat_map(of_all).flatten().collect();
+        if !streams.is_empty() {
+            self.tell(wirepath, "goals.txt", "goals", &streams)?;
+        }
+        let (Some(newest), Some(oldest)) = (kernels.first(), kernels.last()) else { return Ok(()) };
+        for experiment in [STREAM, "download"] {
             for (processor, _) in PROCESSORS {
-                let pair = [of(oldest, processor, experiment), of(newest, processor, experiment)];
-                let arguments: Vec<String> = ["compare".to_owned()].into_iter().chain(pair).collect();
-                self.tell(wirepath, &format!("kernels-{processor}.{experiment}.txt"), &arguments)?;
+                let pair = [oldest, newest].map(|series| of(series, processor, experiment));
+                if let [Some(before), Some(after)] = pair
+                    && before != after
+                {
+                    let name = format!("kernels-{processor}.{experiment}.txt");
+                    self.tell(wirepath, &name, "compare", &[before, after])?;
+                }
             }
         }
         Ok(())
     }
 
     /// Keeps what `wirepath assess` says.
-    fn tell(&self, wirepath: &Path, name: &str, arguments: &[String]) -> Result<()> {
+    fn tell(&self, wirepath: &Path, name: &str, command: &str, results: &[String]) -> Result<()> {
         let wirepath = wirepath.canonicalize().with_context(|| wirepath.display().to_string())?;
-        let mut command = Command::new(wirepath);
-        command.arg("assess").args(arguments).current_dir(&self.results);
-        command.env("LC_ALL", "C.UTF-8").env("COLUMNS", "160");
+        let mut wirepath = Command::new(wirepath);
+        wirepath.args(["assess", command]).args(results).current_dir(&self.results);
+        wirepath.env("LC_ALL", "C.UTF-8").env("COLUMNS", "160");
         let file = self.results.join(name);
-        fs::write(&file, output(&mut command)?).with_context(|| file.display().to_string())?;
+        fs::write(&file, output(&mut wirepath)?).with_context(|| file.display().to_string())?;
         println!("{}", file.display());
         Ok(())
     }
