@@ -108,7 +108,7 @@ fn tests(guests: &[Ran]) -> String {
     for Ran { report, .. } in guests {
         let counted = report.output.lines().filter(|line| line.starts_with("counted: "));
         let counted: String = counted.map(|line| format!("{line}\n")).collect();
-        write!(text, "{}{counted}\n", report.text()).expect("a string takes all");
+        writeln!(text, "{}{counted}", report.text()).expect("a string takes all");
     }
     text
 }
