@@ -24,6 +24,8 @@ const COMPLAINTS: &[&str] = &[
     "kmemleak: ",
     "unreferenced object ",
     "refcount_t: ",
+    "pagealloc: memory corruption", // a page was written to after it was freed
+    "pagealloc: single bit error",
     "list_add corruption",
     "list_del corruption",
     "unregister_netdevice: waiting for", // a reference to a device that nobody gives back

@@ -65,6 +65,7 @@ fn what_debugging_kernels_find_is_a_complaint() {
         "BUG: Bad page state in process test  pfn:04a20",
         "BUG kmalloc-64 (Tainted: G           O      ): Poison overwritten",
         "BUG: workqueue lockup - pool cpus=0",
+        "pagealloc: memory corruption",
         "UBSAN: array-index-out-of-bounds in wirepath/frames.c:12:3",
         "kmemleak: 3 new suspected memory leaks (see /sys/kernel/debug/kmemleak)",
         "unreferenced object 0xffff888004a20c60 (size 64):",

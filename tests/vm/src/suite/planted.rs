@@ -21,7 +21,7 @@ pub(super) const FAULTS: &[Fault] = &[
     Fault { name: "nothing", hurry: "true", complaint: None },
     found("use_after_free", "BUG: KASAN: slab-use-after-free in planted_"),
     found("out_of_bounds", "BUG: KASAN: vmalloc-out-of-bounds in planted_"),
-    found("freed_page", "pagealloc: "),
+    found("freed_page", "pagealloc: memory corruption"),
     found("list", "list_del corruption"),
     found("armed_timer", "ODEBUG: free active"),
     found("shift", "UBSAN: shift-out-of-bounds in "),
