@@ -102,7 +102,7 @@ assess download download $quick --sink "$sink" "$@"
   grep -m 1 'model name' /proc/cpuinfo || true
   ethtool -i "$device" 2>/dev/null || echo "(ethtool is not installed: nothing is known of $device)"
   ethtool -k "$device" 2>/dev/null | grep -E 'checksumming|scatter|segmentation|gso' || true
-  ip -s link show dev "$device"
+  ip -s link show dev "$device" 2>/dev/null || true
   echo '```'
 } >"$out/README.md"
 echo "$out"

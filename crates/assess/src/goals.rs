@@ -171,8 +171,8 @@ impl Limit {
     /// A ratio in the terms of the limit.
     fn figure(self, ratio: f64) -> String {
         match self {
-            Less(_) if ratio > 1.0 => format!("{:.0} % more", (ratio - 1.0) * 100.0),
-            Less(_) => format!("{:.0} % less", (1.0 - ratio) * 100.0),
+            Less(_) if ratio > 1.0 => format!("{:.1} % more", (ratio - 1.0) * 100.0),
+            Less(_) => format!("{:.1} % less", (1.0 - ratio) * 100.0),
             Times(_) => format!("{ratio:.2} times"),
         }
     }
@@ -200,7 +200,7 @@ mod tests {
             tables[0].rows[index].iter().map(|cell| cell.text.as_str()).collect()
         };
         assert_eq!(row(0)[..2], ["krtpsendfile:single", "40 % less than rtp_sendfile"]);
-        assert_eq!(row(0)[3..], ["50 % less, met", "not measured"]);
+        assert_eq!(row(0)[3..], ["50.5 % less, met", "not measured"]);
         assert_eq!(row(7)[3], "not measured");
         let costs = &tables[1].rows;
         assert!(costs.iter().any(|row| row[0].text == "mmap_writev" && row[2].text == "–"), "{costs:?}");
@@ -210,6 +210,6 @@ mod tests {
     fn a_limit_is_kept_or_not() {
         assert!(Less(0.4).is_kept(0.6) && !Less(0.4).is_kept(0.61));
         assert!(Times(1.3).is_kept(1.3) && !Times(1.3).is_kept(1.31));
-        assert_eq!([Less(0.1).figure(1.25), Less(0.1).figure(0.25)], ["25 % more", "75 % less"]);
+        assert_eq!([Less(0.1).figure(1.25), Less(0.1).figure(0.25)], ["25.0 % more", "75.0 % less"]);
     }
 }
