@@ -21,9 +21,12 @@
 #include <linux/timer.h>
 #include <linux/vmalloc.h>
 
-/* Longer than what the guest's script lets pass before it counts as never. */
+/*
+ * Longer than what the guest's script lets pass before it counts as never; of
+ * RCU, with 5 seconds more, which PROVE_RCU adds.
+ */
 #define BLOCKED_SECONDS 30
-#define STALLED_SECONDS 8
+#define STALLED_SECONDS 15
 #define LOST_OBJECTS 3
 #define PAGES 64
 
