@@ -406,7 +406,13 @@ fn wrong_arguments_are_named() -> Result<()> {
     for (arguments, code, said) in [
         (&["--listen", ":0"][..], 2, "--to <BACKEND>"),
         (&["--to", "a:1"], 2, "--listen <ADDRESS>"),
-        (&["--listen", ":0", "--to", ":80"], 2, ":80: a host is missing, as in HOST:PORT"),
+        (&["--listen", ":0", "--to", ":80"], 2, "a host is missing, as in HOST:PORT"),
+        (&["--listen", ":80x", "--to", "a:1"], 2, "'--listen <ADDRESS>': 80x is no port"),
+        (
+            &["--listen", "udp://:8600", "--to", "a:1"],
+            2,
+            "'--listen <ADDRESS>': this is no address; there are",
+        ),
         (&["--listen", ":0", "--to", "a:1", "--in", "-", "--out", "-"], 2, "cannot be used with"),
         // Bytes that were to be sealed would go out as they are.
         (&["--listen", ":0", "--to", "a:1", "--handler", "seal:key"], 2, "'--handler <HANDLER>'"),
@@ -431,6 +437,7 @@ fn wrong_arguments_are_named() -> Result<()> {
         let output = Command::new(server::binary()?).arg("relay").args(arguments).output()?;
         let error = String::from_utf8(output.stderr)?;
         ensure!(output.status.code() == Some(code) && error.contains(said), "{arguments:?}: {error}");
+        ensure!(error.matches(":80x").count() <= 1, "said twice: {error}");
     }
     Ok(())
 }
