@@ -354,8 +354,8 @@ fn outputs_that_are_gone_stay_in_the_report() -> Result<()> {
 fn wrong_addresses_and_words_are_named() -> Result<()> {
     for (arguments, code, said) in [
         (&["--in", "-"][..], 2, "--out <ADDRESS>"),
-        (&["--in", "video.ts", "--out", "-"], 2, "video.ts: this is no address; there are tcp://"),
-        (&["--in", "-", "--out", "-", "--framing", "fixed"], 2, "fixed is no framing; there are whole"),
+        (&["--in", "video.ts", "--out", "-"], 2, "'--in <ADDRESS>': this is no address; there are tcp://"),
+        (&["--in", "-", "--out", "-", "--framing", "fixed"], 2, "fixed needs a size, as fixed:64KiB"),
         (&["--in", "-", "--out", "-", "--handler", "rot13"], 2, "rot13 is no handler; there are crc32c"),
         (&["--in", "file:/does/not/exist", "--out", "-"], 1, "file:/does/not/exist: opening: No such file"),
         (&["--in", "file:/", "--out", "-"], 1, "file:/: opening: is a directory"),
@@ -374,6 +374,13 @@ fn wrong_addresses_and_words_are_named() -> Result<()> {
             1,
             "takes at least 2 outputs, and there are 1",
         ),
+        (
+            &["--in", "-", "--out", "-", "--order", "shares"],
+            1,
+            "-: shares over a stream of bytes need --framing fixed:BYTES",
+        ),
+        (&["--in", "-", "--out", "udp://@127.0.0.1:9"], 2, "with @ datagrams are received"),
+        (&["--in", "-", "--out", "-", "--metrics", "foo"], 2, "such as 127.0.0.1:9100"),
         (
             &["--in", "-", "--out", "-", "--handler", "seal:/dev/null"],
             1,

@@ -327,8 +327,9 @@ fn wrong_arguments_are_named() -> Result<()> {
         ),
         (
             ["--cache", &empty_path, "--origin", origin, "--listen", "127.0.0.1:99999"],
-            "--listen 127.0.0.1:99999",
+            "'--listen <ADDRESS>': 99999 is no port",
         ),
+        (["--cache", &empty_path, "--origin", origin, "--listen", "unix:/run/a"], "and no Unix socket"),
         (["--cache", &empty_path, "--origin", origin, "--in", "-"], "cannot be used with"),
         (["--cache", &empty_path, "--origin", origin, "--handler", "meter"], "'--handler <HANDLER>'"),
         (["--cache", &empty_path, "--origin", origin, "--idle-timeout", "1m"], "'--idle-timeout <TIME>'"),

@@ -1,5 +1,6 @@
 //! `wirepath relay --listen … --to …`: a TCP proxy as people use it.
 
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -12,7 +13,7 @@ use libtest_mimic::Trial;
 use rustix::process::Signal;
 use wirepath_tests::process::status_number;
 use wirepath_tests::proxy::{self, PATIENCE, Proxy, accept, echo, echo_on, free_port};
-use wirepath_tests::{Deadline, server, trials};
+use wirepath_tests::{Deadline, http, server, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
@@ -28,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_proxy_does_not_drain_for_ever,
         backends_are_told_who_the_client_is,
         clients_say_who_they_are,
+        no_series_of_metrics_is_there_twice,
         wrong_arguments_are_named,
     ]
 }
@@ -372,13 +374,45 @@ fn clients_say_who_they_are() -> Result<()> {
     Ok(())
 }
 
+/// A series is a name with its labels: two of one make a scrape that Prometheus refuses.
+fn no_series_of_metrics_is_there_twice() -> Result<()> {
+    let backends = [echo(0)?, echo(1)?];
+    let mut proxy = Proxy::before(&backends, &["--metrics", "127.0.0.1:0"])?;
+    let door: SocketAddr = Deadline::seconds(20.0).wait_for("the door", || {
+        let log = proxy.process.log();
+        ensure!(proxy.process.is_running()?, "it ended: {log}");
+        let address = log.split("http://").nth(1).and_then(|rest| rest.split("/metrics").next());
+        Ok(address.and_then(|address| address.parse().ok()))
+    })?;
+    let text = String::from_utf8(http::get(door, "/metrics")?.body)?;
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let mut series = HashSet::new();
+    for line in lines {
+        let (name, _) = line.rsplit_once(' ').with_context(|| format!("no value: {line}"))?;
+        ensure!(series.insert(name), "{name} is there twice:\n{text}");
+    }
+    for backend in backends {
+        for of_backend in ["up", "connected_total", "checks_passed_total", "checks_failed_total"] {
+            let wanted = format!("wirepath_backend_{of_backend}{{backend=\"tcp://{backend}\"}}");
+            ensure!(series.contains(&*wanted), "{wanted} is missing:\n{text}");
+        }
+    }
+    Ok(())
+}
+
 fn wrong_arguments_are_named() -> Result<()> {
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let taken_address = taken.local_addr()?.to_string();
     for (arguments, code, said) in [
         (&["--listen", ":0"][..], 2, "--to <BACKEND>"),
         (&["--to", "a:1"], 2, "--listen <ADDRESS>"),
-        (&["--listen", ":0", "--to", ":80"], 2, ":80: a host is missing, as in HOST:PORT"),
+        (&["--listen", ":0", "--to", ":80"], 2, "a host is missing, as in HOST:PORT"),
+        (&["--listen", ":80x", "--to", "a:1"], 2, "'--listen <ADDRESS>': 80x is no port"),
+        (
+            &["--listen", "udp://:8600", "--to", "a:1"],
+            2,
+            "'--listen <ADDRESS>': this is no address; there are",
+        ),
         (&["--listen", ":0", "--to", "a:1", "--in", "-", "--out", "-"], 2, "cannot be used with"),
         // Bytes that were to be sealed would go out as they are.
         (&["--listen", ":0", "--to", "a:1", "--handler", "seal:key"], 2, "'--handler <HANDLER>'"),
@@ -403,6 +437,7 @@ fn wrong_arguments_are_named() -> Result<()> {
         let output = Command::new(server::binary()?).arg("relay").args(arguments).output()?;
         let error = String::from_utf8(output.stderr)?;
         ensure!(output.status.code() == Some(code) && error.contains(said), "{arguments:?}: {error}");
+        ensure!(error.matches(":80x").count() <= 1, "said twice: {error}");
     }
     Ok(())
 }

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::{ArgGroup, Args};
-use wirepath_relay::Configuration;
+use wirepath_relay::{AddressError, Configuration, Endpoint};
 
 use crate::{format, terminal};
 use cache::Caching;
@@ -43,13 +43,14 @@ Addresses:
   -                         standard input or output
   file:PATH                 a file; to write one that exists, add ?append
                             or ?overwrite
-For UDP add ?iface=NAME&ttl=HOPS for multicast, ?packet=BYTES for the size of datagrams that are made of a stream.
+For UDP add ?iface=NAME&ttl=HOPS for multicast, ?packet=BYTES for the size of datagrams that are made of a stream. \
+The shell takes ? and & for itself: put such addresses in quotes.
 
 Examples:
-  wirepath relay --in udp://@239.1.1.1:5000?iface=eth0 \\
+  wirepath relay --in 'udp://@239.1.1.1:5000?iface=eth0' \\
                  --out udp://10.0.0.2:5000 --out udp://10.0.0.3:5000
   wirepath relay --in tcp://camera:9000 \\
-                 --out tcp://:9001?listen --out file:record.ts
+                 --out 'tcp://:9001?listen' --out file:record.ts
   wirepath relay --in file:multiplex.ts --framing ts \\
                  --handler ts:programme=2 --out file:one.ts
   wirepath relay --config relay.toml --metrics 127.0.0.1:9100
@@ -58,8 +59,9 @@ Examples:
   wirepath relay --listen :80 --cache /var/cache/films \\
                  --origin http://storage:8080
 
-Several inputs are merged (--order), several outputs mirrored unless --pattern says otherwise. Bytes that nobody has to \
-look at are not copied. With --config many streams run at once; when one ends or fails, the others go on.
+Several inputs are merged (--order), several outputs mirrored unless --pattern says otherwise. Bytes of \
+connections, pipes and files that nobody has to look at are not copied, but for a mirror with a file among its outputs. With \
+--config many streams run at once; when one ends or fails, the others go on.
 
 With --listen and --to it is a TCP proxy: each connection goes to one of the backends (HOST:PORT, tcp://HOST:PORT or \
 unix:PATH), and its end is passed on as it came, each way: in order or as a reset. With --listen and --cache it is an HTTP cache: \
@@ -102,8 +104,8 @@ pub(crate) struct Relay {
 #[derive(Args)]
 struct Listening {
     /// Take connections here: [HOST]:PORT, of IPv4 and IPv6 without a host, or for a proxy unix:PATH; may be given more than once
-    #[arg(long = "listen", value_name = "ADDRESS", requires = "behind")]
-    addresses: Vec<String>,
+    #[arg(long = "listen", value_name = "ADDRESS", value_parser = said_once(Endpoint::to_listen), requires = "behind")]
+    addresses: Vec<Endpoint>,
 
     /// How long connections and answers may go on after SIGTERM or SIGINT
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration, requires = "addresses")]
@@ -112,6 +114,13 @@ struct Listening {
     /// Engine threads [default: one for each core]
     #[arg(long, value_name = "N", requires = "addresses")]
     threads: Option<NonZeroUsize>,
+}
+
+/// A parser of addresses for arguments: which address is wrong, who parses them says already.
+fn said_once<T: 'static>(
+    parse: fn(&str) -> Result<T, AddressError>,
+) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
+    move |text| parse(text).map_err(|error| error.why().to_owned())
 }
 
 impl Listening {

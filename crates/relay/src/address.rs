@@ -67,6 +67,11 @@ impl AddressError {
     pub(crate) fn new(text: &str, why: String) -> AddressError {
         AddressError { text: text.to_owned(), why }
     }
+
+    /// What is wrong, without the address: for who says by himself which one it is.
+    pub fn why(&self) -> &str {
+        &self.why
+    }
 }
 
 impl FromStr for Address {
@@ -79,6 +84,27 @@ impl FromStr for Address {
 }
 
 impl Address {
+    /// Where something goes. With an @ in front or without a host, a UDP address is one to receive from.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn to_write(text: &str) -> Result<Address, AddressError> {
+        let address: Address = text.parse()?;
+        let why = match &address.kind {
+            Kind::Udp(_) if text.starts_with("udp://@") => {
+                "with @ datagrams are received; to send them, it is udp://HOST:PORT"
+            }
+            Kind::Udp(udp) if udp.host.is_empty() => "a host is missing, as in udp://HOST:PORT",
+            _ => return Ok(address),
+        };
+        Err(AddressError::new(text, why.to_owned()))
+    }
+
+    /// Whether datagrams come from it, which keep their bounds.
+    pub(crate) fn has_datagrams(&self) -> bool {
+        matches!(self.kind, Kind::Udp(_))
+    }
+
     /// The same with a relative path taken to be in `folder`.
     pub(crate) fn within(self, folder: &Path) -> Address {
         let Address { mut text, mut kind } = self;
@@ -302,6 +328,22 @@ mod tests {
         ] {
             let error = text.parse::<Address>().unwrap_err().to_string();
             assert!(error.starts_with(text) && error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn nobody_sends_to_an_address_to_receive_from() {
+        for (text, why) in [
+            ("udp://@10.0.0.1:1", "it is udp://HOST:PORT"),
+            ("udp://@[::1]:1", "it is udp://HOST:PORT"),
+            ("udp://:1", "a host is missing"),
+        ] {
+            assert!(text.parse::<Address>().is_ok(), "{text}");
+            let error = Address::to_write(text).unwrap_err();
+            assert!(error.why().contains(why) && !error.why().contains(text), "{error}");
+        }
+        for text in ["udp://10.0.0.1:1", "tcp://:1?listen", "-", "file:@", "unix:@"] {
+            assert_eq!(Address::to_write(text), text.parse());
         }
     }
 }

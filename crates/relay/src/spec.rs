@@ -66,6 +66,7 @@ impl FromStr for FramingSpec {
         match split(text) {
             ("whole", None) => Ok(FramingSpec::Whole),
             ("fixed", Some(bytes)) => Ok(FramingSpec::Fixed(size(bytes)?)),
+            ("fixed" | "fixed:", None) => Err(SpecError("fixed needs a size, as fixed:64KiB".to_owned())),
             ("ts", None) => Ok(FramingSpec::TransportStream),
             ("rtp", None) => Ok(FramingSpec::Rtp),
             ("line", None) => Ok(FramingSpec::Line),
@@ -386,7 +387,7 @@ mod tests {
             HandlerSpec::Seal("/nowhere/key".into()).handler().unwrap_err(),
         ];
         let expected = [
-            "fixed is no framing; there are whole",
+            "fixed needs a size, as fixed:64KiB",
             "0 is no size",
             "it is tag:OFFSET:BYTES",
             "9 is no number from 1 to 8",

@@ -1,7 +1,8 @@
 //! Inputs, outputs and what is between them, made a stream.
 
 use wirepath_streams::{
-    InputOrder, MOST_SHARES, OutputOptions, OutputPattern, Stream, StreamBuilder, StreamEvent, WhenFull,
+    InputOrder, MOST_SHARES, OutputOptions, OutputPattern, SHARE_HEADER, Stream, StreamBuilder, StreamEvent,
+    WhenFull,
 };
 
 use crate::address::Address;
@@ -67,6 +68,15 @@ pub enum WiringError {
         /// What there is.
         outputs: usize,
     },
+    /// Nobody can tell where one share ends and the next begins.
+    #[error(
+        "{input}: shares over a stream of bytes need --framing fixed:BYTES, with the BYTES that records had \
+         where they were shared and {SHARE_HEADER} more: fixed:65548 where that was fixed:64KiB"
+    )]
+    SharesWithoutBounds {
+        /// Which input.
+        input: Box<Address>,
+    },
     /// There are too many.
     #[error("shares take at most {MOST_SHARES} outputs, and there are {outputs}")]
     TooManyOutputs {
@@ -79,8 +89,13 @@ impl Wiring {
     /// Whether inputs, outputs and what is between them go together, as far as that is seen without opening anything.
     ///
     /// # Errors
-    /// If there are fewer or more outputs than shares take.
+    /// If there are fewer or more outputs than shares take, or shares come with no bounds.
     pub fn check(&self) -> Result<(), WiringError> {
+        if let (OrderSpec::Shares { .. }, FramingSpec::Whole) = (&self.order, &self.framing)
+            && let Some(input) = self.inputs.iter().find(|input| !input.has_datagrams())
+        {
+            return Err(WiringError::SharesWithoutBounds { input: Box::new(input.clone()) });
+        }
         let OutputPattern::Shares { threshold } = self.pattern.0 else { return Ok(()) };
         let outputs = self.outputs.len();
         if outputs < usize::from(threshold) {

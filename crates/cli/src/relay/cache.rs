@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use bytesize::ByteSize;
 use clap::Args;
+use clap::error::ErrorKind;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -67,11 +68,12 @@ impl Caching {
 
     /// Serves until a signal comes, then drains.
     pub(super) fn run(self, listening: &Listening, showing: &Showing) -> Result<ExitCode> {
-        let addresses = listening
-            .addresses
-            .iter()
-            .map(|address| Endpoint::to_listen(address).with_context(|| format!("--listen {address}")));
-        let addresses = addresses.collect::<Result<Vec<Endpoint>>>()?;
+        let addresses = &listening.addresses;
+        if let Some(socket) = addresses.iter().find(|address| !address.is_tcp()) {
+            // A wrong argument like any other, which the parser cannot see before it knows what it is for.
+            let words = format!("--listen {socket}: a cache takes HOST:PORT or :PORT, and no Unix socket\n");
+            clap::Error::raw(ErrorKind::ValueValidation, words).exit();
+        }
         let output = Output::prepare(showing.json.as_deref())?;
         let log = Log::start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -91,7 +93,7 @@ impl Caching {
             tracing::info!("metrics at http://{}/metrics", door.address());
         }
         let says_ready = !matches!(output, Output::Standard);
-        let served = runtime.block_on(serve(&cache, &addresses, listening.drain, says_ready));
+        let served = runtime.block_on(serve(&cache, addresses, listening.drain, says_ready));
         runtime.shutdown_timeout(TIDY_LIMIT);
         tidy(&readers);
         let status = cache.status();

@@ -136,6 +136,7 @@ mod tests {
         let value = match option.get_id().as_str() {
             _ if !option.get_action().takes_values() => return vec![long],
             "outputs" => "-",
+            "addresses" => ":80",
             "framing" => "line",
             "order" => "arrival",
             "pattern" => "mirror",

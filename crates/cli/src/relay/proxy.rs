@@ -8,14 +8,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use wirepath_relay::{Balance, Endpoint, HealthOptions, ProxyOptions, ProxyStatus};
 
-use super::Listening;
 use super::door::Door;
 use super::running::Showing;
+use super::{Listening, said_once};
 use crate::log::Log;
 use crate::output::Output;
 use crate::{format, terminal};
@@ -27,7 +27,7 @@ const CUT: u8 = 3;
 #[derive(Args)]
 pub(super) struct Proxy {
     /// Connect them to this backend: HOST:PORT or unix:PATH; may be given more than once
-    #[arg(long, value_name = "BACKEND", value_parser = Endpoint::to_connect, requires = "addresses")]
+    #[arg(long, value_name = "BACKEND", value_parser = said_once(Endpoint::to_connect), requires = "addresses")]
     to: Vec<Endpoint>,
 
     /// Which backend gets a connection: roundrobin, leastconn (fewest connections), random
@@ -104,11 +104,8 @@ impl Proxy {
         );
         // A check changes nothing where there is no choice, and some who listen take one connection only.
         let interval = self.health_interval.or((self.to.len() > 1).then_some(Duration::from_secs(2)));
-        let door =
-            |address: &String| Endpoint::to_listen(address).with_context(|| format!("--listen {address}"));
-        let doors = listening.addresses.iter().map(door);
         Ok(ProxyOptions {
-            listen: doors.collect::<Result<_, _>>()?,
+            listen: listening.addresses.clone(),
             backends: self.to,
             balance: self.balance,
             threads: listening.threads()?,

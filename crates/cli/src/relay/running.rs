@@ -18,7 +18,6 @@ use super::door::Door;
 use super::group::Group;
 use super::row::{Row, Snapshot, State};
 use super::{counts, report};
-use crate::address::door;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 
@@ -35,12 +34,18 @@ const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Args)]
 pub(super) struct Showing {
     /// Open an HTTP door with /metrics (OpenMetrics) and /api/status (JSON)
-    #[arg(long, value_name = "ADDR:PORT", value_parser = door)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = metrics_door)]
     pub(super) metrics: Option<SocketAddr>,
 
     /// Write what was done as JSON to FILE at the end; - is standard output
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
+}
+
+/// Where an exporter of metrics is usually found.
+fn metrics_door(text: &str) -> Result<SocketAddr, &'static str> {
+    text.parse()
+        .map_err(|_| "wanted is an address and a port up to 65535, such as 127.0.0.1:9100 or [::1]:9100")
 }
 
 /// Who sees the streams, and what they saw last.

@@ -1,5 +1,7 @@
 //! `wirepath relay --in … --out …`: one stream, from inputs to outputs.
 
+use std::str::FromStr;
+
 use anyhow::{Result, bail};
 use clap::Args;
 use wirepath_relay::{
@@ -8,6 +10,8 @@ use wirepath_relay::{
 };
 use wirepath_streams::Class;
 
+use super::said_once;
+
 /// The name of a stream that is given on the command line.
 const NAME: &str = "command line";
 
@@ -15,11 +19,11 @@ const NAME: &str = "command line";
 #[derive(Args)]
 pub(super) struct Wires {
     /// Where bytes come from; may be given more than once
-    #[arg(long = "in", value_name = "ADDRESS", requires = "outputs")]
+    #[arg(long = "in", value_name = "ADDRESS", value_parser = said_once(Address::from_str), requires = "outputs")]
     inputs: Vec<Address>,
 
     /// Where they go; may be given more than once
-    #[arg(long = "out", value_name = "ADDRESS", requires = "inputs")]
+    #[arg(long = "out", value_name = "ADDRESS", value_parser = said_once(Address::to_write), requires = "inputs")]
     outputs: Vec<Address>,
 
     /// How inputs are divided into records: whole, fixed:BYTES, ts, rtp, line, length32. With whole, a datagram is a record as it is

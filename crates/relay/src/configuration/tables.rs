@@ -88,22 +88,27 @@ impl StreamTable {
         let usual = Wiring::default();
         let StreamTable { framing, order, pattern, when_full, .. } = self;
         Ok(Wiring {
-            inputs: words(self.inputs.get_ref(), |input: Address| input.within(folder))?,
-            outputs: words(self.outputs.get_ref(), |output: Address| output.within(folder))?,
+            inputs: words(self.inputs.get_ref(), Address::from_str, |input| input.within(folder))?,
+            outputs: words(self.outputs.get_ref(), Address::to_write, |output| output.within(folder))?,
             framing: framing.as_ref().map_or(usual.framing, |word| word.0.clone()),
             order: order.as_ref().map_or(usual.order, |word| word.0.clone()),
             pattern: pattern.as_ref().map_or(usual.pattern, |word| word.0),
-            handlers: words(&self.handlers, |handler: HandlerSpec| handler.within(folder))?,
+            handlers: words(&self.handlers, HandlerSpec::from_str, |handler| handler.within(folder))?,
             when_full: when_full.as_ref().map_or(usual.when_full, |word| word.0),
         })
     }
 }
 
 /// Each word of a list, which may go over many lines: what is wrong with one is said with its own.
-fn words<T: FromStr<Err: Display>>(list: &[Spanned<String>], then: impl Fn(T) -> T) -> Result<Vec<T>, Wrong> {
-    let parse =
-        |word: &Spanned<String>| word.get_ref().parse().map_err(|error| Wrong::new(word.span(), error));
-    list.iter().map(|word| parse(word).map(&then)).collect()
+fn words<T, E: Display>(
+    list: &[Spanned<String>],
+    parse: impl Fn(&str) -> Result<T, E>,
+    then: impl Fn(T) -> T,
+) -> Result<Vec<T>, Wrong> {
+    let word = |word: &Spanned<String>| {
+        parse(word.get_ref()).map(&then).map_err(|error| Wrong::new(word.span(), error))
+    };
+    list.iter().map(word).collect()
 }
 
 impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Word<T> {

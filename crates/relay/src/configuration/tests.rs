@@ -107,6 +107,12 @@ fn each_wrong_thing_is_named_with_its_line() {
         (with("deadline = \"0s\""), 5, "0s is no deadline"),
         (with("class = \"live\""), 5, "no class live; declare it with [[class]] and name = \"live\""),
         (with("pattern = \"shares:2\""), 1, "takes at least 2 outputs, and there are 1"),
+        (with("order = \"shares\""), 1, "shares over a stream of bytes need --framing fixed:BYTES"),
+        (
+            with("[[stream]]\nname = \"b\"\nin = [\"file:a\"]\nout = [\"udp://@a:1\"]"),
+            8,
+            "udp://@a:1: with @ datagrams are received",
+        ),
         (with("name = \"two\""), 5, "duplicate key"),
         (before("[[class]]\nname = \"a\"\n[[class]]\nname = \"a\""), 4, "there is a class a already"),
         (before("[[class]]\nname = \"\""), 2, "a name has 1 to 64 letters"),

@@ -51,6 +51,11 @@ impl Endpoint {
         place.map(Endpoint).map_err(|why| AddressError::new(text, why))
     }
 
+    /// Whether it is one of TCP.
+    pub fn is_tcp(&self) -> bool {
+        matches!(self.0, Place::Tcp { .. })
+    }
+
     /// Asks for the addresses of the host, on a thread of its own because that may take long. At least one.
     ///
     /// # Errors

@@ -82,13 +82,16 @@ const BACKEND: &[Metric<BackendStatus>] = &[
         read: |backend| Value::Counter(backend.failures),
     },
     Metric {
-        name: "checks",
-        help: "Checks of a backend, by what came of them",
+        name: "checks_passed",
+        help: "Checks of a backend that succeeded",
         unit: None,
-        read: |backend| {
-            let checks = [("passed", backend.checks_passed), ("failed", backend.checks_failed)];
-            Value::Counters("result", checks.into())
-        },
+        read: |backend| Value::Counter(backend.checks_passed),
+    },
+    Metric {
+        name: "checks_failed",
+        help: "Checks of a backend that failed",
+        unit: None,
+        read: |backend| Value::Counter(backend.checks_failed),
     },
 ];
 
