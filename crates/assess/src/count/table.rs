@@ -27,7 +27,7 @@ pub fn tables(counts: &[Counted]) -> Vec<Table> {
                 calls,
                 Cell::plain(in_packets(counted.copies(), counted.packets)),
                 copies,
-                Cell::plain(number::significant(counted.copied_bytes() as f64 / counted.packets as f64)),
+                Cell::plain(number::count(counted.copied_bytes() / counted.packets.max(1))),
                 why,
             ]);
         }
