@@ -120,14 +120,14 @@ fn what_cannot_be_served_is_an_error() -> Result<()> {
 }
 
 fn an_address_that_is_none_and_one_that_is_taken_are_said_with_what_to_do() -> Result<()> {
-    for arguments in [
-        &["serve", "--rtsp", "nowhere"][..],
-        &["assess", "sink", "--listen", "nowhere"],
-        &["relay", "--in", "-", "--out", "-", "--metrics", "nowhere"],
+    for (arguments, example) in [
+        (&["serve", "--rtsp", "nowhere"][..], "0.0.0.0:8554"),
+        (&["assess", "sink", "--listen", "nowhere"], "0.0.0.0:8554"),
+        (&["relay", "--in", "-", "--out", "-", "--metrics", "nowhere"], "127.0.0.1:9100"),
     ] {
         let output = Command::new(server::binary()?).args(arguments).output()?;
         let said = String::from_utf8(output.stderr)?;
-        ensure!(output.status.code() == Some(2) && said.contains("such as 0.0.0.0:8554"), "{said}");
+        ensure!(output.status.code() == Some(2) && said.contains(&format!("such as {example}")), "{said}");
     }
     let folder = process::open_folder()?;
     let holder = TcpListener::bind("127.0.0.1:0")?;
