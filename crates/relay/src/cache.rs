@@ -18,16 +18,14 @@ mod rules;
 mod status;
 mod store;
 
-use std::io;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::net::{SendFlags, send};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
-use tokio::task::{JoinError, JoinSet};
+use wirepath_doors as doors;
 use wirepath_streams::Engine;
 
 use connection::Connection;
@@ -41,9 +39,6 @@ use store::Store;
 
 use crate::limits::{self, TooManyConnections};
 
-/// How long to wait before the next try when no connection can be taken for want of descriptors or memory.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-
 /// Descriptors of a client and of a fetch, which may go on when its client has left: the sockets, each held twice while it is lent to
 /// the engine, the file and a pipe.
 const EACH: u64 = 8;
@@ -53,10 +48,6 @@ const USUAL: usize = 4096;
 
 /// Most memory of the index.
 const INDEX_BYTES: u64 = 1 << 30;
-
-/// What a client gets that is one too many.
-const FULL: &[u8] =
-    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
 /// How a cache is set up.
 #[derive(Clone, Debug)]
@@ -131,55 +122,16 @@ impl Cache {
 
     /// Serves clients until `drain` becomes true or its sender is dropped; then takes no more, lets the answers that have begun end, and
     /// returns when the last connection is closed. Must run on a tokio runtime, on which fetches go on until it ends.
-    pub async fn serve(&self, listener: TcpListener, mut drain: watch::Receiver<bool>) {
-        let mut tasks = JoinSet::new();
+    pub async fn serve(&self, listener: TcpListener, drain: watch::Receiver<bool>) {
         let for_connections = drain.clone();
-        loop {
-            tokio::select! {
-                () = told(&mut drain) => break,
-                Some(ended) = tasks.join_next() => report(ended),
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, _)) => match Arc::clone(&self.connections).try_acquire_owned() {
-                        Ok(place) => {
-                            let drain = for_connections.clone();
-                            tasks.spawn(Connection::new(stream, Arc::clone(&self.shared), place, drain).run());
-                        }
-                        Err(_) => self.refuse(&stream),
-                    },
-                    Err(error) => pause(error).await,
-                },
-            }
-        }
-        drop(listener);
-        while let Some(ended) = tasks.join_next().await {
-            report(ended);
-        }
-    }
-
-    /// Says so without waiting, and closes.
-    fn refuse(&self, stream: &TcpStream) {
-        count(&self.shared.counters.refused);
-        let sent = send(stream, FULL, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
-        tracing::debug!(?sent, "refused a connection: there are as many as may be");
-    }
-}
-
-/// Waits until it is time to drain, or nobody is left who could tell: both are the end.
-async fn told(drain: &mut watch::Receiver<bool>) {
-    drop(drain.wait_for(|&drain| drain).await);
-}
-
-/// A connection that could not be taken: its own fault, or there is no room for any.
-async fn pause(error: io::Error) {
-    if error.kind() == io::ErrorKind::ConnectionAborted {
-        return;
-    }
-    tracing::warn!(%error, "cannot take a connection");
-    tokio::time::sleep(ACCEPT_PAUSE).await;
-}
-
-fn report(ended: Result<(), JoinError>) {
-    if let Err(error) = ended {
-        tracing::error!(%error, "a connection's task failed");
+        doors::serve("cache", listener, drain, |(stream, _)| {
+            let Ok(place) = Arc::clone(&self.connections).try_acquire_owned() else {
+                count(&self.shared.counters.refused);
+                doors::turn_away(&stream);
+                return None;
+            };
+            Some(Connection::new(stream, Arc::clone(&self.shared), place, for_connections.clone()).run())
+        })
+        .await;
     }
 }

@@ -11,3 +11,4 @@ mod listing;
 
 pub use counters::{COUNTERS, Counts};
 pub use door::{Door, HttpOptions, Site};
+pub use wirepath_doors::Limits;

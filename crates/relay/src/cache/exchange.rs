@@ -23,7 +23,7 @@ impl Connection {
     /// Answers one request; says whether the connection stays.
     pub(super) async fn exchange(&mut self, mut asked: Asked) -> io::Result<bool> {
         count(&self.shared.counters.requests);
-        asked.keep_alive = self.stays(&asked);
+        asked.keep_alive &= !self.client.is_draining();
         if let Some(why) = passes(&asked) {
             return self.pass(asked, why).await;
         }
@@ -81,10 +81,11 @@ impl Connection {
         let answer = served.answer(asked, source, SystemTime::now(), boundary());
         drop(served);
         if answer.parts.is_empty() {
-            return self.write(&answer.head).await.map(|()| asked.keep_alive);
+            return self.client.write(&answer.head).await.map(|()| asked.keep_alive);
         }
         let head_bytes = answer.head.len() as u64;
-        let sent = self.send(std::iter::once(Part::Bytes(answer.head)).chain(answer.parts).collect()).await?;
+        let parts = std::iter::once(Part::Bytes(answer.head)).chain(answer.parts).collect();
+        let sent = self.client.send(&self.shared.engine, parts).await?;
         add(&self.shared.counters.bytes_from_cache, sent - head_bytes);
         Ok(asked.keep_alive)
     }
@@ -124,7 +125,7 @@ impl Connection {
         }
         if asked.body_bytes > 0 {
             if asked.expects_continue {
-                self.write(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
+                self.client.write(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
             }
             let (back, is_whole) = self.send_body(connection, asked.body_bytes).await?;
             connection = back;
@@ -135,7 +136,7 @@ impl Connection {
 
     /// Moves a request's body to the origin. An origin that does not take it all may answer all the same.
     async fn send_body(&mut self, connection: TcpStream, bytes: u64) -> io::Result<(TcpStream, bool)> {
-        let first = self.reader.take(bytes);
+        let first = self.client.take_read(bytes);
         let rest = bytes - first.len() as u64;
         let connection = connection.into_std()?;
         let origin = connection.try_clone()?;
@@ -146,7 +147,7 @@ impl Connection {
         });
         match moved.await? {
             (sent, Ok(())) if sent < bytes => {
-                Err(self.cut(format!("the body ended after {sent} of {bytes} bytes")))
+                Err(self.client.cut(format!("the body ended after {sent} of {bytes} bytes")))
             }
             (_, result) => Ok((TcpStream::from_std(connection)?, result.is_ok())),
         }
@@ -157,12 +158,12 @@ impl Connection {
         let Reply { told, connection, first } = reply;
         let head = answer::passed(&told, asked, why);
         if told.body_bytes == Some(0) {
-            return self.write(&head).await.map(|()| asked.keep_alive);
+            return self.client.write(&head).await.map(|()| asked.keep_alive);
         }
         // The end of the connection is that of such a body: until all is sent, any other end, even of this process, is a reset.
         let ends_with_connection = told.body_bytes.is_none();
         if ends_with_connection {
-            self.reset_when_closed(true)?;
+            self.client.reset_when_closed(true)?;
         }
         let head_bytes = head.len() as u64;
         let rest = told.body_bytes.map_or(u64::MAX, |bytes| bytes - first.len() as u64);
@@ -176,10 +177,10 @@ impl Connection {
         add(&self.shared.counters.bytes_from_origin, sent.saturating_sub(head_bytes));
         let is_whole = told.body_bytes.is_none_or(|bytes| sent.checked_sub(head_bytes) == Some(bytes));
         match result {
-            Ok(()) if ends_with_connection => self.reset_when_closed(false).map(|()| false),
+            Ok(()) if ends_with_connection => self.client.reset_when_closed(false).map(|()| false),
             Ok(()) if is_whole => Ok(asked.keep_alive),
-            Ok(()) => Err(self.cut("the origin's answer ended early".to_owned())),
-            Err(words) => Err(self.cut(words)),
+            Ok(()) => Err(self.client.cut("the origin's answer ended early".to_owned())),
+            Err(words) => Err(self.client.cut(words)),
         }
     }
 }

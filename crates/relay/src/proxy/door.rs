@@ -4,13 +4,12 @@ use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use rustix::io::Errno;
 use socket2::{Domain, Socket, Type};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{Semaphore, watch};
-use tokio::task::{JoinError, JoinSet};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use wirepath_doors::{self as doors, Listen};
 
 use super::connection::{Shared, attend};
 use super::endpoint::{Endpoint, Place, Target};
@@ -18,9 +17,6 @@ use super::link::Link;
 
 /// Connections that may wait to be taken.
 const BACKLOG: i32 = 4096;
-
-/// How long to wait before the next try when no connection can be taken for want of descriptors or memory.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A listening socket.
 #[derive(Debug)]
@@ -69,47 +65,42 @@ impl Door {
         self,
         shared: Arc<Shared>,
         permits: Arc<Semaphore>,
-        mut drain: watch::Receiver<bool>,
+        drain: watch::Receiver<bool>,
     ) {
-        let mut tasks = JoinSet::new();
-        loop {
-            let accepted = tokio::select! {
-                _ = drain.wait_for(|&drain| drain) => break,
-                Some(ended) = tasks.join_next() => {
-                    report(ended);
-                    continue;
-                }
-                accepted = self.accept() => accepted,
-            };
-            let link = match accepted {
-                Ok(link) => link,
-                Err(error) => {
-                    pause(&self.name, error).await;
-                    continue;
-                }
-            };
-            // One that is too many waits here, and the others behind it where the kernel keeps them.
-            let permit = tokio::select! {
-                _ = drain.wait_for(|&drain| drain) => break,
-                permit = Arc::clone(&permits).acquire_owned() => permit,
-            };
+        let name = self.name.clone();
+        doors::serve(&name, Turnstile { door: self, permits }, drain, |(link, permit)| {
             let shared = Arc::clone(&shared);
-            tasks.spawn(async move {
+            Some(async move {
                 attend(link, &shared).await;
                 drop(permit);
-            });
-        }
-        drop(self);
-        while let Some(ended) = tasks.join_next().await {
-            report(ended);
-        }
+            })
+        })
+        .await;
     }
 
     async fn accept(&self) -> io::Result<Link> {
         match &self.listener {
-            Listener::Tcp(listener) => Link::tcp(listener.accept().await?.0),
+            Listener::Tcp(listener) => {
+                let broken = |error| io::Error::new(io::ErrorKind::ConnectionAborted, error);
+                Link::tcp(listener.accept().await?.0).map_err(broken)
+            }
             Listener::Unix(listener, _) => Ok(Link::Unix(listener.accept().await?.0)),
         }
+    }
+}
+
+/// A door that lets in as many as there are permits for: the others wait where the kernel keeps them.
+struct Turnstile {
+    door: Door,
+    permits: Arc<Semaphore>,
+}
+
+impl Listen for Turnstile {
+    type Connection = (Link, OwnedSemaphorePermit);
+
+    async fn accept(&self) -> io::Result<Self::Connection> {
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)?;
+        Ok((self.door.accept().await?, permit))
     }
 }
 
@@ -178,19 +169,4 @@ fn if_taken(path: &Path, error: io::Error) -> io::Error {
         error.kind(),
         format!("{error}; if nobody listens there any more, remove {}", path.display()),
     )
-}
-
-/// A connection that could not be taken: its own fault, or there is no room for any.
-async fn pause(door: &str, error: io::Error) {
-    if matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::InvalidInput) {
-        return;
-    }
-    tracing::warn!(door, %error, "cannot take a connection");
-    tokio::time::sleep(ACCEPT_PAUSE).await;
-}
-
-fn report(ended: Result<(), JoinError>) {
-    if let Err(error) = ended {
-        tracing::error!(%error, "a connection's task failed");
-    }
 }

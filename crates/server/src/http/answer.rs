@@ -1,6 +1,5 @@
 //! What to answer: one of our own two names, or what the library has.
 
-use super::connection::now_s;
 use super::door::Shared;
 use super::listing::{self, Links};
 use crate::library::{FindError, Found, Library};
@@ -9,6 +8,7 @@ use std::fs::File;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
+use wirepath_doors::now_s;
 use wirepath_media::http::{
     AssetPath, Circumstances, Method, Part, Request, Response, Status, Target, encode_segment, respond,
     respond_to_method,

@@ -5,44 +5,19 @@ use super::counters::Counters;
 use super::door::Shared;
 use crate::limits::Permit;
 use std::io;
-use std::net::{SocketAddr, TcpStream as BlockingStream};
-use std::os::fd::OwnedFd;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
-use tokio::sync::{oneshot, watch};
-use tokio::time::{Instant, timeout, timeout_at};
-use wirepath_media::http::{HeadError, HeadReader, Part, Request, Response, Status, Version};
-use wirepath_streams::{self as streams, BlockingPool};
-
-/// Bytes read at a time.
-const READ_LENGTH: usize = 4096;
-
-/// How long, and for how many bytes, a connection that is closed from here is read on: closing one with unread bytes
-/// resets it, and the client may lose the answer (RFC 9112 section 9.6).
-const LINGER: Duration = Duration::from_secs(2);
-const LINGER_BYTES: usize = 256 * 1024;
+use tokio::sync::watch;
+use wirepath_doors::{self as doors, End, now_s};
+use wirepath_media::http::{HeadReader, Part, Request, Response, Version};
+use wirepath_streams as streams;
 
 pub(super) struct Connection {
-    stream: Option<TcpStream>,
+    client: doors::Connection,
     peer: SocketAddr,
     shared: Arc<Shared>,
-    drain: watch::Receiver<bool>,
-    reader: HeadReader,
     _permit: Permit,
-}
-
-/// Why there is no next request.
-enum End {
-    /// The client closed, or the connection broke, or the server drains.
-    Closed,
-    /// The client was silent between requests.
-    Idle,
-    /// A head took too long.
-    Late,
-    /// A head cannot be read.
-    Malformed(HeadError),
 }
 
 impl Connection {
@@ -54,7 +29,8 @@ impl Connection {
         drain: watch::Receiver<bool>,
     ) -> Self {
         Counters::add(&shared.counters.accepted, 1);
-        Self { stream: Some(stream), peer, shared, drain, reader: HeadReader::default(), _permit: permit }
+        let client = doors::Connection::new(stream, shared.options.limits, drain);
+        Self { client, peer, shared, _permit: permit }
     }
 
     pub(super) async fn run(mut self) {
@@ -65,58 +41,29 @@ impl Connection {
 
     /// Answers requests until there are no more.
     async fn exchanges(&mut self) -> io::Result<()> {
-        self.stream()?.set_nodelay(true)?;
         loop {
-            match self.next_request().await {
+            match self.client.next(HeadReader::next).await {
                 Ok(request) => {
                     if !self.exchange(request).await? {
                         break;
                     }
                 }
-                Err(End::Closed) => return Ok(()),
-                Err(End::Idle) => {
-                    Counters::add(&self.shared.counters.timed_out, 1);
-                    return Ok(());
-                }
-                Err(End::Late) => {
-                    Counters::add(&self.shared.counters.timed_out, 1);
-                    self.refuse(Status::RequestTimeout, "the request took too long to arrive").await?;
-                    break;
-                }
-                Err(End::Malformed(error)) => {
-                    Counters::add(&self.shared.counters.malformed, 1);
-                    self.refuse(error.status(), &error.to_string()).await?;
+                Err(end) => {
+                    self.count(&end);
+                    let Some((status, words)) = end.answer() else { return Ok(()) };
+                    self.send(Response::error(status, &words).into(), Version::Http11, false).await?;
                     break;
                 }
             }
         }
-        self.linger().await
+        self.client.linger().await
     }
 
-    async fn next_request(&mut self) -> Result<Request, End> {
-        let options = &self.shared.options;
-        let mut inside = self.reader.is_inside();
-        let start =
-            |inside| Instant::now() + if inside { options.head_timeout } else { options.idle_timeout };
-        let mut deadline = start(inside);
-        loop {
-            if let Some(request) = self.reader.next().map_err(End::Malformed)? {
-                return Ok(request);
-            }
-            if self.reader.is_inside() != inside {
-                inside = !inside;
-                deadline = start(inside);
-            }
-            let Some(stream) = &self.stream else { return Err(End::Closed) };
-            tokio::select! {
-                _ = self.drain.wait_for(|&drain| drain), if !inside => return Err(End::Closed),
-                ready = timeout_at(deadline, stream.readable()) => match ready {
-                    Err(_) if inside => return Err(End::Late),
-                    Err(_) => return Err(End::Idle),
-                    Ok(ready) => ready.map_err(|_| End::Closed)?,
-                },
-            }
-            read(stream, &mut self.reader)?;
+    fn count(&self, end: &End) {
+        match end {
+            End::Closed => {}
+            End::Idle | End::Late => Counters::add(&self.shared.counters.timed_out, 1),
+            End::Malformed(_) => Counters::add(&self.shared.counters.malformed, 1),
         }
     }
 
@@ -124,16 +71,11 @@ impl Connection {
     async fn exchange(&mut self, request: Request) -> io::Result<bool> {
         Counters::add(&self.shared.counters.requests, 1);
         let (version, keep_alive) = (request.version, request.keep_alive);
-        let local = self.stream()?.local_addr()?;
+        let local = self.client.local_address()?;
         let answer = self.shared.answer(request, local).await;
-        let keep_alive = keep_alive && !*self.drain.borrow();
+        let keep_alive = keep_alive && !self.client.is_draining();
         self.send(answer, version, keep_alive).await?;
         Ok(keep_alive)
-    }
-
-    async fn refuse(&mut self, status: Status, explanation: &str) -> io::Result<()> {
-        let response = Response::error(status, explanation);
-        self.send(Answer { response, file: None }, Version::Http11, false).await
     }
 
     async fn send(&mut self, answer: Answer, client: Version, keep_alive: bool) -> io::Result<()> {
@@ -143,88 +85,30 @@ impl Connection {
         self.shared.counters.response(status);
         let head = response.head(client, keep_alive, now_s());
         let of_file = response.body.iter().any(|part| matches!(part, Part::Extent(_)));
+        let engine = &self.shared.site.engine;
         let sent = match file {
             // Only the parts hold the file from here on, and whoever has the parts discards them.
-            Some(file) if of_file => self.send_file(body_parts(head, response.body, file)).await,
+            Some(file) if of_file => {
+                let parts = body_parts(head, response.body, file);
+                self.client.send(engine, parts).await.map(drop)
+            }
             file => {
                 if let Some(file) = file {
-                    self.readers().discard(file);
+                    engine.readers().discard(file);
                 }
-                self.write(flatten(head, response.body)).await
+                self.client.write(&flatten(head, response.body)).await
             }
         };
         match &sent {
             Ok(()) => Counters::add(&self.shared.counters.body_bytes, length),
-            Err(_) => Counters::add(&self.shared.counters.bodies_cut, 1),
-        }
-        sent
-    }
-
-    /// Writes an answer that is in memory.
-    async fn write(&mut self, bytes: Vec<u8>) -> io::Result<()> {
-        let limit = self.shared.options.write_timeout;
-        let written = timeout(limit, self.stream()?.write_all(&bytes)).await;
-        written.unwrap_or_else(|_| {
-            Counters::add(&self.shared.counters.timed_out, 1);
-            Err(io::Error::new(io::ErrorKind::TimedOut, "the client took too long to take the answer"))
-        })
-    }
-
-    /// Lends the connection to the engine. Meanwhile it is not registered with this runtime, which would
-    /// be woken each time the connection has room.
-    async fn send_file(&mut self, parts: Vec<streams::Part>) -> io::Result<()> {
-        let (stream, socket) = match self.lend() {
-            Ok(lent) => lent,
             Err(error) => {
-                self.readers().discard(parts);
-                return Err(error);
-            }
-        };
-        let (on_end, end) = oneshot::channel();
-        // Nobody waits any more only when this connection's task was ended, which ends the download.
-        let sending = self.shared.site.engine.download(socket, parts, move |end| drop(on_end.send(end)));
-        let end = end.await.map_err(|_| io::Error::other("the engine has ended"))?;
-        drop(sending);
-        self.stream = Some(TcpStream::from_std(stream)?);
-        end.error.map_or(Ok(()), |error| {
-            Err(io::Error::other(format!("the body ended after {} bytes: {error}", end.sent)))
-        })
-    }
-
-    /// The connection, taken out of the runtime, and a second descriptor of it.
-    fn lend(&mut self) -> io::Result<(BlockingStream, OwnedFd)> {
-        let stream: BlockingStream = self.stream.take().ok_or_else(gone)?.into_std()?;
-        let socket = stream.try_clone()?.into();
-        Ok((stream, socket))
-    }
-
-    /// The threads that close files: this one has other connections to serve.
-    fn readers(&self) -> &BlockingPool {
-        self.shared.site.engine.readers()
-    }
-
-    /// Tells the client that nothing more comes, and waits a little for it to close.
-    async fn linger(&mut self) -> io::Result<()> {
-        let stream = self.stream()?;
-        stream.shutdown().await?;
-        let rest = async {
-            let mut left = LINGER_BYTES;
-            loop {
-                stream.readable().await?;
-                match discard(stream) {
-                    Ok(0) => return Ok(()),
-                    Ok(length) if length >= left => return Ok(()),
-                    Ok(length) => left -= length,
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                    Err(error) => return Err(error),
+                Counters::add(&self.shared.counters.bodies_cut, 1);
+                if error.kind() == io::ErrorKind::TimedOut {
+                    Counters::add(&self.shared.counters.timed_out, 1);
                 }
             }
-        };
-        timeout(LINGER, rest).await.unwrap_or(Ok(()))
-    }
-
-    fn stream(&mut self) -> io::Result<&mut TcpStream> {
-        self.stream.as_mut().ok_or_else(gone)
+        }
+        sent
     }
 }
 
@@ -232,31 +116,6 @@ impl Drop for Connection {
     fn drop(&mut self) {
         Counters::add(&self.shared.counters.closed, 1);
     }
-}
-
-/// The time in seconds since 1970.
-pub(super) fn now_s() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
-/// Feeds what has arrived. Its buffer is not part of the task, of which there may be thousands.
-fn read(stream: &TcpStream, reader: &mut HeadReader) -> Result<(), End> {
-    let mut bytes = [0; READ_LENGTH];
-    let room = reader.room().min(READ_LENGTH);
-    match stream.try_read(&mut bytes[..room]) {
-        Ok(0) => Err(End::Closed),
-        Ok(length) => {
-            let taken = reader.feed(&bytes[..length]);
-            debug_assert_eq!(taken, length, "there was room");
-            Ok(())
-        }
-        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
-        Err(_) => Err(End::Closed),
-    }
-}
-
-fn discard(stream: &TcpStream) -> io::Result<usize> {
-    stream.try_read(&mut [0; READ_LENGTH])
 }
 
 fn body_parts(head: Vec<u8>, body: Vec<Part>, file: Arc<std::fs::File>) -> Vec<streams::Part> {
@@ -277,8 +136,4 @@ fn flatten(mut head: Vec<u8>, body: Vec<Part>) -> Vec<u8> {
         }
     }
     head
-}
-
-fn gone() -> io::Error {
-    io::Error::new(io::ErrorKind::NotConnected, "the connection is gone")
 }

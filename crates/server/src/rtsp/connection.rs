@@ -31,8 +31,7 @@ const LINGER_LIMIT: Duration = Duration::from_secs(1);
 
 /// Serves a connection to its end, and ends its sessions with it.
 pub(super) async fn serve(stream: TcpStream, door: Arc<Shared>, shutdown: watch::Receiver<bool>) {
-    let (Ok(local), Ok(peer), Ok(())) = (stream.local_addr(), stream.peer_addr(), stream.set_nodelay(true))
-    else {
+    let (Ok(local), Ok(peer)) = (stream.local_addr(), stream.peer_addr()) else {
         return; // It was gone before it was looked at.
     };
     let (read, write) = stream.into_split();

@@ -14,16 +14,12 @@ use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::sleep;
+use wirepath_doors as doors;
 
 /// What every response says in `Server`.
 pub(super) const SERVER_NAME: &str = concat!("Wirepath/", env!("CARGO_PKG_VERSION"));
-
-/// After an accept that fails for lack of something (descriptors, memory), before the next is tried.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a door is like.
 #[derive(Clone, Debug)]
@@ -135,42 +131,18 @@ impl Door {
 
     /// Serves until `shutdown` holds true (or its sender is dropped); then ends every session with a BYE and
     /// returns when the last response is written. The caller decides how long it waits for that.
-    pub async fn serve(&self, listener: TcpListener, mut shutdown: watch::Receiver<bool>) {
-        let mut connections = JoinSet::new();
+    pub async fn serve(&self, listener: TcpListener, shutdown: watch::Receiver<bool>) {
         let told = shutdown.clone();
-        loop {
-            tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((stream, peer)) => self.admit(stream, peer.ip(), &told, &mut connections),
-                    Err(error) => {
-                        tracing::warn!(%error, "an RTSP connection could not be accepted");
-                        sleep(ACCEPT_PAUSE).await;
-                    }
-                },
-                Some(ended) = connections.join_next() => log_panic(ended),
-                () = told_to_stop(&mut shutdown) => break,
-            }
-        }
-        drop(listener);
-        while let Some(ended) = connections.join_next().await {
-            log_panic(ended);
-        }
-    }
-
-    fn admit(
-        &self,
-        stream: TcpStream,
-        address: IpAddr,
-        shutdown: &watch::Receiver<bool>,
-        connections: &mut JoinSet<()>,
-    ) {
-        // Dropping the stream closes it: who comes in numbers gets no answer that costs something.
-        let Some(pass) = self.0.enter(address) else { return };
-        let (shared, shutdown) = (Arc::clone(&self.0), shutdown.clone());
-        connections.spawn(async move {
-            connection::serve(stream, shared, shutdown).await;
-            drop(pass);
-        });
+        doors::serve("RTSP", listener, shutdown, |(stream, peer)| {
+            // Dropping the stream closes it: who comes in numbers gets no answer that costs something.
+            let pass = self.0.enter(peer.ip())?;
+            let (shared, told) = (Arc::clone(&self.0), told.clone());
+            Some(async move {
+                connection::serve(stream, shared, told).await;
+                drop(pass);
+            })
+        })
+        .await;
     }
 }
 
@@ -205,16 +177,5 @@ struct Pass {
 impl Drop for Pass {
     fn drop(&mut self) {
         self.shared.counters.connections.decrease();
-    }
-}
-
-/// A sender that is gone says the same as one that says so.
-async fn told_to_stop(shutdown: &mut watch::Receiver<bool>) {
-    _ = shutdown.wait_for(|down| *down).await;
-}
-
-fn log_panic(ended: Result<(), tokio::task::JoinError>) {
-    if let Err(error) = ended {
-        tracing::error!(%error, "the task of an RTSP connection failed");
     }
 }

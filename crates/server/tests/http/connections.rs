@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use wirepath_server::http::HttpOptions;
+use wirepath_server::http::{HttpOptions, Limits};
 
 #[test]
 fn pipelined_requests_are_answered_in_order() {
@@ -148,8 +148,10 @@ fn limits_of_connections() {
 #[test]
 fn silent_and_slow_clients_are_let_go() {
     let short = Duration::from_millis(100);
-    let door =
-        OpenDoor::new(HttpOptions { idle_timeout: short, head_timeout: short, ..HttpOptions::default() });
+    let door = OpenDoor::new(HttpOptions {
+        limits: Limits { idle: short, head: short, ..Limits::default() },
+        ..HttpOptions::default()
+    });
     let mut silent = Client::new(&door);
     assert_eq!(silent.rest(), b"");
     let mut slow = Client::new(&door);

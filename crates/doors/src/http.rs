@@ -1,0 +1,350 @@
+//! One HTTP client: heads in, answers out. The engine has the connection while it sends or moves a body.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream as BlockingStream};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::net::{SendFlags, Shutdown, send, shutdown};
+use socket2::SockRef;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, timeout, timeout_at};
+use wirepath_media::http::{HeadError, HeadReader, Status};
+use wirepath_streams::{Engine, Part};
+
+/// Bytes read at a time.
+const READ_BYTES: usize = 4096;
+
+/// How long, and for how many bytes, a connection that is closed from here is read on: closing one with unread bytes resets it, and
+/// the client may lose the answer (RFC 9112 section 9.6).
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 256 * 1024;
+
+/// What a client gets that is one too many.
+const FULL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+/// How long a client may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Between requests.
+    pub idle: Duration,
+    /// For a head, from its first byte to its last.
+    pub head: Duration,
+    /// To take an answer that is in memory.
+    pub write: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            idle: Duration::from_secs(60),
+            head: Duration::from_secs(20),
+            write: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why there is no next request.
+#[derive(Debug)]
+pub enum End {
+    /// The client closed, or the connection broke, or the door drains.
+    Closed,
+    /// The client was silent between requests.
+    Idle,
+    /// A head took too long.
+    Late,
+    /// A head cannot be read.
+    Malformed(HeadError),
+}
+
+impl End {
+    /// The status and the words that the client is told before the connection is closed; nothing where nobody waits for any.
+    pub fn answer(&self) -> Option<(Status, String)> {
+        match self {
+            End::Closed | End::Idle => None,
+            End::Late => Some((Status::RequestTimeout, "the request took too long to arrive".to_owned())),
+            End::Malformed(error) => Some((error.status(), error.to_string())),
+        }
+    }
+}
+
+/// A client's connection.
+#[derive(Debug)]
+pub struct Connection {
+    /// Not there while it is lent to the engine.
+    stream: Option<TcpStream>,
+    reader: HeadReader,
+    limits: Limits,
+    drain: watch::Receiver<bool>,
+}
+
+impl Connection {
+    /// A connection from which nothing was read. No request begins after `drain` has become true.
+    pub fn new(stream: TcpStream, limits: Limits, drain: watch::Receiver<bool>) -> Connection {
+        Connection { stream: Some(stream), reader: HeadReader::default(), limits, drain }
+    }
+
+    /// Whether no further request is read.
+    pub fn is_draining(&self) -> bool {
+        *self.drain.borrow()
+    }
+
+    /// The address that the client came to.
+    ///
+    /// # Errors
+    /// What `getsockname` says.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.stream.as_ref().ok_or_else(gone)?.local_addr()
+    }
+
+    /// Waits for what `read` makes of the next head.
+    ///
+    /// # Errors
+    /// [`End`].
+    pub async fn next<T>(
+        &mut self,
+        mut read: impl FnMut(&mut HeadReader) -> Result<Option<T>, HeadError>,
+    ) -> Result<T, End> {
+        let limits = self.limits;
+        let start = |inside| Instant::now() + if inside { limits.head } else { limits.idle };
+        let mut inside = self.reader.is_inside();
+        let mut deadline = start(inside);
+        loop {
+            if let Some(request) = read(&mut self.reader).map_err(End::Malformed)? {
+                return Ok(request);
+            }
+            if self.reader.is_inside() != inside {
+                inside = !inside;
+                deadline = start(inside);
+            }
+            let Some(stream) = &self.stream else { return Err(End::Closed) };
+            tokio::select! {
+                _ = self.drain.wait_for(|&drain| drain), if !inside => return Err(End::Closed),
+                ready = timeout_at(deadline, stream.readable()) => match ready {
+                    Err(_) if inside => return Err(End::Late),
+                    Err(_) => return Err(End::Idle),
+                    Ok(ready) => ready.map_err(|_| End::Closed)?,
+                },
+            }
+            feed(stream, &mut self.reader)?;
+        }
+    }
+
+    /// Takes up to `most` bytes that were read and follow the last head.
+    pub fn take_read(&mut self, most: u64) -> Vec<u8> {
+        self.reader.take(most)
+    }
+
+    /// Writes an answer that is in memory.
+    ///
+    /// # Errors
+    /// What `write` says, or `TimedOut`.
+    pub async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let limit = self.limits.write;
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "the client took too long to take the answer");
+        timeout(limit, self.stream()?.write_all(bytes)).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Has the engine send these parts, and answers how many bytes that is. A connection on which something is missing is reset: its
+    /// end in order could be taken for that of the answer.
+    ///
+    /// # Errors
+    /// What cut the answer short.
+    pub async fn send(&mut self, engine: &Engine, parts: Vec<Part>) -> io::Result<u64> {
+        let (stream, socket) = match self.lend() {
+            Ok(lent) => lent,
+            Err(error) => {
+                // The threads that close files: this one has other connections to serve.
+                engine.readers().discard(parts);
+                return Err(error);
+            }
+        };
+        let (on_end, end) = oneshot::channel();
+        // Nobody waits any more only when this connection's task was ended, which ends the download.
+        let sending = engine.download(socket, parts, move |end| drop(on_end.send(end)));
+        let end = end.await.map_err(|_| io::Error::other("the engine has ended"))?;
+        drop(sending);
+        match end.error {
+            None => self.take_back(stream).map(|()| end.sent),
+            Some(error) => Err(cut(&stream, format!("the body ended after {} bytes: {error}", end.sent))),
+        }
+    }
+
+    /// The connection, taken out of the runtime, which would be woken each time it has room; and a second descriptor of it, to lend.
+    ///
+    /// # Errors
+    /// What `dup` says, or that it is lent already.
+    pub fn lend(&mut self) -> io::Result<(BlockingStream, OwnedFd)> {
+        let stream = self.stream.take().ok_or_else(gone)?.into_std()?;
+        let socket = stream.try_clone()?.into();
+        Ok((stream, socket))
+    }
+
+    /// Takes back what was lent.
+    ///
+    /// # Errors
+    /// What `epoll_ctl` says.
+    pub fn take_back(&mut self, stream: BlockingStream) -> io::Result<()> {
+        self.stream = Some(TcpStream::from_std(stream)?);
+        Ok(())
+    }
+
+    /// Whether the client sees a reset, and no end, when the connection is closed from here on.
+    ///
+    /// # Errors
+    /// What `setsockopt` says.
+    pub fn reset_when_closed(&mut self, resets: bool) -> io::Result<()> {
+        SockRef::from(&*self.stream()?).set_linger(resets.then_some(Duration::ZERO))
+    }
+
+    /// Ends the connection so that the client sees that something is missing, and answers `why` as an error.
+    pub fn cut(&mut self, why: String) -> io::Error {
+        match self.stream.take() {
+            Some(stream) => cut(&stream, why),
+            None => io::Error::other(why),
+        }
+    }
+
+    /// Tells the client that nothing more comes, and waits a little for it to close.
+    ///
+    /// # Errors
+    /// What `shutdown` and `read` say.
+    pub async fn linger(&mut self) -> io::Result<()> {
+        let stream = self.stream()?;
+        stream.shutdown().await?;
+        let rest = async {
+            let mut left = LINGER_BYTES;
+            loop {
+                stream.readable().await?;
+                match stream.try_read(&mut [0; READ_BYTES]) {
+                    Ok(0) => return Ok(()),
+                    Ok(length) if length >= left => return Ok(()),
+                    Ok(length) => left -= length,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        timeout(LINGER, rest).await.unwrap_or(Ok(()))
+    }
+
+    fn stream(&mut self) -> io::Result<&mut TcpStream> {
+        self.stream.as_mut().ok_or_else(gone)
+    }
+}
+
+/// Tells a client that it is one too many, without waiting; the log says so where it is asked for much.
+pub fn turn_away(stream: &TcpStream) {
+    let sent = send(stream, FULL, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    let shut = shutdown(stream, Shutdown::Write);
+    tracing::debug!(peer = ?stream.peer_addr(), ?sent, ?shut, "refused an HTTP connection: a limit is reached");
+}
+
+/// The time in seconds since 1970, for `Date`.
+pub fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// Feeds what has arrived. Its buffer is not part of the task, of which there may be thousands.
+fn feed(stream: &TcpStream, reader: &mut HeadReader) -> Result<(), End> {
+    let mut bytes = [0; READ_BYTES];
+    let room = reader.room().min(READ_BYTES);
+    match stream.try_read(&mut bytes[..room]) {
+        Ok(0) => Err(End::Closed),
+        Ok(length) => {
+            let taken = reader.feed(&bytes[..length]);
+            debug_assert_eq!(taken, length, "there was room");
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        Err(_) => Err(End::Closed),
+    }
+}
+
+/// Resets a connection when it is closed.
+fn cut<'a>(stream: impl Into<SockRef<'a>>, why: String) -> io::Error {
+    match stream.into().set_linger(Some(Duration::ZERO)) {
+        Ok(()) => io::Error::other(why),
+        Err(error) => error,
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, "the connection is gone")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(50);
+
+    /// What comes of a client that writes this and then waits, or closes.
+    fn end_of(sent: &[u8], closes: bool, limits: Limits) -> End {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut client = BlockingStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        client.write_all(sent).expect("written");
+        let kept = (!closes).then_some(client);
+        let (stream, _) = listener.accept().expect("it came");
+        stream.set_nonblocking(true).expect("a socket");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let (_drain, draining) = watch::channel(false);
+        runtime.block_on(async {
+            let mut connection =
+                Connection::new(TcpStream::from_std(stream).expect("a socket"), limits, draining);
+            let end = connection.next(HeadReader::next).await.expect_err("no request came");
+            if let Some((status, words)) = end.answer() {
+                connection.write(words.as_bytes()).await.expect("the client is there");
+                assert!(status.code() >= 400);
+                connection.linger().await.expect("the client waits");
+            }
+            drop(connection);
+            if let Some(mut client) = kept {
+                let mut said = String::new();
+                client.read_to_string(&mut said).expect("it ends in order");
+                assert_eq!(said, end.answer().map(|(_, words)| words).unwrap_or_default());
+            }
+            end
+        })
+    }
+
+    #[test]
+    fn silence_slowness_nonsense_and_a_close_are_told_apart() {
+        let short = Limits { idle: SHORT, head: SHORT, ..Limits::default() };
+        assert!(matches!(end_of(b"", false, short), End::Idle));
+        assert!(matches!(end_of(b"GET / HT", false, short), End::Late));
+        assert!(matches!(
+            end_of(b"\x16\x03\x01", false, Limits::default()),
+            End::Malformed(HeadError::NotHttp(0x16))
+        ));
+        assert!(matches!(end_of(b"GET / HT", true, Limits::default()), End::Closed));
+    }
+
+    /// What is lent is not there for anybody else until it is taken back.
+    #[test]
+    fn a_lent_connection_is_gone_until_it_is_back() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let client = BlockingStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        client.set_nonblocking(true).expect("a socket");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let (_drain, draining) = watch::channel(false);
+        runtime.block_on(async {
+            let stream = TcpStream::from_std(client).expect("a socket");
+            let mut connection = Connection::new(stream, Limits::default(), draining);
+            let (lent, _second) = connection.lend().expect("it is there");
+            assert_eq!(
+                connection.write(b"x").await.expect_err("it is lent").kind(),
+                io::ErrorKind::NotConnected
+            );
+            assert!(connection.lend().is_err());
+            connection.take_back(lent).expect("the runtime takes it");
+            connection.write(b"x").await.expect("it is back");
+        });
+    }
+}
