@@ -128,7 +128,7 @@ mod tests {
                 drain.send_replace(true);
             }
             let mut draining = draining.clone();
-            (number != 2).then(|| async move {
+            (number != 2).then_some(async move {
                 _ = draining.wait_for(|&drain| drain).await;
                 tokio::task::yield_now().await;
                 ENDED.fetch_add(1, Relaxed);
