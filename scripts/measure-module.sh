@@ -35,8 +35,9 @@ host=${sink%:*}; host=${host#[}; host=${host%]}
 [ -x "$wirepath" ] || missing "there is no $wirepath: make build, or name one with --wirepath"
 [ -d "/sys/class/net/$device" ] || missing "there is no device $device; there are: $(ls /sys/class/net | tr '\n' ' ')"
 # Of a name, its first address; a route says where packets leave.
-address=$(getent ahosts "$host" 2>/dev/null | awk 'NR == 1 { print $1 }') || true
-route=$(ip route get "${address:-$host}" 2>&1) || missing "there is no route to $host: $route"
+address=$(getent ahosts "$host" | awk 'NR == 1 { print $1 }')
+[ -n "$address" ] || missing "$host is not known: name an address with --sink"
+route=$(ip route get "$address" 2>&1) || missing "there is no route to $host: $route"
 case " $(echo $route) " in
   *" dev $device "*) ;;
   *) missing "packets to $host do not leave by $device, but: $(echo $route)" ;;
@@ -99,10 +100,10 @@ assess download download $quick --sink "$sink" "$@"
   echo
   echo '```'
   uname -srvm
-  grep -m 1 'model name' /proc/cpuinfo || true
-  ethtool -i "$device" 2>/dev/null || echo "(ethtool is not installed: nothing is known of $device)"
-  ethtool -k "$device" 2>/dev/null | grep -E 'checksumming|scatter|segmentation|gso' || true
-  ip -s link show dev "$device" 2>/dev/null || true
+  grep -m 1 'model name' /proc/cpuinfo || echo "(/proc/cpuinfo names no processor: $(uname -m))"
+  ethtool -i "$device" 2>&1 || echo "(so the driver of $device is not known)"
+  ethtool -k "$device" 2>&1 | grep -E 'checksumming|scatter|segmentation|gso|ethtool' || echo "(so what $device cuts is not known)"
+  ip -s link show dev "$device" 2>&1 || echo "(so what $device has sent is not known)"
   echo '```'
 } >"$out/README.md"
 echo "$out"
