@@ -231,7 +231,8 @@ int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 	}
 	iov_iter_bvec(&message.msg_iter, ITER_SOURCE, train->piece,
 		      train->pieces, train->bytes);
-	if (references && train->pieces > MAX_SKB_FRAGS)
+	/* TCP, which member_packets says nothing of, cuts what it is given itself. */
+	if (references && sending->segments && train->pieces > MAX_SKB_FRAGS)
 		sent = wp_list_send(train, sending);
 	else
 		sent = sock_sendmsg(sending->sock, &message);

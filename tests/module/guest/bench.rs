@@ -171,7 +171,8 @@ impl Bench {
         let (after, payload): (layout::Run, u64) = (self.arena.take(RUN), outcome.payload());
         let (trains, copied) = (after.trains - before.trains, after.copied_bytes - before.copied_bytes);
         let least = outcome.trains(if self.has(layout::FEATURE_TRAINS) { call.train_packets } else { 1 });
-        let most = outcome.trains_at_most(call.train_packets, self.query.fragments_max);
+        let start = before.offset - call.offset;
+        let most = outcome.trains_at_most(call.train_packets, self.query.fragments_max, start);
         ensure!((least..=most).contains(&trains), "{trains} trains and not {least} to {most}");
         let is_copied = call.copy || !self.has(layout::FEATURE_REFERENCES);
         ensure!(

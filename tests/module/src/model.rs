@@ -120,13 +120,13 @@ impl Outcome {
     }
 
     /// How many trains they are at most, if a packet takes a fragment for its header and one for each page of its payload, and a
-    /// train as many as a socket buffer has.
-    pub fn trains_at_most(&self, most: u32, fragments_max: u32) -> u64 {
+    /// train as many as a socket buffer has. `start` is where the source's first byte lies: its address in memory, 0 of a file.
+    pub fn trains_at_most(&self, most: u32, fragments_max: u32, start: u64) -> u64 {
         let mut trains = 0;
         let (mut first, mut last, mut count, mut bytes, mut fragments) = (0, 0, u32::MAX, 0, 0);
         for packet in &self.packets {
             let length = packet.length();
-            let pages = (packet.payload.end - 1) / PAGE - packet.payload.start / PAGE + 1;
+            let pages = (start + packet.payload.end - 1) / PAGE - (start + packet.payload.start) / PAGE + 1;
             let taken = pages + u64::from(!packet.header.is_empty());
             let is_full = bytes + length > PACKET_MAX || fragments + taken > fragments_max.into();
             if count >= most.max(1) || last < first || length > first || is_full {

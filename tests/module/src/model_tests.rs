@@ -38,6 +38,14 @@ fn a_file_that_ends_early_gives_what_it_has() {
 }
 
 #[test]
+fn pages_are_crossed_where_the_memory_lies() {
+    let outcome =
+        Outcome::of(&Call { offset: 0, ..call(Some(4096), 1024, Header::Given(2)) }, Source::Memory(4096));
+    let trains = |start| outcome.trains_at_most(64, 8, start);
+    assert_eq!([trains(0), trains(PAGE), trains(PAGE + 1)], [1, 1, 2]);
+}
+
+#[test]
 fn timestamps_step_and_sequences_wrap() {
     let engine = rtp(Timestamps::Step(1000, 90, 2), 1);
     let call = call(Some(40), 10, Header::Rtp(engine.clone()));

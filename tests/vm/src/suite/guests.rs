@@ -34,12 +34,6 @@ const LEFT_OUT: &[(&str, &str)] = &[
 pub(super) const MODEL: &str = "wirepath-module-tests";
 pub(super) const CALLER: &str = "caller::";
 
-/// Tests of that package that fail and are not understood yet; they are run by hand.
-const FAULTY: &[(&str, &str)] = &[
-    ("vectors::over_tcp", "some vectors do not arrive whole in time"),
-    ("bytes::of_memory", "a call takes one train more than the model allows"),
-];
-
 /// Of the guest's clock. Emulated, that is about two minutes.
 const CALLER_SECONDS: u64 = 24;
 
@@ -54,15 +48,8 @@ impl Suite {
     pub(super) fn module(&self, kernel: &Numbered) -> Result<Report> {
         let mut guest = self.with_module(kernel, "module")?.rehearse();
         for tests in &self.programs.module {
-            let mut arguments = Vec::new();
-            if tests.package == MODEL {
-                arguments.extend(["--skip", CALLER]);
-                for (name, why) in FAULTY {
-                    println!("left out of guests: {name} ({why}: docs/module.md)");
-                    arguments.extend(["--skip", name]);
-                }
-            }
-            guest = add(guest, tests, &arguments)?;
+            let arguments: &[&str] = if tests.package == MODEL { &["--skip", CALLER] } else { &[] };
+            guest = add(guest, tests, arguments)?;
         }
         self.boot(guest.size(512, 1, Duration::from_secs(1200)))
     }
