@@ -6,15 +6,20 @@
 
 mod count;
 mod finite;
+mod host;
+mod json;
+mod loan;
 mod relay;
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use wirepath_datapath::LoanCounts;
 use wirepath_datapath::calibration::Calibration;
 
 pub use count::{Copies, Counted};
+pub use host::{Advice, CopyCost, Costs, Device, Feature, Host, PathState, Rings, Setting};
+pub use json::{ReadError, WriteError};
+pub use loan::{Loan, LoanPoint, Loans, Threshold};
 pub use relay::{DATAGRAM as RELAY_DATAGRAM, RelayCost, RelayRun};
 
 /// Version of this schema. A reader takes no other.
@@ -89,132 +94,6 @@ pub enum Cache {
     Warm,
     /// On storage.
     Cold,
-}
-
-/// The machine, and what it lacks.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Host {
-    /// Kernel release, as `uname -r` says.
-    pub kernel: String,
-    /// Processor, as /proc/cpuinfo names it.
-    pub processor: String,
-    /// Processors that may be used.
-    pub processors: u32,
-    /// Memory.
-    pub memory: u64,
-    /// Network devices.
-    pub devices: Vec<Device>,
-    /// Limits, kernel settings and privileges that matter, by name.
-    pub limits: Vec<Setting>,
-    /// Which data paths run here.
-    pub paths: Vec<PathState>,
-    /// What could be better, and how.
-    pub advice: Vec<Advice>,
-    /// Load averages when it began.
-    pub load: String,
-}
-
-/// A network device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Device {
-    /// Its name.
-    pub name: String,
-    /// Driver, where it says.
-    pub driver: Option<String>,
-    /// Whether it is up.
-    pub up: bool,
-    /// MTU.
-    pub mtu: u32,
-    /// Speed in Mb/s, where it says.
-    pub speed_mbps: Option<u32>,
-    /// Sizes of its rings, where it says.
-    pub rings: Option<Rings>,
-    /// Features that data paths need, by ethtool's names, and whether they are on.
-    pub features: Vec<Feature>,
-}
-
-/// Rings of a device, in descriptors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Rings {
-    /// For packets to be sent.
-    pub transmit: u32,
-    /// The most that may be set for packets to be sent.
-    pub transmit_most: u32,
-    /// For received packets.
-    pub receive: u32,
-    /// The most that may be set for received packets.
-    pub receive_most: u32,
-}
-
-/// A feature of a device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Feature {
-    /// ethtool's name, for example `tx-udp-segmentation`.
-    pub name: String,
-    /// Whether it is on.
-    pub on: bool,
-    /// Whether it can be switched; what cannot, ethtool shows as fixed.
-    pub changeable: bool,
-}
-
-/// A limit or kernel setting.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Setting {
-    /// Its name, for example `net.core.wmem_max`.
-    pub name: String,
-    /// Its value.
-    pub value: String,
-}
-
-/// Whether a data path runs here, found by sending with it over the loopback device.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct PathState {
-    /// `download` or `stream`.
-    pub experiment: String,
-    /// The data path.
-    pub path: String,
-    /// UDP or TCP.
-    pub transport: Transport,
-    /// Whether what was sent arrived, byte for byte.
-    pub runs: bool,
-    /// What is missing, or why it does less than it could; null if nothing is.
-    pub missing: Option<String>,
-    /// How to get what is missing.
-    pub remedy: Option<String>,
-}
-
-/// What could be better.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Advice {
-    /// What was found.
-    pub finding: String,
-    /// What it costs, and which data paths.
-    pub consequence: String,
-    /// The command or setting that mends it.
-    pub remedy: String,
-}
-
-/// What the machine charges for the two things that data paths try to avoid.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Costs {
-    /// Nanoseconds of a `getpid` call, run by run.
-    pub kernel_entry_ns: Vec<f64>,
-    /// `memcpy` by size (figure 2 of the conference paper).
-    pub copies: Vec<CopyCost>,
-}
-
-/// Cost of copying blocks of one size.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct CopyCost {
-    /// Bytes copied at a time.
-    pub size: u64,
-    /// Whether source and target begin at the boundaries of cache lines (from a page on: of pages), or one byte and three behind
-    /// them.
-    pub aligned: bool,
-    /// Whether the same block is copied again and again (from the processor's caches), or ever other ones.
-    pub cached: bool,
-    /// Nanoseconds of one copy, run by run.
-    pub ns: Vec<f64>,
 }
 
 /// One data path, with one size, to one sink.
@@ -300,26 +179,6 @@ pub struct Run {
     pub loans: Option<Loans>,
 }
 
-/// What the sends of one run lent and what they copied.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Loans {
-    /// Sends that lent their pages to the kernel.
-    pub loans: u64,
-    /// Sends that were copied: by choice, or because nothing more could be lent at the moment.
-    pub copies: u64,
-    /// Loans that the kernel turned into copies.
-    pub copied_by_kernel: u64,
-    /// Most loans that were not back at a time.
-    pub outstanding_most: u64,
-}
-
-impl From<LoanCounts> for Loans {
-    fn from(counts: LoanCounts) -> Loans {
-        let LoanCounts { loans, copies, copied_by_kernel, outstanding_most, .. } = counts;
-        Loans { loans, copies, copied_by_kernel, outstanding_most }
-    }
-}
-
 impl Assessment {
     /// Marks it as stopped before its end, and says what of it is not there and why.
     pub fn stopped(&mut self, what: &str, why: &dyn fmt::Display) {
@@ -394,61 +253,6 @@ pub struct FunctionShare {
     pub share: f64,
 }
 
-/// The page loan against the copy (figures 1 to 6 of the zero-copy protocol paper).
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Loan {
-    /// One point for each size, alignment, MTU and transport. The runs that they summarise are measurements.
-    pub points: Vec<LoanPoint>,
-    /// From which size of a send on lending is cheaper, by MTU and transport. Those of which too little is known have none.
-    pub thresholds: Vec<Threshold>,
-}
-
-/// What sends of one size cost. A send is one call: over UDP one train of datagrams that fill the MTU, the same whether it is
-/// copied or lent; over TCP so many bytes of the connection.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct LoanPoint {
-    /// Bytes of a send.
-    pub size: u64,
-    /// MTU of the device.
-    pub mtu: u32,
-    /// UDP or TCP.
-    pub transport: Transport,
-    /// Whether each send begins where a page does; else each begins one byte before, and so has a part of one page more.
-    pub aligned: bool,
-    /// Processor seconds of copying alone, out of no cache, a send, run by run (t1 of the paper).
-    pub copy_s: Vec<f64>,
-    /// Processor seconds of a send that copies, run by run (t1 + t2).
-    pub copied_send_s: Vec<f64>,
-    /// Processor seconds of a send that lends, with taking the loan back, run by run; empty where lending does not work, or
-    /// where the kernel made copies of what was lent.
-    pub lent_send_s: Vec<f64>,
-    /// Sustained bytes per second on the wall with copies, the median of the runs.
-    pub copied_throughput: f64,
-    /// The same with loans; null where `lent_send_s` is empty.
-    pub lent_throughput: Option<f64>,
-    /// Sends that the kernel refused for want of room (ENOBUFS, EAGAIN) in all runs, with copies; each was made again.
-    pub copied_errors: u64,
-    /// As `copied_errors`, with loans.
-    pub lent_errors: u64,
-}
-
-/// Where lending begins to be cheaper.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Threshold {
-    /// UDP or TCP.
-    pub transport: Transport,
-    /// MTU of the device.
-    pub mtu: u32,
-    /// Bytes of a send that begins where a page does: the least size that was measured from which on all that were measured, noisy
-    /// ones aside, are cheaper lent by a tenth, in processor time, by the medians; null if the largest is not.
-    pub aligned_bytes: Option<u64>,
-    /// The same of a send that begins elsewhere, measured one byte before a page.
-    pub unaligned_bytes: Option<u64>,
-    /// Whether the kernel copied whatever was lent, so that both are null: it does for a receiver on the same machine, and for
-    /// devices that cannot gather or compute checksums.
-    pub kernel_copies: bool,
-}
-
 /// Something that was not measured.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
@@ -456,63 +260,6 @@ pub struct LeftOut {
     pub what: String,
     /// Why, and how it could be.
     pub why: String,
-}
-
-/// Why a text is no result.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// It is JSON of another schema.
-    #[error(
-        "this is a result of schema {found:?}, and this version reads {SCHEMA:?}: use the version of wirepath that wrote it, or assess again"
-    )]
-    OtherSchema {
-        /// What it says it is.
-        found: String,
-    },
-    /// It is not a result at all, or a damaged one.
-    #[error("this is no result of `wirepath assess`: {0}")]
-    Malformed(#[from] serde_json::Error),
-}
-
-/// Why a result cannot be written.
-#[derive(Debug, thiserror::Error)]
-pub enum WriteError {
-    /// JSON has no word for a figure, which is named.
-    #[error("a figure is no number: {0}")]
-    NotFinite(String),
-    /// The writer says so.
-    #[error(transparent)]
-    Json(#[from] serde_json::Error),
-}
-
-impl Assessment {
-    /// Reads a result.
-    ///
-    /// # Errors
-    /// [`ReadError`] for text that is none, or of another version.
-    pub fn from_json(text: &str) -> Result<Assessment, ReadError> {
-        /// The one field that every version has.
-        #[derive(Deserialize)]
-        struct AnySchema {
-            schema: String,
-        }
-        let AnySchema { schema } = serde_json::from_str(text)?;
-        if schema != SCHEMA {
-            return Err(ReadError::OtherSchema { found: schema });
-        }
-        Ok(serde_json::from_str(text)?)
-    }
-
-    /// The result as JSON, with a newline at its end.
-    ///
-    /// # Errors
-    /// [`WriteError::NotFinite`] for a figure that is infinite or not a number: as null it could not be read back.
-    pub fn to_json(&self) -> Result<String, WriteError> {
-        if let Some(figure) = self.not_finite() {
-            return Err(WriteError::NotFinite(figure));
-        }
-        Ok(serde_json::to_string_pretty(self)? + "\n")
-    }
 }
 
 #[cfg(test)]
@@ -531,17 +278,5 @@ mod tests {
         assert_eq!(copying(measurement("read_writev", Some(1460))), Some(profile.copying));
         assert_eq!(copying(measurement("read_writev", Some(512))), None);
         assert_eq!(copying(measurement("bare:read_writev", Some(1460))), None);
-    }
-
-    #[test]
-    fn another_schema_and_no_schema_are_told_apart() {
-        let other = Assessment::from_json(r#"{"schema": "wirepath-assessment/99"}"#).unwrap_err();
-        assert!(
-            matches!(&other, ReadError::OtherSchema { found } if found == "wirepath-assessment/99"),
-            "{other}"
-        );
-        for text in ["", "{}", "[1]", r#"{"schema": "wirepath-assessment/1"}"#] {
-            assert!(matches!(Assessment::from_json(text), Err(ReadError::Malformed(_))), "{text}");
-        }
     }
 }

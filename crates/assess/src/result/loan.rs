@@ -1,0 +1,81 @@
+//! Page loans in a result.
+
+use serde::{Deserialize, Serialize};
+use wirepath_datapath::LoanCounts;
+
+use super::Transport;
+
+/// What the sends of one run lent and what they copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loans {
+    /// Sends that lent their pages to the kernel.
+    pub loans: u64,
+    /// Sends that were copied: by choice, or because nothing more could be lent at the moment.
+    pub copies: u64,
+    /// Loans that the kernel turned into copies.
+    pub copied_by_kernel: u64,
+    /// Most loans that were not back at a time.
+    pub outstanding_most: u64,
+}
+
+impl From<LoanCounts> for Loans {
+    fn from(counts: LoanCounts) -> Loans {
+        let LoanCounts { loans, copies, copied_by_kernel, outstanding_most, .. } = counts;
+        Loans { loans, copies, copied_by_kernel, outstanding_most }
+    }
+}
+
+/// The page loan against the copy (figures 1 to 6 of the zero-copy protocol paper).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Loan {
+    /// One point for each size, alignment, MTU and transport. The runs that they summarise are measurements.
+    pub points: Vec<LoanPoint>,
+    /// From which size of a send on lending is cheaper, by MTU and transport. Those of which too little is known have none.
+    pub thresholds: Vec<Threshold>,
+}
+
+/// What sends of one size cost. A send is one call: over UDP one train of datagrams that fill the MTU, the same whether it is
+/// copied or lent; over TCP so many bytes of the connection.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LoanPoint {
+    /// Bytes of a send.
+    pub size: u64,
+    /// MTU of the device.
+    pub mtu: u32,
+    /// UDP or TCP.
+    pub transport: Transport,
+    /// Whether each send begins where a page does; else each begins one byte before, and so has a part of one page more.
+    pub aligned: bool,
+    /// Processor seconds of copying alone, out of no cache, a send, run by run (t1 of the paper).
+    pub copy_s: Vec<f64>,
+    /// Processor seconds of a send that copies, run by run (t1 + t2).
+    pub copied_send_s: Vec<f64>,
+    /// Processor seconds of a send that lends, with taking the loan back, run by run; empty where lending does not work, or
+    /// where the kernel made copies of what was lent.
+    pub lent_send_s: Vec<f64>,
+    /// Sustained bytes per second on the wall with copies, the median of the runs.
+    pub copied_throughput: f64,
+    /// The same with loans; null where `lent_send_s` is empty.
+    pub lent_throughput: Option<f64>,
+    /// Sends that the kernel refused for want of room (ENOBUFS, EAGAIN) in all runs, with copies; each was made again.
+    pub copied_errors: u64,
+    /// As `copied_errors`, with loans.
+    pub lent_errors: u64,
+}
+
+/// Where lending begins to be cheaper.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Threshold {
+    /// UDP or TCP.
+    pub transport: Transport,
+    /// MTU of the device.
+    pub mtu: u32,
+    /// Bytes of a send that begins where a page does: the least size that was measured from which on all that were measured, noisy
+    /// ones aside, are cheaper lent by a tenth, in processor time, by the medians; null if the largest is not.
+    pub aligned_bytes: Option<u64>,
+    /// The same of a send that begins elsewhere, measured one byte before a page.
+    pub unaligned_bytes: Option<u64>,
+    /// Whether the kernel copied whatever was lent, so that both are null: it does for a receiver on the same machine, and for
+    /// devices that cannot gather or compute checksums.
+    pub kernel_copies: bool,
+}

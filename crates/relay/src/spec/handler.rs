@@ -1,0 +1,140 @@
+//! Handlers, as words.
+
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use wirepath_streams::Handler;
+use wirepath_streams::handlers::{
+    Checksum, Filter, Key, Meter, Open, Prefix, Seal, Touch, TransportStreamFilter, Unprefix,
+};
+
+use super::words::{number, split, unknown};
+use super::{RECORD, SpecError};
+
+/// A handler.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HandlerSpec {
+    /// `crc32c`
+    Checksum,
+    /// `meter`
+    Meter,
+    /// `match:TEXT`: records that contain it pass.
+    Match(String),
+    /// `ts:pids=PID,PID…`
+    Pids(Vec<u16>),
+    /// `ts:programme=NUMBER`
+    Programme(u16),
+    /// `seal:KEYFILE`
+    Seal(PathBuf),
+    /// `open:KEYFILE`
+    Open(PathBuf),
+    /// `prefix`
+    Prefix,
+    /// `unprefix`
+    Unprefix,
+    /// `touch` or `touch:MASK`
+    Touch(u8),
+}
+
+impl HandlerSpec {
+    /// One for a stream.
+    ///
+    /// # Errors
+    /// If a key cannot be read or is none, or the system has no random bytes.
+    pub fn handler(&self) -> Result<Handler, SpecError> {
+        Ok(match self {
+            HandlerSpec::Checksum => Handler::Read(Box::new(Checksum::default())),
+            HandlerSpec::Meter => Handler::Read(Box::new(Meter::default())),
+            HandlerSpec::Match(text) => {
+                let wanted = text.clone().into_bytes();
+                let contains =
+                    move |record: &[u8]| record.windows(wanted.len()).any(|window| window == wanted);
+                Handler::Read(Box::new(Filter::new(RECORD, contains)))
+            }
+            HandlerSpec::Pids(pids) => {
+                Handler::Select(Box::new(TransportStreamFilter::pids(pids.iter().copied())))
+            }
+            HandlerSpec::Programme(number) => {
+                Handler::Select(Box::new(TransportStreamFilter::programme(*number)))
+            }
+            HandlerSpec::Seal(file) => {
+                let seal = Seal::new(key(file)?, RECORD).map_err(|error| SpecError(error.to_string()))?;
+                Handler::Rewrite(Box::new(seal))
+            }
+            HandlerSpec::Open(file) => Handler::Rewrite(Box::new(Open::new(key(file)?, RECORD + 28))),
+            HandlerSpec::Prefix => Handler::Select(Box::new(Prefix::new(RECORD))),
+            HandlerSpec::Unprefix => Handler::Select(Box::new(Unprefix::default())),
+            HandlerSpec::Touch(mask) => Handler::Rewrite(Box::new(Touch::new(*mask))),
+        })
+    }
+}
+
+impl HandlerSpec {
+    /// The same with the relative path of a key taken to be in `folder`.
+    pub(crate) fn within(self, folder: &Path) -> HandlerSpec {
+        match self {
+            HandlerSpec::Seal(file) => HandlerSpec::Seal(folder.join(file)),
+            HandlerSpec::Open(file) => HandlerSpec::Open(folder.join(file)),
+            other => other,
+        }
+    }
+}
+
+impl FromStr for HandlerSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<HandlerSpec, SpecError> {
+        let pid = |text: &str| number(text, 0, 8191).map(|pid| pid as u16);
+        match split(text) {
+            ("crc32c", None) => Ok(HandlerSpec::Checksum),
+            ("meter", None) => Ok(HandlerSpec::Meter),
+            ("match", Some(text)) => Ok(HandlerSpec::Match(text.to_owned())),
+            ("ts", Some(what)) => match what.split_once('=') {
+                Some(("pids", pids)) => {
+                    pids.split(',').map(pid).collect::<Result<_, _>>().map(HandlerSpec::Pids)
+                }
+                Some(("programme" | "program", programme)) => {
+                    number(programme, 1, 65_535).map(|programme| HandlerSpec::Programme(programme as u16))
+                }
+                _ => Err(SpecError(format!("{text}: it is ts:pids=PID,PID… or ts:programme=NUMBER"))),
+            },
+            ("seal", Some(file)) => Ok(HandlerSpec::Seal(file.into())),
+            ("open", Some(file)) => Ok(HandlerSpec::Open(file.into())),
+            ("prefix", None) => Ok(HandlerSpec::Prefix),
+            ("unprefix", None) => Ok(HandlerSpec::Unprefix),
+            ("touch", mask) => Ok(HandlerSpec::Touch(mask.map_or(Ok(0), |mask| number(mask, 0, 255))? as u8)),
+            _ => unknown(
+                text,
+                "handler",
+                "crc32c, meter, match:TEXT, ts:pids=PID,…, ts:programme=NUMBER, seal:KEYFILE, open:KEYFILE, prefix, unprefix, \
+                 touch[:MASK]",
+            ),
+        }
+    }
+}
+
+/// Reads a key of 32 bytes.
+fn key(file: &PathBuf) -> Result<Key, SpecError> {
+    let bytes = std::fs::read(file).map_err(|error| SpecError(format!("{}: {error}", file.display())))?;
+    let length = bytes.len();
+    let bytes: [u8; 32] = bytes.try_into().map_err(|_| {
+        let file = file.display();
+        SpecError(format!("{file}: a key has 32 bytes, this file has {length}; make one with: head -c 32 /dev/urandom > {file}"))
+    })?;
+    Ok(Key::new(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_32_bytes() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), [7; 31]).unwrap();
+        let error = HandlerSpec::Open(file.path().into()).handler().unwrap_err();
+        assert!(error.to_string().contains("this file has 31; make one with: head -c 32"), "{error}");
+        std::fs::write(file.path(), [7; 32]).unwrap();
+        assert_eq!(HandlerSpec::Open(file.path().into()).handler().unwrap().name(), "open");
+    }
+}
