@@ -77,7 +77,6 @@ int wp_rtp_group(struct wp_rtp *rtp, u32 packet_bytes, u64 *left)
 	err = rtp->group_loaded ? 0 : wp_rtp_load(rtp);
 	if (err)
 		return err;
-	rtp->state.timestamp = rtp->group.timestamp;
 	if (!rtp->group.bytes)
 		return 0;
 	full = (u64)rtp->group.packets * packet_bytes;
@@ -131,8 +130,10 @@ static bool wp_rtp_marked(const struct wp_rtp *rtp)
  */
 void wp_rtp_write(struct wp_rtp *rtp, u8 *header, u32 payload_bytes)
 {
-	const struct wirepath_rtp *state = &rtp->state;
+	struct wirepath_rtp *state = &rtp->state;
 
+	if (state->table)
+		state->timestamp = rtp->group.timestamp;
 	header[0] = WP_RTP_VERSION;
 	header[1] = state->payload_type | (wp_rtp_marked(rtp) ? WP_RTP_MARKER : 0);
 	put_unaligned_be16(state->sequence, header + 2);

@@ -44,6 +44,32 @@ static void table(const struct data *data, struct pair pair)
 	CHECK(ioctl(device, WIREPATH_SEND, &send) < 0 && errno == ENODATA && nothing_more(pair.to));
 }
 
+/* The second frame is not all there: the timestamp that comes back is the first one's. */
+static void frame_that_is_not_there(const struct data *data, struct pair pair)
+{
+	static struct wirepath_rtp_time times[2] = {
+		{ .timestamp = 1000, .packets = 1, .bytes = 1000 },
+		{ .timestamp = 4600, .packets = 4 },
+	};
+	unsigned char *memory = mmap(NULL, 8192, PROT_READ | PROT_WRITE,
+				     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	struct wirepath_send send = wirepath_send_of(pair.from, -1, (__u64)(size_t)memory, 8192);
+	struct wirepath_rtp rtp = rtp_of(), header = rtp;
+
+	munmap(memory + 4096, 4096);
+	memcpy(memory, data->bytes, 4096);
+	rtp.table = (__u64)(size_t)times;
+	rtp.table_count = 2;
+	send = with_rtp(cut(send, 3500, 64), &rtp);
+	CHECK(ioctl(device, WIREPATH_SEND, &send) < 0 && errno == EFAULT);
+	CHECK(send.packets == 1 && rtp.table_count == 1 && rtp.timestamp == 1000,
+	      "%llu packets, timestamp %u", (unsigned long long)send.packets, rtp.timestamp);
+	header.timestamp = 1000;
+	expect_rtp(pair.to, &header, 0, data->bytes, 1000);
+	CHECK(nothing_more(pair.to));
+	munmap(memory, 4096);
+}
+
 /*
  * A list of buffers over IPv4 (49 packets of 1,328 bytes, then 49, then 3 in
  * one buffer), trains of one buffer else (7 packets, or 8); the same bytes.
@@ -77,5 +103,6 @@ void headers(const struct data *data, struct pair pair)
 {
 	given(data, pair);
 	table(data, pair);
+	frame_that_is_not_there(data, pair);
 	lists(data, pair);
 }
