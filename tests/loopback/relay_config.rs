@@ -32,7 +32,10 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 /// They load the machine.
 pub(crate) fn alone() -> Vec<Trial> {
-    trials![classes_get_their_shares_of_what_is_moved]
+    trials![
+        classes_get_their_shares_of_what_is_moved,
+        classes_get_their_shares_of_processor_time_and_it_is_shown,
+    ]
 }
 
 /// A folder with a configuration in it.
@@ -277,7 +280,49 @@ fn classes_get_their_shares_of_what_is_moved() -> Result<()> {
     Ok(())
 }
 
-/// What may have moved by then is known whatever the machine does meanwhile.
+/// By the relay's own account: what touches every byte gets its share of processor time, and what nobody looks at moves more in less.
+fn classes_get_their_shares_of_processor_time_and_it_is_shown() -> Result<()> {
+    const ENOUGH_SECONDS: f64 = 1.0;
+    let classes = "[sharing]\npolicy = \"fair-share\"\nresource = \"cpu\"\nround = \"5ms\"\n\
+                   [[class]]\nname = \"gold\"\nshare = 3\n[[class]]\nname = \"rest\"\n";
+    let streams = [
+        endless("touched", "class = \"gold\"\nframing = \"fixed:64KiB\"\nhandlers = [\"touch:7\"]"),
+        endless("unseen", "class = \"rest\""),
+    ];
+    let folder = Folder::new(&format!("{classes}{}", streams.concat()))?;
+    let said = String::from_utf8(folder.output(&["--check"])?.stdout)?;
+    ensure!(
+        said.ends_with(": OK, 2 streams in 2 classes, sharing processor time in rounds of 5ms\n"),
+        "{said}"
+    );
+    let mut relay = Watched::start(&folder, &[])?;
+    let used = |streams: &Value| [0, 1].map(|place| streams[place]["cpu_seconds"].as_f64().unwrap_or(0.0));
+    let before = relay.wait_for("both that run", |streams| used(streams).iter().all(|used| *used > 0.0))?;
+    let now = relay.wait_for("enough time", |streams| {
+        used(streams).iter().sum::<f64>() > used(&before).iter().sum::<f64>() + ENOUGH_SECONDS
+    })?;
+    let [gold, rest] = std::array::from_fn(|place| used(&now)[place] - used(&before)[place]);
+    ensure!((2.7..3.3).contains(&(gold / rest)), "gold took {gold} s, the rest {rest} s");
+    ensure!(moved(&now[0]) < 3 * moved(&now[1]), "a byte costs the same: {now}");
+    ensure!(now[0]["cpu_percent"].as_f64().is_some_and(|percent| percent > 0.0), "{now}");
+
+    let scrape = http::get(relay.door, "/metrics")?;
+    let numbers = numbers(std::str::from_utf8(&scrape.body)?)?;
+    let of = |labels: &str| numbers.get(&format!("wirepath_{labels}")).copied().unwrap_or(0.0);
+    let (class, stream) = (
+        of("class_cpu_seconds_total{class=\"gold\"}"),
+        of("stream_cpu_seconds_total{stream=\"touched\",class=\"gold\"}"),
+    );
+    ensure!(class == stream && class >= used(&now)[0], "{class} and {stream} of {now}");
+    relay.process.signal(Signal::INT)?;
+    let ended = relay.process.wait(Deadline::seconds(20.0))?;
+    ensure!(ended.code() == Some(130), "{ended}: {}", relay.process.log());
+    ensure!(relay.process.log().contains(" of processor time"), "{}", relay.process.log());
+    let report = folder.json("report.json")?;
+    ensure!(used(&report["streams"])[0] >= class, "{report}");
+    Ok(())
+}
+
 /// What somebody who watches the numbers has to see: datagrams that are refused, and an output that a mirror goes on without.
 fn malformed_datagrams_and_outputs_that_are_gone_are_counted() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
@@ -323,6 +368,7 @@ fn malformed_datagrams_and_outputs_that_are_gone_are_counted() -> Result<()> {
     Ok(())
 }
 
+/// What may have moved by then is known whatever the machine does meanwhile.
 fn rates_of_classes_and_streams_hold() -> Result<()> {
     const ENOUGH: u64 = 4_000_000;
     // What one turn may read beyond what is left: all that a pipe holds. It is made up for later.
@@ -402,7 +448,12 @@ fn a_file_is_checked_and_nothing_is_opened() -> Result<()> {
     let output =
         Command::new(server::binary()?).args(["relay", "--check", "--config"]).arg(example).output()?;
     let said = String::from_utf8(output.stdout)?;
-    ensure!(output.status.success() && said.ends_with("relay.toml: OK, 2 streams in 2 classes\n"), "{said}");
+    ensure!(
+        output.status.success()
+            && said
+                .ends_with("relay.toml: OK, 2 streams in 2 classes, sharing volume in rounds of 4.0 MiB\n"),
+        "{said}"
+    );
     Ok(())
 }
 

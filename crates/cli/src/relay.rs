@@ -21,6 +21,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::{ArgGroup, Args};
 use wirepath_relay::{AddressError, Configuration, Endpoint};
+use wirepath_streams::{Policy, Round};
 
 use crate::{format, terminal};
 use cache::Caching;
@@ -158,11 +159,24 @@ impl Relay {
                 let classes = configuration.sharing.classes.len() as u64;
                 let streams = format::counted(streams, "stream", "streams");
                 let classes = format::counted(classes, "class", "classes");
-                terminal::print(&format!("{file}: OK, {streams} in {classes}\n"))?;
+                let rounds = rounds_in_words(&configuration.sharing.policy);
+                terminal::print(&format!("{file}: OK, {streams} in {classes}{rounds}\n"))?;
                 return Ok(ExitCode::SUCCESS);
             }
         }
         running::run(&configuration, file.is_some(), &self.showing)
+    }
+}
+
+/// What classes share, if that is anything.
+fn rounds_in_words(policy: &Policy) -> String {
+    let Policy::FairShare { round, .. } = policy else { return String::new() };
+    match *round {
+        Round::Volume(bytes) => format!(", sharing volume in rounds of {}", format::size(bytes)),
+        Round::ProcessorTime(us) => {
+            let round = humantime::format_duration(Duration::from_micros(us));
+            format!(", sharing processor time in rounds of {round}")
+        }
     }
 }
 

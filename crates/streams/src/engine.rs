@@ -15,7 +15,7 @@ use crate::counters::{Counters, ThreadCounters};
 use crate::download::{Download, DownloadTask, Part};
 use crate::playback::{Playback, PlaybackOptions, PlaybackTask, Progress};
 use crate::running::{RunningStream, StreamOptions, StreamTask};
-use crate::schedule::{Class, Policy};
+use crate::schedule::{Class, Policy, Round};
 use crate::stream::Stream;
 use crate::worker::{Command, HoldFailures, Worker};
 
@@ -42,10 +42,18 @@ impl Default for EngineOptions {
 /// How streams and downloads share a thread.
 #[derive(Clone, Debug)]
 pub struct Sharing {
-    /// How classes are weighed against each other, by the bytes that they move.
+    /// How classes are weighed against each other on each thread. Volume is the bytes that they read and write; of processor time,
+    /// what each stream took is in its status ([`StreamStatus::processor_time`](crate::StreamStatus::processor_time)).
     pub policy: Policy,
     /// The classes; none is one without limits. Downloads are of the first.
     pub classes: Vec<Class>,
+}
+
+impl Sharing {
+    /// Whether what classes share is processor time: only then are turns of streams measured.
+    pub fn is_of_processor_time(&self) -> bool {
+        matches!(self.policy, Policy::FairShare { round: Round::ProcessorTime(_), .. })
+    }
 }
 
 impl Default for Sharing {

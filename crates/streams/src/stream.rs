@@ -135,6 +135,7 @@ struct Counts {
     bytes_unseen: u64,
     bytes_dropped: u64,
     bytes_returned: u64,
+    processor_ns: Option<u64>,
     gone_outputs: GoneOutputs,
     /// Of inputs that are gone.
     malformed: Dropped,

@@ -97,10 +97,9 @@ fn attend(group: &mut Group, viewers: &mut Viewers, interrupt: &Interrupt) {
 impl Viewers {
     fn new(configuration: &Configuration, engine: &Arc<Engine>, showing: &Showing) -> Result<Viewers> {
         let snapshot = Snapshot::default();
-        let classes = configuration.sharing.classes.iter().map(|class| class.name.clone()).collect();
         let open = |address| {
             Door::open(address, Arc::clone(engine), |metrics, status| {
-                counts::register(&snapshot, classes, metrics, status);
+                counts::register(&snapshot, &configuration.sharing, metrics, status);
             })
         };
         let door = showing.metrics.map(open).transpose()?;

@@ -85,6 +85,11 @@ impl Stream {
         (self.counts.bytes_in, self.counts.bytes_out)
     }
 
+    /// A turn was measured, and took so much of a processor.
+    pub(crate) fn note_processor_ns(&mut self, used_ns: u64) {
+        self.counts.processor_ns = Some(self.counts.processor_ns.unwrap_or(0) + used_ns);
+    }
+
     /// Both together.
     pub(super) fn moved(&self) -> u64 {
         self.counts.bytes_in + self.counts.bytes_out
