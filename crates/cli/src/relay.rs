@@ -31,8 +31,9 @@ use wires::Wires;
 
 /// Arguments of `wirepath relay`.
 #[derive(Args)]
-#[command(group = ArgGroup::new("what to do").args(["inputs", "config", "addresses"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("what to do").args(["inputs", "config", "check", "addresses"]).required(true).multiple(true))]
 #[command(group = ArgGroup::new("behind").args(["to", "cache"]))]
+#[command(group = ArgGroup::new("spread").args(["addresses", "config"]).multiple(true))]
 #[command(mut_args(modes::keep_apart))]
 #[command(after_help = "\
 Addresses:
@@ -112,8 +113,8 @@ struct Listening {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration, requires = "addresses")]
     drain: Duration,
 
-    /// Engine threads [default: one for each core]
-    #[arg(long, value_name = "N", requires = "addresses")]
+    /// Engine threads, over which connections, or streams of a configuration file, are spread [default: one for each core]
+    #[arg(long, value_name = "N", requires = "spread")]
     threads: Option<NonZeroUsize>,
 }
 
@@ -164,7 +165,9 @@ impl Relay {
                 return Ok(ExitCode::SUCCESS);
             }
         }
-        running::run(&configuration, file.is_some(), &self.showing)
+        // A stream stays on its thread: others would have nothing to do.
+        let threads = if streams > 1 { self.listening.threads()?.min(streams as usize) } else { 1 };
+        running::run(&configuration, threads, file.is_some(), &self.showing)
     }
 }
 

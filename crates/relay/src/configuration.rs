@@ -1,5 +1,6 @@
 //! Many streams and their classes, from a file.
 
+mod placement;
 mod sharing;
 mod tables;
 

@@ -110,6 +110,7 @@ pub(super) fn as_json(row: &Row) -> Value {
         "schema": "wirepath-relay/1",
         "name": row.name,
         "class": row.class,
+        "thread": row.thread,
         "state": row.state.name(),
         "error": row.error,
         "seconds": row.time.as_secs_f64(),

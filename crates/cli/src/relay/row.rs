@@ -13,6 +13,8 @@ pub(super) struct Row {
     pub(super) name: String,
     /// The name of its class; empty if there are no classes.
     pub(super) class: String,
+    /// The engine thread that it is on, or is to be on.
+    pub(super) thread: usize,
     /// How far it has come.
     pub(super) state: State,
     /// Why it failed.
