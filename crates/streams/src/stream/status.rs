@@ -171,7 +171,7 @@ impl Stream {
         let merged = match &self.order {
             Order::Tags { merge, .. } => merge.waiting().map(|run| run.bytes.len()).sum(),
             Order::Shares(collector) => collector.bytes(),
-            Order::Turns(_) | Order::Arrival { .. } => 0,
+            Order::Turns(_) | Order::Arrival(_) => 0,
         };
         let kept = self.inputs.iter().map(Input::kept);
         kept.chain(self.pending.iter().map(|run| run.bytes.len())).sum::<usize>() + merged
