@@ -1,4 +1,4 @@
-//! What a train costs on an engine thread: kernel calls and heap allocations, counted.
+//! What a train or a turn costs on an engine thread: kernel calls and heap allocations, counted.
 //!
 //! In a process of its own, since it counts every allocation of the process.
 
@@ -28,6 +28,7 @@ use wirepath_streams::{
 use wirepath_tests::{require, trials};
 
 mod paths;
+mod turns;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -42,7 +43,10 @@ const COUNTED: u64 = 5000;
 
 fn main() -> ExitCode {
     let engine = trials![one_call_and_no_allocation_per_train, a_ring_sends_many_trains_in_a_call];
-    wirepath_tests::trial::run(Vec::new(), engine.into_iter().chain(paths::trials()).collect())
+    wirepath_tests::trial::run(
+        Vec::new(),
+        engine.into_iter().chain(turns::trials()).chain(paths::trials()).collect(),
+    )
 }
 
 fn one_call_and_no_allocation_per_train() -> Result<()> {

@@ -21,6 +21,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::{ArgGroup, Args};
 use wirepath_relay::{AddressError, Configuration, Endpoint};
+use wirepath_streams::{Policy, Round};
 
 use crate::{format, terminal};
 use cache::Caching;
@@ -30,8 +31,9 @@ use wires::Wires;
 
 /// Arguments of `wirepath relay`.
 #[derive(Args)]
-#[command(group = ArgGroup::new("what to do").args(["inputs", "config", "addresses"]).required(true).multiple(true))]
+#[command(group = ArgGroup::new("what to do").args(["inputs", "config", "check", "addresses"]).required(true).multiple(true))]
 #[command(group = ArgGroup::new("behind").args(["to", "cache"]))]
+#[command(group = ArgGroup::new("spread").args(["addresses", "config"]).multiple(true))]
 #[command(mut_args(modes::keep_apart))]
 #[command(after_help = "\
 Addresses:
@@ -111,8 +113,8 @@ struct Listening {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration, requires = "addresses")]
     drain: Duration,
 
-    /// Engine threads [default: one for each core]
-    #[arg(long, value_name = "N", requires = "addresses")]
+    /// Engine threads, over which connections, or streams of a configuration file, are spread [default: one for each core]
+    #[arg(long, value_name = "N", requires = "spread")]
     threads: Option<NonZeroUsize>,
 }
 
@@ -158,11 +160,26 @@ impl Relay {
                 let classes = configuration.sharing.classes.len() as u64;
                 let streams = format::counted(streams, "stream", "streams");
                 let classes = format::counted(classes, "class", "classes");
-                terminal::print(&format!("{file}: OK, {streams} in {classes}\n"))?;
+                let rounds = rounds_in_words(&configuration.sharing.policy);
+                terminal::print(&format!("{file}: OK, {streams} in {classes}{rounds}\n"))?;
                 return Ok(ExitCode::SUCCESS);
             }
         }
-        running::run(&configuration, file.is_some(), &self.showing)
+        // A stream stays on its thread: others would have nothing to do.
+        let threads = if streams > 1 { self.listening.threads()?.min(streams as usize) } else { 1 };
+        running::run(&configuration, threads, file.is_some(), &self.showing)
+    }
+}
+
+/// What classes share, if that is anything.
+fn rounds_in_words(policy: &Policy) -> String {
+    let Policy::FairShare { round, .. } = policy else { return String::new() };
+    match *round {
+        Round::Volume(bytes) => format!(", sharing volume in rounds of {}", format::size(bytes)),
+        Round::ProcessorTime(us) => {
+            let round = humantime::format_duration(Duration::from_micros(us));
+            format!(", sharing processor time in rounds of {round}")
+        }
     }
 }
 

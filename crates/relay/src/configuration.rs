@@ -1,5 +1,7 @@
 //! Many streams and their classes, from a file.
 
+mod placement;
+mod sharing;
 mod tables;
 
 use std::collections::HashSet;
@@ -10,11 +12,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::Spanned;
-use wirepath_streams::{Class, Policy, Rate, Sharing};
+use wirepath_streams::{Class, Rate, Sharing};
 
 use crate::address::Address;
 use crate::wiring::Wiring;
-use tables::{ClassTable, ConfigurationFile, PolicyWord, SharingTable, StreamTable};
+use tables::{ClassTable, ConfigurationFile, StreamTable};
 
 /// Streams that run at once, and how they share the machine.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +36,7 @@ pub struct StreamPlan {
     pub class: usize,
     /// What it may read.
     pub rate: Option<Rate>,
-    /// Under [`Policy::Deadline`]: how long after it can go on it should have done so.
+    /// Under [`Policy::Deadline`](wirepath_streams::Policy::Deadline): how long after it can go on it should have done so.
     pub deadline: Option<Duration>,
     /// Its inputs, its outputs and what is between them.
     pub wiring: Wiring,
@@ -74,12 +76,6 @@ const MOST_CLASSES: usize = 64;
 
 /// Longest name of a class or stream, so that tables stay legible.
 const LONGEST_NAME: usize = 64;
-
-/// Volume of a round where the file does not say.
-const USUAL_ROUND_BYTES: u64 = 4 << 20;
-
-/// What of its share a class carries over where the file does not say.
-const USUAL_CARRY_PERCENT: u8 = 50;
 
 /// Something wrong, and where in the text.
 struct Wrong {
@@ -163,34 +159,6 @@ impl Configuration {
             configuration.add(plan).map_err(|what| Wrong::new(at, what))?;
         }
         Ok(configuration)
-    }
-}
-
-impl SharingTable {
-    fn policy(self) -> Result<Policy, Wrong> {
-        let SharingTable { policy, round, carry } = self;
-        let set = round.as_ref().map(Spanned::span).or(carry.as_ref().map(Spanned::span));
-        if let (Some(at), true) = (set, policy != PolicyWord::FairShare) {
-            return Err(Wrong::new(at, "only policy = \"fair-share\" has rounds"));
-        }
-        let round = match round {
-            Some(round) if round.get_ref().0.as_u64() == 0 => {
-                return Err(Wrong::new(round.span(), "a round has at least one byte"));
-            }
-            round => round.map_or(USUAL_ROUND_BYTES, |round| round.into_inner().0.as_u64()),
-        };
-        let carry_percent = match carry {
-            Some(carry) if *carry.get_ref() > 100 => {
-                return Err(Wrong::new(carry.span(), "carry is a percentage: 0 to 100"));
-            }
-            carry => carry.map_or(USUAL_CARRY_PERCENT, |carry| carry.into_inner()),
-        };
-        Ok(match policy {
-            PolicyWord::BestEffort => Policy::BestEffort,
-            PolicyWord::Priority => Policy::Priority,
-            PolicyWord::FairShare => Policy::FairShare { round, carry_percent },
-            PolicyWord::Deadline => Policy::Deadline,
-        })
     }
 }
 

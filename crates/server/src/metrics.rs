@@ -40,6 +40,8 @@ pub enum Value {
     Counter(u64),
     /// Counters told apart by a label: the label's name, then pairs of its value and the counter.
     Counters(&'static str, Vec<(&'static str, u64)>),
+    /// It only ever goes up, in parts of its unit.
+    Sum(f64),
     /// It goes up and down.
     Gauge(f64),
     /// How often which size.
@@ -177,7 +179,7 @@ impl<T> Metric<T> {
         let Some((_, first)) = rows.first() else { return Ok(()) };
         let ((name, unit), kind) = (self.described(section), (self.read)(first).kind());
         let mut family = encoder.encode_descriptor(&name, self.help, unit.as_ref(), kind)?;
-        rows.iter().try_for_each(|(labels, row)| (self.read)(row).encode(family.encode_family(labels)?))
+        rows.iter().try_for_each(|(labels, row)| (self.read)(row).encode_labelled(labels, &mut family))
     }
 
     fn json_name(&self) -> String {
@@ -203,10 +205,21 @@ type NoExemplar<'a> = Option<&'a Exemplar<[(&'static str, &'static str); 0], f64
 impl Value {
     fn kind(&self) -> MetricType {
         match self {
-            Self::Counter(_) | Self::Counters(..) => MetricType::Counter,
+            Self::Counter(_) | Self::Counters(..) | Self::Sum(_) => MetricType::Counter,
             Self::Gauge(_) => MetricType::Gauge,
             Self::Histogram(_) => MetricType::Histogram,
         }
+    }
+
+    /// With the labels of its row.
+    fn encode_labelled(&self, labels: &Labels, family: &mut MetricEncoder<'_>) -> fmt::Result {
+        let Self::Counters(label, counts) = self else { return self.encode(family.encode_family(labels)?) };
+        // A family within a family would have its own labels alone.
+        counts.iter().try_for_each(|(value, count)| {
+            let own = [(*label, (*value).to_owned())];
+            let all: Labels = labels.iter().cloned().chain(own).collect();
+            Self::Counter(*count).encode(family.encode_family(&all)?)
+        })
     }
 
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
@@ -216,6 +229,7 @@ impl Value {
             Self::Counters(label, counts) => counts.iter().try_for_each(|(value, count)| {
                 encoder.encode_family(&[(*label, *value)])?.encode_counter(count, none)
             }),
+            Self::Sum(sum) => encoder.encode_counter(sum, none),
             Self::Gauge(value) => encoder.encode_gauge(value),
             Self::Histogram(histogram) => encoder.encode_histogram::<[(&str, &str); 0]>(
                 histogram.sum,
@@ -234,7 +248,7 @@ impl Value {
             }
             // A count is written as one, as counters are; 2^53 is the last that a float has for certain.
             Self::Gauge(value) if value.fract() == 0.0 && value.abs() < 9e15 => json!(*value as i64),
-            Self::Gauge(value) => json!(value),
+            Self::Gauge(value) | Self::Sum(value) => json!(value),
             Self::Histogram(histogram) => histogram.json(),
         }
     }
@@ -336,6 +350,13 @@ mod tests {
         const SHEEP: &[Metric<Sheep>] = &[
             Metric { name: "legs", help: "Legs", unit: None, read: |sheep| Value::Gauge(sheep.legs as f64) },
             Metric { name: "wool", help: "Wool", unit: Some("grams"), read: |_| Value::Counter(7) },
+            Metric { name: "slept", help: "Sleep", unit: Some("seconds"), read: |_| Value::Sum(1.5) },
+            Metric {
+                name: "sounds",
+                help: "Sounds by what they were",
+                unit: None,
+                read: |_| Value::Counters("sound", vec![("baa", 1), ("maa", 2)]),
+            },
         ];
         let text_of = |names: &'static [(&'static str, u64)]| {
             let mut metrics = Metrics::default();
@@ -355,6 +376,17 @@ mod tests {
              # UNIT wirepath_sheep_wool_grams grams\n\
              wirepath_sheep_wool_grams_total{name=\"Dolly\"} 7\n\
              wirepath_sheep_wool_grams_total{name=\"a\\\"}\\n\"} 7\n\
+             # HELP wirepath_sheep_slept_seconds Sleep\n\
+             # TYPE wirepath_sheep_slept_seconds counter\n\
+             # UNIT wirepath_sheep_slept_seconds seconds\n\
+             wirepath_sheep_slept_seconds_total{name=\"Dolly\"} 1.5\n\
+             wirepath_sheep_slept_seconds_total{name=\"a\\\"}\\n\"} 1.5\n\
+             # HELP wirepath_sheep_sounds Sounds by what they were\n\
+             # TYPE wirepath_sheep_sounds counter\n\
+             wirepath_sheep_sounds_total{name=\"Dolly\",sound=\"baa\"} 1\n\
+             wirepath_sheep_sounds_total{name=\"Dolly\",sound=\"maa\"} 2\n\
+             wirepath_sheep_sounds_total{name=\"a\\\"}\\n\",sound=\"baa\"} 1\n\
+             wirepath_sheep_sounds_total{name=\"a\\\"}\\n\",sound=\"maa\"} 2\n\
              # EOF\n"
         );
         assert_eq!(text_of(&[]), "# EOF\n");

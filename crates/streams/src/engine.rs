@@ -15,7 +15,7 @@ use crate::counters::{Counters, ThreadCounters};
 use crate::download::{Download, DownloadTask, Part};
 use crate::playback::{Playback, PlaybackOptions, PlaybackTask, Progress};
 use crate::running::{RunningStream, StreamOptions, StreamTask};
-use crate::schedule::{Class, Policy};
+use crate::schedule::{Class, Policy, Round};
 use crate::stream::Stream;
 use crate::worker::{Command, HoldFailures, Worker};
 
@@ -39,13 +39,22 @@ impl Default for EngineOptions {
     }
 }
 
-/// How streams and downloads share a thread.
+/// How streams and downloads share a thread. Of several, each does so by itself.
 #[derive(Clone, Debug)]
 pub struct Sharing {
-    /// How classes are weighed against each other, by the bytes that they move.
+    /// How classes are weighed against each other on each thread. Volume is the bytes that they read and write; of processor time,
+    /// what each stream took is in its status ([`StreamStatus::processor_time`](crate::StreamStatus::processor_time)).
     pub policy: Policy,
-    /// The classes; none is one without limits. Downloads are of the first.
+    /// The classes; none is one without limits. Downloads are of the first. All streams of a class with a rate are on one thread,
+    /// where it holds for all of them, unless [`StreamOptions::thread`] says otherwise.
     pub classes: Vec<Class>,
+}
+
+impl Sharing {
+    /// Whether what classes share is processor time: only then are turns of streams measured.
+    pub fn is_of_processor_time(&self) -> bool {
+        matches!(self.policy, Policy::FairShare { round: Round::ProcessorTime(_), .. })
+    }
 }
 
 impl Default for Sharing {
@@ -57,6 +66,8 @@ impl Default for Sharing {
 /// Threads that send what is due. They end when this is dropped, and with them all playbacks and downloads.
 pub struct Engine {
     threads: Vec<EngineThread>,
+    /// For each class whether it has a rate.
+    have_rates: Vec<bool>,
     support: Arc<Support>,
     next_id: AtomicU64,
     hold_failures: HoldFailures,
@@ -96,7 +107,8 @@ impl Engine {
             threads.push(EngineThread { mailbox, counters, handle: Some(handle) });
         }
         let next_id = AtomicU64::new(1);
-        Ok(Engine { threads, support, next_id, hold_failures, readers: readers.clone() })
+        let have_rates = options.sharing.classes.iter().map(|class| class.rate.is_some()).collect();
+        Ok(Engine { threads, have_rates, support, next_id, hold_failures, readers: readers.clone() })
     }
 
     /// Sets a playback up, which rests until it is told to play.
@@ -126,7 +138,7 @@ impl Engine {
         parts: Vec<Part>,
         on_end: impl FnOnce(DownloadEnd) + Send + 'static,
     ) -> Download {
-        let thread = self.least_loaded();
+        let thread = self.thread_of_class(0);
         thread.counters.downloads.fetch_add(1, Ordering::Relaxed);
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let task = DownloadTask::new(socket, parts, Box::new(on_end), &self.readers);
@@ -136,7 +148,10 @@ impl Engine {
 
     /// Starts a stream (KStreams' `startstream`). The handle stops it when it is dropped.
     pub fn start_stream(&self, stream: Stream, options: StreamOptions) -> RunningStream {
-        let thread = self.least_loaded();
+        let thread = match options.thread {
+            Some(number) => &self.threads[number % self.threads.len()],
+            None => self.thread_of_class(options.class),
+        };
         thread.counters.streams.fetch_add(1, Ordering::Relaxed);
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         let task = Box::new(StreamTask::new(stream, options));
@@ -193,6 +208,15 @@ impl Engine {
                 && thread.counters.downloads.load(Ordering::Relaxed) == 0
         };
         self.threads.iter().find(has_few).unwrap_or_else(|| self.least_loaded())
+    }
+
+    /// The thread that has all of a class whose rate is to hold; of another class the one that has least to do.
+    fn thread_of_class(&self, class: usize) -> &EngineThread {
+        let class = class.min(self.have_rates.len().saturating_sub(1));
+        match self.have_rates.get(class) {
+            Some(true) => &self.threads[class % self.threads.len()],
+            _ => self.least_loaded(),
+        }
     }
 
     fn least_loaded(&self) -> &EngineThread {

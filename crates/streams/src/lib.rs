@@ -52,7 +52,7 @@ pub use playback::{Event, PlayError, Playback, PlaybackOptions, Position, Progre
 pub use progress::StreamProgress;
 pub use record::{Piece, Run};
 pub use running::{RunningStream, StreamEnd, StreamOptions};
-pub use schedule::{Class, Cost, Next, Policy, Rate, Scheduler};
+pub use schedule::{Class, Cost, Next, Policy, Rate, Round, Scheduler};
 pub use secret::{MOST_SHARES, SHARE_HEADER, ShareCounts, ShareError};
 pub use source::{At, Cursor, Departure, Load, Segment, TrainSource};
 

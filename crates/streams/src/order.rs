@@ -15,17 +15,20 @@ pub enum InputOrder {
         /// The seed.
         seed: u64,
     },
-    /// A record from whichever has one; each is asked first in turn.
+    /// A record from whichever has one; who gave one comes behind the others that have one.
     Arrival,
 }
 
-/// Chooses among members, which are inputs or outputs, in the order in which they were attached.
+/// Chooses among members, which are inputs or outputs, in the order in which they were attached. What a turn costs does not depend on
+/// how many there are.
 #[derive(Debug)]
 pub(crate) struct Turns {
     random: Option<Random>,
-    /// Whether the member is still there, for every one that ever was. At random, those that are gone are drawn and passed over: an
-    /// input that has ended must not change what is drawn for the others.
-    slots: Vec<bool>,
+    /// The slot of each member, ascending. At random, slots of members that are gone are drawn and passed over: an input that has ended
+    /// must not change what is drawn for the others. They are forgotten when another comes, which does change it.
+    slots: Vec<usize>,
+    /// Slots, those of members that are gone among them.
+    count: usize,
     /// The slot whose turn it is.
     next: usize,
     /// Whether `next` was drawn and not yet used.
@@ -34,26 +37,31 @@ pub(crate) struct Turns {
 
 impl Turns {
     pub(crate) fn round_robin() -> Turns {
-        Turns { random: None, slots: Vec::new(), next: 0, drawn: false }
+        Turns { random: None, slots: Vec::new(), count: 0, next: 0, drawn: false }
     }
 
     pub(crate) fn random(seed: u64) -> Turns {
-        Turns { random: Some(Random::new(seed)), slots: Vec::new(), next: 0, drawn: false }
+        Turns { random: Some(Random::new(seed)), ..Turns::round_robin() }
     }
 
     /// The place of the member whose turn it is, of `members`, of which there is at least one. The answer stays the same until the
     /// turn is [taken](Turns::taken) or members come or go.
     pub(crate) fn current(&mut self, members: usize) -> usize {
-        let there = self.slots.iter().filter(|is_there| **is_there).count();
-        self.slots.extend((there..members).map(|_| true));
-        while !self.drawn {
-            self.next = match &mut self.random {
-                Some(random) => random.below(self.slots.len() as u64) as usize,
-                None => self.next % self.slots.len(),
-            };
-            self.drawn = self.slots[self.next];
+        if members > self.slots.len() {
+            self.welcome(members);
         }
-        self.slots[..self.next].iter().filter(|is_there| **is_there).count()
+        loop {
+            if !self.drawn {
+                self.next = match &mut self.random {
+                    Some(random) => random.below(self.count as u64) as usize,
+                    None => self.next % self.count,
+                };
+            }
+            if let Some(place) = self.place() {
+                self.drawn = true;
+                return place;
+            }
+        }
     }
 
     /// The member whose turn it was had it.
@@ -64,26 +72,38 @@ impl Turns {
 
     /// Whether it is the turn of the member at `place`, and was before.
     pub(crate) fn is_current(&self, place: usize) -> bool {
-        self.drawn && self.slot(place) == Some(self.next)
+        self.drawn && self.slots.get(place) == Some(&self.next)
     }
 
     /// The member at `place` is gone; those behind it move up.
     pub(crate) fn removed(&mut self, place: usize) {
-        let Some(slot) = self.slot(place) else { return };
-        self.drawn &= slot != self.next;
-        if self.random.is_some() {
-            self.slots[slot] = false;
+        if place >= self.slots.len() {
             return;
         }
-        self.slots.remove(slot);
+        let slot = self.slots.remove(place);
+        self.drawn &= slot != self.next;
+        if self.random.is_some() {
+            return;
+        }
+        self.slots[place..].iter_mut().for_each(|behind| *behind -= 1);
+        self.count -= 1;
         if slot < self.next {
             self.next -= 1;
         }
     }
 
-    fn slot(&self, place: usize) -> Option<usize> {
-        let there = self.slots.iter().enumerate().filter(|(_, is_there)| **is_there);
-        there.map(|(slot, _)| slot).nth(place)
+    /// There are more members than before: each has the slot of its place.
+    fn welcome(&mut self, members: usize) {
+        if let (true, Some(place)) = (self.drawn, self.place()) {
+            self.next = place;
+        }
+        self.slots = (0..members).collect();
+        self.count = members;
+    }
+
+    /// The place of the member whose slot is next, if it is still there.
+    fn place(&self) -> Option<usize> {
+        self.slots.binary_search(&self.next).ok()
     }
 }
 
@@ -121,5 +141,22 @@ mod tests {
             let count = draw(7).iter().filter(|drawn| **drawn == member).count();
             assert!((900..1100).contains(&count), "{count} of 3000");
         }
+    }
+
+    #[test]
+    fn who_is_gone_does_not_change_what_is_drawn_for_the_others_and_is_forgotten_when_another_comes() {
+        let (mut all, mut fewer) = (Turns::random(7), Turns::random(7));
+        assert_eq!(take(&mut all, 4), take(&mut fewer, 4));
+        fewer.removed(1);
+        let others: Vec<usize> = (0..100).map(|_| take(&mut all, 4)).filter(|member| *member != 1).collect();
+        let drawn: Vec<usize> = others.iter().map(|_| [0, 2, 3][take(&mut fewer, 3)]).collect();
+        assert_eq!(drawn, others);
+        for _ in 0..1000 {
+            let waits = fewer.current(4);
+            fewer.removed((waits + 1) % 4);
+            let place = fewer.current(3);
+            assert!(place == waits || place + 1 == waits, "it is still its turn");
+        }
+        assert_eq!(fewer.count, 4, "there never were more at a time");
     }
 }

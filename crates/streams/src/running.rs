@@ -19,6 +19,9 @@ use crate::worker::Command;
 pub struct StreamOptions {
     /// Its class, by the place in [`Sharing::classes`](crate::Sharing::classes); beyond its end, the last.
     pub class: usize,
+    /// The engine thread that is to run it, by its number; beyond their end they are counted from the first again. If none is said,
+    /// the one that has least to do, or where a rate of its class is to hold, the one that has all of the class.
+    pub thread: Option<usize>,
     /// What it may read, in bytes.
     pub rate: Option<Rate>,
     /// Under [`Policy::Deadline`](crate::Policy::Deadline): what it has to do should be done so long after it became ready. Of those
@@ -149,7 +152,7 @@ impl Ending {
 
 impl StreamTask {
     pub(crate) fn new(stream: Stream, options: StreamOptions) -> StreamTask {
-        let StreamOptions { class, rate, deadline_us, on_end } = options;
+        let StreamOptions { class, rate, deadline_us, on_end, thread: _ } = options;
         StreamTask {
             stream,
             class,

@@ -1,7 +1,7 @@
 //! Which stream acts next, and how much it may move: the KStreams paper's stream scheduler (section 3.4).
 //!
-//! Pure: time, readiness and what was done come in, actions go out; whoever calls has the clock and the sockets. Costs are in any
-//! unit that the caller keeps to: bytes moved, as in the paper, or nanoseconds of processor time.
+//! Pure: time, readiness and what was done come in, actions go out; whoever calls has the clocks and the sockets. What classes share is
+//! volume, as in the paper, or processor time ([`Round`]).
 //!
 //! Streams belong to classes. A [`Policy`] divides between classes; within a class it is first come, first served (with
 //! [`Policy::Deadline`]: earliest deadline first). Classes and streams may have a [`Rate`] under any policy.
@@ -13,7 +13,7 @@ mod share;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-pub use policy::{Class, Policy, Rate};
+pub use policy::{Class, Policy, Rate, Round};
 
 use bucket::Bucket;
 use share::Shares;
@@ -21,9 +21,10 @@ use share::Shares;
 /// What a turn cost. Shares and rates may be of different things: of all that was moved, and of what came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
-    /// For the share of the class.
+    /// For the share of the class: in bytes, or under [`Round::ProcessorTime`] in nanoseconds, since many a turn takes less than a
+    /// microsecond.
     pub shared: u64,
-    /// For the rates of the stream and its class.
+    /// For the rates of the stream and its class, in bytes.
     pub rated: u64,
 }
 
@@ -40,7 +41,8 @@ pub enum Next {
     Act {
         /// The stream.
         stream: usize,
-        /// What it should cost at most. Costing more is an error of the stream's, which is made up for later.
+        /// What it should move at most, in bytes. Moving more is an error of the stream's, which is made up for later; so is
+        /// processor time beyond what is left of the round, since nobody knows what a turn takes before it was taken.
         allowance: u64,
     },
     /// Nothing may act before this time, in microseconds.
@@ -101,15 +103,15 @@ enum State {
 const NEVER: u64 = u64::MAX;
 
 impl Scheduler {
-    /// A scheduler of `classes` (without any, one that has no limits), which gives a stream allowances of at most `turn`, so that
-    /// others do not wait long.
+    /// A scheduler of `classes` (without any, one that has no limits), which gives a stream allowances of at most `turn` bytes, so
+    /// that others do not wait long.
     pub fn new(policy: Policy, mut classes: Vec<Class>, turn: u64) -> Scheduler {
         if classes.is_empty() {
             classes.push(Class { name: "default".to_owned(), priority: 0, share: 1, rate: None });
         }
         let shares = match policy {
             Policy::FairShare { round, carry_percent } => {
-                Shares::new(classes.iter().map(|class| class.share), round, carry_percent)
+                Shares::new(classes.iter().map(|class| class.share), round.cost(), carry_percent)
             }
             _ => Shares::new(classes.iter().map(|_| 1), 1, 0),
         };
@@ -268,7 +270,7 @@ impl Scheduler {
         let buckets = [of_stream, self.classes[class].bucket.as_ref()];
         let allowed = buckets.iter().flatten().map(|bucket| bucket.level(now_us)).fold(self.turn, u64::min);
         let of_round = match self.policy {
-            Policy::FairShare { .. } => self.shares.left(class),
+            Policy::FairShare { round: Round::Volume(_), .. } => self.shares.left(class),
             _ => u64::MAX,
         };
         allowed.min(of_round).max(1)

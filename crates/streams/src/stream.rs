@@ -3,6 +3,7 @@
 //! A stream waits for nobody. It is told what became [ready](Stream::note_ready), is asked to [act](Stream::act), and says what it waits
 //! for. Who tells and asks is an engine: [`Stream::run`] on the caller's thread, or [`Engine::start_stream`](crate::Engine::start_stream).
 
+mod arrival;
 mod attach;
 mod broken;
 mod build;
@@ -46,6 +47,7 @@ use crate::outbox::{Dropped, Outbox};
 use crate::pattern::{Lately, Spread};
 use crate::record::Run;
 use crate::secret::Collector;
+use arrival::Arrivals;
 use finish::Standstill;
 use storage::{Job, Storage};
 use watch::Watch;
@@ -58,6 +60,8 @@ pub struct Port(pub(crate) u64);
 pub struct Stream {
     inputs: Vec<Input>,
     outputs: Vec<Output>,
+    /// Inputs that are to be detached.
+    detaching: usize,
     /// Outputs that get nothing more and still have something to send.
     leaving: Vec<Output>,
     order: Order,
@@ -135,6 +139,7 @@ struct Counts {
     bytes_unseen: u64,
     bytes_dropped: u64,
     bytes_returned: u64,
+    processor_ns: Option<u64>,
     gone_outputs: GoneOutputs,
     /// Of inputs that are gone.
     malformed: Dropped,
@@ -149,6 +154,8 @@ struct Input {
     ready: VecDeque<Run>,
     /// May have something: no call has said otherwise since.
     readable: bool,
+    /// Under [`Order::Arrival`]: is in the queue of those that may have something.
+    is_queued: bool,
     /// Waits for storage.
     busy: bool,
     at_end: bool,
@@ -201,15 +208,8 @@ type OnDetached = Box<dyn FnOnce(Object) + Send>;
 /// How inputs are put in order.
 enum Order {
     Turns(Turns),
-    /// Whose turn it is to be asked first, and the input of which a record goes by.
-    Arrival {
-        first: usize,
-        within: Option<Port>,
-    },
-    Tags {
-        tag: Box<Tag>,
-        merge: Merge<Run>,
-    },
+    Arrival(Arrivals),
+    Tags { tag: Box<Tag>, merge: Merge<Run> },
     Shares(Collector),
 }
 

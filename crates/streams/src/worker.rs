@@ -18,7 +18,7 @@ use slab::Slab;
 use wirepath_datapath::{HoldError, Region, Scratch, SendError, Support, Tending, prefetch};
 
 use crate::blocking::BlockingPool;
-use crate::clock::now_us;
+use crate::clock::{now_us, thread_time_ns};
 use crate::counters::ThreadCounters;
 use crate::download::{DownloadError, DownloadTask, Waiting};
 use crate::engine::Mailbox;
@@ -114,6 +114,8 @@ pub(crate) struct Worker {
     keys: HashMap<u64, usize>,
     /// Whose turn it is, of downloads and streams.
     scheduler: Scheduler,
+    /// Whether classes share processor time: only then are turns measured, which takes two kernel calls each.
+    shares_time: bool,
     /// Answers to trains that were queued: the playback's key, and what came of it.
     answers: Vec<(u64, Result<u32, SendError>)>,
     hold_failures: HoldFailures,
@@ -158,6 +160,7 @@ impl Worker {
         hold_failures: HoldFailures,
     ) -> io::Result<Worker> {
         let epoll = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        let shares_time = options.sharing.is_of_processor_time();
         let Sharing { policy, classes } = options.sharing.clone();
         let scheduler = Scheduler::new(policy, classes, TURN);
         epoll::add(&epoll, &mailbox.wake, epoll::EventData::new_u64(MAILBOX), epoll::EventFlags::IN)?;
@@ -171,6 +174,7 @@ impl Worker {
             tasks: Slab::new(),
             keys: HashMap::new(),
             scheduler,
+            shares_time,
             answers: Vec::new(),
             hold_failures,
         })
@@ -324,6 +328,16 @@ impl Worker {
             Some(Work::Stream(_)) => self.act_stream(key, allowance),
             Some(Work::Playback(_)) | None => {}
         }
+    }
+
+    /// Processor time that this thread has used, in nanoseconds, where classes share it.
+    fn processor_ns(&self) -> Option<u64> {
+        self.shares_time.then(thread_time_ns)
+    }
+
+    /// What was used since `begun_ns`, where classes share it. No turn is free, however coarse the clock.
+    fn processor_ns_since(&self, begun_ns: Option<u64>) -> Option<u64> {
+        begun_ns.map(|begun_ns| thread_time_ns().saturating_sub(begun_ns).max(1))
     }
 
     /// A descriptor that a task waits for became ready, or has failed.

@@ -17,7 +17,7 @@ use wirepath_streams::datapath::datagrams;
 use wirepath_streams::handlers::{Checksum, Filter};
 use wirepath_streams::{
     BlockingPool, Class, Collected, Common, Engine, EngineOptions, Framing, Handler, HandlerError,
-    Importance, Late, Object, OutputOptions, OutputPattern, Piece, Policy, Rate, Sharing, Stream,
+    Importance, Late, Object, OutputOptions, OutputPattern, Piece, Policy, Rate, Round, Sharing, Stream,
     StreamBuilder, StreamEnd, StreamError, StreamOptions, Verdict,
 };
 
@@ -208,7 +208,7 @@ fn a_detached_connection_goes_on_in_another_stream() {
 #[test]
 fn classes_get_their_shares() {
     let class = |name: &str, share| Class { name: name.to_owned(), priority: 0, share, rate: None };
-    let policy = Policy::FairShare { round: 1 << 20, carry_percent: 0 };
+    let policy = Policy::FairShare { round: Round::Volume(1 << 20), carry_percent: 0 };
     let engine = engine(Sharing { policy, classes: vec![class("one", 1), class("three", 3)] });
     let bytes = vec![7u8; 64 << 20];
     let (tell, told) = channel();

@@ -1,9 +1,11 @@
 //! What is counted of streams, declared for `/metrics` and `/api/status`.
 
+use std::time::Duration;
+
 use serde_json::{Value as Json, json};
 use wirepath_server::metrics::{Labels, Metric, Metrics, Value};
 use wirepath_server::status::Status;
-use wirepath_streams::{EndedOutput, OutputStatus};
+use wirepath_streams::{EndedOutput, OutputStatus, Sharing};
 
 use super::report;
 use super::row::{Row, Snapshot, State};
@@ -31,6 +33,7 @@ struct ClassRow {
     running: u64,
     bytes_in: u64,
     bytes_out: u64,
+    processor_time: Duration,
 }
 
 const RELAY: &[Metric<Totals>] = &[
@@ -187,26 +190,39 @@ const CLASS: &[Metric<ClassRow>] = &[
     },
 ];
 
-/// Adds what is counted of the streams in `snapshot` to what is shown, and the streams themselves to the status. `classes` are those
-/// that there are, with streams or without.
-pub(super) fn register(
-    snapshot: &Snapshot,
-    classes: Vec<String>,
-    metrics: &mut Metrics,
-    status: &mut Status,
-) {
+/// Where classes share processor time.
+const STREAM_TIME: &[Metric<Row>] = &[Metric {
+    name: "cpu",
+    help: "Processor time of a stream on its engine thread",
+    unit: Some("seconds"),
+    read: |row| Value::Sum(row.status.processor_time.unwrap_or_default().as_secs_f64()),
+}];
+
+/// Where classes share processor time.
+const CLASS_TIME: &[Metric<ClassRow>] = &[Metric {
+    name: "cpu",
+    help: "Processor time of a class's streams on engine threads",
+    unit: Some("seconds"),
+    read: |row| Value::Sum(row.processor_time.as_secs_f64()),
+}];
+
+/// Adds what is counted of the streams in `snapshot` to what is shown, and the streams themselves to the status. The classes of
+/// `sharing` are there with streams or without.
+pub(super) fn register(snapshot: &Snapshot, sharing: &Sharing, metrics: &mut Metrics, status: &mut Status) {
     let with = |snapshot: &Snapshot| snapshot.clone();
     let rows = with(snapshot);
     metrics.register("relay", RELAY, move || Totals::new(&rows.rows()));
     let rows = with(snapshot);
-    metrics.register_rows(
-        "class",
-        CLASS,
-        |row| vec![("class", row.name.clone())],
-        move || classes.iter().map(|class| ClassRow::new(class, &rows.rows())).collect(),
-    );
+    let classes: Vec<String> = sharing.classes.iter().map(|class| class.name.clone()).collect();
+    let of_classes = move || classes.iter().map(|class| ClassRow::new(class, &rows.rows())).collect();
+    metrics.register_rows("class", CLASS, ClassRow::labels, of_classes.clone());
     let rows = with(snapshot);
-    metrics.register_rows("stream", STREAM, labels, move || rows.rows().to_vec());
+    let of_streams = move || rows.rows().to_vec();
+    metrics.register_rows("stream", STREAM, labels, of_streams.clone());
+    if sharing.is_of_processor_time() {
+        metrics.register_rows("class", CLASS_TIME, ClassRow::labels, of_classes);
+        metrics.register_rows("stream", STREAM_TIME, labels, of_streams);
+    }
     let rows = with(snapshot);
     metrics.register_rows("stream_output", OUTPUT, OutputRow::labels, move || {
         rows.rows().iter().flat_map(OutputRow::of).collect()
@@ -228,6 +244,7 @@ fn as_json(row: &Row) -> Json {
     let mut json = report::as_json(row);
     json["bits_per_second_in"] = json!(row.pace.bits_in);
     json["bits_per_second_out"] = json!(row.pace.bits_out);
+    json["cpu_percent"] = json!(row.pace.processor.map(|thousandths| thousandths as f64 / 10.0));
     json
 }
 
@@ -309,8 +326,13 @@ impl ClassRow {
             running: sum.running + u64::from(row.state == State::Running),
             bytes_in: sum.bytes_in + row.status.bytes_in,
             bytes_out: sum.bytes_out + row.status.bytes_out,
+            processor_time: sum.processor_time + row.status.processor_time.unwrap_or_default(),
             ..sum
         })
+    }
+
+    fn labels(&self) -> Labels {
+        vec![("class", self.name.clone())]
     }
 }
 

@@ -33,6 +33,7 @@ struct Member {
     name: String,
     class_name: String,
     class: usize,
+    thread: usize,
     rate: Option<Rate>,
     deadline_us: Option<u64>,
     stage: Stage,
@@ -67,6 +68,7 @@ impl Group {
     /// waits for another's.
     pub(super) fn open(configuration: &Configuration, engine: Arc<Engine>, named: bool) -> Group {
         let (tell, told) = channel();
+        let placement = configuration.placement(engine.threads());
         let members = configuration.streams.iter().enumerate().map(|(place, plan)| {
             if let Err(error) = open(place, plan, tell.clone()) {
                 // Heard below, where errors are said.
@@ -77,6 +79,7 @@ impl Group {
                 name: plan.name.clone(),
                 class_name: configuration.class_name(plan).to_owned(),
                 class: plan.class,
+                thread: placement[place],
                 rate: plan.rate,
                 deadline_us: plan.deadline.map(|time| time.as_micros() as u64),
                 stage: Stage::Opening,
@@ -164,8 +167,9 @@ impl Group {
                 let tell = self.tell.clone();
                 // If nobody listens, nobody needs to know.
                 let on_end = move |end| drop(tell.send(Note { place, what: What::Ended(Box::new(end)) }));
-                let Member { class, rate, deadline_us, .. } = *member;
-                let options = StreamOptions { class, rate, deadline_us, on_end: Some(Box::new(on_end)) };
+                let Member { class, thread, rate, deadline_us, .. } = *member;
+                let (thread, on_end) = (Some(thread), Some(Box::new(on_end) as _));
+                let options = StreamOptions { class, thread, rate, deadline_us, on_end };
                 member.begun = Instant::now();
                 member.stage = Stage::Running(self.engine.start_stream(stream, options));
                 is_named.then(|| "started".to_owned())
@@ -184,6 +188,7 @@ impl Member {
         Row {
             name: self.name.clone(),
             class: self.class_name.clone(),
+            thread: self.thread,
             state,
             error,
             time: self.time,

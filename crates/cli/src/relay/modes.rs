@@ -26,6 +26,7 @@ const MODES: [Mode; 3] = [
             "class",
             "rate",
             "check",
+            "threads",
             "metrics",
             "json",
         ],

@@ -24,6 +24,9 @@ pub(super) fn in_words(status: &StreamStatus, time: Duration) -> String {
             words += &format!(", {} {what}", format::size(bytes));
         }
     }
+    if let Some(time) = status.processor_time {
+        words += &format!(", {} of processor time", format::time(time.as_micros() as u64));
+    }
     if !status.ended_outputs.is_empty() {
         let names = status.ended_outputs.iter().map(|output| output.name.as_str());
         words += &format!(", without {}", names.collect::<Vec<_>>().join(", "));
@@ -107,9 +110,11 @@ pub(super) fn as_json(row: &Row) -> Value {
         "schema": "wirepath-relay/1",
         "name": row.name,
         "class": row.class,
+        "thread": row.thread,
         "state": row.state.name(),
         "error": row.error,
         "seconds": row.time.as_secs_f64(),
+        "cpu_seconds": status.processor_time.map(|time| time.as_secs_f64()),
         "bytes_in": status.bytes_in,
         "records_in": status.records_in,
         "bytes_unseen": status.bytes_unseen,

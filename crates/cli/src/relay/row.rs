@@ -13,6 +13,8 @@ pub(super) struct Row {
     pub(super) name: String,
     /// The name of its class; empty if there are no classes.
     pub(super) class: String,
+    /// The engine thread that it is on, or is to be on.
+    pub(super) thread: usize,
     /// How far it has come.
     pub(super) state: State,
     /// Why it failed.
@@ -50,6 +52,8 @@ pub(super) struct Pace {
     pub(super) bits_out: u64,
     /// What each output took, in the order of the status.
     pub(super) outputs: Vec<u64>,
+    /// Thousandths of a processor that it took, where that is what classes share.
+    pub(super) processor: Option<u64>,
 }
 
 /// What was seen last, for whoever asks: asking costs the streams nothing.
@@ -83,6 +87,10 @@ impl Pace {
             bits_in: rate(before.bytes_in, now.bytes_in),
             bits_out: rate(before.bytes_out, now.bytes_out),
             outputs: now.outputs.iter().map(took).collect(),
+            processor: now.processor_time.map(|now| {
+                let used = now.saturating_sub(before.processor_time.unwrap_or_default());
+                (used.as_secs_f64() * 1e3 / time.as_secs_f64().max(1e-3)) as u64
+            }),
         }
     }
 }
@@ -130,7 +138,10 @@ mod tests {
     fn a_pace_is_what_came_between_two_looks() {
         let at = |bytes| StreamStatus { bytes_in: bytes, bytes_out: 2 * bytes, ..StreamStatus::default() };
         let pace = Pace::between(&at(1000), &at(3000), Duration::from_secs(2));
-        assert_eq!(pace, Pace { bits_in: 8000, bits_out: 16_000, outputs: Vec::new() });
+        assert_eq!(pace, Pace { bits_in: 8000, bits_out: 16_000, ..Pace::default() });
         assert_eq!(Pace::between(&at(5), &at(5), Duration::ZERO), Pace::default());
+        let used = |time| StreamStatus { processor_time: Some(time), ..at(0) };
+        let [before, after] = [100, 600].map(|ms| used(Duration::from_millis(ms)));
+        assert_eq!(Pace::between(&before, &after, Duration::from_secs(2)).processor, Some(250));
     }
 }

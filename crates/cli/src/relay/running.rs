@@ -56,14 +56,20 @@ struct Viewers {
     next: Instant,
 }
 
-/// Runs all streams of `configuration`. If they are `named`, each line about one begins with its name, and JSON is a list of them.
-pub(super) fn run(configuration: &Configuration, named: bool, showing: &Showing) -> Result<ExitCode> {
+/// Runs all streams of `configuration` on so many threads. If they are `named`, each line about one begins with its name, and JSON is a list of them.
+pub(super) fn run(
+    configuration: &Configuration,
+    threads: usize,
+    named: bool,
+    showing: &Showing,
+) -> Result<ExitCode> {
     let interrupt = Interrupt::watch().context("watching for signals")?;
     wirepath_server::raise_descriptor_limit();
     let readers = BlockingPool::start("reader", 2, Importance::Equal)?;
     let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-    let options = EngineOptions { sharing: configuration.sharing.clone(), ..EngineOptions::default() };
-    let engine = Arc::new(Engine::start(&options, support, &readers).context("starting a thread")?);
+    let sharing = configuration.sharing.clone();
+    let options = EngineOptions { threads, sharing, ..EngineOptions::default() };
+    let engine = Arc::new(Engine::start(&options, support, &readers).context("starting threads")?);
     let output = Output::prepare(showing.json.as_deref())?;
     let mut viewers = Viewers::new(configuration, &engine, showing)?;
     let begun = Instant::now();
@@ -97,10 +103,9 @@ fn attend(group: &mut Group, viewers: &mut Viewers, interrupt: &Interrupt) {
 impl Viewers {
     fn new(configuration: &Configuration, engine: &Arc<Engine>, showing: &Showing) -> Result<Viewers> {
         let snapshot = Snapshot::default();
-        let classes = configuration.sharing.classes.iter().map(|class| class.name.clone()).collect();
         let open = |address| {
             Door::open(address, Arc::clone(engine), |metrics, status| {
-                counts::register(&snapshot, classes, metrics, status);
+                counts::register(&snapshot, &configuration.sharing, metrics, status);
             })
         };
         let door = showing.metrics.map(open).transpose()?;

@@ -31,7 +31,9 @@ pub(super) struct ConfigurationFile {
 #[serde(default, deny_unknown_fields)]
 pub(super) struct SharingTable {
     pub(super) policy: PolicyWord,
-    pub(super) round: Option<Spanned<Word<ByteSize>>>,
+    pub(super) resource: Option<Spanned<ResourceWord>>,
+    /// In the unit of the resource.
+    pub(super) round: Option<Spanned<String>>,
     pub(super) carry: Option<Spanned<u8>>,
 }
 
@@ -44,6 +46,15 @@ pub(super) enum PolicyWord {
     Priority,
     FairShare,
     Deadline,
+}
+
+/// What classes may share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(super) enum ResourceWord {
+    #[default]
+    Volume,
+    Cpu,
 }
 
 /// `[[class]]`

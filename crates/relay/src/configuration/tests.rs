@@ -1,3 +1,6 @@
+use wirepath_streams::{Policy, Round};
+
+use super::sharing::{USUAL_CARRY_PERCENT, USUAL_ROUND_BYTES, USUAL_ROUND_US};
 use super::*;
 use crate::spec::{FramingSpec, HandlerSpec};
 
@@ -40,7 +43,7 @@ fn classes_and_streams_are_what_the_file_says() {
     let configuration =
         Configuration::from_text(text, Path::new("/etc/x")).map_err(|wrong| wrong.what).unwrap();
     let Sharing { policy, classes } = &configuration.sharing;
-    assert_eq!(*policy, Policy::FairShare { round: 1 << 20, carry_percent: 20 });
+    assert_eq!(*policy, Policy::FairShare { round: Round::Volume(1 << 20), carry_percent: 20 });
     let rate = Some(Rate { per_second: 10_000_000, burst: 65_536 });
     let live = Class { name: "live".to_owned(), priority: 7, share: 3, rate };
     let rest = Class { name: "rest".to_owned(), priority: 0, share: 1, rate: None };
@@ -67,6 +70,19 @@ fn what_is_not_said_is_as_for_the_command() {
 }
 
 #[test]
+fn a_round_is_of_what_is_shared() {
+    let policy = |lines: &str| {
+        let text = format!("[sharing]\npolicy = \"fair-share\"\n{lines}\n");
+        let Policy::FairShare { round, .. } = from_text(&text).unwrap().sharing.policy else { panic!() };
+        round
+    };
+    assert_eq!(policy("round = \"1MiB\""), Round::Volume(1 << 20));
+    assert_eq!(policy("resource = \"volume\""), Round::Volume(USUAL_ROUND_BYTES));
+    assert_eq!(policy("resource = \"cpu\"\nround = \"2ms\""), Round::ProcessorTime(2000));
+    assert_eq!(policy("resource = \"cpu\""), Round::ProcessorTime(USUAL_ROUND_US));
+}
+
+#[test]
 fn the_example_is_right() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/relay.toml");
     let configuration = Configuration::from_file(&path).unwrap();
@@ -86,7 +102,8 @@ fn the_example_is_right() {
         (framing, order, pattern, handlers),
         (&usual.framing, &usual.order, &usual.pattern, &usual.handlers)
     );
-    let said = Policy::FairShare { round: USUAL_ROUND_BYTES, carry_percent: USUAL_CARRY_PERCENT };
+    let said =
+        Policy::FairShare { round: Round::Volume(USUAL_ROUND_BYTES), carry_percent: USUAL_CARRY_PERCENT };
     assert_eq!(configuration.sharing.policy, said);
 }
 
@@ -94,6 +111,9 @@ fn the_example_is_right() {
 fn each_wrong_thing_is_named_with_its_line() {
     let with = |line: &str| format!("{STREAM}{line}\n");
     let before = |lines: &str| format!("{lines}\n{STREAM}");
+    let cpu = |round| {
+        before(&format!("[sharing]\npolicy = \"fair-share\"\nresource = \"cpu\"\nround = \"{round}\""))
+    };
     let cases = [
         (with("framin = \"ts\""), 5, "unknown field `framin`, expected one of `name`, `class`"),
         (with("framing = \"tss\""), 5, "tss is no framing; there are whole"),
@@ -123,7 +143,18 @@ fn each_wrong_thing_is_named_with_its_line() {
         (before("[sharing]\npolicy = \"fair\""), 2, "unknown variant `fair`, expected one of `best-effort`"),
         (before("[sharing]\nround = \"1MB\""), 2, "only policy = \"fair-share\" has rounds"),
         (before("[sharing]\npolicy = \"fair-share\"\nround = \"0B\""), 3, "at least one byte"),
-        (before("[sharing]\npolicy = \"fair-share\"\nround = \"much\""), 3, "much"),
+        (before("[sharing]\npolicy = \"fair-share\"\nround = \"much\""), 3, "much is no volume"),
+        (before("[sharing]\npolicy = \"fair-share\"\nround = \"2ms\""), 3, "add resource = \"cpu\""),
+        (before("[sharing]\nresource = \"cpu\""), 2, "only policy = \"fair-share\" has rounds of a resource"),
+        (
+            before("[sharing]\npolicy = \"fair-share\"\nresource = \"disk\""),
+            3,
+            "unknown variant `disk`, expected `volume` or `cpu`",
+        ),
+        (cpu("1MiB"), 4, "1MiB is a volume, and what classes share is processor time"),
+        (cpu("0s"), 4, "0s is no round of processor time; one is for instance 10ms, from 1us up to 10s"),
+        (cpu("1min"), 4, "1min is no round of processor time"),
+        (cpu("soon"), 4, "soon is no round of processor time"),
         (before("[sharing]\npolicy = \"fair-share\"\ncarry = 101"), 3, "0 to 100"),
         (before("[shareing]"), 1, "unknown field `shareing`"),
         (before("port = 5"), 1, "unknown field `port`"),

@@ -17,7 +17,7 @@ const PIDS: usize = 1 << 13;
 
 /// Keeps some packets of a transport stream. Records must consist of whole packets, as those of
 /// [`Framing::transport_stream`](crate::Framing::transport_stream) and datagrams of transport streams do. What is kept is not copied.
-/// Reports `kept` and `dropped` packets.
+/// Reports `kept` and `dropped` packets, and of a programme with `found` whether it was ever in the stream (1) or not (0).
 pub struct TransportStreamFilter {
     programme: Option<Followed>,
     /// A bit for each PID.
@@ -32,6 +32,8 @@ struct Followed {
     tables: Psi,
     /// PID of its map table, as the table of our own says it.
     map_pid: Option<u16>,
+    /// Whether a table of the stream had it.
+    found: bool,
     /// Version of that table, and the number of the next packet with it.
     version: u8,
     continuity: u8,
@@ -49,7 +51,8 @@ impl TransportStreamFilter {
     /// Keeps one programme: its map, its clock and its streams, as they are at any time, and an association table that has only this
     /// programme. Until its tables have come, nothing passes.
     pub fn programme(number: u16) -> TransportStreamFilter {
-        let followed = Followed { number, tables: Psi::new(), map_pid: None, version: 0, continuity: 0 };
+        let tables = Psi::new();
+        let followed = Followed { number, tables, map_pid: None, found: false, version: 0, continuity: 0 };
         TransportStreamFilter { programme: Some(followed), ..TransportStreamFilter::pids([]) }
     }
 
@@ -84,6 +87,7 @@ impl TransportStreamFilter {
     fn follow(&mut self) {
         let Some(followed) = &mut self.programme else { return };
         let map_pid = followed.tables.map_pid(followed.number);
+        followed.found |= map_pid.is_some();
         if map_pid != followed.map_pid {
             followed.map_pid = map_pid;
             followed.version = (followed.version + 1) % 32;
@@ -110,7 +114,8 @@ impl Common for TransportStreamFilter {
     }
 
     fn report(&self) -> Vec<(&'static str, u64)> {
-        vec![("kept", self.kept), ("dropped", self.dropped)]
+        let found = self.programme.as_ref().map(|followed| ("found", u64::from(followed.found)));
+        [("kept", self.kept), ("dropped", self.dropped)].into_iter().chain(found).collect()
     }
 }
 

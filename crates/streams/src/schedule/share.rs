@@ -81,6 +81,7 @@ impl Shares {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn unused_volume_is_carried_over_in_part_and_what_was_taken_too_much_in_full() {
@@ -101,6 +102,29 @@ mod tests {
             shares.spend(1, 100);
         }
         assert_eq!(shares.next(|class| class == 0), Some(0), "alone, it need not wait");
+    }
+
+    proptest! {
+        /// Costs that are not known before: nothing takes more than the turn too much that it began while something was left, whatever
+        /// the others do, and nothing gathers more than a round's worth and what may be carried.
+        #[test]
+        fn debts_and_savings_are_bounded(
+            parts in proptest::collection::vec(1u32..50, 1..6),
+            carry_percent in 0u8..=100,
+            turns in proptest::collection::vec((1u64..1_000_000, any::<u8>()), 1..500),
+        ) {
+            let mut shares = Shares::new(parts.iter().copied(), 100_000, carry_percent);
+            let most = 1_000_000;
+            for (cost, working) in turns {
+                let Some(class) = shares.next(|class| working >> class & 1 == 1) else { continue };
+                prop_assert!(shares.classes[class].left > 0);
+                shares.spend(class, cost);
+                for Share { target, most_carried, left } in &shares.classes {
+                    prop_assert!(*left > -most && *left <= target + most_carried);
+                    prop_assert!(*most_carried <= target * i64::from(carry_percent) / 100);
+                }
+            }
+        }
     }
 
     #[test]

@@ -102,7 +102,7 @@ proptest! {
     ) {
         let round = 200_000 * shares.len() as u64;
         let classes: Vec<Class> = shares.iter().map(|share| class(0, *share, None)).collect();
-        let mut scheduler = Scheduler::new(Policy::FairShare { round, carry_percent }, classes, 2000);
+        let mut scheduler = Scheduler::new(Policy::FairShare { round: Round::Volume(round), carry_percent }, classes, 2000);
         let class_of = |stream: usize| stream % shares.len();
         streams(&mut scheduler, &(0..shares.len() * streams_per_class).map(class_of).collect::<Vec<_>>());
 
@@ -131,13 +131,99 @@ proptest! {
         }
     }
 
+    /// The same of processor time, though no turn is measured before it is over: one may take more than a class has in many rounds,
+    /// and what a stream's turn takes may change by a factor of hundreds.
+    #[test]
+    fn shares_of_processor_time_are_kept_within_a_percent(
+        shares in proptest::collection::vec(1u32..20, 2..6),
+        streams_per_class in 1usize..4,
+        carry_percent in 0u8..=100,
+        costs_ns in proptest::collection::vec(1u64..100_000, 16),
+        factors in proptest::collection::vec(1u64..5, 6),
+    ) {
+        let round_us = 1000;
+        let classes: Vec<Class> = shares.iter().map(|share| class(0, *share, None)).collect();
+        let policy = Policy::FairShare { round: Round::ProcessorTime(round_us), carry_percent };
+        let mut scheduler = Scheduler::new(policy, classes, 2000);
+        let class_of = |stream: usize| stream % shares.len();
+        streams(&mut scheduler, &(0..shares.len() * streams_per_class).map(class_of).collect::<Vec<_>>());
+
+        let (mut used_ns, mut total_ns, round_ns) = (vec![0u64; shares.len()], 0, round_us * 1000);
+        let mut at_window = Vec::new();
+        for turn in 0.. {
+            if total_ns >= 400 * round_ns {
+                break;
+            }
+            let Next::Act { stream, allowance } = scheduler.next(0) else { panic!("there is work") };
+            prop_assert_eq!(allowance, 2000, "bytes, whatever time is left");
+            let class = class_of(stream);
+            let cost_ns = costs_ns[turn % costs_ns.len()] * factors[class];
+            scheduler.acted(stream, Cost { shared: cost_ns, rated: allowance }, true, 0);
+            used_ns[class] += cost_ns;
+            if total_ns / (20 * round_ns) != (total_ns + cost_ns) / (20 * round_ns) {
+                at_window.push(used_ns.clone());
+            }
+            total_ns += cost_ns;
+        }
+        let sum: u32 = shares.iter().sum();
+        for (before, after) in at_window.iter().zip(&at_window[5..]) {
+            let window: u64 = after.iter().sum::<u64>() - before.iter().sum::<u64>();
+            for (class, share) in shares.iter().enumerate() {
+                let got = (after[class] - before[class]) as f64 / window as f64;
+                let due = f64::from(*share) / f64::from(sum);
+                prop_assert!((got - due).abs() <= 0.01, "class {class} got {got}, {due} was due");
+            }
+        }
+    }
+
+    /// Whatever turns take, a class that took too much has its next turn when it has paid for that, and no later; and one that comes
+    /// back after a rest gets no more at once than a round's worth, what may be carried, and the rest of a turn.
+    #[test]
+    fn debts_of_processor_time_are_paid_and_nobody_starves(
+        costs_ns in proptest::collection::vec((1u64..2_000_000, 1u64..2_000_000), 1..50),
+        rest in 0usize..100,
+        carry_percent in 0u8..=100,
+    ) {
+        let (round_us, targets_ns) = (500, [100_000, 400_000]);
+        let policy = Policy::FairShare { round: Round::ProcessorTime(round_us), carry_percent };
+        let mut scheduler = Scheduler::new(policy, vec![class(0, 1, None), class(0, 4, None)], 1000);
+        (0..2).for_each(|stream| scheduler.add(stream, stream, None));
+        let longest_ns = 2_000_000;
+        let most_ns = |class: usize| targets_ns[class] * (100 + u64::from(carry_percent)) / 100;
+        scheduler.ready(0);
+        let cost_of = |turn: usize, stream: usize| {
+            let (first, second) = costs_ns[turn % costs_ns.len()];
+            if stream == 0 { first } else { second }
+        };
+        // What a class got since the other had its last turn, and what that turn took.
+        let (mut since_ns, mut debt_ns) = ([0u64; 2], [0u64; 2]);
+        for turn in 0..400 {
+            if turn == rest {
+                scheduler.ready(1);
+                since_ns = [0; 2];
+            }
+            let Next::Act { stream, .. } = scheduler.next(0) else { panic!("there is work") };
+            let cost_ns = cost_of(turn, stream);
+            scheduler.acted(stream, Cost { shared: cost_ns, rated: 1 }, true, 0);
+            let other = 1 - stream;
+            since_ns[stream] += cost_ns;
+            since_ns[other] = 0;
+            debt_ns[stream] = cost_ns;
+            if turn >= rest {
+                let rounds = debt_ns[other].div_ceil(targets_ns[other]) + 1;
+                let bound_ns = most_ns(stream) + rounds * targets_ns[stream] + longest_ns;
+                prop_assert!(since_ns[stream] <= bound_ns, "{since_ns:?} with {debt_ns:?} at {turn}");
+            }
+        }
+    }
+
     /// Nobody starves: while a class has work, it acts at least once in each round; and what a class that rested gets when it comes
     /// back is bounded by a round and what may be carried.
     #[test]
     fn nobody_starves_and_rest_is_not_saved_up(rest_rounds in 1u64..50, carry_percent in 0u8..=100) {
         let round = 100_000;
         let classes = vec![class(0, 1, None), class(0, 4, None)];
-        let mut scheduler = Scheduler::new(Policy::FairShare { round, carry_percent }, classes, 1000);
+        let mut scheduler = Scheduler::new(Policy::FairShare { round: Round::Volume(round), carry_percent }, classes, 1000);
         scheduler.add(0, 0, None);
         scheduler.add(1, 1, None);
         scheduler.ready(0);
@@ -165,7 +251,7 @@ proptest! {
         steps in proptest::collection::vec((0usize..6, 0u64..50_000, 0u64..4000, any::<bool>()), 1..300),
         policy in prop_oneof![
             Just(Policy::BestEffort), Just(Policy::Priority), Just(Policy::Deadline),
-            Just(Policy::FairShare { round: 10_000, carry_percent: 50 })
+            Just(Policy::FairShare { round: Round::Volume(10_000), carry_percent: 50 })
         ],
     ) {
         let rate = Rate { per_second: 100_000, burst: 3000 };

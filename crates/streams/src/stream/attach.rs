@@ -53,6 +53,7 @@ impl Stream {
             buffer: BytesMut::new(),
             ready: VecDeque::new(),
             readable: true,
+            is_queued: false,
             busy: false,
             at_end: false,
             has_failed: false,
@@ -63,6 +64,7 @@ impl Stream {
             malformed: Dropped::default(),
             misfit: None,
         });
+        self.wake_input(self.inputs.len() - 1);
         port
     }
 
@@ -139,6 +141,7 @@ impl Stream {
                 input.cut();
                 input.splitter.divide_into(packet_bytes);
             }
+            self.wake_inputs();
         }
     }
 
@@ -151,6 +154,7 @@ impl Stream {
             input.cut();
             input.splitter.need_whole(limit);
         }
+        self.wake_inputs();
     }
 
     fn next_port(&mut self) -> Port {

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::arrival::Arrivals;
 use super::{Counts, OnEvent, Order, Settings, Stream, StreamEvent, Tag};
 use crate::chain::Chain;
 use crate::framing::Framing;
@@ -78,7 +79,7 @@ impl StreamBuilder {
         self.order = match order {
             InputOrder::RoundRobin => Order::Turns(Turns::round_robin()),
             InputOrder::Random { seed } => Order::Turns(Turns::random(seed)),
-            InputOrder::Arrival => Order::Arrival { first: 0, within: None },
+            InputOrder::Arrival => Order::Arrival(Arrivals::default()),
         };
         self
     }
@@ -200,6 +201,7 @@ impl StreamBuilder {
         self.handlers.into_iter().for_each(|handler| chain.push(handler));
         let mut stream = Stream {
             inputs: Vec::new(),
+            detaching: 0,
             outputs: Vec::new(),
             leaving: Vec::new(),
             order: self.order,

@@ -194,7 +194,10 @@ impl Stream {
             }
             Sent::Full => self.outputs[leg.outputs.start].writable = false,
             Sent::Wait | Sent::Copied => {}
-            Sent::End => input.at_end = true,
+            Sent::End => {
+                input.at_end = true;
+                self.wake_input(leg.input);
+            }
             Sent::Cold(file, range) => {
                 input.busy = true;
                 self.storage.push(Storage { port: input.port, job: Job::Warm(file, range) });

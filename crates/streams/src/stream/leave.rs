@@ -88,6 +88,7 @@ impl Stream {
         input.ready.clear();
         (input.at_end, input.has_failed) = (true, true);
         let port = input.port;
+        self.wake_input(place);
         self.tell(StreamEvent::InputFailed { port, error: error.to_string() });
         Ok(())
     }
@@ -219,6 +220,7 @@ impl Stream {
     /// The input at `place` is done with: whoever detached it gets it back, else it is closed.
     pub(super) fn remove_input(&mut self, place: usize) {
         let input = self.inputs.remove(place);
+        self.detaching -= usize::from(input.detach.is_some());
         self.counts.malformed = self.counts.malformed + input.malformed;
         // What was read and not handed on. Where the stream ends before the input could leave, that can be whole records.
         let mut unused = BytesMut::new();
@@ -226,7 +228,8 @@ impl Stream {
         match &mut self.order {
             Order::Turns(turns) => turns.removed(place),
             Order::Tags { merge, .. } => merge.remove_input(place).for_each(|run| keep(&run)),
-            Order::Arrival { .. } | Order::Shares(_) => {}
+            Order::Arrival(arrivals) => arrivals.removed(input.port),
+            Order::Shares(_) => {}
         }
         input.ready.iter().for_each(keep);
         Stream::release(self.watch.as_ref(), &input.object);
@@ -246,6 +249,9 @@ impl Stream {
 
     /// Detaches inputs that are to be and are between two records.
     pub(super) fn let_inputs_leave(&mut self) -> bool {
+        if self.detaching == 0 {
+            return false; // the usual case, which must not cost more with many inputs
+        }
         let can_leave = |input: &Input| input.detach.is_some() && input.is_between_records();
         let mut left = false;
         if let Order::Tags { merge, .. } = &mut self.order {
@@ -278,10 +284,13 @@ impl Stream {
         port: Port,
         on_detached: impl FnOnce(crate::Object) + Send + 'static,
     ) -> bool {
-        let input = self.inputs.iter_mut().find(|input| input.port == port && input.detach.is_none());
-        let Some(input) = input else { return false };
+        let place = self.place_of_input(port).filter(|place| self.inputs[*place].detach.is_none());
+        let Some(place) = place else { return false };
+        let input = &mut self.inputs[place];
         input.cut();
         input.detach = Some(Box::new(on_detached) as OnDetached);
+        self.detaching += 1;
+        self.wake_input(place);
         true
     }
 

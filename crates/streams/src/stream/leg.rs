@@ -35,7 +35,7 @@ impl Stream {
 
     fn inputs_move_unseen(&self) -> bool {
         let is_alone = self.inputs.len() == 1;
-        matches!(self.order, Order::Turns(_) | Order::Arrival { .. })
+        matches!(self.order, Order::Turns(_) | Order::Arrival(_))
             && !self.inputs.is_empty()
             && self.inputs.iter().all(|input| input.can_be_moved_unseen(is_alone))
     }
@@ -66,18 +66,11 @@ impl Stream {
 
     fn next_input(&mut self) -> Option<usize> {
         let count = self.inputs.len();
-        let may_be_asked = |input: &Input| input.readable && !input.busy && !input.at_end;
         match &mut self.order {
             Order::Turns(turns) => {
-                Some(turns.current(count)).filter(|place| may_be_asked(&self.inputs[*place]))
+                Some(turns.current(count)).filter(|place| self.inputs[*place].may_be_asked())
             }
-            Order::Arrival { first, within } => {
-                let in_turn = (0..count).map(|step| (*first + step) % count);
-                in_turn.into_iter().find(|place| {
-                    let input = &self.inputs[*place];
-                    within.is_none_or(|port| port == input.port) && may_be_asked(input)
-                })
-            }
+            Order::Arrival(_) => self.next_arrived(),
             Order::Tags { .. } | Order::Shares(_) => None,
         }
     }
@@ -116,16 +109,13 @@ impl Stream {
             }
             self.outputs[leg.outputs.start].within = !part_ends;
         }
-        let count = self.inputs.len();
         let input = &mut self.inputs[leg.input];
         let Some(passed) = input.splitter.pass(bytes) else { return part_ends };
         input.records += u64::from(passed.begins);
         self.counts.records_in += u64::from(passed.begins);
         match &mut self.order {
             Order::Turns(turns) if passed.ends => turns.taken(),
-            Order::Arrival { first, within } => {
-                (*first, *within) = ((leg.input + 1) % count, (!passed.ends).then_some(input.port));
-            }
+            Order::Arrival(arrivals) => arrivals.gave(input.port, passed.ends),
             _ => {}
         }
         self.note_given(leg, passed.ends);

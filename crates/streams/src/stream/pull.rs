@@ -12,7 +12,7 @@ impl Stream {
         }
         let pulled = match &self.order {
             Order::Turns(_) => self.pull_in_turn(),
-            Order::Arrival { .. } => self.pull_as_it_comes(),
+            Order::Arrival(_) => self.pull_as_it_comes(),
             Order::Tags { .. } => self.pull_by_tag(),
             Order::Shares(_) => self.pull_shares(),
         }?;
@@ -46,33 +46,6 @@ impl Stream {
                 Ok(true)
             }
         }
-    }
-
-    fn pull_as_it_comes(&mut self) -> Result<bool, StreamError> {
-        let Order::Arrival { first, within } = self.order else { return Ok(false) };
-        let count = self.inputs.len();
-        for step in 0..count {
-            let place = (first + step) % count;
-            if within.is_some_and(|port| port != self.inputs[place].port) {
-                continue;
-            }
-            match self.next_run(place)? {
-                Pulled::Run(run) => {
-                    let within = (!run.ends).then(|| self.inputs[place].port);
-                    self.order = Order::Arrival { first: (place + 1) % count, within };
-                    self.handle(run)?;
-                    return Ok(true);
-                }
-                Pulled::Dropped => return Ok(true),
-                Pulled::Nothing => {}
-                Pulled::Gone => {
-                    self.order = Order::Arrival { first: 0, within: None };
-                    self.remove_input(place);
-                    return Ok(true);
-                }
-            }
-        }
-        Ok(false)
     }
 
     fn pull_by_tag(&mut self) -> Result<bool, StreamError> {

@@ -1,6 +1,7 @@
 //! What a stream did so far: KStreams' poll.
 
 use std::fmt;
+use std::time::Duration;
 
 use super::{Input, Order, Port, Stream};
 use crate::merge::MergeCounts;
@@ -25,6 +26,9 @@ pub struct StreamStatus {
     pub bytes_dropped: u64,
     /// Bytes that were read, and went back with an input that was detached.
     pub bytes_returned: u64,
+    /// Processor time that its turns took on engine threads where classes share that ([`Round::ProcessorTime`](crate::Round)); none
+    /// if no turn was measured. Without what others did for it: threads that read and write files, interrupts.
+    pub processor_time: Option<Duration>,
     /// Datagrams that were dropped because they are not what they should be, of all inputs, those that are gone too.
     pub malformed: Dropped,
     /// Its inputs, without those that ended.
@@ -149,6 +153,7 @@ impl Stream {
             bytes_pending: self.pending_bytes() as u64,
             bytes_dropped: self.counts.bytes_dropped + malformed.bytes + lost_shares,
             bytes_returned: self.counts.bytes_returned,
+            processor_time: self.counts.processor_ns.map(Duration::from_nanos),
             malformed,
             inputs: inputs.collect(),
             outputs: outputs.collect(),
@@ -166,7 +171,7 @@ impl Stream {
         let merged = match &self.order {
             Order::Tags { merge, .. } => merge.waiting().map(|run| run.bytes.len()).sum(),
             Order::Shares(collector) => collector.bytes(),
-            Order::Turns(_) | Order::Arrival { .. } => 0,
+            Order::Turns(_) | Order::Arrival(_) => 0,
         };
         let kept = self.inputs.iter().map(Input::kept);
         kept.chain(self.pending.iter().map(|run| run.bytes.len())).sum::<usize>() + merged

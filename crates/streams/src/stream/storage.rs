@@ -133,7 +133,8 @@ impl Stream {
                 return object.map_or(Ok(()), |name| Err(StreamError::StoragePanicked { name, words }));
             }
         };
-        if let Some(place) = self.inputs.iter().position(|input| input.port == port) {
+        if let Some(place) = self.place_of_input(port) {
+            self.wake_input(place);
             let input = &mut self.inputs[place];
             input.busy = false;
             let Err(errno) = result else {

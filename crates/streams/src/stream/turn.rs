@@ -85,6 +85,11 @@ impl Stream {
         (self.counts.bytes_in, self.counts.bytes_out)
     }
 
+    /// A turn was measured, and took so much of a processor.
+    pub(crate) fn note_processor_ns(&mut self, used_ns: u64) {
+        self.counts.processor_ns = Some(self.counts.processor_ns.unwrap_or(0) + used_ns);
+    }
+
     /// Both together.
     pub(super) fn moved(&self) -> u64 {
         self.counts.bytes_in + self.counts.bytes_out
@@ -97,8 +102,9 @@ impl Stream {
 
     /// An input may have something now, or an output room. Saying so of what has not is harmless.
     pub(crate) fn note_ready(&mut self, port: Port) {
-        if let Some(input) = self.inputs.iter_mut().find(|input| input.port == port) {
-            input.readable = true;
+        if let Some(place) = self.place_of_input(port) {
+            self.inputs[place].readable = true;
+            return self.wake_input(place);
         }
         if let Some(output) =
             self.outputs.iter_mut().chain(&mut self.leaving).find(|output| output.port == port)
@@ -147,7 +153,7 @@ impl Stream {
         let nothing_waits = match &self.order {
             Order::Tags { merge, .. } => merge.is_done(),
             Order::Shares(collector) => collector.is_empty(),
-            Order::Turns(_) | Order::Arrival { .. } => true,
+            Order::Turns(_) | Order::Arrival(_) => true,
         };
         if !(self.inputs.is_empty() && nothing_waits && self.pending.is_empty()) {
             return false;

@@ -134,6 +134,7 @@ impl Stream {
         self.release_all();
         self.watch = None;
         self.inputs.iter_mut().for_each(|input| input.readable = true);
+        self.wake_inputs();
         self.outputs.iter_mut().chain(&mut self.leaving).for_each(|output| output.writable = true);
         // Nobody looks while nobody runs it.
         let outputs = self.outputs.iter_mut().chain(&mut self.leaving);

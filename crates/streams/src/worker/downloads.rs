@@ -14,10 +14,12 @@ use crate::clock::now_us;
 use crate::download::{DownloadError, DownloadTask, Turn, Waiting};
 use crate::panics::caught;
 use crate::playback::RETRY_US;
+use crate::schedule::Cost;
 
 impl Worker {
     /// Gives a download a turn.
     pub(super) fn turn(&mut self, key: usize) {
+        let begun_ns = self.processor_ns();
         let Some(Task { id, work: Work::Download(task) }) = self.tasks.get_mut(key) else { return };
         let (id, before) = (*id, task.sent());
         let turn = task.turn();
@@ -26,7 +28,9 @@ impl Worker {
             self.sending.counters.download_octets.add(sent);
             task.progress_us = now_us;
         }
-        self.scheduler.acted(key, sent, matches!(turn, Turn::More), now_us);
+        let cost = Cost { shared: self.processor_ns_since(begun_ns).unwrap_or(sent), rated: sent };
+        self.scheduler.acted(key, cost, matches!(turn, Turn::More), now_us);
+        let Some(Task { work: Work::Download(task), .. }) = self.tasks.get_mut(key) else { return };
         match turn {
             Turn::More => {}
             Turn::Full => {

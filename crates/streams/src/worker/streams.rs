@@ -40,13 +40,14 @@ impl Worker {
 
     /// Gives a stream a turn.
     pub(super) fn act_stream(&mut self, key: usize, allowance: u64) {
+        let begun_ns = self.processor_ns();
         let Some(task) = self.stream(key) else { return };
         if task.wanted.is_some() {
             return self.scheduler.acted(key, 0, false, now_us());
         }
         let (before, _) = task.stream.moved_bytes();
         let (acted, moved) = task.stream.act(allowance, now_us());
-        let cost = Cost { shared: moved, rated: task.stream.moved_bytes().0 - before };
+        let rated = task.stream.moved_bytes().0 - before;
         let remains = task.stream.take_remains();
         let now_us = now_us();
         task.note_progress(now_us);
@@ -54,7 +55,8 @@ impl Worker {
             self.readers.discard(remains);
         }
         self.sending.counters.stream_octets.add(moved);
-        self.scheduler.acted(key, cost, false, now_us);
+        let shared = self.charge(key, begun_ns).unwrap_or(moved);
+        self.scheduler.acted(key, Cost { shared, rated }, false, now_us);
         if matches!(acted, Acted::More) {
             self.ready_stream(key);
         }
@@ -68,6 +70,15 @@ impl Worker {
             Acted::Deliver => self.wheel.set(key, now_us + LOOK_AGAIN_US),
             Acted::Ended(result) => self.end_stream(key, result),
         }
+    }
+
+    /// Has a stream account for what its turn took, where processor time is shared; answers that, in nanoseconds.
+    fn charge(&mut self, key: usize, begun_ns: Option<u64>) -> Option<u64> {
+        let used_ns = self.processor_ns_since(begun_ns)?;
+        if let Some(task) = self.stream(key) {
+            task.stream.note_processor_ns(used_ns);
+        }
+        Some(used_ns)
     }
 
     /// Has others do what may block.

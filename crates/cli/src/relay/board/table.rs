@@ -1,6 +1,7 @@
 //! The table of streams: a line for each, for each of several outputs too, and never more than fits.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use comfy_table::{CellAlignment, ColumnConstraint, Row as Line, Width};
@@ -33,6 +34,8 @@ enum Goes {
 
 /// What a line is about.
 enum Entry<'a> {
+    /// The sum of a class's streams.
+    Class(&'a Row),
     Stream(&'a Row),
     Output(&'a Row, usize),
 }
@@ -48,6 +51,7 @@ const COLUMNS: &[Column] = &[
     Column { head: "class", letters: 8, stays: false, goes: Goes::First, cell: class },
     Column { head: "in", letters: 9, stays: true, goes: Goes::Never, cell: rate_in },
     Column { head: "out", letters: 9, stays: true, goes: Goes::Never, cell: rate_out },
+    Column { head: "cpu", letters: 7, stays: false, goes: Goes::Fourth, cell: processor },
     Column { head: "moved", letters: 10, stays: true, goes: Goes::Second, cell: moved },
     // What waits comes and goes, and the table should not jump.
     Column {
@@ -74,11 +78,15 @@ const COLUMNS: &[Column] = &[
     Column { head: "state", letters: 7, stays: true, goes: Goes::Never, cell: state },
 ];
 
-/// The table, busiest first, in so many columns and lines.
+/// The table, busiest first, in so many columns and lines. Where classes share processor time, it begins with them.
 pub(super) fn render(rows: &[Row], width: usize, height: usize, utf8: bool) -> String {
     let mut sorted: Vec<&Row> = rows.iter().collect();
     sorted.sort_by_key(|row| (Reverse(row.pace.bits_in.saturating_add(row.pace.bits_out)), &row.name));
-    let (entries, rest) = cut(&sorted, height.saturating_sub(OTHER_LINES).max(1));
+    let room = height.saturating_sub(OTHER_LINES).max(1);
+    // Streams have half of the room at least.
+    let classes: Vec<Row> = classes(rows).into_iter().take(room / 2).collect();
+    let (streams, rest) = cut(&sorted, room - classes.len());
+    let entries: Vec<Entry<'_>> = classes.iter().map(Entry::Class).chain(streams).collect();
     let shown = choose(&entries, width);
 
     let mut drawn = table::new_table(width, utf8);
@@ -95,6 +103,21 @@ pub(super) fn render(rows: &[Row], width: usize, height: usize, utf8: bool) -> S
         drawn.set_cell_alignment(column.alignment());
     }
     drawn.lines().map(|line| line.trim_end().to_owned()).chain(rest).collect::<Vec<_>>().join("\n")
+}
+
+/// The classes whose streams account for processor time, each as the sum of them, in the order of their names.
+fn classes(rows: &[Row]) -> Vec<Row> {
+    let mut sums = BTreeMap::<&str, Row>::new();
+    for row in rows.iter().filter(|row| !row.class.is_empty() && row.status.processor_time.is_some()) {
+        let sum = sums
+            .entry(&row.class)
+            .or_insert_with(|| Row { name: format!("class {}", row.class), ..Row::default() });
+        sum.status.bytes_in += row.status.bytes_in;
+        sum.pace.bits_in = sum.pace.bits_in.saturating_add(row.pace.bits_in);
+        sum.pace.bits_out = sum.pace.bits_out.saturating_add(row.pace.bits_out);
+        sum.pace.processor = Some(sum.pace.processor.unwrap_or(0) + row.pace.processor.unwrap_or(0));
+    }
+    sums.into_values().collect()
 }
 
 /// As much as there is room for, and what to say of the rest.
@@ -144,13 +167,14 @@ impl Column {
 impl Entry<'_> {
     fn output(&self) -> Option<&OutputStatus> {
         match self {
-            Entry::Stream(_) => None,
+            Entry::Class(_) | Entry::Stream(_) => None,
             Entry::Output(row, place) => row.status.outputs.get(*place),
         }
     }
 
     fn stuck(&self) -> [u64; 3] {
         match (self, self.output()) {
+            (Entry::Class(_), _) => [0; 3],
             (Entry::Stream(row), _) => row.stuck(),
             (Entry::Output(..), output) => output
                 .map_or([0; 3], |output| [output.waiting_bytes, output.dropped.bytes, output.lost_bytes]),
@@ -161,7 +185,7 @@ impl Entry<'_> {
 /// Names come from files, and may have any letters.
 fn name(entry: &Entry<'_>) -> String {
     match (entry, entry.output()) {
-        (Entry::Stream(row), _) => format::name(Path::new(&row.name)),
+        (Entry::Class(row) | Entry::Stream(row), _) => format::name(Path::new(&row.name)),
         (Entry::Output(..), output) => {
             format!("  {}", format::name(Path::new(output.map_or("", |output| &output.name))))
         }
@@ -173,19 +197,25 @@ fn class(entry: &Entry<'_>) -> String {
 }
 
 fn rate_in(entry: &Entry<'_>) -> String {
-    of_stream(entry, |row| format::bit_rate(row.pace.bits_in))
+    of_sum(entry, |row| format::bit_rate(row.pace.bits_in))
+}
+
+/// Of one processor.
+fn processor(entry: &Entry<'_>) -> String {
+    let percent = |thousandths: u64| format!("{}.{} %", thousandths / 10, thousandths % 10);
+    of_sum(entry, |row| row.pace.processor.map(percent).unwrap_or_default())
 }
 
 fn rate_out(entry: &Entry<'_>) -> String {
     format::bit_rate(match entry {
-        Entry::Stream(row) => row.pace.bits_out,
+        Entry::Class(row) | Entry::Stream(row) => row.pace.bits_out,
         Entry::Output(row, place) => row.pace.outputs.get(*place).copied().unwrap_or(0),
     })
 }
 
 fn moved(entry: &Entry<'_>) -> String {
     format::size(match (entry, entry.output()) {
-        (Entry::Stream(row), _) => row.status.bytes_in,
+        (Entry::Class(row) | Entry::Stream(row), _) => row.status.bytes_in,
         (Entry::Output(..), output) => output.map_or(0, |output| output.bytes),
     })
 }
@@ -197,6 +227,14 @@ fn state(entry: &Entry<'_>) -> String {
 fn of_stream(entry: &Entry<'_>, cell: impl Fn(&Row) -> String) -> String {
     match entry {
         Entry::Stream(row) => cell(row),
+        Entry::Class(_) | Entry::Output(..) => String::new(),
+    }
+}
+
+/// Of a stream or all of a class.
+fn of_sum(entry: &Entry<'_>, cell: impl Fn(&Row) -> String) -> String {
+    match entry {
+        Entry::Class(row) | Entry::Stream(row) => cell(row),
         Entry::Output(..) => String::new(),
     }
 }

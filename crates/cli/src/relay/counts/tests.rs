@@ -2,7 +2,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use wirepath_streams::handlers::Meter;
-use wirepath_streams::{Dropped, Framing, GoneOutputs, Handler, Object, StreamBuilder};
+use wirepath_streams::{
+    Class, Dropped, Framing, GoneOutputs, Handler, Object, Policy, Round, StreamBuilder, StreamStatus,
+};
 
 use super::*;
 
@@ -43,9 +45,37 @@ fn snapshot() -> Snapshot {
 }
 
 fn shown(snapshot: &Snapshot) -> (String, Json) {
+    shown_under(snapshot, Policy::BestEffort)
+}
+
+fn shown_under(snapshot: &Snapshot, policy: Policy) -> (String, Json) {
     let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
-    register(snapshot, vec!["live".to_owned(), "empty".to_owned()], &mut metrics, &mut status);
+    let class = |name: &str| Class { name: name.to_owned(), priority: 0, share: 1, rate: None };
+    let sharing = Sharing { policy, classes: vec![class("live"), class("empty")] };
+    register(snapshot, &sharing, &mut metrics, &mut status);
     (metrics.text(), status.json(&metrics, Instant::now()))
+}
+
+#[test]
+fn processor_time_is_shown_where_it_is_shared() {
+    let row = |name: &str, ms| {
+        let processor_time = Some(Duration::from_millis(ms));
+        let status = StreamStatus { processor_time, ..StreamStatus::default() };
+        Row { name: name.to_owned(), class: "live".to_owned(), status, ..Row::default() }
+    };
+    let snapshot = Snapshot::default();
+    snapshot.put(Arc::new(vec![row("one", 1500), row("two", 250)]));
+    let round = Round::ProcessorTime(1);
+    let (text, status) = shown_under(&snapshot, Policy::FairShare { round, carry_percent: 0 });
+    for line in [
+        "wirepath_class_cpu_seconds_total{class=\"live\"} 1.75",
+        "wirepath_class_cpu_seconds_total{class=\"empty\"} 0.0",
+        "wirepath_stream_cpu_seconds_total{stream=\"two\",class=\"live\"} 0.25",
+    ] {
+        assert!(text.lines().any(|shown| shown == line), "{line} in\n{text}");
+    }
+    assert_eq!(status["streams"][0]["cpu_seconds"], 1.5);
+    assert!(!shown(&snapshot).0.contains("cpu"), "nobody measures it");
 }
 
 #[test]

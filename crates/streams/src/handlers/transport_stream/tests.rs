@@ -91,3 +91,17 @@ fn what_is_no_transport_stream_is_an_error_that_says_so() {
     packets[PACKET_LENGTH] = 0;
     assert_eq!(select(&packets), "packet 1 of a record has no sync byte");
 }
+
+#[test]
+fn a_programme_that_is_not_there_is_reported() {
+    let input = multiplex();
+    let report = |mut filter: TransportStreamFilter| {
+        for packet in input.as_chunks::<PACKET_LENGTH>().0 {
+            filter.read_table(Packet::new(packet).unwrap());
+        }
+        filter.report()
+    };
+    let found = |number| report(TransportStreamFilter::programme(number)).contains(&("found", 1));
+    assert!(found(2) && !found(7));
+    assert_eq!(report(TransportStreamFilter::pids([5])).len(), 2, "PIDs are of no programme");
+}

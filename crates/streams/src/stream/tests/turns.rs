@@ -1,6 +1,7 @@
 //! How much a turn moves.
 
 use super::*;
+use crate::InputOrder;
 
 /// Others wait while a stream has its turn: it may move what it is allowed, and one call more.
 #[test]
@@ -48,4 +49,44 @@ fn a_turn_moves_what_it_may() {
         let status = stream.status();
         assert_eq!(status.bytes_out, status.bytes_in * outputs as u64);
     }
+}
+
+/// A record costs the same however many inputs are silent: none of them is asked until something may have come.
+#[test]
+fn who_is_silent_is_not_asked_until_something_may_have_come() {
+    const INPUTS: usize = 100;
+    let (mut nears, fars): (Vec<UnixStream>, Vec<UnixStream>) =
+        (0..INPUTS).map(|_| UnixStream::pair().unwrap()).unzip();
+    let inputs = fars.into_iter().map(|far| Object::stream("in", far.into()).unwrap());
+    let (object, collected) = Object::collect("out", LIMIT);
+    let builder = StreamBuilder::default().order(InputOrder::Arrival).output(object);
+    let mut stream = inputs.fold(builder, |builder, input| builder.input(input, Framing::lines(100))).build();
+    let asked = |stream: &Stream| match &stream.order {
+        Order::Arrival(arrivals) => arrivals.queue.len(),
+        _ => panic!("another order"),
+    };
+    let waits = |stream: &mut Stream| matches!(stream.act(1 << 20, 0).0, Acted::Wait);
+    assert_eq!(asked(&stream), INPUTS, "each may have something at first");
+    assert!(waits(&mut stream) && asked(&stream) == 0);
+
+    nears[70].write_all(b"one\n").unwrap();
+    nears[30].write_all(b"two\nth").unwrap();
+    for place in [70, 30, 70] {
+        stream.note_ready(stream.inputs[place].port);
+    }
+    assert_eq!(asked(&stream), 2);
+    assert!(waits(&mut stream) && asked(&stream) == 0);
+    assert_eq!(collected.bytes(), b"one\ntwo\n");
+
+    // Those behind move up, and are found all the same.
+    nears.remove(0);
+    stream.note_ready(stream.inputs[0].port);
+    assert!(waits(&mut stream) && stream.inputs.len() == INPUTS - 1);
+    nears[29].write_all(b"ree\n").unwrap();
+    stream.note_ready(stream.inputs[29].port);
+    assert!(waits(&mut stream));
+    assert_eq!(collected.bytes(), b"one\ntwo\nthree\n");
+    drop(nears);
+    (0..=INPUTS as u64).for_each(|port| stream.note_ready(Port(port)));
+    assert!(matches!(stream.act(1 << 20, 0).0, Acted::Ended(Ok(()))));
 }

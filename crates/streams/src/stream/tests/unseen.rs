@@ -167,8 +167,7 @@ fn turn_until(stream: &mut Stream, mut is_done: impl FnMut(&Stream) -> bool) {
         assert!(matches!(acted, Acted::More | Acted::Wait), "{acted:?}");
         let storage: Vec<_> = stream.take_storage().collect();
         storage.into_iter().for_each(|one| stream.stored(one.run()).unwrap());
-        stream.inputs.iter_mut().for_each(|input| input.readable = true);
-        stream.outputs.iter_mut().for_each(|output| output.writable = true);
+        (0..stream.next_port).for_each(|port| stream.note_ready(Port(port)));
     }
 }
 

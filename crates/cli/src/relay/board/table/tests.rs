@@ -1,10 +1,12 @@
+use std::time::Duration;
+
 use super::*;
 use crate::relay::row::{Pace, State};
 use wirepath_streams::{Dropped, Object, OutputPattern, StreamBuilder, StreamStatus};
 
 fn row(name: &str, bits_in: u64) -> Row {
     let status = StreamStatus { bytes_in: 1 << 20, ..StreamStatus::default() };
-    let pace = Pace { bits_in, bits_out: bits_in, outputs: Vec::new() };
+    let pace = Pace { bits_in, bits_out: bits_in, ..Pace::default() };
     Row { name: name.to_owned(), state: State::Running, status, pace, ..Row::default() }
 }
 
@@ -18,8 +20,42 @@ fn mirror(outputs: usize) -> Row {
     let last = status.outputs.last_mut().expect("there is one");
     (last.bytes, last.waiting_bytes) = (5000, 300);
     last.dropped = Dropped { records: 1, bytes: 2048 };
-    let pace = Pace { bits_in: 7_000_000, bits_out: 9_000_000, outputs: vec![4_500_000; outputs] };
+    let pace =
+        Pace { bits_in: 7_000_000, bits_out: 9_000_000, outputs: vec![4_500_000; outputs], processor: None };
     Row { status, pace, ..row("mirror", 0) }
+}
+
+/// A stream of a class that accounts for so many thousandths of a processor.
+fn measured(name: &str, class: &str, processor: u64) -> Row {
+    let status =
+        StreamStatus { bytes_in: 1 << 20, processor_time: Some(Duration::ZERO), ..StreamStatus::default() };
+    let pace = Pace { bits_in: 1_000_000, processor: Some(processor), ..Pace::default() };
+    Row { class: class.to_owned(), status, pace, ..row(name, 0) }
+}
+
+#[test]
+fn classes_that_share_processor_time_stand_first_with_what_they_got() {
+    let rows = [measured("one", "gold", 400), measured("two", "rest", 195), measured("three", "gold", 205)];
+    let text = render(&rows, 80, 24, false);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "stream     class           in       out     cpu      moved    waiting state",
+            "------------------------------------------------------------------------------",
+            "class gold          2.00 Mb/s     0 b/s  60.5 %    2.0 MiB",
+            "class rest          1.00 Mb/s     0 b/s  19.5 %    1.0 MiB",
+            "one        gold     1.00 Mb/s     0 b/s  40.0 %    1.0 MiB            running",
+            "three      gold     1.00 Mb/s     0 b/s  20.5 %    1.0 MiB            running",
+            "two        rest     1.00 Mb/s     0 b/s  19.5 %    1.0 MiB            running",
+        ]
+    );
+    let many: Vec<Row> = (0..64).map(|number| measured("s", &format!("{number}"), 1)).collect();
+    let text = render(&many, 80, 24, false);
+    assert!(
+        text.lines().count() <= 24 && text.ends_with("and 54 more"),
+        "half the lines are streams: {text}"
+    );
 }
 
 fn widest(text: &str) -> usize {

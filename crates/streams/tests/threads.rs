@@ -1,0 +1,69 @@
+//! Which engine thread a stream is on.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
+
+use std::io::Write;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::time::Duration;
+
+use wirepath_streams::datapath::Support;
+use wirepath_streams::datapath::calibration::Calibrations;
+use wirepath_streams::handlers::Filter;
+use wirepath_streams::{
+    BlockingPool, Class, Engine, EngineOptions, Framing, Handler, Importance, Object, Policy, Rate, Sharing,
+    StreamBuilder, StreamOptions,
+};
+
+const THREADS: usize = 3;
+
+/// Of two classes the second has a rate.
+fn engine() -> Engine {
+    let class = |name: &str, rate| Class { name: name.to_owned(), priority: 0, share: 1, rate };
+    let rate = Some(Rate { per_second: 1 << 30, burst: 1 << 20 });
+    let sharing =
+        Sharing { policy: Policy::BestEffort, classes: vec![class("free", None), class("capped", rate)] };
+    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
+    let options = EngineOptions { threads: THREADS, sharing, ..EngineOptions::default() };
+    Engine::start(&options, support, &readers).unwrap()
+}
+
+/// The names of the threads on which `count` streams run that are there at the same time.
+fn threads_of(engine: &Engine, class: usize, thread: Option<usize>, count: usize) -> Vec<String> {
+    let (tell, told) = channel();
+    let running: Vec<_> = (0..count)
+        .map(|_| {
+            let tell = tell.clone();
+            let says = Filter::new(100, move |_: &[u8]| {
+                tell.send(std::thread::current().name().unwrap_or_default().to_owned()).unwrap();
+                true
+            });
+            // Of a connection that stays open, so that all are there when the next is placed.
+            let (mut near, far) = UnixStream::pair().unwrap();
+            near.write_all(b"x").unwrap();
+            let stream = StreamBuilder::default()
+                .handler(Handler::Read(Box::new(says)))
+                .input(Object::stream("in", far.into()).unwrap(), Framing::Fixed(1))
+                .output(Object::collect("out", 100).0)
+                .build();
+            let options = StreamOptions { class, thread, ..StreamOptions::default() };
+            (near, engine.start_stream(stream, options))
+        })
+        .collect();
+    let mut names: Vec<String> =
+        running.iter().map(|_| told.recv_timeout(Duration::from_secs(60)).unwrap()).collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn streams_are_spread_unless_a_rate_of_their_class_holds_them_together_or_somebody_says_where() {
+    let engine = engine();
+    assert_eq!(threads_of(&engine, 0, None, 3), ["engine-0", "engine-1", "engine-2"]);
+    assert_eq!(threads_of(&engine, 1, None, 4), ["engine-1"; 4], "one bucket for all of the class");
+    assert_eq!(threads_of(&engine, 9, None, 2), ["engine-1"; 2], "the last class");
+    assert_eq!(threads_of(&engine, 0, Some(2), 2), ["engine-2"; 2]);
+    assert_eq!(threads_of(&engine, 0, Some(THREADS), 1), ["engine-0"]);
+}

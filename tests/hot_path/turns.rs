@@ -1,0 +1,62 @@
+//! What a turn of a stream costs an engine thread: no kernel call but what moving its bytes takes, and two more where classes share
+//! processor time.
+
+use std::sync::Arc;
+
+use anyhow::{Result, ensure};
+use libtest_mimic::Trial;
+use wirepath_streams::datapath::Support;
+use wirepath_streams::datapath::calibration::Calibrations;
+use wirepath_streams::handlers::Filter;
+use wirepath_streams::{
+    BlockingPool, Engine, EngineOptions, Framing, Handler, Importance, Object, Policy, Round, Sharing,
+    StreamBuilder, StreamOptions,
+};
+use wirepath_tests::trials;
+
+use super::system_calls_of;
+
+/// What a turn moves at most.
+const TURN: usize = 256 * 1024;
+const TURNS: usize = 400;
+
+/// To begin, to end, and for memory.
+const BESIDES: u64 = 100;
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![a_turn_is_measured_only_where_classes_share_processor_time]
+}
+
+fn a_turn_is_measured_only_where_classes_share_processor_time() -> Result<()> {
+    let volume = calls(Round::Volume(4 << 20))?;
+    let time = calls(Round::ProcessorTime(10_000))?;
+    println!("{TURNS} turns: {volume} kernel calls sharing volume, {time} sharing processor time");
+    ensure!(volume < BESIDES, "{volume} kernel calls in {TURNS} turns that need none");
+    let measured = 2 * TURNS as u64;
+    ensure!(
+        (measured..measured + 2 * BESIDES).contains(&time),
+        "{time} kernel calls to measure {TURNS} turns"
+    );
+    Ok(())
+}
+
+/// Kernel calls of the engine thread, besides waits, for a stream that takes none to move: from memory to nowhere.
+fn calls(round: Round) -> Result<u64> {
+    let sharing = Sharing { policy: Policy::FairShare { round, carry_percent: 0 }, classes: Vec::new() };
+    let readers = BlockingPool::start("reader", 1, Importance::Equal)?;
+    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
+    let engine = Engine::start(&EngineOptions { sharing, ..EngineOptions::default() }, support, &readers)?;
+    let mut counter = system_calls_of("engine-0")?;
+    let drops = Filter::new(1 << 16, |_: &[u8]| false);
+    let stream = StreamBuilder::default()
+        .handler(Handler::Read(Box::new(drops)))
+        .input(Object::memory("zeros", vec![0; TURNS * TURN].into()), Framing::Fixed(1 << 16))
+        .output(Object::collect("nothing", 0).0)
+        .build();
+    let before = (counter.read()?, engine.counters().wakeups);
+    let end = engine.start_stream(stream, StreamOptions::default()).wait();
+    end.result?;
+    let after = (counter.read()?, engine.counters().wakeups);
+    ensure!(end.status.bytes_in == (TURNS * TURN) as u64, "{:?}", end.status);
+    Ok((after.0 - before.0).saturating_sub(after.1 - before.1))
+}
