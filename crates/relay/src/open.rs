@@ -1,4 +1,4 @@
-//! From addresses to objects. This may block: names are asked for, and connections are waited for.
+//! From addresses to objects. This may block: names are asked for, and connections are made.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -46,40 +46,37 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
     }
 }
 
-/// Where a connection is waited for.
-pub(crate) enum Door {
-    Tcp(TcpListener),
-    /// And its name, which is removed when somebody has come.
-    Unix(UnixListener, PathBuf),
-}
-
 impl Address {
-    /// Begins to listen, if that is asked for: before anything is waited for, so that others can connect in any order.
+    /// What waits for a connection, if that is asked for: before anything is opened, so that others can connect in any order.
     ///
     /// # Errors
     /// What could not be done.
-    pub(crate) fn listen(&self) -> Result<Option<Door>, OpenError> {
-        let door = match &self.kind {
-            Kind::Tcp { host, port, listen: true } => {
-                TcpListener::bind((host_or_any(host), *port)).map(Door::Tcp)
-            }
-            Kind::Unix { path, listen: true } => {
-                UnixListener::bind(path).map(|door| Door::Unix(door, path.clone()))
-            }
+    pub(crate) fn listen(&self) -> Result<Option<Object>, OpenError> {
+        let listening = match &self.kind {
+            Kind::Tcp { host, port, listen: true } => TcpListener::bind((host_or_any(host), *port))
+                .doing("listening")
+                // Whoever is accepted has what this has.
+                .and_then(|socket| {
+                    sockopt::set_tcp_nodelay(&socket, true).doing("setting up a socket")?;
+                    self.listening(socket.into(), None)
+                }),
+            Kind::Unix { path, listen: true } => UnixListener::bind(path)
+                .doing("listening")
+                .and_then(|socket| self.listening(socket.into(), Some(path.clone()))),
             _ => return Ok(None),
         };
-        door.map(Some).map_err(|source| OpenError {
-            address: Box::new(self.clone()),
-            doing: "listening",
-            source,
-        })
+        self.opened(listening).map(Some)
     }
 
-    /// Opens it to read from; `door` is where it [listens](Address::listen).
+    fn listening(&self, socket: OwnedFd, path: Option<PathBuf>) -> Attempt<Object> {
+        Object::listening(&self.to_string(), socket, path).doing("listening")
+    }
+
+    /// Opens it to read from; not one that [listens](Address::listen).
     ///
     /// # Errors
     /// What could not be done.
-    pub(crate) fn open_input(&self, door: Option<Door>) -> Result<Object, OpenError> {
+    pub(crate) fn open_input(&self) -> Result<Object, OpenError> {
         self.opened(match &self.kind {
             Kind::Standard => stream(self, io::stdin().as_fd().try_clone_to_owned()),
             Kind::File { path, .. } => std::fs::File::open(path)
@@ -89,22 +86,22 @@ impl Address {
                 .doing("opening")
                 .and_then(|file| self.of_file(file, 0)),
             Kind::Udp(udp) => receiver(udp).and_then(|socket| self.datagrams(socket, udp)),
-            kind => connection(kind, door).and_then(|connection| stream(self, Ok(connection))),
+            kind => connection(kind).and_then(|connection| stream(self, Ok(connection))),
         })
     }
 
-    /// Opens it to write to; `door` is where it [listens](Address::listen).
+    /// Opens it to write to; not one that [listens](Address::listen).
     ///
     /// # Errors
     /// What could not be done.
-    pub(crate) fn open_output(&self, door: Option<Door>) -> Result<Object, OpenError> {
+    pub(crate) fn open_output(&self) -> Result<Object, OpenError> {
         self.opened(match &self.kind {
             Kind::Standard => stream(self, io::stdout().as_fd().try_clone_to_owned()),
             Kind::File { path, existing } => {
                 create(path, *existing).and_then(|(file, length)| self.of_file(file, length))
             }
             Kind::Udp(udp) => sender(udp).and_then(|socket| self.datagrams(socket, udp)),
-            kind => connection(kind, door).and_then(|connection| stream(self, Ok(connection))),
+            kind => connection(kind).and_then(|connection| stream(self, Ok(connection))),
         })
     }
 
@@ -155,24 +152,17 @@ fn create(path: &Path, existing: Existing) -> Attempt<(std::fs::File, u64)> {
     Ok((file, length))
 }
 
-/// A connection, made or waited for.
-fn connection(kind: &Kind, door: Option<Door>) -> Attempt<OwnedFd> {
-    let connection = match (kind, door) {
-        (_, Some(Door::Tcp(door))) => door.accept().doing("waiting for a connection")?.0,
-        (_, Some(Door::Unix(door, path))) => {
-            let accepted = door.accept();
-            // If the name cannot be removed, whoever listens there next will say so.
-            drop(std::fs::remove_file(path));
-            return Ok(accepted.doing("waiting for a connection")?.0.into());
+/// A connection that is made.
+fn connection(kind: &Kind) -> Attempt<OwnedFd> {
+    match kind {
+        Kind::Tcp { host, port, listen: false } => {
+            let connection = connect(host, *port)?;
+            connection.set_nodelay(true).doing("setting up a connection")?;
+            Ok(connection.into())
         }
-        (Kind::Tcp { host, port, .. }, None) => connect(host, *port)?,
-        (Kind::Unix { path, .. }, None) => return Ok(UnixStream::connect(path).doing("connecting")?.into()),
-        (Kind::Standard | Kind::File { .. } | Kind::Udp(_), None) => {
-            return Err(("connecting", io::ErrorKind::Unsupported.into()));
-        }
-    };
-    connection.set_nodelay(true).doing("setting up a connection")?;
-    Ok(connection.into())
+        Kind::Unix { path, listen: false } => Ok(UnixStream::connect(path).doing("connecting")?.into()),
+        _ => Err(("connecting", io::ErrorKind::Unsupported.into())),
+    }
 }
 
 /// To the first of a name's addresses that answers.

@@ -10,6 +10,7 @@
 
 mod collected;
 mod fill;
+mod listener;
 mod take;
 
 use std::fmt;
@@ -29,6 +30,7 @@ use crate::growth::Growth;
 
 pub use collected::Collected;
 pub(crate) use fill::Fill;
+pub(crate) use listener::Listener;
 pub(crate) use take::{Batch, PARTS, Take, write_at};
 
 /// A source or sink of bytes. What was read from it and not used yet stays with it, so that an object that is
@@ -45,6 +47,8 @@ pub(crate) enum Kind {
     File(StoredFile),
     /// Bytes in order: a connection, a pipe.
     Stream(Connection),
+    /// A connection that is still waited for.
+    Listening(Listener),
     Datagrams(Datagrams),
     /// Bytes to read, then no more.
     Memory(Bytes),
@@ -229,6 +233,7 @@ impl Object {
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.kind {
             Kind::Stream(connection) => Some(connection.descriptor.as_fd()),
+            Kind::Listening(listener) => Some(listener.as_fd()),
             Kind::Datagrams(datagrams) => Some(datagrams.socket.as_fd()),
             Kind::File(_) | Kind::Memory(_) | Kind::Collected(_) => None,
         }
@@ -279,9 +284,10 @@ impl Object {
         Ok(unacknowledged)
     }
 
-    /// Closes a connection, so that its peer sees it now. Other objects stay as they are: closing a file may take long.
+    /// Closes a connection, so that its peer sees it now. Other objects stay as they are: closing a file, or
+    /// removing the name of a socket, may take long.
     pub(crate) fn close_connection(&mut self) {
-        if self.descriptor().is_some() {
+        if matches!(self.kind, Kind::Stream(_) | Kind::Datagrams(_)) {
             self.kind = Kind::Memory(Bytes::new());
         }
     }

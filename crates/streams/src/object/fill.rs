@@ -58,6 +58,7 @@ impl Object {
             Kind::File(file) => file.fill(buffer, room),
             Kind::Stream(connection) => connection.fill(buffer, room),
             Kind::Datagrams(datagrams) => datagrams.fill(buffer),
+            Kind::Listening(_) => Ok(Fill::Nothing),
             Kind::Memory(bytes) => {
                 let length = room.min(bytes.len());
                 buffer.extend_from_slice(&bytes[..length]);

@@ -60,6 +60,7 @@ impl Object {
             }
             Kind::Stream(connection) => connection.take(outbox),
             Kind::Datagrams(datagrams) => datagrams.take(outbox),
+            Kind::Listening(_) => Ok(Take::Full),
             Kind::Collected(collected) => {
                 collected.take(outbox).map(Take::Taken).map_err(|errno| ("memory", errno))
             }

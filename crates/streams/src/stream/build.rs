@@ -219,6 +219,7 @@ impl StreamBuilder {
             allowance: 0,
             turn_end: 0,
             next_to_send: 0,
+            has_begun: false,
             is_finishing: false,
             ended: VecDeque::new(),
             remains: Vec::new(),

@@ -243,6 +243,7 @@ impl Input {
                 }
                 Err((file, range)) => return Ok(Sent::Cold(file, range)),
             },
+            Kind::Listening(_) => Err(Errno::AGAIN),
             _ => Err(Errno::INVAL),
         };
         match filled {

@@ -4,6 +4,7 @@ mod attaching;
 mod datagrams;
 mod finishing;
 mod leaving;
+mod listening;
 mod objects;
 mod patterns;
 mod shares;
