@@ -1,5 +1,5 @@
-//! Where bytes come from and go to: the KStreams paper's data objects (section 4.1, table 1), one interface over files, sockets, pipes
-//! and memory.
+//! Where bytes come from and go to: the KStreams paper's data objects (section 4.1, table 1), one interface over files, mappings, sockets,
+//! pipes and memory.
 //!
 //! | KStreams | here |
 //! | --- | --- |
@@ -11,7 +11,9 @@
 mod collected;
 mod fill;
 mod listener;
+mod mapped;
 mod take;
+mod target;
 
 use std::fmt;
 use std::fs::File;
@@ -29,9 +31,11 @@ use wirepath_datapath::{datagrams, socket};
 use crate::growth::Growth;
 
 pub use collected::Collected;
-pub(crate) use fill::Fill;
+pub(crate) use fill::{Cold, Fill};
 pub(crate) use listener::Listener;
-pub(crate) use take::{Batch, PARTS, Take, write_at};
+pub(crate) use mapped::Mapped;
+pub(crate) use take::{PARTS, Take};
+pub(crate) use target::{Batch, Target};
 
 /// A source or sink of bytes. What was read from it and not used yet stays with it, so that an object that is
 /// [detached](crate::Stream::detach_input) can be attached elsewhere and nothing is lost.
@@ -50,6 +54,7 @@ pub(crate) enum Kind {
     /// A connection that is still waited for.
     Listening(Listener),
     Datagrams(Datagrams),
+    Mapping(Mapped),
     /// Bytes to read, then no more.
     Memory(Bytes),
     /// Where what is taken is kept.
@@ -235,7 +240,7 @@ impl Object {
             Kind::Stream(connection) => Some(connection.descriptor.as_fd()),
             Kind::Listening(listener) => Some(listener.as_fd()),
             Kind::Datagrams(datagrams) => Some(datagrams.socket.as_fd()),
-            Kind::File(_) | Kind::Memory(_) | Kind::Collected(_) => None,
+            Kind::File(_) | Kind::Mapping(_) | Kind::Memory(_) | Kind::Collected(_) => None,
         }
     }
 

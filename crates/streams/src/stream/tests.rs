@@ -5,6 +5,7 @@ mod datagrams;
 mod finishing;
 mod leaving;
 mod listening;
+mod mappings;
 mod objects;
 mod patterns;
 mod shares;
