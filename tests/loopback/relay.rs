@@ -371,6 +371,7 @@ fn wrong_addresses_and_words_are_named() -> Result<()> {
             1,
             "looking for the interface: No such device",
         ),
+        (&["--in", "udp://@[ff02::1234]:9", "--out", "-"], 1, "say which one with ?iface=NAME"),
         (
             &["--in", "-", "--out", "-", "--pattern", "shares:2"],
             1,

@@ -2,7 +2,7 @@
 
 use std::fs::OpenOptions;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -181,12 +181,12 @@ fn connect(host: &str, port: u16) -> Attempt<TcpStream> {
 fn receiver(udp: &Udp) -> Attempt<Socket> {
     let address = resolve(host_or_any(&udp.host), udp.port)?;
     let socket = udp_socket(address)?;
+    let index = interface(&socket, udp, address)?;
     // More than one program may listen to a group.
     socket.set_reuse_address(address.ip().is_multicast()).doing("setting up a socket")?;
     socket.set_recv_buffer_size(RECEIVE_BUFFER).doing("setting up a socket")?;
-    socket.bind(&address.into()).doing("listening")?;
+    socket.bind(&on_link(address, index).into()).doing("listening")?;
     if address.ip().is_multicast() {
-        let index = interface(&socket, udp)?;
         match address.ip() {
             IpAddr::V4(group) => {
                 sockopt::set_ip_add_membership_with_ifindex(&socket, &group, &Ipv4Addr::UNSPECIFIED, index)
@@ -203,7 +203,7 @@ fn sender(udp: &Udp) -> Attempt<Socket> {
     let address = resolve(&udp.host, udp.port)?;
     let socket = udp_socket(address)?;
     if address.ip().is_multicast() {
-        let index = interface(&socket, udp)?;
+        let index = interface(&socket, udp, address)?;
         match address.ip() {
             IpAddr::V4(group) => {
                 let by_index = |index| {
@@ -232,11 +232,30 @@ fn udp_socket(address: SocketAddr) -> Attempt<Socket> {
 }
 
 /// The number of the interface that is asked for; 0 leaves it to the system.
-fn interface(socket: &Socket, udp: &Udp) -> Attempt<u32> {
-    match &udp.interface {
-        Some(name) => name_to_index(socket, name).doing("looking for the interface"),
-        None => Ok(0),
+fn interface(socket: &Socket, udp: &Udp, address: SocketAddr) -> Attempt<u32> {
+    match (&udp.interface, address) {
+        (Some(name), _) => name_to_index(socket, name).doing("looking for the interface"),
+        (None, SocketAddr::V6(group)) if is_of_a_link(&group) && group.scope_id() == 0 => {
+            let words = "such a group is there on every link; say which one with ?iface=NAME";
+            Err(("choosing the interface", io::Error::new(io::ErrorKind::InvalidInput, words)))
+        }
+        (None, _) => Ok(0),
     }
+}
+
+/// Whether it is a group of an interface or link: ff01:: and ff02:: (RFC 4291, section 2.7).
+fn is_of_a_link(address: &SocketAddrV6) -> bool {
+    matches!(address.ip().segments()[0] & 0xff0f, 0xff01 | 0xff02)
+}
+
+/// The address with the link that it is of. To a group of a link nothing can be bound without.
+fn on_link(mut address: SocketAddr, index: u32) -> SocketAddr {
+    if let SocketAddr::V6(group) = &mut address
+        && index > 0
+    {
+        group.set_scope_id(index);
+    }
+    address
 }
 
 fn resolve(host: &str, port: u16) -> Attempt<SocketAddr> {
