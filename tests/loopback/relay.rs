@@ -27,6 +27,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_file_that_exists_is_left_as_it_is,
         files_of_a_shell_keep_their_place,
         a_signal_ends_it_whatever_it_waits_for,
+        connections_are_waited_for_and_said_so,
+        who_connects_and_resets_has_come,
         hostile_datagrams_end_nothing_and_are_counted,
         what_a_peer_did_not_get_is_no_success,
         outputs_that_are_gone_stay_in_the_report,
@@ -369,6 +371,7 @@ fn wrong_addresses_and_words_are_named() -> Result<()> {
             1,
             "looking for the interface: No such device",
         ),
+        (&["--in", "udp://@[ff02::1234]:9", "--out", "-"], 1, "say which one with ?iface=NAME"),
         (
             &["--in", "-", "--out", "-", "--pattern", "shares:2"],
             1,
@@ -462,6 +465,7 @@ fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
     waiting.signal(Signal::TERM)?;
     let status = waiting.wait(Deadline::seconds(10.0))?;
     ensure!(status.code() == Some(143), "{status}: {}", waiting.log());
+    ensure!(!folder.path().join("inlet").exists(), "the name of a socket that nobody came to is left");
 
     // For bytes, and for room.
     let listener = UnixListener::bind(folder.path().join("outlet"))?;
@@ -489,4 +493,53 @@ fn bound() -> Result<UdpSocket> {
 /// A port that nobody has now.
 pub(crate) fn free_port() -> Result<SocketAddr> {
     Ok(bound()?.local_addr()?)
+}
+
+/// Waits until a relay says that it waits there.
+fn wait_until_said(relay: &Process, address: &str) -> Result<()> {
+    let line = format!("wirepath: waiting for a connection at {address}\n");
+    Deadline::seconds(20.0).wait_for(&line, || Ok(relay.log().contains(&line).then_some(())))
+}
+
+/// As an input and as an output, which each take one connection; netcat sends, socat receives.
+fn connections_are_waited_for_and_said_so() -> Result<()> {
+    require!(find("nc").is_some(), "nc is not installed");
+    require!(find("socat").is_some(), "socat is not installed");
+    let folder = tempfile::tempdir()?;
+    let bytes = random_bytes(1_000_000);
+    std::fs::write(folder.path().join("source"), &bytes)?;
+    let inlet = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let (from, to) = (format!("tcp://{inlet}?listen"), at(folder.path(), "unix", "outlet?listen"));
+    let outlet = folder.path().join("outlet");
+    let mut relaying = Process::start(&relay(&["--in", &from, "--out", &to])?, true)?;
+    wait_until_said(&relaying, &inlet.to_string())?;
+    wait_until_said(&relaying, &outlet.display().to_string())?;
+
+    let target = folder.path().join("target");
+    let mut receiving = Command::new("socat");
+    receiving.arg("-u").arg(format!("UNIX-CONNECT:{}", outlet.display()));
+    receiving.arg(format!("CREATE:{}", target.display()));
+    let mut receiving = Process::start(&receiving, true)?;
+    let source = File::open(folder.path().join("source"))?;
+    let mut sending = Command::new("nc");
+    sending.args(["-N", "127.0.0.1", &inlet.port().to_string()]).stdin(source);
+    ensure!(sending.status()?.success(), "nc cannot send");
+    relaying.succeed(Deadline::seconds(20.0))?;
+    receiving.succeed(Deadline::seconds(20.0))?;
+    ensure!(std::fs::read(target)? == bytes, "other bytes came");
+    ensure!(!outlet.exists(), "the socket's name is left");
+    ensure!(TcpStream::connect(inlet).is_err(), "somebody listens still");
+    Ok(())
+}
+
+fn who_connects_and_resets_has_come() -> Result<()> {
+    let inlet = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let from = format!("tcp://{inlet}?listen");
+    let mut relaying = Process::start(&relay(&["--in", &from, "--out", "file:/dev/null"])?, true)?;
+    wait_until_said(&relaying, &inlet.to_string())?;
+    reset(TcpStream::connect(inlet)?)?;
+    let status = relaying.wait(Deadline::seconds(20.0))?;
+    let said = relaying.log();
+    ensure!(status.code() == Some(1) && said.contains(&from) && said.contains("reset"), "{status}: {said}");
+    Ok(())
 }

@@ -6,6 +6,7 @@ mod by_the_module;
 mod crowd;
 mod every_byte;
 mod hot_memory;
+mod multicast;
 mod outages;
 mod paths;
 mod storage;
@@ -13,8 +14,14 @@ mod storage;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let together =
-        [every_byte::trials(), hot_memory::trials(), outages::trials(), paths::trials(), storage::trials()];
+    let together = [
+        every_byte::trials(),
+        hot_memory::trials(),
+        multicast::trials(),
+        outages::trials(),
+        paths::trials(),
+        storage::trials(),
+    ];
     let alone = [assess::trials(), assess_relay::trials(), by_the_module::trials(), crowd::trials()];
     wirepath_tests::trial::run(
         together.into_iter().flatten().collect(),

@@ -72,6 +72,8 @@ pub use wirepath_sys::append;
 pub use wirepath_sys::cpu::prefetch;
 /// Datagrams of one size, many in a call.
 pub use wirepath_sys::datagrams;
+/// Files and memory that only the kernel looks into.
+pub use wirepath_sys::mapping::Mapping;
 /// Why the kernel module cannot be asked.
 pub use wirepath_sys::module::OpenError;
 /// Memory of a caller's own that can be lent.

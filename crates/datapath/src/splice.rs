@@ -2,6 +2,7 @@
 //! from a connection and written to another this way is never seen by the program, and copied by nobody.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 
 use bytes::{Bytes, BytesMut};
@@ -9,6 +10,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_getpipe_size, fcntl_setpipe_size, pipe_with, splice, tee};
 use wirepath_sys::append::{From, append};
+use wirepath_sys::mapping::Mapping;
 
 /// Room that is asked for: 256 pages. A process without privileges may have 64 MiB in all its pipes
 /// (`fs.pipe-user-pages-soft`), and gets smaller ones beyond.
@@ -93,6 +95,27 @@ impl Pipe {
         Ok(filled)
     }
 
+    /// Takes of a range of a mapping, by reference, as much as there is room for.
+    ///
+    /// # Errors
+    /// [`Errno::AGAIN`] if there is no room; else as [`Mapping::refer`].
+    pub fn fill_from(&mut self, mapping: &Mapping, range: Range<usize>) -> Result<usize, Errno> {
+        let filled = mapping.refer(range, self.writer.as_fd()).map_err(errno_of)?;
+        self.held += filled;
+        Ok(filled)
+    }
+
+    /// Gives what it holds to a range of a mapping, as much as one call does; answers how many bytes, at least one if it holds some
+    /// and the range has room. May block.
+    ///
+    /// # Errors
+    /// As [`Mapping::fill`].
+    pub fn drain_to(&mut self, mapping: &Mapping, range: Range<usize>) -> Result<usize, Errno> {
+        let drained = mapping.fill(range, self.reader.as_fd()).map_err(errno_of)?;
+        self.held -= drained.min(self.held);
+        Ok(drained)
+    }
+
     /// Gives what it holds to `sink`, at `offset` if it is a file, as much as that takes; answers how many bytes, at least one. There
     /// is more to come if `more`. A socket must be in non-blocking mode.
     ///
@@ -114,7 +137,7 @@ impl Pipe {
         let mut bytes = BytesMut::with_capacity(self.held);
         while self.held > 0 {
             let read = append(From::Stream, self.reader.as_fd(), &mut bytes, self.held);
-            match read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))? {
+            match read.map_err(errno_of)? {
                 0 => self.held = 0,
                 read => self.held -= read.min(self.held),
             }
@@ -131,6 +154,10 @@ impl Pipe {
         other.held += copied;
         if copied == self.held { Ok(()) } else { Err(Errno::NOBUFS) }
     }
+}
+
+fn errno_of(error: std::io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! From addresses to objects. This may block: names are asked for, and connections are waited for.
+//! From addresses to objects. This may block: names are asked for, and connections are made.
 
 use std::fs::OpenOptions;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -46,40 +46,37 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
     }
 }
 
-/// Where a connection is waited for.
-pub(crate) enum Door {
-    Tcp(TcpListener),
-    /// And its name, which is removed when somebody has come.
-    Unix(UnixListener, PathBuf),
-}
-
 impl Address {
-    /// Begins to listen, if that is asked for: before anything is waited for, so that others can connect in any order.
+    /// What waits for a connection, if that is asked for: before anything is opened, so that others can connect in any order.
     ///
     /// # Errors
     /// What could not be done.
-    pub(crate) fn listen(&self) -> Result<Option<Door>, OpenError> {
-        let door = match &self.kind {
-            Kind::Tcp { host, port, listen: true } => {
-                TcpListener::bind((host_or_any(host), *port)).map(Door::Tcp)
-            }
-            Kind::Unix { path, listen: true } => {
-                UnixListener::bind(path).map(|door| Door::Unix(door, path.clone()))
-            }
+    pub(crate) fn listen(&self) -> Result<Option<Object>, OpenError> {
+        let listening = match &self.kind {
+            Kind::Tcp { host, port, listen: true } => TcpListener::bind((host_or_any(host), *port))
+                .doing("listening")
+                // Whoever is accepted has what this has.
+                .and_then(|socket| {
+                    sockopt::set_tcp_nodelay(&socket, true).doing("setting up a socket")?;
+                    self.listening(socket.into(), None)
+                }),
+            Kind::Unix { path, listen: true } => UnixListener::bind(path)
+                .doing("listening")
+                .and_then(|socket| self.listening(socket.into(), Some(path.clone()))),
             _ => return Ok(None),
         };
-        door.map(Some).map_err(|source| OpenError {
-            address: Box::new(self.clone()),
-            doing: "listening",
-            source,
-        })
+        self.opened(listening).map(Some)
     }
 
-    /// Opens it to read from; `door` is where it [listens](Address::listen).
+    fn listening(&self, socket: OwnedFd, path: Option<PathBuf>) -> Attempt<Object> {
+        Object::listening(&self.to_string(), socket, path).doing("listening")
+    }
+
+    /// Opens it to read from; not one that [listens](Address::listen).
     ///
     /// # Errors
     /// What could not be done.
-    pub(crate) fn open_input(&self, door: Option<Door>) -> Result<Object, OpenError> {
+    pub(crate) fn open_input(&self) -> Result<Object, OpenError> {
         self.opened(match &self.kind {
             Kind::Standard => stream(self, io::stdin().as_fd().try_clone_to_owned()),
             Kind::File { path, .. } => std::fs::File::open(path)
@@ -89,22 +86,22 @@ impl Address {
                 .doing("opening")
                 .and_then(|file| self.of_file(file, 0)),
             Kind::Udp(udp) => receiver(udp).and_then(|socket| self.datagrams(socket, udp)),
-            kind => connection(kind, door).and_then(|connection| stream(self, Ok(connection))),
+            kind => connection(kind).and_then(|connection| stream(self, Ok(connection))),
         })
     }
 
-    /// Opens it to write to; `door` is where it [listens](Address::listen).
+    /// Opens it to write to; not one that [listens](Address::listen).
     ///
     /// # Errors
     /// What could not be done.
-    pub(crate) fn open_output(&self, door: Option<Door>) -> Result<Object, OpenError> {
+    pub(crate) fn open_output(&self) -> Result<Object, OpenError> {
         self.opened(match &self.kind {
             Kind::Standard => stream(self, io::stdout().as_fd().try_clone_to_owned()),
             Kind::File { path, existing } => {
                 create(path, *existing).and_then(|(file, length)| self.of_file(file, length))
             }
             Kind::Udp(udp) => sender(udp).and_then(|socket| self.datagrams(socket, udp)),
-            kind => connection(kind, door).and_then(|connection| stream(self, Ok(connection))),
+            kind => connection(kind).and_then(|connection| stream(self, Ok(connection))),
         })
     }
 
@@ -155,24 +152,17 @@ fn create(path: &Path, existing: Existing) -> Attempt<(std::fs::File, u64)> {
     Ok((file, length))
 }
 
-/// A connection, made or waited for.
-fn connection(kind: &Kind, door: Option<Door>) -> Attempt<OwnedFd> {
-    let connection = match (kind, door) {
-        (_, Some(Door::Tcp(door))) => door.accept().doing("waiting for a connection")?.0,
-        (_, Some(Door::Unix(door, path))) => {
-            let accepted = door.accept();
-            // If the name cannot be removed, whoever listens there next will say so.
-            drop(std::fs::remove_file(path));
-            return Ok(accepted.doing("waiting for a connection")?.0.into());
+/// A connection that is made.
+fn connection(kind: &Kind) -> Attempt<OwnedFd> {
+    match kind {
+        Kind::Tcp { host, port, listen: false } => {
+            let connection = connect(host, *port)?;
+            connection.set_nodelay(true).doing("setting up a connection")?;
+            Ok(connection.into())
         }
-        (Kind::Tcp { host, port, .. }, None) => connect(host, *port)?,
-        (Kind::Unix { path, .. }, None) => return Ok(UnixStream::connect(path).doing("connecting")?.into()),
-        (Kind::Standard | Kind::File { .. } | Kind::Udp(_), None) => {
-            return Err(("connecting", io::ErrorKind::Unsupported.into()));
-        }
-    };
-    connection.set_nodelay(true).doing("setting up a connection")?;
-    Ok(connection.into())
+        Kind::Unix { path, listen: false } => Ok(UnixStream::connect(path).doing("connecting")?.into()),
+        _ => Err(("connecting", io::ErrorKind::Unsupported.into())),
+    }
 }
 
 /// To the first of a name's addresses that answers.
@@ -191,12 +181,12 @@ fn connect(host: &str, port: u16) -> Attempt<TcpStream> {
 fn receiver(udp: &Udp) -> Attempt<Socket> {
     let address = resolve(host_or_any(&udp.host), udp.port)?;
     let socket = udp_socket(address)?;
+    let index = interface(&socket, udp, address)?;
     // More than one program may listen to a group.
     socket.set_reuse_address(address.ip().is_multicast()).doing("setting up a socket")?;
     socket.set_recv_buffer_size(RECEIVE_BUFFER).doing("setting up a socket")?;
-    socket.bind(&address.into()).doing("listening")?;
+    socket.bind(&on_link(address, index).into()).doing("listening")?;
     if address.ip().is_multicast() {
-        let index = interface(&socket, udp)?;
         match address.ip() {
             IpAddr::V4(group) => {
                 sockopt::set_ip_add_membership_with_ifindex(&socket, &group, &Ipv4Addr::UNSPECIFIED, index)
@@ -213,7 +203,7 @@ fn sender(udp: &Udp) -> Attempt<Socket> {
     let address = resolve(&udp.host, udp.port)?;
     let socket = udp_socket(address)?;
     if address.ip().is_multicast() {
-        let index = interface(&socket, udp)?;
+        let index = interface(&socket, udp, address)?;
         match address.ip() {
             IpAddr::V4(group) => {
                 let by_index = |index| {
@@ -242,11 +232,30 @@ fn udp_socket(address: SocketAddr) -> Attempt<Socket> {
 }
 
 /// The number of the interface that is asked for; 0 leaves it to the system.
-fn interface(socket: &Socket, udp: &Udp) -> Attempt<u32> {
-    match &udp.interface {
-        Some(name) => name_to_index(socket, name).doing("looking for the interface"),
-        None => Ok(0),
+fn interface(socket: &Socket, udp: &Udp, address: SocketAddr) -> Attempt<u32> {
+    match (&udp.interface, address) {
+        (Some(name), _) => name_to_index(socket, name).doing("looking for the interface"),
+        (None, SocketAddr::V6(group)) if is_of_a_link(&group) && group.scope_id() == 0 => {
+            let words = "such a group is there on every link; say which one with ?iface=NAME";
+            Err(("choosing the interface", io::Error::new(io::ErrorKind::InvalidInput, words)))
+        }
+        (None, _) => Ok(0),
     }
+}
+
+/// Whether it is a group of an interface or link: ff01:: and ff02:: (RFC 4291, section 2.7).
+fn is_of_a_link(address: &SocketAddrV6) -> bool {
+    matches!(address.ip().segments()[0] & 0xff0f, 0xff01 | 0xff02)
+}
+
+/// The address with the link that it is of. To a group of a link nothing can be bound without.
+fn on_link(mut address: SocketAddr, index: u32) -> SocketAddr {
+    if let SocketAddr::V6(group) = &mut address
+        && index > 0
+    {
+        group.set_scope_id(index);
+    }
+    address
 }
 
 fn resolve(host: &str, port: u16) -> Attempt<SocketAddr> {

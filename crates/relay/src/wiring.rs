@@ -107,7 +107,8 @@ impl Wiring {
         Ok(())
     }
 
-    /// Opens everything and makes the stream, which tells `on_event` what happens to it. Blocks until connections have come about.
+    /// Opens everything and makes the stream, which tells `on_event` what happens to it. Blocks until connections have been made; those
+    /// that others make the stream waits for by itself.
     ///
     /// # Errors
     /// The first thing that could not be opened or made.
@@ -122,10 +123,11 @@ impl Wiring {
             |addresses: &[Address]| addresses.iter().map(Address::listen).collect::<Result<Vec<_>, _>>();
         let (inlets, outlets) = (listen(&self.inputs)?, listen(&self.outputs)?);
         // Inputs first: no file is overwritten for an input that is not there.
-        for (input, door) in self.inputs.iter().zip(inlets) {
-            builder = builder.input(input.open_input(door)?, self.framing.framing());
+        for (input, listening) in self.inputs.iter().zip(inlets) {
+            let object = listening.map_or_else(|| input.open_input(), Ok)?;
+            builder = builder.input(object, self.framing.framing());
         }
-        for (output, door) in self.outputs.iter().zip(outlets) {
+        for (output, listening) in self.outputs.iter().zip(outlets) {
             if let Some(input) = self.inputs.iter().find(|input| input.is_same_file(output)) {
                 return Err(WiringError::SameFile {
                     input: Box::new(input.clone()),
@@ -133,7 +135,8 @@ impl Wiring {
                 });
             }
             let options = OutputOptions { when_full: self.when_full.0, ..OutputOptions::default() };
-            builder = builder.output_with(output.open_output(door)?, options);
+            let object = listening.map_or_else(|| output.open_output(), Ok)?;
+            builder = builder.output_with(object, options);
         }
         Ok(builder.finish_outputs().build())
     }

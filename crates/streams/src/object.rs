@@ -1,5 +1,5 @@
-//! Where bytes come from and go to: the KStreams paper's data objects (section 4.1, table 1), one interface over files, sockets, pipes
-//! and memory.
+//! Where bytes come from and go to: the KStreams paper's data objects (section 4.1, table 1), one interface over files, mappings, sockets,
+//! pipes and memory.
 //!
 //! | KStreams | here |
 //! | --- | --- |
@@ -10,7 +10,10 @@
 
 mod collected;
 mod fill;
+mod listener;
+mod mapped;
 mod take;
+mod target;
 
 use std::fmt;
 use std::fs::File;
@@ -28,8 +31,11 @@ use wirepath_datapath::{datagrams, socket};
 use crate::growth::Growth;
 
 pub use collected::Collected;
-pub(crate) use fill::Fill;
-pub(crate) use take::{Batch, PARTS, Take, write_at};
+pub(crate) use fill::{Cold, Fill};
+pub(crate) use listener::Listener;
+pub(crate) use mapped::Mapped;
+pub(crate) use take::{PARTS, Take};
+pub(crate) use target::{Batch, Target};
 
 /// A source or sink of bytes. What was read from it and not used yet stays with it, so that an object that is
 /// [detached](crate::Stream::detach_input) can be attached elsewhere and nothing is lost.
@@ -45,7 +51,10 @@ pub(crate) enum Kind {
     File(StoredFile),
     /// Bytes in order: a connection, a pipe.
     Stream(Connection),
+    /// A connection that is still waited for.
+    Listening(Listener),
     Datagrams(Datagrams),
+    Mapping(Mapped),
     /// Bytes to read, then no more.
     Memory(Bytes),
     /// Where what is taken is kept.
@@ -229,8 +238,9 @@ impl Object {
     pub(crate) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         match &self.kind {
             Kind::Stream(connection) => Some(connection.descriptor.as_fd()),
+            Kind::Listening(listener) => Some(listener.as_fd()),
             Kind::Datagrams(datagrams) => Some(datagrams.socket.as_fd()),
-            Kind::File(_) | Kind::Memory(_) | Kind::Collected(_) => None,
+            Kind::File(_) | Kind::Mapping(_) | Kind::Memory(_) | Kind::Collected(_) => None,
         }
     }
 
@@ -279,9 +289,10 @@ impl Object {
         Ok(unacknowledged)
     }
 
-    /// Closes a connection, so that its peer sees it now. Other objects stay as they are: closing a file may take long.
+    /// Closes a connection, so that its peer sees it now. Other objects stay as they are: closing a file, or
+    /// removing the name of a socket, may take long.
     pub(crate) fn close_connection(&mut self) {
-        if self.descriptor().is_some() {
+        if matches!(self.kind, Kind::Stream(_) | Kind::Datagrams(_)) {
             self.kind = Kind::Memory(Bytes::new());
         }
     }

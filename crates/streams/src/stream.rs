@@ -3,6 +3,7 @@
 //! A stream waits for nobody. It is told what became [ready](Stream::note_ready), is asked to [act](Stream::act), and says what it waits
 //! for. Who tells and asks is an engine: [`Stream::run`] on the caller's thread, or [`Engine::start_stream`](crate::Engine::start_stream).
 
+mod admit;
 mod arrival;
 mod attach;
 mod broken;
@@ -95,6 +96,10 @@ pub struct Stream {
     turn_end: u64,
     /// The output that sends first, those that leave counted behind the others.
     next_to_send: usize,
+    /// An input or output may still wait for somebody to connect.
+    awaits_connections: bool,
+    /// Everybody has come who was waited for at the beginning.
+    has_begun: bool,
     /// Handlers and outputs were told that nothing more comes.
     is_finishing: bool,
     /// Outputs that are gone.

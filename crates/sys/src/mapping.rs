@@ -1,37 +1,40 @@
-//! Mappings of files whose bytes only the kernel reads.
+//! Mappings whose bytes only the kernel reads and writes.
 //!
 //! A file can be truncated or rewritten under its mapping, which makes a Rust slice over it unsound and a read
-//! beyond the end a fatal signal. So a [`Mapping`] never gives out a slice: its ranges are handed to the kernel,
-//! which answers `EFAULT` where a process would be killed.
+//! beyond the end a fatal signal; so can memory that another process shares. So a [`Mapping`] never gives out a slice: its
+//! ranges are handed to the kernel, which answers `EFAULT` where a process would be killed.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::ops::Range;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use bytes::{BufMut, BytesMut};
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
 
+use crate::checked;
 use crate::send::{self, Mode};
 
-/// A shared read-only mapping of the first bytes of a file.
+/// A shared mapping of the first bytes of a file, or of memory.
 #[derive(Debug)]
 pub struct Mapping {
     start: NonNull<u8>,
     length: usize,
+    is_writable: bool,
 }
 
-// SAFETY: the mapping is never written and never read by this process; its address is only passed to the kernel.
+// SAFETY: the mapping is never written and never read by this process but by calls; its address is only passed to the kernel.
 unsafe impl Send for Mapping {}
 // SAFETY: as above: there is no access that could race.
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps `length` bytes from the start of `file`, which may be (or become) shorter than that.
+    /// Maps `length` bytes from the start of `file`, to be read; it may be (or become) shorter than that.
     ///
     /// # Errors
     /// `EINVAL` for an empty length, else what `mmap` says.
     pub fn new(file: impl AsFd, length: usize) -> io::Result<Mapping> {
-        Mapping::with(file.as_fd(), length, MapFlags::SHARED)
+        Mapping::with(file.as_fd(), length, ProtFlags::READ, MapFlags::SHARED)
     }
 
     /// The same, with every page of the file mapped at once, read from storage if need be: no send of them faults then. What
@@ -40,14 +43,37 @@ impl Mapping {
     /// # Errors
     /// As [`Mapping::new`].
     pub fn populated(file: impl AsFd, length: usize) -> io::Result<Mapping> {
-        Mapping::with(file.as_fd(), length, MapFlags::SHARED | MapFlags::POPULATE)
+        Mapping::with(file.as_fd(), length, ProtFlags::READ, MapFlags::SHARED | MapFlags::POPULATE)
     }
 
-    fn with(file: BorrowedFd<'_>, length: usize, flags: MapFlags) -> io::Result<Mapping> {
+    /// As [`Mapping::new`], to be read and written: what is written is in the file. That does not make it longer.
+    ///
+    /// # Errors
+    /// As [`Mapping::new`]; `EACCES` if the file is not open for both.
+    pub fn writable(file: impl AsFd, length: usize) -> io::Result<Mapping> {
+        Mapping::with(file.as_fd(), length, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)
+    }
+
+    /// Maps memory of no file, zeros, to be read and written. Processes that are forked share it.
+    ///
+    /// # Errors
+    /// As [`Mapping::new`].
+    pub fn anonymous(length: usize) -> io::Result<Mapping> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh address is asked for, so no existing memory of this process is replaced.
-        let start = unsafe { mmap(std::ptr::null_mut(), length, ProtFlags::READ, flags, file, 0)? };
+        let start = unsafe { mmap_anonymous(std::ptr::null_mut(), length, access, MapFlags::SHARED)? };
+        Mapping::at(start, length, access)
+    }
+
+    fn with(file: BorrowedFd<'_>, length: usize, access: ProtFlags, flags: MapFlags) -> io::Result<Mapping> {
+        // SAFETY: a fresh address is asked for, so no existing memory of this process is replaced.
+        let start = unsafe { mmap(std::ptr::null_mut(), length, access, flags, file, 0)? };
+        Mapping::at(start, length, access)
+    }
+
+    fn at(start: *mut libc::c_void, length: usize, access: ProtFlags) -> io::Result<Mapping> {
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::InvalidData)?;
-        Ok(Mapping { start, length })
+        Ok(Mapping { start, length, is_writable: access.contains(ProtFlags::WRITE) })
     }
 
     /// Length in bytes, as asked for.
@@ -74,6 +100,66 @@ impl Mapping {
         send::send(socket, vector, Mode::Lend)
     }
 
+    /// Puts a copy of the range behind what is in `buffer`; answers how many bytes, which are fewer where the mapped file ends first.
+    /// May block: what is not in memory is read.
+    ///
+    /// # Errors
+    /// `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has become shorter, else what `process_vm_readv`
+    /// says (`EPERM` or `ENOSYS` where a container's filter forbids it).
+    pub fn read(&self, range: Range<usize>, buffer: &mut BytesMut) -> io::Result<usize> {
+        let from = self.vector(range).ok_or(io::ErrorKind::InvalidInput)?;
+        buffer.reserve(from.iov_len);
+        let to = libc::iovec { iov_base: buffer.chunk_mut().as_mut_ptr().cast(), iov_len: from.iov_len };
+        // SAFETY: `to` is spare capacity of the buffer, `from` lies in our own mapping; both outlive the call.
+        let read = unsafe { libc::process_vm_readv(ourselves(), &raw const to, 1, &raw const from, 1, 0) };
+        let read = checked(read)?;
+        // SAFETY: the kernel wrote this many bytes to the front of the spare capacity.
+        unsafe { buffer.advance_mut(read) };
+        Ok(read)
+    }
+
+    /// Writes `slices`, as far as the range has room, to its beginning; answers how many bytes. May block.
+    ///
+    /// # Errors
+    /// `EACCES` if the mapping is only to be read, else as [`Mapping::read`] (`process_vm_writev`).
+    pub fn write(&self, range: Range<usize>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        let to = self.writable_vector(range)?;
+        // SAFETY: an `IoSlice` is an `iovec` on Unix, and the slices are only read; `to` lies in our own mapping. All outlive the call.
+        let written = unsafe {
+            let (from, count) = (slices.as_ptr().cast(), slices.len() as libc::c_ulong);
+            libc::process_vm_writev(ourselves(), from, count, &raw const to, 1, 0)
+        };
+        checked(written)
+    }
+
+    /// Reads what a pipe or connection has straight into the range; answers how many bytes. May block.
+    ///
+    /// # Errors
+    /// `EACCES` if the mapping is only to be read, `EINVAL` and `EFAULT` as [`Mapping::read`], else what `read` says.
+    pub fn fill(&self, range: Range<usize>, source: BorrowedFd<'_>) -> io::Result<usize> {
+        let to = self.writable_vector(range)?;
+        // SAFETY: the bytes lie in our own mapping, which is there longer than the call takes.
+        checked(unsafe { libc::read(source.as_raw_fd(), to.iov_base, to.iov_len) })
+    }
+
+    /// Has a pipe refer to the pages of the range, as far as it has room (`vmsplice`); answers how many bytes, which nobody copied. Never
+    /// waits for room. What is written to the mapping before they have left the pipe, and whatever that was spliced to, changes them.
+    ///
+    /// # Errors
+    /// `EAGAIN` if the pipe has no room; `EINVAL` and `EFAULT` as [`Mapping::read`], else what `vmsplice` says.
+    pub fn refer(&self, range: Range<usize>, pipe: BorrowedFd<'_>) -> io::Result<usize> {
+        let vector = self.vector(range).ok_or(io::ErrorKind::InvalidInput)?;
+        // SAFETY: the bytes lie in our own mapping; the pipe holds references to their pages, however long that is there.
+        checked(unsafe { libc::vmsplice(pipe.as_raw_fd(), &raw const vector, 1, libc::SPLICE_F_NONBLOCK) })
+    }
+
+    fn writable_vector(&self, range: Range<usize>) -> io::Result<libc::iovec> {
+        if !self.is_writable {
+            return Err(io::Error::from_raw_os_error(libc::EACCES));
+        }
+        self.vector(range).ok_or_else(|| io::ErrorKind::InvalidInput.into())
+    }
+
     /// Address and length of a range for an `iovec`, or nothing if it does not lie inside the mapping.
     pub(crate) fn vector(&self, range: Range<usize>) -> Option<libc::iovec> {
         if range.start > range.end || range.end > self.length {
@@ -94,9 +180,78 @@ impl Drop for Mapping {
     }
 }
 
+/// The process whose mappings are ours.
+fn ourselves() -> libc::pid_t {
+    std::process::id() as libc::pid_t
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::{Read, Seek, Write};
+
+    fn of_bytes(bytes: &[u8]) -> std::fs::File {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(bytes).unwrap();
+        file
+    }
+
+    #[test]
+    fn what_is_written_is_read_again_and_in_the_file() {
+        let mut file = of_bytes(b"0123456789");
+        let mapping = Mapping::writable(&file, 10).unwrap();
+        assert_eq!(mapping.write(2..9, &[IoSlice::new(b"ab"), IoSlice::new(b"c")]).unwrap(), 3);
+        assert_eq!(mapping.write(8..10, &[IoSlice::new(b"longer")]).unwrap(), 2, "as far as there is room");
+        let mut read = BytesMut::from(&b"> "[..]);
+        assert_eq!(mapping.read(1..10, &mut read).unwrap(), 9);
+        assert_eq!(read, &b"> 1abc567lo"[..]);
+        let mut bytes = String::new();
+        file.rewind().unwrap();
+        file.read_to_string(&mut bytes).unwrap();
+        assert_eq!(bytes, "01abc567lo");
+    }
+
+    #[test]
+    fn a_pipe_is_filled_by_reference_and_emptied_into_a_mapping() {
+        let (from, to) = (Mapping::anonymous(8192).unwrap(), Mapping::anonymous(8192).unwrap());
+        let bytes: Vec<u8> = (0..8192).map(|at| (at * 7 / 3) as u8).collect();
+        from.write(0..8192, &[IoSlice::new(&bytes)]).unwrap();
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        assert_eq!(from.refer(100..8192, writer.as_fd()).unwrap(), 8092);
+        assert_eq!(to.fill(10..8102, reader.as_fd()).unwrap(), 8092);
+        let mut read = BytesMut::new();
+        to.read(10..8102, &mut read).unwrap();
+        assert_eq!(read, &bytes[100..]);
+    }
+
+    /// A process that looked there itself would be killed.
+    #[test]
+    fn beyond_the_end_of_a_file_that_was_truncated_there_is_an_error() {
+        let file = of_bytes(&[7; 8192]);
+        let mapping = Mapping::writable(&file, 8192).unwrap();
+        file.set_len(4096).unwrap();
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        rustix::io::write(&writer, b"some").unwrap();
+        let faults = [
+            mapping.read(4096..8192, &mut BytesMut::new()),
+            mapping.write(4096..8192, &[IoSlice::new(b"some")]),
+            mapping.fill(4096..8192, reader.as_fd()),
+            mapping.refer(4096..8192, writer.as_fd()),
+        ];
+        for fault in faults {
+            assert_eq!(fault.unwrap_err().raw_os_error(), Some(libc::EFAULT));
+        }
+        let mut read = BytesMut::new();
+        assert_eq!(mapping.read(4000..8192, &mut read).unwrap(), 96, "what is still there");
+    }
+
+    #[test]
+    fn what_is_only_to_be_read_is_not_written() {
+        let file = of_bytes(b"some");
+        let mapping = Mapping::new(&file, 4).unwrap();
+        let error = mapping.write(0..4, &[IoSlice::new(b"else")]).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::EACCES));
+    }
 
     #[test]
     fn a_range_outside_is_refused() {

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use wirepath_relay::{Configuration, StreamPlan};
 use wirepath_streams::{
-    Engine, Rate, RunningStream, Stream, StreamEnd, StreamError, StreamEvent, StreamOptions, StreamStatus,
+    Engine, Port, Rate, RunningStream, Stream, StreamEnd, StreamError, StreamEvent, StreamOptions,
+    StreamStatus,
 };
 
 use super::report;
@@ -37,6 +38,8 @@ struct Member {
     rate: Option<Rate>,
     deadline_us: Option<u64>,
     stage: Stage,
+    /// Inputs and outputs that somebody is still to connect to.
+    awaited: Vec<Port>,
     begun: Instant,
     time: Duration,
     status: StreamStatus,
@@ -83,6 +86,7 @@ impl Group {
                 rate: plan.rate,
                 deadline_us: plan.deadline.map(|time| time.as_micros() as u64),
                 stage: Stage::Opening,
+                awaited: Vec::new(),
                 begun: Instant::now(),
                 time: Duration::ZERO,
                 status: StreamStatus::default(),
@@ -147,7 +151,10 @@ impl Group {
     fn take(&mut self, Note { place, what }: Note) -> Option<String> {
         let words = match what {
             What::Opened(opened) => self.opened(place, *opened),
-            What::Happened(event) => in_words(event),
+            What::Happened(event) => {
+                self.members[place].note(&event);
+                in_words(event)
+            }
             What::Ended(end) => Some(self.members[place].end(*end)),
         };
         words.map(|words| format!("wirepath: {}{words}", self.members[place].prefix))
@@ -179,9 +186,27 @@ impl Group {
 }
 
 impl Member {
+    /// Its time counts from when everybody has come who was waited for.
+    fn note(&mut self, event: &StreamEvent) {
+        match event {
+            StreamEvent::Listening { port, .. } => self.awaited.push(*port),
+            StreamEvent::Connected { port, .. }
+            | StreamEvent::InputFailed { port, .. }
+            | StreamEvent::OutputFailed { port, .. } => {
+                let before = self.awaited.len();
+                self.awaited.retain(|awaited| awaited != port);
+                if self.awaited.len() < before {
+                    self.begun = Instant::now();
+                }
+            }
+            _ => {}
+        }
+    }
+
     fn row(&self) -> Row {
         let (state, error) = match &self.stage {
             Stage::Opening => (State::Opening, None),
+            Stage::Running(_) if !self.awaited.is_empty() => (State::Opening, None),
             Stage::Running(_) => (State::Running, None),
             Stage::Over(state, error) => (*state, error.clone()),
         };
@@ -235,6 +260,7 @@ fn open(place: usize, plan: &StreamPlan, tell: Sender<Note>) -> std::io::Result<
 /// What happens to a stream that goes on, if it is worth a line.
 fn in_words(event: StreamEvent) -> Option<String> {
     match event {
+        StreamEvent::Listening { address, .. } => Some(format!("waiting for a connection at {address}")),
         StreamEvent::InputFailed { error, .. } => Some(format!("goes on without an input: {error}")),
         StreamEvent::OutputFailed { error, dropped, .. } => Some(format!(
             "an output failed: {error}; {} records ({} bytes) were not delivered to it",

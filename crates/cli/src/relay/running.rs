@@ -76,7 +76,9 @@ pub(super) fn run(
     let mut group = Group::open(configuration, engine, named);
     attend(&mut group, &mut viewers, &interrupt);
     let rows = group.rows();
-    drop(viewers);
+    // With them the engine ends, and what its streams had: names of sockets that nobody came to are removed.
+    drop((viewers, group));
+    readers.wait_for_discarded();
     output.write(|| {
         let json = match (&rows[..], named) {
             ([row], false) => report::as_json(row),

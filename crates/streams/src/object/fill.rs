@@ -9,9 +9,11 @@ use bytes::{Buf, BytesMut};
 use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use wirepath_datapath::append::{self, append};
-use wirepath_datapath::{PageCache, datagrams};
+use wirepath_datapath::{Mapping, PageCache, datagrams};
 
+use super::mapped::bring_in;
 use super::{Connection, Datagrams, Kind, Object, ObjectError, StoredFile};
+use crate::blocking::warm;
 
 /// What came of it.
 #[derive(Debug)]
@@ -37,11 +39,28 @@ pub(crate) enum Fill {
     /// There will be nothing any more.
     End,
     /// This must be brought into memory first, or an engine would wait for storage.
-    Cold(Arc<File>, Range<u64>),
+    Cold(Cold),
+}
+
+/// What is not known to be in memory.
+#[derive(Debug)]
+pub(crate) enum Cold {
+    File(Arc<File>, Range<u64>),
+    Mapping(Arc<Mapping>, Range<usize>),
+}
+
+impl Cold {
+    /// Brings it into memory; answers up to where. May block.
+    pub(crate) fn bring_in(self) -> (u64, std::io::Result<()>) {
+        match self {
+            Cold::File(file, range) => (range.end, warm(&file, range)),
+            Cold::Mapping(mapping, range) => (range.end as u64, bring_in(&mapping, range)),
+        }
+    }
 }
 
 /// How much of a file is looked up in the page cache, or brought in, at a time.
-const WINDOW: u64 = 2 * 1024 * 1024;
+pub(super) const WINDOW: u64 = 2 * 1024 * 1024;
 
 impl Object {
     /// Puts up to `room` bytes (of datagrams: what came together) behind what is in `buffer`.
@@ -58,6 +77,8 @@ impl Object {
             Kind::File(file) => file.fill(buffer, room),
             Kind::Stream(connection) => connection.fill(buffer, room),
             Kind::Datagrams(datagrams) => datagrams.fill(buffer),
+            Kind::Mapping(mapped) => mapped.fill(buffer, room),
+            Kind::Listening(_) => Ok(Fill::Nothing),
             Kind::Memory(bytes) => {
                 let length = room.min(bytes.len());
                 buffer.extend_from_slice(&bytes[..length]);
@@ -71,13 +92,15 @@ impl Object {
 
     /// What was cold is in memory, up to this byte.
     pub(crate) fn warmed(&mut self, until: u64) {
-        if let Kind::File(file) = &mut self.kind {
-            file.warm_until = until;
+        match &mut self.kind {
+            Kind::File(file) => file.warm_until = until,
+            Kind::Mapping(mapped) => mapped.warm_until = until as usize,
+            _ => {}
         }
     }
 }
 
-type Filled = Result<Fill, (&'static str, Errno)>;
+pub(super) type Filled = Result<Fill, (&'static str, Errno)>;
 
 impl StoredFile {
     fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
@@ -86,7 +109,7 @@ impl StoredFile {
         }
         let room = match self.warm_room(room) {
             Ok(room) => room,
-            Err((file, range)) => return Ok(Fill::Cold(file, range)),
+            Err(cold) => return Ok(Fill::Cold(cold)),
         };
         let (from, call) = if self.shares_place {
             (append::From::Stream, "read")
@@ -100,12 +123,12 @@ impl StoredFile {
     }
 
     /// How many of `room` bytes can be read without waiting, 0 at the end of what is to be read; or what must be brought in first.
-    pub(crate) fn warm_room(&mut self, room: usize) -> Result<usize, (Arc<File>, Range<u64>)> {
+    pub(crate) fn warm_room(&mut self, room: usize) -> Result<usize, Cold> {
         if self.warm_until <= self.offset && self.offset < self.end {
             let window = self.offset..self.end.min((self.offset / WINDOW + 1) * WINDOW);
             match PageCache::of(&self.file, window.clone()) {
                 PageCache::Warm => self.warm_until = window.end,
-                PageCache::Cold => return Err((Arc::clone(&self.file), window)),
+                PageCache::Cold => return Err(Cold::File(Arc::clone(&self.file), window)),
             }
         }
         let there = self.warm_until.min(self.end).saturating_sub(self.offset);

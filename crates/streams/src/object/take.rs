@@ -1,15 +1,13 @@
 //! Giving an object what waits for it.
 
-use std::fs::File;
 use std::io::IoSlice;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use wirepath_datapath::datagrams;
 
-use super::{Connection, Datagrams, Kind, Object, ObjectError};
+use super::{Batch, Connection, Datagrams, Kind, Object, ObjectError};
 use crate::outbox::Outbox;
 use crate::record::Run;
 
@@ -37,89 +35,29 @@ pub(crate) enum Take {
     Write(Batch),
 }
 
-/// Runs to be written to a file.
-#[derive(Debug)]
-pub(crate) struct Batch {
-    file: Arc<File>,
-    /// None where the file's descriptor is.
-    offset: Option<u64>,
-    runs: Vec<Run>,
-}
-
 impl Object {
     /// Takes of what is in front of `outbox`, which is not empty, as much as one call does.
     ///
     /// # Errors
     /// What the system says.
     pub(crate) fn take(&mut self, outbox: &mut Outbox) -> Result<Take, ObjectError> {
+        if let Some(target) = self.target() {
+            return Ok(Take::Write(Batch::new(target, outbox.take(BATCH))));
+        }
         let taken = match &mut self.kind {
-            Kind::File(file) => {
-                let runs = outbox.take(BATCH);
-                let offset = (!file.shares_place).then_some(file.offset);
-                Ok(Take::Write(Batch { file: Arc::clone(&file.file), offset, runs }))
-            }
             Kind::Stream(connection) => connection.take(outbox),
             Kind::Datagrams(datagrams) => datagrams.take(outbox),
+            Kind::Listening(_) => Ok(Take::Full),
             Kind::Collected(collected) => {
                 collected.take(outbox).map(Take::Taken).map_err(|errno| ("memory", errno))
             }
-            Kind::Memory(_) => Err(("writing", Errno::OPNOTSUPP)),
+            Kind::File(_) | Kind::Mapping(_) | Kind::Memory(_) => Err(("writing", Errno::OPNOTSUPP)),
         };
         taken.map_err(|(call, errno)| self.error(call, errno))
     }
 }
 
-impl Object {
-    /// So many bytes were written to a file elsewhere.
-    pub(crate) fn note_written(&mut self, bytes: usize) {
-        if let Kind::File(file) = &mut self.kind {
-            file.offset += bytes as u64;
-        }
-    }
-}
-
 type Taken = Result<Take, (&'static str, Errno)>;
-
-impl Batch {
-    /// Bytes of all of it.
-    pub(crate) fn bytes(&self) -> usize {
-        self.runs.iter().map(|run| run.bytes.len()).sum()
-    }
-
-    /// Writes all of it; answers how many bytes were written, and what [`write_at`] says if that is not all. May block.
-    pub(crate) fn write(self) -> (u64, std::io::Result<()>) {
-        let mut slices: Vec<IoSlice<'_>> = self.runs.iter().map(|run| IoSlice::new(&run.bytes)).collect();
-        write_at(&self.file, &mut slices, self.offset)
-    }
-}
-
-/// Writes bytes at an offset, or where the descriptor is if there is none, or behind the end of a file that is only appended to;
-/// answers how many were written, and what `pwritev` or `writev` says if that is not all. May block.
-pub(crate) fn write_at(
-    file: &File,
-    mut slices: &mut [IoSlice<'_>],
-    offset: Option<u64>,
-) -> (u64, std::io::Result<()>) {
-    let mut total = 0;
-    IoSlice::advance_slices(&mut slices, 0); // what is empty would look like a file that takes nothing
-    while !slices.is_empty() {
-        let some = &slices[..slices.len().min(PARTS)];
-        let result = match offset {
-            Some(offset) => rustix::io::pwritev(file, some, offset + total),
-            None => rustix::io::writev(file, some),
-        };
-        match result {
-            Ok(0) => return (total, Err(std::io::ErrorKind::WriteZero.into())),
-            Ok(bytes) => {
-                total += bytes as u64;
-                IoSlice::advance_slices(&mut slices, bytes);
-            }
-            Err(Errno::INTR) => {}
-            Err(errno) => return (total, Err(errno.into())),
-        }
-    }
-    (total, Ok(()))
-}
 
 impl Connection {
     fn take(&mut self, outbox: &mut Outbox) -> Taken {

@@ -46,6 +46,7 @@ impl Stream {
         }
         let port = self.next_port();
         self.watch_one(port, &object, READING);
+        self.awaits_connections |= object.is_listening();
         self.inputs.push(Input {
             port,
             object,
@@ -87,6 +88,7 @@ impl Stream {
         self.no_output = None;
         let within = matches!(self.spread, Spread::Mirror) && (self.is_within_endless() || is_awaited);
         let port = self.next_port();
+        self.awaits_connections |= object.is_listening();
         let watched = is_watched_always(&object);
         if watched {
             self.watch_one(port, &object, WRITING);

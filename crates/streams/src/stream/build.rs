@@ -221,6 +221,8 @@ impl StreamBuilder {
             allowance: 0,
             turn_end: 0,
             next_to_send: 0,
+            awaits_connections: true,
+            has_begun: false,
             is_finishing: false,
             ended: VecDeque::new(),
             remains: Vec::new(),

@@ -4,17 +4,14 @@
 //! That is done where inputs have no framing, or records of a large fixed size, outputs wait, and there is no handler; see
 //! [`leg`](super::leg). When that changes, what is in pipes leaves first.
 
-use std::fs::File;
-use std::ops::Range;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 
 use rustix::io::Errno;
 use wirepath_datapath::{Pipe, SendError, sendfile};
 
 use super::leg::Leg;
 use super::{Input, Job, Output, Storage, Stream, StreamError};
-use crate::object::{Kind, Object, ObjectError};
+use crate::object::{Cold, Kind, Object, ObjectError};
 use crate::pattern::Spread;
 use crate::record::Run;
 use crate::worker::TURN;
@@ -41,7 +38,7 @@ enum Sent {
     Copied,
     End,
     /// To be brought into memory first.
-    Cold(Arc<File>, Range<u64>),
+    Cold(Cold),
 }
 
 /// Who failed, before anything moved.
@@ -198,9 +195,9 @@ impl Stream {
                 input.at_end = true;
                 self.wake_input(leg.input);
             }
-            Sent::Cold(file, range) => {
+            Sent::Cold(cold) => {
                 input.busy = true;
-                self.storage.push(Storage { port: input.port, job: Job::Warm(file, range) });
+                self.storage.push(Storage { port: input.port, job: Job::Warm(cold) });
             }
         }
         false
@@ -244,8 +241,18 @@ impl Input {
                     file.offset += filled.unwrap_or(0) as u64;
                     filled
                 }
-                Err((file, range)) => return Ok(Sent::Cold(file, range)),
+                Err(cold) => return Ok(Sent::Cold(cold)),
             },
+            Kind::Mapping(mapped) => match mapped.warm_room(room) {
+                Ok(0) => Ok(0),
+                Ok(room) => {
+                    let filled = pipe.fill_from(&mapped.mapping, mapped.offset..mapped.offset + room);
+                    mapped.offset += filled.unwrap_or(0);
+                    filled
+                }
+                Err(cold) => return Ok(Sent::Cold(cold)),
+            },
+            Kind::Listening(_) => Err(Errno::AGAIN),
             _ => Err(Errno::INVAL),
         };
         match filled {
@@ -264,7 +271,7 @@ impl Input {
         let room = match file.warm_room(room) {
             Ok(0) => return Ok(Sent::End),
             Ok(room) => room,
-            Err((file, range)) => return Ok(Sent::Cold(file, range)),
+            Err(cold) => return Ok(Sent::Cold(cold)),
         };
         match sendfile::to_stream(connection.descriptor.as_fd(), &file.file, file.offset, room) {
             Ok(bytes) => {

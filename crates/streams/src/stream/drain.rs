@@ -1,7 +1,6 @@
 //! What goes to an output through a pipe, without being looked at.
 
 use std::os::fd::AsFd;
-use std::sync::Arc;
 
 use rustix::io::Errno;
 use wirepath_datapath::Pipe;
@@ -15,6 +14,7 @@ impl Output {
         let movable = match &self.object.kind {
             Kind::Stream(_) => true,
             Kind::File(file) => outputs == 1 && !file.shares_place,
+            Kind::Mapping(_) => outputs == 1,
             _ => false,
         };
         movable && self.chain.is_empty() && self.outbox.waits() && self.detach.is_none() && !self.copies
@@ -42,16 +42,15 @@ impl Output {
         if !self.writable || self.busy {
             return Ok(None);
         }
-        let drained = match &mut self.object.kind {
-            Kind::Stream(connection) => pipe.drain(connection.descriptor.as_fd(), None, false),
-            Kind::File(StoredFile { file, offset, .. }) => {
-                (self.busy, self.storing) = (true, pipe.held());
-                let (file, offset) = (Arc::clone(file), *offset);
-                if let Some(pipe) = self.pipe.take() {
-                    storage.push(Storage { port: self.port, job: Job::Drain { pipe, file, offset } });
-                }
-                return Ok(Some(0));
+        if let Some(target) = self.object.target() {
+            (self.busy, self.storing) = (true, pipe.held());
+            if let Some(pipe) = self.pipe.take() {
+                storage.push(Storage { port: self.port, job: Job::Drain { pipe, target } });
             }
+            return Ok(Some(0));
+        }
+        let drained = match &self.object.kind {
+            Kind::Stream(connection) => pipe.drain(connection.descriptor.as_fd(), None, false),
             _ => Err(Errno::INVAL),
         };
         match drained {

@@ -8,6 +8,22 @@ use crate::outbox::Dropped;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamEvent {
+    /// An input or output [waits for a connection](crate::Object::listening).
+    Listening {
+        /// Which.
+        port: Port,
+        /// Its name.
+        name: String,
+        /// Where somebody may connect to: `127.0.0.1:9000`, or a path.
+        address: String,
+    },
+    /// Somebody has connected where that was waited for.
+    Connected {
+        /// Which input or output.
+        port: Port,
+        /// Its name.
+        name: String,
+    },
     /// An input has come to its end, or was detached.
     InputGone {
         /// Which.

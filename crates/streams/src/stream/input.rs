@@ -101,9 +101,9 @@ impl Input {
             Fill::Datagrams { bytes, datagram_bytes } => self.gather(bytes, datagram_bytes, room)?,
             Fill::Nothing => self.readable = false,
             Fill::End => self.at_end = true,
-            Fill::Cold(file, range) => {
+            Fill::Cold(cold) => {
                 self.busy = true;
-                storage.push(Storage { port: self.port, job: Job::Warm(file, range) });
+                storage.push(Storage { port: self.port, job: Job::Warm(cold) });
             }
             Fill::Bytes(_) | Fill::Unusable { .. } => {} // counted
         }

@@ -96,12 +96,11 @@ impl Stream {
             .iter()
             .filter(move |input| reading && !input.readable)
             .filter_map(|input| Some((input.port, PollFlags::IN, input.object.descriptor()?)));
-        let outputs = self
-            .outputs
-            .iter()
-            .chain(&self.leaving)
-            .filter(|output| !output.writable)
-            .filter_map(|output| Some((output.port, PollFlags::OUT, output.object.descriptor()?)));
+        let outputs =
+            self.outputs.iter().chain(&self.leaving).filter(|output| !output.writable).filter_map(|output| {
+                let flags = if output.object.is_listening() { PollFlags::IN } else { PollFlags::OUT };
+                Some((output.port, flags, output.object.descriptor()?))
+            });
         inputs.chain(outputs)
     }
 }

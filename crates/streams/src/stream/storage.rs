@@ -1,17 +1,13 @@
 //! What a stream needs done that may block: files read ahead and written. An engine has others do it.
 
-use std::fs::File;
-use std::io::{self, IoSlice};
-use std::ops::Range;
-use std::sync::Arc;
+use std::io;
 
 use rustix::io::Errno;
 use wirepath_datapath::Pipe;
 
 use super::{Port, Stream, StreamError, nth_mut};
-use crate::blocking::warm;
 use crate::clock::now_us;
-use crate::object::{Batch, write_at};
+use crate::object::{Batch, Cold, Target};
 use crate::panics::caught;
 
 /// Something that may block, and for whom.
@@ -21,13 +17,12 @@ pub(crate) struct Storage {
 }
 
 pub(super) enum Job {
-    Warm(Arc<File>, Range<u64>),
+    Warm(Cold),
     Write(Batch),
-    /// What is in a pipe to a file, at this offset.
+    /// What is in a pipe.
     Drain {
         pipe: Pipe,
-        file: Arc<File>,
-        offset: u64,
+        target: Target,
     },
     #[cfg(test)]
     Panic,
@@ -72,13 +67,16 @@ impl Job {
     /// What [`Stored`] says of it.
     fn run(self) -> (u64, io::Result<()>, Option<Pipe>) {
         match self {
-            Job::Warm(file, range) => (range.end, warm(&file, range), None),
+            Job::Warm(cold) => {
+                let (until, result) = cold.bring_in();
+                (until, result, None)
+            }
             Job::Write(batch) => {
                 let (bytes, result) = batch.write();
                 (bytes, result, None)
             }
-            Job::Drain { mut pipe, file, offset } => {
-                let (bytes, result) = drain(&mut pipe, &file, offset);
+            Job::Drain { mut pipe, target } => {
+                let (bytes, result) = target.drain(&mut pipe);
                 (bytes, result, Some(pipe))
             }
             #[cfg(test)]
@@ -91,26 +89,6 @@ impl Failure {
     fn storage(error: io::Error) -> Failure {
         Failure::Storage(Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
-}
-
-/// Writes all that is in a pipe; answers how many bytes were written, and what went wrong if that is not all.
-fn drain(pipe: &mut Pipe, file: &File, offset: u64) -> (u64, io::Result<()>) {
-    let mut end = offset;
-    while pipe.held() > 0 {
-        match pipe.drain(file, Some(&mut end), false) {
-            Ok(_) => {}
-            // A file that is only appended to, or of a file system that takes only what is copied.
-            Err(Errno::INVAL) => {
-                let (written, result) = match pipe.take() {
-                    Ok(bytes) => write_at(file, &mut [IoSlice::new(&bytes)], Some(end)),
-                    Err(errno) => (0, Err(errno.into())),
-                };
-                return (end - offset + written, result);
-            }
-            Err(errno) => return (end - offset, Err(errno.into())),
-        }
-    }
-    (end - offset, Ok(()))
 }
 
 impl Stream {

@@ -4,6 +4,8 @@ mod attaching;
 mod datagrams;
 mod finishing;
 mod leaving;
+mod listening;
+mod mappings;
 mod objects;
 mod patterns;
 mod shares;

@@ -35,8 +35,10 @@ impl Stream {
             if self.is_finishing {
                 return self.finish(now_us);
             }
-            let mut progressed = self.send(now_us)?;
-            if !self.is_turn_over() {
+            let mut progressed = self.admit()? | self.send(now_us)?;
+            if !self.has_begun {
+                progressed |= self.let_inputs_leave();
+            } else if !self.is_turn_over() {
                 progressed |= self.take_in(now_us)?;
             }
             self.check_outputs(now_us)?;

@@ -44,6 +44,7 @@ pub(super) fn add(
     flags: EventFlags,
 ) -> Result<(), ObjectError> {
     let Some(descriptor) = object.descriptor() else { return Ok(()) };
+    let flags = if object.is_listening() { READING } else { flags };
     match epoll::add(epoll, descriptor, data, flags) {
         // A device that is always ready, such as /dev/null.
         Ok(()) | Err(Errno::PERM) => Ok(()),
