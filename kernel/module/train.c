@@ -182,31 +182,28 @@ static bool wp_train_by_reference(const struct wp_train *train,
 	if (wp_udp_corked(sending->sock->sk))
 		return false;
 	if (train->pieces > MAX_SKB_FRAGS)
-		return sending->member_packets;
+		return false;
 	return !train->odd || train->packets > 1 ||
 	       train->bytes <= route->checksum_bytes;
 }
 
-/**
- * wp_train_send() - Hand a train to the network.
- * @train: the train; stays as it is
- * @sending: how
- *
- * Return: bytes sent, headers included (UDP: all); -EAGAIN: the socket's
- * buffer is full and @sending does not wait; else what the network says.
- */
-int wp_train_send(struct wp_train *train, struct wp_sending *sending)
+/* May it leave in buffers that are made by list.c, which only does so by reference? */
+static bool wp_train_by_list(const struct wp_train *train, const struct wp_sending *sending)
+{
+	return (train->pieces <= MAX_SKB_FRAGS || sending->member_packets) &&
+	       wp_list_possible(sending);
+}
+
+/* By sock_sendmsg(); @references: whether by reference. */
+static int wp_train_send_message(const struct wp_train *train, struct wp_sending *sending,
+				 bool references)
 {
 	union {
 		struct cmsghdr head;
 		char room[CMSG_SPACE(sizeof(u16))];
 	} control;
-	struct wp_route route = wp_route_of(sending->sock->sk,
-					    sending->address_bytes);
-	bool references = wp_train_by_reference(train, sending, &route);
 	struct msghdr message = { .msg_flags = MSG_NOSIGNAL };
-	u16 size;
-	int sent;
+	u16 size = train->packets > 1 ? train->packet_bytes : 0;
 
 	if (references)
 		message.msg_flags |= WP_REFERENCES;
@@ -218,7 +215,6 @@ int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 		message.msg_name = &sending->address;
 		message.msg_namelen = sending->address_bytes;
 	}
-	size = train->packets > 1 ? train->packet_bytes : 0;
 	/* Also for a packet by itself, if the socket has a size set. */
 	if (sending->segments &&
 	    (size || READ_ONCE(udp_sk(sending->sock->sk)->gso_size))) {
@@ -231,20 +227,44 @@ int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 	}
 	iov_iter_bvec(&message.msg_iter, ITER_SOURCE, train->piece,
 		      train->pieces, train->bytes);
-	if (references && train->pieces > MAX_SKB_FRAGS)
+	return sock_sendmsg(sending->sock, &message);
+}
+
+/**
+ * wp_train_send() - Hand a train to the network.
+ * @train: the train; stays as it is
+ * @sending: how
+ *
+ * Return: bytes sent, headers included (UDP: all); -EAGAIN: the socket's
+ * buffer is full and @sending does not wait; else what the network says.
+ */
+int wp_train_send(struct wp_train *train, struct wp_sending *sending)
+{
+	bool references = true, lent = true;
+	int sent = -EMSGSIZE;
+
+	if (wp_train_by_list(train, sending))
 		sent = wp_list_send(train, sending);
-	else
-		sent = sock_sendmsg(sending->sock, &message);
+	if (sent == -EMSGSIZE) {
+		struct wp_route route = wp_route_of(sending->sock->sk,
+						    sending->address_bytes);
+
+		if (sending->member_packets)
+			return sent;
+		references = wp_train_by_reference(train, sending, &route);
+		lent = references && (!route.known || route.gathers);
+		sent = wp_train_send_message(train, sending, references);
+	}
 	trace_wirepath_train(sending->sock->sk, train, references, sent);
 	if (sent <= 0)
 		return sent ?: -EIO;
-	if (!references || (route.known && !route.gathers)) {
+	if (lent) {
+		wp_count(WP_LOANS, train->pieces);
+	} else {
 		u64 copied = min_t(unsigned int, sent, train->payload);
 
 		sending->copied += copied;
 		wp_count(WP_COPIED_BYTES, copied);
-	} else {
-		wp_count(WP_LOANS, train->pieces);
 	}
 	wp_count(WP_TRAINS, 1);
 	wp_count(WP_BYTES, sent);
