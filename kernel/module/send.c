@@ -138,14 +138,19 @@ static int wp_send_check(const struct wirepath_send *request,
 				     WP_RTP_HEADER_BYTES : request->header_bytes);
 }
 
-static void wp_send_set_header(struct wp_header *header,
+static void wp_send_set_header(struct wp_send *send,
 			       const struct wirepath_send *request,
 			       const struct wirepath_rtp *rtp)
 {
-	memset(header, 0, sizeof(*header));
+	struct wp_header *header = &send->header;
+
 	header->kind = request->header_kind;
 	header->bytes = request->header_bytes;
 	header->given = request->header;
+	header->kept = NULL;
+	/* A run tells of the engine's state, with or without one. */
+	if (header->kind == WIREPATH_HEADER_RTP || send->run)
+		memset(&header->rtp, 0, sizeof(header->rtp));
 	if (header->kind == WIREPATH_HEADER_RTP) {
 		header->bytes = WP_RTP_HEADER_BYTES;
 		header->rtp.state = *rtp;
@@ -196,7 +201,7 @@ struct wp_send *wp_send_open(const struct wirepath_send *request,
 	send->packets = 0;
 	send->trains = 0;
 	send->bytes = 0;
-	wp_send_set_header(&send->header, request, rtp);
+	wp_send_set_header(send, request, rtp);
 	send->train.owned = 0;
 	wp_train_empty(&send->train);
 	return send;
@@ -354,7 +359,7 @@ static void wp_send_commit(struct wp_send *send, struct wp_header *header)
 
 	if (header->kind == WIREPATH_HEADER_RTP)
 		header->rtp.state.last_ns = ktime_get_ns();
-	send->header = *header;
+	wp_header_set(&send->header, header);
 	send->packets += train->packets;
 	send->trains++;
 	send->bytes += train->payload;
@@ -408,7 +413,7 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 				       send->train_packets : 1);
 	packets_max = wp_send_choose_lists(send, packets_max);
 	for (;;) {
-		header = send->header;
+		wp_header_set(&header, &send->header);
 		err = wp_send_prepare(send, &header, packets_max);
 		if (err)
 			return err;
@@ -527,6 +532,25 @@ int wp_send_read(struct wirepath_send *request, struct wirepath_rtp *rtp,
 			       u64_to_user_ptr(request->header));
 }
 
+/* Give back what a call may have changed: fields that the first version had. */
+static int wp_send_write(const struct wirepath_send *request, struct wirepath_send __user *to)
+{
+	if (!user_write_access_begin(to, WIREPATH_SEND_SIZE_VER1))
+		return -EFAULT;
+	unsafe_put_user(request->offset, &to->offset, fault);
+	unsafe_put_user(request->length, &to->length, fault);
+	unsafe_put_user(request->header, &to->header, fault);
+	unsafe_put_user(request->packets, &to->packets, fault);
+	unsafe_put_user(request->trains, &to->trains, fault);
+	unsafe_put_user(request->bytes, &to->bytes, fault);
+	unsafe_put_user(request->copied_bytes, &to->copied_bytes, fault);
+	user_write_access_end();
+	return 0;
+fault:
+	user_write_access_end();
+	return -EFAULT;
+}
+
 /**
  * wp_send_request() - Answer WIREPATH_SEND.
  * @argument: struct wirepath_send in the caller's memory
@@ -555,7 +579,7 @@ int wp_send_request(void __user *argument, bool wait)
 	answer = wp_send_all(send, wait ? U64_MAX : WP_TURN_TRAINS);
 	wp_send_report(send, &request, &rtp);
 	wp_send_close(send);
-	err = wp_request_write(&request, sizeof(request), argument);
+	err = wp_send_write(&request, argument);
 	if (!err && request.header_kind == WIREPATH_HEADER_RTP)
 		err = wp_request_write(&rtp, sizeof(rtp),
 				       u64_to_user_ptr(request.header));

@@ -126,15 +126,24 @@ bool wp_train_add_payload(struct wp_train *train, const struct wp_source *source
 			  struct wp_cursor *cursor, size_t bytes)
 {
 	train->payload += bytes;
+	cursor->available -= bytes;
 	while (bytes) {
-		struct bio_vec piece = source->pieces[cursor->piece];
+		const struct bio_vec *from = &source->pieces[cursor->piece];
+		unsigned int rest = from->bv_len - cursor->skip;
+		struct bio_vec piece = {
+			.bv_page = from->bv_page,
+			.bv_len = min_t(size_t, rest, bytes),
+			.bv_offset = from->bv_offset + cursor->skip,
+		};
 
-		piece.bv_offset += cursor->skip;
-		piece.bv_len = min_t(size_t, piece.bv_len - cursor->skip, bytes);
 		if (!wp_train_append(train, &piece))
 			return false;
-		wp_source_pass(source, cursor, piece.bv_len);
 		bytes -= piece.bv_len;
+		cursor->skip += piece.bv_len;
+		if (piece.bv_len == rest) {
+			cursor->piece++;
+			cursor->skip = 0;
+		}
 	}
 	return true;
 }
