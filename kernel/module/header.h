@@ -30,6 +30,7 @@ static inline void wp_header_set(struct wp_header *to, const struct wp_header *f
 /* Room for bytes of our own, in pages that socket buffers can refer to. */
 void *wp_header_room(struct bio_vec *piece, unsigned int bytes);
 
+int wp_header_make(struct wp_header *header, u8 *to, u32 payload_bytes);
 int wp_header_write(struct wp_header *header, struct bio_vec *piece,
 		    u32 payload_bytes);
 

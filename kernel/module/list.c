@@ -117,9 +117,9 @@ static int wp_list_chain(struct sk_buff *skb, const struct wp_train *train,
 			 unsigned int member_bytes)
 {
 	struct sk_buff **tail = &skb_shinfo(skb)->frag_list;
-	const struct bio_vec *next = train->piece;
+	const struct bio_vec *next = train->piece + !!train->head_bytes;
 	unsigned int left = train->bytes - member_bytes;
-	int err = wp_list_fill(skb, &next, member_bytes);
+	int err = wp_list_fill(skb, &next, member_bytes - train->head_bytes);
 
 	while (!err && left) {
 		struct sk_buff *member = alloc_skb(0, skb->sk->sk_allocation);
@@ -159,8 +159,8 @@ static void wp_list_write_udp(struct sk_buff *skb, const struct wp_train *train)
 	skb_shinfo(skb)->gso_segs = train->packets;
 }
 
-/* As in __ip_make_skb(). */
-static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst)
+/* As in __ip_make_skb(); @fits: whether it is no longer than the route's MTU. */
+static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst, bool fits)
 {
 	struct inet_sock *inet = inet_sk(skb->sk);
 	u8 discover = READ_ONCE(inet->pmtudisc);
@@ -172,7 +172,7 @@ static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst)
 	ip->ihl = 5;
 	ip->tos = READ_ONCE(inet->tos);
 	ip->frag_off = discover == IP_PMTUDISC_DO || discover == IP_PMTUDISC_PROBE ||
-		       (skb->len <= dst_mtu(dst) && ip_dont_fragment(skb->sk, dst)) ?
+		       (fits && ip_dont_fragment(skb->sk, dst)) ?
 		       htons(IP_DF) : 0;
 	ip->ttl = ttl < 0 ? ip4_dst_hoplimit(dst) : ttl;
 	ip->protocol = IPPROTO_UDP;
@@ -181,7 +181,7 @@ static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst)
 	ip_select_ident(sock_net(skb->sk), skb, skb->sk);
 	skb->priority = READ_ONCE(skb->sk->sk_priority);
 	skb->mark = READ_ONCE(skb->sk->sk_mark);
-	skb_dst_set(skb, dst_clone(dst));
+	skb_dst_set(skb, dst);
 }
 
 /* A buffer with the whole train, charged to the socket; waits as any send. */
@@ -200,7 +200,7 @@ static struct sk_buff *wp_list_make(const struct wp_train *train,
 		if (train->bytes < 2 * member_bytes)
 			return ERR_PTR(-EMSGSIZE);
 	}
-	skb = sock_alloc_send_skb(sk, room + WP_LIST_HEADERS,
+	skb = sock_alloc_send_skb(sk, room + WP_LIST_HEADERS + train->head_bytes,
 				  !wp_sending_waits(sending), &err);
 	if (!skb)
 		return ERR_PTR(err);
@@ -208,6 +208,8 @@ static struct sk_buff *wp_list_make(const struct wp_train *train,
 	skb_put(skb, WP_LIST_HEADERS);
 	skb_reset_network_header(skb);
 	skb_set_transport_header(skb, sizeof(struct iphdr));
+	if (train->head_bytes)
+		skb_put_data(skb, train->head, train->head_bytes);
 	charged = skb->truesize;
 	err = wp_list_chain(skb, train, member_bytes);
 	refcount_add(skb->truesize - charged, &sk->sk_wmem_alloc);
@@ -266,7 +268,10 @@ static int wp_list_sendmsg(struct socket *socket, struct msghdr *message, size_t
 	if (IS_ERR(skb))
 		return wp_list_fail(socket->sk, PTR_ERR(skb));
 	wp_list_write_udp(skb, front->train);
-	wp_list_write_ip(skb, front->dst);
+	/* A packet by itself does, see wp_list_room(). */
+	wp_list_write_ip(skb, front->dst, front->train->packets == 1);
+	/* The buffer has the reference now. */
+	front->dst = NULL;
 	return wp_list_leave(skb, socket->sk) ?: bytes;
 }
 

@@ -29,7 +29,7 @@ static DEFINE_PER_CPU(struct wp_send *, wp_send_spare);
 
 int wp_send_setup(void)
 {
-	wp_sends = KMEM_CACHE(wp_send, 0);
+	wp_sends = KMEM_CACHE_USERCOPY(wp_send, 0, train.head);
 	return wp_sends ? 0 : -ENOMEM;
 }
 
@@ -229,8 +229,8 @@ void wp_send_close(struct wp_send *send)
  * nothing is asked of a table, which may end there, too. @cursor is at what is
  * passed over before the payload.
  */
-static int wp_send_payload(struct wp_send *send, struct wp_header *header,
-			   const struct wp_cursor *cursor, u64 left)
+static __always_inline int wp_send_payload(struct wp_send *send, struct wp_header *header,
+					   const struct wp_cursor *cursor, u64 left)
 {
 	u64 want = left - send->skip_bytes;
 	bool shown = cursor->available > send->skip_bytes;
@@ -330,6 +330,31 @@ static int wp_send_gather(struct wp_send *send, struct wp_header *header,
 	return payload < 0 ? payload : err;
 }
 
+/* Gather a packet by itself, which fits whatever it is. */
+static int wp_send_gather_one(struct wp_send *send, struct wp_header *header)
+{
+	struct wp_cursor cursor = wp_source_cursor(&send->source);
+	struct wp_train *train = &send->train;
+	int payload, err;
+
+	wp_train_empty(train);
+	payload = wp_send_payload(send, header, &cursor, send->left);
+	if (payload <= 0)
+		return payload;
+	if (send->skip_bytes)
+		wp_source_pass(&send->source, &cursor, send->skip_bytes);
+	if (header->kind != WIREPATH_HEADER_NONE) {
+		err = wp_header_make(header, train->head, payload);
+		if (err)
+			return err;
+		wp_train_add_head(train, header->bytes);
+	}
+	wp_train_add_payload(train, &send->source, &cursor, payload);
+	train->packet_bytes = train->bytes;
+	train->packets = 1;
+	return 0;
+}
+
 /*
  * Gather, and fill the window if it has not even one packet. A window that
  * has some but not a whole train's is filled as well, unless the file ends.
@@ -346,7 +371,10 @@ static int wp_send_prepare(struct wp_send *send, struct wp_header *header,
 
 	while (!filling && !send->source.ended && send->source.available < want)
 		filling = wp_source_fill(&send->source, target, send->wait);
-	err = wp_send_gather(send, header, packets_max);
+	if (packets_max == 1)
+		err = wp_send_gather_one(send, header);
+	else
+		err = wp_send_gather(send, header, packets_max);
 	/* -EAGAIN: the window had too little, and this is why. */
 	return err == -EAGAIN && filling ? filling : err;
 }

@@ -17,6 +17,7 @@
 
 #include "compat.h"
 #include "counters.h"
+#include "header.h"
 #include "list.h"
 #include "route.h"
 #include "trace.h"
@@ -33,6 +34,7 @@ void wp_train_empty(struct wp_train *train)
 	train->payload = 0;
 	train->packet_bytes = 0;
 	train->odd = false;
+	train->head_bytes = 0;
 }
 
 /* Would these bytes become part of the last piece? */
@@ -63,6 +65,37 @@ static __always_inline bool wp_train_append(struct wp_train *train,
 	}
 	train->bytes += piece->bv_len;
 	return true;
+}
+
+/**
+ * wp_train_add_head() - Begin with what is in @train->head.
+ * @train: the train, empty
+ * @bytes: how much
+ */
+void wp_train_add_head(struct wp_train *train, unsigned int bytes)
+{
+	bvec_set_virt(&train->piece[0], train->head, bytes);
+	train->pieces = 1;
+	train->bytes = bytes;
+	train->head_bytes = bytes;
+}
+
+/* Have the first piece be where buffers can refer to it. */
+static int wp_train_move_head(struct wp_train *train)
+{
+	unsigned int bytes = train->head_bytes;
+	void *room;
+
+	if (!bytes)
+		return 0;
+	room = wp_header_room(&train->piece[0], bytes);
+	if (!room)
+		return -ENOMEM;
+	memcpy(room, train->head, bytes);
+	get_page(train->piece[0].bv_page);
+	train->own[train->owned++] = train->piece[0].bv_page;
+	train->head_bytes = 0;
+	return 0;
 }
 
 /**
@@ -261,6 +294,8 @@ int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 		if (sending->member_packets)
 			return sent;
 		references = wp_train_by_reference(train, sending, &route);
+		if (references && wp_train_move_head(train))
+			return -ENOMEM;
 		lent = references && (!route.known || route.gathers);
 		sent = wp_train_send_message(train, sending, references);
 	}
@@ -268,7 +303,7 @@ int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 	if (sent <= 0)
 		return sent ?: -EIO;
 	if (lent) {
-		wp_count(WP_LOANS, train->pieces);
+		wp_count(WP_LOANS, train->pieces - !!train->head_bytes);
 	} else {
 		u64 copied = min_t(unsigned int, sent, train->payload);
 
