@@ -207,11 +207,31 @@ bool wp_train_take_payload(struct wp_train *train, struct wp_source *source,
 }
 
 /*
+ * Does a packet wait in a corked socket that has room for the train, and whose
+ * checksum the device computes, as where UDP_SEGMENT was set? What comes in
+ * between at the same time, and is not such, is a race of the caller's, who may
+ * get a wrong checksum as from sendfile().
+ */
+static bool wp_train_joins_unsummed(const struct wp_train *train, struct sock *sk)
+{
+	const struct sk_buff *waiting;
+	bool joins;
+
+	lock_sock(sk);
+	waiting = skb_peek_tail(&sk->sk_write_queue);
+	joins = waiting && waiting->ip_summed == CHECKSUM_PARTIAL &&
+		skb_shinfo(waiting)->nr_frags + train->pieces <= MAX_SKB_FRAGS;
+	release_sock(sk);
+	return joins;
+}
+
+/*
  * May this train go by reference? TCP cuts it into as many buffers as it
  * needs and always has the device's checksum or sums piece by piece. For UDP,
  * it must fit one buffer; a segmented one is never summed in software
  * before it is segmented; for others see route.c. What becomes part of a
- * packet that is corked is summed in software, and where in it is not known.
+ * packet that is corked is summed in software, and where in it is not known:
+ * unless what waits there is to be summed by the device.
  */
 static bool wp_train_by_reference(const struct wp_train *train,
 				  const struct wp_sending *sending,
@@ -222,7 +242,7 @@ static bool wp_train_by_reference(const struct wp_train *train,
 	if (!sending->segments)
 		return true;
 	if (wp_udp_corked(sending->sock->sk))
-		return false;
+		return wp_train_joins_unsummed(train, sending->sock->sk);
 	if (train->pieces > MAX_SKB_FRAGS)
 		return false;
 	return !train->odd || train->packets > 1 ||
