@@ -2,7 +2,7 @@
 /*
  * A train is gathered from pieces of pages and handed to the network in one
  * call of sock_sendmsg(), where security modules, BPF and the socket's buffer
- * see it as any other send.
+ * see it as any other send. By UDP, or in buffers that list.c makes.
  *
  * By reference: the pieces are the fragments of one socket buffer, each with
  * a reference of its own that the network takes; ours may go when the call
@@ -74,7 +74,8 @@ static __always_inline bool wp_train_append(struct wp_train *train,
  */
 void wp_train_add_head(struct wp_train *train, unsigned int bytes)
 {
-	bvec_set_virt(&train->piece[0], train->head, bytes);
+	bvec_set_page(&train->piece[0], virt_to_page(train->head), bytes,
+		      offset_in_page(train->head));
 	train->pieces = 1;
 	train->bytes = bytes;
 	train->head_bytes = bytes;
