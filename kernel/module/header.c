@@ -6,6 +6,9 @@
  * sockets that copy take theirs: a few bytes each, one page allocation for
  * hundreds of headers, freed by reference counting when the last packet has
  * left. Nobody writes to a fragment once it was handed out.
+ *
+ * That of a packet by itself is made in its train (struct wp_train), from where
+ * the buffer gets a copy.
  */
 #include <linux/gfp.h>
 #include <linux/mm.h>
@@ -44,8 +47,40 @@ void *wp_header_room(struct bio_vec *piece, unsigned int bytes)
 	return page_address(frag->page) + offset;
 }
 
+/* What is not copied. A copy of a size that the compiler knows is not checked again. */
+static unsigned long wp_header_copy(u8 *to, const void __user *from, u32 bytes)
+{
+	if (bytes == WP_RTP_HEADER_BYTES)
+		return copy_from_user(to, from, WP_RTP_HEADER_BYTES);
+	return copy_from_user(to, from, bytes);
+}
+
 /**
- * wp_header_write() - Make the next packet's header.
+ * wp_header_make() - Make the next packet's header.
+ * @header: where from; goes on to the next
+ * @to: where it is written, @header->bytes of them
+ * @payload_bytes: what follows it
+ *
+ * Return: 0, -EFAULT.
+ */
+int wp_header_make(struct wp_header *header, u8 *to, u32 payload_bytes)
+{
+	if (header->kind == WIREPATH_HEADER_RTP) {
+		wp_rtp_write(&header->rtp, to, payload_bytes);
+		return 0;
+	}
+	if (header->kept) {
+		memcpy(to, header->kept, header->bytes);
+		header->kept += header->bytes;
+	} else if (wp_header_copy(to, u64_to_user_ptr(header->given), header->bytes)) {
+		return -EFAULT;
+	}
+	header->given += header->bytes;
+	return 0;
+}
+
+/**
+ * wp_header_write() - Make the next packet's header where it can be referred to.
  * @header: where from; goes on to the next
  * @piece: becomes the header, as in wp_header_room()
  * @payload_bytes: what follows it
@@ -57,19 +92,5 @@ int wp_header_write(struct wp_header *header, struct bio_vec *piece,
 {
 	u8 *room = wp_header_room(piece, header->bytes);
 
-	if (!room)
-		return -ENOMEM;
-	if (header->kind == WIREPATH_HEADER_RTP) {
-		wp_rtp_write(&header->rtp, room, payload_bytes);
-		return 0;
-	}
-	if (header->kept) {
-		memcpy(room, header->kept, header->bytes);
-		header->kept += header->bytes;
-	} else if (copy_from_user(room, u64_to_user_ptr(header->given),
-				  header->bytes)) {
-		return -EFAULT;
-	}
-	header->given += header->bytes;
-	return 0;
+	return room ? wp_header_make(header, room, payload_bytes) : -ENOMEM;
 }

@@ -16,9 +16,21 @@ struct wp_header {
 	struct wp_rtp rtp;
 };
 
+/* Copy it; the engine's state only where it is used. */
+static inline void wp_header_set(struct wp_header *to, const struct wp_header *from)
+{
+	to->kind = from->kind;
+	to->bytes = from->bytes;
+	to->given = from->given;
+	to->kept = from->kept;
+	if (from->kind == WIREPATH_HEADER_RTP)
+		to->rtp = from->rtp;
+}
+
 /* Room for bytes of our own, in pages that socket buffers can refer to. */
 void *wp_header_room(struct bio_vec *piece, unsigned int bytes);
 
+int wp_header_make(struct wp_header *header, u8 *to, u32 payload_bytes);
 int wp_header_write(struct wp_header *header, struct bio_vec *piece,
 		    u32 payload_bytes);
 

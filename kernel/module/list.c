@@ -7,10 +7,13 @@
  * last are of one length and have no bytes of their own (skb_segment()); for
  * others it is cut into packets, as any train is.
  *
- * sock_sendmsg() makes no such buffers. So this does what udp_sendmsg() does
- * for a socket that is connected over IPv4, with a route and without anything
- * that needs more. Whatever else there is, is left to udp_sendmsg(), and so are
- * the errors: -EMSGSIZE says that the train is to be sent in parts that fit it.
+ * udp_sendmsg() makes no such buffers. So this does what it does for a socket
+ * that is connected over IPv4, with a route and without anything that needs
+ * more. Whatever else there is, is left to udp_sendmsg(), and so are the
+ * errors: -EMSGSIZE says that the train is to be sent by it, in parts that fit.
+ *
+ * What fits one buffer, a packet by itself above all, leaves so as well: to
+ * have udp_sendmsg() take its fragments costs more than the rest of making it.
  */
 #include <linux/net_tstamp.h>
 #include <linux/netdevice.h>
@@ -88,32 +91,6 @@ static int wp_list_room(const struct dst_entry *dst, unsigned int packet_bytes)
 	return room;
 }
 
-/*
- * sock_sendmsg() asks security modules, which modules of the kernel cannot
- * do themselves. So it is given the message twice, each time with something for
- * which UDP refuses it before it does anything: an answer of a security module
- * is the same twice, and not UDP's.
- */
-static int wp_list_ask(const struct wp_train *train, struct socket *sock)
-{
-	struct cmsghdr nonsense = {};
-	struct msghdr message = { .msg_flags = MSG_NOSIGNAL | MSG_OOB };
-	int err;
-
-	iov_iter_bvec(&message.msg_iter, ITER_SOURCE, train->piece,
-		      train->pieces, train->bytes);
-	err = sock_sendmsg(sock, &message);
-	if (err != -EOPNOTSUPP)
-		return err < 0 ? err : -EIO;
-	message.msg_flags = MSG_NOSIGNAL;
-	message.msg_control = &nonsense;
-	message.msg_controllen = sizeof(nonsense);
-	err = sock_sendmsg(sock, &message);
-	if (err != -EINVAL)
-		return err < 0 ? err : -EIO;
-	return 0;
-}
-
 /* Give a buffer the next pieces, of @bytes in all. */
 static int wp_list_fill(struct sk_buff *skb, const struct bio_vec **next,
 			unsigned int bytes)
@@ -140,9 +117,9 @@ static int wp_list_chain(struct sk_buff *skb, const struct wp_train *train,
 			 unsigned int member_bytes)
 {
 	struct sk_buff **tail = &skb_shinfo(skb)->frag_list;
-	const struct bio_vec *next = train->piece;
+	const struct bio_vec *next = train->piece + !!train->head_bytes;
 	unsigned int left = train->bytes - member_bytes;
-	int err = wp_list_fill(skb, &next, member_bytes);
+	int err = wp_list_fill(skb, &next, member_bytes - train->head_bytes);
 
 	while (!err && left) {
 		struct sk_buff *member = alloc_skb(0, skb->sk->sk_allocation);
@@ -175,13 +152,15 @@ static void wp_list_write_udp(struct sk_buff *skb, const struct wp_train *train)
 	skb->ip_summed = CHECKSUM_PARTIAL;
 	skb->csum_start = skb_transport_header(skb) - skb->head;
 	skb->csum_offset = offsetof(struct udphdr, check);
+	if (train->packets == 1)
+		return;
 	skb_shinfo(skb)->gso_size = train->packet_bytes;
 	skb_shinfo(skb)->gso_type = SKB_GSO_UDP_L4;
 	skb_shinfo(skb)->gso_segs = train->packets;
 }
 
-/* As in __ip_make_skb(), for what is longer than the route's MTU. */
-static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst)
+/* As in __ip_make_skb(); @fits: whether it is no longer than the route's MTU. */
+static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst, bool fits)
 {
 	struct inet_sock *inet = inet_sk(skb->sk);
 	u8 discover = READ_ONCE(inet->pmtudisc);
@@ -192,7 +171,8 @@ static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst)
 	ip->version = 4;
 	ip->ihl = 5;
 	ip->tos = READ_ONCE(inet->tos);
-	ip->frag_off = discover == IP_PMTUDISC_DO || discover == IP_PMTUDISC_PROBE ?
+	ip->frag_off = discover == IP_PMTUDISC_DO || discover == IP_PMTUDISC_PROBE ||
+		       (fits && ip_dont_fragment(skb->sk, dst)) ?
 		       htons(IP_DF) : 0;
 	ip->ttl = ttl < 0 ? ip4_dst_hoplimit(dst) : ttl;
 	ip->protocol = IPPROTO_UDP;
@@ -201,23 +181,26 @@ static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst)
 	ip_select_ident(sock_net(skb->sk), skb, skb->sk);
 	skb->priority = READ_ONCE(skb->sk->sk_priority);
 	skb->mark = READ_ONCE(skb->sk->sk_mark);
-	skb_dst_set(skb, dst_clone(dst));
+	skb_dst_set(skb, dst);
 }
 
 /* A buffer with the whole train, charged to the socket; waits as any send. */
 static struct sk_buff *wp_list_make(const struct wp_train *train,
 				    const struct wp_sending *sending, int room)
 {
-	unsigned int member_bytes = train->packet_bytes * sending->member_packets;
+	unsigned int member_bytes = train->bytes;
 	struct sock *sk = sending->sock->sk;
 	unsigned int charged;
 	struct sk_buff *skb;
 	int err;
 
-	/* A single member that is shorter would keep a device from cutting. */
-	if (train->bytes < 2 * member_bytes)
-		return ERR_PTR(-EMSGSIZE);
-	skb = sock_alloc_send_skb(sk, room + WP_LIST_HEADERS,
+	if (train->pieces > MAX_SKB_FRAGS) {
+		member_bytes = train->packet_bytes * sending->member_packets;
+		/* A single member that is shorter would keep a device from cutting. */
+		if (train->bytes < 2 * member_bytes)
+			return ERR_PTR(-EMSGSIZE);
+	}
+	skb = sock_alloc_send_skb(sk, room + WP_LIST_HEADERS + train->head_bytes,
 				  !wp_sending_waits(sending), &err);
 	if (!skb)
 		return ERR_PTR(err);
@@ -225,6 +208,8 @@ static struct sk_buff *wp_list_make(const struct wp_train *train,
 	skb_put(skb, WP_LIST_HEADERS);
 	skb_reset_network_header(skb);
 	skb_set_transport_header(skb, sizeof(struct iphdr));
+	if (train->head_bytes)
+		skb_put_data(skb, train->head, train->head_bytes);
 	charged = skb->truesize;
 	err = wp_list_chain(skb, train, member_bytes);
 	refcount_add(skb->truesize - charged, &sk->sk_wmem_alloc);
@@ -254,40 +239,82 @@ static int wp_list_leave(struct sk_buff *skb, struct sock *sk)
 	return 0;
 }
 
-static int wp_list_send_by(struct dst_entry *dst, const struct wp_train *train,
-			   const struct wp_sending *sending)
+/* As udp_sendmsg() counts what found no room. */
+static int wp_list_fail(struct sock *sk, int err)
 {
-	int room = wp_list_room(dst, train->packet_bytes);
-	struct sk_buff *skb;
-	int err;
-
-	if (room < 0)
-		return room;
-	err = wp_list_ask(train, sending->sock);
-	if (err)
-		return err;
-	skb = wp_list_make(train, sending, room);
-	if (IS_ERR(skb))
-		return PTR_ERR(skb);
-	wp_list_write_udp(skb, train);
-	wp_list_write_ip(skb, dst);
-	return wp_list_leave(skb, sending->sock->sk);
+	if (err == -ENOBUFS || test_bit(SOCK_NOSPACE, &sk->sk_socket->flags))
+		SNMP_INC_STATS(sock_net(sk)->mib.udp_statistics, UDP_MIB_SNDBUFERRORS);
+	return err;
 }
 
+/*
+ * What stands in front of the caller's socket for one call of sock_sendmsg(),
+ * which asks security modules, as modules of the kernel cannot do themselves,
+ * and then has the socket send: this one by what is here.
+ */
+struct wp_list_front {
+	struct socket socket;
+	const struct wp_train *train;
+	const struct wp_sending *sending;
+	struct dst_entry *dst;
+	int room;
+};
+
+static int wp_list_sendmsg(struct socket *socket, struct msghdr *message, size_t bytes)
+{
+	struct wp_list_front *front = container_of(socket, struct wp_list_front, socket);
+	struct sk_buff *skb = wp_list_make(front->train, front->sending, front->room);
+
+	if (IS_ERR(skb))
+		return wp_list_fail(socket->sk, PTR_ERR(skb));
+	wp_list_write_udp(skb, front->train);
+	/* A packet by itself does, see wp_list_room(). */
+	wp_list_write_ip(skb, front->dst, front->train->packets == 1);
+	/* The buffer has the reference now. */
+	front->dst = NULL;
+	return wp_list_leave(skb, socket->sk) ?: bytes;
+}
+
+static const struct proto_ops wp_list_operations = {
+	.family = PF_INET,
+	.owner = THIS_MODULE,
+	.sendmsg = wp_list_sendmsg,
+};
+
 /**
- * wp_list_send() - Hand a train to the network as a list.
- * @train: the train, of packets with headers
+ * wp_list_send() - Hand a train to the network in buffers made here.
+ * @train: the train, by reference
  * @sending: how; wp_list_possible() said yes
  *
- * Return: bytes sent; -EMSGSIZE: not as a list; else as wp_train_send().
+ * Return: bytes sent; -EMSGSIZE: not so; else as wp_train_send().
  */
 int wp_list_send(const struct wp_train *train, const struct wp_sending *sending)
 {
-	struct dst_entry *dst = sk_dst_check(sending->sock->sk, 0);
-	int err = -EMSGSIZE;
+	const struct socket *sock = sending->sock;
+	struct wp_list_front front = {
+		.socket = {
+			.state = sock->state,
+			.type = sock->type,
+			.flags = READ_ONCE(sock->flags),
+			.file = sock->file,
+			.sk = sock->sk,
+			.ops = &wp_list_operations,
+		},
+		.train = train,
+		.sending = sending,
+		.dst = sk_dst_check(sock->sk, 0),
+	};
+	struct msghdr message = { .msg_flags = MSG_NOSIGNAL };
+	int sent = -EMSGSIZE;
 
-	if (dst)
-		err = wp_list_send_by(dst, train, sending);
-	dst_release(dst);
-	return err ?: train->bytes;
+	if (!front.dst)
+		return sent;
+	front.room = wp_list_room(front.dst, train->packet_bytes);
+	if (front.room >= 0) {
+		iov_iter_bvec(&message.msg_iter, ITER_SOURCE, train->piece,
+			      train->pieces, train->bytes);
+		sent = sock_sendmsg(&front.socket, &message);
+	}
+	dst_release(front.dst);
+	return sent;
 }

@@ -29,7 +29,7 @@ static DEFINE_PER_CPU(struct wp_send *, wp_send_spare);
 
 int wp_send_setup(void)
 {
-	wp_sends = KMEM_CACHE(wp_send, 0);
+	wp_sends = KMEM_CACHE_USERCOPY(wp_send, 0, train.head);
 	return wp_sends ? 0 : -ENOMEM;
 }
 
@@ -138,14 +138,19 @@ static int wp_send_check(const struct wirepath_send *request,
 				     WP_RTP_HEADER_BYTES : request->header_bytes);
 }
 
-static void wp_send_set_header(struct wp_header *header,
+static void wp_send_set_header(struct wp_send *send,
 			       const struct wirepath_send *request,
 			       const struct wirepath_rtp *rtp)
 {
-	memset(header, 0, sizeof(*header));
+	struct wp_header *header = &send->header;
+
 	header->kind = request->header_kind;
 	header->bytes = request->header_bytes;
 	header->given = request->header;
+	header->kept = NULL;
+	/* A run tells of the engine's state, with or without one. */
+	if (header->kind == WIREPATH_HEADER_RTP || send->run)
+		memset(&header->rtp, 0, sizeof(header->rtp));
 	if (header->kind == WIREPATH_HEADER_RTP) {
 		header->bytes = WP_RTP_HEADER_BYTES;
 		header->rtp.state = *rtp;
@@ -196,7 +201,7 @@ struct wp_send *wp_send_open(const struct wirepath_send *request,
 	send->packets = 0;
 	send->trains = 0;
 	send->bytes = 0;
-	wp_send_set_header(&send->header, request, rtp);
+	wp_send_set_header(send, request, rtp);
 	send->train.owned = 0;
 	wp_train_empty(&send->train);
 	return send;
@@ -224,8 +229,8 @@ void wp_send_close(struct wp_send *send)
  * nothing is asked of a table, which may end there, too. @cursor is at what is
  * passed over before the payload.
  */
-static int wp_send_payload(struct wp_send *send, struct wp_header *header,
-			   const struct wp_cursor *cursor, u64 left)
+static __always_inline int wp_send_payload(struct wp_send *send, struct wp_header *header,
+					   const struct wp_cursor *cursor, u64 left)
 {
 	u64 want = left - send->skip_bytes;
 	bool shown = cursor->available > send->skip_bytes;
@@ -325,6 +330,31 @@ static int wp_send_gather(struct wp_send *send, struct wp_header *header,
 	return payload < 0 ? payload : err;
 }
 
+/* Gather a packet by itself, which fits whatever it is. */
+static int wp_send_gather_one(struct wp_send *send, struct wp_header *header)
+{
+	struct wp_cursor cursor = wp_source_cursor(&send->source);
+	struct wp_train *train = &send->train;
+	int payload, err;
+
+	wp_train_empty(train);
+	payload = wp_send_payload(send, header, &cursor, send->left);
+	if (payload <= 0)
+		return payload;
+	if (send->skip_bytes)
+		wp_source_pass(&send->source, &cursor, send->skip_bytes);
+	if (header->kind != WIREPATH_HEADER_NONE) {
+		err = wp_header_make(header, train->head, payload);
+		if (err)
+			return err;
+		wp_train_add_head(train, header->bytes);
+	}
+	wp_train_add_payload(train, &send->source, &cursor, payload);
+	train->packet_bytes = train->bytes;
+	train->packets = 1;
+	return 0;
+}
+
 /*
  * Gather, and fill the window if it has not even one packet. A window that
  * has some but not a whole train's is filled as well, unless the file ends.
@@ -341,7 +371,10 @@ static int wp_send_prepare(struct wp_send *send, struct wp_header *header,
 
 	while (!filling && !send->source.ended && send->source.available < want)
 		filling = wp_source_fill(&send->source, target, send->wait);
-	err = wp_send_gather(send, header, packets_max);
+	if (packets_max == 1)
+		err = wp_send_gather_one(send, header);
+	else
+		err = wp_send_gather(send, header, packets_max);
 	/* -EAGAIN: the window had too little, and this is why. */
 	return err == -EAGAIN && filling ? filling : err;
 }
@@ -354,7 +387,7 @@ static void wp_send_commit(struct wp_send *send, struct wp_header *header)
 
 	if (header->kind == WIREPATH_HEADER_RTP)
 		header->rtp.state.last_ns = ktime_get_ns();
-	send->header = *header;
+	wp_header_set(&send->header, header);
 	send->packets += train->packets;
 	send->trains++;
 	send->bytes += train->payload;
@@ -408,7 +441,7 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 				       send->train_packets : 1);
 	packets_max = wp_send_choose_lists(send, packets_max);
 	for (;;) {
-		header = send->header;
+		wp_header_set(&header, &send->header);
 		err = wp_send_prepare(send, &header, packets_max);
 		if (err)
 			return err;
@@ -527,6 +560,25 @@ int wp_send_read(struct wirepath_send *request, struct wirepath_rtp *rtp,
 			       u64_to_user_ptr(request->header));
 }
 
+/* Give back what a call may have changed: fields that the first version had. */
+static int wp_send_write(const struct wirepath_send *request, struct wirepath_send __user *to)
+{
+	if (!user_write_access_begin(to, WIREPATH_SEND_SIZE_VER1))
+		return -EFAULT;
+	unsafe_put_user(request->offset, &to->offset, fault);
+	unsafe_put_user(request->length, &to->length, fault);
+	unsafe_put_user(request->header, &to->header, fault);
+	unsafe_put_user(request->packets, &to->packets, fault);
+	unsafe_put_user(request->trains, &to->trains, fault);
+	unsafe_put_user(request->bytes, &to->bytes, fault);
+	unsafe_put_user(request->copied_bytes, &to->copied_bytes, fault);
+	user_write_access_end();
+	return 0;
+fault:
+	user_write_access_end();
+	return -EFAULT;
+}
+
 /**
  * wp_send_request() - Answer WIREPATH_SEND.
  * @argument: struct wirepath_send in the caller's memory
@@ -555,7 +607,7 @@ int wp_send_request(void __user *argument, bool wait)
 	answer = wp_send_all(send, wait ? U64_MAX : WP_TURN_TRAINS);
 	wp_send_report(send, &request, &rtp);
 	wp_send_close(send);
-	err = wp_request_write(&request, sizeof(request), argument);
+	err = wp_send_write(&request, argument);
 	if (!err && request.header_kind == WIREPATH_HEADER_RTP)
 		err = wp_request_write(&rtp, sizeof(rtp),
 				       u64_to_user_ptr(request.header));

@@ -11,6 +11,19 @@
 
 #include "send.h"
 
+static int wp_sending_read_address(struct wp_sending *sending, u64 address, u32 address_bytes)
+{
+	struct sockaddr_storage to;
+
+	if (!address || !address_bytes || address_bytes > sizeof(to))
+		return -EINVAL;
+	/* By way of the stack: slab memory may not be copied to from outside. */
+	if (copy_from_user(&to, u64_to_user_ptr(address), address_bytes))
+		return -EFAULT;
+	memcpy(&sending->address, &to, address_bytes);
+	return 0;
+}
+
 /**
  * wp_sending_open() - Take a socket and a destination.
  * @sending: to be set up
@@ -24,18 +37,14 @@
 int wp_sending_open(struct wp_sending *sending, int socket, u64 address,
 		    u32 address_bytes)
 {
-	struct sockaddr_storage to;
 	const struct sock *sk;
 	int err;
 
-	if (!address != !address_bytes ||
-	    address_bytes > sizeof(sending->address))
-		return -EINVAL;
-	/* By way of the stack: slab memory may not be copied to from outside. */
-	if (address_bytes &&
-	    copy_from_user(&to, u64_to_user_ptr(address), address_bytes))
-		return -EFAULT;
-	memcpy(&sending->address, &to, address_bytes);
+	if (address || address_bytes) {
+		err = wp_sending_read_address(sending, address, address_bytes);
+		if (err)
+			return err;
+	}
 	sending->address_bytes = address_bytes;
 	sending->sock = sockfd_lookup(socket, &err);
 	if (!sending->sock)

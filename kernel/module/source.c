@@ -151,15 +151,18 @@ void wp_source_pass(const struct wp_source *source, struct wp_cursor *cursor,
 	}
 }
 
-/* Add a part of a page, for which the window takes a reference. */
+/*
+ * Add a part of a page; @own: for which the window takes a reference, else one
+ * becomes the window's.
+ */
 static int wp_source_add(struct wp_source *source, struct page *page,
-			 unsigned int bytes, unsigned int offset)
+			 unsigned int bytes, unsigned int offset, bool own)
 {
 	/*
 	 * The network refuses slab pages, with a warning. No regular file and
 	 * no mapping should have any; one that has cannot be sent from.
 	 */
-	if (!sendpage_ok(page) || !try_get_page(page))
+	if (!sendpage_ok(page) || (own && !try_get_page(page)))
 		return -EIO;
 	bvec_set_page(&source->pieces[source->end++], page, bytes, offset);
 	source->available += bytes;
@@ -179,7 +182,7 @@ static int wp_source_take(struct pipe_inode_info *pipe, struct splice_desc *desc
 		err = pipe_buf_confirm(pipe, buf);
 		if (!err && buf->len)
 			err = wp_source_add(source, buf->page, buf->len,
-					    buf->offset);
+					    buf->offset, true);
 		if (err)
 			break;
 		taken += buf->len;
@@ -277,12 +280,13 @@ static int wp_source_fill_memory(struct wp_source *source, u64 want)
 	for (i = 0; i < got && want && !err; i++) {
 		unsigned int bytes = min_t(u64, want, PAGE_SIZE - offset);
 
-		err = wp_source_add(source, pages[i], bytes, offset);
+		/* A run keeps its pins. */
+		err = wp_source_add(source, pages[i], bytes, offset, source->pinned);
 		want -= bytes;
 		offset = 0;
 	}
-	/* The window has references of its own; a run keeps its pins. */
-	for (i = 0; i < got && !source->pinned; i++)
+	/* What the window did not take. */
+	for (i -= !!err; i < got && !source->pinned; i++)
 		put_page(pages[i]);
 	return err;
 }
@@ -336,8 +340,9 @@ int wp_source_fill(struct wp_source *source, u64 want, bool wait)
 
 	if (source->ended || source->available >= want)
 		return 0;
-	memmove(source->pieces, source->pieces + source->first,
-		used * sizeof(source->pieces[0]));
+	if (used)
+		memmove(source->pieces, source->pieces + source->first,
+			used * sizeof(source->pieces[0]));
 	source->first = 0;
 	source->end = used;
 	if (used == WP_SOURCE_PIECES) {

@@ -29,7 +29,7 @@ MODULE_PARM_DESC(trains, "UDP-segmented trains; off: packet by packet");
 
 bool wp_allow_lists = true;
 module_param_named(lists, wp_allow_lists, bool, 0644);
-MODULE_PARM_DESC(lists, "trains with headers as lists of buffers; off: as many as one holds (Linux 6.5)");
+MODULE_PARM_DESC(lists, "buffers and lists of them made here; off: by UDP, a train of one each (Linux 6.5)");
 
 bool wp_allow_sendfilew = true;
 module_param_named(sendfilew, wp_allow_sendfilew, bool, 0644);

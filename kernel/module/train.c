@@ -2,7 +2,7 @@
 /*
  * A train is gathered from pieces of pages and handed to the network in one
  * call of sock_sendmsg(), where security modules, BPF and the socket's buffer
- * see it as any other send.
+ * see it as any other send. By UDP, or in buffers that list.c makes.
  *
  * By reference: the pieces are the fragments of one socket buffer, each with
  * a reference of its own that the network takes; ours may go when the call
@@ -17,6 +17,7 @@
 
 #include "compat.h"
 #include "counters.h"
+#include "header.h"
 #include "list.h"
 #include "route.h"
 #include "trace.h"
@@ -33,6 +34,7 @@ void wp_train_empty(struct wp_train *train)
 	train->payload = 0;
 	train->packet_bytes = 0;
 	train->odd = false;
+	train->head_bytes = 0;
 }
 
 /* Would these bytes become part of the last piece? */
@@ -63,6 +65,38 @@ static __always_inline bool wp_train_append(struct wp_train *train,
 	}
 	train->bytes += piece->bv_len;
 	return true;
+}
+
+/**
+ * wp_train_add_head() - Begin with what is in @train->head.
+ * @train: the train, empty
+ * @bytes: how much
+ */
+void wp_train_add_head(struct wp_train *train, unsigned int bytes)
+{
+	bvec_set_page(&train->piece[0], virt_to_page(train->head), bytes,
+		      offset_in_page(train->head));
+	train->pieces = 1;
+	train->bytes = bytes;
+	train->head_bytes = bytes;
+}
+
+/* Have the first piece be where buffers can refer to it. */
+static int wp_train_move_head(struct wp_train *train)
+{
+	unsigned int bytes = train->head_bytes;
+	void *room;
+
+	if (!bytes)
+		return 0;
+	room = wp_header_room(&train->piece[0], bytes);
+	if (!room)
+		return -ENOMEM;
+	memcpy(room, train->head, bytes);
+	get_page(train->piece[0].bv_page);
+	train->own[train->owned++] = train->piece[0].bv_page;
+	train->head_bytes = 0;
+	return 0;
 }
 
 /**
@@ -126,15 +160,24 @@ bool wp_train_add_payload(struct wp_train *train, const struct wp_source *source
 			  struct wp_cursor *cursor, size_t bytes)
 {
 	train->payload += bytes;
+	cursor->available -= bytes;
 	while (bytes) {
-		struct bio_vec piece = source->pieces[cursor->piece];
+		const struct bio_vec *from = &source->pieces[cursor->piece];
+		unsigned int rest = from->bv_len - cursor->skip;
+		struct bio_vec piece = {
+			.bv_page = from->bv_page,
+			.bv_len = min_t(size_t, rest, bytes),
+			.bv_offset = from->bv_offset + cursor->skip,
+		};
 
-		piece.bv_offset += cursor->skip;
-		piece.bv_len = min_t(size_t, piece.bv_len - cursor->skip, bytes);
 		if (!wp_train_append(train, &piece))
 			return false;
-		wp_source_pass(source, cursor, piece.bv_len);
 		bytes -= piece.bv_len;
+		cursor->skip += piece.bv_len;
+		if (piece.bv_len == rest) {
+			cursor->piece++;
+			cursor->skip = 0;
+		}
 	}
 	return true;
 }
@@ -165,11 +208,31 @@ bool wp_train_take_payload(struct wp_train *train, struct wp_source *source,
 }
 
 /*
+ * Does a packet wait in a corked socket that has room for the train, and whose
+ * checksum the device computes, as where UDP_SEGMENT was set? What comes in
+ * between at the same time, and is not such, is a race of the caller's, who may
+ * get a wrong checksum as from sendfile().
+ */
+static bool wp_train_joins_unsummed(const struct wp_train *train, struct sock *sk)
+{
+	const struct sk_buff *waiting;
+	bool joins;
+
+	lock_sock(sk);
+	waiting = skb_peek_tail(&sk->sk_write_queue);
+	joins = waiting && waiting->ip_summed == CHECKSUM_PARTIAL &&
+		skb_shinfo(waiting)->nr_frags + train->pieces <= MAX_SKB_FRAGS;
+	release_sock(sk);
+	return joins;
+}
+
+/*
  * May this train go by reference? TCP cuts it into as many buffers as it
  * needs and always has the device's checksum or sums piece by piece. For UDP,
  * it must fit one buffer; a segmented one is never summed in software
  * before it is segmented; for others see route.c. What becomes part of a
- * packet that is corked is summed in software, and where in it is not known.
+ * packet that is corked is summed in software, and where in it is not known:
+ * unless what waits there is to be summed by the device.
  */
 static bool wp_train_by_reference(const struct wp_train *train,
 				  const struct wp_sending *sending,
@@ -180,33 +243,30 @@ static bool wp_train_by_reference(const struct wp_train *train,
 	if (!sending->segments)
 		return true;
 	if (wp_udp_corked(sending->sock->sk))
-		return false;
+		return wp_train_joins_unsummed(train, sending->sock->sk);
 	if (train->pieces > MAX_SKB_FRAGS)
-		return sending->member_packets;
+		return false;
 	return !train->odd || train->packets > 1 ||
 	       train->bytes <= route->checksum_bytes;
 }
 
-/**
- * wp_train_send() - Hand a train to the network.
- * @train: the train; stays as it is
- * @sending: how
- *
- * Return: bytes sent, headers included (UDP: all); -EAGAIN: the socket's
- * buffer is full and @sending does not wait; else what the network says.
- */
-int wp_train_send(struct wp_train *train, struct wp_sending *sending)
+/* May it leave in buffers that are made by list.c, which only does so by reference? */
+static bool wp_train_by_list(const struct wp_train *train, const struct wp_sending *sending)
+{
+	return (train->pieces <= MAX_SKB_FRAGS || sending->member_packets) &&
+	       wp_list_possible(sending);
+}
+
+/* By sock_sendmsg(); @references: whether by reference. */
+static int wp_train_send_message(const struct wp_train *train, struct wp_sending *sending,
+				 bool references)
 {
 	union {
 		struct cmsghdr head;
 		char room[CMSG_SPACE(sizeof(u16))];
 	} control;
-	struct wp_route route = wp_route_of(sending->sock->sk,
-					    sending->address_bytes);
-	bool references = wp_train_by_reference(train, sending, &route);
 	struct msghdr message = { .msg_flags = MSG_NOSIGNAL };
-	u16 size;
-	int sent;
+	u16 size = train->packets > 1 ? train->packet_bytes : 0;
 
 	if (references)
 		message.msg_flags |= WP_REFERENCES;
@@ -218,7 +278,6 @@ int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 		message.msg_name = &sending->address;
 		message.msg_namelen = sending->address_bytes;
 	}
-	size = train->packets > 1 ? train->packet_bytes : 0;
 	/* Also for a packet by itself, if the socket has a size set. */
 	if (sending->segments &&
 	    (size || READ_ONCE(udp_sk(sending->sock->sk)->gso_size))) {
@@ -231,21 +290,46 @@ int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 	}
 	iov_iter_bvec(&message.msg_iter, ITER_SOURCE, train->piece,
 		      train->pieces, train->bytes);
-	/* TCP, which member_packets says nothing of, cuts what it is given itself. */
-	if (references && sending->segments && train->pieces > MAX_SKB_FRAGS)
+	return sock_sendmsg(sending->sock, &message);
+}
+
+/**
+ * wp_train_send() - Hand a train to the network.
+ * @train: the train; stays as it is
+ * @sending: how
+ *
+ * Return: bytes sent, headers included (UDP: all); -EAGAIN: the socket's
+ * buffer is full and @sending does not wait; else what the network says.
+ */
+int wp_train_send(struct wp_train *train, struct wp_sending *sending)
+{
+	bool references = true, lent = true;
+	int sent = -EMSGSIZE;
+
+	if (wp_train_by_list(train, sending))
 		sent = wp_list_send(train, sending);
-	else
-		sent = sock_sendmsg(sending->sock, &message);
+	if (sent == -EMSGSIZE) {
+		struct wp_route route = wp_route_of(sending->sock->sk,
+						    sending->address_bytes);
+
+		if (sending->member_packets)
+			return sent;
+		references = wp_train_by_reference(train, sending, &route);
+		if (references && wp_train_move_head(train))
+			return -ENOMEM;
+		lent = references && (!route.known || route.gathers);
+		sent = wp_train_send_message(train, sending, references);
+	}
 	trace_wirepath_train(sending->sock->sk, train, references, sent);
 	if (sent <= 0)
 		return sent ?: -EIO;
-	if (!references || (route.known && !route.gathers)) {
+	if (lent) {
+		wp_count(WP_LOANS, train->pieces - !!train->head_bytes);
+	} else {
 		u64 copied = min_t(unsigned int, sent, train->payload);
 
 		sending->copied += copied;
 		wp_count(WP_COPIED_BYTES, copied);
-	} else {
-		wp_count(WP_LOANS, train->pieces);
 	}
 	wp_count(WP_TRAINS, 1);
 	wp_count(WP_BYTES, sent);

@@ -8,6 +8,7 @@
 #include <linux/socket.h>
 
 #include "source.h"
+#include "uapi/wirepath.h"
 
 #define WP_TRAIN_PIECES 160
 /* The most that UDP takes over IPv4: 65535 less the headers of IP and UDP. */
@@ -24,9 +25,15 @@ struct wp_train {
 	unsigned int payload;
 	unsigned int packet_bytes;	/* of the first: the segment size */
 	bool odd;			/* a piece begins at an odd offset */
+	unsigned int head_bytes;	/* the first piece is so much of @head, or 0 */
 	unsigned int owned;
 	struct page *own[WP_TRAIN_PIECES];	/* pages it refers to itself */
 	struct bio_vec piece[WP_TRAIN_PIECES];
+	/*
+	 * The header of a packet by itself: it is copied, as a copy of so little
+	 * costs less than a reference, and no buffer may refer to it here.
+	 */
+	u8 head[WIREPATH_HEADER_BYTES_MAX];
 };
 
 /* How to send it. */
@@ -49,6 +56,7 @@ static inline bool wp_sending_waits(const struct wp_sending *sending)
 }
 
 void wp_train_empty(struct wp_train *train);
+void wp_train_add_head(struct wp_train *train, unsigned int bytes);
 bool wp_train_add(struct wp_train *train, const struct bio_vec *piece, bool own);
 bool wp_train_add_payload(struct wp_train *train, const struct wp_source *source,
 			  struct wp_cursor *cursor, size_t bytes);

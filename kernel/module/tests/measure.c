@@ -80,6 +80,7 @@ static void krtpsendfile_trains(void) { run(1, 1, 64, 0); }
 static void krtpsendfile_packets(void) { run(1, 1, 1, 0); }
 static void krtpsendfile_copied(void) { run(1, 1, 64, WIREPATH_COPY); }
 static void krtpmsend_trains(void) { run(0, 1, 64, 0); }
+static void krtpmsend_packets(void) { run(0, 1, 1, 0); }
 static void ksendfile_trains(void) { run(1, 0, 64, 0); }
 static void kmsend_trains(void) { run(0, 0, 64, 0); }
 
@@ -92,6 +93,58 @@ static void rtpsendfile_packets(void)
 		if (rtpsendfile(device, udp, header, 12, file, &at,
 				file_bytes - at < PAYLOAD ? file_bytes - at : PAYLOAD) < 0)
 			die("rtpsendfile");
+}
+
+static void rtpmsend_packets(void)
+{
+	char header[12] = "\x80!";
+
+	for (size_t at = 0; at < file_bytes; at += PAYLOAD)
+		if (rtpmsend(device, udp, header, 12, mapping + at,
+			     file_bytes - at < PAYLOAD ? file_bytes - at : PAYLOAD) < 0)
+			die("rtpmsend");
+}
+
+/* The module: a vector of headers and parts of the file for each train. */
+static void sendfilew_packets(void)
+{
+	char header[12] = "\x80!";
+
+	for (size_t at = 0; at < file_bytes;) {
+		struct wirepath_part parts[2 * TRAIN];
+		int count = 0;
+
+		for (; count < 2 * TRAIN && at < file_bytes; count += 2) {
+			size_t bytes = file_bytes - at < PAYLOAD ? file_bytes - at : PAYLOAD;
+
+			parts[count] = (struct wirepath_part){
+				-1, WIREPATH_PART_COPY, (__u64)(size_t)header, 12 };
+			parts[count + 1] = (struct wirepath_part){
+				file, WIREPATH_PART_END, at, bytes };
+			at += bytes;
+		}
+		if (sendfilew(device, udp, parts, count) < 0)
+			die("sendfilew");
+	}
+}
+
+/* Without the module: a read and a send, the header before the payload. */
+static void read_send(void)
+{
+	char packet[PACKET] = "\x80!";
+
+	if (lseek(file, 0, SEEK_SET))
+		die("lseek");
+	for (;;) {
+		ssize_t got = read(file, packet + 12, PAYLOAD);
+
+		if (got < 0)
+			die("read");
+		if (!got)
+			return;
+		if (send(udp, packet, 12 + got, 0) < 0)
+			die("send");
+	}
 }
 
 /* Without the module: a header and a part of the mapping, one call a packet. */
@@ -162,7 +215,11 @@ static const struct {
 	{ "krtpmsend, trains", krtpmsend_trains },
 	{ "ksendfile, trains", ksendfile_trains },
 	{ "kmsend, trains", kmsend_trains },
-	{ "rtpsendfile", rtpsendfile_packets },
+	{ "krtpmsend, packets", krtpmsend_packets },
+	{ "rtpsendfile, calls", rtpsendfile_packets },
+	{ "rtpmsend, calls", rtpmsend_packets },
+	{ "sendfilew", sendfilew_packets },
+	{ "read_send", read_send },
 	{ "mmap_writev", mmap_writev },
 	{ "gso_writev (44)", gso_writev },
 	{ "wire_sendfile (44)", wire_sendfile },

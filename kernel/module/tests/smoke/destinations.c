@@ -28,6 +28,30 @@ static void corked(const struct data *data, struct pair pair)
 	expect_one(pair.to, data->bytes + 4095, 8999);
 }
 
+/*
+ * A header waits in the socket, and a payload completes its packet: where the
+ * device computes the checksum of what waits, it does so by reference.
+ */
+static void completed(const struct data *data, struct pair pair)
+{
+	int segment = 1401;
+
+	for (int by_segment = 0; by_segment < 2; by_segment++) {
+		struct wirepath_send send = wirepath_send_of(pair.from, data->file, 4095, 1400);
+		unsigned char got[1402] = { 0 };
+
+		if (by_segment)
+			CHECK(!setsockopt(pair.from, SOL_UDP, UDP_SEGMENT, &segment, sizeof(segment)));
+		CHECK(sendto(pair.from, "h", 1, MSG_MORE, NULL, 0) == 1);
+		CHECK(!ioctl(device, WIREPATH_SEND, &send));
+		CHECK(send.copied_bytes == (by_segment && references ? 0 : 1400));
+		CHECK(recv(pair.to, got, sizeof(got), 0) == 1401);
+		CHECK(got[0] == 'h' && !memcmp(got + 1, data->bytes + 4095, 1400));
+	}
+	segment = 0;
+	CHECK(!setsockopt(pair.from, SOL_UDP, UDP_SEGMENT, &segment, sizeof(segment)));
+}
+
 void destinations(const struct data *data)
 {
 	struct pair pair = pair_open(AF_INET), other = pair_open(AF_INET);
@@ -47,6 +71,7 @@ void destinations(const struct data *data)
 	addressed(data, other.from, &to, pair.to);
 	CHECK(nothing_more(other.to));
 	corked(data, pair);
+	completed(data, pair);
 	close(unconnected);
 	pair_close(other);
 	pair_close(pair);
