@@ -6,9 +6,7 @@ use std::path::PathBuf;
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use rustix::io::Errno;
-use rustix::net::{
-    SocketAddrAny, SocketAddrUnix, SocketFlags, SocketType, accept_with, getsockname, sockopt,
-};
+use rustix::net::{SocketAddrUnix, SocketFlags, SocketType, accept_with, getsockname, sockopt};
 
 use super::{Connection, Kind, Object, ObjectError};
 
@@ -97,8 +95,7 @@ impl Listener {
 
     /// Where somebody may connect to, for people.
     pub(crate) fn address(&self) -> String {
-        let address = getsockname(&self.socket).map(SocketAddrAny::from);
-        let Ok(address) = address else { return "an address that is not known".to_owned() };
+        let Ok(address) = getsockname(&self.socket) else { return "an address that is not known".to_owned() };
         if let Ok(internet) = std::net::SocketAddr::try_from(address.clone()) {
             return internet.to_string();
         }
