@@ -16,13 +16,14 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// A part, a way, how many ends it has on the side that has several, and how many sinks each byte arrives at.
-const WAYS: [(&str, &str, u64, u64); 24] = [
+const WAYS: [(&str, &str, u64, u64); 25] = [
     ("file-to-socket", "read_write", 16, 1),
     ("file-to-socket", "sendfile", 16, 1),
     ("file-to-socket", "streams", 16, 1),
     ("socket-to-file", "read_write", 16, 1),
     ("socket-to-file", "streams", 16, 1),
     ("socket-to-socket", "read_write", 16, 1),
+    ("socket-to-socket", "uring", 16, 1),
     ("socket-to-socket", "streams", 16, 1),
     ("socket-to-socket", "haproxy", 16, 1),
     ("socket-to-socket", "nginx", 16, 1),

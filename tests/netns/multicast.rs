@@ -280,7 +280,10 @@ fn what_ffmpeg_sends_to_a_group_is_mirrored() -> Result<()> {
     ensure!(one == other, "the receivers got {} and {} packets", one.len(), other.len());
     // RTP for MPEG transport streams (RFC 2250); its control packets go to the next port.
     let is_packet = |packet: &Vec<u8>| {
-        packet.len() > 12 && packet[0] == 0x80 && packet[1] & 0x7f == 33 && (packet.len() - 12) % 188 == 0
+        packet.len() > 12
+            && packet[0] == 0x80
+            && packet[1] & 0x7f == 33
+            && (packet.len() - 12).is_multiple_of(188)
     };
     ensure!(one.len() > 50 && one.iter().all(is_packet), "{} packets came", one.len());
     let numbers: Vec<u16> = one.iter().map(|packet| u16::from_be_bytes([packet[2], packet[3]])).collect();

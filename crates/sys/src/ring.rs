@@ -18,9 +18,11 @@ use crate::pages::SharedPages;
 use crate::region::Region;
 
 mod buffers;
+mod copying;
 mod loans;
 mod opening;
 use buffers::Buffers;
+pub use copying::Copying;
 pub use loans::Ledger;
 use loans::Table;
 use opening::{REPORT_USAGE, USAGE_COPIED, open, reports_copies};

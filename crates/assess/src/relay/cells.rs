@@ -96,6 +96,8 @@ pub(crate) enum Way {
     Sendfile,
     /// A loop of `splice` through pipes.
     Splice,
+    /// Receives and sends that are queued in an io_uring, through registered memory.
+    Uring,
     /// The stream service.
     Streams,
     /// Another program.
@@ -108,6 +110,7 @@ impl Way {
             Way::ReadWrite => "read_write",
             Way::Sendfile => "sendfile",
             Way::Splice => "splice",
+            Way::Uring => "uring",
             Way::Streams => "streams",
             Way::Program(program) => program.name(),
         }
@@ -197,7 +200,10 @@ pub(crate) fn cells(part: Part) -> Vec<Cell> {
             cells.extend(BLOCKS.map(|block| loops.of(block)));
             cells.push(loops.of(BLOCK).touched());
             cells.extend((part == Part::FileToSocket).then(|| by(Way::Sendfile)));
-            cells.extend((part == Part::SocketToSocket).then(|| by(Way::Splice)));
+            if part == Part::SocketToSocket {
+                cells.push(by(Way::Splice));
+                cells.extend(BLOCKS.map(|block| by(Way::Uring).of(block)));
+            }
             cells.extend([streams, streams.touched()]);
             if part == Part::SocketToSocket {
                 cells.extend(Program::ALL.map(|program| by(Way::Program(program))));
@@ -259,6 +265,6 @@ mod tests {
             labels.dedup();
             assert_eq!(labels.len(), cells.len(), "{part}");
         }
-        assert_eq!(cells(Part::SocketToSocket).len(), 10);
+        assert_eq!(cells(Part::SocketToSocket).len(), 13);
     }
 }

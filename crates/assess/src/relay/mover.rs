@@ -11,6 +11,7 @@ mod links;
 mod sendfile;
 mod service;
 mod splice;
+mod uring;
 
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
@@ -74,6 +75,10 @@ fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
         (How::Splice, Shape::SocketToSocket) => splice::prepare(ends),
         (How::Splice, _) => {
             Err(io::Error::new(io::ErrorKind::InvalidInput, "splice moves from sockets to sockets"))
+        }
+        (How::Uring, Shape::SocketToSocket) => uring::prepare(task, ends),
+        (How::Uring, _) => {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "io_uring copies from sockets to sockets"))
         }
         (How::ReadWrite, Shape::FileToSocket(_) | Shape::SocketToFile(_) | Shape::SocketToSocket) => {
             copy::prepare(task, ends)

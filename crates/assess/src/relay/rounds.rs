@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use wirepath_sys::ring::Copying;
+
 use super::cells::{Cell, Part, Way};
 use super::check::check;
 use super::mover::DESCRIPTORS;
@@ -109,6 +111,11 @@ impl Rounds<'_> {
     fn see_whether_it_is_possible(&self, cell: &Cell) -> Result<(), Error> {
         if let Way::Program(program) = cell.way {
             program.find()?;
+        }
+        if cell.way == Way::Uring {
+            let memory = cell.links * cell.block.unwrap_or_default();
+            let unable = |error| Error::Unable(format!("no io_uring with {memory} bytes of memory: {error}"));
+            Copying::attempt(memory).map_err(unable)?;
         }
         if cell.part == Part::UdpMirror && self.stage.udp_room(self.stage.mtu) < DATAGRAM as u32 {
             return Err(Error::Unable(format!("datagrams of {DATAGRAM} bytes do not fit the MTU")));

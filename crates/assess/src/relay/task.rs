@@ -39,6 +39,8 @@ pub(crate) enum How {
     Sendfile,
     /// `splice` through pipes and nothing else.
     Splice,
+    /// Receives and sends that are queued in an io_uring.
+    Uring,
     /// The stream service.
     Streams,
 }

@@ -136,6 +136,7 @@ impl Trials<'_> {
             Way::ReadWrite => How::ReadWrite,
             Way::Sendfile => How::Sendfile,
             Way::Splice => How::Splice,
+            Way::Uring => How::Uring,
             Way::Streams => How::Streams,
             Way::Program(program) => {
                 let backend = source.ok_or_else(|| Error::Unable("it relays connections only".to_owned()))?;

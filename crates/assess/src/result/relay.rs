@@ -10,7 +10,8 @@ pub const DATAGRAM: u64 = 1316;
 pub struct RelayCost {
     /// What is done: `file-to-socket` and so on, as `wirepath assess relay --only` takes it.
     pub part: String,
-    /// How: `read_write` (of datagrams, `recv` and `send`), `sendfile`, `streams` (the stream service), or another program.
+    /// How: `read_write` (of datagrams, `recv` and `send`), `sendfile`, `splice`, `uring`, `streams` (the stream service), or another
+    /// program.
     pub way: String,
     /// Whether every byte is touched on its way, by the paper's dummy handler.
     pub touch: bool,

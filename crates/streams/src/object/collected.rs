@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use crate::outbox::Outbox;
 use crate::record::Run;
 
-/// What an [object in memory](Object::collect) has taken.
+/// What an [object in memory](crate::Object::collect) has taken.
 #[derive(Clone, Debug)]
 pub struct Collected {
     kept: Arc<Mutex<Kept>>,
