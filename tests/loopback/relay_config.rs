@@ -17,6 +17,7 @@ use wirepath_tests::{Deadline, http, require, server, trials};
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         a_stream_that_fails_leaves_the_others_alone,
+        why_the_last_output_is_gone_is_said_once,
         hundreds_of_streams_run_at_once,
         what_went_through_is_what_is_counted,
         malformed_datagrams_and_outputs_that_are_gone_are_counted,
@@ -158,6 +159,30 @@ fn a_stream_that_fails_leaves_the_others_alone() -> Result<()> {
         report["streams"][0]["error"].as_str().is_some_and(|error| error.contains("No such file")),
         "{report}"
     );
+    Ok(())
+}
+
+fn why_the_last_output_is_gone_is_said_once() -> Result<()> {
+    let folder =
+        Folder::new("[[stream]]\nname = \"full\"\nin = [\"file:source\"]\nout = [\"file:/dev/full\"]\n")?;
+    std::fs::write(folder.path("source"), [7; 300_000])?;
+    let mut alone = Command::new(server::binary()?);
+    alone
+        .args(["relay", "--out", "file:/dev/full", "--in"])
+        .arg(format!("file:{}", folder.path("source").display()));
+    for (output, last) in [
+        (
+            folder.output(&["--json", &folder.path("report.json").display().to_string()])?,
+            "full: failed: no output is left; ",
+        ),
+        (alone.output()?, "wirepath: no output is left\n"),
+    ] {
+        let said = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(1) && said.contains(last), "{}: {said}", output.status);
+        ensure!(said.matches("No space left on device").count() == 1, "{said}");
+    }
+    let error = &folder.json("report.json")?["streams"][0]["error"];
+    ensure!(error.as_str().is_some_and(|error| error.contains("No space left on device")), "{error}");
     Ok(())
 }
 
@@ -471,7 +496,8 @@ fn wrong_files_are_named_with_their_line() -> Result<()> {
     let error = String::from_utf8(missing.stderr)?;
     ensure!(error.contains("cannot read the configuration file /does/not/exist: No such file"), "{error}");
     for (arguments, said) in [
-        (&["--check", "--in", "-", "--out", "-"][..], "--config <FILE>"),
+        (&["--check"][..], "not provided:\n  --config <FILE>\n"),
+        (&["--check", "--in", "-", "--out", "-"], "not provided:\n  --config <FILE>\n"),
         (&["--framing", "ts", "--config", "/dev/null"], "--in <ADDRESS>"),
         // One stream stays on one thread.
         (&["--threads", "2", "--in", "-", "--out", "-"], "--config <FILE>"),
@@ -608,7 +634,7 @@ fn the_table_is_drawn_on_a_terminal_and_gone_at_the_end() -> Result<()> {
         ensure!(terminal.is_running()?, "it ended: {log}");
         Ok((log.contains("endless ")
             && log.contains("and 13 more")
-            && log.contains("Mb/s")
+            && log.contains("Mbit/s")
             && log.contains("\u{1b}[10A"))
         .then_some(()))
     })?;

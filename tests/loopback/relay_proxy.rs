@@ -159,6 +159,9 @@ fn a_backend_that_refuses_is_left_out() -> Result<()> {
         read.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset),
         "{read:?}"
     );
+    // It is not checked, being alone, and who runs the proxy has to hear of it all the same.
+    let says_so = || Ok(proxy.process.log().contains("the backend takes no connection").then_some(()));
+    Deadline::seconds(20.0).wait_for("a line", says_so).with_context(|| proxy.process.log())?;
     let (code, status) = proxy.end()?;
     ensure!(code == 0 && status["connections"]["refused"] == 1, "{code}: {status}");
     Ok(())
@@ -291,6 +294,7 @@ fn open_connections_end_before_a_proxy_that_drains() -> Result<()> {
         code == 0 && status["draining"] == true && status["connections"]["finished"] == 1,
         "{code}: {status}"
     );
+    ensure!(proxy.process.log().contains("draining"), "{}", proxy.process.log());
     Ok(())
 }
 

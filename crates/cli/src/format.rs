@@ -31,18 +31,18 @@ pub(crate) fn moment(unix_ns: i64) -> String {
     )
 }
 
-/// Bits per second with three digits that count, as `1.92 Mb/s`.
+/// Bits per second with three digits that count, as `1.92 Mbit/s`: the words that rates are read in.
 pub(crate) fn bit_rate(bits_per_second: u64) -> String {
     let mut value = bits_per_second as f64;
-    let mut unit = "b/s";
-    for larger in ["kb/s", "Mb/s", "Gb/s", "Tb/s"] {
+    let mut unit = "bit/s";
+    for larger in ["kbit/s", "Mbit/s", "Gbit/s", "Tbit/s"] {
         if value < 999.5 {
             break;
         }
         (value, unit) = (value / 1000.0, larger);
     }
     let digits = match value {
-        _ if unit == "b/s" => 0,
+        _ if unit == "bit/s" => 0,
         value if value < 9.995 => 2,
         value if value < 99.95 => 1,
         _ => 0,
@@ -113,15 +113,15 @@ mod tests {
         let shown =
             [0, 999, 1000, 1_915_000, 9_999_999, 10_040_000, 99_960_000, 999_700_000, u64::MAX].map(bit_rate);
         let expected = [
-            "0 b/s",
-            "999 b/s",
-            "1.00 kb/s",
-            "1.92 Mb/s",
-            "10.0 Mb/s",
-            "10.0 Mb/s",
-            "100 Mb/s",
-            "1.00 Gb/s",
-            "18446744 Tb/s",
+            "0 bit/s",
+            "999 bit/s",
+            "1.00 kbit/s",
+            "1.92 Mbit/s",
+            "10.0 Mbit/s",
+            "10.0 Mbit/s",
+            "100 Mbit/s",
+            "1.00 Gbit/s",
+            "18446744 Tbit/s",
         ];
         assert_eq!(shown, expected);
     }

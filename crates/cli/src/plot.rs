@@ -162,7 +162,7 @@ fn round_up(rate: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// 10 s in 100 intervals: 1 Mb/s in the first half, 2 Mb/s in the second.
+    /// 10 s in 100 intervals: 1 Mbit/s in the first half, 2 Mbit/s in the second.
     fn steps() -> BitRate {
         let bytes = (0..100).map(|interval| if interval < 50 { 12_500 } else { 25_000 }).collect();
         BitRate { interval_us: 100_000, bytes }
@@ -170,18 +170,18 @@ mod tests {
 
     #[test]
     fn columns_are_as_high_as_the_rate() {
-        let text = plot(&steps(), 10_000_000, 41, false);
+        let text = plot(&steps(), 10_000_000, 43, false);
         let expected = "\
-2.00 Mb/s +               ###############
-          |               ###############
-          |               ###############
-          |               ###############
-1.00 Mb/s +##############################
-          |##############################
-          |##############################
-          |##############################
-    0 b/s ++--------------+--------------
-           0:00         0:05
+2.00 Mbit/s +               ###############
+            |               ###############
+            |               ###############
+            |               ###############
+1.00 Mbit/s +##############################
+            |##############################
+            |##############################
+            |##############################
+    0 bit/s ++--------------+--------------
+             0:00         0:05
 ";
         assert_eq!(text, expected);
     }
@@ -198,7 +198,7 @@ mod tests {
                     assert_eq!(text.lines().count(), HEIGHT + 2, "{text}");
                     assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
                     assert!(text.is_ascii() != utf8);
-                    assert!(text.contains("b/s"), "{text}");
+                    assert!(text.contains("bit/s"), "{text}");
                 }
             }
         }

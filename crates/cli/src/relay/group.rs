@@ -226,13 +226,18 @@ impl Member {
     fn end(&mut self, end: StreamEnd) -> String {
         (self.time, self.status, self.pace) = (self.begun.elapsed(), end.status, Pace::default());
         let did = report::in_words(&self.status, self.time);
+        // Why the last output is gone was said when it went.
+        let why = end.result.as_ref().err().map_or_else(String::new, |error| match error {
+            StreamError::NoOutput(_) => "no output is left".to_owned(),
+            error => error.to_string(),
+        });
         let (state, words) = match (&end.result, self.prefix.is_empty()) {
             (Ok(()), true) => (State::Ended, did),
             (Ok(()), false) => (State::Ended, format!("ended: {did}")),
             (Err(StreamError::Stopped), true) => (State::Stopped, did),
             (Err(StreamError::Stopped), false) => (State::Stopped, format!("stopped: {did}")),
-            (Err(error), true) => (State::Failed, format!("{did}\nwirepath: {error}")),
-            (Err(error), false) => (State::Failed, format!("failed: {error}; {did}")),
+            (Err(_), true) => (State::Failed, format!("{did}\nwirepath: {why}")),
+            (Err(_), false) => (State::Failed, format!("failed: {why}; {did}")),
         };
         self.stage = Stage::Over(state, end.result.err().map(|error| error.to_string()));
         words

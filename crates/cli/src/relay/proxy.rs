@@ -152,7 +152,10 @@ async fn relay(
         tokio::select! {
             in_time = &mut drained => break in_time,
             () = either(&mut terminate, &mut interrupt) => match told.take() {
-                Some(first) => drop(first),
+                Some(first) => {
+                    tracing::info!("draining");
+                    drop(first);
+                }
                 None => break false, // the second
             },
         }

@@ -8,17 +8,22 @@ use wirepath_streams::StreamStatus;
 use super::row::{Row, stuck};
 use crate::format;
 
+/// What runs for less than this has no rate worth saying: buffers took it all.
+const SHORTEST: Duration = Duration::from_millis(100);
+
 /// One line.
 pub(super) fn in_words(status: &StreamStatus, time: Duration) -> String {
-    let rate = status.bytes_in as f64 * 8.0 / time.as_secs_f64().max(1e-3);
     let [waiting, dropped, lost] = stuck(status);
     let mut words = format!(
-        "{} in, {} out in {} ({})",
+        "{} in, {} out in {}",
         format::size(status.bytes_in),
         format::size(status.bytes_out),
-        format::clock(time.as_secs()),
-        format::bit_rate(rate as u64)
+        format::clock(time.as_secs())
     );
+    if time >= SHORTEST {
+        let rate = status.bytes_in as f64 * 8.0 / time.as_secs_f64();
+        words += &format!(" ({})", format::bit_rate(rate as u64));
+    }
     for (what, bytes) in [("waiting", waiting), ("dropped", dropped), ("lost", lost)] {
         if bytes > 0 {
             words += &format!(", {} {what}", format::size(bytes));
@@ -40,11 +45,12 @@ pub(super) fn in_words(status: &StreamStatus, time: Duration) -> String {
     if status.malformed.records > 0 {
         words += &format!(", {} malformed datagrams dropped", format::count(status.malformed.records));
     }
-    for (handler, what, value) in &status.reports {
-        words += &format!(
-            ", {handler}: {what} {}",
-            if *what == "crc32c" { format!("{value:08x}") } else { format::count(*value) }
-        );
+    for report in &status.reports {
+        words += &match report {
+            ("ts", "found", 0) => ", ts: the programme is not in it".to_owned(),
+            (handler, "crc32c", value) => format!(", {handler}: crc32c {value:08x}"),
+            (handler, what, value) => format!(", {handler}: {what} {}", format::count(*value)),
+        };
     }
     words
 }
@@ -135,4 +141,28 @@ pub(super) fn as_json(row: &Row) -> Value {
         "merge": status.merge.map(|merge| json!({"late": merge.late, "untagged": merge.untagged, "unawaited": merge.unawaited})),
         "shares": status.shares.map(|shares| json!({"lost": shares.lost, "spare": shares.spare})),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_took_no_time_has_no_rate() {
+        let status = StreamStatus { bytes_in: 1_000_000, bytes_out: 500_000, ..StreamStatus::default() };
+        let words = |ms| in_words(&status, Duration::from_millis(ms));
+        assert_eq!(words(99), "976.6 KiB in, 488.3 KiB out in 0:00");
+        assert_eq!(words(2000), "976.6 KiB in, 488.3 KiB out in 0:02 (4.00 Mbit/s)");
+    }
+
+    #[test]
+    fn a_programme_that_was_not_there_is_said() {
+        let reports = vec![("ts", "kept", 0), ("ts", "dropped", 1200), ("ts", "found", 0)];
+        let status = StreamStatus { reports, ..StreamStatus::default() };
+        let words = in_words(&status, Duration::ZERO);
+        assert!(
+            words.ends_with(", ts: kept 0, ts: dropped 1,200, ts: the programme is not in it"),
+            "{words}"
+        );
+    }
 }

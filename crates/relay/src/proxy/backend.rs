@@ -129,6 +129,12 @@ impl Backend {
             (Some(Change::Down), Err(error)) => {
                 tracing::warn!(backend = %self.name, %error, "the backend is down");
             }
+            (Some(Change::Recovers), _) => {
+                tracing::info!(backend = %self.name, "the backend takes connections")
+            }
+            (Some(Change::Fails), Err(error)) => {
+                tracing::warn!(backend = %self.name, %error, "the backend takes no connection");
+            }
             _ => {}
         }
     }

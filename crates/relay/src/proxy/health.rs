@@ -22,6 +22,8 @@ pub(super) struct Health {
     since: Instant,
     /// Results in a row that say otherwise.
     against: u32,
+    /// Whether the last connection failed, where nothing else is known: without checks.
+    fails: bool,
 }
 
 /// A backend is thought of otherwise now.
@@ -29,12 +31,16 @@ pub(super) struct Health {
 pub(super) enum Change {
     Up,
     Down,
+    /// It is not checked, and could not be connected to.
+    Fails,
+    /// It is not checked, and can be connected to again.
+    Recovers,
 }
 
 impl Health {
     /// Up, until connections fail.
     pub(super) fn new(options: HealthOptions, now: Instant) -> Health {
-        Health { options, up: true, since: now, against: 0 }
+        Health { options, up: true, since: now, against: 0, fails: false }
     }
 
     pub(super) fn is_up(&self) -> bool {
@@ -48,12 +54,16 @@ impl Health {
 
     /// What came of connecting to it, by a check or for a client.
     pub(super) fn note(&mut self, connected: bool, now: Instant) -> Option<Change> {
+        if self.options.interval.is_none() {
+            // It counts as up, or nobody would find out that it is back.
+            let changes = self.fails == connected;
+            self.fails = !connected;
+            return changes.then_some(if connected { Change::Recovers } else { Change::Fails });
+        }
         if connected == self.up {
             self.against = 0;
             return None;
         }
-        // Without checks nobody would find out that it is back.
-        self.options.interval?;
         self.against += 1;
         if self.against < if self.up { self.options.fall } else { self.options.rise } {
             return None;
@@ -99,7 +109,8 @@ mod tests {
     fn without_checks_it_is_always_up() {
         let options = HealthOptions { interval: None, rise: 1, fall: 1 };
         let mut health = Health::new(options, Instant::now());
-        assert_eq!(health.note(false, Instant::now()), None);
+        let noted = [true, false, false, true, true].map(|connected| health.note(connected, Instant::now()));
+        assert_eq!(noted, [None, Some(Change::Fails), None, Some(Change::Recovers), None]);
         assert!(health.is_up());
     }
 }

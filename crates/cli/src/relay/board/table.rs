@@ -41,7 +41,7 @@ enum Entry<'a> {
 }
 
 /// Letters of names that are shown however narrow it is.
-const LEAST_NAME: usize = 10;
+const LEAST_NAME: usize = 8;
 
 /// Lines that are not streams: the head, the line below it, what is left out, and the one that the cursor is in.
 const OTHER_LINES: usize = 4;
@@ -49,8 +49,8 @@ const OTHER_LINES: usize = 4;
 const COLUMNS: &[Column] = &[
     Column { head: "stream", letters: LEAST_NAME, stays: true, goes: Goes::Never, cell: name },
     Column { head: "class", letters: 8, stays: false, goes: Goes::First, cell: class },
-    Column { head: "in", letters: 9, stays: true, goes: Goes::Never, cell: rate_in },
-    Column { head: "out", letters: 9, stays: true, goes: Goes::Never, cell: rate_out },
+    Column { head: "in", letters: 11, stays: true, goes: Goes::Never, cell: rate_in },
+    Column { head: "out", letters: 11, stays: true, goes: Goes::Never, cell: rate_out },
     Column { head: "cpu", letters: 7, stays: false, goes: Goes::Fourth, cell: processor },
     Column { head: "moved", letters: 10, stays: true, goes: Goes::Second, cell: moved },
     // What waits comes and goes, and the table should not jump.

@@ -36,18 +36,18 @@ fn measured(name: &str, class: &str, processor: u64) -> Row {
 #[test]
 fn classes_that_share_processor_time_stand_first_with_what_they_got() {
     let rows = [measured("one", "gold", 400), measured("two", "rest", 195), measured("three", "gold", 205)];
-    let text = render(&rows, 80, 24, false);
+    let text = render(&rows, 90, 24, false);
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(
         lines,
         [
-            "stream     class           in       out     cpu      moved    waiting state",
-            "------------------------------------------------------------------------------",
-            "class gold          2.00 Mb/s     0 b/s  60.5 %    2.0 MiB",
-            "class rest          1.00 Mb/s     0 b/s  19.5 %    1.0 MiB",
-            "one        gold     1.00 Mb/s     0 b/s  40.0 %    1.0 MiB            running",
-            "three      gold     1.00 Mb/s     0 b/s  20.5 %    1.0 MiB            running",
-            "two        rest     1.00 Mb/s     0 b/s  19.5 %    1.0 MiB            running",
+            "stream     class             in         out     cpu      moved    waiting state",
+            "---------------------------------------------------------------------------------",
+            "class gold          2.00 Mbit/s     0 bit/s  60.5 %    2.0 MiB",
+            "class rest          1.00 Mbit/s     0 bit/s  19.5 %    1.0 MiB",
+            "one        gold     1.00 Mbit/s     0 bit/s  40.0 %    1.0 MiB            running",
+            "three      gold     1.00 Mbit/s     0 bit/s  20.5 %    1.0 MiB            running",
+            "two        rest     1.00 Mbit/s     0 bit/s  19.5 %    1.0 MiB            running",
         ]
     );
     let many: Vec<Row> = (0..64).map(|number| measured("s", &format!("{number}"), 1)).collect();
@@ -69,11 +69,11 @@ fn the_busiest_stands_first_and_columns_without_content_are_left_out() {
     assert_eq!(
         lines,
         [
-            "stream            in       out      moved    waiting state",
-            "------------------------------------------------------------",
-            "fast       1.92 Mb/s 1.92 Mb/s    1.0 MiB            running",
-            "also slow     10 b/s    10 b/s    1.0 MiB            running",
-            "slow          10 b/s    10 b/s    1.0 MiB            running",
+            "stream             in         out      moved    waiting state",
+            "---------------------------------------------------------------",
+            "fast      1.92 Mbit/s 1.92 Mbit/s    1.0 MiB            running",
+            "also slow    10 bit/s    10 bit/s    1.0 MiB            running",
+            "slow         10 bit/s    10 bit/s    1.0 MiB            running",
         ]
     );
 }
@@ -84,7 +84,7 @@ fn outputs_have_lines_of_their_own_where_there_are_several() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!(lines.len(), 2 + 3, "{text}");
     assert!(lines[0].contains("dropped") && !lines[0].contains("lost"), "{text}");
-    assert!(lines[3].starts_with("  udp://10.0.0.0:5000") && lines[3].contains("4.50 Mb/s"), "{text}");
+    assert!(lines[3].starts_with("  udp://10.0.0.0:5000") && lines[3].contains("4.50 Mbit/s"), "{text}");
     assert!(lines[4].contains("2.0 KiB") && lines[4].contains("300 B"), "{text}");
 }
 
@@ -127,7 +127,7 @@ fn a_narrow_terminal_keeps_names_rates_and_states() {
     let text = render(&[Row { class: "live".to_owned(), ..mirror(2) }], 40, 24, false);
     let head: Vec<&str> = text.lines().next().unwrap_or_default().split_whitespace().collect();
     assert_eq!(head, ["stream", "in", "out", "state"], "{text}");
-    let text = render(&[Row { class: "live".to_owned(), ..mirror(2) }], 50, 24, false);
+    let text = render(&[Row { class: "live".to_owned(), ..mirror(2) }], 54, 24, false);
     let head: Vec<&str> = text.lines().next().unwrap_or_default().split_whitespace().collect();
     assert_eq!(head, ["stream", "in", "out", "dropped", "state"], "{text}");
 }
