@@ -304,7 +304,8 @@ fn classes_get_their_shares_of_what_is_moved() -> Result<()> {
         endless("three", "class = \"rest\""),
     ];
     let folder = Folder::new(&format!("{classes}{}", streams.concat()))?;
-    let relay = Watched::start(&folder, &["--threads", "1"])?;
+    let relay = Watched::start(&folder, &[])?;
+    ensure!(relay.engine_threads()? == ["engine-0"], "classes are weighed on more than one thread");
     let all = |streams: &Value| [0, 1, 2].map(|place| moved(&streams[place]));
     let before = all(&relay.wait_for("all that run", |streams| all(streams).iter().all(|moved| *moved > 0))?);
     let now = relay.wait_for("enough volume", |streams| {
@@ -332,7 +333,7 @@ fn classes_get_their_shares_of_processor_time_and_it_is_shown() -> Result<()> {
         said.ends_with(": OK, 2 streams in 2 classes, sharing processor time in rounds of 5ms\n"),
         "{said}"
     );
-    let mut relay = Watched::start(&folder, &["--threads", "1"])?;
+    let mut relay = Watched::start(&folder, &[])?;
     let used = |streams: &Value| [0, 1].map(|place| streams[place]["cpu_seconds"].as_f64().unwrap_or(0.0));
     let before = relay.wait_for("both that run", |streams| used(streams).iter().all(|used| *used > 0.0))?;
     let now = relay.wait_for("enough time", |streams| {

@@ -113,7 +113,8 @@ struct Listening {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration, requires = "addresses")]
     drain: Duration,
 
-    /// Engine threads, over which connections, or streams of a configuration file, are spread [default: one for each core]
+    /// Engine threads, over which connections, or streams of a configuration file, are spread [default: one for each core; one where
+    /// the file weighs classes against each other, which holds on each thread]
     #[arg(long, value_name = "N", requires = "spread")]
     threads: Option<NonZeroUsize>,
 }
@@ -134,6 +135,16 @@ impl Listening {
                 Ok(available_parallelism().context("the number of cores is not known; use --threads")?.get())
             }
         }
+    }
+
+    /// Engine threads for so many streams. A stream stays on its thread, so more threads would have nothing to do; and what classes
+    /// are weighed by holds on each thread, so it is spread only if that is asked for.
+    fn threads_for(&self, configuration: &Configuration, streams: u64) -> Result<usize> {
+        let weighs = configuration.sharing.policy != Policy::BestEffort;
+        if streams < 2 || (weighs && self.threads.is_none()) {
+            return Ok(1);
+        }
+        Ok(self.threads()?.min(streams as usize))
     }
 }
 
@@ -165,8 +176,7 @@ impl Relay {
                 return Ok(ExitCode::SUCCESS);
             }
         }
-        // A stream stays on its thread: others would have nothing to do.
-        let threads = if streams > 1 { self.listening.threads()?.min(streams as usize) } else { 1 };
+        let threads = self.listening.threads_for(&configuration, streams)?;
         running::run(&configuration, threads, file.is_some(), &self.showing)
     }
 }
