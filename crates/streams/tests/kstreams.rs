@@ -4,19 +4,19 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::UdpSocket;
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use wirepath_streams::datapath::Support;
 use wirepath_streams::datapath::calibration::Calibrations;
+use wirepath_streams::datapath::{Mapping, Support};
 use wirepath_streams::handlers::{Checksum, Filter, Key, Open, Prefix, Seal};
 use wirepath_streams::{
-    BlockingPool, Collected, Engine, EngineOptions, Framing, Handler, Importance, InputOrder, Late, Object,
-    OutputOptions, OutputPattern, SHARE_HEADER, Stream, StreamBuilder, StreamError, StreamEvent,
-    StreamOptions,
+    BlockingPool, Class, Collected, Engine, EngineOptions, Framing, Handler, Importance, InputOrder, Late,
+    Next, Object, OutputOptions, OutputPattern, Policy, Round, SHARE_HEADER, Scheduler, Stream,
+    StreamBuilder, StreamError, StreamEvent, StreamOptions,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -65,20 +65,33 @@ fn data_objects_hand_out_and_take_chunks() {
     let file = Object::file("file", Arc::new(stored.reopen().unwrap()), 0);
     through(memory(&bytes), file, Framing::Whole).run().unwrap();
 
-    // File to connection, connection to pipe, pipe to memory, each on a thread of its own.
+    // File to connection, connection to pipe, pipe to a mapping, each on a thread of its own, and from that to memory.
     let (near, far) = UnixStream::pair().unwrap();
     let (reader, writer) = std::io::pipe().unwrap();
-    let (sink, collected) = Object::collect("memory", LIMIT);
+    let memory_of_all = Arc::new(Mapping::anonymous(bytes.len()).unwrap());
+    let mapping = || Object::mapping("mapping", Arc::clone(&memory_of_all), 0..bytes.len()).unwrap();
     let file = Object::file("file", Arc::new(File::open(stored.path()).unwrap()), 0);
     let connection = |end: UnixStream| Object::stream("connection", end.into()).unwrap();
     let links = [
         through(file, connection(near), Framing::Whole),
         through(connection(far), Object::stream("pipe", writer.into()).unwrap(), Framing::Whole),
-        through(Object::stream("pipe", reader.into()).unwrap(), sink, Framing::Whole),
+        through(Object::stream("pipe", reader.into()).unwrap(), mapping(), Framing::Whole),
     ];
     let ends = links.map(|mut link| std::thread::spawn(move || link.run()));
     ends.into_iter().for_each(|end| end.join().unwrap().unwrap());
+    let collected = &run(StreamBuilder::default().input(mapping(), Framing::Whole), 1)[0];
     assert!(collected.bytes() == bytes, "what came is not what was stored");
+}
+
+/// A socket that listens is the connection that comes.
+#[test]
+fn data_objects_wait_for_a_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let client = std::thread::spawn(move || TcpStream::connect(address).unwrap().write_all(b"here").unwrap());
+    let source = Object::listening("listener", listener.into(), None).unwrap();
+    assert_eq!(run(StreamBuilder::default().input(source, Framing::Whole), 1)[0].bytes(), b"here");
+    client.join().unwrap();
 }
 
 /// Datagrams keep their boundaries.
@@ -298,6 +311,55 @@ fn an_engine_is_woken_by_data_and_space_and_tells_events() {
     assert_eq!(running.wait().result, Ok(()));
     let gone = |event: StreamEvent| matches!(event, StreamEvent::InputGone { name, .. } if name == "source");
     assert!(events.iter().any(gone));
+}
+
+/// The scheduler: best effort, priority, and fair share in rounds, with what was left unused carried over in part; time and events come
+/// in, actions go out.
+#[test]
+fn a_scheduler_weighs_classes() {
+    let class = |name: &str, priority, share| Class { name: name.to_owned(), priority, share, rate: None };
+    let classes = || vec![class("one", 0, 1), class("three", 1, 3)];
+    // What each class got of so many turns of a byte, if both always have more to do.
+    let moved = |policy, turns| {
+        let mut scheduler = Scheduler::new(policy, classes(), 1);
+        let mut moved = [0_u32; 2];
+        for stream in [0, 1] {
+            scheduler.add(stream, stream, None);
+            scheduler.ready(stream);
+        }
+        for now_us in 0..turns {
+            let Next::Act { stream, allowance } = scheduler.next(now_us) else { panic!("both are ready") };
+            moved[stream] += u32::try_from(allowance).unwrap();
+            scheduler.acted(stream, allowance, true, now_us);
+        }
+        moved
+    };
+    assert_eq!(moved(Policy::BestEffort, 100), [50, 50]);
+    assert_eq!(moved(Policy::Priority, 100), [0, 100]);
+    for round in [Round::Volume(8), Round::ProcessorTime(8)] {
+        assert_eq!(moved(Policy::FairShare { round, carry_percent: 0 }, 32_000), [8_000, 24_000]);
+    }
+
+    // One byte of its two is left unused in the first round: all of it, or nothing, may be used in the next.
+    for (carry_percent, expected) in [(100, 3), (0, 2)] {
+        let policy = Policy::FairShare { round: Round::Volume(8), carry_percent };
+        let mut scheduler = Scheduler::new(policy, classes(), 100);
+        (0..2).for_each(|stream| scheduler.add(stream, stream, None));
+        scheduler.ready(0);
+        assert_eq!(scheduler.next(0), Next::Act { stream: 0, allowance: 2 });
+        scheduler.acted(0, 1, false, 0);
+        scheduler.ready(1);
+        for _ in 0..2 {
+            assert_eq!(
+                scheduler.next(0),
+                Next::Act { stream: 1, allowance: 6 },
+                "alone, in a round after another"
+            );
+            scheduler.acted(1, 6, true, 0);
+        }
+        scheduler.ready(0);
+        assert_eq!(scheduler.next(0), Next::Act { stream: 0, allowance: expected });
+    }
 }
 
 fn engine() -> Engine {
