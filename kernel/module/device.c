@@ -15,6 +15,7 @@
 
 #include "compat.h"
 #include "counters.h"
+#include "member.h"
 #include "request.h"
 #include "run.h"
 #include "send.h"
@@ -164,7 +165,7 @@ static int __init wp_setup(void)
 {
 	int err;
 
-	err = wp_send_setup();
+	err = wp_member_setup() ?: wp_send_setup();
 	if (err)
 		return err;
 	err = wp_run_setup();

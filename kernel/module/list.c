@@ -11,6 +11,7 @@
  * for a socket that is connected over IPv4, with a route and without anything
  * that needs more. Whatever else there is, is left to udp_sendmsg(), and so are
  * the errors: -EMSGSIZE says that the train is to be sent in parts that fit it.
+ * Kernels that cut lists wrongly get none: member.c.
  */
 #include <linux/net_tstamp.h>
 #include <linux/netdevice.h>
@@ -23,6 +24,7 @@
 
 #include "compat.h"
 #include "list.h"
+#include "member.h"
 #include "switches.h"
 
 #define WP_LIST_HEADERS (sizeof(struct iphdr) + sizeof(struct udphdr))
@@ -42,29 +44,6 @@ unsigned int wp_list_member_packets(unsigned int stride_bytes)
 						PAGE_SIZE) <= MAX_SKB_FRAGS)
 		packets++;
 	return packets;
-}
-
-/**
- * wp_list_possible() - May trains of this socket leave as lists?
- * @sending: how they are sent
- *
- * Return: whether udp_sendmsg() would use nothing of the socket but its
- * addresses, its cached route and its options for headers. BPF of cgroups sees
- * sends of sockets that are not connected, which this leaves out with them.
- */
-bool wp_list_possible(const struct wp_sending *sending)
-{
-	const struct sock *sk = sending->sock->sk;
-	const struct inet_sock *inet = inet_sk(sk);
-
-	return READ_ONCE(wp_allow_lists) && sending->references &&
-	       !sending->address_bytes && sk->sk_family == AF_INET &&
-	       sk->sk_state == TCP_ESTABLISHED && sk->sk_prot->sendmsg == udp_sendmsg &&
-	       !ipv4_is_multicast(inet->inet_daddr) &&
-	       !rcu_access_pointer(inet->inet_opt) && !sk->sk_no_check_tx &&
-	       !sock_flag(sk, SOCK_LOCALROUTE) &&
-	       !(READ_ONCE(sk->sk_tsflags) & SOF_TIMESTAMPING_TX_RECORD_MASK) &&
-	       !wp_udp_corked(sk) && wp_fragments_max() >= MAX_SKB_FRAGS;
 }
 
 /*
@@ -88,11 +67,52 @@ static int wp_list_room(const struct dst_entry *dst, unsigned int packet_bytes)
 	return room;
 }
 
+/* Before a train is gathered that would have to be gathered again. */
+static bool wp_list_routed(const struct sock *sk, unsigned int packet_bytes)
+{
+	const struct dst_entry *dst;
+	bool routed;
+
+	rcu_read_lock();
+	dst = rcu_dereference(sk->sk_dst_cache);
+	routed = dst && wp_list_room(dst, packet_bytes) >= 0;
+	rcu_read_unlock();
+	return routed;
+}
+
+/**
+ * wp_list_possible() - May trains of this socket leave as lists?
+ * @sending: how they are sent
+ * @packet_bytes: the longest packet, with its header
+ *
+ * Return: whether udp_sendmsg() would use nothing of the socket but its
+ * addresses, its cached route and its options for headers. BPF of cgroups sees
+ * sends of sockets that are not connected, which this leaves out with them.
+ */
+bool wp_list_possible(const struct wp_sending *sending, unsigned int packet_bytes)
+{
+	const struct sock *sk = sending->sock->sk;
+	const struct inet_sock *inet = inet_sk(sk);
+
+	return READ_ONCE(wp_allow_lists) && wp_member_lists && sending->references &&
+	       !sending->address_bytes && sk->sk_family == AF_INET &&
+	       sk->sk_state == TCP_ESTABLISHED && sk->sk_prot->sendmsg == udp_sendmsg &&
+	       !ipv4_is_multicast(inet->inet_daddr) &&
+	       !rcu_access_pointer(inet->inet_opt) && !sk->sk_no_check_tx &&
+	       !sock_flag(sk, SOCK_LOCALROUTE) && !sock_flag(sk, SOCK_WIFI_STATUS) &&
+	       !(READ_ONCE(sk->sk_tsflags) & SOF_TIMESTAMPING_TX_RECORD_MASK) &&
+	       !wp_udp_corked(sk) && wp_fragments_max() >= MAX_SKB_FRAGS &&
+	       wp_list_routed(sk, packet_bytes);
+}
+
 /*
  * sock_sendmsg() asks security modules, which modules of the kernel cannot
  * do themselves. So it is given the message twice, each time with something for
  * which UDP refuses it before it does anything: an answer of a security module
- * is the same twice, and not UDP's.
+ * is the same twice, and not UDP's. Unless somebody has begun a packet with
+ * MSG_MORE in the meantime: then the train becomes part of that, as it would.
+ *
+ * Return: 0; else what sock_sendmsg() answers.
  */
 static int wp_list_ask(const struct wp_train *train, struct socket *sock)
 {
@@ -109,9 +129,7 @@ static int wp_list_ask(const struct wp_train *train, struct socket *sock)
 	message.msg_control = &nonsense;
 	message.msg_controllen = sizeof(nonsense);
 	err = sock_sendmsg(sock, &message);
-	if (err != -EINVAL)
-		return err < 0 ? err : -EIO;
-	return 0;
+	return err == -EINVAL ? 0 : err;
 }
 
 /* Give a buffer the next pieces, of @bytes in all. */
@@ -180,11 +198,13 @@ static void wp_list_write_udp(struct sk_buff *skb, const struct wp_train *train)
 	skb_shinfo(skb)->gso_segs = train->packets;
 }
 
-/* As in __ip_make_skb(), for what is longer than the route's MTU. */
+/* As in __ip_make_skb(). */
 static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst)
 {
 	struct inet_sock *inet = inet_sk(skb->sk);
 	u8 discover = READ_ONCE(inet->pmtudisc);
+	bool whole = discover == IP_PMTUDISC_DO || discover == IP_PMTUDISC_PROBE ||
+		     (skb->len <= dst_mtu(dst) && ip_dont_fragment(skb->sk, dst));
 	int ttl = READ_ONCE(inet->uc_ttl);
 	struct iphdr *ip = ip_hdr(skb);
 
@@ -192,8 +212,7 @@ static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst)
 	ip->version = 4;
 	ip->ihl = 5;
 	ip->tos = READ_ONCE(inet->tos);
-	ip->frag_off = discover == IP_PMTUDISC_DO || discover == IP_PMTUDISC_PROBE ?
-		       htons(IP_DF) : 0;
+	ip->frag_off = whole ? htons(IP_DF) : 0;
 	ip->ttl = ttl < 0 ? ip4_dst_hoplimit(dst) : ttl;
 	ip->protocol = IPPROTO_UDP;
 	ip->saddr = inet->inet_saddr;
@@ -283,11 +302,15 @@ static int wp_list_send_by(struct dst_entry *dst, const struct wp_train *train,
  */
 int wp_list_send(const struct wp_train *train, const struct wp_sending *sending)
 {
-	struct dst_entry *dst = sk_dst_check(sending->sock->sk, 0);
+	struct sock *sk = sending->sock->sk;
+	struct dst_entry *dst = sk_dst_check(sk, 0);
 	int err = -EMSGSIZE;
 
 	if (dst)
 		err = wp_list_send_by(dst, train, sending);
 	dst_release(dst);
+	/* As at the end of udp_sendmsg(): there was no room. */
+	if (err == -EAGAIN || err == -ENOBUFS)
+		SNMP_INC_STATS(sock_net(sk)->mib.udp_statistics, UDP_MIB_SNDBUFERRORS);
 	return err ?: train->bytes;
 }

@@ -375,7 +375,7 @@ static u32 wp_send_choose_lists(struct wp_send *send, u32 packets_max)
 	send->sending.member_packets = 0;
 	if (packets_max == 1 || !send->packet_bytes ||
 	    send->header.kind == WIREPATH_HEADER_NONE ||
-	    !wp_list_possible(&send->sending))
+	    !wp_list_possible(&send->sending, send->packet_bytes + send->header.bytes))
 		return packets_max;
 	member = wp_list_member_packets(send->packet_bytes + send->skip_bytes);
 	packets = min(packets_max, (u32)WP_TRAIN_BYTES /

@@ -207,7 +207,7 @@
 #define WIREPATH_FEATURE_SENDFILEW (1ULL << 5)
 #define WIREPATH_FEATURE_URING (1ULL << 6) /* io_uring commands */
 #define WIREPATH_FEATURE_RUNS (1ULL << 7) /* START: pacing */
-#define WIREPATH_FEATURE_MEMBERS (1ULL << 8) /* trains as lists of buffers (Linux 6.5) */
+#define WIREPATH_FEATURE_MEMBERS (1ULL << 8) /* trains as lists of buffers (Linux 6.5; not 7.2) */
 
 /* Shortest structures: what the first published version had. */
 #define WIREPATH_QUERY_SIZE_VER1 64

@@ -28,6 +28,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![
         with_all_offloads,
         without_segmentation,
+        without_lists,
         without_checksums,
         without_gathering,
         without_any,
@@ -46,6 +47,11 @@ fn with_all_offloads() -> Result<()> {
 
 fn without_segmentation() -> Result<()> {
     over_link("links::without_segmentation", "tx-udp-segmentation off", true)
+}
+
+/// Segments are cut by the device, lists are not: of each member of a list it gets a buffer.
+fn without_lists() -> Result<()> {
+    over_link("links::without_lists", "tx-scatter-gather-fraglist off", true)
 }
 
 fn without_checksums() -> Result<()> {
