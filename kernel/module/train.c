@@ -167,13 +167,14 @@ bool wp_train_take_payload(struct wp_train *train, struct wp_source *source,
 /*
  * May this train go by reference? TCP cuts it into as many buffers as it
  * needs and always has the device's checksum or sums piece by piece. For UDP,
- * it must fit one buffer; a segmented one is never summed in software
+ * it must fit one buffer or be a list; a segmented one is never summed in software
  * before it is segmented; for others see route.c. What becomes part of a
  * packet that is corked is summed in software, and where in it is not known.
  */
 static bool wp_train_by_reference(const struct wp_train *train,
 				  const struct wp_sending *sending,
-				  const struct wp_route *route)
+				  const struct wp_route *route,
+				  unsigned int fragments_max)
 {
 	if (!WP_REFERENCES || !sending->references)
 		return false;
@@ -181,7 +182,7 @@ static bool wp_train_by_reference(const struct wp_train *train,
 		return true;
 	if (wp_udp_corked(sending->sock->sk))
 		return false;
-	if (train->pieces > MAX_SKB_FRAGS)
+	if (train->pieces > fragments_max)
 		return sending->member_packets;
 	return !train->odd || train->packets > 1 ||
 	       train->bytes <= route->checksum_bytes;
@@ -203,7 +204,8 @@ int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 	} control;
 	struct wp_route route = wp_route_of(sending->sock->sk,
 					    sending->address_bytes);
-	bool references = wp_train_by_reference(train, sending, &route);
+	unsigned int fragments_max = wp_fragments_max();
+	bool references = wp_train_by_reference(train, sending, &route, fragments_max);
 	struct msghdr message = { .msg_flags = MSG_NOSIGNAL };
 	u16 size;
 	int sent;
@@ -231,8 +233,8 @@ int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 	}
 	iov_iter_bvec(&message.msg_iter, ITER_SOURCE, train->piece,
 		      train->pieces, train->bytes);
-	/* TCP, which member_packets says nothing of, cuts what it is given itself. */
-	if (references && sending->segments && train->pieces > MAX_SKB_FRAGS)
+	/* TCP has no members: it cuts what it is given itself. */
+	if (references && sending->member_packets && train->pieces > fragments_max)
 		sent = wp_list_send(train, sending);
 	else
 		sent = sock_sendmsg(sending->sock, &message);

@@ -224,7 +224,7 @@ struct wirepath_query {
 	__u64 features; /* WIREPATH_FEATURE_* */
 	__u32 header_bytes_max;
 	__u32 train_packets_max;
-	__u32 fragments_max; /* of one socket buffer */
+	__u32 fragments_max; /* of one socket buffer, as the machine is set */
 	__u32 part_count_max;
 	__u32 table_count_max; /* entries of an RTP or departure table of a run */
 	__u32 reserved;
