@@ -15,6 +15,7 @@
 
 #include "compat.h"
 #include "counters.h"
+#include "member.h"
 #include "request.h"
 #include "run.h"
 #include "send.h"
@@ -37,7 +38,7 @@ static int wp_query(void __user *argument)
 		.features = wp_features(),
 		.header_bytes_max = WIREPATH_HEADER_BYTES_MAX,
 		.train_packets_max = WIREPATH_TRAIN_PACKETS_MAX,
-		.fragments_max = MAX_SKB_FRAGS,
+		.fragments_max = wp_fragments_max(),
 		.part_count_max = WIREPATH_PART_COUNT_MAX,
 		.table_count_max = WP_RUN_TABLE_MAX,
 		.run_packets_max = wp_run_packets_max,
@@ -164,7 +165,7 @@ static int __init wp_setup(void)
 {
 	int err;
 
-	err = wp_send_setup();
+	err = wp_member_setup() ?: wp_send_setup();
 	if (err)
 		return err;
 	err = wp_run_setup();

@@ -11,6 +11,7 @@
  * that is connected over IPv4, with a route and without anything that needs
  * more. Whatever else there is, is left to udp_sendmsg(), and so are the
  * errors: -EMSGSIZE says that the train is to be sent by it, in parts that fit.
+ * Kernels that cut lists wrongly get none: member.c.
  *
  * What fits one buffer, a packet by itself above all, leaves so as well: to
  * have udp_sendmsg() take its fragments costs more than the rest of making it.
@@ -26,6 +27,7 @@
 
 #include "compat.h"
 #include "list.h"
+#include "member.h"
 #include "switches.h"
 
 #define WP_LIST_HEADERS (sizeof(struct iphdr) + sizeof(struct udphdr))
@@ -48,7 +50,7 @@ unsigned int wp_list_member_packets(unsigned int stride_bytes)
 }
 
 /**
- * wp_list_possible() - May trains of this socket leave as lists?
+ * wp_list_possible() - May trains of this socket leave in buffers made here?
  * @sending: how they are sent
  *
  * Return: whether udp_sendmsg() would use nothing of the socket but its
@@ -65,14 +67,14 @@ bool wp_list_possible(const struct wp_sending *sending)
 	       sk->sk_state == TCP_ESTABLISHED && sk->sk_prot->sendmsg == udp_sendmsg &&
 	       !ipv4_is_multicast(inet->inet_daddr) &&
 	       !rcu_access_pointer(inet->inet_opt) && !sk->sk_no_check_tx &&
-	       !sock_flag(sk, SOCK_LOCALROUTE) &&
+	       !sock_flag(sk, SOCK_LOCALROUTE) && !sock_flag(sk, SOCK_WIFI_STATUS) &&
 	       !(READ_ONCE(sk->sk_tsflags) & SOF_TIMESTAMPING_TX_RECORD_MASK) &&
 	       !wp_udp_corked(sk) && wp_fragments_max() >= MAX_SKB_FRAGS;
 }
 
 /*
- * The room a device wants before the headers, or -EMSGSIZE if no list goes
- * along this route: a device that does not gather or sum, IPsec, long packets.
+ * The room a device wants before the headers, or -EMSGSIZE if no such buffer
+ * goes along this route: a device that does not gather or sum, IPsec, long packets.
  */
 static int wp_list_room(const struct dst_entry *dst, unsigned int packet_bytes)
 {
@@ -89,6 +91,28 @@ static int wp_list_room(const struct dst_entry *dst, unsigned int packet_bytes)
 	    WP_LIST_HEADERS + packet_bytes > dst_mtu(dst))
 		return -EMSGSIZE;
 	return room;
+}
+
+/**
+ * wp_list_members_possible() - May trains of this socket have members?
+ * @sending: how they are sent
+ * @packet_bytes: the longest packet, with its header
+ *
+ * Return: whether wp_list_send() would take a train with more than fits one
+ * buffer: asked before one is gathered that would have to be gathered again.
+ */
+bool wp_list_members_possible(const struct wp_sending *sending, unsigned int packet_bytes)
+{
+	const struct dst_entry *dst;
+	bool possible;
+
+	if (!wp_member_lists || !wp_list_possible(sending))
+		return false;
+	rcu_read_lock();
+	dst = rcu_dereference(sending->sock->sk->sk_dst_cache);
+	possible = dst && wp_list_room(dst, packet_bytes) >= 0;
+	rcu_read_unlock();
+	return possible;
 }
 
 /* Give a buffer the next pieces, of @bytes in all. */
@@ -159,11 +183,13 @@ static void wp_list_write_udp(struct sk_buff *skb, const struct wp_train *train)
 	skb_shinfo(skb)->gso_segs = train->packets;
 }
 
-/* As in __ip_make_skb(); @fits: whether it is no longer than the route's MTU. */
-static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst, bool fits)
+/* As in __ip_make_skb(). */
+static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst)
 {
 	struct inet_sock *inet = inet_sk(skb->sk);
 	u8 discover = READ_ONCE(inet->pmtudisc);
+	bool whole = discover == IP_PMTUDISC_DO || discover == IP_PMTUDISC_PROBE ||
+		     (skb->len <= dst_mtu(dst) && ip_dont_fragment(skb->sk, dst));
 	int ttl = READ_ONCE(inet->uc_ttl);
 	struct iphdr *ip = ip_hdr(skb);
 
@@ -171,9 +197,7 @@ static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst, bool fi
 	ip->version = 4;
 	ip->ihl = 5;
 	ip->tos = READ_ONCE(inet->tos);
-	ip->frag_off = discover == IP_PMTUDISC_DO || discover == IP_PMTUDISC_PROBE ||
-		       (fits && ip_dont_fragment(skb->sk, dst)) ?
-		       htons(IP_DF) : 0;
+	ip->frag_off = whole ? htons(IP_DF) : 0;
 	ip->ttl = ttl < 0 ? ip4_dst_hoplimit(dst) : ttl;
 	ip->protocol = IPPROTO_UDP;
 	ip->saddr = inet->inet_saddr;
@@ -239,10 +263,11 @@ static int wp_list_leave(struct sk_buff *skb, struct sock *sk)
 	return 0;
 }
 
-/* As udp_sendmsg() counts what found no room. */
+/* As udp_sendmsg() counts what found no room, and so not what goes on to it. */
 static int wp_list_fail(struct sock *sk, int err)
 {
-	if (err == -ENOBUFS || test_bit(SOCK_NOSPACE, &sk->sk_socket->flags))
+	if (err != -EMSGSIZE &&
+	    (err == -ENOBUFS || test_bit(SOCK_NOSPACE, &sk->sk_socket->flags)))
 		SNMP_INC_STATS(sock_net(sk)->mib.udp_statistics, UDP_MIB_SNDBUFERRORS);
 	return err;
 }
@@ -264,15 +289,16 @@ static int wp_list_sendmsg(struct socket *socket, struct msghdr *message, size_t
 {
 	struct wp_list_front *front = container_of(socket, struct wp_list_front, socket);
 	struct sk_buff *skb = wp_list_make(front->train, front->sending, front->room);
+	int err;
 
 	if (IS_ERR(skb))
 		return wp_list_fail(socket->sk, PTR_ERR(skb));
 	wp_list_write_udp(skb, front->train);
-	/* A packet by itself does, see wp_list_room(). */
-	wp_list_write_ip(skb, front->dst, front->train->packets == 1);
+	wp_list_write_ip(skb, front->dst);
 	/* The buffer has the reference now. */
 	front->dst = NULL;
-	return wp_list_leave(skb, socket->sk) ?: bytes;
+	err = wp_list_leave(skb, socket->sk);
+	return err ? wp_list_fail(socket->sk, err) : bytes;
 }
 
 static const struct proto_ops wp_list_operations = {

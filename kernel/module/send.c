@@ -197,7 +197,6 @@ struct wp_send *wp_send_open(const struct wirepath_send *request,
 	send->wait = !(request->flags & WIREPATH_DONTWAIT);
 	send->sending.wait = send->wait;
 	send->halting = NULL;
-	send->pieces_max = MAX_SKB_FRAGS;
 	send->packets = 0;
 	send->trains = 0;
 	send->bytes = 0;
@@ -257,7 +256,7 @@ static bool wp_send_fits(const struct wp_send *send, const struct wp_header *hea
 			 const struct wp_cursor *cursor, unsigned int payload)
 {
 	bool one_buffer = send->sending.references && !send->sending.member_packets;
-	unsigned int pieces_max = one_buffer ? send->pieces_max : WP_TRAIN_PIECES;
+	unsigned int pieces_max = one_buffer ? wp_fragments_max() : WP_TRAIN_PIECES;
 	const struct wp_train *train = &send->train;
 	unsigned int bytes = header->bytes + payload;
 	unsigned int pieces;
@@ -408,7 +407,8 @@ static u32 wp_send_choose_lists(struct wp_send *send, u32 packets_max)
 	send->sending.member_packets = 0;
 	if (packets_max == 1 || !send->packet_bytes ||
 	    send->header.kind == WIREPATH_HEADER_NONE ||
-	    !wp_list_possible(&send->sending))
+	    !wp_list_members_possible(&send->sending,
+				      send->packet_bytes + send->header.bytes))
 		return packets_max;
 	member = wp_list_member_packets(send->packet_bytes + send->skip_bytes);
 	packets = min(packets_max, (u32)WP_TRAIN_BYTES /
@@ -431,7 +431,7 @@ static u32 wp_send_choose_lists(struct wp_send *send, u32 packets_max)
 int wp_send_train(struct wp_send *send, u32 packets_max)
 {
 	struct wp_header header;
-	int sent = 0, err;
+	int sent, err;
 
 	if (wp_send_done(send))
 		return 0;
@@ -447,27 +447,14 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 			return err;
 		if (!send->train.packets)
 			return send->left == WIREPATH_TO_END ? 0 : -ENODATA;
-		/* Fewer could leave only as fragments of IP, which no train does. */
-		if (sent == -EMSGSIZE && send->train.packets == 1)
-			break;
 		/* Storage may have taken long, and the run's owner be gone. */
 		if (send->halting && READ_ONCE(*send->halting))
 			return -EINTR;
 		sent = wp_train_send(&send->train, &send->sending);
-		if (sent == -EMSGSIZE && send->sending.member_packets) {
-			send->sending.member_packets = 0;
-			sent = 0;
-			continue;
-		}
-		/*
-		 * net.core.max_skb_frags may be lower than what the kernel was
-		 * built with, which no module can see: try fewer.
-		 */
-		if (sent != -EMSGSIZE || send->train.packets <= 2 ||
-		    !send->sending.references)
+		if (sent != -EMSGSIZE || !send->sending.member_packets)
 			break;
-		send->pieces_max = send->train.pieces -
-				   max(send->train.pieces / send->train.packets, 1U);
+		/* Not as a list: as much of it as one buffer takes. */
+		send->sending.member_packets = 0;
 	}
 	if (sent > 0) {
 		sent = send->train.packets;

@@ -20,7 +20,6 @@ struct wp_send {
 	bool copy;		/* WIREPATH_COPY */
 	bool wait;		/* for storage; for the socket: sending.wait */
 	const bool *halting;		/* of a run: it is to send no more; or NULL */
-	unsigned int pieces_max;	/* of a buffer by reference */
 	u64 packets;
 	u64 trains;
 	u64 bytes;		/* payload */

@@ -221,7 +221,7 @@ static bool wp_train_joins_unsummed(const struct wp_train *train, struct sock *s
 	lock_sock(sk);
 	waiting = skb_peek_tail(&sk->sk_write_queue);
 	joins = waiting && waiting->ip_summed == CHECKSUM_PARTIAL &&
-		skb_shinfo(waiting)->nr_frags + train->pieces <= MAX_SKB_FRAGS;
+		skb_shinfo(waiting)->nr_frags + train->pieces <= wp_fragments_max();
 	release_sock(sk);
 	return joins;
 }
@@ -244,7 +244,7 @@ static bool wp_train_by_reference(const struct wp_train *train,
 		return true;
 	if (wp_udp_corked(sending->sock->sk))
 		return wp_train_joins_unsummed(train, sending->sock->sk);
-	if (train->pieces > MAX_SKB_FRAGS)
+	if (train->pieces > wp_fragments_max())
 		return false;
 	return !train->odd || train->packets > 1 ||
 	       train->bytes <= route->checksum_bytes;

@@ -207,7 +207,7 @@
 #define WIREPATH_FEATURE_SENDFILEW (1ULL << 5)
 #define WIREPATH_FEATURE_URING (1ULL << 6) /* io_uring commands */
 #define WIREPATH_FEATURE_RUNS (1ULL << 7) /* START: pacing */
-#define WIREPATH_FEATURE_MEMBERS (1ULL << 8) /* trains as lists of buffers (Linux 6.5) */
+#define WIREPATH_FEATURE_MEMBERS (1ULL << 8) /* trains as lists of buffers (Linux 6.5; not 7.2) */
 
 /* Shortest structures: what the first published version had. */
 #define WIREPATH_QUERY_SIZE_VER1 64
@@ -224,7 +224,7 @@ struct wirepath_query {
 	__u64 features; /* WIREPATH_FEATURE_* */
 	__u32 header_bytes_max;
 	__u32 train_packets_max;
-	__u32 fragments_max; /* of one socket buffer */
+	__u32 fragments_max; /* of one socket buffer, as the machine is set */
 	__u32 part_count_max;
 	__u32 table_count_max; /* entries of an RTP or departure table of a run */
 	__u32 reserved;

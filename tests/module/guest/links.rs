@@ -28,9 +28,11 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![
         with_all_offloads,
         without_segmentation,
+        without_lists,
         without_checksums,
         without_gathering,
         without_any,
+        with_few_fragments,
         with_short_packets
     ]
 }
@@ -48,6 +50,11 @@ fn without_segmentation() -> Result<()> {
     over_link("links::without_segmentation", "tx-udp-segmentation off", true)
 }
 
+/// Segments are cut by the device, lists are not: of each member of a list it gets a buffer.
+fn without_lists() -> Result<()> {
+    over_link("links::without_lists", "tx-scatter-gather-fraglist off", true)
+}
+
 fn without_checksums() -> Result<()> {
     over_link("links::without_checksums", "tx off", kernel()? >= (6, 12))
 }
@@ -59,6 +66,18 @@ fn without_gathering() -> Result<()> {
 fn without_any() -> Result<()> {
     over_link("links::without_any", "tx off sg off gso off", kernel()? >= (6, 12))
 }
+
+/// Less in a socket's buffer than the kernel was built for: what was sent by reference is copied, or leaves in more trains.
+fn with_few_fragments() -> Result<()> {
+    let usual = std::fs::read_to_string(FRAGMENTS).context(FRAGMENTS)?;
+    std::fs::write(FRAGMENTS, "5").context(FRAGMENTS)?;
+    let result = over_link("links::with_few_fragments", "", true);
+    std::fs::write(FRAGMENTS, usual).context(FRAGMENTS)?;
+    result
+}
+
+/// The most fragments that a buffer has.
+const FRAGMENTS: &str = "/proc/sys/net/core/max_skb_frags";
 
 /// Packets a little longer than the link's, all in one page.
 fn with_short_packets() -> Result<()> {

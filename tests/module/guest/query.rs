@@ -25,6 +25,9 @@ fn features_are_those_of_this_kernel() -> Result<()> {
     ensure!(features & EVERYWHERE == EVERYWHERE, "features are {features:#x}");
     let by_reference = kernel()? >= (6, 5);
     ensure!((features & layout::FEATURE_REFERENCES != 0) == by_reference, "features are {features:#x}");
+    // Of later kernels it is not known how they cut lists.
+    let by_lists = features & layout::FEATURE_MEMBERS != 0;
+    ensure!(by_lists == by_reference || kernel()? > (6, 12), "features are {features:#x}");
     Ok(())
 }
 
