@@ -10,7 +10,7 @@
  * udp_sendmsg() makes no such buffers. So this does what it does for a socket
  * that is connected over IPv4, with a route and without anything that needs
  * more. Whatever else there is, is left to udp_sendmsg(), and so are the
- * errors: -EMSGSIZE says that the train is to be sent by it, in parts that fit.
+ * errors: the train is to be sent by it, in parts that fit.
  * Kernels that cut lists wrongly get none: member.c.
  *
  * What fits one buffer, a packet by itself above all, leaves so as well: to
@@ -183,13 +183,13 @@ static void wp_list_write_udp(struct sk_buff *skb, const struct wp_train *train)
 	skb_shinfo(skb)->gso_segs = train->packets;
 }
 
-/* As in __ip_make_skb(). */
-static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst)
+/* As in __ip_make_skb(); @fits: whether it is no longer than the route's MTU. */
+static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst, bool fits)
 {
 	struct inet_sock *inet = inet_sk(skb->sk);
 	u8 discover = READ_ONCE(inet->pmtudisc);
 	bool whole = discover == IP_PMTUDISC_DO || discover == IP_PMTUDISC_PROBE ||
-		     (skb->len <= dst_mtu(dst) && ip_dont_fragment(skb->sk, dst));
+		     (fits && ip_dont_fragment(skb->sk, dst));
 	int ttl = READ_ONCE(inet->uc_ttl);
 	struct iphdr *ip = ip_hdr(skb);
 
@@ -263,11 +263,10 @@ static int wp_list_leave(struct sk_buff *skb, struct sock *sk)
 	return 0;
 }
 
-/* As udp_sendmsg() counts what found no room, and so not what goes on to it. */
+/* As udp_sendmsg() counts what found no room. */
 static int wp_list_fail(struct sock *sk, int err)
 {
-	if (err != -EMSGSIZE &&
-	    (err == -ENOBUFS || test_bit(SOCK_NOSPACE, &sk->sk_socket->flags)))
+	if (err == -ENOBUFS || test_bit(SOCK_NOSPACE, &sk->sk_socket->flags))
 		SNMP_INC_STATS(sock_net(sk)->mib.udp_statistics, UDP_MIB_SNDBUFERRORS);
 	return err;
 }
@@ -291,10 +290,15 @@ static int wp_list_sendmsg(struct socket *socket, struct msghdr *message, size_t
 	struct sk_buff *skb = wp_list_make(front->train, front->sending, front->room);
 	int err;
 
+	/* It does not leave so; from the network below it would be an answer. */
+	if (skb == ERR_PTR(-EMSGSIZE))
+		return 0;
 	if (IS_ERR(skb))
 		return wp_list_fail(socket->sk, PTR_ERR(skb));
 	wp_list_write_udp(skb, front->train);
-	wp_list_write_ip(skb, front->dst);
+	/* A packet by itself does, see wp_list_room(). */
+	wp_list_write_ip(skb, front->dst,
+			 front->train->packets == 1 || skb->len <= dst_mtu(front->dst));
 	/* The buffer has the reference now. */
 	front->dst = NULL;
 	err = wp_list_leave(skb, socket->sk);
@@ -312,7 +316,7 @@ static const struct proto_ops wp_list_operations = {
  * @train: the train, by reference
  * @sending: how; wp_list_possible() said yes
  *
- * Return: bytes sent; -EMSGSIZE: not so; else as wp_train_send().
+ * Return: bytes sent; 0: none, it does not leave so; else as wp_train_send().
  */
 int wp_list_send(const struct wp_train *train, const struct wp_sending *sending)
 {
@@ -331,10 +335,10 @@ int wp_list_send(const struct wp_train *train, const struct wp_sending *sending)
 		.dst = sk_dst_check(sock->sk, 0),
 	};
 	struct msghdr message = { .msg_flags = MSG_NOSIGNAL };
-	int sent = -EMSGSIZE;
+	int sent = 0;
 
 	if (!front.dst)
-		return sent;
+		return 0;
 	front.room = wp_list_room(front.dst, train->packet_bytes);
 	if (front.room >= 0) {
 		iov_iter_bvec(&message.msg_iter, ITER_SOURCE, train->piece,

@@ -451,7 +451,7 @@ int wp_send_train(struct wp_send *send, u32 packets_max)
 		if (send->halting && READ_ONCE(*send->halting))
 			return -EINTR;
 		sent = wp_train_send(&send->train, &send->sending);
-		if (sent != -EMSGSIZE || !send->sending.member_packets)
+		if (sent || !send->sending.member_packets)
 			break;
 		/* Not as a list: as much of it as one buffer takes. */
 		send->sending.member_packets = 0;

@@ -298,22 +298,23 @@ static int wp_train_send_message(const struct wp_train *train, struct wp_sending
  * @train: the train; stays as it is
  * @sending: how
  *
- * Return: bytes sent, headers included (UDP: all); -EAGAIN: the socket's
+ * Return: bytes sent, headers included (UDP: all); 0: none, it does not leave
+ * as the list that it was gathered for; -EAGAIN: the socket's
  * buffer is full and @sending does not wait; else what the network says.
  */
 int wp_train_send(struct wp_train *train, struct wp_sending *sending)
 {
 	bool references = true, lent = true;
-	int sent = -EMSGSIZE;
+	int sent = 0;
 
 	if (wp_train_by_list(train, sending))
 		sent = wp_list_send(train, sending);
-	if (sent == -EMSGSIZE) {
+	if (!sent) {
 		struct wp_route route = wp_route_of(sending->sock->sk,
 						    sending->address_bytes);
 
 		if (sending->member_packets)
-			return sent;
+			return 0;
 		references = wp_train_by_reference(train, sending, &route);
 		if (references && wp_train_move_head(train))
 			return -ENOMEM;
