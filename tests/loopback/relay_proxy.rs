@@ -25,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         silence_ends_a_connection,
         the_fewest_connections_get_the_next,
         those_who_are_too_many_wait,
+        a_door_where_nobody_is_keeps_nobody_out,
         open_connections_end_before_a_proxy_that_drains,
         a_proxy_does_not_drain_for_ever,
         backends_are_told_who_the_client_is,
@@ -274,6 +275,19 @@ fn those_who_are_too_many_wait() -> Result<()> {
     })?;
     let most = most.load(Ordering::Acquire);
     ensure!(most == 1, "{most} connections were open at a time");
+    Ok(())
+}
+
+/// Doors share what connections there may be, and one at which nobody is keeps none of them.
+fn a_door_where_nobody_is_keeps_nobody_out() -> Result<()> {
+    let second = free_port()?;
+    let words = ["--listen", &second.to_string(), "--max-connections", "1"];
+    let proxy = Proxy::before(&[echo(7)?], &words)?;
+    for door in [second, second, proxy.address.context("a TCP door")?, second] {
+        let (mut client, mut number) = (proxy::connect(door)?, [0]);
+        client.read_exact(&mut number).with_context(|| format!("nobody was let in at {door}"))?;
+        ensure!(number == [7], "{number:?}");
+    }
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use socket2::{Domain, Socket, Type};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
 use wirepath_doors::{self as doors, Listen};
 
 use super::connection::{Shared, attend};
@@ -68,13 +68,18 @@ impl Door {
         drain: watch::Receiver<bool>,
     ) {
         let name = self.name.clone();
-        doors::serve(&name, Turnstile { door: self, permits }, drain, |(link, permit)| {
-            let shared = Arc::clone(&shared);
-            Some(async move {
-                attend(link, &shared).await;
-                drop(permit);
-            })
-        })
+        doors::serve(
+            &name,
+            Turnstile { door: self, permits, first: Mutex::default() },
+            drain,
+            |(link, permit)| {
+                let shared = Arc::clone(&shared);
+                Some(async move {
+                    attend(link, &shared).await;
+                    drop(permit);
+                })
+            },
+        )
         .await;
     }
 
@@ -89,18 +94,25 @@ impl Door {
     }
 }
 
-/// A door that lets in as many as there are permits for: the others wait where the kernel keeps them.
+/// A door that lets in as many as there are permits for: one who is too many waits here, and the others behind where the kernel keeps them.
 struct Turnstile {
     door: Door,
+    /// Those of all doors: a door at which nobody is must not hold one.
     permits: Arc<Semaphore>,
+    /// Who waits here: not lost when the wait is given up.
+    first: Mutex<Option<Link>>,
 }
 
 impl Listen for Turnstile {
     type Connection = (Link, OwnedSemaphorePermit);
 
     async fn accept(&self) -> io::Result<Self::Connection> {
+        let mut first = self.first.lock().await;
+        if first.is_none() {
+            *first = Some(self.door.accept().await?);
+        }
         let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)?;
-        Ok((self.door.accept().await?, permit))
+        Ok((first.take().expect("one who waits was put there"), permit))
     }
 }
 
