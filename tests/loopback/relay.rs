@@ -387,7 +387,7 @@ fn wrong_addresses_and_words_are_named() -> Result<()> {
         (
             &["--in", "-", "--out", "-", "--handler", "seal:/dev/null"],
             1,
-            "a key has 32 bytes, this file has 0",
+            "32 random bytes, and this one has 0",
         ),
         (&["--in", "-", "--framing", "ts", "--out", "-"], 1, "begins with 0x47, this one with 0x78"),
         (&["--in", "-", "--framing", "length32", "--out", "-"], 1, "a record of 2021161084 bytes or more"),

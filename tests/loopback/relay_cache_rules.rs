@@ -193,6 +193,11 @@ fn an_origin_that_fails_is_said_and_bridged_where_it_allows() -> Result<()> {
         failed.status == 502 && words.contains(&nobody.to_string()) && words.contains("refused"),
         "{failed:?}"
     );
+    // Once, however many ask.
+    ensure!(cache.get("/b")?.status == 502);
+    let told = || cache.process.log().matches(&nobody.to_string()).count();
+    Deadline::seconds(10.0).wait_for("a line of the log", || Ok((told() > 0).then_some(())))?;
+    ensure!(told() == 1, "{}", cache.process.log());
     drop(cache);
     let times = AtomicUsize::new(0);
     let origin = Origin::start(move |asked, connection| match times.fetch_add(1, Ordering::Relaxed) {

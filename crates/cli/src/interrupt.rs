@@ -1,11 +1,16 @@
-//! SIGINT and SIGTERM: the first asks to stop at the end of the current run, the second ends the process at once.
+//! SIGINT and SIGTERM: the first asks to stop at the end of the current run, one that comes later ends the process at once.
 
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
+
+/// Signals that come within this time of the first are the same wish: `timeout` signals its child and then the group of both, and a
+/// shell the group beside a script that does so itself.
+const ONE_WISH: Duration = Duration::from_millis(500);
 
 /// Whether, and by which signal, it is asked to stop.
 #[derive(Clone, Default)]
@@ -22,15 +27,20 @@ impl Interrupt {
             (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
         };
         let watch = async move {
+            let mut first = None;
             loop {
                 let signal = tokio::select! {
                     _ = interrupted.recv() => SignalKind::interrupt(),
                     _ = terminated.recv() => SignalKind::terminate(),
                 };
                 let signal = signal.as_raw_value() as u8;
-                if number.swap(signal, Ordering::Relaxed) != 0 {
+                let first = *first.get_or_insert_with(Instant::now);
+                if first.elapsed() > ONE_WISH {
                     // Namespaces, devices and receivers end with the process.
                     std::process::exit(128 + i32::from(signal));
+                }
+                if number.load(Ordering::Relaxed) == 0 {
+                    number.store(signal, Ordering::Relaxed);
                 }
             }
         };

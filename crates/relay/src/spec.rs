@@ -183,7 +183,7 @@ mod tests {
             "it is ts:pids=",
             "9000 is no number from 0 to 8191",
             "match: is no handler",
-            "/nowhere/key: No such file",
+            "/nowhere/key: the key cannot be read: No such file",
         ];
         for (said, expected) in said.iter().zip(expected) {
             assert!(said.to_string().contains(expected), "{said}");

@@ -38,6 +38,14 @@ pub enum FramingError {
         /// The limit.
         limit: usize,
     },
+    /// The input is not divided, and whole records are needed.
+    #[error(
+        "without framing the input is one record, and longer than the {limit} bytes that are taken whole: divide it, into packets or lines for instance"
+    )]
+    Undivided {
+        /// Bytes of the longest record.
+        limit: usize,
+    },
     /// The input ended before the record did.
     #[error("the input ends within a record, after {bytes} of its bytes")]
     Cut {
@@ -120,6 +128,7 @@ impl Splitter {
     /// Whether so much of a record may be kept until the rest has come.
     fn may_wait(&self, bytes: usize) -> Result<(), FramingError> {
         match self.whole {
+            Some(limit) if bytes > limit && self.is_whole() => Err(FramingError::Undivided { limit }),
             Some(limit) if bytes > limit => Err(FramingError::TooLong { bytes, limit }),
             _ => Ok(()),
         }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::io;
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
@@ -37,6 +39,8 @@ pub struct Origin {
     prefix: String,
     /// Its addresses, when they have been asked for, until none of them can be connected to.
     names: Names,
+    /// Whether it could not be reached the last time, for the log.
+    is_away: Arc<AtomicBool>,
 }
 
 /// What is wrong with the URL of an origin.
@@ -85,6 +89,7 @@ impl FromStr for Origin {
             port: authority.port_u16().unwrap_or(80),
             prefix: uri.path().trim_end_matches('/').to_owned(),
             names: Names::default(),
+            is_away: Arc::default(),
         })
     }
 }
@@ -101,8 +106,21 @@ impl Origin {
         format!("{self}{target}")
     }
 
-    /// A connection of its own for each request: HTTP/1.0 ends it with the answer.
+    /// A connection of its own for each request: HTTP/1.0 ends it with the answer. The log says when there begin to be none, and when
+    /// there are some again.
     pub(super) async fn connect(&self) -> Result<TcpStream, Refusal> {
+        let connected = self.try_connect().await;
+        match &connected {
+            Err(refusal) if !self.is_away.swap(true, Relaxed) => tracing::warn!("{refusal}"),
+            Ok(_) if self.is_away.swap(false, Relaxed) => {
+                tracing::info!(origin = %self, "the origin is back")
+            }
+            _ => {}
+        }
+        connected
+    }
+
+    async fn try_connect(&self) -> Result<TcpStream, Refusal> {
         let in_time = |error: io::Error| match error.kind() {
             io::ErrorKind::TimedOut => self.failed("it did not answer in time", true),
             _ => self.failed(&error.to_string(), false),

@@ -1,5 +1,6 @@
 //! Handlers, as words.
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -113,13 +114,19 @@ impl FromStr for HandlerSpec {
     }
 }
 
-/// Reads a key of 32 bytes.
+/// Reads a key of 32 bytes. Whoever gave another file as a key must not be told to make one over it.
 fn key(file: &PathBuf) -> Result<Key, SpecError> {
-    let bytes = std::fs::read(file).map_err(|error| SpecError(format!("{}: {error}", file.display())))?;
+    let name = file.display();
+    let bytes = std::fs::read(file).map_err(|error| {
+        let hint = match error.kind() {
+            ErrorKind::NotFound => format!("; make one with: head -c 32 /dev/urandom > {name}"),
+            _ => String::new(),
+        };
+        SpecError(format!("{name}: the key cannot be read: {error}{hint}"))
+    })?;
     let length = bytes.len();
     let bytes: [u8; 32] = bytes.try_into().map_err(|_| {
-        let file = file.display();
-        SpecError(format!("{file}: a key has 32 bytes, this file has {length}; make one with: head -c 32 /dev/urandom > {file}"))
+        SpecError(format!("{name} is no key: a key is a file of 32 random bytes, and this one has {length}"))
     })?;
     Ok(Key::new(&bytes))
 }
@@ -133,7 +140,12 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), [7; 31]).unwrap();
         let error = HandlerSpec::Open(file.path().into()).handler().unwrap_err();
-        assert!(error.to_string().contains("this file has 31; make one with: head -c 32"), "{error}");
+        assert!(error.to_string().ends_with("32 random bytes, and this one has 31"), "{error}");
+        let missing = HandlerSpec::Seal("/nowhere/key".into()).handler().unwrap_err();
+        assert!(
+            missing.to_string().ends_with("make one with: head -c 32 /dev/urandom > /nowhere/key"),
+            "{missing}"
+        );
         std::fs::write(file.path(), [7; 32]).unwrap();
         assert_eq!(HandlerSpec::Open(file.path().into()).handler().unwrap().name(), "open");
     }

@@ -60,7 +60,7 @@ fn what_is_too_long_or_cut_is_an_error() {
     let nothing = Framing::With { limit: 9, measure: Box::new(|_, _| Ok(Some(0))) };
     assert!(matches!(of(nothing, b"a"), FramingError::Wrong(_)));
     let long = vec![0; 20_000];
-    assert_eq!(of(Framing::Whole, &long), FramingError::TooLong { bytes: 10_004, limit: 10_000 });
+    assert_eq!(of(Framing::Whole, &long), FramingError::Undivided { limit: 10_000 });
     assert_eq!(of(Framing::Fixed(10_001), b"a"), FramingError::TooLong { bytes: 10_001, limit: 10_000 });
 }
 
