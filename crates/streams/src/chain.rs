@@ -35,6 +35,8 @@ pub(crate) struct ChainError {
 #[derive(Debug)]
 struct Link {
     handler: Handler,
+    /// It joined while a record may go by, of which it sees nothing.
+    awaits_record: bool,
     gate: Gate,
     /// Pieces of a record for a handler that takes whole ones.
     gathered: BytesMut,
@@ -47,11 +49,18 @@ impl Chain {
     pub(crate) fn push(&mut self, handler: Handler) {
         self.links.push(Link {
             handler,
+            awaits_record: false,
             gate: Gate::default(),
             gathered: BytesMut::new(),
             block: BytesMut::new(),
             parts: Vec::new(),
         });
+    }
+
+    /// One more, behind the others, that sees nothing before the next record begins.
+    pub(crate) fn push_for_next(&mut self, handler: Handler) {
+        self.push(handler);
+        self.links.iter_mut().next_back().into_iter().for_each(|link| link.awaits_record = true);
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -109,6 +118,11 @@ impl Chain {
 
 impl Link {
     fn apply(&mut self, run: Run, out: &mut Vec<Run>) -> Result<(), ChainError> {
+        self.awaits_record &= !run.begins;
+        if self.awaits_record {
+            out.push(run);
+            return Ok(());
+        }
         let name = self.handler.name();
         let Some(run) = self.gather(run).map_err(|error| ChainError { handler: name, error })? else {
             return Ok(());

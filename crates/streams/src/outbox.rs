@@ -20,6 +20,13 @@ pub enum WhenFull {
     Disconnect,
 }
 
+impl WhenFull {
+    /// Whether records are dropped, which takes whole ones.
+    pub(crate) fn drops_records(self) -> bool {
+        matches!(self, WhenFull::DropNewest | WhenFull::DropOldest)
+    }
+}
+
 /// What was dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
@@ -69,6 +76,11 @@ impl Outbox {
             dropping: false,
             dropped: Dropped::default(),
         }
+    }
+
+    /// Other limits from the next record on: what is decided of one that goes by stays, and so does what waits.
+    pub(crate) fn limit_to(&mut self, limit: usize, when_full: WhenFull) {
+        (self.limit, self.when_full) = (limit.max(1), when_full);
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -136,6 +136,12 @@ impl RunningStream {
     pub fn with(&self, act: impl FnOnce(&mut Stream) + Send + 'static) {
         self.mailbox.send(Command::WithStream { id: self.id, act: Box::new(act) });
     }
+
+    /// What it may read, in bytes, from now on (`setstreamoption`); None is no limit of its own. Of what it has read, no more than the
+    /// new burst counts against the new rate.
+    pub fn set_rate(&self, rate: Option<Rate>) {
+        self.mailbox.send(Command::SetRate { id: self.id, rate });
+    }
 }
 
 impl Drop for RunningStream {

@@ -137,6 +137,19 @@ impl Scheduler {
         self.streams[stream] = Some(Stream { class, bucket, state: State::Idle });
     }
 
+    /// Gives a stream another rate, or none. Of what it spent, no more than the new burst counts against that.
+    pub fn set_rate(&mut self, stream: usize, rate: Option<Rate>, now_us: u64) {
+        let Some(Some(known)) = self.streams.get_mut(stream) else { return };
+        let before = known.bucket.take();
+        known.bucket =
+            rate.map(|rate| before.map_or_else(|| Bucket::new(rate), |bucket| bucket.with(rate, now_us)));
+        // Whom the rate before kept waiting has a turn when the new one lets him.
+        if let State::Held { deadline_us, .. } = known.state {
+            self.held.retain(|Reverse((_, held))| *held != stream);
+            self.queue(stream, deadline_us);
+        }
+    }
+
     /// Forgets a stream; its number may be used again.
     pub fn remove(&mut self, stream: usize) {
         if let Some(entry) = self.streams.get_mut(stream) {

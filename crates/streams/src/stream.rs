@@ -8,6 +8,7 @@ mod arrival;
 mod attach;
 mod broken;
 mod build;
+mod change;
 mod direct;
 mod drain;
 mod error;

@@ -24,7 +24,7 @@ use crate::download::{DownloadError, DownloadTask, Waiting};
 use crate::engine::Mailbox;
 use crate::playback::{PlayError, PlaybackTask, Position, Reply};
 use crate::running::StreamTask;
-use crate::schedule::{Next, Scheduler};
+use crate::schedule::{Next, Rate, Scheduler};
 use crate::slots::Slots;
 use crate::source::Cursor;
 use crate::stream::{Stored, watch};
@@ -71,6 +71,11 @@ pub(crate) enum Command {
     WithStream {
         id: u64,
         act: Box<dyn FnOnce(&mut Stream) + Send>,
+    },
+    /// Another rate of a stream.
+    SetRate {
+        id: u64,
+        rate: Option<Rate>,
     },
     /// Takes a stream off the thread and gives it to whoever listens there; to nobody if it ends first.
     TakeBack {
@@ -387,6 +392,7 @@ impl Worker {
             Command::Grew { id } => self.grew(id),
             Command::AddStream { id, task } => self.add_stream(id, task),
             Command::WithStream { id, act } => self.with_stream(id, act),
+            Command::SetRate { id, rate } => self.set_rate(id, rate),
             Command::TakeBack { id, tell } => self.take_back(id, tell),
             Command::Stored { id, stored } => self.stored(id, stored),
             Command::Hold(region) => self.sending.scratch.hold(region),

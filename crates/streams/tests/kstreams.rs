@@ -15,8 +15,8 @@ use wirepath_streams::datapath::{Mapping, Support};
 use wirepath_streams::handlers::{Checksum, Filter, Key, Open, Prefix, Seal};
 use wirepath_streams::{
     BlockingPool, Class, Collected, Engine, EngineOptions, Framing, Handler, Importance, InputOrder, Late,
-    Next, Object, OutputOptions, OutputPattern, Policy, Round, SHARE_HEADER, Scheduler, Stream,
-    StreamBuilder, StreamError, StreamEvent, StreamOptions,
+    Next, Object, OutputOptions, OutputPattern, Policy, Rate, Round, SHARE_HEADER, Scheduler, Stream,
+    StreamBuilder, StreamError, StreamEvent, StreamOptions, WhenFull,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -114,8 +114,7 @@ fn data_objects_keep_boundaries_where_they_have_them() {
     }
 }
 
-/// `attachinput`, `detachinput`, `attachoutput`, `detachoutput`, `addstreamhandler`: a running stream changes between records, and an
-/// option of an output holds for it alone.
+/// `attachinput`, `detachinput`, `attachoutput`, `detachoutput`: a running stream changes between records.
 #[test]
 fn a_running_stream_is_changed_between_records() {
     let engine = engine();
@@ -158,6 +157,71 @@ fn a_running_stream_is_changed_between_records() {
     assert_eq!(running.wait().result, Ok(()));
     assert_eq!(text(all.records()), ["1a", "3red", "1b", "4blue"]);
     assert_eq!(text(passed.records()), ["3red"], "the handler of this output, while it was there");
+}
+
+/// `addstreamhandler`: on a running stream and on one of its outputs, from the next record on.
+#[test]
+fn a_running_stream_gets_more_handlers() {
+    let engine = engine();
+    let (mut source, far) = UnixStream::pair().unwrap();
+    let [(kept, all), (second, few)] = ["kept", "second"].map(|name| Object::collect(name, LIMIT));
+    let mut stream = StreamBuilder::default().pattern(OutputPattern::Mirror).build();
+    stream.attach_input(Object::stream("source", far.into()).unwrap(), by_length()).unwrap();
+    stream.attach_output(kept, OutputOptions::default());
+    let port = stream.attach_output(second, OutputOptions::default());
+    let running = engine.start_stream(stream, StreamOptions::default());
+    let bytes = |wanted: u64| {
+        while running.status().bytes_in < wanted {
+            std::thread::yield_now();
+        }
+    };
+    let longer_than =
+        |bytes: usize| Handler::Read(Box::new(Filter::new(10, move |word: &[u8]| word.len() > bytes)));
+    source.write_all(b"1a4b").unwrap();
+    bytes(4);
+    running.with(move |stream| stream.add_handler(longer_than(5)));
+    source.write_all(b"lue1c6defghi").unwrap();
+    bytes(16);
+    let (tell, told) = channel();
+    running.with(move |stream| tell.send(stream.add_output_handler(port, longer_than(7))).unwrap());
+    assert!(told.recv_timeout(PATIENCE).unwrap());
+    source.write_all(b"1f6ghijkl8mnopqrst").unwrap();
+    drop(source);
+    assert_eq!(running.wait().result, Ok(()));
+    assert_eq!(text(all.records()), ["1a", "4blue", "6defghi", "6ghijkl", "8mnopqrst"], "one goes by unseen");
+    assert_eq!(text(few.records()), ["1a", "4blue", "6defghi", "8mnopqrst"]);
+}
+
+/// `setstreamoption`: what waits for an output of a running stream and what happens when that is too much, and how much the stream may
+/// read.
+#[test]
+fn a_running_stream_gets_other_options() {
+    let engine = engine();
+    let bytes = vec![7_u8; 4 << 20];
+    let (stuck, _reader) = UnixStream::pair().unwrap();
+    let (kept, all) = Object::collect("kept", 8 << 20);
+    let mut stream = StreamBuilder::default().pattern(OutputPattern::Mirror).build();
+    stream.attach_input(memory(&bytes), Framing::Fixed(1000)).unwrap();
+    stream.attach_output(kept, OutputOptions::default());
+    let stuck =
+        stream.attach_output(Object::stream("stuck", stuck.into()).unwrap(), OutputOptions::default());
+    // At a byte a second it would take weeks.
+    let rate = Some(Rate { per_second: 1, burst: 1 });
+    let running = engine.start_stream(stream, StreamOptions { rate, ..StreamOptions::default() });
+    running.set_rate(None);
+    while running.status().outputs.iter().all(|output| output.waiting_bytes == 0) {
+        std::thread::yield_now(); // who is stuck keeps the stream waiting
+    }
+    assert!(all.bytes().len() < bytes.len());
+    let (tell, told) = channel();
+    running.with(move |stream| {
+        tell.send(stream.set_output_options(stuck, WhenFull::Disconnect, 100_000)).unwrap();
+    });
+    assert!(told.recv_timeout(PATIENCE).unwrap());
+    let end = running.wait_for(PATIENCE).expect("it does not end");
+    assert_eq!(end.result, Ok(()));
+    assert_eq!(end.status.gone_outputs.disconnected, 1);
+    assert!(all.bytes() == bytes, "what came is not what was sent");
 }
 
 /// `runstream` on the caller's thread; `startstream`, `stopstream`, `waitstream` and polling on an engine's.

@@ -18,6 +18,14 @@ impl Bucket {
         Bucket { rate, full_ns: 0 }
     }
 
+    /// One of another rate, of which as much was spent, but no more than its burst.
+    pub(super) fn with(&self, rate: Rate, now_us: u64) -> Bucket {
+        let mut bucket = Bucket::new(rate);
+        let spent = self.rate.burst - self.level(now_us);
+        bucket.spend(spent.min(bucket.rate.burst), now_us);
+        bucket
+    }
+
     /// When something is left, in microseconds; in the past if something is.
     pub(super) fn open_us(&self) -> u64 {
         // One unit is left this long before it is full.

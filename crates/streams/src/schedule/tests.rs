@@ -68,6 +68,27 @@ fn a_stream_that_was_removed_is_not_told_to_act_and_its_number_can_be_used_again
 }
 
 #[test]
+fn a_rate_is_changed_while_its_stream_waits_or_not() {
+    let mut scheduler = Scheduler::new(Policy::BestEffort, Vec::new(), 1000);
+    let rate = |per_second, burst| Some(Rate { per_second, burst });
+    scheduler.add(0, 0, rate(10, 100));
+    scheduler.ready(0);
+    assert_eq!(act(&mut scheduler, true, 0), Next::Act { stream: 0, allowance: 100 });
+    assert_eq!(act(&mut scheduler, true, 0), Next::At(100_000));
+    // A faster one is not as good as new: its burst is used up as well.
+    scheduler.set_rate(0, rate(1000, 50), 0);
+    assert_eq!(act(&mut scheduler, true, 0), Next::At(1000));
+    assert_eq!(act(&mut scheduler, true, 10_000), Next::Act { stream: 0, allowance: 10 });
+    assert_eq!(act(&mut scheduler, true, 10_000), Next::At(11_000));
+    scheduler.set_rate(0, None, 10_000);
+    assert_eq!(act(&mut scheduler, true, 10_000), Next::Act { stream: 0, allowance: 1000 });
+    scheduler.set_rate(0, rate(10, 100), 10_000);
+    assert_eq!(act(&mut scheduler, true, 10_000), Next::Act { stream: 0, allowance: 100 });
+    scheduler.set_rate(7, None, 10_000); // nobody
+    assert_eq!(act(&mut scheduler, true, 10_000), Next::At(110_000));
+}
+
+#[test]
 fn rates_of_streams_and_classes_hold_back_only_their_own() {
     let slow = Rate { per_second: 1000, burst: 10 };
     let mut scheduler =

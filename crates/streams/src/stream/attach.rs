@@ -11,7 +11,7 @@ use super::{Input, Order, Output, OutputOptions, Port, Stream, StreamError};
 use crate::chain::Chain;
 use crate::framing::{Framing, Splitter};
 use crate::object::{Kind, Object};
-use crate::outbox::{Dropped, Outbox, WhenFull};
+use crate::outbox::{Dropped, Outbox};
 use crate::pattern::{Lately, Spread};
 use crate::secret::MOST_SHARES;
 
@@ -131,8 +131,7 @@ impl Stream {
             Kind::Datagrams(datagrams) => Some(datagrams.packet_bytes),
             _ => None,
         };
-        let drops = matches!(options.when_full, WhenFull::DropNewest | WhenFull::DropOldest);
-        let whole = (drops || packet_bytes.is_some()).then_some(LONGEST);
+        let whole = (options.when_full.drops_records() || packet_bytes.is_some()).then_some(LONGEST);
         if let Some(limit) = longest_whole(&options.handlers).into_iter().chain(whole).min() {
             self.need_whole(limit);
         }
@@ -147,7 +146,8 @@ impl Stream {
         }
     }
 
-    fn need_whole(&mut self, limit: usize) {
+    /// From their next record on, inputs hand on only whole ones of at most `limit` bytes.
+    pub(super) fn need_whole(&mut self, limit: usize) {
         if self.settings.whole.is_some_and(|before| before <= limit) {
             return;
         }

@@ -1,6 +1,7 @@
 //! Streams by their turns, each by itself.
 
 mod attaching;
+mod changing;
 mod datagrams;
 mod finishing;
 mod leaving;

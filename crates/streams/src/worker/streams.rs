@@ -11,7 +11,7 @@ use crate::clock::now_us;
 use crate::panics::caught;
 use crate::playback::RETRY_US;
 use crate::running::StreamTask;
-use crate::schedule::Cost;
+use crate::schedule::{Cost, Rate};
 use crate::stream::watch::Watch;
 use crate::stream::{Acted, LOOK_AGAIN_US, Stored, Stream};
 
@@ -139,6 +139,11 @@ impl Worker {
             Ok(()) => self.ready_stream(key),
             Err(words) => self.end_stream(key, Err(StreamError::Panicked(words))),
         }
+    }
+
+    pub(super) fn set_rate(&mut self, id: u64, rate: Option<Rate>) {
+        let Some(key) = self.keys.get(&id).copied() else { return };
+        self.scheduler.set_rate(key, rate, now_us());
     }
 
     pub(super) fn end_stream(&mut self, key: usize, result: Result<(), StreamError>) {

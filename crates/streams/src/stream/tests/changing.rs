@@ -1,0 +1,242 @@
+//! Handlers and options that come while a stream runs.
+
+use std::sync::Mutex;
+use std::thread;
+
+use super::*;
+use crate::{Common, HandlerError, Piece, Reach, Rewrite};
+
+/// Turns every bit, and keeps what it saw.
+struct Turned {
+    reach: Reach,
+    saw: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Common for Turned {
+    fn name(&self) -> &'static str {
+        "turned"
+    }
+
+    fn reach(&self) -> Reach {
+        self.reach
+    }
+}
+
+impl Rewrite for Turned {
+    fn room(&self, length: usize) -> usize {
+        length
+    }
+
+    fn rewrite(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<Option<usize>, HandlerError> {
+        self.saw.lock().unwrap().extend_from_slice(piece.bytes);
+        piece.bytes.iter().zip(out).for_each(|(byte, out)| *out = !byte);
+        Ok(Some(piece.bytes.len()))
+    }
+}
+
+fn turned(reach: Reach) -> (Handler, Arc<Mutex<Vec<u8>>>) {
+    let saw = Arc::default();
+    (Handler::Rewrite(Box::new(Turned { reach, saw: Arc::clone(&saw) })), saw)
+}
+
+fn some_bytes(count: usize) -> Vec<u8> {
+    (0..count as u32).map(|number| (number.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+/// A mirror from a connection to two, by which nothing is read yet and which are full, with what is read of each when it is.
+fn full_mirror(bytes: &[u8], framing: Framing) -> (Stream, [UnixStream; 2]) {
+    let (inlet, mut feed) = UnixStream::pair().unwrap();
+    let sent = bytes.to_vec();
+    thread::spawn(move || feed.write_all(&sent));
+    let [(first, first_far), (second, second_far)] = [(); 2].map(|()| UnixStream::pair().unwrap());
+    let mut stream = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .finish_outputs()
+        .output(Object::stream("first", first.into()).unwrap())
+        .output(Object::stream("second", second.into()).unwrap())
+        .input(Object::stream("inlet", inlet.into()).unwrap(), framing)
+        .build();
+    while stream.status().outputs.iter().any(|output| output.waiting_bytes == 0) {
+        stream.note_ready(Port(2));
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        thread::yield_now();
+    }
+    (stream, [first_far, second_far])
+}
+
+/// Lets the stream go on until its end; answers what came by each connection.
+fn rest(mut stream: Stream, ends: [UnixStream; 2]) -> (StreamStatus, [Vec<u8>; 2]) {
+    let readers = ends.map(|mut end| {
+        thread::spawn(move || {
+            let mut bytes = Vec::new();
+            end.read_to_end(&mut bytes).map(|_| bytes).unwrap()
+        })
+    });
+    stream.run().unwrap();
+    let status = stream.status();
+    drop(stream);
+    (status, readers.map(|reader| reader.join().unwrap()))
+}
+
+/// What came of `bytes` where a handler saw `saw`, the last of them.
+fn expected(bytes: &[u8], saw: &[u8]) -> Vec<u8> {
+    let unseen = bytes.len() - saw.len();
+    assert!(saw == &bytes[unseen..], "the handler saw something else than the last bytes");
+    bytes[..unseen].iter().copied().chain(saw.iter().map(|byte| !byte)).collect()
+}
+
+const REACHES: [Reach; 2] = [Reach::Pieces, Reach::Records { limit: 16 << 20 }];
+
+#[test]
+fn a_handler_that_joins_what_moves_unseen_sees_the_rest_and_nothing_is_lost_or_doubled() {
+    // More than is under way at a time: so a record goes by when the handler comes.
+    const RECORD: usize = 1_000_003;
+    let bytes = some_bytes(3_000_000);
+    for (is_divided, reach) in
+        [false, true].into_iter().flat_map(|divided| REACHES.map(|reach| (divided, reach)))
+    {
+        let framing = || if is_divided { Framing::Fixed(RECORD) } else { Framing::Whole };
+        let check = |status: StreamStatus, saw: &[u8]| {
+            let unseen = bytes.len() - saw.len();
+            assert!(status.bytes_unseen > 0 && !saw.is_empty(), "{status:?}");
+            assert_eq!(status.bytes_in, bytes.len() as u64);
+            if is_divided {
+                assert!(!(status.bytes_unseen as usize).is_multiple_of(RECORD), "no record goes by");
+                assert_eq!(
+                    unseen,
+                    (status.bytes_unseen as usize).next_multiple_of(RECORD),
+                    "from a record on"
+                );
+            } else {
+                assert_eq!(unseen as u64, status.bytes_unseen, "from the next byte on");
+            }
+        };
+        // On the stream: both get what it makes.
+        let (mut stream, ends) = full_mirror(&bytes, framing());
+        let (handler, saw) = turned(reach);
+        stream.add_handler(handler);
+        let (status, came) = rest(stream, ends);
+        let saw = saw.lock().unwrap();
+        check(status, &saw);
+        assert!(came.iter().all(|came| *came == expected(&bytes, &saw)), "divided: {is_divided}, {reach:?}");
+
+        // On one output: the other gets what there was.
+        let (mut stream, ends) = full_mirror(&bytes, framing());
+        let (handler, saw) = turned(reach);
+        assert!(stream.add_output_handler(Port(1), handler));
+        assert!(!stream.add_output_handler(Port(2), turned(reach).0), "that is the input");
+        let (status, came) = rest(stream, ends);
+        let saw = saw.lock().unwrap();
+        check(status, &saw);
+        assert!(came == [bytes.clone(), expected(&bytes, &saw)], "divided: {is_divided}, {reach:?}");
+    }
+}
+
+/// Also where bytes are looked at already, and come a few at a time.
+#[test]
+fn a_handler_that_joins_within_a_record_begins_with_the_next() {
+    for reach in REACHES {
+        let (mut feed, inlet) = UnixStream::pair().unwrap();
+        let (object, collected) = Object::collect("out", LIMIT);
+        let mut stream = StreamBuilder::default()
+            .handler(turned(Reach::Pieces).0)
+            .output(object)
+            .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4))
+            .build();
+        let mut feed = |stream: &mut Stream, bytes: &[u8]| {
+            feed.write_all(bytes).unwrap();
+            stream.note_ready(Port(1));
+            assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        };
+        feed(&mut stream, b"aaaabb");
+        let (of_stream, saw) = turned(reach);
+        let (of_output, saw_there) = turned(reach);
+        stream.add_handler(of_stream);
+        assert!(stream.add_output_handler(Port(0), of_output));
+        feed(&mut stream, b"b");
+        feed(&mut stream, b"bccccdddd");
+        let not = |bytes: &[u8]| bytes.iter().map(|byte| !byte).collect::<Vec<u8>>();
+        assert_eq!(*saw.lock().unwrap(), not(b"ccccdddd"), "what the handler before it made");
+        assert_eq!(*saw_there.lock().unwrap(), b"ccccdddd");
+        assert_eq!(collected.bytes(), not(b"aaaabbbbccccdddd"));
+    }
+}
+
+/// A part of a stripe is a record for its output, though the stream of bytes has none.
+#[test]
+fn a_handler_of_an_output_that_has_parts_of_a_stripe_begins_with_the_next() {
+    let (mut feed, inlet) = UnixStream::pair().unwrap();
+    let (objects, collected) = collects(2);
+    let builder = StreamBuilder::default().pattern(OutputPattern::StripeBytes(4));
+    let mut stream = objects
+        .into_iter()
+        .fold(builder, StreamBuilder::output)
+        .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Whole)
+        .build();
+    let mut feed = |stream: &mut Stream, bytes: &[u8]| {
+        feed.write_all(bytes).unwrap();
+        stream.note_ready(Port(2));
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+    };
+    feed(&mut stream, b"aa");
+    let (handler, saw) = turned(Reach::Pieces);
+    assert!(stream.add_output_handler(Port(0), handler));
+    feed(&mut stream, b"aabbbbcccc");
+    assert_eq!(*saw.lock().unwrap(), b"cccc");
+    assert_eq!(collected[0].bytes(), [b"aaaa".to_vec(), vec![!b'c'; 4]].concat());
+    assert_eq!(collected[1].bytes(), b"bbbb");
+}
+
+/// A datagram that a handler refuses is dropped, also if the handler came later.
+#[test]
+fn a_handler_that_joins_a_stream_of_datagrams_ends_it_no_more_than_others() {
+    let (sender, inlet) = datagrams();
+    let (object, collected) = Object::collect("out", LIMIT);
+    let mut stream = StreamBuilder::default().output(object).input(inlet, Framing::Whole).build();
+    stream.add_handler(Handler::Select(Box::new(crate::handlers::Unprefix {})));
+    sender.send(b"no").unwrap();
+    sender.send(b"\0\0\0\x02ok").unwrap();
+    while collected.bytes().is_empty() {
+        stream.note_ready(Port(1));
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        thread::yield_now();
+    }
+    assert_eq!(collected.bytes(), b"ok");
+}
+
+#[test]
+fn an_output_drops_or_keeps_the_stream_waiting_as_it_is_told_while_it_runs() {
+    const RECORD: usize = 40_001;
+    let bytes = some_bytes(75 * RECORD);
+    let (mut stream, ends) = full_mirror(&bytes, Framing::Fixed(RECORD));
+    assert!(!stream.set_output_options(Port(2), WhenFull::Block, 1), "that is the input");
+    assert!(stream.set_output_options(Port(1), WhenFull::DropNewest, 100_000));
+    // The other is read alone: all of it comes, though nothing is read by this.
+    let [mut first, second] = ends;
+    let reader = thread::spawn(move || {
+        let mut came = vec![0; 75 * RECORD];
+        first.read_exact(&mut came).map(|()| (came, first)).unwrap()
+    });
+    while stream.status().outputs[0].bytes < (75 * RECORD) as u64 - 100_000 {
+        (0..3).for_each(|port| stream.note_ready(Port(port)));
+        assert!(matches!(stream.act(1 << 20, 0).0, Acted::More | Acted::Wait));
+        thread::yield_now();
+    }
+    assert!(stream.set_output_options(Port(1), WhenFull::Block, 1 << 20));
+    let second = thread::spawn(move || {
+        let mut came = Vec::new();
+        (&second).read_to_end(&mut came).map(|_| came).unwrap()
+    });
+    stream.run().unwrap();
+    let status = stream.status();
+    drop(stream);
+    let dropped = status.outputs[1].dropped;
+    assert!(reader.join().unwrap().0 == bytes, "what the other output got is not what was sent");
+    let came = second.join().unwrap();
+    assert!(dropped.records > 0, "{status:?}");
+    assert_eq!(came.len() as u64 + dropped.bytes, bytes.len() as u64);
+    assert_eq!(dropped.bytes, dropped.records * RECORD as u64, "whole records");
+    // What came is what was sent, without some of its records.
+    let mut sent = bytes.chunks(RECORD);
+    assert!(came.chunks(RECORD).all(|record| sent.any(|sent| sent == record)));
+}
