@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream, ToSocketAddrs};
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -185,6 +186,9 @@ fn receiver(udp: &Udp) -> Attempt<Socket> {
     // More than one program may listen to a group.
     socket.set_reuse_address(address.ip().is_multicast()).doing("setting up a socket")?;
     socket.set_recv_buffer_size(RECEIVE_BUFFER).doing("setting up a socket")?;
+    if address.ip().is_multicast() {
+        keep_to_device(&socket, address, index).doing("setting up a socket")?;
+    }
     socket.bind(&on_link(address, index).into()).doing("listening")?;
     if address.ip().is_multicast() {
         match address.ip() {
@@ -196,6 +200,16 @@ fn receiver(udp: &Udp) -> Attempt<Socket> {
         .doing("joining the group")?;
     }
     Ok(socket)
+}
+
+/// Has a socket receive a group from the device on which it joins it, and not also from those on which others did: for IPv4
+/// `IP_MULTICAST_ALL` does (ip(7)). `IPV6_MULTICAST_ALL` does not: of IPv6 a socket that has joined a group is given what comes to
+/// it by any device, unless it is bound to one.
+fn keep_to_device(socket: &Socket, group: SocketAddr, index: u32) -> io::Result<()> {
+    match group {
+        SocketAddr::V4(_) => socket.set_multicast_all_v4(false),
+        SocketAddr::V6(_) => socket.bind_device_by_index_v6(NonZeroU32::new(index)),
+    }
 }
 
 /// A socket that sends to a host or group.
