@@ -5,6 +5,8 @@
 //!   10.77.0.2/24 fd77::2/64 veth ------------------------ veth 10.77.0.1/24 fd77::1/64
 //! ```
 
+mod devices;
+
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
@@ -13,6 +15,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::net::netdevice::name_to_index;
+use rustix::net::sockopt::set_ip_multicast_if_with_ifindex;
 use rustix::process::Signal;
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 use wirepath_tests::namespace::{CLIENT, Link, Namespace};
@@ -20,7 +23,7 @@ use wirepath_tests::process::{Process, find};
 use wirepath_tests::{Deadline, clips, require, server, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![
+    let mut all = trials![
         a_group_is_mirrored_datagram_by_datagram,
         a_group_of_ipv6_is_mirrored_datagram_by_datagram,
         a_group_of_a_link_is_mirrored_datagram_by_datagram,
@@ -28,7 +31,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         what_goes_to_a_group_of_ipv6_reaches_everybody_who_joined,
         what_goes_to_a_group_of_a_link_reaches_everybody_who_joined,
         what_ffmpeg_sends_to_a_group_is_mirrored,
-    ]
+    ];
+    all.extend(devices::trials());
+    all
 }
 
 const GROUP: Ipv4Addr = Ipv4Addr::new(239, 1, 2, 3);
@@ -58,7 +63,7 @@ fn stage(group: IpAddr) -> Result<Link> {
             namespace.ip(&format!("address add {address}/64 dev veth nodad"))?;
         }
     }
-    let receiver = joined(&link.server, group)?;
+    let receiver = joined(&link.server, "veth", group)?;
     let sender = sending(&link.client, group)?;
     receiver.set_read_timeout(Some(Duration::from_millis(50)))?;
     let came = Deadline::seconds(10.0).wait_for("a datagram to the group", || {
@@ -72,12 +77,12 @@ fn stage(group: IpAddr) -> Result<Link> {
     Ok(link)
 }
 
-/// A socket that has joined the group.
-fn joined(namespace: &Namespace, group: IpAddr) -> Result<UdpSocket> {
+/// A socket that has joined the group on a device.
+fn joined(namespace: &Namespace, device: &str, group: IpAddr) -> Result<UdpSocket> {
     namespace.enter(|| {
         let mut address = SocketAddr::new(group, PORT);
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
-        let index = name_to_index(&socket, "veth")?;
+        let index = name_to_index(&socket, device)?;
         if let SocketAddr::V6(of_link) = &mut address {
             of_link.set_scope_id(index);
         }
@@ -99,9 +104,12 @@ fn sending(namespace: &Namespace, group: IpAddr) -> Result<UdpSocket> {
     namespace.enter(|| {
         let address = SocketAddr::new(group, PORT);
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        let index = name_to_index(&socket, "veth")?;
         match group {
-            IpAddr::V4(_) => socket.set_multicast_if_v4(&CLIENT)?,
-            IpAddr::V6(_) => socket.set_multicast_if_v6(name_to_index(&socket, "veth")?)?,
+            IpAddr::V4(group) => {
+                set_ip_multicast_if_with_ifindex(&socket, &group, &Ipv4Addr::UNSPECIFIED, index)?;
+            }
+            IpAddr::V6(_) => socket.set_multicast_if_v6(index)?,
         }
         socket.connect(&address.into())?;
         Ok(socket.into())
@@ -212,7 +220,7 @@ fn a_group_of_a_link_is_mirrored_datagram_by_datagram() -> Result<()> {
 fn sent(group: IpAddr) -> Result<()> {
     const BYTES: usize = 60 * 1316 + 500;
     let link = stage(group)?;
-    let receivers = [joined(&link.client, group)?, joined(&link.client, group)?];
+    let receivers = [joined(&link.client, "veth", group)?, joined(&link.client, "veth", group)?];
     let folder = tempfile::tempdir()?;
     let source = folder.path().join("source");
     let bytes: Vec<u8> = (0..BYTES).map(|at| (at * 7 / 3) as u8).collect();

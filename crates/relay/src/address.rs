@@ -1,6 +1,7 @@
 //! Addresses of inputs and outputs, written as for ffmpeg, VLC and socat.
 
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -71,6 +72,27 @@ impl AddressError {
     /// What is wrong, without the address: for who says by himself which one it is.
     pub fn why(&self) -> &str {
         &self.why
+    }
+}
+
+impl Udp {
+    /// Whether nothing that is asked for would be ignored with this as the host's address.
+    ///
+    /// # Errors
+    /// What would be, and what to do about it.
+    pub(crate) fn fits(&self, host: IpAddr) -> Result<(), String> {
+        let option = match (&self.interface, self.ttl) {
+            _ if host.is_multicast() => return Ok(()),
+            (Some(_), _) => "iface",
+            (None, Some(_)) => "ttl",
+            (None, None) => return Ok(()),
+        };
+        let host = if self.host.is_empty() { "everything that comes to the port" } else { &self.host };
+        Err(format!(
+            "{option} is for groups (multicast), and {host} is none; leave {option} out, or name a group, as in \
+             udp://239.1.1.1:{}",
+            self.port
+        ))
     }
 }
 
@@ -168,13 +190,20 @@ fn parse(text: &str) -> Result<Kind, String> {
         "udp" => {
             let (host, port) = host_and_port(place)?;
             let host = host.strip_prefix('@').unwrap_or(&host).to_owned();
-            Kind::Udp(Udp {
+            let udp = Udp {
                 host,
                 port,
                 interface: query.value("iface")?,
                 ttl: query.number("ttl", 255)?.map(|ttl| ttl as u32),
                 packet_bytes: query.number("packet", 65_507)?.map(|bytes| bytes as usize),
-            })
+            };
+            // What a name stands for is known when it is looked up.
+            match udp.host.parse::<IpAddr>() {
+                Ok(address) => udp.fits(address)?,
+                Err(_) if udp.host.is_empty() => udp.fits(Ipv4Addr::UNSPECIFIED.into())?,
+                Err(_) => {}
+            }
+            Kind::Udp(udp)
         }
         other => return Err(format!("{other} is no kind of address; there are {KINDS}")),
     };
@@ -323,6 +352,15 @@ mod tests {
             ("tcp://a:1?lisen", "lisen is no option here; there are listen"),
             ("udp://a:1?ttl=300", "ttl is 300, and must be a number from 1 to 255"),
             ("udp://a:1?iface", "iface needs a value"),
+            (
+                "udp://10.0.0.1:1?iface=eth0",
+                "iface is for groups (multicast), and 10.0.0.1 is none; leave iface out",
+            ),
+            ("udp://@[fe80::1]:1?ttl=4", "ttl is for groups (multicast), and fe80::1 is none; leave ttl out"),
+            (
+                "udp://@:9?iface=eth0",
+                "iface is for groups (multicast), and everything that comes to the port is none",
+            ),
             ("unix:", "a path is missing"),
             ("file:x?append&overwrite", "exclude each other"),
         ] {

@@ -3,6 +3,7 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream, ToSocketAddrs};
+use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -179,12 +180,15 @@ fn connect(host: &str, port: u16) -> Attempt<TcpStream> {
 
 /// A socket that receives what is sent to a port, or to a group.
 fn receiver(udp: &Udp) -> Attempt<Socket> {
-    let address = resolve(host_or_any(&udp.host), udp.port)?;
+    let address = resolve(host_or_any(&udp.host), udp)?;
     let socket = udp_socket(address)?;
     let index = interface(&socket, udp, address)?;
     // More than one program may listen to a group.
     socket.set_reuse_address(address.ip().is_multicast()).doing("setting up a socket")?;
     socket.set_recv_buffer_size(RECEIVE_BUFFER).doing("setting up a socket")?;
+    if address.ip().is_multicast() {
+        keep_to_device(&socket, address, index).doing("setting up a socket")?;
+    }
     socket.bind(&on_link(address, index).into()).doing("listening")?;
     if address.ip().is_multicast() {
         match address.ip() {
@@ -198,9 +202,19 @@ fn receiver(udp: &Udp) -> Attempt<Socket> {
     Ok(socket)
 }
 
+/// Has a socket receive a group from the device on which it joins it, and not also from those on which others did: for IPv4
+/// `IP_MULTICAST_ALL` does (ip(7)). `IPV6_MULTICAST_ALL` does not: of IPv6 a socket that has joined a group is given what comes to
+/// it by any device, unless it is bound to one.
+fn keep_to_device(socket: &Socket, group: SocketAddr, index: u32) -> io::Result<()> {
+    match group {
+        SocketAddr::V4(_) => socket.set_multicast_all_v4(false),
+        SocketAddr::V6(_) => socket.bind_device_by_index_v6(NonZeroU32::new(index)),
+    }
+}
+
 /// A socket that sends to a host or group.
 fn sender(udp: &Udp) -> Attempt<Socket> {
-    let address = resolve(&udp.host, udp.port)?;
+    let address = resolve(&udp.host, udp)?;
     let socket = udp_socket(address)?;
     if address.ip().is_multicast() {
         let index = interface(&socket, udp, address)?;
@@ -258,10 +272,14 @@ fn on_link(mut address: SocketAddr, index: u32) -> SocketAddr {
     address
 }
 
-fn resolve(host: &str, port: u16) -> Attempt<SocketAddr> {
-    let mut found = (host, port).to_socket_addrs().doing("looking up the name")?;
+/// The address of a host, which what is asked for fits.
+fn resolve(host: &str, udp: &Udp) -> Attempt<SocketAddr> {
+    let mut found = (host, udp.port).to_socket_addrs().doing("looking up the name")?;
     let missing = || io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-    found.next().ok_or_else(missing).doing("looking up the name")
+    let address = found.next().ok_or_else(missing).doing("looking up the name")?;
+    let unfit = |why| io::Error::new(io::ErrorKind::InvalidInput, why);
+    udp.fits(address.ip()).map_err(unfit).doing("setting up a socket")?;
+    Ok(address)
 }
 
 /// What to listen on if no host is named: everything, over IPv6 and IPv4 where there is IPv6.
@@ -271,5 +289,29 @@ fn host_or_any(host: &str) -> &str {
         "" if has_ipv6() => "::",
         "" => "0.0.0.0",
         host => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_for_groups_is_refused_of_a_name_that_is_of_none() {
+        for (text, option) in [("udp://localhost:9?iface=lo", "iface"), ("udp://localhost:9?ttl=2", "ttl")] {
+            let address: Address = text.parse().unwrap();
+            for opened in [address.open_input(), address.open_output()] {
+                let error = opened.err().expect("it is refused").to_string();
+                let why = format!("{option} is for groups (multicast), and localhost is none");
+                assert!(error.starts_with(text) && error.contains(&why), "{error}");
+            }
+        }
+    }
+
+    /// 0xef010101 is no address to whoever reads addresses, and 239.1.1.1 to whoever is asked for names (inet_aton(3)).
+    #[test]
+    fn what_is_for_groups_is_taken_of_a_name_that_is_of_one() {
+        let address: Address = "udp://0xef010101:9?iface=lo&ttl=2".parse().unwrap();
+        address.open_output().unwrap();
     }
 }

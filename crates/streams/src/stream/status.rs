@@ -27,7 +27,8 @@ pub struct StreamStatus {
     /// Bytes that were read, and went back with an input that was detached.
     pub bytes_returned: u64,
     /// Processor time that its turns took on engine threads where classes share that ([`Round::ProcessorTime`](crate::Round)); none
-    /// if no turn was measured. Without what others did for it: threads that read and write files, interrupts.
+    /// if no turn was measured. Without what threads that read and write files did for it. Interrupts and soft interrupts that came
+    /// during a turn are in it, unless the kernel accounts for them apart (`CONFIG_IRQ_TIME_ACCOUNTING`).
     pub processor_time: Option<Duration>,
     /// Datagrams that were dropped because they are not what they should be, of all inputs, those that are gone too.
     pub malformed: Dropped,
