@@ -58,7 +58,7 @@ impl Mapped {
             let until = self.end.min((self.offset / WINDOW as usize + 1) * WINDOW as usize);
             return Err(Cold::Mapping(Arc::clone(&self.mapping), self.offset..until));
         }
-        Ok(room.min(self.warm_until.min(self.end) - self.offset))
+        Ok(room.min(self.warm_until.min(self.end).saturating_sub(self.offset)))
     }
 
     pub(super) fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
