@@ -2,7 +2,7 @@
 //!
 //! The program never looks into it: a file may be cut by others, and whoever looks behind its end is killed. The kernel moves the bytes,
 //! by reference to a pipe or by copying them, and answers an error there. It may wait for storage while it does, so what is to be read
-//! is brought in before by who may wait, and what is written is written by them.
+//! is brought in before by who may wait, and what is written is written by them. What is reclaimed between is waited for.
 
 use std::io;
 use std::ops::Range;
@@ -73,18 +73,4 @@ impl Mapped {
         self.offset += read;
         Ok(Fill::Bytes(read))
     }
-}
-
-/// Looks at all of a range, so that it is in memory afterwards.
-///
-/// # Errors
-/// What reading says.
-pub(super) fn bring_in(mapping: &Mapping, mut range: Range<usize>) -> io::Result<()> {
-    const STEP: usize = 256 * 1024;
-    let mut buffer = BytesMut::with_capacity(STEP);
-    while !range.is_empty() {
-        buffer.clear();
-        range.start += mapping.read(range.start..range.end.min(range.start + STEP), &mut buffer)?;
-    }
-    Ok(())
 }
