@@ -26,8 +26,10 @@ pub(crate) struct Mapped {
 
 impl Object {
     /// A range of a mapping: read from its beginning to its end, or written. It is of a file or of memory that other processes may have
-    /// as well. Bytes leave it as references to its pages where nobody looks at them, so they must not be changed before they have left;
-    /// and come into it from the input with no buffer of the program between. What does not fit is an error (`ENOSPC`) when the
+    /// as well. Bytes leave it as references to its pages where nobody looks at them, so they must not be changed until the last reader has
+    /// read them: the end of the stream does not say so, nor a peer that has acknowledged them, if it is of this machine. Where a handler
+    /// sees them, or records that are not of a fixed size from 32 KiB on, they are copied, and may be changed when they have been read.
+    /// Bytes come into it from the input with no buffer of the program between. What does not fit is an error (`ENOSPC`) when the
     /// range is full, and so is what is behind the end of a file that has become shorter (`EFAULT`). To write, the mapping has to be
     /// [writable](Mapping::writable).
     ///

@@ -134,6 +134,29 @@ fn a_mapping_that_is_full_says_so_and_has_what_is_counted() {
     assert_eq!(read(&to), &bytes[..3000]);
 }
 
+/// By reference the peer would read what is there when it reads.
+#[test]
+fn what_records_or_handlers_have_copied_from_a_mapping_may_be_changed_before_it_is_read() {
+    let meter = || Handler::Read(Box::new(crate::handlers::Meter::default()));
+    let ways: [(Framing, Vec<Handler>); 3] =
+        [(Framing::Fixed(1000), vec![]), (Framing::lines(10_000), vec![]), (Framing::Whole, vec![meter()])];
+    for (framing, handlers) in ways {
+        let bytes = b"seven..\n".repeat(1024);
+        let mapping = memory_of(&bytes);
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let builder = StreamBuilder::default().input(whole(&mapping), framing);
+        let builder = handlers.into_iter().fold(builder, StreamBuilder::handler);
+        let mut stream = builder.output(Object::stream("outlet", near.into()).unwrap()).build();
+        stream.run().unwrap();
+        assert_eq!((stream.status().bytes_out, stream.status().bytes_unseen), (8192, 0));
+        drop(stream);
+        mapping.write(0..8192, &[IoSlice::new(&[b'9'; 8192])]).unwrap();
+        let mut read = vec![0; 8192];
+        far.read_exact(&mut read).unwrap();
+        assert_eq!(read, bytes);
+    }
+}
+
 /// What was written lies before its place, and behind that there is nothing to bring in.
 #[test]
 fn a_mapping_that_was_written_goes_on_as_an_input_where_it_is() {
