@@ -54,9 +54,9 @@ impl<T> Merge<T> {
         Merge { window: window.max(1), late, inputs: Vec::new(), waiting: 0, gone: None, counts }
     }
 
-    /// One more input, behind the others.
-    pub(crate) fn add_input(&mut self) {
-        self.inputs.push(Waiting { records: VecDeque::new(), last_tag: 0, has_ended: false });
+    /// One more input, at `place`: those from there on move up.
+    pub(crate) fn add_input(&mut self, place: usize) {
+        self.inputs.insert(place, Waiting { records: VecDeque::new(), last_tag: 0, has_ended: false });
     }
 
     /// Nothing more will come from the input at `place`. What waits still goes, and then the place is to be [removed](Merge::remove_input).
@@ -148,7 +148,7 @@ mod tests {
 
     fn merge(inputs: usize, window: usize, late: Late) -> Merge<u64> {
         let mut merge = Merge::new(window, late);
-        (0..inputs).for_each(|_| merge.add_input());
+        (0..inputs).for_each(|place| merge.add_input(place));
         merge
     }
 

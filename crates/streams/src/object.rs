@@ -25,7 +25,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use rustix::fs::{FileType, Mode, OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::io::Errno;
-use rustix::net::{SocketAddrAny, ipproto, sockopt};
+use rustix::net::{SocketAddrAny, SocketType, ipproto, sockopt};
 use wirepath_datapath::{datagrams, socket};
 
 use crate::growth::Growth;
@@ -144,9 +144,13 @@ impl Object {
     /// because to change the mode would change it for every process that has it: the terminal's shell, for one.
     ///
     /// # Errors
-    /// What `fstat`, `fcntl` or `open` says.
+    /// `EPROTOTYPE` for a socket of datagrams or packets, whose bounds a stream of bytes would lose, and of which an empty one would
+    /// look like the end; else what `fstat`, `getsockopt`, `fcntl` or `open` says.
     pub fn stream(name: &str, descriptor: OwnedFd) -> io::Result<Object> {
         let kind = FileType::from_raw_mode(fstat(&descriptor)?.st_mode);
+        if kind == FileType::Socket && sockopt::socket_type(&descriptor)? != SocketType::STREAM {
+            return Err(Errno::PROTOTYPE.into());
+        }
         let flags = fcntl_getfl(&descriptor)?;
         let descriptor = match kind {
             _ if flags.contains(OFlags::NONBLOCK) => descriptor,

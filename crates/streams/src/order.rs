@@ -92,6 +92,18 @@ impl Turns {
         }
     }
 
+    /// One more member is at `place`; those from there on move up. One behind all others need not be told of.
+    pub(crate) fn inserted(&mut self, place: usize) {
+        let members = self.slots.len();
+        if place >= members {
+            return;
+        }
+        let first = members + 1; // all had their turn
+        self.next = self.place().map_or(first, |whose| whose + usize::from(whose >= place));
+        self.slots = (0..=members).collect();
+        self.count = members + 1;
+    }
+
     /// There are more members than before: each has the slot of its place.
     fn welcome(&mut self, members: usize) {
         if let (true, Some(place)) = (self.drawn, self.place()) {
@@ -127,6 +139,29 @@ mod tests {
         assert_eq!(take(&mut turns, 3), 1, "one more came");
         turns.removed(2);
         assert_eq!(take(&mut turns, 2), 0);
+    }
+
+    #[test]
+    fn one_that_comes_between_others_takes_nobodys_turn() {
+        for drawn in [false, true] {
+            for turns_taken in 0..3 {
+                for place in 0..=3 {
+                    let mut turns = Turns::round_robin();
+                    turns.current(3);
+                    (0..turns_taken).for_each(|_| drop(take(&mut turns, 3)));
+                    if drawn {
+                        turns.current(3);
+                    }
+                    turns.inserted(place);
+                    let moved = |before: usize| before + usize::from(before >= place);
+                    assert_eq!(take(&mut turns, 4), moved(turns_taken), "{drawn} {turns_taken} {place}");
+                }
+            }
+        }
+        let mut turns = Turns::round_robin();
+        (0..3).for_each(|_| drop(take(&mut turns, 3)));
+        turns.inserted(1);
+        assert_eq!([0; 4].map(|_| take(&mut turns, 4)), [0, 1, 2, 3], "all had theirs");
     }
 
     #[test]

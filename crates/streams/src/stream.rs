@@ -13,6 +13,7 @@ mod direct;
 mod drain;
 mod error;
 mod event;
+mod expected;
 mod finish;
 mod input;
 mod leave;
@@ -50,6 +51,7 @@ use crate::pattern::{Lately, Spread};
 use crate::record::Run;
 use crate::secret::Collector;
 use arrival::Arrivals;
+use expected::Expected;
 use finish::Standstill;
 use storage::{Job, Storage};
 use watch::Watch;
@@ -97,10 +99,12 @@ pub struct Stream {
     turn_end: u64,
     /// The output that sends first, those that leave counted behind the others.
     next_to_send: usize,
-    /// An input or output may still wait for somebody to connect.
-    awaits_connections: bool,
-    /// Everybody has come who was waited for at the beginning.
+    /// Everybody has come who the stream was built to wait for.
     has_begun: bool,
+    /// Who was attached later and waits for somebody to connect.
+    expected: Vec<Expected>,
+    /// There was no descriptor for somebody who has come: when that is tried again.
+    accept_again_us: Option<u64>,
     /// Handlers and outputs were told that nothing more comes.
     is_finishing: bool,
     /// Outputs that are gone.

@@ -10,7 +10,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
 use bytes::{BufMut, BytesMut};
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::param::page_size;
 
 use crate::checked;
 use crate::send::{self, Mode};
@@ -116,6 +118,39 @@ impl Mapping {
         // SAFETY: the kernel wrote this many bytes to the front of the spare capacity.
         unsafe { buffer.advance_mut(read) };
         Ok(read)
+    }
+
+    /// Brings the pages of the range into memory and into the page table, so that a call that reads them soon does not wait; they may
+    /// be reclaimed again. Nothing is copied (`MADV_POPULATE_READ`, Linux 5.14), but where the kernel cannot do that, each
+    /// byte is read once. May block.
+    ///
+    /// # Errors
+    /// As [`Mapping::read`]: `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has become shorter; and
+    /// `EHWPOISON` for memory that is broken.
+    pub fn bring_in(&self, range: Range<usize>) -> io::Result<()> {
+        let vector = self.vector(range.clone()).ok_or(io::ErrorKind::InvalidInput)?;
+        let before = vector.iov_base.addr() % page_size();
+        let (start, length) = (vector.iov_base.wrapping_byte_sub(before), vector.iov_len + before);
+        loop {
+            // SAFETY: the pages are those of our own mapping, which begins at one; the advice changes no byte of them.
+            match unsafe { madvise(start, length, Advice::LinuxPopulateRead) } {
+                Ok(()) => return Ok(()),
+                Err(Errno::INTR) => {}
+                Err(Errno::INVAL) => return self.read_through(range),
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Reads a range, and looks at nothing of it.
+    fn read_through(&self, mut range: Range<usize>) -> io::Result<()> {
+        const STEP: usize = 256 * 1024;
+        let mut buffer = BytesMut::with_capacity(STEP);
+        while !range.is_empty() {
+            buffer.clear();
+            range.start += self.read(range.start..range.end.min(range.start + STEP), &mut buffer)?;
+        }
+        Ok(())
     }
 
     /// Writes `slices`, as far as the range has room, to its beginning; answers how many bytes. May block.
@@ -233,6 +268,9 @@ mod tests {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         rustix::io::write(&writer, b"some").unwrap();
         let faults = [
+            mapping.bring_in(4100..8192).map(|()| 0),
+            mapping.bring_in(0..8192).map(|()| 0),
+            mapping.read_through(0..8192).map(|()| 0),
             mapping.read(4096..8192, &mut BytesMut::new()),
             mapping.write(4096..8192, &[IoSlice::new(b"some")]),
             mapping.fill(4096..8192, reader.as_fd()),
@@ -260,20 +298,31 @@ mod tests {
         assert_eq!(mapping.vector(0..4096).unwrap().iov_len, 4096);
         assert!(mapping.vector(4095..4097).is_none());
         assert!(mapping.vector(usize::MAX - 1..usize::MAX).is_none());
+        assert!(mapping.bring_in(4095..4097).is_err());
+    }
+
+    /// Bytes of it that are in the page table.
+    fn mapped(mapping: &Mapping) -> u64 {
+        let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+        let head = format!("{:x}-", mapping.start.as_ptr() as usize);
+        let mut lines = maps.lines().skip_while(|line| !line.starts_with(&head));
+        let resident = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
+        resident.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+    }
+
+    #[test]
+    fn what_is_brought_in_is_mapped() {
+        let mapping = Mapping::new(of_bytes(&[7; 1 << 20]), 1 << 20).unwrap();
+        mapping.bring_in(0..0).unwrap();
+        mapping.bring_in((1 << 19) + 1..1 << 20).unwrap();
+        // The kernel may map what is around it as well.
+        let there = mapped(&mapping);
+        assert!((1 << 19..=1 << 20).contains(&there), "{there} bytes are mapped");
     }
 
     #[test]
     fn a_populated_mapping_has_every_page() {
-        use std::io::Write;
-        let mut file = tempfile::tempfile().unwrap();
-        file.write_all(&[7; 1 << 20]).unwrap();
-        let mapped = |mapping: &Mapping| {
-            let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
-            let head = format!("{:x}-", mapping.start.as_ptr() as usize);
-            let mut lines = maps.lines().skip_while(|line| !line.starts_with(&head));
-            let resident = lines.find_map(|line| line.strip_prefix("Rss:")).unwrap();
-            resident.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
-        };
+        let file = of_bytes(&[7; 1 << 20]);
         assert_eq!(mapped(&Mapping::new(&file, 1 << 20).unwrap()), 0);
         assert_eq!(mapped(&Mapping::populated(&file, 1 << 20).unwrap()), 1 << 20);
     }

@@ -11,7 +11,6 @@ use rustix::io::Errno;
 use wirepath_datapath::append::{self, append};
 use wirepath_datapath::{Mapping, PageCache, datagrams};
 
-use super::mapped::bring_in;
 use super::{Connection, Datagrams, Kind, Object, ObjectError, StoredFile};
 use crate::blocking::warm;
 
@@ -54,7 +53,7 @@ impl Cold {
     pub(crate) fn bring_in(self) -> (u64, std::io::Result<()>) {
         match self {
             Cold::File(file, range) => (range.end, warm(&file, range)),
-            Cold::Mapping(mapping, range) => (range.end as u64, bring_in(&mapping, range)),
+            Cold::Mapping(mapping, range) => (range.end as u64, mapping.bring_in(range)),
         }
     }
 }

@@ -35,8 +35,10 @@ impl Object {
     /// others that wait in its queue are reset, and those that come later find nobody listening. Of a Unix socket that has a name, the
     /// `path` is removed then, or when the object is dropped.
     ///
-    /// A stream begins when everybody has come that its inputs and outputs wait for. One that is attached later keeps nobody waiting:
-    /// an input has nothing until somebody comes, and an output takes nothing.
+    /// A stream begins when everybody has come that it was built to wait for. One that is attached later keeps nobody waiting: it takes
+    /// part from when somebody has come, an input in the order and an output in the pattern, which gets nothing of before. But a
+    /// stream does not end while such an input waits. Where there is no descriptor or memory for a connection that has come, it stays
+    /// in the socket's queue, and is tried again every second.
     ///
     /// # Errors
     /// `EINVAL` if the socket does not listen or is none of streams, else what `getsockopt` or `fcntl` says.
@@ -58,7 +60,7 @@ impl Object {
     /// Becomes the connection that has come; answers what waited for it, or nothing if nobody has come.
     ///
     /// # Errors
-    /// What `accept4` says, if that is not about one connection: there may be no descriptor left.
+    /// What `accept4` says, if that is not about one connection: there may be no descriptor now.
     pub(crate) fn accept(&mut self) -> Result<Option<Listener>, ObjectError> {
         let Kind::Listening(listener) = &self.kind else { return Ok(None) };
         let accepted = listener.accept().map_err(|errno| self.error("accept4", errno))?;

@@ -2,7 +2,7 @@
 //!
 //! The program never looks into it: a file may be cut by others, and whoever looks behind its end is killed. The kernel moves the bytes,
 //! by reference to a pipe or by copying them, and answers an error there. It may wait for storage while it does, so what is to be read
-//! is brought in before by who may wait, and what is written is written by them.
+//! is brought in before by who may wait, and what is written is written by them. What is reclaimed between is waited for.
 
 use std::io;
 use std::ops::Range;
@@ -26,8 +26,10 @@ pub(crate) struct Mapped {
 
 impl Object {
     /// A range of a mapping: read from its beginning to its end, or written. It is of a file or of memory that other processes may have
-    /// as well. Bytes leave it as references to its pages where nobody looks at them, so they must not be changed before they have left;
-    /// and come into it from the input with no buffer of the program between. What does not fit is an error (`ENOSPC`) when the
+    /// as well. Bytes leave it as references to its pages where nobody looks at them, so they must not be changed until the last reader has
+    /// read them: the end of the stream does not say so, nor a peer that has acknowledged them, if it is of this machine. Where a handler
+    /// sees them, or records that are not of a fixed size from 32 KiB on, they are copied, and may be changed when they have been read.
+    /// Bytes come into it from the input with no buffer of the program between. What does not fit is an error (`ENOSPC`) when the
     /// range is full, and so is what is behind the end of a file that has become shorter (`EFAULT`). To write, the mapping has to be
     /// [writable](Mapping::writable).
     ///
@@ -58,7 +60,7 @@ impl Mapped {
             let until = self.end.min((self.offset / WINDOW as usize + 1) * WINDOW as usize);
             return Err(Cold::Mapping(Arc::clone(&self.mapping), self.offset..until));
         }
-        Ok(room.min(self.warm_until.min(self.end) - self.offset))
+        Ok(room.min(self.warm_until.min(self.end).saturating_sub(self.offset)))
     }
 
     pub(super) fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
@@ -73,18 +75,4 @@ impl Mapped {
         self.offset += read;
         Ok(Fill::Bytes(read))
     }
-}
-
-/// Looks at all of a range, so that it is in memory afterwards.
-///
-/// # Errors
-/// What reading says.
-pub(super) fn bring_in(mapping: &Mapping, mut range: Range<usize>) -> io::Result<()> {
-    const STEP: usize = 256 * 1024;
-    let mut buffer = BytesMut::with_capacity(STEP);
-    while !range.is_empty() {
-        buffer.clear();
-        range.start += mapping.read(range.start..range.end.min(range.start + STEP), &mut buffer)?;
-    }
-    Ok(())
 }

@@ -44,7 +44,7 @@ impl Object {
     pub(crate) fn note_written(&mut self, bytes: usize) {
         match &mut self.kind {
             Kind::File(file) => file.offset += bytes as u64,
-            Kind::Mapping(mapped) => mapped.offset += bytes,
+            Kind::Mapping(mapped) => mapped.offset = mapped.end.min(mapped.offset + bytes),
             _ => {}
         }
     }

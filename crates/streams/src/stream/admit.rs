@@ -1,26 +1,53 @@
-//! Connections that are waited for: inputs and outputs that listen become the connection that comes.
+//! Connections that are waited for: inputs and outputs that listen become the connection that comes. What a stream was built with it
+//! waits for before it begins; who was attached later is [expected](super::expected), and keeps nobody waiting.
 
 use std::os::fd::AsFd;
 
 use rustix::event::epoll::EventFlags;
+use rustix::io::Errno;
 
+use super::finish::LOOK_AGAIN_US;
 use super::watch::{READING, WRITING, Watch};
 use super::{Input, Port, Stream, StreamError, StreamEvent};
 use crate::object::{Kind, Listener, Object, ObjectError};
 
 /// What became of one that listens.
-struct Admitted {
+pub(super) struct Admitted {
     /// Where it waited, if somebody has come.
     before: Option<Listener>,
     event: Option<StreamEvent>,
+    /// Nobody can come now.
+    is_short: bool,
+}
+
+impl Admitted {
+    pub(super) fn has_come(&self) -> bool {
+        self.before.is_some()
+    }
+
+    /// Whether there may be something for the next call.
+    pub(super) fn is_ready(&self) -> bool {
+        self.has_come() || self.is_short
+    }
 }
 
 impl Stream {
-    /// Takes connections that have come; answers whether there were any. The stream has begun when none is waited for any more.
-    pub(super) fn admit(&mut self) -> Result<bool, StreamError> {
-        if !self.awaits_connections {
+    /// Takes connections that have come; answers whether there were any. The stream has begun when none is waited for any more of those
+    /// that it was built with.
+    pub(super) fn admit(&mut self, now_us: u64) -> Result<bool, StreamError> {
+        if self.has_begun && self.expected.is_empty() {
+            self.accept_again_us = None;
             return Ok(false); // as nearly always: nobody is looked at for nothing
         }
+        if self.accept_again_us.is_some_and(|again_us| now_us < again_us) {
+            return Ok(false);
+        }
+        self.accept_again_us = None;
+        let have_come = !self.has_begun && self.admit_awaited(now_us)?;
+        Ok(self.admit_expected(now_us)? | have_come)
+    }
+
+    fn admit_awaited(&mut self, now_us: u64) -> Result<bool, StreamError> {
         let mut progressed = false;
         for place in 0..self.inputs.len() {
             let input = &mut self.inputs[place];
@@ -29,10 +56,10 @@ impl Stream {
             }
             match admit(input.port, &mut input.object, self.watch.as_ref(), READING) {
                 Ok(admitted) => {
-                    input.readable = admitted.before.is_some();
-                    progressed |= input.readable;
+                    input.readable = admitted.is_ready();
+                    progressed |= admitted.has_come();
                     self.wake_input(place);
-                    self.note_admitted(admitted);
+                    self.note_admitted(admitted, now_us);
                 }
                 Err(error) => self.input_failed(place, error.into())?,
             }
@@ -45,9 +72,9 @@ impl Stream {
             }
             match admit(output.port, &mut output.object, self.watch.as_ref(), WRITING) {
                 Ok(admitted) => {
-                    output.writable = admitted.before.is_some();
-                    progressed |= output.writable;
-                    self.note_admitted(admitted);
+                    output.writable = admitted.is_ready();
+                    progressed |= admitted.has_come();
+                    self.note_admitted(admitted, now_us);
                 }
                 Err(error) => {
                     place -= 1;
@@ -55,20 +82,30 @@ impl Stream {
                 }
             }
         }
-        self.awaits_connections = self.inputs.iter().any(Input::is_awaited)
-            || self.outputs.iter().any(|output| output.object.is_listening());
-        self.has_begun |= !self.awaits_connections;
+        let mut outputs = self.outputs.iter();
+        let awaits =
+            self.inputs.iter().any(Input::is_awaited) || outputs.any(|output| output.object.is_listening());
+        self.has_begun = !awaits;
         Ok(progressed)
     }
 
-    fn note_admitted(&mut self, admitted: Admitted) {
-        let Admitted { before, event } = admitted;
+    pub(super) fn note_admitted(&mut self, admitted: Admitted, now_us: u64) {
+        let Admitted { before, event, is_short } = admitted;
         if let Some(listener) = before {
             self.remains.push(Box::new(listener));
         }
         if let Some(event) = event {
             self.tell(event);
         }
+        if is_short {
+            self.accept_again_us = Some(now_us + LOOK_AGAIN_US);
+        }
+    }
+
+    /// Whether it is to be looked at after a while, whatever becomes ready: an output that leaves may take nothing, and nobody tells
+    /// when there are descriptors again.
+    pub(crate) fn looks_again(&self) -> bool {
+        self.waits_for_leaving() || self.accept_again_us.is_some()
     }
 }
 
@@ -80,25 +117,32 @@ impl Input {
 }
 
 /// Has an object become the connection that has come, to be waited for in place of its socket.
-fn admit(
+pub(super) fn admit(
     port: Port,
     object: &mut Object,
     watch: Option<&Watch>,
     flags: EventFlags,
 ) -> Result<Admitted, ObjectError> {
-    let Some(before) = object.accept()? else {
+    let accepted = object.accept();
+    let is_short = accepted.as_ref().is_err_and(|error| is_shortage(error.errno));
+    let Some(before) = (if is_short { None } else { accepted? }) else {
         let name = object.name.clone();
         let Kind::Listening(listener) = &mut object.kind else {
-            return Ok(Admitted { before: None, event: None });
+            return Ok(Admitted { before: None, event: None, is_short });
         };
         let is_first = !std::mem::replace(&mut listener.is_told, true);
         let event = is_first.then(|| StreamEvent::Listening { port, name, address: listener.address() });
-        return Ok(Admitted { before: None, event });
+        return Ok(Admitted { before: None, event, is_short });
     };
     if let Some(watch) = watch {
         watch.remove(before.as_fd());
         watch.add(port, object, flags)?;
     }
     let event = before.is_told.then(|| StreamEvent::Connected { port, name: object.name.clone() });
-    Ok(Admitted { before: Some(before), event })
+    Ok(Admitted { before: Some(before), event, is_short })
+}
+
+/// Whether there is no descriptor or memory now for a connection, which waits on in the socket's queue.
+fn is_shortage(errno: Errno) -> bool {
+    matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM)
 }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use bytes::BytesMut;
 
 use super::build::{LONGEST, longest_whole};
+use super::expected::Expected;
 use super::finish::Standstill;
 use super::watch::{READING, WRITING, is_watched_always};
 use super::{Input, Order, Output, OutputOptions, Port, Stream, StreamError};
@@ -26,16 +27,36 @@ impl Stream {
     /// # Errors
     /// If all inputs have come to their end and outputs were told, whether or not their peers have everything yet.
     pub fn attach_input(&mut self, object: Object, framing: Framing) -> Result<Port, TooLate> {
-        if self.is_finishing { Err(TooLate(Box::new(object))) } else { Ok(self.add_input(object, framing)) }
+        if self.is_finishing {
+            return Err(TooLate(Box::new(object)));
+        }
+        if !object.is_listening() {
+            return Ok(self.add_input(object, framing));
+        }
+        let port = self.next_port();
+        self.watch_one(port, &object, READING);
+        self.expected.push(Expected::input(port, object, framing));
+        Ok(port)
     }
 
     pub(super) fn add_input(&mut self, object: Object, framing: Framing) -> Port {
+        let port = self.next_port();
+        self.watch_one(port, &object, READING);
+        self.seat_input(port, object, framing);
+        port
+    }
+
+    /// Has an input take part, which is waited for already; answers its place.
+    pub(super) fn seat_input(&mut self, port: Port, object: Object, framing: Framing) -> usize {
         let mut splitter = Splitter::new(framing, self.settings.whole);
         if let Some(packet_bytes) = self.settings.packet_bytes.filter(|_| !object.has_records()) {
             splitter.divide_into(packet_bytes);
         }
-        if let Order::Tags { merge, .. } = &mut self.order {
-            merge.add_input();
+        let place = self.inputs.partition_point(|input| input.port < port);
+        match &mut self.order {
+            Order::Tags { merge, .. } => merge.add_input(place),
+            Order::Turns(turns) => turns.inserted(place),
+            Order::Arrival(_) | Order::Shares(_) => {}
         }
         if object.has_records() {
             self.settings.takes_datagrams = true;
@@ -44,76 +65,71 @@ impl Stream {
             self.settings.keeps_datagrams |= splitter.is_whole();
             self.keep_datagrams();
         }
-        let port = self.next_port();
-        self.watch_one(port, &object, READING);
-        self.awaits_connections |= object.is_listening();
-        self.inputs.push(Input {
-            port,
-            object,
-            splitter,
-            buffer: BytesMut::new(),
-            ready: VecDeque::new(),
-            readable: true,
-            is_queued: false,
-            busy: false,
-            at_end: false,
-            has_failed: false,
-            detach: None,
-            bytes: 0,
-            records: 0,
-            next_share: 0,
-            malformed: Dropped::default(),
-            misfit: None,
-        });
-        self.wake_input(self.inputs.len() - 1);
-        port
+        self.inputs.insert(
+            place,
+            Input {
+                port,
+                object,
+                splitter,
+                buffer: BytesMut::new(),
+                ready: VecDeque::new(),
+                readable: true,
+                is_queued: false,
+                busy: false,
+                at_end: false,
+                has_failed: false,
+                detach: None,
+                bytes: 0,
+                records: 0,
+                next_share: 0,
+                malformed: Dropped::default(),
+                misfit: None,
+            },
+        );
+        self.wake_input(place);
+        place
     }
 
     /// One more output, behind the others. It gets records that come from now on, none if the stream has come to its end; of a stream of bytes without framing, bytes. If it
     /// needs what others did not, whole records or datagrams, inputs are divided so from their next record on. With [`OutputPattern::Shares`](crate::OutputPattern::Shares), more than [`MOST_SHARES`] outputs end the
     /// stream.
     pub fn attach_output(&mut self, object: Object, options: OutputOptions) -> Port {
-        self.meet_needs(&object, &options);
-        let mut chain = Chain::default();
-        options.handlers.into_iter().for_each(|handler| chain.push(handler));
-        if self.settings.takes_datagrams {
-            chain.forgive();
+        self.no_output = None;
+        if !object.is_listening() {
+            return self.add_output(object, options);
         }
+        let port = self.next_port();
+        self.watch_one(port, &object, WRITING);
+        self.expected.push(Expected::output(port, object, options));
+        port
+    }
+
+    pub(super) fn add_output(&mut self, object: Object, options: OutputOptions) -> Port {
+        let port = self.next_port();
+        if is_watched_always(&object) {
+            self.watch_one(port, &object, WRITING);
+        }
+        self.seat_output(port, object, options);
+        port
+    }
+
+    /// Has an output take part, which is waited for already if it is to be; answers its place.
+    pub(super) fn seat_output(&mut self, port: Port, object: Object, options: OutputOptions) -> usize {
+        self.meet_needs(&object, &options);
         // A record without end has no other place to begin at than here.
         let is_awaited = self.outputs.is_empty() && self.pending.front().is_some_and(|run| !run.begins);
-        let outputs = self.outputs.len() + 1;
+        let mut output = Output::new(port, object, options);
+        output.within = matches!(self.spread, Spread::Mirror) && (self.is_within_endless() || is_awaited);
+        if self.settings.takes_datagrams {
+            output.chain.forgive();
+        }
+        self.outputs.push(output);
+        let outputs = self.outputs.len();
         if matches!(self.spread, Spread::Shares(_)) && outputs > MOST_SHARES {
             self.failed = Some(StreamError::TooManyOutputs { outputs, most: MOST_SHARES });
         }
-        self.no_output = None;
-        let within = matches!(self.spread, Spread::Mirror) && (self.is_within_endless() || is_awaited);
-        let port = self.next_port();
-        self.awaits_connections |= object.is_listening();
-        let watched = is_watched_always(&object);
-        if watched {
-            self.watch_one(port, &object, WRITING);
-        }
-        self.outputs.push(Output {
-            port,
-            object,
-            chain,
-            outbox: Outbox::new(options.waiting_bytes, options.when_full),
-            pipe: None,
-            copies: false,
-            writable: true,
-            watched,
-            busy: false,
-            storing: 0,
-            is_disconnected: false,
-            within,
-            detach: None,
-            standstill: Standstill::default(),
-            lately: Lately::default(),
-            bytes: 0,
-            lost_bytes: 0,
-        });
         self.keep_datagrams();
-        port
+        outputs - 1
     }
 
     /// Has outputs of datagrams leave records as they are, if such come as datagrams.
@@ -163,5 +179,32 @@ impl Stream {
         let port = Port(self.next_port);
         self.next_port += 1;
         port
+    }
+}
+
+impl Output {
+    pub(super) fn new(port: Port, object: Object, options: OutputOptions) -> Output {
+        let mut chain = Chain::default();
+        options.handlers.into_iter().for_each(|handler| chain.push(handler));
+        let watched = is_watched_always(&object);
+        Output {
+            port,
+            object,
+            chain,
+            outbox: Outbox::new(options.waiting_bytes, options.when_full),
+            pipe: None,
+            copies: false,
+            writable: true,
+            watched,
+            busy: false,
+            storing: 0,
+            is_disconnected: false,
+            within: false,
+            detach: None,
+            standstill: Standstill::default(),
+            lately: Lately::default(),
+            bytes: 0,
+            lost_bytes: 0,
+        }
     }
 }

@@ -221,8 +221,9 @@ impl StreamBuilder {
             allowance: 0,
             turn_end: 0,
             next_to_send: 0,
-            awaits_connections: true,
             has_begun: false,
+            expected: Vec::new(),
+            accept_again_us: None,
             is_finishing: false,
             ended: VecDeque::new(),
             remains: Vec::new(),
@@ -230,7 +231,7 @@ impl StreamBuilder {
             broken: None,
         };
         for (object, options) in self.outputs {
-            stream.attach_output(object, options);
+            stream.add_output(object, options);
         }
         for (object, framing) in self.inputs {
             stream.add_input(object, framing);

@@ -39,7 +39,7 @@ impl Stream {
             return;
         }
         self.forget_output(place, port, within);
-        if self.outputs.is_empty() {
+        if self.has_no_output() {
             self.no_output = Some(error.to_string());
         }
     }
@@ -60,7 +60,7 @@ impl Stream {
     /// Whether there is nothing to do but to let those send what they have that leave.
     pub(crate) fn waits_for_leaving(&self) -> bool {
         let has_nothing_else =
-            || self.inputs.is_empty() && self.pending.is_empty() && self.outputs.iter().all(Output::is_idle);
+            || self.has_no_input() && self.pending.is_empty() && self.outputs.iter().all(Output::is_idle);
         !self.leaving.is_empty() && (self.no_output.is_some() || has_nothing_else())
     }
 
@@ -119,7 +119,7 @@ impl Stream {
         output.is_disconnected = true;
         self.leaving.push(output);
         self.forget_output(place, port, within);
-        if self.outputs.is_empty() {
+        if self.has_no_output() {
             self.no_output = Some(format!("{name} did not keep up"));
         }
     }
@@ -209,7 +209,7 @@ impl Stream {
         on_detached: impl FnOnce(crate::Object) + Send + 'static,
     ) -> bool {
         let place = self.outputs.iter().position(|output| output.port == port && output.detach.is_none());
-        let Some(place) = place else { return false };
+        let Some(place) = place else { return self.detach_expected(port, false, Box::new(on_detached)) };
         self.outputs[place].detach = Some(Box::new(on_detached) as OnDetached);
         if !self.outputs[place].within || self.is_within_endless() {
             self.move_out(place);
@@ -285,7 +285,7 @@ impl Stream {
         on_detached: impl FnOnce(crate::Object) + Send + 'static,
     ) -> bool {
         let place = self.place_of_input(port).filter(|place| self.inputs[*place].detach.is_none());
-        let Some(place) = place else { return false };
+        let Some(place) = place else { return self.detach_expected(port, true, Box::new(on_detached)) };
         let input = &mut self.inputs[place];
         input.cut();
         input.detach = Some(Box::new(on_detached) as OnDetached);

@@ -46,7 +46,7 @@ impl Stream {
 
     fn poll(&mut self) -> Result<(), StreamError> {
         let awaited: Vec<(Port, PollFlags, BorrowedFd<'_>)> = self.awaited().collect();
-        if awaited.is_empty() {
+        if awaited.is_empty() && !self.looks_again() {
             return Err(StreamError::NoOutput(
                 "none is attached, or nothing that could be waited for".to_owned(),
             ));
@@ -56,7 +56,7 @@ impl Stream {
             .map(|(_, flags, descriptor)| PollFd::from_borrowed_fd(*descriptor, *flags))
             .collect();
         let look_again = Timespec { tv_sec: (LOOK_AGAIN_US / 1_000_000) as i64, tv_nsec: 0 };
-        let limit = self.waits_for_leaving().then_some(&look_again);
+        let limit = self.looks_again().then_some(&look_again);
         match poll(&mut descriptors, limit) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => {
@@ -101,6 +101,11 @@ impl Stream {
                 let flags = if output.object.is_listening() { PollFlags::IN } else { PollFlags::OUT };
                 Some((output.port, flags, output.object.descriptor()?))
             });
-        inputs.chain(outputs)
+        let expected = self
+            .expected
+            .iter()
+            .filter(|expected| !expected.readable)
+            .filter_map(|expected| Some((expected.port, PollFlags::IN, expected.object.descriptor()?)));
+        inputs.chain(outputs).chain(expected)
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use super::expected::Expected;
 use super::{Input, Order, Port, Stream};
 use crate::merge::MergeCounts;
 use crate::outbox::Dropped;
@@ -156,8 +157,8 @@ impl Stream {
             bytes_returned: self.counts.bytes_returned,
             processor_time: self.counts.processor_ns.map(Duration::from_nanos),
             malformed,
-            inputs: inputs.collect(),
-            outputs: outputs.collect(),
+            inputs: inputs.chain(self.expected.iter().filter_map(Expected::input_status)).collect(),
+            outputs: outputs.chain(self.expected.iter().filter_map(Expected::output_status)).collect(),
             ended_outputs: self.ended.iter().cloned().collect(),
             gone_outputs: self.counts.gone_outputs,
             reports: self.chain.reports(),

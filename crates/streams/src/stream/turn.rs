@@ -35,7 +35,7 @@ impl Stream {
             if self.is_finishing {
                 return self.finish(now_us);
             }
-            let mut progressed = self.admit()? | self.send(now_us)?;
+            let mut progressed = self.admit(now_us)? | self.send(now_us)?;
             if !self.has_begun {
                 progressed |= self.let_inputs_leave();
             } else if !self.is_turn_over() {
@@ -108,6 +108,10 @@ impl Stream {
             self.inputs[place].readable = true;
             return self.wake_input(place);
         }
+        if let Some(expected) = self.expected.iter_mut().find(|expected| expected.port == port) {
+            expected.readable = true;
+            return;
+        }
         if let Some(output) =
             self.outputs.iter_mut().chain(&mut self.leaving).find(|output| output.port == port)
         {
@@ -157,7 +161,7 @@ impl Stream {
             Order::Shares(collector) => collector.is_empty(),
             Order::Turns(_) | Order::Arrival(_) => true,
         };
-        if !(self.inputs.is_empty() && nothing_waits && self.pending.is_empty()) {
+        if !(self.has_no_input() && nothing_waits && self.pending.is_empty()) {
             return false;
         }
         // The last part of a stripe may be shorter.

@@ -77,8 +77,10 @@ impl Watch {
 impl Stream {
     /// Waits for all descriptors, also those that are attached later, by `watch`.
     pub(crate) fn watch(&mut self, watch: Watch) -> Result<(), StreamError> {
-        for input in &self.inputs {
-            watch.add(input.port, &input.object, READING)?;
+        let inputs = self.inputs.iter().map(|input| (input.port, &input.object));
+        let expected = self.expected.iter().map(|expected| (expected.port, &expected.object));
+        for (port, object) in inputs.chain(expected) {
+            watch.add(port, object, READING)?;
         }
         for output in self.outputs.iter_mut().chain(&mut self.leaving) {
             output.watched = is_watched_always(&output.object) || !output.writable;
@@ -136,6 +138,7 @@ impl Stream {
         self.watch = None;
         self.inputs.iter_mut().for_each(|input| input.readable = true);
         self.wake_inputs();
+        self.expected.iter_mut().for_each(|expected| expected.readable = true);
         self.outputs.iter_mut().chain(&mut self.leaving).for_each(|output| output.writable = true);
         // Nobody looks while nobody runs it.
         let outputs = self.outputs.iter_mut().chain(&mut self.leaving);
@@ -159,6 +162,7 @@ impl Stream {
     fn release_all(&self) {
         let objects = self.inputs.iter().map(|input| &input.object);
         let objects = objects.chain(self.outputs.iter().chain(&self.leaving).map(|output| &output.object));
+        let objects = objects.chain(self.expected.iter().map(|expected| &expected.object));
         objects.for_each(|object| Stream::release(self.watch.as_ref(), object));
     }
 }

@@ -62,7 +62,7 @@ impl Worker {
         }
         match acted {
             Acted::More | Acted::Wait => {
-                if self.stream(key).is_some_and(|task| task.stream.waits_for_leaving()) {
+                if self.stream(key).is_some_and(|task| task.stream.looks_again()) {
                     self.wheel.set(key, now_us + LOOK_AGAIN_US);
                 }
                 self.submit_storage(key);

@@ -1,7 +1,7 @@
 //! Sockets that listen, and become the connection that comes.
 
 use super::*;
-use crate::StreamOptions;
+use crate::{InputOrder, StreamOptions};
 use std::os::unix::net::UnixListener;
 use std::thread;
 
@@ -90,31 +90,162 @@ fn a_stream_begins_when_everybody_has_come() {
     assert_eq!(collected.bytes(), received.as_bytes());
 }
 
+/// In every order and pattern; and then it takes its turn.
 #[test]
 fn one_that_is_attached_later_keeps_nobody_waiting() {
-    let (mut feed, inlet) = UnixStream::pair().unwrap();
+    let orders = [
+        |builder: StreamBuilder| builder.order(InputOrder::RoundRobin),
+        |builder: StreamBuilder| builder.order(InputOrder::Random { seed: 7 }),
+        |builder: StreamBuilder| builder.order(InputOrder::Arrival),
+        |builder: StreamBuilder| {
+            builder.order_by_tag(16, crate::Late::Drop, |record| record.first().map(|byte| u64::from(*byte)))
+        },
+    ];
+    let patterns = [
+        OutputPattern::Stripe,
+        OutputPattern::StripeBytes(4),
+        OutputPattern::Random { seed: 7 },
+        OutputPattern::Mirror,
+        OutputPattern::Capacity,
+    ];
+    for (order, pattern) in orders.iter().flat_map(|order| patterns.map(|pattern| (order, pattern))) {
+        let (mut feed, inlet) = UnixStream::pair().unwrap();
+        let (object, collected) = Object::collect("out", LIMIT);
+        let mut stream = order(StreamBuilder::default().pattern(pattern))
+            .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4))
+            .output(object)
+            .build();
+        // Before its first turn, which makes no difference: it was built without them.
+        let ((entry, input), (exit, output)) = (listens(), listens());
+        let input = stream.attach_input(input, Framing::Fixed(4)).unwrap();
+        let options = OutputOptions { waiting_bytes: 1, ..OutputOptions::default() };
+        let output = stream.attach_output(output, options);
+        feed.write_all(b"1111222233334444").unwrap();
+        stream.note_ready(stream.inputs[0].port);
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        assert_eq!(collected.bytes(), b"1111222233334444", "{pattern:?}");
+        assert_eq!(stream.status().outputs[1].waiting_bytes, 0, "it gets nothing of before");
+
+        let mut sink = TcpStream::connect(exit).unwrap();
+        stream.note_ready(output);
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        let mut source = TcpStream::connect(entry).unwrap();
+        source.write_all(b"66668888").unwrap();
+        drop(source);
+        feed.write_all(b"55557777").unwrap();
+        drop(feed);
+        drop(stream.attach_input(memory(b"9999"), Framing::Fixed(4)).unwrap());
+        stream.note_ready(input);
+        stream.run().unwrap();
+        drop(stream);
+        let mut received = Vec::new();
+        sink.read_to_end(&mut received).unwrap();
+        let later = collected.bytes().split_off(16);
+        if matches!(pattern, OutputPattern::Mirror) {
+            assert_eq!(received, later);
+        } else {
+            received.extend(later);
+        }
+        received.sort_unstable();
+        assert_eq!(received, b"55556666777788889999", "{pattern:?}");
+    }
+}
+
+/// Started, and given another output at once: the stream was built without it.
+#[test]
+fn one_that_is_attached_at_once_keeps_nobody_waiting_on_an_engine() {
+    let engine = engine();
     let (object, collected) = Object::collect("out", LIMIT);
-    let mut stream = StreamBuilder::default()
+    let (mut feed, inlet) = UnixStream::pair().unwrap();
+    let stream = StreamBuilder::default()
         .pattern(OutputPattern::Mirror)
-        .order(crate::InputOrder::Arrival)
         .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4))
         .output(object)
         .build();
-    assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
-    let ((_, input), (address, output)) = (listens(), listens());
-    stream.attach_input(input, Framing::Fixed(4)).unwrap();
+    let running = engine.start_stream(stream, StreamOptions::default());
+    let (address, output) = listens();
+    running.with(move |stream| drop(stream.attach_output(output, OutputOptions::default())));
+    // More than may wait for an output.
+    let writing = thread::spawn(move || feed.write_all(&vec![7; 2_000_000]));
+    let status = running.wait_for(PATIENCE).expect("it does not end").status;
+    writing.join().unwrap().unwrap();
+    assert_eq!((collected.bytes().len(), status.bytes_out), (2_000_000, 2_000_000));
+    assert!(TcpStream::connect(address).is_err(), "it listens on");
+}
+
+/// The last output may fail where another is to come: then nothing is read until it has.
+#[test]
+fn a_stream_goes_on_with_who_comes_when_its_last_output_has_failed() {
+    let (mut feed, inlet) = UnixStream::pair().unwrap();
+    let mut stream = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4))
+        .output(Object::collect("out", 2).0)
+        .build();
+    let (address, output) = listens();
     let port = stream.attach_output(output, OutputOptions::default());
     feed.write_all(b"one two ").unwrap();
-    stream.note_ready(stream.inputs[0].port);
     assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
-    assert_eq!(collected.bytes(), b"one two ");
-    assert_eq!(stream.status().outputs[1].waiting_bytes, 8, "it waits for who may come");
+    assert_eq!(stream.status().gone_outputs.failed, 1);
     let mut sink = TcpStream::connect(address).unwrap();
     stream.note_ready(port);
+    feed.write_all(b"tri ").unwrap();
+    drop(feed);
+    stream.run().unwrap();
+    drop(stream);
+    let mut received = String::new();
+    sink.read_to_string(&mut received).unwrap();
+    assert_eq!(received, "tri ");
+}
+
+#[test]
+fn an_output_that_listens_is_detached_at_once() {
+    let (object, collected) = Object::collect("out", LIMIT);
+    let ((_, awaited), (address, later)) = (listens(), listens());
+    let mut stream = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .input(memory(b"some"), Framing::Fixed(4))
+        .output(awaited)
+        .output(object)
+        .build();
     assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
-    let mut received = [0; 8];
-    sink.read_exact(&mut received).unwrap();
-    assert_eq!(&received, b"one two ");
+    assert_eq!(stream.status().bytes_in, 0, "one is waited for");
+    let ports = [stream.outputs[0].port, stream.attach_output(later, OutputOptions::default())];
+    let told = ports.map(|port| {
+        let (tell, told) = channel();
+        assert!(!stream.detach_input(port, drop), "it is no input");
+        assert!(stream.detach_output(port, move |object| tell.send(object).unwrap()));
+        assert!(!stream.detach_output(port, drop), "it is being detached already");
+        told
+    });
+    stream.run().unwrap();
+    assert_eq!(stream.status().gone_outputs.detached, 2);
+    assert_eq!(collected.bytes(), b"some");
+    // It listens on, and the next stream was built to wait for it.
+    let [_, later] = told.map(|told| told.try_recv().unwrap());
+    let mut other = StreamBuilder::default().input(memory(b"here"), Framing::Whole).output(later).build();
+    let mut sink = TcpStream::connect(address).unwrap();
+    other.run().unwrap();
+    drop(other);
+    let mut received = String::new();
+    sink.read_to_string(&mut received).unwrap();
+    assert_eq!(received, "here");
+}
+
+#[test]
+fn an_input_that_listens_and_was_attached_later_is_awaited_at_the_end_and_detached_at_once() {
+    let (object, collected) = Object::collect("out", LIMIT);
+    let mut stream =
+        StreamBuilder::default().input(memory(b"some"), Framing::Fixed(4)).output(object).build();
+    let (_, input) = listens();
+    let port = stream.attach_input(input, Framing::Fixed(4)).unwrap();
+    assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+    assert_eq!(collected.bytes(), b"some");
+    let (tell, told) = channel();
+    assert!(!stream.detach_output(port, drop), "it is no output");
+    assert!(stream.detach_input(port, move |object| tell.send(object).unwrap()));
+    assert!(told.try_recv().unwrap().is_listening());
+    assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Ended(Ok(()))));
 }
 
 #[test]

@@ -134,6 +134,57 @@ fn a_mapping_that_is_full_says_so_and_has_what_is_counted() {
     assert_eq!(read(&to), &bytes[..3000]);
 }
 
+/// By reference the peer would read what is there when it reads.
+#[test]
+fn what_records_or_handlers_have_copied_from_a_mapping_may_be_changed_before_it_is_read() {
+    let meter = || Handler::Read(Box::new(crate::handlers::Meter::default()));
+    let ways: [(Framing, Vec<Handler>); 3] =
+        [(Framing::Fixed(1000), vec![]), (Framing::lines(10_000), vec![]), (Framing::Whole, vec![meter()])];
+    for (framing, handlers) in ways {
+        let bytes = b"seven..\n".repeat(1024);
+        let mapping = memory_of(&bytes);
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let builder = StreamBuilder::default().input(whole(&mapping), framing);
+        let builder = handlers.into_iter().fold(builder, StreamBuilder::handler);
+        let mut stream = builder.output(Object::stream("outlet", near.into()).unwrap()).build();
+        stream.run().unwrap();
+        assert_eq!((stream.status().bytes_out, stream.status().bytes_unseen), (8192, 0));
+        drop(stream);
+        mapping.write(0..8192, &[IoSlice::new(&[b'9'; 8192])]).unwrap();
+        let mut read = vec![0; 8192];
+        far.read_exact(&mut read).unwrap();
+        assert_eq!(read, bytes);
+    }
+}
+
+/// What was written lies before its place, and behind that there is nothing to bring in.
+#[test]
+fn a_mapping_that_was_written_goes_on_as_an_input_where_it_is() {
+    for length in [3000, 5000] {
+        let to = Arc::new(Mapping::anonymous(length).unwrap());
+        let (mut near, far) = UnixStream::pair().unwrap();
+        let mut stream = StreamBuilder::default()
+            .input(Object::stream("inlet", far.into()).unwrap(), Framing::Fixed(1000))
+            .output(whole(&to))
+            .build();
+        near.write_all(&[1; 3000]).unwrap();
+        let (tell, told) = channel();
+        while stream.status().bytes_out < 3000 {
+            stream.note_ready(stream.inputs[0].port);
+            stream.act(u64::MAX, 0);
+            let storage: Vec<_> = stream.take_storage().collect();
+            storage.into_iter().for_each(|one| stream.stored(one.run()).unwrap());
+        }
+        assert!(stream.detach_output(stream.outputs[0].port, move |object| tell.send(object).unwrap()));
+        stream.act(u64::MAX, 0);
+        let (output, collected) = Object::collect("out", LIMIT);
+        let object = told.try_recv().unwrap();
+        let mut other = StreamBuilder::default().input(object, Framing::Whole).output(output).build();
+        assert_eq!(other.run(), Ok(()));
+        assert_eq!(collected.bytes(), vec![0; length - 3000]);
+    }
+}
+
 /// Whoever looked there himself would be killed (SIGBUS).
 #[test]
 fn a_file_that_is_cut_under_its_mapping_ends_the_stream_and_nothing_else() {

@@ -78,6 +78,25 @@ fn sinks_that_take_only_what_is_copied_get_every_byte() {
     assert!(reading.join().unwrap() == bytes, "other bytes");
 }
 
+/// An empty datagram would be the end of the stream.
+#[test]
+fn a_socket_that_is_none_of_streams_is_refused() {
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+    for (kind, is_taken) in
+        [(SocketType::STREAM, true), (SocketType::DGRAM, false), (SocketType::SEQPACKET, false)]
+    {
+        for flags in [SocketFlags::empty(), SocketFlags::NONBLOCK] {
+            let (near, _far) = socketpair(AddressFamily::UNIX, kind, flags, None).unwrap();
+            let refusal = Object::stream("socket", near).err().map(|error| error.raw_os_error());
+            let expected = Some(rustix::io::Errno::PROTOTYPE.raw_os_error());
+            assert_eq!(refusal, (!is_taken).then_some(expected), "{kind:?}");
+        }
+    }
+    let of_internet = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let error = Object::stream("socket", of_internet.into()).unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::PROTOTYPE.raw_os_error()));
+}
+
 #[test]
 fn an_object_that_fails_says_which_and_why() {
     let (near, far) = UnixStream::pair().unwrap();

@@ -1,0 +1,53 @@
+//! A process without descriptors. It is the only test of its program, because the limit is the program's.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
+
+mod support;
+
+use std::io::Write;
+use std::net::{TcpListener, TcpStream};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use support::engine;
+use wirepath_streams::datapath::Path;
+use wirepath_streams::{Collected, Framing, Object, Stream, StreamBuilder, StreamEvent, StreamOptions};
+
+/// Only a hang takes so long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A client that has connected and sent something, and the stream that is to take it and tells.
+fn with_client() -> (TcpStream, Stream, Collected, Receiver<StreamEvent>) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    client.write_all(b"here").unwrap();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    let (tell, told) = channel();
+    let (output, collected) = Object::collect("out", 100);
+    let stream = StreamBuilder::default()
+        .on_event(move |event| drop(tell.send(event)))
+        .input(Object::listening("door", listener.into(), None).unwrap(), Framing::lines(100))
+        .output(output)
+        .build();
+    (client, stream, collected, told)
+}
+
+#[test]
+fn who_has_come_waits_until_there_are_descriptors_again() {
+    let engine = engine(Path::Sendmmsg);
+    let (_elsewhere, stream, collected, told) = with_client();
+    let (_here, mut other, also_collected, also_told) = with_client();
+    let all = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(0), maximum: all.maximum }).unwrap();
+    let running = engine.start_stream(stream, StreamOptions::default());
+    let on_this_thread = std::thread::spawn(move || other.run());
+    let waiting = [told, also_told].map(|told| told.recv_timeout(PATIENCE));
+    setrlimit(Resource::Nofile, all).unwrap();
+    for waiting in waiting {
+        assert!(matches!(waiting, Ok(StreamEvent::Listening { .. })), "{waiting:?}");
+    }
+    assert_eq!(running.wait_for(PATIENCE).expect("it does not end").result, Ok(()));
+    assert_eq!(on_this_thread.join().unwrap(), Ok(()));
+    assert_eq!((collected.bytes(), also_collected.bytes()), (b"here".to_vec(), b"here".to_vec()));
+}
