@@ -131,7 +131,9 @@ impl Outbox {
             }
         }
         // A record without end is no reason to wait without end; but what is made of a piece in one turn goes together.
-        if self.when_full == WhenFull::Disconnect && self.bytes as u64 >= (self.limit as u64).saturating_add(TURN) {
+        if self.when_full == WhenFull::Disconnect
+            && self.bytes as u64 >= (self.limit as u64).saturating_add(TURN)
+        {
             self.note_dropped(&run);
             return Offered::Disconnect;
         }

@@ -97,3 +97,22 @@ proptest! {
         prop_assert_eq!(left, expected);
     }
 }
+
+/// An output that takes nothing of a record without end is let go of as well, but not for what one turn makes of a piece.
+#[test]
+fn a_record_without_end_does_not_wait_without_end() {
+    static PIECE: [u8; 64 * 1024] = [7; 64 * 1024];
+    let piece = |begins| Run::single(Bytes::from_static(&PIECE), begins, false);
+    let mut outbox = Outbox::new(1, WhenFull::Disconnect);
+    let mut offered = 1;
+    assert_eq!(outbox.offer(piece(true)), Offered::Done);
+    while outbox.offer(piece(false)) == Offered::Done {
+        offered += 1;
+    }
+    assert_eq!(offered * PIECE.len() as u64, TURN + PIECE.len() as u64);
+    assert_eq!(outbox.dropped(), Dropped { records: 0, bytes: PIECE.len() as u64 });
+
+    let mut blocking = Outbox::new(1, WhenFull::Block);
+    assert!((0..20).all(|number| blocking.offer(piece(number == 0)) == Offered::Done));
+    assert!(blocking.blocks());
+}
