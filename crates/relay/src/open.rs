@@ -301,7 +301,7 @@ mod tests {
         for (text, option) in [("udp://localhost:9?iface=lo", "iface"), ("udp://localhost:9?ttl=2", "ttl")] {
             let address: Address = text.parse().unwrap();
             for opened in [address.open_input(), address.open_output()] {
-                let error = opened.err().expect("it is refused").to_string();
+                let error = opened.expect_err("it is refused").to_string();
                 let why = format!("{option} is for groups (multicast), and localhost is none");
                 assert!(error.starts_with(text) && error.contains(&why), "{error}");
             }
