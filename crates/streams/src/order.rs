@@ -148,7 +148,7 @@ mod tests {
                 for place in 0..=3 {
                     let mut turns = Turns::round_robin();
                     turns.current(3);
-                    (0..turns_taken).for_each(|_| drop(take(&mut turns, 3)));
+                    (0..turns_taken).for_each(|turn| assert_eq!(take(&mut turns, 3), turn));
                     if drawn {
                         turns.current(3);
                     }
@@ -159,7 +159,7 @@ mod tests {
             }
         }
         let mut turns = Turns::round_robin();
-        (0..3).for_each(|_| drop(take(&mut turns, 3)));
+        (0..3).for_each(|turn| assert_eq!(take(&mut turns, 3), turn));
         turns.inserted(1);
         assert_eq!([0; 4].map(|_| take(&mut turns, 4)), [0, 1, 2, 3], "all had theirs");
     }

@@ -134,7 +134,7 @@ fn one_that_is_attached_later_keeps_nobody_waiting() {
         drop(source);
         feed.write_all(b"55557777").unwrap();
         drop(feed);
-        drop(stream.attach_input(memory(b"9999"), Framing::Fixed(4)).unwrap());
+        stream.attach_input(memory(b"9999"), Framing::Fixed(4)).unwrap();
         stream.note_ready(input);
         stream.run().unwrap();
         drop(stream);
@@ -164,7 +164,9 @@ fn one_that_is_attached_at_once_keeps_nobody_waiting_on_an_engine() {
         .build();
     let running = engine.start_stream(stream, StreamOptions::default());
     let (address, output) = listens();
-    running.with(move |stream| drop(stream.attach_output(output, OutputOptions::default())));
+    running.with(move |stream| {
+        stream.attach_output(output, OutputOptions::default());
+    });
     // More than may wait for an output.
     let writing = thread::spawn(move || feed.write_all(&vec![7; 2_000_000]));
     let status = running.wait_for(PATIENCE).expect("it does not end").status;
