@@ -1,5 +1,6 @@
 use super::*;
 use proptest::prelude::*;
+use proptest::test_runner::TestCaseError;
 
 fn class(priority: u8, share: u32, rate: Option<Rate>) -> Class {
     Class { name: format!("{priority} {share}"), priority, share, rate }
@@ -111,6 +112,20 @@ fn rates_of_streams_and_classes_hold_back_only_their_own() {
     assert_eq!(scheduler.next(5000), Next::At(6000));
 }
 
+/// Each class got its share within a percent in any 100 rounds, of what classes had got every 20 rounds.
+fn ensure_shares(shares: &[u32], every_20_rounds: &[Vec<u64>]) -> Result<(), TestCaseError> {
+    let sum: u32 = shares.iter().sum();
+    for (before, after) in every_20_rounds.iter().zip(&every_20_rounds[5..]) {
+        let window: u64 = after.iter().sum::<u64>() - before.iter().sum::<u64>();
+        for (class, share) in shares.iter().enumerate() {
+            let got = (after[class] - before[class]) as f64 / window as f64;
+            let due = f64::from(*share) / f64::from(sum);
+            prop_assert!((got - due).abs() <= 0.01, "class {class} got {got}, {due} was due");
+        }
+    }
+    Ok(())
+}
+
 proptest! {
     /// Backlogged classes: in every window of 100 rounds, each gets its share within 1 %, though streams move less or more than they
     /// are allowed.
@@ -141,15 +156,7 @@ proptest! {
             }
             total += cost;
         }
-        let sum: u32 = shares.iter().sum();
-        for (before, after) in at_window.iter().zip(&at_window[5..]) {
-            let window: u64 = after.iter().sum::<u64>() - before.iter().sum::<u64>();
-            for (class, share) in shares.iter().enumerate() {
-                let got = (after[class] - before[class]) as f64 / window as f64;
-                let due = f64::from(*share) / f64::from(sum);
-                prop_assert!((got - due).abs() <= 0.01, "class {class} got {got}, {due} was due");
-            }
-        }
+        ensure_shares(&shares, &at_window)?;
     }
 
     /// The same of processor time, though no turn is measured before it is over: one may take more than a class has in many rounds,
@@ -186,15 +193,7 @@ proptest! {
             }
             total_ns += cost_ns;
         }
-        let sum: u32 = shares.iter().sum();
-        for (before, after) in at_window.iter().zip(&at_window[5..]) {
-            let window: u64 = after.iter().sum::<u64>() - before.iter().sum::<u64>();
-            for (class, share) in shares.iter().enumerate() {
-                let got = (after[class] - before[class]) as f64 / window as f64;
-                let due = f64::from(*share) / f64::from(sum);
-                prop_assert!((got - due).abs() <= 0.01, "class {class} got {got}, {due} was due");
-            }
-        }
+        ensure_shares(&shares, &at_window)?;
     }
 
     /// Whatever turns take, a class that took too much has its next turn when it has paid for that, and no later; and one that comes
