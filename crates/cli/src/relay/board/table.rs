@@ -13,7 +13,7 @@ use crate::{format, table};
 /// A column.
 struct Column {
     head: &'static str,
-    /// Its letters; of names, the least.
+    /// Its letters; of names, how many are shown before another column is.
     letters: usize,
     /// Whether it is there also with nothing in it.
     stays: bool,
@@ -43,12 +43,16 @@ enum Entry<'a> {
 /// Letters of names that are shown however narrow it is.
 const LEAST_NAME: usize = 8;
 
-/// Lines that are not streams: the head, the line below it, what is left out, and the one that the cursor is in.
-const OTHER_LINES: usize = 4;
+/// Letters by which most names are told apart: they are shown before columns that may go.
+const TELLING_NAME: usize = 16;
+
+/// Lines that are not streams: the first (see [`render`]), the head, the line below it, what is left out, and the one that the cursor
+/// is in.
+const OTHER_LINES: usize = 5;
 
 const COLUMNS: &[Column] = &[
-    Column { head: "stream", letters: LEAST_NAME, stays: true, goes: Goes::Never, cell: name },
-    Column { head: "class", letters: 8, stays: false, goes: Goes::First, cell: class },
+    Column { head: "stream", letters: TELLING_NAME, stays: true, goes: Goes::Never, cell: name },
+    Column { head: "class", letters: TELLING_NAME, stays: false, goes: Goes::First, cell: class },
     Column { head: "in", letters: 11, stays: true, goes: Goes::Never, cell: rate_in },
     Column { head: "out", letters: 11, stays: true, goes: Goes::Never, cell: rate_out },
     Column { head: "cpu", letters: 7, stays: false, goes: Goes::Fourth, cell: processor },
@@ -78,7 +82,9 @@ const COLUMNS: &[Column] = &[
     Column { head: "state", letters: 7, stays: true, goes: Goes::Never, cell: state },
 ];
 
-/// The table, busiest first, in so many columns and lines. Where classes share processor time, it begins with them.
+/// The table, busiest first, in so many columns and lines. Where classes share processor time, they stand first.
+///
+/// It begins with an empty line: what Ctrl-C makes a terminal print moves all by a line that stays there, and no head of a table should.
 pub(super) fn render(rows: &[Row], width: usize, height: usize, utf8: bool) -> String {
     let mut sorted: Vec<&Row> = rows.iter().collect();
     sorted.sort_by_key(|row| (Reverse(row.pace.bits_in.saturating_add(row.pace.bits_out)), &row.name));
@@ -102,7 +108,8 @@ pub(super) fn render(rows: &[Row], width: usize, height: usize, utf8: bool) -> S
         drawn.set_constraint(ColumnConstraint::Absolute(Width::Fixed(*letters as u16)));
         drawn.set_cell_alignment(column.alignment());
     }
-    drawn.lines().map(|line| line.trim_end().to_owned()).chain(rest).collect::<Vec<_>>().join("\n")
+    let lines = drawn.lines().map(|line| line.trim_end().to_owned());
+    std::iter::once(String::new()).chain(lines).chain(rest).collect::<Vec<_>>().join("\n")
 }
 
 /// The classes whose streams account for processor time, each as the sum of them, in the order of their names.
@@ -126,32 +133,56 @@ fn cut<'a>(rows: &[&'a Row], room: usize) -> (Vec<Entry<'a>>, Option<String>) {
     let with_outputs = |row: &&'a Row| {
         std::iter::once(Entry::Stream(row)).chain((0..outputs(row)).map(|place| Entry::Output(row, place)))
     };
-    let all: usize = rows.iter().map(|row| 1 + outputs(row)).sum();
-    if all <= room || rows.len() == 1 {
-        let rest = (all > room).then(|| format!("and {} more outputs", all - room));
-        return (rows.iter().flat_map(with_outputs).take(room).collect(), rest);
-    }
-    let more = rows.len().saturating_sub(room);
-    let rest = (more > 0).then(|| format!("and {more} more"));
-    (rows.iter().take(room).map(|row| Entry::Stream(row)).collect(), rest)
+    let all_outputs: usize = rows.iter().map(|row| outputs(row)).sum();
+    let entries: Vec<Entry<'_>> = if rows.len() + all_outputs <= room || rows.len() == 1 {
+        rows.iter().flat_map(with_outputs).take(room).collect()
+    } else {
+        rows.iter().take(room).map(|row| Entry::Stream(row)).collect()
+    };
+    let streams = entries.iter().filter(|entry| matches!(entry, Entry::Stream(_))).count();
+    let more_streams = rows.len() - streams;
+    let more_outputs = all_outputs - (entries.len() - streams);
+    let more = [(more_streams, "stream", "streams"), (more_outputs, "output", "outputs")];
+    let more = more.into_iter().filter(|(count, ..)| *count > 0);
+    let words: Vec<String> =
+        more.map(|(count, one, many)| format::counted(count as u64, one, many)).collect();
+    let rest = (!words.is_empty()).then(|| format!("and {} more", words.join(" and ")));
+    (entries, rest)
 }
 
 /// The columns that fit, and the letters of each.
 fn choose(entries: &[Entry<'_>], width: usize) -> Vec<(&'static Column, usize)> {
+    let longest = |column: &Column| {
+        let cells = entries.iter().map(|entry| (column.cell)(entry).chars().count());
+        cells.max().unwrap_or(0).max(column.head.len())
+    };
+    let letters = |column: &Column| match column.head {
+        "stream" => longest(column).clamp(LEAST_NAME, column.letters),
+        "class" => longest(column).min(column.letters),
+        _ => column.letters,
+    };
     let is_used = |column: &Column| entries.iter().any(|entry| !(column.cell)(entry).is_empty());
-    let mut shown: Vec<&Column> = COLUMNS.iter().filter(|column| column.stays || is_used(column)).collect();
+    let mut shown: Vec<(&Column, usize)> = COLUMNS
+        .iter()
+        .filter(|column| column.stays || is_used(column))
+        .map(|column| (column, letters(column)))
+        .collect();
     // And a blank between columns.
-    let taken = |shown: &[&Column]| shown.iter().map(|column| column.letters + 1).sum::<usize>() - 1;
+    let taken = |shown: &[(&Column, usize)]| shown.iter().map(|(_, letters)| letters + 1).sum::<usize>() - 1;
     while taken(&shown) > width
-        && let Some(first) = shown.iter().map(|column| column.goes).min().filter(|goes| *goes < Goes::Never)
-        && let Some(place) = shown.iter().position(|column| column.goes == first)
+        && let Some(first) =
+            shown.iter().map(|(column, _)| column.goes).min().filter(|goes| *goes < Goes::Never)
+        && let Some(place) = shown.iter().position(|(column, _)| column.goes == first)
     {
+        // What is dropped is worth more than the rest of a name.
+        if first == Goes::Fifth && taken(&shown) - shown[0].1 + LEAST_NAME <= width {
+            break;
+        }
         shown.remove(place);
     }
-    let longest = entries.iter().map(|entry| name(entry).chars().count()).max().unwrap_or(0);
-    let of_names = longest.clamp(LEAST_NAME, LEAST_NAME + width.saturating_sub(taken(&shown)));
-    let letters = |column: &Column| if column.head == "stream" { of_names } else { column.letters };
-    shown.into_iter().map(|column| (column, letters(column))).collect()
+    let others = taken(&shown) - shown[0].1;
+    shown[0].1 = longest(shown[0].0).clamp(LEAST_NAME, width.saturating_sub(others).max(LEAST_NAME));
+    shown
 }
 
 impl Column {

@@ -41,19 +41,20 @@ fn classes_that_share_processor_time_stand_first_with_what_they_got() {
     assert_eq!(
         lines,
         [
-            "stream     class             in         out     cpu      moved    waiting state",
-            "---------------------------------------------------------------------------------",
-            "class gold          2.00 Mbit/s     0 bit/s  60.5 %    2.0 MiB",
-            "class rest          1.00 Mbit/s     0 bit/s  19.5 %    1.0 MiB",
-            "one        gold     1.00 Mbit/s     0 bit/s  40.0 %    1.0 MiB            running",
-            "three      gold     1.00 Mbit/s     0 bit/s  20.5 %    1.0 MiB            running",
-            "two        rest     1.00 Mbit/s     0 bit/s  19.5 %    1.0 MiB            running",
+            "",
+            "stream     class          in         out     cpu      moved    waiting state",
+            "------------------------------------------------------------------------------",
+            "class gold       2.00 Mbit/s     0 bit/s  60.5 %    2.0 MiB",
+            "class rest       1.00 Mbit/s     0 bit/s  19.5 %    1.0 MiB",
+            "one        gold  1.00 Mbit/s     0 bit/s  40.0 %    1.0 MiB            running",
+            "three      gold  1.00 Mbit/s     0 bit/s  20.5 %    1.0 MiB            running",
+            "two        rest  1.00 Mbit/s     0 bit/s  19.5 %    1.0 MiB            running",
         ]
     );
     let many: Vec<Row> = (0..64).map(|number| measured("s", &format!("{number}"), 1)).collect();
     let text = render(&many, 80, 24, false);
     assert!(
-        text.lines().count() <= 24 && text.ends_with("and 54 more"),
+        text.lines().count() <= 24 && text.ends_with("and 54 streams more"),
         "half the lines are streams: {text}"
     );
 }
@@ -69,6 +70,7 @@ fn the_busiest_stands_first_and_columns_without_content_are_left_out() {
     assert_eq!(
         lines,
         [
+            "",
             "stream             in         out      moved    waiting state",
             "---------------------------------------------------------------",
             "fast      1.92 Mbit/s 1.92 Mbit/s    1.0 MiB            running",
@@ -82,10 +84,10 @@ fn the_busiest_stands_first_and_columns_without_content_are_left_out() {
 fn outputs_have_lines_of_their_own_where_there_are_several() {
     let text = render(&[mirror(2)], 100, 24, true);
     let lines: Vec<&str> = text.lines().collect();
-    assert_eq!(lines.len(), 2 + 3, "{text}");
-    assert!(lines[0].contains("dropped") && !lines[0].contains("lost"), "{text}");
-    assert!(lines[3].starts_with("  udp://10.0.0.0:5000") && lines[3].contains("4.50 Mbit/s"), "{text}");
-    assert!(lines[4].contains("2.0 KiB") && lines[4].contains("300 B"), "{text}");
+    assert_eq!(lines.len(), 3 + 3, "{text}");
+    assert!(lines[1].contains("dropped") && !lines[1].contains("lost"), "{text}");
+    assert!(lines[4].starts_with("  udp://10.0.0.0:5000") && lines[4].contains("4.50 Mbit/s"), "{text}");
+    assert!(lines[5].contains("2.0 KiB") && lines[5].contains("300 B"), "{text}");
 }
 
 #[test]
@@ -106,14 +108,16 @@ fn it_fits_any_width_and_height() {
 #[test]
 fn what_is_cut_is_said() {
     let rows: Vec<Row> = (0..50).map(|number| row(&format!("s{number}"), number)).collect();
-    let text = render(&rows, 80, 14, false);
+    let text = render(&rows, 80, 15, false);
     assert!(text.contains("\ns49 ") && text.contains("\ns40 ") && !text.contains("\ns39 "), "{text}");
-    assert!(text.ends_with("\nand 40 more"), "{text}");
-    let text = render(&[mirror(64)], 80, 14, false);
-    assert!(text.ends_with("\nand 55 more outputs"), "{text}");
-    let crowd = render(&[mirror(10), row("other", 1)], 80, 10, false);
+    assert!(text.ends_with("\nand 40 streams more"), "{text}");
+    let text = render(&[mirror(64)], 80, 15, false);
+    assert!(text.ends_with("\nand 55 outputs more"), "{text}");
+    let crowd = render(&[mirror(10), row("other", 1)], 80, 11, false);
     assert!(crowd.contains("\nother ") && !crowd.contains("10.0.0.0"), "{crowd}");
-    assert!(!crowd.contains("more"), "{crowd}");
+    assert!(crowd.ends_with("\nand 10 outputs more"), "{crowd}");
+    let crowd = render(&[mirror(10), row("other", 1)], 80, 6, false);
+    assert!(crowd.ends_with("\nand 1 stream and 10 outputs more"), "{crowd}");
 }
 
 #[test]
@@ -125,9 +129,28 @@ fn names_cannot_command_the_terminal() {
 #[test]
 fn a_narrow_terminal_keeps_names_rates_and_states() {
     let text = render(&[Row { class: "live".to_owned(), ..mirror(2) }], 40, 24, false);
-    let head: Vec<&str> = text.lines().next().unwrap_or_default().split_whitespace().collect();
+    let head: Vec<&str> = text.lines().nth(1).unwrap_or_default().split_whitespace().collect();
     assert_eq!(head, ["stream", "in", "out", "state"], "{text}");
     let text = render(&[Row { class: "live".to_owned(), ..mirror(2) }], 54, 24, false);
-    let head: Vec<&str> = text.lines().next().unwrap_or_default().split_whitespace().collect();
+    let head: Vec<&str> = text.lines().nth(1).unwrap_or_default().split_whitespace().collect();
     assert_eq!(head, ["stream", "in", "out", "dropped", "state"], "{text}");
+}
+
+#[test]
+fn names_are_told_apart_before_other_columns_are_shown() {
+    let named = |name: &str, class: &str| Row { class: class.to_owned(), ..row(name, 5_000_000) };
+    let text = render(&[named("camera-1-north", "archive"), named("camera-1-south", "live")], 80, 24, false);
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "",
+            "stream         class            in         out      moved    waiting state",
+            "----------------------------------------------------------------------------",
+            "camera-1-north archive 5.00 Mbit/s 5.00 Mbit/s    1.0 MiB            running",
+            "camera-1-south live    5.00 Mbit/s 5.00 Mbit/s    1.0 MiB            running",
+        ]
+    );
+    let text = render(&[named("camera-1-north", "archive"), named("camera-1-south", "live")], 60, 24, false);
+    assert!(text.contains("\ncamera-1-north 5.00 Mbit/s"), "{text}");
 }
