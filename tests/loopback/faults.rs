@@ -23,6 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         an_asset_truncated_while_playing_disturbs_nobody,
         packing_killed_leaves_nothing_that_is_trusted,
         a_damaged_image_is_never_sent,
+        a_cache_folder_that_cannot_be_written_is_said,
         garbage_is_refused,
         oversized_requests_are_refused,
     ]
@@ -153,6 +154,27 @@ fn a_damaged_image_is_never_sent() -> Result<()> {
     ensure_bytes(&Playback::whole(server.rtsp, "clip.ts", 15.0)?, &std::fs::read(&clip)?)?;
     let images = &server.status()?["counters"]["images"];
     ensure!(images["found"] == 1 && images["rejected"] == 1, "it was not begun to be played from: {images}");
+    Ok(())
+}
+
+fn a_cache_folder_that_cannot_be_written_is_said() -> Result<()> {
+    require!(process::find("unshare").is_some(), "unshare is not installed");
+    require!(process::is_root(), "mounting takes root");
+    let clip = clips::constant(4)?;
+    let (folder, cache) = (clips::folder(&[("clip.ts", &clip)])?, tempfile::tempdir()?);
+    let script = "mount -t tmpfs -o ro none \"$0\" && exec \"$@\"";
+    let place = cache.path().to_str().context("a folder's name")?;
+    let server =
+        Server::of(folder.path()).cache(place).under(["unshare", "-m", "sh", "-c", script, place]).start()?;
+    let wait = Deadline::seconds(5.0);
+    let said = "the cache folder cannot be written to: media that is not packed yet can be downloaded, but not played";
+    wait.wait_for("a warning", || Ok(server.process.log().contains(said).then_some(())))?;
+    let download = http::get(server.http, "/clip.ts")?;
+    ensure!(
+        download.status == 200 && download.body == std::fs::read(&clip)?,
+        "the download answered {}",
+        download.status
+    );
     Ok(())
 }
 

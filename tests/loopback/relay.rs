@@ -465,6 +465,16 @@ fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
     waiting.signal(Signal::TERM)?;
     let status = waiting.wait(Deadline::seconds(10.0))?;
     ensure!(status.code() == Some(143), "{status}: {}", waiting.log());
+    ensure!(waiting.log().contains("nobody connected to"), "{}", waiting.log());
+    // What a process that was killed leaves.
+    let left = folder.path().join("left");
+    drop(UnixListener::bind(&left)?);
+    let output = relay(&["--in", &at(folder.path(), "unix", "left?listen"), "--out", "-"])?.output()?;
+    let said = String::from_utf8(output.stderr)?;
+    ensure!(
+        output.status.code() == Some(1) && said.contains("nobody listens there any more: remove it"),
+        "{said}"
+    );
     ensure!(!folder.path().join("inlet").exists(), "the name of a socket that nobody came to is left");
 
     // For bytes, and for room.

@@ -421,6 +421,8 @@ fn no_series_of_metrics_is_there_twice() -> Result<()> {
 fn wrong_arguments_are_named() -> Result<()> {
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let taken_address = taken.local_addr()?.to_string();
+    let own = free_port()?;
+    let (any, own) = (format!(":{}", own.port()), own.to_string());
     for (arguments, code, said) in [
         (&["--listen", ":0"][..], 2, "--to <BACKEND>"),
         (&["--to", "a:1"], 2, "--listen <ADDRESS>"),
@@ -444,6 +446,18 @@ fn wrong_arguments_are_named() -> Result<()> {
             &["--listen", ":0", "--to", "nobody.invalid:1"],
             1,
             "tcp://nobody.invalid:1: asking for its address",
+        ),
+        (
+            &["--listen", &any, "--to", &own],
+            1,
+            "is where the proxy itself listens; name the server behind it",
+        ),
+        (&["--listen", "9933", "--to", "a:1"], 2, "a host or a colon is missing, as in HOST:9933 or :9933"),
+        (&["--listen", ":0", "--to", "a:1", "--threads", "0"], 2, "wanted is a whole number from 1 on"),
+        (
+            &["--listen", ":0", "--cache", "kept", "--origin", "http://a", "--cache-size", "10"],
+            2,
+            "10 B is next to nothing",
         ),
         (&["--listen", &taken_address, "--to", "127.0.0.1:1"], 1, "listening: Address already in use"),
         (

@@ -8,6 +8,8 @@ use bytesize::ByteSize;
 use clap::Args;
 use serde::{Deserialize, Deserializer};
 
+use crate::number;
+
 /// Name of the file in the cache folder that says what data paths cost on this machine.
 pub(crate) const CALIBRATION: &str = "calibration.json";
 
@@ -20,17 +22,13 @@ pub(crate) struct ImageOptions {
     pub(crate) cache: Option<PathBuf>,
 
     /// How much the wire images may take; the least recently used go first [default: 20GiB]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    #[arg(long, value_name = "SIZE", value_parser = number::size)]
     pub(crate) cache_size: Option<ByteSize>,
 
     /// How much of a stream may leave in one go, from 1ms to 500ms [default: 20ms]
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     #[serde(deserialize_with = "time")]
     pub(crate) burst: Option<Duration>,
-}
-
-fn size(text: &str) -> Result<ByteSize, &'static str> {
-    text.parse().map_err(|_| "wanted is a size, such as 500MB or 20GiB")
 }
 
 impl ImageOptions {

@@ -8,6 +8,7 @@ mod image_options;
 mod inspect;
 mod interrupt;
 mod log;
+mod number;
 mod output;
 mod pack;
 mod plot;

@@ -23,7 +23,7 @@ use clap::{ArgGroup, Args};
 use wirepath_relay::{AddressError, Configuration, Endpoint};
 use wirepath_streams::{Policy, Round};
 
-use crate::{format, terminal};
+use crate::{format, number, terminal};
 use cache::Caching;
 use proxy::Proxy;
 use running::Showing;
@@ -115,7 +115,7 @@ struct Listening {
 
     /// Engine threads, over which connections, or streams of a configuration file, are spread [default: one for each core; one where
     /// the file weighs classes against each other, which holds on each thread]
-    #[arg(long, value_name = "N", requires = "spread")]
+    #[arg(long, value_name = "N", value_parser = number::at_least_one, requires = "spread")]
     threads: Option<NonZeroUsize>,
 }
 
@@ -171,8 +171,8 @@ impl Relay {
                 let classes = configuration.sharing.classes.len() as u64;
                 let streams = format::counted(streams, "stream", "streams");
                 let classes = format::counted(classes, "class", "classes");
-                let rounds = rounds_in_words(&configuration.sharing.policy);
-                terminal::print(&format!("{file}: OK, {streams} in {classes}{rounds}\n"))?;
+                let policy = policy_in_words(&configuration.sharing.policy);
+                terminal::print(&format!("{file}: OK, {streams} in {classes}, {policy}\n"))?;
                 return Ok(ExitCode::SUCCESS);
             }
         }
@@ -181,14 +181,18 @@ impl Relay {
     }
 }
 
-/// What classes share, if that is anything.
-fn rounds_in_words(policy: &Policy) -> String {
-    let Policy::FairShare { round, .. } = policy else { return String::new() };
-    match *round {
-        Round::Volume(bytes) => format!(", sharing volume in rounds of {}", format::size(bytes)),
-        Round::ProcessorTime(us) => {
+/// How classes are weighed against each other.
+fn policy_in_words(policy: &Policy) -> String {
+    match *policy {
+        Policy::BestEffort => "best effort".to_owned(),
+        Policy::Priority => "strict priority".to_owned(),
+        Policy::Deadline => "earliest deadline first".to_owned(),
+        Policy::FairShare { round: Round::Volume(bytes), .. } => {
+            format!("sharing volume in rounds of {}", format::size(bytes))
+        }
+        Policy::FairShare { round: Round::ProcessorTime(us), .. } => {
             let round = humantime::format_duration(Duration::from_micros(us));
-            format!(", sharing processor time in rounds of {round}")
+            format!("sharing processor time in rounds of {round}")
         }
     }
 }

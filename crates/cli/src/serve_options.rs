@@ -14,6 +14,7 @@ use toml::de::DeTable;
 
 use crate::address::door;
 use crate::image_options::{ImageOptions, time};
+use crate::number;
 
 /// Each field is a flag, and a key of the same name in the configuration file.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
@@ -40,7 +41,7 @@ pub(crate) struct ServeOptions {
     pub(crate) hot_memory: Option<ByteSize>,
 
     /// Engine threads [default: one for each core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = number::at_least_one)]
     pub(crate) threads: Option<NonZeroUsize>,
 
     /// Data path: auto, or the name of one, such as wire_uring (needs --hot-memory), wire_sendfile, gso_writev, krtpsendfile

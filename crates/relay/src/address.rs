@@ -106,6 +106,22 @@ impl FromStr for Address {
 }
 
 impl Address {
+    /// Where something comes from.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn to_read(text: &str) -> Result<Address, AddressError> {
+        let address: Address = text.parse()?;
+        let for_outputs = match &address.kind {
+            Kind::Udp(Udp { ttl: Some(_), .. }) => "ttl is of datagrams that are sent",
+            Kind::Udp(Udp { packet_bytes: Some(_), .. }) => "packet is of datagrams that are sent",
+            Kind::File { existing: Existing::Append, .. } => "append is of a file that is written",
+            Kind::File { existing: Existing::Overwrite, .. } => "overwrite is of a file that is written",
+            _ => return Ok(address),
+        };
+        Err(AddressError::new(text, format!("{for_outputs}; leave it out of an input")))
+    }
+
     /// Where something goes. With an @ in front or without a host, a UDP address is one to receive from.
     ///
     /// # Errors
@@ -139,9 +155,29 @@ impl Address {
         Address { text, kind }
     }
 
-    /// Whether it is standard input or output.
-    pub(crate) fn is_standard(&self) -> bool {
-        self.kind == Kind::Standard
+    /// What is wrong if two inputs or outputs have it, for what only one can have.
+    pub(crate) fn claim(&self, is_output: bool) -> Option<String> {
+        let waited = |at: fmt::Arguments<'_>| {
+            format!("connections are waited for at {at} twice; give each an address of its own")
+        };
+        match &self.kind {
+            Kind::Standard if is_output => {
+                Some("standard output (-) is written to twice; one stream can have it".to_owned())
+            }
+            Kind::Standard => Some("standard input (-) is read twice; one stream can have it".to_owned()),
+            // Of a device or a FIFO each may have a part.
+            Kind::File { path, .. }
+                if is_output && std::fs::metadata(path).map_or(true, |there| there.is_file()) =>
+            {
+                Some(format!(
+                    "file:{} is written to twice; give each output a file of its own",
+                    path.display()
+                ))
+            }
+            Kind::Tcp { host, port, listen: true } => Some(waited(format_args!("tcp://{host}:{port}"))),
+            Kind::Unix { path, listen: true } => Some(waited(format_args!("unix:{}", path.display()))),
+            _ => None,
+        }
     }
 
     /// Whether both are one ordinary file, by whatever names.
@@ -181,11 +217,12 @@ fn parse(text: &str) -> Result<Kind, String> {
         "unix" => Kind::Unix { path: path(place)?, listen: query.flag("listen")? },
         "tcp" => {
             let listen = query.flag("listen")?;
+            query.finish()?; // a misspelled ?listen is not to be taken for none
             let (host, port) = host_and_port(place)?;
             if host.is_empty() && !listen {
                 return Err("a host is missing; to wait for a connection, add ?listen".to_owned());
             }
-            Kind::Tcp { host, port, listen }
+            return Ok(Kind::Tcp { host, port, listen });
         }
         "udp" => {
             let (host, port) = host_and_port(place)?;
@@ -228,7 +265,10 @@ fn host_and_port(place: &str) -> Result<(String, u16), String> {
 /// HOST:PORT, where the host may be missing and the port 0.
 pub(crate) fn authority(place: &str) -> Result<(String, u16), String> {
     let Some((host, port)) = place.rsplit_once(':') else {
-        return Err("a port is missing, as in HOST:PORT".to_owned());
+        return Err(match place.parse::<u16>() {
+            Ok(port) => format!("a host or a colon is missing, as in HOST:{port} or :{port}"),
+            Err(_) => "a port is missing, as in HOST:PORT".to_owned(),
+        });
     };
     let is_bracketed = host.starts_with('[') && host.ends_with(']');
     if host.contains(':') && !is_bracketed && !host.starts_with("@[") {
@@ -350,6 +390,8 @@ mod tests {
             ("tcp://::1:80", "an IPv6 address needs brackets"),
             ("tcp://a:1?listen=yes", "listen takes no value"),
             ("tcp://a:1?lisen", "lisen is no option here; there are listen"),
+            ("tcp://:1?lissten", "lissten is no option here; there are listen"),
+            ("tcp://80", "a host or a colon is missing, as in HOST:80 or :80"),
             ("udp://a:1?ttl=300", "ttl is 300, and must be a number from 1 to 255"),
             ("udp://a:1?iface", "iface needs a value"),
             (
@@ -366,6 +408,22 @@ mod tests {
         ] {
             let error = text.parse::<Address>().unwrap_err().to_string();
             assert!(error.starts_with(text) && error.contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_only_outputs_have_is_refused_of_an_input() {
+        for (text, what) in [
+            ("udp://@239.1.1.1:1?ttl=4", "ttl"),
+            ("udp://@:1?packet=1316", "packet"),
+            ("file:a?append", "append"),
+            ("file:a?overwrite", "overwrite"),
+        ] {
+            let why = Address::to_read(text).unwrap_err().why().to_owned();
+            assert!(why.starts_with(what) && why.ends_with("leave it out of an input"), "{why}");
+        }
+        for text in ["udp://@239.1.1.1:1?iface=eth0", "file:a", "-", "tcp://:1?listen"] {
+            assert_eq!(Address::to_read(text), text.parse());
         }
     }
 

@@ -18,6 +18,7 @@ mod rules;
 mod status;
 mod store;
 
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,6 +38,7 @@ pub use status::CacheStatus;
 use status::{Counters, count};
 use store::Store;
 
+use crate::itself;
 use crate::limits::{self, TooManyConnections};
 
 /// Descriptors of a client and of a fetch, which may go on when its client has left: the sockets, each held twice while it is lent to
@@ -113,6 +115,11 @@ impl Cache {
             fetch_places: Semaphore::new(connections),
         };
         Ok(Cache { shared: Arc::new(shared), connections: Arc::new(Semaphore::new(connections)) })
+    }
+
+    /// Whether it would ask itself if it listened there, as far as the origin's URL tells without asking for a name.
+    pub fn is_before_itself(&self, doors: &[SocketAddr]) -> bool {
+        self.shared.origin.known().is_some_and(|origin| itself::is_reached(origin, doors))
     }
 
     /// What it did so far.

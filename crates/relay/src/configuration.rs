@@ -14,7 +14,6 @@ use std::time::Duration;
 use toml::Spanned;
 use wirepath_streams::{Class, Rate, Sharing};
 
-use crate::address::Address;
 use crate::wiring::Wiring;
 use tables::{ClassTable, ConfigurationFile, StreamTable};
 
@@ -25,6 +24,8 @@ pub struct Configuration {
     pub sharing: Sharing,
     /// The streams, each with a name of its own.
     pub streams: Vec<StreamPlan>,
+    /// What they have that nobody else can have, see [`Wiring::claims`].
+    claims: HashSet<String>,
 }
 
 /// A stream that is to run.
@@ -101,22 +102,16 @@ impl Configuration {
     /// Adds a stream.
     ///
     /// # Errors
-    /// If a stream before it has its name, or standard input or output.
+    /// If a stream before it has its name; if what only one can have would be had twice: standard input or output, a file that is
+    /// written, an address at which connections are waited for.
     pub fn add(&mut self, plan: StreamPlan) -> Result<(), String> {
         if self.streams.iter().any(|stream| stream.name == plan.name) {
             return Err(format!("there is a stream {} already; give each its own name", plan.name));
         }
+        if let Some(claim) = plan.wiring.claims().find(|claim| !self.claims.insert(claim.clone())) {
+            return Err(claim);
+        }
         self.streams.push(plan);
-        let all = |addresses: fn(&Wiring) -> &[Address]| {
-            let all = self.streams.iter().flat_map(move |stream| addresses(&stream.wiring));
-            all.filter(|address| address.is_standard()).count()
-        };
-        if all(|wiring| &wiring.inputs) > 1 {
-            return Err("standard input (-) is read twice; one stream can have it".to_owned());
-        }
-        if all(|wiring| &wiring.outputs) > 1 {
-            return Err("standard output (-) is written to twice; one stream can have it".to_owned());
-        }
         Ok(())
     }
 
@@ -152,7 +147,7 @@ impl Configuration {
         let classes =
             file.classes.into_iter().map(|class| class.into_inner().class()).collect::<Result<_, _>>()?;
         let sharing = Sharing { policy: file.sharing.unwrap_or_default().policy()?, classes };
-        let mut configuration = Configuration { sharing, streams: Vec::new() };
+        let mut configuration = Configuration { sharing, ..Configuration::default() };
         for stream in file.streams {
             let at = stream.span();
             let plan = stream.get_ref().plan(at.clone(), folder, &configuration)?;

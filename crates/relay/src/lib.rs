@@ -3,6 +3,7 @@
 mod address;
 pub mod cache;
 mod configuration;
+mod itself;
 mod limits;
 mod open;
 mod proxy;

@@ -62,6 +62,7 @@ impl Address {
                     self.listening(socket.into(), None)
                 }),
             Kind::Unix { path, listen: true } => UnixListener::bind(path)
+                .map_err(|error| if_taken(path, error))
                 .doing("listening")
                 .and_then(|socket| self.listening(socket.into(), Some(path.clone()))),
             _ => return Ok(None),
@@ -122,6 +123,21 @@ impl Address {
         Object::datagrams(&self.to_string(), socket.into(), None, udp.packet_bytes)
             .doing("setting up a socket")
     }
+}
+
+/// What to do about a name of a Unix socket that is there already: a process that was killed leaves it behind.
+pub(crate) fn if_taken(path: &Path, error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::AddrInUse {
+        return error;
+    }
+    let is_left =
+        UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
+    let what = if is_left {
+        "nobody listens there any more: remove it"
+    } else {
+        "it is in use; choose another name"
+    };
+    io::Error::new(error.kind(), format!("the name is taken, and {what}"))
 }
 
 fn stream(address: &Address, descriptor: io::Result<OwnedFd>) -> Attempt<Object> {

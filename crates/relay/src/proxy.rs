@@ -84,6 +84,9 @@ pub enum ProxyError {
         /// What the system said.
         source: io::Error,
     },
+    /// A backend is one of the addresses that it listens on.
+    #[error("{0} is where the proxy itself listens; name the server behind it")]
+    Itself(Endpoint),
     /// A backend has no address.
     #[error("{address}: asking for its address: {source}")]
     Resolve {
@@ -134,6 +137,9 @@ impl Proxy {
         for address in options.listen.clone() {
             let opened = Door::open(&address).await;
             doors.extend(opened.map_err(|source| ProxyError::Listen { address, source })?);
+        }
+        if let Some(itself) = backends.iter().find(|backend| doors.iter().any(|door| backend.is_at(door))) {
+            return Err(ProxyError::Itself(itself.endpoint().clone()));
         }
         let (cut, is_cut) = watch::channel(false);
         let shared = Arc::new(Shared {

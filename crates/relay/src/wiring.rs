@@ -107,6 +107,12 @@ impl Wiring {
         Ok(())
     }
 
+    /// What nobody else can have, each as what is wrong if somebody does.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = String> {
+        let inputs = self.inputs.iter().filter_map(|input| input.claim(false));
+        inputs.chain(self.outputs.iter().filter_map(|output| output.claim(true)))
+    }
+
     /// Opens everything and makes the stream, which tells `on_event` what happens to it. Blocks until connections have been made; those
     /// that others make the stream waits for by itself.
     ///

@@ -24,12 +24,12 @@ use wirepath_streams::datapath::Support;
 use wirepath_streams::datapath::calibration::Calibrations;
 use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 
-use super::Listening;
 use super::door::Door;
 use super::running::Showing;
+use super::{Listening, report};
 use crate::log::Log;
 use crate::output::Output;
-use crate::{format, terminal};
+use crate::{format, number, terminal};
 
 /// Exit code when draining did not end in time, or was cut short by a second signal.
 const CUT: u8 = 3;
@@ -49,7 +49,7 @@ pub(super) struct Caching {
     origin: Option<Origin>,
 
     /// Most that a cache keeps; the least recently used goes first
-    #[arg(long, value_name = "SIZE", default_value = "10GiB", requires = "cache")]
+    #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = number::cache_size, requires = "cache")]
     cache_size: ByteSize,
 
     /// How long the origin may take to begin an answer, and how long it may pause within one
@@ -57,7 +57,7 @@ pub(super) struct Caching {
     origin_timeout: humantime::Duration,
 
     /// Most clients of a cache, and most fetches, at a time [default: what the limit of open files allows, 4096 at most]
-    #[arg(long, value_name = "N", requires = "cache")]
+    #[arg(long, value_name = "N", value_parser = number::at_least_one, requires = "cache")]
     max_clients: Option<NonZeroUsize>,
 }
 
@@ -128,6 +128,11 @@ async fn serve(cache: &Cache, addresses: &[Endpoint], limit: Duration, says_read
         listeners = listen(addresses) => listeners?,
         () = either(&mut terminate, &mut interrupt) => return Ok(true),
     };
+    ensure!(
+        !cache
+            .is_before_itself(&listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?),
+        "the origin is this cache itself; name the server behind it with --origin"
+    );
     if says_ready {
         announce(&listeners)?;
     }
@@ -166,11 +171,11 @@ fn announce(listeners: &[TcpListener]) -> Result<()> {
 
 /// What it did, with the name and version of that form.
 fn as_json(status: &CacheStatus, time: Duration) -> Result<String> {
-    let mut report = json!({ "schema": "wirepath-relay-cache/1", "seconds": time.as_secs_f64() });
-    if let (Value::Object(report), Value::Object(status)) = (&mut report, serde_json::to_value(status)?) {
-        report.extend(status);
+    let mut written = json!({ "schema": "wirepath-relay-cache/1", "seconds": report::seconds(time) });
+    if let (Value::Object(written), Value::Object(status)) = (&mut written, serde_json::to_value(status)?) {
+        written.extend(status);
     }
-    Ok(format!("{report:#}\n"))
+    Ok(format!("{written:#}\n"))
 }
 
 /// What it did, in one line.

@@ -7,12 +7,13 @@ use std::time::{Duration, Instant};
 
 use wirepath_relay::{Configuration, StreamPlan};
 use wirepath_streams::{
-    Engine, Port, Rate, RunningStream, Stream, StreamEnd, StreamError, StreamEvent, StreamOptions,
+    Dropped, Engine, Port, Rate, RunningStream, Stream, StreamEnd, StreamError, StreamEvent, StreamOptions,
     StreamStatus,
 };
 
 use super::report;
 use super::row::{Pace, Row, State};
+use crate::format;
 
 /// Streams that are asked how far they are together, before the engine may go on with its work: some 100 microseconds.
 const ASKED_TOGETHER: usize = 64;
@@ -38,8 +39,8 @@ struct Member {
     rate: Option<Rate>,
     deadline_us: Option<u64>,
     stage: Stage,
-    /// Inputs and outputs that somebody is still to connect to.
-    awaited: Vec<Port>,
+    /// Inputs and outputs that somebody is still to connect to, and where.
+    awaited: Vec<(Port, String)>,
     begun: Instant,
     time: Duration,
     status: StreamStatus,
@@ -189,12 +190,12 @@ impl Member {
     /// Its time counts from when everybody has come who was waited for.
     fn note(&mut self, event: &StreamEvent) {
         match event {
-            StreamEvent::Listening { port, .. } => self.awaited.push(*port),
+            StreamEvent::Listening { port, address, .. } => self.awaited.push((*port, address.clone())),
             StreamEvent::Connected { port, .. }
             | StreamEvent::InputFailed { port, .. }
             | StreamEvent::OutputFailed { port, .. } => {
                 let before = self.awaited.len();
-                self.awaited.retain(|awaited| awaited != port);
+                self.awaited.retain(|(awaited, _)| awaited != port);
                 if self.awaited.len() < before {
                     self.begun = Instant::now();
                 }
@@ -225,7 +226,11 @@ impl Member {
     /// Keeps what came of it, and puts it in words.
     fn end(&mut self, end: StreamEnd) -> String {
         (self.time, self.status, self.pace) = (self.begun.elapsed(), end.status, Pace::default());
-        let did = report::in_words(&self.status, self.time);
+        let mut did = report::in_words(&self.status, self.time);
+        if !self.awaited.is_empty() {
+            let places: Vec<&str> = self.awaited.iter().map(|(_, address)| address.as_str()).collect();
+            did += &format!(", nobody connected to {}", places.join(", "));
+        }
         // Why the last output is gone was said when it went.
         let why = end.result.as_ref().err().map_or_else(String::new, |error| match error {
             StreamError::NoOutput(_) => "no output is left".to_owned(),
@@ -262,18 +267,26 @@ fn open(place: usize, plan: &StreamPlan, tell: Sender<Note>) -> std::io::Result<
     thread.spawn(opening).map(drop)
 }
 
+/// Undivided streams have no records to count.
+fn dropped_in_words(dropped: Dropped) -> String {
+    let bytes = format::size(dropped.bytes);
+    match dropped.records {
+        0 => format!("{bytes} were"),
+        records => format!("{} ({bytes}) were", format::counted(records, "record", "records")),
+    }
+}
+
 /// What happens to a stream that goes on, if it is worth a line.
 fn in_words(event: StreamEvent) -> Option<String> {
     match event {
         StreamEvent::Listening { address, .. } => Some(format!("waiting for a connection at {address}")),
         StreamEvent::InputFailed { error, .. } => Some(format!("goes on without an input: {error}")),
-        StreamEvent::OutputFailed { error, dropped, .. } => Some(format!(
-            "an output failed: {error}; {} records ({} bytes) were not delivered to it",
-            dropped.records, dropped.bytes
-        )),
+        StreamEvent::OutputFailed { error, dropped, .. } => {
+            Some(format!("an output failed: {error}; {} not delivered to it", dropped_in_words(dropped)))
+        }
         StreamEvent::OutputDisconnected { name, dropped, .. } => Some(format!(
-            "{name} did not keep up and was let go of; {} records ({} bytes) were not delivered to it",
-            dropped.records, dropped.bytes
+            "{name} did not keep up and was let go of; {} not delivered to it",
+            dropped_in_words(dropped)
         )),
         StreamEvent::RecordRefused { by, error } => {
             Some(format!("{by}: {error}; this is dropped, and what follows like it is only counted"))

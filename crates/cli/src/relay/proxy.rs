@@ -18,7 +18,7 @@ use super::running::Showing;
 use super::{Listening, said_once};
 use crate::log::Log;
 use crate::output::Output;
-use crate::{format, terminal};
+use crate::{format, number, terminal};
 
 /// Exit code when connections were cut, as of `wirepath serve`.
 const CUT: u8 = 3;
@@ -43,7 +43,7 @@ pub(super) struct Proxy {
     idle_timeout: Duration,
 
     /// Connections at a time; more wait to be taken [default: what the limit of open files allows, 20000 at most]
-    #[arg(long, value_name = "N", requires = "to")]
+    #[arg(long, value_name = "N", value_parser = number::at_least_one, requires = "to")]
     max_connections: Option<NonZeroUsize>,
 
     /// Time between two checks of a backend [default: 2s, and no checks of one that is alone]
@@ -153,7 +153,8 @@ async fn relay(
             in_time = &mut drained => break in_time,
             () = either(&mut terminate, &mut interrupt) => match told.take() {
                 Some(first) => {
-                    tracing::info!("draining");
+                    let open = view.status().connections.open;
+                    tracing::info!("draining: {}", format::counted(open, "connection is open", "connections are open"));
                     drop(first);
                 }
                 None => break false, // the second

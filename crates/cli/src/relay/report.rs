@@ -58,7 +58,7 @@ pub(super) fn in_words(status: &StreamStatus, time: Duration) -> String {
 /// All streams of a configuration.
 pub(super) fn all_as_json(rows: &[Row], time: Duration) -> Value {
     let streams: Vec<Value> = rows.iter().map(as_json).collect();
-    json!({"schema": "wirepath-relay-streams/1", "seconds": time.as_secs_f64(), "streams": streams})
+    json!({"schema": "wirepath-relay-streams/1", "seconds": seconds(time), "streams": streams})
 }
 
 /// One stream.
@@ -119,8 +119,8 @@ pub(super) fn as_json(row: &Row) -> Value {
         "thread": row.thread,
         "state": row.state.name(),
         "error": row.error,
-        "seconds": row.time.as_secs_f64(),
-        "cpu_seconds": status.processor_time.map(|time| time.as_secs_f64()),
+        "seconds": seconds(row.time),
+        "cpu_seconds": status.processor_time.map(seconds),
         "bytes_in": status.bytes_in,
         "records_in": status.records_in,
         "bytes_unseen": status.bytes_unseen,
@@ -141,6 +141,11 @@ pub(super) fn as_json(row: &Row) -> Value {
         "merge": status.merge.map(|merge| json!({"late": merge.late, "untagged": merge.untagged, "unawaited": merge.unawaited})),
         "shares": status.shares.map(|shares| json!({"lost": shares.lost, "spare": shares.spare})),
     })
+}
+
+/// To the microsecond: more digits would be of the clock's making.
+pub(super) fn seconds(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1e6
 }
 
 #[cfg(test)]

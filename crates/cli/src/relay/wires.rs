@@ -1,7 +1,5 @@
 //! `wirepath relay --in … --out …`: one stream, from inputs to outputs.
 
-use std::str::FromStr;
-
 use anyhow::{Result, bail};
 use clap::Args;
 use wirepath_relay::{
@@ -19,7 +17,7 @@ const NAME: &str = "command line";
 #[derive(Args)]
 pub(super) struct Wires {
     /// Where bytes come from; may be given more than once
-    #[arg(long = "in", value_name = "ADDRESS", value_parser = said_once(Address::from_str), requires = "outputs")]
+    #[arg(long = "in", value_name = "ADDRESS", value_parser = said_once(Address::to_read), requires = "outputs")]
     inputs: Vec<Address>,
 
     /// Where they go; may be given more than once
@@ -81,9 +79,8 @@ impl Wires {
 
 /// The place of a class. Where there are no streams but this one, classes are only names.
 fn class(name: String, configuration: &mut Configuration) -> Result<usize> {
-    let Configuration { sharing, streams } = configuration;
-    if streams.is_empty() && sharing.classes.is_empty() {
-        sharing.classes.push(Class { name, priority: 0, share: 1, rate: None });
+    if configuration.streams.is_empty() && configuration.sharing.classes.is_empty() {
+        configuration.sharing.classes.push(Class { name, priority: 0, share: 1, rate: None });
         return Ok(0);
     }
     match configuration.class(&name) {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -104,6 +105,12 @@ impl Origin {
     /// The URL of what a client asks for.
     pub(super) fn url(&self, target: &str) -> String {
         format!("{self}{target}")
+    }
+
+    /// Its address, where its URL says one: no name is looked up.
+    pub(super) fn known(&self) -> Option<SocketAddr> {
+        let host = if self.host == "localhost" { Ok(Ipv4Addr::LOCALHOST.into()) } else { self.host.parse() };
+        host.ok().map(|host| SocketAddr::new(host, self.port))
     }
 
     /// A connection of its own for each request: HTTP/1.0 ends it with the answer. The log says when there begin to be none, and when

@@ -97,6 +97,7 @@ mod tests {
         Configuration {
             sharing: Sharing { policy, classes: classes.iter().enumerate().map(class).collect() },
             streams: streams.iter().enumerate().map(stream).collect(),
+            ..Configuration::default()
         }
     }
 

@@ -64,7 +64,7 @@ pub(super) struct ClassTable {
     pub(super) name: Spanned<String>,
     #[serde(default)]
     pub(super) priority: u8,
-    #[serde(default = "one")]
+    #[serde(default = "one", deserialize_with = "share")]
     pub(super) share: NonZeroU32,
     pub(super) rate: Option<Word<RateSpec>>,
     pub(super) burst: Option<Spanned<Word<ByteSize>>>,
@@ -99,7 +99,7 @@ impl StreamTable {
         let usual = Wiring::default();
         let StreamTable { framing, order, pattern, when_full, .. } = self;
         Ok(Wiring {
-            inputs: words(self.inputs.get_ref(), Address::from_str, |input| input.within(folder))?,
+            inputs: words(self.inputs.get_ref(), Address::to_read, |input| input.within(folder))?,
             outputs: words(self.outputs.get_ref(), Address::to_write, |output| output.within(folder))?,
             framing: framing.as_ref().map_or(usual.framing, |word| word.0.clone()),
             order: order.as_ref().map_or(usual.order, |word| word.0.clone()),
@@ -131,4 +131,10 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Word<T> {
 
 fn one() -> NonZeroU32 {
     NonZeroU32::MIN
+}
+
+fn share<'de, D: Deserializer<'de>>(value: D) -> Result<NonZeroU32, D::Error> {
+    let share = i64::deserialize(value)?;
+    let positive = u32::try_from(share).ok().and_then(NonZeroU32::new);
+    positive.ok_or_else(|| de::Error::custom(format!("share is {share}, and must be from 1 to {}", u32::MAX)))
 }

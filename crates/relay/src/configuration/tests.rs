@@ -137,7 +137,7 @@ fn each_wrong_thing_is_named_with_its_line() {
         (before("[[class]]\nname = \"a\"\n[[class]]\nname = \"a\""), 4, "there is a class a already"),
         (before("[[class]]\nname = \"\""), 2, "a name has 1 to 64 letters"),
         (before("[[class]]\nname = \"a\\u0007\""), 2, "no control characters"),
-        (before("[[class]]\nname = \"a\"\nshare = 0"), 3, "nonzero"),
+        (before("[[class]]\nname = \"a\"\nshare = 0"), 3, "share is 0, and must be from 1 to 4294967295"),
         (before("[[class]]\nname = \"a\"\npriority = 256"), 3, "256"),
         (before("[[class]]\nname = \"a\"\nburst = \"1MB\""), 3, "give the class a rate too"),
         (before("[sharing]\npolicy = \"fair\""), 2, "unknown variant `fair`, expected one of `best-effort`"),
@@ -163,6 +163,21 @@ fn each_wrong_thing_is_named_with_its_line() {
             with("[[stream]]\nname = \"b\"\nin = [\"-\"]\nout = [\"file:b\"]"),
             5,
             "standard input (-) is read twice",
+        ),
+        (
+            with("[[stream]]\nname = \"b\"\nin = [\"file:a\"]\nout = [\"file:copy?append\"]"),
+            5,
+            "copy is written to twice; give each output a file of its own",
+        ),
+        (
+            with("[[stream]]\nname = \"b\"\nin = [\"tcp://:80?listen\"]\nout = [\"tcp://:80?listen\"]"),
+            5,
+            "connections are waited for at tcp://:80 twice",
+        ),
+        (
+            with("[[stream]]\nname = \"b\"\nin = [\"file:a?append\"]\nout = [\"file:b\"]"),
+            7,
+            "leave it out of an input",
         ),
         (
             with("[[stream]]\nname = \"one\"\nin = [\"file:a\"]\nout = [\"file:b\"]"),

@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use wirepath_streams::StreamProgress;
 
 use super::balance::Load;
+use super::door::Door;
 use super::endpoint::{Endpoint, Target};
 use super::health::{Change, Health, HealthOptions};
 use super::link::Link;
@@ -75,6 +76,15 @@ impl Backend {
             traffic: Mutex::default(),
             misled: Notify::new(),
         })
+    }
+
+    pub(super) fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Whether whoever connects to one of its addresses comes in at this door.
+    pub(super) fn is_at(&self, door: &Door) -> bool {
+        lock(&self.targets).iter().any(|target| door.is_reached_at(target))
     }
 
     pub(super) fn name(&self) -> &str {

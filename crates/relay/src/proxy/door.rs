@@ -14,6 +14,7 @@ use wirepath_doors::{self as doors, Listen};
 use super::connection::{Shared, attend};
 use super::endpoint::{Endpoint, Place, Target};
 use super::link::Link;
+use crate::{itself, open::if_taken};
 
 /// Connections that may wait to be taken.
 const BACKLOG: i32 = 4096;
@@ -51,6 +52,17 @@ impl Door {
     /// Where it listens really, if the port was to be one that is free.
     pub(super) fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Whether whoever connects there comes in here.
+    pub(super) fn is_reached_at(&self, target: &Target) -> bool {
+        match (&self.listener, target) {
+            (Listener::Tcp(listener), Target::Tcp(target)) => {
+                listener.local_addr().is_ok_and(|address| itself::is_reached(*target, &[address]))
+            }
+            (Listener::Unix(_, path), Target::Unix(target)) => path == target,
+            _ => false,
+        }
     }
 
     fn on_path(path: &Path) -> io::Result<Door> {
@@ -171,14 +183,4 @@ impl Drop for Listener {
             tracing::warn!(path = %path.display(), %error, "the socket's name could not be removed");
         }
     }
-}
-
-fn if_taken(path: &Path, error: io::Error) -> io::Error {
-    if error.kind() != io::ErrorKind::AddrInUse {
-        return error;
-    }
-    io::Error::new(
-        error.kind(),
-        format!("{error}; if nobody listens there any more, remove {}", path.display()),
-    )
 }

@@ -50,7 +50,7 @@ impl HandlerSpec {
                 let wanted = text.clone().into_bytes();
                 let contains =
                     move |record: &[u8]| record.windows(wanted.len()).any(|window| window == wanted);
-                Handler::Read(Box::new(Filter::new(RECORD, contains)))
+                Handler::Read(Box::new(Filter::new(RECORD, contains).named("match")))
             }
             HandlerSpec::Pids(pids) => {
                 Handler::Select(Box::new(TransportStreamFilter::pids(pids.iter().copied())))

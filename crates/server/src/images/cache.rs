@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use rustix::fs::{FallocateFlags, fallocate};
+use rustix::fs::{Access, FallocateFlags, access, fallocate};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
@@ -99,6 +99,13 @@ impl Cache {
             .and_then(|()| cache.remove_leftovers())
             .and_then(|()| cache.used.look(folder))
             .map_err(|source| cache.folder_error(source))?;
+        if let Err(error) = access(folder, Access::WRITE_OK) {
+            // What is packed already can be played.
+            tracing::warn!(
+                folder = %folder.display(), error = %io::Error::from(error),
+                "the cache folder cannot be written to: media that is not packed yet can be downloaded, but not played"
+            );
+        }
         Ok(cache)
     }
 

@@ -5,6 +5,7 @@ use crate::record::Piece;
 
 /// Lets whole records pass for which a test says so. Reports `passed` and `dropped` records.
 pub struct Filter<T> {
+    name: &'static str,
     test: T,
     limit: usize,
     passed: u64,
@@ -14,13 +15,19 @@ pub struct Filter<T> {
 impl<T: FnMut(&[u8]) -> bool + Send> Filter<T> {
     /// Records of at most `limit` bytes; a longer one is refused.
     pub fn new(limit: usize, test: T) -> Filter<T> {
-        Filter { test, limit, passed: 0, dropped: 0 }
+        Filter { name: "filter", test, limit, passed: 0, dropped: 0 }
+    }
+
+    /// The same with a name of its own in reports, where it is not `filter`.
+    #[must_use]
+    pub fn named(self, name: &'static str) -> Filter<T> {
+        Filter { name, ..self }
     }
 }
 
 impl<T: Send> Common for Filter<T> {
     fn name(&self) -> &'static str {
-        "filter"
+        self.name
     }
 
     fn reach(&self) -> Reach {
@@ -50,9 +57,11 @@ mod tests {
     #[test]
     fn what_fails_the_test_is_dropped_and_counted() {
         let mut filter = Filter::new(10, |record: &[u8]| record.starts_with(b"keep"));
+        assert_eq!(filter.name(), "filter");
         assert_eq!(filter.read(Piece::whole(b"keep me")), Ok(Verdict::Pass));
         assert_eq!(filter.read(Piece::whole(b"lose me")), Ok(Verdict::Drop));
         assert_eq!(filter.report(), [("passed", 1), ("dropped", 1)]);
         assert_eq!(filter.reach(), Reach::Records { limit: 10 });
+        assert_eq!(filter.named("keep").name(), "keep");
     }
 }

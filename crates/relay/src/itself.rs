@@ -1,0 +1,49 @@
+//! Whether what is relayed would come back: a relay before itself takes connections from itself until there are no descriptors.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+
+/// Whether whoever connects to `target` comes out at one of these doors.
+pub(crate) fn is_reached(target: SocketAddr, doors: &[SocketAddr]) -> bool {
+    let address = meant(target.ip());
+    doors.iter().any(|door| {
+        let ip = door.ip().to_canonical();
+        // A socket on :: takes IPv4, too: doors are made so.
+        let takes =
+            ip == address || (ip.is_unspecified() && (ip.is_ipv6() || address.is_ipv4()) && is_ours(address));
+        door.port() == target.port() && takes
+    })
+}
+
+/// Who connects to no address in particular comes to this machine.
+fn meant(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(Ipv4Addr::UNSPECIFIED) => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(Ipv6Addr::UNSPECIFIED) => Ipv6Addr::LOCALHOST.into(),
+        address => address,
+    }
+}
+
+/// Whether this machine has the address: only then can a socket be bound to it.
+fn is_ours(address: IpAddr) -> bool {
+    UdpSocket::bind((address, 0)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_comes_back_is_told_from_what_does_not() {
+        let reached =
+            |target: &str, door: &str| is_reached(target.parse().unwrap(), &[door.parse().unwrap()]);
+        assert!(reached("127.0.0.1:80", "127.0.0.1:80"));
+        assert!(reached("127.0.0.1:80", "[::]:80"));
+        assert!(reached("127.0.0.1:80", "0.0.0.0:80"));
+        assert!(reached("0.0.0.0:80", "127.0.0.1:80"));
+        assert!(reached("[::ffff:127.0.0.1]:80", "127.0.0.1:80"));
+        assert!(!reached("127.0.0.1:81", "127.0.0.1:80"));
+        assert!(!reached("127.0.0.2:80", "127.0.0.1:80"));
+        assert!(!reached("192.0.2.1:80", "[::]:80"), "an address for documents (RFC 5737) is nobody's");
+        assert!(!reached("[::1]:80", "0.0.0.0:80"));
+    }
+}
