@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
@@ -126,6 +126,7 @@ fn loading_races_with_use() -> Result<()> {
     let use_it = |user: u64| -> Result<()> {
         let mut random = Random::of_case(settings().seed, user);
         while !done.load(Ordering::Relaxed) {
+            let begun = Instant::now();
             match Module::open() {
                 Ok(module) => {
                     stage.send(&module)?;
@@ -136,8 +137,9 @@ fn loading_races_with_use() -> Result<()> {
                 Err(OpenError::Missing) => _ = missed.fetch_add(1, Ordering::Relaxed),
                 Err(error) => return Err(error).context("opening the device"),
             }
-            // Or it would never be free to be unloaded.
-            std::thread::sleep(Duration::from_micros(random.below(3000)));
+            // Or it would never be free to be unloaded; on a kernel that checks itself using it takes twenty times as long.
+            let used_us = begun.elapsed().as_micros() as u64;
+            std::thread::sleep(Duration::from_micros(random.below(3 * used_us + 3000)));
         }
         Ok(())
     };
