@@ -451,19 +451,22 @@ fn rates_of_classes_and_streams_hold() -> Result<()> {
     let mut relay = Watched::start(&folder, &["--threads", "8"])?;
     let threads = relay.engine_threads()?;
     ensure!(threads.len() == 4, "a thread has nothing to do: {threads:?}");
-    relay.wait_for("some volume", |streams| (0..4).all(|place| moved(&streams[place]) > ENOUGH))?;
+    // What has no limit gets ahead of the others, however much else the machine has to do.
+    relay.wait_for("some volume", |streams| {
+        let volumes: Vec<u64> = (0..4).map(|place| moved(&streams[place])).collect();
+        volumes.iter().all(|volume| *volume > ENOUGH) && volumes[3] > volumes[..3].iter().sum()
+    })?;
     relay.process.signal(Signal::INT)?;
     let ended = relay.process.wait(Deadline::seconds(20.0))?;
     ensure!(ended.code() == Some(130), "{ended}: {}", relay.process.log());
     let report = folder.json("report.json")?;
     let seconds = report["seconds"].as_f64().context("seconds")?;
     let read = |place: usize| report["streams"][place]["bytes_in"].as_f64().context("bytes_in");
-    let (one, two, own, free) = (read(0)?, read(1)?, read(2)?, read(3)?);
+    let (one, two, own) = (read(0)?, read(1)?, read(2)?);
     let thread = |place: usize| &report["streams"][place]["thread"];
     ensure!(thread(0) == thread(1) && thread(2) != thread(3), "{report}");
     ensure!(one + two <= 1e6 + 16e6 * seconds + TURN, "the class read {} in {seconds} s", one + two);
     ensure!(own <= 0.8e6 + 8e6 * seconds + TURN, "the stream read {own} in {seconds} s");
-    ensure!(free > one + two + own, "what has no limit read {free}");
     Ok(())
 }
 
