@@ -1,0 +1,121 @@
+//! The configuration file: what is wrong in it, what it is checked for, and a stream of the command line beside it.
+
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Result, ensure};
+use libtest_mimic::Trial;
+use wirepath_tests::{server, trials};
+
+use super::{COPY, Folder};
+
+pub(super) fn trials() -> Vec<Trial> {
+    trials![
+        wrong_files_are_named_with_their_line,
+        a_file_is_checked_and_nothing_is_opened,
+        a_stream_of_the_command_line_has_a_class_of_the_file,
+    ]
+}
+
+fn wrong_files_are_named_with_their_line() -> Result<()> {
+    for (configuration, said) in [
+        ("[[class]]\nname = \"a\"\n".to_owned(), "relay.toml has no [[stream]]"),
+        (format!("{COPY}frame = \"ts\"\n"), "relay.toml, line 5: unknown field `frame`"),
+        (format!("{COPY}class = \"live\"\n"), "relay.toml, line 5: there is no class live; declare it"),
+        (
+            format!("{COPY}rate = \"100Mb/s\"\n"),
+            "relay.toml, line 5: 100Mb/s is no rate; a rate is for instance",
+        ),
+        (format!("{COPY}{COPY}"), "relay.toml, line 6: there is a stream copy already"),
+        (format!("{COPY}order ="), "relay.toml, line 5: "),
+    ] {
+        let folder = Folder::new(&configuration)?;
+        std::fs::write(folder.path("source"), "bytes")?;
+        for arguments in [&["--check"][..], &[]] {
+            let output = folder.output(arguments)?;
+            let error = String::from_utf8(output.stderr)?;
+            ensure!(output.status.code() == Some(1) && error.contains(said), "{configuration}: {error}");
+            ensure!(
+                output.stdout.is_empty() && !folder.path("target").exists(),
+                "it did something: {configuration}"
+            );
+        }
+    }
+    let missing = Command::new(server::binary()?).args(["relay", "--config", "/does/not/exist"]).output()?;
+    let error = String::from_utf8(missing.stderr)?;
+    ensure!(error.contains("cannot read the configuration file /does/not/exist: No such file"), "{error}");
+    for (arguments, said) in [
+        (&["--check"][..], "not provided:\n  --config <FILE>\n"),
+        (&["--check", "--in", "-", "--out", "-"], "not provided:\n  --config <FILE>\n"),
+        (&["--framing", "ts", "--config", "/dev/null"], "--in <ADDRESS>"),
+        // One stream stays on one thread.
+        (&["--threads", "2", "--in", "-", "--out", "-"], "--config <FILE>"),
+        (&["--in", "-", "--out", "-", "--rate", "fast"], "fast is no rate; a rate is for instance 100Mbit/s"),
+    ] {
+        let output = Command::new(server::binary()?).arg("relay").args(arguments).output()?;
+        let error = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(2) && error.contains(said), "{arguments:?}: {error}");
+    }
+    Ok(())
+}
+
+fn a_file_is_checked_and_nothing_is_opened() -> Result<()> {
+    let folder = Folder::new(&format!("[[class]]\nname = \"a\"\n{COPY}"))?;
+    let output = folder.output(&["--check"])?;
+    let said = String::from_utf8(output.stdout)?;
+    ensure!(
+        output.status.success() && said.ends_with("relay.toml: OK, 1 stream in 1 class, best effort\n"),
+        "{said}"
+    );
+    ensure!(output.stderr.is_empty() && !folder.path("target").exists(), "it did something");
+    let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/relay.toml");
+    let output =
+        Command::new(server::binary()?).args(["relay", "--check", "--config"]).arg(example).output()?;
+    let said = String::from_utf8(output.stdout)?;
+    ensure!(
+        output.status.success()
+            && said
+                .ends_with("relay.toml: OK, 2 streams in 2 classes, sharing volume in rounds of 4.0 MiB\n"),
+        "{said}"
+    );
+    Ok(())
+}
+
+fn a_stream_of_the_command_line_has_a_class_of_the_file() -> Result<()> {
+    let folder = Folder::new(&format!("[[class]]\nname = \"a\"\n[[class]]\nname = \"b\"\n{COPY}"))?;
+    std::fs::write(folder.path("source"), "bytes")?;
+    let [source, second, report] =
+        ["source", "second", "report.json"].map(|name| folder.path(name).display().to_string());
+    let (source, second) = (format!("file:{source}"), format!("file:{second}"));
+    let wires = ["--in", &source, "--out", &second, "--rate", "1MB/s"];
+    let unknown = folder.output(&[&wires[..], &["--class", "c"]].concat())?;
+    let error = String::from_utf8(unknown.stderr)?;
+    ensure!(
+        unknown.status.code() == Some(1) && error.contains("--class: there is no class c; there are a, b"),
+        "{error}"
+    );
+    let output = folder.output(&[&wires[..], &["--class", "b", "--json", &report]].concat())?;
+    ensure!(output.status.success(), "{output:?}");
+    let json = folder.json("report.json")?;
+    let of = |place: usize| (&json["streams"][place]["name"], &json["streams"][place]["class"]);
+    ensure!(
+        of(0) == (&"copy".into(), &"a".into()) && of(1) == (&"command line".into(), &"b".into()),
+        "{json}"
+    );
+    ensure!(
+        std::fs::read(folder.path("second"))? == b"bytes"
+            && std::fs::read(folder.path("target"))? == b"bytes"
+    );
+
+    // Alone, its class is a name, and its JSON is what it always was.
+    std::fs::remove_file(folder.path("second"))?;
+    let mut alone = Command::new(server::binary()?);
+    let output = alone.arg("relay").args(wires).args(["--class", "c", "--json", &report]).output()?;
+    let json = folder.json("report.json")?;
+    ensure!(
+        output.status.success() && json["schema"] == "wirepath-relay/1" && json["class"] == "c",
+        "{json}"
+    );
+    ensure!(json["bytes_in"] == 5 && json["outputs"][0]["bytes"] == 5 && json["state"] == "ended", "{json}");
+    Ok(())
+}
