@@ -22,8 +22,6 @@ const PAGES: &str = "a read copies page by page: a packet that crosses a page is
 const JOINED: &str = "one copy takes header and payload, which the papers count as two";
 const REFERENCES: &str = "this kernel copies pages that are sent by reference over UDP";
 
-const WAITS: &str = "the module copies what completes a packet that waits in the socket";
-
 /// What copies into packets.
 const INTO_PACKETS: [&str; 4] =
     ["_copy_from_iter", "_copy_from_iter_nocache", "csum_and_copy_from_iter", "csum_and_copy_from_iter_full"];
@@ -73,14 +71,13 @@ fn copies(way: Way, counted: &Counted) -> Vec<(&'static str, i64)> {
     let joins = matches!(way, Way::Stream(Path::ReadWritev | Path::MmapWritev));
     let refers =
         way.needs_module() || matches!(way, Way::Block(BlockPath::Sendfile) | Way::Stream(Path::RtpSendfile));
-    let why = if way == Way::Stream(Path::MmapSendMsend) { WAITS } else { REFERENCES };
     // Those whose header is sent by itself, which is a copy that the papers count too.
     let headers =
         if matches!(way, Way::Stream(Path::RtpSendfile | Path::MmapSendMsend)) { packets } else { 0 };
     vec![
         (PAGES, if reads { by("_copy_to_iter") - packets } else { 0 }),
         (JOINED, if joins { -packets } else { 0 }),
-        (why, if refers { INTO_PACKETS.into_iter().map(by).sum::<i64>() - headers } else { 0 }),
+        (REFERENCES, if refers { INTO_PACKETS.into_iter().map(by).sum::<i64>() - headers } else { 0 }),
     ]
 }
 
