@@ -75,6 +75,12 @@ impl Stream {
         self.inputs.is_empty() && !self.expected.iter().any(Expected::is_input)
     }
 
+    /// The options of an output to which nobody has come.
+    pub(super) fn expected_options(&mut self, port: Port) -> Option<&mut OutputOptions> {
+        let expected = self.expected.iter_mut().find(|expected| expected.port == port)?;
+        if let Role::Output(options) = &mut expected.role { Some(options) } else { None }
+    }
+
     /// Takes connections that have come to those that were attached later; answers whether there were any.
     pub(super) fn admit_expected(&mut self, now_us: u64) -> Result<bool, StreamError> {
         let (mut place, mut progressed) = (0, false);

@@ -240,3 +240,48 @@ fn an_output_drops_or_keeps_the_stream_waiting_as_it_is_told_while_it_runs() {
     let mut sent = bytes.chunks(RECORD);
     assert!(came.chunks(RECORD).all(|record| sent.any(|sent| sent == record)));
 }
+
+/// An output that waits for somebody is one already to whoever changes it.
+#[test]
+fn an_output_that_somebody_is_still_to_come_to_is_changed_as_any_other() {
+    let (mut feed, inlet) = UnixStream::pair().unwrap();
+    let (object, _collected) = Object::collect("out", LIMIT);
+    let mut stream = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(40_000))
+        .output(object)
+        .build();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let listening = Object::listening("door", listener.into(), None).unwrap();
+    let port = stream.attach_output(listening, OutputOptions::default());
+    let (handler, saw) = turned(Reach::Pieces);
+    assert!(stream.add_output_handler(port, handler));
+    assert!(stream.set_output_options(port, WhenFull::DropNewest, 1));
+    let mut act = |stream: &mut Stream, record: u8| {
+        feed.set_nonblocking(true).unwrap();
+        let mut rest = &[record; 40_000][..];
+        while !rest.is_empty() {
+            rest = &rest[feed.write(rest).unwrap_or(0)..];
+            stream.note_ready(Port(1));
+            assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        }
+    };
+    act(&mut stream, b'1');
+    let mut sink = TcpStream::connect(address).unwrap();
+    stream.note_ready(port);
+    (0..250).for_each(|_| act(&mut stream, b'2'));
+    assert!(saw.lock().unwrap().iter().all(|byte| *byte == b'2'), "it saw what went before somebody came");
+    drop(feed);
+    let reader = thread::spawn(move || {
+        let mut came = Vec::new();
+        sink.read_to_end(&mut came).map(|_| came).unwrap()
+    });
+    stream.run().unwrap();
+    let dropped = stream.status().outputs[1].dropped;
+    drop(stream);
+    let came = reader.join().unwrap();
+    assert!(dropped.records > 0, "it kept the stream waiting");
+    assert_eq!(came.len() as u64 + dropped.bytes, 250 * 40_000);
+    assert!(came.iter().all(|byte| *byte == !b'2'));
+}
