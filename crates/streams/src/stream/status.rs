@@ -176,6 +176,7 @@ impl Stream {
             Order::Turns(_) | Order::Arrival(_) => 0,
         };
         let kept = self.inputs.iter().map(Input::kept);
-        kept.chain(self.pending.iter().map(|run| run.bytes.len())).sum::<usize>() + merged
+        let placed = self.pending.iter().map(|run| run.bytes.len());
+        kept.chain(placed).sum::<usize>() + merged + self.chain.gathered()
     }
 }
