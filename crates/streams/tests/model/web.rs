@@ -2,6 +2,7 @@
 
 mod attach;
 mod build;
+mod calls;
 mod change;
 mod ending;
 mod seen;
