@@ -29,10 +29,9 @@ impl Stream {
     }
 
     /// One more handler of an output, behind the others that it has, under the rules of [`Stream::add_handler`]: it sees what the output
-    /// is given from its next record on, and nothing of what waits for it; of one to which somebody is still to come, all. False if
-    /// there is no such output.
+    /// is given from its next record on, and nothing of what waits for it. False if there is no such output.
     pub fn add_output_handler(&mut self, port: Port, handler: Handler) -> bool {
-        if let Some(options) = self.expected_options(port) {
+        if let Some(options) = self.expected_output(port) {
             options.handlers.push(handler);
             return true;
         }
@@ -54,7 +53,7 @@ impl Stream {
     /// more comes. If records are to be dropped, inputs are divided into whole ones from their next on. False if there is no such
     /// output.
     pub fn set_output_options(&mut self, port: Port, when_full: WhenFull, waiting_bytes: usize) -> bool {
-        if let Some(options) = self.expected_options(port) {
+        if let Some(options) = self.expected_output(port) {
             (options.when_full, options.waiting_bytes) = (when_full, waiting_bytes);
             return true;
         }

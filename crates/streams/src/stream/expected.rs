@@ -75,10 +75,13 @@ impl Stream {
         self.inputs.is_empty() && !self.expected.iter().any(Expected::is_input)
     }
 
-    /// The options of an output to which nobody has come.
-    pub(super) fn expected_options(&mut self, port: Port) -> Option<&mut OutputOptions> {
+    /// What an output to which nobody has come is to be.
+    pub(super) fn expected_output(&mut self, port: Port) -> Option<&mut OutputOptions> {
         let expected = self.expected.iter_mut().find(|expected| expected.port == port)?;
-        if let Role::Output(options) = &mut expected.role { Some(options) } else { None }
+        match &mut expected.role {
+            Role::Output(options) => Some(options),
+            Role::Input(_) => None,
+        }
     }
 
     /// Takes connections that have come to those that were attached later; answers whether there were any.
