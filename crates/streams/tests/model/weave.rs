@@ -95,12 +95,7 @@ impl<'a> Weave<'a> {
                 7..11 => self.write_some(),
                 11..15 => self.read_some(),
                 15 => self.read_byte_by_byte(),
-                16..20 => self.carriers[self.dice.below(2)].stop_or_start(
-                    self.engines,
-                    true,
-                    &mut self.dice,
-                    &mut self.tally,
-                ),
+                16..20 => self.stop_or_start(),
                 20 => self.call_one(),
                 21 => self.change_options(),
                 22 => self.carriers[self.dice.below(2)].change_rate(&mut self.dice, &mut self.tally),
@@ -155,6 +150,11 @@ impl<'a> Weave<'a> {
         let most = self.some_bytes(20_000);
         self.sink.read(most, most);
         self.tally.note("operation: read");
+    }
+
+    fn stop_or_start(&mut self) {
+        let carrier = &mut self.carriers[self.dice.below(2)];
+        carrier.stop_or_start(self.engines, true, &mut self.dice, &mut self.tally);
     }
 
     fn read_byte_by_byte(&mut self) {

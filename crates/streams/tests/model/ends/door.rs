@@ -73,11 +73,14 @@ impl Door {
     }
 
     /// Connects behind somebody else, and says something.
-    pub(super) fn call_in_vain(&mut self) {
+    pub(super) fn call_in_vain(&mut self, tally: &mut Tally) {
         if let Some(mut stranger) = self.call() {
+            tally.note("operation: stand in a queue in vain");
             // It may have been turned away already.
             let _: Option<usize> = stranger.write(&NONSENSE);
             self.strangers.push(stranger);
+        } else {
+            tally.note("operation: connect where nobody listens any more");
         }
     }
 

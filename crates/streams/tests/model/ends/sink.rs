@@ -109,8 +109,7 @@ impl Sink {
     pub(crate) fn call(&mut self, tally: &mut Tally) -> bool {
         let Some(door) = &mut self.door else { return true };
         if !matches!(self.far, Far::Awaited) {
-            door.call_in_vain();
-            tally.note("operation: connect behind a reader, in vain");
+            door.call_in_vain(tally);
             return true;
         }
         self.far = door.call().map_or(Far::Gone, Far::Line);

@@ -85,8 +85,7 @@ impl Source {
     pub(crate) fn call(&mut self, tally: &mut Tally) -> bool {
         let Some(door) = &mut self.door else { return true };
         if !matches!(self.state, State::Awaited) {
-            door.call_in_vain();
-            tally.note("operation: connect behind a writer, in vain");
+            door.call_in_vain(tally);
             return true;
         }
         self.state = door.call().map_or(State::Closed, State::Open);
