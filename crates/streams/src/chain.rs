@@ -67,6 +67,11 @@ impl Chain {
         self.links.is_empty()
     }
 
+    /// Bytes of a record that goes by in pieces, which wait for the others: a handler takes it whole.
+    pub(crate) fn gathered(&self) -> usize {
+        self.links.iter().map(|link| link.gathered.len()).sum()
+    }
+
     /// From now on records that a handler refuses are dropped and counted.
     pub(crate) fn forgive(&mut self) {
         self.links.iter_mut().for_each(|link| link.gate.is_forgiving = true);

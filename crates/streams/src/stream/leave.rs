@@ -304,7 +304,7 @@ impl Output {
     /// What is remembered of it.
     fn ended(&self, why: String) -> EndedOutput {
         let Dropped { records, bytes } = self.outbox.dropped();
-        let beyond = (self.held() + self.storing) as u64;
+        let beyond = self.beyond() as u64;
         EndedOutput {
             port: self.port,
             name: self.object.name.clone(),

@@ -12,12 +12,17 @@ impl Output {
 
     /// Bytes that wait for it.
     pub(super) fn waiting(&self) -> usize {
-        self.outbox.bytes() + self.held() + self.storing
+        self.outbox.bytes() + self.beyond()
+    }
+
+    /// Bytes of these that are not in its outbox: in its pipe, being written, or gathered for a handler.
+    pub(super) fn beyond(&self) -> usize {
+        self.held() + self.storing + self.chain.gathered()
     }
 
     /// Drops all that waits for it; answers what it did not get, now and before.
     pub(super) fn give_up(&mut self) -> Dropped {
-        let beyond = (self.held() + self.storing) as u64;
+        let beyond = self.beyond() as u64;
         self.outbox.drop_all();
         let Dropped { records, bytes } = self.outbox.dropped();
         Dropped { records, bytes: bytes + beyond }

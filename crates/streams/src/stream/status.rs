@@ -74,7 +74,7 @@ pub struct OutputStatus {
     pub name: String,
     /// Bytes that it took.
     pub bytes: u64,
-    /// Bytes that wait for it, or that it failed to take.
+    /// Bytes that wait for it, if only for the rest of a record that a handler of its takes whole, or that it failed to take.
     pub waiting_bytes: u64,
     /// What was dropped because it was full.
     pub dropped: Dropped,
@@ -176,6 +176,7 @@ impl Stream {
             Order::Turns(_) | Order::Arrival(_) => 0,
         };
         let kept = self.inputs.iter().map(Input::kept);
-        kept.chain(self.pending.iter().map(|run| run.bytes.len())).sum::<usize>() + merged
+        let placed = self.pending.iter().map(|run| run.bytes.len());
+        kept.chain(placed).sum::<usize>() + merged + self.chain.gathered()
     }
 }

@@ -3,13 +3,19 @@
 use std::sync::mpsc::channel;
 use std::thread::JoinHandle;
 
-use wirepath_streams::{Engine, RunningStream, Stream, StreamEnd, StreamOptions, StreamStatus};
+use wirepath_streams::{RunningStream, Stream, StreamEnd, StreamStatus};
 
 use crate::PATIENCE;
+use crate::dice::{Dice, Tally};
+use crate::engines::{Engines, any_rate};
 
 pub(crate) enum Carrier {
     /// The asynchronous engine.
-    Engine(RunningStream),
+    Engine {
+        running: RunningStream,
+        /// Classes share its processor time.
+        shares: bool,
+    },
     /// The synchronous one: it cannot be stopped.
     Thread(JoinHandle<StreamEnd>),
     /// Stopped, and to be started again.
@@ -21,10 +27,28 @@ pub(crate) enum Carrier {
 }
 
 impl Carrier {
-    /// Stops it, so that it can be started again. False if nobody can.
-    pub(crate) fn stop(&mut self) -> bool {
+    /// Stops it, if it can be, or starts it: on an engine, or if it `may_leave` them on a thread of its own.
+    pub(crate) fn stop_or_start(
+        &mut self,
+        engines: &Engines,
+        may_leave: bool,
+        dice: &mut Dice,
+        tally: &mut Tally,
+    ) {
+        if !self.is_held() {
+            tally.add("operation: stop", u64::from(self.stop()));
+        } else if may_leave && dice.one_in(8) {
+            tally.note("operation: start on a thread");
+            self.start_on_thread();
+        } else {
+            self.start(engines, dice, tally);
+        }
+    }
+
+    /// False if nobody can stop it.
+    fn stop(&mut self) -> bool {
         match std::mem::replace(self, Carrier::Nowhere) {
-            Carrier::Engine(running) => {
+            Carrier::Engine { running, .. } => {
                 *self = match running.take_back() {
                     Ok(stream) => Carrier::Held(Box::new(stream)),
                     Err(end) => Carrier::Over(end),
@@ -38,13 +62,18 @@ impl Carrier {
         }
     }
 
-    /// Starts it on an engine, if it is stopped.
-    pub(crate) fn start(&mut self, engine: &Engine) {
-        self.replace_held(|stream| Carrier::Engine(engine.start_stream(*stream, StreamOptions::default())));
+    /// Starts it on an engine, if it is stopped; whatever its rate was, it has none.
+    pub(crate) fn start(&mut self, engines: &Engines, dice: &mut Dice, tally: &mut Tally) {
+        if let Carrier::Engine { running, .. } = self {
+            running.set_rate(None);
+        }
+        self.replace_held(|stream| {
+            let (running, shares) = engines.run(*stream, dice, tally);
+            Carrier::Engine { running, shares }
+        });
     }
 
-    /// Starts it on a thread of its own, if it is stopped.
-    pub(crate) fn start_on_thread(&mut self) {
+    fn start_on_thread(&mut self) {
         self.replace_held(|mut stream| {
             Carrier::Thread(std::thread::spawn(move || StreamEnd {
                 result: stream.run(),
@@ -60,13 +89,22 @@ impl Carrier {
         };
     }
 
-    pub(crate) fn is_held(&self) -> bool {
+    fn is_held(&self) -> bool {
         matches!(self, Carrier::Held(_))
+    }
+
+    /// Has it read so much in a second from now on, or as much as it can.
+    pub(crate) fn change_rate(&self, dice: &mut Dice, tally: &mut Tally) {
+        if let Carrier::Engine { running, .. } = self {
+            let rate = dice.one_in(2).then(|| any_rate(dice));
+            running.set_rate(rate);
+            tally.note(if rate.is_some() { "operation: set a rate" } else { "operation: take a rate away" });
+        }
     }
 
     /// Whether it can be asked, and changed.
     pub(crate) fn listens(&self) -> bool {
-        matches!(self, Carrier::Held(_) | Carrier::Engine(_))
+        matches!(self, Carrier::Held(_) | Carrier::Engine { .. })
     }
 
     /// Does something with the stream between two turns; None if it is over.
@@ -76,7 +114,7 @@ impl Carrier {
     ) -> Option<T> {
         match self {
             Carrier::Held(stream) => Some(act(stream)),
-            Carrier::Engine(running) => {
+            Carrier::Engine { running, .. } => {
                 let (tell, told) = channel();
                 running.with(move |stream| tell.send(act(stream)).unwrap());
                 match told.recv_timeout(PATIENCE) {
@@ -97,14 +135,14 @@ impl Carrier {
 
     /// Ends it where it is, with what it has; it must run on an engine.
     pub(crate) fn abandon(&self) {
-        if let Carrier::Engine(running) = self {
+        if let Carrier::Engine { running, .. } = self {
             running.stop();
         }
     }
 
     pub(crate) fn has_ended(&self) -> bool {
         match self {
-            Carrier::Engine(running) => running.has_ended(),
+            Carrier::Engine { running, .. } => running.has_ended(),
             Carrier::Thread(thread) => thread.is_finished(),
             Carrier::Over(_) => true,
             Carrier::Held(_) | Carrier::Nowhere => false,
@@ -114,7 +152,12 @@ impl Carrier {
     /// How it ended; it must have.
     pub(crate) fn end(self) -> StreamEnd {
         match self {
-            Carrier::Engine(running) => running.wait(),
+            Carrier::Engine { running, shares } => {
+                let end = running.wait();
+                let is_measured = end.status.processor_time.is_some();
+                assert!(!shares || is_measured || end.result.is_err(), "its turns were not measured");
+                end
+            }
             Carrier::Thread(thread) => thread.join().unwrap(),
             Carrier::Over(end) => *end,
             Carrier::Held(_) | Carrier::Nowhere => panic!("it has not been started"),

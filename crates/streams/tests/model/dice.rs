@@ -38,6 +38,10 @@ impl Tally {
         self.0.get(what).copied().unwrap_or(0)
     }
 
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'static str> {
+        self.0.keys().copied()
+    }
+
     pub(crate) fn merge(&mut self, other: Tally) {
         other.0.into_iter().for_each(|(what, count)| self.add(what, count));
     }

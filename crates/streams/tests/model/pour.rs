@@ -1,14 +1,18 @@
 //! A round of a mirror of bytes that nobody looks at: they go by `splice`, `tee` and `sendfile`, and are copied while something
 //! stands in the way.
 
+mod verify;
+
 use std::time::Instant;
 
-use wirepath_streams::{Engine, Framing, OutputOptions, OutputPattern, Port, StreamBuilder, StreamEnd};
+use wirepath_streams::{Framing, OutputOptions, OutputPattern, Port, Stream, StreamBuilder, WhenFull};
 
 use crate::PATIENCE;
 use crate::carrier::Carrier;
 use crate::dice::{Dice, Tally};
 use crate::ends::{Sink, Source};
+use crate::engines::Engines;
+use crate::observer::{self, Seen};
 
 /// Operations of a round.
 const STEPS: usize = 200;
@@ -16,42 +20,55 @@ const STEPS: usize = 200;
 /// Most outputs.
 const OUTLETS: usize = 5;
 
-/// Bytes whose place is found again.
-const LANDMARK: usize = 32;
-
 struct Outlet {
     sink: Sink,
     port: Port,
     was_first: bool,
     has_left: bool,
+    is_gone: bool,
 }
 
 pub(crate) struct Pour<'a> {
     dice: Dice,
     tally: Tally,
-    engine: &'a Engine,
+    engines: &'a Engines,
     carrier: Carrier,
     source: Source,
+    /// All of it was there from the beginning.
+    is_stored: bool,
     /// All that will be sent: numbers in eight bytes each.
     sent: Vec<u8>,
     written: usize,
     outlets: Vec<Outlet>,
+    /// Outputs do not only wait, and handlers come.
+    is_changed: bool,
+    watchers: Vec<Watcher>,
+}
+
+/// A handler that came while the stream went on.
+struct Watcher {
+    /// Of the output at this place, or of the stream.
+    place: Option<usize>,
+    seen: Seen,
+    /// Bytes that had been written before.
+    before: usize,
 }
 
 impl<'a> Pour<'a> {
-    pub(crate) fn new(seed: u64, engine: &'a Engine) -> Pour<'a> {
+    pub(crate) fn new(seed: u64, engines: &'a Engines) -> Pour<'a> {
         let (mut dice, mut tally) = (Dice(seed), Tally::default());
         let sent: Vec<u8> = (0..dice.below(100_000) as u64).flat_map(u64::to_be_bytes).collect();
-        let (mut source, mut inlet) = Source::any(&mut dice);
-        if dice.one_in(4) {
-            (source, inlet) = (Source::Closed, Source::stored(&sent));
+        let (mut source, mut inlet) = Source::any(&mut dice, &mut tally);
+        let is_stored = dice.one_in(4);
+        if is_stored {
+            (source, inlet) = Source::stored(&sent, &mut dice, &mut tally);
         }
         let mut builder = StreamBuilder::default().pattern(OutputPattern::Mirror);
         let mut sinks = Vec::new();
         for number in 0..=dice.below(3) {
             let name = format!("sink {number}");
             let (sink, object) = match dice.below(5) {
-                0 => Sink::file(name, 1 << 30, &mut tally),
+                0 => Sink::stored(name, sent.len(), &mut dice, &mut tally),
                 _ => Sink::any(name, &mut dice, &mut tally),
             };
             builder = builder.output(object);
@@ -59,27 +76,47 @@ impl<'a> Pour<'a> {
         }
         let stream = builder.input(inlet, Framing::Whole).build();
         let known = stream.status().outputs;
-        let outlet = |(sink, port)| Outlet { sink, port, was_first: true, has_left: false };
+        let outlet = |(sink, port)| Outlet { sink, port, was_first: true, has_left: false, is_gone: false };
         let outlets = sinks.into_iter().zip(known.iter().map(|output| output.port)).map(outlet).collect();
         let carrier = Carrier::Held(Box::new(stream));
-        Pour { dice, tally, engine, carrier, source, sent, written: 0, outlets }
+        let (is_changed, written) = (dice.one_in(3), if is_stored { sent.len() } else { 0 });
+        let watchers = Vec::new();
+        Pour {
+            dice,
+            tally,
+            engines,
+            carrier,
+            source,
+            is_stored,
+            sent,
+            written,
+            outlets,
+            is_changed,
+            watchers,
+        }
     }
 
     /// Plays the round to its end, and checks what came.
     pub(crate) fn play(mut self) -> Tally {
         for _ in 0..STEPS {
-            match self.dice.below(20) {
+            match self.dice.below(26) {
                 0..6 => self.write_some(),
                 6..12 => self.read_some(),
                 12 => self.read_byte_by_byte(),
-                13..16 => self.stop_or_start(),
+                13..16 => self.carrier.stop_or_start(self.engines, true, &mut self.dice, &mut self.tally),
                 16 => self.attach_output(),
                 17 => self.detach_output(),
                 18 => self.kill_one(),
+                19..21 => self.call_one(),
+                21 => self.carrier.change_rate(&mut self.dice, &mut self.tally),
+                22 if self.is_changed => self.change_options(),
+                23 if self.is_changed => self.add_handler(),
+                24 if self.is_changed => self.add_output_handler(),
                 _ => self.audit(),
             }
         }
-        self.carrier.start(self.engine);
+        self.carrier.start(self.engines, &mut self.dice, &mut self.tally);
+        self.call_who_is_left();
         let patience = Instant::now() + PATIENCE;
         while !self.carrier.has_ended() {
             assert!(Instant::now() < patience, "it does not end: {:?}", self.carrier.status());
@@ -116,25 +153,13 @@ impl<'a> Pour<'a> {
         self.tally.note("fault: a reader of single bytes");
     }
 
-    fn stop_or_start(&mut self) {
-        if !self.carrier.is_held() {
-            self.tally.add("operation: stop", u64::from(self.carrier.stop()));
-        } else if self.dice.one_in(8) {
-            self.carrier.start_on_thread();
-            self.tally.note("operation: start on a thread");
-        } else {
-            self.carrier.start(self.engine);
-            self.tally.note("operation: start on the engine");
-        }
-    }
-
     fn attach_output(&mut self) {
         if self.outlets.len() < OUTLETS && self.carrier.listens() {
             let name = format!("sink {}", self.outlets.len());
             let (sink, object) = Sink::any(name, &mut self.dice, &mut self.tally);
             let port = self.carrier.ask(move |stream| stream.attach_output(object, OutputOptions::default()));
             let Some(port) = port else { return };
-            self.outlets.push(Outlet { sink, port, was_first: false, has_left: false });
+            self.outlets.push(Outlet { sink, port, was_first: false, has_left: false, is_gone: false });
             self.tally.note("operation: attach an output");
         }
     }
@@ -155,54 +180,71 @@ impl<'a> Pour<'a> {
         }
     }
 
-    fn audit(&mut self) {
-        let Some(status) = self.carrier.status() else { return };
-        for output in &status.outputs {
-            let is_whole =
-                |outlet: &Outlet| outlet.was_first && !outlet.has_left && outlet.port == output.port;
-            if self.outlets.iter().any(is_whole) {
-                let known = output.bytes + output.waiting_bytes + status.bytes_pending;
-                assert_eq!(status.bytes_in, known, "{output:?} of {status:?}");
-            }
+    /// Somebody connects where that is waited for, or where somebody has come. All of what is stored may have gone: then nobody listens
+    /// who came later.
+    fn call_one(&mut self) {
+        let place = self.dice.below(self.outlets.len() + 1);
+        let Some(outlet) = self.outlets.get_mut(place) else {
+            return assert!(self.source.call(&mut self.tally), "the source finds nobody");
+        };
+        if !(outlet.has_left && outlet.sink.is_awaited()) {
+            let may_be_over = self.is_stored && !outlet.was_first;
+            assert!(outlet.sink.call(&mut self.tally) || may_be_over, "{} finds nobody", outlet.sink.name);
         }
-        self.tally.note("operation: audit");
     }
 
-    fn verify(mut self, end: &StreamEnd) -> Tally {
-        assert_eq!(end.result, Ok(()));
-        let status = &end.status;
-        assert_eq!((status.bytes_in, status.bytes_dropped), (self.sent.len() as u64, 0), "{status:?}");
-        for outlet in &mut self.outlets {
-            let Outlet { sink, port, was_first, has_left } = outlet;
-            sink.read_to_end(None);
-            let known = status.outputs.iter().find(|output| output.port == *port).map(|output| output.bytes);
-            let ended =
-                status.ended_outputs.iter().find(|ended| ended.port == *port).map(|ended| ended.bytes);
-            let taken = known.or(ended).unwrap();
-            assert!(sink.is_lossy || sink.bytes.len() as u64 == taken, "{}: {status:?}", sink.name);
-            let (begin, length) = (find(&self.sent, &sink.bytes), sink.bytes.len());
-            assert!(begin.is_some(), "{} has {length} other bytes", sink.name);
-            let begin = begin.unwrap_or(0);
-            assert!(self.sent[begin..].starts_with(&sink.bytes), "{} has {length} other bytes", sink.name);
-            assert!(!*was_first || begin == 0, "{} lacks the first {begin} bytes", sink.name);
-            // One that came late may have come after the last byte.
-            if !sink.is_broken && !*has_left && (*was_first || length >= LANDMARK) {
-                assert_eq!(begin + length, self.sent.len(), "{} lacks the end", sink.name);
-            }
+    /// Everybody comes who the stream was built to wait for.
+    fn call_who_is_left(&mut self) {
+        let mut have_come = !self.source.is_awaited() || self.source.call(&mut self.tally);
+        let is_left = |outlet: &&mut Outlet| outlet.was_first && !outlet.has_left && outlet.sink.is_awaited();
+        for outlet in self.outlets.iter_mut().filter(is_left) {
+            have_come &= outlet.sink.call(&mut self.tally);
         }
-        self.tally.add("bytes in", status.bytes_in);
-        self.tally.add("bytes out", status.bytes_out);
-        self.tally.add("bytes in, that nobody looked at", status.bytes_unseen);
-        self.tally.note("ending: well");
-        self.tally
+        assert!(have_come, "somebody is not waited for any more");
     }
-}
 
-/// Where in `all` these bytes begin; of fewer than a landmark, where they may.
-fn find(all: &[u8], bytes: &[u8]) -> Option<usize> {
-    let landmark = &bytes[..LANDMARK.min(bytes.len())];
-    if all.starts_with(landmark) {
-        return Some(0);
+    /// The first is always waited for: it has what the stream has to have given.
+    fn change_options(&mut self) {
+        let (place, waiting_bytes) = (self.dice.below(OUTLETS), 1 + self.dice.below(100_000));
+        let disconnects = place > 0 && self.dice.one_in(2);
+        let when_full = if disconnects { WhenFull::Disconnect } else { WhenFull::Block };
+        if self.change_output(place, move |stream, port| {
+            stream.set_output_options(port, when_full, waiting_bytes)
+        }) {
+            self.outlets[place].sink.note_rule(when_full);
+            self.tally.note("operation: set the options of an output");
+        }
     }
-    all.windows(landmark.len()).position(|window| window == landmark)
+
+    fn add_handler(&mut self) {
+        let (handler, seen) = observer::any(&mut self.dice, &mut self.tally);
+        if self.carrier.ask(move |stream| stream.add_handler(handler)).is_some() {
+            self.watchers.push(Watcher { place: None, seen, before: self.written });
+            self.tally.note("operation: add a handler");
+        }
+    }
+
+    fn add_output_handler(&mut self) {
+        let place = self.dice.below(OUTLETS);
+        let (handler, seen) = observer::any(&mut self.dice, &mut self.tally);
+        if self.change_output(place, move |stream, port| stream.add_output_handler(port, handler)) {
+            self.watchers.push(Watcher { place: Some(place), seen, before: self.written });
+            self.tally.note("operation: add a handler of an output");
+        }
+    }
+
+    /// Changes an output that was not detached; false if there is none.
+    fn change_output(
+        &mut self,
+        place: usize,
+        change: impl FnOnce(&mut Stream, Port) -> bool + Send + 'static,
+    ) -> bool {
+        let Some(outlet) = self.outlets.get_mut(place).filter(|outlet| !outlet.has_left) else {
+            return false;
+        };
+        let port = outlet.port;
+        let is_there = self.carrier.ask(move |stream| change(stream, port));
+        outlet.is_gone |= is_there == Some(false);
+        is_there == Some(true)
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use wirepath_streams::{Late, OutputStatus, StreamEnd, StreamStatus, WhenFull};
+use wirepath_streams::{Late, OutputStatus, StreamEnd, StreamStatus};
 
 use crate::record::{Found, assert_in_order, records};
 use crate::web::{Outlet, Web};
@@ -10,13 +10,12 @@ use crate::web::{Outlet, Web};
 impl Web<'_> {
     /// That all that was read is somewhere.
     pub(crate) fn check_account(&self, status: &StreamStatus) {
+        assert!(status.bytes_in == 0 || !self.has_to_wait(), "it has begun without somebody: {status:?}");
         let elsewhere = status.bytes_pending + status.bytes_dropped + status.bytes_returned;
         let kept = |output: &OutputStatus| output.waiting_bytes + output.dropped.bytes;
         if self.mirror {
             // One that leaves, or did not keep up, gets nothing more while it is still there.
-            let stays = |outlet: &Outlet| {
-                outlet.was_first && !outlet.has_left && outlet.sink.when_full != WhenFull::Disconnect
-            };
+            let stays = |outlet: &Outlet| outlet.was_first && !outlet.has_left && !outlet.sink.disconnects;
             let has_all = |port| self.outlets.iter().any(|outlet| outlet.port == port && stays(outlet));
             for output in status.outputs.iter().filter(|output| has_all(output.port)) {
                 assert_eq!(
@@ -36,27 +35,35 @@ impl Web<'_> {
     pub(crate) fn verify(&mut self, end: &StreamEnd) {
         let StreamEnd { result, status } = end;
         self.check_account(status);
-        for Outlet { sink, port, has_left, .. } in &mut self.outlets {
+        for Outlet { sink, port, has_left, is_gone, .. } in &mut self.outlets {
             let known = status.outputs.iter().find(|output| output.port == *port).map(|output| output.bytes);
             let ended = status.ended_outputs.iter().find(|ended| ended.port == *port);
-            let taken = known.or(ended.map(|ended| ended.bytes)).unwrap();
-            // Where the stream was ended early, more may still be written to a file than was known to be.
-            sink.read_to_end(result.is_err().then_some(taken));
-            if ended.is_some() && !*has_left {
-                let keeps_up = sink.when_full != WhenFull::Disconnect;
-                self.tally.add("fault: a file with no room left", u64::from(sink.is_file() && keeps_up));
-                self.tally.add("fault: an output that does not keep up", u64::from(!keeps_up));
+            assert!(
+                ended.is_some() || !*is_gone || result.is_err(),
+                "{} was said to be gone, and is not",
+                sink.name
+            );
+            sink.read_to_end(known.or(ended.map(|ended| ended.bytes)).unwrap(), result.is_ok());
+            let Some(ended) = ended else { continue };
+            let is_slow = ended.why == "it did not keep up";
+            assert!(!is_slow || sink.disconnects, "{} was let go of against its rule", sink.name);
+            if is_slow {
+                self.tally.note("fault: an output that does not keep up");
+            } else if !*has_left && let Some(store) = sink.store() {
+                self.tally.note(store);
             }
-            let was_detached = ended.is_none_or(|ended| ended.why == "it was detached");
-            sink.is_broken |= !was_detached || result.is_err();
-            assert!(sink.is_lossy || sink.bytes.len() as u64 == taken, "{}: {status:?}", sink.name);
+            sink.is_broken |= ended.why != "it was detached";
+        }
+        if result.is_err() {
+            self.outlets.iter_mut().for_each(|outlet| outlet.sink.is_broken = true);
         }
         let lists: Vec<Vec<Found>> = self.outlets.iter().map(|outlet| outlet.records()).collect();
         for (outlet, list) in self.outlets.iter().zip(&lists) {
-            let has_gaps = self.tags.is_some() || !self.mirror || outlet.drops();
+            let has_gaps = self.tags.is_some() || !self.mirror || outlet.sink.drops;
             assert_in_order(&outlet.sink.name, list, has_gaps);
             self.check_tags(outlet, list, end);
         }
+        self.check_watchers(&lists, end);
         if self.mirror { self.verify_mirror(&lists, end) } else { self.verify_spread(&lists, end) }
     }
 
@@ -69,14 +76,14 @@ impl Web<'_> {
 
     /// All have the same records in the same order; those that came later, left, broke or were full have a part of it.
     fn verify_mirror(&mut self, lists: &[Vec<Found>], end: &StreamEnd) {
-        let is_whole = |outlet: &Outlet| outlet.was_first && !outlet.has_left && !outlet.drops();
+        let is_whole = |outlet: &Outlet| outlet.was_first && !outlet.has_left && !outlet.sink.drops;
         let whole = self.outlets.iter().zip(lists).filter(|(outlet, _)| is_whole(outlet));
         let reference = whole.map(|(_, list)| list).max_by_key(|list| list.len()).unwrap();
         let has_all = |outlet: &Outlet| is_whole(outlet) && !outlet.sink.is_broken;
         let is_complete = end.result.is_ok() && self.outlets.iter().any(has_all);
         for (outlet, list) in self.outlets.iter().zip(lists) {
             let name = &outlet.sink.name;
-            if outlet.drops() {
+            if outlet.sink.drops {
                 let mut rest = reference.iter();
                 let is_part = list.iter().all(|found| rest.any(|other| other == found));
                 assert!(is_part || !is_complete, "{name} has other records than another, or another order");
@@ -132,11 +139,6 @@ impl Web<'_> {
 }
 
 impl Outlet {
-    /// Whether it may lack some of what others have.
-    fn drops(&self) -> bool {
-        matches!(self.sink.when_full, WhenFull::DropNewest | WhenFull::DropOldest)
-    }
-
     fn records(&self) -> Vec<Found> {
         let (found, cut) = records(&self.sink.name, &self.sink.bytes);
         assert!(cut == 0 || self.sink.is_broken, "{} has {cut} bytes of a record", self.sink.name);
@@ -149,12 +151,17 @@ fn check_what_is_missing(outlet: &Outlet, list: &[Found], reference: &[Found], e
     let name = &outlet.sink.name;
     let known = end.status.outputs.iter().find(|output| output.port == outlet.port);
     let Some(known) = known.filter(|_| !outlet.sink.is_lossy) else { return };
-    if outlet.was_first {
-        let bytes = |list: &[Found]| list.iter().map(|found| found.bytes as u64).sum::<u64>();
-        let missing = (reference.len() - list.len()) as u64;
-        assert_eq!(missing, known.dropped.records, "{name}: {known:?}");
-        assert_eq!(bytes(reference) - bytes(list), known.dropped.bytes, "{name}: {known:?}");
-    } else if !list.is_empty() {
-        assert_eq!(list.last(), reference.last(), "{name} lacks the end");
+    let bytes = |list: &[Found]| list.iter().map(|found| found.bytes as u64).sum::<u64>();
+    // One that came later has nothing of before, and nothing of that was dropped for it.
+    let missing = (reference.len() - list.len()).checked_sub(known.dropped.records as usize);
+    let before = missing.unwrap_or_else(|| panic!("{name} lacks fewer records than were dropped: {known:?}"));
+    assert!(
+        before == 0 || !outlet.was_first,
+        "{name} lacks {before} records that were not dropped: {known:?}"
+    );
+    let theirs = &reference[before..];
+    assert_eq!(bytes(theirs), bytes(list) + known.dropped.bytes, "{name}: {known:?}");
+    if let Some(first) = list.first() {
+        assert!(theirs.contains(first), "{name} has more than was dropped before: {known:?}");
     }
 }

@@ -2,23 +2,29 @@
 
 use std::time::Instant;
 
-use wirepath_streams::{
-    Engine, Framing, InputOrder, Late, Object, OutputOptions, OutputPattern, StreamBuilder,
-};
+use wirepath_streams::{Framing, InputOrder, Late, OutputOptions, OutputPattern, StreamBuilder, WhenFull};
 
 use crate::PATIENCE;
 use crate::carrier::Carrier;
 use crate::dice::{Dice, Tally};
 use crate::ends::{Sink, Source, link};
+use crate::engines::Engines;
+use crate::observer::{self, Seen};
 use crate::record::{any_large, record, tag, that_follow};
 
 /// Operations of a round.
 const STEPS: usize = 300;
 
+/// Most links.
+const LINKS: usize = 6;
+
+/// Most bytes of a record, or of a part of a stripe: what goes by when a handler comes.
+const LONGEST: usize = 60_000;
+
 pub(crate) struct Weave<'a> {
     dice: Dice,
     tally: Tally,
-    engine: &'a Engine,
+    engines: &'a Engines,
     /// Who spreads, and who puts together.
     carriers: [Carrier; 2],
     source: Source,
@@ -29,12 +35,16 @@ pub(crate) struct Weave<'a> {
     records: u32,
     /// Bytes of each, if all have as many.
     record_bytes: Option<usize>,
+    is_watched: bool,
+    /// Handlers that came while the streams went on, each with all that had been made before it.
+    watchers: Vec<(Seen, usize)>,
 }
 
 impl<'a> Weave<'a> {
-    pub(crate) fn new(seed: u64, engine: &'a Engine) -> Weave<'a> {
+    pub(crate) fn new(seed: u64, engines: &'a Engines) -> Weave<'a> {
         let (mut dice, mut tally) = (Dice(seed), Tally::default());
         let record_bytes = dice.one_in(2).then(|| any_large(&mut dice));
+        let is_watched = dice.one_in(3);
         let records = || record_bytes.map_or_else(Framing::rtp, Framing::Fixed);
         let unit = record_bytes.unwrap_or(1) + dice.below(2000);
         let (pattern, parts, builder) = match dice.below(4) {
@@ -50,12 +60,12 @@ impl<'a> Weave<'a> {
             }
             _ => (OutputPattern::StripeBytes(unit), Some(unit), StreamBuilder::default()),
         };
-        let (source, inlet) = Source::any(&mut dice);
+        let (source, inlet) = Source::any(&mut dice, &mut tally);
         let (sink, outlet) = Sink::any("sink".to_owned(), &mut dice, &mut tally);
         let mut spread = StreamBuilder::default().pattern(pattern).input(inlet, records());
         let mut merge = builder.output(outlet);
-        for _ in 0..=dice.below(5) {
-            let (from, into): (Object, Object) = link(&mut dice);
+        for _ in 0..=dice.below(LINKS - 1) {
+            let (from, into) = link(&mut dice, &mut tally);
             let waiting_bytes = 1 + dice.below(5000);
             spread = spread.output_with(from, OutputOptions { waiting_bytes, ..OutputOptions::default() });
             merge = merge.input(into, parts.map_or_else(records, Framing::Fixed));
@@ -64,7 +74,7 @@ impl<'a> Weave<'a> {
         Weave {
             dice,
             tally,
-            engine,
+            engines,
             carriers,
             source,
             sink,
@@ -72,21 +82,34 @@ impl<'a> Weave<'a> {
             written: 0,
             records: 0,
             record_bytes,
+            is_watched,
+            watchers: Vec::new(),
         }
     }
 
     /// Plays the round to its end, and checks that all came in order.
     pub(crate) fn play(mut self) -> Tally {
         for _ in 0..STEPS {
-            match self.dice.below(20) {
+            match self.dice.below(24) {
                 0..7 => self.add_record(),
                 7..11 => self.write_some(),
                 11..15 => self.read_some(),
-                15 => self.sink.read(300, 1),
-                _ => self.stop_or_start(),
+                15 => self.read_byte_by_byte(),
+                16..20 => self.stop_or_start(),
+                20 => self.call_one(),
+                21 => self.change_options(),
+                22 => self.carriers[self.dice.below(2)].change_rate(&mut self.dice, &mut self.tally),
+                23 if self.is_watched => self.add_handler(),
+                _ => {}
             }
         }
-        self.carriers.iter_mut().for_each(|carrier| carrier.start(self.engine));
+        let (dice, tally) = (&mut self.dice, &mut self.tally);
+        self.carriers.iter_mut().for_each(|carrier| carrier.start(self.engines, dice, tally));
+        let have_come = [
+            !self.source.is_awaited() || self.source.call(tally),
+            !self.sink.is_awaited() || self.sink.call(tally),
+        ];
+        assert_eq!(have_come, [true; 2], "somebody is not waited for any more");
         let patience = Instant::now() + PATIENCE;
         while !self.carriers.iter().all(Carrier::has_ended) {
             assert!(Instant::now() < patience, "it does not end: {:?}", self.states());
@@ -131,14 +154,42 @@ impl<'a> Weave<'a> {
 
     fn stop_or_start(&mut self) {
         let carrier = &mut self.carriers[self.dice.below(2)];
-        if !carrier.is_held() {
-            self.tally.add("operation: stop", u64::from(carrier.stop()));
-        } else if self.dice.one_in(8) {
-            carrier.start_on_thread();
-            self.tally.note("operation: start on a thread");
-        } else {
-            carrier.start(self.engine);
-            self.tally.note("operation: start on the engine");
+        carrier.stop_or_start(self.engines, true, &mut self.dice, &mut self.tally);
+    }
+
+    fn read_byte_by_byte(&mut self) {
+        self.sink.read(300, 1);
+        self.tally.note("fault: a reader of single bytes");
+    }
+
+    /// Somebody connects where that is waited for, or where somebody has come.
+    fn call_one(&mut self) {
+        let listens = match self.dice.below(2) {
+            0 => self.source.call(&mut self.tally),
+            _ => self.sink.call(&mut self.tally),
+        };
+        assert!(listens, "nobody is waited for, and nobody has come");
+    }
+
+    /// How much waits for one of those that records are spread over.
+    fn change_options(&mut self) {
+        let (place, waiting_bytes) = (self.dice.below(LINKS), 1 + self.dice.below(5000));
+        let set = self.carriers[0].ask(move |stream| {
+            let port = stream.status().outputs.get(place)?.port;
+            Some(stream.set_output_options(port, WhenFull::Block, waiting_bytes))
+        });
+        if let Some(Some(is_there)) = set {
+            assert!(is_there, "an output is gone");
+            self.tally.note("operation: set the options of an output");
+        }
+    }
+
+    fn add_handler(&mut self) {
+        let carrier = &mut self.carriers[self.dice.below(2)];
+        let (handler, seen) = observer::any(&mut self.dice, &mut self.tally);
+        if carrier.ask(move |stream| stream.add_handler(handler)).is_some() {
+            self.watchers.push((seen, self.sent.len() + LONGEST));
+            self.tally.note("operation: add a handler");
         }
     }
 
@@ -156,8 +207,18 @@ impl<'a> Weave<'a> {
             self.tally.add("bytes out", status.bytes_out);
             self.tally.add("bytes in, that nobody looked at", status.bytes_unseen);
         }
-        self.sink.read_to_end(None);
+        self.source.check();
+        self.sink.read_to_end(self.sent.len() as u64, true);
         assert!(self.sink.bytes == self.sent, "{} bytes came, not those that went", self.sink.bytes.len());
+        for (seen, before) in &self.watchers {
+            let bytes = seen.bytes();
+            assert!(self.sent.ends_with(&bytes) && seen.is_from_beginning(), "a handler saw other bytes");
+            let begin = self.sent.len() - bytes.len();
+            assert!(
+                begin <= *before,
+                "a handler saw nothing of {begin} bytes, of which it had to from {before} on"
+            );
+        }
         self.tally.note("ending: all together again, in order");
         self.tally
     }

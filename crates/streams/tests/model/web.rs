@@ -1,16 +1,22 @@
-//! A round of one stream: inputs and outputs that come, go and fail, while the stream is stopped and started.
+//! A round of one stream: inputs and outputs that come, go, fail and change, while the stream is stopped and started.
 
+mod attach;
 mod build;
+mod calls;
+mod change;
 mod ending;
+mod seen;
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use wirepath_streams::{Engine, Framing, Late, Object, OutputOptions, Port};
+use wirepath_streams::{Framing, Late, Object, Port};
 
 use crate::carrier::Carrier;
 use crate::dice::{Dice, Tally};
 use crate::ends::{Sink, Source};
+use crate::engines::Engines;
 use crate::record::{any_large, record, that_follow};
+use change::Watcher;
 use ending::Ending;
 
 /// Operations of a round.
@@ -23,9 +29,11 @@ const OUTLETS: usize = 8;
 /// Where records come from.
 pub(crate) struct Feed {
     number: u32,
-    source: Source,
+    pub(crate) source: Source,
     /// Where the stream has it; None while it is detached.
     port: Option<Port>,
+    /// The stream was built with it, and has had it ever since.
+    was_first: bool,
     pub(crate) records: u32,
     /// Not written yet.
     pending: Vec<u8>,
@@ -43,16 +51,21 @@ pub(crate) struct Outlet {
     pub(crate) was_first: bool,
     /// It was detached.
     pub(crate) has_left: bool,
+    /// The stream said that it has no such output.
+    pub(crate) is_gone: bool,
 }
 
 pub(crate) struct Web<'a> {
     dice: Dice,
     pub(crate) tally: Tally,
-    engine: &'a Engine,
+    engines: &'a Engines,
     carrier: Carrier,
     pub(crate) mirror: bool,
     pub(crate) tags: Option<Late>,
     survives_inputs: bool,
+    /// Handlers come while it runs.
+    is_watched: bool,
+    pub(crate) watchers: Vec<Watcher>,
     /// Bytes of each record, if all have as many.
     record_bytes: Option<usize>,
     pub(crate) feeds: Vec<Feed>,
@@ -65,20 +78,23 @@ pub(crate) struct Web<'a> {
 }
 
 impl<'a> Web<'a> {
-    pub(crate) fn new(seed: u64, engine: &'a Engine) -> Web<'a> {
+    pub(crate) fn new(seed: u64, engines: &'a Engines) -> Web<'a> {
         let mut dice = Dice(seed);
         let (mirror, survives_inputs) = (dice.one_in(2), dice.one_in(2));
         let tags = dice.one_in(4).then(|| if dice.one_in(2) { Late::Drop } else { Late::Pass });
         let record_bytes = dice.one_in(3).then(|| any_large(&mut dice));
+        let is_watched = dice.one_in(3);
         let (park, parked) = channel();
         let mut web = Web {
             dice,
             tally: Tally::default(),
-            engine,
+            engines,
             carrier: Carrier::Nowhere,
             mirror,
             tags,
             survives_inputs,
+            is_watched,
+            watchers: Vec::new(),
             record_bytes,
             feeds: Vec::new(),
             outlets: Vec::new(),
@@ -93,7 +109,7 @@ impl<'a> Web<'a> {
     /// Plays the round to its end, and checks what came.
     pub(crate) fn play(mut self) -> Tally {
         for _ in 0..STEPS {
-            match self.dice.below(32) {
+            match self.dice.below(40) {
                 0..10 => self.add_record(),
                 10..15 => self.write_some(),
                 15..19 => self.read_some(),
@@ -103,10 +119,15 @@ impl<'a> Web<'a> {
                 23 => self.attach_output(),
                 24 => self.detach_output(),
                 25..28 => self.stop_or_start(),
-                28 => self.audit(),
-                29 => self.stall_or_go_on(),
-                30 if self.mirror => self.kill_one(),
-                31 if self.survives_inputs => drop(self.reset_one()),
+                28 => self.call_one(),
+                29..32 => self.audit(),
+                32 => self.stall_or_go_on(),
+                33 => self.change_options(),
+                34 => self.carrier.change_rate(&mut self.dice, &mut self.tally),
+                35 if self.is_watched => self.add_handler(),
+                36 if self.is_watched => self.add_output_handler(),
+                37 if self.mirror => self.kill_one(),
+                38 if self.survives_inputs => drop(self.reset_one()),
                 _ => {}
             }
         }
@@ -169,78 +190,10 @@ impl<'a> Web<'a> {
         }
     }
 
-    fn attach_input(&mut self) {
-        if !self.carrier.listens() {
-        } else if let Ok(parked) = self.parked.try_recv() {
-            self.unpark(parked);
-        } else if self.feeds.len() < FEEDS {
-            let object = self.any_feed();
-            let framing = self.framing();
-            let port = self.carrier.ask(move |stream| stream.attach_input(object, framing).unwrap());
-            self.feeds.last_mut().unwrap().port = port;
-            self.tally.note("operation: attach an input");
-        }
-    }
-
-    fn unpark(&mut self, (number, object): (u32, Object)) {
-        let framing = self.framing();
-        let port = self.carrier.ask(move |stream| stream.attach_input(object, framing).unwrap());
-        self.feeds[number as usize].port = port;
-        self.tally.note("operation: attach an input again");
-    }
-
-    /// Never the first, so that the stream goes on.
-    fn detach_input(&mut self) {
-        let place = 1 + self.dice.below(FEEDS);
-        let Some(feed) = self.feeds.get_mut(place).filter(|_| self.carrier.listens()) else { return };
-        let Some(port) = feed.port.take() else { return };
-        let (park, number) = (self.park.clone(), feed.number);
-        let is_there = self
-            .carrier
-            .ask(move |stream| stream.detach_input(port, move |object| park.send((number, object)).unwrap()));
-        if is_there == Some(false) {
-            assert!(feed.is_stored || feed.was_reset, "an input is gone that has not ended");
-            feed.port = Some(port);
-        }
-        self.tally.note("operation: detach an input");
-    }
-
-    fn attach_output(&mut self) {
-        if self.outlets.len() < OUTLETS && self.carrier.listens() {
-            let (sink, object) = self.any_sink(self.outlets.len());
-            let port = self.carrier.ask(move |stream| stream.attach_output(object, OutputOptions::default()));
-            let Some(port) = port else { return };
-            self.outlets.push(Outlet { sink, port, was_first: false, has_left: false });
-            self.tally.note("operation: attach an output");
-        }
-    }
-
-    /// Never the first.
-    fn detach_output(&mut self) {
-        let place = 1 + self.dice.below(OUTLETS);
-        let Some(outlet) = self.outlets.get_mut(place).filter(|_| self.carrier.listens()) else { return };
-        if outlet.has_left {
-            return;
-        }
-        let port = outlet.port;
-        // Closed when it has sent what it had: whoever reads sees the end.
-        outlet.has_left = self.carrier.ask(move |stream| stream.detach_output(port, drop)) == Some(true);
-        self.tally.note("operation: detach an output");
-    }
-
     fn stop_or_start(&mut self) {
-        if self.carrier.is_held() {
-            // A thread cannot be told to attach what is detached.
-            let may_leave = self.feeds.iter().all(|feed| feed.port.is_some());
-            if may_leave && self.dice.one_in(8) {
-                self.carrier.start_on_thread();
-                return self.tally.note("operation: start on a thread");
-            }
-            self.carrier.start(self.engine);
-            self.tally.note("operation: start on the engine");
-        } else if self.carrier.stop() {
-            self.tally.note("operation: stop");
-        }
+        // A thread cannot be told to attach what is detached.
+        let may_leave = self.feeds.iter().all(|feed| feed.port.is_some());
+        self.carrier.stop_or_start(self.engines, may_leave, &mut self.dice, &mut self.tally);
     }
 
     fn stall_or_go_on(&mut self) {

@@ -162,6 +162,44 @@ fn a_handler_that_joins_within_a_record_begins_with_the_next() {
     }
 }
 
+/// The first piece of a record waits for room when the handler comes, which takes the record whole: nothing is anywhere else.
+#[test]
+fn what_is_gathered_for_a_handler_that_came_later_is_accounted_for() {
+    const RECORD: usize = 100_000;
+    let bytes = some_bytes(3 * RECORD);
+    for is_of_output in [true, false] {
+        let (mut feed, inlet) = UnixStream::pair().unwrap();
+        let (object, collected) = Object::collect("out", LIMIT);
+        let mut stream = StreamBuilder::default()
+            .output(object)
+            .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(RECORD))
+            .build();
+        stream.add_handler(Handler::Read(Box::new(crate::handlers::Meter::default()))); // so that it is copied
+        let feeds = |stream: &mut Stream, feed: &mut UnixStream, bytes: &[u8]| {
+            feed.write_all(bytes).unwrap();
+            stream.note_ready(Port(1));
+        };
+        feeds(&mut stream, &mut feed, &bytes[..RECORD / 2]);
+        assert!(stream.pull().unwrap(), "nothing was read");
+        let (handler, saw) = turned(REACHES[1]);
+        if is_of_output {
+            assert!(stream.add_output_handler(Port(0), handler));
+        } else {
+            stream.add_handler(handler);
+        }
+        for part in [RECORD / 2..RECORD / 2, RECORD / 2..RECORD, RECORD..3 * RECORD] {
+            let is_last = part.end == bytes.len();
+            feeds(&mut stream, &mut feed, &bytes[part]);
+            assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+            let status = stream.status();
+            let there = status.bytes_out + status.outputs[0].waiting_bytes + status.bytes_pending;
+            assert_eq!(status.bytes_in, there, "{status:?}");
+            assert!(!is_last || status.bytes_out == bytes.len() as u64, "{status:?}");
+        }
+        assert_eq!(collected.bytes(), expected(&bytes, &saw.lock().unwrap()));
+    }
+}
+
 /// A part of a stripe is a record for its output, though the stream of bytes has none.
 #[test]
 fn a_handler_of_an_output_that_has_parts_of_a_stripe_begins_with_the_next() {

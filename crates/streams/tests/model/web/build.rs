@@ -2,6 +2,7 @@
 
 use wirepath_streams::{InputOrder, Object, OutputOptions, OutputPattern, StreamBuilder, WhenFull};
 
+use super::change::any_rule;
 use super::{Feed, Outlet, Web};
 use crate::carrier::Carrier;
 use crate::ends::{Sink, Source};
@@ -16,13 +17,11 @@ impl Web<'_> {
             // Nothing is dropped for the first, nor is it ever killed or let go of: it has what others are compared with.
             let (mut when_full, waiting_bytes) = (WhenFull::Block, 1 + self.dice.below(5000));
             if number > 0 && self.dice.one_in(2) {
-                let rules =
-                    [WhenFull::Block, WhenFull::DropNewest, WhenFull::DropOldest, WhenFull::Disconnect];
-                when_full = rules[self.dice.below(rules.len())];
+                when_full = any_rule(&mut self.dice);
             }
             let options = OutputOptions { when_full, waiting_bytes, ..OutputOptions::default() };
             builder = builder.output_with(object, options);
-            sink.when_full = when_full;
+            sink.note_rule(when_full);
             sinks.push(sink);
         }
         for _ in 0..=self.dice.below(3) {
@@ -32,10 +31,16 @@ impl Web<'_> {
         let stream = builder.build();
         let status = stream.status();
         for (sink, known) in sinks.into_iter().zip(&status.outputs) {
-            self.outlets.push(Outlet { sink, port: known.port, was_first: true, has_left: false });
+            self.outlets.push(Outlet {
+                sink,
+                port: known.port,
+                was_first: true,
+                has_left: false,
+                is_gone: false,
+            });
         }
         for (feed, known) in self.feeds.iter_mut().zip(&status.inputs) {
-            feed.port = Some(known.port);
+            (feed.port, feed.was_first) = (Some(known.port), true);
         }
         self.carrier = Carrier::Held(Box::new(stream));
     }
@@ -62,42 +67,46 @@ impl Web<'_> {
 
     pub(super) fn any_feed(&mut self) -> Object {
         let number = self.feeds.len() as u32;
-        let mut feed = Feed {
-            number,
-            source: Source::Closed,
-            port: None,
-            records: 0,
-            pending: Vec::new(),
-            is_stored: number > 0 && self.dice.one_in(6),
-            was_reset: false,
-        };
-        let object = if feed.is_stored {
-            feed.records = self.dice.below(20) as u32;
-            let tags = self.next_tag..self.next_tag + feed.records;
-            let fixed = self.record_bytes.map(that_follow);
-            let of = |(index, tag)| {
-                let length = self.dice.below(3000);
-                record(number, index, tag, fixed.unwrap_or(length))
-            };
-            let bytes: Vec<u8> = (0..).zip(tags).flat_map(of).collect();
-            self.next_tag += feed.records;
-            self.tally.add("records", feed.records.into());
-            Source::stored(&bytes)
+        let is_stored = number > 0 && self.dice.one_in(6);
+        let records = if is_stored { self.dice.below(20) as u32 } else { 0 };
+        let (source, object) = if is_stored {
+            let bytes = self.any_records(number, records);
+            Source::stored(&bytes, &mut self.dice, &mut self.tally)
         } else {
-            let (source, object) = Source::any(&mut self.dice);
-            feed.source = source;
-            object
+            Source::any(&mut self.dice, &mut self.tally)
         };
-        self.feeds.push(feed);
+        self.feeds.push(Feed {
+            number,
+            source,
+            port: None,
+            was_first: false,
+            records,
+            pending: Vec::new(),
+            is_stored,
+            was_reset: false,
+        });
         object
+    }
+
+    /// The first records of a feed.
+    fn any_records(&mut self, feed: u32, count: u32) -> Vec<u8> {
+        let tags = self.next_tag..self.next_tag + count;
+        let fixed = self.record_bytes.map(that_follow);
+        self.next_tag += count;
+        self.tally.add("records", count.into());
+        let of = |(index, tag)| {
+            let length = self.dice.below(3000);
+            record(feed, index, tag, fixed.unwrap_or(length))
+        };
+        (0..).zip(tags).flat_map(of).collect()
     }
 
     pub(super) fn any_sink(&mut self, number: usize) -> (Sink, Object) {
         let name = format!("sink {number}");
         if number > 0 && self.dice.one_in(4) {
-            // Of a mirror's files some are soon full.
-            let room = if self.mirror { 1 + self.dice.below(200_000) as u64 } else { 1 << 30 };
-            return Sink::file(name, room, &mut self.tally);
+            // Of what a mirror writes to some is soon full.
+            let room = if self.mirror { 1 + self.dice.below(200_000) } else { 1 << 26 };
+            return Sink::stored(name, room, &mut self.dice, &mut self.tally);
         }
         Sink::any(name, &mut self.dice, &mut self.tally)
     }

@@ -25,12 +25,17 @@ impl Web<'_> {
         // A stream whose last output was detached waits for another, whatever became of those before.
         let may_wait = self.outlets.iter().any(|outlet| outlet.has_left);
         let ending = if ending == Ending::Fault && may_wait { Ending::Abandoned } else { ending };
-        self.carrier.start(self.engine);
-        if ending == Ending::Fault {
-            self.break_something();
-        }
-        if ending == Ending::Abandoned {
-            self.carrier.abandon();
+        self.carrier.start(self.engines, &mut self.dice, &mut self.tally);
+        // Nobody can end what runs on a thread of its own.
+        let can_stop = self.carrier.listens();
+        let ending = if ending == Ending::Abandoned && !can_stop { Ending::Clean } else { ending };
+        match ending {
+            Ending::Clean => self.settle_who_is_awaited(),
+            Ending::Abandoned => self.carrier.abandon(),
+            Ending::Fault => {
+                self.call_all();
+                self.break_something();
+            }
         }
         self.outlets.iter_mut().for_each(|outlet| outlet.sink.is_stalled = false);
         let patience = Instant::now() + PATIENCE;
@@ -40,7 +45,7 @@ impl Web<'_> {
                 self.unpark(parked);
             }
             (0..self.outlets.len()).for_each(|place| self.read(place, usize::MAX, 1 << 16));
-            self.write_and_close();
+            self.write_and_close(ending);
             std::thread::yield_now();
         }
         let end = std::mem::replace(&mut self.carrier, Carrier::Nowhere).end();
@@ -48,8 +53,12 @@ impl Web<'_> {
     }
 
     /// Inputs that are being detached come back before the first one ends, and with it the stream.
-    fn write_and_close(&mut self) {
-        self.feeds.iter_mut().for_each(|feed| feed.write(usize::MAX));
+    fn write_and_close(&mut self, ending: Ending) {
+        for feed in &mut self.feeds {
+            let has_come = !feed.source.is_awaited() || feed.source.call(&mut self.tally);
+            assert!(has_come || ending != Ending::Clean, "feed {} finds nobody", feed.number);
+            feed.write(usize::MAX);
+        }
         let all_attached = self.feeds.iter().all(|feed| feed.port.is_some());
         if self.tags.is_some() && !all_attached && self.feeds[0].pending.is_empty() {
             self.add_record_to(0, 0); // what is to leave waits in the merge for a greater tag
@@ -81,6 +90,8 @@ impl Web<'_> {
             Err(wirepath_streams::StreamError::Stopped) => "ending: stopped",
             Err(_) => "ending: by a fault",
         });
+        self.parked.try_iter().for_each(drop); // who is waited for there is so no more
+        self.feeds.iter_mut().for_each(|feed| feed.source.check());
         self.verify(&end);
         self.tally.add("bytes in", end.status.bytes_in);
         self.tally.add("bytes out", end.status.bytes_out);

@@ -1,0 +1,106 @@
+//! Where a stream waits for somebody: who comes is the connection, and others come in vain.
+
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use tempfile::TempDir;
+use wirepath_streams::Object;
+
+use super::line::{Came, Kind, Line};
+use crate::dice::{Dice, Tally};
+
+/// What comes of nobody who is listened to.
+const NONSENSE: [u8; 100] = [0xff; 100];
+
+#[derive(Debug)]
+pub(super) struct Door {
+    place: Place,
+    /// Those who came when somebody had come.
+    strangers: Vec<Line>,
+}
+
+#[derive(Debug)]
+enum Place {
+    Tcp(SocketAddr),
+    /// In a folder of its own.
+    Unix(TempDir),
+}
+
+impl Door {
+    /// One of any kind, with the object that waits there.
+    pub(super) fn any(name: &str, dice: &mut Dice, tally: &mut Tally) -> (Door, Object) {
+        let (place, object) = if dice.one_in(2) {
+            tally.note("object: a TCP socket that listens");
+            let listener = TcpListener::bind((own_address(), 0)).unwrap();
+            let place = Place::Tcp(listener.local_addr().unwrap());
+            (place, Object::listening(name, listener.into(), None))
+        } else {
+            tally.note("object: a Unix socket that listens");
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("door");
+            let listener = UnixListener::bind(&path).unwrap();
+            (Place::Unix(folder), Object::listening(name, listener.into(), Some(path)))
+        };
+        (Door { place, strangers: Vec::new() }, object.unwrap())
+    }
+
+    /// Connects; None if nobody listens.
+    pub(super) fn call(&mut self) -> Option<Line> {
+        let called = match &self.place {
+            Place::Tcp(address) => TcpStream::connect(address).map(|line| {
+                line.set_nodelay(true).unwrap();
+                Line::new(Kind::Tcp, line.into())
+            }),
+            Place::Unix(folder) => {
+                UnixStream::connect(folder.path().join("door")).map(|line| Line::new(Kind::Unix, line.into()))
+            }
+        };
+        match called {
+            Ok(line) => Some(line),
+            // Closed, and of a Unix socket the name removed; a connection that was on its way then is reset.
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    ErrorKind::ConnectionRefused | ErrorKind::NotFound | ErrorKind::ConnectionReset
+                ) =>
+            {
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Connects behind somebody else, and says something.
+    pub(super) fn call_in_vain(&mut self, tally: &mut Tally) {
+        if let Some(mut stranger) = self.call() {
+            tally.note("operation: stand in a queue in vain");
+            // It may have been turned away already.
+            let _: Option<usize> = stranger.write(&NONSENSE);
+            self.strangers.push(stranger);
+        } else {
+            tally.note("operation: connect where nobody listens any more");
+        }
+    }
+
+    /// Those who came in vain are told nothing, and find the end.
+    pub(super) fn check(&mut self) {
+        for mut stranger in self.strangers.drain(..) {
+            loop {
+                match stranger.read(&mut [0]) {
+                    Came::Bytes(_) => panic!("who came in vain got something"),
+                    Came::Nothing => stranger.wait("who came in vain"),
+                    Came::End | Came::Reset => break,
+                }
+            }
+        }
+    }
+}
+
+/// An address that no other door has, so that nobody comes to one who meant another that had its port before.
+fn own_address() -> Ipv4Addr {
+    static DOORS: AtomicU32 = AtomicU32::new(0);
+    let own = DOORS.fetch_add(1, Ordering::Relaxed) % (1 << 22);
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(127, 64, 0, 1)) + own)
+}

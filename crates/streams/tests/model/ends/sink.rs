@@ -1,0 +1,218 @@
+//! A far end that is read from, and what came.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use rustix::fs::{SealFlags, fcntl_add_seals};
+use wirepath_streams::{Object, WhenFull};
+
+use super::door::Door;
+use super::line::{Came, Ends, Kind, Line};
+use super::range::Mapped;
+use super::{COMES_LATER, memory_file, stream};
+use crate::dice::{Dice, Tally};
+use crate::small_disk::SmallDisk;
+
+#[derive(Debug)]
+pub(crate) struct Sink {
+    far: Far,
+    /// Where the stream waited for us.
+    door: Option<Door>,
+    pub(crate) name: String,
+    pub(crate) bytes: Vec<u8>,
+    /// Records for it may have been dropped at some time.
+    pub(crate) drops: bool,
+    /// It may have been let go of because it did not keep up.
+    pub(crate) disconnects: bool,
+    /// Nobody reads until the round ends.
+    pub(crate) is_stalled: bool,
+    /// It was killed, or had no room: what came may end anywhere.
+    pub(crate) is_broken: bool,
+    /// What it took is not all found: it was killed with bytes on the way.
+    pub(crate) is_lossy: bool,
+}
+
+/// What a stream writes to.
+#[derive(Debug)]
+enum Far {
+    Line(Line),
+    /// Nobody has come.
+    Awaited,
+    File(Arc<File>),
+    Mapped(Mapped),
+    /// It was killed, and what had not been read is lost; or turned away.
+    Gone,
+}
+
+impl Sink {
+    /// One of any kind that is read at once, with its near end.
+    pub(crate) fn any(name: String, dice: &mut Dice, tally: &mut Tally) -> (Sink, Object) {
+        if dice.one_in(COMES_LATER) {
+            let (door, object) = Door::any(&name, dice, tally);
+            tally.note("object: one that waits for a reader");
+            return (Sink { door: Some(door), ..Sink::new(name, Far::Awaited) }, object);
+        }
+        let Ends { kind, from, into } = Ends::any(dice, tally);
+        let object = stream(&name, from);
+        (Sink::new(name, Far::Line(Line::new(kind, into))), object)
+    }
+
+    /// A file or mapping with room for so many bytes, of a file in whole pages.
+    pub(crate) fn stored(name: String, room: usize, dice: &mut Dice, tally: &mut Tally) -> (Sink, Object) {
+        if dice.one_in(2) {
+            tally.note("object: a mapping to write");
+            let mapped = Mapped::any(room, dice, tally);
+            let object = mapped.object(&name);
+            return (Sink::new(name, Far::Mapped(mapped)), object);
+        }
+        tally.note("object: a file to write");
+        let file = Arc::new(small_file(room as u64, tally));
+        let object = Object::file(&name, Arc::clone(&file), 0);
+        (Sink::new(name, Far::File(file)), object)
+    }
+
+    fn new(name: String, far: Far) -> Sink {
+        Sink {
+            far,
+            door: None,
+            name,
+            bytes: Vec::new(),
+            drops: false,
+            disconnects: false,
+            is_stalled: false,
+            is_broken: false,
+            is_lossy: false,
+        }
+    }
+
+    /// What happens from now on when it is full.
+    pub(crate) fn note_rule(&mut self, when_full: WhenFull) {
+        self.drops |= matches!(when_full, WhenFull::DropNewest | WhenFull::DropOldest);
+        self.disconnects |= when_full == WhenFull::Disconnect;
+    }
+
+    /// What it is, if it has room for so much and no more.
+    pub(crate) fn store(&self) -> Option<&'static str> {
+        match self.far {
+            Far::File(_) => Some("fault: a file with no room left"),
+            Far::Mapped(_) => Some("fault: a mapping that is full"),
+            Far::Line(_) | Far::Awaited | Far::Gone => None,
+        }
+    }
+
+    pub(crate) fn is_awaited(&self) -> bool {
+        matches!(self.far, Far::Awaited)
+    }
+
+    /// Comes if that is waited for, else comes again in vain. False if there should be somebody who listens, and is not.
+    pub(crate) fn call(&mut self, tally: &mut Tally) -> bool {
+        let Some(door) = &mut self.door else { return true };
+        if !matches!(self.far, Far::Awaited) {
+            door.call_in_vain(tally);
+            return true;
+        }
+        self.far = door.call().map_or(Far::Gone, Far::Line);
+        tally.note("operation: connect to read");
+        matches!(self.far, Far::Line(_))
+    }
+
+    /// Reads what is there, at most about `most` bytes, in parts of at most `part`.
+    pub(crate) fn read(&mut self, most: usize, part: usize) {
+        let begin = self.bytes.len();
+        let mut buffer = vec![0; part];
+        while self.bytes.len() - begin < most {
+            match self.read_once(&mut buffer) {
+                Came::Bytes(bytes) => self.bytes.extend(&buffer[..bytes]),
+                Came::Nothing | Came::End | Came::Reset => return,
+            }
+        }
+    }
+
+    /// Reads all there will ever be: the stream is over, and says that it took so many bytes. Where it was ended early, more may still
+    /// be written to a file or mapping than was known to be.
+    pub(crate) fn read_to_end(&mut self, taken: u64, ended_well: bool) {
+        self.door.iter_mut().for_each(Door::check);
+        match &self.far {
+            Far::File(file) => {
+                let length = if ended_well { file.metadata().unwrap().len() } else { taken };
+                self.bytes = vec![0; length as usize];
+                file.read_exact_at(&mut self.bytes, 0).unwrap();
+            }
+            Far::Mapped(mapped) => {
+                self.bytes = mapped.bytes(taken as usize);
+                if ended_well {
+                    mapped.check_rest(&self.name, taken as usize);
+                }
+            }
+            Far::Line(_) | Far::Awaited | Far::Gone => self.read_line_to_end(),
+        }
+        assert!(self.is_lossy || self.bytes.len() as u64 == taken, "{} lacks some of {taken}", self.name);
+    }
+
+    fn read_line_to_end(&mut self) {
+        let mut buffer = vec![0; 1 << 16];
+        loop {
+            match self.read_once(&mut buffer) {
+                Came::Bytes(bytes) => self.bytes.extend(&buffer[..bytes]),
+                Came::Nothing => self.wait(),
+                Came::End | Came::Reset => return,
+            }
+        }
+    }
+
+    fn read_once(&mut self, buffer: &mut [u8]) -> Came {
+        let came = match &mut self.far {
+            Far::Line(line) => line.read(buffer),
+            Far::File(_) | Far::Mapped(_) => Came::Nothing,
+            Far::Awaited | Far::Gone => Came::End,
+        };
+        if matches!(came, Came::Reset) {
+            // Who came was not taken in: the stream had ended, or did not wait any more.
+            assert!(self.door.is_some() && self.bytes.is_empty(), "{} was reset", self.name);
+            self.far = Far::Gone;
+        }
+        came
+    }
+
+    fn wait(&self) {
+        if let Far::Line(line) = &self.far {
+            line.wait(&self.name);
+        }
+    }
+
+    /// Kills whoever reads; false if that is no process that could be.
+    pub(crate) fn kill(&mut self, tally: &mut Tally) -> bool {
+        let Far::Line(line) = &self.far else { return false };
+        match line.kind {
+            Kind::Unix => {
+                tally.note("fault: a reader that shuts its socket");
+                line.shut(); // what is on the way can still be read
+            }
+            Kind::Tcp => {
+                tally.note("fault: a reader that resets its connection");
+                line.reset_when_closed();
+                (self.far, self.is_lossy) = (Far::Gone, true);
+            }
+            Kind::Pipe => {
+                tally.note("fault: a reader that closes its pipe");
+                (self.far, self.is_lossy) = (Far::Gone, true);
+            }
+        }
+        self.is_broken = true;
+        true
+    }
+}
+
+/// A file on a disk that takes so many bytes.
+fn small_file(room: u64, tally: &mut Tally) -> File {
+    if let Ok(disk) = SmallDisk::new(room) {
+        tally.note("files on a disk of their own");
+        return disk.create("file").unwrap(); // and keeps the disk
+    }
+    tally.note("files of sealed memory, for want of the right to mount a disk");
+    let file = memory_file();
+    file.set_len(room.next_multiple_of(4096)).unwrap();
+    fcntl_add_seals(&file, SealFlags::GROW).unwrap();
+    file
+}

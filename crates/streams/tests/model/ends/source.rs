@@ -1,0 +1,111 @@
+//! A far end that is written to.
+
+use std::io::Write;
+use std::sync::Arc;
+
+use wirepath_streams::Object;
+
+use super::door::Door;
+use super::line::{Ends, Kind, Line};
+use super::range::Mapped;
+use super::{COMES_LATER, memory_file, stream};
+use crate::dice::{Dice, Tally};
+
+pub(crate) struct Source {
+    state: State,
+    /// Where the stream waited for us.
+    door: Option<Door>,
+}
+
+enum State {
+    Open(Line),
+    /// Nobody has come.
+    Awaited,
+    /// Nothing more is written.
+    Closed,
+}
+
+impl Source {
+    /// One of any kind, with its near end.
+    pub(crate) fn any(dice: &mut Dice, tally: &mut Tally) -> (Source, Object) {
+        if dice.one_in(COMES_LATER) {
+            let (door, object) = Door::any("inlet", dice, tally);
+            tally.note("object: one that waits for a writer");
+            return (Source { state: State::Awaited, door: Some(door) }, object);
+        }
+        let Ends { kind, from, into } = Ends::any(dice, tally);
+        (Source { state: State::Open(Line::new(kind, from)), door: None }, stream("inlet", into))
+    }
+
+    /// A file or mapping of these bytes, all of which are there.
+    pub(crate) fn stored(bytes: &[u8], dice: &mut Dice, tally: &mut Tally) -> (Source, Object) {
+        let object = if dice.one_in(2) {
+            tally.note("object: a mapping to read");
+            Mapped::of(bytes, dice, tally).object("mapping")
+        } else {
+            tally.note("object: a file to read");
+            let mut file = memory_file();
+            file.write_all(bytes).unwrap();
+            Object::file("stored", Arc::new(file), 0)
+        };
+        (Source { state: State::Closed, door: None }, object)
+    }
+
+    /// Writes as much as it takes, at most `most` bytes; answers how many.
+    pub(crate) fn write(&mut self, bytes: &[u8], most: usize) -> usize {
+        let bytes = &bytes[..bytes.len().min(most)];
+        let mut written = 0;
+        while let State::Open(line) = &mut self.state
+            && written < bytes.len()
+        {
+            match line.write(&bytes[written..]) {
+                Some(0) => return written,
+                Some(bytes) => written += bytes,
+                None => self.close(), // the stream has ended, as it was made to
+            }
+        }
+        written
+    }
+
+    /// Nothing more is written, and nobody comes who has not.
+    pub(crate) fn close(&mut self) {
+        self.state = State::Closed;
+    }
+
+    /// Whether there is more to be written, if only by who is still to come.
+    pub(crate) fn is_open(&self) -> bool {
+        !matches!(self.state, State::Closed)
+    }
+
+    pub(crate) fn is_awaited(&self) -> bool {
+        matches!(self.state, State::Awaited)
+    }
+
+    /// Comes if that is waited for, else comes again in vain. False if there should be somebody who listens, and is not.
+    pub(crate) fn call(&mut self, tally: &mut Tally) -> bool {
+        let Some(door) = &mut self.door else { return true };
+        if !matches!(self.state, State::Awaited) {
+            door.call_in_vain(tally);
+            return true;
+        }
+        self.state = door.call().map_or(State::Closed, State::Open);
+        tally.note("operation: connect to write");
+        self.is_open()
+    }
+
+    /// Closes a TCP connection with a reset; false if it is none.
+    pub(crate) fn reset(&mut self) -> bool {
+        let State::Open(line) = &self.state else { return false };
+        if line.kind != Kind::Tcp {
+            return false;
+        }
+        line.reset_when_closed();
+        self.close();
+        true
+    }
+
+    /// What must hold of it when the round is over.
+    pub(crate) fn check(&mut self) {
+        self.door.iter_mut().for_each(Door::check);
+    }
+}

@@ -1,0 +1,52 @@
+//! The engines that streams run on: one where whoever comes first goes first, and one whose classes share processor time.
+
+use std::sync::Arc;
+
+use wirepath_streams::datapath::Support;
+use wirepath_streams::datapath::calibration::Calibrations;
+use wirepath_streams::{
+    BlockingPool, Class, Engine, EngineOptions, Importance, Policy, Rate, Round, RunningStream, Sharing,
+    Stream, StreamOptions,
+};
+
+use crate::dice::{Dice, Tally};
+
+/// Classes of the second.
+const SHARES: [u32; 3] = [1, 2, 5];
+
+pub(crate) struct Engines {
+    plain: Engine,
+    sharing: Engine,
+}
+
+impl Engines {
+    pub(crate) fn start() -> Engines {
+        let readers = BlockingPool::start("reader", 2, Importance::Equal).unwrap();
+        let support = Arc::new(Support::probe(None, Calibrations::default(), false));
+        let engine = |options| Engine::start(&options, Arc::clone(&support), &readers).unwrap();
+        let class = |share: u32| Class { name: share.to_string(), priority: 0, share, rate: None };
+        let policy = Policy::FairShare { round: Round::ProcessorTime(1000), carry_percent: 50 };
+        let sharing = Sharing { policy, classes: SHARES.map(class).to_vec() };
+        Engines {
+            plain: engine(EngineOptions::default()),
+            sharing: engine(EngineOptions { threads: 2, sharing, ..EngineOptions::default() }),
+        }
+    }
+
+    /// Starts a stream on either; answers whether classes share its processor time.
+    pub(crate) fn run(&self, stream: Stream, dice: &mut Dice, tally: &mut Tally) -> (RunningStream, bool) {
+        if dice.one_in(2) {
+            tally.note("operation: start on the engine");
+            return (self.plain.start_stream(stream, StreamOptions::default()), false);
+        }
+        tally.note("operation: start in a class that shares processor time");
+        let class = dice.below(SHARES.len());
+        (self.sharing.start_stream(stream, StreamOptions { class, ..StreamOptions::default() }), true)
+    }
+}
+
+/// Some let nearly nothing through.
+pub(crate) fn any_rate(dice: &mut Dice) -> Rate {
+    let per_second = if dice.one_in(4) { 1 } else { 1 << (20 + dice.below(6)) };
+    Rate { per_second, burst: 1 << dice.below(18) }
+}

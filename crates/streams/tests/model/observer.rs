@@ -1,0 +1,108 @@
+//! A handler that changes nothing, and keeps what it saw: of records what follows from the first that it saw the beginning of.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use wirepath_streams::{Common, Frame, Handler, HandlerError, Piece, Reach, Read, Rewrite, Select, Verdict};
+
+use crate::dice::{Dice, Tally};
+
+/// Most bytes of a record, for who takes whole ones: all that is ever sent.
+const LONGEST: usize = 16 << 20;
+
+/// What an observer saw.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Seen(Arc<Mutex<Pieces>>);
+
+#[derive(Debug, Default)]
+struct Pieces {
+    bytes: Vec<u8>,
+    /// The beginning of a record was seen, and not yet its end; None before there was a piece.
+    within: Option<bool>,
+    /// The first piece was the beginning of a record.
+    from_beginning: bool,
+    /// A piece did not follow from the one before.
+    is_torn: bool,
+}
+
+impl Seen {
+    /// What it saw.
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        let pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        assert!(!pieces.is_torn, "a handler was given parts of records that do not belong together");
+        pieces.bytes.clone()
+    }
+
+    /// Whether it was not shown the rest of a record that it had not seen the beginning of.
+    pub(crate) fn is_from_beginning(&self) -> bool {
+        let pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pieces.from_beginning || pieces.within.is_none()
+    }
+
+    fn note(&self, piece: Piece<'_>) {
+        let mut pieces = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        pieces.from_beginning |= pieces.within.is_none() && piece.begins;
+        pieces.is_torn |= pieces.within.is_some_and(|within| within == piece.begins);
+        pieces.within = Some(!piece.ends);
+        pieces.bytes.extend_from_slice(piece.bytes);
+    }
+}
+
+/// A handler of any kind, with what it will see.
+pub(crate) fn any(dice: &mut Dice, tally: &mut Tally) -> (Handler, Seen) {
+    let reach = if dice.one_in(2) { Reach::Pieces } else { Reach::Records { limit: LONGEST } };
+    let seen = Seen::default();
+    let observer = Box::new(Observer { reach, seen: seen.clone() });
+    tally.note(match reach {
+        Reach::Pieces => "handler: of records in pieces",
+        Reach::Records { .. } => "handler: of whole records",
+    });
+    let (what, handler) = match dice.below(3) {
+        0 => ("handler: one that reads", Handler::Read(observer)),
+        1 => ("handler: one that selects", Handler::Select(observer)),
+        _ => ("handler: one that rewrites", Handler::Rewrite(observer)),
+    };
+    tally.note(what);
+    (handler, seen)
+}
+
+struct Observer {
+    reach: Reach,
+    seen: Seen,
+}
+
+impl Common for Observer {
+    fn name(&self) -> &'static str {
+        "observer"
+    }
+
+    fn reach(&self) -> Reach {
+        self.reach
+    }
+}
+
+impl Read for Observer {
+    fn read(&mut self, piece: Piece<'_>) -> Result<Verdict, HandlerError> {
+        self.seen.note(piece);
+        Ok(Verdict::Pass)
+    }
+}
+
+impl Select for Observer {
+    fn select(&mut self, piece: Piece<'_>, frame: &mut Frame<'_>) -> Result<(), HandlerError> {
+        self.seen.note(piece);
+        frame.keep_all();
+        Ok(())
+    }
+}
+
+impl Rewrite for Observer {
+    fn room(&self, length: usize) -> usize {
+        length
+    }
+
+    fn rewrite(&mut self, piece: Piece<'_>, out: &mut [u8]) -> Result<Option<usize>, HandlerError> {
+        self.seen.note(piece);
+        out[..piece.bytes.len()].copy_from_slice(piece.bytes);
+        Ok(Some(piece.bytes.len()))
+    }
+}

@@ -1,0 +1,112 @@
+//! What must hold of a mirror of bytes, while it goes on and at its end.
+
+use std::ops::Range;
+
+use wirepath_streams::{StreamEnd, StreamStatus};
+
+use super::{Outlet, Pour, Watcher};
+use crate::dice::Tally;
+
+/// Bytes whose place is found again.
+const LANDMARK: usize = 32;
+
+/// What one has of all bytes.
+struct Part {
+    range: Range<usize>,
+    /// To the end.
+    is_whole: bool,
+}
+
+impl Pour<'_> {
+    /// That all that was read is somewhere, and nothing is read before everybody has come.
+    pub(super) fn audit(&mut self) {
+        let Some(status) = self.carrier.status() else { return };
+        let mut first = self.outlets.iter().filter(|outlet| outlet.was_first && !outlet.has_left);
+        let has_to_wait = self.source.is_awaited() || first.any(|outlet| outlet.sink.is_awaited());
+        assert!(status.bytes_in == 0 || !has_to_wait, "it has begun without somebody: {status:?}");
+        for output in &status.outputs {
+            let is_whole = |outlet: &Outlet| {
+                outlet.was_first
+                    && !(outlet.has_left || outlet.sink.disconnects)
+                    && outlet.port == output.port
+            };
+            if self.outlets.iter().any(is_whole) {
+                let known = output.bytes + output.waiting_bytes + status.bytes_pending;
+                assert_eq!(status.bytes_in, known, "{output:?} of {status:?}");
+            }
+        }
+        self.tally.note("operation: audit");
+    }
+
+    pub(super) fn verify(mut self, end: &StreamEnd) -> Tally {
+        assert_eq!(end.result, Ok(()));
+        let status = &end.status;
+        assert_eq!((status.bytes_in, status.bytes_dropped), (self.sent.len() as u64, 0), "{status:?}");
+        self.source.check();
+        let parts: Vec<Part> =
+            (0..self.outlets.len()).map(|place| self.verify_outlet(place, status)).collect();
+        let all = Part { range: 0..self.sent.len(), is_whole: true };
+        for Watcher { place, seen, before } in &self.watchers {
+            let part = place.map_or(&all, |place| &parts[place]);
+            part.check_seen(&self.sent, &seen.bytes(), *before);
+        }
+        self.tally.add("bytes in", status.bytes_in);
+        self.tally.add("bytes out", status.bytes_out);
+        self.tally.add("bytes in, that nobody looked at", status.bytes_unseen);
+        self.tally.note("ending: well");
+        self.tally
+    }
+
+    /// What one has of all bytes.
+    fn verify_outlet(&mut self, place: usize, status: &StreamStatus) -> Part {
+        let Outlet { sink, port, was_first, has_left, is_gone } = &mut self.outlets[place];
+        let known = status.outputs.iter().find(|output| output.port == *port).map(|output| output.bytes);
+        let ended = status.ended_outputs.iter().find(|ended| ended.port == *port);
+        assert!(ended.is_some() || !*is_gone, "{} was said to be gone, and is not", sink.name);
+        sink.read_to_end(known.or(ended.map(|ended| ended.bytes)).unwrap(), true);
+        if ended.is_some_and(|ended| ended.why == "it did not keep up") {
+            assert!(sink.disconnects, "{} was let go of against its rule", sink.name);
+            self.tally.note("fault: an output that does not keep up");
+            sink.is_broken = true;
+        }
+        let (begin, length) = (find(&self.sent, &sink.bytes), sink.bytes.len());
+        assert!(begin.is_some(), "{} has {length} other bytes", sink.name);
+        let begin = begin.unwrap_or(0);
+        assert!(self.sent[begin..].starts_with(&sink.bytes), "{} has {length} other bytes", sink.name);
+        assert!(!*was_first || begin == 0, "{} lacks the first {begin} bytes", sink.name);
+        let is_whole = !sink.is_broken && !*has_left;
+        let range = begin..begin + length;
+        // One that came late may have come after the last byte.
+        if is_whole && (*was_first || length >= LANDMARK) {
+            assert_eq!(range.end, self.sent.len(), "{} lacks the end", sink.name);
+        }
+        Part { range, is_whole }
+    }
+}
+
+impl Part {
+    /// That who had this saw what was sent, from some byte on that had been written when its handler came.
+    fn check_seen(&self, sent: &[u8], seen: &[u8], before: usize) {
+        let latest = before.max(self.range.start);
+        let unseen = self.range.len().saturating_sub(seen.len());
+        assert!(self.range.start + unseen <= latest, "a handler did not see {:?}", latest..self.range.end);
+        let begin = find(sent, seen);
+        let is_sent = begin.is_some_and(|begin| sent[begin..].starts_with(seen));
+        assert!(is_sent, "a handler saw {} other bytes", seen.len());
+        if seen.len() < LANDMARK {
+            return; // these may be anywhere
+        }
+        let end = begin.unwrap_or(0) + seen.len();
+        let is_end = if self.is_whole { end == sent.len() } else { end >= self.range.end };
+        assert!(is_end, "a handler saw nothing behind {end}, where there was {:?}", self.range);
+    }
+}
+
+/// Where in `all` these bytes begin; of fewer than a landmark, where they may.
+fn find(all: &[u8], bytes: &[u8]) -> Option<usize> {
+    let landmark = &bytes[..LANDMARK.min(bytes.len())];
+    if all.starts_with(landmark) {
+        return Some(0);
+    }
+    all.windows(landmark.len()).position(|window| window == landmark)
+}

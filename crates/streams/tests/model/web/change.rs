@@ -1,0 +1,72 @@
+//! What is changed of a stream that goes on: more handlers, and other options of its outputs.
+
+use wirepath_streams::{Port, WhenFull};
+
+use super::{OUTLETS, Web};
+use crate::observer::{self, Seen};
+
+/// A handler that came while the stream went on.
+pub(crate) struct Watcher {
+    /// Of this output, or of the stream.
+    pub(crate) port: Option<Port>,
+    pub(crate) seen: Seen,
+    /// The records of each feed before it: what is made later reaches it.
+    pub(crate) before: Vec<u32>,
+}
+
+impl Web<'_> {
+    pub(super) fn add_handler(&mut self) {
+        if !self.carrier.listens() {
+            return;
+        }
+        let (handler, seen) = observer::any(&mut self.dice, &mut self.tally);
+        self.carrier.ask(move |stream| stream.add_handler(handler));
+        self.watch(None, seen);
+        self.tally.note("operation: add a handler");
+    }
+
+    pub(super) fn add_output_handler(&mut self) {
+        let place = self.dice.below(OUTLETS);
+        let Some(port) = self.port_of(place) else { return };
+        let (handler, seen) = observer::any(&mut self.dice, &mut self.tally);
+        let is_there = self.carrier.ask(move |stream| stream.add_output_handler(port, handler));
+        self.outlets[place].is_gone |= is_there == Some(false);
+        if is_there == Some(true) {
+            self.watch(Some(port), seen);
+            self.tally.note("operation: add a handler of an output");
+        }
+    }
+
+    fn watch(&mut self, port: Option<Port>, seen: Seen) {
+        let before = self.feeds.iter().map(|feed| feed.records).collect();
+        self.watchers.push(Watcher { port, seen, before });
+    }
+
+    /// Of the first the others are compared with, nothing is dropped.
+    pub(super) fn change_options(&mut self) {
+        let (place, waiting_bytes) = (self.dice.below(OUTLETS), 1 + self.dice.below(5000));
+        let when_full = if place == 0 { WhenFull::Block } else { any_rule(&mut self.dice) };
+        let Some(port) = self.port_of(place) else { return };
+        let set = move |stream: &mut wirepath_streams::Stream| {
+            stream.set_output_options(port, when_full, waiting_bytes)
+        };
+        let is_there = self.carrier.ask(set);
+        let outlet = &mut self.outlets[place];
+        outlet.is_gone |= is_there == Some(false);
+        if is_there == Some(true) {
+            outlet.sink.note_rule(when_full);
+            self.tally.note("operation: set the options of an output");
+        }
+    }
+
+    /// Of an output that was not detached, if the stream can be changed.
+    fn port_of(&self, place: usize) -> Option<Port> {
+        let outlet = self.outlets.get(place)?;
+        (self.carrier.listens() && !outlet.has_left).then_some(outlet.port)
+    }
+}
+
+pub(super) fn any_rule(dice: &mut crate::dice::Dice) -> WhenFull {
+    let rules = [WhenFull::Block, WhenFull::DropNewest, WhenFull::DropOldest, WhenFull::Disconnect];
+    rules[dice.below(rules.len())]
+}
