@@ -93,7 +93,8 @@
  *            cache yet; reading it has been begun. What has no device behind
  *            it (holes of ramfs and tmpfs) is read at once. Waited for is what
  *            nobody reads ahead: pages written in part, or swapped out of a
- *            tmpfs, and what a file system reads to know where its blocks are
+ *            tmpfs, what a file system reads to know where its blocks are, and
+ *            files in O_DIRECT, whose reads pass by the page cache
  *   EFAULT   memory that is not there
  *   EIO      the file's storage failed
  *   and whatever send() answers: EMSGSIZE, ECONNREFUSED, EDESTADDRREQ, ...
