@@ -23,7 +23,7 @@
 #include <net/gso.h>
 #endif
 
-#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
+#if LINUX_VERSION_CODE >= KERNEL_VERSION(6, 8, 0)
 #include <linux/io_uring/cmd.h>
 #else
 #include <linux/io_uring.h>
@@ -61,7 +61,7 @@ wp_command_bytes(struct io_uring_cmd *command)
 {
 #ifdef io_uring_sqe_cmd
 	return io_uring_sqe_cmd(command->sqe, struct wirepath_command);
-#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 6, 0)
+#elif LINUX_VERSION_CODE >= KERNEL_VERSION(6, 4, 0)
 	return io_uring_sqe_cmd(command->sqe);
 #else
 	return command->cmd;

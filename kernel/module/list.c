@@ -161,18 +161,36 @@ static int wp_list_chain(struct sk_buff *skb, const struct wp_train *train,
 	return err;
 }
 
-/* As in udp_send_skb(): what differs between packets is set when it is cut. */
-static void wp_list_write_udp(struct sk_buff *skb, const struct wp_train *train)
+/* From where to where. */
+struct wp_list_ends {
+	__be32 saddr, daddr;
+	__be16 sport, dport;
+};
+
+/*
+ * As udp_sendmsg() does, once, before the route is looked at: other threads may
+ * connect the socket elsewhere meanwhile, or to nothing. False if they have.
+ */
+static bool wp_list_read_ends(const struct inet_sock *inet, struct wp_list_ends *ends)
 {
-	const struct inet_sock *inet = inet_sk(skb->sk);
+	ends->saddr = READ_ONCE(inet->inet_saddr);
+	ends->daddr = READ_ONCE(inet->inet_daddr);
+	ends->sport = READ_ONCE(inet->inet_sport);
+	ends->dport = READ_ONCE(inet->inet_dport);
+	return ends->saddr && ends->daddr && ends->sport && ends->dport;
+}
+
+/* As in udp_send_skb(): what differs between packets is set when it is cut. */
+static void wp_list_write_udp(struct sk_buff *skb, const struct wp_train *train,
+			      const struct wp_list_ends *ends)
+{
 	unsigned int bytes = sizeof(struct udphdr) + train->bytes;
 	struct udphdr *udp = udp_hdr(skb);
 
-	udp->source = inet->inet_sport;
-	udp->dest = inet->inet_dport;
+	udp->source = ends->sport;
+	udp->dest = ends->dport;
 	udp->len = htons(bytes);
-	udp->check = ~csum_tcpudp_magic(inet->inet_saddr, inet->inet_daddr, bytes,
-					IPPROTO_UDP, 0);
+	udp->check = ~csum_tcpudp_magic(ends->saddr, ends->daddr, bytes, IPPROTO_UDP, 0);
 	skb->ip_summed = CHECKSUM_PARTIAL;
 	skb->csum_start = skb_transport_header(skb) - skb->head;
 	skb->csum_offset = offsetof(struct udphdr, check);
@@ -184,7 +202,8 @@ static void wp_list_write_udp(struct sk_buff *skb, const struct wp_train *train)
 }
 
 /* As in __ip_make_skb(); @fits: whether it is no longer than the route's MTU. */
-static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst, bool fits)
+static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst,
+			     const struct wp_list_ends *ends, bool fits)
 {
 	struct inet_sock *inet = inet_sk(skb->sk);
 	u8 discover = READ_ONCE(inet->pmtudisc);
@@ -200,30 +219,40 @@ static void wp_list_write_ip(struct sk_buff *skb, struct dst_entry *dst, bool fi
 	ip->frag_off = whole ? htons(IP_DF) : 0;
 	ip->ttl = ttl < 0 ? ip4_dst_hoplimit(dst) : ttl;
 	ip->protocol = IPPROTO_UDP;
-	ip->saddr = inet->inet_saddr;
-	ip->daddr = inet->inet_daddr;
+	ip->saddr = ends->saddr;
+	ip->daddr = ends->daddr;
 	ip_select_ident(sock_net(skb->sk), skb, skb->sk);
 	skb->priority = READ_ONCE(skb->sk->sk_priority);
 	skb->mark = READ_ONCE(skb->sk->sk_mark);
 	skb_dst_set(skb, dst);
 }
 
-/* A buffer with the whole train, charged to the socket; waits as any send. */
-static struct sk_buff *wp_list_make(const struct wp_train *train,
-				    const struct wp_sending *sending, int room)
+/* How much each buffer but the last has, or 0 if the train does not leave so. */
+static unsigned int wp_list_member_bytes(const struct wp_train *train,
+					 const struct wp_sending *sending)
 {
-	unsigned int member_bytes = train->bytes;
+	unsigned int bytes;
+
+	if (train->pieces <= MAX_SKB_FRAGS)
+		return train->bytes;
+	bytes = train->packet_bytes * sending->member_packets;
+	/* A single member that is shorter would keep a device from cutting. */
+	return train->bytes < 2 * bytes ? 0 : bytes;
+}
+
+/*
+ * A buffer with the whole train, charged to the socket; waits as any send. NULL
+ * if its members take more fragments than they have.
+ */
+static struct sk_buff *wp_list_make(const struct wp_train *train,
+				    const struct wp_sending *sending, int room,
+				    unsigned int member_bytes)
+{
 	struct sock *sk = sending->sock->sk;
 	unsigned int charged;
 	struct sk_buff *skb;
 	int err;
 
-	if (train->pieces > MAX_SKB_FRAGS) {
-		member_bytes = train->packet_bytes * sending->member_packets;
-		/* A single member that is shorter would keep a device from cutting. */
-		if (train->bytes < 2 * member_bytes)
-			return ERR_PTR(-EMSGSIZE);
-	}
 	skb = sock_alloc_send_skb(sk, room + WP_LIST_HEADERS + train->head_bytes,
 				  !wp_sending_waits(sending), &err);
 	if (!skb)
@@ -239,7 +268,7 @@ static struct sk_buff *wp_list_make(const struct wp_train *train,
 	refcount_add(skb->truesize - charged, &sk->sk_wmem_alloc);
 	if (err) {
 		kfree_skb(skb);
-		return ERR_PTR(err);
+		return err == -EMSGSIZE ? NULL : ERR_PTR(err);
 	}
 	return skb;
 }
@@ -280,24 +309,26 @@ struct wp_list_front {
 	struct socket socket;
 	const struct wp_train *train;
 	const struct wp_sending *sending;
+	struct wp_list_ends ends;
 	struct dst_entry *dst;
+	unsigned int member_bytes;
 	int room;
 };
 
 static int wp_list_sendmsg(struct socket *socket, struct msghdr *message, size_t bytes)
 {
 	struct wp_list_front *front = container_of(socket, struct wp_list_front, socket);
-	struct sk_buff *skb = wp_list_make(front->train, front->sending, front->room);
+	struct sk_buff *skb = wp_list_make(front->train, front->sending, front->room,
+					   front->member_bytes);
 	int err;
 
-	/* It does not leave so; from the network below it would be an answer. */
-	if (skb == ERR_PTR(-EMSGSIZE))
+	if (!skb)
 		return 0;
 	if (IS_ERR(skb))
 		return wp_list_fail(socket->sk, PTR_ERR(skb));
-	wp_list_write_udp(skb, front->train);
+	wp_list_write_udp(skb, front->train, &front->ends);
 	/* A packet by itself does, see wp_list_room(). */
-	wp_list_write_ip(skb, front->dst,
+	wp_list_write_ip(skb, front->dst, &front->ends,
 			 front->train->packets == 1 || skb->len <= dst_mtu(front->dst));
 	/* The buffer has the reference now. */
 	front->dst = NULL;
@@ -332,11 +363,14 @@ int wp_list_send(const struct wp_train *train, const struct wp_sending *sending)
 		},
 		.train = train,
 		.sending = sending,
-		.dst = sk_dst_check(sock->sk, 0),
+		.member_bytes = wp_list_member_bytes(train, sending),
 	};
 	struct msghdr message = { .msg_flags = MSG_NOSIGNAL };
 	int sent = 0;
 
+	if (!front.member_bytes || !wp_list_read_ends(inet_sk(sock->sk), &front.ends))
+		return 0;
+	front.dst = sk_dst_check(sock->sk, 0);
 	if (!front.dst)
 		return 0;
 	front.room = wp_list_room(front.dst, train->packet_bytes);

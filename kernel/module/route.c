@@ -6,11 +6,12 @@
  * buffers without a word, and that is what a caller's copied_bytes tell.
  *
  * Does the device compute checksums for a packet of this size? If not, the
- * network sums pages while it takes them by reference, and kernels up to 7.2
- * at least sum a page that begins at an odd offset of the packet without
+ * network sums pages while it takes them by reference, and kernels from 6.5 to
+ * 6.12 at least sum a page that begins at an odd offset of the packet without
  * turning the sum (skb_splice_csum_page() takes skb->len before it has
  * grown): the packet leaves with a wrong checksum and is dropped by its
- * receiver. Such packets are copied instead.
+ * receiver. Such packets are copied instead, also on 7.2, which is mended: no
+ * version tells, as the mending may be put into older ones.
  *
  * Only a connected socket has its route at hand, and only for what goes where
  * it is connected to; of others nothing is known, and the answer is the careful
@@ -45,6 +46,19 @@ static netdev_features_t wp_route_checksum_features(struct sock *sk)
 	return NETIF_F_IP_CSUM;
 }
 
+/* How long packets leave without being cut by IP: by route, device and IPV6_MTU. */
+static u32 wp_route_mtu(const struct sock *sk, const struct dst_entry *dst)
+{
+	u32 mtu = min(dst_mtu(dst), READ_ONCE(wp_route_device(dst)->mtu));
+#if IS_ENABLED(CONFIG_IPV6)
+	u32 asked = sk->sk_family == AF_INET6 ? READ_ONCE(inet6_sk(sk)->frag_size) : 0;
+
+	if (asked)
+		mtu = min(mtu, asked);
+#endif
+	return mtu;
+}
+
 /**
  * wp_route_of() - What is known of a datagram socket's way.
  * @sk: its sock
@@ -65,7 +79,7 @@ struct wp_route wp_route_of(struct sock *sk, bool addressed)
 	if (dst && wp_route_device(dst)) {
 		netdev_features_t features = wp_route_device(dst)->features;
 		u32 headers = sizeof(struct ipv6hdr) + sizeof(struct udphdr);
-		u32 mtu = dst_mtu(dst);
+		u32 mtu = wp_route_mtu(sk, dst);
 
 		route.known = true;
 		route.gathers = features & NETIF_F_SG;

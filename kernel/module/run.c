@@ -23,8 +23,11 @@
  *
  * The work acts as its starter: with its credentials, which security modules
  * ask for at each send and read, and in its memory cgroup, which the pages are
- * charged to that reading brings into the cache. (The pipe that splicing makes
- * for a kernel thread counts for the first user it works for.)
+ * charged to that reading brings into the cache. The pipe that splicing makes
+ * for a thread, once, stays with a thread of the kernel beyond the run: it counts
+ * for the first user it works for, and has two pages instead of sixteen if that
+ * user had too many pipes (pipe-user-pages-soft). Then the runs of others, too,
+ * are read two pages at a time by that thread.
  */
 #include <linux/anon_inodes.h>
 #include <linux/cred.h>
@@ -82,6 +85,13 @@ struct wp_run {
 	bool halting;
 	struct wirepath_status status;
 	wait_queue_head_t ended;
+};
+
+/* What a step of a run comes to, if to no error. */
+enum wp_run_step {
+	WP_RUN_WAITS,			/* nothing is to be done before `due_ns` */
+	WP_RUN_SENT,
+	WP_RUN_DONE,			/* all was sent */
 };
 
 static struct workqueue_struct *wp_run_queue;
@@ -213,10 +223,7 @@ static void wp_run_note_departure(struct wp_run *run, u64 now, u64 due)
 		wp_count(WP_LATE, 1);
 }
 
-/*
- * Send one train if it is due and @may_send. Returns 1 if so; 0 if nothing is to
- * be done before `due_ns`; negative when the run has ended, -ECANCELED: well.
- */
+/* Send one train if it is due and @may_send: a wp_run_step, or the run's error. */
 static int wp_run_step(struct wp_run *run, bool may_send)
 {
 	struct wp_send *send = run->send;
@@ -227,14 +234,14 @@ static int wp_run_step(struct wp_run *run, bool may_send)
 	if (!wp_schedule_next(&run->schedule,
 			      send->bytes + send->packets * send->header.bytes,
 			      &due, &packets_max))
-		return wp_send_remains(send) ?: -ECANCELED;
+		return wp_send_remains(send) ?: WP_RUN_DONE;
 	if (due > now) {
 		run->due_ns = due;
-		return 0;
+		return WP_RUN_WAITS;
 	}
 	if (!may_send) {
 		run->due_ns = now + WP_RUN_REST_NS;
-		return 0;
+		return WP_RUN_WAITS;
 	}
 	if (send->packets >= wp_run_packets_max)
 		return -E2BIG;
@@ -245,15 +252,15 @@ static int wp_run_step(struct wp_run *run, bool may_send)
 		run->status.full++;
 		spin_unlock(&run->lock);
 		run->due_ns = now + WP_RUN_RETRY_NS;
-		return 0;
+		return WP_RUN_WAITS;
 	}
 	if (sent <= 0)
-		return sent ?: -ECANCELED;
+		return sent ?: WP_RUN_DONE;
 	wp_run_note_departure(run, now, due);
 	wp_schedule_sent(&run->schedule, sent);
 	wp_run_note(run);
 	/* Do not wait for a time at which nothing is left to be sent. */
-	return wp_send_done(send) ? -ECANCELED : 1;
+	return wp_send_done(send) ? WP_RUN_DONE : WP_RUN_SENT;
 }
 
 static void wp_run_work(struct work_struct *work)
@@ -261,17 +268,17 @@ static void wp_run_work(struct work_struct *work)
 	struct wp_run *run = container_of(work, struct wp_run, work);
 	const struct cred *cred = override_creds(run->cred);
 	struct mem_cgroup *memcg = set_active_memcg(run->memcg);
-	int trains, step = 1;
+	int trains, step = WP_RUN_SENT;
 	bool halting;
 
-	for (trains = 0; step > 0 && !READ_ONCE(run->halting); trains++)
+	for (trains = 0; step == WP_RUN_SENT && !READ_ONCE(run->halting); trains++)
 		step = wp_run_step(run, trains < WP_RUN_TRAINS);
 	set_active_memcg(memcg);
 	revert_creds(cred);
 	/* Whoever takes the turn may free the run: nothing is touched after. */
 	halting = READ_ONCE(run->halting);
-	if (step < 0 && !(halting && step == -EINTR))
-		wp_run_finish(run, WIREPATH_RUN_ENDED, step == -ECANCELED ? 0 : -step);
+	if (step == WP_RUN_DONE || (step < 0 && !(halting && step == -EINTR)))
+		wp_run_finish(run, WIREPATH_RUN_ENDED, step < 0 ? -step : 0);
 	else if (halting || !wp_run_set_timer(run))
 		wp_run_finish(run, WIREPATH_RUN_STOPPED, 0);
 }

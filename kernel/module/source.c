@@ -40,6 +40,9 @@
 #include "compat.h"
 #include "source.h"
 
+/* How often to read again what others took out of the file meanwhile. */
+#define WP_SOURCE_RETRIES 16
+
 /**
  * wp_source_open() - Begin reading.
  * @source: to be set up
@@ -180,6 +183,9 @@ static int wp_source_take(struct pipe_inode_info *pipe, struct splice_desc *desc
 
 		buf = &pipe->bufs[pipe->tail & (pipe->ring_size - 1)];
 		err = pipe_buf_confirm(pipe, buf);
+		/* The page has left the file meanwhile, by a cut or a hole. */
+		if (err == -ENODATA)
+			err = -AOP_TRUNCATED_PAGE;
 		if (!err && buf->len)
 			err = wp_source_add(source, buf->page, buf->len,
 					    buf->offset, true);
@@ -198,7 +204,7 @@ static int wp_source_take(struct pipe_inode_info *pipe, struct splice_desc *desc
  * (partly written, or after an error) are read with waiting, since nobody
  * else would. File systems without a read_folio (tmpfs) or without a device
  * (ramfs) have nothing to wait for, and nobody would read ahead: their holes
- * are read at once. DAX has no pages to ask for.
+ * are read at once. DAX has no pages to ask for, and O_DIRECT reads past them.
  */
 static bool wp_source_would_block(struct wp_source *source, loff_t from, u64 want)
 {
@@ -208,6 +214,7 @@ static bool wp_source_would_block(struct wp_source *source, loff_t from, u64 wan
 	pgoff_t index = from >> PAGE_SHIFT;
 
 	if (!mapping->a_ops->read_folio || IS_DAX(inode) ||
+	    (source->file->f_flags & O_DIRECT) ||
 	    inode->i_sb->s_bdi == &noop_backing_dev_info)
 		return false;
 	while (((loff_t)index << PAGE_SHIFT) < end) {
@@ -234,6 +241,7 @@ static int wp_source_fill_file(struct wp_source *source, u64 want, bool wait)
 		.pos = source->position + source->available,
 		.u.data = source,
 	};
+	unsigned int retries = WP_SOURCE_RETRIES;
 	ssize_t filled;
 
 	/*
@@ -245,15 +253,24 @@ static int wp_source_fill_file(struct wp_source *source, u64 want, bool wait)
 		return filled;
 	if (!wait && wp_source_would_block(source, desc.pos, want))
 		return -EAGAIN;
-	filled = splice_direct_to_actor(source->file, &desc, wp_source_take);
-	if (filled > 0)
-		return 0;
-	/* 6.1 says ENODATA of a page that was truncated while it was read. */
-	if (!filled || filled == -ENODATA) {
-		source->ended = true;
-		return 0;
-	}
-	return filled;
+	do {
+		filled = splice_direct_to_actor(source->file, &desc, wp_source_take);
+	} while (filled == -AOP_TRUNCATED_PAGE && retries--);
+	source->ended = !filled;
+	return min_t(ssize_t, filled, 0);
+}
+
+/*
+ * File systems answer what they like (FUSE: its server), and storage that it
+ * cannot read a sector (ENODATA). To callers ENODATA is an end, and EAGAIN a
+ * reason to call again.
+ */
+static int wp_source_error(int err, bool wait)
+{
+	bool misleads = err == -ENODATA || err == -AOP_TRUNCATED_PAGE ||
+			(err == -EAGAIN && wait);
+
+	return misleads ? -EIO : err;
 }
 
 static int wp_source_fill_memory(struct wp_source *source, u64 want)
@@ -356,7 +373,7 @@ int wp_source_fill(struct wp_source *source, u64 want, bool wait)
 	want = min_t(u64, want - source->available,
 		     max(1U, WP_SOURCE_PIECES - 1 - used) * PAGE_SIZE);
 	if (source->file)
-		return wp_source_fill_file(source, want, wait);
+		return wp_source_error(wp_source_fill_file(source, want, wait), wait);
 	return wp_source_fill_memory(source, want);
 }
 

@@ -9,6 +9,7 @@
 #include <linux/hashtable.h>
 #include <linux/slab.h>
 #include <linux/spinlock.h>
+#include <linux/user_namespace.h>
 
 #include "switches.h"
 #include "users.h"
@@ -33,6 +34,20 @@ static struct wp_user *wp_user_find(kuid_t uid)
 	return NULL;
 }
 
+/*
+ * Whom the current task counts as: in namespaces of users, who made the outermost,
+ * as for the kernel's own limits (ucount). Subordinate users are as many as asked.
+ */
+static kuid_t wp_user_current(void)
+{
+	const struct user_namespace *ns;
+	kuid_t uid = current_uid();
+
+	for (ns = current_user_ns(); ns->parent; ns = ns->parent)
+		uid = ns->owner;
+	return uid;
+}
+
 /**
  * wp_user_enter() - Count one more run of the current user.
  *
@@ -42,7 +57,7 @@ static struct wp_user *wp_user_find(kuid_t uid)
 struct wp_user *wp_user_enter(void)
 {
 	struct wp_user *fresh = kmalloc(sizeof(*fresh), GFP_KERNEL_ACCOUNT);
-	kuid_t uid = current_uid();
+	kuid_t uid = wp_user_current();
 	struct wp_user *user;
 	bool above;
 

@@ -93,9 +93,11 @@
  *            cache yet; reading it has been begun. What has no device behind
  *            it (holes of ramfs and tmpfs) is read at once. Waited for is what
  *            nobody reads ahead: pages written in part, or swapped out of a
- *            tmpfs, and what a file system reads to know where its blocks are
+ *            tmpfs, what a file system reads to know where its blocks are, and
+ *            files in O_DIRECT, whose reads pass by the page cache
  *   EFAULT   memory that is not there
- *   EIO      the file's storage failed
+ *   EIO      the file's storage failed; also where its file system says ENODATA
+ *            (a sector cannot be read), or EAGAIN to a call that waits
  *   and whatever send() answers: EMSGSIZE, ECONNREFUSED, EDESTADDRREQ, ...
  * and, before anything is done:
  *   EBADF    socket or file are no open descriptors, or the file is not open
@@ -160,7 +162,8 @@
  * late is sent at once, and counted; still late after 64 trains, a run rests
  * for 1 ms. The answer is the run's descriptor
  * (close-on-exec), or EDQUOT when the caller's user has as many runs going as
- * this machine allows. It ends by itself (everything sent, or an error), by STOP,
+ * this machine allows; in a namespace of users, whoever made the outermost one
+ * counts. It ends by itself (everything sent, or an error), by STOP,
  * or when its last descriptor is closed, and so with its owner. poll() says
  * POLLIN when it has ended. A run keeps the socket, the file and the pages of
  * a mapping it sends (these count against RLIMIT_MEMLOCK; copies of its tables
@@ -229,7 +232,7 @@ struct wirepath_query {
 	__u32 table_count_max; /* entries of an RTP or departure table of a run */
 	__u32 reserved;
 	__u64 run_packets_max; /* of one SEND or START; then E2BIG */
-	__u64 pinned_bytes; /* memory pinned now by runs of the caller's user */
+	__u64 pinned_bytes; /* of the caller's user: pinned now, by runs, io_uring and others */
 	__u64 reserved2;
 };
 

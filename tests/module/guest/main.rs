@@ -17,6 +17,7 @@ mod query;
 mod reload;
 mod runs;
 mod settings;
+mod sockets;
 mod vectors;
 mod wire;
 
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         vectors::trials(),
         runs::trials(),
         links::trials(),
+        sockets::trials(),
         concurrent::trials(),
         reload::trials(),
         caller::trials(),

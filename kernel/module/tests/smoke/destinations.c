@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0
-/* Where to: addresses of a send's own, and sockets that are corked. */
+/* Where to: addresses of a send's own, sockets that are corked, or have an MTU of their own. */
 #include "smoke.h"
 
 /* Packet by packet at odd offsets without a known route. */
@@ -52,6 +52,20 @@ static void completed(const struct data *data, struct pair pair)
 	CHECK(!setsockopt(pair.from, SOL_UDP, UDP_SEGMENT, &segment, sizeof(segment)));
 }
 
+/* IP cuts what is longer than the socket's own MTU, and so sums it in software. */
+static void shorter_than_the_route(const struct data *data)
+{
+	struct pair pair = pair_open(AF_INET6);
+	struct wirepath_send send = cut(wirepath_send_of(pair.from, data->file, 4095, 20001), 1401, 0);
+	int mtu = 1280;
+
+	CHECK(!setsockopt(pair.from, IPPROTO_IPV6, IPV6_MTU, &mtu, sizeof(mtu)));
+	CHECK(!ioctl(device, WIREPATH_SEND, &send));
+	CHECK(send.copied_bytes > 0, "of pages crossed at odd offsets");
+	expect_plain(pair.to, data->bytes + 4095, 20001, 1401);
+	pair_close(pair);
+}
+
 void destinations(const struct data *data)
 {
 	struct pair pair = pair_open(AF_INET), other = pair_open(AF_INET);
@@ -72,6 +86,7 @@ void destinations(const struct data *data)
 	CHECK(nothing_more(other.to));
 	corked(data, pair);
 	completed(data, pair);
+	shorter_than_the_route(data);
 	close(unconnected);
 	pair_close(other);
 	pair_close(pair);

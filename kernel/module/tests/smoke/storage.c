@@ -2,7 +2,7 @@
 /*
  * Storage: what nobody reads ahead (ramfs), or somebody else does (overlayfs),
  * when a call must not wait; and by a file system of ours (FUSE) reads that
- * are not answered, and reads that give little at a time.
+ * are not answered, that give little at a time, or an error of any kind.
  */
 #include "smoke.h"
 
@@ -48,6 +48,20 @@ static void be_brief(int fuse, int asked, const struct fuse_in_header *in)
 		out.bytes[i] = (read_in->offset + i) * 7 >> 3;
 	out.head.len = sizeof(out.head) + bytes;
 	if (write(fuse, &out, out.head.len) != (ssize_t)out.head.len)
+		_exit(1);
+}
+
+/* Answer each read with an error. */
+static int refusal;
+
+static void be_refusing(int fuse, int asked, const struct fuse_in_header *in)
+{
+	struct fuse_out_header out = {
+		.len = sizeof(out), .error = -refusal, .unique = in->unique,
+	};
+
+	(void)asked;
+	if (write(fuse, &out, sizeof(out)) != (ssize_t)sizeof(out))
 		_exit(1);
 }
 
@@ -219,6 +233,57 @@ static void brief_storage(struct pair pair)
 	CHECK(!umount2(name, MNT_DETACH) && !unlink(name));
 }
 
+/* What a call and a run of all of a file end with, of which nothing can be read. */
+static void expect_refused(struct pair pair, int file, int answer)
+{
+	struct wirepath_send send = wirepath_send_of(pair.from, file, 0, WIREPATH_TO_END);
+	struct wirepath_start start = start_of(&send, 1000000);
+	struct wirepath_status status;
+	int run;
+
+	send = cut(send, 1000, 0);
+	CHECK(ioctl(device, WIREPATH_SEND, &send) < 0 && errno == answer, "refused by %d", refusal);
+	CHECK(send.packets == 0);
+	run = ioctl(device, WIREPATH_START, &start);
+	CHECK(run >= 0);
+	status = status_of(run, WIREPATH_WAIT);
+	CHECK(status.state == WIREPATH_RUN_ENDED && status.error == answer && status.packets == 0,
+	      "refused by %d, state %u, error %d", refusal, status.state, status.error);
+	close(run);
+}
+
+/* What a file system answers is never taken for the end, nor for a full buffer. */
+static void refusing_storage(struct pair pair)
+{
+	static const int refusals[][2] = {
+		{ EIO, EIO }, { ENODATA, EIO }, { EAGAIN, EIO }, { ECANCELED, ECANCELED },
+	};
+	char name[] = "/tmp/smoke-fuse-XXXXXX";
+
+	close(mkstemp(name));
+	for (size_t i = 0; i < COUNT(refusals); i++) {
+		struct stat size;
+		pid_t server;
+		int file;
+
+		refusal = refusals[i][0];
+		server = mount_served(name, -1, be_refusing);
+		if (server < 0) {
+			SKIP("no FUSE (%s)", strerror(errno));
+			break;
+		}
+		file = open(name, O_RDONLY);
+		CHECK(!fstat(file, &size) && size.st_size == DATA_BYTES);
+		expect_refused(pair, file, refusals[i][1]);
+		close(file);
+		kill(server, SIGKILL);
+		CHECK(waitpid(server, NULL, 0) == server);
+		CHECK(!umount2(name, MNT_DETACH));
+	}
+	CHECK(nothing_more(pair.to));
+	unlink(name);
+}
+
 /* What a call that must not wait answers about all of a file, which may be cold. */
 static int answer_at_once(struct pair pair, int file)
 {
@@ -278,6 +343,23 @@ static int waits_for_storage(struct pair pair, int below, int file, const unsign
 	return waits;
 }
 
+/* O_DIRECT reads past the page cache, for which nobody has to read ahead. */
+static void storage_past_the_cache(struct pair pair, const char *name, const unsigned char *bytes)
+{
+	int file = open(name, O_RDONLY | O_DIRECT);
+	struct wirepath_send send = cut(wirepath_send_of(pair.from, file, 0, 65536), 1024, 0);
+
+	if (file < 0) {
+		SKIP("no O_DIRECT (%s)", strerror(errno));
+		return;
+	}
+	posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+	send.flags = WIREPATH_DONTWAIT;
+	CHECK(!ioctl(device, WIREPATH_SEND, &send));
+	expect_plain(pair.to, bytes, 65536, 1024);
+	close(file);
+}
+
 /* Of a file of overlayfs the pages are those of the file below. */
 static void storage_below(struct pair pair)
 {
@@ -307,6 +389,7 @@ static void storage_below(struct pair pair)
 		CHECK(!umount2("/tmp/smoke-over", 0));
 	}
 	rmdir("/tmp/smoke-over");
+	storage_past_the_cache(pair, name, bytes);
 	close(below);
 	unlink(name);
 	rmdir(folder);
@@ -316,6 +399,7 @@ void storage(struct pair pair)
 {
 	silent_storage(pair);
 	brief_storage(pair);
+	refusing_storage(pair);
 	holes_without_storage(pair);
 	storage_below(pair);
 }
