@@ -60,7 +60,9 @@ pub fn serve(listener: &TcpListener, log: fn(&str)) -> io::Result<()> {
             continue;
         }
         std::thread::Builder::new().name("control".to_owned()).spawn(move || {
-            if let Err(error) = one_run(control) {
+            if let Err(error) = one_run(control)
+                && !has_left(&error)
+            {
                 log(&format!("{peer}: {error}"));
             }
             CONNECTIONS.fetch_sub(1, Ordering::Relaxed);
@@ -90,6 +92,13 @@ fn one_run(mut control: TcpStream) -> io::Result<()> {
             count(&control, &Source::Stream(&accept(&listener, peer)?), u64::MAX)
         }
     }
+}
+
+/// Whether the sender has left, which is how a run ends: who only wants to know whether a sink is there asks for nothing, and who
+/// has sent all over TCP does not wait for what is on its way.
+fn has_left(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe)
 }
 
 /// A socket for datagrams of one sender, and how many bytes of them may be under way.

@@ -70,3 +70,16 @@ fn a_receiver_that_is_not_there_is_an_error() {
     let error = Remote { address: gone }.udp(1000).unwrap_err().to_string();
     assert!(error.contains(&gone.to_string()) && error.contains("stopped"), "{error}");
 }
+
+#[test]
+fn who_asks_for_nothing_is_no_fault_and_who_asks_for_something_else_is() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let asked = |words: &[u8]| {
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        peer.write_all(words).unwrap();
+        drop(peer);
+        one_run(listener.accept().unwrap().0).unwrap_err()
+    };
+    assert!(has_left(&asked(b"")));
+    assert!(!has_left(&asked(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")));
+}
