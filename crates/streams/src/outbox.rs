@@ -161,6 +161,11 @@ impl Outbox {
         }
     }
 
+    /// Bytes that waited elsewhere are dropped with it.
+    pub(crate) fn note_lost(&mut self, bytes: usize) {
+        self.dropped.bytes += bytes as u64;
+    }
+
     /// Fills `slices` with the bytes in front, as far as it goes; answers how many were filled.
     pub(crate) fn slices<'a>(&'a self, slices: &mut [IoSlice<'a>]) -> usize {
         let bytes = self.runs.iter().filter(|run| !run.bytes.is_empty());

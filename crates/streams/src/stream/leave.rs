@@ -116,6 +116,11 @@ impl Stream {
         let mut output = self.outputs.remove(place);
         let (port, within, name) = (output.port, output.within, output.object.name.clone());
         output.outbox.drop_all();
+        // What moved unseen before may still wait there.
+        if let Some(pipe) = output.pipe.take() {
+            output.outbox.note_lost(pipe.held());
+            pipe.put_away();
+        }
         output.is_disconnected = true;
         self.leaving.push(output);
         self.forget_output(place, port, within);

@@ -240,3 +240,31 @@ fn an_output_drops_or_keeps_the_stream_waiting_as_it_is_told_while_it_runs() {
     let mut sent = bytes.chunks(RECORD);
     assert!(came.chunks(RECORD).all(|record| sent.any(|sent| sent == record)));
 }
+
+/// What waits in a pipe goes nowhere any more, and is counted as what waits elsewhere is.
+#[test]
+fn an_output_is_let_go_of_as_it_is_told_though_bytes_wait_for_it_unseen() {
+    let bytes = some_bytes(3_000_000);
+    let (mut stream, [mut stuck, mut second]) = full_mirror(&bytes, Framing::Whole);
+    assert!(stream.set_output_options(Port(0), WhenFull::Disconnect, 1));
+    let reader = thread::spawn(move || {
+        let mut came = Vec::new();
+        second.read_to_end(&mut came).map(|_| came).unwrap()
+    });
+    while stream.status().outputs.iter().any(|output| output.port == Port(0)) {
+        (1..3).for_each(|port| stream.note_ready(Port(port)));
+        let acted = stream.act(1, crate::now_us()).0;
+        assert!(matches!(acted, Acted::More | Acted::Wait), "{acted:?}: {:?}", stream.status());
+        thread::yield_now();
+    }
+    let status = stream.status();
+    assert_eq!(status.gone_outputs.disconnected, 1);
+    let (gone, other) = (&status.ended_outputs[0], &status.outputs[0]);
+    assert_eq!(gone.bytes + gone.dropped.bytes, other.bytes + other.waiting_bytes, "{status:?}");
+    let mut came = Vec::new();
+    stuck.read_to_end(&mut came).unwrap();
+    assert!(came == bytes[..gone.bytes as usize]);
+    stream.run().unwrap();
+    drop(stream);
+    assert!(reader.join().unwrap() == bytes);
+}
