@@ -253,10 +253,11 @@ impl Stream {
     }
 
     /// Detaches inputs that are to be and are between two records.
-    pub(super) fn let_inputs_leave(&mut self) -> bool {
+    pub(super) fn let_inputs_leave(&mut self) -> Result<bool, StreamError> {
         if self.detaching == 0 {
-            return false; // the usual case, which must not cost more with many inputs
+            return Ok(false); // the usual case, which must not cost more with many inputs
         }
+        self.hand_on_ends()?;
         let can_leave = |input: &Input| input.detach.is_some() && input.is_between_records();
         let mut left = false;
         if let Order::Tags { merge, .. } = &mut self.order {
@@ -278,7 +279,23 @@ impl Stream {
             self.remove_input(place);
             left = true;
         }
-        left
+        Ok(left)
+    }
+
+    /// Hands on the end of a record without end, which takes no room, of inputs that are to be detached and have nothing else: they
+    /// need not wait until outputs have room, or until there is one.
+    fn hand_on_ends(&mut self) -> Result<(), StreamError> {
+        let has_only_that = |input: &Input| {
+            input.detach.is_some()
+                && input.ready.len() == 1
+                && input.ready.front().is_some_and(Run::is_only_end)
+        };
+        while let Some(place) = self.inputs.iter().position(has_only_that)
+            && let Some(end) = self.inputs[place].ready.pop_front()
+        {
+            self.handle(end)?;
+        }
+        Ok(())
     }
 
     /// Detaches an input when it is between two records, and gives the object back, with what was read from it and is not used, also if

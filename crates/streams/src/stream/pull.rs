@@ -8,7 +8,7 @@ impl Stream {
     /// Takes from inputs, unless what was taken before still waits for room. Answers whether anything was done.
     pub(super) fn pull(&mut self) -> Result<bool, StreamError> {
         if !self.pending.is_empty() || self.outputs.is_empty() {
-            return Ok(self.let_inputs_leave());
+            return self.let_inputs_leave();
         }
         let pulled = match &self.order {
             Order::Turns(_) => self.pull_in_turn(),
@@ -16,7 +16,7 @@ impl Stream {
             Order::Tags { .. } => self.pull_by_tag(),
             Order::Shares(_) => self.pull_shares(),
         }?;
-        Ok(pulled | self.let_inputs_leave())
+        Ok(pulled | self.let_inputs_leave()?)
     }
 
     fn pull_in_turn(&mut self) -> Result<bool, StreamError> {

@@ -37,7 +37,7 @@ impl Stream {
             }
             let mut progressed = self.admit(now_us)? | self.send(now_us)?;
             if !self.has_begun {
-                progressed |= self.let_inputs_leave();
+                progressed |= self.let_inputs_leave()?;
             } else if !self.is_turn_over() {
                 progressed |= self.take_in(now_us)?;
             }
