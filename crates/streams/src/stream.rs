@@ -73,6 +73,8 @@ pub struct Stream {
     chain: Chain,
     /// Handled, and waiting for room.
     pending: VecDeque<Run>,
+    /// What was read last, and may be pending, is of a stream of bytes without framing, which may have ended since.
+    is_endless_pending: bool,
     /// The rest of a record goes nowhere: whoever had its beginning is gone.
     skipping: bool,
     /// What handlers make; empty between turns.

@@ -117,7 +117,9 @@ impl Stream {
     pub(super) fn seat_output(&mut self, port: Port, object: Object, options: OutputOptions) -> usize {
         self.meet_needs(&object, &options);
         // A record without end has no other place to begin at than here.
-        let is_awaited = self.outputs.is_empty() && self.pending.front().is_some_and(|run| !run.begins);
+        let is_awaited = self.outputs.is_empty()
+            && self.is_endless_pending
+            && self.pending.front().is_some_and(|run| !run.begins);
         let mut output = Output::new(port, object, options);
         output.within = matches!(self.spread, Spread::Mirror) && (self.is_within_endless() || is_awaited);
         if self.settings.takes_datagrams {

@@ -208,6 +208,7 @@ impl StreamBuilder {
             spread: self.pattern.into(),
             chain,
             pending: VecDeque::new(),
+            is_endless_pending: false,
             skipping: false,
             made: Vec::new(),
             storage: Vec::new(),

@@ -144,6 +144,10 @@ impl Stream {
         self.tell_misfit(place);
         match pulled {
             Err(error) => self.input_failed(place, error).map(|()| Pulled::Gone),
+            Ok(Pulled::Run(run)) => {
+                self.is_endless_pending = self.inputs[place].is_endless();
+                Ok(Pulled::Run(run))
+            }
             pulled => pulled,
         }
     }
