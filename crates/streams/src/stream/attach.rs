@@ -94,7 +94,6 @@ impl Stream {
     /// needs what others did not, whole records or datagrams, inputs are divided so from their next record on. With [`OutputPattern::Shares`](crate::OutputPattern::Shares), more than [`MOST_SHARES`] outputs end the
     /// stream.
     pub fn attach_output(&mut self, object: Object, options: OutputOptions) -> Port {
-        self.no_output = None;
         if !object.is_listening() {
             return self.add_output(object, options);
         }
@@ -115,6 +114,7 @@ impl Stream {
 
     /// Has an output take part, which is waited for already if it is to be; answers its place.
     pub(super) fn seat_output(&mut self, port: Port, object: Object, options: OutputOptions) -> usize {
+        self.no_output = None;
         self.meet_needs(&object, &options);
         // A record without end has no other place to begin at than here.
         let is_awaited = self.outputs.is_empty()

@@ -39,19 +39,20 @@ impl Stream {
             return;
         }
         self.forget_output(place, port, within);
-        if self.has_no_output() {
+        if self.outputs.is_empty() {
             self.no_output = Some(error.to_string());
         }
     }
 
     /// Ends the stream if its last output failed or did not keep up, when those that leave have sent what they had, for they have failed
-    /// in nothing; unless they take nothing for too long.
+    /// in nothing; unless they take nothing for too long. Who is still expected is waited for as long as there is something to give.
     pub(super) fn check_outputs(&mut self, now_us: u64) -> Result<(), StreamError> {
         self.let_leave();
         if self.waits_for_leaving() {
             self.give_up_stuck(now_us);
         }
-        match self.no_output.take_if(|_| self.leaving.is_empty()) {
+        let may_go_on = !self.leaving.is_empty() || self.expects_output() && !self.is_used_up();
+        match self.no_output.take_if(|_| !may_go_on) {
             Some(why) => Err(StreamError::NoOutput(why)),
             None => Ok(()),
         }
@@ -61,7 +62,8 @@ impl Stream {
     pub(crate) fn waits_for_leaving(&self) -> bool {
         let has_nothing_else =
             || self.has_no_input() && self.pending.is_empty() && self.outputs.iter().all(Output::is_idle);
-        !self.leaving.is_empty() && (self.no_output.is_some() || has_nothing_else())
+        let has_no_output = || self.no_output.is_some() && !self.expects_output();
+        !self.leaving.is_empty() && (has_no_output() || has_nothing_else())
     }
 
     /// Lets go of outputs that leave and take nothing. For what is being written to a file its storage answers.
@@ -124,7 +126,7 @@ impl Stream {
         output.is_disconnected = true;
         self.leaving.push(output);
         self.forget_output(place, port, within);
-        if self.has_no_output() {
+        if self.outputs.is_empty() {
             self.no_output = Some(format!("{name} did not keep up"));
         }
     }

@@ -200,6 +200,30 @@ fn a_stream_goes_on_with_who_comes_when_its_last_output_has_failed() {
     assert_eq!(received, "tri ");
 }
 
+/// Nothing is left to give, or nobody can come any more: then it has failed with its last output, as it would have without another.
+#[test]
+fn a_stream_whose_last_output_has_failed_does_not_end_well_because_another_was_to_come() {
+    for is_detached in [false, true] {
+        let mut stream = StreamBuilder::default()
+            .pattern(OutputPattern::Mirror)
+            .input(memory(b"some"), Framing::Fixed(2))
+            .output(Object::collect("out", 1).0)
+            .build();
+        let (inlet, _feed) = UnixStream::pair().unwrap();
+        let (address, output) = listens();
+        let port = stream.attach_output(output, OutputOptions::default());
+        if is_detached {
+            stream.attach_input(Object::stream("more", inlet.into()).unwrap(), Framing::Fixed(2)).unwrap();
+            assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait), "somebody may come");
+            assert!(stream.detach_output(port, drop));
+        }
+        let error = stream.run().unwrap_err();
+        assert!(matches!(&error, StreamError::NoOutput(why) if why.starts_with("out: ")), "{error}");
+        drop(stream);
+        assert!(TcpStream::connect(address).is_err(), "it listens on");
+    }
+}
+
 #[test]
 fn an_output_that_listens_is_detached_at_once() {
     let (object, collected) = Object::collect("out", LIMIT);
