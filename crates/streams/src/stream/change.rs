@@ -31,6 +31,10 @@ impl Stream {
     /// One more handler of an output, behind the others that it has, under the rules of [`Stream::add_handler`]: it sees what the output
     /// is given from its next record on, and nothing of what waits for it. False if there is no such output.
     pub fn add_output_handler(&mut self, port: Port, handler: Handler) -> bool {
+        if let Some(options) = self.expected_output(port) {
+            options.handlers.push(handler);
+            return true;
+        }
         let Some(place) = self.place_of_output(port) else { return false };
         self.meet_handler(&handler);
         let is_divided = matches!(self.spread, Spread::Bytes { .. }) || !self.is_within_endless();
@@ -49,6 +53,10 @@ impl Stream {
     /// more comes. If records are to be dropped, inputs are divided into whole ones from their next on. False if there is no such
     /// output.
     pub fn set_output_options(&mut self, port: Port, when_full: WhenFull, waiting_bytes: usize) -> bool {
+        if let Some(options) = self.expected_output(port) {
+            (options.when_full, options.waiting_bytes) = (when_full, waiting_bytes);
+            return true;
+        }
         let Some(place) = self.place_of_output(port) else { return false };
         if when_full.drops_records() {
             self.need_whole(LONGEST);

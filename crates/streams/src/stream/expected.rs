@@ -75,6 +75,15 @@ impl Stream {
         self.inputs.is_empty() && !self.expected.iter().any(Expected::is_input)
     }
 
+    /// What an output to which nobody has come is to be.
+    pub(super) fn expected_output(&mut self, port: Port) -> Option<&mut OutputOptions> {
+        let expected = self.expected.iter_mut().find(|expected| expected.port == port)?;
+        match &mut expected.role {
+            Role::Output(options) => Some(options),
+            Role::Input(_) => None,
+        }
+    }
+
     /// Takes connections that have come to those that were attached later; answers whether there were any.
     pub(super) fn admit_expected(&mut self, now_us: u64) -> Result<bool, StreamError> {
         let (mut place, mut progressed) = (0, false);

@@ -241,6 +241,41 @@ fn an_output_drops_or_keeps_the_stream_waiting_as_it_is_told_while_it_runs() {
     assert!(came.chunks(RECORD).all(|record| sent.any(|sent| sent == record)));
 }
 
+/// What is said of it holds when somebody has come.
+#[test]
+fn an_output_that_is_still_to_come_gets_handlers_and_options() {
+    let (mut feed, inlet) = UnixStream::pair().unwrap();
+    let mut stream = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4))
+        .output(Object::collect("out", LIMIT).0)
+        .build();
+    let door = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = door.local_addr().unwrap();
+    let door = Object::listening("door", door.into(), None).unwrap();
+    let port = stream.attach_output(door, OutputOptions::default());
+    let (handler, saw) = turned(Reach::Pieces);
+    assert!(stream.add_output_handler(port, handler));
+    assert!(stream.set_output_options(port, WhenFull::DropNewest, 1));
+    let mut sink = TcpStream::connect(address).unwrap();
+    assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+    stream.outputs[1].writable = false;
+    for record in [b"one ", b"two "] {
+        feed.write_all(record).unwrap();
+        stream.note_ready(stream.inputs[0].port);
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+    }
+    assert_eq!(stream.status().outputs[1].dropped.records, 1, "one waits already");
+    drop(feed);
+    stream.note_ready(port);
+    stream.run().unwrap();
+    drop(stream);
+    let mut came = Vec::new();
+    sink.read_to_end(&mut came).unwrap();
+    assert_eq!(saw.lock().unwrap()[..], b"one two "[..]);
+    assert!(came.iter().map(|byte| !byte).eq(*b"one "), "{came:?}");
+}
+
 /// What waits in a pipe goes nowhere any more, and is counted as what waits elsewhere is.
 #[test]
 fn an_output_is_let_go_of_as_it_is_told_though_bytes_wait_for_it_unseen() {
