@@ -133,7 +133,7 @@ impl Stream {
             Role::Input(_) => {
                 Stream::release(self.watch.as_ref(), &object);
                 self.tell(StreamEvent::InputGone { port, name: object.name.clone() });
-                on_detached(object);
+                self.hand_over(object, Some(on_detached));
             }
             Role::Output(options) => {
                 let mut output = Output::new(port, object, options);

@@ -145,9 +145,12 @@ impl Stream {
     }
 
     /// Gives an object to whoever detached it, or closes it.
-    fn hand_over(&mut self, mut object: Object, detach: Option<OnDetached>) {
+    pub(super) fn hand_over(&mut self, mut object: Object, detach: Option<OnDetached>) {
         match detach {
-            Some(on_detached) => on_detached(object),
+            Some(on_detached) => {
+                object.forget_told();
+                on_detached(object);
+            }
             None => {
                 object.close_connection();
                 self.remains.push(Box::new(object));

@@ -247,9 +247,12 @@ fn an_output_that_listens_is_detached_at_once() {
     stream.run().unwrap();
     assert_eq!(stream.status().gone_outputs.detached, 2);
     assert_eq!(collected.bytes(), b"some");
-    // It listens on, and the next stream was built to wait for it.
+    // It listens on, and the next stream was built to wait for it, and says where.
     let [_, later] = told.map(|told| told.try_recv().unwrap());
-    let mut other = StreamBuilder::default().input(memory(b"here"), Framing::Whole).output(later).build();
+    let (builder, told) = events(StreamBuilder::default());
+    let mut other = builder.input(memory(b"here"), Framing::Whole).output(later).build();
+    assert!(matches!(other.act(u64::MAX, 0).0, Acted::Wait));
+    assert!(matches!(told.try_recv().unwrap(), StreamEvent::Listening { .. }));
     let mut sink = TcpStream::connect(address).unwrap();
     other.run().unwrap();
     drop(other);
@@ -270,8 +273,15 @@ fn an_input_that_listens_and_was_attached_later_is_awaited_at_the_end_and_detach
     let (tell, told) = channel();
     assert!(!stream.detach_output(port, drop), "it is no output");
     assert!(stream.detach_input(port, move |object| tell.send(object).unwrap()));
-    assert!(told.try_recv().unwrap().is_listening());
+    let input = told.try_recv().unwrap();
     assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Ended(Ok(()))));
+    let (builder, told) = events(StreamBuilder::default());
+    let mut other = builder.output(Object::collect("out", LIMIT).0).input(input, Framing::Whole).build();
+    assert!(matches!(other.act(u64::MAX, 0).0, Acted::Wait));
+    assert!(
+        matches!(told.try_recv().unwrap(), StreamEvent::Listening { .. }),
+        "whoever has it next says where"
+    );
 }
 
 #[test]
