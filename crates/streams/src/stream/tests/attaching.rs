@@ -119,6 +119,27 @@ fn a_stream_of_bytes_lets_go_of_its_input_at_once_also_where_no_output_has_room(
     }
 }
 
+/// While one has its turn without end, others that come and go are kept no longer than they are there.
+#[test]
+fn nothing_is_kept_of_inputs_that_are_gone() {
+    let (mut feed, inlet) = UnixStream::pair().unwrap();
+    let mut stream = StreamBuilder::default()
+        .order(crate::InputOrder::Arrival)
+        .handler(Handler::Read(Box::new(crate::handlers::Checksum::default())))
+        .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Whole)
+        .output(Object::collect("out", LIMIT).0)
+        .build();
+    feed.write_all(b"some").unwrap();
+    assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+    for _ in 0..3 {
+        let port = stream.attach_input(memory(b"other"), Framing::Fixed(5)).unwrap();
+        assert!(stream.detach_input(port, drop));
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        assert_eq!(stream.inputs.len(), 1);
+        assert!(matches!(&stream.order, Order::Arrival(arrivals) if arrivals.queue.len() <= 1));
+    }
+}
+
 #[test]
 fn an_output_that_comes_later_gets_datagrams_of_a_stream_of_bytes() {
     let (mut feed, input, mut stream) = copied(OutputPattern::Mirror);
