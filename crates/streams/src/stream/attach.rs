@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 use bytes::BytesMut;
 
-use super::build::{LONGEST, longest_whole};
+use super::build::longest_whole;
 use super::expected::Expected;
 use super::finish::Standstill;
 use super::watch::{READING, WRITING, is_watched_always};
 use super::{Input, Order, Output, OutputOptions, Port, Stream, StreamError};
 use crate::chain::Chain;
-use crate::framing::{Framing, Splitter};
+use crate::framing::{Framing, LONGEST, Splitter};
 use crate::object::{Kind, Object};
 use crate::outbox::{Dropped, Outbox};
 use crate::pattern::{Lately, Spread};

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::arrival::Arrivals;
 use super::{Counts, OnEvent, Order, Settings, Stream, StreamEvent, Tag};
 use crate::chain::Chain;
-use crate::framing::Framing;
+use crate::framing::{Framing, LONGEST};
 use crate::handler::{Handler, Reach};
 use crate::merge::{Late, Merge};
 use crate::object::Object;
@@ -20,9 +20,6 @@ const WAITING: usize = 256 * 1024;
 
 /// How long an output may take nothing when nothing else is left, unless said otherwise.
 const STALL: Duration = Duration::from_secs(60);
-
-/// Bytes of the longest record where whole ones are needed.
-pub(super) const LONGEST: usize = 16 << 20;
 
 /// A stream that is being put together.
 pub struct StreamBuilder {

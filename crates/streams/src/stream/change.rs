@@ -5,8 +5,9 @@
 
 use std::slice;
 
-use super::build::{LONGEST, longest_whole};
+use super::build::longest_whole;
 use super::{Port, Stream};
+use crate::framing::LONGEST;
 use crate::handler::Handler;
 use crate::outbox::WhenFull;
 use crate::pattern::Spread;
