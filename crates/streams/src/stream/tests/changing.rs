@@ -241,6 +241,39 @@ fn an_output_drops_or_keeps_the_stream_waiting_as_it_is_told_while_it_runs() {
     assert!(came.chunks(RECORD).all(|record| sent.any(|sent| sent == record)));
 }
 
+/// Nobody drops the rest of a record: it is waited for, or it would wait without a bound.
+#[test]
+fn an_output_that_is_to_drop_records_keeps_the_stream_waiting_for_the_rest_of_one_that_goes_by() {
+    const RECORD: usize = 6_000_000;
+    let bytes = some_bytes(3 * RECORD);
+    let (mut stream, [mut first, second]) = full_mirror(&bytes, Framing::Fixed(RECORD));
+    assert!(stream.set_output_options(Port(1), WhenFull::DropNewest, 1));
+    let reader = thread::spawn(move || {
+        let mut came = Vec::new();
+        first.read_to_end(&mut came).map(|_| came).unwrap()
+    });
+    while stream.pending.is_empty() || !stream.outputs[1].outbox.blocks() {
+        (0..3).for_each(|port| stream.note_ready(Port(port)));
+        assert!(matches!(stream.act(1 << 20, 0).0, Acted::More | Acted::Wait));
+        let status = stream.status();
+        assert!(status.bytes_in < RECORD as u64, "what waits is not bounded: {status:?}");
+        thread::yield_now();
+    }
+    let reader_of_second = thread::spawn(move || {
+        let mut came = Vec::new();
+        (&second).read_to_end(&mut came).map(|_| came).unwrap()
+    });
+    stream.run().unwrap();
+    assert!(!stream.outputs[1].outbox.waits(), "from the next record on");
+    let dropped = stream.status().outputs[1].dropped;
+    drop(stream);
+    assert!(reader.join().unwrap() == bytes);
+    let came = reader_of_second.join().unwrap();
+    assert_eq!(came.len() as u64 + dropped.bytes, bytes.len() as u64);
+    assert_eq!(dropped.bytes, dropped.records * RECORD as u64, "whole records");
+    assert!(came[..RECORD] == bytes[..RECORD], "the record that went by");
+}
+
 /// What is said of it holds when somebody has come.
 #[test]
 fn an_output_that_is_still_to_come_gets_handlers_and_options() {
