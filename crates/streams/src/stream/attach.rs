@@ -53,6 +53,7 @@ impl Stream {
             splitter.divide_into(packet_bytes);
         }
         let place = self.inputs.partition_point(|input| input.port < port);
+        self.inputs_unchanged = false;
         match &mut self.order {
             Order::Tags { merge, .. } => merge.add_input(place),
             Order::Turns(turns) => turns.inserted(place),
@@ -155,6 +156,7 @@ impl Stream {
         }
         if let (Some(packet_bytes), None) = (packet_bytes, self.settings.packet_bytes) {
             self.settings.packet_bytes = Some(packet_bytes);
+            self.inputs_unchanged = false;
             // A stream of bytes has no end for a datagram to leave at.
             for input in self.inputs.iter_mut().filter(|input| !input.object.has_records()) {
                 input.cut();
@@ -170,6 +172,7 @@ impl Stream {
             return;
         }
         self.settings.whole = Some(limit);
+        self.inputs_unchanged = false;
         for input in &mut self.inputs {
             input.cut();
             input.splitter.need_whole(limit);

@@ -198,6 +198,10 @@ impl StreamBuilder {
         self.handlers.into_iter().for_each(|handler| chain.push(handler));
         let mut stream = Stream {
             inputs: Vec::new(),
+            inputs_unchanged: false,
+            seen_input: 0,
+            #[cfg(test)]
+            inputs_looked_at: 0,
             detaching: 0,
             outputs: Vec::new(),
             leaving: Vec::new(),

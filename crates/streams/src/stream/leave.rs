@@ -84,6 +84,7 @@ impl Stream {
         if !self.settings.survives_inputs {
             return Err(error);
         }
+        self.inputs_unchanged = false;
         let input = &mut self.inputs[place];
         self.counts.bytes_dropped += input.kept() as u64;
         input.buffer.clear();
@@ -230,6 +231,7 @@ impl Stream {
     /// The input at `place` is done with: whoever detached it gets it back, else it is closed.
     pub(super) fn remove_input(&mut self, place: usize) {
         let input = self.inputs.remove(place);
+        self.inputs_unchanged = false;
         self.detaching -= usize::from(input.detach.is_some());
         self.counts.malformed = self.counts.malformed + input.malformed;
         // What was read and not handed on. Where the stream ends before the input could leave, that can be whole records.
@@ -313,6 +315,7 @@ impl Stream {
     ) -> bool {
         let place = self.place_of_input(port).filter(|place| self.inputs[*place].detach.is_none());
         let Some(place) = place else { return self.detach_expected(port, true, Box::new(on_detached)) };
+        self.inputs_unchanged = false;
         let input = &mut self.inputs[place];
         input.cut();
         input.detach = Some(Box::new(on_detached) as OnDetached);

@@ -139,6 +139,7 @@ impl Stream {
     /// The next run of an input.
     pub(super) fn next_run(&mut self, place: usize) -> Result<Pulled, StreamError> {
         let (before, room) = (self.inputs[place].bytes, self.room());
+        self.inputs_unchanged = false;
         let pulled = self.inputs[place].next_run(room, &mut self.storage);
         self.counts.bytes_in += self.inputs[place].bytes - before;
         self.tell_misfit(place);
