@@ -67,6 +67,18 @@ impl Chain {
         self.links.is_empty()
     }
 
+    /// Bytes of a record that a handler takes whole and whose rest is still to come.
+    pub(crate) fn kept(&self) -> usize {
+        self.links.iter().map(|link| link.gathered.len()).sum()
+    }
+
+    /// Drops them; answers how many.
+    pub(crate) fn give_up(&mut self) -> usize {
+        let kept = self.kept();
+        self.links.iter_mut().for_each(|link| link.gathered.clear());
+        kept
+    }
+
     /// From now on records that a handler refuses are dropped and counted.
     pub(crate) fn forgive(&mut self) {
         self.links.iter_mut().for_each(|link| link.gate.is_forgiving = true);

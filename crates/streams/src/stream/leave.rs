@@ -119,6 +119,7 @@ impl Stream {
         let mut output = self.outputs.remove(place);
         let (port, within, name) = (output.port, output.within, output.object.name.clone());
         output.outbox.drop_all();
+        output.outbox.note_lost(output.chain.give_up());
         // What moved unseen before may still wait there.
         if let Some(pipe) = output.pipe.take() {
             output.outbox.note_lost(pipe.held());

@@ -12,13 +12,14 @@ impl Output {
 
     /// Bytes that wait for it.
     pub(super) fn waiting(&self) -> usize {
-        self.outbox.bytes() + self.held() + self.storing
+        self.outbox.bytes() + self.held() + self.storing + self.chain.kept()
     }
 
     /// Drops all that waits for it; answers what it did not get, now and before.
     pub(super) fn give_up(&mut self) -> Dropped {
         let beyond = (self.held() + self.storing) as u64;
         self.outbox.drop_all();
+        self.outbox.note_lost(self.chain.give_up());
         let Dropped { records, bytes } = self.outbox.dropped();
         Dropped { records, bytes: bytes + beyond }
     }

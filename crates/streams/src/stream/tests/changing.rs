@@ -162,6 +162,40 @@ fn a_handler_that_joins_within_a_record_begins_with_the_next() {
     }
 }
 
+/// The beginning of a record waited for room when a handler came that takes whole ones: it waits with that for the rest.
+#[test]
+fn what_waits_with_a_handler_for_the_rest_of_its_record_is_counted() {
+    let (mut feed, inlet) = UnixStream::pair().unwrap();
+    let (near, far) = UnixStream::pair().unwrap();
+    let options = OutputOptions { waiting_bytes: 1, ..OutputOptions::default() };
+    let mut stream = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .output_with(Object::stream("out", near.into()).unwrap(), options)
+        .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4))
+        .build();
+    let mut feed = |stream: &mut Stream, bytes: &[u8]| {
+        feed.write_all(bytes).unwrap();
+        stream.note_ready(Port(1));
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+    };
+    stream.outputs[0].writable = false;
+    feed(&mut stream, b"aaaa");
+    feed(&mut stream, b"bb");
+    assert_eq!(stream.status().bytes_pending, 2);
+    assert!(stream.add_output_handler(Port(0), turned(Reach::Records { limit: 100 }).0));
+    stream.note_ready(Port(0));
+    feed(&mut stream, b"");
+    let status = stream.status();
+    assert_eq!((status.outputs[0].bytes, status.outputs[0].waiting_bytes, status.bytes_pending), (4, 2, 0));
+    // The rest comes to whom it can only be lost.
+    drop(far);
+    let (object, _collected) = Object::collect("other", LIMIT);
+    stream.attach_output(object, OutputOptions::default());
+    feed(&mut stream, b"bb");
+    let gone = &stream.status().ended_outputs[0];
+    assert_eq!((gone.bytes, gone.dropped.bytes), (4, 4), "all that there was");
+}
+
 /// A part of a stripe is a record for its output, though the stream of bytes has none.
 #[test]
 fn a_handler_of_an_output_that_has_parts_of_a_stripe_begins_with_the_next() {
