@@ -72,6 +72,13 @@ impl Chain {
         self.links.iter().map(|link| link.gathered.len()).sum()
     }
 
+    /// Drops them; answers how many.
+    pub(crate) fn give_up(&mut self) -> usize {
+        let gathered = self.gathered();
+        self.links.iter_mut().for_each(|link| link.gathered.clear());
+        gathered
+    }
+
     /// From now on records that a handler refuses are dropped and counted.
     pub(crate) fn forgive(&mut self) {
         self.links.iter_mut().for_each(|link| link.gate.is_forgiving = true);

@@ -57,6 +57,9 @@ pub enum FramingError {
     Wrong(String),
 }
 
+/// Bytes of the longest record that is kept until all of it has come, where whole ones are needed.
+pub(crate) const LONGEST: usize = 16 << 20;
+
 /// Bytes of a packet of an MPEG transport stream (ISO/IEC 13818-1).
 const TS_PACKET: usize = 188;
 
@@ -244,26 +247,32 @@ impl Splitter {
         }
     }
 
-    /// As many records of the same length as there are.
     fn next_measured(&mut self, bytes: &mut impl Buf, is_end: bool) -> Result<Option<Run>, FramingError> {
         let there = bytes.remaining();
-        let Some(length) = self.measure(bytes.chunk(), is_end)? else { return Ok(None) };
-        if length > there {
-            return match (is_end, self.whole.is_none()) {
-                (true, _) => Err(FramingError::Cut { bytes: there }),
-                (false, true) => Ok(Some(self.begin(length - there, bytes))),
-                (false, false) => Ok(None),
-            };
+        match self.measure(bytes.chunk(), is_end)? {
+            Some(length) if length <= there => Ok(Some(self.run_of_measured(length, bytes, is_end))),
+            Some(_) if is_end => Err(FramingError::Cut { bytes: there }),
+            Some(length) if self.whole.is_none() => Ok(Some(self.begin(length - there, bytes))),
+            length => match length.unwrap_or(there) {
+                bytes if self.whole.is_some() && bytes > LONGEST => {
+                    Err(FramingError::TooLong { bytes, limit: LONGEST })
+                }
+                _ => Ok(None),
+            },
         }
+    }
+
+    /// As many records of the same length as there are.
+    fn run_of_measured(&mut self, length: usize, bytes: &mut impl Buf, is_end: bool) -> Run {
         let mut whole = length;
-        while whole + length <= there {
+        while whole + length <= bytes.remaining() {
             // Whatever is wrong with a later record concerns that one, when its turn has come.
             match self.length_of(&bytes.chunk()[whole..], is_end) {
                 Ok(Some(next)) if next == length => whole += length,
                 _ => break,
             }
         }
-        Ok(Some(run_of(bytes.copy_to_bytes(whole), length)))
+        run_of(bytes.copy_to_bytes(whole), length)
     }
 
     /// The length of the record that begins with `bytes`, if there are any and that is known.

@@ -70,6 +70,11 @@ impl Turns {
         self.next += 1;
     }
 
+    /// The place of the member whose turn it is and was before.
+    pub(crate) fn drawn(&self) -> Option<usize> {
+        self.place().filter(|_| self.drawn)
+    }
+
     /// Whether it is the turn of the member at `place`, and was before.
     pub(crate) fn is_current(&self, place: usize) -> bool {
         self.drawn && self.slots.get(place) == Some(&self.next)

@@ -61,6 +61,8 @@ pub(crate) struct Outbox {
     bytes: usize,
     limit: usize,
     when_full: WhenFull,
+    /// Other limits, when the record that goes by has ended.
+    later: Option<(usize, WhenFull)>,
     /// The rest of a record goes where its beginning went: nowhere.
     dropping: bool,
     dropped: Dropped,
@@ -74,6 +76,7 @@ impl Outbox {
             bytes: 0,
             limit: limit.max(1),
             when_full,
+            later: None,
             dropping: false,
             dropped: Dropped::default(),
         }
@@ -81,7 +84,19 @@ impl Outbox {
 
     /// Other limits from the next record on: what is decided of one that goes by stays, and so does what waits.
     pub(crate) fn limit_to(&mut self, limit: usize, when_full: WhenFull) {
-        (self.limit, self.when_full) = (limit.max(1), when_full);
+        (self.limit, self.when_full, self.later) = (limit.max(1), when_full, None);
+    }
+
+    /// The same, but until the end of the record that goes by what there was holds.
+    pub(crate) fn limit_later_to(&mut self, limit: usize, when_full: WhenFull) {
+        self.later = Some((limit, when_full));
+    }
+
+    /// All of a record was offered.
+    pub(crate) fn note_record_end(&mut self) {
+        if let Some((limit, when_full)) = self.later {
+            self.limit_to(limit, when_full);
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -159,6 +174,11 @@ impl Outbox {
         while let Some(run) = self.pop() {
             self.note_dropped(&run);
         }
+    }
+
+    /// Bytes that waited elsewhere are dropped with it.
+    pub(crate) fn note_lost(&mut self, bytes: usize) {
+        self.dropped.bytes += bytes as u64;
     }
 
     /// Fills `slices` with the bytes in front, as far as it goes; answers how many were filled.

@@ -48,6 +48,11 @@ impl Run {
         if self.begins { self.records() as u64 } else { 0 }
     }
 
+    /// Whether it is the end of a record and nothing else.
+    pub(crate) fn is_only_end(&self) -> bool {
+        self.bytes.is_empty() && self.ends && !self.begins
+    }
+
     /// The record at `index`, and where it lies.
     pub fn piece(&self, index: usize) -> (Range<usize>, Piece<'_>) {
         let begin = (index * self.record_bytes).min(self.bytes.len());

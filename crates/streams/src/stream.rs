@@ -64,6 +64,13 @@ pub struct Port(pub(crate) u64);
 pub struct Stream {
     inputs: Vec<Input>,
     outputs: Vec<Output>,
+    /// Nothing that they must not have to be [moved unseen](leg) has come to inputs since none had it.
+    inputs_unchanged: bool,
+    /// The place of one that had.
+    seen_input: usize,
+    /// How many were looked at for that.
+    #[cfg(test)]
+    inputs_looked_at: usize,
     /// Inputs that are to be detached.
     detaching: usize,
     /// Outputs that get nothing more and still have something to send.
@@ -73,6 +80,8 @@ pub struct Stream {
     chain: Chain,
     /// Handled, and waiting for room.
     pending: VecDeque<Run>,
+    /// What was read last, and may be pending, is of a stream of bytes without framing, which may have ended since.
+    is_endless_pending: bool,
     /// The rest of a record goes nowhere: whoever had its beginning is gone.
     skipping: bool,
     /// What handlers make; empty between turns.

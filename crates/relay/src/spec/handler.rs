@@ -1,6 +1,7 @@
 //! Handlers, as words.
 
-use std::io::ErrorKind;
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -114,19 +115,23 @@ impl FromStr for HandlerSpec {
     }
 }
 
-/// Reads a key of 32 bytes. Whoever gave another file as a key must not be told to make one over it.
+/// Bytes of a key.
+const KEY: usize = 32;
+
+/// Reads a key. Whoever gave another file as a key must not be told to make one over it; a device may have no end.
 fn key(file: &PathBuf) -> Result<Key, SpecError> {
-    let name = file.display();
-    let bytes = std::fs::read(file).map_err(|error| {
+    let (name, mut bytes) = (file.display(), Vec::new());
+    let read = File::open(file).and_then(|file| file.take(KEY as u64 + 1).read_to_end(&mut bytes));
+    read.map_err(|error| {
         let hint = match error.kind() {
             ErrorKind::NotFound => format!("; make one with: head -c 32 /dev/urandom > {name}"),
             _ => String::new(),
         };
         SpecError(format!("{name}: the key cannot be read: {error}{hint}"))
     })?;
-    let length = bytes.len();
-    let bytes: [u8; 32] = bytes.try_into().map_err(|_| {
-        SpecError(format!("{name} is no key: a key is a file of 32 random bytes, and this one has {length}"))
+    let bytes: [u8; KEY] = bytes.try_into().map_err(|bytes: Vec<u8>| {
+        let has = if bytes.len() > KEY { "more".to_owned() } else { bytes.len().to_string() };
+        SpecError(format!("{name} is no key: a key is a file of {KEY} random bytes, and this one has {has}"))
     })?;
     Ok(Key::new(&bytes))
 }
@@ -141,6 +146,8 @@ mod tests {
         std::fs::write(file.path(), [7; 31]).unwrap();
         let error = HandlerSpec::Open(file.path().into()).handler().unwrap_err();
         assert!(error.to_string().ends_with("32 random bytes, and this one has 31"), "{error}");
+        let endless = HandlerSpec::Open("/dev/zero".into()).handler().unwrap_err();
+        assert!(endless.to_string().ends_with("32 random bytes, and this one has more"), "{endless}");
         let missing = HandlerSpec::Seal("/nowhere/key".into()).handler().unwrap_err();
         assert!(
             missing.to_string().ends_with("make one with: head -c 32 /dev/urandom > /nowhere/key"),

@@ -64,6 +64,23 @@ fn what_is_too_long_or_cut_is_an_error() {
     assert_eq!(of(Framing::Fixed(10_001), b"a"), FramingError::TooLong { bytes: 10_001, limit: 10_000 });
 }
 
+/// Whatever the framing allows; a record that goes by in pieces is kept by nobody.
+#[test]
+fn no_record_is_kept_that_is_longer_than_whole_ones_may_be() {
+    let header = &(1u32 << 28).to_be_bytes()[..];
+    let next = |framing, whole, bytes: &[u8]| {
+        Splitter::new(framing, whole).next(&mut BytesMut::from(bytes), false).map(|run| run.is_some())
+    };
+    let long = |bytes| Err(FramingError::TooLong { bytes, limit: LONGEST });
+    assert_eq!(next(Framing::length32(1 << 30), Some(LONGEST), header), long((1 << 28) + 4));
+    assert_eq!(next(Framing::length32(1 << 30), None, header), Ok(true));
+    let fits = &(LONGEST as u32 - 4).to_be_bytes()[..];
+    assert_eq!(next(Framing::length32(1 << 30), Some(1000), fits), Ok(false), "who takes less refuses it");
+    let line = vec![b'x'; LONGEST + 1];
+    assert_eq!(next(Framing::lines(1 << 30), Some(LONGEST), &line), long(LONGEST + 1));
+    assert_eq!(next(Framing::lines(1 << 30), Some(LONGEST), &line[1..]), Ok(false));
+}
+
 proptest! {
     /// However the bytes come, and whether in pieces or whole, the records are the same.
     #[test]

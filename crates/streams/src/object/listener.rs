@@ -57,6 +57,13 @@ impl Object {
         matches!(self.kind, Kind::Listening(_))
     }
 
+    /// Whoever has it next tells anew where it waits.
+    pub(crate) fn forget_told(&mut self) {
+        if let Kind::Listening(listener) = &mut self.kind {
+            listener.is_told = false;
+        }
+    }
+
     /// Becomes the connection that has come; answers what waited for it, or nothing if nobody has come.
     ///
     /// # Errors

@@ -36,6 +36,7 @@ impl Arrivals {
     /// The input is no more.
     pub(super) fn removed(&mut self, port: Port) {
         self.within = self.within.filter(|within| *within != port);
+        self.queue.retain(|queued| *queued != port);
     }
 }
 
@@ -105,19 +106,11 @@ impl Stream {
     }
 
     /// The place of the input that is asked next.
-    fn next_asked(&mut self) -> Option<usize> {
-        loop {
-            let Order::Arrival(arrivals) = &self.order else { return None };
-            if let Some(port) = arrivals.within {
-                return self.place_of_input(port).filter(|place| self.inputs[*place].is_queued);
-            }
-            let place = self.place_of_input(*arrivals.queue.front()?);
-            if place.is_some() {
-                return place;
-            }
-            // It is gone.
-            let Order::Arrival(arrivals) = &mut self.order else { return None };
-            arrivals.queue.pop_front();
+    fn next_asked(&self) -> Option<usize> {
+        let Order::Arrival(arrivals) = &self.order else { return None };
+        match arrivals.within {
+            Some(port) => self.place_of_input(port).filter(|place| self.inputs[*place].is_queued),
+            None => self.place_of_input(*arrivals.queue.front()?),
         }
     }
 

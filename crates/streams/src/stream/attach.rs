@@ -4,13 +4,13 @@ use std::collections::VecDeque;
 
 use bytes::BytesMut;
 
-use super::build::{LONGEST, longest_whole};
+use super::build::longest_whole;
 use super::expected::Expected;
 use super::finish::Standstill;
 use super::watch::{READING, WRITING, is_watched_always};
 use super::{Input, Order, Output, OutputOptions, Port, Stream, StreamError};
 use crate::chain::Chain;
-use crate::framing::{Framing, Splitter};
+use crate::framing::{Framing, LONGEST, Splitter};
 use crate::object::{Kind, Object};
 use crate::outbox::{Dropped, Outbox};
 use crate::pattern::{Lately, Spread};
@@ -53,6 +53,7 @@ impl Stream {
             splitter.divide_into(packet_bytes);
         }
         let place = self.inputs.partition_point(|input| input.port < port);
+        self.inputs_unchanged = false;
         match &mut self.order {
             Order::Tags { merge, .. } => merge.add_input(place),
             Order::Turns(turns) => turns.inserted(place),
@@ -94,7 +95,6 @@ impl Stream {
     /// needs what others did not, whole records or datagrams, inputs are divided so from their next record on. With [`OutputPattern::Shares`](crate::OutputPattern::Shares), more than [`MOST_SHARES`] outputs end the
     /// stream.
     pub fn attach_output(&mut self, object: Object, options: OutputOptions) -> Port {
-        self.no_output = None;
         if !object.is_listening() {
             return self.add_output(object, options);
         }
@@ -115,9 +115,12 @@ impl Stream {
 
     /// Has an output take part, which is waited for already if it is to be; answers its place.
     pub(super) fn seat_output(&mut self, port: Port, object: Object, options: OutputOptions) -> usize {
+        self.no_output = None;
         self.meet_needs(&object, &options);
         // A record without end has no other place to begin at than here.
-        let is_awaited = self.outputs.is_empty() && self.pending.front().is_some_and(|run| !run.begins);
+        let is_awaited = self.outputs.is_empty()
+            && self.is_endless_pending
+            && self.pending.front().is_some_and(|run| !run.begins);
         let mut output = Output::new(port, object, options);
         output.within = matches!(self.spread, Spread::Mirror) && (self.is_within_endless() || is_awaited);
         if self.settings.takes_datagrams {
@@ -153,6 +156,7 @@ impl Stream {
         }
         if let (Some(packet_bytes), None) = (packet_bytes, self.settings.packet_bytes) {
             self.settings.packet_bytes = Some(packet_bytes);
+            self.inputs_unchanged = false;
             // A stream of bytes has no end for a datagram to leave at.
             for input in self.inputs.iter_mut().filter(|input| !input.object.has_records()) {
                 input.cut();
@@ -168,6 +172,7 @@ impl Stream {
             return;
         }
         self.settings.whole = Some(limit);
+        self.inputs_unchanged = false;
         for input in &mut self.inputs {
             input.cut();
             input.splitter.need_whole(limit);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::arrival::Arrivals;
 use super::{Counts, OnEvent, Order, Settings, Stream, StreamEvent, Tag};
 use crate::chain::Chain;
-use crate::framing::Framing;
+use crate::framing::{Framing, LONGEST};
 use crate::handler::{Handler, Reach};
 use crate::merge::{Late, Merge};
 use crate::object::Object;
@@ -20,9 +20,6 @@ const WAITING: usize = 256 * 1024;
 
 /// How long an output may take nothing when nothing else is left, unless said otherwise.
 const STALL: Duration = Duration::from_secs(60);
-
-/// Bytes of the longest record where whole ones are needed.
-pub(super) const LONGEST: usize = 16 << 20;
 
 /// A stream that is being put together.
 pub struct StreamBuilder {
@@ -201,6 +198,10 @@ impl StreamBuilder {
         self.handlers.into_iter().for_each(|handler| chain.push(handler));
         let mut stream = Stream {
             inputs: Vec::new(),
+            inputs_unchanged: false,
+            seen_input: 0,
+            #[cfg(test)]
+            inputs_looked_at: 0,
             detaching: 0,
             outputs: Vec::new(),
             leaving: Vec::new(),
@@ -208,6 +209,7 @@ impl StreamBuilder {
             spread: self.pattern.into(),
             chain,
             pending: VecDeque::new(),
+            is_endless_pending: false,
             skipping: false,
             made: Vec::new(),
             storage: Vec::new(),

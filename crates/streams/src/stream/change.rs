@@ -5,8 +5,9 @@
 
 use std::slice;
 
-use super::build::{LONGEST, longest_whole};
+use super::build::longest_whole;
 use super::{Port, Stream};
+use crate::framing::LONGEST;
 use crate::handler::Handler;
 use crate::outbox::WhenFull;
 use crate::pattern::Spread;
@@ -50,8 +51,8 @@ impl Stream {
 
     /// Changes what happens when an output takes nothing, and how many bytes wait for it at most (`setstreamoption`; see
     /// [`OutputOptions`](crate::OutputOptions)), from the next record on. What waits already is dropped only as the new rule says, when
-    /// more comes. If records are to be dropped, inputs are divided into whole ones from their next on. False if there is no such
-    /// output.
+    /// more comes. If records are to be dropped, inputs are divided into whole ones from their next on; until then the rest of one that
+    /// goes by in pieces is waited for as before, for nobody would bound what waits of it. False if there is no such output.
     pub fn set_output_options(&mut self, port: Port, when_full: WhenFull, waiting_bytes: usize) -> bool {
         if let Some(options) = self.expected_output(port) {
             (options.when_full, options.waiting_bytes) = (when_full, waiting_bytes);
@@ -61,7 +62,13 @@ impl Stream {
         if when_full.drops_records() {
             self.need_whole(LONGEST);
         }
-        self.outputs[place].outbox.limit_to(waiting_bytes, when_full);
+        let goes_by = self.inputs.iter().any(|input| !input.splitter.at_boundary());
+        let output = &mut self.outputs[place];
+        if when_full.drops_records() && output.within && goes_by {
+            output.outbox.limit_later_to(waiting_bytes, when_full);
+        } else {
+            output.outbox.limit_to(waiting_bytes, when_full);
+        }
         true
     }
 

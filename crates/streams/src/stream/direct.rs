@@ -97,7 +97,7 @@ impl Stream {
     }
 
     /// Whether nobody has to look at what moves now.
-    pub(super) fn can_move_unseen(&self) -> bool {
+    pub(super) fn can_move_unseen(&mut self) -> bool {
         let nothing_waits =
             self.pending.is_empty() && self.outputs.iter().all(|output| output.outbox.is_empty());
         nothing_waits && self.will_move_unseen()
@@ -193,6 +193,7 @@ impl Stream {
             Sent::Wait | Sent::Copied => {}
             Sent::End => {
                 input.at_end = true;
+                self.inputs_unchanged = false;
                 self.wake_input(leg.input);
             }
             Sent::Cold(cold) => {

@@ -8,7 +8,7 @@ use crate::outbox::Dropped;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamEvent {
-    /// An input or output [waits for a connection](crate::Object::listening).
+    /// An input or output [waits for a connection](crate::Object::listening). Each stream that has it tells so once.
     Listening {
         /// Which.
         port: Port,

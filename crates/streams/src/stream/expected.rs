@@ -65,9 +65,9 @@ impl Expected {
 }
 
 impl Stream {
-    /// Whether it has no output, and none that somebody may come to.
-    pub(super) fn has_no_output(&self) -> bool {
-        self.outputs.is_empty() && self.expected.iter().all(Expected::is_input)
+    /// Whether there is an output that somebody may come to.
+    pub(super) fn expects_output(&self) -> bool {
+        !self.expected.iter().all(Expected::is_input)
     }
 
     /// Whether it has no input, and none that somebody may come to.
@@ -133,7 +133,7 @@ impl Stream {
             Role::Input(_) => {
                 Stream::release(self.watch.as_ref(), &object);
                 self.tell(StreamEvent::InputGone { port, name: object.name.clone() });
-                on_detached(object);
+                self.hand_over(object, Some(on_detached));
             }
             Role::Output(options) => {
                 let mut output = Output::new(port, object, options);

@@ -39,19 +39,20 @@ impl Stream {
             return;
         }
         self.forget_output(place, port, within);
-        if self.has_no_output() {
+        if self.outputs.is_empty() {
             self.no_output = Some(error.to_string());
         }
     }
 
     /// Ends the stream if its last output failed or did not keep up, when those that leave have sent what they had, for they have failed
-    /// in nothing; unless they take nothing for too long.
+    /// in nothing; unless they take nothing for too long. Who is still expected is waited for as long as there is something to give.
     pub(super) fn check_outputs(&mut self, now_us: u64) -> Result<(), StreamError> {
         self.let_leave();
         if self.waits_for_leaving() {
             self.give_up_stuck(now_us);
         }
-        match self.no_output.take_if(|_| self.leaving.is_empty()) {
+        let may_go_on = !self.leaving.is_empty() || self.expects_output() && !self.is_used_up();
+        match self.no_output.take_if(|_| !may_go_on) {
             Some(why) => Err(StreamError::NoOutput(why)),
             None => Ok(()),
         }
@@ -61,7 +62,8 @@ impl Stream {
     pub(crate) fn waits_for_leaving(&self) -> bool {
         let has_nothing_else =
             || self.has_no_input() && self.pending.is_empty() && self.outputs.iter().all(Output::is_idle);
-        !self.leaving.is_empty() && (self.no_output.is_some() || has_nothing_else())
+        let has_no_output = || self.no_output.is_some() && !self.expects_output();
+        !self.leaving.is_empty() && (has_no_output() || has_nothing_else())
     }
 
     /// Lets go of outputs that leave and take nothing. For what is being written to a file its storage answers.
@@ -82,6 +84,7 @@ impl Stream {
         if !self.settings.survives_inputs {
             return Err(error);
         }
+        self.inputs_unchanged = false;
         let input = &mut self.inputs[place];
         self.counts.bytes_dropped += input.kept() as u64;
         input.buffer.clear();
@@ -116,10 +119,16 @@ impl Stream {
         let mut output = self.outputs.remove(place);
         let (port, within, name) = (output.port, output.within, output.object.name.clone());
         output.outbox.drop_all();
+        output.outbox.note_lost(output.chain.give_up());
+        // What moved unseen before may still wait there.
+        if let Some(pipe) = output.pipe.take() {
+            output.outbox.note_lost(pipe.held());
+            pipe.put_away();
+        }
         output.is_disconnected = true;
         self.leaving.push(output);
         self.forget_output(place, port, within);
-        if self.has_no_output() {
+        if self.outputs.is_empty() {
             self.no_output = Some(format!("{name} did not keep up"));
         }
     }
@@ -138,9 +147,12 @@ impl Stream {
     }
 
     /// Gives an object to whoever detached it, or closes it.
-    fn hand_over(&mut self, mut object: Object, detach: Option<OnDetached>) {
+    pub(super) fn hand_over(&mut self, mut object: Object, detach: Option<OnDetached>) {
         match detach {
-            Some(on_detached) => on_detached(object),
+            Some(on_detached) => {
+                object.forget_told();
+                on_detached(object);
+            }
             None => {
                 object.close_connection();
                 self.remains.push(Box::new(object));
@@ -220,6 +232,7 @@ impl Stream {
     /// The input at `place` is done with: whoever detached it gets it back, else it is closed.
     pub(super) fn remove_input(&mut self, place: usize) {
         let input = self.inputs.remove(place);
+        self.inputs_unchanged = false;
         self.detaching -= usize::from(input.detach.is_some());
         self.counts.malformed = self.counts.malformed + input.malformed;
         // What was read and not handed on. Where the stream ends before the input could leave, that can be whole records.
@@ -248,10 +261,11 @@ impl Stream {
     }
 
     /// Detaches inputs that are to be and are between two records.
-    pub(super) fn let_inputs_leave(&mut self) -> bool {
+    pub(super) fn let_inputs_leave(&mut self) -> Result<bool, StreamError> {
         if self.detaching == 0 {
-            return false; // the usual case, which must not cost more with many inputs
+            return Ok(false); // the usual case, which must not cost more with many inputs
         }
+        self.hand_on_ends()?;
         let can_leave = |input: &Input| input.detach.is_some() && input.is_between_records();
         let mut left = false;
         if let Order::Tags { merge, .. } = &mut self.order {
@@ -273,7 +287,23 @@ impl Stream {
             self.remove_input(place);
             left = true;
         }
-        left
+        Ok(left)
+    }
+
+    /// Hands on the end of a record without end, which takes no room, of inputs that are to be detached and have nothing else: they
+    /// need not wait until outputs have room, or until there is one.
+    fn hand_on_ends(&mut self) -> Result<(), StreamError> {
+        let has_only_that = |input: &Input| {
+            input.detach.is_some()
+                && input.ready.len() == 1
+                && input.ready.front().is_some_and(Run::is_only_end)
+        };
+        while let Some(place) = self.inputs.iter().position(has_only_that)
+            && let Some(end) = self.inputs[place].ready.pop_front()
+        {
+            self.handle(end)?;
+        }
+        Ok(())
     }
 
     /// Detaches an input when it is between two records, and gives the object back, with what was read from it and is not used, also if
@@ -286,6 +316,7 @@ impl Stream {
     ) -> bool {
         let place = self.place_of_input(port).filter(|place| self.inputs[*place].detach.is_none());
         let Some(place) = place else { return self.detach_expected(port, true, Box::new(on_detached)) };
+        self.inputs_unchanged = false;
         let input = &mut self.inputs[place];
         input.cut();
         input.detach = Some(Box::new(on_detached) as OnDetached);

@@ -25,30 +25,67 @@ pub(super) struct Leg {
 
 impl Stream {
     /// Whether nobody has to look at what comes next: when all that was read has left, it can be moved unseen.
-    pub(super) fn will_move_unseen(&self) -> bool {
+    pub(super) fn will_move_unseen(&mut self) -> bool {
         self.settings.moves_unseen
             && self.chain.is_empty()
             && !self.skipping
-            && self.inputs_move_unseen()
+            && matches!(self.order, Order::Turns(_) | Order::Arrival(_))
             && self.outputs_take_unseen()
+            && self.inputs_move_unseen()
     }
 
-    fn inputs_move_unseen(&self) -> bool {
+    /// Thousands of inputs are not looked at for each record: not again while nothing has changed since all could be moved unseen, and
+    /// no other while the one that could not still cannot.
+    fn inputs_move_unseen(&mut self) -> bool {
         let is_alone = self.inputs.len() == 1;
-        matches!(self.order, Order::Turns(_) | Order::Arrival(_))
-            && !self.inputs.is_empty()
-            && self.inputs.iter().all(|input| input.can_be_moved_unseen(is_alone))
+        let cannot = |input: &Input| !input.can_be_moved_unseen(is_alone);
+        if !self.inputs_unchanged {
+            if self.inputs.get(self.seen_input).is_some_and(cannot) {
+                return false;
+            }
+            let place = self.inputs.iter().position(cannot);
+            #[cfg(test)]
+            {
+                self.inputs_looked_at += self.inputs.len();
+            }
+            self.inputs_unchanged = place.is_none();
+            self.seen_input = place.unwrap_or(0);
+        }
+        debug_assert_eq!(
+            self.inputs_unchanged,
+            !self.inputs.iter().any(cannot),
+            "an input changed unnoticed"
+        );
+        self.inputs_unchanged && !self.inputs.is_empty()
+    }
+
+    /// Whether there is one stream of bytes without framing. Beside other inputs it is not moved unseen.
+    fn is_undivided(&self) -> bool {
+        matches!(&self.inputs[..], [alone] if alone.is_endless())
+    }
+
+    /// Whether a record goes by: of the input whose turn it is, for no other's begins before its end.
+    fn has_record_going_by(&self) -> bool {
+        let place = match &self.order {
+            Order::Turns(turns) => turns.drawn(),
+            Order::Arrival(arrivals) => arrivals.within.and_then(|port| self.place_of_input(port)),
+            Order::Tags { .. } | Order::Shares(_) => None,
+        };
+        let goes_by = place.is_some_and(|place| !self.inputs[place].splitter.at_boundary());
+        debug_assert_eq!(goes_by, self.inputs.iter().any(|input| !input.splitter.at_boundary()));
+        goes_by
     }
 
     fn outputs_take_unseen(&self) -> bool {
         let count = self.outputs.len();
-        let is_divided = !self.inputs.iter().any(Input::is_endless);
+        let is_divided = !self.is_undivided();
         let as_they_come = match &self.spread {
             // One that came in the middle of a record must not get the rest of it.
-            Spread::Mirror => {
-                let goes_by = self.inputs.iter().any(|input| !input.splitter.at_boundary());
-                !is_divided || self.outputs.iter().all(|output| output.within == goes_by)
+            Spread::Mirror if is_divided => {
+                let goes_by = self.has_record_going_by();
+                self.outputs.iter().all(|output| output.within == goes_by)
             }
+            Spread::Mirror => true,
             Spread::Turns(_) | Spread::Capacity { .. } => is_divided || count == 1,
             Spread::Bytes { unit, .. } => *unit >= LARGE,
             Spread::Shares(_) => false,
@@ -90,7 +127,7 @@ impl Stream {
             Spread::Shares(_) => return None,
         };
         // To several outputs bytes go by `tee`, which takes all that a pipe has. One that is not divided fills a pipe at once.
-        let one_by_one = places.len() == 1 && !self.inputs.iter().any(Input::is_endless);
+        let one_by_one = places.len() == 1 && !self.is_undivided();
         let may_wait = if one_by_one { GATHERED } else { 0 };
         let is_free = |output: &Output| output.held() <= may_wait && !output.busy;
         self.outputs[places.clone()].iter().all(is_free).then_some((places, unit))

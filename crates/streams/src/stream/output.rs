@@ -22,8 +22,9 @@ impl Output {
 
     /// Drops all that waits for it; answers what it did not get, now and before.
     pub(super) fn give_up(&mut self) -> Dropped {
-        let beyond = self.beyond() as u64;
         self.outbox.drop_all();
+        self.outbox.note_lost(self.chain.give_up());
+        let beyond = self.beyond() as u64;
         let Dropped { records, bytes } = self.outbox.dropped();
         Dropped { records, bytes: bytes + beyond }
     }

@@ -156,7 +156,8 @@ impl Stream {
     /// Gives a run to one output, through its own handlers. The output may be gone afterwards, and those behind it moved up.
     fn offer(&mut self, place: usize, run: Run) -> Result<(), StreamError> {
         let output = &mut self.outputs[place];
-        output.within = !run.ends;
+        let ends = run.ends;
+        output.within = !ends;
         let mut disconnect = false;
         if output.chain.is_empty() {
             disconnect = output.outbox.offer(run) == Offered::Disconnect;
@@ -168,12 +169,15 @@ impl Stream {
             let refusal = output.chain.take_refusal();
             self.tell_refusal(refusal);
         }
-        let output = &self.outputs[place];
+        let output = &mut self.outputs[place];
         if disconnect {
             self.disconnect(place);
             return Ok(());
         }
-        if output.detach.is_some() && !output.within {
+        if ends {
+            output.outbox.note_record_end();
+        }
+        if output.detach.is_some() && ends {
             self.move_out(place);
         }
         Ok(())

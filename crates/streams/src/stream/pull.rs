@@ -8,7 +8,7 @@ impl Stream {
     /// Takes from inputs, unless what was taken before still waits for room. Answers whether anything was done.
     pub(super) fn pull(&mut self) -> Result<bool, StreamError> {
         if !self.pending.is_empty() || self.outputs.is_empty() {
-            return Ok(self.let_inputs_leave());
+            return self.let_inputs_leave();
         }
         let pulled = match &self.order {
             Order::Turns(_) => self.pull_in_turn(),
@@ -16,7 +16,7 @@ impl Stream {
             Order::Tags { .. } => self.pull_by_tag(),
             Order::Shares(_) => self.pull_shares(),
         }?;
-        Ok(pulled | self.let_inputs_leave())
+        Ok(pulled | self.let_inputs_leave()?)
     }
 
     fn pull_in_turn(&mut self) -> Result<bool, StreamError> {
@@ -139,11 +139,16 @@ impl Stream {
     /// The next run of an input.
     pub(super) fn next_run(&mut self, place: usize) -> Result<Pulled, StreamError> {
         let (before, room) = (self.inputs[place].bytes, self.room());
+        self.inputs_unchanged = false;
         let pulled = self.inputs[place].next_run(room, &mut self.storage);
         self.counts.bytes_in += self.inputs[place].bytes - before;
         self.tell_misfit(place);
         match pulled {
             Err(error) => self.input_failed(place, error).map(|()| Pulled::Gone),
+            Ok(Pulled::Run(run)) => {
+                self.is_endless_pending = self.inputs[place].is_endless();
+                Ok(Pulled::Run(run))
+            }
             pulled => pulled,
         }
     }

@@ -37,7 +37,7 @@ impl Stream {
             }
             let mut progressed = self.admit(now_us)? | self.send(now_us)?;
             if !self.has_begun {
-                progressed |= self.let_inputs_leave();
+                progressed |= self.let_inputs_leave()?;
             } else if !self.is_turn_over() {
                 progressed |= self.take_in(now_us)?;
             }
@@ -154,14 +154,19 @@ impl Stream {
         Ok(progressed)
     }
 
-    /// Whether everything that came has left.
-    fn is_over(&mut self) -> bool {
+    /// Whether nothing more comes, and outputs were given all that came.
+    pub(super) fn is_used_up(&self) -> bool {
         let nothing_waits = match &self.order {
             Order::Tags { merge, .. } => merge.is_done(),
             Order::Shares(collector) => collector.is_empty(),
             Order::Turns(_) | Order::Arrival(_) => true,
         };
-        if !(self.has_no_input() && nothing_waits && self.pending.is_empty()) {
+        self.has_no_input() && nothing_waits && self.pending.is_empty()
+    }
+
+    /// Whether everything that came has left.
+    fn is_over(&mut self) -> bool {
+        if !self.is_used_up() {
             return false;
         }
         // The last part of a stripe may be shorter.

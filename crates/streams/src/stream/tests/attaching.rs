@@ -79,6 +79,67 @@ fn a_stream_of_bytes_without_records_lets_go_at_once() {
     }
 }
 
+/// Whether what was read of it has no room, or nobody to go to: the end of its record needs none.
+#[test]
+fn a_stream_of_bytes_lets_go_of_its_input_at_once_also_where_no_output_has_room() {
+    for is_gone in [false, true] {
+        let (mut feed, input, mut stream) = copied(OutputPattern::Mirror);
+        let (near, mut far) = UnixStream::pair().unwrap();
+        let output =
+            stream.attach_output(Object::stream("stuck", near.into()).unwrap(), OutputOptions::default());
+        feed.set_nonblocking(true).unwrap();
+        while feed.write(&[7; 10_000]).is_ok() {
+            stream.note_ready(input);
+            assert!(matches!(stream.act(1 << 20, 0).0, Acted::Wait));
+        }
+        let before = stream.status();
+        assert!(before.bytes_pending > 0, "it has no room: {before:?}");
+        if is_gone {
+            assert!(stream.detach_output(output, drop));
+        }
+        let (tell, told) = channel();
+        assert!(stream.detach_input(input, move |object| tell.send(object).unwrap()));
+        assert!(matches!(stream.act(1 << 20, 0).0, Acted::Wait));
+        assert_eq!(told.try_recv().unwrap().name(), "inlet");
+        assert_eq!(stream.status().bytes_pending, before.bytes_pending, "what was read before still goes");
+        let reader = thread::spawn(move || {
+            let mut came = Vec::new();
+            far.read_to_end(&mut came).map(|_| came.len() as u64).unwrap()
+        });
+        let (object, collected) = Object::collect("out", LIMIT);
+        stream.attach_output(object, OutputOptions::default());
+        stream.run().unwrap();
+        drop(stream);
+        let late = collected.bytes().len() as u64;
+        let of_first = before.bytes_in - if is_gone { before.bytes_pending } else { 0 };
+        assert_eq!(
+            (reader.join().unwrap(), late),
+            (of_first, if is_gone { before.bytes_pending } else { 0 })
+        );
+    }
+}
+
+/// While one has its turn without end, others that come and go are kept no longer than they are there.
+#[test]
+fn nothing_is_kept_of_inputs_that_are_gone() {
+    let (mut feed, inlet) = UnixStream::pair().unwrap();
+    let mut stream = StreamBuilder::default()
+        .order(crate::InputOrder::Arrival)
+        .handler(Handler::Read(Box::new(crate::handlers::Checksum::default())))
+        .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Whole)
+        .output(Object::collect("out", LIMIT).0)
+        .build();
+    feed.write_all(b"some").unwrap();
+    assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+    for _ in 0..3 {
+        let port = stream.attach_input(memory(b"other"), Framing::Fixed(5)).unwrap();
+        assert!(stream.detach_input(port, drop));
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        assert_eq!(stream.inputs.len(), 1);
+        assert!(matches!(&stream.order, Order::Arrival(arrivals) if arrivals.queue.len() <= 1));
+    }
+}
+
 #[test]
 fn an_output_that_comes_later_gets_datagrams_of_a_stream_of_bytes() {
     let (mut feed, input, mut stream) = copied(OutputPattern::Mirror);

@@ -200,6 +200,40 @@ fn what_is_gathered_for_a_handler_that_came_later_is_accounted_for() {
     }
 }
 
+/// The beginning of a record waited for room when a handler came that takes whole ones: it waits with that for the rest.
+#[test]
+fn what_waits_with_a_handler_for_the_rest_of_its_record_is_counted() {
+    let (mut feed, inlet) = UnixStream::pair().unwrap();
+    let (near, far) = UnixStream::pair().unwrap();
+    let options = OutputOptions { waiting_bytes: 1, ..OutputOptions::default() };
+    let mut stream = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .output_with(Object::stream("out", near.into()).unwrap(), options)
+        .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4))
+        .build();
+    let mut feed = |stream: &mut Stream, bytes: &[u8]| {
+        feed.write_all(bytes).unwrap();
+        stream.note_ready(Port(1));
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+    };
+    stream.outputs[0].writable = false;
+    feed(&mut stream, b"aaaa");
+    feed(&mut stream, b"bb");
+    assert_eq!(stream.status().bytes_pending, 2);
+    assert!(stream.add_output_handler(Port(0), turned(Reach::Records { limit: 100 }).0));
+    stream.note_ready(Port(0));
+    feed(&mut stream, b"");
+    let status = stream.status();
+    assert_eq!((status.outputs[0].bytes, status.outputs[0].waiting_bytes, status.bytes_pending), (4, 2, 0));
+    // The rest comes to whom it can only be lost.
+    drop(far);
+    let (object, _collected) = Object::collect("other", LIMIT);
+    stream.attach_output(object, OutputOptions::default());
+    feed(&mut stream, b"bb");
+    let gone = &stream.status().ended_outputs[0];
+    assert_eq!((gone.bytes, gone.dropped.bytes), (4, 4), "all that there was");
+}
+
 /// A part of a stripe is a record for its output, though the stream of bytes has none.
 #[test]
 fn a_handler_of_an_output_that_has_parts_of_a_stripe_begins_with_the_next() {
@@ -277,4 +311,100 @@ fn an_output_drops_or_keeps_the_stream_waiting_as_it_is_told_while_it_runs() {
     // What came is what was sent, without some of its records.
     let mut sent = bytes.chunks(RECORD);
     assert!(came.chunks(RECORD).all(|record| sent.any(|sent| sent == record)));
+}
+
+/// Nobody drops the rest of a record: it is waited for, or it would wait without a bound.
+#[test]
+fn an_output_that_is_to_drop_records_keeps_the_stream_waiting_for_the_rest_of_one_that_goes_by() {
+    const RECORD: usize = 6_000_000;
+    let bytes = some_bytes(3 * RECORD);
+    let (mut stream, [mut first, second]) = full_mirror(&bytes, Framing::Fixed(RECORD));
+    assert!(stream.set_output_options(Port(1), WhenFull::DropNewest, 1));
+    let reader = thread::spawn(move || {
+        let mut came = Vec::new();
+        first.read_to_end(&mut came).map(|_| came).unwrap()
+    });
+    while stream.pending.is_empty() || !stream.outputs[1].outbox.blocks() {
+        (0..3).for_each(|port| stream.note_ready(Port(port)));
+        assert!(matches!(stream.act(1 << 20, 0).0, Acted::More | Acted::Wait));
+        let status = stream.status();
+        assert!(status.bytes_in < RECORD as u64, "what waits is not bounded: {status:?}");
+        thread::yield_now();
+    }
+    let reader_of_second = thread::spawn(move || {
+        let mut came = Vec::new();
+        (&second).read_to_end(&mut came).map(|_| came).unwrap()
+    });
+    stream.run().unwrap();
+    assert!(!stream.outputs[1].outbox.waits(), "from the next record on");
+    let dropped = stream.status().outputs[1].dropped;
+    drop(stream);
+    assert!(reader.join().unwrap() == bytes);
+    let came = reader_of_second.join().unwrap();
+    assert_eq!(came.len() as u64 + dropped.bytes, bytes.len() as u64);
+    assert_eq!(dropped.bytes, dropped.records * RECORD as u64, "whole records");
+    assert!(came[..RECORD] == bytes[..RECORD], "the record that went by");
+}
+
+/// What is said of it holds when somebody has come.
+#[test]
+fn an_output_that_is_still_to_come_gets_handlers_and_options() {
+    let (mut feed, inlet) = UnixStream::pair().unwrap();
+    let mut stream = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4))
+        .output(Object::collect("out", LIMIT).0)
+        .build();
+    let door = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = door.local_addr().unwrap();
+    let door = Object::listening("door", door.into(), None).unwrap();
+    let port = stream.attach_output(door, OutputOptions::default());
+    let (handler, saw) = turned(Reach::Pieces);
+    assert!(stream.add_output_handler(port, handler));
+    assert!(stream.set_output_options(port, WhenFull::DropNewest, 1));
+    let mut sink = TcpStream::connect(address).unwrap();
+    assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+    stream.outputs[1].writable = false;
+    for record in [b"one ", b"two "] {
+        feed.write_all(record).unwrap();
+        stream.note_ready(stream.inputs[0].port);
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+    }
+    assert_eq!(stream.status().outputs[1].dropped.records, 1, "one waits already");
+    drop(feed);
+    stream.note_ready(port);
+    stream.run().unwrap();
+    drop(stream);
+    let mut came = Vec::new();
+    sink.read_to_end(&mut came).unwrap();
+    assert_eq!(saw.lock().unwrap()[..], b"one two "[..]);
+    assert!(came.iter().map(|byte| !byte).eq(*b"one "), "{came:?}");
+}
+
+/// What waits in a pipe goes nowhere any more, and is counted as what waits elsewhere is.
+#[test]
+fn an_output_is_let_go_of_as_it_is_told_though_bytes_wait_for_it_unseen() {
+    let bytes = some_bytes(3_000_000);
+    let (mut stream, [mut stuck, mut second]) = full_mirror(&bytes, Framing::Whole);
+    assert!(stream.set_output_options(Port(0), WhenFull::Disconnect, 1));
+    let reader = thread::spawn(move || {
+        let mut came = Vec::new();
+        second.read_to_end(&mut came).map(|_| came).unwrap()
+    });
+    while stream.status().outputs.iter().any(|output| output.port == Port(0)) {
+        (1..3).for_each(|port| stream.note_ready(Port(port)));
+        let acted = stream.act(1, crate::now_us()).0;
+        assert!(matches!(acted, Acted::More | Acted::Wait), "{acted:?}: {:?}", stream.status());
+        thread::yield_now();
+    }
+    let status = stream.status();
+    assert_eq!(status.gone_outputs.disconnected, 1);
+    let (gone, other) = (&status.ended_outputs[0], &status.outputs[0]);
+    assert_eq!(gone.bytes + gone.dropped.bytes, other.bytes + other.waiting_bytes, "{status:?}");
+    let mut came = Vec::new();
+    stuck.read_to_end(&mut came).unwrap();
+    assert!(came == bytes[..gone.bytes as usize]);
+    stream.run().unwrap();
+    drop(stream);
+    assert!(reader.join().unwrap() == bytes);
 }

@@ -200,6 +200,30 @@ fn a_stream_goes_on_with_who_comes_when_its_last_output_has_failed() {
     assert_eq!(received, "tri ");
 }
 
+/// Nothing is left to give, or nobody can come any more: then it has failed with its last output, as it would have without another.
+#[test]
+fn a_stream_whose_last_output_has_failed_does_not_end_well_because_another_was_to_come() {
+    for is_detached in [false, true] {
+        let mut stream = StreamBuilder::default()
+            .pattern(OutputPattern::Mirror)
+            .input(memory(b"some"), Framing::Fixed(2))
+            .output(Object::collect("out", 1).0)
+            .build();
+        let (inlet, _feed) = UnixStream::pair().unwrap();
+        let (address, output) = listens();
+        let port = stream.attach_output(output, OutputOptions::default());
+        if is_detached {
+            stream.attach_input(Object::stream("more", inlet.into()).unwrap(), Framing::Fixed(2)).unwrap();
+            assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait), "somebody may come");
+            assert!(stream.detach_output(port, drop));
+        }
+        let error = stream.run().unwrap_err();
+        assert!(matches!(&error, StreamError::NoOutput(why) if why.starts_with("out: ")), "{error}");
+        drop(stream);
+        assert!(TcpStream::connect(address).is_err(), "it listens on");
+    }
+}
+
 #[test]
 fn an_output_that_listens_is_detached_at_once() {
     let (object, collected) = Object::collect("out", LIMIT);
@@ -223,9 +247,12 @@ fn an_output_that_listens_is_detached_at_once() {
     stream.run().unwrap();
     assert_eq!(stream.status().gone_outputs.detached, 2);
     assert_eq!(collected.bytes(), b"some");
-    // It listens on, and the next stream was built to wait for it.
+    // It listens on, and the next stream was built to wait for it, and says where.
     let [_, later] = told.map(|told| told.try_recv().unwrap());
-    let mut other = StreamBuilder::default().input(memory(b"here"), Framing::Whole).output(later).build();
+    let (builder, told) = events(StreamBuilder::default());
+    let mut other = builder.input(memory(b"here"), Framing::Whole).output(later).build();
+    assert!(matches!(other.act(u64::MAX, 0).0, Acted::Wait));
+    assert!(matches!(told.try_recv().unwrap(), StreamEvent::Listening { .. }));
     let mut sink = TcpStream::connect(address).unwrap();
     other.run().unwrap();
     drop(other);
@@ -246,8 +273,15 @@ fn an_input_that_listens_and_was_attached_later_is_awaited_at_the_end_and_detach
     let (tell, told) = channel();
     assert!(!stream.detach_output(port, drop), "it is no output");
     assert!(stream.detach_input(port, move |object| tell.send(object).unwrap()));
-    assert!(told.try_recv().unwrap().is_listening());
+    let input = told.try_recv().unwrap();
     assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Ended(Ok(()))));
+    let (builder, told) = events(StreamBuilder::default());
+    let mut other = builder.output(Object::collect("out", LIMIT).0).input(input, Framing::Whole).build();
+    assert!(matches!(other.act(u64::MAX, 0).0, Acted::Wait));
+    assert!(
+        matches!(told.try_recv().unwrap(), StreamEvent::Listening { .. }),
+        "whoever has it next says where"
+    );
 }
 
 #[test]

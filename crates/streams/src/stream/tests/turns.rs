@@ -51,6 +51,47 @@ fn a_turn_moves_what_it_may() {
     }
 }
 
+/// Nor are they looked at when a record is moved unseen, or is not because of one of them.
+#[test]
+fn who_is_silent_is_not_looked_at_for_a_record_that_moves_unseen() {
+    const INPUTS: usize = 100;
+    const RECORD: usize = 32 * 1024;
+    for order in [InputOrder::Arrival, InputOrder::RoundRobin] {
+        let (mut nears, fars): (Vec<UnixStream>, Vec<UnixStream>) =
+            (0..INPUTS).map(|_| UnixStream::pair().unwrap()).unzip();
+        let inputs = fars.into_iter().map(|far| Object::stream("in", far.into()).unwrap());
+        let (near, mut sink) = UnixStream::pair().unwrap();
+        let builder = StreamBuilder::default()
+            .order(order)
+            .pattern(OutputPattern::Mirror)
+            .output(Object::stream("out", near.into()).unwrap());
+        let mut stream =
+            inputs.fold(builder, |builder, input| builder.input(input, Framing::Fixed(RECORD))).build();
+        let mut pass = |stream: &mut Stream, turn: usize| {
+            let place = if matches!(order, InputOrder::Arrival) { 70 } else { turn };
+            for half in [[turn as u8; RECORD / 2]; 2] {
+                nears[place].write_all(&half).unwrap();
+                stream.note_ready(stream.inputs[place].port);
+                assert!(matches!(stream.act(1 << 20, 0).0, Acted::Wait));
+                let mut came = [0; RECORD / 2];
+                sink.read_exact(&mut came).unwrap();
+                assert!(came == half);
+                stream.note_ready(Port(0));
+            }
+            stream.inputs_looked_at
+        };
+        let first = pass(&mut stream, 0);
+        assert_eq!((1..20).map(|turn| pass(&mut stream, turn)).max(), Some(first));
+        assert_eq!(stream.status().bytes_unseen, (20 * RECORD) as u64);
+        // One that comes must be looked at, and while it is there no other need be.
+        let (_last, far) = UnixStream::pair().unwrap();
+        stream.attach_input(Object::stream("in", far.into()).unwrap(), Framing::lines(100)).unwrap();
+        let then = pass(&mut stream, 20);
+        assert_eq!((21..40).map(|turn| pass(&mut stream, turn)).max(), Some(then));
+        assert_eq!(stream.status().bytes_unseen, (20 * RECORD) as u64);
+    }
+}
+
 /// A record costs the same however many inputs are silent: none of them is asked until something may have come.
 #[test]
 fn who_is_silent_is_not_asked_until_something_may_have_come() {

@@ -256,3 +256,36 @@ fn who_comes_within_a_record_does_not_get_its_rest_when_the_others_fail() {
         assert_eq!(status.bytes_dropped, (record_bytes - begun - more) as u64);
     }
 }
+
+/// Nor who comes when the only one that had its beginning has failed already, while more of it waited for room.
+#[test]
+fn who_comes_when_nobody_is_left_does_not_get_the_rest_of_a_record() {
+    const RECORD: usize = 2_000_000;
+    let (near, mut feed) = UnixStream::pair().unwrap();
+    let (failing, gone) = UnixStream::pair().unwrap();
+    let touch = Handler::Rewrite(Box::new(crate::handlers::Touch::new(0)));
+    let mut stream = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .handler(touch)
+        .input(Object::stream("source", near.into()).unwrap(), Framing::Fixed(RECORD))
+        .output(Object::stream("failing", failing.into()).unwrap())
+        .build();
+    // Keeps the stream from ending with its last output.
+    let door = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let door = Object::listening("door", door.into(), None).unwrap();
+    stream.attach_output(door, OutputOptions::default());
+    let bytes = some_bytes(2 * RECORD);
+    let sent = bytes.clone();
+    let writer = thread::spawn(move || feed.write_all(&sent));
+    turn_until(&mut stream, |stream| stream.outputs[0].outbox.blocks() && !stream.pending.is_empty());
+    drop(gone);
+    turn_until(&mut stream, |stream| stream.outputs.is_empty());
+    let (object, collected) = Object::collect("late", 1 << 30);
+    stream.attach_output(object, OutputOptions::default());
+    stream.run().unwrap();
+    writer.join().unwrap().unwrap();
+    assert!(collected.bytes() == bytes[RECORD..], "{} bytes came", collected.bytes().len());
+    let status = stream.status();
+    let failed = &status.ended_outputs[0];
+    assert_eq!(failed.bytes + failed.dropped.bytes + status.bytes_dropped, RECORD as u64, "{status:?}");
+}
