@@ -169,7 +169,8 @@ struct wp_list_ends {
 
 /*
  * As udp_sendmsg() does, once, before the route is looked at: other threads may
- * connect the socket elsewhere meanwhile, or to nothing. False if they have.
+ * connect the socket elsewhere meanwhile, to nothing or to a group. False if to
+ * one of these two.
  */
 static bool wp_list_read_ends(const struct inet_sock *inet, struct wp_list_ends *ends)
 {
@@ -177,7 +178,8 @@ static bool wp_list_read_ends(const struct inet_sock *inet, struct wp_list_ends 
 	ends->daddr = READ_ONCE(inet->inet_daddr);
 	ends->sport = READ_ONCE(inet->inet_sport);
 	ends->dport = READ_ONCE(inet->inet_dport);
-	return ends->saddr && ends->daddr && ends->sport && ends->dport;
+	return ends->saddr && ends->daddr && ends->sport && ends->dport &&
+	       !ipv4_is_multicast(ends->daddr);
 }
 
 /* As in udp_send_skb(): what differs between packets is set when it is cut. */

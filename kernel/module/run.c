@@ -88,7 +88,7 @@ struct wp_run {
 };
 
 /* What a step of a run comes to, if to no error. */
-enum wp_run_step {
+enum wp_run_outcome {
 	WP_RUN_WAITS,			/* nothing is to be done before `due_ns` */
 	WP_RUN_SENT,
 	WP_RUN_DONE,			/* all was sent */

@@ -251,9 +251,9 @@ static int wp_source_fill_file(struct wp_source *source, u64 want, bool wait)
 	filled = rw_verify_area(READ, source->file, &desc.pos, want);
 	if (filled < 0)
 		return filled;
-	if (!wait && wp_source_would_block(source, desc.pos, want))
-		return -EAGAIN;
 	do {
+		if (!wait && wp_source_would_block(source, desc.pos, want))
+			return -EAGAIN;
 		filled = splice_direct_to_actor(source->file, &desc, wp_source_take);
 	} while (filled == -AOP_TRUNCATED_PAGE && retries--);
 	source->ended = !filled;

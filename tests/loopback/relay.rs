@@ -475,6 +475,24 @@ fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
         output.status.code() == Some(1) && said.contains("nobody listens there any more: remove it"),
         "{said}"
     );
+    // No file is called left, and who listens is not disturbed by the question.
+    let refused = |name: &str, why: &str| -> Result<()> {
+        let output = relay(&["--in", &at(folder.path(), "unix", name), "--out", "-"])?.output()?;
+        let said = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(1) && said.contains(why), "{said}");
+        Ok(())
+    };
+    std::fs::write(folder.path().join("film"), "bytes")?;
+    refused("film?listen", "the name is taken: a file or folder has it")?;
+    let used = at(folder.path(), "unix", "used?listen");
+    let mut waiting = Process::start(&relay(&["--in", &used, "--out", "-"])?, true)?;
+    wait_for(&folder.path().join("used"))?;
+    refused("used?listen", "the name is taken: it is in use")?;
+    let mut client = UnixStream::connect(folder.path().join("used"))?;
+    client.write_all(b"seven")?;
+    drop(client);
+    let status = waiting.wait(Deadline::seconds(10.0))?;
+    ensure!(status.success() && waiting.log().contains("5 B in"), "{status}: {}", waiting.log());
     ensure!(!folder.path().join("inlet").exists(), "the name of a socket that nobody came to is left");
 
     // For bytes, and for room.

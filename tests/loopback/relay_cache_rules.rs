@@ -13,6 +13,7 @@ use wirepath_tests::caching::{Cache, names, wait_for_entries};
 use wirepath_tests::http::{self, Response};
 use wirepath_tests::origin::{Asked, Origin, answer};
 use wirepath_tests::process::Process;
+use wirepath_tests::proxy::free_port;
 use wirepath_tests::{Deadline, require, server, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -324,7 +325,13 @@ fn wrong_arguments_are_named() -> Result<()> {
     let path = |folder: &tempfile::TempDir| folder.path().display().to_string();
     let (foreign_path, empty_path) = (path(&foreign), path(&empty));
     let origin = "http://127.0.0.1:9";
+    let own = free_port()?.to_string();
+    let itself = format!("http://{own}/films");
     for (arguments, words) in [
+        (
+            ["--cache", &empty_path, "--origin", &itself, "--listen", &own],
+            "the origin is this cache itself; name the server behind it",
+        ),
         (["--cache", &empty_path, "--origin", "https://host", "--listen", ":0"], "TLS"),
         (
             ["--cache", &foreign_path, "--origin", origin, "--listen", "127.0.0.1:0"],

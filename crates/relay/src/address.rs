@@ -155,29 +155,26 @@ impl Address {
         Address { text, kind }
     }
 
-    /// What is wrong if two inputs or outputs have it, for what only one can have.
-    pub(crate) fn claim(&self, is_output: bool) -> Option<String> {
-        let waited = |at: fmt::Arguments<'_>| {
-            format!("connections are waited for at {at} twice; give each an address of its own")
+    /// What of it only one input or output can have.
+    pub(crate) fn claim(&self, is_output: bool) -> Option<Claim> {
+        let (what, wrong) = match &self.kind {
+            Kind::Standard if is_output => (
+                "standard output".to_owned(),
+                "standard output (-) is written to twice; one stream can have it".to_owned(),
+            ),
+            Kind::Standard => (
+                "standard input".to_owned(),
+                "standard input (-) is read twice; one stream can have it".to_owned(),
+            ),
+            Kind::File { path, .. } if is_output => (
+                file_to_write(path)?,
+                format!("{} is written to twice; give each output a file of its own", path.display()),
+            ),
+            Kind::Tcp { host, port, listen: true } => waited_for(format!("tcp://{host}:{port}")),
+            Kind::Unix { path, listen: true } => waited_for(format!("unix:{}", path.display())),
+            _ => return None,
         };
-        match &self.kind {
-            Kind::Standard if is_output => {
-                Some("standard output (-) is written to twice; one stream can have it".to_owned())
-            }
-            Kind::Standard => Some("standard input (-) is read twice; one stream can have it".to_owned()),
-            // Of a device or a FIFO each may have a part.
-            Kind::File { path, .. }
-                if is_output && std::fs::metadata(path).map_or(true, |there| there.is_file()) =>
-            {
-                Some(format!(
-                    "file:{} is written to twice; give each output a file of its own",
-                    path.display()
-                ))
-            }
-            Kind::Tcp { host, port, listen: true } => Some(waited(format_args!("tcp://{host}:{port}"))),
-            Kind::Unix { path, listen: true } => Some(waited(format_args!("unix:{}", path.display()))),
-            _ => None,
-        }
+        Some(Claim { what, wrong })
     }
 
     /// Whether both are one ordinary file, by whatever names.
@@ -188,6 +185,29 @@ impl Address {
         };
         file(self).zip(file(other)).is_some_and(|(one, two)| (one.dev(), one.ino()) == (two.dev(), two.ino()))
     }
+}
+
+/// What only one can have.
+pub(crate) struct Claim {
+    /// By which two of the same are told.
+    pub(crate) what: String,
+    /// What is wrong if two have it.
+    pub(crate) wrong: String,
+}
+
+/// A file by whatever name, if it is an ordinary one or is to be made: of a device or a FIFO each may have a part.
+fn file_to_write(path: &Path) -> Option<String> {
+    if let Ok(there) = std::fs::metadata(path) {
+        return there.is_file().then(|| format!("file {}:{}", there.dev(), there.ino()));
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    Some(format!("file {}", folder.join(path.file_name().unwrap_or_default()).display()))
+}
+
+fn waited_for(place: String) -> (String, String) {
+    let wrong = format!("connections are waited for at {place} twice; give each an address of its own");
+    (place, wrong)
 }
 
 impl fmt::Display for Address {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use toml::Spanned;
 use wirepath_streams::{Class, Rate, Sharing};
 
+use crate::address::Claim;
 use crate::wiring::Wiring;
 use tables::{ClassTable, ConfigurationFile, StreamTable};
 
@@ -108,8 +109,10 @@ impl Configuration {
         if self.streams.iter().any(|stream| stream.name == plan.name) {
             return Err(format!("there is a stream {} already; give each its own name", plan.name));
         }
-        if let Some(claim) = plan.wiring.claims().find(|claim| !self.claims.insert(claim.clone())) {
-            return Err(claim);
+        for Claim { what, wrong } in plan.wiring.claims() {
+            if !self.claims.insert(what) {
+                return Err(wrong);
+            }
         }
         self.streams.push(plan);
         Ok(())

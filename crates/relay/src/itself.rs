@@ -8,9 +8,8 @@ pub(crate) fn is_reached(target: SocketAddr, doors: &[SocketAddr]) -> bool {
     doors.iter().any(|door| {
         let ip = door.ip().to_canonical();
         // A socket on :: takes IPv4, too: doors are made so.
-        let takes =
-            ip == address || (ip.is_unspecified() && (ip.is_ipv6() || address.is_ipv4()) && is_ours(address));
-        door.port() == target.port() && takes
+        let takes = || ip.is_unspecified() && (ip.is_ipv6() || address.is_ipv4()) && is_ours(address);
+        door.port() == target.port() && (ip == address || takes())
     })
 }
 
@@ -23,9 +22,17 @@ fn meant(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether this machine has the address: only then can a socket be bound to it.
+/// Whether this machine has the address: what it sends there comes from there. (To be bound to it, it need not have it: see
+/// `ip_nonlocal_bind` in ip(7).) Nothing is sent.
 fn is_ours(address: IpAddr) -> bool {
-    UdpSocket::bind((address, 0)).is_ok()
+    let any: IpAddr =
+        if address.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { Ipv6Addr::UNSPECIFIED.into() };
+    let source = || {
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.connect((address, 9))?; // discard; any port would do
+        socket.local_addr()
+    };
+    address.is_loopback() || source().is_ok_and(|source| source.ip() == address)
 }
 
 #[cfg(test)]

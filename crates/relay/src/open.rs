@@ -5,7 +5,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream, ToSocketAddrs};
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,19 +126,25 @@ impl Address {
     }
 }
 
-/// What to do about a name of a Unix socket that is there already: a process that was killed leaves it behind.
+/// What to do about a name that is there already where a Unix socket is to get one: a process that was killed leaves its own behind.
 pub(crate) fn if_taken(path: &Path, error: io::Error) -> io::Error {
     if error.kind() != io::ErrorKind::AddrInUse {
         return error;
     }
-    let is_left =
-        UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused);
-    let what = if is_left {
-        "nobody listens there any more: remove it"
-    } else {
-        "it is in use; choose another name"
+    let what = match listens_there(path) {
+        None => "a file or folder has it; choose another",
+        Some(false) => "nobody listens there any more: remove it",
+        Some(true) => "it is in use; choose another",
     };
-    io::Error::new(error.kind(), format!("the name is taken, and {what}"))
+    io::Error::new(error.kind(), format!("the name is taken: {what}"))
+}
+
+/// Whether anybody listens there; None of what is no socket. Asked by a socket of datagrams, which does not fit: one that fits would
+/// be the connection that is waited for.
+fn listens_there(path: &Path) -> Option<bool> {
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|there| there.file_type().is_socket());
+    let asked = || UnixDatagram::unbound().and_then(|socket| socket.connect(path));
+    is_socket.then(|| !asked().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused))
 }
 
 fn stream(address: &Address, descriptor: io::Result<OwnedFd>) -> Attempt<Object> {

@@ -5,7 +5,7 @@ use wirepath_streams::{
     WhenFull,
 };
 
-use crate::address::Address;
+use crate::address::{Address, Claim};
 use crate::open::OpenError;
 use crate::spec::{FramingSpec, HandlerSpec, OrderSpec, PatternSpec, SpecError, WhenFullSpec};
 
@@ -107,8 +107,8 @@ impl Wiring {
         Ok(())
     }
 
-    /// What nobody else can have, each as what is wrong if somebody does.
-    pub(crate) fn claims(&self) -> impl Iterator<Item = String> {
+    /// What nobody else can have.
+    pub(crate) fn claims(&self) -> impl Iterator<Item = Claim> {
         let inputs = self.inputs.iter().filter_map(|input| input.claim(false));
         inputs.chain(self.outputs.iter().filter_map(|output| output.claim(true)))
     }

@@ -249,16 +249,16 @@ impl Splitter {
 
     fn next_measured(&mut self, bytes: &mut impl Buf, is_end: bool) -> Result<Option<Run>, FramingError> {
         let there = bytes.remaining();
-        match self.measure(bytes.chunk(), is_end)? {
+        let length = self.measure(bytes.chunk(), is_end)?;
+        let least = length.unwrap_or(there);
+        if self.whole.is_some() && least > LONGEST {
+            return Err(FramingError::TooLong { bytes: least, limit: LONGEST });
+        }
+        match length {
             Some(length) if length <= there => Ok(Some(self.run_of_measured(length, bytes, is_end))),
             Some(_) if is_end => Err(FramingError::Cut { bytes: there }),
             Some(length) if self.whole.is_none() => Ok(Some(self.begin(length - there, bytes))),
-            length => match length.unwrap_or(there) {
-                bytes if self.whole.is_some() && bytes > LONGEST => {
-                    Err(FramingError::TooLong { bytes, limit: LONGEST })
-                }
-                _ => Ok(None),
-            },
+            _ => Ok(None),
         }
     }
 

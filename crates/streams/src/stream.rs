@@ -64,10 +64,10 @@ pub struct Port(pub(crate) u64);
 pub struct Stream {
     inputs: Vec<Input>,
     outputs: Vec<Output>,
-    /// Nothing that they must not have to be [moved unseen](leg) has come to inputs since none had it.
+    /// All inputs could be [moved unseen](leg), and nothing has happened to one since.
     inputs_unchanged: bool,
-    /// The place of one that had.
-    seen_input: usize,
+    /// The place of an input that could not.
+    obstacle: usize,
     /// How many were looked at for that.
     #[cfg(test)]
     inputs_looked_at: usize,

@@ -128,9 +128,9 @@ async fn serve(cache: &Cache, addresses: &[Endpoint], limit: Duration, says_read
         listeners = listen(addresses) => listeners?,
         () = either(&mut terminate, &mut interrupt) => return Ok(true),
     };
+    let doors = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
     ensure!(
-        !cache
-            .is_before_itself(&listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?),
+        !cache.is_before_itself(&doors),
         "the origin is this cache itself; name the server behind it with --origin"
     );
     if says_ready {

@@ -170,6 +170,11 @@ fn each_wrong_thing_is_named_with_its_line() {
             "copy is written to twice; give each output a file of its own",
         ),
         (
+            with("[[stream]]\nname = \"b\"\nin = [\"file:a\"]\nout = [\"file:./copy\"]"),
+            5,
+            "copy is written to twice; give each output a file of its own",
+        ),
+        (
             with("[[stream]]\nname = \"b\"\nin = [\"tcp://:80?listen\"]\nout = [\"tcp://:80?listen\"]"),
             5,
             "connections are waited for at tcp://:80 twice",

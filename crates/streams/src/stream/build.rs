@@ -199,7 +199,7 @@ impl StreamBuilder {
         let mut stream = Stream {
             inputs: Vec::new(),
             inputs_unchanged: false,
-            seen_input: 0,
+            obstacle: 0,
             #[cfg(test)]
             inputs_looked_at: 0,
             detaching: 0,

@@ -40,7 +40,7 @@ impl Stream {
         let is_alone = self.inputs.len() == 1;
         let cannot = |input: &Input| !input.can_be_moved_unseen(is_alone);
         if !self.inputs_unchanged {
-            if self.inputs.get(self.seen_input).is_some_and(cannot) {
+            if self.inputs.get(self.obstacle).is_some_and(cannot) {
                 return false;
             }
             let place = self.inputs.iter().position(cannot);
@@ -49,7 +49,7 @@ impl Stream {
                 self.inputs_looked_at += self.inputs.len();
             }
             self.inputs_unchanged = place.is_none();
-            self.seen_input = place.unwrap_or(0);
+            self.obstacle = place.unwrap_or(0);
         }
         debug_assert_eq!(
             self.inputs_unchanged,

@@ -36,9 +36,9 @@ const ROUNDS: u64 = 1000;
 const PLAYERS: usize = 4;
 
 /// How long anything may take that must come: only a hang takes so long.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
-/// How often a long run says how far it is; and one that is as long comes to everything.
+/// How often a long run says how far it is.
 const LONG: Duration = Duration::from_secs(60);
 
 #[test]
@@ -59,8 +59,8 @@ fn nothing_is_lost_doubled_or_out_of_order_whatever_happens() {
     if let Some(seed) = failed {
         panic!("the round with seed {seed} failed; WIREPATH_MODEL_SEED={seed} plays it again")
     }
-    println!("seeds {first} to {}:\n{tally}", next - 1);
-    if tally.of("rounds") >= ROUNDS || seconds.is_some_and(|seconds| seconds >= LONG.as_secs()) {
+    println!("seeds {first} to {}:\n{tally}", next.saturating_sub(1));
+    if tally.of("rounds") >= ROUNDS {
         kinds::check(&tally);
     }
 }

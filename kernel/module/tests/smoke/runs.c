@@ -70,11 +70,14 @@ static void by_departures(const struct data *data, struct pair pair)
 static void stopped_and_closed(const struct data *data, struct pair pair)
 {
 	struct wirepath_send send = cut(wirepath_send_of(pair.from, data->file, 0, 1000000), 1000, 0);
-	struct wirepath_start start = start_of(&send, 10000);
-	int run = ioctl(device, WIREPATH_START, &start), stopped = ioctl(device, WIREPATH_START, &start);
+	/* The first packet at once, the second after 100 s: closing does not wait for one on its way. */
+	struct wirepath_start start = start_of(&send, 10);
+	int run = ioctl(device, WIREPATH_START, &start), stopped;
 	struct wirepath_status status;
 	unsigned char packet[65536];
 
+	CHECK(receive(pair.to, packet) == 1000);
+	stopped = ioctl(device, WIREPATH_START, &start);
 	CHECK(run >= 0 && stopped >= 0);
 	CHECK(!ioctl(stopped, WIREPATH_STOP, 0));
 	status = status_of(stopped, WIREPATH_STATUS);
