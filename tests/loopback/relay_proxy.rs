@@ -453,7 +453,7 @@ fn wrong_arguments_are_named() -> Result<()> {
             "is where the proxy itself listens; name the server behind it",
         ),
         (&["--listen", "9933", "--to", "a:1"], 2, "a host or a colon is missing, as in HOST:9933 or :9933"),
-        (&["--listen", ":0", "--to", "a:1", "--threads", "0"], 2, "wanted is a whole number from 1 on"),
+        (&["--listen", ":0", "--to", "a:1", "--threads", "0"], 2, "wanted is a whole number from 1 to 1024"),
         (
             &["--listen", ":0", "--cache", "kept", "--origin", "http://a", "--cache-size", "10"],
             2,

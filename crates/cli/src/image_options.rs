@@ -22,7 +22,7 @@ pub(crate) struct ImageOptions {
     pub(crate) cache: Option<PathBuf>,
 
     /// How much the wire images may take; the least recently used go first [default: 20GiB]
-    #[arg(long, value_name = "SIZE", value_parser = number::size)]
+    #[arg(long, value_name = "SIZE", value_parser = number::cache_size)]
     pub(crate) cache_size: Option<ByteSize>,
 
     /// How much of a stream may leave in one go, from 1ms to 500ms [default: 20ms]

@@ -115,7 +115,7 @@ struct Listening {
 
     /// Engine threads, over which connections, or streams of a configuration file, are spread [default: one for each core; one where
     /// the file weighs classes against each other, which holds on each thread]
-    #[arg(long, value_name = "N", value_parser = number::at_least_one, requires = "spread")]
+    #[arg(long, value_name = "N", value_parser = number::threads, requires = "spread")]
     threads: Option<NonZeroUsize>,
 }
 

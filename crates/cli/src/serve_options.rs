@@ -41,7 +41,7 @@ pub(crate) struct ServeOptions {
     pub(crate) hot_memory: Option<ByteSize>,
 
     /// Engine threads [default: one for each core]
-    #[arg(long, value_name = "N", value_parser = number::at_least_one)]
+    #[arg(long, value_name = "N", value_parser = number::threads)]
     pub(crate) threads: Option<NonZeroUsize>,
 
     /// Data path: auto, or the name of one, such as wire_uring (needs --hot-memory), wire_sendfile, gso_writev, krtpsendfile

@@ -1,6 +1,8 @@
 //! Whether what is relayed would come back: a relay before itself takes connections from itself until there are no descriptors.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// Whether whoever connects to `target` comes out at one of these doors.
 pub(crate) fn is_reached(target: SocketAddr, doors: &[SocketAddr]) -> bool {
@@ -11,6 +13,12 @@ pub(crate) fn is_reached(target: SocketAddr, doors: &[SocketAddr]) -> bool {
         let takes = || ip.is_unspecified() && (ip.is_ipv6() || address.is_ipv4()) && is_ours(address);
         door.port() == target.port() && (ip == address || takes())
     })
+}
+
+/// Whether both are names of one socket.
+pub(crate) fn is_same_socket(path: &Path, other: &Path) -> bool {
+    let of = |path: &Path| std::fs::metadata(path).map(|there| (there.dev(), there.ino())).ok();
+    of(path).is_some_and(|one| of(other) == Some(one))
 }
 
 /// Who connects to no address in particular comes to this machine.
@@ -52,5 +60,14 @@ mod tests {
         assert!(!reached("127.0.0.2:80", "127.0.0.1:80"));
         assert!(!reached("192.0.2.1:80", "[::]:80"), "an address for documents (RFC 5737) is nobody's");
         assert!(!reached("[::1]:80", "0.0.0.0:80"));
+    }
+    #[test]
+    fn a_socket_has_many_names() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("door");
+        let _door = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(is_same_socket(&path, &folder.path().join("./door")));
+        assert!(!is_same_socket(&path, &folder.path().join("other")));
+        assert!(!is_same_socket(&path, folder.path()));
     }
 }

@@ -60,7 +60,7 @@ impl Door {
             (Listener::Tcp(listener), Target::Tcp(target)) => {
                 listener.local_addr().is_ok_and(|address| itself::is_reached(*target, &[address]))
             }
-            (Listener::Unix(_, path), Target::Unix(target)) => path == target,
+            (Listener::Unix(_, path), Target::Unix(target)) => itself::is_same_socket(path, target),
             _ => false,
         }
     }
