@@ -22,7 +22,7 @@ pub(crate) fn at_least_one(text: &str) -> Result<NonZeroUsize, &'static str> {
 }
 
 /// A size with its unit; no unit means bytes.
-pub(crate) fn size(text: &str) -> Result<ByteSize, &'static str> {
+fn size(text: &str) -> Result<ByteSize, &'static str> {
     text.parse().map_err(|_| "wanted is a size, such as 500MB or 20GiB")
 }
 
