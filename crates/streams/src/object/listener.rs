@@ -15,6 +15,8 @@ pub(crate) struct Listener {
     socket: OwnedFd,
     /// Where it is waited for was told.
     pub(crate) is_told: bool,
+    /// That nobody could be taken in was told.
+    pub(crate) is_failure_told: bool,
     /// Only to be dropped.
     _name: Option<Name>,
 }
@@ -50,7 +52,7 @@ impl Object {
             return Err(Errno::INVAL.into());
         }
         fcntl_setfl(&socket, fcntl_getfl(&socket)? | OFlags::NONBLOCK)?;
-        let listener = Listener { socket, is_told: false, _name: path.map(Name) };
+        let listener = Listener { socket, is_told: false, is_failure_told: false, _name: path.map(Name) };
         Ok(Object::new(name, Kind::Listening(listener)))
     }
 
@@ -59,10 +61,10 @@ impl Object {
         matches!(self.kind, Kind::Listening(_))
     }
 
-    /// Whoever has it next tells anew where it waits.
+    /// Whoever has it next tells anew of it.
     pub(crate) fn forget_told(&mut self) {
         if let Kind::Listening(listener) = &mut self.kind {
-            listener.is_told = false;
+            (listener.is_told, listener.is_failure_told) = (false, false);
         }
     }
 
