@@ -22,7 +22,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         connections_have_no_threads_of_their_own,
         a_backend_that_refuses_is_left_out,
         a_backend_that_dies_is_noticed_and_so_is_its_return,
-        silence_ends_a_connection,
         the_fewest_connections_get_the_next,
         those_who_are_too_many_wait,
         a_door_where_nobody_is_keeps_nobody_out,
@@ -197,22 +196,6 @@ fn a_backend_that_dies_is_noticed_and_so_is_its_return() -> Result<()> {
         "{status}"
     );
     ensure!(backend["failures"] == 0, "clients met a backend that was known to be down: {status}");
-    Ok(())
-}
-
-fn silence_ends_a_connection() -> Result<()> {
-    let backend = TcpListener::bind("127.0.0.1:0")?;
-    let proxy = Proxy::before(&[backend.local_addr()?], &["--idle-timeout", "300ms"])?;
-    let client = proxy.connect()?;
-    for mut end in [client, accept(&backend)?] {
-        let read = end.read(&mut [0]);
-        ensure!(
-            read.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset),
-            "{read:?}"
-        );
-    }
-    let (code, status) = proxy.end()?;
-    ensure!(code == 0 && status["connections"]["timed_out"] == 1, "{code}: {status}");
     Ok(())
 }
 
