@@ -25,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         ffmpeg_sends_through_a_relay,
         wrong_addresses_and_words_are_named,
         a_file_that_exists_is_left_as_it_is,
+        a_file_that_nothing_was_written_to_is_not_left,
         files_of_a_shell_keep_their_place,
         a_signal_ends_it_whatever_it_waits_for,
         connections_are_waited_for_and_said_so,
@@ -428,6 +429,42 @@ fn a_file_that_exists_is_left_as_it_is() -> Result<()> {
         String::from_utf8(itself.stderr)?.contains("is the same file as")
             && std::fs::read(&path)? == b"after"
     );
+    Ok(())
+}
+
+/// The next start would be refused for it.
+fn a_file_that_nothing_was_written_to_is_not_left() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("target");
+    let (inlet, target) = (at(folder.path(), "unix", "inlet?listen"), at(folder.path(), "file", "target"));
+    let nothing = || run(&["--in", "-", "--out", &target], b"");
+
+    // Nobody connects, or somebody does and sends nothing. The file is there meanwhile.
+    for connects in [false, true] {
+        let mut waiting = Process::start(&relay(&["--in", &inlet, "--out", &target])?, true)?;
+        Deadline::seconds(10.0).wait_for("a line that says where it waits", || {
+            Ok(waiting.log().contains("waiting for a connection").then_some(()))
+        })?;
+        ensure!(path.exists(), "no file: {}", waiting.log());
+        let _client = connects.then(|| UnixStream::connect(folder.path().join("inlet"))).transpose()?;
+        waiting.signal(Signal::INT)?;
+        let status = waiting.wait(Deadline::seconds(10.0))?;
+        ensure!(status.code() == Some(130) && !path.exists(), "{status}: {}", waiting.log());
+    }
+
+    // Another output, or the beginning of the stream, fails.
+    let taken = at(folder.path(), "file", "taken");
+    std::fs::write(folder.path().join("taken"), "")?;
+    let missing = at(folder.path(), "unix", "missing");
+    for more in [["--out", &taken], ["--out", &missing], ["--framing", "ts"]] {
+        let failed = run(&[&["--in", "-", "--out", &target], &more[..]].concat(), &[0x78; 1000])?;
+        ensure!(failed.status.code() == Some(1) && !path.exists(), "{more:?}: {failed:?}");
+    }
+    ensure!(std::fs::read(folder.path().join("taken"))?.is_empty(), "what was there stays");
+
+    // An input that ends well with no bytes is a file with no bytes.
+    ensure!(nothing()?.status.success() && std::fs::read(&path)?.is_empty());
+    ensure!(nothing()?.status.code() == Some(1) && path.exists(), "the file of before");
     Ok(())
 }
 

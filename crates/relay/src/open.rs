@@ -101,7 +101,10 @@ impl Address {
         self.opened(match &self.kind {
             Kind::Standard => stream(self, io::stdout().as_fd().try_clone_to_owned()),
             Kind::File { path, existing } => {
-                create(path, *existing).and_then(|(file, length)| self.of_file(file, length))
+                create(path, *existing).and_then(|Created { file, length, is_new }| {
+                    let object = self.of_file(file, length)?;
+                    Ok(if is_new { object.provisional(path.clone()) } else { object })
+                })
             }
             Kind::Udp(udp) => sender(udp).and_then(|socket| self.datagrams(socket, udp)),
             kind => connection(kind).and_then(|connection| stream(self, Ok(connection))),
@@ -151,8 +154,17 @@ fn stream(address: &Address, descriptor: io::Result<OwnedFd>) -> Attempt<Object>
     descriptor.and_then(|descriptor| Object::stream(&address.to_string(), descriptor)).doing("opening")
 }
 
-/// The file, and its length if it is to be written behind that.
-fn create(path: &Path, existing: Existing) -> Attempt<(std::fs::File, u64)> {
+/// A file to write.
+struct Created {
+    file: std::fs::File,
+    /// Where it is to be written from on.
+    length: u64,
+    /// Nobody else can have had it before.
+    is_new: bool,
+}
+
+/// A file to write, or a device or FIFO of this name.
+fn create(path: &Path, existing: Existing) -> Attempt<Created> {
     let mut options = OpenOptions::new();
     options.write(true);
     match existing {
@@ -168,12 +180,13 @@ fn create(path: &Path, existing: Existing) -> Attempt<(std::fs::File, u64)> {
                 let words = "it exists; add ?append or ?overwrite to its address";
                 return Err(("opening", io::Error::new(io::ErrorKind::AlreadyExists, words)));
             }
-            OpenOptions::new().write(true).open(path).doing("opening")?
+            let file = OpenOptions::new().write(true).open(path).doing("opening")?;
+            return Ok(Created { file, length: 0, is_new: false });
         }
         opened => opened.doing("opening")?,
     };
     let length = if existing == Existing::Append { file.metadata().doing("opening")?.len() } else { 0 };
-    Ok((file, length))
+    Ok(Created { file, length, is_new: existing == Existing::Refuse })
 }
 
 /// A connection that is made.
