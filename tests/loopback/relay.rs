@@ -22,6 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         stripes_over_sockets_are_put_together_again,
         what_is_sealed_is_opened_behind_another_relay,
         a_programme_is_taken_out_of_a_multiplex,
+        a_programme_that_is_not_there_is_a_failure_that_names_those_that_are,
         ffmpeg_sends_through_a_relay,
         wrong_addresses_and_words_are_named,
         a_file_that_exists_is_left_as_it_is,
@@ -224,6 +225,35 @@ fn a_programme_is_taken_out_of_a_multiplex() -> Result<()> {
     let inspected: Value = serde_json::from_slice(&inspect.output()?.stdout)?;
     let programmes = inspected["programmes"].as_array().context("no programmes")?;
     ensure!(programmes.len() == 1 && programmes[0]["number"] == 2, "{inspected}");
+    Ok(())
+}
+
+/// An output without a byte would pass for what was asked for.
+fn a_programme_that_is_not_there_is_a_failure_that_names_those_that_are() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let source = format!("file:{}", clips::two_programmes(2)?.display());
+    let target = at(folder.path(), "file", "one.ts");
+    let output = relay(&[
+        "--in",
+        &source,
+        "--framing",
+        "ts",
+        "--handler",
+        "ts:programme=9",
+        "--out",
+        &target,
+        "--json",
+        "-",
+    ])?
+    .output()?;
+    let said = String::from_utf8(output.stderr)?;
+    let why = "handler ts: programme 9 is not in the transport stream, which has programmes 1, 2";
+    ensure!(output.status.code() == Some(1) && said.contains(why), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let found = serde_json::json!({"handler": "ts", "what": "found", "value": 0});
+    ensure!(report["state"] == "failed" && report["error"] == why, "{report}");
+    ensure!(report["reports"].as_array().is_some_and(|reports| reports.contains(&found)), "{report}");
+    ensure!(!folder.path().join("one.ts").exists(), "an empty file is left");
     Ok(())
 }
 
