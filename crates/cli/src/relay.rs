@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::{ArgGroup, Args};
 use wirepath_relay::{AddressError, Configuration, Endpoint};
 use wirepath_streams::{Policy, Round};
@@ -85,7 +85,7 @@ pub(crate) struct Relay {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Only say whether the configuration file is right; nothing is opened
+    /// Only say whether the configuration file is right, and the keys that it names; nothing else is opened
     #[arg(long, requires = "config")]
     check: bool,
 
@@ -168,6 +168,9 @@ impl Relay {
                 "the configuration file {file} has no [[stream]]; without one there is nothing to do"
             );
             if self.check {
+                configuration.check_keys().map_err(|(stream, error)| {
+                    anyhow!("in the configuration file {file}, stream {stream}: {error}")
+                })?;
                 let classes = configuration.sharing.classes.len() as u64;
                 let streams = format::counted(streams, "stream", "streams");
                 let classes = format::counted(classes, "class", "classes");

@@ -15,6 +15,7 @@ use toml::Spanned;
 use wirepath_streams::{Class, Rate, Sharing};
 
 use crate::address::Claim;
+use crate::spec::{HandlerSpec, SpecError};
 use crate::wiring::Wiring;
 use tables::{ClassTable, ConfigurationFile, StreamTable};
 
@@ -116,6 +117,17 @@ impl Configuration {
         }
         self.streams.push(plan);
         Ok(())
+    }
+
+    /// Reads the keys of all handlers, which a stream reads when it begins.
+    ///
+    /// # Errors
+    /// The first that cannot be read or is none, and the name of its stream.
+    pub fn check_keys(&self) -> Result<(), (&str, SpecError)> {
+        self.streams.iter().try_for_each(|stream| {
+            let checked = stream.wiring.handlers.iter().try_for_each(HandlerSpec::check);
+            checked.map_err(|error| (stream.name.as_str(), error))
+        })
     }
 
     /// The place of a class.

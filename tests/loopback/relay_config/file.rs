@@ -13,6 +13,7 @@ pub(super) fn trials() -> Vec<Trial> {
     trials![
         wrong_files_are_named_with_their_line,
         a_file_is_checked_and_nothing_is_opened,
+        keys_are_checked_with_the_file_that_names_them,
         a_stream_of_the_command_line_has_a_class_of_the_file,
     ]
 }
@@ -79,6 +80,24 @@ fn a_file_is_checked_and_nothing_is_opened() -> Result<()> {
         "{said}"
     );
     Ok(())
+}
+
+/// When the stream starts it is late.
+fn keys_are_checked_with_the_file_that_names_them() -> Result<()> {
+    let folder = Folder::new(&format!("{COPY}handlers = [\"meter\", \"seal:key\"]\n"))?;
+    let check = |code: i32, said: &str| -> Result<()> {
+        let output = folder.output(&["--check"])?;
+        let words = String::from_utf8([output.stdout, output.stderr].concat())?;
+        ensure!(output.status.code() == Some(code) && words.contains(said), "{words}");
+        Ok(())
+    };
+    let key = folder.path("key");
+    let place = format!("relay.toml, stream copy: {}", key.display());
+    check(1, &format!("{place}: the key cannot be read: No such file"))?;
+    std::fs::write(&key, [7; 31])?;
+    check(1, &format!("{place} is no key: a key is a file of 32 random bytes, and this one has 31"))?;
+    std::fs::write(&key, [7; 32])?;
+    check(0, "relay.toml: OK, 1 stream")
 }
 
 fn a_stream_of_the_command_line_has_a_class_of_the_file() -> Result<()> {
