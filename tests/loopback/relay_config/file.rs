@@ -29,6 +29,18 @@ fn wrong_files_are_named_with_their_line() -> Result<()> {
         ),
         (format!("{COPY}{COPY}"), "relay.toml, line 6: there is a stream copy already"),
         (format!("{COPY}order ="), "relay.toml, line 5: "),
+        (
+            format!("{COPY}handlers = \"meter\"\n"),
+            "relay.toml, line 5: handlers is a list; write handlers = [\"meter\"]",
+        ),
+        (
+            format!("{COPY}[[stream]]\nname = \"b\"\n"),
+            "relay.toml, line 5: in is missing here; a [[stream]] has",
+        ),
+        (
+            "[stream]\nname = \"b\"\n".to_owned(),
+            "relay.toml, line 1: there may be many of these: write [[stream]]",
+        ),
     ] {
         let folder = Folder::new(&configuration)?;
         std::fs::write(folder.path("source"), "bytes")?;
