@@ -61,8 +61,11 @@ fn wrong_files_are_named_with_their_line() -> Result<()> {
         (&["--check"][..], "not provided:\n  --config <FILE>\n"),
         (&["--check", "--in", "-", "--out", "-"], "not provided:\n  --config <FILE>\n"),
         (&["--framing", "ts", "--config", "/dev/null"], "--in <ADDRESS>"),
-        // One stream stays on one thread.
-        (&["--threads", "2", "--in", "-", "--out", "-"], "--config <FILE>"),
+        (
+            &["--threads", "2", "--in", "-", "--out", "-"],
+            "error: --threads spreads connections, or the streams of a --config; one stream (--in, --out) stays on one thread",
+        ),
+        (&["--threads", "2"], "required arguments were not provided"),
         (&["--in", "-", "--out", "-", "--rate", "fast"], "fast is no rate; a rate is for instance 100Mbit/s"),
     ] {
         let output = Command::new(server::binary()?).arg("relay").args(arguments).output()?;
