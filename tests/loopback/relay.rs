@@ -12,6 +12,7 @@ use libtest_mimic::Trial;
 use rustix::process::Signal;
 use serde_json::Value;
 use wirepath_tests::process::{Process, find};
+use wirepath_tests::proxy::silence_left;
 use wirepath_tests::{Deadline, clips, require, server, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -31,6 +32,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_signal_ends_it_whatever_it_waits_for,
         connections_are_waited_for_and_said_so,
         who_connects_and_resets_has_come,
+        peers_that_say_nothing_are_asked_for,
         hostile_datagrams_end_nothing_and_are_counted,
         what_a_peer_did_not_get_is_no_success,
         outputs_that_are_gone_stay_in_the_report,
@@ -624,6 +626,24 @@ fn connections_are_waited_for_and_said_so() -> Result<()> {
     ensure!(std::fs::read(target)? == bytes, "other bytes came");
     ensure!(!outlet.exists(), "the socket's name is left");
     ensure!(TcpStream::connect(inlet).is_err(), "somebody listens still");
+    Ok(())
+}
+
+/// Whether it connects or is connected to.
+fn peers_that_say_nothing_are_asked_for() -> Result<()> {
+    let peer = TcpListener::bind("127.0.0.1:0")?;
+    let there = peer.local_addr()?;
+    let here = free_port()?;
+    let (from, to) = (format!("tcp://{there}"), format!("tcp://{here}?listen"));
+    let relaying = Process::start(&relay(&["--in", &from, "--out", &to])?, true)?;
+    let (_sender, connected_from) = peer.accept()?;
+    wait_until_said(&relaying, &here.to_string())?;
+    let receiver = TcpStream::connect(here)?;
+    for (local, peer) in [(connected_from, there), (here, receiver.local_addr()?)] {
+        let left = Deadline::seconds(20.0)
+            .wait_for("a connection that asks for its peer", || silence_left(local, peer))?;
+        ensure!(left <= 6000, "it asks after {left} hundredths of a second");
+    }
     Ok(())
 }
 

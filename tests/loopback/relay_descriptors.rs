@@ -1,7 +1,8 @@
-//! A proxy and a cache that have no descriptors left (`EMFILE`): they wait without using the processor, and go on when there are some.
+//! A relay, a proxy and a cache that have no descriptors left (`EMFILE`): they wait without using the processor, and go on when there are some.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
@@ -13,8 +14,14 @@ use wirepath_tests::process::{Process, descriptors};
 use wirepath_tests::proxy::{self, Proxy};
 use wirepath_tests::{Deadline, http, trials};
 
+use crate::relay::relay;
+
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![a_proxy_without_descriptors_waits_and_goes_on, a_cache_without_descriptors_waits_and_goes_on,]
+    trials![
+        a_relay_without_descriptors_says_so_and_goes_on,
+        a_proxy_without_descriptors_waits_and_goes_on,
+        a_cache_without_descriptors_waits_and_goes_on,
+    ]
 }
 
 /// What is said of each try to take a connection that finds no descriptor.
@@ -40,6 +47,26 @@ fn ensure_calm(process: &Process, since: Instant) -> Result<()> {
         .wait_for("complaints", || Ok(Some(complaints()).filter(|seen| *seen >= 5)))?;
     let most = 2 + since.elapsed().as_millis() / 50;
     ensure!(seen as u128 <= most, "{seen} tries, where {most} are many");
+    Ok(())
+}
+
+fn a_relay_without_descriptors_says_so_and_goes_on() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let (inlet, target) = (folder.path().join("inlet"), folder.path().join("target"));
+    let (from, to) = (format!("unix:{}?listen", inlet.display()), format!("file:{}", target.display()));
+    let mut relaying = Process::start(&relay(&["--in", &from, "--out", &to])?, true)?;
+    let says = |words: &str| {
+        Deadline::seconds(20.0).wait_for(words, || Ok(relaying.log().contains(words).then_some(())))
+    };
+    says("waiting for a connection")?;
+    let all = take_descriptors(&relaying)?;
+    let mut client = UnixStream::connect(&inlet)?;
+    client.write_all(b"late")?;
+    drop(client);
+    says(&format!("nobody can connect now, which is tried again every second: {from}: accept4: {SAID}"))?;
+    give_descriptors(&relaying, all)?;
+    relaying.succeed(Deadline::seconds(20.0))?;
+    ensure!(std::fs::read(target)? == b"late", "other bytes came");
     Ok(())
 }
 

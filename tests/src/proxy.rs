@@ -124,15 +124,31 @@ pub fn nginx(file: &Path) -> Command {
 
 /// Whether somebody listens there.
 pub fn is_listening(address: SocketAddr) -> Result<bool> {
-    let SocketAddr::V4(v4) = address else { bail!("only IPv4 is looked for") };
-    // As proc(5) has it: the address in the machine's byte order, the port in plain hexadecimal; 0A is TCP_LISTEN.
-    let local = format!("{:08X}:{:04X}", u32::from_ne_bytes(v4.ip().octets()), v4.port());
+    Ok(sockets_at(address)?.iter().any(|socket| socket.get(3).is_some_and(|state| state == "0A"))) // TCP_LISTEN
+}
+
+/// For how many hundredths of a second a TCP connection of this machine, by both its addresses, goes on without a word before it asks
+/// whether its peer is there; None if it does not ask, or does something else just now.
+pub fn silence_left(local: SocketAddr, peer: SocketAddr) -> Result<Option<u64>> {
+    let peer = in_table(peer)?;
+    let socket = sockets_at(local)?.into_iter().find(|socket| socket.get(2) == Some(&peer));
+    // "02" is the timer of keepalive (proc(5), tr and tm->when).
+    let timer = socket.as_ref().and_then(|socket| socket.get(5)?.strip_prefix("02:"));
+    timer.map(|left| u64::from_str_radix(left, 16).context("a timer")).transpose()
+}
+
+/// What the table of TCP sockets says of those with this address, in words.
+fn sockets_at(address: SocketAddr) -> Result<Vec<Vec<String>>> {
+    let local = in_table(address)?;
     let table = std::fs::read_to_string("/proc/net/tcp").context("/proc/net/tcp")?;
-    let listens = |line: &str| {
-        let words: Vec<&str> = line.split_whitespace().collect();
-        words.get(1) == Some(&local.as_str()) && words.get(3) == Some(&"0A")
-    };
-    Ok(table.lines().any(listens))
+    let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<String>>();
+    Ok(table.lines().map(words).filter(|words| words.get(1) == Some(&local)).collect())
+}
+
+/// As proc(5) has it: the address in the machine's byte order, the port in plain hexadecimal.
+fn in_table(address: SocketAddr) -> Result<String> {
+    let SocketAddr::V4(v4) = address else { bail!("only IPv4 is looked for") };
+    Ok(format!("{:08X}:{:04X}", u32::from_ne_bytes(v4.ip().octets()), v4.port()))
 }
 
 /// Connects; no read or write lasts longer than [`PATIENCE`].

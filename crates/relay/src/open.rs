@@ -31,6 +31,12 @@ pub struct OpenError {
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
 
+/// When a TCP peer is asked whether it is there: after so long without a word, again every so often, and it is gone when it has not
+/// answered so many times. That is two minutes in all.
+const SILENCE: Duration = Duration::from_secs(60);
+const ASKED_AGAIN: Duration = Duration::from_secs(10);
+const ASKED: u32 = 6;
+
 /// Receive buffer that is asked for, so that bursts are not lost while others are served. The system's limit
 /// (`net.core.rmem_max`) may be lower; then it is that.
 const RECEIVE_BUFFER: usize = 4 << 20;
@@ -59,7 +65,7 @@ impl Address {
                 .doing("listening")
                 // Whoever is accepted has what this has.
                 .and_then(|socket| {
-                    sockopt::set_tcp_nodelay(&socket, true).doing("setting up a socket")?;
+                    set_up(&socket).doing("setting up a socket")?;
                     self.listening(socket.into(), None)
                 }),
             Kind::Unix { path, listen: true } => UnixListener::bind(path)
@@ -194,12 +200,22 @@ fn connection(kind: &Kind) -> Attempt<OwnedFd> {
     match kind {
         Kind::Tcp { host, port, listen: false } => {
             let connection = connect(host, *port)?;
-            connection.set_nodelay(true).doing("setting up a connection")?;
+            set_up(&connection).doing("setting up a connection")?;
             Ok(connection.into())
         }
         Kind::Unix { path, listen: false } => Ok(UnixStream::connect(path).doing("connecting")?.into()),
         _ => Err(("connecting", io::ErrorKind::Unsupported.into())),
     }
+}
+
+/// Has a TCP connection send what it is given at once, and ask for its peer when nothing has come for long: one that went away without a
+/// word would be waited for without end, and so would one that never knew of the connection because it closed its socket just then.
+fn set_up(connection: impl AsFd) -> rustix::io::Result<()> {
+    sockopt::set_tcp_nodelay(&connection, true)?;
+    sockopt::set_socket_keepalive(&connection, true)?;
+    sockopt::set_tcp_keepidle(&connection, SILENCE)?;
+    sockopt::set_tcp_keepintvl(&connection, ASKED_AGAIN)?;
+    sockopt::set_tcp_keepcnt(&connection, ASKED)
 }
 
 /// To the first of a name's addresses that answers.

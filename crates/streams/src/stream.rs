@@ -9,6 +9,7 @@ mod attach;
 mod broken;
 mod build;
 mod change;
+mod detach;
 mod direct;
 mod drain;
 mod error;

@@ -1,5 +1,6 @@
 //! One engine thread: runs what is due, lets those act whose turn it is, then sleeps until something is ready.
 
+mod commands;
 mod downloads;
 mod playbacks;
 mod streams;
@@ -9,91 +10,27 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use slab::Slab;
-use wirepath_datapath::{HoldError, Region, Scratch, SendError, Support, Tending, prefetch};
+use wirepath_datapath::{HoldError, Scratch, SendError, Support, Tending, prefetch};
+
+pub(crate) use commands::Command;
 
 use crate::blocking::BlockingPool;
 use crate::clock::{now_us, thread_time_ns};
 use crate::counters::ThreadCounters;
 use crate::download::{DownloadError, DownloadTask, Waiting};
 use crate::engine::Mailbox;
-use crate::playback::{PlayError, PlaybackTask, Position, Reply};
+use crate::playback::{PlayError, PlaybackTask};
 use crate::running::StreamTask;
-use crate::schedule::{Next, Rate, Scheduler};
+use crate::schedule::{Next, Scheduler};
 use crate::slots::Slots;
-use crate::source::Cursor;
-use crate::stream::{Stored, watch};
+use crate::stream::watch;
 use crate::wheel::Wheel;
-use crate::{EngineOptions, Sharing, Stream, StreamError};
-
-/// What an engine thread is told.
-pub(crate) enum Command {
-    AddPlayback {
-        id: u64,
-        task: Box<PlaybackTask>,
-    },
-    AddDownload {
-        id: u64,
-        task: Box<DownloadTask>,
-    },
-    Play {
-        id: u64,
-        from: Option<Cursor>,
-        until_us: u64,
-        reply: Reply<Position>,
-    },
-    Pause {
-        id: u64,
-        reply: Reply<u64>,
-    },
-    Stop {
-        id: u64,
-    },
-    /// What a download waited for is in memory, up to this byte, or could not be read.
-    Warmed {
-        id: u64,
-        result: io::Result<u64>,
-    },
-    /// More is written of the file that a download sends.
-    Grew {
-        id: u64,
-    },
-    AddStream {
-        id: u64,
-        task: Box<StreamTask>,
-    },
-    /// Something to be done with a stream between two of its turns.
-    WithStream {
-        id: u64,
-        act: Box<dyn FnOnce(&mut Stream) + Send>,
-    },
-    /// Another rate of a stream.
-    SetRate {
-        id: u64,
-        rate: Option<Rate>,
-    },
-    /// Takes a stream off the thread and gives it to whoever listens there; to nobody if it ends first.
-    TakeBack {
-        id: u64,
-        tell: Sender<Box<Stream>>,
-    },
-    /// What came of something that might have blocked, for an input or output of a stream.
-    Stored {
-        id: u64,
-        stored: Stored,
-    },
-    /// Memory that trains may be sent from, until it is let go of.
-    Hold(Arc<Region>),
-    LetGo {
-        region_id: u64,
-    },
-    Quit,
-}
+use crate::{EngineOptions, Sharing, StreamError};
 
 /// What threads could not register, until somebody looks.
 pub(crate) type HoldFailures = Arc<Mutex<Vec<HoldError>>>;
@@ -361,46 +298,6 @@ impl Worker {
         }
     }
 
-    fn obey(&mut self, command: Command) {
-        match command {
-            Command::AddPlayback { id, task } => {
-                self.add(id, Work::Playback(task));
-            }
-            Command::AddDownload { id, task } => self.add_download(id, task),
-            Command::Play { id, from, until_us, reply } => match self.playback(id) {
-                Some((key, task)) => {
-                    task.play(from, until_us, reply);
-                    self.fire(key);
-                    self.flush(); // what comes next may be a command for the same playback
-                }
-                None => reply(Err(PlayError::Over)),
-            },
-            Command::Pause { id, reply } => match self.playback(id) {
-                Some((key, task)) => {
-                    let at_us = task.pause();
-                    self.wheel.cancel(key);
-                    reply(Ok(at_us));
-                }
-                None => reply(Err(PlayError::Over)),
-            },
-            Command::Stop { id } => {
-                if let Some(key) = self.keys.get(&id).copied() {
-                    self.remove(key, None);
-                }
-            }
-            Command::Warmed { id, result } => self.warmed(id, result),
-            Command::Grew { id } => self.grew(id),
-            Command::AddStream { id, task } => self.add_stream(id, task),
-            Command::WithStream { id, act } => self.with_stream(id, act),
-            Command::SetRate { id, rate } => self.set_rate(id, rate),
-            Command::TakeBack { id, tell } => self.take_back(id, tell),
-            Command::Stored { id, stored } => self.stored(id, stored),
-            Command::Hold(region) => self.sending.scratch.hold(region),
-            Command::LetGo { region_id } => self.sending.scratch.let_go(region_id),
-            Command::Quit => {}
-        }
-    }
-
     fn add(&mut self, id: u64, work: Work) -> usize {
         let key = self.tasks.insert(Task { id, work });
         self.keys.insert(id, key);
@@ -429,24 +326,6 @@ impl Worker {
         let task = self.tasks.remove(key);
         self.keys.remove(&task.id);
         task.work
-    }
-
-    fn quit(mut self) {
-        let keys: Vec<usize> = self.tasks.iter().map(|(key, _)| key).collect();
-        for key in keys {
-            self.remove(key, Some(PlayError::Over));
-        }
-        for command in self.mailbox.close() {
-            match command {
-                Command::AddStream { mut task, .. } => {
-                    task.end(Err(StreamError::Stopped));
-                    self.readers.discard(task);
-                }
-                Command::Play { reply, .. } => reply(Err(PlayError::Over)),
-                Command::Pause { reply, .. } => reply(Err(PlayError::Over)),
-                _ => {}
-            }
-        }
     }
 }
 

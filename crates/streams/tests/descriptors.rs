@@ -42,10 +42,12 @@ fn who_has_come_waits_until_there_are_descriptors_again() {
     setrlimit(Resource::Nofile, Rlimit { current: Some(0), maximum: all.maximum }).unwrap();
     let running = engine.start_stream(stream, StreamOptions::default());
     let on_this_thread = std::thread::spawn(move || other.run());
-    let waiting = [told, also_told].map(|told| told.recv_timeout(PATIENCE));
+    let said = [told, also_told].map(|told| [told.recv_timeout(PATIENCE), told.recv_timeout(PATIENCE)]);
     setrlimit(Resource::Nofile, all).unwrap();
-    for waiting in waiting {
+    for [waiting, failed] in said {
         assert!(matches!(waiting, Ok(StreamEvent::Listening { .. })), "{waiting:?}");
+        let Ok(StreamEvent::ListeningFailed { error, .. }) = failed else { panic!("{failed:?}") };
+        assert!(error.starts_with("door: accept4: "), "{error}");
     }
     assert_eq!(running.wait_for(PATIENCE).expect("it does not end").result, Ok(()));
     assert_eq!(on_this_thread.join().unwrap(), Ok(()));

@@ -280,6 +280,9 @@ fn dropped_in_words(dropped: Dropped) -> String {
 fn in_words(event: StreamEvent) -> Option<String> {
     match event {
         StreamEvent::Listening { address, .. } => Some(format!("waiting for a connection at {address}")),
+        StreamEvent::ListeningFailed { error, .. } => {
+            Some(format!("nobody can connect now, which is tried again every second: {error}"))
+        }
         StreamEvent::InputFailed { error, .. } => Some(format!("goes on without an input: {error}")),
         StreamEvent::OutputFailed { error, dropped, .. } => {
             Some(format!("an output failed: {error}; {} not delivered to it", dropped_in_words(dropped)))

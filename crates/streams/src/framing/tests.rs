@@ -1,3 +1,6 @@
+use bytes::Bytes;
+
+use super::splitter::Passed;
 use super::*;
 use bytes::BytesMut;
 use proptest::prelude::*;

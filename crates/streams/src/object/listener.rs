@@ -15,6 +15,8 @@ pub(crate) struct Listener {
     socket: OwnedFd,
     /// Where it is waited for was told.
     pub(crate) is_told: bool,
+    /// That nobody could be taken in was told.
+    pub(crate) is_failure_told: bool,
     /// Only to be dropped.
     _name: Option<Name>,
 }
@@ -33,7 +35,9 @@ impl Object {
     /// A TCP or Unix socket of streams that listens. It waits for a connection, without a thread, and then is that connection, to read
     /// from or to write to. The first that comes is it, also if it is reset before anything was read. The socket is closed then:
     /// others that wait in its queue are reset, and those that come later find nobody listening. Of a Unix socket that has a name, the
-    /// `path` is removed then, or when the object is dropped.
+    /// `path` is removed then, or when the object is dropped. Who completes a TCP connection at the very moment at which the socket is closed
+    /// may not be reset: Linux forgets it without a word (up to 7.2, `tcp_v4_syn_recv_sock`), and it finds out when it sends or asks
+    /// (`SO_KEEPALIVE`).
     ///
     /// A stream begins when everybody has come that it was built to wait for. One that is attached later keeps nobody waiting: it takes
     /// part from when somebody has come, an input in the order and an output in the pattern, which gets nothing of before. But a
@@ -48,7 +52,7 @@ impl Object {
             return Err(Errno::INVAL.into());
         }
         fcntl_setfl(&socket, fcntl_getfl(&socket)? | OFlags::NONBLOCK)?;
-        let listener = Listener { socket, is_told: false, _name: path.map(Name) };
+        let listener = Listener { socket, is_told: false, is_failure_told: false, _name: path.map(Name) };
         Ok(Object::new(name, Kind::Listening(listener)))
     }
 
@@ -57,10 +61,10 @@ impl Object {
         matches!(self.kind, Kind::Listening(_))
     }
 
-    /// Whoever has it next tells anew where it waits.
+    /// Whoever has it next tells anew of it.
     pub(crate) fn forget_told(&mut self) {
         if let Kind::Listening(listener) = &mut self.kind {
-            listener.is_told = false;
+            (listener.is_told, listener.is_failure_told) = (false, false);
         }
     }
 

@@ -123,23 +123,31 @@ pub(super) fn admit(
     watch: Option<&Watch>,
     flags: EventFlags,
 ) -> Result<Admitted, ObjectError> {
-    let accepted = object.accept();
-    let is_short = accepted.as_ref().is_err_and(|error| is_shortage(error.errno));
-    let Some(before) = (if is_short { None } else { accepted? }) else {
-        let name = object.name.clone();
-        let Kind::Listening(listener) = &mut object.kind else {
-            return Ok(Admitted { before: None, event: None, is_short });
-        };
-        let is_first = !std::mem::replace(&mut listener.is_told, true);
-        let event = is_first.then(|| StreamEvent::Listening { port, name, address: listener.address() });
-        return Ok(Admitted { before: None, event, is_short });
+    let before = match object.accept() {
+        Ok(Some(before)) => before,
+        Ok(None) => return Ok(still_waits(port, object, None)),
+        Err(error) if is_shortage(error.errno) => return Ok(still_waits(port, object, Some(&error))),
+        Err(error) => return Err(error),
     };
     if let Some(watch) = watch {
         watch.remove(before.as_fd());
         watch.add(port, object, flags)?;
     }
     let event = before.is_told.then(|| StreamEvent::Connected { port, name: object.name.clone() });
-    Ok(Admitted { before: Some(before), event, is_short })
+    Ok(Admitted { before: Some(before), event, is_short: false })
+}
+
+/// Nobody has come, or can be taken in: says where somebody is waited for, the first time, or why that is in vain.
+fn still_waits(port: Port, object: &mut Object, shortage: Option<&ObjectError>) -> Admitted {
+    let mut admitted = Admitted { before: None, event: None, is_short: shortage.is_some() };
+    let Kind::Listening(listener) = &mut object.kind else { return admitted };
+    admitted.event = if std::mem::replace(&mut listener.is_told, true) {
+        let failed = shortage.filter(|_| !std::mem::replace(&mut listener.is_failure_told, true));
+        failed.map(|error| StreamEvent::ListeningFailed { port, error: error.to_string() })
+    } else {
+        Some(StreamEvent::Listening { port, name: object.name.clone(), address: listener.address() })
+    };
+    admitted
 }
 
 /// Whether there is no descriptor or memory now for a connection, which waits on in the socket's queue.

@@ -17,6 +17,14 @@ pub enum StreamEvent {
         /// Where somebody may connect to: `127.0.0.1:9000`, or a path.
         address: String,
     },
+    /// Nobody can be taken in where a connection is waited for, for want of descriptors or memory; that is tried again every second. Told once
+    /// by each stream that has it.
+    ListeningFailed {
+        /// Which input or output.
+        port: Port,
+        /// Its name, and what failed.
+        error: String,
+    },
     /// Somebody has connected where that was waited for.
     Connected {
         /// Which input or output.

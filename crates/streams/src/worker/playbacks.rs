@@ -2,9 +2,24 @@
 
 use super::{Task, Work, Worker};
 use crate::clock::now_us;
-use crate::playback::{Outcome, PlaybackTask, TRAINS_PER_TURN};
+use crate::playback::{Outcome, PlayError, PlaybackTask, Position, Reply, TRAINS_PER_TURN};
+use crate::source::Cursor;
 
 impl Worker {
+    pub(super) fn play(&mut self, id: u64, from: Option<Cursor>, until_us: u64, reply: Reply<Position>) {
+        let Some((key, task)) = self.playback(id) else { return reply(Err(PlayError::Over)) };
+        task.play(from, until_us, reply);
+        self.fire(key);
+        self.flush(); // what comes next may be a command for the same playback
+    }
+
+    pub(super) fn pause(&mut self, id: u64, reply: Reply<u64>) {
+        let Some((key, task)) = self.playback(id) else { return reply(Err(PlayError::Over)) };
+        let at_us = task.pause();
+        self.wheel.cancel(key);
+        reply(Ok(at_us));
+    }
+
     /// Sends what was queued, in one call, and has each playback go on with its answer. Some may have more that is due and queue
     /// again; after some turns they wait until others had theirs.
     pub(super) fn flush(&mut self) {

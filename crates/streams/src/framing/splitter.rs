@@ -1,0 +1,240 @@
+//! Dividing the bytes of one input.
+
+use bytes::{Buf, Bytes};
+
+use super::{Framing, FramingError, LONGEST};
+use crate::record::Run;
+
+/// Divides the bytes of one input. They come in buffers that are in one piece, as `Bytes` and `BytesMut` are, and are shared, not copied.
+pub(crate) struct Splitter {
+    framing: Framing,
+    /// Most bytes of a record, if only whole ones may be handed on.
+    whole: Option<usize>,
+    /// Bytes of the record begun that are still to come, if that is known, and those that came.
+    missing: Option<usize>,
+    begun: usize,
+    /// A record was begun and not ended.
+    within: bool,
+}
+
+impl Splitter {
+    /// Hands parts of records on, or only whole records, of at most `whole` bytes.
+    pub(crate) fn new(framing: Framing, whole: Option<usize>) -> Splitter {
+        Splitter { framing, whole, missing: None, begun: 0, within: false }
+    }
+
+    /// Whether so much of a record may be kept until the rest has come.
+    fn may_wait(&self, bytes: usize) -> Result<(), FramingError> {
+        match self.whole {
+            Some(limit) if bytes > limit && self.is_whole() => Err(FramingError::Undivided { limit }),
+            Some(limit) if bytes > limit => Err(FramingError::TooLong { bytes, limit }),
+            _ => Ok(()),
+        }
+    }
+
+    /// From the next record on, only whole ones of at most `limit` bytes are handed on.
+    pub(crate) fn need_whole(&mut self, limit: usize) {
+        self.whole = Some(self.whole.map_or(limit, |before| before.min(limit)));
+    }
+
+    /// From the next record on, divides a stream of bytes that was not divided.
+    pub(crate) fn divide_into(&mut self, record_bytes: usize) {
+        if self.is_whole() {
+            self.framing = Framing::Fixed(record_bytes);
+        }
+    }
+
+    /// Ends the record without end, which has no other place to end at, if it has begun: answers its end.
+    pub(crate) fn cut(&mut self) -> Option<Run> {
+        let is_within = self.within && self.missing.is_none();
+        self.within &= !is_within;
+        is_within.then(|| Run::single(Bytes::new(), false, true))
+    }
+
+    /// Whether nothing is divided: datagrams are records as they are, and a stream of bytes is one.
+    pub(crate) fn is_whole(&self) -> bool {
+        matches!(self.framing, Framing::Whole)
+    }
+
+    /// Bytes of a record of which nobody has to look at any: of fixed size, or without end. None if records are found by looking, or
+    /// only whole ones may be handed on.
+    pub(crate) fn blind_size(&self) -> Option<usize> {
+        match (&self.framing, self.whole) {
+            (Framing::Whole, _) => Some(usize::MAX),
+            (Framing::Fixed(length), None) => Some(*length),
+            _ => None,
+        }
+    }
+
+    /// How many of them are still to come.
+    pub(crate) fn blind(&self) -> Option<usize> {
+        self.blind_size().map(|bytes| if self.is_whole() { bytes } else { self.awaited() })
+    }
+
+    /// So many bytes of a record of fixed size, no more than are [blind](Splitter::blind), went by without coming here. Answers what
+    /// they were; nothing of a stream that is not divided.
+    pub(crate) fn pass(&mut self, bytes: usize) -> Option<Passed> {
+        let missing = self.awaited();
+        let Framing::Fixed(length) = &self.framing else { return None };
+        let begins = !self.within;
+        let ends = bytes >= missing;
+        (self.within, self.missing) = (!ends, (!ends).then(|| missing - bytes));
+        debug_assert!(bytes <= missing && missing <= *length);
+        Some(Passed { begins, ends })
+    }
+
+    /// Bytes that the record which goes by, or comes next, is known to need still; 0 if that is not known.
+    pub(crate) fn awaited(&self) -> usize {
+        match (self.within, self.missing, &self.framing) {
+            (true, Some(missing), _) => missing,
+            (_, _, Framing::Fixed(length)) => (*length).max(1),
+            _ => 0,
+        }
+    }
+
+    /// Whether the input is between two records.
+    pub(crate) fn at_boundary(&self) -> bool {
+        !self.within
+    }
+
+    /// Takes the next run from the front of `bytes`, to which more may be added later unless `is_end`. None if that takes more
+    /// bytes, or if there is nothing more.
+    ///
+    /// # Errors
+    /// If there is no record where one should be; the bytes stay.
+    pub(crate) fn next(&mut self, bytes: &mut impl Buf, is_end: bool) -> Result<Option<Run>, FramingError> {
+        match self.missing {
+            Some(missing) if self.within => self.go_on(missing, bytes, is_end),
+            _ => match &self.framing {
+                Framing::Whole => {
+                    self.may_wait(bytes.remaining())?;
+                    Ok(self.next_of_stream(bytes, is_end))
+                }
+                Framing::Fixed(length) => {
+                    let length = (*length).max(1);
+                    self.may_wait(length)?;
+                    Ok(self.next_of_fixed(length, bytes, is_end))
+                }
+                Framing::With { .. } => self.next_measured(bytes, is_end),
+            },
+        }
+    }
+
+    /// The record without end.
+    fn next_of_stream(&mut self, bytes: &mut impl Buf, is_end: bool) -> Option<Run> {
+        let is_empty = !bytes.has_remaining();
+        if is_empty && !(is_end && self.within) || self.whole.is_some() && !is_end {
+            return None;
+        }
+        let run = Run::single(all(bytes), !self.within, is_end);
+        self.within = !is_end;
+        Some(run)
+    }
+
+    fn next_of_fixed(&mut self, length: usize, bytes: &mut impl Buf, is_end: bool) -> Option<Run> {
+        let there = bytes.remaining();
+        match (there - there % length, there) {
+            (0, 0) => None,
+            (0, _) if is_end => Some(Run::single(all(bytes), true, true)),
+            (0, there) if self.whole.is_none() => Some(self.begin(length - there, bytes)),
+            (0, _) => None,
+            (whole, _) => Some(run_of(bytes.copy_to_bytes(whole), length)),
+        }
+    }
+
+    fn next_measured(&mut self, bytes: &mut impl Buf, is_end: bool) -> Result<Option<Run>, FramingError> {
+        let there = bytes.remaining();
+        let length = self.measure(bytes.chunk(), is_end)?;
+        let least = length.unwrap_or(there);
+        if self.whole.is_some() && least > LONGEST {
+            return Err(FramingError::TooLong { bytes: least, limit: LONGEST });
+        }
+        match length {
+            Some(length) if length <= there => Ok(Some(self.run_of_measured(length, bytes, is_end))),
+            Some(_) if is_end => Err(FramingError::Cut { bytes: there }),
+            Some(length) if self.whole.is_none() => Ok(Some(self.begin(length - there, bytes))),
+            _ => Ok(None),
+        }
+    }
+
+    /// As many records of the same length as there are.
+    fn run_of_measured(&mut self, length: usize, bytes: &mut impl Buf, is_end: bool) -> Run {
+        let mut whole = length;
+        while whole + length <= bytes.remaining() {
+            // Whatever is wrong with a later record concerns that one, when its turn has come.
+            match self.length_of(&bytes.chunk()[whole..], is_end) {
+                Ok(Some(next)) if next == length => whole += length,
+                _ => break,
+            }
+        }
+        run_of(bytes.copy_to_bytes(whole), length)
+    }
+
+    /// The length of the record that begins with `bytes`, if there are any and that is known.
+    fn measure(&mut self, bytes: &[u8], is_end: bool) -> Result<Option<usize>, FramingError> {
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        match self.length_of(bytes, is_end)? {
+            None if is_end => Err(FramingError::Cut { bytes: bytes.len() }),
+            length => Ok(length),
+        }
+    }
+
+    fn length_of(&mut self, bytes: &[u8], is_end: bool) -> Result<Option<usize>, FramingError> {
+        let Framing::With { limit, measure } = &mut self.framing else { return Ok(None) };
+        let limit = *limit;
+        match measure(bytes, is_end)? {
+            Some(0) => Err(FramingError::Wrong("a record of no bytes".to_owned())),
+            Some(length) if length > limit => Err(FramingError::TooLong { bytes: length, limit }),
+            None if bytes.len() >= limit => Err(FramingError::TooLong { bytes: bytes.len(), limit }),
+            length => Ok(length),
+        }
+    }
+
+    /// The first part of a record of which `missing` bytes are still to come.
+    fn begin(&mut self, missing: usize, bytes: &mut impl Buf) -> Run {
+        (self.within, self.missing, self.begun) = (true, Some(missing), bytes.remaining());
+        Run::single(all(bytes), true, false)
+    }
+
+    /// The next part of a record that was begun.
+    fn go_on(
+        &mut self,
+        missing: usize,
+        bytes: &mut impl Buf,
+        is_end: bool,
+    ) -> Result<Option<Run>, FramingError> {
+        if !bytes.has_remaining() && !is_end {
+            return Ok(None);
+        }
+        let part = bytes.copy_to_bytes(missing.min(bytes.remaining()));
+        let missing = missing - part.len();
+        self.begun += part.len();
+        let is_cut = missing > 0 && is_end;
+        if is_cut && !matches!(self.framing, Framing::Fixed(_)) {
+            return Err(FramingError::Cut { bytes: self.begun });
+        }
+        let ends = missing == 0 || is_cut;
+        (self.within, self.missing) = (!ends, (!ends).then_some(missing));
+        Ok(Some(Run::single(part, false, ends)))
+    }
+}
+
+/// What of a record went by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Passed {
+    /// The beginning.
+    pub(crate) begins: bool,
+    /// The end.
+    pub(crate) ends: bool,
+}
+
+fn all(bytes: &mut impl Buf) -> Bytes {
+    bytes.copy_to_bytes(bytes.remaining())
+}
+
+/// Whole records of one length.
+fn run_of(bytes: Bytes, record_bytes: usize) -> Run {
+    Run { bytes, record_bytes, begins: true, ends: true }
+}
