@@ -456,6 +456,10 @@ fn a_file_that_exists_is_left_as_it_is() -> Result<()> {
     let target = at(folder.path(), "file", "target?overwrite");
     let missing = run(&["--in", "file:/does/not/exist", "--out", &target], b"")?;
     ensure!(!missing.status.success() && std::fs::read(&path)? == b"after", "overwritten for nothing");
+    // A file is opened behind a connection, wherever it stands.
+    let nowhere = at(folder.path(), "unix", "nowhere");
+    let missing = run(&["--in", "-", "--out", &target, "--out", &nowhere], b"")?;
+    ensure!(!missing.status.success() && std::fs::read(&path)? == b"after", "overwritten for nothing");
     let itself = run(&["--in", &at(folder.path(), "file", "target"), "--out", &target], b"")?;
     ensure!(
         String::from_utf8(itself.stderr)?.contains("is the same file as")
