@@ -85,6 +85,9 @@ pub(crate) struct Connection {
     pub(crate) is_socket: bool,
     /// Bytes that are read of it before it counts as ended.
     pub(crate) left: u64,
+    /// Its peer has sent something as urgent. `splice` comes to a halt before that for ever, and to an end when the peer ends
+    /// (`tcp_read_sock`): from then on it is read.
+    pub(crate) has_urgent: bool,
 }
 
 /// A UDP socket.
@@ -144,7 +147,7 @@ impl Object {
     /// A connected stream socket (TCP or Unix), a pipe, a FIFO or a terminal; or an ordinary file that is read or written where it
     /// is, as a shell gives it to its programs: like any file, where it may take its time.
     ///
-    /// A socket is put into non-blocking mode. Of a pipe or terminal that is in blocking mode a description of its own is opened,
+    /// A socket is put into non-blocking mode, and what comes as urgent stays in its place among other bytes (`SO_OOBINLINE`, RFC 6093). Of a pipe or terminal that is in blocking mode a description of its own is opened,
     /// because to change the mode would change it for every process that has it: the terminal's shell, for one.
     ///
     /// # Errors
@@ -169,8 +172,11 @@ impl Object {
             let file = StoredFile { shares_place: true, ..StoredFile::new(Arc::new(descriptor.into())) };
             return Ok(Object::new(name, Kind::File(file)));
         }
-        let is_socket = kind == FileType::Socket;
-        let connection = Connection { descriptor, is_socket, left: u64::MAX };
+        let connection = if kind == FileType::Socket {
+            Connection::of_socket(descriptor)?
+        } else {
+            Connection::of_pipe(descriptor)
+        };
         Ok(Object::new(name, Kind::Stream(connection)))
     }
 
@@ -317,6 +323,22 @@ impl Object {
 
     pub(crate) fn error(&self, call: &'static str, errno: Errno) -> ObjectError {
         ObjectError { name: self.name.clone(), call, errno }
+    }
+}
+
+impl Connection {
+    /// A connected stream socket in non-blocking mode.
+    ///
+    /// # Errors
+    /// What `setsockopt` says.
+    pub(crate) fn of_socket(descriptor: OwnedFd) -> Result<Connection, Errno> {
+        sockopt::set_socket_oobinline(&descriptor, true)?;
+        Ok(Connection { is_socket: true, ..Connection::of_pipe(descriptor) })
+    }
+
+    /// A pipe, or what is like one.
+    fn of_pipe(descriptor: OwnedFd) -> Connection {
+        Connection { descriptor, is_socket: false, left: u64::MAX, has_urgent: false }
     }
 }
 
