@@ -23,9 +23,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         stripes_over_sockets_are_put_together_again,
         what_is_sealed_is_opened_behind_another_relay,
         a_programme_is_taken_out_of_a_multiplex,
+        a_programme_that_is_not_there_is_a_failure_that_names_those_that_are,
         ffmpeg_sends_through_a_relay,
         wrong_addresses_and_words_are_named,
         a_file_that_exists_is_left_as_it_is,
+        a_file_that_nothing_was_written_to_is_not_left,
         files_of_a_shell_keep_their_place,
         a_signal_ends_it_whatever_it_waits_for,
         connections_are_waited_for_and_said_so,
@@ -228,6 +230,35 @@ fn a_programme_is_taken_out_of_a_multiplex() -> Result<()> {
     Ok(())
 }
 
+/// An output without a byte would pass for what was asked for.
+fn a_programme_that_is_not_there_is_a_failure_that_names_those_that_are() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let source = format!("file:{}", clips::two_programmes(2)?.display());
+    let target = at(folder.path(), "file", "one.ts");
+    let output = relay(&[
+        "--in",
+        &source,
+        "--framing",
+        "ts",
+        "--handler",
+        "ts:programme=9",
+        "--out",
+        &target,
+        "--json",
+        "-",
+    ])?
+    .output()?;
+    let said = String::from_utf8(output.stderr)?;
+    let why = "handler ts: programme 9 is not in the transport stream, which has programmes 1, 2";
+    ensure!(output.status.code() == Some(1) && said.contains(why), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let found = serde_json::json!({"handler": "ts", "what": "found", "value": 0});
+    ensure!(report["state"] == "failed" && report["error"] == why, "{report}");
+    ensure!(report["reports"].as_array().is_some_and(|reports| reports.contains(&found)), "{report}");
+    ensure!(!folder.path().join("one.ts").exists(), "an empty file is left");
+    Ok(())
+}
+
 /// A real sender: what ffmpeg sends over TCP arrives as what it writes to a file.
 fn ffmpeg_sends_through_a_relay() -> Result<()> {
     require!(find("ffmpeg").is_some(), "ffmpeg is not installed");
@@ -425,11 +456,51 @@ fn a_file_that_exists_is_left_as_it_is() -> Result<()> {
     let target = at(folder.path(), "file", "target?overwrite");
     let missing = run(&["--in", "file:/does/not/exist", "--out", &target], b"")?;
     ensure!(!missing.status.success() && std::fs::read(&path)? == b"after", "overwritten for nothing");
+    // A file is opened behind a connection, wherever it stands.
+    let nowhere = at(folder.path(), "unix", "nowhere");
+    let missing = run(&["--in", "-", "--out", &target, "--out", &nowhere], b"")?;
+    ensure!(!missing.status.success() && std::fs::read(&path)? == b"after", "overwritten for nothing");
     let itself = run(&["--in", &at(folder.path(), "file", "target"), "--out", &target], b"")?;
     ensure!(
         String::from_utf8(itself.stderr)?.contains("is the same file as")
             && std::fs::read(&path)? == b"after"
     );
+    Ok(())
+}
+
+/// The next start would be refused for it.
+fn a_file_that_nothing_was_written_to_is_not_left() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("target");
+    let (inlet, target) = (at(folder.path(), "unix", "inlet?listen"), at(folder.path(), "file", "target"));
+    let nothing = || run(&["--in", "-", "--out", &target], b"");
+
+    // Nobody connects, or somebody does and sends nothing. The file is there meanwhile.
+    for connects in [false, true] {
+        let mut waiting = Process::start(&relay(&["--in", &inlet, "--out", &target])?, true)?;
+        Deadline::seconds(10.0).wait_for("a line that says where it waits", || {
+            Ok(waiting.log().contains("waiting for a connection").then_some(()))
+        })?;
+        ensure!(path.exists(), "no file: {}", waiting.log());
+        let _client = connects.then(|| UnixStream::connect(folder.path().join("inlet"))).transpose()?;
+        waiting.signal(Signal::INT)?;
+        let status = waiting.wait(Deadline::seconds(10.0))?;
+        ensure!(status.code() == Some(130) && !path.exists(), "{status}: {}", waiting.log());
+    }
+
+    // Another output, or the beginning of the stream, fails.
+    let taken = at(folder.path(), "file", "taken");
+    std::fs::write(folder.path().join("taken"), "")?;
+    let missing = at(folder.path(), "unix", "missing");
+    for more in [["--out", &taken], ["--out", &missing], ["--framing", "ts"]] {
+        let failed = run(&[&["--in", "-", "--out", &target], &more[..]].concat(), &[0x78; 1000])?;
+        ensure!(failed.status.code() == Some(1) && !path.exists(), "{more:?}: {failed:?}");
+    }
+    ensure!(std::fs::read(folder.path().join("taken"))?.is_empty(), "what was there stays");
+
+    // An input that ends well with no bytes is a file with no bytes.
+    ensure!(nothing()?.status.success() && std::fs::read(&path)?.is_empty());
+    ensure!(nothing()?.status.code() == Some(1) && path.exists(), "the file of before");
     Ok(())
 }
 

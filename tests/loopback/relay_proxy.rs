@@ -313,8 +313,11 @@ fn a_proxy_does_not_drain_for_ever() -> Result<()> {
     proxy.process.signal(Signal::TERM)?;
     Deadline::seconds(20.0).wait_for("a closed door", || Ok((!proxy::is_listening(door)?).then_some(())))?;
     proxy.process.signal(Signal::TERM)?;
-    let (code, _) = proxy.wait()?;
+    let (code, status) = proxy.wait()?;
     ensure!(code == 3, "a second signal ended it with {code}");
+    let (connections, backend) = (&status["connections"], &status["backends"][0]);
+    ensure!(connections["cut"] == 1 && connections["open"] == 0 && backend["open"] == 0, "{status}");
+    ensure!(proxy.process.log().contains(", 1 cut"), "{}", proxy.process.log());
     Ok(())
 }
 

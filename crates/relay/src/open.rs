@@ -1,6 +1,7 @@
 //! From addresses to objects. This may block: names are asked for, and connections are made.
 
-use std::fs::OpenOptions;
+mod file;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream, ToSocketAddrs};
 use std::num::NonZeroU32;
@@ -16,8 +17,9 @@ use rustix::net::sockopt;
 use socket2::{Domain, Protocol, Socket, Type};
 use wirepath_streams::Object;
 
-use crate::address::{Address, Existing, Kind, Udp};
+use crate::address::{Address, Kind, Udp};
 use crate::peer;
+use file::Created;
 
 /// What could not be opened, and why.
 #[derive(Debug, thiserror::Error)]
@@ -102,7 +104,10 @@ impl Address {
         self.opened(match &self.kind {
             Kind::Standard => stream(self, io::stdout().as_fd().try_clone_to_owned()),
             Kind::File { path, existing } => {
-                create(path, *existing).and_then(|(file, length)| self.of_file(file, length))
+                file::create(path, *existing).and_then(|Created { file, length, is_new }| {
+                    let object = self.of_file(file, length)?;
+                    Ok(if is_new { object.provisional(path.clone()) } else { object })
+                })
             }
             Kind::Udp(udp) => sender(udp).and_then(|socket| self.datagrams(socket, udp)),
             kind => connection(kind).and_then(|connection| stream(self, Ok(connection))),
@@ -150,31 +155,6 @@ fn listens_there(path: &Path) -> Option<bool> {
 
 fn stream(address: &Address, descriptor: io::Result<OwnedFd>) -> Attempt<Object> {
     descriptor.and_then(|descriptor| Object::stream(&address.to_string(), descriptor)).doing("opening")
-}
-
-/// The file, and its length if it is to be written behind that.
-fn create(path: &Path, existing: Existing) -> Attempt<(std::fs::File, u64)> {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    match existing {
-        Existing::Refuse => options.create_new(true),
-        Existing::Append => options.create(true),
-        Existing::Overwrite => options.create(true).truncate(true),
-    };
-    let file = match options.open(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            // A device or FIFO is there to be written to.
-            let there = std::fs::metadata(path).doing("opening")?;
-            if there.is_file() || there.is_dir() {
-                let words = "it exists; add ?append or ?overwrite to its address";
-                return Err(("opening", io::Error::new(io::ErrorKind::AlreadyExists, words)));
-            }
-            OpenOptions::new().write(true).open(path).doing("opening")?
-        }
-        opened => opened.doing("opening")?,
-    };
-    let length = if existing == Existing::Append { file.metadata().doing("opening")?.len() } else { 0 };
-    Ok((file, length))
 }
 
 /// A connection that is made.

@@ -12,6 +12,7 @@ mod collected;
 mod fill;
 mod listener;
 mod mapped;
+mod provisional;
 mod take;
 mod target;
 
@@ -34,6 +35,7 @@ pub use collected::Collected;
 pub(crate) use fill::{Cold, Fill};
 pub(crate) use listener::Listener;
 pub(crate) use mapped::Mapped;
+pub(crate) use provisional::Provisional;
 pub(crate) use take::{PARTS, Take};
 pub(crate) use target::{Batch, Target};
 
@@ -73,6 +75,8 @@ pub(crate) struct StoredFile {
     pub(crate) warm_until: u64,
     /// Who is told how much of it is written.
     pub(crate) growth: Option<Arc<Growth>>,
+    /// It was made for a stream, and goes if nothing comes of that.
+    pub(crate) provisional: Option<Arc<Provisional>>,
 }
 
 /// A connection or a pipe.
@@ -264,7 +268,7 @@ impl Object {
         if let Kind::Datagrams(datagrams) = &self.kind { datagrams.icmp_errors } else { 0 }
     }
 
-    /// Tells a connection that nothing more will come.
+    /// Tells a connection that nothing more will come, and a file that was made for this that it has all there was.
     ///
     /// # Errors
     /// If it is gone already.
@@ -273,6 +277,10 @@ impl Object {
             Kind::Stream(Connection { descriptor, is_socket: true, .. }) => {
                 let done = rustix::net::shutdown(descriptor, rustix::net::Shutdown::Write);
                 done.map_err(|errno| self.error("shutdown", errno))
+            }
+            Kind::File(StoredFile { provisional: Some(file), .. }) => {
+                file.keep();
+                Ok(())
             }
             _ => Ok(()),
         }
@@ -337,7 +345,15 @@ impl Connection {
 impl StoredFile {
     /// All of it, from its beginning.
     fn new(file: Arc<File>) -> StoredFile {
-        StoredFile { file, shares_place: false, offset: 0, end: u64::MAX, warm_until: 0, growth: None }
+        StoredFile {
+            file,
+            shares_place: false,
+            offset: 0,
+            end: u64::MAX,
+            warm_until: 0,
+            growth: None,
+            provisional: None,
+        }
     }
 }
 
