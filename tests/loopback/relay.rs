@@ -26,6 +26,7 @@ fn moving() -> Vec<Trial> {
         datagrams_are_reflected_to_every_receiver,
         stripes_over_sockets_are_put_together_again,
         what_is_sealed_is_opened_behind_another_relay,
+        what_an_order_missed_is_said,
         a_programme_is_taken_out_of_a_multiplex,
         a_programme_that_is_not_there_is_a_failure_that_names_those_that_are,
         ffmpeg_sends_through_a_relay,
@@ -206,6 +207,26 @@ fn what_is_sealed_is_opened_behind_another_relay() -> Result<()> {
     let opened = run(&opening, &damaged)?;
     ensure!(opened.stdout == bytes[4096..], "a record that was changed came through");
     ensure!(String::from_utf8(opened.stderr)?.contains("open: refused 1"));
+    Ok(())
+}
+
+/// An exit code alone tells nobody why.
+fn what_an_order_missed_is_said() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("source"), random_bytes(10_000))?;
+    let [source, one, two] = ["source", "one", "two"].map(|name| at(folder.path(), "file", name));
+    let sharing = ["--framing", "fixed:1000", "--pattern", "shares:2", "--out", &one, "--out", &two];
+    let shared = run(&[&["--in", &source], &sharing[..]].concat(), b"")?;
+    ensure!(shared.status.success(), "{shared:?}");
+    let alone = run(&["--in", &one, "--framing", "fixed:1012", "--order", "shares", "--out", "-"], b"")?;
+    let said = String::from_utf8(alone.stderr)?;
+    ensure!(
+        alone.status.code() == Some(3) && said.contains(", 10 records lost, for want of shares"),
+        "{said}"
+    );
+    let untagged = run(&["--in", "-", "--framing", "line", "--order", "tag:40:2", "--out", "-"], b"a\nb\n")?;
+    let said = String::from_utf8(untagged.stderr)?;
+    ensure!(untagged.status.success() && said.contains(", 2 records had no tag"), "{said}");
     Ok(())
 }
 

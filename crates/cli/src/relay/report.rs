@@ -45,6 +45,11 @@ pub(super) fn in_words(status: &StreamStatus, time: Duration) -> String {
     if status.malformed.records > 0 {
         words += &format!(", {} malformed datagrams dropped", format::count(status.malformed.records));
     }
+    for (count, is_one, are_more) in unordered(status) {
+        if count > 0 {
+            words += &format!(", {}", format::counted(count, is_one, are_more));
+        }
+    }
     for report in &status.reports {
         words += &match report {
             ("ts", "found", 0) => ", ts: the programme is not in it".to_owned(),
@@ -53,6 +58,17 @@ pub(super) fn in_words(status: &StreamStatus, time: Duration) -> String {
         };
     }
     words
+}
+
+/// What an order of inputs met that others did not keep to: how many, and what is said of one and of more.
+fn unordered(status: &StreamStatus) -> [(u64, &'static str, &'static str); 3] {
+    let merge = status.merge.unwrap_or_default();
+    let lost = status.shares.map_or(0, |shares| shares.lost);
+    [
+        (lost, "record lost, for want of shares", "records lost, for want of shares"),
+        (merge.late, "record that came too late dropped", "records that came too late dropped"),
+        (merge.untagged, "record had no tag", "records had no tag"),
+    ]
 }
 
 /// All streams of a configuration.
@@ -150,6 +166,8 @@ pub(super) fn seconds(time: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use wirepath_streams::{MergeCounts, ShareCounts};
+
     use super::*;
 
     #[test]
@@ -158,6 +176,20 @@ mod tests {
         let words = |ms| in_words(&status, Duration::from_millis(ms));
         assert_eq!(words(99), "976.6 KiB in, 488.3 KiB out in 0:00");
         assert_eq!(words(2000), "976.6 KiB in, 488.3 KiB out in 0:02 (4.00 Mbit/s)");
+    }
+
+    #[test]
+    fn what_an_order_met_is_said() {
+        let shares = Some(ShareCounts { lost: 110, spare: 3 });
+        let lost = StreamStatus { shares, ..StreamStatus::default() };
+        let words = in_words(&lost, Duration::ZERO);
+        assert!(words.ends_with(", 110 records lost, for want of shares"), "{words}");
+        let merge = Some(MergeCounts { late: 1, untagged: 1000, unawaited: 5 });
+        let words = in_words(&StreamStatus { merge, ..StreamStatus::default() }, Duration::ZERO);
+        assert!(
+            words.ends_with(", 1 record that came too late dropped, 1,000 records had no tag"),
+            "{words}"
+        );
     }
 
     #[test]
