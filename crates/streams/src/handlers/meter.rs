@@ -5,12 +5,35 @@ use crate::handler::{Common, HandlerError, Read, Verdict};
 use crate::pattern::Lately;
 use crate::record::Piece;
 
-/// Reports `bytes`, `records`, and `bytes_per_second`: what went by lately, of which what is a second old counts a third (1/e).
+/// Reports `bytes`, `records`, and `bytes_per_second`: the mean over the time since the first byte, in which what is a second old
+/// counts a third (1/e). So it is the rate of all of a short run, that of about the last second of a long one, and falls when nothing
+/// comes.
 #[derive(Debug, Default)]
 pub struct Meter {
     bytes: u64,
     records: u64,
     lately: Lately,
+    /// When the first byte went by.
+    first_us: Option<u64>,
+}
+
+/// Less than this is taken for this: what a clock that hardly moved would make of it is no rate.
+const SHORTEST_US: u64 = 1000;
+
+impl Meter {
+    fn add(&mut self, bytes: usize, now_us: u64) {
+        self.first_us.get_or_insert(now_us);
+        self.bytes += bytes as u64;
+        self.lately.add(bytes, now_us);
+    }
+
+    fn bytes_per_second(&self, now_us: u64) -> u64 {
+        let Some(first_us) = self.first_us else { return 0 };
+        let time_s = now_us.saturating_sub(first_us).max(SHORTEST_US) as f64 / 1e6;
+        // All seconds that ever were weigh 1 together, and those that there were weigh this.
+        let weight = 1.0 - (-time_s).exp();
+        (self.lately.bytes_per_second(now_us) / weight) as u64
+    }
 }
 
 impl Common for Meter {
@@ -19,16 +42,15 @@ impl Common for Meter {
     }
 
     fn report(&self) -> Vec<(&'static str, u64)> {
-        let rate = self.lately.bytes_per_second(now_us());
-        vec![("bytes", self.bytes), ("records", self.records), ("bytes_per_second", rate as u64)]
+        let rate = self.bytes_per_second(now_us());
+        vec![("bytes", self.bytes), ("records", self.records), ("bytes_per_second", rate)]
     }
 }
 
 impl Read for Meter {
     fn read(&mut self, piece: Piece<'_>) -> Result<Verdict, HandlerError> {
-        self.bytes += piece.bytes.len() as u64;
         self.records += u64::from(piece.begins);
-        self.lately.add(piece.bytes.len(), now_us());
+        self.add(piece.bytes.len(), now_us());
         Ok(Verdict::Pass)
     }
 }
@@ -45,6 +67,26 @@ mod tests {
         }
         let report = meter.report();
         assert_eq!(report[..2], [("bytes", 6), ("records", 2)]);
-        assert!(report[2].1 <= 6);
+        assert!(report[2].1 <= 6000);
+    }
+
+    #[test]
+    fn a_rate_is_over_the_time_that_there_was() {
+        /// Of so many pieces of 10,000 bytes, one each millisecond, this long after the last.
+        fn rate(pieces: u64, after_us: u64) -> u64 {
+            let mut meter = Meter::default();
+            (1..=pieces).for_each(|ms| meter.add(10_000, 7_000_000 + ms * 1000));
+            meter.bytes_per_second(7_000_000 + pieces * 1000 + after_us)
+        }
+        let about = |rate: u64, expected: u64| rate.abs_diff(expected) < expected / 100;
+        assert_eq!(Meter::default().bytes_per_second(5), 0);
+        for pieces in [1, 12, 1000, 60_000] {
+            let rate = rate(pieces, 1000);
+            assert!(about(rate, 10_000_000), "{pieces} pieces: {rate}");
+        }
+        let at_once = rate(1, 0);
+        assert!(about(at_once, 10_000_000), "{at_once}");
+        let paused = rate(60_000, 1_000_000);
+        assert!(about(paused, 3_678_794), "{paused}");
     }
 }
