@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
+use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::error::ErrorKind;
 use clap::{ArgGroup, Args};
 use wirepath_relay::{AddressError, Configuration, Endpoint};
@@ -165,6 +165,11 @@ impl Relay {
         }
         let mut configuration = file.map(Configuration::from_file).transpose()?.unwrap_or_default();
         self.wires.add_to(&mut configuration)?;
+        if let Some(report) = &self.showing.json
+            && let Some(user) = configuration.user_of(report)
+        {
+            bail!("--json {} is also {user}; give the report a file of its own", report.display());
+        }
         let streams = configuration.streams.len() as u64;
         if let Some(file) = file {
             let file = format::name(file);

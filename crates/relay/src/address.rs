@@ -177,6 +177,20 @@ impl Address {
         Some(Claim { what, wrong })
     }
 
+    /// Whether it is standard input or output.
+    pub(crate) fn is_standard(&self) -> bool {
+        self.kind == Kind::Standard
+    }
+
+    /// Where it is among files, if it is there. A shell may have made a file of a standard stream.
+    pub(crate) fn path(&self, is_output: bool) -> Option<&Path> {
+        match &self.kind {
+            Kind::Standard => Some(Path::new(if is_output { "/dev/stdout" } else { "/dev/stdin" })),
+            Kind::File { path, .. } | Kind::Unix { path, .. } => Some(path),
+            Kind::Tcp { .. } | Kind::Udp(_) => None,
+        }
+    }
+
     /// Whether it is `file:PATH`.
     pub(crate) fn is_file(&self) -> bool {
         matches!(self.kind, Kind::File { .. })

@@ -1,6 +1,7 @@
 //! Many streams and their classes, from a file.
 
 mod placement;
+mod report;
 mod sharing;
 mod tables;
 
@@ -28,6 +29,8 @@ pub struct Configuration {
     pub streams: Vec<StreamPlan>,
     /// What they have that nobody else can have, see [`Wiring::claims`].
     claims: HashSet<String>,
+    /// Where it was read from.
+    file: Option<PathBuf>,
 }
 
 /// A stream that is to run.
@@ -94,11 +97,12 @@ impl Configuration {
     pub fn from_file(path: &Path) -> Result<Configuration, ConfigurationError> {
         let text = read(path).map_err(|source| ConfigurationError::Read { path: path.to_owned(), source })?;
         let folder = path.parent().unwrap_or(Path::new(""));
-        Configuration::from_text(&text, folder).map_err(|Wrong { at, what }| {
+        let configuration = Configuration::from_text(&text, folder).map_err(|Wrong { at, what }| {
             let before = text.get(..at.start).unwrap_or(&text);
             let line = before.matches('\n').count() + 1;
             ConfigurationError::Wrong { path: path.to_owned(), line, what }
-        })
+        })?;
+        Ok(Configuration { file: Some(path.to_owned()), ..configuration })
     }
 
     /// Adds a stream.

@@ -18,6 +18,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_file_that_exists_is_left_as_it_is,
         a_file_that_nothing_was_written_to_is_not_left,
         files_of_a_shell_keep_their_place,
+        a_report_replaces_nothing_that_the_run_uses,
     ]
 }
 
@@ -107,5 +108,61 @@ fn files_of_a_shell_keep_their_place() -> Result<()> {
             written.len()
         );
     }
+    Ok(())
+}
+
+/// It is written at the end, over what has its name.
+fn a_report_replaces_nothing_that_the_run_uses() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name);
+    let key = random_bytes(32);
+    std::fs::write(path("source"), "content")?;
+    std::fs::write(path("key"), &key)?;
+    let configuration = "[[stream]]\nname = \"a\"\nin = [\"file:source\"]\nout = [\"file:copy\"]\n";
+    std::fs::write(path("relay.toml"), configuration)?;
+    std::fs::hard_link(path("source"), path("source too"))?;
+    std::os::unix::fs::symlink(folder.path(), path("folder"))?;
+    let wires = ["--in", "file:source", "--out", "file:copy", "--handler", "seal:key"];
+    let standard = ["--in", "-", "--out", "-"];
+    let from_file = ["--config", "relay.toml"];
+    let checked = ["--config", "relay.toml", "--check"];
+    for (arguments, report, user) in [
+        (&wires[..], "copy", "the output file:copy"),
+        (&wires, "folder/copy", "the output file:copy"),
+        (&wires, "source too", "the input file:source"),
+        (&wires, "key", "the key key"),
+        (&standard, "-", "an output: standard output (-)"),
+        (&standard, "source", "the input -"),
+        (&standard, "shell", "the output -"),
+        (&from_file, "copy", "the output file:copy"),
+        (&from_file, "relay.toml", "the configuration file relay.toml"),
+        (&checked, "relay.toml", "the configuration file relay.toml"),
+    ] {
+        let mut command = relay(&[arguments, &["--json", report]].concat())?;
+        command
+            .current_dir(folder.path())
+            .stdin(File::open(path("source"))?)
+            .stdout(File::create(path("shell"))?);
+        let output = command.stderr(std::process::Stdio::piped()).output()?;
+        let said = String::from_utf8(output.stderr)?;
+        let expected = format!("--json {report} is also {user}; give the report a file of its own");
+        ensure!(output.status.code() == Some(1) && said.contains(&expected), "{arguments:?}: {said}");
+        ensure!(
+            !path("copy").exists() && std::fs::read(path("shell"))?.is_empty(),
+            "it did something: {said}"
+        );
+    }
+    ensure!(std::fs::read(path("source"))? == b"content" && std::fs::read(path("key"))? == key);
+    ensure!(std::fs::read_to_string(path("relay.toml"))? == configuration);
+    // What another run reported is replaced, and of a device each may have a part.
+    for _ in 0..2 {
+        let mut command =
+            relay(&["--in", "file:source", "--out", "file:/dev/null?append", "--json", "report"])?;
+        ensure!(command.current_dir(folder.path()).output()?.status.success());
+    }
+    let nowhere = relay(&["--in", "-", "--out", "-", "--json", "/dev/null"])?
+        .stdin(std::process::Stdio::null())
+        .output()?;
+    ensure!(nowhere.status.success(), "{nowhere:?}");
     Ok(())
 }

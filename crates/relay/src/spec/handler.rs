@@ -77,9 +77,14 @@ impl HandlerSpec {
     /// # Errors
     /// If that cannot be read or is none.
     pub(crate) fn check(&self) -> Result<(), SpecError> {
+        self.key_file().map_or(Ok(()), |file| key(file).map(drop))
+    }
+
+    /// The file of its key, if it has one.
+    pub(crate) fn key_file(&self) -> Option<&PathBuf> {
         match self {
-            HandlerSpec::Seal(file) | HandlerSpec::Open(file) => key(file).map(drop),
-            _ => Ok(()),
+            HandlerSpec::Seal(file) | HandlerSpec::Open(file) => Some(file),
+            _ => None,
         }
     }
 
