@@ -8,6 +8,7 @@ mod command;
 mod ending;
 mod faults;
 mod formats;
+mod hang_up;
 mod hostile;
 mod hot_memory;
 mod http;
@@ -43,6 +44,7 @@ fn main() -> ExitCode {
         ending::trials(),
         faults::trials(),
         formats::trials(),
+        hang_up::trials(),
         hot_memory::trials(),
         http::trials(),
         log::trials(),

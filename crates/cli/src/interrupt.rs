@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM: the first asks to stop at the end of the current run, one that comes later ends the process at once.
+//! Signals to end: the first asks to stop at the end of the current run, one that comes later ends the process at once.
 
 use std::io;
 use std::sync::Arc;
@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
-use tokio::signal::unix::{SignalKind, signal};
+
+use crate::ending::Ending;
 
 /// Signals that come within this time of the first are the same wish: `timeout` signals its child and then the group of both, and a
 /// shell the group beside a script that does so itself.
@@ -22,18 +23,14 @@ impl Interrupt {
         let interrupt = Interrupt::default();
         let number = Arc::clone(&interrupt.0);
         let runtime = Builder::new_current_thread().enable_io().build()?;
-        let (mut interrupted, mut terminated) = {
+        let mut ending = {
             let _inside = runtime.enter();
-            (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?)
+            Ending::watch()?
         };
         let watch = async move {
             let mut first = None;
             loop {
-                let signal = tokio::select! {
-                    _ = interrupted.recv() => SignalKind::interrupt(),
-                    _ = terminated.recv() => SignalKind::terminate(),
-                };
-                let signal = signal.as_raw_value() as u8;
+                let signal = ending.signal().await.as_raw_value() as u8;
                 let first = *first.get_or_insert_with(Instant::now);
                 if first.elapsed() > ONE_WISH {
                     // Namespaces, devices and receivers end with the process.

@@ -3,6 +3,7 @@
 mod address;
 mod advice;
 mod assess;
+mod ending;
 mod format;
 mod image_options;
 mod inspect;

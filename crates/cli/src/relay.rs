@@ -70,7 +70,7 @@ unix:PATH), and its end is passed on as it came, each way: in order or as a rese
 clients are answered from what is kept, and from the origin what is not: what is fetched goes to the cache and to all who \
 want it at the same time, once. When either listens, one line goes to standard output, unless that is for JSON:
 ready listen=tcp://ADDRESS:PORT, or of a cache: ready http=http://ADDRESS:PORT/
-SIGTERM or SIGINT drains for the time of --drain; a second one ends at once. The log goes to standard error; RUST_LOG sets \
+SIGTERM, SIGINT or SIGHUP drains for the time of --drain; a second one ends at once. The log goes to standard error; RUST_LOG sets \
 its level (default: info).
 
 Exit code: 0 if all inputs came to their end and all was delivered (peers over TCP have acknowledged it), but for what \
@@ -109,7 +109,7 @@ struct Listening {
     #[arg(long = "listen", value_name = "ADDRESS", value_parser = said_once(Endpoint::to_listen), requires = "behind")]
     addresses: Vec<Endpoint>,
 
-    /// How long connections and answers may go on after SIGTERM or SIGINT
+    /// How long connections and answers may go on after SIGTERM, SIGINT or SIGHUP
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration, requires = "addresses")]
     drain: Duration,
 

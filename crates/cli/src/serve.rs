@@ -11,10 +11,10 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use sd_notify::NotifyState;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use wirepath_server::{DataPath, Server, ServerOptions, StartError};
 use wirepath_streams::datapath::Scratch;
 
+use crate::ending::Ending;
 use crate::image_options::CALIBRATION;
 use crate::log::Log;
 use crate::serve_options::{PathChoice, PortRange, ServeOptions};
@@ -32,7 +32,7 @@ Watch:     curl http://HOST:8080/api/status     (Prometheus: /metrics)
 The log goes to standard error; RUST_LOG sets its level (default: info).
 When both doors are open, one line goes to standard output:
 ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/
-SIGTERM or SIGINT drains for at most 10 s; a second one ends at once.")]
+SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second one ends at once.")]
 pub(crate) struct Serve {
     /// Configuration file (TOML); flags win over it
     #[arg(long, value_name = "FILE")]
@@ -54,22 +54,20 @@ impl Serve {
 
 /// Serves until told to end, and then ends the process; comes back only if it cannot start.
 async fn serve(options: ServerOptions, log: Log) -> Result<Infallible> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut ending = Ending::watch()?;
     let server = Server::start(options).map_err(with_advice)?;
     announce(server.rtsp_address()?, server.http_address()?)?;
     tokio::spawn(log.losses().tell());
     let stop = async {
-        either(&mut terminate, &mut interrupt).await;
+        ending.signal().await;
         notify(&[NotifyState::Stopping]);
     };
     let drained = server.run(stop);
     tokio::pin!(drained);
-    let mut terminate_again = signal(SignalKind::terminate())?;
-    let mut interrupt_again = signal(SignalKind::interrupt())?;
+    let mut ending_again = Ending::watch()?;
     let second = async {
-        either(&mut terminate_again, &mut interrupt_again).await;
-        either(&mut terminate_again, &mut interrupt_again).await;
+        ending_again.signal().await;
+        ending_again.signal().await;
     };
     let in_time = tokio::select! {
         in_time = &mut drained => in_time,
@@ -93,14 +91,6 @@ fn with_advice(error: StartError) -> anyhow::Error {
 fn leave(log: Log, code: i32) -> ! {
     log.end();
     std::process::exit(code)
-}
-
-/// Waits for one of two signals.
-async fn either(one: &mut Signal, other: &mut Signal) {
-    tokio::select! {
-        _ = one.recv() => {}
-        _ = other.recv() => {}
-    }
 }
 
 /// Tells whoever started us that both doors are open: the one line on standard output, and systemd.

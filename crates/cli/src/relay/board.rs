@@ -3,7 +3,7 @@
 
 mod table;
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -32,7 +32,8 @@ impl Board {
     pub(super) fn say(&self, line: &str) {
         match &self.0 {
             Some(bar) => bar.println(line),
-            None => eprintln!("{line}"),
+            // A terminal that was closed takes nothing more, and the report is to be written all the same.
+            None => drop(writeln!(std::io::stderr(), "{line}")),
         }
     }
 

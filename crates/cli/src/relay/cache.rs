@@ -15,7 +15,6 @@ use clap::Args;
 use clap::error::ErrorKind;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use wirepath_relay::Endpoint;
@@ -27,6 +26,7 @@ use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 use super::door::Door;
 use super::running::Showing;
 use super::{Listening, report};
+use crate::ending::Ending;
 use crate::log::Log;
 use crate::output::Output;
 use crate::{format, number, terminal};
@@ -121,12 +121,11 @@ impl Caching {
 
 /// Serves on all addresses until told to end; answers whether all answers had ended in time.
 async fn serve(cache: &Cache, addresses: &[Endpoint], limit: Duration, says_ready: bool) -> Result<bool> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut ending = Ending::watch()?;
     // A resolver may take long.
     let listeners = tokio::select! {
         listeners = listen(addresses) => listeners?,
-        () = either(&mut terminate, &mut interrupt) => return Ok(true),
+        _ = ending.signal() => return Ok(true),
     };
     let doors = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
     ensure!(
@@ -142,22 +141,14 @@ async fn serve(cache: &Cache, addresses: &[Endpoint], limit: Duration, says_read
         let (cache, draining) = (cache.clone(), draining.clone());
         doors.spawn(async move { cache.serve(listener, draining).await });
     }
-    either(&mut terminate, &mut interrupt).await;
+    ending.signal().await;
     tracing::info!("draining");
     drain.send_replace(true);
     Ok(tokio::select! {
         _ = doors.join_all() => true,
         () = tokio::time::sleep(limit) => false,
-        () = either(&mut terminate, &mut interrupt) => false,
+        _ = ending.signal() => false,
     })
-}
-
-/// Waits for one of two signals.
-async fn either(one: &mut Signal, other: &mut Signal) {
-    tokio::select! {
-        _ = one.recv() => {}
-        _ = other.recv() => {}
-    }
 }
 
 /// Tells whoever started us where clients come in: the one line on standard output.

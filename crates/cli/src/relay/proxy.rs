@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use anyhow::{Result, ensure};
 use clap::Args;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use wirepath_relay::{Balance, Endpoint, HealthOptions, ProxyOptions, ProxyStatus};
 
 use super::door::Door;
 use super::running::Showing;
 use super::{Listening, said_once};
+use crate::ending::Ending;
 use crate::log::Log;
 use crate::output::Output;
 use crate::{format, number, terminal};
@@ -127,12 +127,11 @@ async fn relay(
     says_ready: bool,
     log: &Log,
 ) -> Result<Option<(ProxyStatus, bool)>> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut ending = Ending::watch()?;
     // A resolver may take long.
     let proxy = tokio::select! {
         proxy = wirepath_relay::Proxy::start(options) => proxy?,
-        () = either(&mut terminate, &mut interrupt) => return Ok(None),
+        _ = ending.signal() => return Ok(None),
     };
     let _metrics = match metrics {
         Some(address) => Some(open_metrics(address, &proxy).await?),
@@ -151,7 +150,7 @@ async fn relay(
     let in_time = loop {
         tokio::select! {
             in_time = &mut drained => break in_time,
-            () = either(&mut terminate, &mut interrupt) => match told.take() {
+            _ = ending.signal() => match told.take() {
                 Some(first) => {
                     let open = view.status().connections.open;
                     tracing::info!("draining: {}", format::counted(open, "connection is open", "connections are open"));
@@ -173,14 +172,6 @@ async fn open_metrics(address: SocketAddr, proxy: &wirepath_relay::Proxy) -> Res
     let door = tokio::task::spawn_blocking(open).await??;
     tracing::info!("metrics at http://{}/metrics", door.address());
     Ok(door)
-}
-
-/// Waits for one of two signals.
-async fn either(one: &mut Signal, other: &mut Signal) {
-    tokio::select! {
-        _ = one.recv() => {}
-        _ = other.recv() => {}
-    }
 }
 
 /// One line.
