@@ -342,9 +342,42 @@ fn hostile_datagrams_end_nothing_and_are_counted() -> Result<()> {
 }
 
 fn wrong_addresses_and_words_are_named() -> Result<()> {
+    let long = format!("unix:{}", "n".repeat(120));
     for (arguments, code, said) in [
         (&["--in", "-"][..], 2, "--out <ADDRESS>"),
-        (&["--in", "video.ts", "--out", "-"], 2, "'--in <ADDRESS>': this is no address; there are tcp://"),
+        (
+            &["--in", "video.ts", "--out", "-"],
+            2,
+            "'--in <ADDRESS>': this is no address; a file is file:video.ts",
+        ),
+        (&["--in", "-", "--out", "127.0.0.1:80"], 2, "this is no address; over TCP it is tcp://127.0.0.1:80"),
+        (&["--in", "-", "--out", "file:/"], 1, "file:/: opening: it is a folder; name a file in it"),
+        (
+            &["--in", "-", "--out", "file:/no/such/file"],
+            1,
+            "opening: the folder /no/such is not there; make it first",
+        ),
+        (
+            &["--in", "unix:/no/such/door?listen", "--out", "-"],
+            1,
+            "listening: the folder /no/such is not there",
+        ),
+        (
+            &["--in", "-", "--out", "-", "--json", "/no/such/j"],
+            1,
+            "written to /no/such/j: the folder /no/such is not there",
+        ),
+        (&["--in", "-", "--out", &long], 2, "at most 107 bytes, and this one has 120"),
+        (
+            &["--in", "-", "--framing", "fixed:100KiB", "--out", "udp://127.0.0.1:9"],
+            1,
+            "udp://127.0.0.1:9: a datagram has at most 65507 bytes, and records have 102400; choose a shorter framing",
+        ),
+        (
+            &["--in", "udp://@:9", "--in", "udp://@:9", "--out", "-"],
+            1,
+            "udp://@:9 is received from twice; one input gets what comes there",
+        ),
         (&["--in", "-", "--out", "-", "--framing", "fixed"], 2, "fixed needs a size, as fixed:64KiB"),
         (&["--in", "-", "--out", "-", "--handler", "rot13"], 2, "rot13 is no handler; there are crc32c"),
         (&["--in", "file:/does/not/exist", "--out", "-"], 1, "file:/does/not/exist: opening: No such file"),
@@ -363,7 +396,7 @@ fn wrong_addresses_and_words_are_named() -> Result<()> {
         (
             &["--in", "-", "--out", "-", "--pattern", "shares:2"],
             1,
-            "takes at least 2 outputs, and there are 1",
+            "takes at least 2 outputs, and there is 1",
         ),
         (
             &["--in", "-", "--out", "-", "--order", "shares"],

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
-use wirepath_tests::process::status_number;
+use wirepath_tests::process::{as_ordinary_user, open_folder, status_number};
 use wirepath_tests::proxy::{self, PATIENCE, Proxy, accept, echo, echo_on, free_port};
-use wirepath_tests::{Deadline, http, server, trials};
+use wirepath_tests::{Deadline, http, require, server, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
@@ -31,6 +31,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         clients_say_who_they_are,
         no_series_of_metrics_is_there_twice,
         wrong_arguments_are_named,
+        a_port_that_takes_a_right_says_so,
     ]
 }
 
@@ -404,6 +405,33 @@ fn no_series_of_metrics_is_there_twice() -> Result<()> {
     Ok(())
 }
 
+/// Who has no right to it is told which one it takes.
+fn a_port_that_takes_a_right_says_so() -> Result<()> {
+    let home = open_folder()?;
+    let program = server::binary()?;
+    let said = |arguments: &[&str]| -> Result<String> {
+        let mut command = as_ordinary_user(&program.display().to_string(), home.path());
+        let output = command.arg("relay").args(arguments).output()?;
+        let error = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(1), "{}: {error}", output.status);
+        Ok(error)
+    };
+    let first = std::fs::read_to_string("/proc/sys/net/ipv4/ip_unprivileged_port_start")?;
+    require!(first.trim() == "1024", "low ports take no right here");
+    for arguments in [
+        ["--listen", ":81", "--to", "127.0.0.1:9"],
+        ["--in", "tcp://:81?listen", "--out", "-"],
+        ["--in", "udp://@:81", "--out", "-"],
+    ] {
+        let error = said(&arguments)?;
+        ensure!(
+            error.contains("a port below 1024 takes root or the capability CAP_NET_BIND_SERVICE"),
+            "{error}"
+        );
+    }
+    Ok(())
+}
+
 fn wrong_arguments_are_named() -> Result<()> {
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let taken_address = taken.local_addr()?.to_string();
@@ -437,6 +465,18 @@ fn wrong_arguments_are_named() -> Result<()> {
             &["--listen", &any, "--to", &own],
             1,
             "is where the proxy itself listens; name the server behind it",
+        ),
+        (
+            &["--listen", &any, "--listen", &any, "--to", "127.0.0.1:1"],
+            1,
+            "is there twice; give each an address of its own",
+        ),
+        (&["--listen", ":0", "--to", "a:1", "--health-interval", "0s"], 2, "wanted is a time above 0"),
+        (&["--listen", ":0", "--to", "a:1", "--connect-timeout", "0s"], 2, "wanted is a time above 0"),
+        (
+            &["--listen", ":0", "--cache", "kept", "--origin", "http://a", "--origin-timeout", "0s"],
+            2,
+            "wanted is a time above 0",
         ),
         (&["--listen", "9933", "--to", "a:1"], 2, "a host or a colon is missing, as in HOST:9933 or :9933"),
         (&["--listen", ":0", "--to", "a:1", "--threads", "0"], 2, "wanted is a whole number from 1 to 1024"),

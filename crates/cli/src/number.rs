@@ -1,6 +1,7 @@
 //! Numbers and sizes as options take them, with words of our own for what is wrong.
 
 use std::num::NonZeroUsize;
+use std::time::Duration;
 
 use bytesize::ByteSize;
 
@@ -14,6 +15,12 @@ const MOST_THREADS: usize = 1024;
 pub(crate) fn threads(text: &str) -> Result<NonZeroUsize, String> {
     let threads = text.parse().ok().filter(|threads: &NonZeroUsize| threads.get() <= MOST_THREADS);
     threads.ok_or_else(|| format!("wanted is a whole number from 1 to {MOST_THREADS}"))
+}
+
+/// A time that is not 0.
+pub(crate) fn some_time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).map_err(|error| error.to_string())?;
+    if time.is_zero() { Err("wanted is a time above 0, such as 500ms or 5s".to_owned()) } else { Ok(time) }
 }
 
 /// A count of something of which there has to be one.
@@ -51,6 +58,9 @@ mod tests {
         for text in ["0", "-1", "many", "1.5", ""] {
             assert_eq!(at_least_one(text), Err("wanted is a whole number from 1 on"));
         }
+        assert_eq!(some_time("20ms"), Ok(Duration::from_millis(20)));
+        assert_eq!(some_time("0s"), Err("wanted is a time above 0, such as 500ms or 5s".to_owned()));
+        assert!(some_time("soon").is_err());
         for text in ["0", "many", "1025"] {
             assert_eq!(threads(text), Err("wanted is a whole number from 1 to 1024".to_owned()));
         }

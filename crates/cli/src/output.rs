@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use crate::{format, terminal};
 
@@ -39,6 +39,13 @@ impl Output {
             Ok(_) | Err(_) => {} // there is one, or none yet
         }
         let unfinished = unfinished(&target);
+        let folder = target.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists());
+        if let Some(folder) = folder {
+            bail!(
+                "the result cannot be written to {name}: the folder {} is not there; make it first",
+                format::name(folder)
+            );
+        }
         let tried = File::create_new(&unfinished).and_then(|_| fs::remove_file(&unfinished));
         tried.with_context(|| format!("the result cannot be written to {name}"))?;
         Ok(Output::File(target))
@@ -100,7 +107,7 @@ mod tests {
         let refused = |file: &Path| format!("{:#}", Output::prepare(Some(file)).unwrap_err());
         assert!(refused(folder.path()).contains("is a folder"));
         let missing = folder.path().join("missing/a.json");
-        assert!(refused(&missing).contains("missing/a.json: No such file"), "{}", refused(&missing));
+        assert!(refused(&missing).ends_with("missing is not there; make it first"), "{}", refused(&missing));
         assert_eq!(Output::prepare(None).unwrap(), Output::None);
         assert!(Output::prepare(Some(Path::new("-"))).unwrap().is_standard());
         assert!(matches!(Output::prepare(Some(Path::new("/dev/null"))).unwrap(), Output::Stream(_)));

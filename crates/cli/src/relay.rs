@@ -127,6 +127,15 @@ fn said_once<T: 'static>(
 }
 
 impl Listening {
+    /// Whether each address is there once.
+    fn check(&self) -> Result<()> {
+        for (place, address) in self.addresses.iter().enumerate() {
+            let is_taken = self.addresses[..place].iter().any(|before| before.excludes(address));
+            ensure!(!is_taken, "--listen {address} is there twice; give each an address of its own");
+        }
+        Ok(())
+    }
+
     /// Engine threads, as told or one for each core.
     fn threads(&self) -> Result<usize> {
         match self.threads {
@@ -151,6 +160,7 @@ impl Listening {
 impl Relay {
     /// Relays until there is nothing more to relay, something fails or a signal comes.
     pub(crate) fn run(self) -> Result<ExitCode> {
+        self.listening.check()?;
         if self.proxy.is_meant() {
             return self.proxy.run(&self.listening, &self.showing);
         }

@@ -6,6 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use crate::advice::{MOST_SOCKET_BYTES, too_long};
+
 /// Where bytes come from or go to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
@@ -76,6 +78,11 @@ impl AddressError {
 }
 
 impl Udp {
+    /// Whether its host is the address of a group.
+    fn is_group(&self) -> bool {
+        self.host.parse().is_ok_and(|host: IpAddr| host.is_multicast())
+    }
+
     /// Whether nothing that is asked for would be ignored with this as the host's address.
     ///
     /// # Errors
@@ -170,6 +177,11 @@ impl Address {
                 file_to_write(path)?,
                 format!("{} is written to twice; give each output a file of its own", path.display()),
             ),
+            // Whoever joins a group gets it whoever else has joined.
+            Kind::Udp(udp) if !is_output && !udp.is_group() => (
+                format!("udp://{}:{}", udp.host, udp.port),
+                format!("{self} is received from twice; one input gets what comes there"),
+            ),
             Kind::Tcp { host, port, listen: true } => waited_for(format!("tcp://{host}:{port}")),
             Kind::Unix { path, listen: true } => waited_for(format!("unix:{}", path.display())),
             _ => return None,
@@ -240,7 +252,7 @@ fn parse(text: &str) -> Result<Kind, String> {
         return Ok(Kind::Standard);
     }
     let Some((scheme, rest)) = text.split_once(':') else {
-        return Err(format!("this is no address; there are {KINDS}"));
+        return Err(format!("this is no address; a file is file:{text}; there are {KINDS}"));
     };
     let (place, mut query) = Query::split(rest);
     let kind = match scheme {
@@ -253,7 +265,7 @@ fn parse(text: &str) -> Result<Kind, String> {
             };
             Kind::File { path: path(place)?, existing }
         }
-        "unix" => Kind::Unix { path: path(place)?, listen: query.flag("listen")? },
+        "unix" => Kind::Unix { path: socket_path(place)?, listen: query.flag("listen")? },
         "tcp" => {
             let listen = query.flag("listen")?;
             query.finish()?; // a misspelled ?listen is not to be taken for none
@@ -281,13 +293,32 @@ fn parse(text: &str) -> Result<Kind, String> {
             }
             Kind::Udp(udp)
         }
-        other => return Err(format!("{other} is no kind of address; there are {KINDS}")),
+        other => return Err(unknown(text, other)),
     };
     query.finish()?;
     Ok(kind)
 }
 
-pub(crate) fn path(place: &str) -> Result<PathBuf, String> {
+/// What is wrong with words that begin with `scheme`, and what whoever wrote them may have meant.
+fn unknown(text: &str, scheme: &str) -> String {
+    let meant = match authority(text) {
+        Ok((host, 1..)) if host.is_empty() => {
+            format!("; to wait for a connection at this port it is tcp://{text}?listen")
+        }
+        Ok((host, 1..)) if !host.contains('/') => format!("; over TCP it is tcp://{text}"),
+        _ if scheme.contains('/') => format!("; a file is file:{text}"),
+        _ => return format!("{scheme} is no kind of address; there are {KINDS}"),
+    };
+    format!("this is no address{meant}; there are {KINDS}")
+}
+
+/// A path that the system takes for a socket's.
+pub(crate) fn socket_path(place: &str) -> Result<PathBuf, String> {
+    let path = path(place)?;
+    if path.as_os_str().len() > MOST_SOCKET_BYTES { Err(too_long(&path)) } else { Ok(path) }
+}
+
+fn path(place: &str) -> Result<PathBuf, String> {
     if place.is_empty() { Err("a path is missing".to_owned()) } else { Ok(place.into()) }
 }
 
@@ -419,7 +450,12 @@ mod tests {
     #[test]
     fn what_is_wrong_is_said_with_what_to_do() {
         for (text, why) in [
-            ("video.ts", "this is no address"),
+            ("video.ts", "this is no address; a file is file:video.ts; there are tcp://"),
+            ("/dev/stdout", "this is no address; a file is file:/dev/stdout; there are"),
+            ("a/b:c", "this is no address; a file is file:a/b:c; there are"),
+            ("127.0.0.1:80", "this is no address; over TCP it is tcp://127.0.0.1:80; there are"),
+            ("[::1]:80", "over TCP it is tcp://[::1]:80; there are"),
+            (":80", "to wait for a connection at this port it is tcp://:80?listen; there are"),
             ("http://a:1", "http is no kind of address; there are tcp://"),
             ("tcp://a", "a port is missing"),
             ("tcp:a:1", "after the colon come two slashes"),

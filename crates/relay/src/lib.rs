@@ -1,6 +1,7 @@
 //! The stream service as a command: addresses as people know them, and how they are wired together; a cache.
 
 mod address;
+mod advice;
 pub mod cache;
 mod configuration;
 mod itself;

@@ -6,9 +6,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream, ToSocketAddrs};
 use std::num::NonZeroU32;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
-use std::os::unix::net::{UnixDatagram, UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use wirepath_streams::Object;
 
 use crate::address::{Address, Kind, Udp};
-use crate::peer;
+use crate::{advice, peer};
 use file::Created;
 
 /// What could not be opened, and why.
@@ -59,6 +58,7 @@ impl Address {
     pub(crate) fn listen(&self) -> Result<Option<Object>, OpenError> {
         let listening = match &self.kind {
             Kind::Tcp { host, port, listen: true } => TcpListener::bind((host_or_any(host), *port))
+                .map_err(|error| advice::on_port(*port, error))
                 .doing("listening")
                 // Whoever is accepted has what this has.
                 .and_then(|socket| {
@@ -66,7 +66,7 @@ impl Address {
                     self.listening(socket.into(), None)
                 }),
             Kind::Unix { path, listen: true } => UnixListener::bind(path)
-                .map_err(|error| if_taken(path, error))
+                .map_err(|error| advice::on_socket(path, error))
                 .doing("listening")
                 .and_then(|socket| self.listening(socket.into(), Some(path.clone()))),
             _ => return Ok(None),
@@ -132,27 +132,6 @@ impl Address {
     }
 }
 
-/// What to do about a name that is there already where a Unix socket is to get one: a process that was killed leaves its own behind.
-pub(crate) fn if_taken(path: &Path, error: io::Error) -> io::Error {
-    if error.kind() != io::ErrorKind::AddrInUse {
-        return error;
-    }
-    let what = match listens_there(path) {
-        None => "a file or folder has it; choose another",
-        Some(false) => "nobody listens there any more: remove it",
-        Some(true) => "it is in use; choose another",
-    };
-    io::Error::new(error.kind(), format!("the name is taken: {what}"))
-}
-
-/// Whether anybody listens there; None of what is no socket. Asked by a socket of datagrams, which does not fit: one that fits would
-/// be the connection that is waited for.
-fn listens_there(path: &Path) -> Option<bool> {
-    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|there| there.file_type().is_socket());
-    let asked = || UnixDatagram::unbound().and_then(|socket| socket.connect(path));
-    is_socket.then(|| !asked().is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused))
-}
-
 fn stream(address: &Address, descriptor: io::Result<OwnedFd>) -> Attempt<Object> {
     descriptor.and_then(|descriptor| Object::stream(&address.to_string(), descriptor)).doing("opening")
 }
@@ -165,7 +144,10 @@ fn connection(kind: &Kind) -> Attempt<OwnedFd> {
             peer::set_up(&connection).doing("setting up a connection")?;
             Ok(connection.into())
         }
-        Kind::Unix { path, listen: false } => Ok(UnixStream::connect(path).doing("connecting")?.into()),
+        Kind::Unix { path, listen: false } => {
+            let connected = UnixStream::connect(path).map_err(|error| advice::on_length(path, error));
+            Ok(connected.doing("connecting")?.into())
+        }
         _ => Err(("connecting", io::ErrorKind::Unsupported.into())),
     }
 }
@@ -193,7 +175,8 @@ fn receiver(udp: &Udp) -> Attempt<Socket> {
     if address.ip().is_multicast() {
         keep_to_device(&socket, address, index).doing("setting up a socket")?;
     }
-    socket.bind(&on_link(address, index).into()).doing("listening")?;
+    let bound = socket.bind(&on_link(address, index).into());
+    bound.map_err(|error| advice::on_port(udp.port, error)).doing("listening")?;
     if address.ip().is_multicast() {
         match address.ip() {
             IpAddr::V4(group) => {

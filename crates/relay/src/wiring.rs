@@ -43,6 +43,9 @@ impl Default for Wiring {
     }
 }
 
+/// Most bytes of a datagram: those of an IPv4 packet without its header and that of UDP.
+const LONGEST_DATAGRAM: usize = 65_507;
+
 /// Why it cannot be done.
 #[derive(Debug, thiserror::Error)]
 pub enum WiringError {
@@ -61,7 +64,7 @@ pub enum WiringError {
         output: Box<Address>,
     },
     /// There are too few outputs for shares.
-    #[error("shares:{threshold} takes at least {threshold} outputs, and there are {outputs}")]
+    #[error("shares:{threshold} takes at least {threshold} outputs, and there {are}", are = are(*outputs))]
     TooFewOutputs {
         /// What it takes.
         threshold: u8,
@@ -77,6 +80,17 @@ pub enum WiringError {
         /// Which input.
         input: Box<Address>,
     },
+    /// No datagram takes a record.
+    #[error(
+        "{output}: a datagram has at most {LONGEST_DATAGRAM} bytes, and records have {bytes}; choose a shorter framing, such as \
+         fixed:1316"
+    )]
+    TooLongForDatagrams {
+        /// Which output.
+        output: Box<Address>,
+        /// Of a record.
+        bytes: usize,
+    },
     /// There are too many.
     #[error("shares take at most {MOST_SHARES} outputs, and there are {outputs}")]
     TooManyOutputs {
@@ -89,12 +103,19 @@ impl Wiring {
     /// Whether inputs, outputs and what is between them go together, as far as that is seen without opening anything.
     ///
     /// # Errors
-    /// If there are fewer or more outputs than shares take, or shares come with no bounds.
+    /// If there are fewer or more outputs than shares take, shares come with no bounds, or records are too long for an output.
     pub fn check(&self) -> Result<(), WiringError> {
         if let (OrderSpec::Shares { .. }, FramingSpec::Whole) = (&self.order, &self.framing)
             && let Some(input) = self.inputs.iter().find(|input| !input.has_datagrams())
         {
             return Err(WiringError::SharesWithoutBounds { input: Box::new(input.clone()) });
+        }
+        if let FramingSpec::Fixed(bytes) = self.framing
+            && bytes > LONGEST_DATAGRAM
+            && self.inputs.iter().any(|input| !input.has_datagrams())
+            && let Some(output) = self.outputs.iter().find(|output| output.has_datagrams())
+        {
+            return Err(WiringError::TooLongForDatagrams { output: Box::new(output.clone()), bytes });
         }
         let OutputPattern::Shares { threshold } = self.pattern.0 else { return Ok(()) };
         let outputs = self.outputs.len();
@@ -162,4 +183,8 @@ impl Wiring {
             None => Ok(output.open_output()?),
         }
     }
+}
+
+fn are(outputs: usize) -> String {
+    if outputs == 1 { "is 1".to_owned() } else { format!("are {outputs}") }
 }

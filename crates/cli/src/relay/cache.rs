@@ -53,8 +53,8 @@ pub(super) struct Caching {
     cache_size: ByteSize,
 
     /// How long the origin may take to begin an answer, and how long it may pause within one
-    #[arg(long, value_name = "TIME", default_value = "60s", requires = "cache")]
-    origin_timeout: humantime::Duration,
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = number::some_time, requires = "cache")]
+    origin_timeout: Duration,
 
     /// Most clients of a cache, and most fetches, at a time [default: what the limit of open files allows, 4096 at most]
     #[arg(long, value_name = "N", value_parser = number::at_least_one, requires = "cache")]
@@ -105,15 +105,11 @@ impl Caching {
     }
 
     fn options(self) -> Result<CacheOptions> {
-        ensure!(
-            !self.origin_timeout.is_zero(),
-            "--origin-timeout 0 would end every answer; give some seconds"
-        );
         Ok(CacheOptions {
             folder: self.cache.context("--cache names the folder")?,
             budget_bytes: self.cache_size.as_u64(),
             origin: self.origin.context("--origin says whom to ask")?,
-            origin_limit: *self.origin_timeout,
+            origin_limit: self.origin_timeout,
             connections: self.max_clients,
         })
     }

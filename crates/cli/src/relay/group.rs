@@ -272,6 +272,7 @@ fn dropped_in_words(dropped: Dropped) -> String {
     let bytes = format::size(dropped.bytes);
     match dropped.records {
         0 => format!("{bytes} were"),
+        1 => format!("1 record ({bytes}) was"),
         records => format!("{} ({bytes}) were", format::counted(records, "record", "records")),
     }
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::Args;
 use wirepath_relay::{Balance, Endpoint, HealthOptions, ProxyOptions, ProxyStatus};
 
@@ -35,7 +35,7 @@ pub(super) struct Proxy {
     balance: Balance,
 
     /// How long to wait for a backend before the next is tried
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = humantime::parse_duration, requires = "to")]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = number::some_time, requires = "to")]
     connect_timeout: Duration,
 
     /// End a connection when nothing has moved either way for so long; 0s for never
@@ -47,7 +47,7 @@ pub(super) struct Proxy {
     max_connections: Option<NonZeroUsize>,
 
     /// Time between two checks of a backend [default: 2s, and no checks of one that is alone]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration, requires = "to")]
+    #[arg(long, value_name = "TIME", value_parser = number::some_time, requires = "to")]
     health_interval: Option<Duration>,
 
     /// Connections in a row, checks and clients' alike, that bring a backend back
@@ -97,11 +97,6 @@ impl Proxy {
     }
 
     fn options(self, listening: &Listening) -> Result<ProxyOptions> {
-        ensure!(!self.connect_timeout.is_zero(), "--connect-timeout 0s leaves no time to connect");
-        ensure!(
-            self.health_interval.is_none_or(|interval| !interval.is_zero()),
-            "--health-interval 0s leaves no time between two checks"
-        );
         // A check changes nothing where there is no choice, and some who listen take one connection only.
         let interval = self.health_interval.or((self.to.len() > 1).then_some(Duration::from_secs(2)));
         Ok(ProxyOptions {

@@ -126,7 +126,7 @@ fn each_wrong_thing_is_named_with_its_line() {
         (with("deadline = \"soon\""), 5, "soon is no deadline; a deadline is for instance 20ms"),
         (with("deadline = \"0s\""), 5, "0s is no deadline"),
         (with("class = \"live\""), 5, "no class live; declare it with [[class]] and name = \"live\""),
-        (with("pattern = \"shares:2\""), 1, "takes at least 2 outputs, and there are 1"),
+        (with("pattern = \"shares:2\""), 1, "takes at least 2 outputs, and there is 1"),
         (with("order = \"shares\""), 1, "shares over a stream of bytes need --framing fixed:BYTES"),
         (
             with("[[stream]]\nname = \"b\"\nin = [\"file:a\"]\nout = [\"udp://@a:1\"]"),
@@ -193,7 +193,7 @@ fn each_wrong_thing_is_named_with_its_line() {
         (
             with("[[stream]]\nname = \"b\"\nin = [\"a.ts\"]\nout = [\"file:b\"]"),
             7,
-            "a.ts: this is no address; there are tcp",
+            "a.ts: this is no address; a file is file:",
         ),
         (
             with("[[stream]]\nname = \"b\"\nin = [\"file:a\"]"),

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::{Attempt, Doing};
 use crate::address::Existing;
+use crate::advice;
 
 /// A file to write.
 pub(super) struct Created {
@@ -30,13 +31,16 @@ pub(super) fn create(path: &Path, existing: Existing) -> Attempt<Created> {
             // A device or FIFO is there to be written to.
             let there = fs::metadata(path).doing("opening")?;
             if there.is_file() || there.is_dir() {
-                let words = "it exists; add ?append or ?overwrite to its address";
+                let words = match there.is_dir() {
+                    true => "it is a folder; name a file in it",
+                    false => "it exists; add ?append or ?overwrite to its address",
+                };
                 return Err(("opening", io::Error::new(io::ErrorKind::AlreadyExists, words)));
             }
             let file = OpenOptions::new().write(true).open(path).doing("opening")?;
             return Ok(Created { file, length: 0, is_new: false });
         }
-        opened => opened.doing("opening")?,
+        opened => opened.map_err(|error| advice::on_new(path, error)).doing("opening")?,
     };
     let length = if existing == Existing::Append { file.metadata().doing("opening")?.len() } else { 0 };
     Ok(Created { file, length, is_new: existing == Existing::Refuse })

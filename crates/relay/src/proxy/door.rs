@@ -14,7 +14,7 @@ use wirepath_doors::{self as doors, Listen};
 use super::connection::{Shared, attend};
 use super::endpoint::{Endpoint, Place, Target};
 use super::link::Link;
-use crate::{itself, open::if_taken};
+use crate::{advice, itself};
 
 /// Connections that may wait to be taken.
 const BACKLOG: i32 = 4096;
@@ -67,7 +67,7 @@ impl Door {
 
     fn on_path(path: &Path) -> io::Result<Door> {
         let name = format!("unix:{}", path.display());
-        let listener = UnixListener::bind(path).map_err(|error| if_taken(path, error))?;
+        let listener = UnixListener::bind(path).map_err(|error| advice::on_socket(path, error))?;
         Ok(Door { listener: Listener::Unix(listener, path.to_owned()), name })
     }
 
@@ -170,7 +170,7 @@ fn on_address(address: SocketAddr) -> io::Result<TcpListener> {
     if address.ip() == Ipv6Addr::UNSPECIFIED {
         socket.set_only_v6(false)?;
     }
-    socket.bind(&address.into())?;
+    socket.bind(&address.into()).map_err(|error| advice::on_port(address.port(), error))?;
     socket.listen(BACKLOG)?;
     TcpListener::from_std(socket.into())
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::address::{AddressError, authority, path};
+use crate::address::{AddressError, authority, socket_path};
 
 /// A TCP or Unix address: `HOST:PORT`, `tcp://HOST:PORT` or `unix:PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +56,11 @@ impl Endpoint {
         matches!(self.0, Place::Tcp { .. })
     }
 
+    /// Whether only one of the two can be listened at. Of free ports there are many.
+    pub fn excludes(&self, other: &Endpoint) -> bool {
+        self == other && !matches!(self.0, Place::Tcp { port: 0, .. })
+    }
+
     /// Asks for the addresses of the host, on a thread of its own because that may take long. At least one.
     ///
     /// # Errors
@@ -90,7 +95,7 @@ impl fmt::Display for Endpoint {
 
 fn parse(text: &str) -> Result<Place, String> {
     if let Some(name) = text.strip_prefix("unix:") {
-        return path(name).map(Place::Unix);
+        return socket_path(name).map(Place::Unix);
     }
     let place = text.strip_prefix("tcp://").unwrap_or(text);
     if place.contains('/') {
@@ -130,6 +135,7 @@ mod tests {
             ("http://a:1", "there are HOST:PORT, tcp://HOST:PORT and unix:PATH"),
             ("::1:80", "an IPv6 address needs brackets"),
             ("unix:", "a path is missing"),
+            (&format!("unix:{}", "n".repeat(108)), "at most 107 bytes, and this one has 108"),
         ] {
             let error = Endpoint::to_connect(text).unwrap_err().to_string();
             assert!(error.starts_with(text) && error.contains(why), "{error}");
