@@ -18,7 +18,7 @@ use wirepath_streams::{Class, Rate, Sharing};
 use crate::address::Claim;
 use crate::spec::{HandlerSpec, SpecError};
 use crate::wiring::Wiring;
-use tables::{ClassTable, ConfigurationFile, StreamTable};
+use tables::{ClassTable, ConfigurationFile, StreamTable, number};
 
 /// Streams that run at once, and how they share the machine.
 #[derive(Clone, Debug, Default)]
@@ -184,8 +184,8 @@ impl ClassTable {
         let burst_bytes = self.burst.map(|burst| burst.into_inner().0.as_u64());
         Ok(Class {
             name: self.name.into_inner(),
-            priority: self.priority,
-            share: self.share.get(),
+            priority: self.priority.map_or(Ok(0), |priority| number("priority", &priority, 0..=255))? as u8,
+            share: self.share.map_or(Ok(1), |share| number("share", &share, 1..=u32::MAX))?,
             rate: self.rate.map(|rate| rate.0.rate(burst_bytes)),
         })
     }

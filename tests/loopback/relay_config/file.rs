@@ -38,6 +38,10 @@ fn wrong_files_are_named_with_their_line() -> Result<()> {
             "relay.toml, line 5: in is missing here; a [[stream]] has",
         ),
         (
+            "[[class]]\nname = \"a\"\npriority = 300\n".to_owned(),
+            "relay.toml, line 3: priority is 300, and must be a whole number from 0 to 255",
+        ),
+        (
             "[stream]\nname = \"b\"\n".to_owned(),
             "relay.toml, line 1: there may be many of these: write [[stream]]",
         ),

@@ -7,7 +7,7 @@ use toml::Spanned;
 use wirepath_streams::{Policy, Round};
 
 use super::Wrong;
-use super::tables::{PolicyWord, ResourceWord, SharingTable};
+use super::tables::{PolicyWord, ResourceWord, SharingTable, number};
 
 /// Volume of a round where the file does not say.
 pub(super) const USUAL_ROUND_BYTES: u64 = 4 << 20;
@@ -36,10 +36,8 @@ impl SharingTable {
         let resource = resource.map(Spanned::into_inner).unwrap_or_default();
         let round = round.map_or_else(|| Ok(usual(resource)), |round| read(resource, &round))?;
         let carry_percent = match carry {
-            Some(carry) if *carry.get_ref() > 100 => {
-                return Err(Wrong::new(carry.span(), "carry is a percentage: 0 to 100"));
-            }
-            carry => carry.map_or(USUAL_CARRY_PERCENT, Spanned::into_inner),
+            Some(carry) => number("carry", &carry, 0..=100)? as u8,
+            None => USUAL_CARRY_PERCENT,
         };
         Ok(match policy {
             PolicyWord::BestEffort => Policy::BestEffort,

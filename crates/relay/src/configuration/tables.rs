@@ -1,7 +1,7 @@
 //! The configuration file as it is written.
 
 use std::fmt::{self, Display};
-use std::num::NonZeroU32;
+use std::ops::RangeInclusive;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use bytesize::ByteSize;
 use serde::de::value::SeqAccessDeserializer;
 use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, de};
-use toml::Spanned;
+use toml::{Spanned, Value};
 
 use super::Wrong;
 use crate::address::Address;
@@ -36,7 +36,7 @@ pub(super) struct SharingTable {
     pub(super) resource: Option<Spanned<ResourceWord>>,
     /// In the unit of the resource.
     pub(super) round: Option<Spanned<String>>,
-    pub(super) carry: Option<Spanned<u8>>,
+    pub(super) carry: Option<Spanned<Value>>,
 }
 
 /// The names of policies.
@@ -64,10 +64,8 @@ pub(super) enum ResourceWord {
 #[serde(deny_unknown_fields)]
 pub(super) struct ClassTable {
     pub(super) name: Spanned<String>,
-    #[serde(default)]
-    pub(super) priority: u8,
-    #[serde(default = "one", deserialize_with = "share")]
-    pub(super) share: NonZeroU32,
+    pub(super) priority: Option<Spanned<Value>>,
+    pub(super) share: Option<Spanned<Value>>,
     pub(super) rate: Option<Word<RateSpec>>,
     pub(super) burst: Option<Spanned<Word<ByteSize>>>,
 }
@@ -182,12 +180,15 @@ impl<'de> Visitor<'de> for WordsVisitor {
     }
 }
 
-fn one() -> NonZeroU32 {
-    NonZeroU32::MIN
-}
-
-fn share<'de, D: Deserializer<'de>>(value: D) -> Result<NonZeroU32, D::Error> {
-    let share = i64::deserialize(value)?;
-    let positive = u32::try_from(share).ok().and_then(NonZeroU32::new);
-    positive.ok_or_else(|| de::Error::custom(format!("share is {share}, and must be from 1 to {}", u32::MAX)))
+/// The whole number of a key, if it is in its range.
+pub(super) fn number(key: &str, value: &Spanned<Value>, range: RangeInclusive<u32>) -> Result<u32, Wrong> {
+    let number = value.get_ref().as_integer().and_then(|number| u32::try_from(number).ok());
+    number.filter(|number| range.contains(number)).ok_or_else(|| {
+        let is = match value.get_ref() {
+            Value::Array(_) | Value::Table(_) => format!("of the type {}", value.get_ref().type_str()),
+            plain => plain.to_string(),
+        };
+        let (least, most) = (range.start(), range.end());
+        Wrong::new(value.span(), format!("{key} is {is}, and must be a whole number from {least} to {most}"))
+    })
 }
