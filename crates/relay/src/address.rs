@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
@@ -206,6 +206,12 @@ impl Address {
     /// Whether it is `file:PATH`.
     pub(crate) fn is_file(&self) -> bool {
         matches!(self.kind, Kind::File { .. })
+    }
+
+    /// Whether to open it is to wait for whoever has its other end (fifo(7)).
+    pub(crate) fn is_fifo(&self) -> bool {
+        let is_fifo = |path: &Path| std::fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo());
+        matches!(&self.kind, Kind::File { path, .. } if is_fifo(path))
     }
 
     /// Whether both are one ordinary file, by whatever names.

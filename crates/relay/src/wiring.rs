@@ -134,12 +134,17 @@ impl Wiring {
         inputs.chain(self.outputs.iter().filter_map(|output| output.claim(true)))
     }
 
-    /// Opens everything and makes the stream, which tells `on_event` what happens to it. Blocks until connections have been made; those
-    /// that others make the stream waits for by itself.
+    /// Opens everything and makes the stream, which tells `on_event` what happens to it. Blocks until connections have been made, and
+    /// somebody has opened the other ends of FIFOs, for whom `on_wait` is told that it waits; for connections that others make the stream
+    /// waits by itself.
     ///
     /// # Errors
     /// The first thing that could not be opened or made.
-    pub fn stream(&self, on_event: impl FnMut(StreamEvent) + Send + 'static) -> Result<Stream, WiringError> {
+    pub fn stream(
+        &self,
+        on_event: impl FnMut(StreamEvent) + Send + 'static,
+        mut on_wait: impl FnMut(String),
+    ) -> Result<Stream, WiringError> {
         self.check()?;
         let mut builder =
             self.order.apply(StreamBuilder::default()).pattern(self.pattern.0).on_event(on_event);
@@ -151,10 +156,13 @@ impl Wiring {
         let (inlets, outlets) = (listen(&self.inputs)?, listen(&self.outputs)?);
         // Inputs first: no file is overwritten for an input that is not there.
         for (input, listening) in self.inputs.iter().zip(inlets) {
+            if input.is_fifo() {
+                on_wait(format!("somebody to write to {input}"));
+            }
             let object = listening.map_or_else(|| input.open_input(), Ok)?;
             builder = builder.input(object, self.framing.framing());
         }
-        for object in self.open_outputs(outlets)? {
+        for object in self.open_outputs(outlets, &mut on_wait)? {
             let options = OutputOptions { when_full: self.when_full.0, ..OutputOptions::default() };
             builder = builder.output_with(object, options);
         }
@@ -163,10 +171,18 @@ impl Wiring {
 
     /// Outputs but for those that listen, in their order. Files are opened last: none is made or overwritten for a connection that does
     /// not come about, or for which nobody waits any more.
-    fn open_outputs(&self, mut outlets: Vec<Option<Object>>) -> Result<Vec<Object>, WiringError> {
+    fn open_outputs(
+        &self,
+        mut outlets: Vec<Option<Object>>,
+        on_wait: &mut impl FnMut(String),
+    ) -> Result<Vec<Object>, WiringError> {
         for are_files in [false, true] {
             for (output, outlet) in self.outputs.iter().zip(&mut outlets) {
-                if outlet.is_none() && output.is_file() == are_files {
+                let is_fifo = output.is_fifo();
+                if outlet.is_none() && (output.is_file() && !is_fifo) == are_files {
+                    if is_fifo {
+                        on_wait(format!("somebody to read from {output}"));
+                    }
                     *outlet = Some(self.open_output(output)?);
                 }
             }

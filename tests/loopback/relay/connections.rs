@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use serde_json::Value;
-use wirepath_tests::process::{Process, find};
+use wirepath_tests::process::{self, Process, find};
 use wirepath_tests::proxy::silence_left;
 use wirepath_tests::{Deadline, require, trials};
 
@@ -24,6 +24,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         what_a_peer_did_not_get_is_no_success,
         outputs_that_are_gone_stay_in_the_report,
         a_signal_ends_it_whatever_it_waits_for,
+        who_is_to_open_a_fifo_is_waited_for_and_said_so,
     ]
 }
 
@@ -189,6 +190,52 @@ fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
         "{status}: {}",
         running.log()
     );
+    Ok(())
+}
+
+/// To open a FIFO blocks until somebody opens its other end.
+fn who_is_to_open_a_fifo_is_waited_for_and_said_so() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name);
+    let [fifo, source, target] = ["fifo", "source", "target"].map(|name| at(folder.path(), "file", name));
+    process::run("mkfifo", [path("fifo")], 5.0)?;
+    std::fs::write(path("source"), "content")?;
+    let report = path("report.json").display().to_string();
+    let to_fifo = format!("{fifo}?append");
+    let reading = ["--in", &fifo, "--out", &target, "--json", &report];
+    let writing = ["--in", &source, "--out", &target, "--out", &to_fifo, "--json", &report];
+    let waiting = |arguments: &[&str], whom: &str| -> Result<Process> {
+        let waiting = Process::start(&relay(arguments)?, true)?;
+        let line = format!("waiting for somebody to {whom} {fifo}");
+        let said = Deadline::seconds(10.0).wait_for("a line that says for whom it waits", || {
+            Ok(waiting.log().contains(&line).then_some(()))
+        });
+        said.with_context(|| waiting.log())?;
+        Ok(waiting)
+    };
+
+    // A signal ends it as it ends others.
+    for (arguments, whom) in [(&reading[..], "write to"), (&writing, "read from")] {
+        let mut relaying = waiting(arguments, whom)?;
+        relaying.signal(Signal::INT)?;
+        let status = relaying.wait(Deadline::seconds(10.0))?;
+        let log = relaying.log();
+        ensure!(status.code() == Some(130) && log.contains("0 B in, 0 B out in "), "{status}: {log}");
+        ensure!(log.contains(&format!(", still waiting for somebody to {whom} {fifo}")), "{log}");
+        let json: Value = serde_json::from_slice(&std::fs::read(&report)?)?;
+        ensure!(json["state"] == "stopped" && json["error"] == "the stream was stopped", "{json}");
+        ensure!(!path("target").exists(), "a file was made for nothing");
+    }
+
+    let mut relaying = waiting(&reading, "write to")?;
+    std::fs::write(path("fifo"), "through it")?;
+    relaying.succeed(Deadline::seconds(10.0))?;
+    ensure!(std::fs::read(path("target"))? == b"through it");
+    std::fs::remove_file(path("target"))?;
+    let mut relaying = waiting(&writing, "read from")?;
+    ensure!(std::fs::read(path("fifo"))? == b"content");
+    relaying.succeed(Deadline::seconds(10.0))?;
+    ensure!(std::fs::read(path("target"))? == b"content");
     Ok(())
 }
 

@@ -39,6 +39,8 @@ struct Member {
     rate: Option<Rate>,
     deadline_us: Option<u64>,
     stage: Stage,
+    /// For whom its opening waits: whoever has the other end of a FIFO.
+    waiting_for: Option<String>,
     /// Inputs and outputs that somebody is still to connect to, and where.
     awaited: Vec<(Port, String)>,
     begun: Instant,
@@ -62,6 +64,7 @@ struct Note {
 }
 
 enum What {
+    Waiting(String),
     Opened(Box<Result<Stream, String>>),
     Happened(StreamEvent),
     Ended(Box<StreamEnd>),
@@ -87,6 +90,7 @@ impl Group {
                 rate: plan.rate,
                 deadline_us: plan.deadline.map(|time| time.as_micros() as u64),
                 stage: Stage::Opening,
+                waiting_for: None,
                 awaited: Vec::new(),
                 begun: Instant::now(),
                 time: Duration::ZERO,
@@ -110,15 +114,9 @@ impl Group {
         notes.into_iter().flat_map(|note| self.take(note)).collect()
     }
 
-    /// Ends all; those that are not open yet at once.
-    pub(super) fn stop(&mut self) {
-        for member in &mut self.members {
-            match &member.stage {
-                Stage::Opening => member.stage = Stage::Over(State::Stopped, None),
-                Stage::Running(running) => running.stop(),
-                Stage::Over(..) => {}
-            }
-        }
+    /// Ends all; those that are not open yet at once, and a line is answered for each of them.
+    pub(super) fn stop(&mut self) -> Vec<String> {
+        self.members.iter_mut().filter_map(Member::stop).collect()
     }
 
     /// Asks all that run how far they are.
@@ -151,6 +149,7 @@ impl Group {
 
     fn take(&mut self, Note { place, what }: Note) -> Option<String> {
         let words = match what {
+            What::Waiting(whom) => self.members[place].wait_for(whom),
             What::Opened(opened) => self.opened(place, *opened),
             What::Happened(event) => {
                 self.members[place].note(&event);
@@ -158,12 +157,13 @@ impl Group {
             }
             What::Ended(end) => Some(self.members[place].end(*end)),
         };
-        words.map(|words| format!("wirepath: {}{words}", self.members[place].prefix))
+        words.map(|words| self.members[place].line(&words))
     }
 
     /// Starts a stream that is open, unless it was stopped meanwhile.
     fn opened(&mut self, place: usize, opened: Result<Stream, String>) -> Option<String> {
         let member = &mut self.members[place];
+        member.waiting_for = None;
         let is_named = !member.prefix.is_empty();
         match (opened, &member.stage) {
             (_, Stage::Running(_) | Stage::Over(..)) => None,
@@ -187,6 +187,41 @@ impl Group {
 }
 
 impl Member {
+    /// A line about it.
+    fn line(&self, words: &str) -> String {
+        format!("wirepath: {}{words}", self.prefix)
+    }
+
+    /// Says for whom its opening waits, unless it was stopped meanwhile.
+    fn wait_for(&mut self, whom: String) -> Option<String> {
+        if !matches!(self.stage, Stage::Opening) {
+            return None;
+        }
+        let words = format!("waiting for {whom}");
+        self.waiting_for = Some(whom);
+        Some(words)
+    }
+
+    /// Ends it; if it is not open yet, at once, with what there is to say.
+    fn stop(&mut self) -> Option<String> {
+        match &self.stage {
+            Stage::Opening => {}
+            Stage::Running(running) => {
+                running.stop();
+                return None;
+            }
+            Stage::Over(..) => return None,
+        }
+        self.time = self.begun.elapsed();
+        self.stage = Stage::Over(State::Stopped, Some(StreamError::Stopped.to_string()));
+        let stopped = if self.prefix.is_empty() { "" } else { "stopped: " };
+        let mut words = format!("{stopped}{}", report::in_words(&self.status, self.time));
+        if let Some(whom) = self.waiting_for.take() {
+            words += &format!(", still waiting for {whom}");
+        }
+        Some(self.line(&words))
+    }
+
     /// Its time counts from when everybody has come who was waited for.
     fn note(&mut self, event: &StreamEvent) {
         match event {
@@ -253,10 +288,11 @@ impl Member {
 fn open(place: usize, plan: &StreamPlan, tell: Sender<Note>) -> std::io::Result<()> {
     let wiring = plan.wiring.clone();
     let opening = move || {
-        let events = tell.clone();
+        let (events, waits) = (tell.clone(), tell.clone());
         // If nobody listens any more, a signal came.
         let on_event = move |event| drop(events.send(Note { place, what: What::Happened(event) }));
-        let opened = catch_unwind(AssertUnwindSafe(|| wiring.stream(on_event)));
+        let on_wait = move |whom| drop(waits.send(Note { place, what: What::Waiting(whom) }));
+        let opened = catch_unwind(AssertUnwindSafe(|| wiring.stream(on_event, on_wait)));
         let opened = match opened {
             Ok(opened) => opened.map_err(|error| error.to_string()),
             Err(_) => Err("opening addresses panicked".to_owned()),

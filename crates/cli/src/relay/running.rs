@@ -96,7 +96,7 @@ fn attend(group: &mut Group, viewers: &mut Viewers, interrupt: &Interrupt) {
         viewers.look(group);
         group.attend(TICK).iter().for_each(|line| viewers.board.say(line));
         if !stopping && interrupt.signal().is_some() {
-            group.stop();
+            group.stop().iter().for_each(|line| viewers.board.say(line));
             stopping = true;
         }
     }
