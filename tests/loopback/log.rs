@@ -21,6 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         what_was_lost_of_the_log_is_told,
         the_log_is_whole_at_the_end,
         refusals_make_a_small_log,
+        a_level_that_is_misspelled_is_told,
     ]
 }
 
@@ -104,6 +105,24 @@ fn refusals_make_a_small_log() -> Result<()> {
     let lines = log.lines().count();
     ensure!(lines <= 40 + 25 * seconds, "{lines} lines in {seconds} s");
     ensure!(log.len() <= lines * 500, "{} bytes in {lines} lines", log.len());
+    Ok(())
+}
+
+/// It would be taken for a module, and nothing of any other be in the log.
+fn a_level_that_is_misspelled_is_told() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("file"), "content")?;
+    for (asked, said) in
+        [("debgu", "debgu is no level; there are error"), ("wirepath=debgu", "wirepath=debgu: ")]
+    {
+        let level = format!("RUST_LOG={asked}");
+        let mut server = Server::of(folder.path()).under(["env", &level]).start()?;
+        server.process.signal(Signal::TERM)?;
+        ensure!(server.process.wait(Deadline::seconds(11.0))?.success(), "{}", server.process.log());
+        let log = server.process.log();
+        ensure!(log.matches(&format!("RUST_LOG is not heeded: {said}")).count() == 1, "{log}");
+        ensure!(log.contains(" INFO "), "the log is not as it is without: {log}");
+    }
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 
 /// Lines that may wait to be written, some 200 bytes each. What comes when so many wait is lost, and counted.
 const LINES: usize = 4096;
@@ -36,11 +37,18 @@ impl Log {
             .thread_name("log")
             .finish(std::io::stderr());
         let losses = Losses { lost: writer.error_counter(), told: 0 };
+        let asked = std::env::var_os(EnvFilter::DEFAULT_ENV);
+        let asked = asked.map(|asked| asked.to_string_lossy().into_owned());
+        let asked_filter = asked.as_deref().map_or_else(|| Ok(usual()), filter);
+        let wrong = asked_filter.as_ref().err().cloned();
         tracing_subscriber::fmt()
-            .with_env_filter(EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info")))
+            .with_env_filter(asked_filter.unwrap_or_else(|_| usual()))
             .with_writer(writer)
             .with_ansi(std::io::stderr().is_terminal())
             .init();
+        if let Some(wrong) = wrong {
+            tracing::warn!("RUST_LOG is not heeded: {wrong}");
+        }
         Log { losses, _writing: writing }
     }
 
@@ -59,6 +67,29 @@ impl Log {
     }
 }
 
+/// What is in the log unless somebody says otherwise.
+fn usual() -> EnvFilter {
+    EnvFilter::new("info")
+}
+
+/// What is asked to be in the log.
+///
+/// # Errors
+/// What is wrong with it. A word that is no level is the name of a module to the filter, which then has that alone: of a level that is
+/// misspelled nothing would be left.
+fn filter(asked: &str) -> Result<EnvFilter, String> {
+    let directives = asked.split(',').map(str::trim).filter(|directive| !directive.is_empty());
+    let is_meant = |word: &str| {
+        word.contains(['=', '[', ':']) || word.starts_with("wirepath") || word.parse::<LevelFilter>().is_ok()
+    };
+    for word in directives {
+        if !is_meant(word) {
+            return Err(format!("{word} is no level; there are error, warn, info, debug, trace and off"));
+        }
+    }
+    EnvFilter::try_new(asked).map_err(|error| format!("{asked}: {error}"))
+}
+
 impl Losses {
     /// Tells of losses as long as it is polled.
     pub(crate) async fn tell(mut self) {
@@ -75,6 +106,28 @@ impl Losses {
             if self.lost.dropped_lines() == lost {
                 self.told = lost;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_level_that_is_misspelled_is_told_from_a_module() {
+        for right in
+            ["debug", "WARN", "off", "", "wirepath_server", "info,hyper=off", "[span{field=1}]=debug", "a::b"]
+        {
+            assert!(filter(right).is_ok(), "{right}");
+        }
+        for (wrong, word) in [
+            ("debgu", "debgu is no level"),
+            ("info, verbose", "verbose is no level"),
+            ("wirepath=debgu", "wirepath=debgu: "),
+        ] {
+            let said = filter(wrong).unwrap_err();
+            assert!(said.starts_with(word), "{said}");
         }
     }
 }
