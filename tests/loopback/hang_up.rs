@@ -56,6 +56,10 @@ fn a_relay_whose_terminal_is_gone_writes_its_report() -> Result<()> {
     ensure!(status.code() == Some(129), "{status}: {}", waiting.log());
     let report = json(&folder.path().join("report.json"))?;
     ensure!(report["state"] == "stopped" && report["bytes_out"] == 10, "{report}");
+    let mut refused =
+        begun(folder.path(), "exec 2>/dev/full;", &[&arguments[..4], &["--json", "target"]].concat())?;
+    let status = refused.wait(Deadline::seconds(10.0))?;
+    ensure!(status.code() == Some(1), "{status}: {}", refused.log());
     Ok(())
 }
 
@@ -98,7 +102,8 @@ fn a_proxy_drains_and_takes_it_for_one_wish() -> Result<()> {
         let mut buffer = [0; 4];
         client.write_all(b"echo")?;
         client.read_exact(&mut buffer)?;
-        Ok(ensure!(&buffer == b"echo"))
+        ensure!(&buffer == b"echo");
+        Ok(())
     };
     there_and_back()?;
     proxy.process.signal(Signal::HUP)?;

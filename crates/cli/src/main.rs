@@ -21,7 +21,7 @@ mod table;
 mod terminal;
 mod warnings;
 
-use std::io;
+use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -68,7 +68,8 @@ fn main() -> ExitCode {
         // Whoever read our output has seen enough, as `head` has.
         Err(error) if is_broken_pipe(&error) => ExitCode::from(BROKEN_PIPE),
         Err(error) => {
-            eprintln!("wirepath: {}", in_words(&error));
+            // Where standard error takes nothing, the exit code is all that there is to say.
+            drop(writeln!(io::stderr(), "wirepath: {}", in_words(&error)));
             ExitCode::FAILURE
         }
     }
