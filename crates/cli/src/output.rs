@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
@@ -34,6 +35,9 @@ impl Output {
         match fs::metadata(&target) {
             Ok(metadata) if metadata.is_dir() => {
                 ensure!(false, "the result cannot be written: {name} is a folder; name a file");
+            }
+            Ok(metadata) if metadata.file_type().is_socket() => {
+                ensure!(false, "the result cannot be written: {name} is a socket; name a file");
             }
             Ok(metadata) if !metadata.is_file() => return Ok(Output::Stream(target)),
             Ok(_) | Err(_) => {} // there is one, or none yet
@@ -106,6 +110,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let refused = |file: &Path| format!("{:#}", Output::prepare(Some(file)).unwrap_err());
         assert!(refused(folder.path()).contains("is a folder"));
+        let socket = folder.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert!(refused(&socket).contains("is a socket; name a file"), "{}", refused(&socket));
         let missing = folder.path().join("missing/a.json");
         assert!(refused(&missing).ends_with("missing is not there; make it first"), "{}", refused(&missing));
         assert_eq!(Output::prepare(None).unwrap(), Output::None);
