@@ -67,10 +67,7 @@ mod tests {
         }
         let report = meter.report();
         assert_eq!(report[..2], [("bytes", 6), ("records", 2)]);
-        assert!(
-            (1..=6003).contains(&report[2].1),
-            "{report:?}: six bytes are at most those of the shortest time"
-        );
+        assert!(report[2].1 <= 6003, "{report:?}: six bytes are at most those of the shortest time");
     }
 
     #[test]
