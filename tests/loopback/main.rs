@@ -17,6 +17,7 @@ mod relay;
 mod relay_cache;
 mod relay_cache_care;
 mod relay_cache_nginx;
+mod relay_cache_passing;
 mod relay_cache_rules;
 mod relay_config;
 mod relay_descriptors;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
         relay_cache::trials(),
         relay_cache_care::trials(),
         relay_cache_nginx::trials(),
+        relay_cache_passing::trials(),
         relay_cache_rules::trials(),
         rtcp::trials(),
         rtsp::trials(),

@@ -18,6 +18,20 @@ const HOP_BY_HOP: &[&str] = &[
     "upgrade",
 ];
 
+/// What says where a body ends, what it is and who may have it. It is for all who handle a message, and `Connection` cannot take it away.
+const OF_THE_MESSAGE: &[&str] = &[
+    "age",
+    "cache-control",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "content-type",
+    "date",
+    "expires",
+    "set-cookie",
+    "vary",
+];
+
 /// What `Via` calls us (RFC 9110 section 7.6.3).
 const VIA: HeaderValue = HeaderValue::from_static("1.1 wirepath");
 
@@ -245,8 +259,9 @@ fn keeps_alive(fields: &HeaderMap, version: Version) -> bool {
 
 /// Leaves out what concerns one connection.
 fn end_to_end(fields: &mut HeaderMap) {
-    let named = joined(fields, &header::CONNECTION).unwrap_or_default();
-    for name in named.split(',').map(str::trim).chain(HOP_BY_HOP.iter().copied()) {
+    let named = joined(fields, &header::CONNECTION).unwrap_or_default().to_ascii_lowercase();
+    let named = named.split(',').map(str::trim).filter(|name| !OF_THE_MESSAGE.contains(name));
+    for name in named.chain(HOP_BY_HOP.iter().copied()) {
         fields.remove(name);
     }
 }
