@@ -13,6 +13,7 @@ use super::relay_cache_rules::cache_of;
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         a_connection_option_does_not_take_the_length_of_a_body_away,
+        what_is_to_go_no_further_is_answered_here,
     ]
 }
 
@@ -39,5 +40,26 @@ fn a_connection_option_does_not_take_the_length_of_a_body_away() -> Result<()> {
     }
     let asked = origin.asked();
     ensure!(asked.len() == 3 && asked[0].body == b"body", "{asked:?}");
+    Ok(())
+}
+
+fn what_is_to_go_no_further_is_answered_here() -> Result<()> {
+    let origin = Origin::start(|asked, connection| {
+        let hops = asked.header("max-forwards").unwrap_or("none");
+        Ok(write!(connection, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{hops}", hops.len())?)
+    })?;
+    let (cache, _folder) = cache_of(&origin)?;
+    let ask = |method, hops| http::request(cache.address, method, "/a", &[("Max-Forwards", hops)]);
+    let trace = ask("TRACE", "0")?;
+    let shown = String::from_utf8_lossy(&trace.body);
+    ensure!(trace.status == 200 && trace.header("content-type") == Some("message/http"), "{trace:?}");
+    ensure!(shown.starts_with("TRACE /a HTTP/1.1\r\n") && shown.contains("max-forwards: 0"), "{shown}");
+    ensure!(ask("OPTIONS", "0")?.status == 204 && ask("OPTIONS", "some")?.status == 400);
+    ensure!(origin.asked().is_empty(), "{:?}", origin.asked());
+    for method in ["TRACE", "OPTIONS"] {
+        ensure!(ask(method, "3")?.body == b"2", "{method} goes on with one hop less");
+    }
+    let report = cache.end()?;
+    ensure!(report["hits"] == 2 && report["failed"] == 1 && report["passed"] == 2, "{report}");
     Ok(())
 }

@@ -12,6 +12,7 @@ mod fetches;
 mod flow;
 mod folder;
 mod head;
+mod hops;
 mod names;
 mod origin;
 mod rules;

@@ -7,7 +7,8 @@ use std::time::SystemTime;
 use bytes::BytesMut;
 use http::{Method, header};
 use tokio::net::TcpStream;
-use wirepath_media::http::Status;
+use wirepath_doors::now_s;
+use wirepath_media::http::{Response, Status};
 use wirepath_streams::{Framing, Object, Part, StreamBuilder};
 
 use super::answer::{self, Served, Source};
@@ -15,6 +16,7 @@ use super::connection::Connection;
 use super::entry::Use;
 use super::fetch::Fetched;
 use super::head::{Asked, Refusal, joined};
+use super::hops;
 use super::origin::Reply;
 use super::status::{add, count};
 use super::store;
@@ -24,6 +26,9 @@ impl Connection {
     pub(super) async fn exchange(&mut self, mut asked: Asked) -> io::Result<bool> {
         count(&self.shared.counters.requests);
         asked.keep_alive &= !self.client.is_draining();
+        if let Some(answer) = hops::answer_to_last(&mut asked) {
+            return self.answer_here(answer, &asked).await;
+        }
         if let Some(why) = passes(&asked) {
             return self.pass(asked, why).await;
         }
@@ -66,6 +71,15 @@ impl Connection {
                 Fetched::Kept => {}
             }
         }
+    }
+
+    /// Sends an answer of ours. A body that came with the request is left where it is.
+    async fn answer_here(&mut self, response: Response, asked: &Asked) -> io::Result<bool> {
+        let counters = &self.shared.counters;
+        count(if response.status == Status::BadRequest { &counters.failed } else { &counters.hits });
+        let stays = asked.keep_alive && asked.body_bytes == 0;
+        let answer = answer::own(response, false, asked.version, stays, now_s());
+        self.client.write(&answer).await.map(|()| stays)
     }
 
     /// Sends what an entry has.
