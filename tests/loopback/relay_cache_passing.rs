@@ -2,17 +2,21 @@
 
 use std::io::Write;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
+use wirepath_tests::caching::Cache;
 use wirepath_tests::http;
-use wirepath_tests::origin::Origin;
-use wirepath_tests::trials;
+use wirepath_tests::origin::{Origin, answer};
+use wirepath_tests::process::{find, run};
+use wirepath_tests::{require, trials};
 
 use super::relay_cache_rules::cache_of;
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         a_connection_option_does_not_take_the_length_of_a_body_away,
+        what_is_not_kept_keeps_its_ranges_and_conditions,
+        curl_resumes_what_does_not_fit_the_cache,
         what_is_to_go_no_further_is_answered_here,
     ]
 }
@@ -40,6 +44,61 @@ fn a_connection_option_does_not_take_the_length_of_a_body_away() -> Result<()> {
     }
     let asked = origin.asked();
     ensure!(asked.len() == 3 && asked[0].body == b"body", "{asked:?}");
+    Ok(())
+}
+
+/// An origin that answers ranges from a number on and one condition.
+fn ranging(lines: &'static str, body: Vec<u8>) -> Result<Origin> {
+    Origin::start(move |asked, connection| {
+        if asked.target() == "/gone" {
+            return answer(connection, "404 Not Found", lines, b"gone");
+        }
+        if asked.header("if-none-match") == Some("\"e\"") {
+            return Ok(write!(connection, "HTTP/1.1 304 Not Modified\r\nETag: \"e\"\r\n\r\n")?);
+        }
+        let lines = format!("{lines}ETag: \"e\"\r\nAccept-Ranges: bytes\r\n");
+        let range = asked.header("range").and_then(|range| range.strip_prefix("bytes=")?.strip_suffix('-'));
+        let Some(range) = range else { return answer(connection, "200 OK", &lines, &body) };
+        let (from, end): (usize, _) = (range.parse()?, body.len());
+        let lines = format!("{lines}Content-Range: bytes {from}-{}/{end}\r\n", end - 1);
+        answer(connection, "206 Partial Content", &lines, &body[from..])
+    })
+}
+
+fn what_is_not_kept_keeps_its_ranges_and_conditions() -> Result<()> {
+    let origin = ranging("Cache-Control: no-store\r\n", b"0123456789".to_vec())?;
+    let (cache, _folder) = cache_of(&origin)?;
+    // The first question tells that it is not kept; whatever it was for, the next is the one that was asked.
+    for (path, header, value, status, body) in [
+        ("/a", "Range", "bytes=4-", 206, &b"456789"[..]),
+        ("/a", "Range", "bytes=6-", 206, b"6789"),
+        ("/a", "If-None-Match", "\"e\"", 304, b""),
+        ("/b", "If-None-Match", "\"e\"", 304, b""),
+        ("/gone", "Range", "bytes=4-", 404, b"gone"),
+    ] {
+        let response = cache.get_with(path, &[(header, value)])?;
+        ensure!(response.status == status && response.body == body, "{path} {header}: {response:?}");
+    }
+    let counts = ["/a", "/b", "/gone"].map(|path| origin.count(path));
+    ensure!(counts == [4, 2, 1], "{counts:?}");
+    ensure!(cache.get("/a")?.body == b"0123456789");
+    let report = cache.end()?;
+    ensure!(report["passed"] == 6 && report["requests"] == 6, "{report}");
+    Ok(())
+}
+
+fn curl_resumes_what_does_not_fit_the_cache() -> Result<()> {
+    require!(find("curl").is_some(), "curl is not installed");
+    let body: Vec<u8> = (0..3_000_000u32).map(|at| (at / 97) as u8).collect();
+    let origin = ranging("Cache-Control: max-age=600\r\n", body.clone())?;
+    let folder = tempfile::tempdir()?;
+    let cache = Cache::start(&origin, folder.path(), &["--cache-size", "1MB"])?;
+    let downloads = tempfile::tempdir()?;
+    let file = downloads.path().join("film.ts");
+    std::fs::write(&file, &body[..1_000_000])?;
+    let name = file.to_str().context("a name")?;
+    run("curl", ["-sS", "-C", "-", "-o", name, &cache.url("/film.ts")], 30.0)?;
+    ensure!(std::fs::read(&file)? == body, "other bytes came");
     Ok(())
 }
 

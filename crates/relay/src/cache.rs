@@ -18,6 +18,7 @@ mod origin;
 mod rules;
 mod status;
 mod store;
+mod unkept;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -38,6 +39,7 @@ pub use origin::{Origin, OriginError};
 pub use status::CacheStatus;
 use status::{Counters, count};
 use store::Store;
+use unkept::Unkept;
 
 use crate::itself;
 use crate::limits::{self, TooManyConnections};
@@ -93,6 +95,7 @@ struct Shared {
     engine: Arc<Engine>,
     counters: Arc<Counters>,
     fetches: Fetches,
+    unkept: Unkept,
     fetch_places: Semaphore,
 }
 
@@ -113,6 +116,7 @@ impl Cache {
             engine,
             counters,
             fetches: Fetches::default(),
+            unkept: Unkept::default(),
             fetch_places: Semaphore::new(connections),
         };
         Ok(Cache { shared: Arc::new(shared), connections: Arc::new(Semaphore::new(connections)) })

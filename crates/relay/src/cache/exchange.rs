@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use bytes::BytesMut;
 use http::{Method, header};
@@ -54,7 +54,8 @@ impl Connection {
                 let words = "this is not in the cache, and the origin is not to be asked";
                 return self.refuse(&Refusal::new(Status::GatewayTimeout, words), &asked).await;
             }
-            if asked.method == Method::HEAD {
+            if asked.method == Method::HEAD || asked.is_for_less() && shared.unkept.has(&key, Instant::now())
+            {
                 return self.pass(asked, "miss").await;
             }
             match shared.fetch(&asked, &key, found).await {

@@ -1,10 +1,10 @@
 //! Fetching what is to be kept: once for all who ask meanwhile, and to its end whoever leaves.
 //!
 //! A stream moves the origin's answer to a file, and everybody who asked follows the file while it grows. What turns out not to be kept
-//! goes to the one who asked first; the others ask for themselves.
+//! goes to the one who asked first, unless he wants less than the whole; the others ask for themselves.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use http::{StatusCode, header};
 use tokio::sync::{oneshot, watch};
@@ -100,7 +100,12 @@ impl Shared {
             }
             Some(Outcome::Failed(refusal)) => Fetched::Failed(refusal),
             Some(Outcome::NotKept) | None => match reply {
-                Some(reply) => reply.await.map_or(Fetched::NotForThis, Fetched::Reply),
+                Some(reply) => match reply.await {
+                    // A part of it is not to be had from what is passed through. Errors are the same for all.
+                    Ok(reply) if asked.is_for_less() && reply.told.status.is_success() => Fetched::NotForThis,
+                    Ok(reply) => Fetched::Reply(reply),
+                    Err(_) => Fetched::NotForThis,
+                },
                 None => Fetched::NotForThis,
             },
         }
@@ -125,13 +130,8 @@ impl Shared {
         let (first, reply) = oneshot::channel();
         let (shared, key, first) = (Arc::clone(self), Arc::clone(key), Some(first));
         let telling = Telling { shared, key, outdated, outcome: tell, first };
-        let mut fields = asked.fields.clone();
-        // The whole is fetched, and conditions are ours to judge.
-        for name in [header::RANGE, header::IF_RANGE, header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE] {
-            fields.remove(name);
-        }
-        let asked = Asked { target: asked.target.clone(), method: http::Method::GET, fields, ..*asked };
-        tokio::spawn(telling.run(asked, stale));
+        // Ranges and conditions are ours to answer.
+        tokio::spawn(telling.run(asked.for_the_whole(), stale));
         Joined::First(outcome, reply)
     }
 }
@@ -165,6 +165,10 @@ impl Telling {
             None => {
                 if stale.is_some() && !has_failed {
                     shared.forget(&self.key).await; // what there is now is not what was kept
+                }
+                // Without the cookie it may be another matter.
+                if reply.told.status.is_success() && !asked.fields.contains_key(header::COOKIE) {
+                    shared.unkept.add(&self.key, Instant::now());
                 }
                 self.pass(reply);
             }
@@ -210,12 +214,16 @@ impl Telling {
         let reserved = self.shared.with_store(move |store| store.reserve(&key, &head));
         let writing = match reserved.await {
             Ok(Some(writing)) => Deferred::new(writing, self.shared.engine.readers()),
-            Ok(None) => return self.pass(reply),
+            Ok(None) => {
+                self.shared.unkept.add(&self.key, Instant::now());
+                return self.pass(reply);
+            }
             Err(error) => {
                 tracing::warn!(%error, "what was fetched cannot be kept");
                 return self.pass(reply);
             }
         };
+        self.shared.unkept.remove(&self.key);
         let growth = Breaking(Growth::new());
         let (file, following) = (Arc::clone(&writing.file), Some(Arc::clone(&growth.0)));
         self.tell(Outcome::Served(self.shared.served(&entry, file, following), Source::Miss));

@@ -32,6 +32,10 @@ const OF_THE_MESSAGE: &[&str] = &[
     "vary",
 ];
 
+/// What asks for less than the whole, and is answered by whoever has that.
+const FOR_LESS: [HeaderName; 4] =
+    [header::RANGE, header::IF_RANGE, header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE];
+
 /// What `Via` calls us (RFC 9110 section 7.6.3).
 const VIA: HeaderValue = HeaderValue::from_static("1.1 wirepath");
 
@@ -111,6 +115,18 @@ impl Asked {
         end_to_end(&mut fields);
         let fields = folded(fields);
         Ok(Asked { method, target, version, keep_alive, fields, body_bytes, expects_continue })
+    }
+
+    /// Whether a part is wanted, or only what is new.
+    pub(super) fn is_for_less(&self) -> bool {
+        FOR_LESS.iter().any(|name| self.fields.contains_key(name))
+    }
+
+    /// What asks for all of it.
+    pub(super) fn for_the_whole(&self) -> Asked {
+        let mut fields = self.fields.clone();
+        FOR_LESS.iter().for_each(|name| drop(fields.remove(name)));
+        Asked { method: Method::GET, target: self.target.clone(), fields, ..*self }
     }
 }
 
