@@ -1,6 +1,9 @@
 //! `wirepath relay --cache`: what passes through passes as it came.
 
-use std::io::Write;
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
@@ -10,6 +13,7 @@ use wirepath_tests::origin::{Origin, answer};
 use wirepath_tests::process::{find, run};
 use wirepath_tests::{require, trials};
 
+use super::relay_cache_care::read_until;
 use super::relay_cache_rules::cache_of;
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -17,6 +21,9 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_connection_option_does_not_take_the_length_of_a_body_away,
         what_is_not_kept_keeps_its_ranges_and_conditions,
         curl_resumes_what_does_not_fit_the_cache,
+        an_origin_may_answer_while_it_still_reads,
+        curl_gets_back_what_it_still_sends,
+        an_early_answer_comes_whatever_becomes_of_the_body,
         what_is_to_go_no_further_is_answered_here,
     ]
 }
@@ -99,6 +106,89 @@ fn curl_resumes_what_does_not_fit_the_cache() -> Result<()> {
     let name = file.to_str().context("a name")?;
     run("curl", ["-sS", "-C", "-", "-o", name, &cache.url("/film.ts")], 30.0)?;
     ensure!(std::fs::read(&file)? == body, "other bytes came");
+    Ok(())
+}
+
+/// Sends back what it gets, as it comes.
+fn echo() -> Result<Origin> {
+    Origin::of_heads(|asked, connection| {
+        write!(connection, "HTTP/1.0 200 OK\r\n\r\n")?;
+        let mut left: usize = asked.header("content-length").context("a length")?.parse()?;
+        let mut bytes = vec![0; 65536];
+        while left > 0 {
+            let length = connection.read(&mut bytes)?;
+            ensure!(length > 0, "the body ended early");
+            connection.write_all(&bytes[..length])?;
+            left -= length;
+        }
+        Ok(())
+    })
+}
+
+fn an_origin_may_answer_while_it_still_reads() -> Result<()> {
+    let origin = echo()?;
+    let (cache, _folder) = cache_of(&origin)?;
+    let mut connection = http::connect(cache.address)?;
+    connection.write_all(b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\n")?;
+    read_until(&mut connection, b"\r\n\r\n")?;
+    // Each byte goes when the one before has come back.
+    for byte in b"abc" {
+        connection.write_all(&[*byte])?;
+        read_until(&mut connection, &[*byte])?;
+    }
+    ensure!(connection.read(&mut [0])? == 0, "it ends in order");
+    // One that sends less than it said is cut, and so is its answer, though the origin waits for the rest.
+    let mut connection = http::connect(cache.address)?;
+    connection.write_all(b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\na")?;
+    read_until(&mut connection, b"\r\n\r\na")?;
+    connection.shutdown(Shutdown::Write)?;
+    let end = connection.read(&mut [0]).map_err(|error| error.kind());
+    ensure!(end == Err(ErrorKind::ConnectionReset), "{end:?}");
+    Ok(())
+}
+
+fn curl_gets_back_what_it_still_sends() -> Result<()> {
+    require!(find("curl").is_some(), "curl is not installed");
+    let origin = echo()?;
+    let (cache, _folder) = cache_of(&origin)?;
+    let files = tempfile::tempdir()?;
+    let [sent, got] = ["sent", "got"].map(|name| files.path().join(name));
+    // More than all buffers on the way hold.
+    std::fs::write(&sent, (0..40_000_000u32).map(|at| (at / 97) as u8).collect::<Vec<u8>>())?;
+    let (body, file) = (format!("@{}", sent.display()), got.to_str().context("a name")?);
+    run("curl", ["-sS", "-H", "Expect:", "--data-binary", &body, "-o", file, &cache.url("/a")], 60.0)?;
+    ensure!(std::fs::read(&sent)? == std::fs::read(&got)?, "other bytes came");
+    Ok(())
+}
+
+fn an_early_answer_comes_whatever_becomes_of_the_body() -> Result<()> {
+    // It waits until the test is over.
+    let (over, is_over) = channel::<()>();
+    let is_over = Mutex::new(is_over);
+    let origin = Origin::of_heads(move |asked, connection| {
+        write!(connection, "HTTP/1.1 413 Content Too Large\r\nContent-Length: 8\r\n\r\ntoo long")?;
+        if asked.target() == "/waits" {
+            let ended = is_over.lock().expect("nothing panics holding it").recv();
+            ensure!(ended.is_err(), "nothing is ever sent");
+        }
+        Ok(()) // what is unread resets the connection
+    })?;
+    let (cache, _folder) = cache_of(&origin)?;
+    for path in ["/waits", "/closes"] {
+        let mut connection = http::connect(cache.address)?;
+        let mut writer = connection.try_clone()?;
+        write!(writer, "PUT {path} HTTP/1.1\r\nHost: h\r\nContent-Length: 40000000\r\n\r\n")?;
+        // It is closed in the middle of this.
+        let writing = std::thread::spawn(move || writer.write_all(&vec![0; 40_000_000]));
+        let response = http::read_response(&mut connection, &mut Vec::new(), false)?;
+        ensure!(response.status == 413 && response.body == b"too long", "{path}: {response:?}");
+        ensure!(response.header("connection") == Some("close"), "{path}: {response:?}");
+        let written = writing.join().map_err(|_| anyhow::anyhow!("writing panicked"))?;
+        ensure!(written.is_err(), "{path}: all of it was taken");
+    }
+    drop(over);
+    let report = cache.end()?;
+    ensure!(report["passed"] == 2 && report["failed"] == 0, "{report}");
     Ok(())
 }
 

@@ -15,10 +15,12 @@ mod head;
 mod hops;
 mod names;
 mod origin;
+mod pass;
 mod rules;
 mod status;
 mod store;
 mod unkept;
+mod upload;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -45,8 +47,8 @@ use crate::itself;
 use crate::limits::{self, TooManyConnections};
 
 /// Descriptors of a client and of a fetch, which may go on when its client has left: the sockets, each held twice while it is lent to
-/// the engine, the file and a pipe.
-const EACH: u64 = 8;
+/// the engine, the file and a pipe; or, while bodies go both ways, the sockets three times and two pipes.
+const EACH: u64 = 10;
 
 /// Most clients unless said otherwise, if there are descriptors for so many.
 const USUAL: usize = 4096;

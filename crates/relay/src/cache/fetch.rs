@@ -3,6 +3,7 @@
 //! A stream moves the origin's answer to a file, and everybody who asked follows the file while it grows. What turns out not to be kept
 //! goes to the one who asked first, unless he wants less than the whole; the others ask for themselves.
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -284,7 +285,7 @@ impl Shared {
         }
         let mut connection = self.origin.connect().await?;
         self.origin.send_head(&mut connection, asked, &fields).await?;
-        self.origin.reply(connection, &asked.method, self.origin_limit).await
+        self.origin.reply(connection, &asked.method, self.origin_limit, ready(())).await
     }
 }
 

@@ -8,40 +8,76 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use wirepath_streams::{
-    Engine, Framing, Growth, Object, RunningStream, Stream, StreamBuilder, StreamError, StreamOptions,
+    Engine, Framing, Growth, Object, RunningStream, Stream, StreamBuilder, StreamEnd, StreamError,
+    StreamOptions, StreamProgress, now_us,
 };
 
 use super::origin::Reply;
 
-/// Runs a stream to its end, and stops it when it has moved nothing for `stall`, or up to twice as long. Answers how many bytes left,
-/// and why they are not all, if they are not.
-pub(super) async fn run(engine: &Engine, stream: Stream, stall: Duration) -> (u64, Result<(), String>) {
-    let (tell, told) = oneshot::channel();
-    // Nobody listens only if this was dropped, which stops the stream.
-    let on_end = Box::new(move |end| drop(tell.send(end)));
-    let running =
-        engine.start_stream(stream, StreamOptions { on_end: Some(on_end), ..StreamOptions::default() });
-    tokio::pin!(told);
-    let mut moved = 0;
-    let mut has_stalled = false;
-    loop {
-        match timeout(stall, &mut told).await {
-            Ok(Ok(end)) => {
-                let words = |error: StreamError| match has_stalled {
-                    true => format!("nothing moved for at least {}", humantime::format_duration(stall)),
-                    false => error.to_string(),
-                };
-                return (end.status.bytes_out, end.result.map_err(words));
-            }
-            Ok(Err(_)) => return (moved, Err("the engine has ended".to_owned())),
-            Err(_) => {
-                let before = std::mem::replace(&mut moved, bytes_moved(&running).await);
-                if moved == before {
-                    has_stalled = true;
-                    running.stop();
+/// A running stream. It is stopped when this is dropped.
+pub(super) struct Flow {
+    running: RunningStream,
+    told: oneshot::Receiver<StreamEnd>,
+}
+
+/// How many bytes left, and why they are not all, if they are not.
+pub(super) type Moved = (u64, Result<(), String>);
+
+impl Flow {
+    pub(super) fn start(engine: &Engine, stream: Stream) -> Flow {
+        let (tell, told) = oneshot::channel();
+        // Nobody listens only if this was dropped.
+        let on_end = Box::new(move |end| drop(tell.send(end)));
+        let options = StreamOptions { on_end: Some(on_end), ..StreamOptions::default() };
+        Flow { running: engine.start_stream(stream, options), told }
+    }
+
+    /// What it moved so far.
+    pub(super) fn progress(&self) -> &Arc<StreamProgress> {
+        self.running.progress()
+    }
+
+    /// Bytes that left, as its engine thread knows it between two turns; None if it is over.
+    pub(super) async fn bytes_out(&self) -> Option<u64> {
+        let (tell, told) = oneshot::channel();
+        self.running.with(move |stream| {
+            // Nobody listens only if that is not wanted any more.
+            _ = tell.send(stream.status().bytes_out);
+        });
+        told.await.ok()
+    }
+
+    /// Has it end.
+    pub(super) fn stop(&self) {
+        self.running.stop();
+    }
+
+    /// Waits for its end, once, and stops it when neither it nor the one `beside` it has moved anything for `stall`.
+    pub(super) async fn end(&mut self, stall: Duration, beside: Option<&StreamProgress>) -> Moved {
+        let (mut left, mut has_stalled) = (stall, false);
+        loop {
+            match timeout(left, &mut self.told).await {
+                Ok(Ok(end)) => {
+                    let words = |error: StreamError| match has_stalled {
+                        true => format!("nothing moved for at least {}", humantime::format_duration(stall)),
+                        false => error.to_string(),
+                    };
+                    return (end.status.bytes_out, end.result.map_err(words));
                 }
+                Ok(Err(_)) => return (self.progress().bytes_out(), Err("the engine has ended".to_owned())),
+                Err(_) => left = stall.saturating_sub(self.silence(beside)),
+            }
+            if left.is_zero() {
+                (left, has_stalled) = (stall, true);
+                self.stop();
             }
         }
+    }
+
+    /// For how long neither has moved anything.
+    fn silence(&self, beside: Option<&StreamProgress>) -> Duration {
+        let last_us = self.progress().moved_us().max(beside.map_or(0, StreamProgress::moved_us));
+        Duration::from_micros(now_us().saturating_sub(last_us))
     }
 }
 
@@ -63,20 +99,9 @@ pub(super) async fn write_body(
     let source = source.up_to(rest).preceded_by(reply.first);
     let sink = Object::growing("the cache", Arc::clone(file), Arc::clone(growth));
     let stream = StreamBuilder::default().input(source, Framing::Whole).output(sink).build();
-    match run(engine, stream, stall).await {
+    match Flow::start(engine, stream).end(stall, None).await {
         (written, Ok(())) if written == bytes => Ok(()),
         (written, Ok(())) => Err(format!("it ended after {written} of {bytes} bytes")),
         (written, Err(words)) => Err(format!("after {written} of {bytes} bytes: {words}")),
     }
-}
-
-/// In and out.
-async fn bytes_moved(running: &RunningStream) -> u64 {
-    let (tell, told) = oneshot::channel();
-    running.with(move |stream| {
-        let status = stream.status();
-        // Nobody listens only if the stream is not wanted any more.
-        _ = tell.send(status.bytes_in + status.bytes_out);
-    });
-    told.await.unwrap_or(0)
 }

@@ -13,7 +13,7 @@ use http::header::{self, HeaderValue};
 use http::{HeaderMap, Method, Uri};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, lookup_host};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use wirepath_media::http::Status;
 
 use super::head::{self, Asked, Refusal, Told};
@@ -170,16 +170,23 @@ impl Origin {
         sent.map_err(|error| self.failed(&error.to_string(), false))
     }
 
-    /// The answer to a request of this method, which must begin within `limit`.
+    /// The answer to a request of this method, which must begin within `limit` of its end: when it is `sent`.
     pub(super) async fn reply(
         &self,
         mut connection: TcpStream,
         method: &Method,
         limit: Duration,
+        sent: impl Future<Output = ()>,
     ) -> Result<Reply, Refusal> {
-        let reading = timeout(limit, self.read_head(&mut connection, method));
-        let (told, mut first) =
-            reading.await.map_err(|_| self.failed("it did not answer in time", true))??;
+        let late = async {
+            sent.await;
+            sleep(limit).await;
+        };
+        let (told, mut first) = tokio::select! {
+            biased;
+            read = self.read_head(&mut connection, method) => read?,
+            () = late => return Err(self.failed("it did not answer in time", true)),
+        };
         if let Some(body_bytes) = told.body_bytes {
             first.truncate(usize::try_from(body_bytes).unwrap_or(usize::MAX));
         }
