@@ -1,9 +1,10 @@
 //! `wirepath relay --cache`: what passes through passes as it came.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
@@ -11,7 +12,7 @@ use wirepath_tests::caching::Cache;
 use wirepath_tests::http;
 use wirepath_tests::origin::{Origin, answer};
 use wirepath_tests::process::{find, run};
-use wirepath_tests::{require, trials};
+use wirepath_tests::{Deadline, require, trials};
 
 use super::relay_cache_care::read_until;
 use super::relay_cache_rules::cache_of;
@@ -24,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         an_origin_may_answer_while_it_still_reads,
         curl_gets_back_what_it_still_sends,
         an_early_answer_comes_whatever_becomes_of_the_body,
+        a_client_that_breaks_off_leaves_its_place,
         what_is_to_go_no_further_is_answered_here,
     ]
 }
@@ -189,6 +191,58 @@ fn an_early_answer_comes_whatever_becomes_of_the_body() -> Result<()> {
     drop(over);
     let report = cache.end()?;
     ensure!(report["passed"] == 2 && report["failed"] == 0, "{report}");
+    Ok(())
+}
+
+fn a_client_that_breaks_off_leaves_its_place() -> Result<()> {
+    let (over, is_over) = channel::<()>();
+    let is_over = Mutex::new(is_over);
+    let (tell, left) = channel();
+    let tell = Mutex::new(tell);
+    let origin = Origin::start(move |asked, connection| {
+        if asked.line.starts_with("POST") {
+            // It ends when nobody waits for the answer any more.
+            let end = connection.read(&mut [0]).unwrap_or(0);
+            tell.lock().expect("nothing panics holding it").send(end)?;
+        } else if asked.target() != "/b" {
+            let ended = is_over.lock().expect("nothing panics holding it").recv();
+            ensure!(ended.is_err(), "nothing is ever sent");
+        }
+        answer(connection, "200 OK", "", b"body")
+    })?;
+    let folder = tempfile::tempdir()?;
+    let cache = Cache::start(&origin, folder.path(), &["--max-clients", "2"])?;
+    // It sends no more, but waits.
+    let mut waiting = http::connect(cache.address)?;
+    waiting.write_all(b"GET /slow HTTP/1.1\r\nHost: h\r\n\r\n")?;
+    waiting.shutdown(Shutdown::Write)?;
+    for (number, method) in ["GET", "POST"].into_iter().enumerate() {
+        let deadline = Deadline::seconds(10.0);
+        let ask = || -> Result<TcpStream> {
+            let mut client = http::connect(cache.address)?;
+            write!(client, "{method} /left HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\n\r\n")?;
+            client.set_nonblocking(true)?;
+            Ok(client)
+        };
+        let mut client = ask()?;
+        deadline.wait_for("the request", || {
+            // There was no place yet where it was answered.
+            if client.peek(&mut [0]).map_or_else(|error| error.kind() != ErrorKind::WouldBlock, |_| true) {
+                client = ask()?;
+            }
+            Ok((origin.count("/left") == number + 1).then_some(()))
+        })?;
+        socket2::SockRef::from(&client).set_linger(Some(Duration::ZERO))?;
+        drop(client);
+        // Until it is seen that it is gone there is no place for this one.
+        deadline.wait_for("a place", || Ok(cache.get("/b").is_ok_and(|b| b.status == 200).then_some(())))?;
+    }
+    ensure!(left.recv_timeout(Deadline::seconds(10.0).left())? == 0, "the origin was let go of");
+    drop(over);
+    let response = http::read_response(&mut waiting, &mut Vec::new(), false)?;
+    ensure!(response.status == 200 && response.body == b"body", "{response:?}");
+    let report = cache.end()?;
+    ensure!(report["failed"] == 2, "{report}");
     Ok(())
 }
 

@@ -55,7 +55,8 @@ impl Connection {
             {
                 return self.pass(asked, "miss").await;
             }
-            match shared.fetch(&asked, &key, found).await {
+            let fetched = self.unless_gone(shared.fetch(&asked, &key, found)).await;
+            match fetched.inspect_err(|_| count(&shared.counters.failed))? {
                 Fetched::Served(served, source) => return self.serve(&asked, served, source).await,
                 Fetched::Reply(reply) => {
                     count(&shared.counters.passed);

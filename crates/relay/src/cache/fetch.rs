@@ -1,8 +1,9 @@
-//! Fetching what is to be kept: once for all who ask meanwhile, and to its end whoever leaves.
+//! Fetching what is to be kept: once for all who ask meanwhile, and, when the origin has begun to answer, to its end whoever leaves.
 //!
 //! A stream moves the origin's answer to a file, and everybody who asked follows the file while it grows. What turns out not to be kept
 //! goes to the one who asked first, unless he wants less than the whole; the others ask for themselves.
 
+use std::collections::HashMap;
 use std::future::ready;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
@@ -58,14 +59,17 @@ enum Joined {
 }
 
 /// Where the outcome is told.
-pub(super) type Told = watch::Receiver<Option<Outcome>>;
+type Told = watch::Receiver<Option<Outcome>>;
+
+/// By whom.
+pub(super) type Tell = watch::Sender<Option<Outcome>>;
 
 /// Of one fetch: who is told. Whoever waits hears of the end, whatever becomes of it.
 struct Telling {
     shared: Arc<Shared>,
     key: Arc<str>,
     outdated: Outdated,
-    outcome: watch::Sender<Option<Outcome>>,
+    outcome: Tell,
     first: Option<oneshot::Sender<Reply>>,
 }
 
@@ -116,7 +120,7 @@ impl Shared {
     fn join(self: &Arc<Shared>, asked: &Asked, key: &Arc<str>, found: Option<Arc<Kept>>) -> Joined {
         let mut running = self.fetches.lock();
         if let Some(fetch) = running.get(key) {
-            return Joined::Other(fetch.outcome.clone());
+            return Joined::Other(fetch.outcome.subscribe());
         }
         // A fetch leaves the list when what it fetched can be found.
         let there = self.store.find(key, &self.origin.url(&asked.target));
@@ -126,7 +130,7 @@ impl Shared {
         let stale = found.filter(|found| found.entry.use_for(&asked.fields, SystemTime::now()) != Use::Other);
         let (tell, outcome) = watch::channel(None);
         let outdated = Outdated::default();
-        running.insert(Arc::clone(key), Running { outcome: outcome.clone(), outdated: outdated.clone() });
+        running.insert(Arc::clone(key), Running { outcome: tell.clone(), outdated: outdated.clone() });
         drop(running);
         let (first, reply) = oneshot::channel();
         let (shared, key, first) = (Arc::clone(self), Arc::clone(key), Some(first));
@@ -144,7 +148,11 @@ impl Telling {
             let words = "too much is being fetched";
             return self.tell(Outcome::Failed(Refusal::new(Status::ServiceUnavailable, words)));
         };
-        let reply = shared.ask(&asked, stale.as_deref()).await;
+        let reply = tokio::select! {
+            biased;
+            reply = shared.ask(&asked, stale.as_deref()) => reply,
+            () = self.abandoned() => return,
+        };
         let now = SystemTime::now();
         let has_failed = !reply.as_ref().is_ok_and(|reply| !reply.told.status.is_server_error());
         if let Some(kept) = stale.as_ref().filter(|kept| has_failed && kept.entry.serves_on_error(now))
@@ -261,11 +269,26 @@ impl Telling {
         self.outcome.send_replace(Some(outcome));
     }
 
+    /// Waits until nobody waits for it. Then nobody can join it any more.
+    async fn abandoned(&self) {
+        loop {
+            self.outcome.closed().await;
+            let mut running = self.shared.fetches.lock();
+            // Whoever joins does it while the list is locked.
+            if self.outcome.is_closed() {
+                return self.leave_from(&mut running);
+            }
+        }
+    }
+
     /// The next one who asks begins another fetch.
     fn leave(&self) {
-        let mut running = self.shared.fetches.lock();
+        self.leave_from(&mut self.shared.fetches.lock());
+    }
+
+    fn leave_from(&self, running: &mut HashMap<Arc<str>, Running>) {
         // There may be another one of the same key already.
-        if running.get(&self.key).is_some_and(|fetch| fetch.outcome.same_channel(&self.outcome.subscribe())) {
+        if running.get(&self.key).is_some_and(|fetch| fetch.outcome.same_channel(&self.outcome)) {
             running.remove(&self.key);
         }
     }
