@@ -37,6 +37,14 @@ impl Cost {
         }
     }
 
+    /// Saturates like [`with`](Cost::with): files in a folder may claim more than there is.
+    pub(super) fn without(self, other: Cost) -> Cost {
+        Cost {
+            bytes: self.bytes.saturating_sub(other.bytes),
+            memory: self.memory.saturating_sub(other.memory),
+        }
+    }
+
     pub(super) fn fits(self, budget: Cost) -> bool {
         self.bytes <= budget.bytes && self.memory <= budget.memory
     }

@@ -14,7 +14,9 @@ use rustix::io::Errno;
 
 use super::cost::{Cost, record_bytes};
 use super::entry::Entry;
-use super::folder::{Folder, FolderError, LONGEST_RECORD, body_name, body_number, is_damage, part_name};
+use super::folder::{
+    Folder, FolderError, GREATEST_NUMBER, LONGEST_RECORD, body_name, body_number, is_damage, part_name,
+};
 use super::status::Counters;
 
 /// Entries of one cache. All but [`find`](Store::find) may wait for storage.
@@ -77,7 +79,9 @@ impl Store {
             let (key, entry) = (Arc::from(found.key), Arc::new(found.entry));
             let cost = Cost::of(&entry, &key);
             let kept = Kept { key, entry, body: found.body, body_modified_ns: found.body_modified_ns, cost };
-            store.lock().put(kept);
+            let mut index = store.lock();
+            index.bodies = index.bodies.max(body_number(&kept.body).unwrap_or(0));
+            index.put(kept);
         }
         store.keep_to_budget();
         Ok(store)
@@ -126,8 +130,7 @@ impl Store {
             let mut index = self.lock();
             if index.cost.with(cost).fits(self.budget) {
                 index.cost = index.cost.with(cost);
-                index.bodies += 1;
-                break index.bodies;
+                break index.next_body();
             }
             drop(index);
             if !self.evict() {
@@ -175,7 +178,8 @@ impl Store {
         if record_bytes(&entry, &kept.key) > LONGEST_RECORD {
             return Err(io::Error::other("its head is too long now"));
         }
-        self.folder.write_record(&kept.key, &entry.record(&kept.body, kept.body_modified_ns))?;
+        let written =
+            self.folder.write_record(&kept.key, &entry.record(&kept.body, kept.body_modified_ns))?;
         let renewed = Kept {
             cost: Cost::of(&entry, &kept.key),
             key: Arc::clone(&kept.key),
@@ -185,11 +189,9 @@ impl Store {
         };
         let changing = self.change();
         if !self.lock().has(kept) {
-            // It was evicted meanwhile, or replaced.
-            self.folder.discard_record(&kept.key);
-            return Err(io::ErrorKind::NotFound.into());
+            return Err(io::ErrorKind::NotFound.into()); // it was evicted meanwhile, or replaced
         }
-        self.folder.place_record(&kept.key)?;
+        written.place()?;
         let mut index = self.lock();
         index.take(&kept.key);
         let renewed = index.put(renewed);
@@ -249,10 +251,10 @@ impl Writing {
     pub(super) fn keep(mut self, entry: Arc<Entry>) -> io::Result<Arc<Kept>> {
         let folder = &self.store.folder;
         let body_modified_ns = folder.finish_body(&self.file, &self.body)?;
-        folder.write_record(&self.key, &entry.record(&self.body, body_modified_ns))?;
+        let written = folder.write_record(&self.key, &entry.record(&self.body, body_modified_ns))?;
         let (key, body, cost) = (Arc::clone(&self.key), self.body.clone(), self.cost);
         let _changing = self.store.change();
-        folder.place_record(&self.key)?;
+        written.place()?;
         self.is_kept = true;
         let kept = Kept { key, entry, body, body_modified_ns, cost };
         let mut index = self.store.lock();
@@ -260,7 +262,7 @@ impl Writing {
         let old = index.take(&self.key);
         let kept = index.put(kept);
         drop(index);
-        if let Some(old) = old {
+        if let Some(old) = old.filter(|old| old.body != self.body) {
             folder.remove(&old.body);
         }
         Ok(kept)
@@ -282,10 +284,16 @@ impl Index {
         let kept = Arc::new(kept);
         self.uses += 1;
         self.cost = self.cost.with(kept.cost);
-        self.bodies = self.bodies.max(body_number(&kept.body).unwrap_or(0));
         self.order.insert(self.uses, Arc::clone(&kept.key));
         self.kept.insert(Arc::clone(&kept.key), (self.uses, Arc::clone(&kept)));
         kept
+    }
+
+    /// The number of a new body.
+    fn next_body(&mut self) -> u64 {
+        // Who finds the greatest number in the folder begins anew: it was made up.
+        self.bodies = self.bodies % GREATEST_NUMBER + 1;
+        self.bodies
     }
 
     fn used(&mut self, key: &Arc<str>) {
@@ -305,8 +313,7 @@ impl Index {
     }
 
     fn give_back(&mut self, cost: Cost) {
-        self.cost.bytes -= cost.bytes;
-        self.cost.memory -= cost.memory;
+        self.cost = self.cost.without(cost);
     }
 
     /// Whether an entry is still what there is of its URL; with another head, perhaps.

@@ -1,3 +1,5 @@
+mod records;
+
 use super::*;
 use crate::cache::cost::BLOCK;
 use crate::cache::head::Told;
