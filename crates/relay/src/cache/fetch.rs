@@ -3,6 +3,7 @@
 //! A stream moves the origin's answer to a file, and everybody who asked follows the file while it grows. What turns out not to be kept
 //! goes to the one who asked first; the others ask for themselves.
 
+use std::io;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -183,6 +184,10 @@ impl Telling {
                     Ok(served) => served,
                     Err(refusal) => return self.tell(Outcome::Failed(refusal)),
                 },
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    tracing::debug!("an entry of the cache went while the origin was asked about it");
+                    None
+                }
                 Err(error) => {
                     tracing::warn!(%error, "an entry of the cache could not be renewed");
                     None

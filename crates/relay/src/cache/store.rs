@@ -15,9 +15,13 @@ use rustix::io::Errno;
 use super::cost::{Cost, record_bytes};
 use super::entry::Entry;
 use super::folder::{
-    Folder, FolderError, GREATEST_NUMBER, LONGEST_RECORD, body_name, body_number, is_damage, part_name,
+    Folder, FolderError, GREATEST_NUMBER, LONGEST_RECORD, Written, body_name, body_number, is_damage,
+    part_name,
 };
 use super::status::Counters;
+
+/// Most entries that go for one record, or for the name of a file.
+const MOST_FOR_A_FEW_BLOCKS: usize = 16;
 
 /// Entries of one cache. All but [`find`](Store::find) may wait for storage.
 #[derive(Debug)]
@@ -138,7 +142,7 @@ impl Store {
             }
         };
         let body = body_name(key, number);
-        let created = self.folder.create_part(&body);
+        let created = self.making_room(key, || self.folder.create_part(&body));
         let file = Arc::new(created.inspect_err(|_| self.lock().give_back(cost))?);
         // From here on it is removed if it is not kept.
         let writing =
@@ -170,16 +174,17 @@ impl Store {
         }
     }
 
-    /// Puts another head in place of an entry's.
+    /// Puts another head in place of an entry's. If it cannot be written down, it is the entry's until this process ends, and the next
+    /// one finds the entry as it was.
     ///
     /// # Errors
-    /// What the system says; then the entry is as it was.
+    /// `NotFound` if the entry has gone meanwhile, or there is another; what is wrong with the head otherwise.
     pub(super) fn renew(&self, kept: &Kept, entry: Entry) -> io::Result<Arc<Kept>> {
         if record_bytes(&entry, &kept.key) > LONGEST_RECORD {
             return Err(io::Error::other("its head is too long now"));
         }
-        let written =
-            self.folder.write_record(&kept.key, &entry.record(&kept.body, kept.body_modified_ns))?;
+        let record = entry.record(&kept.body, kept.body_modified_ns);
+        let written = self.making_room(&kept.key, || self.folder.write_record(&kept.key, &record));
         let renewed = Kept {
             cost: Cost::of(&entry, &kept.key),
             key: Arc::clone(&kept.key),
@@ -191,7 +196,9 @@ impl Store {
         if !self.lock().has(kept) {
             return Err(io::ErrorKind::NotFound.into()); // it was evicted meanwhile, or replaced
         }
-        written.place()?;
+        if let Err(error) = written.and_then(Written::place) {
+            tracing::warn!(url = kept.entry.url, %error, "a head that was renewed could not be written down; it is used");
+        }
         let mut index = self.lock();
         index.take(&kept.key);
         let renewed = index.put(renewed);
@@ -215,11 +222,30 @@ impl Store {
         (index.kept.len() as u64, index.cost.bytes)
     }
 
+    /// Does what takes a few blocks of the disk. If that is full, entries go for it, but not that of `key`; not many, for some other
+    /// may take what they leave, or they leave nothing as long as a client reads them.
+    fn making_room<T>(&self, key: &str, act: impl Fn() -> io::Result<T>) -> io::Result<T> {
+        for _ in 0..MOST_FOR_A_FEW_BLOCKS {
+            match act() {
+                Err(error) if is_full(&error) && self.evict_other(key) => {}
+                done => return done,
+            }
+        }
+        act()
+    }
+
     /// Removes the entry that was not used for longest; answers whether there was one.
     fn evict(&self) -> bool {
+        self.evict_other("")
+    }
+
+    /// Removes the entry of another key that was not used for longest; answers whether there was one.
+    fn evict_other(&self, than: &str) -> bool {
         let _changing = self.change();
         let mut index = self.lock();
-        let Some(key) = index.order.first_key_value().map(|(_, key)| Arc::clone(key)) else { return false };
+        let Some(key) = index.order.values().find(|key| ***key != *than).map(Arc::clone) else {
+            return false;
+        };
         let taken = index.take(&key);
         drop(index);
         let Some(kept) = taken else { return false };
@@ -251,7 +277,8 @@ impl Writing {
     pub(super) fn keep(mut self, entry: Arc<Entry>) -> io::Result<Arc<Kept>> {
         let folder = &self.store.folder;
         let body_modified_ns = folder.finish_body(&self.file, &self.body)?;
-        let written = folder.write_record(&self.key, &entry.record(&self.body, body_modified_ns))?;
+        let record = entry.record(&self.body, body_modified_ns);
+        let written = self.store.making_room(&self.key, || folder.write_record(&self.key, &record))?;
         let (key, body, cost) = (Arc::clone(&self.key), self.body.clone(), self.cost);
         let _changing = self.store.change();
         written.place()?;
@@ -325,6 +352,11 @@ impl Index {
     fn take_if_same(&mut self, kept: &Kept) -> bool {
         self.has(kept) && self.take(&kept.key).is_some()
     }
+}
+
+/// Whether it is about the disk, or what this user may have of it.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
 /// What a file could grow to on its disk, as that says.

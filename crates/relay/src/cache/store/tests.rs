@@ -1,4 +1,5 @@
 mod records;
+mod room;
 
 use super::*;
 use crate::cache::cost::BLOCK;
