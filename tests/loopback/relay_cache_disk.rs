@@ -12,7 +12,7 @@ use wirepath_tests::{require, trials};
 use super::relay_cache_rules::source;
 
 pub(crate) fn trials() -> Vec<Trial> {
-    trials![what_is_renewed_on_a_full_disk_stays]
+    trials![what_is_renewed_on_a_full_disk_stays, a_length_that_is_not_true_costs_no_entries]
 }
 
 fn what_is_renewed_on_a_full_disk_stays() -> Result<()> {
@@ -42,5 +42,29 @@ fn what_is_renewed_on_a_full_disk_stays() -> Result<()> {
     }
     let report = cache.end()?;
     ensure!(report["entries"] == 1 && report["evictions"] == 0 && report["misses"] == 1, "{report}");
+    Ok(())
+}
+
+fn a_length_that_is_not_true_costs_no_entries() -> Result<()> {
+    let origin = Origin::start(|asked, connection| {
+        let lines = "Cache-Control: max-age=600\r\n";
+        match asked.target() {
+            "/liar" => Ok(write!(connection, "HTTP/1.1 200 OK\r\n{lines}Content-Length: 900000\r\n\r\nx")?),
+            _ => answer(connection, "200 OK", lines, b"body"),
+        }
+    })?;
+    let folder = tempfile::tempdir()?;
+    let cache = Cache::start(&origin, folder.path(), &["--cache-size", "1MB"])?;
+    let paths: Vec<String> = (0..40).map(|number| format!("/{number}")).collect();
+    for path in &paths {
+        ensure!(cache.get(path)?.body == b"body");
+    }
+    wait_for_entries(folder.path(), paths.len())?;
+    ensure!(cache.get("/liar").is_err(), "an answer that is not whole came to a good end");
+    for path in &paths {
+        ensure!(cache.get(path)?.body == b"body" && origin.count(path) == 1, "{path} is gone");
+    }
+    let report = cache.end()?;
+    ensure!(report["evictions"] == 0 && report["broken_fetches"] == 1, "{report}");
     Ok(())
 }

@@ -225,9 +225,7 @@ impl Telling {
         let (file, following) = (Arc::clone(&writing.file), Some(Arc::clone(&growth.0)));
         self.tell(Outcome::Served(self.shared.served(&entry, file, following), Source::Miss));
         let url = &entry.url;
-        let written =
-            flow::write_body(&self.shared.engine, reply, &writing.file, &growth.0, self.shared.origin_limit)
-                .await;
+        let written = flow::write_body(&self.shared, reply, &writing, &growth.0).await;
         add(&self.shared.counters.bytes_from_origin, growth.0.bytes());
         match written {
             Ok(()) => growth.end(),

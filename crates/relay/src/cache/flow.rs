@@ -1,7 +1,5 @@
 //! A stream on the engine, as a task waits for it.
 
-use std::fs::File;
-use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +9,9 @@ use wirepath_streams::{
     Engine, Framing, Growth, Object, RunningStream, Stream, StreamBuilder, StreamError, StreamOptions,
 };
 
+use super::Shared;
 use super::origin::Reply;
+use super::store::{Room, Writing};
 
 /// Runs a stream to its end, and stops it when it has moved nothing for `stall`, or up to twice as long. Answers how many bytes left,
 /// and why they are not all, if they are not.
@@ -45,29 +45,40 @@ pub(super) async fn run(engine: &Engine, stream: Stream, stall: Duration) -> (u6
     }
 }
 
-/// Has the body of an answer written to a file, all of it, and tells `growth` how far it is.
+/// Has the body of an answer written to a file, all of it, and tells `growth` how far it is. A stream moves what there is room for; then
+/// the body takes more.
 pub(super) async fn write_body(
-    engine: &Engine,
+    shared: &Shared,
     reply: Reply,
-    file: &Arc<File>,
+    writing: &Writing,
     growth: &Arc<Growth>,
-    stall: Duration,
 ) -> Result<(), String> {
     let bytes = reply.told.body_bytes.ok_or("how long it is was not said")?;
-    if bytes == 0 {
-        return Ok(());
+    let connection = reply.connection.into_std().map_err(|error| error.to_string())?;
+    let mut first = reply.first;
+    let mut written = 0;
+    while written < bytes {
+        let (room, end) = (writing.room(), Room::next(written, bytes));
+        match shared.with_store(move |_| room.take(end)).await {
+            Ok(true) => {}
+            Ok(false) => return Err(format!("after {written} of {bytes} bytes: there is no room for more")),
+            Err(error) => return Err(format!("after {written} of {bytes} bytes: {error}")),
+        }
+        let before = first.split_to(first.len().min((end - written) as usize));
+        let source = connection.try_clone().and_then(|one| Object::stream("the origin", one.into()));
+        let source = source.map_err(|error| error.to_string())?;
+        let source = source.up_to(end - written - before.len() as u64).preceded_by(before);
+        let sink = Object::growing("the cache", Arc::clone(&writing.file), Arc::clone(growth));
+        let stream = StreamBuilder::default().input(source, Framing::Whole).output(sink).build();
+        let (moved, result) = run(&shared.engine, stream, shared.origin_limit).await;
+        written += moved;
+        match result {
+            Ok(()) if written == end => {}
+            Ok(()) => return Err(format!("it ended after {written} of {bytes} bytes")),
+            Err(words) => return Err(format!("after {written} of {bytes} bytes: {words}")),
+        }
     }
-    let rest = bytes - reply.first.len() as u64;
-    let connection: OwnedFd = reply.connection.into_std().map_err(|error| error.to_string())?.into();
-    let source = Object::stream("the origin", connection).map_err(|error| error.to_string())?;
-    let source = source.up_to(rest).preceded_by(reply.first);
-    let sink = Object::growing("the cache", Arc::clone(file), Arc::clone(growth));
-    let stream = StreamBuilder::default().input(source, Framing::Whole).output(sink).build();
-    match run(engine, stream, stall).await {
-        (written, Ok(())) if written == bytes => Ok(()),
-        (written, Ok(())) => Err(format!("it ended after {written} of {bytes} bytes")),
-        (written, Err(words)) => Err(format!("after {written} of {bytes} bytes: {words}")),
-    }
+    Ok(())
 }
 
 /// In and out.

@@ -1,27 +1,23 @@
 //! What is kept: within a budget, least recently used go first.
 
+mod claims;
+mod writing;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ring::digest;
-use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
-use rustix::io::Errno;
 
 use super::cost::{Cost, record_bytes};
 use super::entry::Entry;
-use super::folder::{
-    Folder, FolderError, GREATEST_NUMBER, LONGEST_RECORD, Written, body_name, body_number, is_damage,
-    part_name,
-};
+use super::folder::{Folder, FolderError, GREATEST_NUMBER, LONGEST_RECORD, Written, body_number, is_damage};
 use super::status::Counters;
-
-/// Most entries that go for one record, or for the name of a file.
-const MOST_FOR_A_FEW_BLOCKS: usize = 16;
+use claims::Claims;
+pub(super) use writing::{Room, Writing};
 
 /// Entries of one cache. All but [`find`](Store::find) may wait for storage.
 #[derive(Debug)]
@@ -40,8 +36,10 @@ struct Index {
     /// Keys by the last use.
     order: BTreeMap<u64, Arc<str>>,
     uses: u64,
-    /// What entries take, and those that are being written.
+    /// What entries take.
     cost: Cost,
+    /// What those take that are being written.
+    claims: Claims,
     bodies: u64,
 }
 
@@ -53,17 +51,6 @@ pub(super) struct Kept {
     body: String,
     body_modified_ns: u64,
     cost: Cost,
-}
-
-/// A body that is being written. What is not [kept](Writing::keep) is removed when this is dropped.
-#[derive(Debug)]
-pub(super) struct Writing {
-    store: Arc<Store>,
-    key: Arc<str>,
-    body: String,
-    pub(super) file: Arc<File>,
-    cost: Cost,
-    is_kept: bool,
 }
 
 /// The key of a URL.
@@ -121,59 +108,6 @@ impl Store {
         }
     }
 
-    /// A file with room for the body of an entry, for which others go if need be; None if there is no room, or its head is too long.
-    ///
-    /// # Errors
-    /// What the system says of the file.
-    pub(super) fn reserve(self: &Arc<Store>, key: &Arc<str>, entry: &Entry) -> io::Result<Option<Writing>> {
-        let cost = Cost::of(entry, key);
-        if record_bytes(entry, key) > LONGEST_RECORD || !cost.fits(self.budget) {
-            return Ok(None);
-        }
-        let number = loop {
-            let mut index = self.lock();
-            if index.cost.with(cost).fits(self.budget) {
-                index.cost = index.cost.with(cost);
-                break index.next_body();
-            }
-            drop(index);
-            if !self.evict() {
-                return Ok(None);
-            }
-        };
-        let body = body_name(key, number);
-        let created = self.making_room(key, || self.folder.create_part(&body));
-        let file = Arc::new(created.inspect_err(|_| self.lock().give_back(cost))?);
-        // From here on it is removed if it is not kept.
-        let writing =
-            Writing { store: Arc::clone(self), key: Arc::clone(key), body, file, cost, is_kept: false };
-        Ok(self.allocate(&writing.file, entry.bytes, cost)?.then_some(writing))
-    }
-
-    /// Takes the room on the disk, for which others go if it is full and that is enough; answers whether there is.
-    fn allocate(&self, file: &File, bytes: u64, cost: Cost) -> io::Result<bool> {
-        if bytes == 0 {
-            return Ok(true);
-        }
-        loop {
-            match fallocate(file, FallocateFlags::empty(), 0, bytes) {
-                Ok(()) => return Ok(true),
-                // A file system that cannot reserve says that it is full when a body is written. So it is asked.
-                Err(Errno::OPNOTSUPP) if room_for(file)? >= bytes => return Ok(true),
-                Err(Errno::NOSPC | Errno::DQUOT | Errno::OPNOTSUPP) => {
-                    let others = self.size().1.saturating_sub(cost.bytes);
-                    let could_be_there = room_for(file)?.saturating_add(others);
-                    if bytes > could_be_there || !self.evict() {
-                        return Ok(false);
-                    }
-                }
-                Err(Errno::FBIG) => return Ok(false),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-    }
-
     /// Puts another head in place of an entry's. If it cannot be written down, it is the entry's until this process ends, and the next
     /// one finds the entry as it was.
     ///
@@ -219,19 +153,7 @@ impl Store {
     /// Number of entries, and what they take in bytes, those that are being written included.
     pub(super) fn size(&self) -> (u64, u64) {
         let index = self.lock();
-        (index.kept.len() as u64, index.cost.bytes)
-    }
-
-    /// Does what takes a few blocks of the disk. If that is full, entries go for it, but not that of `key`; not many, for some other
-    /// may take what they leave, or they leave nothing as long as a client reads them.
-    fn making_room<T>(&self, key: &str, act: impl Fn() -> io::Result<T>) -> io::Result<T> {
-        for _ in 0..MOST_FOR_A_FEW_BLOCKS {
-            match act() {
-                Err(error) if is_full(&error) && self.evict_other(key) => {}
-                done => return done,
-            }
-        }
-        act()
+        (index.kept.len() as u64, index.cost.with(index.claims.taken()).bytes)
     }
 
     /// Removes the entry that was not used for longest; answers whether there was one.
@@ -256,7 +178,10 @@ impl Store {
 
     /// Removes entries until the others are within the budget.
     fn keep_to_budget(&self) {
-        let is_over = || !self.lock().cost.fits(self.budget);
+        let is_over = || {
+            let index = self.lock();
+            !index.cost.with(index.claims.taken()).fits(self.budget)
+        };
         while is_over() && self.evict() {}
     }
 
@@ -266,43 +191,6 @@ impl Store {
 
     fn lock(&self) -> MutexGuard<'_, Index> {
         self.index.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Writing {
-    /// Keeps the body, which is complete, under this head, in place of what was kept of that URL.
-    ///
-    /// # Errors
-    /// What the system says; then nothing is kept.
-    pub(super) fn keep(mut self, entry: Arc<Entry>) -> io::Result<Arc<Kept>> {
-        let folder = &self.store.folder;
-        let body_modified_ns = folder.finish_body(&self.file, &self.body)?;
-        let record = entry.record(&self.body, body_modified_ns);
-        let written = self.store.making_room(&self.key, || folder.write_record(&self.key, &record))?;
-        let (key, body, cost) = (Arc::clone(&self.key), self.body.clone(), self.cost);
-        let _changing = self.store.change();
-        written.place()?;
-        self.is_kept = true;
-        let kept = Kept { key, entry, body, body_modified_ns, cost };
-        let mut index = self.store.lock();
-        index.give_back(self.cost);
-        let old = index.take(&self.key);
-        let kept = index.put(kept);
-        drop(index);
-        if let Some(old) = old.filter(|old| old.body != self.body) {
-            folder.remove(&old.body);
-        }
-        Ok(kept)
-    }
-}
-
-impl Drop for Writing {
-    fn drop(&mut self) {
-        if !self.is_kept {
-            self.store.folder.remove(&part_name(&self.body));
-            self.store.folder.remove(&self.body);
-            self.store.lock().give_back(self.cost);
-        }
     }
 }
 
@@ -335,12 +223,8 @@ impl Index {
     fn take(&mut self, key: &str) -> Option<Arc<Kept>> {
         let (last_use, kept) = self.kept.remove(key)?;
         self.order.remove(&last_use);
-        self.give_back(kept.cost);
+        self.cost = self.cost.without(kept.cost);
         Some(kept)
-    }
-
-    fn give_back(&mut self, cost: Cost) {
-        self.cost = self.cost.without(cost);
     }
 
     /// Whether an entry is still what there is of its URL; with another head, perhaps.
@@ -352,18 +236,6 @@ impl Index {
     fn take_if_same(&mut self, kept: &Kept) -> bool {
         self.has(kept) && self.take(&kept.key).is_some()
     }
-}
-
-/// Whether it is about the disk, or what this user may have of it.
-fn is_full(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
-}
-
-/// What a file could grow to on its disk, as that says.
-fn room_for(file: &File) -> io::Result<u64> {
-    let disk = fstatvfs(file)?;
-    // What could not be reserved whole may be reserved in part.
-    Ok(disk.f_bavail.saturating_mul(disk.f_frsize).saturating_add(file.metadata()?.blocks() * 512))
 }
 
 #[cfg(test)]

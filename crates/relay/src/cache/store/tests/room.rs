@@ -1,6 +1,7 @@
 //! Room on a disk that is full.
 
 use super::*;
+use crate::cache::store::writing::is_full;
 
 #[expect(unreachable_pub, reason = "it is public where it belongs, in the tests of the whole")]
 #[path = "../../../../../../tests/src/small_disk.rs"]
@@ -77,4 +78,39 @@ fn a_head_that_cannot_be_written_down_is_used_until_the_end() {
     let stage = stage.again(PLENTY);
     assert!(!is_renewed(&stage, "http://o/a"));
     assert_eq!(stage.body("http://o/a").unwrap(), b"body");
+}
+
+#[test]
+fn others_go_as_a_body_grows_and_not_for_what_its_head_says() {
+    let budget = 10 * cost(100_000);
+    let stage = Stage::new(budget);
+    for number in 0..8 {
+        stage.keep(&format!("http://o/{number}"), &[1; 100_000]);
+    }
+    let writing = stage.reserve("http://o/large", 900_000).unwrap();
+    assert!(stage.reserve("http://o/other", 200_000).is_none(), "all is promised");
+    assert_eq!((stage.store.size().0, stage.counters.evictions.load(Relaxed)), (8, 0));
+    let (mut come, mut entries) = (0, vec![]);
+    while come < 900_000 {
+        come = Room::next(come, 900_000);
+        assert!(writing.room().take(come).unwrap());
+        let (kept, bytes) = stage.store.size();
+        assert!(bytes <= budget, "{bytes}");
+        entries.push(kept);
+    }
+    // 64 KiB, and then twice as much each time.
+    assert_eq!((entries, come), (vec![8, 8, 7, 5, 1], 900_000));
+    drop(writing);
+    assert_eq!(stage.store.size(), (1, cost(100_000)));
+}
+
+#[test]
+fn room_is_taken_for_nobody_who_is_gone() {
+    let stage = Stage::new(PLENTY);
+    stage.keep("http://o/a", b"body");
+    let writing = stage.reserve("http://o/b", 100_000).unwrap();
+    let room = writing.room();
+    drop(writing);
+    assert!(!room.take(100_000).unwrap());
+    assert_eq!(stage.store.size(), (1, cost(4)));
 }
