@@ -16,6 +16,7 @@ mod playing;
 mod relay;
 mod relay_cache;
 mod relay_cache_care;
+mod relay_cache_circle;
 mod relay_cache_disk;
 mod relay_cache_nginx;
 mod relay_cache_rules;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         relay_proxy_ends::trials(),
         relay_cache::trials(),
         relay_cache_care::trials(),
+        relay_cache_circle::trials(),
         relay_cache_disk::trials(),
         relay_cache_nginx::trials(),
         relay_cache_rules::trials(),

@@ -38,7 +38,6 @@ pub use status::CacheStatus;
 use status::{Counters, count};
 use store::Store;
 
-use crate::itself;
 use crate::limits::{self, TooManyConnections};
 
 /// Descriptors of a client and of a fetch, which may go on when its client has left: the sockets, each held twice while it is lent to
@@ -75,6 +74,9 @@ pub enum CacheError {
     /// Descriptors do not suffice.
     #[error(transparent)]
     TooManyConnections(#[from] TooManyConnections),
+    /// It would ask itself. The operator's to name another origin.
+    #[error("the origin is this cache itself; name the server behind it with --origin")]
+    BeforeItself,
 }
 
 /// A cache that is ready to serve.
@@ -117,9 +119,16 @@ impl Cache {
         Ok(Cache { shared: Arc::new(shared), connections: Arc::new(Semaphore::new(connections)) })
     }
 
-    /// Whether it would ask itself if it listened there, as far as the origin's URL tells without asking for a name.
-    pub fn is_before_itself(&self, doors: &[SocketAddr]) -> bool {
-        self.shared.origin.known().is_some_and(|origin| itself::is_reached(origin, doors))
+    /// Has it ask nobody who listens there: that is itself. To be called once, before it serves.
+    ///
+    /// # Errors
+    /// [`CacheError::BeforeItself`], as far as the origin's URL tells without asking for a name. Where that is asked for later,
+    /// requests are refused.
+    pub fn listens_at(&self, doors: Vec<SocketAddr>) -> Result<(), CacheError> {
+        self.shared.origin.leave_out(doors);
+        let is_itself =
+            self.shared.origin.known().is_some_and(|origin| self.shared.origin.leads_back(origin));
+        if is_itself { Err(CacheError::BeforeItself) } else { Ok(()) }
     }
 
     /// What it did so far.

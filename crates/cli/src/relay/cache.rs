@@ -129,10 +129,7 @@ async fn serve(cache: &Cache, addresses: &[Endpoint], limit: Duration, says_read
         () = either(&mut terminate, &mut interrupt) => return Ok(true),
     };
     let doors = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
-    ensure!(
-        !cache.is_before_itself(&doors),
-        "the origin is this cache itself; name the server behind it with --origin"
-    );
+    cache.listens_at(doors)?;
     if says_ready {
         announce(&listeners)?;
     }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
@@ -16,8 +16,9 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use wirepath_media::http::Status;
 
-use super::head::{self, Asked, Refusal, Told};
+use super::head::{self, Asked, Refusal, Told, joined};
 use super::names::Names;
+use crate::itself;
 use crate::trying::connect_to_any;
 
 /// Longest head of an answer.
@@ -28,6 +29,9 @@ const READ_BYTES: usize = 4096;
 
 /// How long a connection may take to come about.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
+
+/// Most caches of ours that a request comes through: more are a few in a circle.
+const MOST_CACHES: usize = 8;
 
 /// A server that is spoken to in plain HTTP.
 #[derive(Clone, Debug)]
@@ -40,6 +44,8 @@ pub struct Origin {
     prefix: String,
     /// Its addresses, when they have been asked for, until none of them can be connected to.
     names: Names,
+    /// Where this cache listens.
+    doors: Arc<OnceLock<Vec<SocketAddr>>>,
     /// Whether it could not be reached the last time, for the log.
     is_away: Arc<AtomicBool>,
 }
@@ -90,6 +96,7 @@ impl FromStr for Origin {
             port: authority.port_u16().unwrap_or(80),
             prefix: uri.path().trim_end_matches('/').to_owned(),
             names: Names::default(),
+            doors: Arc::default(),
             is_away: Arc::default(),
         })
     }
@@ -111,6 +118,16 @@ impl Origin {
     pub(super) fn known(&self) -> Option<SocketAddr> {
         let host = if self.host == "localhost" { Ok(Ipv4Addr::LOCALHOST.into()) } else { self.host.parse() };
         host.ok().map(|host| SocketAddr::new(host, self.port))
+    }
+
+    /// Has nobody asked who listens there; to be called once.
+    pub(super) fn leave_out(&self, doors: Vec<SocketAddr>) {
+        self.doors.get_or_init(|| doors);
+    }
+
+    /// Whether this cache itself listens there.
+    pub(super) fn leads_back(&self, address: SocketAddr) -> bool {
+        self.doors.get().is_some_and(|doors| itself::is_reached(address, doors))
     }
 
     /// A connection of its own for each request: HTTP/1.0 ends it with the answer. The log says when there begin to be none, and when
@@ -136,7 +153,14 @@ impl Origin {
             let place = (self.host.clone(), self.port);
             async move { lookup_host((place.0.as_str(), place.1)).await.map(Iterator::collect) }
         };
-        let addresses = self.names.addresses(CONNECT_LIMIT, look_up).await.map_err(in_time)?;
+        let mut addresses = self.names.addresses(CONNECT_LIMIT, look_up).await.map_err(in_time)?;
+        let has_any = !addresses.is_empty();
+        addresses.retain(|address| !self.leads_back(*address));
+        if has_any && addresses.is_empty() {
+            self.names.forget(); // it may stand for others by now
+            let words = format!("the origin {self} is this cache itself; name the server behind it");
+            return Err(Refusal::new(Status::LoopDetected, words));
+        }
         let connected = connect_to_any(&addresses, CONNECT_LIMIT, TcpStream::connect).await;
         // The name may stand for others by now.
         let connection = connected.inspect_err(|_| self.names.forget()).map_err(in_time)?;
@@ -155,6 +179,11 @@ impl Origin {
         if !self.prefix.is_empty() && climbs(&asked.target) {
             let words = "a path with .. would lead out of the origin's";
             return Err(Refusal::new(Status::BadRequest, words));
+        }
+        if caches_before(fields) >= MOST_CACHES {
+            let words =
+                format!("the request came through {MOST_CACHES} caches; they ask each other in a circle");
+            return Err(Refusal::new(Status::LoopDetected, words));
         }
         let mut fields = fields.clone();
         fields.insert(header::HOST, self.authority.clone());
@@ -220,6 +249,12 @@ impl Origin {
         let status = if in_time { Status::GatewayTimeout } else { Status::BadGateway };
         Refusal::new(status, format!("the origin {self} cannot be asked: {why}"))
     }
+}
+
+/// How many caches of ours a request came through, as `Via` says it.
+fn caches_before(fields: &HeaderMap) -> usize {
+    let via = joined(fields, &header::VIA).unwrap_or_default();
+    via.split(',').filter(|one| one.split_whitespace().nth(1) == Some("wirepath")).count()
 }
 
 /// Before a head they mean nothing, and there may be as many as an origin likes.
