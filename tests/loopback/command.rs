@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         one_line_says_that_both_doors_are_open,
         systemd_is_told,
         an_unknown_configuration_key_is_named_with_its_place,
+        a_key_is_refused_in_the_words_in_which_its_flag_is,
         flags_win_over_the_configuration,
         a_clash_of_names_is_an_error_at_start,
         several_folders_appear_under_their_names,
@@ -72,6 +73,27 @@ fn an_unknown_configuration_key_is_named_with_its_place() -> Result<()> {
     std::fs::write(&file, "rtsp = \"127.0.0.1:0\"\nhtpp = \"127.0.0.1:0\"\n")?;
     let log = refused([folder.path(), Path::new("--config"), &file])?;
     ensure!(log.contains("htpp") && log.contains("wirepath.toml") && log.contains('2'), "{log}");
+    Ok(())
+}
+
+fn a_key_is_refused_in_the_words_in_which_its_flag_is() -> Result<()> {
+    let folder = process::open_folder()?;
+    let file = folder.path().join("wirepath.toml");
+    for (flag, value, written, words) in [
+        (
+            "cache-size",
+            "63KiB",
+            "\"63KiB\"",
+            "63.0 KiB is next to nothing; wanted is a size from 64.0 KiB on",
+        ),
+        ("threads", "1025", "1025", "wanted is a whole number from 1 to 1024"),
+    ] {
+        std::fs::write(&file, format!("{flag} = {written}\n"))?;
+        let of_key = refused([folder.path(), Path::new("--config"), &file])?;
+        ensure!(of_key.contains(words) && of_key.contains("line 1"), "{of_key}");
+        let of_flag = refused([folder.path(), Path::new(&format!("--{flag}")), Path::new(value)])?;
+        ensure!(of_flag.contains(words), "{of_flag}");
+    }
     Ok(())
 }
 

@@ -27,6 +27,7 @@ mod relay_pipes;
 mod relay_proxy;
 mod relay_proxy_clients;
 mod relay_proxy_ends;
+mod relay_proxy_patience;
 mod rtcp;
 mod rtsp;
 mod scripts;
@@ -56,6 +57,7 @@ fn main() -> ExitCode {
         relay_proxy::trials(),
         relay_proxy_clients::trials(),
         relay_proxy_ends::trials(),
+        relay_proxy_patience::trials(),
         relay_cache::trials(),
         relay_cache_care::trials(),
         relay_cache_circle::trials(),

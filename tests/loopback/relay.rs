@@ -1,10 +1,11 @@
 //! `wirepath relay` as people use it.
 
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::{Path, PathBuf};
+mod connections;
+mod files;
+
+use std::io::Write;
+use std::net::{SocketAddr, UdpSocket};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, Result, ensure};
@@ -12,10 +13,13 @@ use libtest_mimic::Trial;
 use rustix::process::Signal;
 use serde_json::Value;
 use wirepath_tests::process::{Process, find};
-use wirepath_tests::proxy::silence_left;
 use wirepath_tests::{Deadline, clips, require, server, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
+    [moving(), files::trials(), connections::trials()].into_iter().flatten().collect()
+}
+
+fn moving() -> Vec<Trial> {
     trials![
         lines_go_from_standard_input_to_standard_output,
         a_file_goes_over_a_socket_to_files_without_a_copy,
@@ -23,17 +27,10 @@ pub(crate) fn trials() -> Vec<Trial> {
         stripes_over_sockets_are_put_together_again,
         what_is_sealed_is_opened_behind_another_relay,
         a_programme_is_taken_out_of_a_multiplex,
+        a_programme_that_is_not_there_is_a_failure_that_names_those_that_are,
         ffmpeg_sends_through_a_relay,
         wrong_addresses_and_words_are_named,
-        a_file_that_exists_is_left_as_it_is,
-        files_of_a_shell_keep_their_place,
-        a_signal_ends_it_whatever_it_waits_for,
-        connections_are_waited_for_and_said_so,
-        who_connects_and_resets_has_come,
-        peers_that_say_nothing_are_asked_for,
         hostile_datagrams_end_nothing_and_are_counted,
-        what_a_peer_did_not_get_is_no_success,
-        outputs_that_are_gone_stay_in_the_report,
     ]
 }
 
@@ -228,6 +225,35 @@ fn a_programme_is_taken_out_of_a_multiplex() -> Result<()> {
     Ok(())
 }
 
+/// An output without a byte would pass for what was asked for.
+fn a_programme_that_is_not_there_is_a_failure_that_names_those_that_are() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let source = format!("file:{}", clips::two_programmes(2)?.display());
+    let target = at(folder.path(), "file", "one.ts");
+    let output = relay(&[
+        "--in",
+        &source,
+        "--framing",
+        "ts",
+        "--handler",
+        "ts:programme=9",
+        "--out",
+        &target,
+        "--json",
+        "-",
+    ])?
+    .output()?;
+    let said = String::from_utf8(output.stderr)?;
+    let why = "handler ts: programme 9 is not in the transport stream, which has programmes 1, 2";
+    ensure!(output.status.code() == Some(1) && said.contains(why), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout)?;
+    let found = serde_json::json!({"handler": "ts", "what": "found", "value": 0});
+    ensure!(report["state"] == "failed" && report["error"] == why, "{report}");
+    ensure!(report["reports"].as_array().is_some_and(|reports| reports.contains(&found)), "{report}");
+    ensure!(!folder.path().join("one.ts").exists(), "an empty file is left");
+    Ok(())
+}
+
 /// A real sender: what ffmpeg sends over TCP arrives as what it writes to a file.
 fn ffmpeg_sends_through_a_relay() -> Result<()> {
     require!(find("ffmpeg").is_some(), "ffmpeg is not installed");
@@ -294,67 +320,6 @@ fn hostile_datagrams_end_nothing_and_are_counted() -> Result<()> {
     Ok(())
 }
 
-/// A listener whose connections take little before somebody reads.
-fn narrow_listener() -> Result<(TcpListener, String)> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 4096)?;
-    let address = format!("tcp://{}", listener.local_addr()?);
-    Ok((listener, address))
-}
-
-/// Has the peer of this connection see a reset.
-fn reset(connection: TcpStream) -> Result<()> {
-    rustix::net::sockopt::set_socket_linger(&connection, Some(std::time::Duration::ZERO))?;
-    drop(connection);
-    Ok(())
-}
-
-/// A send buffer takes all of a small file long before the peer has it.
-fn what_a_peer_did_not_get_is_no_success() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    std::fs::write(folder.path().join("source"), random_bytes(300_000))?;
-    let source = at(folder.path(), "file", "source");
-    let (listener, address) = narrow_listener()?;
-    let mut sending = Process::start(&relay(&["--in", &source, "--out", &address])?, true)?;
-    let (mut connection, _) = listener.accept()?;
-    connection.read_exact(&mut [0; 1000])?;
-    reset(connection)?;
-    let status = sending.wait(Deadline::seconds(20.0))?;
-    ensure!(status.code() == Some(1) && sending.log().contains(&address), "{status}: {}", sending.log());
-    Ok(())
-}
-
-fn outputs_that_are_gone_stay_in_the_report() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let bytes = random_bytes(5_000_000);
-    std::fs::write(folder.path().join("source"), &bytes)?;
-    let (source, target) = (at(folder.path(), "file", "source"), at(folder.path(), "file", "target"));
-    let report = folder.path().join("report.json");
-    let (listener, address) = narrow_listener()?;
-    let mut arguments =
-        relay(&["--in", &source, "--framing", "fixed:1000", "--out", &target, "--out", &address])?;
-    arguments.arg("--json").arg(&report);
-    let mut mirroring = Process::start(&arguments, true)?;
-    let (mut connection, _) = listener.accept()?;
-    connection.read_exact(&mut [0; 1000])?;
-    reset(connection)?;
-    let status = mirroring.wait(Deadline::seconds(20.0))?;
-    ensure!(status.code() == Some(3), "{status}: {}", mirroring.log());
-    ensure!(std::fs::read(folder.path().join("target"))? == bytes, "the file has other bytes");
-    let report: Value = serde_json::from_slice(&std::fs::read(report)?)?;
-    let [gone] = &report["ended_outputs"].as_array().context("no list")?[..] else {
-        anyhow::bail!("{report}")
-    };
-    ensure!(
-        gone["name"] == *address && gone["why"].as_str().is_some_and(|why| why.contains(&address)),
-        "{gone}"
-    );
-    ensure!(gone["dropped_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{gone}");
-    ensure!(report["gone_outputs"]["failed"] == 1 && report["gone_outputs"]["disconnected"] == 0, "{report}");
-    ensure!(mirroring.log().contains(&format!("without {address}")), "{}", mirroring.log());
-    Ok(())
-}
-
 fn wrong_addresses_and_words_are_named() -> Result<()> {
     for (arguments, code, said) in [
         (&["--in", "-"][..], 2, "--out <ADDRESS>"),
@@ -409,113 +374,6 @@ fn run_quietly(arguments: &[&str]) -> Result<Output> {
     Ok(relay(arguments)?.stdin(file).stdout(Stdio::piped()).stderr(Stdio::piped()).output()?)
 }
 
-fn a_file_that_exists_is_left_as_it_is() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let path: PathBuf = folder.path().join("target");
-    std::fs::write(&path, "before ")?;
-    let to = |option: &str| {
-        run(&["--in", "-", "--out", &at(folder.path(), "file", &format!("target{option}"))], b"after")
-    };
-    let refused = to("")?;
-    ensure!(refused.status.code() == Some(1), "{refused:?}");
-    ensure!(String::from_utf8(refused.stderr)?.contains("it exists; add ?append or ?overwrite"));
-    ensure!(std::fs::read(&path)? == b"before ");
-    ensure!(to("?append")?.status.success() && std::fs::read(&path)? == b"before after");
-    ensure!(to("?overwrite")?.status.success() && std::fs::read(&path)? == b"after");
-    let target = at(folder.path(), "file", "target?overwrite");
-    let missing = run(&["--in", "file:/does/not/exist", "--out", &target], b"")?;
-    ensure!(!missing.status.success() && std::fs::read(&path)? == b"after", "overwritten for nothing");
-    let itself = run(&["--in", &at(folder.path(), "file", "target"), "--out", &target], b"")?;
-    ensure!(
-        String::from_utf8(itself.stderr)?.contains("is the same file as")
-            && std::fs::read(&path)? == b"after"
-    );
-    Ok(())
-}
-
-/// As `{ echo first; read line; relay; echo last; } < source > target`: each goes on where the one before it was.
-fn files_of_a_shell_keep_their_place() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    let bytes = random_bytes(3_000_000);
-    std::fs::write(folder.path().join("source"), &bytes)?;
-    for framing in ["whole", "fixed:1000"] {
-        let mut source = File::open(folder.path().join("source"))?;
-        let mut target = File::create(folder.path().join("target"))?;
-        source.seek(SeekFrom::Start(1000))?;
-        target.write_all(b"first")?;
-        let arguments = ["--in", "-", "--out", "-", "--framing", framing];
-        let output = relay(&arguments)?.stdin(source.try_clone()?).stdout(target.try_clone()?).output()?;
-        ensure!(output.status.success(), "{output:?}");
-        target.write_all(b"last")?;
-        ensure!(source.stream_position()? == 3_000_000, "{framing}");
-        let written = std::fs::read(folder.path().join("target"))?;
-        ensure!(
-            written == [b"first", &bytes[1000..], b"last"].concat(),
-            "{framing}: {} bytes",
-            written.len()
-        );
-    }
-    Ok(())
-}
-
-fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
-    let folder = tempfile::tempdir()?;
-    // For somebody to connect.
-    let inlet = at(folder.path(), "unix", "inlet?listen");
-    let mut waiting = Process::start(&relay(&["--in", &inlet, "--out", "-"])?, true)?;
-    wait_for(&folder.path().join("inlet"))?;
-    waiting.signal(Signal::TERM)?;
-    let status = waiting.wait(Deadline::seconds(10.0))?;
-    ensure!(status.code() == Some(143), "{status}: {}", waiting.log());
-    ensure!(waiting.log().contains("nobody connected to"), "{}", waiting.log());
-    // What a process that was killed leaves.
-    let left = folder.path().join("left");
-    drop(UnixListener::bind(&left)?);
-    let output = relay(&["--in", &at(folder.path(), "unix", "left?listen"), "--out", "-"])?.output()?;
-    let said = String::from_utf8(output.stderr)?;
-    ensure!(
-        output.status.code() == Some(1) && said.contains("nobody listens there any more: remove it"),
-        "{said}"
-    );
-    // No file is called left, and who listens is not disturbed by the question.
-    let refused = |name: &str, why: &str| -> Result<()> {
-        let output = relay(&["--in", &at(folder.path(), "unix", name), "--out", "-"])?.output()?;
-        let said = String::from_utf8(output.stderr)?;
-        ensure!(output.status.code() == Some(1) && said.contains(why), "{said}");
-        Ok(())
-    };
-    std::fs::write(folder.path().join("film"), "bytes")?;
-    refused("film?listen", "the name is taken: a file or folder has it")?;
-    let used = at(folder.path(), "unix", "used?listen");
-    let mut waiting = Process::start(&relay(&["--in", &used, "--out", "-"])?, true)?;
-    wait_for(&folder.path().join("used"))?;
-    refused("used?listen", "the name is taken: it is in use")?;
-    let mut client = UnixStream::connect(folder.path().join("used"))?;
-    client.write_all(b"seven")?;
-    drop(client);
-    let status = waiting.wait(Deadline::seconds(10.0))?;
-    ensure!(status.success() && waiting.log().contains("5 B in"), "{status}: {}", waiting.log());
-    ensure!(!folder.path().join("inlet").exists(), "the name of a socket that nobody came to is left");
-
-    // For bytes, and for room.
-    let listener = UnixListener::bind(folder.path().join("outlet"))?;
-    let (from, to) = (at(folder.path(), "unix", "second?listen"), at(folder.path(), "unix", "outlet"));
-    let mut running = Process::start(&relay(&["--in", &from, "--out", &to])?, true)?;
-    wait_for(&folder.path().join("second"))?;
-    let mut source = UnixStream::connect(folder.path().join("second"))?;
-    source.write_all(b"some")?;
-    let mut received = [0; 4];
-    listener.accept()?.0.read_exact(&mut received)?;
-    running.signal(Signal::INT)?;
-    let status = running.wait(Deadline::seconds(10.0))?;
-    ensure!(
-        status.code() == Some(130) && running.log().contains("4 B in, 4 B out"),
-        "{status}: {}",
-        running.log()
-    );
-    Ok(())
-}
-
 fn bound() -> Result<UdpSocket> {
     Ok(UdpSocket::bind("127.0.0.1:0")?)
 }
@@ -523,71 +381,4 @@ fn bound() -> Result<UdpSocket> {
 /// A port that nobody has now.
 pub(crate) fn free_port() -> Result<SocketAddr> {
     Ok(bound()?.local_addr()?)
-}
-
-/// Waits until a relay says that it waits there.
-fn wait_until_said(relay: &Process, address: &str) -> Result<()> {
-    let line = format!("wirepath: waiting for a connection at {address}\n");
-    Deadline::seconds(20.0).wait_for(&line, || Ok(relay.log().contains(&line).then_some(())))
-}
-
-/// As an input and as an output, which each take one connection; netcat sends, socat receives.
-fn connections_are_waited_for_and_said_so() -> Result<()> {
-    require!(find("nc").is_some(), "nc is not installed");
-    require!(find("socat").is_some(), "socat is not installed");
-    let folder = tempfile::tempdir()?;
-    let bytes = random_bytes(1_000_000);
-    std::fs::write(folder.path().join("source"), &bytes)?;
-    let inlet = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let (from, to) = (format!("tcp://{inlet}?listen"), at(folder.path(), "unix", "outlet?listen"));
-    let outlet = folder.path().join("outlet");
-    let mut relaying = Process::start(&relay(&["--in", &from, "--out", &to])?, true)?;
-    wait_until_said(&relaying, &inlet.to_string())?;
-    wait_until_said(&relaying, &outlet.display().to_string())?;
-
-    let target = folder.path().join("target");
-    let mut receiving = Command::new("socat");
-    receiving.arg("-u").arg(format!("UNIX-CONNECT:{}", outlet.display()));
-    receiving.arg(format!("CREATE:{}", target.display()));
-    let mut receiving = Process::start(&receiving, true)?;
-    let source = File::open(folder.path().join("source"))?;
-    let mut sending = Command::new("nc");
-    sending.args(["-N", "127.0.0.1", &inlet.port().to_string()]).stdin(source);
-    ensure!(sending.status()?.success(), "nc cannot send");
-    relaying.succeed(Deadline::seconds(20.0))?;
-    receiving.succeed(Deadline::seconds(20.0))?;
-    ensure!(std::fs::read(target)? == bytes, "other bytes came");
-    ensure!(!outlet.exists(), "the socket's name is left");
-    ensure!(TcpStream::connect(inlet).is_err(), "somebody listens still");
-    Ok(())
-}
-
-/// Whether it connects or is connected to.
-fn peers_that_say_nothing_are_asked_for() -> Result<()> {
-    let peer = TcpListener::bind("127.0.0.1:0")?;
-    let there = peer.local_addr()?;
-    let here = free_port()?;
-    let (from, to) = (format!("tcp://{there}"), format!("tcp://{here}?listen"));
-    let relaying = Process::start(&relay(&["--in", &from, "--out", &to])?, true)?;
-    let (_sender, connected_from) = peer.accept()?;
-    wait_until_said(&relaying, &here.to_string())?;
-    let receiver = TcpStream::connect(here)?;
-    for (local, peer) in [(connected_from, there), (here, receiver.local_addr()?)] {
-        let left = Deadline::seconds(20.0)
-            .wait_for("a connection that asks for its peer", || silence_left(local, peer))?;
-        ensure!(left <= 6000, "it asks after {left} hundredths of a second");
-    }
-    Ok(())
-}
-
-fn who_connects_and_resets_has_come() -> Result<()> {
-    let inlet = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-    let from = format!("tcp://{inlet}?listen");
-    let mut relaying = Process::start(&relay(&["--in", &from, "--out", "file:/dev/null"])?, true)?;
-    wait_until_said(&relaying, &inlet.to_string())?;
-    reset(TcpStream::connect(inlet)?)?;
-    let status = relaying.wait(Deadline::seconds(20.0))?;
-    let said = relaying.log();
-    ensure!(status.code() == Some(1) && said.contains(&from) && said.contains("reset"), "{status}: {said}");
-    Ok(())
 }

@@ -326,6 +326,8 @@ fn wrong_arguments_are_named() -> Result<()> {
     let (foreign_path, empty_path) = (path(&foreign), path(&empty));
     let origin = "http://127.0.0.1:9";
     let own = free_port()?.to_string();
+    let file = foreign.path().join("thesis.tex");
+    let (file_path, below) = (file.display().to_string(), file.join("kept").display().to_string());
     let itself = format!("http://{own}/films");
     for (arguments, words) in [
         (
@@ -336,6 +338,14 @@ fn wrong_arguments_are_named() -> Result<()> {
         (
             ["--cache", &foreign_path, "--origin", origin, "--listen", "127.0.0.1:0"],
             "is no cache of wirepath relay",
+        ),
+        (
+            ["--cache", &file_path, "--origin", origin, "--listen", "127.0.0.1:0"],
+            "thesis.tex is no folder, and a cache takes one; name a new or an empty folder",
+        ),
+        (
+            ["--cache", &below, "--origin", origin, "--listen", "127.0.0.1:0"],
+            "thesis.tex/kept: Not a directory",
         ),
         (
             ["--cache", &empty_path, "--origin", origin, "--listen", "127.0.0.1:99999"],

@@ -22,7 +22,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         connections_have_no_threads_of_their_own,
         a_backend_that_refuses_is_left_out,
         a_backend_that_dies_is_noticed_and_so_is_its_return,
-        silence_ends_a_connection,
         the_fewest_connections_get_the_next,
         those_who_are_too_many_wait,
         a_door_where_nobody_is_keeps_nobody_out,
@@ -200,22 +199,6 @@ fn a_backend_that_dies_is_noticed_and_so_is_its_return() -> Result<()> {
     Ok(())
 }
 
-fn silence_ends_a_connection() -> Result<()> {
-    let backend = TcpListener::bind("127.0.0.1:0")?;
-    let proxy = Proxy::before(&[backend.local_addr()?], &["--idle-timeout", "300ms"])?;
-    let client = proxy.connect()?;
-    for mut end in [client, accept(&backend)?] {
-        let read = end.read(&mut [0]);
-        ensure!(
-            read.as_ref().is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset),
-            "{read:?}"
-        );
-    }
-    let (code, status) = proxy.end()?;
-    ensure!(code == 0 && status["connections"]["timed_out"] == 1, "{code}: {status}");
-    Ok(())
-}
-
 fn the_fewest_connections_get_the_next() -> Result<()> {
     let backends = [echo(0)?, echo(1)?, echo(2)?];
     let proxy = Proxy::before(&backends, &["--balance", "leastconn"])?;
@@ -330,8 +313,11 @@ fn a_proxy_does_not_drain_for_ever() -> Result<()> {
     proxy.process.signal(Signal::TERM)?;
     Deadline::seconds(20.0).wait_for("a closed door", || Ok((!proxy::is_listening(door)?).then_some(())))?;
     proxy.process.signal(Signal::TERM)?;
-    let (code, _) = proxy.wait()?;
+    let (code, status) = proxy.wait()?;
     ensure!(code == 3, "a second signal ended it with {code}");
+    let (connections, backend) = (&status["connections"], &status["backends"][0]);
+    ensure!(connections["cut"] == 1 && connections["open"] == 0 && backend["open"] == 0, "{status}");
+    ensure!(proxy.process.log().contains(", 1 cut"), "{}", proxy.process.log());
     Ok(())
 }
 

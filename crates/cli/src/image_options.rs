@@ -23,6 +23,7 @@ pub(crate) struct ImageOptions {
 
     /// How much the wire images may take; the least recently used go first [default: 20GiB]
     #[arg(long, value_name = "SIZE", value_parser = number::cache_size)]
+    #[serde(deserialize_with = "cache_size")]
     pub(crate) cache_size: Option<ByteSize>,
 
     /// How much of a stream may leave in one go, from 1ms to 500ms [default: 20ms]
@@ -61,6 +62,11 @@ impl ImageOptions {
         );
         Ok(burst)
     }
+}
+
+/// What images may take, as the option takes it.
+fn cache_size<'de, D: Deserializer<'de>>(value: D) -> Result<Option<ByteSize>, D::Error> {
+    number::enough_to_keep(ByteSize::deserialize(value)?).map(Some).map_err(serde::de::Error::custom)
 }
 
 /// A time as people write it: a number with a unit.

@@ -28,7 +28,11 @@ fn size(text: &str) -> Result<ByteSize, &'static str> {
 
 /// What a cache may keep.
 pub(crate) fn cache_size(text: &str) -> Result<ByteSize, String> {
-    let size = size(text)?;
+    enough_to_keep(size(text)?)
+}
+
+/// A size, if a cache may have it.
+pub(crate) fn enough_to_keep(size: ByteSize) -> Result<ByteSize, String> {
     if size < LEAST_CACHE {
         return Err(format!(
             "{size} is next to nothing; wanted is a size from {LEAST_CACHE} on, such as 500MB or 20GiB"

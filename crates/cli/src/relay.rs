@@ -18,7 +18,8 @@ use std::process::ExitCode;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
+use clap::error::ErrorKind;
 use clap::{ArgGroup, Args};
 use wirepath_relay::{AddressError, Configuration, Endpoint};
 use wirepath_streams::{Policy, Round};
@@ -33,7 +34,6 @@ use wires::Wires;
 #[derive(Args)]
 #[command(group = ArgGroup::new("what to do").args(["inputs", "config", "check", "addresses"]).required(true).multiple(true))]
 #[command(group = ArgGroup::new("behind").args(["to", "cache"]))]
-#[command(group = ArgGroup::new("spread").args(["addresses", "config"]).multiple(true))]
 #[command(mut_args(modes::keep_apart))]
 #[command(after_help = "\
 Addresses:
@@ -85,7 +85,7 @@ pub(crate) struct Relay {
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Only say whether the configuration file is right; nothing is opened
+    /// Only say whether the configuration file is right, and the keys that it names; nothing else is opened
     #[arg(long, requires = "config")]
     check: bool,
 
@@ -115,7 +115,7 @@ struct Listening {
 
     /// Engine threads, over which connections, or streams of a configuration file, are spread [default: one for each core; one where
     /// the file weighs classes against each other, which holds on each thread]
-    #[arg(long, value_name = "N", value_parser = number::threads, requires = "spread")]
+    #[arg(long, value_name = "N", value_parser = number::threads)]
     threads: Option<NonZeroUsize>,
 }
 
@@ -158,6 +158,11 @@ impl Relay {
             return self.caching.run(&self.listening, &self.showing);
         }
         let file = self.config.as_deref();
+        if file.is_none() && self.listening.threads.is_some() {
+            // Clap would say which options are missing, and nobody who has one stream misses them.
+            let words = "--threads spreads connections, or the streams of a --config; one stream (--in, --out) stays on one thread\n";
+            clap::Error::raw(ErrorKind::ArgumentConflict, words).exit();
+        }
         let mut configuration = file.map(Configuration::from_file).transpose()?.unwrap_or_default();
         self.wires.add_to(&mut configuration)?;
         let streams = configuration.streams.len() as u64;
@@ -168,6 +173,9 @@ impl Relay {
                 "the configuration file {file} has no [[stream]]; without one there is nothing to do"
             );
             if self.check {
+                configuration.check_keys().map_err(|(stream, error)| {
+                    anyhow!("in the configuration file {file}, stream {stream}: {error}")
+                })?;
                 let classes = configuration.sharing.classes.len() as u64;
                 let streams = format::counted(streams, "stream", "streams");
                 let classes = format::counted(classes, "class", "classes");

@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use bytesize::ByteSize;
 use clap::{Args, Command};
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use toml::de::DeTable;
 
 use crate::address::door;
@@ -42,6 +42,7 @@ pub(crate) struct ServeOptions {
 
     /// Engine threads [default: one for each core]
     #[arg(long, value_name = "N", value_parser = number::threads)]
+    #[serde(deserialize_with = "threads")]
     pub(crate) threads: Option<NonZeroUsize>,
 
     /// Data path: auto, or the name of one, such as wire_uring (needs --hot-memory), wire_sendfile, gso_writev, krtpsendfile
@@ -135,6 +136,12 @@ fn check_keys(text: &str) -> Result<()> {
     };
     let line = text[..key.span().start].matches('\n').count() + 1;
     bail!("line {line}: unknown key `{}`; there are {}", key.get_ref(), known.join(", "))
+}
+
+/// Engine threads, as the option takes them.
+fn threads<'de, D: Deserializer<'de>>(value: D) -> Result<Option<NonZeroUsize>, D::Error> {
+    let text = i64::deserialize(value)?.to_string();
+    number::threads(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
 /// `auto`, or a data path.
@@ -234,7 +241,13 @@ mod tests {
             ("threads = 1\nport = 5", ["port", "line 2"]),
             ("path = \"fastest\"", ["fastest", "line 1"]),
             ("\n\nrtp-ports = \"9-5\"", ["9-5", "line 3"]),
-            ("threads = 0", ["threads", "line 1"]),
+            ("threads = 0", ["line 1", "wanted is a whole number from 1 to 1024"]),
+            ("threads = 1025", ["line 1", "wanted is a whole number from 1 to 1024"]),
+            (
+                "burst = \"1ms\"\ncache-size = \"63KiB\"",
+                ["line 2", "63.0 KiB is next to nothing; wanted is a size from 64.0 KiB on"],
+            ),
+            ("cache-size = 10", ["line 1", "10 B is next to nothing"]),
             ("burst = 20", ["burst", "line 1"]),
         ] {
             let error = format!("{:#}", from_text(text).unwrap_err());

@@ -177,6 +177,11 @@ impl Address {
         Some(Claim { what, wrong })
     }
 
+    /// Whether it is `file:PATH`.
+    pub(crate) fn is_file(&self) -> bool {
+        matches!(self.kind, Kind::File { .. })
+    }
+
     /// Whether both are one ordinary file, by whatever names.
     pub(crate) fn is_same_file(&self, other: &Address) -> bool {
         let file = |address: &Address| match &address.kind {

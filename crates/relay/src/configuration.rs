@@ -15,6 +15,7 @@ use toml::Spanned;
 use wirepath_streams::{Class, Rate, Sharing};
 
 use crate::address::Claim;
+use crate::spec::{HandlerSpec, SpecError};
 use crate::wiring::Wiring;
 use tables::{ClassTable, ConfigurationFile, StreamTable};
 
@@ -118,6 +119,17 @@ impl Configuration {
         Ok(())
     }
 
+    /// Reads the keys of all handlers, which a stream reads when it begins.
+    ///
+    /// # Errors
+    /// The first that cannot be read or is none, and the name of its stream.
+    pub fn check_keys(&self) -> Result<(), (&str, SpecError)> {
+        self.streams.iter().try_for_each(|stream| {
+            let checked = stream.wiring.handlers.iter().try_for_each(HandlerSpec::check);
+            checked.map_err(|error| (stream.name.as_str(), error))
+        })
+    }
+
     /// The place of a class.
     ///
     /// # Errors
@@ -141,7 +153,7 @@ impl Configuration {
     fn from_text(text: &str, folder: &Path) -> Result<Configuration, Wrong> {
         let file: ConfigurationFile = toml::from_str(text).map_err(|error| Wrong {
             at: error.span().unwrap_or_default(),
-            what: error.message().replace('\n', " "),
+            what: in_words(error.message()),
         })?;
         bounded("classes", &file.classes, MOST_CLASSES)?;
         bounded("streams", &file.streams, MOST_STREAMS)?;
@@ -177,14 +189,6 @@ impl ClassTable {
 
 impl StreamTable {
     fn plan(&self, at: Range<usize>, folder: &Path, all: &Configuration) -> Result<StreamPlan, Wrong> {
-        for (what, addresses) in [("in", &self.inputs), ("out", &self.outputs)] {
-            if addresses.get_ref().is_empty() {
-                return Err(Wrong::new(
-                    addresses.span(),
-                    format!("{what} has no address; a stream takes at least one"),
-                ));
-            }
-        }
         let class = self.class.as_ref().map_or(Ok(0), |class| {
             all.class(class.get_ref()).map_err(|what| Wrong::new(class.span(), what))
         })?;
@@ -199,6 +203,20 @@ impl StreamTable {
 impl Wrong {
     fn new(at: Range<usize>, what: impl Display) -> Wrong {
         Wrong { at, what: what.to_string() }
+    }
+}
+
+/// What the parser says in words of its own, in ours where they say what to do.
+fn in_words(message: &str) -> String {
+    let missing = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`'));
+    match (missing, message) {
+        (Some(key), _) => {
+            format!("{key} is missing here; a [[stream]] has a name, in and out, and a [[class]] a name")
+        }
+        (None, "invalid type: map, expected a sequence") => {
+            "there may be many of these: write [[stream]] and [[class]], with two brackets".to_owned()
+        }
+        (None, message) => message.replace('\n', " "),
     }
 }
 

@@ -6,6 +6,7 @@ mod configuration;
 mod itself;
 mod limits;
 mod open;
+mod peer;
 mod proxy;
 mod rate;
 mod spec;

@@ -1,6 +1,7 @@
 //! From addresses to objects. This may block: names are asked for, and connections are made.
 
-use std::fs::OpenOptions;
+mod file;
+
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpListener, TcpStream, ToSocketAddrs};
 use std::num::NonZeroU32;
@@ -16,7 +17,9 @@ use rustix::net::sockopt;
 use socket2::{Domain, Protocol, Socket, Type};
 use wirepath_streams::Object;
 
-use crate::address::{Address, Existing, Kind, Udp};
+use crate::address::{Address, Kind, Udp};
+use crate::peer;
+use file::Created;
 
 /// What could not be opened, and why.
 #[derive(Debug, thiserror::Error)]
@@ -30,12 +33,6 @@ pub struct OpenError {
 
 /// How long a connection may take to come about.
 const CONNECT: Duration = Duration::from_secs(10);
-
-/// When a TCP peer is asked whether it is there: after so long without a word, again every so often, and it is gone when it has not
-/// answered so many times. That is two minutes in all.
-const SILENCE: Duration = Duration::from_secs(60);
-const ASKED_AGAIN: Duration = Duration::from_secs(10);
-const ASKED: u32 = 6;
 
 /// Receive buffer that is asked for, so that bursts are not lost while others are served. The system's limit
 /// (`net.core.rmem_max`) may be lower; then it is that.
@@ -65,7 +62,7 @@ impl Address {
                 .doing("listening")
                 // Whoever is accepted has what this has.
                 .and_then(|socket| {
-                    set_up(&socket).doing("setting up a socket")?;
+                    peer::set_up(&socket).doing("setting up a socket")?;
                     self.listening(socket.into(), None)
                 }),
             Kind::Unix { path, listen: true } => UnixListener::bind(path)
@@ -107,7 +104,10 @@ impl Address {
         self.opened(match &self.kind {
             Kind::Standard => stream(self, io::stdout().as_fd().try_clone_to_owned()),
             Kind::File { path, existing } => {
-                create(path, *existing).and_then(|(file, length)| self.of_file(file, length))
+                file::create(path, *existing).and_then(|Created { file, length, is_new }| {
+                    let object = self.of_file(file, length)?;
+                    Ok(if is_new { object.provisional(path.clone()) } else { object })
+                })
             }
             Kind::Udp(udp) => sender(udp).and_then(|socket| self.datagrams(socket, udp)),
             kind => connection(kind).and_then(|connection| stream(self, Ok(connection))),
@@ -157,52 +157,17 @@ fn stream(address: &Address, descriptor: io::Result<OwnedFd>) -> Attempt<Object>
     descriptor.and_then(|descriptor| Object::stream(&address.to_string(), descriptor)).doing("opening")
 }
 
-/// The file, and its length if it is to be written behind that.
-fn create(path: &Path, existing: Existing) -> Attempt<(std::fs::File, u64)> {
-    let mut options = OpenOptions::new();
-    options.write(true);
-    match existing {
-        Existing::Refuse => options.create_new(true),
-        Existing::Append => options.create(true),
-        Existing::Overwrite => options.create(true).truncate(true),
-    };
-    let file = match options.open(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            // A device or FIFO is there to be written to.
-            let there = std::fs::metadata(path).doing("opening")?;
-            if there.is_file() || there.is_dir() {
-                let words = "it exists; add ?append or ?overwrite to its address";
-                return Err(("opening", io::Error::new(io::ErrorKind::AlreadyExists, words)));
-            }
-            OpenOptions::new().write(true).open(path).doing("opening")?
-        }
-        opened => opened.doing("opening")?,
-    };
-    let length = if existing == Existing::Append { file.metadata().doing("opening")?.len() } else { 0 };
-    Ok((file, length))
-}
-
 /// A connection that is made.
 fn connection(kind: &Kind) -> Attempt<OwnedFd> {
     match kind {
         Kind::Tcp { host, port, listen: false } => {
             let connection = connect(host, *port)?;
-            set_up(&connection).doing("setting up a connection")?;
+            peer::set_up(&connection).doing("setting up a connection")?;
             Ok(connection.into())
         }
         Kind::Unix { path, listen: false } => Ok(UnixStream::connect(path).doing("connecting")?.into()),
         _ => Err(("connecting", io::ErrorKind::Unsupported.into())),
     }
-}
-
-/// Has a TCP connection send what it is given at once, and ask for its peer when nothing has come for long: one that went away without a
-/// word would be waited for without end, and so would one that never knew of the connection because it closed its socket just then.
-fn set_up(connection: impl AsFd) -> rustix::io::Result<()> {
-    sockopt::set_tcp_nodelay(&connection, true)?;
-    sockopt::set_socket_keepalive(&connection, true)?;
-    sockopt::set_tcp_keepidle(&connection, SILENCE)?;
-    sockopt::set_tcp_keepintvl(&connection, ASKED_AGAIN)?;
-    sockopt::set_tcp_keepcnt(&connection, ASKED)
 }
 
 /// To the first of a name's addresses that answers.

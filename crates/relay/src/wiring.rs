@@ -1,8 +1,8 @@
 //! Inputs, outputs and what is between them, made a stream.
 
 use wirepath_streams::{
-    InputOrder, MOST_SHARES, OutputOptions, OutputPattern, SHARE_HEADER, Stream, StreamBuilder, StreamEvent,
-    WhenFull,
+    InputOrder, MOST_SHARES, Object, OutputOptions, OutputPattern, SHARE_HEADER, Stream, StreamBuilder,
+    StreamEvent, WhenFull,
 };
 
 use crate::address::{Address, Claim};
@@ -133,17 +133,33 @@ impl Wiring {
             let object = listening.map_or_else(|| input.open_input(), Ok)?;
             builder = builder.input(object, self.framing.framing());
         }
-        for (output, listening) in self.outputs.iter().zip(outlets) {
-            if let Some(input) = self.inputs.iter().find(|input| input.is_same_file(output)) {
-                return Err(WiringError::SameFile {
-                    input: Box::new(input.clone()),
-                    output: Box::new(output.clone()),
-                });
-            }
+        for object in self.open_outputs(outlets)? {
             let options = OutputOptions { when_full: self.when_full.0, ..OutputOptions::default() };
-            let object = listening.map_or_else(|| output.open_output(), Ok)?;
             builder = builder.output_with(object, options);
         }
         Ok(builder.finish_outputs().build())
+    }
+
+    /// Outputs but for those that listen, in their order. Files are opened last: none is made or overwritten for a connection that does
+    /// not come about, or for which nobody waits any more.
+    fn open_outputs(&self, mut outlets: Vec<Option<Object>>) -> Result<Vec<Object>, WiringError> {
+        for are_files in [false, true] {
+            for (output, outlet) in self.outputs.iter().zip(&mut outlets) {
+                if outlet.is_none() && output.is_file() == are_files {
+                    *outlet = Some(self.open_output(output)?);
+                }
+            }
+        }
+        Ok(outlets.into_iter().flatten().collect())
+    }
+
+    fn open_output(&self, output: &Address) -> Result<Object, WiringError> {
+        match self.inputs.iter().find(|input| input.is_same_file(output)) {
+            Some(input) => Err(WiringError::SameFile {
+                input: Box::new(input.clone()),
+                output: Box::new(output.clone()),
+            }),
+            None => Ok(output.open_output()?),
+        }
     }
 }

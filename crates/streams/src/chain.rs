@@ -120,9 +120,12 @@ impl Chain {
     /// What a handler says.
     pub(crate) fn end(&mut self) -> Result<(), ChainError> {
         for link in &mut self.links {
-            if let Handler::Read(handler) = &mut link.handler {
-                handler.end().map_err(|error| ChainError { handler: link.handler.name(), error })?;
-            }
+            let ended = match &mut link.handler {
+                Handler::Read(handler) => handler.end(),
+                Handler::Select(handler) => handler.end(),
+                Handler::Rewrite(_) => Ok(()),
+            };
+            ended.map_err(|error| ChainError { handler: link.handler.name(), error })?;
         }
         Ok(())
     }

@@ -99,6 +99,14 @@ pub trait Select: Common {
     /// # Errors
     /// See [`HandlerError`].
     fn select(&mut self, piece: Piece<'_>, frame: &mut Frame<'_>) -> Result<(), HandlerError>;
+
+    /// There are no more pieces.
+    ///
+    /// # Errors
+    /// Ends the stream with an error that would have ended well.
+    fn end(&mut self) -> Result<(), HandlerError> {
+        Ok(())
+    }
 }
 
 /// A handler that makes new bytes.

@@ -12,6 +12,7 @@ mod collected;
 mod fill;
 mod listener;
 mod mapped;
+mod provisional;
 mod take;
 mod target;
 
@@ -34,6 +35,7 @@ pub use collected::Collected;
 pub(crate) use fill::{Cold, Fill};
 pub(crate) use listener::Listener;
 pub(crate) use mapped::Mapped;
+pub(crate) use provisional::Provisional;
 pub(crate) use take::{PARTS, Take};
 pub(crate) use target::{Batch, Target};
 
@@ -73,6 +75,8 @@ pub(crate) struct StoredFile {
     pub(crate) warm_until: u64,
     /// Who is told how much of it is written.
     pub(crate) growth: Option<Arc<Growth>>,
+    /// It was made for a stream, and goes if nothing comes of that.
+    pub(crate) provisional: Option<Arc<Provisional>>,
 }
 
 /// A connection or a pipe.
@@ -81,6 +85,9 @@ pub(crate) struct Connection {
     pub(crate) is_socket: bool,
     /// Bytes that are read of it before it counts as ended.
     pub(crate) left: u64,
+    /// Its peer has sent something as urgent. `splice` comes to a halt before that for ever, and to an end when the peer ends
+    /// (`tcp_read_sock`): from then on it is read.
+    pub(crate) has_urgent: bool,
 }
 
 /// A UDP socket.
@@ -141,7 +148,7 @@ impl Object {
     /// A connected stream socket (TCP or Unix), a pipe, a FIFO or a terminal; or an ordinary file that is read or written where it
     /// is, as a shell gives it to its programs: like any file, where it may take its time.
     ///
-    /// A socket is put into non-blocking mode. Of a pipe or terminal that is in blocking mode a description of its own is opened,
+    /// A socket is put into non-blocking mode, and what comes as urgent stays in its place among other bytes (`SO_OOBINLINE`, RFC 6093). Of a pipe or terminal that is in blocking mode a description of its own is opened,
     /// because to change the mode would change it for every process that has it: the terminal's shell, for one.
     ///
     /// # Errors
@@ -166,8 +173,11 @@ impl Object {
             let file = StoredFile { shares_place: true, ..StoredFile::new(Arc::new(descriptor.into())) };
             return Ok(Object::new(name, Kind::File(file)));
         }
-        let is_socket = kind == FileType::Socket;
-        let connection = Connection { descriptor, is_socket, left: u64::MAX };
+        let connection = if kind == FileType::Socket {
+            Connection::of_socket(descriptor)?
+        } else {
+            Connection::of_pipe(descriptor)
+        };
         Ok(Object::new(name, Kind::Stream(connection)))
     }
 
@@ -259,7 +269,7 @@ impl Object {
         if let Kind::Datagrams(datagrams) = &self.kind { datagrams.icmp_errors } else { 0 }
     }
 
-    /// Tells a connection that nothing more will come.
+    /// Tells a connection that nothing more will come, and a file that was made for this that it has all there was.
     ///
     /// # Errors
     /// If it is gone already.
@@ -268,6 +278,10 @@ impl Object {
             Kind::Stream(Connection { descriptor, is_socket: true, .. }) => {
                 let done = rustix::net::shutdown(descriptor, rustix::net::Shutdown::Write);
                 done.map_err(|errno| self.error("shutdown", errno))
+            }
+            Kind::File(StoredFile { provisional: Some(file), .. }) => {
+                file.keep();
+                Ok(())
             }
             _ => Ok(()),
         }
@@ -313,10 +327,34 @@ impl Object {
     }
 }
 
+impl Connection {
+    /// A connected stream socket in non-blocking mode.
+    ///
+    /// # Errors
+    /// What `setsockopt` says.
+    pub(crate) fn of_socket(descriptor: OwnedFd) -> Result<Connection, Errno> {
+        sockopt::set_socket_oobinline(&descriptor, true)?;
+        Ok(Connection { is_socket: true, ..Connection::of_pipe(descriptor) })
+    }
+
+    /// A pipe, or what is like one.
+    fn of_pipe(descriptor: OwnedFd) -> Connection {
+        Connection { descriptor, is_socket: false, left: u64::MAX, has_urgent: false }
+    }
+}
+
 impl StoredFile {
     /// All of it, from its beginning.
     fn new(file: Arc<File>) -> StoredFile {
-        StoredFile { file, shares_place: false, offset: 0, end: u64::MAX, warm_until: 0, growth: None }
+        StoredFile {
+            file,
+            shares_place: false,
+            offset: 0,
+            end: u64::MAX,
+            warm_until: 0,
+            growth: None,
+            provisional: None,
+        }
     }
 }
 

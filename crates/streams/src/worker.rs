@@ -243,7 +243,7 @@ impl Worker {
                 MAILBOX => commands = true,
                 data => {
                     let flags = event.flags;
-                    self.ready(data, flags.contains(epoll::EventFlags::ERR));
+                    self.ready(data, flags);
                 }
             }
         }
@@ -283,13 +283,16 @@ impl Worker {
     }
 
     /// A descriptor that a task waits for became ready, or has failed.
-    fn ready(&mut self, data: u64, failed: bool) {
+    fn ready(&mut self, data: u64, flags: epoll::EventFlags) {
         let (key, port) = watch::parts(data);
         match self.tasks.get_mut(key).map(|task| &mut task.work) {
             Some(Work::Download(_)) => self.rouse(key, Waiting::Room),
             Some(Work::Stream(task)) => {
                 task.stream.note_ready(port);
-                if failed {
+                if flags.contains(epoll::EventFlags::PRI) {
+                    task.stream.note_urgent(port);
+                }
+                if flags.contains(epoll::EventFlags::ERR) {
                     task.stream.note_broken(port);
                 }
                 self.ready_stream(key);

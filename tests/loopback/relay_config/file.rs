@@ -13,6 +13,7 @@ pub(super) fn trials() -> Vec<Trial> {
     trials![
         wrong_files_are_named_with_their_line,
         a_file_is_checked_and_nothing_is_opened,
+        keys_are_checked_with_the_file_that_names_them,
         a_stream_of_the_command_line_has_a_class_of_the_file,
     ]
 }
@@ -28,6 +29,18 @@ fn wrong_files_are_named_with_their_line() -> Result<()> {
         ),
         (format!("{COPY}{COPY}"), "relay.toml, line 6: there is a stream copy already"),
         (format!("{COPY}order ="), "relay.toml, line 5: "),
+        (
+            format!("{COPY}handlers = \"meter\"\n"),
+            "relay.toml, line 5: handlers is a list; write handlers = [\"meter\"]",
+        ),
+        (
+            format!("{COPY}[[stream]]\nname = \"b\"\n"),
+            "relay.toml, line 5: in is missing here; a [[stream]] has",
+        ),
+        (
+            "[stream]\nname = \"b\"\n".to_owned(),
+            "relay.toml, line 1: there may be many of these: write [[stream]]",
+        ),
     ] {
         let folder = Folder::new(&configuration)?;
         std::fs::write(folder.path("source"), "bytes")?;
@@ -48,8 +61,11 @@ fn wrong_files_are_named_with_their_line() -> Result<()> {
         (&["--check"][..], "not provided:\n  --config <FILE>\n"),
         (&["--check", "--in", "-", "--out", "-"], "not provided:\n  --config <FILE>\n"),
         (&["--framing", "ts", "--config", "/dev/null"], "--in <ADDRESS>"),
-        // One stream stays on one thread.
-        (&["--threads", "2", "--in", "-", "--out", "-"], "--config <FILE>"),
+        (
+            &["--threads", "2", "--in", "-", "--out", "-"],
+            "error: --threads spreads connections, or the streams of a --config; one stream (--in, --out) stays on one thread",
+        ),
+        (&["--threads", "2"], "required arguments were not provided"),
         (&["--in", "-", "--out", "-", "--rate", "fast"], "fast is no rate; a rate is for instance 100Mbit/s"),
     ] {
         let output = Command::new(server::binary()?).arg("relay").args(arguments).output()?;
@@ -79,6 +95,24 @@ fn a_file_is_checked_and_nothing_is_opened() -> Result<()> {
         "{said}"
     );
     Ok(())
+}
+
+/// When the stream starts it is late.
+fn keys_are_checked_with_the_file_that_names_them() -> Result<()> {
+    let folder = Folder::new(&format!("{COPY}handlers = [\"meter\", \"seal:key\"]\n"))?;
+    let check = |code: i32, said: &str| -> Result<()> {
+        let output = folder.output(&["--check"])?;
+        let words = String::from_utf8([output.stdout, output.stderr].concat())?;
+        ensure!(output.status.code() == Some(code) && words.contains(said), "{words}");
+        Ok(())
+    };
+    let key = folder.path("key");
+    let place = format!("relay.toml, stream copy: {}", key.display());
+    check(1, &format!("{place}: the key cannot be read: No such file"))?;
+    std::fs::write(&key, [7; 31])?;
+    check(1, &format!("{place} is no key: a key is a file of 32 random bytes, and this one has 31"))?;
+    std::fs::write(&key, [7; 32])?;
+    check(0, "relay.toml: OK, 1 stream")
 }
 
 fn a_stream_of_the_command_line_has_a_class_of_the_file() -> Result<()> {

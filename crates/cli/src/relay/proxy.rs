@@ -162,7 +162,7 @@ async fn relay(
         }
     };
     losses.abort();
-    Ok(Some((view.status(), in_time)))
+    Ok(Some((view.status().at_its_end(), in_time)))
 }
 
 /// Opens the door for `--metrics`, which has a runtime of its own.
@@ -199,7 +199,7 @@ fn in_words(status: &ProxyStatus) -> String {
         (connections.refused, "refused"),
         (connections.malformed, "malformed"),
         (connections.failed, "failed"),
-        (connections.cut + connections.open, "cut"),
+        (connections.cut, "cut"),
     ] {
         if count > 0 {
             words += &format!(", {} {what}", format::count(count));

@@ -79,6 +79,11 @@ impl Psi {
         self.current().find(|(known, _)| *known == number).map(|(_, map_pid)| map_pid)
     }
 
+    /// The numbers of the programmes that there are now, in the order of the association table.
+    pub fn numbers(&self) -> impl Iterator<Item = u16> {
+        self.current().map(|(number, _)| number)
+    }
+
     /// Whether an association table has been seen.
     pub fn has_association(&self) -> bool {
         !self.association.sections.is_empty()

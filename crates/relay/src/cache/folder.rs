@@ -38,7 +38,18 @@ pub enum FolderError {
     /// Another process has it.
     #[error("{} is in use by another wirepath relay; give each a folder of its own", .0.display())]
     InUse(PathBuf),
-    /// It cannot be made, read or written.
+    /// Something else has its name.
+    #[error("{} is no folder, and a cache takes one; name a new or an empty folder", .0.display())]
+    NoFolder(PathBuf),
+    /// It cannot be made.
+    #[error("cannot make the cache folder {}: {source}", folder.display())]
+    Unmade {
+        /// The folder.
+        folder: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It cannot be read or written.
     #[error("cannot use the cache folder {}: {source}", folder.display())]
     Io {
         /// The folder.
@@ -79,7 +90,10 @@ impl Folder {
     /// Makes the folder if need be, and locks it.
     pub(super) fn open(path: &Path) -> Result<Folder, FolderError> {
         let failed = |source| FolderError::Io { folder: path.to_owned(), source };
-        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(failed)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|source| match source.kind() {
+            io::ErrorKind::AlreadyExists => FolderError::NoFolder(path.to_owned()),
+            _ => FolderError::Unmade { folder: path.to_owned(), source },
+        })?;
         let tag = path.join(TAG);
         if !tag.exists() {
             if fs::read_dir(path).map_err(failed)?.next().is_some() {

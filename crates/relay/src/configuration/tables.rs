@@ -1,11 +1,13 @@
 //! The configuration file as it is written.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::num::NonZeroU32;
 use std::path::Path;
 use std::str::FromStr;
 
 use bytesize::ByteSize;
+use serde::de::value::SeqAccessDeserializer;
+use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, de};
 use toml::Spanned;
 
@@ -79,15 +81,20 @@ pub(super) struct StreamTable {
     pub(super) rate: Option<Word<RateSpec>>,
     pub(super) deadline: Option<Word<DeadlineSpec>>,
     #[serde(rename = "in")]
-    pub(super) inputs: Spanned<Vec<Spanned<String>>>,
+    inputs: Spanned<Words>,
     #[serde(rename = "out")]
-    pub(super) outputs: Spanned<Vec<Spanned<String>>>,
+    outputs: Spanned<Words>,
     framing: Option<Word<FramingSpec>>,
     order: Option<Word<OrderSpec>>,
     pattern: Option<Word<PatternSpec>>,
-    #[serde(default)]
-    handlers: Vec<Spanned<String>>,
+    handlers: Option<Spanned<Words>>,
     when_full: Option<Word<WhenFullSpec>>,
+}
+
+/// A list of our words; one without its brackets is told from it, to be refused with the name of its key.
+enum Words {
+    List(Vec<Spanned<String>>),
+    Alone(String),
 }
 
 /// A value that is written as one of our words, which say themselves what is wrong with them.
@@ -98,15 +105,37 @@ impl StreamTable {
     pub(super) fn wiring(&self, folder: &Path) -> Result<Wiring, Wrong> {
         let usual = Wiring::default();
         let StreamTable { framing, order, pattern, when_full, .. } = self;
+        let handlers = self.handlers.as_ref().map_or(Ok(&[][..]), |handlers| list("handlers", handlers))?;
         Ok(Wiring {
-            inputs: words(self.inputs.get_ref(), Address::to_read, |input| input.within(folder))?,
-            outputs: words(self.outputs.get_ref(), Address::to_write, |output| output.within(folder))?,
+            inputs: words(addresses("in", &self.inputs)?, Address::to_read, |input| input.within(folder))?,
+            outputs: words(addresses("out", &self.outputs)?, Address::to_write, |output| {
+                output.within(folder)
+            })?,
             framing: framing.as_ref().map_or(usual.framing, |word| word.0.clone()),
             order: order.as_ref().map_or(usual.order, |word| word.0.clone()),
             pattern: pattern.as_ref().map_or(usual.pattern, |word| word.0),
-            handlers: words(&self.handlers, HandlerSpec::from_str, |handler| handler.within(folder))?,
+            handlers: words(handlers, HandlerSpec::from_str, |handler| handler.within(folder))?,
             when_full: when_full.as_ref().map_or(usual.when_full, |word| word.0),
         })
+    }
+}
+
+/// The addresses of a key, of which there must be one.
+fn addresses<'a>(key: &str, words: &'a Spanned<Words>) -> Result<&'a [Spanned<String>], Wrong> {
+    let addresses = list(key, words)?;
+    if addresses.is_empty() {
+        let what = format!("{key} has no address; a stream takes at least one");
+        return Err(Wrong::new(words.span(), what));
+    }
+    Ok(addresses)
+}
+
+fn list<'a>(key: &str, words: &'a Spanned<Words>) -> Result<&'a [Spanned<String>], Wrong> {
+    match words.get_ref() {
+        Words::List(list) => Ok(list),
+        Words::Alone(word) => {
+            Err(Wrong::new(words.span(), format!("{key} is a list; write {key} = [{word:?}], also for one")))
+        }
     }
 }
 
@@ -126,6 +155,30 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Word<T> {
     fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Word<T>, D::Error> {
         let text = String::deserialize(value)?;
         text.parse().map(Word).map_err(de::Error::custom)
+    }
+}
+
+impl<'de> Deserialize<'de> for Words {
+    fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Words, D::Error> {
+        value.deserialize_any(WordsVisitor)
+    }
+}
+
+struct WordsVisitor;
+
+impl<'de> Visitor<'de> for WordsVisitor {
+    type Value = Words;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a list of strings")
+    }
+
+    fn visit_str<E: de::Error>(self, word: &str) -> Result<Words, E> {
+        Ok(Words::Alone(word.to_owned()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, words: A) -> Result<Words, A::Error> {
+        Vec::deserialize(SeqAccessDeserializer::new(words)).map(Words::List)
     }
 }
 

@@ -195,7 +195,26 @@ fn each_wrong_thing_is_named_with_its_line() {
             7,
             "a.ts: this is no address; there are tcp",
         ),
-        (with("[[stream]]\nname = \"b\"\nin = [\"file:a\"]"), 5, "missing field `out`"),
+        (
+            with("[[stream]]\nname = \"b\"\nin = [\"file:a\"]"),
+            5,
+            "out is missing here; a [[stream]] has a name, in and",
+        ),
+        (with("[[stream]]\nname = \"b\"\nout = [\"file:a\"]"), 5, "in is missing here"),
+        (with("[[stream]]\nin = [\"file:a\"]\nout = [\"file:b\"]"), 5, "name is missing here"),
+        (
+            before("[[class]]\nshare = 2"),
+            1,
+            "name is missing here; a [[stream]] has a name, in and out, and a [[class]] a name",
+        ),
+        (
+            with("[[stream]]\nname = \"b\"\nin = \"file:a\"\nout = [\"file:b\"]"),
+            7,
+            "in is a list; write in = [\"file:a\"], also for one",
+        ),
+        (with("handlers = \"meter\""), 5, "handlers is a list; write handlers = [\"meter\"], also for one"),
+        (with("handlers = 5"), 5, "expected a list of strings"),
+        (before("[class]\nname = \"a\""), 1, "write [[stream]] and [[class]], with two brackets"),
     ];
     for (text, line, what) in cases {
         let error = from_text(&text).unwrap_err().to_string();

@@ -4,11 +4,12 @@
 //! as such (RST), at once and in both directions: whoever reads until the end must not take what was cut for whole.
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{Shutdown, shutdown, sockopt};
+use wirepath_streams::datapath::socket::unacknowledged;
 
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +71,11 @@ impl Ends {
         }
     }
 
+    /// Bytes that were sent to the client and to the backend and have not come there. If nobody can say, none: then they are no sign of life.
+    pub(super) fn on_their_way(&self) -> (u32, u32) {
+        (self.client.on_their_way(), self.backend.on_their_way())
+    }
+
     /// Both directions have finished: the connections, which would be [reset](super::link::Link::tcp), are closed when what they still
     /// have to send has left.
     pub(super) fn close_in_order(&self) {
@@ -91,6 +97,10 @@ impl Side {
         let is_closed = poll(&mut polled, Some(&NOW)).is_ok()
             && polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR);
         self.is_tcp && is_closed && !self.finished.load(SeqCst)
+    }
+
+    fn on_their_way(&self) -> u32 {
+        unacknowledged(self.socket.as_fd()).unwrap_or(0)
     }
 
     fn close_in_order(&self) {

@@ -3,14 +3,20 @@
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::time::Duration;
 
 use rustix::net::sockopt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::time::sleep;
 
 use super::endpoint::Target;
 use super::proxy_protocol::Origin;
+use crate::peer;
+
+/// When a place in the queue of a Unix socket is asked for again.
+const ASK_AGAIN: Duration = Duration::from_millis(5);
 
 /// A TCP or Unix connection.
 #[derive(Debug)]
@@ -27,7 +33,7 @@ impl Link {
     pub(super) async fn connect(target: &Target) -> io::Result<Link> {
         match target {
             Target::Tcp(address) => Link::tcp(TcpStream::connect(address).await?),
-            Target::Unix(path) => Ok(Link::Unix(UnixStream::connect(path).await?)),
+            Target::Unix(path) => Ok(Link::Unix(to_unix(path).await?)),
         }
     }
 
@@ -37,7 +43,7 @@ impl Link {
     /// What `setsockopt` says.
     pub(super) fn tcp(stream: TcpStream) -> io::Result<Link> {
         // Whoever sent it has waited already, if that was wanted.
-        stream.set_nodelay(true)?;
+        peer::set_up(&stream)?;
         // Whatever goes wrong from here on, and wherever, the other side must not take it for an end in order.
         sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
         Ok(Link::Tcp(stream))
@@ -85,6 +91,17 @@ impl Link {
         match self {
             Link::Tcp(stream) => Ok(stream.into_std()?.into()),
             Link::Unix(stream) => Ok(stream.into_std()?.into()),
+        }
+    }
+}
+
+/// Connects to a Unix socket. Where its queue is full, Linux has nobody wait who does not block (`EAGAIN`, connect(2)), and tells nobody
+/// when there is room: whoever asked asks again, for as long as its caller has patience.
+async fn to_unix(path: &Path) -> io::Result<UnixStream> {
+    loop {
+        match UnixStream::connect(path).await {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(ASK_AGAIN).await,
+            connected => return connected,
         }
     }
 }

@@ -12,6 +12,8 @@ pub(super) const MOST: usize = 4096;
 /// Most bytes of a header of version 1 (section 2.1).
 const MOST_V1: usize = 107;
 
+const TOO_LONG: &str = "the header is too long";
+
 /// From whom and to whom a connection is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
@@ -38,11 +40,18 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, String> {
         // The library takes some beginnings for wrong.
         return Ok(Parsed::Incomplete);
     }
+    if is_own(bytes) {
+        return match announced(bytes) {
+            Some(length) if length > MOST => Err(TOO_LONG.to_owned()),
+            Some(length) if length <= bytes.len() => Ok(Parsed::Header { origin: None, bytes: length }),
+            _ => Ok(Parsed::Incomplete),
+        };
+    }
     let result = HeaderResult::parse(bytes);
     if result.is_incomplete() {
         let needed = announced(bytes).unwrap_or(0);
         let is_too_long = needed > MOST || is_text;
-        return if is_too_long { Err("the header is too long".to_owned()) } else { Ok(Parsed::Incomplete) };
+        return if is_too_long { Err(TOO_LONG.to_owned()) } else { Ok(Parsed::Incomplete) };
     }
     match result {
         HeaderResult::V1(Ok(header)) => {
@@ -81,6 +90,12 @@ pub(super) fn header(origin: Option<Origin>) -> io::Result<Vec<u8>> {
         _ => (as_v6(source), as_v6(destination)),
     };
     Builder::with_addresses(Version::Two | Command::Proxy, Protocol::Stream, addresses).build()
+}
+
+/// Whether it is a header of version 2 that says that the connection is the sender's own (LOCAL): what it says of addresses is to be passed
+/// over, whatever that is (section 2.2).
+fn is_own(bytes: &[u8]) -> bool {
+    bytes.starts_with(v2::PROTOCOL_PREFIX) && bytes.get(12) == Some(&0x20)
 }
 
 /// The length that a header of version 2 says it has, as soon as it has said so.
@@ -139,6 +154,15 @@ mod tests {
         check(b"PROXY UNKNOWN\r\n", None);
         for known in [Some(v4), Some(v6), None] {
             check(&header(known).unwrap(), known);
+        }
+    }
+
+    /// Whatever family it names, and whether or not its addresses are whole.
+    #[test]
+    fn what_a_header_of_ones_own_says_of_addresses_is_passed_over() {
+        let signature = b"\r\n\r\n\0\r\nQUIT\n";
+        for block in [&[0x20, 0xff, 0, 2, 1, 2][..], &[0x20, 0x11, 0, 3, 127, 0, 0], &[0x20, 0x31, 0, 0]] {
+            check(&[&signature[..], block].concat(), None);
         }
     }
 

@@ -25,6 +25,16 @@ pub struct ProxyStatus {
     pub backends: Vec<BackendStatus>,
 }
 
+impl ProxyStatus {
+    /// The same when the process ends now: what is open is cut with it.
+    #[must_use]
+    pub fn at_its_end(mut self) -> ProxyStatus {
+        self.connections.cut += std::mem::take(&mut self.connections.open);
+        self.backends.iter_mut().for_each(|backend| backend.open = 0);
+        self
+    }
+}
+
 /// Connections of clients: each is open or has ended in one of the ways below.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ConnectionCounts {

@@ -72,6 +72,17 @@ impl HandlerSpec {
 }
 
 impl HandlerSpec {
+    /// Reads its key, if it has one.
+    ///
+    /// # Errors
+    /// If that cannot be read or is none.
+    pub(crate) fn check(&self) -> Result<(), SpecError> {
+        match self {
+            HandlerSpec::Seal(file) | HandlerSpec::Open(file) => key(file).map(drop),
+            _ => Ok(()),
+        }
+    }
+
     /// The same with the relative path of a key taken to be in `folder`.
     pub(crate) fn within(self, folder: &Path) -> HandlerSpec {
         match self {

@@ -15,6 +15,9 @@ const LONGEST: usize = 65_507;
 /// PIDs there are.
 const PIDS: usize = 1 << 13;
 
+/// Programmes that are named where another was asked for.
+const NAMED: usize = 16;
+
 /// Keeps some packets of a transport stream. Records must consist of whole packets, as those of
 /// [`Framing::transport_stream`](crate::Framing::transport_stream) and datagrams of transport streams do. What is kept is not copied.
 /// Reports `kept` and `dropped` packets, and of a programme with `found` whether it was ever in the stream (1) or not (0).
@@ -49,7 +52,8 @@ impl TransportStreamFilter {
     }
 
     /// Keeps one programme: its map, its clock and its streams, as they are at any time, and an association table that has only this
-    /// programme. Until its tables have come, nothing passes.
+    /// programme. Until its tables have come, nothing passes. A stream that ends and never had it ends with an error that says which
+    /// programmes there are.
     pub fn programme(number: u16) -> TransportStreamFilter {
         let tables = Psi::new();
         let followed = Followed { number, tables, map_pid: None, found: false, version: 0, continuity: 0 };
@@ -146,6 +150,28 @@ impl Select for TransportStreamFilter {
             self.dropped += u64::from(!passes);
         }
         Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), HandlerError> {
+        match &self.programme {
+            Some(followed) if !followed.found => Err(HandlerError::Failed(followed.missing())),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Followed {
+    /// That it was never there, and which were.
+    fn missing(&self) -> String {
+        let there: Vec<String> = self.tables.numbers().map(|number| number.to_string()).collect();
+        let there = match there.len() {
+            0 if self.tables.has_association() => "no programme".to_owned(),
+            0 => "no table of programmes".to_owned(),
+            1 => format!("programme {}", there[0]),
+            2..=NAMED => format!("programmes {}", there.join(", ")),
+            more => format!("programmes {} and {} more", there[..NAMED].join(", "), more - NAMED),
+        };
+        format!("programme {} is not in the transport stream, which has {there}", self.number)
     }
 }
 

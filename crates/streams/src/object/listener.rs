@@ -76,7 +76,8 @@ impl Object {
         let Kind::Listening(listener) = &self.kind else { return Ok(None) };
         let accepted = listener.accept().map_err(|errno| self.error("accept4", errno))?;
         let Some(descriptor) = accepted else { return Ok(None) };
-        let connection = Connection { descriptor, is_socket: true, left: u64::MAX };
+        let connection =
+            Connection::of_socket(descriptor).map_err(|errno| self.error("setsockopt", errno))?;
         match std::mem::replace(&mut self.kind, Kind::Stream(connection)) {
             Kind::Listening(listener) => Ok(Some(listener)),
             _ => Ok(None),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use wirepath_datapath::{Mapping, Pipe};
 
-use super::{Kind, Object, PARTS};
+use super::{Kind, Object, PARTS, Provisional};
 use crate::record::Run;
 
 /// Runs to be written where that may take long.
@@ -21,8 +21,13 @@ pub(crate) struct Batch {
 /// Where something is written that may take long.
 #[derive(Debug)]
 pub(crate) enum Target {
-    /// At this offset, or where the descriptor is.
-    File(Arc<File>, Option<u64>),
+    /// At this offset, or where the descriptor is. It is not to be removed before this is done.
+    File {
+        file: Arc<File>,
+        offset: Option<u64>,
+        /// Only to be dropped.
+        _provisional: Option<Arc<Provisional>>,
+    },
     /// What is left of a mapping.
     Mapping(Arc<Mapping>, Range<usize>),
 }
@@ -33,7 +38,11 @@ impl Object {
         match &self.kind {
             Kind::File(file) => {
                 let offset = (!file.shares_place).then_some(file.offset);
-                Some(Target::File(Arc::clone(&file.file), offset))
+                Some(Target::File {
+                    file: Arc::clone(&file.file),
+                    offset,
+                    _provisional: file.provisional.clone(),
+                })
             }
             Kind::Mapping(mapped) => Some(Target::Mapping(Arc::clone(&mapped.mapping), mapped.rest())),
             _ => None,
@@ -90,8 +99,10 @@ impl Target {
     /// As much as one call does, behind so many bytes.
     fn write_some(&self, behind: u64, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         Ok(match self {
-            Target::File(file, Some(offset)) => rustix::io::pwritev(file, slices, offset + behind)?,
-            Target::File(file, None) => rustix::io::writev(file, slices)?,
+            Target::File { file, offset: Some(offset), .. } => {
+                rustix::io::pwritev(file, slices, offset + behind)?
+            }
+            Target::File { file, offset: None, .. } => rustix::io::writev(file, slices)?,
             Target::Mapping(mapping, range) => mapping.write(left(range, behind)?, slices)?,
         })
     }
@@ -105,9 +116,10 @@ impl Target {
                 // A file that is only appended to, or of a file system that takes only what is copied.
                 Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
                     let (written, result) = match (pipe.take(), self) {
-                        (Ok(bytes), Target::File(file, offset)) => {
+                        (Ok(bytes), Target::File { file, offset, .. }) => {
                             let behind = offset.map(|offset| offset + total);
-                            Target::File(Arc::clone(file), behind).write(&mut [IoSlice::new(&bytes)])
+                            (Target::File { file: Arc::clone(file), offset: behind, _provisional: None })
+                                .write(&mut [IoSlice::new(&bytes)])
                         }
                         (Ok(_), Target::Mapping(..)) => (0, Err(error)),
                         (Err(errno), _) => (0, Err(errno.into())),
@@ -123,7 +135,7 @@ impl Target {
     /// As much as one call does, behind so many bytes.
     fn drain_some(&self, behind: u64, pipe: &mut Pipe) -> io::Result<usize> {
         Ok(match self {
-            Target::File(file, offset) => {
+            Target::File { file, offset, .. } => {
                 let mut offset = offset.map(|offset| offset + behind);
                 pipe.drain(file, offset.as_mut(), false)?
             }

@@ -7,11 +7,12 @@
 use std::os::fd::AsFd;
 
 use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
 use wirepath_datapath::{Pipe, SendError, sendfile};
 
 use super::leg::Leg;
 use super::{Input, Job, Output, Storage, Stream, StreamError};
-use crate::object::{Cold, Kind, Object, ObjectError};
+use crate::object::{Cold, Connection, Kind, Object, ObjectError};
 use crate::pattern::Spread;
 use crate::record::Run;
 use crate::worker::TURN;
@@ -190,7 +191,8 @@ impl Stream {
                 return true; // another may have something
             }
             Sent::Full => self.outputs[leg.outputs.start].writable = false,
-            Sent::Wait | Sent::Copied => {}
+            Sent::Wait => {}
+            Sent::Copied => self.inputs_unchanged = false,
             Sent::End => {
                 input.at_end = true;
                 self.inputs_unchanged = false;
@@ -226,13 +228,9 @@ impl Input {
     fn fill_pipe(&mut self, pipe: &mut Pipe, room: usize) -> Result<Sent, ObjectError> {
         let room = room.min(pipe.room());
         let filled = match &mut self.object.kind {
-            Kind::Stream(connection) => match connection.room(room) {
-                0 => Ok(0),
-                room => {
-                    let filled = pipe.fill(connection.descriptor.as_fd(), None, room);
-                    connection.left -= filled.unwrap_or(0) as u64;
-                    filled
-                }
+            Kind::Stream(connection) => match connection.fill_pipe(pipe, room) {
+                Ok(0) if connection.has_urgent => return Ok(Sent::Copied),
+                filled => filled,
             },
             Kind::File(file) => match file.warm_room(room) {
                 Ok(0) => Ok(0),
@@ -289,5 +287,28 @@ impl Input {
             ) => Err(Fault::Output(place, to.error(call, errno))),
             Err(SendError::Refused { call }) => Err(Fault::Output(place, to.error(call, Errno::CONNREFUSED))),
         }
+    }
+}
+
+impl Connection {
+    /// Up to `room` bytes; 0 at the end, or before something urgent.
+    fn fill_pipe(&mut self, pipe: &mut Pipe, room: usize) -> Result<usize, Errno> {
+        let room = self.room(room);
+        if room == 0 {
+            return Ok(0);
+        }
+        let filled = pipe.fill(self.descriptor.as_fd(), None, room)?;
+        self.left -= filled as u64;
+        self.has_urgent = filled == 0 && !self.has_ended()?;
+        Ok(filled)
+    }
+
+    /// Whether the peer has ended, where `splice` says so: it also says so before what came as urgent, when the peer has ended behind.
+    fn has_ended(&self) -> Result<bool, Errno> {
+        if !self.is_socket {
+            return Ok(true);
+        }
+        let peeked = recv(&self.descriptor, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        peeked.map(|(bytes, _)| bytes == 0)
     }
 }

@@ -181,7 +181,8 @@ impl Input {
     /// Bytes of a stream that is not divided go nowhere else than those before: there must be no other input then.
     fn can_be_moved_unseen(&self, is_alone: bool) -> bool {
         let movable = match &self.object.kind {
-            Kind::Stream(_) | Kind::Listening(_) | Kind::Mapping(_) => true,
+            Kind::Stream(connection) => !connection.has_urgent,
+            Kind::Listening(_) | Kind::Mapping(_) => true,
             Kind::File(file) => !file.shares_place,
             _ => false,
         };

@@ -64,8 +64,14 @@ impl Stream {
             }
         }
         let ready = awaited.iter().zip(&descriptors).filter(|(_, polled)| !polled.revents().is_empty());
-        let ready: Vec<Port> = ready.map(|((port, _, _), _)| *port).collect();
-        ready.into_iter().for_each(|port| self.note_ready(port));
+        let ready: Vec<(Port, PollFlags)> =
+            ready.map(|((port, _, _), polled)| (*port, polled.revents())).collect();
+        for (port, flags) in ready {
+            self.note_ready(port);
+            if flags.contains(PollFlags::PRI) {
+                self.note_urgent(port);
+            }
+        }
         Ok(())
     }
 
@@ -91,11 +97,9 @@ impl Stream {
     /// What the stream waits for.
     fn awaited(&self) -> impl Iterator<Item = (Port, PollFlags, BorrowedFd<'_>)> {
         let reading = self.pending.is_empty();
-        let inputs = self
-            .inputs
-            .iter()
-            .filter(move |input| reading && !input.readable)
-            .filter_map(|input| Some((input.port, PollFlags::IN, input.object.descriptor()?)));
+        let inputs = self.inputs.iter().filter(move |input| reading && !input.readable).filter_map(|input| {
+            Some((input.port, PollFlags::IN | PollFlags::PRI, input.object.descriptor()?))
+        });
         let outputs =
             self.outputs.iter().chain(&self.leaving).filter(|output| !output.writable).filter_map(|output| {
                 let flags = if output.object.is_listening() { PollFlags::IN } else { PollFlags::OUT };

@@ -13,6 +13,7 @@ mod shares;
 mod storage;
 mod turns;
 mod unseen;
+mod urgent;
 
 use super::*;
 use crate::{

@@ -1,7 +1,7 @@
 //! A turn: moving what can be moved, about as much as is allowed.
 
 use super::{Acted, Order, Output, Port, Stream, StreamError, nth_mut};
-use crate::object::PARTS;
+use crate::object::{Kind, PARTS};
 use crate::panics::caught;
 
 /// Most steps of a turn, each of which may move nothing but empty datagrams, or drop some.
@@ -116,6 +116,15 @@ impl Stream {
             self.outputs.iter_mut().chain(&mut self.leaving).find(|output| output.port == port)
         {
             output.note_room(self.watch.as_ref());
+        }
+    }
+
+    /// The connection of an input has something that its peer sent as urgent.
+    pub(crate) fn note_urgent(&mut self, port: Port) {
+        let input = self.place_of_input(port).and_then(|place| self.inputs.get_mut(place));
+        if let Some(Kind::Stream(connection)) = input.map(|input| &mut input.object.kind) {
+            connection.has_urgent = true;
+            self.inputs_unchanged = false;
         }
     }
 

@@ -17,7 +17,8 @@ pub(crate) struct Watch {
 }
 
 /// What a stream waits for a port for. Edges: a port stays ready until a call says that it is not.
-pub(super) const READING: EventFlags = EventFlags::IN.union(EventFlags::RDHUP).union(EventFlags::ET);
+pub(super) const READING: EventFlags =
+    EventFlags::IN.union(EventFlags::PRI).union(EventFlags::RDHUP).union(EventFlags::ET);
 pub(super) const WRITING: EventFlags = EventFlags::OUT.union(EventFlags::ET);
 
 /// Whether an output is waited for from the beginning. One of datagrams is only while it is full: epoll would be told of every datagram

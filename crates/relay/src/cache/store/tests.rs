@@ -229,7 +229,14 @@ fn a_folder_of_others_or_in_use_is_refused() {
     let stage = Stage::new(PLENTY);
     assert!(open(stage.folder.path()).contains("in use"));
     let file = tempfile::NamedTempFile::new().unwrap();
-    assert!(open(file.path()).contains("cannot use the cache folder"));
+    assert!(
+        open(file.path()).ends_with(" is no folder, and a cache takes one; name a new or an empty folder")
+    );
+    let below = open(&file.path().join("kept"));
+    assert!(
+        below.starts_with("cannot make the cache folder ") && below.contains("kept: Not a directory"),
+        "{below}"
+    );
 }
 
 #[test]

@@ -105,3 +105,29 @@ fn a_programme_that_is_not_there_is_reported() {
     assert!(found(2) && !found(7));
     assert_eq!(report(TransportStreamFilter::pids([5])).len(), 2, "PIDs are of no programme");
 }
+
+#[test]
+fn a_stream_that_never_had_the_programme_ends_with_an_error_that_names_those_it_has() {
+    let end = |mut filter: TransportStreamFilter, input: &[u8]| {
+        for packet in input.as_chunks::<PACKET_LENGTH>().0 {
+            filter.read_table(Packet::new(packet).unwrap());
+        }
+        filter.end().map_err(|error| error.to_string())
+    };
+    let of = TransportStreamFilter::programme;
+    let missing = |there: &str| Err(format!("programme 7 is not in the transport stream, which has {there}"));
+    assert_eq!(end(of(2), &multiplex()), Ok(()));
+    assert_eq!(end(of(7), &multiplex()), missing("programmes 1, 2, 3"));
+    let one = Sample { packets: 1000, ..Sample::default() }.stream().payload;
+    assert_eq!(end(of(7), &one), missing("programme 1"));
+    let many = Sample {
+        packets: 1000,
+        programmes: (8..=25).map(SampleProgramme::numbered).collect(),
+        ..Sample::default()
+    };
+    let named: Vec<String> = (8..24).map(|number| number.to_string()).collect();
+    let named = format!("programmes {} and 2 more", named.join(", "));
+    assert_eq!(end(of(7), &many.stream().payload), missing(&named));
+    assert_eq!(end(of(7), &[]), missing("no table of programmes"));
+    assert_eq!(end(TransportStreamFilter::pids([7]), &[]), Ok(()));
+}

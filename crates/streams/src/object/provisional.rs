@@ -1,0 +1,119 @@
+//! A file that was made for a stream, and goes with it if nothing comes of that.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{Kind, Object};
+
+/// Removes a file when this is dropped, if it is still empty and nobody said that it is to stay. To drop it may take its time. Whoever
+/// may yet write to the file has this as well.
+#[derive(Debug)]
+pub(crate) struct Provisional {
+    path: PathBuf,
+    /// Open as long as this is there, so that no other file can be taken for it.
+    file: Arc<File>,
+    stays: AtomicBool,
+}
+
+impl Object {
+    /// Has a file be removed with the object if it is empty then, for a file that was made to be written and did not exist before:
+    /// else a stream that never begins, or fails before anything comes, leaves one that is in the way of the next. An empty file
+    /// stays if its stream [ends well](crate::StreamBuilder::finish_outputs), for then it is what there was to write; and so does
+    /// another file that has its name by then. Other objects than files stay as they are.
+    #[must_use]
+    pub fn provisional(mut self, path: PathBuf) -> Object {
+        if let Kind::File(stored) = &mut self.kind {
+            let (file, stays) = (Arc::clone(&stored.file), AtomicBool::new(false));
+            stored.provisional = Some(Arc::new(Provisional { path, file, stays }));
+        }
+        self
+    }
+}
+
+impl Provisional {
+    /// The file is right as it is, also if it is empty.
+    pub(super) fn keep(&self) {
+        self.stays.store(true, Relaxed);
+    }
+
+    fn is_there_and_empty(&self) -> io::Result<bool> {
+        let (ours, there) = (self.file.metadata()?, fs::symlink_metadata(&self.path)?);
+        Ok(ours.len() == 0 && (ours.dev(), ours.ino()) == (there.dev(), there.ino()))
+    }
+}
+
+impl Drop for Provisional {
+    fn drop(&mut self) {
+        if !self.stays.load(Relaxed) && self.is_there_and_empty().unwrap_or(false) {
+            // If it cannot be removed, whoever is to make it next will say so.
+            drop(fs::remove_file(&self.path));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::path::Path;
+
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::{Framing, StreamBuilder};
+
+    fn made(path: &Path) -> Object {
+        let file = Arc::new(File::create_new(path).unwrap());
+        Object::file("made", file, 0).provisional(path.to_owned())
+    }
+
+    #[test]
+    fn only_an_empty_file_that_is_still_ours_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        drop(made(&path));
+        assert!(!path.exists(), "it was empty");
+
+        let object = made(&path);
+        File::options().append(true).open(&path).unwrap().write_all(b"of another").unwrap();
+        drop(object);
+        assert_eq!(fs::read(&path).unwrap(), b"of another");
+
+        fs::remove_file(&path).unwrap();
+        let object = made(&path);
+        fs::remove_file(&path).unwrap();
+        File::create_new(&path).unwrap();
+        drop(object);
+        assert!(path.exists(), "it is another file");
+    }
+
+    #[test]
+    fn it_waits_for_whoever_may_yet_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let object = made(&path);
+        let target = object.target();
+        drop(object);
+        assert!(path.exists(), "something is being written");
+        drop(target);
+        assert!(!path.exists(), "nothing was written");
+    }
+
+    #[test]
+    fn an_empty_file_stays_if_that_is_what_there_was_to_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let nothing = || Object::memory("nothing", Bytes::new());
+        let stream = |path| StreamBuilder::default().input(nothing(), Framing::Whole).output(made(path));
+        drop(stream(&path).finish_outputs().build());
+        assert!(!path.exists(), "it never began");
+        let mut ended = stream(&path).finish_outputs().build();
+        ended.run().unwrap();
+        drop(ended);
+        assert_eq!(fs::read(&path).unwrap(), b"");
+    }
+}

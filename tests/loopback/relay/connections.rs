@@ -1,0 +1,214 @@
+//! Connections of `wirepath relay`: how they come about and how they end.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+use libtest_mimic::Trial;
+use rustix::process::Signal;
+use serde_json::Value;
+use wirepath_tests::process::{Process, find};
+use wirepath_tests::proxy::silence_left;
+use wirepath_tests::{Deadline, require, trials};
+
+use super::{at, free_port, random_bytes, relay, wait_for};
+
+pub(crate) fn trials() -> Vec<Trial> {
+    trials![
+        connections_are_waited_for_and_said_so,
+        peers_that_say_nothing_are_asked_for,
+        who_connects_and_resets_has_come,
+        what_a_peer_did_not_get_is_no_success,
+        outputs_that_are_gone_stay_in_the_report,
+        a_signal_ends_it_whatever_it_waits_for,
+    ]
+}
+
+/// As an input and as an output, which each take one connection; netcat sends, socat receives.
+fn connections_are_waited_for_and_said_so() -> Result<()> {
+    require!(find("nc").is_some(), "nc is not installed");
+    require!(find("socat").is_some(), "socat is not installed");
+    let folder = tempfile::tempdir()?;
+    let bytes = random_bytes(1_000_000);
+    std::fs::write(folder.path().join("source"), &bytes)?;
+    let inlet = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let (from, to) = (format!("tcp://{inlet}?listen"), at(folder.path(), "unix", "outlet?listen"));
+    let outlet = folder.path().join("outlet");
+    let mut relaying = Process::start(&relay(&["--in", &from, "--out", &to])?, true)?;
+    wait_until_said(&relaying, &inlet.to_string())?;
+    wait_until_said(&relaying, &outlet.display().to_string())?;
+
+    let target = folder.path().join("target");
+    let mut receiving = Command::new("socat");
+    receiving.arg("-u").arg(format!("UNIX-CONNECT:{}", outlet.display()));
+    receiving.arg(format!("CREATE:{}", target.display()));
+    let mut receiving = Process::start(&receiving, true)?;
+    let source = File::open(folder.path().join("source"))?;
+    let mut sending = Command::new("nc");
+    sending.args(["-N", "127.0.0.1", &inlet.port().to_string()]).stdin(source);
+    ensure!(sending.status()?.success(), "nc cannot send");
+    relaying.succeed(Deadline::seconds(20.0))?;
+    receiving.succeed(Deadline::seconds(20.0))?;
+    ensure!(std::fs::read(target)? == bytes, "other bytes came");
+    ensure!(!outlet.exists(), "the socket's name is left");
+    ensure!(TcpStream::connect(inlet).is_err(), "somebody listens still");
+    Ok(())
+}
+
+/// Whether it connects or is connected to.
+fn peers_that_say_nothing_are_asked_for() -> Result<()> {
+    let peer = TcpListener::bind("127.0.0.1:0")?;
+    let there = peer.local_addr()?;
+    let here = free_port()?;
+    let (from, to) = (format!("tcp://{there}"), format!("tcp://{here}?listen"));
+    let relaying = Process::start(&relay(&["--in", &from, "--out", &to])?, true)?;
+    let (_sender, connected_from) = peer.accept()?;
+    wait_until_said(&relaying, &here.to_string())?;
+    let receiver = TcpStream::connect(here)?;
+    for (local, peer) in [(connected_from, there), (here, receiver.local_addr()?)] {
+        let left = Deadline::seconds(20.0)
+            .wait_for("a connection that asks for its peer", || silence_left(local, peer))?;
+        ensure!(left <= 6000, "it asks after {left} hundredths of a second");
+    }
+    Ok(())
+}
+
+fn who_connects_and_resets_has_come() -> Result<()> {
+    let inlet = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let from = format!("tcp://{inlet}?listen");
+    let mut relaying = Process::start(&relay(&["--in", &from, "--out", "file:/dev/null"])?, true)?;
+    wait_until_said(&relaying, &inlet.to_string())?;
+    reset(TcpStream::connect(inlet)?)?;
+    let status = relaying.wait(Deadline::seconds(20.0))?;
+    let said = relaying.log();
+    ensure!(status.code() == Some(1) && said.contains(&from) && said.contains("reset"), "{status}: {said}");
+    Ok(())
+}
+
+/// A send buffer takes all of a small file long before the peer has it.
+fn what_a_peer_did_not_get_is_no_success() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("source"), random_bytes(300_000))?;
+    let source = at(folder.path(), "file", "source");
+    let (listener, address) = narrow_listener()?;
+    let mut sending = Process::start(&relay(&["--in", &source, "--out", &address])?, true)?;
+    let (mut connection, _) = listener.accept()?;
+    connection.read_exact(&mut [0; 1000])?;
+    reset(connection)?;
+    let status = sending.wait(Deadline::seconds(20.0))?;
+    ensure!(status.code() == Some(1) && sending.log().contains(&address), "{status}: {}", sending.log());
+    Ok(())
+}
+
+fn outputs_that_are_gone_stay_in_the_report() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let bytes = random_bytes(5_000_000);
+    std::fs::write(folder.path().join("source"), &bytes)?;
+    let (source, target) = (at(folder.path(), "file", "source"), at(folder.path(), "file", "target"));
+    let report = folder.path().join("report.json");
+    let (listener, address) = narrow_listener()?;
+    let mut arguments =
+        relay(&["--in", &source, "--framing", "fixed:1000", "--out", &target, "--out", &address])?;
+    arguments.arg("--json").arg(&report);
+    let mut mirroring = Process::start(&arguments, true)?;
+    let (mut connection, _) = listener.accept()?;
+    connection.read_exact(&mut [0; 1000])?;
+    reset(connection)?;
+    let status = mirroring.wait(Deadline::seconds(20.0))?;
+    ensure!(status.code() == Some(3), "{status}: {}", mirroring.log());
+    ensure!(std::fs::read(folder.path().join("target"))? == bytes, "the file has other bytes");
+    let report: Value = serde_json::from_slice(&std::fs::read(report)?)?;
+    let [gone] = &report["ended_outputs"].as_array().context("no list")?[..] else {
+        anyhow::bail!("{report}")
+    };
+    ensure!(
+        gone["name"] == *address && gone["why"].as_str().is_some_and(|why| why.contains(&address)),
+        "{gone}"
+    );
+    ensure!(gone["dropped_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{gone}");
+    ensure!(report["gone_outputs"]["failed"] == 1 && report["gone_outputs"]["disconnected"] == 0, "{report}");
+    ensure!(mirroring.log().contains(&format!("without {address}")), "{}", mirroring.log());
+    Ok(())
+}
+
+fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    // For somebody to connect.
+    let inlet = at(folder.path(), "unix", "inlet?listen");
+    let mut waiting = Process::start(&relay(&["--in", &inlet, "--out", "-"])?, true)?;
+    wait_for(&folder.path().join("inlet"))?;
+    waiting.signal(Signal::TERM)?;
+    let status = waiting.wait(Deadline::seconds(10.0))?;
+    ensure!(status.code() == Some(143), "{status}: {}", waiting.log());
+    ensure!(waiting.log().contains("nobody connected to"), "{}", waiting.log());
+    // What a process that was killed leaves.
+    let left = folder.path().join("left");
+    drop(UnixListener::bind(&left)?);
+    let output = relay(&["--in", &at(folder.path(), "unix", "left?listen"), "--out", "-"])?.output()?;
+    let said = String::from_utf8(output.stderr)?;
+    ensure!(
+        output.status.code() == Some(1) && said.contains("nobody listens there any more: remove it"),
+        "{said}"
+    );
+    // No file is called left, and who listens is not disturbed by the question.
+    let refused = |name: &str, why: &str| -> Result<()> {
+        let output = relay(&["--in", &at(folder.path(), "unix", name), "--out", "-"])?.output()?;
+        let said = String::from_utf8(output.stderr)?;
+        ensure!(output.status.code() == Some(1) && said.contains(why), "{said}");
+        Ok(())
+    };
+    std::fs::write(folder.path().join("film"), "bytes")?;
+    refused("film?listen", "the name is taken: a file or folder has it")?;
+    let used = at(folder.path(), "unix", "used?listen");
+    let mut waiting = Process::start(&relay(&["--in", &used, "--out", "-"])?, true)?;
+    wait_for(&folder.path().join("used"))?;
+    refused("used?listen", "the name is taken: it is in use")?;
+    let mut client = UnixStream::connect(folder.path().join("used"))?;
+    client.write_all(b"seven")?;
+    drop(client);
+    let status = waiting.wait(Deadline::seconds(10.0))?;
+    ensure!(status.success() && waiting.log().contains("5 B in"), "{status}: {}", waiting.log());
+    ensure!(!folder.path().join("inlet").exists(), "the name of a socket that nobody came to is left");
+
+    // For bytes, and for room.
+    let listener = UnixListener::bind(folder.path().join("outlet"))?;
+    let (from, to) = (at(folder.path(), "unix", "second?listen"), at(folder.path(), "unix", "outlet"));
+    let mut running = Process::start(&relay(&["--in", &from, "--out", &to])?, true)?;
+    wait_for(&folder.path().join("second"))?;
+    let mut source = UnixStream::connect(folder.path().join("second"))?;
+    source.write_all(b"some")?;
+    let mut received = [0; 4];
+    listener.accept()?.0.read_exact(&mut received)?;
+    running.signal(Signal::INT)?;
+    let status = running.wait(Deadline::seconds(10.0))?;
+    ensure!(
+        status.code() == Some(130) && running.log().contains("4 B in, 4 B out"),
+        "{status}: {}",
+        running.log()
+    );
+    Ok(())
+}
+
+/// A listener whose connections take little before somebody reads.
+fn narrow_listener() -> Result<(TcpListener, String)> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    rustix::net::sockopt::set_socket_recv_buffer_size(&listener, 4096)?;
+    let address = format!("tcp://{}", listener.local_addr()?);
+    Ok((listener, address))
+}
+
+/// Has the peer of this connection see a reset.
+fn reset(connection: TcpStream) -> Result<()> {
+    rustix::net::sockopt::set_socket_linger(&connection, Some(std::time::Duration::ZERO))?;
+    drop(connection);
+    Ok(())
+}
+
+/// Waits until a relay says that it waits there.
+fn wait_until_said(relay: &Process, address: &str) -> Result<()> {
+    let line = format!("wirepath: waiting for a connection at {address}\n");
+    Deadline::seconds(20.0).wait_for(&line, || Ok(relay.log().contains(&line).then_some(())))
+}
