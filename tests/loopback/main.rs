@@ -19,6 +19,7 @@ mod relay_cache_care;
 mod relay_cache_circle;
 mod relay_cache_disk;
 mod relay_cache_nginx;
+mod relay_cache_patience;
 mod relay_cache_rules;
 mod relay_config;
 mod relay_descriptors;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
         relay_cache_circle::trials(),
         relay_cache_disk::trials(),
         relay_cache_nginx::trials(),
+        relay_cache_patience::trials(),
         relay_cache_rules::trials(),
         rtcp::trials(),
         rtsp::trials(),

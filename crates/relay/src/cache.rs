@@ -59,8 +59,11 @@ pub struct CacheOptions {
     pub budget_bytes: u64,
     /// Whom to ask.
     pub origin: Origin,
-    /// How long the origin may take to begin an answer, and how long it or a client may send and take nothing within one.
+    /// How long the origin may take to begin an answer, and how long it may send nothing within one, or take nothing of a request.
     pub origin_limit: Duration,
+    /// How long a client may take nothing of an answer that passes through, or send nothing of a request. Of answers from the cache the
+    /// [engine](wirepath_streams::EngineOptions::download_stall_us) says that.
+    pub client_limit: Duration,
     /// Most client connections, and most fetches at a time; none for as many as there are descriptors for, and 4096 at most.
     pub connections: Option<NonZeroUsize>,
 }
@@ -90,6 +93,7 @@ pub struct Cache {
 struct Shared {
     origin: Origin,
     origin_limit: Duration,
+    client_limit: Duration,
     store: Arc<Store>,
     engine: Arc<Engine>,
     counters: Arc<Counters>,
@@ -110,6 +114,7 @@ impl Cache {
         let shared = Shared {
             origin: options.origin,
             origin_limit: options.origin_limit,
+            client_limit: options.client_limit,
             store,
             engine,
             counters,

@@ -11,7 +11,7 @@ use wirepath_streams::{Object, Stream};
 
 use super::Shared;
 use super::answer;
-use super::flow;
+use super::flow::{self, Patience};
 use super::head::{Asked, Refusal};
 use super::status::count;
 
@@ -29,7 +29,8 @@ impl Connection {
         drain: watch::Receiver<bool>,
     ) -> Connection {
         count(&shared.counters.connections);
-        let client = doors::Connection::new(stream, doors::Limits::default(), drain);
+        let limits = doors::Limits { write: shared.client_limit, ..doors::Limits::default() };
+        let client = doors::Connection::new(stream, limits, drain);
         Connection { client, shared, _place: place }
     }
 
@@ -76,11 +77,12 @@ impl Connection {
     /// Has the engine move a stream from or to this connection; `build` gets it as an object. Answers how many bytes left.
     pub(super) async fn relay(
         &mut self,
+        patience: Patience,
         build: impl FnOnce(Object) -> io::Result<Stream>,
     ) -> io::Result<(u64, Result<(), String>)> {
         let (stream, socket) = self.client.lend()?;
         let relayed = build(Object::stream("the client", socket)?)?;
-        let moved = flow::run(&self.shared.engine, relayed, self.shared.origin_limit).await;
+        let moved = flow::run(&self.shared.engine, relayed, patience).await;
         self.client.take_back(stream)?;
         Ok(moved)
     }

@@ -14,6 +14,7 @@ use super::answer::{self, Served, Source};
 use super::connection::Connection;
 use super::entry::Use;
 use super::fetch::Fetched;
+use super::flow::Patience;
 use super::head::{Asked, Refusal, joined};
 use super::origin::Reply;
 use super::status::{add, count};
@@ -140,7 +141,8 @@ impl Connection {
         let rest = bytes - first.len() as u64;
         let connection = connection.into_std()?;
         let origin = connection.try_clone()?;
-        let moved = self.relay(|client| {
+        let patience = Patience { source: self.shared.client_limit, sink: self.shared.origin_limit };
+        let moved = self.relay(patience, |client| {
             let source = client.up_to(rest).preceded_by(BytesMut::from(&first[..]));
             let sink = Object::stream("the origin", origin.into())?;
             Ok(StreamBuilder::default().input(source, Framing::Whole).output(sink).build())
@@ -167,7 +169,8 @@ impl Connection {
         }
         let head_bytes = head.len() as u64;
         let rest = told.body_bytes.map_or(u64::MAX, |bytes| bytes - first.len() as u64);
-        let moved = self.relay(|client| {
+        let patience = Patience { source: self.shared.origin_limit, sink: self.shared.client_limit };
+        let moved = self.relay(patience, |client| {
             let before = BytesMut::from(&[&head[..], &first[..]].concat()[..]);
             let source =
                 Object::stream("the origin", connection.into_std()?.into())?.up_to(rest).preceded_by(before);

@@ -1,7 +1,7 @@
 //! A stream on the engine, as a task waits for it.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -13,31 +13,45 @@ use super::Shared;
 use super::origin::Reply;
 use super::store::{Room, Writing};
 
-/// Runs a stream to its end, and stops it when it has moved nothing for `stall`, or up to twice as long. Answers how many bytes left,
-/// and why they are not all, if they are not.
-pub(super) async fn run(engine: &Engine, stream: Stream, stall: Duration) -> (u64, Result<(), String>) {
+/// How long those at the ends of a stream may pause.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Patience {
+    /// Who is to send.
+    pub(super) source: Duration,
+    /// Who is to take what waits.
+    pub(super) sink: Duration,
+}
+
+/// Runs a stream to its end, and stops it when one of its ends has paused for longer than it may: at the next look, of which there is
+/// one in the shorter of both times. Answers how many bytes left, and why they are not all, if they are not.
+pub(super) async fn run(engine: &Engine, stream: Stream, patience: Patience) -> (u64, Result<(), String>) {
     let (tell, told) = oneshot::channel();
     // Nobody listens only if this was dropped, which stops the stream.
     let on_end = Box::new(move |end| drop(tell.send(end)));
     let running =
         engine.start_stream(stream, StreamOptions { on_end: Some(on_end), ..StreamOptions::default() });
     tokio::pin!(told);
-    let mut moved = 0;
-    let mut has_stalled = false;
+    let (mut moved, mut since) = (Moved::default(), Instant::now());
+    let mut stalled = None;
     loop {
-        match timeout(stall, &mut told).await {
+        match timeout(patience.source.min(patience.sink), &mut told).await {
             Ok(Ok(end)) => {
-                let words = |error: StreamError| match has_stalled {
-                    true => format!("nothing moved for at least {}", humantime::format_duration(stall)),
-                    false => error.to_string(),
+                let words = |error: StreamError| match stalled {
+                    Some(limit) => {
+                        format!("nothing moved for at least {}", humantime::format_duration(limit))
+                    }
+                    None => error.to_string(),
                 };
                 return (end.status.bytes_out, end.result.map_err(words));
             }
-            Ok(Err(_)) => return (moved, Err("the engine has ended".to_owned())),
+            Ok(Err(_)) => return (moved.out, Err("the engine has ended".to_owned())),
             Err(_) => {
-                let before = std::mem::replace(&mut moved, bytes_moved(&running).await);
-                if moved == before {
-                    has_stalled = true;
+                let before = std::mem::replace(&mut moved, moved_so_far(&running).await);
+                let limit = if moved.waits { patience.sink } else { patience.source };
+                if moved.bytes != before.bytes {
+                    since = Instant::now();
+                } else if since.elapsed() >= limit {
+                    stalled = Some(limit);
                     running.stop();
                 }
             }
@@ -55,6 +69,7 @@ pub(super) async fn write_body(
 ) -> Result<(), String> {
     let bytes = reply.told.body_bytes.ok_or("how long it is was not said")?;
     let connection = reply.connection.into_std().map_err(|error| error.to_string())?;
+    let patience = Patience { source: shared.origin_limit, sink: shared.origin_limit };
     let mut first = reply.first;
     let mut written = 0;
     while written < bytes {
@@ -70,7 +85,7 @@ pub(super) async fn write_body(
         let source = source.up_to(end - written - before.len() as u64).preceded_by(before);
         let sink = Object::growing("the cache", Arc::clone(&writing.file), Arc::clone(growth));
         let stream = StreamBuilder::default().input(source, Framing::Whole).output(sink).build();
-        let (moved, result) = run(&shared.engine, stream, shared.origin_limit).await;
+        let (moved, result) = run(&shared.engine, stream, patience).await;
         written += moved;
         match result {
             Ok(()) if written == end => {}
@@ -81,13 +96,24 @@ pub(super) async fn write_body(
     Ok(())
 }
 
-/// In and out.
-async fn bytes_moved(running: &RunningStream) -> u64 {
+/// How far a stream is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Moved {
+    /// In and out.
+    bytes: u64,
+    out: u64,
+    /// Whether something waits for its output.
+    waits: bool,
+}
+
+async fn moved_so_far(running: &RunningStream) -> Moved {
     let (tell, told) = oneshot::channel();
     running.with(move |stream| {
         let status = stream.status();
+        let bytes = status.bytes_in + status.bytes_out;
+        let waits = status.bytes_pending > 0 || status.outputs.iter().any(|output| output.waiting_bytes > 0);
         // Nobody listens only if the stream is not wanted any more.
-        _ = tell.send(status.bytes_in + status.bytes_out);
+        _ = tell.send(Moved { bytes, out: status.bytes_out, waits });
     });
-    told.await.unwrap_or(0)
+    told.await.unwrap_or_default()
 }
