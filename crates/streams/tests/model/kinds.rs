@@ -2,7 +2,7 @@
 
 use crate::dice::Tally;
 
-const KINDS: [&str; 57] = [
+const KINDS: [&str; 58] = [
     "object: a Unix socket",
     "object: a TCP connection",
     "object: a pipe",
@@ -50,6 +50,7 @@ const KINDS: [&str; 57] = [
     "fault: a reader that resets its connection",
     "fault: a reader that closes its pipe",
     "fault: a writer that resets its connection",
+    "fault: a writer for whom all is urgent",
     "fault: a file with no room left",
     "fault: a mapping that is full",
     "fault: an output that does not keep up",

@@ -1,7 +1,7 @@
 //! A connection or a pipe, by the end that is ours.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
-use rustix::net::{Shutdown, shutdown, sockopt};
+use rustix::net::{SendFlags, Shutdown, send, shutdown, sockopt};
 
 use crate::PATIENCE;
 use crate::dice::{Dice, Tally};
@@ -84,11 +84,17 @@ impl Line {
 
     /// Writes what it takes now; None if the other end is gone.
     pub(super) fn write(&mut self, bytes: &[u8]) -> Option<usize> {
-        match self.end.write(bytes) {
-            Ok(bytes) => Some(bytes),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => Some(0),
-            Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => None,
-            Err(error) => panic!("{error}"),
+        written(self.end.write(bytes))
+    }
+
+    /// Writes what it takes now, the last byte of it as urgent; None if the other end is gone. A pipe has nothing that is urgent.
+    pub(super) fn write_urgent(&mut self, bytes: &[u8]) -> Option<usize> {
+        match self.kind {
+            Kind::Pipe => self.write(bytes),
+            Kind::Unix | Kind::Tcp => {
+                let flags = SendFlags::OOB | SendFlags::NOSIGNAL;
+                written(send(&self.end, bytes, flags).map_err(io::Error::from))
+            }
         }
     }
 
@@ -116,6 +122,15 @@ impl Line {
 
     pub(super) fn reset_when_closed(&self) {
         sockopt::set_socket_linger(&self.end, Some(Duration::ZERO)).unwrap();
+    }
+}
+
+fn written(written: io::Result<usize>) -> Option<usize> {
+    match written {
+        Ok(bytes) => Some(bytes),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Some(0),
+        Err(error) if matches!(error.kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset) => None,
+        Err(error) => panic!("{error}"),
     }
 }
 

@@ -15,6 +15,8 @@ pub(crate) struct Source {
     state: State,
     /// Where the stream waited for us.
     door: Option<Door>,
+    /// It says of all that it writes to a socket that it is urgent.
+    is_hasty: bool,
 }
 
 enum State {
@@ -28,13 +30,17 @@ enum State {
 impl Source {
     /// One of any kind, with its near end.
     pub(crate) fn any(dice: &mut Dice, tally: &mut Tally) -> (Source, Object) {
+        let is_hasty = dice.one_in(8);
+        if is_hasty {
+            tally.note("fault: a writer for whom all is urgent");
+        }
         if dice.one_in(COMES_LATER) {
             let (door, object) = Door::any("inlet", dice, tally);
             tally.note("object: one that waits for a writer");
-            return (Source { state: State::Awaited, door: Some(door) }, object);
+            return (Source { state: State::Awaited, door: Some(door), is_hasty }, object);
         }
         let Ends { kind, from, into } = Ends::any(dice, tally);
-        (Source { state: State::Open(Line::new(kind, from)), door: None }, stream("inlet", into))
+        (Source { state: State::Open(Line::new(kind, from)), door: None, is_hasty }, stream("inlet", into))
     }
 
     /// A file or mapping of these bytes, all of which are there.
@@ -48,7 +54,7 @@ impl Source {
             file.write_all(bytes).unwrap();
             Object::file("stored", Arc::new(file), 0)
         };
-        (Source { state: State::Closed, door: None }, object)
+        (Source { state: State::Closed, door: None, is_hasty: false }, object)
     }
 
     /// Writes as much as it takes, at most `most` bytes; answers how many.
@@ -58,7 +64,8 @@ impl Source {
         while let State::Open(line) = &mut self.state
             && written < bytes.len()
         {
-            match line.write(&bytes[written..]) {
+            let rest = &bytes[written..];
+            match if self.is_hasty { line.write_urgent(rest) } else { line.write(rest) } {
                 Some(0) => return written,
                 Some(bytes) => written += bytes,
                 None => self.close(), // the stream has ended, as it was made to
