@@ -13,6 +13,9 @@ use super::Shared;
 use super::origin::Reply;
 use super::store::{Room, Writing};
 
+/// How often it is looked within the shorter time that one may pause, whether anything has moved.
+const LOOKS: u32 = 4;
+
 /// How long those at the ends of a stream may pause.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
@@ -22,8 +25,7 @@ pub(super) struct Patience {
     pub(super) sink: Duration,
 }
 
-/// Runs a stream to its end, and stops it when one of its ends has paused for longer than it may: at the next look, of which there is
-/// one in the shorter of both times. Answers how many bytes left, and why they are not all, if they are not.
+/// Runs a stream to its end, and stops it when one of its ends has paused for longer than it may, at the next look. Answers how many bytes left, and why they are not all, if they are not.
 pub(super) async fn run(engine: &Engine, stream: Stream, patience: Patience) -> (u64, Result<(), String>) {
     let (tell, told) = oneshot::channel();
     // Nobody listens only if this was dropped, which stops the stream.
@@ -31,10 +33,11 @@ pub(super) async fn run(engine: &Engine, stream: Stream, patience: Patience) -> 
     let running =
         engine.start_stream(stream, StreamOptions { on_end: Some(on_end), ..StreamOptions::default() });
     tokio::pin!(told);
+    let pause = (patience.source.min(patience.sink) / LOOKS).max(Duration::from_millis(1));
     let (mut moved, mut since) = (Moved::default(), Instant::now());
     let mut stalled = None;
     loop {
-        match timeout(patience.source.min(patience.sink), &mut told).await {
+        match timeout(pause, &mut told).await {
             Ok(Ok(end)) => {
                 let words = |error: StreamError| match stalled {
                     Some(limit) => {
