@@ -43,7 +43,6 @@ use status::{Counters, count};
 use store::Store;
 use unkept::Unkept;
 
-use crate::itself;
 use crate::limits::{self, TooManyConnections};
 
 /// Descriptors of a client and of a fetch, which may go on when its client has left: the sockets, each held twice while it is lent to
@@ -65,8 +64,11 @@ pub struct CacheOptions {
     pub budget_bytes: u64,
     /// Whom to ask.
     pub origin: Origin,
-    /// How long the origin may take to begin an answer, and how long it or a client may send and take nothing within one.
+    /// How long the origin may take to begin an answer, and how long it may send nothing within one, or take nothing of a request.
     pub origin_limit: Duration,
+    /// How long a client may take nothing of an answer that passes through, or send nothing of a request. Of answers from the cache the
+    /// [engine](wirepath_streams::EngineOptions::download_stall_us) says that.
+    pub client_limit: Duration,
     /// Most client connections, and most fetches at a time; none for as many as there are descriptors for, and 4096 at most.
     pub connections: Option<NonZeroUsize>,
 }
@@ -80,6 +82,9 @@ pub enum CacheError {
     /// Descriptors do not suffice.
     #[error(transparent)]
     TooManyConnections(#[from] TooManyConnections),
+    /// It would ask itself. The operator's to name another origin.
+    #[error("the origin is this cache itself; name the server behind it with --origin")]
+    BeforeItself,
 }
 
 /// A cache that is ready to serve.
@@ -93,6 +98,7 @@ pub struct Cache {
 struct Shared {
     origin: Origin,
     origin_limit: Duration,
+    client_limit: Duration,
     store: Arc<Store>,
     engine: Arc<Engine>,
     counters: Arc<Counters>,
@@ -114,6 +120,7 @@ impl Cache {
         let shared = Shared {
             origin: options.origin,
             origin_limit: options.origin_limit,
+            client_limit: options.client_limit,
             store,
             engine,
             counters,
@@ -124,9 +131,16 @@ impl Cache {
         Ok(Cache { shared: Arc::new(shared), connections: Arc::new(Semaphore::new(connections)) })
     }
 
-    /// Whether it would ask itself if it listened there, as far as the origin's URL tells without asking for a name.
-    pub fn is_before_itself(&self, doors: &[SocketAddr]) -> bool {
-        self.shared.origin.known().is_some_and(|origin| itself::is_reached(origin, doors))
+    /// Has it ask nobody who listens there: that is itself. To be called once, before it serves.
+    ///
+    /// # Errors
+    /// [`CacheError::BeforeItself`], as far as the origin's URL tells without asking for a name. Where that is asked for later,
+    /// requests are refused.
+    pub fn listens_at(&self, doors: Vec<SocketAddr>) -> Result<(), CacheError> {
+        self.shared.origin.leave_out(doors);
+        let is_itself =
+            self.shared.origin.known().is_some_and(|origin| self.shared.origin.leads_back(origin));
+        if is_itself { Err(CacheError::BeforeItself) } else { Ok(()) }
     }
 
     /// What it did so far.

@@ -11,7 +11,7 @@ use wirepath_streams::{Object, Stream, StreamProgress};
 
 use super::Shared;
 use super::answer;
-use super::flow::{Flow, Moved};
+use super::flow::{Flow, Moved, Patience};
 use super::head::{Asked, Refusal};
 use super::status::count;
 
@@ -29,7 +29,8 @@ impl Connection {
         drain: watch::Receiver<bool>,
     ) -> Connection {
         count(&shared.counters.connections);
-        let client = doors::Connection::new(stream, doors::Limits::default(), drain);
+        let limits = doors::Limits { write: shared.client_limit, ..doors::Limits::default() };
+        let client = doors::Connection::new(stream, limits, drain);
         Connection { client, shared, _place: place }
     }
 
@@ -76,12 +77,13 @@ impl Connection {
     /// Has the engine move a stream to this connection; `build` gets it as an object. While the one `beside` it moves, it may wait.
     pub(super) async fn relay(
         &mut self,
+        patience: Patience,
         build: impl FnOnce(Object) -> io::Result<Stream>,
         beside: Option<&StreamProgress>,
     ) -> io::Result<Moved> {
         let (stream, socket) = self.client.lend()?;
         let relayed = build(Object::stream("the client", socket)?)?;
-        let moved = Flow::start(&self.shared.engine, relayed).end(self.shared.origin_limit, beside).await;
+        let moved = Flow::start(&self.shared.engine, relayed).end(patience, beside).await;
         self.client.take_back(stream)?;
         Ok(moved)
     }

@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::future::ready;
+use std::io;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
@@ -196,6 +197,10 @@ impl Telling {
                     Ok(served) => served,
                     Err(refusal) => return self.tell(Outcome::Failed(refusal)),
                 },
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    tracing::debug!("an entry of the cache went while the origin was asked about it");
+                    None
+                }
                 Err(error) => {
                     tracing::warn!(%error, "an entry of the cache could not be renewed");
                     None
@@ -237,9 +242,7 @@ impl Telling {
         let (file, following) = (Arc::clone(&writing.file), Some(Arc::clone(&growth.0)));
         self.tell(Outcome::Served(self.shared.served(&entry, file, following), Source::Miss));
         let url = &entry.url;
-        let written =
-            flow::write_body(&self.shared.engine, reply, &writing.file, &growth.0, self.shared.origin_limit)
-                .await;
+        let written = flow::write_body(&self.shared, reply, &writing, &growth.0).await;
         add(&self.shared.counters.bytes_from_origin, growth.0.bytes());
         match written {
             Ok(()) => growth.end(),

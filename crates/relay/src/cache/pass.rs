@@ -11,8 +11,10 @@ use http::StatusCode;
 use tokio::sync::oneshot;
 use wirepath_streams::{Framing, Object, StreamBuilder, StreamProgress};
 
+use super::Shared;
 use super::answer;
 use super::connection::Connection;
+use super::flow::Patience;
 use super::head::{Asked, Refusal};
 use super::origin::Reply;
 use super::status::{add, count};
@@ -74,7 +76,7 @@ impl Connection {
         let mut reply = pin!(shared.origin.reply(connection, &asked.method, shared.origin_limit, is_sent));
         let early = tokio::select! {
             biased;
-            () = upload.over(shared.origin_limit) => None,
+            () = upload.over(shared.upload_patience()) => None,
             reply = &mut reply => Some(reply),
         };
         self.client.take_back(lent)?;
@@ -99,7 +101,7 @@ impl Connection {
         mut upload: Upload,
         why: &'static str,
     ) -> io::Result<bool> {
-        let (is_error, limit) = (is_error(reply.told.status), self.shared.origin_limit);
+        let is_error = is_error(reply.told.status);
         let beside = Arc::clone(upload.progress());
         {
             let mut passing = pin!(self.pass_reply(asked, reply, why, Some(&beside)));
@@ -114,7 +116,7 @@ impl Connection {
         if is_error {
             upload.stop(); // nobody wants it
         }
-        upload.over(limit).await;
+        upload.over(self.shared.upload_patience()).await;
         Ok(false)
     }
 
@@ -138,13 +140,14 @@ impl Connection {
         }
         let head_bytes = head.len() as u64;
         let rest = told.body_bytes.map_or(u64::MAX, |bytes| bytes - first.len() as u64);
+        let patience = Patience { source: self.shared.origin_limit, sink: self.shared.client_limit };
         let build = |client| {
             let before = BytesMut::from(&[&head[..], &first[..]].concat()[..]);
             let source =
                 Object::stream("the origin", connection.into_std()?.into())?.up_to(rest).preceded_by(before);
             Ok(StreamBuilder::default().input(source, Framing::Whole).output(client).build())
         };
-        let (sent, result) = self.relay(build, beside).await?;
+        let (sent, result) = self.relay(patience, build, beside).await?;
         add(&self.shared.counters.bytes_from_origin, sent.saturating_sub(head_bytes));
         let is_whole = told.body_bytes.is_none_or(|bytes| sent.checked_sub(head_bytes) == Some(bytes));
         match result {
@@ -153,6 +156,13 @@ impl Connection {
             Ok(()) => Err(self.client.cut("the origin's answer ended early".to_owned())),
             Err(words) => Err(self.client.cut(words)),
         }
+    }
+}
+
+impl Shared {
+    /// How long client and origin may pause within the body of a request.
+    fn upload_patience(&self) -> Patience {
+        Patience { source: self.client_limit, sink: self.origin_limit }
     }
 }
 

@@ -3,14 +3,13 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::BytesMut;
 use rustix::net::{Shutdown, shutdown};
 use tokio::net::TcpStream;
 use wirepath_streams::{Engine, Framing, Object, StreamBuilder, StreamProgress};
 
-use super::flow::{Flow, Moved};
+use super::flow::{Flow, Moved, Patience};
 
 /// One that was begun. It is stopped when this is dropped.
 pub(super) struct Upload {
@@ -45,23 +44,23 @@ impl Upload {
         self.flow.progress()
     }
 
-    /// Waits for its end, and brings it about when nothing moves for `stall`.
-    pub(super) async fn over(&mut self, stall: Duration) {
+    /// Waits for its end, and brings it about when one of its ends pauses for too long.
+    pub(super) async fn over(&mut self, patience: Patience) {
         if self.moved.is_none() {
-            self.moved = Some(self.flow.end(stall, None).await);
+            self.moved = Some(self.flow.end(patience, None).await);
         }
     }
 
     /// Waits for its end, however long that takes.
     pub(super) async fn ended(&mut self) {
-        self.over(Duration::MAX).await;
+        self.over(Patience::ENDLESS).await;
     }
 
     /// Whether it is over, or has nothing to do any more: then it is over in a moment, for which this waits. The origin may have answered
     /// before the engine has said that all has left.
     pub(super) async fn is_settled(&mut self) -> bool {
-        let is_settled = self.moved.is_some()
-            || self.flow.bytes_out().await.is_none_or(|bytes_out| bytes_out == self.bytes);
+        let is_settled =
+            self.moved.is_some() || self.flow.state().await.is_none_or(|state| state.bytes_out == self.bytes);
         if is_settled {
             self.ended().await;
         }
