@@ -17,7 +17,11 @@ mod playing;
 mod relay;
 mod relay_cache;
 mod relay_cache_care;
+mod relay_cache_circle;
+mod relay_cache_disk;
 mod relay_cache_nginx;
+mod relay_cache_passing;
+mod relay_cache_patience;
 mod relay_cache_rules;
 mod relay_config;
 mod relay_descriptors;
@@ -60,7 +64,11 @@ fn main() -> ExitCode {
         relay_proxy_patience::trials(),
         relay_cache::trials(),
         relay_cache_care::trials(),
+        relay_cache_circle::trials(),
+        relay_cache_disk::trials(),
         relay_cache_nginx::trials(),
+        relay_cache_passing::trials(),
+        relay_cache_patience::trials(),
         relay_cache_rules::trials(),
         rtcp::trials(),
         rtsp::trials(),

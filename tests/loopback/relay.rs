@@ -27,6 +27,7 @@ fn moving() -> Vec<Trial> {
         stripes_over_sockets_are_put_together_again,
         what_is_sealed_is_opened_behind_another_relay,
         what_an_order_missed_is_said,
+        what_does_not_open_is_an_error,
         a_programme_is_taken_out_of_a_multiplex,
         a_programme_that_is_not_there_is_a_failure_that_names_those_that_are,
         ffmpeg_sends_through_a_relay,
@@ -203,10 +204,32 @@ fn what_is_sealed_is_opened_behind_another_relay() -> Result<()> {
     let opened = run(&opening, &sealed.stdout)?;
     ensure!(opened.status.success() && opened.stdout == bytes, "{:?}", String::from_utf8(opened.stderr)?);
     let mut damaged = sealed.stdout;
-    damaged[100] ^= 1;
+    damaged[10 * (4 + 12 + 4096 + 16) + 100] ^= 1;
     let opened = run(&opening, &damaged)?;
-    ensure!(opened.stdout == bytes[4096..], "a record that was changed came through");
-    ensure!(String::from_utf8(opened.stderr)?.contains("open: refused 1"));
+    ensure!(opened.stdout == bytes[..10 * 4096], "not what is before the record that was changed");
+    let said = String::from_utf8(opened.stderr)?;
+    ensure!(opened.status.code() == Some(1) && said.contains("a record was changed on its way"), "{said}");
+    Ok(())
+}
+
+fn what_does_not_open_is_an_error() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    for (name, byte) in [("key", 1), ("other", 2)] {
+        std::fs::write(folder.path().join(name), [byte; 32])?;
+    }
+    let key = |kind: &str, name: &str| at(folder.path(), kind, name);
+    let (source, sealed, opened) = (key("file", "key"), key("file", "sealed"), key("file", "opened"));
+    let sealing =
+        ["--in", &source, "--out", &sealed, "--framing", "fixed:16", "--handler", &key("seal", "key")];
+    let output = run(&[&sealing[..], &["--handler", "prefix"]].concat(), b"")?;
+    ensure!(output.status.success(), "{output:?}");
+    let opening = ["--in", &sealed, "--out", &opened, "--framing", "length32", "--handler", "unprefix"];
+    let output = run(&[&opening[..], &["--handler", &key("open", "other")]].concat(), b"")?;
+    let said = String::from_utf8(output.stderr)?;
+    ensure!(output.status.code() == Some(1) && said.contains("sealed with another key"), "{said}");
+    ensure!(!folder.path().join("opened").exists(), "an empty file is left");
+    let output = run(&[&opening[..], &["--handler", &key("open", "key")]].concat(), b"")?;
+    ensure!(output.status.success() && std::fs::read(folder.path().join("opened"))? == [1; 32], "{output:?}");
     Ok(())
 }
 

@@ -30,7 +30,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 /// Has a client read the head and what has come of the body.
-fn read_until(connection: &mut impl Read, ending: &[u8]) -> Result<()> {
+pub(crate) fn read_until(connection: &mut impl Read, ending: &[u8]) -> Result<()> {
     let mut bytes = Vec::new();
     while !bytes.ends_with(ending) {
         let mut byte = [0];

@@ -48,8 +48,12 @@ impl Cache {
             tell.send(line)
         });
         let line = told.recv_timeout(Deadline::seconds(15.0).left()).unwrap_or_default();
-        let address =
-            line.trim_end().strip_prefix("ready http=http://").and_then(|rest| rest.strip_suffix('/'));
+        // The first, which is ours; those that the arguments add follow.
+        let address = line
+            .trim_end()
+            .strip_prefix("ready http=http://")
+            .and_then(|rest| rest.split_once('/'))
+            .map(|(first, _)| first);
         let Some(address) = address else {
             // All that it printed has been read when its end has been waited for.
             let ended = process.wait(Deadline::seconds(10.0));

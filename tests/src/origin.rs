@@ -17,7 +17,7 @@ pub struct Asked {
     pub line: String,
     /// Names in lower case, and values, in order.
     pub headers: Vec<(String, String)>,
-    /// As long as it said.
+    /// As long as it said; empty if it is left for the answer to read.
     pub body: Vec<u8>,
 }
 
@@ -41,7 +41,7 @@ impl Asked {
         self.line.split(' ').nth(1).unwrap_or_default()
     }
 
-    fn read(connection: &mut TcpStream) -> Result<Asked> {
+    fn read(connection: &mut TcpStream, with_body: bool) -> Result<Asked> {
         let mut bytes = Vec::new();
         let mut byte = [0];
         while !bytes.ends_with(b"\r\n\r\n") {
@@ -52,9 +52,11 @@ impl Asked {
         let (line, rest) = head.split_once("\r\n").context("a first line")?;
         let headers = http::headers_of(rest);
         let mut asked = Asked { line: line.to_owned(), headers, body: Vec::new() };
-        let length = asked.header("content-length").unwrap_or("0").parse()?;
-        asked.body.resize(length, 0);
-        connection.read_exact(&mut asked.body)?;
+        if with_body {
+            let length = asked.header("content-length").unwrap_or("0").parse()?;
+            asked.body.resize(length, 0);
+            connection.read_exact(&mut asked.body)?;
+        }
         Ok(asked)
     }
 }
@@ -63,6 +65,20 @@ impl Origin {
     /// Starts it. `answer` writes the answer to a request; the connection is closed when it returns, and reset if it fails.
     pub fn start(
         answer: impl Fn(&Asked, &mut TcpStream) -> Result<()> + Send + Sync + 'static,
+    ) -> Result<Origin> {
+        Origin::begin(answer, true)
+    }
+
+    /// Starts one that leaves the bodies of requests for `answer` to read.
+    pub fn of_heads(
+        answer: impl Fn(&Asked, &mut TcpStream) -> Result<()> + Send + Sync + 'static,
+    ) -> Result<Origin> {
+        Origin::begin(answer, false)
+    }
+
+    fn begin(
+        answer: impl Fn(&Asked, &mut TcpStream) -> Result<()> + Send + Sync + 'static,
+        with_body: bool,
     ) -> Result<Origin> {
         let listener = TcpListener::bind(("127.0.0.1", 0)).context("an origin's port")?;
         let address = listener.local_addr()?;
@@ -74,7 +90,7 @@ impl Origin {
                     return;
                 }
                 let (heard, answer) = (Arc::clone(&heard), Arc::clone(&answer));
-                std::thread::spawn(move || serve(connection, &heard, &*answer));
+                std::thread::spawn(move || serve(connection, with_body, &heard, &*answer));
             }
         });
         Ok(Origin { address, asked, is_over, accepting: Some(accepting) })
@@ -104,11 +120,12 @@ impl Drop for Origin {
 
 fn serve(
     mut connection: TcpStream,
+    with_body: bool,
     heard: &Mutex<Vec<Asked>>,
     answer: &(dyn Fn(&Asked, &mut TcpStream) -> Result<()> + Send + Sync),
 ) {
     // A client that leaves in the middle of its request was not heard.
-    let Ok(asked) = Asked::read(&mut connection) else { return };
+    let Ok(asked) = Asked::read(&mut connection, with_body) else { return };
     heard.lock().expect("nothing panics holding it").push(asked.clone());
     if answer(&asked, &mut connection).is_err() {
         socket2::SockRef::from(&connection)

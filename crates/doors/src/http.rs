@@ -5,9 +5,10 @@ use std::net::{SocketAddr, TcpStream as BlockingStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use socket2::SockRef;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -138,6 +139,17 @@ impl Connection {
         self.reader.take(most)
     }
 
+    /// Waits until the connection is broken off. A client that only sends nothing more is there: it may still wait for its answer.
+    pub async fn gone(&self) {
+        // Whoever it is lent to hears of it.
+        let Some(stream) = &self.stream else { return std::future::pending().await };
+        let look = || if is_broken(stream) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) };
+        if look().is_err() {
+            // It fails only if the runtime ends.
+            drop(stream.async_io(Interest::ERROR, look).await);
+        }
+    }
+
     /// Writes an answer that is in memory.
     ///
     /// # Errors
@@ -248,6 +260,13 @@ pub fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
+/// Whether both directions are over: an end in order of what comes is that of one.
+fn is_broken(stream: &TcpStream) -> bool {
+    const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut polled = [PollFd::new(stream, PollFlags::empty())];
+    poll(&mut polled, Some(&NOW)).is_ok() && polled[0].revents().contains(PollFlags::HUP)
+}
+
 /// Feeds what has arrived. Its buffer is not part of the task, of which there may be thousands.
 fn feed(stream: &TcpStream, reader: &mut HeadReader) -> Result<(), End> {
     let mut bytes = [0; READ_BYTES];
@@ -324,6 +343,31 @@ mod tests {
             End::Malformed(HeadError::NotHttp(0x16))
         ));
         assert!(matches!(end_of(b"GET / HT", true, Limits::default()), End::Closed));
+    }
+
+    /// Only a reset says that nobody waits for the answer any more.
+    #[test]
+    fn a_client_that_sends_no_more_is_there_until_it_breaks_off() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let client = BlockingStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        let (stream, _) = listener.accept().expect("it came");
+        stream.set_nonblocking(true).expect("a socket");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let (_drain, draining) = watch::channel(false);
+        runtime.block_on(async {
+            let stream = TcpStream::from_std(stream).expect("a socket");
+            let mut connection = Connection::new(stream, Limits::default(), draining);
+            (&client).write_all(b"next").expect("it is there");
+            client.shutdown(std::net::Shutdown::Write).expect("it ends in order");
+            timeout(SHORT, connection.gone()).await.expect_err("it waits");
+            let (lent, _second) = connection.lend().expect("it is there");
+            timeout(SHORT, connection.gone()).await.expect_err("others have it");
+            connection.take_back(lent).expect("the runtime takes it");
+            SockRef::from(&client).set_linger(Some(Duration::ZERO)).expect("a socket");
+            // It is waited for already when it breaks off.
+            tokio::join!(connection.gone(), async { drop(client) });
+            connection.gone().await;
+        });
     }
 
     /// What is lent is not there for anybody else until it is taken back.

@@ -12,11 +12,15 @@ mod fetches;
 mod flow;
 mod folder;
 mod head;
+mod hops;
 mod names;
 mod origin;
+mod pass;
 mod rules;
 mod status;
 mod store;
+mod unkept;
+mod upload;
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -37,13 +41,13 @@ pub use origin::{Origin, OriginError};
 pub use status::CacheStatus;
 use status::{Counters, count};
 use store::Store;
+use unkept::Unkept;
 
-use crate::itself;
 use crate::limits::{self, TooManyConnections};
 
 /// Descriptors of a client and of a fetch, which may go on when its client has left: the sockets, each held twice while it is lent to
-/// the engine, the file and a pipe.
-const EACH: u64 = 8;
+/// the engine, the file and a pipe; or, while bodies go both ways, the sockets three times and two pipes.
+const EACH: u64 = 10;
 
 /// Most clients unless said otherwise, if there are descriptors for so many.
 const USUAL: usize = 4096;
@@ -60,8 +64,11 @@ pub struct CacheOptions {
     pub budget_bytes: u64,
     /// Whom to ask.
     pub origin: Origin,
-    /// How long the origin may take to begin an answer, and how long it or a client may send and take nothing within one.
+    /// How long the origin may take to begin an answer, and how long it may send nothing within one, or take nothing of a request.
     pub origin_limit: Duration,
+    /// How long a client may take nothing of an answer that passes through, or send nothing of a request. Of answers from the cache the
+    /// [engine](wirepath_streams::EngineOptions::download_stall_us) says that.
+    pub client_limit: Duration,
     /// Most client connections, and most fetches at a time; none for as many as there are descriptors for, and 4096 at most.
     pub connections: Option<NonZeroUsize>,
 }
@@ -75,6 +82,9 @@ pub enum CacheError {
     /// Descriptors do not suffice.
     #[error(transparent)]
     TooManyConnections(#[from] TooManyConnections),
+    /// It would ask itself. The operator's to name another origin.
+    #[error("the origin is this cache itself; name the server behind it with --origin")]
+    BeforeItself,
 }
 
 /// A cache that is ready to serve.
@@ -88,10 +98,12 @@ pub struct Cache {
 struct Shared {
     origin: Origin,
     origin_limit: Duration,
+    client_limit: Duration,
     store: Arc<Store>,
     engine: Arc<Engine>,
     counters: Arc<Counters>,
     fetches: Fetches,
+    unkept: Unkept,
     fetch_places: Semaphore,
 }
 
@@ -108,18 +120,27 @@ impl Cache {
         let shared = Shared {
             origin: options.origin,
             origin_limit: options.origin_limit,
+            client_limit: options.client_limit,
             store,
             engine,
             counters,
             fetches: Fetches::default(),
+            unkept: Unkept::default(),
             fetch_places: Semaphore::new(connections),
         };
         Ok(Cache { shared: Arc::new(shared), connections: Arc::new(Semaphore::new(connections)) })
     }
 
-    /// Whether it would ask itself if it listened there, as far as the origin's URL tells without asking for a name.
-    pub fn is_before_itself(&self, doors: &[SocketAddr]) -> bool {
-        self.shared.origin.known().is_some_and(|origin| itself::is_reached(origin, doors))
+    /// Has it ask nobody who listens there: that is itself. To be called once, before it serves.
+    ///
+    /// # Errors
+    /// [`CacheError::BeforeItself`], as far as the origin's URL tells without asking for a name. Where that is asked for later,
+    /// requests are refused.
+    pub fn listens_at(&self, doors: Vec<SocketAddr>) -> Result<(), CacheError> {
+        self.shared.origin.leave_out(doors);
+        let is_itself =
+            self.shared.origin.known().is_some_and(|origin| self.shared.origin.leads_back(origin));
+        if is_itself { Err(CacheError::BeforeItself) } else { Ok(()) }
     }
 
     /// What it did so far.

@@ -9,6 +9,9 @@ use crate::address::{Address, Claim};
 use crate::open::OpenError;
 use crate::spec::{FramingSpec, HandlerSpec, OrderSpec, PatternSpec, SpecError, WhenFullSpec};
 
+/// Bytes that may wait for a file, where an output for which more waits loses something.
+const WAITING_FOR_FILE: usize = 16 << 20;
+
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Wiring {
@@ -162,11 +165,21 @@ impl Wiring {
             let object = listening.map_or_else(|| input.open_input(), Ok)?;
             builder = builder.input(object, self.framing.framing());
         }
-        for object in self.open_outputs(outlets, &mut on_wait)? {
-            let options = OutputOptions { when_full: self.when_full.0, ..OutputOptions::default() };
-            builder = builder.output_with(object, options);
+        let opened = self.open_outputs(outlets, &mut on_wait)?;
+        for (output, object) in self.outputs.iter().zip(opened) {
+            builder = builder.output_with(object, self.output_options(output));
         }
         Ok(builder.finish_outputs().build())
+    }
+
+    /// A file is written elsewhere, piece by piece, and takes nothing meanwhile: what comes at once must not be too much for it.
+    fn output_options(&self, output: &Address) -> OutputOptions {
+        let usual = OutputOptions { when_full: self.when_full.0, ..OutputOptions::default() };
+        match self.when_full.0 {
+            WhenFull::Block => usual,
+            _ if output.is_file() => OutputOptions { waiting_bytes: WAITING_FOR_FILE, ..usual },
+            _ => usual,
+        }
     }
 
     /// Outputs but for those that listen, in their order. Files are opened last: none is made or overwritten for a connection that does

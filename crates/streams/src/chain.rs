@@ -99,19 +99,19 @@ impl Chain {
     /// Puts what becomes of `run` behind what is in `out`.
     ///
     /// # Errors
-    /// What a handler says; what was put into `out` before stays.
+    /// What a handler says; what becomes of the records before is in `out` then.
     pub(crate) fn apply(&mut self, run: Run, out: &mut Vec<Run>) -> Result<(), ChainError> {
         let first = out.len();
+        let mut result = Ok(());
         out.push(run);
         for link in &mut self.links {
             let mut made = mem::take(&mut self.made);
-            for run in out.drain(first..) {
-                link.apply(run, &mut made)?;
-            }
+            let applied = out.drain(first..).try_for_each(|run| link.apply(run, &mut made));
+            result = applied.and(result);
             out.append(&mut made);
             self.made = made;
         }
-        Ok(())
+        result
     }
 
     /// There is nothing more to come.
@@ -182,15 +182,19 @@ impl Link {
     }
 }
 
-/// Records that pass, as few runs as possible.
+/// Records that pass, as few runs as possible; of those before an error as well.
 fn read(handler: &mut dyn Read, gate: &mut Gate, run: &Run, out: &mut Vec<Run>) -> Result<(), HandlerError> {
     let mut passing: Range<usize> = 0..0;
     for index in 0..run.records() {
         let (range, piece) = run.piece(index);
-        if gate.lets_in(piece.begins)
-            && let Some(verdict) = gate.judge(piece, handler.read(piece))?
-        {
-            gate.is_dropping = verdict == Verdict::Drop && piece.begins;
+        if gate.lets_in(piece.begins) {
+            let judged = gate.judge(piece, handler.read(piece));
+            if judged.is_err() {
+                put(run, passing.clone(), out);
+            }
+            if let Some(verdict) = judged? {
+                gate.is_dropping = verdict == Verdict::Drop && piece.begins;
+            }
         }
         if !gate.is_dropping {
             passing.end = range.end;
@@ -207,7 +211,7 @@ fn read(handler: &mut dyn Read, gate: &mut Gate, run: &Run, out: &mut Vec<Run>) 
     Ok(())
 }
 
-/// What is kept and added: records that are kept whole as few runs as possible, others part by part.
+/// What is kept and added, also before an error: records that are kept whole as few runs as possible, others part by part.
 fn select(
     handler: &mut dyn Select,
     gate: &mut Gate,
@@ -220,7 +224,11 @@ fn select(
         let (range, piece) = run.piece(index);
         let mut frame = Frame::new(piece.bytes.len(), parts);
         let is_shown = gate.lets_in(piece.begins);
-        let selected = if is_shown { gate.judge(piece, handler.select(piece, &mut frame))? } else { None };
+        let judged = if is_shown { gate.judge(piece, handler.select(piece, &mut frame)) } else { Ok(None) };
+        if judged.is_err() {
+            put(run, kept.clone(), out);
+        }
+        let selected = judged?;
         if let (Some(()), [Part::Kept(all)]) = (selected, &parts[..])
             && all.len() == piece.bytes.len()
             && !all.is_empty()

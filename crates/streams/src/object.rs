@@ -138,10 +138,11 @@ impl Object {
         Object::new(name, Kind::File(StoredFile { offset, end, ..StoredFile::new(file) }))
     }
 
-    /// A file to write from its beginning, which others send [meanwhile](crate::Part::Growing): `growth` says how much of it there
-    /// is.
+    /// A file to write, which others send [meanwhile](crate::Part::Growing): `growth` says how much of it there is, and so where this
+    /// begins. Streams may write it one after the other.
     pub fn growing(name: &str, file: Arc<File>, growth: Arc<Growth>) -> Object {
-        Object::new(name, Kind::File(StoredFile { growth: Some(growth), ..StoredFile::new(file) }))
+        let offset = growth.bytes();
+        Object::new(name, Kind::File(StoredFile { offset, growth: Some(growth), ..StoredFile::new(file) }))
     }
 
     /// A connected stream socket (TCP or Unix), a pipe, a FIFO or a terminal; or an ordinary file that is read or written where it

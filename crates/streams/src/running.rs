@@ -65,6 +65,8 @@ pub(crate) struct StreamTask {
     pub(crate) jobs: VecDeque<Job>,
     /// Who wants it back, when nobody else has anything of it.
     pub(crate) wanted: Option<Sender<Box<Stream>>>,
+    /// It is over, when what is being written for it is: how much that is will be known then.
+    pub(crate) result: Option<Result<(), StreamError>>,
     on_end: Option<Box<dyn FnOnce(StreamEnd) + Send>>,
     ending: Arc<Ending>,
     progress: Arc<StreamProgress>,
@@ -166,6 +168,7 @@ impl StreamTask {
             deadline_us,
             jobs: VecDeque::new(),
             wanted: None,
+            result: None,
             on_end,
             ending: Arc::default(),
             progress: Arc::new(StreamProgress::new()),

@@ -99,6 +99,8 @@ pub struct Stream {
     watch: Option<Watch>,
     /// What went wrong between two turns.
     failed: Option<StreamError>,
+    /// What went wrong with what comes in: no more is taken, and the stream ends with this when what was taken before has left.
+    failing: Option<StreamError>,
     /// Why the last output is gone, while those that leave still send.
     no_output: Option<String>,
     /// Whose connection has failed, if that is to end the stream.

@@ -19,6 +19,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_file_that_nothing_was_written_to_is_not_left,
         files_of_a_shell_keep_their_place,
         a_report_replaces_nothing_that_the_run_uses,
+        a_file_takes_what_comes_at_once,
     ]
 }
 
@@ -164,5 +165,20 @@ fn a_report_replaces_nothing_that_the_run_uses() -> Result<()> {
         .stdin(std::process::Stdio::null())
         .output()?;
     ensure!(nowhere.status.success(), "{nowhere:?}");
+    Ok(())
+}
+
+/// Less than may wait for it, so that nothing is lost however slow the disk is.
+fn a_file_takes_what_comes_at_once() -> Result<()> {
+    for rule in ["drop-oldest", "drop-newest", "disconnect"] {
+        let folder = tempfile::tempdir()?;
+        let bytes = random_bytes(12_000_000);
+        std::fs::write(folder.path().join("source"), &bytes)?;
+        let (source, target) = (at(folder.path(), "file", "source"), at(folder.path(), "file", "target"));
+        let output =
+            run(&["--in", &source, "--out", &target, "--framing", "fixed:1000", "--when-full", rule], b"")?;
+        ensure!(output.status.success(), "{rule}: {output:?}");
+        ensure!(std::fs::read(folder.path().join("target"))? == bytes, "{rule}: other bytes came");
+    }
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use bytesize::ByteSize;
 use clap::Args;
 use clap::error::ErrorKind;
@@ -56,6 +56,10 @@ pub(super) struct Caching {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = number::some_time, requires = "cache")]
     origin_timeout: Duration,
 
+    /// How long a client of a cache may take nothing of an answer, or send nothing of a body, before its connection is reset
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = number::some_time, requires = "cache")]
+    client_timeout: Duration,
+
     /// Most clients of a cache, and most fetches, at a time [default: what the limit of open files allows, 4096 at most]
     #[arg(long, value_name = "N", value_parser = number::at_least_one, requires = "cache")]
     max_clients: Option<NonZeroUsize>,
@@ -78,7 +82,13 @@ impl Caching {
         let log = Log::start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let readers = BlockingPool::start("reader", 4, Importance::Equal)?;
-        let options = EngineOptions { threads: listening.threads()?, ..EngineOptions::default() };
+        // Half of all time there is, so that it can be added to a time.
+        let stall_us = self.client_timeout.as_micros().min(u128::from(u64::MAX / 2)) as u64;
+        let options = EngineOptions {
+            threads: listening.threads()?,
+            download_stall_us: stall_us,
+            ..EngineOptions::default()
+        };
         let support = Arc::new(Support::probe(None, Calibrations::default(), false));
         let engine = Arc::new(Engine::start(&options, support, &readers).context("starting threads")?);
         let cache = Cache::open(self.options()?, Arc::clone(&engine))?;
@@ -110,6 +120,7 @@ impl Caching {
             budget_bytes: self.cache_size.as_u64(),
             origin: self.origin.context("--origin says whom to ask")?,
             origin_limit: self.origin_timeout,
+            client_limit: self.client_timeout,
             connections: self.max_clients,
         })
     }
@@ -124,10 +135,7 @@ async fn serve(cache: &Cache, addresses: &[Endpoint], limit: Duration, says_read
         _ = ending.signal() => return Ok(true),
     };
     let doors = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
-    ensure!(
-        !cache.is_before_itself(&doors),
-        "the origin is this cache itself; name the server behind it with --origin"
-    );
+    cache.listens_at(doors)?;
     if says_ready {
         announce(&listeners)?;
     }

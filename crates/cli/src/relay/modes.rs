@@ -61,6 +61,7 @@ const MODES: [Mode; 3] = [
             "origin",
             "cache_size",
             "origin_timeout",
+            "client_timeout",
             "max_clients",
             "metrics",
             "json",
@@ -146,7 +147,8 @@ mod tests {
             "rate" => "1MB/s",
             "metrics" => "127.0.0.1:0",
             "balance" => "random",
-            "connect_timeout" | "idle_timeout" | "health_interval" | "drain" | "origin_timeout" => "1s",
+            "connect_timeout" | "idle_timeout" | "health_interval" | "drain" | "origin_timeout"
+            | "client_timeout" => "1s",
             "inputs" => "-",
             "origin" => "http://storage",
             "cache_size" => "1GiB",

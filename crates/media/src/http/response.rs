@@ -68,6 +68,7 @@ statuses! {
     ServiceUnavailable = 503 "Service Unavailable",
     GatewayTimeout = 504 "Gateway Timeout",
     VersionNotSupported = 505 "HTTP Version Not Supported",
+    LoopDetected = 508 "Loop Detected",
 }
 
 impl Status {

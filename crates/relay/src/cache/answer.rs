@@ -171,7 +171,17 @@ pub(super) fn refusal(
     keep_alive: bool,
     now_s: u64,
 ) -> Vec<u8> {
-    let response = Response::error(refusal.status, &refusal.words);
+    own(Response::error(refusal.status, &refusal.words), is_head, version, keep_alive, now_s)
+}
+
+/// An answer of ours.
+pub(super) fn own(
+    response: Response,
+    is_head: bool,
+    version: Version,
+    keep_alive: bool,
+    now_s: u64,
+) -> Vec<u8> {
     let mut head = response.head(version, keep_alive, now_s);
     for part in response.body.into_iter().filter(|_| !is_head) {
         if let Part::Bytes(bytes) = part {

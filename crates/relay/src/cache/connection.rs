@@ -7,11 +7,11 @@ use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 use wirepath_doors::{self as doors, now_s};
 use wirepath_media::http::Version;
-use wirepath_streams::{Object, Stream};
+use wirepath_streams::{Object, Stream, StreamProgress};
 
 use super::Shared;
 use super::answer;
-use super::flow;
+use super::flow::{Flow, Moved, Patience};
 use super::head::{Asked, Refusal};
 use super::status::count;
 
@@ -29,7 +29,8 @@ impl Connection {
         drain: watch::Receiver<bool>,
     ) -> Connection {
         count(&shared.counters.connections);
-        let client = doors::Connection::new(stream, doors::Limits::default(), drain);
+        let limits = doors::Limits { write: shared.client_limit, ..doors::Limits::default() };
+        let client = doors::Connection::new(stream, limits, drain);
         Connection { client, shared, _place: place }
     }
 
@@ -73,15 +74,28 @@ impl Connection {
         self.client.write(&answer).await.map(|()| asked.keep_alive)
     }
 
-    /// Has the engine move a stream from or to this connection; `build` gets it as an object. Answers how many bytes left.
+    /// Has the engine move a stream to this connection; `build` gets it as an object. While the one `beside` it moves, it may wait.
     pub(super) async fn relay(
         &mut self,
+        patience: Patience,
         build: impl FnOnce(Object) -> io::Result<Stream>,
-    ) -> io::Result<(u64, Result<(), String>)> {
+        beside: Option<&StreamProgress>,
+    ) -> io::Result<Moved> {
         let (stream, socket) = self.client.lend()?;
         let relayed = build(Object::stream("the client", socket)?)?;
-        let moved = flow::run(&self.shared.engine, relayed, self.shared.origin_limit).await;
+        let moved = Flow::start(&self.shared.engine, relayed).end(patience, beside).await;
         self.client.take_back(stream)?;
         Ok(moved)
+    }
+
+    /// Waits for something unless the client leaves, for whom it is.
+    pub(super) async fn unless_gone<T>(&self, wanted: impl Future<Output = T>) -> io::Result<T> {
+        tokio::select! {
+            biased;
+            done = wanted => Ok(done),
+            () = self.client.gone() => {
+                Err(io::Error::new(io::ErrorKind::ConnectionReset, "the client left before it was answered"))
+            }
+        }
     }
 }

@@ -22,12 +22,17 @@ pub(super) struct Cost {
 impl Cost {
     pub(super) fn of(entry: &Entry, key: &str) -> Cost {
         let record = record_bytes(entry, key);
-        let blocks = |bytes: u64| bytes.div_ceil(BLOCK).saturating_mul(BLOCK);
         let fields = FIELD_MEMORY * entry.fields.len() as u64;
         Cost {
             bytes: blocks(entry.bytes).saturating_add(blocks(record)).saturating_add(BLOCK),
             memory: record.saturating_mul(2).saturating_add(fields + ENTRY_MEMORY),
         }
+    }
+
+    /// What this is, if of a body of `whole_bytes` only so many are there.
+    pub(super) fn with_less_body(self, whole_bytes: u64, bytes: u64) -> Cost {
+        let others = self.bytes.saturating_sub(blocks(whole_bytes));
+        Cost { bytes: others.saturating_add(blocks(bytes)), ..self }
     }
 
     pub(super) fn with(self, other: Cost) -> Cost {
@@ -37,9 +42,21 @@ impl Cost {
         }
     }
 
+    /// Saturates like [`with`](Cost::with): files in a folder may claim more than there is.
+    pub(super) fn without(self, other: Cost) -> Cost {
+        Cost {
+            bytes: self.bytes.saturating_sub(other.bytes),
+            memory: self.memory.saturating_sub(other.memory),
+        }
+    }
+
     pub(super) fn fits(self, budget: Cost) -> bool {
         self.bytes <= budget.bytes && self.memory <= budget.memory
     }
+}
+
+fn blocks(bytes: u64) -> u64 {
+    bytes.div_ceil(BLOCK).saturating_mul(BLOCK)
 }
 
 /// Length of an entry's record, whatever the number of its body.

@@ -155,11 +155,8 @@ impl Entry {
     }
 
     fn staleness(&self, now: SystemTime) -> Duration {
-        // How long it is fresh at all is what would be left of that when it came, had it no age then.
-        let mut ageless = self.fields.clone();
-        ageless.remove(header::AGE);
-        let ageless = rules::policy(&self.varying, self.status, &ageless, self.received);
-        self.age(now).saturating_sub(ageless.time_to_live(self.received))
+        let lifetime = rules::lifetime(&self.varying, self.status, &self.fields, self.received);
+        self.age(now).saturating_sub(lifetime)
     }
 
     /// As it is written down, with what is known of the file that has the body.

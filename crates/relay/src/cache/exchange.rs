@@ -2,20 +2,19 @@
 
 use std::io;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
-use bytes::BytesMut;
 use http::{Method, header};
-use tokio::net::TcpStream;
-use wirepath_media::http::Status;
-use wirepath_streams::{Framing, Object, Part, StreamBuilder};
+use wirepath_doors::now_s;
+use wirepath_media::http::{Response, Status};
+use wirepath_streams::Part;
 
 use super::answer::{self, Served, Source};
 use super::connection::Connection;
 use super::entry::Use;
 use super::fetch::Fetched;
 use super::head::{Asked, Refusal, joined};
-use super::origin::Reply;
+use super::hops;
 use super::status::{add, count};
 use super::store;
 
@@ -24,6 +23,9 @@ impl Connection {
     pub(super) async fn exchange(&mut self, mut asked: Asked) -> io::Result<bool> {
         count(&self.shared.counters.requests);
         asked.keep_alive &= !self.client.is_draining();
+        if let Some(answer) = hops::answer_to_last(&mut asked) {
+            return self.answer_here(answer, &asked).await;
+        }
         if let Some(why) = passes(&asked) {
             return self.pass(asked, why).await;
         }
@@ -49,14 +51,16 @@ impl Connection {
                 let words = "this is not in the cache, and the origin is not to be asked";
                 return self.refuse(&Refusal::new(Status::GatewayTimeout, words), &asked).await;
             }
-            if asked.method == Method::HEAD {
+            if asked.method == Method::HEAD || asked.is_for_less() && shared.unkept.has(&key, Instant::now())
+            {
                 return self.pass(asked, "miss").await;
             }
-            match shared.fetch(&asked, &key, found).await {
+            let fetched = self.unless_gone(shared.fetch(&asked, &key, found)).await;
+            match fetched.inspect_err(|_| count(&shared.counters.failed))? {
                 Fetched::Served(served, source) => return self.serve(&asked, served, source).await,
                 Fetched::Reply(reply) => {
                     count(&shared.counters.passed);
-                    return self.pass_reply(&asked, reply, "miss").await;
+                    return self.pass_reply(&asked, reply, "miss", None).await;
                 }
                 Fetched::NotForThis => return self.pass(asked, "miss").await,
                 Fetched::Failed(refusal) => {
@@ -66,6 +70,15 @@ impl Connection {
                 Fetched::Kept => {}
             }
         }
+    }
+
+    /// Sends an answer of ours. A body that came with the request is left where it is.
+    async fn answer_here(&mut self, response: Response, asked: &Asked) -> io::Result<bool> {
+        let counters = &self.shared.counters;
+        count(if response.status == Status::BadRequest { &counters.failed } else { &counters.hits });
+        let stays = asked.keep_alive && asked.body_bytes == 0;
+        let answer = answer::own(response, false, asked.version, stays, now_s());
+        self.client.write(&answer).await.map(|()| stays)
     }
 
     /// Sends what an entry has.
@@ -88,100 +101,6 @@ impl Connection {
         let sent = self.client.send(&self.shared.engine, parts).await?;
         add(&self.shared.counters.bytes_from_cache, sent - head_bytes);
         Ok(asked.keep_alive)
-    }
-
-    /// Has the origin answer.
-    async fn pass(&mut self, mut asked: Asked, why: &'static str) -> io::Result<bool> {
-        let shared = Arc::clone(&self.shared);
-        let answered = self.ask(&mut asked).await.inspect_err(|_| count(&shared.counters.failed))?;
-        match answered {
-            Ok(reply) => {
-                count(&shared.counters.passed);
-                let changes = !asked.method.is_safe() && !reply.told.status.is_client_error();
-                if changes && !reply.told.status.is_server_error() {
-                    // RFC 9111 section 4.4.
-                    shared.forget(&store::key(&shared.origin.url(&asked.target))).await;
-                }
-                self.pass_reply(&asked, reply, why).await
-            }
-            Err(refusal) => {
-                count(&shared.counters.failed);
-                self.refuse(&refusal, &asked).await
-            }
-        }
-    }
-
-    /// Sends a request and its body to the origin. What is left of a body that the origin did not want is the end of the connection.
-    async fn ask(&mut self, asked: &mut Asked) -> io::Result<Result<Reply, Refusal>> {
-        let shared = Arc::clone(&self.shared);
-        let stays = asked.keep_alive;
-        asked.keep_alive &= asked.body_bytes == 0;
-        let mut connection = match shared.origin.connect().await {
-            Ok(connection) => connection,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
-        if let Err(refusal) = shared.origin.send_head(&mut connection, asked, &asked.fields).await {
-            return Ok(Err(refusal));
-        }
-        if asked.body_bytes > 0 {
-            if asked.expects_continue {
-                self.client.write(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
-            }
-            let (back, is_whole) = self.send_body(connection, asked.body_bytes).await?;
-            connection = back;
-            asked.keep_alive = stays && is_whole;
-        }
-        Ok(shared.origin.reply(connection, &asked.method, shared.origin_limit).await)
-    }
-
-    /// Moves a request's body to the origin. An origin that does not take it all may answer all the same.
-    async fn send_body(&mut self, connection: TcpStream, bytes: u64) -> io::Result<(TcpStream, bool)> {
-        let first = self.client.take_read(bytes);
-        let rest = bytes - first.len() as u64;
-        let connection = connection.into_std()?;
-        let origin = connection.try_clone()?;
-        let moved = self.relay(|client| {
-            let source = client.up_to(rest).preceded_by(BytesMut::from(&first[..]));
-            let sink = Object::stream("the origin", origin.into())?;
-            Ok(StreamBuilder::default().input(source, Framing::Whole).output(sink).build())
-        });
-        match moved.await? {
-            (sent, Ok(())) if sent < bytes => {
-                Err(self.client.cut(format!("the body ended after {sent} of {bytes} bytes")))
-            }
-            (_, result) => Ok((TcpStream::from_std(connection)?, result.is_ok())),
-        }
-    }
-
-    /// Moves the origin's answer to the client.
-    async fn pass_reply(&mut self, asked: &Asked, reply: Reply, why: &'static str) -> io::Result<bool> {
-        let Reply { told, connection, first } = reply;
-        let head = answer::passed(&told, asked, why);
-        if told.body_bytes == Some(0) {
-            return self.client.write(&head).await.map(|()| asked.keep_alive);
-        }
-        // The end of the connection is that of such a body: until all is sent, any other end, even of this process, is a reset.
-        let ends_with_connection = told.body_bytes.is_none();
-        if ends_with_connection {
-            self.client.reset_when_closed(true)?;
-        }
-        let head_bytes = head.len() as u64;
-        let rest = told.body_bytes.map_or(u64::MAX, |bytes| bytes - first.len() as u64);
-        let moved = self.relay(|client| {
-            let before = BytesMut::from(&[&head[..], &first[..]].concat()[..]);
-            let source =
-                Object::stream("the origin", connection.into_std()?.into())?.up_to(rest).preceded_by(before);
-            Ok(StreamBuilder::default().input(source, Framing::Whole).output(client).build())
-        });
-        let (sent, result) = moved.await?;
-        add(&self.shared.counters.bytes_from_origin, sent.saturating_sub(head_bytes));
-        let is_whole = told.body_bytes.is_none_or(|bytes| sent.checked_sub(head_bytes) == Some(bytes));
-        match result {
-            Ok(()) if ends_with_connection => self.client.reset_when_closed(false).map(|()| false),
-            Ok(()) if is_whole => Ok(asked.keep_alive),
-            Ok(()) => Err(self.client.cut("the origin's answer ended early".to_owned())),
-            Err(words) => Err(self.client.cut(words)),
-        }
     }
 }
 

@@ -1,10 +1,13 @@
-//! Fetching what is to be kept: once for all who ask meanwhile, and to its end whoever leaves.
+//! Fetching what is to be kept: once for all who ask meanwhile, and, when the origin has begun to answer, to its end whoever leaves.
 //!
 //! A stream moves the origin's answer to a file, and everybody who asked follows the file while it grows. What turns out not to be kept
-//! goes to the one who asked first; the others ask for themselves.
+//! goes to the one who asked first, unless he wants less than the whole; the others ask for themselves.
 
+use std::collections::HashMap;
+use std::future::ready;
+use std::io;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use http::{StatusCode, header};
 use tokio::sync::{oneshot, watch};
@@ -57,14 +60,17 @@ enum Joined {
 }
 
 /// Where the outcome is told.
-pub(super) type Told = watch::Receiver<Option<Outcome>>;
+type Told = watch::Receiver<Option<Outcome>>;
+
+/// By whom.
+pub(super) type Tell = watch::Sender<Option<Outcome>>;
 
 /// Of one fetch: who is told. Whoever waits hears of the end, whatever becomes of it.
 struct Telling {
     shared: Arc<Shared>,
     key: Arc<str>,
     outdated: Outdated,
-    outcome: watch::Sender<Option<Outcome>>,
+    outcome: Tell,
     first: Option<oneshot::Sender<Reply>>,
 }
 
@@ -100,7 +106,12 @@ impl Shared {
             }
             Some(Outcome::Failed(refusal)) => Fetched::Failed(refusal),
             Some(Outcome::NotKept) | None => match reply {
-                Some(reply) => reply.await.map_or(Fetched::NotForThis, Fetched::Reply),
+                Some(reply) => match reply.await {
+                    // A part of it is not to be had from what is passed through. Errors are the same for all.
+                    Ok(reply) if asked.is_for_less() && reply.told.status.is_success() => Fetched::NotForThis,
+                    Ok(reply) => Fetched::Reply(reply),
+                    Err(_) => Fetched::NotForThis,
+                },
                 None => Fetched::NotForThis,
             },
         }
@@ -110,7 +121,7 @@ impl Shared {
     fn join(self: &Arc<Shared>, asked: &Asked, key: &Arc<str>, found: Option<Arc<Kept>>) -> Joined {
         let mut running = self.fetches.lock();
         if let Some(fetch) = running.get(key) {
-            return Joined::Other(fetch.outcome.clone());
+            return Joined::Other(fetch.outcome.subscribe());
         }
         // A fetch leaves the list when what it fetched can be found.
         let there = self.store.find(key, &self.origin.url(&asked.target));
@@ -120,18 +131,13 @@ impl Shared {
         let stale = found.filter(|found| found.entry.use_for(&asked.fields, SystemTime::now()) != Use::Other);
         let (tell, outcome) = watch::channel(None);
         let outdated = Outdated::default();
-        running.insert(Arc::clone(key), Running { outcome: outcome.clone(), outdated: outdated.clone() });
+        running.insert(Arc::clone(key), Running { outcome: tell.clone(), outdated: outdated.clone() });
         drop(running);
         let (first, reply) = oneshot::channel();
         let (shared, key, first) = (Arc::clone(self), Arc::clone(key), Some(first));
         let telling = Telling { shared, key, outdated, outcome: tell, first };
-        let mut fields = asked.fields.clone();
-        // The whole is fetched, and conditions are ours to judge.
-        for name in [header::RANGE, header::IF_RANGE, header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE] {
-            fields.remove(name);
-        }
-        let asked = Asked { target: asked.target.clone(), method: http::Method::GET, fields, ..*asked };
-        tokio::spawn(telling.run(asked, stale));
+        // Ranges and conditions are ours to answer.
+        tokio::spawn(telling.run(asked.for_the_whole(), stale));
         Joined::First(outcome, reply)
     }
 }
@@ -143,7 +149,11 @@ impl Telling {
             let words = "too much is being fetched";
             return self.tell(Outcome::Failed(Refusal::new(Status::ServiceUnavailable, words)));
         };
-        let reply = shared.ask(&asked, stale.as_deref()).await;
+        let reply = tokio::select! {
+            biased;
+            reply = shared.ask(&asked, stale.as_deref()) => reply,
+            () = self.abandoned() => return,
+        };
         let now = SystemTime::now();
         let has_failed = !reply.as_ref().is_ok_and(|reply| !reply.told.status.is_server_error());
         if let Some(kept) = stale.as_ref().filter(|kept| has_failed && kept.entry.serves_on_error(now))
@@ -166,6 +176,10 @@ impl Telling {
                 if stale.is_some() && !has_failed {
                     shared.forget(&self.key).await; // what there is now is not what was kept
                 }
+                // Without the cookie it may be another matter.
+                if reply.told.status.is_success() && !asked.fields.contains_key(header::COOKIE) {
+                    shared.unkept.add(&self.key, Instant::now());
+                }
                 self.pass(reply);
             }
         }
@@ -183,6 +197,10 @@ impl Telling {
                     Ok(served) => served,
                     Err(refusal) => return self.tell(Outcome::Failed(refusal)),
                 },
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    tracing::debug!("an entry of the cache went while the origin was asked about it");
+                    None
+                }
                 Err(error) => {
                     tracing::warn!(%error, "an entry of the cache could not be renewed");
                     None
@@ -210,19 +228,21 @@ impl Telling {
         let reserved = self.shared.with_store(move |store| store.reserve(&key, &head));
         let writing = match reserved.await {
             Ok(Some(writing)) => Deferred::new(writing, self.shared.engine.readers()),
-            Ok(None) => return self.pass(reply),
+            Ok(None) => {
+                self.shared.unkept.add(&self.key, Instant::now());
+                return self.pass(reply);
+            }
             Err(error) => {
                 tracing::warn!(%error, "what was fetched cannot be kept");
                 return self.pass(reply);
             }
         };
+        self.shared.unkept.remove(&self.key);
         let growth = Breaking(Growth::new());
         let (file, following) = (Arc::clone(&writing.file), Some(Arc::clone(&growth.0)));
         self.tell(Outcome::Served(self.shared.served(&entry, file, following), Source::Miss));
         let url = &entry.url;
-        let written =
-            flow::write_body(&self.shared.engine, reply, &writing.file, &growth.0, self.shared.origin_limit)
-                .await;
+        let written = flow::write_body(&self.shared, reply, &writing, &growth.0).await;
         add(&self.shared.counters.bytes_from_origin, growth.0.bytes());
         match written {
             Ok(()) => growth.end(),
@@ -252,11 +272,26 @@ impl Telling {
         self.outcome.send_replace(Some(outcome));
     }
 
+    /// Waits until nobody waits for it. Then nobody can join it any more.
+    async fn abandoned(&self) {
+        loop {
+            self.outcome.closed().await;
+            let mut running = self.shared.fetches.lock();
+            // Whoever joins does it while the list is locked.
+            if self.outcome.is_closed() {
+                return self.leave_from(&mut running);
+            }
+        }
+    }
+
     /// The next one who asks begins another fetch.
     fn leave(&self) {
-        let mut running = self.shared.fetches.lock();
+        self.leave_from(&mut self.shared.fetches.lock());
+    }
+
+    fn leave_from(&self, running: &mut HashMap<Arc<str>, Running>) {
         // There may be another one of the same key already.
-        if running.get(&self.key).is_some_and(|fetch| fetch.outcome.same_channel(&self.outcome.subscribe())) {
+        if running.get(&self.key).is_some_and(|fetch| fetch.outcome.same_channel(&self.outcome)) {
             running.remove(&self.key);
         }
     }
@@ -276,7 +311,7 @@ impl Shared {
         }
         let mut connection = self.origin.connect().await?;
         self.origin.send_head(&mut connection, asked, &fields).await?;
-        self.origin.reply(connection, &asked.method, self.origin_limit).await
+        self.origin.reply(connection, &asked.method, self.origin_limit, ready(())).await
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::fetch::Told;
+use super::fetch::Tell;
 
 /// Fetches that are under way, by key.
 #[derive(Default)]
@@ -13,7 +13,7 @@ pub(super) struct Fetches {
 
 /// One of them, as others see it.
 pub(super) struct Running {
-    pub(super) outcome: Told,
+    pub(super) outcome: Tell,
     pub(super) outdated: Outdated,
 }
 

@@ -1,13 +1,15 @@
 //! The folder of a cache on disk: whose it is, who uses it, and what a process that was killed left in it.
 //!
 //! Names are made of a key, the SHA-256 of a URL in hexadecimal digits, and a number that no other body in the folder has:
-//! `KEY.json` (the record), `KEY-NUMBER.body`, and with `.part` behind it what is being written. A record is written under its own name
-//! by renaming, when its body is complete and on disk: it is there whole or not at all, and what no record names is rubbish.
+//! `KEY.json` (the record), `KEY-NUMBER.body`, and with `.part` behind it what is being written: a record as `KEY-NUMBER.json.part`, with
+//! a number of its own. It gets its name when its body is complete and on disk: it is there whole or not at all, and what no record
+//! names is rubbish.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::SystemTime;
 
 use rustix::io::Errno;
@@ -23,6 +25,9 @@ const TAG_TEXT: &str = "Signature: 8a477f597d28d172789f06886806bc55\n\
 
 /// Longest record that is kept. A head that makes a longer one is not worth its memory, and passes through.
 pub(super) const LONGEST_RECORD: u64 = 16 * 1024;
+
+/// Greatest number of a body. There are never so many; a greater one was made up by somebody else.
+pub(super) const GREATEST_NUMBER: u64 = 1 << 53;
 
 /// Why a folder cannot be a cache.
 #[derive(Debug, thiserror::Error)]
@@ -58,7 +63,17 @@ pub enum FolderError {
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
+    /// Records written so far: two of one key, which may be written at a time, have each a file of its own.
+    records: AtomicU64,
     _lock: File,
+}
+
+/// A record that is written and has not its name yet. It is removed if this is dropped before it is [placed](Written::place).
+pub(super) struct Written<'a> {
+    folder: &'a Folder,
+    part: String,
+    name: String,
+    is_placed: bool,
 }
 
 /// What is found in a folder.
@@ -91,7 +106,7 @@ impl Folder {
             return Err(FolderError::Foreign(path.to_owned()));
         }
         match lock.try_lock() {
-            Ok(()) => Ok(Folder { path: path.to_owned(), _lock: lock }),
+            Ok(()) => Ok(Folder { path: path.to_owned(), records: AtomicU64::new(0), _lock: lock }),
             Err(TryLockError::WouldBlock) => Err(FolderError::InUse(path.to_owned())),
             Err(TryLockError::Error(source)) => Err(failed(source)),
         }
@@ -176,30 +191,18 @@ impl Folder {
         Ok(modified(&file.metadata()?))
     }
 
-    /// Writes a record beside the one there is; it takes that one's place when it is [placed](Folder::place_record).
-    pub(super) fn write_record(&self, key: &str, record: &Record) -> io::Result<()> {
-        let part = part_name(&record_name(key));
-        let written = (|| {
-            let mut options = OpenOptions::new();
-            let mut file =
-                options.write(true).create(true).truncate(true).mode(0o600).open(self.path.join(&part))?;
-            file.write_all(&serde_json::to_vec(record)?)?;
-            file.sync_data()
-        })();
-        written.inspect_err(|_| self.remove(&part))
-    }
-
-    /// Puts the record that was written in place of the one there is.
-    pub(super) fn place_record(&self, key: &str) -> io::Result<()> {
-        let name = record_name(key);
-        let part = part_name(&name);
-        let placed = fs::rename(self.path.join(&part), self.path.join(&name));
-        placed.inspect_err(|_| self.remove(&part))
-    }
-
-    /// Removes the record that was written and is not to be placed.
-    pub(super) fn discard_record(&self, key: &str) {
-        self.remove(&part_name(&record_name(key)));
+    /// Writes a record beside the one there is. May be called for one key by several at a time.
+    pub(super) fn write_record(&self, key: &str, record: &Record) -> io::Result<Written<'_>> {
+        let (number, name) = (self.records.fetch_add(1, Relaxed), record_name(key));
+        let part = part_name(&format!("{key}-{number}.json"));
+        let mut options = OpenOptions::new();
+        let mut file =
+            options.write(true).create(true).truncate(true).mode(0o600).open(self.path.join(&part))?;
+        // From here on it is removed if it is not placed.
+        let written = Written { folder: self, part, name, is_placed: false };
+        file.write_all(&serde_json::to_vec(record)?)?;
+        file.sync_data()?;
+        Ok(written)
     }
 
     /// Removes an entry: the record first, so that it never names a body that is not there.
@@ -214,6 +217,24 @@ impl Folder {
             && error.kind() != io::ErrorKind::NotFound
         {
             tracing::warn!(name, %error, "a file of the cache could not be removed");
+        }
+    }
+}
+
+impl Written<'_> {
+    /// Puts it in place of the record that there is of its key.
+    pub(super) fn place(mut self) -> io::Result<()> {
+        let path = &self.folder.path;
+        fs::rename(path.join(&self.part), path.join(&self.name))?;
+        self.is_placed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Written<'_> {
+    fn drop(&mut self) {
+        if !self.is_placed {
+            self.folder.remove(&self.part);
         }
     }
 }
@@ -236,7 +257,11 @@ pub(super) fn body_name(key: &str, number: u64) -> String {
 
 /// Number of a body, by its name.
 pub(super) fn body_number(name: &str) -> Option<u64> {
-    name.strip_suffix(".body")?.split_once('-')?.1.parse().ok()
+    number_before(".body", name).filter(|number| *number <= GREATEST_NUMBER)
+}
+
+fn number_before(ending: &str, name: &str) -> Option<u64> {
+    name.strip_suffix(ending)?.split_once('-')?.1.parse().ok()
 }
 
 fn record_name(key: &str) -> String {
@@ -265,7 +290,8 @@ impl Name<'_> {
             name.get(..64).filter(|key| key.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')))?;
         match &name[64..] {
             ".json" => Some(Name::Record(key)),
-            ".json.part" => Some(Name::Part),
+            ".json.part" => Some(Name::Part), // as they were called once
+            rest if number_before(".json.part", rest).is_some() => Some(Name::Part),
             rest if body_number(rest).is_some() => Some(Name::Body),
             rest if rest.strip_suffix(".part").and_then(body_number).is_some() => Some(Name::Part),
             _ => None,

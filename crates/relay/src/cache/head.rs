@@ -18,6 +18,24 @@ const HOP_BY_HOP: &[&str] = &[
     "upgrade",
 ];
 
+/// What says where a body ends, what it is and who may have it. It is for all who handle a message, and `Connection` cannot take it away.
+const OF_THE_MESSAGE: &[&str] = &[
+    "age",
+    "cache-control",
+    "content-encoding",
+    "content-length",
+    "content-range",
+    "content-type",
+    "date",
+    "expires",
+    "set-cookie",
+    "vary",
+];
+
+/// What asks for less than the whole, and is answered by whoever has that.
+const FOR_LESS: [HeaderName; 4] =
+    [header::RANGE, header::IF_RANGE, header::IF_NONE_MATCH, header::IF_MODIFIED_SINCE];
+
 /// What `Via` calls us (RFC 9110 section 7.6.3).
 const VIA: HeaderValue = HeaderValue::from_static("1.1 wirepath");
 
@@ -97,6 +115,18 @@ impl Asked {
         end_to_end(&mut fields);
         let fields = folded(fields);
         Ok(Asked { method, target, version, keep_alive, fields, body_bytes, expects_continue })
+    }
+
+    /// Whether a part is wanted, or only what is new.
+    pub(super) fn is_for_less(&self) -> bool {
+        FOR_LESS.iter().any(|name| self.fields.contains_key(name))
+    }
+
+    /// What asks for all of it.
+    pub(super) fn for_the_whole(&self) -> Asked {
+        let mut fields = self.fields.clone();
+        FOR_LESS.iter().for_each(|name| drop(fields.remove(name)));
+        Asked { method: Method::GET, target: self.target.clone(), fields, ..*self }
     }
 }
 
@@ -245,8 +275,9 @@ fn keeps_alive(fields: &HeaderMap, version: Version) -> bool {
 
 /// Leaves out what concerns one connection.
 fn end_to_end(fields: &mut HeaderMap) {
-    let named = joined(fields, &header::CONNECTION).unwrap_or_default();
-    for name in named.split(',').map(str::trim).chain(HOP_BY_HOP.iter().copied()) {
+    let named = joined(fields, &header::CONNECTION).unwrap_or_default().to_ascii_lowercase();
+    let named = named.split(',').map(str::trim).filter(|name| !OF_THE_MESSAGE.contains(name));
+    for name in named.chain(HOP_BY_HOP.iter().copied()) {
         fields.remove(name);
     }
 }

@@ -1,12 +1,13 @@
 //! What may be kept and given out (RFC 9111), where the library that knows most of it has to be helped.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_cache_semantics::{CacheOptions, CachePolicy};
+use wirepath_media::http::date_s;
 
-use super::head::joined;
+use super::head::{joined, only};
 
 /// What is to be understood whole, or the answer is kept for nobody: the library leaves out lines with other bytes than ASCII.
 const RULES: &[HeaderName] = &[header::AGE, header::CACHE_CONTROL, header::EXPIRES, header::VARY];
@@ -20,22 +21,40 @@ const AGAINST_STALE: &[&str] = &["must-revalidate", "no-cache", "proxy-revalidat
 /// What says that an answer is for all, though it was asked for with a cookie.
 const FOR_ALL: &[&str] = &["max-age", "public", "s-maxage"];
 
-/// The rules. Directives are told apart without case (RFC 9111 section 5.2), which the library leaves to us.
+/// The rules. Directives are told apart without case (RFC 9111 section 5.2), and an answer is as old as it or its date says (section
+/// 4.2.3): both the library leaves to us.
 pub(super) fn policy(
     asked: &HeaderMap,
     status: StatusCode,
     fields: &HeaderMap,
     received: SystemTime,
 ) -> CachePolicy {
+    policy_of_age(asked, status, fields, received, age_s(fields, received))
+}
+
+/// For how long an answer is fresh, counted from when the origin made it.
+pub(super) fn lifetime(
+    asked: &HeaderMap,
+    status: StatusCode,
+    fields: &HeaderMap,
+    received: SystemTime,
+) -> Duration {
+    // What would be left of that when it came, had it no age then.
+    policy_of_age(asked, status, fields, received, 0).time_to_live(received)
+}
+
+fn policy_of_age(
+    asked: &HeaderMap,
+    status: StatusCode,
+    fields: &HeaderMap,
+    received: SystemTime,
+    age_s: u64,
+) -> CachePolicy {
     let mut response = Response::new(());
     (*response.status_mut(), *response.headers_mut()) = (status, with_lower_directives(fields));
-    limit_age(response.headers_mut());
-    CachePolicy::new_options(
-        &get(asked),
-        &response,
-        received,
-        CacheOptions { shared: true, ..CacheOptions::default() },
-    )
+    response.headers_mut().insert(header::AGE, age_s.into());
+    let options = CacheOptions { shared: true, ..CacheOptions::default() };
+    CachePolicy::new_options(&get(asked), &response, received, options)
 }
 
 /// A GET request with these fields. Its URL is always the same here: entries of others are found under other names.
@@ -55,11 +74,14 @@ fn with_lower_directives(fields: &HeaderMap) -> HeaderMap {
     fields
 }
 
-/// With a greater age the library's sums overflow. What is no age is taken for the greatest.
-fn limit_age(fields: &mut HeaderMap) {
-    let Some(age) = fields.get(header::AGE) else { return };
-    let age_s = age.to_str().ok().and_then(|age| age.parse().ok()).unwrap_or(GREATEST_AGE_S);
-    fields.insert(header::AGE, age_s.min(GREATEST_AGE_S).into());
+/// How old an answer was when it came: as it says, or by its date if that is more. With a greater age than the greatest the library's
+/// sums overflow; what is no age is taken for the greatest.
+fn age_s(fields: &HeaderMap, received: SystemTime) -> u64 {
+    let read = |age: &HeaderValue| age.to_str().ok().and_then(|age| age.parse().ok());
+    let stated_s = fields.get(header::AGE).map_or(0, |age| read(age).unwrap_or(GREATEST_AGE_S));
+    let received_s = received.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+    let made_s = only(fields, &header::DATE).and_then(date_s).unwrap_or(received_s);
+    stated_s.max(received_s.saturating_sub(made_s)).min(GREATEST_AGE_S)
 }
 
 /// Whether what decides about an answer can be read.

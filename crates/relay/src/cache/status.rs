@@ -13,7 +13,7 @@ pub struct CacheStatus {
     pub refused: u64,
     /// Requests read.
     pub requests: u64,
-    /// Requests answered from the cache.
+    /// Requests answered from the cache, or by it because they were to go no further.
     pub hits: u64,
     /// Requests for which the origin was asked, and whose answer could be kept.
     pub misses: u64,
@@ -25,7 +25,7 @@ pub struct CacheStatus {
     pub stale: u64,
     /// Requests and answers that were passed through and not kept.
     pub passed: u64,
-    /// Requests that could not be answered: the origin failed or was not to be asked, or the client left before it had sent its body.
+    /// Requests that could not be answered: the origin failed or was not to be asked, they could not be passed on, or the client left first.
     /// Hits, misses, and what was shared, stale, passed and failed are all requests, once those that are under way are answered.
     pub failed: u64,
     /// Fetches that broke after they had begun.

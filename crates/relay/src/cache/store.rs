@@ -1,21 +1,23 @@
 //! What is kept: within a budget, least recently used go first.
 
+mod claims;
+mod writing;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ring::digest;
-use rustix::fs::{FallocateFlags, fallocate, fstatvfs};
-use rustix::io::Errno;
 
 use super::cost::{Cost, record_bytes};
 use super::entry::Entry;
-use super::folder::{Folder, FolderError, LONGEST_RECORD, body_name, body_number, is_damage, part_name};
+use super::folder::{Folder, FolderError, GREATEST_NUMBER, LONGEST_RECORD, Written, body_number, is_damage};
 use super::status::Counters;
+use claims::Claims;
+pub(super) use writing::{Room, Writing};
 
 /// Entries of one cache. All but [`find`](Store::find) may wait for storage.
 #[derive(Debug)]
@@ -34,8 +36,10 @@ struct Index {
     /// Keys by the last use.
     order: BTreeMap<u64, Arc<str>>,
     uses: u64,
-    /// What entries take, and those that are being written.
+    /// What entries take.
     cost: Cost,
+    /// What those take that are being written.
+    claims: Claims,
     bodies: u64,
 }
 
@@ -47,17 +51,6 @@ pub(super) struct Kept {
     body: String,
     body_modified_ns: u64,
     cost: Cost,
-}
-
-/// A body that is being written. What is not [kept](Writing::keep) is removed when this is dropped.
-#[derive(Debug)]
-pub(super) struct Writing {
-    store: Arc<Store>,
-    key: Arc<str>,
-    body: String,
-    pub(super) file: Arc<File>,
-    cost: Cost,
-    is_kept: bool,
 }
 
 /// The key of a URL.
@@ -77,7 +70,9 @@ impl Store {
             let (key, entry) = (Arc::from(found.key), Arc::new(found.entry));
             let cost = Cost::of(&entry, &key);
             let kept = Kept { key, entry, body: found.body, body_modified_ns: found.body_modified_ns, cost };
-            store.lock().put(kept);
+            let mut index = store.lock();
+            index.bodies = index.bodies.max(body_number(&kept.body).unwrap_or(0));
+            index.put(kept);
         }
         store.keep_to_budget();
         Ok(store)
@@ -113,69 +108,17 @@ impl Store {
         }
     }
 
-    /// A file with room for the body of an entry, for which others go if need be; None if there is no room, or its head is too long.
+    /// Puts another head in place of an entry's. If it cannot be written down, it is the entry's until this process ends, and the next
+    /// one finds the entry as it was.
     ///
     /// # Errors
-    /// What the system says of the file.
-    pub(super) fn reserve(self: &Arc<Store>, key: &Arc<str>, entry: &Entry) -> io::Result<Option<Writing>> {
-        let cost = Cost::of(entry, key);
-        if record_bytes(entry, key) > LONGEST_RECORD || !cost.fits(self.budget) {
-            return Ok(None);
-        }
-        let number = loop {
-            let mut index = self.lock();
-            if index.cost.with(cost).fits(self.budget) {
-                index.cost = index.cost.with(cost);
-                index.bodies += 1;
-                break index.bodies;
-            }
-            drop(index);
-            if !self.evict() {
-                return Ok(None);
-            }
-        };
-        let body = body_name(key, number);
-        let created = self.folder.create_part(&body);
-        let file = Arc::new(created.inspect_err(|_| self.lock().give_back(cost))?);
-        // From here on it is removed if it is not kept.
-        let writing =
-            Writing { store: Arc::clone(self), key: Arc::clone(key), body, file, cost, is_kept: false };
-        Ok(self.allocate(&writing.file, entry.bytes, cost)?.then_some(writing))
-    }
-
-    /// Takes the room on the disk, for which others go if it is full and that is enough; answers whether there is.
-    fn allocate(&self, file: &File, bytes: u64, cost: Cost) -> io::Result<bool> {
-        if bytes == 0 {
-            return Ok(true);
-        }
-        loop {
-            match fallocate(file, FallocateFlags::empty(), 0, bytes) {
-                Ok(()) => return Ok(true),
-                // A file system that cannot reserve says that it is full when a body is written. So it is asked.
-                Err(Errno::OPNOTSUPP) if room_for(file)? >= bytes => return Ok(true),
-                Err(Errno::NOSPC | Errno::DQUOT | Errno::OPNOTSUPP) => {
-                    let others = self.size().1.saturating_sub(cost.bytes);
-                    let could_be_there = room_for(file)?.saturating_add(others);
-                    if bytes > could_be_there || !self.evict() {
-                        return Ok(false);
-                    }
-                }
-                Err(Errno::FBIG) => return Ok(false),
-                Err(Errno::INTR) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-    }
-
-    /// Puts another head in place of an entry's.
-    ///
-    /// # Errors
-    /// What the system says; then the entry is as it was.
+    /// `NotFound` if the entry has gone meanwhile, or there is another; what is wrong with the head otherwise.
     pub(super) fn renew(&self, kept: &Kept, entry: Entry) -> io::Result<Arc<Kept>> {
         if record_bytes(&entry, &kept.key) > LONGEST_RECORD {
             return Err(io::Error::other("its head is too long now"));
         }
-        self.folder.write_record(&kept.key, &entry.record(&kept.body, kept.body_modified_ns))?;
+        let record = entry.record(&kept.body, kept.body_modified_ns);
+        let written = self.making_room(&kept.key, || self.folder.write_record(&kept.key, &record));
         let renewed = Kept {
             cost: Cost::of(&entry, &kept.key),
             key: Arc::clone(&kept.key),
@@ -185,11 +128,11 @@ impl Store {
         };
         let changing = self.change();
         if !self.lock().has(kept) {
-            // It was evicted meanwhile, or replaced.
-            self.folder.discard_record(&kept.key);
-            return Err(io::ErrorKind::NotFound.into());
+            return Err(io::ErrorKind::NotFound.into()); // it was evicted meanwhile, or replaced
         }
-        self.folder.place_record(&kept.key)?;
+        if let Err(error) = written.and_then(Written::place) {
+            tracing::warn!(url = kept.entry.url, %error, "a head that was renewed could not be written down; it is used");
+        }
         let mut index = self.lock();
         index.take(&kept.key);
         let renewed = index.put(renewed);
@@ -210,14 +153,21 @@ impl Store {
     /// Number of entries, and what they take in bytes, those that are being written included.
     pub(super) fn size(&self) -> (u64, u64) {
         let index = self.lock();
-        (index.kept.len() as u64, index.cost.bytes)
+        (index.kept.len() as u64, index.cost.with(index.claims.taken()).bytes)
     }
 
     /// Removes the entry that was not used for longest; answers whether there was one.
     fn evict(&self) -> bool {
+        self.evict_other("")
+    }
+
+    /// Removes the entry of another key that was not used for longest; answers whether there was one.
+    fn evict_other(&self, than: &str) -> bool {
         let _changing = self.change();
         let mut index = self.lock();
-        let Some(key) = index.order.first_key_value().map(|(_, key)| Arc::clone(key)) else { return false };
+        let Some(key) = index.order.values().find(|key| ***key != *than).map(Arc::clone) else {
+            return false;
+        };
         let taken = index.take(&key);
         drop(index);
         let Some(kept) = taken else { return false };
@@ -228,7 +178,10 @@ impl Store {
 
     /// Removes entries until the others are within the budget.
     fn keep_to_budget(&self) {
-        let is_over = || !self.lock().cost.fits(self.budget);
+        let is_over = || {
+            let index = self.lock();
+            !index.cost.with(index.claims.taken()).fits(self.budget)
+        };
         while is_over() && self.evict() {}
     }
 
@@ -241,51 +194,21 @@ impl Store {
     }
 }
 
-impl Writing {
-    /// Keeps the body, which is complete, under this head, in place of what was kept of that URL.
-    ///
-    /// # Errors
-    /// What the system says; then nothing is kept.
-    pub(super) fn keep(mut self, entry: Arc<Entry>) -> io::Result<Arc<Kept>> {
-        let folder = &self.store.folder;
-        let body_modified_ns = folder.finish_body(&self.file, &self.body)?;
-        folder.write_record(&self.key, &entry.record(&self.body, body_modified_ns))?;
-        let (key, body, cost) = (Arc::clone(&self.key), self.body.clone(), self.cost);
-        let _changing = self.store.change();
-        folder.place_record(&self.key)?;
-        self.is_kept = true;
-        let kept = Kept { key, entry, body, body_modified_ns, cost };
-        let mut index = self.store.lock();
-        index.give_back(self.cost);
-        let old = index.take(&self.key);
-        let kept = index.put(kept);
-        drop(index);
-        if let Some(old) = old {
-            folder.remove(&old.body);
-        }
-        Ok(kept)
-    }
-}
-
-impl Drop for Writing {
-    fn drop(&mut self) {
-        if !self.is_kept {
-            self.store.folder.remove(&part_name(&self.body));
-            self.store.folder.remove(&self.body);
-            self.store.lock().give_back(self.cost);
-        }
-    }
-}
-
 impl Index {
     fn put(&mut self, kept: Kept) -> Arc<Kept> {
         let kept = Arc::new(kept);
         self.uses += 1;
         self.cost = self.cost.with(kept.cost);
-        self.bodies = self.bodies.max(body_number(&kept.body).unwrap_or(0));
         self.order.insert(self.uses, Arc::clone(&kept.key));
         self.kept.insert(Arc::clone(&kept.key), (self.uses, Arc::clone(&kept)));
         kept
+    }
+
+    /// The number of a new body.
+    fn next_body(&mut self) -> u64 {
+        // Who finds the greatest number in the folder begins anew: it was made up.
+        self.bodies = self.bodies % GREATEST_NUMBER + 1;
+        self.bodies
     }
 
     fn used(&mut self, key: &Arc<str>) {
@@ -300,13 +223,8 @@ impl Index {
     fn take(&mut self, key: &str) -> Option<Arc<Kept>> {
         let (last_use, kept) = self.kept.remove(key)?;
         self.order.remove(&last_use);
-        self.give_back(kept.cost);
+        self.cost = self.cost.without(kept.cost);
         Some(kept)
-    }
-
-    fn give_back(&mut self, cost: Cost) {
-        self.cost.bytes -= cost.bytes;
-        self.cost.memory -= cost.memory;
     }
 
     /// Whether an entry is still what there is of its URL; with another head, perhaps.
@@ -318,13 +236,6 @@ impl Index {
     fn take_if_same(&mut self, kept: &Kept) -> bool {
         self.has(kept) && self.take(&kept.key).is_some()
     }
-}
-
-/// What a file could grow to on its disk, as that says.
-fn room_for(file: &File) -> io::Result<u64> {
-    let disk = fstatvfs(file)?;
-    // What could not be reserved whole may be reserved in part.
-    Ok(disk.f_bavail.saturating_mul(disk.f_frsize).saturating_add(file.metadata()?.blocks() * 512))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use crate::record::{Piece, Run};
 /// What is reserved at least for what rewriting makes.
 const BLOCK: usize = 64 * 1024;
 
-/// New records; those of one length are one run.
+/// New records, also of those before an error; those of one length are one run.
 pub(super) fn rewrite(
     handler: &mut dyn Rewrite,
     gate: &mut Gate,
@@ -18,6 +18,17 @@ pub(super) fn rewrite(
     out: &mut Vec<Run>,
 ) -> Result<(), HandlerError> {
     let mut written = Written { block, bytes: 0, record_bytes: 0, out };
+    let rewritten = write(handler, gate, run, &mut written);
+    written.put();
+    rewritten
+}
+
+fn write(
+    handler: &mut dyn Rewrite,
+    gate: &mut Gate,
+    run: &Run,
+    written: &mut Written<'_>,
+) -> Result<(), HandlerError> {
     for piece in run.pieces() {
         if !gate.lets_in(piece.begins) {
             continue;
@@ -34,7 +45,6 @@ pub(super) fn rewrite(
             None => {}
         }
     }
-    written.put();
     Ok(())
 }
 

@@ -102,10 +102,10 @@ impl Stream {
         }
     }
 
-    /// Whether it is to be looked at after a while, whatever becomes ready: an output that leaves may take nothing, and nobody tells
-    /// when there are descriptors again.
+    /// Whether it is to be looked at after a while, whatever becomes ready: an output that leaves, or is the last to get something, may take nothing,
+    /// and nobody tells when there are descriptors again.
     pub(crate) fn looks_again(&self) -> bool {
-        self.waits_for_leaving() || self.accept_again_us.is_some()
+        self.waits_for_leaving() || self.accept_again_us.is_some() || self.failing.is_some()
     }
 }
 

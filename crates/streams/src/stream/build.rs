@@ -220,6 +220,7 @@ impl StreamBuilder {
             on_event: self.on_event,
             watch: None,
             failed: None,
+            failing: None,
             allowance: 0,
             turn_end: 0,
             next_to_send: 0,

@@ -1,4 +1,5 @@
-//! The end of a stream that ends well: handlers and outputs are told, and connections must have got what they took.
+//! The end of a stream. Of one that ends well handlers and outputs are told, and connections must have got what they took; of one that fails
+//! what was taken before still leaves.
 
 use super::{Acted, Output, Stream, StreamError};
 use crate::object::ObjectError;
@@ -36,6 +37,35 @@ impl Stream {
         let are_done = !self.settings.finish_outputs
             || self.each_output(now_us, |output| output.has_delivered(stall_us, now_us))?;
         Ok(if are_done { Acted::Ended(Ok(())) } else { Acted::Deliver })
+    }
+
+    /// Something is wrong with what comes in: no more is taken, and the stream ends with `error` when what was taken before has left. At once
+    /// if it is to pass the ends of connections on.
+    ///
+    /// # Errors
+    /// Then this one.
+    pub(super) fn fail(&mut self, error: StreamError) -> Result<(), StreamError> {
+        if self.settings.ends_with_connections {
+            return Err(error);
+        }
+        self.failing.get_or_insert(error);
+        Ok(())
+    }
+
+    /// Ends a stream that [fails](Stream::fail) and did nothing when nothing waits any more, or who has not got all takes nothing for too
+    /// long.
+    pub(super) fn check_wound_up(&mut self, now_us: u64) -> Result<(), StreamError> {
+        let stall_us = self.settings.stall_us;
+        let is_stuck = |output: &mut Output| {
+            let taken = output.bytes + output.lost_bytes;
+            !output.busy && output.standstill.of(taken, now_us) > stall_us
+        };
+        let mut outputs = self.outputs.iter_mut().chain(&mut self.leaving);
+        let may_take_more = outputs.any(|output| !output.is_idle() && !is_stuck(output));
+        match self.failing.take_if(|_| !may_take_more) {
+            Some(error) => Err(error),
+            None => Ok(()),
+        }
     }
 
     fn end_handlers(&mut self) -> Result<(), StreamError> {

@@ -76,10 +76,10 @@ impl Stream {
         }
     }
 
-    /// An input failed: the stream goes on without it, when what was read of it before has gone, or ends.
+    /// An input failed: the stream goes on without it, when what was read of it before has gone, or [winds up](Stream::fail).
     pub(super) fn input_failed(&mut self, place: usize, error: StreamError) -> Result<(), StreamError> {
         if !self.settings.survives_inputs {
-            return Err(error);
+            return self.fail(error);
         }
         self.inputs_unchanged = false;
         let input = &mut self.inputs[place];

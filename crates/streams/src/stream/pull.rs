@@ -129,8 +129,14 @@ impl Stream {
             self.pending.push_back(run);
             return Ok(());
         }
-        self.chain.apply(run, &mut self.made)?;
+        let bytes = run.bytes.len() as u64;
+        let applied = self.chain.apply(run, &mut self.made);
+        let made: u64 = self.made.iter().map(|run| run.bytes.len() as u64).sum();
         self.pending.extend(self.made.drain(..));
+        if let Err(error) = applied {
+            self.counts.bytes_dropped += bytes.saturating_sub(made);
+            return self.fail(error.into());
+        }
         let refusal = self.chain.take_refusal();
         self.tell_refusal(refusal);
         Ok(())
@@ -144,7 +150,10 @@ impl Stream {
         self.counts.bytes_in += self.inputs[place].bytes - before;
         self.tell_misfit(place);
         match pulled {
-            Err(error) => self.input_failed(place, error).map(|()| Pulled::Gone),
+            Err(error) => {
+                self.input_failed(place, error)?;
+                Ok(if self.failing.is_some() { Pulled::Nothing } else { Pulled::Gone })
+            }
             Ok(Pulled::Run(run)) => {
                 self.is_endless_pending = self.inputs[place].is_endless();
                 Ok(Pulled::Run(run))

@@ -96,7 +96,7 @@ impl Stream {
 
     /// What the stream waits for.
     fn awaited(&self) -> impl Iterator<Item = (Port, PollFlags, BorrowedFd<'_>)> {
-        let reading = self.pending.is_empty();
+        let reading = self.pending.is_empty() && self.failing.is_none();
         let inputs = self.inputs.iter().filter(move |input| reading && !input.readable).filter_map(|input| {
             Some((input.port, PollFlags::IN | PollFlags::PRI, input.object.descriptor()?))
         });

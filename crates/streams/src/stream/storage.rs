@@ -107,6 +107,8 @@ impl Stream {
             Ok(()) => Ok(()),
             Err(Failure::Storage(errno)) => Err(errno),
             Err(Failure::Panic(words)) => {
+                let mut outputs = self.outputs.iter_mut().chain(&mut self.leaving);
+                outputs.find(|output| output.port == port).into_iter().for_each(|output| output.busy = false);
                 let object = self.object(port).map(|object| object.name.clone());
                 return object.map_or(Ok(()), |name| Err(StreamError::StoragePanicked { name, words }));
             }

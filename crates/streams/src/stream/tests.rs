@@ -3,6 +3,7 @@
 mod attaching;
 mod changing;
 mod datagrams;
+mod failing;
 mod finishing;
 mod leaving;
 mod listening;

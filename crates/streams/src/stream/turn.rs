@@ -36,13 +36,19 @@ impl Stream {
                 return self.finish(now_us);
             }
             let mut progressed = self.admit(now_us)? | self.send(now_us)?;
-            if !self.has_begun {
+            if self.failing.is_some() {
+                progressed |= self.place(now_us)?;
+            } else if !self.has_begun {
                 progressed |= self.let_inputs_leave()?;
             } else if !self.is_turn_over() {
                 progressed |= self.take_in(now_us)?;
             }
             self.check_outputs(now_us)?;
-            if self.is_over() {
+            if self.failing.is_some() {
+                if !progressed {
+                    self.check_wound_up(now_us)?;
+                }
+            } else if self.is_over() {
                 return self.finish(now_us);
             }
             if self.is_turn_over() {

@@ -152,6 +152,11 @@ impl Stream {
         self.inputs.iter().any(|input| input.busy) || outputs.any(|output| output.busy)
     }
 
+    /// Whether somebody else is writing for it.
+    pub(crate) fn is_writing(&self) -> bool {
+        self.outputs.iter().chain(&self.leaving).any(|output| output.busy)
+    }
+
     /// Closes connections, so that their peers see it now. The rest may take its time to be closed.
     pub(crate) fn close_connections(&mut self) {
         self.unwatch();

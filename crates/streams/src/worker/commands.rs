@@ -109,6 +109,7 @@ impl Worker {
     pub(super) fn quit(mut self) {
         let keys: Vec<usize> = self.tasks.iter().map(|(key, _)| key).collect();
         for key in keys {
+            self.conclude_stream(key, Err(StreamError::Stopped));
             self.remove(key, Some(PlayError::Over));
         }
         for command in self.mailbox.close() {

@@ -42,7 +42,7 @@ impl Worker {
     pub(super) fn act_stream(&mut self, key: usize, allowance: u64) {
         let begun_ns = self.processor_ns();
         let Some(task) = self.stream(key) else { return };
-        if task.wanted.is_some() {
+        if task.wanted.is_some() || task.result.is_some() {
             return self.scheduler.acted(key, 0, false, now_us());
         }
         let (before, _) = task.stream.moved_bytes();
@@ -104,10 +104,14 @@ impl Worker {
     pub(super) fn stored(&mut self, id: u64, stored: Stored) {
         let Some(key) = self.keys.get(&id).copied() else { return };
         let Some(task) = self.stream(key) else { return };
-        match task.stream.stored(stored) {
-            Ok(()) if task.wanted.is_some() => self.give_back(key),
-            Ok(()) => self.ready_stream(key),
-            Err(error) => self.end_stream(key, Err(error)),
+        let result = task.stream.stored(stored);
+        match task.result.take() {
+            Some(result) => self.end_stream(key, result),
+            None => match result {
+                Ok(()) if task.wanted.is_some() => self.give_back(key),
+                Ok(()) => self.ready_stream(key),
+                Err(error) => self.end_stream(key, Err(error)),
+            },
         }
     }
 
@@ -146,7 +150,19 @@ impl Worker {
         self.scheduler.set_rate(key, rate, now_us());
     }
 
+    /// Ends a stream, when what is being written for it is written, or could not be: else nobody would know how much of it was.
     pub(super) fn end_stream(&mut self, key: usize, result: Result<(), StreamError>) {
+        self.submit_storage(key);
+        let Some(task) = self.stream(key) else { return };
+        if task.stream.is_writing() {
+            task.result.get_or_insert(result);
+            return;
+        }
+        self.conclude_stream(key, result);
+    }
+
+    /// Ends a stream as it is.
+    pub(super) fn conclude_stream(&mut self, key: usize, result: Result<(), StreamError>) {
         if self.stream(key).is_none() {
             return;
         }

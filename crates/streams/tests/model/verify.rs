@@ -43,7 +43,7 @@ impl Web<'_> {
                 "{} was said to be gone, and is not",
                 sink.name
             );
-            sink.read_to_end(known.or(ended.map(|ended| ended.bytes)).unwrap(), result.is_ok());
+            sink.read_to_end(known.or(ended.map(|ended| ended.bytes)).unwrap());
             let Some(ended) = ended else { continue };
             let is_slow = ended.why == "it did not keep up";
             assert!(!is_slow || sink.disconnects, "{} was let go of against its rule", sink.name);

@@ -208,7 +208,7 @@ impl<'a> Weave<'a> {
             self.tally.add("bytes in, that nobody looked at", status.bytes_unseen);
         }
         self.source.check();
-        self.sink.read_to_end(self.sent.len() as u64, true);
+        self.sink.read_to_end(self.sent.len() as u64);
         assert!(self.sink.bytes == self.sent, "{} bytes came, not those that went", self.sink.bytes.len());
         for (seen, before) in &self.watchers {
             let bytes = seen.bytes();

@@ -159,6 +159,34 @@ fn an_age_of_any_length_makes_no_sum_overflow() {
     }
 }
 
+/// RFC 9111 section 4.2.3: an origin, or a cache on the way, may give out what is old and not say so.
+#[test]
+fn an_answer_is_as_old_as_its_date_says() {
+    let dated = |ago_s: i64, lines: &str| {
+        let made_s = NOW_S.saturating_add_signed(-ago_s);
+        let lines = format!("Date: {}\r\nETag: \"1\"\r\n{lines}", http_date(made_s));
+        entry(&lines).unwrap()
+    };
+    let control = "Cache-Control: max-age=600, stale-if-error=100\r\n";
+    for (ago_s, age, age_s, expected) in [
+        (0, "", 0, Use::Fresh),
+        (500, "", 500, Use::Fresh),
+        (500, "Age: 550\r\n", 550, Use::Fresh),
+        (550, "Age: 500\r\n", 550, Use::Fresh),
+        (-3600, "", 0, Use::Fresh),
+        (3600, "", 3600, Use::Stale),
+    ] {
+        let entry = dated(ago_s, &format!("{control}{age}"));
+        assert_eq!(entry.age(at(0)).as_secs(), age_s, "{ago_s} s ago, {age}");
+        assert_eq!(entry.use_for(&HeaderMap::new(), at(0)), expected, "{ago_s} s ago, {age}");
+    }
+    let stale = dated(650, control);
+    assert!(stale.serves_on_error(at(50)) && !stale.serves_on_error(at(51)), "since it ceased to be fresh");
+    // From its date on, too.
+    let expires = dated(500, &format!("Expires: {}\r\n", http_date(NOW_S + 100)));
+    assert_eq!(expires.time_to_live(at(0)).as_secs(), 100);
+}
+
 #[test]
 fn what_is_stale_is_given_to_nobody_where_the_origin_forbids_it() {
     let asked = fields("Cache-Control: max-stale=100\r\n");

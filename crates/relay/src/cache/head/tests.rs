@@ -50,6 +50,19 @@ fn an_answer_says_how_long_its_body_is() {
 }
 
 #[test]
+fn a_connection_takes_nothing_of_the_message_away() {
+    let options = "Connection: close, Content-Length, cache-control, SET-COOKIE, X-Mine";
+    let lines = "Content-Length: 5\r\nCache-Control: no-store\r\nSet-Cookie: a=b\r\nX-Mine: 1";
+    let text = format!("HTTP/1.1 200 OK\r\n{options}\r\n{lines}\r\n\r\n");
+    let told = Told::read(text.as_bytes(), &Method::GET).unwrap().unwrap().0;
+    let mut kept: Vec<&str> = told.fields.keys().map(HeaderName::as_str).collect();
+    kept.sort_unstable();
+    assert_eq!((told.body_bytes, kept), (Some(5), vec!["cache-control", "content-length", "set-cookie"]));
+    let asked = asked(&format!("PUT / HTTP/1.1\r\nHost: h\r\n{options}, Host\r\n{lines}\r\n\r\n")).unwrap();
+    assert_eq!((asked.body_bytes, asked.fields.contains_key("x-mine")), (5, false));
+}
+
+#[test]
 fn nobody_is_told_to_go_on_in_http_1_0() {
     let head = |version| {
         asked(&format!(

@@ -129,21 +129,17 @@ impl Sink {
         }
     }
 
-    /// Reads all there will ever be: the stream is over, and says that it took so many bytes. Where it was ended early, more may still
-    /// be written to a file or mapping than was known to be.
-    pub(crate) fn read_to_end(&mut self, taken: u64, ended_well: bool) {
+    /// Reads all there will ever be: the stream is over, and says that it took so many bytes.
+    pub(crate) fn read_to_end(&mut self, taken: u64) {
         self.door.iter_mut().for_each(Door::check);
         match &self.far {
             Far::File(file) => {
-                let length = if ended_well { file.metadata().unwrap().len() } else { taken };
-                self.bytes = vec![0; length as usize];
+                self.bytes = vec![0; file.metadata().unwrap().len() as usize];
                 file.read_exact_at(&mut self.bytes, 0).unwrap();
             }
             Far::Mapped(mapped) => {
                 self.bytes = mapped.bytes(taken as usize);
-                if ended_well {
-                    mapped.check_rest(&self.name, taken as usize);
-                }
+                mapped.check_rest(&self.name, taken as usize);
             }
             Far::Line(_) | Far::Awaited | Far::Gone => self.read_line_to_end(),
         }

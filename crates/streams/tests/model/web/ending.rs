@@ -60,8 +60,8 @@ impl Web<'_> {
             feed.write(usize::MAX);
         }
         let all_attached = self.feeds.iter().all(|feed| feed.port.is_some());
-        if self.tags.is_some() && !all_attached && self.feeds[0].pending.is_empty() {
-            self.add_record_to(0, 0); // what is to leave waits in the merge for a greater tag
+        if !all_attached && self.feeds[0].pending.is_empty() {
+            self.add_record_to(0, 0); // what is to leave waits in the merge for a greater tag, or for its turn behind this one
         }
         for feed in &mut self.feeds {
             if feed.pending.is_empty() && (feed.number > 0 || all_attached) {

@@ -1,0 +1,179 @@
+//! Streams that fail: what was taken before leaves first, and all of it is accounted for.
+
+use std::fs::File;
+
+use super::*;
+
+/// Whole packets of a transport stream, and the beginning of one more.
+const PACKETS: usize = 1300;
+const CUT: usize = 28;
+
+fn cut() -> Vec<u8> {
+    let packet = |number: usize| {
+        let mut packet = [number as u8; 188];
+        packet[0] = 0x47;
+        packet
+    };
+    let mut bytes: Vec<u8> = (0..=PACKETS).flat_map(packet).collect();
+    bytes.truncate(PACKETS * 188 + CUT);
+    bytes
+}
+
+fn framed(input: Object) -> StreamBuilder {
+    StreamBuilder::default().pattern(OutputPattern::Mirror).input(input, Framing::transport_stream())
+}
+
+/// Over a connection with little room, and to a file, on an engine and on the caller's thread.
+#[test]
+fn whole_records_before_one_that_is_cut_still_go() {
+    let engine = engine();
+    for is_on_engine in [true, false] {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let (near, mut far) = narrow_connection();
+        let reading = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            far.read_to_end(&mut bytes).unwrap();
+            bytes
+        });
+        let mut stream = framed(memory(&cut()))
+            .output(Object::stream("to", near.into()).unwrap())
+            .output(Object::file("file", Arc::clone(&file), 0))
+            .build();
+        let (result, status) = if is_on_engine {
+            let end = engine.start_stream(stream, crate::StreamOptions::default()).wait_for(PATIENCE);
+            let end = end.expect("it does not end");
+            (end.result, end.status)
+        } else {
+            let result = stream.run();
+            let status = stream.status();
+            drop(stream);
+            (result, status)
+        };
+        let error = result.unwrap_err().to_string();
+        assert!(error.contains("ends within a record, after 28 of its bytes"), "{error}");
+        // The beginning of the last one may have gone before it was known that it is cut.
+        let bytes = reading.join().unwrap();
+        assert!(cut().starts_with(&bytes) && bytes.len() >= PACKETS * 188, "{} bytes came", bytes.len());
+        assert_eq!(file.metadata().unwrap().len(), bytes.len() as u64);
+        assert!(status.outputs.iter().all(|output| output.bytes == bytes.len() as u64), "{status:?}");
+        assert_eq!(status.bytes_in, bytes.len() as u64 + status.bytes_pending, "{status:?}");
+    }
+}
+
+#[test]
+fn an_output_that_takes_nothing_holds_up_the_end_for_no_longer_than_a_minute() {
+    let (near, _far) = narrow_connection();
+    rustix::net::sockopt::set_socket_send_buffer_size(&near, 4096).unwrap();
+    let mut stream = framed(memory(&cut())).output(Object::stream("to", near.into()).unwrap()).build();
+    let mut now_us = 1;
+    for _ in 0..1000 {
+        match stream.act(u64::MAX, now_us).0 {
+            Acted::Wait if stream.looks_again() => now_us += 61_000_000,
+            Acted::Wait | Acted::More => stream.note_ready(Port(0)),
+            Acted::Ended(ended) => {
+                assert!(ended.unwrap_err().to_string().contains("ends within a record"));
+                assert!(now_us > 60_000_000, "it did not wait");
+                return;
+            }
+            Acted::Deliver => panic!("it ends well"),
+        }
+    }
+    panic!("it does not end");
+}
+
+/// Whenever it is stopped: what is being written then is written, and counted, before anybody hears of the end.
+#[test]
+fn a_stream_that_is_stopped_has_written_what_it_says() {
+    let engine = engine();
+    let zeros = File::open("/dev/zero").unwrap();
+    for _ in 0..20 {
+        let file = Arc::new(tempfile::tempfile().unwrap());
+        let stream = StreamBuilder::default()
+            .input(Object::stream("zeros", zeros.try_clone().unwrap().into()).unwrap(), Framing::Fixed(1000))
+            .output(Object::file("file", Arc::clone(&file), 0))
+            .build();
+        let running = engine.start_stream(stream, crate::StreamOptions::default());
+        while running.progress().bytes_out() == 0 {
+            std::thread::yield_now();
+        }
+        running.stop();
+        let end = running.wait_for(PATIENCE).expect("it does not end");
+        assert_eq!(end.result, Err(StreamError::Stopped));
+        assert_eq!(end.status.outputs[0].bytes, file.metadata().unwrap().len());
+    }
+}
+
+/// Reads, selects or rewrites, and fails at the fourth record.
+struct Failing(u32);
+
+impl Failing {
+    fn next(&mut self) -> Result<(), crate::HandlerError> {
+        self.0 += 1;
+        if self.0 == 4 { Err(crate::HandlerError::Failed("on purpose".to_owned())) } else { Ok(()) }
+    }
+}
+
+impl crate::Common for Failing {
+    fn name(&self) -> &'static str {
+        "failing"
+    }
+
+    fn reach(&self) -> crate::Reach {
+        crate::Reach::Pieces
+    }
+}
+
+impl crate::Read for Failing {
+    fn read(&mut self, _: crate::Piece<'_>) -> Result<crate::Verdict, crate::HandlerError> {
+        self.next().map(|()| crate::Verdict::Pass)
+    }
+}
+
+impl crate::Select for Failing {
+    fn select(
+        &mut self,
+        piece: crate::Piece<'_>,
+        frame: &mut crate::Frame<'_>,
+    ) -> Result<(), crate::HandlerError> {
+        frame.keep(0..piece.bytes.len());
+        self.next()
+    }
+}
+
+impl crate::Rewrite for Failing {
+    fn room(&self, length: usize) -> usize {
+        length
+    }
+
+    fn rewrite(
+        &mut self,
+        piece: crate::Piece<'_>,
+        out: &mut [u8],
+    ) -> Result<Option<usize>, crate::HandlerError> {
+        self.next()?;
+        out[..piece.bytes.len()].copy_from_slice(piece.bytes);
+        Ok(Some(piece.bytes.len()))
+    }
+}
+
+#[test]
+fn what_comes_before_a_record_at_which_a_handler_fails_still_goes() {
+    let handlers = [
+        Handler::Read(Box::new(Failing(0))),
+        Handler::Select(Box::new(Failing(0))),
+        Handler::Rewrite(Box::new(Failing(0))),
+    ];
+    for handler in handlers {
+        let (object, collected) = Object::collect("out", LIMIT);
+        let mut stream = StreamBuilder::default()
+            .input(memory(b"0123456789abcdef"), Framing::Fixed(2))
+            .handler(handler)
+            .output(object)
+            .build();
+        let error = stream.run().unwrap_err().to_string();
+        assert!(error.contains("failing: on purpose"), "{error}");
+        assert_eq!(collected.bytes(), b"012345");
+        let status = stream.status();
+        assert_eq!((status.bytes_in, status.bytes_out, status.bytes_dropped), (16, 6, 10), "{status:?}");
+    }
+}
