@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use wirepath_tests::caching::{Cache, wait_for_entries};
 use wirepath_tests::origin::{Asked, Origin};
@@ -14,18 +14,23 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![
         a_client_that_takes_nothing_is_cut_whatever_it_is_sent,
         a_client_that_pauses_is_waited_for_though_the_origin_would_not_be,
+        a_client_that_reads_slowly_takes_something,
     ]
 }
 
 /// More than the buffers of two connections hold.
 const LENGTH: usize = 30_000_000;
 
+/// What the buffer of one connection holds.
+const SHORT: usize = 2_000_000;
+
 /// An answer that is kept, or passes through.
 fn long_answer(asked: &Asked, connection: &mut TcpStream) -> Result<()> {
-    let lines = if asked.target() == "/kept" { "max-age=600" } else { "no-store" };
-    write!(connection, "HTTP/1.1 200 OK\r\nCache-Control: {lines}\r\nContent-Length: {LENGTH}\r\n\r\n")?;
+    let lines = if asked.target().ends_with("kept") { "max-age=600" } else { "no-store" };
+    let length = if asked.target().starts_with("/short") { SHORT } else { LENGTH };
+    write!(connection, "HTTP/1.1 200 OK\r\nCache-Control: {lines}\r\nContent-Length: {length}\r\n\r\n")?;
     // If the cache has let go of it, that is what is tested.
-    connection.write_all(&vec![7; LENGTH]).or_else(|_| Ok(()))
+    connection.write_all(&vec![7; length]).or_else(|_| Ok(()))
 }
 
 /// A client that has asked and read the beginning of an answer.
@@ -66,6 +71,25 @@ fn a_client_that_pauses_is_waited_for_though_the_origin_would_not_be() -> Result
         let mut rest = Vec::new();
         client.read_to_end(&mut rest)?;
         ensure!(rest.ends_with(&[7; 1000]) && rest.len() > LENGTH, "{} bytes", rest.len());
+    }
+    Ok(())
+}
+
+/// Longer than it may take nothing, while all that is still to come is in the kernel, and nobody sends anything.
+fn a_client_that_reads_slowly_takes_something() -> Result<()> {
+    let origin = Origin::start(long_answer)?;
+    let folder = tempfile::tempdir()?;
+    let cache = Cache::start(&origin, folder.path(), &["--client-timeout", "400ms"])?;
+    for path in ["/short/kept", "/short/kept", "/short/passed"] {
+        let mut client = begun(&cache, path)?;
+        rustix::net::sockopt::set_socket_recv_buffer_size(&client, 30_000)?;
+        let (mut total, mut part) = (0, vec![0; 40_000]);
+        while total < SHORT {
+            let read = client.read(&mut part).with_context(|| format!("{path} after {total} bytes"))?;
+            ensure!(read > 0, "{path} ends after {total} bytes");
+            total += read;
+            std::thread::sleep(Duration::from_millis(25)); // that is how slowly it reads
+        }
     }
     Ok(())
 }

@@ -126,6 +126,8 @@ pub(crate) struct DownloadTask {
     on_end: Option<Box<dyn FnOnce(DownloadEnd) + Send>>,
     /// When bytes were last taken, in microseconds of CLOCK_MONOTONIC.
     pub(crate) progress_us: u64,
+    /// Bytes that the connection has taken and the client has not, when that was last looked at.
+    pub(crate) on_its_way: u32,
 }
 
 impl DownloadTask {
@@ -143,6 +145,7 @@ impl DownloadTask {
             sent: 0,
             on_end: Some(on_end),
             progress_us: 0,
+            on_its_way: 0,
         }
     }
 

@@ -63,7 +63,7 @@ impl Flow {
     /// `beside` it moves.
     pub(super) async fn end(&mut self, patience: Patience, beside: Option<&StreamProgress>) -> Moved {
         let pause = (patience.source.min(patience.sink) / LOOKS).max(Duration::from_millis(1));
-        let (mut seen, mut since) = ((0, 0), Instant::now());
+        let (mut seen, mut since) = ((0, 0, 0), Instant::now());
         let mut stalled = None;
         loop {
             match timeout(pause, &mut self.told).await {
@@ -81,7 +81,8 @@ impl Flow {
                     let Some(state) = self.state().await else { continue }; // its end is there
                     let limit = if state.waits { patience.sink } else { patience.source };
                     let others = beside.map_or(0, |other| other.bytes_in() + other.bytes_out());
-                    if std::mem::replace(&mut seen, (state.bytes, others)) != (state.bytes, others) {
+                    let now = (state.bytes, state.on_its_way, others);
+                    if std::mem::replace(&mut seen, now) != now {
                         since = Instant::now();
                     } else if since.elapsed() >= limit {
                         stalled = Some(limit);
@@ -100,8 +101,9 @@ impl Flow {
             let bytes = status.bytes_in + status.bytes_out;
             let waits =
                 status.bytes_pending > 0 || status.outputs.iter().any(|output| output.waiting_bytes > 0);
+            let on_its_way = stream.unacknowledged();
             // Nobody listens only if that is not wanted any more.
-            _ = tell.send(State { bytes, bytes_out: status.bytes_out, waits });
+            _ = tell.send(State { bytes, bytes_out: status.bytes_out, on_its_way, waits });
         });
         told.await.ok()
     }
@@ -113,6 +115,8 @@ pub(super) struct State {
     /// In and out.
     bytes: u64,
     pub(super) bytes_out: u64,
+    /// What its output took, and has not come any further.
+    on_its_way: u64,
     /// Whether something waits for its output.
     waits: bool,
 }

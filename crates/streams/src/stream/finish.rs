@@ -56,12 +56,11 @@ impl Stream {
     /// long.
     pub(super) fn check_wound_up(&mut self, now_us: u64) -> Result<(), StreamError> {
         let stall_us = self.settings.stall_us;
-        let is_stuck = |output: &mut Output| {
-            let taken = output.bytes + output.lost_bytes;
-            !output.busy && output.standstill.of(taken, now_us) > stall_us
-        };
-        let mut outputs = self.outputs.iter_mut().chain(&mut self.leaving);
-        let may_take_more = outputs.any(|output| !output.is_idle() && !is_stuck(output));
+        let outputs = self.outputs.iter_mut().chain(&mut self.leaving);
+        // Each is looked at, for each has its minute from now on.
+        let waiting =
+            outputs.filter_map(|output| (!output.is_idle()).then(|| output.is_stuck(stall_us, now_us)));
+        let may_take_more = waiting.fold(false, |any, is_stuck| any | !is_stuck);
         match self.failing.take_if(|_| !may_take_more) {
             Some(error) => Err(error),
             None => Ok(()),
@@ -95,6 +94,14 @@ impl Stream {
 }
 
 impl Output {
+    /// Whether nothing of it has come any further for longer than `stall_us`. For what is being written to a file its storage answers.
+    pub(super) fn is_stuck(&mut self, stall_us: u64, now_us: u64) -> bool {
+        // What a connection has taken may have long to go, to somebody who reads slowly.
+        let on_its_way = self.object.unacknowledged().unwrap_or(0);
+        let come = (self.bytes + self.lost_bytes).wrapping_sub(on_its_way.into());
+        !self.busy && self.standstill.of(come, now_us) > stall_us
+    }
+
     /// Whether the peer has acknowledged all that the connection took.
     fn has_delivered(&mut self, stall_us: u64, now_us: u64) -> Result<bool, ObjectError> {
         let unacknowledged = self.object.unacknowledged()?;

@@ -50,7 +50,8 @@ impl Stream {
         }
         let may_go_on = !self.leaving.is_empty() || self.expects_output() && !self.is_used_up();
         match self.no_output.take_if(|_| !may_go_on) {
-            Some(why) => Err(StreamError::NoOutput(why)),
+            // What the stream fails with was first.
+            Some(why) => Err(self.failing.take().unwrap_or(StreamError::NoOutput(why))),
             None => Ok(()),
         }
     }
@@ -63,13 +64,10 @@ impl Stream {
         !self.leaving.is_empty() && (has_no_output() || has_nothing_else())
     }
 
-    /// Lets go of outputs that leave and take nothing. For what is being written to a file its storage answers.
+    /// Lets go of outputs that leave and take nothing.
     fn give_up_stuck(&mut self, now_us: u64) {
         let stall_us = self.settings.stall_us;
-        let is_stuck = |output: &mut Output| {
-            let taken = output.bytes + output.lost_bytes;
-            !output.busy && output.standstill.of(taken, now_us) > stall_us
-        };
+        let is_stuck = |output: &mut Output| output.is_stuck(stall_us, now_us);
         while let Some(place) = self.leaving.iter_mut().position(is_stuck) {
             let error = self.leaving[place].object.error("sending", Errno::TIMEDOUT);
             self.lose_output(self.outputs.len() + place, &error);

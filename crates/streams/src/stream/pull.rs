@@ -7,6 +7,9 @@ use crate::record::Run;
 impl Stream {
     /// Takes from inputs, unless what was taken before still waits for room. Answers whether anything was done.
     pub(super) fn pull(&mut self) -> Result<bool, StreamError> {
+        if self.failing.is_some() {
+            return Ok(false);
+        }
         if !self.pending.is_empty() || self.outputs.is_empty() {
             return self.let_inputs_leave();
         }
@@ -122,9 +125,13 @@ impl Stream {
         first
     }
 
-    /// Has handlers see a run; what they make waits for room.
+    /// Has handlers see a run; what they make waits for room. Behind a record at which one failed nothing goes.
     pub(super) fn handle(&mut self, run: Run) -> Result<(), StreamError> {
         self.counts.records_in += run.begun();
+        if matches!(self.failing, Some(StreamError::Handler { .. })) {
+            self.counts.bytes_dropped += run.bytes.len() as u64;
+            return Ok(());
+        }
         if self.chain.is_empty() {
             self.pending.push_back(run);
             return Ok(());

@@ -125,6 +125,12 @@ pub struct GoneOutputs {
 }
 
 impl Stream {
+    /// Bytes that TCP outputs took and their peers have not acknowledged: they may have long to go to somebody who reads slowly.
+    pub fn unacknowledged(&self) -> u64 {
+        let outputs = self.outputs.iter().chain(&self.leaving);
+        outputs.map(|output| u64::from(output.object.unacknowledged().unwrap_or(0))).sum()
+    }
+
     /// What it did so far.
     pub fn status(&self) -> StreamStatus {
         let inputs = self.inputs.iter().map(|input| InputStatus {

@@ -46,6 +46,11 @@ impl Stream {
             self.check_outputs(now_us)?;
             if self.failing.is_some() {
                 if !progressed {
+                    // The last part of a stripe may be shorter. What has ended before is sent now.
+                    self.outputs.iter_mut().for_each(|output| output.outbox.end_record());
+                    progressed |= self.send(now_us)?;
+                }
+                if !progressed {
                     self.check_wound_up(now_us)?;
                 }
             } else if self.is_over() {

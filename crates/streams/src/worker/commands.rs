@@ -109,7 +109,8 @@ impl Worker {
     pub(super) fn quit(mut self) {
         let keys: Vec<usize> = self.tasks.iter().map(|(key, _)| key).collect();
         for key in keys {
-            self.conclude_stream(key, Err(StreamError::Stopped));
+            let known = self.stream(key).and_then(|task| task.result.take());
+            self.conclude_stream(key, known.unwrap_or(Err(StreamError::Stopped)));
             self.remove(key, Some(PlayError::Over));
         }
         for command in self.mailbox.close() {

@@ -1,12 +1,13 @@
 //! Downloads on an engine thread.
 
 use std::io;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use rustix::event::epoll;
 use rustix::io::Errno;
-use wirepath_datapath::SendError;
+use wirepath_datapath::{SendError, socket};
 
 use super::{Command, Task, Work, Worker};
 use crate::blocking::warm;
@@ -15,6 +16,9 @@ use crate::download::{DownloadError, DownloadTask, Turn, Waiting};
 use crate::panics::caught;
 use crate::playback::RETRY_US;
 use crate::schedule::Cost;
+
+/// How often a connection that takes nothing is looked at before that is too long.
+const LOOKS: u64 = 4;
 
 impl Worker {
     /// Gives a download a turn.
@@ -35,7 +39,8 @@ impl Worker {
             Turn::More => {}
             Turn::Full => {
                 task.waiting = Waiting::Room;
-                self.wheel.set(key, task.progress_us + self.options.download_stall_us);
+                let progress_us = task.progress_us;
+                self.wheel.set(key, self.next_look_us(progress_us, now_us));
             }
             Turn::Over(error) => self.end_download(key, error),
             Turn::CaughtUp(growth, there) => {
@@ -74,15 +79,25 @@ impl Worker {
         }
     }
 
-    /// Ends a download that has taken nothing for too long, or looks again when that could be.
+    /// Ends a download of which nothing has come any further for too long, or looks again when that could be. What the connection has
+    /// taken may have long to go, to somebody who reads slowly; it says only that it has changed since it was last looked at.
     pub(super) fn check_stall(&mut self, key: usize, now_us: u64) {
-        let Some(Task { work: Work::Download(task), .. }) = self.tasks.get(key) else { return };
-        let deadline_us = task.progress_us + self.options.download_stall_us;
-        if now_us >= deadline_us {
+        let Some(Task { work: Work::Download(task), .. }) = self.tasks.get_mut(key) else { return };
+        let on_its_way = socket::unacknowledged(task.socket.as_fd()).unwrap_or(0);
+        if std::mem::replace(&mut task.on_its_way, on_its_way) != on_its_way {
+            task.progress_us = now_us;
+        }
+        let progress_us = task.progress_us;
+        if now_us >= progress_us + self.options.download_stall_us {
             self.end_download(key, Some(DownloadError::Stalled));
         } else {
-            self.wheel.set(key, deadline_us);
+            self.wheel.set(key, self.next_look_us(progress_us, now_us));
         }
+    }
+
+    fn next_look_us(&self, progress_us: u64, now_us: u64) -> u64 {
+        let stall_us = self.options.download_stall_us;
+        (progress_us + stall_us).min(now_us + stall_us / LOOKS)
     }
 
     pub(super) fn add_download(&mut self, id: u64, mut task: Box<DownloadTask>) {

@@ -178,7 +178,7 @@ impl Worker {
         }
     }
 
-    fn stream(&mut self, key: usize) -> Option<&mut StreamTask> {
+    pub(super) fn stream(&mut self, key: usize) -> Option<&mut StreamTask> {
         match &mut self.tasks.get_mut(key)?.work {
             Work::Stream(task) => Some(task),
             Work::Playback(_) | Work::Download(_) => None,

@@ -61,18 +61,24 @@ fn whole_records_before_one_that_is_cut_still_go() {
 }
 
 #[test]
-fn an_output_that_takes_nothing_holds_up_the_end_for_no_longer_than_a_minute() {
-    let (near, _far) = narrow_connection();
-    rustix::net::sockopt::set_socket_send_buffer_size(&near, 4096).unwrap();
-    let mut stream = framed(memory(&cut())).output(Object::stream("to", near.into()).unwrap()).build();
+fn outputs_that_take_nothing_hold_up_the_end_for_no_longer_than_a_minute() {
+    let mut builder = framed(memory(&cut()));
+    let mut far_ends = Vec::new();
+    for _ in 0..5 {
+        let (near, far) = narrow_connection();
+        rustix::net::sockopt::set_socket_send_buffer_size(&near, 4096).unwrap();
+        builder = builder.output(Object::stream("to", near.into()).unwrap());
+        far_ends.push(far);
+    }
+    let mut stream = builder.build();
     let mut now_us = 1;
     for _ in 0..1000 {
         match stream.act(u64::MAX, now_us).0 {
-            Acted::Wait if stream.looks_again() => now_us += 61_000_000,
-            Acted::Wait | Acted::More => stream.note_ready(Port(0)),
+            Acted::Wait if stream.looks_again() => now_us += 10_000_000,
+            Acted::Wait | Acted::More => (0..5).for_each(|port| stream.note_ready(Port(port))),
             Acted::Ended(ended) => {
                 assert!(ended.unwrap_err().to_string().contains("ends within a record"));
-                assert!(now_us > 60_000_000, "it did not wait");
+                assert!((60_000_000..90_000_000).contains(&now_us), "after {now_us} us");
                 return;
             }
             Acted::Deliver => panic!("it ends well"),
@@ -175,5 +181,27 @@ fn what_comes_before_a_record_at_which_a_handler_fails_still_goes() {
         assert_eq!(collected.bytes(), b"012345");
         let status = stream.status();
         assert_eq!((status.bytes_in, status.bytes_out, status.bytes_dropped), (16, 6, 10), "{status:?}");
+    }
+}
+
+/// However much was read already, of one input or of several.
+#[test]
+fn nothing_behind_a_record_at_which_a_handler_fails_goes() {
+    let tag = |record: &[u8]| record.first().map(|first| u64::from(*first));
+    let builders = [
+        StreamBuilder::default(),
+        StreamBuilder::default().order(crate::InputOrder::RoundRobin),
+        StreamBuilder::default().order_by_tag(100, crate::Late::Pass, tag),
+    ];
+    for (place, mut builder) in builders.into_iter().enumerate() {
+        let (object, collected) = Object::collect("out", LIMIT);
+        for byte in 0..=2 {
+            builder = builder.input(memory(&vec![byte; 300_000]), Framing::Fixed(2));
+        }
+        let mut stream = builder.handler(Handler::Rewrite(Box::new(Failing(0)))).output(object).build();
+        let error = stream.run().unwrap_err().to_string();
+        assert!(error.contains("failing: on purpose"), "{error}");
+        let bytes = collected.bytes();
+        assert_eq!(bytes.len(), 6, "order {place}");
     }
 }
