@@ -46,7 +46,7 @@ impl Stream {
             self.check_outputs(now_us)?;
             if self.failing.is_some() {
                 if !progressed {
-                    // The last part of a stripe may be shorter. What has ended before is sent now.
+                    // The last part of a stripe may be shorter: it ends here, or a socket of datagrams waits for the rest of it.
                     self.outputs.iter_mut().for_each(|output| output.outbox.end_record());
                     progressed |= self.send(now_us)?;
                 }
