@@ -79,7 +79,7 @@ fn a_client_that_pauses_is_waited_for_though_the_origin_would_not_be() -> Result
 fn a_client_that_reads_slowly_takes_something() -> Result<()> {
     let origin = Origin::start(long_answer)?;
     let folder = tempfile::tempdir()?;
-    let cache = Cache::start(&origin, folder.path(), &["--client-timeout", "400ms"])?;
+    let cache = Cache::start(&origin, folder.path(), &["--client-timeout", "1500ms"])?;
     for path in ["/short/kept", "/short/kept", "/short/passed"] {
         let mut client = begun(&cache, path)?;
         rustix::net::sockopt::set_socket_recv_buffer_size(&client, 30_000)?;
@@ -88,7 +88,7 @@ fn a_client_that_reads_slowly_takes_something() -> Result<()> {
             let read = client.read(&mut part).with_context(|| format!("{path} after {total} bytes"))?;
             ensure!(read > 0, "{path} ends after {total} bytes");
             total += read;
-            std::thread::sleep(Duration::from_millis(25)); // that is how slowly it reads
+            std::thread::sleep(Duration::from_millis(60)); // that is how slowly it reads
         }
     }
     Ok(())

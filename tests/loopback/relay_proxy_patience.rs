@@ -37,7 +37,7 @@ fn silence_ends_a_connection() -> Result<()> {
 fn who_reads_slowly_is_not_silent() -> Result<()> {
     const BYTES: usize = 2_000_000;
     let backend = TcpListener::bind("127.0.0.1:0")?;
-    let proxy = Proxy::before(&[backend.local_addr()?], &["--idle-timeout", "400ms"])?;
+    let proxy = Proxy::before(&[backend.local_addr()?], &["--idle-timeout", "1500ms"])?;
     let mut client = proxy.connect()?;
     sockopt::set_socket_recv_buffer_size(&client, 30_000)?;
     let mut server = accept(&backend)?;
@@ -47,7 +47,7 @@ fn who_reads_slowly_is_not_silent() -> Result<()> {
         let read = client.read(&mut part).with_context(|| format!("after {total} bytes"))?;
         ensure!(read > 0, "it ends after {total} bytes");
         total += read;
-        std::thread::sleep(Duration::from_millis(25)); // that is how slowly it reads
+        std::thread::sleep(Duration::from_millis(60)); // that is how slowly it reads
     }
     // Both are silent from now on.
     let _server = writing.join().map_err(|_| anyhow::anyhow!("the writer panicked"))??;
