@@ -8,7 +8,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use wirepath_tests::caching::{Cache, wait_for_entries};
 use wirepath_tests::origin::{Asked, Origin};
-use wirepath_tests::{Deadline, http, trials};
+use wirepath_tests::{Deadline, http, slow, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
@@ -82,14 +82,7 @@ fn a_client_that_reads_slowly_takes_something() -> Result<()> {
     let cache = Cache::start(&origin, folder.path(), &["--client-timeout", "1500ms"])?;
     for path in ["/short/kept", "/short/kept", "/short/passed"] {
         let mut client = begun(&cache, path)?;
-        rustix::net::sockopt::set_socket_recv_buffer_size(&client, 30_000)?;
-        let (mut total, mut part) = (0, vec![0; 40_000]);
-        while total < SHORT {
-            let read = client.read(&mut part).with_context(|| format!("{path} after {total} bytes"))?;
-            ensure!(read > 0, "{path} ends after {total} bytes");
-            total += read;
-            std::thread::sleep(Duration::from_millis(60)); // that is how slowly it reads
-        }
+        slow::read(&mut client, SHORT).context(path)?;
     }
     Ok(())
 }

@@ -3,13 +3,12 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpListener;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket, sockopt};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
 use wirepath_tests::proxy::{PATIENCE, Proxy, accept, free_port, silence_left};
-use wirepath_tests::{Deadline, trials};
+use wirepath_tests::{Deadline, slow, trials};
 
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
@@ -39,19 +38,12 @@ fn who_reads_slowly_is_not_silent() -> Result<()> {
     let backend = TcpListener::bind("127.0.0.1:0")?;
     let proxy = Proxy::before(&[backend.local_addr()?], &["--idle-timeout", "1500ms"])?;
     let mut client = proxy.connect()?;
-    sockopt::set_socket_recv_buffer_size(&client, 30_000)?;
     let mut server = accept(&backend)?;
     let writing = std::thread::spawn(move || server.write_all(&vec![7; BYTES]).map(|()| server));
-    let (mut total, mut part) = (0, vec![0; 40_000]);
-    while total < BYTES {
-        let read = client.read(&mut part).with_context(|| format!("after {total} bytes"))?;
-        ensure!(read > 0, "it ends after {total} bytes");
-        total += read;
-        std::thread::sleep(Duration::from_millis(60)); // that is how slowly it reads
-    }
+    slow::read(&mut client, BYTES)?;
     // Both are silent from now on.
     let _server = writing.join().map_err(|_| anyhow::anyhow!("the writer panicked"))??;
-    let read = client.read(&mut part);
+    let read = client.read(&mut [0]);
     ensure!(read.as_ref().is_err_and(|error| error.kind() == ErrorKind::ConnectionReset), "{read:?}");
     let (code, status) = proxy.end()?;
     ensure!(code == 0 && status["connections"]["timed_out"] == 1, "{code}: {status}");

@@ -24,6 +24,7 @@ pub mod rtp;
 pub mod rtsp;
 pub mod seek;
 pub mod server;
+pub mod slow;
 pub mod small_disk;
 pub mod trial;
 
