@@ -13,6 +13,7 @@ use wirepath_datapath::{PageCache, SendError, sendfile};
 use crate::blocking::{BlockingPool, Deferred};
 use crate::engine::Mailbox;
 use crate::growth::Growth;
+use crate::standstill::Standstill;
 use crate::worker::{Command, TURN};
 
 /// How much of a file is looked up in the page cache, or brought in, at a time.
@@ -124,10 +125,8 @@ pub(crate) struct DownloadTask {
     warm_until: u64,
     sent: u64,
     on_end: Option<Box<dyn FnOnce(DownloadEnd) + Send>>,
-    /// When bytes were last taken, in microseconds of CLOCK_MONOTONIC.
-    pub(crate) progress_us: u64,
-    /// Bytes that the connection has taken and the client has not, when that was last looked at.
-    pub(crate) on_its_way: u32,
+    /// Of the bytes that the connection has taken, and those of them that the client has not: it may be somebody who reads slowly.
+    pub(crate) standstill: Standstill<(u64, u32)>,
 }
 
 impl DownloadTask {
@@ -144,8 +143,7 @@ impl DownloadTask {
             warm_until: 0,
             sent: 0,
             on_end: Some(on_end),
-            progress_us: 0,
-            on_its_way: 0,
+            standstill: Standstill::default(),
         }
     }
 

@@ -30,6 +30,7 @@ mod schedule;
 mod secret;
 mod slots;
 mod source;
+mod standstill;
 mod stream;
 mod wheel;
 mod worker;
@@ -55,7 +56,7 @@ pub use running::{RunningStream, StreamEnd, StreamOptions};
 pub use schedule::{Class, Cost, Next, Policy, Rate, Round, Scheduler};
 pub use secret::{MOST_SHARES, SHARE_HEADER, ShareCounts, ShareError};
 pub use source::{At, Cursor, Departure, Load, Segment, TrainSource};
-
+pub use standstill::{STANDSTILL_LOOKS, Standstill};
 pub use stream::{
     EndedOutput, GoneOutputs, InputStatus, OnEvent, OutputOptions, OutputStatus, Port, Stream, StreamBuilder,
     StreamError, StreamEvent, StreamStatus, Tag, TooLate,

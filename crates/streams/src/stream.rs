@@ -51,9 +51,9 @@ use crate::outbox::{Dropped, Outbox};
 use crate::pattern::{Lately, Spread};
 use crate::record::Run;
 use crate::secret::Collector;
+use crate::standstill::Standstill;
 use arrival::Arrivals;
 use expected::Expected;
-use finish::Standstill;
 use storage::{Job, Storage};
 use watch::Watch;
 
@@ -218,7 +218,7 @@ struct Output {
     within: bool,
     detach: Option<OnDetached>,
     /// Since when it, or its peer, takes nothing, once nothing more comes.
-    standstill: Standstill,
+    standstill: Standstill<u64>,
     lately: Lately,
     bytes: u64,
     lost_bytes: u64,

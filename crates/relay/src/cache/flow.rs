@@ -1,21 +1,18 @@
 //! A stream on the engine, as a task waits for it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 use wirepath_streams::{
-    Engine, Framing, Growth, Object, RunningStream, Stream, StreamBuilder, StreamEnd, StreamError,
-    StreamOptions, StreamProgress,
+    Engine, Framing, Growth, Object, RunningStream, STANDSTILL_LOOKS, Standstill, Stream, StreamBuilder,
+    StreamEnd, StreamError, StreamOptions, StreamProgress, now_us,
 };
 
 use super::Shared;
 use super::origin::Reply;
 use super::store::{Room, Writing};
-
-/// How often it is looked within the shorter time that one may pause, whether anything has moved.
-const LOOKS: u32 = 4;
 
 /// How long those at the ends of a stream may pause.
 #[derive(Clone, Copy, Debug)]
@@ -62,8 +59,8 @@ impl Flow {
     /// Waits for its end, once. Stops it when one of its ends has paused for longer than it may, at the next look, unless the one
     /// `beside` it moves.
     pub(super) async fn end(&mut self, patience: Patience, beside: Option<&StreamProgress>) -> Moved {
-        let pause = (patience.source.min(patience.sink) / LOOKS).max(Duration::from_millis(1));
-        let (mut seen, mut since) = ((0, 0, 0), Instant::now());
+        let pause = (patience.source.min(patience.sink) / STANDSTILL_LOOKS).max(Duration::from_millis(1));
+        let mut standstill = Standstill::default();
         let mut stalled = None;
         loop {
             match timeout(pause, &mut self.told).await {
@@ -81,10 +78,8 @@ impl Flow {
                     let Some(state) = self.state().await else { continue }; // its end is there
                     let limit = if state.waits { patience.sink } else { patience.source };
                     let others = beside.map_or(0, |other| other.bytes_in() + other.bytes_out());
-                    let now = (state.bytes, state.on_its_way, others);
-                    if std::mem::replace(&mut seen, now) != now {
-                        since = Instant::now();
-                    } else if since.elapsed() >= limit {
+                    let signs = (state.bytes, state.on_its_way, others);
+                    if Duration::from_micros(standstill.of(signs, now_us())) >= limit {
                         stalled = Some(limit);
                         self.stop();
                     }

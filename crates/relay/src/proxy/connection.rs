@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
-use wirepath_streams::{Engine, Framing, Object, RunningStream, StreamBuilder, StreamOptions, now_us};
+use wirepath_streams::{
+    Engine, Framing, Object, RunningStream, STANDSTILL_LOOKS, Standstill, StreamBuilder, StreamOptions,
+    now_us,
+};
 
 use super::ProxyOptions;
 use super::backend::{Backend, Flow, Place};
@@ -19,9 +22,6 @@ use super::status::{Ending, Totals};
 
 /// How long a client may take for its PROXY protocol header, and a backend to take ours.
 const HEADER_TIME: Duration = Duration::from_secs(10);
-
-/// How often a connection that is silent is looked at before it is too long: what is on its way tells only that it has changed since.
-const LOOKS: u32 = 4;
 
 /// What all connections share.
 pub(super) struct Shared {
@@ -124,18 +124,12 @@ struct Pair {
 }
 
 /// What shows that a connection lives.
-#[derive(Clone, Copy)]
+#[derive(PartialEq)]
 struct Signs {
-    /// When a stream last moved anything.
-    moved_us: u64,
+    /// When each stream last moved anything.
+    moved_us: (u64, u64),
     /// What was moved and has not come to the client and the backend: it may have long to go, to somebody who reads slowly.
     on_their_way: (u32, u32),
-}
-
-/// For how long there has been no sign of life.
-struct Silence {
-    since_us: u64,
-    last: Signs,
 }
 
 struct Running {
@@ -168,18 +162,17 @@ impl Pair {
     /// Waits for the end of both directions, or of one that does not end in order, or until neither has moved anything for too long.
     async fn attend(mut self, idle_timeout: Option<Duration>) -> Ending {
         let limit = idle_timeout.unwrap_or_default();
-        let mut silence = Silence::begin(self.signs());
-        let mut look = std::pin::pin!(sleep(limit / LOOKS));
+        let mut standstill = Standstill::default();
+        let mut look = std::pin::pin!(sleep(Duration::ZERO));
         while !(self.to_backend.has_finished && self.to_client.has_finished) {
             let end = tokio::select! {
                 end = self.to_backend.end(), if !self.to_backend.has_finished => end,
                 end = self.to_client.end(), if !self.to_client.has_finished => end,
                 () = &mut look, if idle_timeout.is_some() => {
-                    let left = limit.saturating_sub(silence.length(self.signs()));
-                    if left.is_zero() {
+                    if Duration::from_micros(standstill.of(self.signs(), now_us())) >= limit {
                         return Ending::TimedOut;
                     }
-                    look.set(sleep(left.min(limit / LOOKS)));
+                    look.set(sleep(limit / STANDSTILL_LOOKS));
                     continue;
                 }
             };
@@ -194,26 +187,9 @@ impl Pair {
     fn signs(&self) -> Signs {
         let moved_us = |running: &Running| running.stream.progress().moved_us();
         Signs {
-            moved_us: moved_us(&self.to_backend).max(moved_us(&self.to_client)),
+            moved_us: (moved_us(&self.to_backend), moved_us(&self.to_client)),
             on_their_way: self.ends.on_their_way(),
         }
-    }
-}
-
-impl Silence {
-    fn begin(signs: Signs) -> Silence {
-        Silence { since_us: signs.moved_us, last: signs }
-    }
-
-    /// How long there has been no sign of life, by what is seen now.
-    fn length(&mut self, signs: Signs) -> Duration {
-        let now_us = now_us();
-        if signs.on_their_way != self.last.on_their_way {
-            self.since_us = now_us; // since the last look at most
-        }
-        self.since_us = self.since_us.max(signs.moved_us);
-        self.last = signs;
-        Duration::from_micros(now_us.saturating_sub(self.since_us))
     }
 }
 

@@ -6,7 +6,6 @@ use bytes::BytesMut;
 
 use super::build::longest_whole;
 use super::expected::Expected;
-use super::finish::Standstill;
 use super::watch::{READING, WRITING, is_watched_always};
 use super::{Input, Order, Output, OutputOptions, Port, Stream, StreamError};
 use crate::chain::Chain;
@@ -15,6 +14,7 @@ use crate::object::{Kind, Object};
 use crate::outbox::{Dropped, Outbox};
 use crate::pattern::{Lately, Spread};
 use crate::secret::MOST_SHARES;
+use crate::standstill::Standstill;
 
 /// A stream has come to the end of its inputs and told its outputs so: it takes no more inputs. What was to be one is given back.
 #[derive(Debug, thiserror::Error)]

@@ -7,19 +7,6 @@ use crate::object::ObjectError;
 /// How often one that takes or acknowledges nothing is looked at, when there is nothing else to wait for.
 pub(crate) const LOOK_AGAIN_US: u64 = 1_000_000;
 
-/// Since when a number has been the same that should change.
-#[derive(Debug, Default)]
-pub(super) struct Standstill(Option<(u64, u64)>);
-
-impl Standstill {
-    /// How long it has been `number`, in microseconds.
-    pub(super) fn of(&mut self, number: u64, now_us: u64) -> u64 {
-        let (_, since_us) = self.0.filter(|(before, _)| *before == number).unwrap_or((number, now_us));
-        self.0 = Some((number, since_us));
-        now_us.saturating_sub(since_us)
-    }
-}
-
 impl Stream {
     /// Tells handlers and outputs that nothing more will come, once, and waits until outputs have it: what a connection took is lost
     /// if it is reset then.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::io::Errno;
 
-use super::finish::Standstill;
 use super::{Output, Port, Stream, StreamError, nth_mut};
 use crate::object::{Object, ObjectError};
+use crate::standstill::Standstill;
 
 /// Where a stream's descriptors are waited for.
 pub(crate) struct Watch {

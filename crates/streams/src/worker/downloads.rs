@@ -16,9 +16,7 @@ use crate::download::{DownloadError, DownloadTask, Turn, Waiting};
 use crate::panics::caught;
 use crate::playback::RETRY_US;
 use crate::schedule::Cost;
-
-/// How often a connection that takes nothing is looked at before that is too long.
-const LOOKS: u64 = 4;
+use crate::standstill::{STANDSTILL_LOOKS, Standstill};
 
 impl Worker {
     /// Gives a download a turn.
@@ -30,7 +28,6 @@ impl Worker {
         let (sent, now_us) = (task.sent() - before, now_us());
         if sent > 0 {
             self.sending.counters.download_octets.add(sent);
-            task.progress_us = now_us;
         }
         let cost = Cost { shared: self.processor_ns_since(begun_ns).unwrap_or(sent), rated: sent };
         self.scheduler.acted(key, cost, matches!(turn, Turn::More), now_us);
@@ -39,8 +36,7 @@ impl Worker {
             Turn::More => {}
             Turn::Full => {
                 task.waiting = Waiting::Room;
-                let progress_us = task.progress_us;
-                self.wheel.set(key, self.next_look_us(progress_us, now_us));
+                self.look_later(key, now_us);
             }
             Turn::Over(error) => self.end_download(key, error),
             Turn::CaughtUp(growth, there) => {
@@ -79,29 +75,22 @@ impl Worker {
         }
     }
 
-    /// Ends a download of which nothing has come any further for too long, or looks again when that could be. What the connection has
-    /// taken may have long to go, to somebody who reads slowly; it says only that it has changed since it was last looked at.
+    /// Ends a download of which nothing has come any further for too long, or looks again later.
     pub(super) fn check_stall(&mut self, key: usize, now_us: u64) {
         let Some(Task { work: Work::Download(task), .. }) = self.tasks.get_mut(key) else { return };
         let on_its_way = socket::unacknowledged(task.socket.as_fd()).unwrap_or(0);
-        if std::mem::replace(&mut task.on_its_way, on_its_way) != on_its_way {
-            task.progress_us = now_us;
-        }
-        let progress_us = task.progress_us;
-        if now_us >= progress_us + self.options.download_stall_us {
+        if task.standstill.of((task.sent(), on_its_way), now_us) >= self.options.download_stall_us {
             self.end_download(key, Some(DownloadError::Stalled));
         } else {
-            self.wheel.set(key, self.next_look_us(progress_us, now_us));
+            self.look_later(key, now_us);
         }
     }
 
-    fn next_look_us(&self, progress_us: u64, now_us: u64) -> u64 {
-        let stall_us = self.options.download_stall_us;
-        (progress_us + stall_us).min(now_us + stall_us / LOOKS)
+    fn look_later(&mut self, key: usize, now_us: u64) {
+        self.wheel.set(key, now_us + self.options.download_stall_us / u64::from(STANDSTILL_LOOKS));
     }
 
-    pub(super) fn add_download(&mut self, id: u64, mut task: Box<DownloadTask>) {
-        task.progress_us = now_us();
+    pub(super) fn add_download(&mut self, id: u64, task: Box<DownloadTask>) {
         let key = self.add(id, Work::Download(task));
         self.scheduler.add(key, 0, None);
         let Some(Task { work: Work::Download(task), .. }) = self.tasks.get(key) else { return };
@@ -118,7 +107,7 @@ impl Worker {
     pub(super) fn grew(&mut self, id: u64) {
         let Some(key) = self.keys.get(&id).copied() else { return };
         if let Some(Task { work: Work::Download(task), .. }) = self.tasks.get_mut(key) {
-            task.progress_us = now_us(); // it was not the client who took nothing until now
+            task.standstill = Standstill::default(); // it was not the client who took nothing until now
         }
         self.rouse(key, Waiting::Growth);
     }
