@@ -209,6 +209,7 @@ fn what_is_sealed_is_opened_behind_another_relay() -> Result<()> {
     ensure!(opened.stdout == bytes[..10 * 4096], "not what is before the record that was changed");
     let said = String::from_utf8(opened.stderr)?;
     ensure!(opened.status.code() == Some(1) && said.contains("a record was changed on its way"), "{said}");
+    ensure!(said.contains("opened 10") && said.contains("refused 1"), "{said}");
     Ok(())
 }
 

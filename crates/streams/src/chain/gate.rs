@@ -32,9 +32,9 @@ impl Gate {
         said: Result<T, HandlerError>,
     ) -> Result<Option<T>, HandlerError> {
         match said {
-            // What was refused too late has gone in part.
-            Err(error @ HandlerError::Refused(_)) if self.is_forgiving && piece.begins => {
-                self.refuse(1, error);
+            Err(error @ HandlerError::Refused(_)) => {
+                // What was refused too late has gone in part.
+                self.refuse(1, error, self.is_forgiving && piece.begins)?;
                 self.is_dropping = true;
                 Ok(None)
             }
@@ -54,21 +54,27 @@ impl Gate {
     ) -> Result<Option<Run>, HandlerError> {
         let error = format!("a record of {longest} bytes or more, where it takes {limit} at most");
         let error = HandlerError::Refused(error);
-        if !self.is_forgiving {
-            return Err(error);
-        }
         let (last, piece) = run.piece(run.records() - 1);
         let fits = piece.begins && piece.ends && last.len() <= limit;
-        self.refuse((run.records() - usize::from(fits)) as u64, error);
+        self.refuse((run.records() - usize::from(fits)) as u64, error, self.is_forgiving)?;
         self.is_dropping = !run.ends;
         Ok(fits.then(|| run.part(last)))
     }
 
-    fn refuse(&mut self, records: u64, error: HandlerError) {
-        if self.refused == 0 {
+    /// Counts records that are refused, and keeps why the first was.
+    ///
+    /// # Errors
+    /// Why, if the stream cannot go on without them.
+    fn refuse(&mut self, records: u64, error: HandlerError, can_go_on: bool) -> Result<(), HandlerError> {
+        let is_first = self.refused == 0;
+        self.refused += records;
+        if !can_go_on {
+            return Err(error);
+        }
+        if is_first {
             self.first = Some(error);
         }
-        self.refused += records;
+        Ok(())
     }
 
     /// Records that were refused.

@@ -239,8 +239,10 @@ fn refusing(reach: Reach) -> [Handler; 3] {
 fn refused_records_end_the_stream_unless_they_are_forgiven() {
     let run = || Run { bytes: Bytes::from_static(b"aabxccxde"), record_bytes: 2, begins: true, ends: true };
     for handler in refusing(Reach::Pieces) {
-        let error = chain([handler]).apply(run(), &mut Vec::new()).unwrap_err();
+        let mut chain = chain([handler]);
+        let error = chain.apply(run(), &mut Vec::new()).unwrap_err();
         assert_eq!(error.to_string(), "handler no x: an x");
+        assert_eq!(chain.reports(), [("no x", "refused", 1)]);
     }
     for handler in refusing(Reach::Pieces) {
         let (mut chain, mut output) = (chain([handler]), Vec::new());
