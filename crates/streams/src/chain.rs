@@ -22,6 +22,8 @@ pub(crate) struct Chain {
     links: Vec<Link>,
     /// What a link makes of a run while it works on it; empty otherwise.
     made: Vec<Run>,
+    /// A handler gave up: nothing goes behind the record at which it did.
+    has_failed: bool,
 }
 
 /// Why a chain gave up.
@@ -65,6 +67,11 @@ impl Chain {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.links.is_empty()
+    }
+
+    /// Whether a handler gave up.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed
     }
 
     /// Bytes of a record that goes by in pieces, which wait for the others: a handler takes it whole.
@@ -111,6 +118,7 @@ impl Chain {
             out.append(&mut made);
             self.made = made;
         }
+        self.has_failed |= result.is_err();
         result
     }
 

@@ -13,6 +13,7 @@ use wirepath_datapath::{PageCache, SendError, sendfile};
 use crate::blocking::{BlockingPool, Deferred};
 use crate::engine::Mailbox;
 use crate::growth::Growth;
+use crate::panics::caught;
 use crate::standstill::Standstill;
 use crate::worker::{Command, TURN};
 
@@ -178,8 +179,10 @@ impl DownloadTask {
 
     /// Tells whoever started it how it ended.
     pub(crate) fn end(&mut self, error: Option<DownloadError>) {
-        if let Some(on_end) = self.on_end.take() {
-            on_end(DownloadEnd { sent: self.sent, error });
+        if let Some(on_end) = self.on_end.take()
+            && let Err(words) = caught(|| on_end(DownloadEnd { sent: self.sent, error }))
+        {
+            tracing::error!(words, "a callback for the end of a download panicked");
         }
     }
 

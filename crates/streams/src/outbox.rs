@@ -162,11 +162,11 @@ impl Outbox {
         Offered::Done
     }
 
-    /// Nothing more comes of the record that came last.
-    pub(crate) fn end_record(&mut self) {
-        if let Some(last) = self.runs.back_mut() {
-            last.ends = true;
-        }
+    /// Nothing more comes of the record that came last, if some of it waits and its end was not offered.
+    pub(crate) fn end_record(&mut self) -> Option<()> {
+        let last = self.runs.back_mut().filter(|last| !last.ends)?;
+        last.ends = true;
+        Some(())
     }
 
     /// Drops all that waits; answers nothing, but counts it.

@@ -180,9 +180,7 @@ struct Input {
     is_queued: bool,
     /// Waits for storage.
     busy: bool,
-    at_end: bool,
-    /// Nothing more is taken of it, whatever it has.
-    has_failed: bool,
+    supply: Supply,
     /// To be detached when it is between two records.
     detach: Option<OnDetached>,
     bytes: u64,
@@ -193,6 +191,19 @@ struct Input {
     malformed: Dropped,
     /// Why the first of them was, until that is told.
     misfit: Option<String>,
+}
+
+/// What is still to come of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Supply {
+    /// There may be more.
+    Open,
+    /// It has come to its end.
+    Ended,
+    /// No more is read of it, whatever it has: the stream fails.
+    Cut,
+    /// The same, and what was read and not divided into records is given up: it failed itself.
+    Failed,
 }
 
 struct Output {

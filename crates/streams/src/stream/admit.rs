@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::finish::LOOK_AGAIN_US;
 use super::watch::{READING, WRITING, Watch};
-use super::{Input, Port, Stream, StreamError, StreamEvent};
+use super::{Input, Port, Stream, StreamError, StreamEvent, Supply};
 use crate::object::{Kind, Listener, Object, ObjectError};
 
 /// What became of one that listens.
@@ -102,8 +102,8 @@ impl Stream {
         }
     }
 
-    /// Whether it is to be looked at after a while, whatever becomes ready: an output that leaves, or is the last to get something, may take nothing,
-    /// and nobody tells when there are descriptors again.
+    /// Whether it is to be looked at after a while, whatever becomes ready: an output that leaves, or is the last to get something, may
+    /// take nothing, and nobody tells when there are descriptors again.
     pub(crate) fn looks_again(&self) -> bool {
         self.waits_for_leaving() || self.accept_again_us.is_some() || self.failing.is_some()
     }
@@ -112,7 +112,7 @@ impl Stream {
 impl Input {
     /// Whether it waits for somebody to connect.
     fn is_awaited(&self) -> bool {
-        self.object.is_listening() && !self.has_failed
+        self.object.is_listening() && self.supply == Supply::Open
     }
 }
 

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::input::Pulled;
-use super::{Input, Order, Port, Stream, StreamError};
+use super::{Input, Order, Port, Stream, StreamError, Supply};
 
 /// Who is asked next.
 #[derive(Debug, Default)]
@@ -99,7 +99,7 @@ impl Stream {
             if input.may_be_asked() {
                 return Some(place);
             }
-            if input.at_end || !self.is_silent(place) {
+            if input.supply != Supply::Open || !self.is_silent(place) {
                 return None;
             }
         }
@@ -129,6 +129,6 @@ impl Stream {
 impl Input {
     /// Whether a call may find something.
     pub(super) fn may_be_asked(&self) -> bool {
-        self.readable && !self.busy && !self.at_end
+        self.readable && !self.busy && self.supply == Supply::Open
     }
 }

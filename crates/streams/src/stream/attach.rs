@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use super::build::longest_whole;
 use super::expected::Expected;
 use super::watch::{READING, WRITING, is_watched_always};
-use super::{Input, Order, Output, OutputOptions, Port, Stream, StreamError};
+use super::{Input, Order, Output, OutputOptions, Port, Stream, StreamError, Supply};
 use crate::chain::Chain;
 use crate::framing::{Framing, LONGEST, Splitter};
 use crate::object::{Kind, Object};
@@ -16,7 +16,7 @@ use crate::pattern::{Lately, Spread};
 use crate::secret::MOST_SHARES;
 use crate::standstill::Standstill;
 
-/// A stream has come to the end of its inputs and told its outputs so: it takes no more inputs. What was to be one is given back.
+/// A stream has come to the end of its inputs, or failed: it takes no more inputs. What was to be one is given back.
 #[derive(Debug, thiserror::Error)]
 #[error("{}: the stream has come to its end and takes no more inputs", .0.name())]
 pub struct TooLate(pub Box<Object>);
@@ -25,9 +25,10 @@ impl Stream {
     /// One more input, behind the others.
     ///
     /// # Errors
-    /// If all inputs have come to their end and outputs were told, whether or not their peers have everything yet.
+    /// If all inputs have come to their end and outputs were told, whether or not their peers have everything yet; or if the stream has
+    /// failed and only sends what it has.
     pub fn attach_input(&mut self, object: Object, framing: Framing) -> Result<Port, TooLate> {
-        if self.is_finishing {
+        if self.is_finishing || self.failing.is_some() {
             return Err(TooLate(Box::new(object)));
         }
         if !object.is_listening() {
@@ -77,8 +78,7 @@ impl Stream {
                 readable: true,
                 is_queued: false,
                 busy: false,
-                at_end: false,
-                has_failed: false,
+                supply: if self.failing.is_none() { Supply::Open } else { Supply::Cut },
                 detach: None,
                 bytes: 0,
                 records: 0,

@@ -13,8 +13,9 @@ use crate::object::{Connection, Kind, Object, ObjectError};
 impl Stream {
     /// The connection of a port has failed (`EPOLLERR`).
     pub(crate) fn note_broken(&mut self, port: Port) {
-        // One that is done with tells nothing any more.
-        if self.settings.ends_with_connections && self.object(port).is_some() {
+        // One that is done with tells nothing any more, and a pipe tells that its other end is closed.
+        let is_connection = |object: &Object| matches!(&object.kind, Kind::Stream(one) if one.is_socket);
+        if self.settings.ends_with_connections && self.object(port).is_some_and(is_connection) {
             self.broken = Some(port);
         }
     }

@@ -11,7 +11,7 @@ use rustix::net::{RecvFlags, recv};
 use wirepath_datapath::{Pipe, SendError, sendfile};
 
 use super::leg::Leg;
-use super::{Input, Job, Output, Storage, Stream, StreamError};
+use super::{Input, Job, Output, Storage, Stream, StreamError, Supply};
 use crate::object::{Cold, Connection, Kind, Object, ObjectError};
 use crate::pattern::Spread;
 use crate::record::Run;
@@ -194,7 +194,7 @@ impl Stream {
             Sent::Wait => {}
             Sent::Copied => self.inputs_unchanged = false,
             Sent::End => {
-                input.at_end = true;
+                input.supply = Supply::Ended;
                 self.inputs_unchanged = false;
                 self.wake_input(leg.input);
             }

@@ -70,9 +70,9 @@ impl Stream {
         !self.expected.iter().all(Expected::is_input)
     }
 
-    /// Whether it has no input, and none that somebody may come to.
+    /// Whether it has no input, and none that somebody may come to in time.
     pub(super) fn has_no_input(&self) -> bool {
-        self.inputs.is_empty() && !self.expected.iter().any(Expected::is_input)
+        self.inputs.is_empty() && (self.failing.is_some() || !self.expected.iter().any(Expected::is_input))
     }
 
     /// What an output to which nobody has come is to be.

@@ -1,7 +1,7 @@
 //! The end of a stream. Of one that ends well handlers and outputs are told, and connections must have got what they took; of one that fails
 //! what was taken before still leaves.
 
-use super::{Acted, Output, Stream, StreamError};
+use super::{Acted, Input, Output, Stream, StreamError, Supply};
 use crate::object::ObjectError;
 
 /// How often one that takes or acknowledges nothing is looked at, when there is nothing else to wait for.
@@ -11,23 +11,23 @@ impl Stream {
     /// Tells handlers and outputs that nothing more will come, once, and waits until outputs have it: what a connection took is lost
     /// if it is reset then.
     pub(super) fn finish(&mut self, now_us: u64) -> Result<Acted, StreamError> {
-        self.check_outputs(now_us)?;
+        self.check_outputs()?;
         if !self.is_finishing {
             self.is_finishing = true;
             self.put_pipes_away();
             self.end_handlers()?;
             if self.settings.finish_outputs {
-                self.each_output(now_us, |output| output.object.finish().map(|()| true))?;
+                self.each_output(|output| output.object.finish().map(|()| true))?;
             }
         }
         let stall_us = self.settings.stall_us;
         let are_done = !self.settings.finish_outputs
-            || self.each_output(now_us, |output| output.has_delivered(stall_us, now_us))?;
+            || self.each_output(|output| output.has_delivered(stall_us, now_us))?;
         Ok(if are_done { Acted::Ended(Ok(())) } else { Acted::Deliver })
     }
 
-    /// Something is wrong with what comes in: no more is taken, and the stream ends with `error` when what was taken before has left. At once
-    /// if it is to pass the ends of connections on.
+    /// Something is wrong with what comes in: no more is read, and the stream ends with `error` when what was read before has left. At
+    /// once if it is to pass the ends of connections on.
     ///
     /// # Errors
     /// Then this one.
@@ -35,23 +35,13 @@ impl Stream {
         if self.settings.ends_with_connections {
             return Err(error);
         }
-        self.failing.get_or_insert(error);
-        Ok(())
-    }
-
-    /// Ends a stream that [fails](Stream::fail) and did nothing when nothing waits any more, or who has not got all takes nothing for too
-    /// long.
-    pub(super) fn check_wound_up(&mut self, now_us: u64) -> Result<(), StreamError> {
-        let stall_us = self.settings.stall_us;
-        let outputs = self.outputs.iter_mut().chain(&mut self.leaving);
-        // Each is looked at, for each has its minute from now on.
-        let waiting =
-            outputs.filter_map(|output| (!output.is_idle()).then(|| output.is_stuck(stall_us, now_us)));
-        let may_take_more = waiting.fold(false, |any, is_stuck| any | !is_stuck);
-        match self.failing.take_if(|_| !may_take_more) {
-            Some(error) => Err(error),
-            None => Ok(()),
+        if self.failing.is_none() {
+            self.failing = Some(error);
+            self.inputs.iter_mut().for_each(Input::cut_supply);
+            self.inputs_unchanged = false;
+            self.wake_inputs();
         }
+        Ok(())
     }
 
     fn end_handlers(&mut self) -> Result<(), StreamError> {
@@ -62,7 +52,6 @@ impl Stream {
     /// Does something with each output; answers whether all say yes.
     fn each_output(
         &mut self,
-        now_us: u64,
         mut act: impl FnMut(&mut Output) -> Result<bool, ObjectError>,
     ) -> Result<bool, StreamError> {
         let (mut place, mut all) = (0, true);
@@ -75,8 +64,17 @@ impl Stream {
                 Err(error) => self.output_failed(place, error)?,
             }
         }
-        self.check_outputs(now_us)?;
+        self.check_outputs()?;
         Ok(all)
+    }
+}
+
+impl Input {
+    /// No more is read of it.
+    fn cut_supply(&mut self) {
+        if self.supply == Supply::Open {
+            self.supply = Supply::Cut;
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use bytes::{Buf, Bytes};
 use wirepath_datapath::datagrams;
 
 use super::storage::{Job, Storage};
-use super::{Input, StreamError};
+use super::{Input, StreamError, Supply};
 use crate::object::Fill;
 use crate::record::Run;
 
@@ -56,7 +56,7 @@ impl Input {
 
     /// Whether it has ended and all of it was handed on.
     pub(super) fn is_used_up(&self) -> bool {
-        self.at_end && self.buffer.is_empty() && self.is_between_records()
+        self.supply != Supply::Open && self.buffer.is_empty() && self.is_between_records()
     }
 
     /// The next run; of what its object has, about `room` bytes are taken.
@@ -65,24 +65,24 @@ impl Input {
         room: usize,
         storage: &mut Vec<Storage>,
     ) -> Result<Pulled, StreamError> {
-        if self.has_failed {
-            return Ok(Pulled::Gone);
-        }
         loop {
             if let Some(run) = self.ready.pop_front() {
                 return Ok(Pulled::Run(run));
             }
+            if self.supply == Supply::Failed {
+                return Ok(Pulled::Gone);
+            }
             if self.detach.is_some() && self.splitter.at_boundary() || self.busy {
                 return Ok(Pulled::Nothing);
             }
-            let next = self.splitter.next(&mut self.buffer, self.at_end);
+            let next = self.splitter.next(&mut self.buffer, self.supply == Supply::Ended);
             let name = &self.object.name;
             if let Some(run) = next.map_err(|error| StreamError::Framing { name: name.clone(), error })? {
                 self.records += run.begun();
                 self.ready.push_back(run);
                 continue;
             }
-            if self.at_end {
+            if self.supply != Supply::Open {
                 return Ok(Pulled::Gone);
             }
             if !self.readable {
@@ -100,7 +100,7 @@ impl Input {
         match self.take(room)? {
             Fill::Datagrams { bytes, datagram_bytes } => self.gather(bytes, datagram_bytes, room)?,
             Fill::Nothing => self.readable = false,
-            Fill::End => self.at_end = true,
+            Fill::End => self.supply = Supply::Ended,
             Fill::Cold(cold) => {
                 self.busy = true;
                 storage.push(Storage { port: self.port, job: Job::Warm(cold) });

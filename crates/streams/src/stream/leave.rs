@@ -2,7 +2,7 @@
 
 use rustix::io::Errno;
 
-use super::{EndedOutput, Output, Port, Remains, Stream, StreamError, StreamEvent};
+use super::{EndedOutput, Output, Port, Remains, Stream, StreamError, StreamEvent, Supply, nth_mut};
 use crate::object::ObjectError;
 use crate::outbox::Dropped;
 use crate::pattern::Spread;
@@ -11,9 +11,9 @@ use crate::pattern::Spread;
 const ENDED: usize = 64;
 
 impl Stream {
-    /// An output failed: the stream goes on without it or ends.
+    /// An output failed: the stream goes on without it or ends. If it is to end for another reason, others still get what is theirs.
     pub(super) fn output_failed(&mut self, place: usize, error: ObjectError) -> Result<(), StreamError> {
-        if !self.settings.survives_outputs {
+        if !self.settings.survives_outputs && self.failing.is_none() {
             return Err(error.into());
         }
         self.lose_output(place, &error);
@@ -42,18 +42,12 @@ impl Stream {
     }
 
     /// Ends the stream if its last output failed or did not keep up, when those that leave have sent what they had, for they have failed
-    /// in nothing; unless they take nothing for too long. Who is still expected is waited for as long as there is something to give.
-    pub(super) fn check_outputs(&mut self, now_us: u64) -> Result<(), StreamError> {
+    /// in nothing. Who is still expected is waited for as long as there is something to give.
+    pub(super) fn check_outputs(&mut self) -> Result<(), StreamError> {
         self.let_leave();
-        if self.waits_for_leaving() {
-            self.give_up_stuck(now_us);
-        }
-        let may_go_on = !self.leaving.is_empty() || self.expects_output() && !self.is_used_up();
-        match self.no_output.take_if(|_| !may_go_on) {
-            // What the stream fails with was first.
-            Some(why) => Err(self.failing.take().unwrap_or(StreamError::NoOutput(why))),
-            None => Ok(()),
-        }
+        let may_get_more = self.expects_output() && self.failing.is_none() && !self.is_used_up();
+        let may_go_on = !self.leaving.is_empty() || may_get_more;
+        self.no_output.take_if(|_| !may_go_on).map_or(Ok(()), |why| Err(StreamError::NoOutput(why)))
     }
 
     /// Whether there is nothing to do but to let those send what they have that leave.
@@ -64,29 +58,42 @@ impl Stream {
         !self.leaving.is_empty() && (has_no_output() || has_nothing_else())
     }
 
-    /// Lets go of outputs that leave and take nothing.
-    fn give_up_stuck(&mut self, now_us: u64) {
-        let stall_us = self.settings.stall_us;
-        let is_stuck = |output: &mut Output| output.is_stuck(stall_us, now_us);
-        while let Some(place) = self.leaving.iter_mut().position(is_stuck) {
-            let error = self.leaving[place].object.error("sending", Errno::TIMEDOUT);
-            self.lose_output(self.outputs.len() + place, &error);
+    /// Has outputs failed that take nothing for too long, when that is all that is waited for: of a stream that [fails](Stream::fail) any
+    /// that have not got what is theirs, else those that leave. Answers whether there were any.
+    pub(super) fn give_up_stuck(&mut self, now_us: u64) -> Result<bool, StreamError> {
+        if self.failing.is_none() && !self.waits_for_leaving() {
+            return Ok(false);
         }
+        let staying = if self.failing.is_some() { 0 } else { self.outputs.len() };
+        let (mut progressed, stall_us) = (false, self.settings.stall_us);
+        let is_stuck = |output: &mut Output| !output.is_idle() && output.is_stuck(stall_us, now_us);
+        let stuck = |stream: &mut Stream| {
+            let mut awaited = stream.outputs.iter_mut().chain(&mut stream.leaving).skip(staying);
+            awaited.position(is_stuck).map(|place| staying + place)
+        };
+        while let Some(place) = stuck(self)
+            && let Some(output) = nth_mut(&mut self.outputs, &mut self.leaving, place)
+        {
+            let error = output.object.error("sending", Errno::TIMEDOUT);
+            self.output_failed(place, error)?;
+            progressed = true;
+        }
+        Ok(progressed)
     }
 
     /// An input failed: the stream goes on without it, when what was read of it before has gone, or [winds up](Stream::fail).
     pub(super) fn input_failed(&mut self, place: usize, error: StreamError) -> Result<(), StreamError> {
+        self.inputs_unchanged = false;
+        let input = &mut self.inputs[place];
+        // What is not divided into records never will be.
+        self.counts.bytes_dropped += input.buffer.len() as u64;
+        input.buffer.clear();
+        input.supply = Supply::Failed;
+        let port = input.port;
+        self.wake_input(place);
         if !self.settings.survives_inputs {
             return self.fail(error);
         }
-        self.inputs_unchanged = false;
-        let input = &mut self.inputs[place];
-        self.counts.bytes_dropped += input.kept() as u64;
-        input.buffer.clear();
-        input.ready.clear();
-        (input.at_end, input.has_failed) = (true, true);
-        let port = input.port;
-        self.wake_input(place);
         self.tell(StreamEvent::InputFailed { port, error: error.to_string() });
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Input, Order, Output, Stream};
+use super::{Input, Order, Output, Stream, Supply};
 use crate::object::Kind;
 use crate::pattern::Spread;
 
@@ -189,6 +189,6 @@ impl Input {
         let nothing_seen = self.buffer.is_empty() && self.ready.is_empty() && self.object.unread.is_empty();
         let is_blind = self.splitter.blind_size().is_some_and(|bytes| bytes >= LARGE);
         let goes_by = is_blind && (is_alone || !self.is_endless());
-        movable && nothing_seen && goes_by && !self.at_end && self.detach.is_none()
+        movable && nothing_seen && goes_by && self.supply == Supply::Open && self.detach.is_none()
     }
 }

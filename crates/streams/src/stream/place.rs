@@ -142,8 +142,11 @@ impl Stream {
             // One that took nothing may have been let go of after the last record.
             let count = self.outputs.len();
             let Spread::Shares(dealer) = &mut self.spread else { return Ok(Placed::Blocked) };
-            if count < usize::from(dealer.threshold()) {
-                return Err(StreamError::TooFewOutputs { outputs: count, threshold: dealer.threshold() });
+            let threshold = dealer.threshold();
+            if count < usize::from(threshold) {
+                self.counts.bytes_dropped += piece.bytes.len() as u64;
+                self.fail(StreamError::TooFewOutputs { outputs: count, threshold })?;
+                continue;
             }
             let shares = dealer.deal(piece.bytes, count);
             for (place, share) in shares.into_iter().enumerate().rev() {
@@ -158,17 +161,25 @@ impl Stream {
         let output = &mut self.outputs[place];
         let ends = run.ends;
         output.within = !ends;
-        let mut disconnect = false;
+        let (mut disconnect, mut failed) = (false, None);
         if output.chain.is_empty() {
             disconnect = output.outbox.offer(run) == Offered::Disconnect;
+        } else if output.chain.has_failed() {
+            output.outbox.note_lost(run.bytes.len());
         } else {
-            output.chain.apply(run, &mut self.made)?;
+            let bytes = run.bytes.len();
+            failed = output.chain.apply(run, &mut self.made).err();
+            if failed.is_some() {
+                let made: usize = self.made.iter().map(|run| run.bytes.len()).sum();
+                output.outbox.note_lost(bytes.saturating_sub(made));
+            }
             for run in self.made.drain(..) {
                 disconnect |= output.outbox.offer(run) == Offered::Disconnect;
             }
             let refusal = output.chain.take_refusal();
             self.tell_refusal(refusal);
         }
+        failed.map_or(Ok(()), |error| self.fail(error.into()))?;
         let output = &mut self.outputs[place];
         if disconnect {
             self.disconnect(place);

@@ -7,9 +7,6 @@ use crate::record::Run;
 impl Stream {
     /// Takes from inputs, unless what was taken before still waits for room. Answers whether anything was done.
     pub(super) fn pull(&mut self) -> Result<bool, StreamError> {
-        if self.failing.is_some() {
-            return Ok(false);
-        }
         if !self.pending.is_empty() || self.outputs.is_empty() {
             return self.let_inputs_leave();
         }
@@ -69,7 +66,6 @@ impl Stream {
                     }
                     Pulled::Nothing => break,
                     Pulled::Gone => {
-                        self.inputs[place].at_end = true;
                         if let Order::Tags { merge, .. } = &mut self.order {
                             merge.end_input(place);
                         }
@@ -128,7 +124,7 @@ impl Stream {
     /// Has handlers see a run; what they make waits for room. Behind a record at which one failed nothing goes.
     pub(super) fn handle(&mut self, run: Run) -> Result<(), StreamError> {
         self.counts.records_in += run.begun();
-        if matches!(self.failing, Some(StreamError::Handler { .. })) {
+        if self.chain.has_failed() {
             self.counts.bytes_dropped += run.bytes.len() as u64;
             return Ok(());
         }
@@ -159,7 +155,7 @@ impl Stream {
         match pulled {
             Err(error) => {
                 self.input_failed(place, error)?;
-                Ok(if self.failing.is_some() { Pulled::Nothing } else { Pulled::Gone })
+                Ok(Pulled::Gone)
             }
             Ok(Pulled::Run(run)) => {
                 self.is_endless_pending = self.inputs[place].is_endless();

@@ -11,6 +11,7 @@ use super::finish::LOOK_AGAIN_US;
 use super::watch::{self, WRITING};
 use super::{Acted, Port, Stream, StreamError};
 use crate::clock::now_us;
+use crate::object::Kind;
 
 /// How much is moved between two looks at what is ready.
 const ALLOWANCE: u64 = 4 * 1024 * 1024;
@@ -22,26 +23,36 @@ impl Stream {
     /// # Errors
     /// What ended the stream early.
     pub fn run(&mut self) -> Result<(), StreamError> {
+        let ended = self.run_to_its_end();
+        // What outputs have begun to take, they get: how much that is would not be known otherwise.
+        let ended = ended.and(self.do_storage());
+        self.give_back();
+        drop(self.take_remains());
+        ended
+    }
+
+    fn run_to_its_end(&mut self) -> Result<(), StreamError> {
         let mut delivery = None;
         loop {
             let acted = self.act(ALLOWANCE, now_us()).0;
             drop(self.take_remains());
             match acted {
                 Acted::More => {}
-                Acted::Wait => self.wait()?,
+                Acted::Wait if self.storage.is_empty() => self.poll()?,
+                Acted::Wait => self.do_storage()?,
                 Acted::Deliver => self.await_delivery(&mut delivery)?,
                 Acted::Ended(ended) => return ended,
             }
         }
     }
 
-    /// Does what may block, or waits until something is ready.
-    fn wait(&mut self) -> Result<(), StreamError> {
+    /// Does what may block: all of it, whatever fails first.
+    fn do_storage(&mut self) -> Result<(), StreamError> {
         let storage: Vec<_> = self.take_storage().collect();
-        if storage.is_empty() {
-            return self.poll();
-        }
-        storage.into_iter().try_for_each(|storage| self.stored(storage.run()))
+        storage.into_iter().fold(Ok(()), |result, storage| {
+            let stored = self.stored(storage.run());
+            result.and(stored)
+        })
     }
 
     fn poll(&mut self) -> Result<(), StreamError> {
@@ -98,7 +109,10 @@ impl Stream {
     fn awaited(&self) -> impl Iterator<Item = (Port, PollFlags, BorrowedFd<'_>)> {
         let reading = self.pending.is_empty() && self.failing.is_none();
         let inputs = self.inputs.iter().filter(move |input| reading && !input.readable).filter_map(|input| {
-            Some((input.port, PollFlags::IN | PollFlags::PRI, input.object.descriptor()?))
+            // That something is urgent is told again and again, also before it can be read.
+            let is_known = matches!(&input.object.kind, Kind::Stream(connection) if connection.has_urgent);
+            let flags = if is_known { PollFlags::IN } else { PollFlags::IN | PollFlags::PRI };
+            Some((input.port, flags, input.object.descriptor()?))
         });
         let outputs =
             self.outputs.iter().chain(&self.leaving).filter(|output| !output.writable).filter_map(|output| {

@@ -72,7 +72,9 @@ impl Stream {
             Ok(number) => input.next_share = input.next_share.max(number + 1),
             Err(error) if input.object.has_records() => input.note_malformed(share.bytes.len(), &error),
             Err(error) => {
-                self.counts.bytes_dropped += share.bytes.len() as u64;
+                // What came with it is not to be believed either.
+                let rest: usize = input.ready.drain(..).map(|run| run.bytes.len()).sum();
+                self.counts.bytes_dropped += (share.bytes.len() + rest) as u64;
                 self.input_failed(place, error.into())?;
             }
         }

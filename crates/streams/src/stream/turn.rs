@@ -17,13 +17,10 @@ impl Stream {
         (self.allowance, self.turn_end) = (allowance, before.saturating_add(allowance));
         let acted = match caught(|| self.take_turn(now_us)) {
             Ok(Ok(acted)) => acted,
-            Ok(Err(error)) => Acted::Ended(Err(error)),
+            Ok(Err(error)) => Acted::Ended(Err(self.failing.take().unwrap_or(error))), // what was first
             Err(words) => Acted::Ended(Err(StreamError::Panicked(words))),
         };
         self.charged = self.moved();
-        if matches!(acted, Acted::Ended(_)) {
-            self.give_back();
-        }
         (acted, self.charged - before)
     }
 
@@ -36,25 +33,22 @@ impl Stream {
                 return self.finish(now_us);
             }
             let mut progressed = self.admit(now_us)? | self.send(now_us)?;
-            if self.failing.is_some() {
-                progressed |= self.place(now_us)?;
-            } else if !self.has_begun {
+            if !self.has_begun && self.failing.is_none() {
                 progressed |= self.let_inputs_leave()?;
             } else if !self.is_turn_over() {
                 progressed |= self.take_in(now_us)?;
             }
-            self.check_outputs(now_us)?;
-            if self.failing.is_some() {
-                if !progressed {
-                    // The last part of a stripe may be shorter: it ends here, or a socket of datagrams waits for the rest of it.
-                    self.outputs.iter_mut().for_each(|output| output.outbox.end_record());
-                    progressed |= self.send(now_us)?;
-                }
-                if !progressed {
-                    self.check_wound_up(now_us)?;
-                }
-            } else if self.is_over() {
-                return self.finish(now_us);
+            if self.is_used_up() {
+                // The last part of a stripe may be shorter. Datagrams wait until it ends.
+                let ended = self.outputs.iter_mut().filter_map(|output| output.outbox.end_record());
+                progressed |= ended.count() > 0;
+            }
+            if !progressed {
+                progressed = self.give_up_stuck(now_us)?;
+            }
+            self.check_outputs()?;
+            if self.is_over() {
+                return self.failing.take().map_or_else(|| self.finish(now_us), Err);
             }
             if self.is_turn_over() {
                 return Ok(Acted::More);
@@ -184,13 +178,9 @@ impl Stream {
         self.has_no_input() && nothing_waits && self.pending.is_empty()
     }
 
-    /// Whether everything that came has left.
-    fn is_over(&mut self) -> bool {
-        if !self.is_used_up() {
-            return false;
-        }
-        // The last part of a stripe may be shorter.
-        self.outputs.iter_mut().for_each(|output| output.outbox.end_record());
-        self.outputs.iter().chain(&self.leaving).all(Output::is_idle)
+    /// Whether everything that came has left; if it fails, everything for which there is an output.
+    fn is_over(&self) -> bool {
+        let is_given = self.is_used_up() || self.failing.is_some() && self.outputs.is_empty();
+        is_given && self.outputs.iter().chain(&self.leaving).all(Output::is_idle)
     }
 }

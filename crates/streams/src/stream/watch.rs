@@ -78,6 +78,8 @@ impl Watch {
 impl Stream {
     /// Waits for all descriptors, also those that are attached later, by `watch`.
     pub(crate) fn watch(&mut self, watch: Watch) -> Result<(), StreamError> {
+        // Kept first: what was added before one could not be is taken out again when the stream ends.
+        let watch = self.watch.insert(watch);
         let inputs = self.inputs.iter().map(|input| (input.port, &input.object));
         let expected = self.expected.iter().map(|expected| (expected.port, &expected.object));
         for (port, object) in inputs.chain(expected) {
@@ -89,7 +91,6 @@ impl Stream {
                 watch.add(output.port, &output.object, WRITING)?;
             }
         }
-        self.watch = Some(watch);
         Ok(())
     }
 

@@ -110,7 +110,7 @@ fn a_stream_that_is_stopped_has_written_what_it_says() {
 }
 
 /// Reads, selects or rewrites, and fails at the fourth record.
-struct Failing(u32);
+pub(super) struct Failing(pub(super) u32);
 
 impl Failing {
     fn next(&mut self) -> Result<(), crate::HandlerError> {
