@@ -40,7 +40,8 @@ pub enum FramingError {
     },
     /// The input is not divided, and whole records are needed.
     #[error(
-        "without framing the input is one record, and longer than the {limit} bytes that are taken whole: divide it, into packets or lines for instance"
+        "without framing the input is one record, and longer than the {limit} bytes that are taken whole: divide it, into packets \
+         or lines for instance"
     )]
     Undivided {
         /// Bytes of the longest record.

@@ -148,8 +148,9 @@ impl Object {
     /// A connected stream socket (TCP or Unix), a pipe, a FIFO or a terminal; or an ordinary file that is read or written where it
     /// is, as a shell gives it to its programs: like any file, where it may take its time.
     ///
-    /// A socket is put into non-blocking mode, and what comes as urgent stays in its place among other bytes (`SO_OOBINLINE`, RFC 6093). Of a pipe or terminal that is in blocking mode a description of its own is opened,
-    /// because to change the mode would change it for every process that has it: the terminal's shell, for one.
+    /// A socket is put into non-blocking mode, and what comes as urgent stays in its place among other bytes (`SO_OOBINLINE`, RFC 6093).
+    /// Of a pipe or terminal that is in blocking mode a description of its own is opened, because to change the mode would change it for
+    /// every process that has it: the terminal's shell, for one.
     ///
     /// # Errors
     /// `EPROTOTYPE` for a socket of datagrams or packets, whose bounds a stream of bytes would lose, and of which an empty one would

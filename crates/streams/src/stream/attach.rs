@@ -91,9 +91,9 @@ impl Stream {
         place
     }
 
-    /// One more output, behind the others. It gets records that come from now on, none if the stream has come to its end; of a stream of bytes without framing, bytes. If it
-    /// needs what others did not, whole records or datagrams, inputs are divided so from their next record on. With [`OutputPattern::Shares`](crate::OutputPattern::Shares), more than [`MOST_SHARES`] outputs end the
-    /// stream.
+    /// One more output, behind the others. It gets records that come from now on, none if the stream has come to its end; of a stream of
+    /// bytes without framing, bytes. If it needs what others did not, whole records or datagrams, inputs are divided so from their next
+    /// record on. With [`OutputPattern::Shares`](crate::OutputPattern::Shares), more than [`MOST_SHARES`] outputs end the stream.
     pub fn attach_output(&mut self, object: Object, options: OutputOptions) -> Port {
         if !object.is_listening() {
             return self.add_output(object, options);

@@ -165,8 +165,8 @@ impl StreamBuilder {
 
     /// How long an output is waited for that takes nothing when the stream has nothing else to do; a minute unless said. That is a
     /// connection that was [told of the end](StreamBuilder::finish_outputs) and whose peer acknowledges nothing, and one that was
-    /// detached, and has something to send, after the last of the others has failed or has all that there was. Then it has failed
-    /// as well.
+    /// detached, and has something to send, after the last of the others has failed or has all that there was; and, of a stream that
+    /// fails, any for which something waits. Then it has failed as well.
     #[must_use]
     pub fn stall(mut self, limit: Duration) -> StreamBuilder {
         self.stall = limit;

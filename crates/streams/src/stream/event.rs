@@ -17,8 +17,8 @@ pub enum StreamEvent {
         /// Where somebody may connect to: `127.0.0.1:9000`, or a path.
         address: String,
     },
-    /// Nobody can be taken in where a connection is waited for, for want of descriptors or memory; that is tried again every second. Told once
-    /// by each stream that has it.
+    /// Nobody can be taken in where a connection is waited for, for want of descriptors or memory; that is tried again every second.
+    /// Told once by each stream that has it.
     ListeningFailed {
         /// Which input or output.
         port: Port,

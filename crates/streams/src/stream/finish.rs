@@ -1,5 +1,5 @@
-//! The end of a stream. Of one that ends well handlers and outputs are told, and connections must have got what they took; of one that fails
-//! what was taken before still leaves.
+//! The end of a stream. Of one that ends well handlers and outputs are told, and connections must have got what they took; of one that
+//! fails what was read before still leaves.
 
 use super::{Acted, Input, Output, Stream, StreamError, Supply};
 use crate::object::ObjectError;

@@ -15,6 +15,7 @@ mod storage;
 mod turns;
 mod unseen;
 mod urgent;
+mod winding_up;
 
 use super::*;
 use crate::{

@@ -1,0 +1,242 @@
+//! What a stream that fails still sends, and what it says of its end.
+
+use std::fs::File;
+
+use super::failing::Failing;
+use super::*;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+/// Records of RFC 4571.
+fn measured(records: &[&[u8]]) -> Vec<u8> {
+    records.iter().flat_map(|record| [&(record.len() as u16).to_be_bytes()[..], record].concat()).collect()
+}
+
+/// Runs until the end, with time passing where nothing else does; `wake` says of ports what it likes.
+fn ended(stream: &mut Stream, mut wake: impl FnMut(&mut Stream)) -> Result<(), StreamError> {
+    let mut now_us = 1;
+    for _ in 0..1000 {
+        match stream.act(u64::MAX, now_us).0 {
+            Acted::Ended(ended) => return ended,
+            Acted::Wait if stream.looks_again() => now_us += 10_000_000,
+            _ => {}
+        }
+        wake(stream);
+    }
+    panic!("it does not end: {:?}", stream.status());
+}
+
+/// A connection whose peer has sent these bytes and gone.
+fn sent(bytes: &[u8]) -> Object {
+    let (near, far) = UnixStream::pair().unwrap();
+    (&near).write_all(bytes).unwrap();
+    Object::stream("sent", far.into()).unwrap()
+}
+
+/// A connection to which nobody sends, and who does not.
+fn silent() -> (Object, UnixStream) {
+    let (near, far) = UnixStream::pair().unwrap();
+    (Object::stream("silent", far.into()).unwrap(), near)
+}
+
+#[test]
+fn what_was_read_before_a_failure_goes_though_a_silent_input_has_it_wait() {
+    let tag = |record: &[u8]| record.get(2).map(|byte| u64::from(*byte));
+    let whole = measured(&[b"1aaaaa", b"2bbbb", b"3cc", b"4dddddddd"]);
+    let (object, collected) = Object::collect("out", LIMIT);
+    let (silent, _peer) = silent();
+    let mut stream = StreamBuilder::default()
+        .order_by_tag(100, crate::Late::Pass, tag)
+        .input(sent(&[&whole[..], b"\0\x09cut"].concat()), Framing::rtp())
+        .input(silent, Framing::rtp())
+        .output(object)
+        .build();
+    let error = ended(&mut stream, |_| {}).unwrap_err().to_string();
+    assert!(error.contains("ends within a record"), "{error}");
+    assert_eq!(collected.bytes(), whole);
+    let status = stream.status();
+    assert_eq!((status.bytes_in, status.bytes_dropped, status.bytes_pending), (whole.len() as u64 + 5, 5, 0));
+}
+
+#[test]
+fn what_was_read_of_others_before_an_input_failed_goes() {
+    let (object, collected) = Object::collect("out", LIMIT);
+    let first = measured(&[b"first"]);
+    let mut stream = StreamBuilder::default()
+        .order(crate::InputOrder::RoundRobin)
+        .input(sent(&[&first[..], b"\0\x09cut"].concat()), Framing::rtp())
+        .input(memory(&[7; 100_000]), Framing::Fixed(10))
+        .output(object)
+        .build();
+    let error = ended(&mut stream, |_| {}).unwrap_err().to_string();
+    assert!(error.contains("ends within a record"), "{error}");
+    let (bytes, status) = (collected.bytes(), stream.status());
+    assert!(bytes.starts_with(&first) && bytes.len() > first.len() + 10, "{} bytes", bytes.len());
+    assert_eq!((bytes.len() as u64, 0), (status.bytes_in, status.bytes_dropped), "{status:?}");
+}
+
+#[test]
+fn a_record_of_which_enough_shares_came_goes_before_a_failure_though_one_before_it_is_not_complete() {
+    let mut dealer = crate::secret::Dealer::new(2);
+    let dealt: Vec<_> = [b"first", b"other"].iter().map(|record| dealer.deal(*record, 3)).collect();
+    let (share, (first, other)) = (dealt[0][0].len(), (&dealt[0], &dealt[1]));
+    let (object, collected) = Object::collect("out", LIMIT);
+    let (silent, _peer) = silent();
+    let mut stream = StreamBuilder::default()
+        .collect_shares(4, LIMIT)
+        .input(sent(&[&first[0][..], &other[0], b"no share at all"].concat()), Framing::Fixed(share))
+        .input(sent(&other[1]), Framing::Fixed(share))
+        .input(silent, Framing::Fixed(share))
+        .output(object)
+        .build();
+    let error = ended(&mut stream, |_| {}).unwrap_err().to_string();
+    assert!(error.contains("share"), "{error}");
+    assert_eq!(collected.bytes(), b"other");
+}
+
+/// A handler of one output fails: that gets what was before, the others all that was read.
+#[test]
+fn a_handler_of_an_output_that_fails_takes_nothing_from_the_others() {
+    let (objects, collected) = collects(3);
+    let mut objects = objects.into_iter();
+    let handlers = vec![Handler::Rewrite(Box::new(Failing(0)))];
+    let mut stream = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .input(memory(b"0123456789abcdef"), Framing::Fixed(2))
+        .output(objects.next().unwrap())
+        .output_with(objects.next().unwrap(), OutputOptions { handlers, ..OutputOptions::default() })
+        .output(objects.next().unwrap())
+        .build();
+    let error = stream.run().unwrap_err().to_string();
+    assert!(error.contains("failing: on purpose"), "{error}");
+    let taken: Vec<_> = collected.iter().map(Collected::bytes).collect();
+    assert_eq!(taken, [&b"0123456789abcdef"[..], b"012345", b"0123456789abcdef"]);
+    let status = stream.status();
+    assert_eq!(status.outputs[1].dropped.bytes, 10, "{status:?}");
+    assert_eq!((status.bytes_in, status.bytes_out, status.bytes_dropped), (16, 38, 0), "{status:?}");
+}
+
+/// Of a mirror one takes nothing. When it has had its minute, what waited for it goes to the other.
+#[test]
+fn an_output_that_takes_nothing_keeps_no_other_from_what_was_read_before_a_failure() {
+    let (near, _far) = narrow_connection();
+    rustix::net::sockopt::set_socket_send_buffer_size(&near, 4096).unwrap();
+    let (object, collected) = Object::collect("out", LIMIT);
+    let (builder, told) = events(StreamBuilder::default().pattern(OutputPattern::Mirror));
+    let mut stream = builder
+        .handler(Handler::Rewrite(Box::new(Failing(0))))
+        .input(memory(&[7; 120_000]), Framing::Fixed(30_000))
+        .output_with(
+            Object::stream("stuck", near.into()).unwrap(),
+            OutputOptions { waiting_bytes: 10_000, ..OutputOptions::default() },
+        )
+        .output(object)
+        .build();
+    let error = ended(&mut stream, |_| {}).unwrap_err().to_string();
+    assert!(error.contains("failing: on purpose"), "{error}");
+    assert_eq!(collected.bytes().len(), 90_000);
+    let is_lost = |event| matches!(event, StreamEvent::OutputFailed { port: Port(0), .. });
+    assert!(told.try_iter().any(is_lost), "nobody was told of the one that took nothing");
+}
+
+/// What is wrong first is what the stream ends with, whoever fails meanwhile.
+#[test]
+fn the_first_failure_is_the_one_that_is_told() {
+    let (near, far) = narrow_connection();
+    rustix::net::sockopt::set_socket_send_buffer_size(&near, 4096).unwrap();
+    let (object, collected) = Object::collect("out", LIMIT);
+    let records = measured(&vec![&[7; 60_000][..]; 4]);
+    let mut stream = StreamBuilder::default()
+        .pattern(OutputPattern::Stripe)
+        .input(memory(&[&records[..], b"\0\x09cut"].concat()), Framing::rtp())
+        .output(Object::stream("resets", near.into()).unwrap())
+        .output(object)
+        .build();
+    let mut far = Some(far);
+    let error = ended(&mut stream, |stream| {
+        if stream.looks_again() {
+            far.take().into_iter().for_each(reset);
+        }
+        stream.note_ready(Port(0));
+    });
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("ends within a record"), "{error}");
+    assert_eq!(collected.bytes().len(), 2 * 60_002);
+    assert_eq!(stream.status().gone_outputs.failed, 1);
+}
+
+#[test]
+fn a_stream_that_fails_takes_no_more_inputs() {
+    let (near, _far) = narrow_connection();
+    rustix::net::sockopt::set_socket_send_buffer_size(&near, 4096).unwrap();
+    let mut stream = StreamBuilder::default()
+        .input(memory(&[&measured(&[&[7; 60_000][..]])[..], b"\0\x09cut"].concat()), Framing::rtp())
+        .output(Object::stream("slow", near.into()).unwrap())
+        .build();
+    assert!(matches!(stream.act(u64::MAX, 1).0, Acted::Wait), "it has what nobody takes");
+    let refused = stream.attach_input(memory(b"more"), Framing::Whole).unwrap_err();
+    assert_eq!(refused.0.name(), "memory");
+}
+
+/// In a stripe each record has one output, so one that is detached and takes nothing has failed like any other.
+#[test]
+fn records_of_an_output_that_is_detached_and_takes_nothing_are_missing_at_the_end() {
+    let (near, _far) = narrow_connection();
+    rustix::net::sockopt::set_socket_send_buffer_size(&near, 4096).unwrap();
+    let (object, _collected) = Object::collect("out", LIMIT);
+    let mut stream = StreamBuilder::default()
+        .pattern(OutputPattern::Stripe)
+        .input(memory(&[7; 200_000]), Framing::Fixed(50_000))
+        .output(Object::stream("stuck", near.into()).unwrap())
+        .output(object)
+        .build();
+    assert!(matches!(stream.act(u64::MAX, 1).0, Acted::Wait));
+    assert!(stream.detach_output(Port(0), drop));
+    let error = ended(&mut stream, |_| {}).unwrap_err().to_string();
+    assert_eq!(error, "stuck: sending: Connection timed out (os error 110)");
+}
+
+/// The part of a stripe that ends the stream waits for nobody who could still come.
+#[test]
+fn a_datagram_that_ends_short_leaves_when_nobody_is_expected_any_more() {
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    sender.connect(receiver.local_addr().unwrap()).unwrap();
+    let mut stream = StreamBuilder::default()
+        .pattern(OutputPattern::StripeBytes(1000))
+        .input(memory(&[7; 1500]), Framing::Fixed(300))
+        .output(Object::datagrams("udp", sender.into(), None, None).unwrap())
+        .build();
+    let door = TcpListener::bind("127.0.0.1:0").unwrap();
+    let door = Object::listening("door", door.into(), None).unwrap();
+    let expected = stream.attach_input(door, Framing::Fixed(300)).unwrap();
+    assert!(matches!(stream.act(u64::MAX, 1).0, Acted::Wait), "somebody may come");
+    assert!(stream.detach_input(expected, drop));
+    let Acted::Ended(Ok(())) = stream.act(u64::MAX, 1).0 else { panic!("nothing will wake it") };
+    let lengths = [0; 2].map(|_| receiver.recv(&mut [0; 2000]).unwrap());
+    assert_eq!(lengths, [1000, 500]);
+}
+
+/// Who is told that an output failed may panic. That is the end of the stream, and of nothing else on its thread.
+#[test]
+fn a_panic_of_who_is_told_ends_no_other_stream() {
+    let engine = engine();
+    let file = memfd_create("file", MemfdFlags::ALLOW_SEALING | MemfdFlags::CLOEXEC).unwrap();
+    fcntl_add_seals(&file, SealFlags::GROW).unwrap();
+    let (object, _collected) = Object::collect("out", LIMIT);
+    let stream = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .on_event(|_| panic!("on purpose"))
+        .input(memory(&[7; 1000]), Framing::Fixed(10))
+        .output(Object::file("full", Arc::new(File::from(file)), 0))
+        .output(object)
+        .build();
+    let end = engine.start_stream(stream, crate::StreamOptions::default()).wait_for(PATIENCE);
+    let error = end.expect("nobody says that it has ended").result.unwrap_err().to_string();
+    assert!(error.contains("on purpose"), "{error}");
+    let (object, collected) = Object::collect("out", LIMIT);
+    let stream = StreamBuilder::default().input(memory(b"next"), Framing::Whole).output(object).build();
+    let end = engine.start_stream(stream, crate::StreamOptions::default()).wait_for(PATIENCE);
+    assert_eq!(end.expect("its thread is gone").result, Ok(()));
+    assert_eq!(collected.bytes(), b"next");
+}
