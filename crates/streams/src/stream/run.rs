@@ -48,11 +48,11 @@ impl Stream {
 
     /// Does what may block: all of it, whatever fails first.
     fn do_storage(&mut self) -> Result<(), StreamError> {
-        let storage: Vec<_> = self.take_storage().collect();
-        storage.into_iter().fold(Ok(()), |result, storage| {
-            let stored = self.stored(storage.run());
-            result.and(stored)
-        })
+        let mut result = Ok(());
+        for storage in self.take_storage().collect::<Vec<_>>() {
+            result = result.and(self.stored(storage.run()));
+        }
+        result
     }
 
     fn poll(&mut self) -> Result<(), StreamError> {
