@@ -144,7 +144,7 @@ fn the_first_failure_is_the_one_that_is_told() {
     let (near, far) = narrow_connection();
     rustix::net::sockopt::set_socket_send_buffer_size(&near, 4096).unwrap();
     let (object, collected) = Object::collect("out", LIMIT);
-    let records = measured(&vec![&[7; 60_000][..]; 4]);
+    let records = measured(&[&[7; 60_000][..]; 4]);
     let mut stream = StreamBuilder::default()
         .pattern(OutputPattern::Stripe)
         .input(memory(&[&records[..], b"\0\x09cut"].concat()), Framing::rtp())
