@@ -83,7 +83,7 @@ impl Stream {
                     }
                 }
                 Pulled::Gone => {
-                    self.remove_input(place);
+                    self.input_is_over(place);
                     return Ok(true);
                 }
             }

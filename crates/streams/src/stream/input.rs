@@ -54,6 +54,11 @@ impl Input {
         self.ready.is_empty() && self.splitter.at_boundary() && !self.busy
     }
 
+    /// Whether the beginning of a record was handed on and its end was not.
+    pub(super) fn is_within_record(&self) -> bool {
+        !self.splitter.at_boundary()
+    }
+
     /// Whether it has ended and all of it was handed on.
     pub(super) fn is_used_up(&self) -> bool {
         self.supply != Supply::Open && self.buffer.is_empty() && self.is_between_records()

@@ -98,6 +98,16 @@ impl Stream {
         Ok(())
     }
 
+    /// Nothing more comes of the input at `place`. If the stream fails within a record of which outputs have the beginning, nothing goes
+    /// behind that: it would be taken for the rest.
+    pub(super) fn input_is_over(&mut self, place: usize) {
+        let is_cut = self.failing.is_some() && self.inputs[place].is_within_record();
+        self.remove_input(place);
+        while is_cut && !self.inputs.is_empty() {
+            self.remove_input(0);
+        }
+    }
+
     /// Gives back outputs that have sent what they had.
     pub(super) fn let_leave(&mut self) {
         while let Some(place) = self.leaving.iter().position(Output::is_idle) {

@@ -42,7 +42,7 @@ impl Stream {
             Pulled::Dropped => Ok(true),
             Pulled::Nothing => Ok(false),
             Pulled::Gone => {
-                self.remove_input(place);
+                self.input_is_over(place);
                 Ok(true)
             }
         }
