@@ -151,6 +151,7 @@ impl Stream {
             }
             match sent {
                 Ok(taken) => {
+                    self.tell_too_long(place);
                     self.counts.bytes_out += taken.unwrap_or(0) as u64;
                     progressed |= taken.is_some();
                     self.next_to_send += 1;
