@@ -177,7 +177,7 @@ impl Stream {
 impl Stream {
     fn pending_bytes(&self) -> usize {
         let merged = match &self.order {
-            Order::Tags { merge, .. } => merge.waiting().map(|run| run.bytes.len()).sum(),
+            Order::Tags { merge, .. } => merge.bytes(),
             Order::Shares(collector) => collector.bytes(),
             Order::Turns(_) | Order::Arrival(_) => 0,
         };
