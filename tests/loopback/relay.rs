@@ -395,7 +395,12 @@ fn wrong_addresses_and_words_are_named() -> Result<()> {
         (
             &["--in", "-", "--framing", "fixed:100KiB", "--out", "udp://127.0.0.1:9"],
             1,
-            "udp://127.0.0.1:9: a datagram has at most 65507 bytes, and records have 102400; choose a shorter framing",
+            "udp://127.0.0.1:9: a datagram has at most 65507 bytes, and each would have 102400; choose a shorter framing",
+        ),
+        (
+            &["--in", "-", "--pattern", "stripe:64KiB", "--out", "udp://127.0.0.1:9"],
+            1,
+            "udp://127.0.0.1:9: a datagram has at most 65507 bytes, and each would have 65536",
         ),
         (
             &["--in", "udp://@:9", "--in", "udp://@:9", "--out", "-"],

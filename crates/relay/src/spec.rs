@@ -137,7 +137,7 @@ impl FromStr for DeadlineSpec {
 mod tests {
     use wirepath_streams::InputOrder;
 
-    use super::order::{SHARES, WINDOW};
+    use super::order::{WAITING, WINDOW};
     use super::*;
 
     #[test]
@@ -145,10 +145,12 @@ mod tests {
         assert_eq!("fixed:4KiB".parse(), Ok(FramingSpec::Fixed(4096)));
         assert_eq!("length32".parse(), Ok(FramingSpec::Length32));
         assert_eq!("random:7".parse(), Ok(OrderSpec::Plain(InputOrder::Random { seed: 7 })));
-        assert_eq!("tag:4:8".parse(), Ok(OrderSpec::Tag { offset: 4, bytes: 8, window: WINDOW }));
-        assert_eq!("tag:4:8:16".parse(), Ok(OrderSpec::Tag { offset: 4, bytes: 8, window: 16 }));
-        assert_eq!("shares".parse(), Ok(OrderSpec::Shares { window: WINDOW, waiting_bytes: SHARES }));
-        assert_eq!("shares:8".parse(), Ok(OrderSpec::Shares { window: 8, waiting_bytes: SHARES }));
+        let tag = |window, waiting_bytes| Ok(OrderSpec::Tag { offset: 4, bytes: 8, window, waiting_bytes });
+        assert_eq!("tag:4:8".parse(), tag(WINDOW, WAITING));
+        assert_eq!("tag:4:8:16".parse(), tag(16, WAITING));
+        assert_eq!("tag:4:8:16:4MiB".parse(), tag(16, 4 << 20));
+        assert_eq!("shares".parse(), Ok(OrderSpec::Shares { window: WINDOW, waiting_bytes: WAITING }));
+        assert_eq!("shares:8".parse(), Ok(OrderSpec::Shares { window: 8, waiting_bytes: WAITING }));
         assert_eq!("shares:8:4MiB".parse(), Ok(OrderSpec::Shares { window: 8, waiting_bytes: 4 << 20 }));
         assert_eq!("stripe:1316".parse(), Ok(PatternSpec(OutputPattern::StripeBytes(1316))));
         assert_eq!("shares:3".parse(), Ok(PatternSpec(OutputPattern::Shares { threshold: 3 })));
@@ -166,6 +168,7 @@ mod tests {
             "fixed:0".parse::<FramingSpec>().unwrap_err(),
             "tag:1".parse::<OrderSpec>().unwrap_err(),
             "tag:1:9".parse::<OrderSpec>().unwrap_err(),
+            "tag:1:8:16:0".parse::<OrderSpec>().unwrap_err(),
             "shares".parse::<PatternSpec>().unwrap_err(),
             "shares:8:0".parse::<OrderSpec>().unwrap_err(),
             "ts:x".parse::<HandlerSpec>().unwrap_err(),
@@ -178,6 +181,7 @@ mod tests {
             "0 is no size",
             "it is tag:OFFSET:BYTES",
             "9 is no number from 1 to 8",
+            "0 is no size",
             "shares is no pattern",
             "0 is no size",
             "it is ts:pids=",

@@ -83,15 +83,15 @@ pub enum WiringError {
         /// Which input.
         input: Box<Address>,
     },
-    /// No datagram takes a record.
+    /// No datagram takes a record, or a part or share of one.
     #[error(
-        "{output}: a datagram has at most {LONGEST_DATAGRAM} bytes, and records have {bytes}; choose a shorter framing, such as \
-         fixed:1316"
+        "{output}: a datagram has at most {LONGEST_DATAGRAM} bytes, and each would have {bytes}; choose a shorter framing or stripe, \
+         such as fixed:1316"
     )]
     TooLongForDatagrams {
         /// Which output.
         output: Box<Address>,
-        /// Of a record.
+        /// Of what would be one.
         bytes: usize,
     },
     /// There are too many.
@@ -113,9 +113,8 @@ impl Wiring {
         {
             return Err(WiringError::SharesWithoutBounds { input: Box::new(input.clone()) });
         }
-        if let FramingSpec::Fixed(bytes) = self.framing
+        if let Some(bytes) = self.sent_bytes()
             && bytes > LONGEST_DATAGRAM
-            && self.inputs.iter().any(|input| !input.has_datagrams())
             && let Some(output) = self.outputs.iter().find(|output| output.has_datagrams())
         {
             return Err(WiringError::TooLongForDatagrams { output: Box::new(output.clone()), bytes });
@@ -129,6 +128,17 @@ impl Wiring {
             return Err(WiringError::TooManyOutputs { outputs });
         }
         Ok(())
+    }
+
+    /// Bytes of what an output gets at a time, as far as that is known: a part of a stripe, a record, or a share of one.
+    fn sent_bytes(&self) -> Option<usize> {
+        if let OutputPattern::StripeBytes(bytes) = self.pattern.0 {
+            return Some(bytes);
+        }
+        let FramingSpec::Fixed(bytes) = self.framing else { return None };
+        let is_share = matches!(self.pattern.0, OutputPattern::Shares { .. });
+        let has_streams = self.inputs.iter().any(|input| !input.has_datagrams());
+        has_streams.then_some(bytes.saturating_add(if is_share { SHARE_HEADER } else { 0 }))
     }
 
     /// What nobody else can have.
@@ -216,4 +226,44 @@ impl Wiring {
 
 fn are(outputs: usize) -> String {
     if outputs == 1 { "is 1".to_owned() } else { format!("are {outputs}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// By what leaves, and not by what it is made of.
+    #[test]
+    fn what_is_too_long_for_a_datagram_is_refused_before_anything_is_opened() {
+        let checked = |framing: &str, pattern: &str, outputs| {
+            Wiring {
+                inputs: vec!["-".parse().unwrap()],
+                outputs: vec!["udp://127.0.0.1:9".parse().unwrap(); outputs],
+                framing: framing.parse().unwrap(),
+                pattern: pattern.parse().unwrap(),
+                ..Wiring::default()
+            }
+            .check()
+        };
+        for (framing, pattern, outputs) in [
+            ("fixed:65508", "mirror", 1),
+            ("fixed:65496", "shares:2", 2),
+            ("whole", "stripe:65508", 1),
+            ("fixed:100", "stripe:65508", 1),
+        ] {
+            let refused = checked(framing, pattern, outputs);
+            assert!(
+                matches!(refused, Err(WiringError::TooLongForDatagrams { bytes: 65_508, .. })),
+                "{framing} {pattern}: {refused:?}"
+            );
+        }
+        for (framing, pattern, outputs) in [
+            ("fixed:65507", "mirror", 1),
+            ("fixed:65495", "shares:2", 2),
+            ("fixed:100KiB", "stripe:1316", 1),
+            ("line", "mirror", 1),
+        ] {
+            assert!(checked(framing, pattern, outputs).is_ok(), "{framing} {pattern}");
+        }
+    }
 }

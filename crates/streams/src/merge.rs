@@ -2,10 +2,12 @@
 //! section 5.1: "self-contained global position tags like timestamps").
 //!
 //! The rule: the record with the smallest tag goes next as soon as every input has one waiting or has ended. If an input keeps
-//! silent, records wait for it until the window is full; then the smallest goes all the same. A record that comes after one with a
+//! silent, records wait for it until the window is full, in records or in bytes; then the smallest goes all the same. A record that comes after one with a
 //! greater tag has gone is late. A record without a tag has that of the record before it in its input, so it stays behind it.
 
 use std::collections::VecDeque;
+
+use crate::record::Run;
 
 /// What happens to late records. They are counted either way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,14 +18,30 @@ pub enum Late {
     Pass,
 }
 
+/// What waits takes memory.
+pub(crate) trait Length {
+    /// Its bytes.
+    fn length(&self) -> usize;
+}
+
+impl Length for Run {
+    fn length(&self) -> usize {
+        self.bytes.len()
+    }
+}
+
 /// Records that wait for their turn.
 #[derive(Debug)]
 pub(crate) struct Merge<T> {
     /// Most records that wait, of all inputs together.
     window: usize,
+    /// Most bytes that do, but for those of the record that goes over it.
+    most_bytes: usize,
     late: Late,
     inputs: Vec<Waiting<T>>,
     waiting: usize,
+    /// Bytes of what waits.
+    bytes: usize,
     /// The greatest tag that has gone.
     gone: Option<u64>,
     counts: MergeCounts,
@@ -36,7 +54,7 @@ pub struct MergeCounts {
     pub late: u64,
     /// Records without a tag.
     pub untagged: u64,
-    /// Records that went although an input that had none might have had a smaller one, because the window was full.
+    /// Records that went although an input that had none might have had a smaller one, because the window was full, of records or of bytes.
     pub unawaited: u64,
 }
 
@@ -47,11 +65,19 @@ struct Waiting<T> {
     has_ended: bool,
 }
 
-impl<T> Merge<T> {
-    /// At most `window` records wait (at least 1).
-    pub(crate) fn new(window: usize, late: Late) -> Merge<T> {
-        let counts = MergeCounts::default();
-        Merge { window: window.max(1), late, inputs: Vec::new(), waiting: 0, gone: None, counts }
+impl<T: Length> Merge<T> {
+    /// At most `window` records (at least 1) of about `most_bytes` (at least 1) in all wait.
+    pub(crate) fn new(window: usize, most_bytes: usize, late: Late) -> Merge<T> {
+        Merge {
+            window: window.max(1),
+            most_bytes: most_bytes.max(1),
+            late,
+            inputs: Vec::new(),
+            waiting: 0,
+            bytes: 0,
+            gone: None,
+            counts: MergeCounts::default(),
+        }
     }
 
     /// One more input, at `place`: those from there on move up.
@@ -74,9 +100,9 @@ impl<T> Merge<T> {
         self.waiting == 0
     }
 
-    /// What waits.
-    pub(crate) fn waiting(&self) -> impl Iterator<Item = &T> {
-        self.inputs.iter().flat_map(|input| input.records.iter().map(|(_, record)| record))
+    /// Bytes of what waits.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Whether nothing of the input at `place` waits.
@@ -88,12 +114,13 @@ impl<T> Merge<T> {
     pub(crate) fn remove_input(&mut self, place: usize) -> impl Iterator<Item = T> + use<T> {
         let removed = self.inputs.remove(place);
         self.waiting -= removed.records.len();
+        self.bytes -= removed.records.iter().map(|(_, record)| record.length()).sum::<usize>();
         removed.records.into_iter().map(|(_, record)| record)
     }
 
     /// Whether there is room for a record, whichever input it comes from.
     pub(crate) fn has_room(&self) -> bool {
-        self.waiting < self.window
+        self.waiting < self.window && self.bytes < self.most_bytes
     }
 
     /// A record came from the input at `place`. Whether it is late is found when it is its turn.
@@ -102,6 +129,7 @@ impl<T> Merge<T> {
         self.counts.untagged += u64::from(tag.is_none());
         let tag = tag.unwrap_or(input.last_tag);
         input.last_tag = tag;
+        self.bytes += record.length();
         input.records.push_back((tag, record));
         self.waiting += 1;
     }
@@ -123,6 +151,7 @@ impl<T> Merge<T> {
             self.waiting -= 1;
             self.counts.late += u64::from(is_late);
             let (_, record) = self.inputs[place].records.pop_front()?;
+            self.bytes -= record.length();
             if !is_late || self.late == Late::Pass {
                 self.gone = self.gone.max(Some(tag));
                 return Some(record);
@@ -146,8 +175,18 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    impl Length for u64 {
+        fn length(&self) -> usize {
+            size_of::<u64>()
+        }
+    }
+
     fn merge(inputs: usize, window: usize, late: Late) -> Merge<u64> {
-        let mut merge = Merge::new(window, late);
+        bounded(inputs, window, usize::MAX, late)
+    }
+
+    fn bounded(inputs: usize, window: usize, most_bytes: usize, late: Late) -> Merge<u64> {
+        let mut merge = Merge::new(window, most_bytes, late);
         (0..inputs).for_each(|place| merge.add_input(place));
         merge
     }
@@ -174,6 +213,19 @@ mod tests {
         merge.end_input(1);
         assert_eq!(taken(&mut merge), [11, 12]);
         assert_eq!(merge.counts(), MergeCounts { late: 1, untagged: 1, unawaited: 2 });
+    }
+
+    #[test]
+    fn the_window_is_full_of_bytes_as_well() {
+        let mut merge = bounded(2, 100, 20, Late::Drop);
+        (1..=2).for_each(|tag| merge.offer(0, Some(tag), tag));
+        assert!(merge.has_room() && taken(&mut merge).is_empty());
+        merge.offer(0, Some(3), 3);
+        assert_eq!((merge.has_room(), merge.bytes()), (false, 24));
+        assert_eq!(taken(&mut merge), [1], "the window of 20 bytes was full");
+        assert_eq!((merge.has_room(), merge.bytes(), merge.counts().unawaited), (true, 16, 1));
+        assert_eq!(merge.remove_input(0).count(), 2);
+        assert_eq!(merge.bytes(), 0);
     }
 
     #[test]
@@ -225,13 +277,16 @@ mod tests {
         fn any_input_makes_an_ordered_output(
             records in proptest::collection::vec((0usize..3, 0u64..50), 0..200),
             window in 1usize..10,
+            most_bytes in 1usize..100,
         ) {
-            let mut merge = merge(3, window, Late::Drop);
+            let mut merge = bounded(3, window, most_bytes, Late::Drop);
             let mut output = Vec::new();
             for (place, tag) in &records {
                 prop_assert!(merge.has_room());
                 merge.offer(*place, Some(*tag), *tag);
                 output.extend(taken(&mut merge));
+                let waits: usize = merge.inputs.iter().map(|input| input.records.len()).sum();
+                prop_assert_eq!((merge.waiting, merge.bytes()), (waits, waits * size_of::<u64>()));
             }
             (0..3).for_each(|place| merge.end_input(place));
             output.extend(taken(&mut merge));

@@ -99,8 +99,14 @@ pub(crate) struct Datagrams {
     pub(crate) packet_bytes: usize,
     /// Whether records are datagrams already, as they came, and leave as such.
     pub(crate) keeps_records: bool,
-    /// Whether the route cuts trains; it is asked once.
-    pub(crate) cuts_trains: bool,
+    /// Datagrams of more bytes leave one by one: of such the route cut no train.
+    pub(crate) longest_cut: usize,
+    /// The rest of a record whose beginning was too long goes where that went: nowhere.
+    pub(crate) is_losing: bool,
+    /// A datagram was too long.
+    pub(crate) had_too_long: bool,
+    /// What is to be told of the first that was, until it is.
+    pub(crate) misfit: Option<String>,
     /// How often the network said of datagrams that were sent before that they came nowhere.
     pub(crate) icmp_errors: u64,
 }
@@ -228,7 +234,10 @@ impl Object {
                 to,
                 packet_bytes,
                 keeps_records: false,
-                cuts_trains: true,
+                longest_cut: usize::MAX,
+                is_losing: false,
+                had_too_long: false,
+                misfit: None,
                 icmp_errors: 0,
             }),
         ))
@@ -268,6 +277,11 @@ impl Object {
     /// How often the network said of datagrams that were sent, and counted, that they came nowhere.
     pub(crate) fn icmp_errors(&self) -> u64 {
         if let Kind::Datagrams(datagrams) = &self.kind { datagrams.icmp_errors } else { 0 }
+    }
+
+    /// What is to be told of the first datagram that was too long, once.
+    pub(crate) fn take_misfit(&mut self) -> Option<String> {
+        if let Kind::Datagrams(datagrams) = &mut self.kind { datagrams.misfit.take() } else { None }
     }
 
     /// Tells a connection that nothing more will come, and a file that was made for this that it has all there was.

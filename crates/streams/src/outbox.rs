@@ -59,6 +59,8 @@ pub(crate) enum Offered {
 pub(crate) struct Outbox {
     runs: VecDeque<Run>,
     bytes: usize,
+    /// Runs that end a record.
+    ends: usize,
     limit: usize,
     when_full: WhenFull,
     /// Other limits, when the record that goes by has ended.
@@ -74,6 +76,7 @@ impl Outbox {
         Outbox {
             runs: VecDeque::new(),
             bytes: 0,
+            ends: 0,
             limit: limit.max(1),
             when_full,
             later: None,
@@ -101,6 +104,11 @@ impl Outbox {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.runs.is_empty()
+    }
+
+    /// Whether the end of a record waits, and so all of the one in front.
+    pub(crate) fn has_end(&self) -> bool {
+        self.ends > 0
     }
 
     /// Bytes that wait.
@@ -158,15 +166,17 @@ impl Outbox {
             return Offered::Done;
         }
         self.bytes += run.bytes.len();
+        self.ends += usize::from(run.ends);
         self.runs.push_back(run);
         Offered::Done
     }
 
-    /// Nothing more comes of the record that came last, if some of it waits and its end was not offered.
-    pub(crate) fn end_record(&mut self) -> Option<()> {
-        let last = self.runs.back_mut().filter(|last| !last.ends)?;
+    /// Nothing more comes of the record that came last. Answers whether some of it waits for its end.
+    pub(crate) fn end_record(&mut self) -> bool {
+        let Some(last) = self.runs.back_mut().filter(|last| !last.ends) else { return false };
         last.ends = true;
-        Some(())
+        self.ends += 1;
+        true
     }
 
     /// Drops all that waits; answers nothing, but counts it.
@@ -225,12 +235,14 @@ impl Outbox {
     pub(crate) fn pop(&mut self) -> Option<Run> {
         let run = self.runs.pop_front()?;
         self.bytes -= run.bytes.len();
+        self.ends -= usize::from(run.ends);
         Some(run)
     }
 
     /// Puts a run back.
     pub(crate) fn push_front(&mut self, run: Run) {
         self.bytes += run.bytes.len();
+        self.ends += usize::from(run.ends);
         self.runs.push_front(run);
     }
 
@@ -244,7 +256,7 @@ impl Outbox {
     /// Ends of records that have no bytes say nothing to a stream of bytes.
     fn skip_empty(&mut self) {
         while self.runs.front().is_some_and(|run| run.bytes.is_empty()) {
-            self.runs.pop_front();
+            self.pop();
         }
     }
 
@@ -257,6 +269,7 @@ impl Outbox {
         {
             let record = run.take_records(1);
             if run.is_used_up() {
+                self.ends -= usize::from(run.ends);
                 self.runs.remove(place);
             }
             within = !record.ends;

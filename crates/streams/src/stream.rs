@@ -101,6 +101,8 @@ pub struct Stream {
     failed: Option<StreamError>,
     /// What went wrong with what comes in: no more is taken, and the stream ends with this when what was taken before has left.
     failing: Option<StreamError>,
+    /// When outputs are looked at next that may take nothing.
+    look_again_us: u64,
     /// Why the last output is gone, while those that leave still send.
     no_output: Option<String>,
     /// Whose connection has failed, if that is to end the stream.
@@ -202,8 +204,6 @@ enum Supply {
     Ended,
     /// No more is read of it, whatever it has: the stream fails.
     Cut,
-    /// The same, and what was read and not divided into records is given up: it failed itself.
-    Failed,
 }
 
 struct Output {

@@ -502,7 +502,7 @@ fn inputs_that_wait_for_each_other_may_both_be_detached() {
     let ((mut source, first), (_silent, second)) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
     let (object, collected) = Object::collect("out", LIMIT);
     let mut stream = StreamBuilder::default()
-        .order_by_tag(16, Late::Drop, |record| record.first().copied().map(u64::from))
+        .order_by_tag(16, LIMIT, Late::Drop, |record| record.first().copied().map(u64::from))
         .output(object)
         .build();
     let ports = [("first", first), ("second", second)].map(|(name, inlet)| {

@@ -73,6 +73,14 @@ pub fn path_mtu(socket: BorrowedFd<'_>, local: SocketAddr) -> io::Result<u32> {
     u32::try_from(value).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
+/// Has what a socket sends over IPv6 leave in packets of at most `bytes` (at least 1280), whatever its path takes (`IPV6_MTU`).
+///
+/// # Errors
+/// What `setsockopt` says.
+pub fn set_most_ipv6(socket: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
+    set(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU, bytes.into())
+}
+
 /// Bytes of a stream that its receiver has not acknowledged, those that have not left among them (`SIOCOUTQ`).
 ///
 /// # Errors

@@ -144,7 +144,7 @@ const OUTPUT: &[Metric<OutputRow>] = &[
     },
     Metric {
         name: "lost",
-        help: "Bytes of datagrams that had no route, or that a filter forbade",
+        help: "Bytes of datagrams that had no route, that a filter forbade, or that were too long",
         unit: Some("bytes"),
         read: |row| Value::Counter(row.output.lost_bytes),
     },

@@ -28,7 +28,7 @@ pub(super) struct Wires {
     #[arg(long, value_name = "FRAMING", default_value = "whole", requires = "inputs")]
     framing: FramingSpec,
 
-    /// The order of inputs: arrival, roundrobin, random[:SEED], tag:OFFSET:BYTES[:WINDOW], shares[:WINDOW[:SIZE]]
+    /// The order of inputs: arrival, roundrobin, random[:SEED], tag:OFFSET:BYTES[:WINDOW[:SIZE]], shares[:WINDOW[:SIZE]]
     #[arg(long, value_name = "ORDER", default_value = "arrival", requires = "inputs")]
     order: OrderSpec,
 

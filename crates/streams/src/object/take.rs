@@ -3,6 +3,7 @@
 use std::io::IoSlice;
 use std::os::fd::AsFd;
 
+use bytes::BytesMut;
 use rustix::io::Errno;
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use wirepath_datapath::datagrams;
@@ -17,6 +18,9 @@ pub(crate) const PARTS: usize = 64;
 /// Most datagrams of a train: what the kernel cuts in one call before Linux 6.9 (`UDP_MAX_SEGMENTS`).
 const DATAGRAMS: usize = 64;
 
+/// Most pieces of memory that a datagram is sent from (`UIO_MAXIOV`).
+const MOST_PARTS: usize = 1024;
+
 /// Most bytes that are handed to whoever writes a file at a time.
 const BATCH: usize = 1024 * 1024;
 
@@ -25,7 +29,7 @@ const BATCH: usize = 1024 * 1024;
 pub(crate) enum Take {
     /// It took so many bytes, at least one record or one byte of what was there.
     Taken(usize),
-    /// So many bytes are lost, as datagrams may be: nobody can be reached.
+    /// So many bytes are lost, as datagrams may be: nobody can be reached, or they are too long.
     Lost(usize),
     /// It takes nothing now.
     Full,
@@ -89,6 +93,11 @@ impl Datagrams {
     fn take(&mut self, outbox: &mut Outbox) -> Taken {
         let is_full = outbox.is_full();
         let Some(run) = outbox.pop() else { return Ok(Take::Taken(0)) };
+        self.is_losing &= !run.begins;
+        if self.is_losing {
+            self.is_losing = !run.ends;
+            return Ok(Take::Lost(run.bytes.len()));
+        }
         if !(run.begins && run.ends) {
             return self.take_one(run, outbox, is_full);
         }
@@ -97,21 +106,28 @@ impl Datagrams {
 
     /// One datagram of the parts of one record.
     fn take_one(&mut self, first: Run, outbox: &mut Outbox, is_full: bool) -> Taken {
+        // Where it is full, the rest would wait for room for ever.
+        if !(first.ends || outbox.has_end() || is_full) {
+            outbox.push_front(first);
+            return Ok(Take::Incomplete);
+        }
+        let mut ends = first.ends;
         let mut parts = vec![first];
-        while !parts.last().is_some_and(|part| part.ends) {
-            match outbox.pop() {
-                Some(part) => parts.push(part),
-                None if is_full => break, // the rest would wait for room for ever
-                None => {
-                    parts.into_iter().rev().for_each(|part| outbox.push_front(part));
-                    return Ok(Take::Incomplete);
-                }
-            }
+        while !ends && let Some(part) = outbox.pop() {
+            ends = part.ends;
+            parts.push(part);
+        }
+        let length = parts.iter().map(|part| part.bytes.len()).sum();
+        if parts.len() > MOST_PARTS && length <= datagrams::MAXIMUM_TRAIN {
+            parts = vec![joined(&parts, length)];
         }
         let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(&part.bytes)).collect();
-        let length: usize = slices.iter().map(|slice| slice.len()).sum();
         match self.send(&slices, None) {
             Ok(_) => Ok(Take::Taken(length)),
+            Err(Errno::MSGSIZE) => {
+                self.is_losing = !ends;
+                Ok(self.too_long(length))
+            }
             Err(errno) if is_loss(errno) => Ok(Take::Lost(length)),
             Err(errno) => {
                 parts.into_iter().rev().for_each(|part| outbox.push_front(part));
@@ -140,7 +156,7 @@ impl Datagrams {
     fn take_records(&mut self, mut run: Run, outbox: &mut Outbox) -> Taken {
         let per_datagram = if self.keeps_records { 1 } else { (self.packet_bytes / run.record_bytes).max(1) };
         let datagram_bytes = run.record_bytes * per_datagram;
-        let datagrams = if self.cuts_trains {
+        let datagrams = if datagram_bytes <= self.longest_cut {
             DATAGRAMS.min(datagrams::MAXIMUM_PAYLOAD / datagram_bytes).max(1)
         } else {
             1
@@ -153,15 +169,25 @@ impl Datagrams {
         match sent {
             Ok(_) => Ok(Take::Taken(train.bytes.len())),
             Err(errno) if is_loss(errno) => Ok(Take::Lost(train.bytes.len())),
+            Err(Errno::MSGSIZE) if !is_train => Ok(self.too_long(train.bytes.len())),
             Err(errno) => {
                 outbox.push_front(train);
                 if is_train && cannot_cut(errno) {
-                    self.cuts_trains = false;
+                    self.longest_cut = longest_cut(errno, datagram_bytes);
                     return Ok(Take::Taken(0));
                 }
                 not_sent(errno)
             }
         }
+    }
+
+    /// A datagram is longer than the path takes, or than any can be. Nobody is to be cut off by what somebody else sends: it is lost, and
+    /// the first is told.
+    fn too_long(&mut self, bytes: usize) -> Take {
+        if !std::mem::replace(&mut self.had_too_long, true) {
+            self.misfit = Some(format!("a datagram of {bytes} bytes is longer than the path takes"));
+        }
+        Take::Lost(bytes)
     }
 }
 
@@ -191,6 +217,19 @@ fn may_be_of_earlier(errno: Errno) -> bool {
             | Errno::ACCESS
             | Errno::MSGSIZE
     )
+}
+
+/// One piece of memory of many, so that each byte is copied once.
+fn joined(parts: &[Run], length: usize) -> Run {
+    let mut bytes = BytesMut::with_capacity(length);
+    parts.iter().for_each(|part| bytes.extend_from_slice(&part.bytes));
+    let begins = parts.first().is_some_and(|part| part.begins);
+    Run::single(bytes.freeze(), begins, parts.last().is_some_and(|part| part.ends))
+}
+
+/// Most bytes of datagrams that a route may still cut which did not cut those of `datagram_bytes`. Two errors may be about their length.
+fn longest_cut(errno: Errno, datagram_bytes: usize) -> usize {
+    if matches!(errno, Errno::MSGSIZE | Errno::INVAL) { datagram_bytes - 1 } else { 0 }
 }
 
 /// What a route says that does not cut trains; which of these differs between kernels.

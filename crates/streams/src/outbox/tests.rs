@@ -98,6 +98,37 @@ proptest! {
     }
 }
 
+proptest! {
+    /// Whether the end of a record waits is known, whatever came, left or was dropped.
+    #[test]
+    fn it_is_known_whether_an_end_waits(
+        parts in proptest::collection::vec((0usize..30, 1usize..10, any::<bool>(), 0usize..6), 0..100),
+        when_full in prop_oneof![Just(WhenFull::Block), Just(WhenFull::DropNewest), Just(WhenFull::DropOldest)],
+    ) {
+        let mut outbox = Outbox::new(10 * size_of::<Run>(), when_full);
+        let mut begins = true;
+        for (length, record_bytes, ends, then) in parts {
+            let bytes = Bytes::from(vec![0; length]);
+            let is_whole = begins && ends;
+            let record_bytes = if is_whole { record_bytes } else { length.max(1) };
+            outbox.offer(Run { bytes, record_bytes, begins, ends });
+            begins = ends;
+            match then {
+                0 => outbox.consume((outbox.bytes() / 2).min(40)),
+                1 => if let Some(mut run) = outbox.pop() {
+                    run.take_records(1);
+                    outbox.put_rest(run);
+                }
+                2 => begins |= outbox.end_record(),
+                _ => {}
+            }
+            prop_assert_eq!(outbox.has_end(), outbox.runs.iter().any(|run| run.ends));
+        }
+        outbox.drop_all();
+        prop_assert!(!outbox.has_end());
+    }
+}
+
 /// An output that takes nothing of a record without end is let go of as well, but not for what one turn makes of a piece.
 #[test]
 fn a_record_without_end_does_not_wait_without_end() {

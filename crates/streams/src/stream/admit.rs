@@ -61,7 +61,7 @@ impl Stream {
                     self.wake_input(place);
                     self.note_admitted(admitted, now_us);
                 }
-                Err(error) => self.input_failed(place, error.into())?,
+                Err(error) => self.input_failed(place, error.into()),
             }
         }
         let mut place = 0;

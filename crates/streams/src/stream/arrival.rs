@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use super::input::Pulled;
-use super::{Input, Order, Port, Stream, StreamError, Supply};
+use super::{Input, Order, Port, Stream, Supply};
 
 /// Who is asked next.
 #[derive(Debug, Default)]
@@ -60,35 +60,35 @@ impl Stream {
         (0..self.inputs.len()).for_each(|place| self.wake_input(place));
     }
 
-    pub(super) fn pull_as_it_comes(&mut self) -> Result<bool, StreamError> {
+    pub(super) fn pull_as_it_comes(&mut self) -> bool {
         while let Some(place) = self.next_asked() {
             let port = self.inputs[place].port;
-            match self.next_run(place)? {
+            match self.next_run(place) {
                 Pulled::Run(run) => {
                     if let Order::Arrival(arrivals) = &mut self.order {
                         arrivals.gave(port, run.ends);
                     }
-                    self.handle(run)?;
-                    return Ok(true);
+                    self.handle(run);
+                    return true;
                 }
                 Pulled::Dropped => {
                     if let Order::Arrival(arrivals) = &mut self.order {
                         arrivals.pass_over(port);
                     }
-                    return Ok(true);
+                    return true;
                 }
                 Pulled::Nothing => {
                     if !self.is_silent(place) {
-                        return Ok(false);
+                        return false;
                     }
                 }
                 Pulled::Gone => {
                     self.input_is_over(place);
-                    return Ok(true);
+                    return true;
                 }
             }
         }
-        Ok(false)
+        false
     }
 
     /// The place of an input from which bytes can be moved unseen, if there is one.

@@ -81,16 +81,19 @@ impl StreamBuilder {
         self
     }
 
-    /// Records in the order of the tag that each has, of which at most `window` wait for one another. See [`Late`].
+    /// Records in the order of the tag that each has, of which at most `window`, and about `waiting_bytes`, wait for one another: one
+    /// for each input may go over it. When as much waits, the record with the smallest tag goes, whatever may still come, and is
+    /// [counted](crate::MergeCounts::unawaited). See [`Late`].
     #[must_use]
     pub fn order_by_tag(
         mut self,
         window: usize,
+        waiting_bytes: usize,
         late: Late,
         tag: impl FnMut(&[u8]) -> Option<u64> + Send + 'static,
     ) -> StreamBuilder {
         let tag: Box<Tag> = Box::new(tag);
-        self.order = Order::Tags { tag, merge: Merge::new(window, late) };
+        self.order = Order::Tags { tag, merge: Merge::new(window, waiting_bytes, late) };
         self
     }
 
@@ -221,6 +224,7 @@ impl StreamBuilder {
             watch: None,
             failed: None,
             failing: None,
+            look_again_us: 0,
             allowance: 0,
             turn_end: 0,
             next_to_send: 0,

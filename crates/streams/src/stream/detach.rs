@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 
-use super::{Input, OnDetached, Order, Output, Port, Stream, StreamError, StreamEvent};
+use super::{Input, OnDetached, Order, Output, Port, Stream, StreamEvent};
 use crate::object::Object;
 use crate::panics::caught;
 use crate::record::Run;
@@ -58,11 +58,11 @@ impl Stream {
     }
 
     /// Detaches inputs that are to be and are between two records.
-    pub(super) fn let_inputs_leave(&mut self) -> Result<bool, StreamError> {
+    pub(super) fn let_inputs_leave(&mut self) -> bool {
         if self.detaching == 0 {
-            return Ok(false); // the usual case, which must not cost more with many inputs
+            return false; // the usual case, which must not cost more with many inputs
         }
-        self.hand_on_ends()?;
+        self.hand_on_ends();
         let can_leave = |input: &Input| input.detach.is_some() && input.is_between_records();
         let mut left = false;
         if let Order::Tags { merge, .. } = &mut self.order {
@@ -84,12 +84,12 @@ impl Stream {
             self.remove_input(place);
             left = true;
         }
-        Ok(left)
+        left
     }
 
     /// Hands on the end of a record without end, which takes no room, of inputs that are to be detached and have nothing else: they
     /// need not wait until outputs have room, or until there is one.
-    fn hand_on_ends(&mut self) -> Result<(), StreamError> {
+    fn hand_on_ends(&mut self) {
         let has_only_that = |input: &Input| {
             input.detach.is_some()
                 && input.ready.len() == 1
@@ -98,9 +98,8 @@ impl Stream {
         while let Some(place) = self.inputs.iter().position(has_only_that)
             && let Some(end) = self.inputs[place].ready.pop_front()
         {
-            self.handle(end)?;
+            self.handle(end);
         }
-        Ok(())
     }
 
     /// The input at `place` is done with: whoever detached it gets it back, else it is closed.

@@ -63,7 +63,10 @@ impl Stream {
                     self.move_seen();
                     return Ok(true);
                 }
-                Err(Fault::Input(error)) => return self.input_failed(leg.input, error.into()).map(|()| true),
+                Err(Fault::Input(error)) => {
+                    self.input_failed(leg.input, error.into());
+                    return Ok(true);
+                }
                 Err(Fault::Output(place, error)) => return self.output_failed(place, error).map(|()| true),
             };
             is_idle = matches!(sent, Sent::Nothing);

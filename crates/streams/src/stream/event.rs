@@ -1,6 +1,6 @@
 //! What happens to a stream while it goes on.
 
-use super::{Port, Stream};
+use super::{Port, Stream, nth_mut};
 use crate::chain::ChainError;
 use crate::outbox::Dropped;
 
@@ -62,10 +62,10 @@ pub enum StreamEvent {
         /// What it will not get: what waited for it, and what was dropped before.
         dropped: Dropped,
     },
-    /// A datagram or record was not what it should be and is dropped. Told of the first that an input or handler refuses; all are
-    /// counted.
+    /// A datagram or record was not what it should be and is dropped, or is too long for an output of datagrams and is lost. Told of
+    /// the first that an input, handler or output refuses; all are counted.
     RecordRefused {
-        /// The input or handler.
+        /// The input, handler or output.
         by: String,
         /// What is wrong with it.
         error: String,
@@ -92,6 +92,16 @@ impl Stream {
                 by: format!("handler {handler}"),
                 error: error.to_string(),
             });
+        }
+    }
+
+    /// Tells of the first datagram that was too long for the output at `place`, those that leave counted behind the others.
+    pub(super) fn tell_too_long(&mut self, place: usize) {
+        let output = nth_mut(&mut self.outputs, &mut self.leaving, place);
+        if let Some((error, by)) =
+            output.and_then(|output| Some((output.object.take_misfit()?, output.object.name.clone())))
+        {
+            self.tell(StreamEvent::RecordRefused { by, error });
         }
     }
 

@@ -106,7 +106,7 @@ impl Stream {
                     }
                 }
                 Err(error) => match self.seat(place) {
-                    Seat::Input(place) => self.input_failed(place, error.into())?,
+                    Seat::Input(place) => self.input_failed(place, error.into()),
                     Seat::Output(place) => self.output_failed(place, error)?,
                 },
             }

@@ -28,20 +28,13 @@ impl Stream {
 
     /// Something is wrong with what comes in: no more is read, and the stream ends with `error` when what was read before has left. At
     /// once if it is to pass the ends of connections on.
-    ///
-    /// # Errors
-    /// Then this one.
-    pub(super) fn fail(&mut self, error: StreamError) -> Result<(), StreamError> {
-        if self.settings.ends_with_connections {
-            return Err(error);
-        }
+    pub(super) fn fail(&mut self, error: StreamError) {
         if self.failing.is_none() {
             self.failing = Some(error);
             self.inputs.iter_mut().for_each(Input::cut_supply);
             self.inputs_unchanged = false;
             self.wake_inputs();
         }
-        Ok(())
     }
 
     fn end_handlers(&mut self) -> Result<(), StreamError> {
@@ -70,10 +63,13 @@ impl Stream {
 }
 
 impl Input {
-    /// No more is read of it.
+    /// No more is read of it, so the beginning of a record that it has is not to go without its end.
     fn cut_supply(&mut self) {
         if self.supply == Supply::Open {
             self.supply = Supply::Cut;
+            if !self.is_endless() {
+                self.splitter.need_whole(crate::framing::LONGEST);
+            }
         }
     }
 }
@@ -84,7 +80,7 @@ impl Output {
         // What a connection has taken may have long to go, to somebody who reads slowly.
         let on_its_way = self.object.unacknowledged().unwrap_or(0);
         let come = (self.bytes + self.lost_bytes).wrapping_sub(on_its_way.into());
-        !self.busy && self.standstill.of(come, now_us) > stall_us
+        !self.busy && !self.writable && self.standstill.of(come, now_us) > stall_us
     }
 
     /// Whether the peer has acknowledged all that the connection took.

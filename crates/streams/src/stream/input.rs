@@ -56,7 +56,7 @@ impl Input {
 
     /// Whether the beginning of a record was handed on and its end was not.
     pub(super) fn is_within_record(&self) -> bool {
-        !self.splitter.at_boundary()
+        !self.splitter.at_boundary() && !self.is_endless()
     }
 
     /// Whether it has ended and all of it was handed on.
@@ -73,9 +73,6 @@ impl Input {
         loop {
             if let Some(run) = self.ready.pop_front() {
                 return Ok(Pulled::Run(run));
-            }
-            if self.supply == Supply::Failed {
-                return Ok(Pulled::Gone);
             }
             if self.detach.is_some() && self.splitter.at_boundary() || self.busy {
                 return Ok(Pulled::Nothing);
@@ -140,7 +137,12 @@ impl Input {
         // By what was taken and not by what joined: datagrams of many sizes, or empty ones, may come as fast as they are read.
         while taken + size <= room && calls < MOST_DATAGRAM_CALLS {
             let before = self.buffer.len();
-            match self.take(room)? {
+            let took = self.take(room);
+            if took.is_err() {
+                let last = self.buffer.split().freeze();
+                self.divide(last, size);
+            }
+            match took? {
                 Fill::Datagrams { bytes, datagram_bytes } => {
                     (taken, calls) = (taken + bytes, calls + 1);
                     let is_one = bytes <= datagram_bytes;

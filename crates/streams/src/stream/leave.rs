@@ -2,6 +2,7 @@
 
 use rustix::io::Errno;
 
+use super::finish::LOOK_AGAIN_US;
 use super::{EndedOutput, Output, Port, Remains, Stream, StreamError, StreamEvent, Supply, nth_mut};
 use crate::object::ObjectError;
 use crate::outbox::Dropped;
@@ -61,41 +62,42 @@ impl Stream {
     /// Has outputs failed that take nothing for too long, when that is all that is waited for: of a stream that [fails](Stream::fail) any
     /// that have not got what is theirs, else those that leave. Answers whether there were any.
     pub(super) fn give_up_stuck(&mut self, now_us: u64) -> Result<bool, StreamError> {
-        if self.failing.is_none() && !self.waits_for_leaving() {
+        if now_us < self.look_again_us || self.failing.is_none() && !self.waits_for_leaving() {
             return Ok(false);
         }
-        let staying = if self.failing.is_some() { 0 } else { self.outputs.len() };
+        self.look_again_us = now_us + LOOK_AGAIN_US; // what each has on its way takes calls to know
+        let mut place = if self.failing.is_some() { 0 } else { self.outputs.len() };
         let (mut progressed, stall_us) = (false, self.settings.stall_us);
-        let is_stuck = |output: &mut Output| !output.is_idle() && output.is_stuck(stall_us, now_us);
-        let stuck = |stream: &mut Stream| {
-            let mut awaited = stream.outputs.iter_mut().chain(&mut stream.leaving).skip(staying);
-            awaited.position(is_stuck).map(|place| staying + place)
-        };
-        while let Some(place) = stuck(self)
-            && let Some(output) = nth_mut(&mut self.outputs, &mut self.leaving, place)
-        {
+        while let Some(output) = nth_mut(&mut self.outputs, &mut self.leaving, place) {
+            if output.is_idle() || !output.is_stuck(stall_us, now_us) {
+                place += 1;
+                continue;
+            }
             let error = output.object.error("sending", Errno::TIMEDOUT);
-            self.output_failed(place, error)?;
+            if self.no_output.is_some() {
+                self.lose_output(place, &error); // the stream ends with what became of the others
+            } else {
+                self.output_failed(place, error)?;
+            }
             progressed = true;
         }
         Ok(progressed)
     }
 
     /// An input failed: the stream goes on without it, when what was read of it before has gone, or [winds up](Stream::fail).
-    pub(super) fn input_failed(&mut self, place: usize, error: StreamError) -> Result<(), StreamError> {
+    pub(super) fn input_failed(&mut self, place: usize, error: StreamError) {
         self.inputs_unchanged = false;
         let input = &mut self.inputs[place];
         // What is not divided into records never will be.
         self.counts.bytes_dropped += input.buffer.len() as u64;
         input.buffer.clear();
-        input.supply = Supply::Failed;
+        input.supply = Supply::Cut;
         let port = input.port;
         self.wake_input(place);
         if !self.settings.survives_inputs {
             return self.fail(error);
         }
         self.tell(StreamEvent::InputFailed { port, error: error.to_string() });
-        Ok(())
     }
 
     /// Nothing more comes of the input at `place`. If the stream fails within a record of which outputs have the beginning, nothing goes

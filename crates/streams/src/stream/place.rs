@@ -7,72 +7,72 @@ use crate::record::Run;
 
 impl Stream {
     /// Gives what is pending to outputs as far as they have room. Answers whether anything was done.
-    pub(super) fn place(&mut self, now_us: u64) -> Result<bool, StreamError> {
+    pub(super) fn place(&mut self, now_us: u64) -> bool {
         let mut progressed = false;
         while let Some(run) = self.pending.pop_front() {
             let before = run.bytes.len();
-            if let Some(rest) = self.place_run(run, now_us)? {
+            if let Some(rest) = self.place_run(run, now_us) {
                 progressed |= rest.bytes.len() < before;
                 self.pending.push_front(rest);
                 break;
             }
             progressed = true;
         }
-        Ok(progressed)
+        progressed
     }
 
     /// Gives a run to outputs; answers what had no room.
-    fn place_run(&mut self, run: Run, now_us: u64) -> Result<Option<Run>, StreamError> {
+    fn place_run(&mut self, run: Run, now_us: u64) -> Option<Run> {
         self.skipping &= !run.begins;
         if self.skipping {
             self.counts.bytes_dropped += run.bytes.len() as u64;
-            return Ok(None);
+            return None;
         }
         let mut rest = Some(run);
         while let Some(mut run) = rest.take() {
             if self.outputs.is_empty() {
-                return Ok(Some(run));
+                return Some(run);
             }
             let placed = match &self.spread {
-                Spread::Turns(_) => self.place_in_turn(&mut run)?,
-                Spread::Bytes { .. } => self.place_bytes(&mut run)?,
-                Spread::Capacity { .. } => self.place_by_capacity(&mut run, now_us)?,
-                Spread::Mirror => self.mirror(&run)?,
-                Spread::Shares(_) => self.share(&run)?,
+                Spread::Turns(_) => self.place_in_turn(&mut run),
+                Spread::Bytes { .. } => self.place_bytes(&mut run),
+                Spread::Capacity { .. } => self.place_by_capacity(&mut run, now_us),
+                Spread::Mirror => self.mirror(&run),
+                Spread::Shares(_) => self.share(&run),
             };
             match placed {
-                Placed::Blocked => return Ok(Some(run)),
+                Placed::Blocked => return Some(run),
                 Placed::All => {}
                 Placed::Some => rest = (!run.is_used_up()).then_some(run),
             }
         }
-        Ok(None)
+        None
     }
 
-    fn place_in_turn(&mut self, run: &mut Run) -> Result<Placed, StreamError> {
+    fn place_in_turn(&mut self, run: &mut Run) -> Placed {
         let count = self.outputs.len();
-        let Spread::Turns(turns) = &mut self.spread else { return Ok(Placed::Blocked) };
+        let Spread::Turns(turns) = &mut self.spread else { return Placed::Blocked };
         let place = turns.current(count);
         if self.outputs[place].outbox.blocks() {
-            return Ok(Placed::Blocked);
+            return Placed::Blocked;
         }
         let part = if count == 1 { run.take_records(usize::MAX) } else { run.take_records(1) };
         if part.ends {
             turns.taken();
         }
-        self.offer(place, part)?;
-        Ok(Placed::Some)
+        self.offer(place, part);
+        Placed::Some
     }
 
-    fn place_bytes(&mut self, run: &mut Run) -> Result<Placed, StreamError> {
+    fn place_bytes(&mut self, run: &mut Run) -> Placed {
         if run.bytes.is_empty() {
-            return Ok(Placed::Some); // the end of a record says nothing here
+            return Placed::Some; // the end of a record says nothing here
         }
         let count = self.outputs.len();
-        let Spread::Bytes { turns, unit, left } = &mut self.spread else { return Ok(Placed::Blocked) };
+        let Spread::Bytes { turns, unit, left } = &mut self.spread else { return Placed::Blocked };
         let place = turns.current(count);
         if self.outputs[place].outbox.blocks() {
-            return Ok(Placed::Blocked);
+            return Placed::Blocked;
         }
         let bytes = run.bytes.split_to((*left).min(run.bytes.len()));
         let begins = *left == *unit;
@@ -82,24 +82,24 @@ impl Stream {
             turns.taken();
             *left = *unit;
         }
-        self.offer(place, Run::single(bytes, begins, ends))?;
-        Ok(Placed::Some)
+        self.offer(place, Run::single(bytes, begins, ends));
+        Placed::Some
     }
 
-    fn place_by_capacity(&mut self, run: &mut Run, now_us: u64) -> Result<Placed, StreamError> {
-        let Spread::Capacity { chosen } = self.spread else { return Ok(Placed::Blocked) };
+    fn place_by_capacity(&mut self, run: &mut Run, now_us: u64) -> Placed {
+        let Spread::Capacity { chosen } = self.spread else { return Placed::Blocked };
         let place = match chosen {
             Some(port) => self.outputs.iter().position(|output| output.port.0 == port),
             None => self.soonest(now_us),
         };
         let Some(place) = place.filter(|place| !self.outputs[*place].outbox.blocks()) else {
-            return Ok(Placed::Blocked);
+            return Placed::Blocked;
         };
         let part = run.take_records(1);
         let chosen = (!part.ends).then_some(self.outputs[place].port.0);
         self.spread = Spread::Capacity { chosen };
-        self.offer(place, part)?;
-        Ok(Placed::Some)
+        self.offer(place, part);
+        Placed::Some
     }
 
     /// The output that will be done first, of those that have room; if none has, of those that drop what they have no room for.
@@ -118,9 +118,9 @@ impl Stream {
         soonest.map(|(_, place)| place)
     }
 
-    fn mirror(&mut self, run: &Run) -> Result<Placed, StreamError> {
+    fn mirror(&mut self, run: &Run) -> Placed {
         if self.outputs.iter().any(|output| output.outbox.blocks()) {
-            return Ok(Placed::Blocked);
+            return Placed::Blocked;
         }
         if !run.begins && !self.outputs.iter().any(|output| output.within) {
             self.counts.bytes_dropped += run.bytes.len() as u64; // whoever had its beginning is gone
@@ -128,36 +128,36 @@ impl Stream {
         for place in (0..self.outputs.len()).rev() {
             // One that came in the middle of a record waits for the next.
             if run.begins || self.outputs[place].within {
-                self.offer(place, run.clone())?;
+                self.offer(place, run.clone());
             }
         }
-        Ok(Placed::All)
+        Placed::All
     }
 
-    fn share(&mut self, run: &Run) -> Result<Placed, StreamError> {
+    fn share(&mut self, run: &Run) -> Placed {
         if self.outputs.iter().any(|output| output.outbox.blocks()) {
-            return Ok(Placed::Blocked);
+            return Placed::Blocked;
         }
         for piece in run.pieces() {
             // One that took nothing may have been let go of after the last record.
             let count = self.outputs.len();
-            let Spread::Shares(dealer) = &mut self.spread else { return Ok(Placed::Blocked) };
+            let Spread::Shares(dealer) = &mut self.spread else { return Placed::Blocked };
             let threshold = dealer.threshold();
             if count < usize::from(threshold) {
                 self.counts.bytes_dropped += piece.bytes.len() as u64;
-                self.fail(StreamError::TooFewOutputs { outputs: count, threshold })?;
+                self.fail(StreamError::TooFewOutputs { outputs: count, threshold });
                 continue;
             }
             let shares = dealer.deal(piece.bytes, count);
             for (place, share) in shares.into_iter().enumerate().rev() {
-                self.offer(place, Run::single(share, true, true))?;
+                self.offer(place, Run::single(share, true, true));
             }
         }
-        Ok(Placed::All)
+        Placed::All
     }
 
     /// Gives a run to one output, through its own handlers. The output may be gone afterwards, and those behind it moved up.
-    fn offer(&mut self, place: usize, run: Run) -> Result<(), StreamError> {
+    fn offer(&mut self, place: usize, run: Run) {
         let output = &mut self.outputs[place];
         let ends = run.ends;
         output.within = !ends;
@@ -167,11 +167,11 @@ impl Stream {
         } else if output.chain.has_failed() {
             output.outbox.note_lost(run.bytes.len());
         } else {
-            let bytes = run.bytes.len();
+            let bytes = run.bytes.len() + output.chain.gathered();
             failed = output.chain.apply(run, &mut self.made).err();
             if failed.is_some() {
                 let made: usize = self.made.iter().map(|run| run.bytes.len()).sum();
-                output.outbox.note_lost(bytes.saturating_sub(made));
+                output.outbox.note_lost(bytes.saturating_sub(made + output.chain.gathered()));
             }
             for run in self.made.drain(..) {
                 disconnect |= output.outbox.offer(run) == Offered::Disconnect;
@@ -179,11 +179,12 @@ impl Stream {
             let refusal = output.chain.take_refusal();
             self.tell_refusal(refusal);
         }
-        failed.map_or(Ok(()), |error| self.fail(error.into()))?;
+        if let Some(error) = failed {
+            self.fail(error.into());
+        }
         let output = &mut self.outputs[place];
         if disconnect {
-            self.disconnect(place);
-            return Ok(());
+            return self.disconnect(place);
         }
         if ends {
             output.outbox.note_record_end();
@@ -191,7 +192,6 @@ impl Stream {
         if output.detach.is_some() && ends {
             self.move_out(place);
         }
-        Ok(())
     }
 }
 

@@ -1,12 +1,12 @@
 //! Taking records from inputs, in their order, and through the handlers.
 
 use super::input::Pulled;
-use super::{Order, Stream, StreamError, StreamEvent};
+use super::{Order, Stream, StreamEvent};
 use crate::record::Run;
 
 impl Stream {
     /// Takes from inputs, unless what was taken before still waits for room. Answers whether anything was done.
-    pub(super) fn pull(&mut self) -> Result<bool, StreamError> {
+    pub(super) fn pull(&mut self) -> bool {
         if !self.pending.is_empty() || self.outputs.is_empty() {
             return self.let_inputs_leave();
         }
@@ -15,44 +15,44 @@ impl Stream {
             Order::Arrival(_) => self.pull_as_it_comes(),
             Order::Tags { .. } => self.pull_by_tag(),
             Order::Shares(_) => self.pull_shares(),
-        }?;
-        Ok(pulled | self.let_inputs_leave()?)
+        };
+        pulled | self.let_inputs_leave()
     }
 
-    fn pull_in_turn(&mut self) -> Result<bool, StreamError> {
-        let Order::Turns(turns) = &mut self.order else { return Ok(false) };
+    fn pull_in_turn(&mut self) -> bool {
+        let Order::Turns(turns) = &mut self.order else { return false };
         if self.inputs.is_empty() {
-            return Ok(false);
+            return false;
         }
         let place = turns.current(self.inputs.len());
         let is_alone = self.inputs.len() == 1;
-        match self.next_run(place)? {
+        match self.next_run(place) {
             Pulled::Run(mut run) => {
                 let first = if is_alone { run } else { self.take_first(place, &mut run) };
                 if let (true, Order::Turns(turns)) = (first.ends, &mut self.order) {
                     turns.taken();
                 }
-                self.handle(first)?;
+                self.handle(first);
                 // Not when its turn comes again: what others have could not be moved unseen until then.
                 if self.inputs[place].is_used_up() {
                     self.remove_input(place);
                 }
-                Ok(true)
+                true
             }
-            Pulled::Dropped => Ok(true),
-            Pulled::Nothing => Ok(false),
+            Pulled::Dropped => true,
+            Pulled::Nothing => false,
             Pulled::Gone => {
                 self.input_is_over(place);
-                Ok(true)
+                true
             }
         }
     }
 
-    fn pull_by_tag(&mut self) -> Result<bool, StreamError> {
+    fn pull_by_tag(&mut self) -> bool {
         let mut progressed = false;
         for place in 0..self.inputs.len() {
             while self.merge_wants(place) && !self.is_turn_over() {
-                match self.next_run(place)? {
+                match self.next_run(place) {
                     Pulled::Run(mut run) => {
                         let record = self.take_first(place, &mut run);
                         if let Order::Tags { tag, merge } = &mut self.order {
@@ -78,9 +78,9 @@ impl Stream {
             && let Some(record) = merge.take(|late| self.counts.bytes_dropped += late.bytes.len() as u64)
         {
             progressed = true;
-            self.handle(record)?;
+            self.handle(record);
         }
-        Ok(progressed | self.remove_merged())
+        progressed | self.remove_merged()
     }
 
     /// Whether the merge takes more from the input at `place`: one record that waits is enough while others have none.
@@ -122,15 +122,14 @@ impl Stream {
     }
 
     /// Has handlers see a run; what they make waits for room. Behind a record at which one failed nothing goes.
-    pub(super) fn handle(&mut self, run: Run) -> Result<(), StreamError> {
+    pub(super) fn handle(&mut self, run: Run) {
         self.counts.records_in += run.begun();
         if self.chain.has_failed() {
             self.counts.bytes_dropped += run.bytes.len() as u64;
-            return Ok(());
+            return;
         }
         if self.chain.is_empty() {
-            self.pending.push_back(run);
-            return Ok(());
+            return self.pending.push_back(run);
         }
         let bytes = run.bytes.len() as u64;
         let applied = self.chain.apply(run, &mut self.made);
@@ -142,26 +141,26 @@ impl Stream {
         }
         let refusal = self.chain.take_refusal();
         self.tell_refusal(refusal);
-        Ok(())
     }
 
-    /// The next run of an input.
-    pub(super) fn next_run(&mut self, place: usize) -> Result<Pulled, StreamError> {
-        let (before, room) = (self.inputs[place].bytes, self.room());
+    /// The next run of an input. One that fails has given what was read before, whole records at least, when it is gone.
+    pub(super) fn next_run(&mut self, place: usize) -> Pulled {
+        let room = self.room();
         self.inputs_unchanged = false;
-        let pulled = self.inputs[place].next_run(room, &mut self.storage);
-        self.counts.bytes_in += self.inputs[place].bytes - before;
-        self.tell_misfit(place);
-        match pulled {
-            Err(error) => {
-                self.input_failed(place, error)?;
-                Ok(Pulled::Gone)
+        loop {
+            let before = self.inputs[place].bytes;
+            let pulled = self.inputs[place].next_run(room, &mut self.storage);
+            self.counts.bytes_in += self.inputs[place].bytes - before;
+            self.tell_misfit(place);
+            match pulled {
+                Err(error) => self.input_failed(place, error), // and asked again, for what is divided
+                Ok(pulled) => {
+                    if matches!(pulled, Pulled::Run(_)) {
+                        self.is_endless_pending = self.inputs[place].is_endless();
+                    }
+                    return pulled;
+                }
             }
-            Ok(Pulled::Run(run)) => {
-                self.is_endless_pending = self.inputs[place].is_endless();
-                Ok(Pulled::Run(run))
-            }
-            pulled => pulled,
         }
     }
 }

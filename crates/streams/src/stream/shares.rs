@@ -6,36 +6,36 @@
 //! is given up when more waits than may.
 
 use super::input::Pulled;
-use super::{Order, Stream, StreamError};
+use super::{Order, Stream};
 use crate::record::Run;
 
 /// Most shares that are taken from an input before what came of them is handed on.
 const ROUNDS: usize = 64;
 
 impl Stream {
-    pub(super) fn pull_shares(&mut self) -> Result<bool, StreamError> {
+    pub(super) fn pull_shares(&mut self) -> bool {
         let mut progressed = false;
         for _ in 0..ROUNDS {
-            if self.is_turn_over() || !(self.pull_share_of_each()? | self.hand_on_shared()?) {
+            if self.is_turn_over() || !(self.pull_share_of_each() | self.hand_on_shared()) {
                 break;
             }
             progressed = true;
         }
-        Ok(progressed)
+        progressed
     }
 
     /// Takes one share from each input that is to be asked.
-    fn pull_share_of_each(&mut self) -> Result<bool, StreamError> {
+    fn pull_share_of_each(&mut self) -> bool {
         let (mut progressed, mut place) = (false, 0);
         while place < self.inputs.len() {
             if !self.wants_share_of(place) {
                 place += 1;
                 continue;
             }
-            match self.next_run(place)? {
+            match self.next_run(place) {
                 Pulled::Run(mut run) => {
                     let share = self.take_first(place, &mut run);
-                    self.collect_share(place, &share)?;
+                    self.collect_share(place, &share);
                 }
                 Pulled::Dropped => {}
                 Pulled::Nothing => {
@@ -51,7 +51,7 @@ impl Stream {
             progressed = true;
             place += 1;
         }
-        Ok(progressed)
+        progressed
     }
 
     /// Whether another share of the input at `place` may wait, or is what others wait for.
@@ -65,8 +65,8 @@ impl Stream {
     }
 
     /// Puts a share to the others. One that is none is the end of its input, or is dropped if it came as a datagram.
-    fn collect_share(&mut self, place: usize, share: &Run) -> Result<(), StreamError> {
-        let Order::Shares(collector) = &mut self.order else { return Ok(()) };
+    fn collect_share(&mut self, place: usize, share: &Run) {
+        let Order::Shares(collector) = &mut self.order else { return };
         let input = &mut self.inputs[place];
         match collector.offer(&share.bytes) {
             Ok(number) => input.next_share = input.next_share.max(number + 1),
@@ -75,24 +75,23 @@ impl Stream {
                 // What came with it is not to be believed either.
                 let rest: usize = input.ready.drain(..).map(|run| run.bytes.len()).sum();
                 self.counts.bytes_dropped += (share.bytes.len() + rest) as u64;
-                self.input_failed(place, error.into())?;
+                self.input_failed(place, error.into());
             }
         }
         self.tell_misfit(place);
-        Ok(())
     }
 
     /// Hands on the records that are complete and whose turn it is.
-    fn hand_on_shared(&mut self) -> Result<bool, StreamError> {
+    fn hand_on_shared(&mut self) -> bool {
         let mut progressed = false;
         let has_datagrams = self.inputs.iter().any(|input| input.object.has_records());
         loop {
             let streams = self.inputs.iter().filter(|input| !input.object.has_records());
             let behind = |number| streams.clone().filter(|input| input.next_share <= number).count();
-            let Order::Shares(collector) = &mut self.order else { return Ok(progressed) };
-            let Some(record) = collector.take(has_datagrams, behind) else { return Ok(progressed) };
+            let Order::Shares(collector) = &mut self.order else { return progressed };
+            let Some(record) = collector.take(has_datagrams, behind) else { return progressed };
             progressed = true;
-            self.handle(Run::single(record, true, true))?;
+            self.handle(Run::single(record, true, true));
         }
     }
 }

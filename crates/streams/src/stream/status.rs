@@ -78,7 +78,7 @@ pub struct OutputStatus {
     pub waiting_bytes: u64,
     /// What was dropped because it was full.
     pub dropped: Dropped,
-    /// Bytes of datagrams that did not leave: there was no route, or a filter forbade it.
+    /// Bytes of datagrams that did not leave: there was no route, a filter forbade it, or they were too long for it.
     pub lost_bytes: u64,
     /// How often the network said (ICMP) that datagrams came nowhere which the output had taken: nobody listens, as a rule. They are
     /// among [`OutputStatus::bytes`], since nothing says which they were, and several may be told of at once.
@@ -105,7 +105,7 @@ pub struct EndedOutput {
     pub bytes: u64,
     /// What was dropped because it was full, and what waited for it when it went.
     pub dropped: Dropped,
-    /// Bytes of datagrams that did not leave: there was no route, or a filter forbade it.
+    /// Bytes of datagrams that did not leave: there was no route, a filter forbade it, or they were too long for it.
     pub lost_bytes: u64,
     /// As [`OutputStatus::icmp_errors`].
     pub icmp_errors: u64,
@@ -177,7 +177,7 @@ impl Stream {
 impl Stream {
     fn pending_bytes(&self) -> usize {
         let merged = match &self.order {
-            Order::Tags { merge, .. } => merge.waiting().map(|run| run.bytes.len()).sum(),
+            Order::Tags { merge, .. } => merge.bytes(),
             Order::Shares(collector) => collector.bytes(),
             Order::Turns(_) | Order::Arrival(_) => 0,
         };

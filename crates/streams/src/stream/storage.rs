@@ -100,8 +100,15 @@ impl Stream {
     /// What came of something that might have blocked.
     ///
     /// # Errors
-    /// If it failed, which ends the stream.
+    /// What ends the stream: that it failed, or what had failed before.
     pub(crate) fn stored(&mut self, stored: Stored) -> Result<(), StreamError> {
+        // Whoever is told of it is others' code.
+        let noted = caught(|| self.note_stored(stored));
+        let noted = noted.unwrap_or_else(|words| Err(StreamError::Panicked(words)));
+        noted.map_err(|error| self.first_cause(error))
+    }
+
+    fn note_stored(&mut self, stored: Stored) -> Result<(), StreamError> {
         let Stored { port, bytes, result, pipe } = stored;
         let result = match result {
             Ok(()) => Ok(()),
@@ -122,7 +129,8 @@ impl Stream {
                 return Ok(());
             };
             let error = input.object.error("reading ahead", errno);
-            return self.input_failed(place, error.into());
+            self.input_failed(place, error.into());
+            return Ok(());
         }
         let place = self.outputs.iter().chain(&self.leaving).position(|output| output.port == port);
         let Some(place) = place else { return Ok(()) };

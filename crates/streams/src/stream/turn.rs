@@ -17,11 +17,16 @@ impl Stream {
         (self.allowance, self.turn_end) = (allowance, before.saturating_add(allowance));
         let acted = match caught(|| self.take_turn(now_us)) {
             Ok(Ok(acted)) => acted,
-            Ok(Err(error)) => Acted::Ended(Err(self.failing.take().unwrap_or(error))), // what was first
-            Err(words) => Acted::Ended(Err(StreamError::Panicked(words))),
+            Ok(Err(error)) => Acted::Ended(Err(self.first_cause(error))),
+            Err(words) => Acted::Ended(Err(self.first_cause(StreamError::Panicked(words)))),
         };
         self.charged = self.moved();
         (acted, self.charged - before)
+    }
+
+    /// What the stream ends with, now that `error` ends it: what failed first.
+    pub(super) fn first_cause(&mut self, error: StreamError) -> StreamError {
+        self.failing.take().unwrap_or(error)
     }
 
     fn take_turn(&mut self, now_us: u64) -> Result<Acted, StreamError> {
@@ -34,14 +39,18 @@ impl Stream {
             }
             let mut progressed = self.admit(now_us)? | self.send(now_us)?;
             if !self.has_begun && self.failing.is_none() {
-                progressed |= self.let_inputs_leave()?;
+                progressed |= self.let_inputs_leave();
             } else if !self.is_turn_over() {
                 progressed |= self.take_in(now_us)?;
             }
+            if self.settings.ends_with_connections
+                && let Some(error) = self.failing.take()
+            {
+                return Err(error);
+            }
             if self.is_used_up() {
                 // The last part of a stripe may be shorter. Datagrams wait until it ends.
-                let ended = self.outputs.iter_mut().filter_map(|output| output.outbox.end_record());
-                progressed |= ended.count() > 0;
+                self.outputs.iter_mut().for_each(|output| progressed |= output.outbox.end_record());
             }
             if !progressed {
                 progressed = self.give_up_stuck(now_us)?;
@@ -67,24 +76,24 @@ impl Stream {
             return self.move_unseen(now_us);
         }
         if self.will_move_unseen() {
-            return self.place(now_us); // what was read before leaves first, and no more is read
+            return Ok(self.place(now_us)); // what was read before leaves first, and no more is read
         }
-        self.take_seen(now_us)
+        Ok(self.take_seen(now_us))
     }
 
     /// Takes some records, so that outputs get many of the small ones in one call.
-    fn take_seen(&mut self, now_us: u64) -> Result<bool, StreamError> {
+    fn take_seen(&mut self, now_us: u64) -> bool {
         for taken in 0..PARTS {
-            let placed = self.place(now_us)?;
-            if !(self.pull()? | placed) {
-                return Ok(taken > 0);
+            let placed = self.place(now_us);
+            if !(self.pull() | placed) {
+                return taken > 0;
             }
             let is_enough = self.outputs.iter().any(|output| output.outbox.bytes() >= ENOUGH);
             if is_enough || self.is_turn_over() || self.will_move_unseen() {
                 break;
             }
         }
-        Ok(true)
+        true
     }
 
     /// Bytes that were read, and bytes that outputs took.
@@ -151,6 +160,7 @@ impl Stream {
             }
             match sent {
                 Ok(taken) => {
+                    self.tell_too_long(place);
                     self.counts.bytes_out += taken.unwrap_or(0) as u64;
                     progressed |= taken.is_some();
                     self.next_to_send += 1;

@@ -104,9 +104,7 @@ impl Worker {
     pub(super) fn stored(&mut self, id: u64, stored: Stored) {
         let Some(key) = self.keys.get(&id).copied() else { return };
         let Some(task) = self.stream(key) else { return };
-        // Whoever is told of it is others' code.
-        let result = caught(|| task.stream.stored(stored));
-        let result = result.unwrap_or_else(|words| Err(StreamError::Panicked(words)));
+        let result = task.stream.stored(stored);
         match task.result.take() {
             Some(result) => self.end_stream(key, result),
             None => match result {

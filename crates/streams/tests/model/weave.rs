@@ -55,7 +55,7 @@ impl<'a> Weave<'a> {
             }
             2 => {
                 // The window is never full, so nothing goes before its turn.
-                let builder = StreamBuilder::default().order_by_tag(usize::MAX, Late::Drop, tag);
+                let builder = StreamBuilder::default().order_by_tag(usize::MAX, usize::MAX, Late::Drop, tag);
                 (OutputPattern::Capacity, None, builder)
             }
             _ => (OutputPattern::StripeBytes(unit), Some(unit), StreamBuilder::default()),

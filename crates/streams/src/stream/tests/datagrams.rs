@@ -2,7 +2,13 @@
 
 use super::super::input::Pulled;
 use super::*;
+use crate::object::{Kind, Take};
+use crate::outbox::{Offered, Outbox};
+use crate::record::Run;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::{self, Ipv6PathMtuDiscovery};
+use std::os::fd::AsFd;
+use wirepath_datapath::socket::set_most_ipv6;
 
 #[test]
 fn datagrams_keep_their_boundaries_and_byte_streams_get_some() {
@@ -95,7 +101,7 @@ fn so_many_datagrams_are_taken_at_a_time_whatever_their_sizes() {
         while stream.inputs[0].records < SENT {
             let before = stream.inputs[0].records;
             stream.inputs[0].ready.clear();
-            assert!(matches!(stream.next_run(0).unwrap(), Pulled::Run(_)), "not all came");
+            assert!(matches!(stream.next_run(0), Pulled::Run(_)), "not all came");
             let taken = stream.inputs[0].records - before;
             assert!(taken <= 65, "{taken} at a time");
         }
@@ -214,4 +220,109 @@ fn datagrams_are_sent_though_earlier_ones_came_nowhere() {
         let output = &stream.status().outputs[0];
         assert_eq!((output.bytes, output.lost_bytes, output.icmp_errors), (1000, 0, 1));
     }
+}
+
+/// An output of datagrams to somebody at `host`, and what the other end of it has.
+fn outlet(host: &str) -> (UdpSocket, Object) {
+    let (near, far) = (UdpSocket::bind((host, 0)).unwrap(), UdpSocket::bind((host, 0)).unwrap());
+    near.connect(far.local_addr().unwrap()).unwrap();
+    far.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    (far, Object::datagrams("outlet", near.into(), None, None).unwrap())
+}
+
+/// Who sends over UDP may lose a datagram, and is not cut off for one.
+#[test]
+fn a_datagram_that_is_too_long_is_lost_and_the_first_is_told() {
+    // Longer than any, and longer than the path takes, which may not cut it.
+    for (host, bytes) in [("127.0.0.1", 65_508), ("::1", 65_500)] {
+        let (receiver, object) = outlet(host);
+        if let Kind::Datagrams(datagrams) = &object.kind
+            && host == "::1"
+        {
+            sockopt::set_ipv6_mtu_discover(&datagrams.socket, Ipv6PathMtuDiscovery::DO).unwrap();
+        }
+        let long = [vec![b'x'; bytes - 1], vec![b'\n']].concat();
+        let lines = [b"first\n", &long[..], b"second\n", &long, &long, b"third\n"].concat();
+        let (builder, told) = events(StreamBuilder::default());
+        let mut stream = builder.input(memory(&lines), Framing::lines(LIMIT)).output(object).build();
+        stream.run().unwrap();
+        for line in ["first\n", "second\n", "third\n"] {
+            let mut buffer = [0; 100];
+            let length = receiver.recv(&mut buffer).unwrap();
+            assert_eq!(&buffer[..length], line.as_bytes());
+        }
+        let output = &stream.status().outputs[0];
+        assert_eq!((output.bytes, output.lost_bytes, output.icmp_errors), (19, 3 * bytes as u64, 0));
+        let refused: Vec<_> =
+            told.try_iter().filter(|event| matches!(event, StreamEvent::RecordRefused { .. })).collect();
+        let error = format!("a datagram of {bytes} bytes is longer than the path takes");
+        assert_eq!(refused, [StreamEvent::RecordRefused { by: "outlet".to_owned(), error }]);
+    }
+}
+
+/// More waits for a part that is too long than may: its beginning is lost, and its rest must not leave as if it were one.
+#[test]
+fn the_rest_of_a_datagram_that_is_too_long_is_lost_as_well() {
+    let (receiver, object) = outlet("127.0.0.1");
+    let bytes = [vec![1; 600_000], vec![2; 100]].concat();
+    let mut stream = StreamBuilder::default()
+        .pattern(OutputPattern::StripeBytes(300_000))
+        .input(memory(&bytes), Framing::Fixed(100))
+        .output(object)
+        .build();
+    stream.run().unwrap();
+    let mut buffer = [0; 65_536];
+    let length = receiver.recv(&mut buffer).unwrap();
+    assert_eq!(buffer[..length], [2; 100]);
+    let output = &stream.status().outputs[0];
+    assert_eq!((output.bytes, output.lost_bytes), (100, 600_000));
+}
+
+/// The kernel takes 1,024 pieces of memory at a time.
+#[test]
+fn a_datagram_may_be_of_any_number_of_parts() {
+    let (receiver, object) = outlet("127.0.0.1");
+    // Of two lengths in turn, for those of one length lie together.
+    let line = |number: usize| format!("{number:0width$}\n", width = 18 + 2 * (number % 2)).into_bytes();
+    let lines: Vec<u8> = (0..6000).flat_map(line).collect();
+    let mut stream = StreamBuilder::default()
+        .pattern(OutputPattern::StripeBytes(60_000))
+        .input(memory(&lines), Framing::lines(100))
+        .output(object)
+        .build();
+    stream.run().unwrap();
+    for part in lines.chunks(60_000) {
+        let mut buffer = [0; 65_536];
+        assert_eq!(receiver.recv(&mut buffer).unwrap(), 60_000);
+        assert!(buffer[..60_000] == *part, "other bytes came");
+    }
+    assert_eq!(stream.status().outputs[0].lost_bytes, 0);
+}
+
+/// One datagram that a path does not take as it is says nothing of shorter ones.
+#[test]
+fn trains_of_datagrams_that_are_too_long_for_one_leave_one_by_one_and_others_as_before() {
+    let (receiver, mut object) = outlet("::1");
+    let Kind::Datagrams(datagrams) = &object.kind else { panic!("another kind") };
+    set_most_ipv6(datagrams.socket.as_fd(), 1500).unwrap();
+    let mut outbox = Outbox::new(LIMIT, WhenFull::Block);
+    let mut taken = |size: usize| {
+        let run = Run { bytes: vec![7; 4 * size].into(), record_bytes: size, begins: true, ends: true };
+        assert!(matches!(outbox.offer(run), Offered::Done));
+        let mut calls = Vec::new();
+        while !outbox.is_empty() {
+            match object.take(&mut outbox).unwrap() {
+                Take::Taken(bytes) => calls.push(bytes),
+                other => panic!("{other:?}"),
+            }
+        }
+        for _ in 0..4 {
+            assert_eq!(receiver.recv(&mut [0; 2000]).unwrap(), size);
+        }
+        calls
+    };
+    assert_eq!(taken(1600), [0, 1600, 1600, 1600, 1600], "they are cut by IP");
+    assert_eq!(taken(1400), [5600]);
+    assert_eq!(taken(1700), [1700; 4]);
+    assert_eq!(taken(1400), [5600]);
 }

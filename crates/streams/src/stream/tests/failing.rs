@@ -191,7 +191,7 @@ fn nothing_behind_a_record_at_which_a_handler_fails_goes() {
     let builders = [
         StreamBuilder::default(),
         StreamBuilder::default().order(crate::InputOrder::RoundRobin),
-        StreamBuilder::default().order_by_tag(100, crate::Late::Pass, tag),
+        StreamBuilder::default().order_by_tag(100, LIMIT, crate::Late::Pass, tag),
     ];
     for (place, mut builder) in builders.into_iter().enumerate() {
         let (object, collected) = Object::collect("out", LIMIT);

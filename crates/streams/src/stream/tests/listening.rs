@@ -98,7 +98,9 @@ fn one_that_is_attached_later_keeps_nobody_waiting() {
         |builder: StreamBuilder| builder.order(InputOrder::Random { seed: 7 }),
         |builder: StreamBuilder| builder.order(InputOrder::Arrival),
         |builder: StreamBuilder| {
-            builder.order_by_tag(16, crate::Late::Drop, |record| record.first().map(|byte| u64::from(*byte)))
+            builder.order_by_tag(16, LIMIT, crate::Late::Drop, |record| {
+                record.first().map(|byte| u64::from(*byte))
+            })
         },
     ];
     let patterns = [

@@ -88,10 +88,40 @@ proptest! {
 
 #[test]
 fn records_with_tags_are_put_in_order() {
-    let builder = StreamBuilder::default().order_by_tag(16, Late::Drop, |record| Some(record[0].into()));
+    let builder =
+        StreamBuilder::default().order_by_tag(16, LIMIT, Late::Drop, |record| Some(record[0].into()));
     let inputs = [&b"\x01a\x04b\x05c"[..], b"\x02d\x03e\x09f"];
     let output = merged(builder, inputs.map(|bytes| (bytes.to_vec(), Framing::Fixed(2))));
     assert_eq!(output, b"\x01a\x02d\x03e\x04b\x05c\x09f");
+}
+
+/// What waits for an input that is silent is bounded in bytes, of long records as of many.
+#[test]
+fn records_with_tags_that_wait_take_so_much_memory() {
+    const BOUND: usize = 400_000;
+    let (mut source, near) = UnixStream::pair().unwrap();
+    let (_silent, far) = UnixStream::pair().unwrap();
+    let (object, collected) = Object::collect("out", LIMIT);
+    let mut stream = StreamBuilder::default()
+        .order_by_tag(1 << 20, BOUND, Late::Drop, |record| Some(record[0].into()))
+        .input(Object::stream("source", near.into()).unwrap(), Framing::Fixed(100_000))
+        .input(Object::stream("silent", far.into()).unwrap(), Framing::Fixed(100_000))
+        .output(object)
+        .build();
+    for tag in 1..=20u64 {
+        source.write_all(&[tag as u8; 50_000]).unwrap();
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        source.write_all(&[tag as u8; 50_000]).unwrap();
+        stream.note_ready(Port(1));
+        assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
+        stream.note_ready(Port(1));
+        let status = stream.status();
+        assert_eq!(status.bytes_in, tag * 100_000);
+        assert!(status.bytes_pending < BOUND as u64, "{} bytes wait", status.bytes_pending);
+    }
+    let went: Vec<u8> = collected.bytes().chunks(100_000).map(|record| record[0]).collect();
+    assert_eq!(went, Vec::from_iter(1..=17));
+    assert_eq!(stream.status().merge.unwrap().unawaited, 17);
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn what_was_read_before_a_failure_goes_though_a_silent_input_has_it_wait() {
     let (object, collected) = Object::collect("out", LIMIT);
     let (silent, _peer) = silent();
     let mut stream = StreamBuilder::default()
-        .order_by_tag(100, crate::Late::Pass, tag)
+        .order_by_tag(100, LIMIT, crate::Late::Pass, tag)
         .input(sent(&[&whole[..], b"\0\x09cut"].concat()), Framing::rtp())
         .input(silent, Framing::rtp())
         .output(object)
@@ -259,4 +259,179 @@ fn a_panic_of_who_is_told_ends_no_other_stream() {
     let end = engine.start_stream(stream, crate::StreamOptions::default()).wait_for(PATIENCE);
     assert_eq!(end.expect("its thread is gone").result, Ok(()));
     assert_eq!(collected.bytes(), b"next");
+}
+
+/// A connection over which nothing goes any more: nobody reads.
+fn full() -> (Object, UnixStream) {
+    let (near, far) = UnixStream::pair().unwrap();
+    near.set_nonblocking(true).unwrap();
+    while (&near).write(&[7; 1000]).is_ok() {}
+    (Object::stream("full", near.into()).unwrap(), far)
+}
+
+/// Bytes that are neither at an output, nor waiting, nor given back, nor said to be dropped, of a stream whose outputs get different
+/// records.
+fn unaccounted(status: &StreamStatus) -> i64 {
+    let here = status
+        .outputs
+        .iter()
+        .map(|output| output.bytes + output.lost_bytes + output.waiting_bytes + output.dropped.bytes);
+    let gone = status.ended_outputs.iter().map(|ended| ended.bytes + ended.lost_bytes + ended.dropped.bytes);
+    let elsewhere = status.bytes_pending + status.bytes_dropped + status.bytes_returned;
+    status.bytes_in as i64 - (here.sum::<u64>() + gone.sum::<u64>() + elsewhere) as i64
+}
+
+/// What was read of a record whose rest is not read any more would go before whole ones of others.
+#[test]
+fn beginnings_that_were_not_sent_yet_keep_no_whole_records_back() {
+    let (object, collected) = Object::collect("out", LIMIT);
+    let mut stream = StreamBuilder::default()
+        .input(sent(&[&measured(&[b"first"])[..], b"\0"].concat()), Framing::rtp())
+        .input(memory(&[7; 1_000_000]), Framing::Fixed(10_000))
+        .input(memory(&[8; 1_000_000]), Framing::Fixed(1000))
+        .output(object)
+        .build();
+    ended(&mut stream, |_| {}).unwrap_err();
+    let (bytes, status) = (collected.bytes(), stream.status());
+    let count = |byte: u8| bytes.iter().filter(|one| **one == byte).count();
+    assert_eq!((count(7) % 10_000, count(8) % 1000), (0, 0), "parts of records went");
+    assert!(status.bytes_dropped < 11_000 && count(8) > 100_000, "{status:?}");
+    assert_eq!(unaccounted(&status), 0, "{status:?}");
+}
+
+/// The end of a stream of bytes without framing is no boundary that others' records could be taken for the rest of.
+#[test]
+fn records_go_behind_bytes_without_framing() {
+    let (objects, collected) = collects(2);
+    let mut objects = objects.into_iter();
+    let (endless, peer) = silent();
+    (&peer).write_all(b"bytes without framing").unwrap();
+    let handlers = vec![Handler::Rewrite(Box::new(Failing(2)))];
+    let mut stream = StreamBuilder::default()
+        .pattern(OutputPattern::Mirror)
+        .input(memory(&[7; 1000]), Framing::Fixed(10))
+        .input(endless, Framing::Whole)
+        .output(objects.next().unwrap())
+        .output_with(objects.next().unwrap(), OutputOptions { handlers, ..OutputOptions::default() })
+        .build();
+    ended(&mut stream, |_| {}).unwrap_err();
+    assert_eq!(collected[0].bytes().len(), 1021);
+}
+
+/// A datagram that is not whole yet is not stuck: its rest waits behind the output that is.
+#[test]
+fn who_waits_for_the_rest_of_a_datagram_has_not_failed() {
+    let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
+    receiver.set_read_timeout(Some(PATIENCE)).unwrap();
+    let sender = UdpSocket::bind("127.0.0.1:0").unwrap();
+    sender.connect(receiver.local_addr().unwrap()).unwrap();
+    let (full, _far) = full();
+    let (builder, told) = events(StreamBuilder::default());
+    let mut stream = builder
+        .pattern(OutputPattern::Mirror)
+        .handler(Handler::Select(Box::new(crate::handlers::Prefix::new(100))))
+        .order_by_tag(100, LIMIT, crate::Late::Pass, |_| Some(1))
+        .input(memory(&measured(&[b"first", b"second", b"third"])), Framing::rtp())
+        .input(memory(b"\0\x09cut"), Framing::rtp())
+        .output_with(full, OutputOptions { waiting_bytes: 1, ..OutputOptions::default() })
+        .output(Object::datagrams("udp", sender.into(), None, None).unwrap())
+        .build();
+    ended(&mut stream, |_| {}).unwrap_err();
+    let failed = |event| match event {
+        StreamEvent::OutputFailed { port, .. } => Some(port),
+        _ => None,
+    };
+    assert_eq!(told.try_iter().filter_map(failed).collect::<Vec<_>>(), [Port(0)]);
+    (0..3).for_each(|_| assert!(receiver.recv(&mut [0; 100]).unwrap() > 0));
+}
+
+/// Whatever is being given to outputs when something fails is theirs, waits, or is dropped.
+#[test]
+fn all_is_accounted_for_when_a_stream_of_connections_fails() {
+    for pattern in [OutputPattern::Stripe, OutputPattern::Mirror, OutputPattern::Shares { threshold: 3 }] {
+        let (objects, _collected) = collects(2);
+        let mut builder = StreamBuilder::default()
+            .pattern(pattern)
+            .end_with_connections()
+            .input(memory(b"0123456789abcdef"), Framing::Fixed(2));
+        for (place, object) in objects.into_iter().enumerate() {
+            let failing = || Handler::Rewrite(Box::new(Failing(0)) as Box<dyn crate::Rewrite>);
+            let handlers = if place == 1 { vec![failing()] } else { Vec::new() };
+            builder = builder.output_with(object, OutputOptions { handlers, ..OutputOptions::default() });
+        }
+        let mut stream = builder.build();
+        ended(&mut stream, |_| {}).unwrap_err();
+        let status = stream.status();
+        let missing = match pattern {
+            OutputPattern::Mirror => {
+                let elsewhere = status.bytes_pending + status.bytes_dropped;
+                let here = |output: &OutputStatus| {
+                    output.bytes + output.waiting_bytes + output.dropped.bytes + elsewhere
+                };
+                status.outputs.iter().map(|output| status.bytes_in as i64 - here(output) as i64).max()
+            }
+            _ => Some(unaccounted(&status)),
+        };
+        assert_eq!(missing, Some(0), "{pattern:?}: {status:?}");
+    }
+}
+
+/// Counts whole records, and fails at the fourth.
+struct WholeOnes(u32);
+
+impl crate::Common for WholeOnes {
+    fn name(&self) -> &'static str {
+        "whole ones"
+    }
+
+    fn reach(&self) -> crate::Reach {
+        crate::Reach::Records { limit: 5000 }
+    }
+}
+
+impl crate::Read for WholeOnes {
+    fn read(&mut self, _: crate::Piece<'_>) -> Result<crate::Verdict, crate::HandlerError> {
+        self.0 += 1;
+        match self.0 {
+            4 => Err(crate::HandlerError::Failed("on purpose".to_owned())),
+            _ => Ok(crate::Verdict::Pass),
+        }
+    }
+}
+
+#[test]
+fn what_a_handler_had_gathered_when_it_failed_is_accounted_for() {
+    let (objects, _collected) = collects(1);
+    let handlers = || vec![Handler::Read(Box::new(WholeOnes(0)))];
+    let builder = StreamBuilder::default()
+        .pattern(OutputPattern::StripeBytes(1000))
+        .input(memory(&measured(&[&[7; 298][..]; 20])), Framing::rtp());
+    let with_handlers = |builder: StreamBuilder, object| {
+        builder.output_with(object, OutputOptions { handlers: handlers(), ..OutputOptions::default() })
+    };
+    let mut stream = objects.into_iter().fold(builder, with_handlers).build();
+    ended(&mut stream, |_| {}).unwrap_err();
+    assert_eq!(unaccounted(&stream.status()), 0, "{:?}", stream.status());
+}
+
+/// Who was detached and takes nothing has failed, but the stream ends with what became of the last that stayed.
+#[test]
+fn a_stream_whose_last_output_did_not_keep_up_ends_with_that() {
+    let ((leaves, _far), (slow, _slow_far)) = (full(), full());
+    let options =
+        OutputOptions { waiting_bytes: 1000, when_full: WhenFull::Disconnect, ..OutputOptions::default() };
+    let (feed, inlet) = UnixStream::pair().unwrap();
+    let mut stream = StreamBuilder::default()
+        .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(1000))
+        .output(leaves)
+        .output_with(slow, options)
+        .build();
+    (&feed).write_all(&[7; 2000]).unwrap();
+    assert!(matches!(stream.act(u64::MAX, 1).0, Acted::Wait));
+    assert!(stream.detach_output(Port(0), drop));
+    (&feed).write_all(&[7; 2000]).unwrap();
+    stream.note_ready(Port(2));
+    let error = ended(&mut stream, |_| {}).unwrap_err();
+    assert!(matches!(&error, StreamError::NoOutput(why) if why.contains("did not keep up")), "{error}");
+    assert_eq!((stream.status().gone_outputs.failed, stream.status().gone_outputs.detached), (1, 0));
 }

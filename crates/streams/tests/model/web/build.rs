@@ -54,7 +54,10 @@ impl Web<'_> {
         };
         let mut builder = StreamBuilder::default().pattern(pattern);
         builder = match (self.tags, self.dice.below(3)) {
-            (Some(late), _) => builder.order_by_tag(1 + self.dice.below(40), late, tag),
+            (Some(late), _) => {
+                let window = 1 + self.dice.below(40);
+                builder.order_by_tag(window, 100 * window, late, tag)
+            }
             (None, 0) => builder.order(InputOrder::RoundRobin),
             (None, 1) => builder.order(InputOrder::Random { seed }),
             (None, _) => builder.order(InputOrder::Arrival),
