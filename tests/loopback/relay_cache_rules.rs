@@ -428,7 +428,7 @@ fn an_origin_that_stalls_is_given_up() -> Result<()> {
     Deadline::seconds(10.0)
         .wait_for("an empty cache", || Ok((names(folder.path(), "")? == ["CACHEDIR.TAG"]).then_some(())))?;
     Deadline::seconds(10.0).wait_for("the reason in the log", || {
-        Ok(cache.process.log().contains("nothing moved for at least 500ms").then_some(()))
+        Ok(cache.process.log().contains("nothing came for at least 500ms").then_some(()))
     })?;
     drop(over);
     Ok(())

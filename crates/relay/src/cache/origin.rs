@@ -256,7 +256,8 @@ impl Origin {
         }
     }
 
-    fn failed(&self, why: &str, in_time: bool) -> Refusal {
+    /// Why it cannot be asked; whether that is because it takes too long.
+    pub(super) fn failed(&self, why: &str, in_time: bool) -> Refusal {
         let status = if in_time { Status::GatewayTimeout } else { Status::BadGateway };
         Refusal::new(status, format!("the origin {self} cannot be asked: {why}"))
     }
