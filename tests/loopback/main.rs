@@ -23,6 +23,7 @@ mod relay_cache_nginx;
 mod relay_cache_passing;
 mod relay_cache_patience;
 mod relay_cache_rules;
+mod relay_cache_uploads;
 mod relay_config;
 mod relay_descriptors;
 mod relay_faults;
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         relay_cache_passing::trials(),
         relay_cache_patience::trials(),
         relay_cache_rules::trials(),
+        relay_cache_uploads::trials(),
         rtcp::trials(),
         rtsp::trials(),
         scripts::trials(),

@@ -25,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         an_origin_that_fails_is_said_and_bridged_where_it_allows,
         answers_that_cannot_be_passed_on_are_said,
         an_answer_that_drips_is_passed_on,
+        provisional_heads_without_end_are_no_answer,
         requests_may_be_pipelined,
         wrong_arguments_are_named,
         an_origin_that_stalls_is_given_up,
@@ -295,6 +296,22 @@ fn an_answer_that_drips_is_passed_on() -> Result<()> {
     Ok(())
 }
 
+fn provisional_heads_without_end_are_no_answer() -> Result<()> {
+    let origin = Origin::start(|asked, connection| {
+        let head = if asked.target() == "/heads" { "HTTP/1.1 103 Early Hints\r\n\r\n" } else { "\r\n" };
+        let heads = head.repeat(100_000 / head.len());
+        while connection.write_all(heads.as_bytes()).is_ok() {}
+        Ok(())
+    })?;
+    let (cache, _folder) = cache_of(&origin)?;
+    for path in ["/heads", "/empty-lines"] {
+        let response = cache.get(path)?;
+        let said = String::from_utf8_lossy(&response.body).into_owned();
+        ensure!(response.status == 502 && said.contains("too long"), "{path}: {response:?}");
+    }
+    Ok(())
+}
+
 fn requests_may_be_pipelined() -> Result<()> {
     let origin = Origin::start(|asked: &Asked, connection| {
         let lines = if asked.target().starts_with("/kept") { "Cache-Control: max-age=600\r\n" } else { "" };
@@ -411,7 +428,7 @@ fn an_origin_that_stalls_is_given_up() -> Result<()> {
     Deadline::seconds(10.0)
         .wait_for("an empty cache", || Ok((names(folder.path(), "")? == ["CACHEDIR.TAG"]).then_some(())))?;
     Deadline::seconds(10.0).wait_for("the reason in the log", || {
-        Ok(cache.process.log().contains("nothing moved for at least 500ms").then_some(()))
+        Ok(cache.process.log().contains("nothing came for at least 500ms").then_some(()))
     })?;
     drop(over);
     Ok(())

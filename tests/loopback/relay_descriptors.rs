@@ -3,9 +3,10 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 use wirepath_tests::caching::{Cache, wait_for_entries};
@@ -21,6 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_relay_without_descriptors_says_so_and_goes_on,
         a_proxy_without_descriptors_waits_and_goes_on,
         a_cache_without_descriptors_waits_and_goes_on,
+        a_cache_without_descriptors_for_a_body_says_so,
     ]
 }
 
@@ -29,9 +31,14 @@ const SAID: &str = "Too many open files";
 
 /// Takes a process its descriptors away, but for those that it has: none can be opened.
 fn take_descriptors(process: &Process) -> Result<Rlimit> {
+    limit_descriptors(process, 0)
+}
+
+/// Descriptors below this number can be opened.
+fn limit_descriptors(process: &Process, limit: u64) -> Result<Rlimit> {
     // It has raised its own limit as far as this one, which it got from here, allows.
-    let none = Rlimit { current: Some(0), maximum: getrlimit(Resource::Nofile).maximum };
-    Ok(prlimit(Pid::from_raw(process.pid() as i32), Resource::Nofile, none)?)
+    let limit = Rlimit { current: Some(limit), maximum: getrlimit(Resource::Nofile).maximum };
+    Ok(prlimit(Pid::from_raw(process.pid() as i32), Resource::Nofile, limit)?)
 }
 
 fn give_descriptors(process: &Process, all: Rlimit) -> Result<()> {
@@ -119,4 +126,41 @@ fn a_cache_without_descriptors_waits_and_goes_on() -> Result<()> {
     })?;
     cache.end()?;
     Ok(())
+}
+
+/// Of the descriptors that it takes, the first is that of the connection to the origin; one or another of those for the body is missing.
+fn a_cache_without_descriptors_for_a_body_says_so() -> Result<()> {
+    let origin = Origin::start(|asked, connection| answer(connection, "200 OK", "", &asked.body))?;
+    let folder = tempfile::tempdir()?;
+    let cache = Cache::start(&origin, folder.path(), &[])?;
+    let folder_of_all = PathBuf::from(format!("/proc/{}/fd", cache.process.pid()));
+    let idle = sockets(&folder_of_all)?;
+    for left in 1..=3 {
+        let mut client = http::connect(cache.address)?;
+        let mut ask = || {
+            client.write_all(b"POST /a HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nbody")?;
+            http::read_response(&mut client, &mut Vec::new(), false)
+        };
+        ensure!(ask()?.body == b"body", "{left}: it passes");
+        // What was lent is closed.
+        Deadline::seconds(10.0)
+            .wait_for("one client", || Ok((sockets(&folder_of_all)? == idle + 1).then_some(())))?;
+        let mut free = (0..).filter(|number: &u64| {
+            std::fs::symlink_metadata(folder_of_all.join(number.to_string())).is_err()
+        });
+        let all = limit_descriptors(&cache.process, free.nth(left).context("a number that is free")?)?;
+        let refused = ask().with_context(|| format!("with {left} descriptors"))?;
+        give_descriptors(&cache.process, all)?;
+        ensure!(refused.status == 503, "{left}: {refused:?}");
+    }
+    ensure!(origin.asked().len() == 3, "nobody heard of what was refused");
+    Ok(())
+}
+
+/// How many of a process's descriptors are sockets.
+fn sockets(folder_of_all: &Path) -> Result<usize> {
+    let all = std::fs::read_dir(folder_of_all)?.filter_map(Result::ok);
+    // One may be closed meanwhile.
+    let targets = all.filter_map(|one| std::fs::read_link(one.path()).ok());
+    Ok(targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count())
 }

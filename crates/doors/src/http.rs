@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{SocketAddr, TcpStream as BlockingStream};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -188,10 +188,10 @@ impl Connection {
     /// The connection, taken out of the runtime, which would be woken each time it has room; and a second descriptor of it, to lend.
     ///
     /// # Errors
-    /// What `dup` says, or that it is lent already.
+    /// What `dup` says: then it stays here. Or that it is lent already.
     pub fn lend(&mut self) -> io::Result<(BlockingStream, OwnedFd)> {
+        let socket = self.stream()?.as_fd().try_clone_to_owned()?;
         let stream = self.stream.take().ok_or_else(gone)?.into_std()?;
-        let socket = stream.try_clone()?.into();
         Ok((stream, socket))
     }
 
@@ -220,13 +220,21 @@ impl Connection {
         }
     }
 
+    /// Tells the client that nothing more comes. What it sends is still there to be read.
+    ///
+    /// # Errors
+    /// What `shutdown` says.
+    pub async fn finish(&mut self) -> io::Result<()> {
+        self.stream()?.shutdown().await
+    }
+
     /// Tells the client that nothing more comes, and waits a little for it to close.
     ///
     /// # Errors
     /// What `shutdown` and `read` say.
     pub async fn linger(&mut self) -> io::Result<()> {
+        self.finish().await?;
         let stream = self.stream()?;
-        stream.shutdown().await?;
         let rest = async {
             let mut left = LINGER_BYTES;
             loop {

@@ -4,6 +4,7 @@ mod address;
 mod advice;
 pub mod cache;
 mod configuration;
+mod identity;
 mod itself;
 mod limits;
 mod open;

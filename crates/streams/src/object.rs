@@ -302,17 +302,19 @@ impl Object {
         }
     }
 
-    /// Bytes that a TCP connection has taken and its peer has not acknowledged, the end of what is sent counted as one; 0 for
-    /// whatever is no such connection: that has what it took.
+    /// Bytes that a TCP connection has taken and its peer has not acknowledged, the end of what is sent counted as one; 0 for whatever
+    /// is no such connection, or cannot say. An error of the connection stays where it is: it is told once, to whoever reads or writes.
+    pub(crate) fn unacknowledged(&self) -> u32 {
+        self.tcp().map_or(0, |descriptor| socket::unacknowledged(descriptor.as_fd()).unwrap_or(0))
+    }
+
+    /// As [`unacknowledged`](Object::unacknowledged), at the end of what is sent: nobody else is to be told of an error any more.
     ///
     /// # Errors
     /// If the connection was reset: some of them are lost.
-    pub(crate) fn unacknowledged(&self) -> Result<u32, ObjectError> {
-        let Kind::Stream(Connection { descriptor, is_socket: true, .. }) = &self.kind else { return Ok(0) };
+    pub(crate) fn undelivered(&self) -> Result<u32, ObjectError> {
+        let Some(descriptor) = self.tcp() else { return Ok(0) };
         let failed = |errno| self.error("shutdown", errno);
-        if !matches!(sockopt::socket_protocol(descriptor), Ok(Some(ipproto::TCP))) {
-            return Ok(0);
-        }
         sockopt::socket_error(descriptor).map_err(failed)?.map_err(failed)?;
         let errno_of = |error: io::Error| failed(Errno::from_io_error(&error).unwrap_or(Errno::IO));
         let unacknowledged = socket::unacknowledged(descriptor.as_fd()).map_err(errno_of)?;
@@ -321,6 +323,12 @@ impl Object {
             return Err(failed(Errno::CONNRESET));
         }
         Ok(unacknowledged)
+    }
+
+    /// The socket of a TCP connection.
+    fn tcp(&self) -> Option<&OwnedFd> {
+        let Kind::Stream(Connection { descriptor, is_socket: true, .. }) = &self.kind else { return None };
+        matches!(sockopt::socket_protocol(descriptor), Ok(Some(ipproto::TCP))).then_some(descriptor)
     }
 
     /// Closes a connection, so that its peer sees it now. Other objects stay as they are: closing a file, or

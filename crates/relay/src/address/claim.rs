@@ -4,6 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::{Address, Kind};
+use crate::identity::Identity;
 
 /// What only one can have.
 pub(crate) struct Claim {
@@ -53,12 +54,10 @@ impl Address {
 
 /// A file by whatever name, if it is an ordinary one or is to be made: of a device or a FIFO each may have a part.
 fn file_to_write(path: &Path) -> Option<String> {
-    if let Ok(there) = std::fs::metadata(path) {
-        return there.is_file().then(|| format!("file {}:{}", there.dev(), there.ino()));
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    Some(format!("file {}", folder.join(path.file_name().unwrap_or_default()).display()))
+    Some(match Identity::of(path, |kind| kind.is_file())? {
+        Identity::There(device, inode) => format!("file {device}:{inode}"),
+        Identity::ToBeMade(path) => format!("file {}", path.display()),
+    })
 }
 
 fn waited_for(place: String) -> (String, String) {

@@ -13,8 +13,9 @@ use super::answer::{self, Served, Source};
 use super::connection::Connection;
 use super::entry::Use;
 use super::fetch::Fetched;
-use super::head::{Asked, Refusal, joined};
+use super::head::{Asked, Refusal};
 use super::hops;
+use super::rules::has_directive;
 use super::status::{add, count};
 use super::store;
 
@@ -46,7 +47,7 @@ impl Connection {
                     }
                 }
             }
-            if has_directive(&asked, "only-if-cached") {
+            if has_directive(&asked.fields, &["only-if-cached"]) {
                 count(&shared.counters.failed);
                 let words = "this is not in the cache, and the origin is not to be asked";
                 return self.refuse(&Refusal::new(Status::GatewayTimeout, words), &asked).await;
@@ -114,12 +115,7 @@ fn passes(asked: &Asked) -> Option<&'static str> {
     // These conditions are for the origin (RFC 9111 section 4.3.2); what only some may see is kept for nobody.
     let is_for_origin =
         has(header::IF_MATCH) || has(header::IF_UNMODIFIED_SINCE) || has(header::AUTHORIZATION);
-    (asked.body_bytes > 0 || is_for_origin || has_directive(asked, "no-store")).then_some("bypass")
-}
-
-fn has_directive(asked: &Asked, directive: &str) -> bool {
-    let control = joined(&asked.fields, &header::CACHE_CONTROL).unwrap_or_default();
-    control.split(',').any(|one| one.trim().eq_ignore_ascii_case(directive))
+    (asked.body_bytes > 0 || is_for_origin || has_directive(&asked.fields, &["no-store"])).then_some("bypass")
 }
 
 /// Random, so that no file can hold it on purpose; without randomness, the parts are still right for any other file.

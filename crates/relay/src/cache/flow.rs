@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use humantime::format_duration;
+use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
 use wirepath_streams::{
     Engine, Framing, Growth, Object, RunningStream, STANDSTILL_LOOKS, Standstill, Stream, StreamBuilder,
@@ -26,22 +27,56 @@ pub(super) struct Patience {
 /// A running stream. It is stopped when this is dropped.
 pub(super) struct Flow {
     running: RunningStream,
-    told: oneshot::Receiver<StreamEnd>,
+    told: watch::Receiver<Option<StreamEnd>>,
 }
 
 /// How many bytes left, and why they are not all, if they are not.
-pub(super) type Moved = (u64, Result<(), String>);
+pub(super) type Moved = (u64, Result<(), FlowError>);
+
+/// Why a stream ended early.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum FlowError {
+    /// It was stopped: who was to send something sent nothing for too long.
+    #[error("nothing came for at least {}", format_duration(*.0))]
+    Silent(Duration),
+    /// It was stopped: who was to take what waited took nothing for too long.
+    #[error("nothing was taken for at least {}", format_duration(*.0))]
+    Stuck(Duration),
+    /// It failed.
+    #[error(transparent)]
+    Failed(StreamError),
+    /// Its thread is gone.
+    #[error("the engine has ended")]
+    EngineEnded,
+}
 
 impl Patience {
     /// Nobody is hurried.
     pub(super) const ENDLESS: Patience = Patience { source: Duration::MAX, sink: Duration::MAX };
+
+    /// What is too long for the one that is waited for: who is to take something, if something `waits`, else who is to send.
+    fn exceeded(self, waits: bool, still: Duration) -> Option<FlowError> {
+        match waits {
+            true => (still >= self.sink).then_some(FlowError::Stuck(self.sink)),
+            false => (still >= self.source).then_some(FlowError::Silent(self.source)),
+        }
+    }
+}
+
+impl FlowError {
+    /// Why a stream ended: that it was stopped says less than why, and anything else says more.
+    fn of(error: StreamError, why_stopped: Option<FlowError>) -> FlowError {
+        match (error, why_stopped) {
+            (StreamError::Stopped, Some(why)) => why,
+            (error, _) => FlowError::Failed(error),
+        }
+    }
 }
 
 impl Flow {
     pub(super) fn start(engine: &Engine, stream: Stream) -> Flow {
-        let (tell, told) = oneshot::channel();
-        // Nobody listens only if this was dropped.
-        let on_end = Box::new(move |end| drop(tell.send(end)));
+        let (tell, told) = watch::channel(None);
+        let on_end = Box::new(move |end| drop(tell.send_replace(Some(end))));
         let options = StreamOptions { on_end: Some(on_end), ..StreamOptions::default() };
         Flow { running: engine.start_stream(stream, options), told }
     }
@@ -56,31 +91,32 @@ impl Flow {
         self.running.stop();
     }
 
-    /// Waits for its end, once. Stops it when one of its ends has paused for longer than it may, at the next look, unless the one
-    /// `beside` it moves.
-    pub(super) async fn end(&mut self, patience: Patience, beside: Option<&StreamProgress>) -> Moved {
+    /// Its end, if that has come.
+    pub(super) fn ended(&self) -> Option<StreamEnd> {
+        self.told.borrow().clone()
+    }
+
+    /// Waits for its end. Stops it when one of its ends has paused for longer than it may, at the next look, unless the one `beside` it
+    /// moves.
+    pub(super) async fn end(&self, patience: Patience, beside: Option<&StreamProgress>) -> Moved {
         let pause = (patience.source.min(patience.sink) / STANDSTILL_LOOKS).max(Duration::from_millis(1));
+        let mut told = self.told.clone();
         let mut standstill = Standstill::default();
-        let mut stalled = None;
+        let mut why_stopped = None;
         loop {
-            match timeout(pause, &mut self.told).await {
-                Ok(Ok(end)) => {
-                    let words = |error: StreamError| match stalled {
-                        Some(limit) => {
-                            format!("nothing moved for at least {}", humantime::format_duration(limit))
-                        }
-                        None => error.to_string(),
-                    };
-                    return (end.status.bytes_out, end.result.map_err(words));
+            let end = async { told.wait_for(Option::is_some).await.ok().and_then(|end| end.clone()) };
+            match timeout(pause, end).await {
+                Ok(Some(StreamEnd { status, result })) => {
+                    return (status.bytes_out, result.map_err(|error| FlowError::of(error, why_stopped)));
                 }
-                Ok(Err(_)) => return (self.progress().bytes_out(), Err("the engine has ended".to_owned())),
+                Ok(None) => return (self.progress().bytes_out(), Err(FlowError::EngineEnded)),
                 Err(_) => {
                     let Some(state) = self.state().await else { continue }; // its end is there
-                    let limit = if state.waits { patience.sink } else { patience.source };
                     let others = beside.map_or(0, |other| other.bytes_in() + other.bytes_out());
                     let signs = (state.bytes, state.on_its_way, others);
-                    if Duration::from_micros(standstill.of(signs, now_us())) >= limit {
-                        stalled = Some(limit);
+                    let still = Duration::from_micros(standstill.of(signs, now_us()));
+                    if let Some(why) = patience.exceeded(state.waits, still) {
+                        why_stopped = Some(why);
                         self.stop();
                     }
                 }
@@ -147,8 +183,31 @@ pub(super) async fn write_body(
         match result {
             Ok(()) if written == end => {}
             Ok(()) => return Err(format!("it ended after {written} of {bytes} bytes")),
-            Err(words) => return Err(format!("after {written} of {bytes} bytes: {words}")),
+            Err(error) => return Err(format!("after {written} of {bytes} bytes: {error}")),
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn why_it_was_stopped_hides_no_other_error() {
+        let why = || Some(FlowError::Silent(Duration::from_secs(1)));
+        let stopped = FlowError::of(StreamError::Stopped, why()).to_string();
+        assert_eq!(stopped, "nothing came for at least 1s");
+        let error = StreamError::NoOutput("the client: sendmsg".to_owned());
+        assert_eq!(FlowError::of(error.clone(), why()).to_string(), error.to_string());
+    }
+
+    #[test]
+    fn whoever_is_waited_for_has_the_patience_that_is_his() {
+        let patience = Patience { source: Duration::from_secs(1), sink: Duration::from_secs(3) };
+        let still = Duration::from_secs(2);
+        assert!(matches!(patience.exceeded(false, still), Some(FlowError::Silent(_))));
+        assert!(patience.exceeded(true, still).is_none());
+        assert!(matches!(patience.exceeded(true, 2 * still), Some(FlowError::Stuck(_))));
+    }
 }

@@ -24,7 +24,7 @@ use crate::itself;
 use crate::trying::connect_to_any;
 use looked::Looked;
 
-/// Longest head of an answer.
+/// Longest head of an answer, with those that are provisional before it.
 const HEAD_LIMIT: usize = 64 * 1024;
 
 /// Bytes read at a time: the head comes with the beginning of the body, which is copied, so not more than needed.
@@ -232,6 +232,7 @@ impl Origin {
     ) -> Result<(Told, BytesMut), Refusal> {
         let mut bytes = BytesMut::new();
         let mut looked = Looked::default();
+        let mut room = HEAD_LIMIT;
         loop {
             skip_empty_lines(&mut bytes);
             while looked.is_worth_reading(&bytes)
@@ -244,18 +245,19 @@ impl Origin {
                 skip_empty_lines(&mut bytes);
                 looked = Looked::default();
             }
-            if bytes.len() > HEAD_LIMIT {
+            if room == 0 {
                 return Err(self.failed("the head of its answer is too long", false));
             }
-            match connection.read_buf(&mut (&mut bytes).limit(READ_BYTES)).await {
+            match connection.read_buf(&mut (&mut bytes).limit(READ_BYTES.min(room))).await {
                 Ok(0) => return Err(self.failed("it closed the connection before it answered", false)),
-                Ok(_) => {}
+                Ok(length) => room -= length,
                 Err(error) => return Err(self.failed(&error.to_string(), false)),
             }
         }
     }
 
-    fn failed(&self, why: &str, in_time: bool) -> Refusal {
+    /// Why it cannot be asked; whether that is because it takes too long.
+    pub(super) fn failed(&self, why: &str, in_time: bool) -> Refusal {
         let status = if in_time { Status::GatewayTimeout } else { Status::BadGateway };
         Refusal::new(status, format!("the origin {self} cannot be asked: {why}"))
     }

@@ -3,18 +3,22 @@
 
 use std::future::ready;
 use std::io;
+use std::net::TcpStream as BlockingStream;
 use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::BytesMut;
 use http::StatusCode;
+use rustix::io::Errno;
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
-use wirepath_streams::{Framing, Object, StreamBuilder, StreamProgress};
+use wirepath_media::http::Status;
+use wirepath_streams::{Framing, Object, StreamBuilder};
 
 use super::Shared;
 use super::answer;
 use super::connection::Connection;
-use super::flow::Patience;
+use super::flow::{FlowError, Patience};
 use super::head::{Asked, Refusal};
 use super::origin::Reply;
 use super::status::{add, count};
@@ -25,8 +29,30 @@ impl Connection {
     /// Has the origin answer.
     pub(super) async fn pass(&mut self, mut asked: Asked, why: &'static str) -> io::Result<bool> {
         let shared = Arc::clone(&self.shared);
-        let answered = self.ask(&mut asked).await.inspect_err(|_| count(&shared.counters.failed))?;
-        let (reply, upload) = match answered {
+        let stays = asked.keep_alive;
+        asked.keep_alive &= asked.body_bytes == 0;
+        let reached = self.unless_gone(shared.reach(&asked)).await;
+        let origin = match reached.inspect_err(|_| count(&shared.counters.failed))? {
+            Ok(origin) => origin,
+            Err(refusal) => {
+                count(&shared.counters.failed);
+                return self.refuse(&refusal, &asked).await;
+            }
+        };
+        let answered = if asked.body_bytes == 0 {
+            let reply = shared.origin.reply(origin, &asked.method, shared.origin_limit, ready(()));
+            self.unless_gone(reply).await.map(|reply| Ok((reply?, None)))
+        } else {
+            self.send_body(origin, &mut asked, stays).await
+        };
+        // RFC 9111 section 4.4. Where no answer came, it may have changed for all that.
+        let is_refused = matches!(&answered, Ok(Ok((reply, _))) if is_error(reply.told.status));
+        let changes = !asked.method.is_safe() && !is_refused;
+        let key = store::key(&shared.origin.url(&asked.target));
+        if changes {
+            shared.forget(&key).await;
+        }
+        let (reply, upload) = match answered.inspect_err(|_| count(&shared.counters.failed))? {
             Ok(answered) => answered,
             Err(refusal) => {
                 count(&shared.counters.failed);
@@ -34,99 +60,110 @@ impl Connection {
             }
         };
         count(&shared.counters.passed);
-        let changes = !asked.method.is_safe() && !is_error(reply.told.status);
-        let key = store::key(&shared.origin.url(&asked.target));
-        if changes {
-            shared.forget(&key).await; // RFC 9111 section 4.4
-        }
         let Some(upload) = upload else { return self.pass_reply(&asked, reply, why, None).await };
-        let passed = self.pass_both(&asked, reply, upload, why).await;
+        let passed = self.pass_both(&asked, reply, &upload, why).await;
         if changes {
             shared.forget(&key).await; // the change may have come about since
         }
         passed
     }
 
-    /// Sends a request to the origin. Answers what comes back, and what still goes there.
-    async fn ask(&mut self, asked: &mut Asked) -> io::Result<Result<(Reply, Option<Upload>), Refusal>> {
+    /// Sends the body of a request whose head the origin has. Answers what comes back, and what still goes there, perhaps; the client's
+    /// connection, which `stays` if it may, does so if all has gone.
+    async fn send_body(
+        &mut self,
+        origin: TcpStream,
+        asked: &mut Asked,
+        stays: bool,
+    ) -> io::Result<Result<(Reply, Option<Upload>), Refusal>> {
         let shared = Arc::clone(&self.shared);
-        let stays = asked.keep_alive;
-        asked.keep_alive &= asked.body_bytes == 0;
-        let reached = async {
-            let mut connection = shared.origin.connect().await?;
-            shared.origin.send_head(&mut connection, asked, &asked.fields).await.map(|()| connection)
-        };
-        let connection = match self.unless_gone(reached).await? {
-            Ok(connection) => connection,
-            Err(refusal) => return Ok(Err(refusal)),
-        };
-        if asked.body_bytes == 0 {
-            let reply = shared.origin.reply(connection, &asked.method, shared.origin_limit, ready(()));
-            return Ok(self.unless_gone(reply).await?.map(|reply| (reply, None)));
-        }
         if asked.expects_continue {
             self.client.write(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
         }
-        let first = self.client.take_read(asked.body_bytes);
-        let (lent, socket) = self.client.lend()?;
-        let mut upload = Upload::start(&shared.engine, (socket, &first), &connection, asked.body_bytes)?;
+        let (lent, upload) = match self.begin_upload(&origin, asked.body_bytes) {
+            Ok(begun) => begun,
+            Err(error) => {
+                tracing::warn!(%error, "the body of a request cannot be passed on now");
+                let words = "the body of the request cannot be passed on now";
+                return Ok(Err(Refusal::new(Status::ServiceUnavailable, words)));
+            }
+        };
         let (sent, is_sent) = oneshot::channel::<()>();
         // Told, or dropped: that is all the same.
         let is_sent = async { drop(is_sent.await) };
-        let mut reply = pin!(shared.origin.reply(connection, &asked.method, shared.origin_limit, is_sent));
+        let mut reply = pin!(shared.origin.reply(origin, &asked.method, shared.origin_limit, is_sent));
         let early = tokio::select! {
             biased;
-            () = upload.over(shared.upload_patience()) => None,
-            reply = &mut reply => Some(reply),
+            moved = upload.over(shared.upload_patience()) => Err(moved),
+            reply = &mut reply => Ok(reply),
         };
         self.client.take_back(lent)?;
         let reply = match early {
-            Some(reply) => reply,
-            None if let Some(why) = upload.cut_short() => return Err(self.client.cut(why)),
-            None => {
+            Ok(reply) => reply,
+            Err(moved) if let Some(why) = upload.cut_short(&moved) => return Err(self.client.cut(why)),
+            Err((_, Err(FlowError::Stuck(_)))) => {
+                return Ok(Err(shared.origin.failed("it does not take the body of the request", true)));
+            }
+            Err(_) => {
                 drop(sent);
                 self.unless_gone(reply).await?
             }
         };
-        let goes_on = !upload.is_settled().await;
-        asked.keep_alive = stays && upload.is_whole();
-        Ok(reply.map(|reply| (reply, goes_on.then_some(upload))))
+        asked.keep_alive = stays && upload.is_settled().await && upload.is_whole();
+        Ok(reply.map(|reply| (reply, Some(upload))))
     }
 
-    /// Moves the origin's answer to the client, and what is left of its body to the origin. The connection ends with that.
+    /// Has the engine move a request's body to the origin. The client's connection is lent for that.
+    fn begin_upload(&mut self, origin: &TcpStream, bytes: u64) -> io::Result<(BlockingStream, Upload)> {
+        let (lent, socket) = self.client.lend()?;
+        let first = self.client.take_read(bytes);
+        match Upload::start(&self.shared.engine, (socket, &first), origin, bytes) {
+            Ok(upload) => Ok((lent, upload)),
+            Err(error) => self.client.take_back(lent).and(Err(error)),
+        }
+    }
+
+    /// Moves the origin's answer to the client, and what is left of its body to the origin. If something is, the connection ends with that.
     async fn pass_both(
         &mut self,
         asked: &Asked,
         reply: Reply,
-        mut upload: Upload,
+        upload: &Upload,
         why: &'static str,
     ) -> io::Result<bool> {
         let is_error = is_error(reply.told.status);
-        let beside = Arc::clone(upload.progress());
-        {
-            let mut passing = pin!(self.pass_reply(asked, reply, why, Some(&beside)));
+        let stays = {
+            let mut passing = pin!(self.pass_reply(asked, reply, why, Some(upload)));
             tokio::select! {
                 passed = &mut passing => passed,
                 () = upload.ended() => {
                     upload.pass_on_a_short_end();
                     passing.await
                 }
-            }?;
+            }?
+        };
+        if upload.is_whole() {
+            return Ok(stays);
         }
         if is_error {
             upload.stop(); // nobody wants it
+        } else {
+            // The client may wait for the end of the answer before it goes on.
+            self.client.finish().await?;
         }
-        upload.over(self.shared.upload_patience()).await;
-        Ok(false)
+        tokio::select! {
+            _ = upload.over(self.shared.upload_patience()) => Ok(false),
+            ended = upload.origin_ended() => ended.map(|()| false),
+        }
     }
 
-    /// Moves the origin's answer to the client. While the one `beside` it moves, it may wait.
+    /// Moves the origin's answer to the client. While an upload to the same origin moves, it may wait.
     pub(super) async fn pass_reply(
         &mut self,
         asked: &Asked,
         reply: Reply,
         why: &'static str,
-        beside: Option<&StreamProgress>,
+        upload: Option<&Upload>,
     ) -> io::Result<bool> {
         let Reply { told, connection, first } = reply;
         let head = answer::passed(&told, asked, why);
@@ -147,22 +184,39 @@ impl Connection {
                 Object::stream("the origin", connection.into_std()?.into())?.up_to(rest).preceded_by(before);
             Ok(StreamBuilder::default().input(source, Framing::Whole).output(client).build())
         };
+        let beside = upload.map(|upload| &**upload.progress());
         let (sent, result) = self.relay(patience, build, beside).await?;
         add(&self.shared.counters.bytes_from_origin, sent.saturating_sub(head_bytes));
         let is_whole = told.body_bytes.is_none_or(|bytes| sent.checked_sub(head_bytes) == Some(bytes));
         match result {
-            Ok(()) if ends_with_connection => self.client.reset_when_closed(false).map(|()| false),
+            Ok(()) if ends_with_connection => match broke_origin(upload).await {
+                Some(errno) => Err(self.client.cut(format!("the origin's connection broke: {errno}"))),
+                None => self.client.reset_when_closed(false).map(|()| false),
+            },
             Ok(()) if is_whole => Ok(asked.keep_alive),
             Ok(()) => Err(self.client.cut("the origin's answer ended early".to_owned())),
-            Err(words) => Err(self.client.cut(words)),
+            Err(error) => Err(self.client.cut(error.to_string())),
         }
     }
 }
 
 impl Shared {
+    /// A connection to the origin on which it has got the head of a request.
+    async fn reach(&self, asked: &Asked) -> Result<TcpStream, Refusal> {
+        let mut origin = self.origin.connect().await?;
+        self.origin.send_head(&mut origin, asked, &asked.fields).await.map(|()| origin)
+    }
+
     /// How long client and origin may pause within the body of a request.
     fn upload_patience(&self) -> Patience {
         Patience { source: self.client_limit, sink: self.origin_limit }
+    }
+}
+
+async fn broke_origin(upload: Option<&Upload>) -> Option<Errno> {
+    match upload {
+        Some(upload) => upload.broke_origin().await,
+        None => None,
     }
 }
 

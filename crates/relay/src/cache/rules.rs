@@ -100,7 +100,7 @@ pub(super) fn is_for_all(fields: &HeaderMap) -> bool {
 }
 
 /// Whether `Cache-Control` has one of these, with a value or without.
-fn has_directive(fields: &HeaderMap, names: &[&str]) -> bool {
+pub(super) fn has_directive(fields: &HeaderMap, names: &[&str]) -> bool {
     let control = joined(fields, &header::CACHE_CONTROL).unwrap_or_default().to_ascii_lowercase();
     let name = |directive: &str| directive.split('=').next().unwrap_or_default().trim().to_owned();
     control.split(',').map(name).any(|name| names.contains(&name.as_str()))

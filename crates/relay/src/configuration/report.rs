@@ -1,9 +1,10 @@
 //! Where a report must not go: over what the streams read or write, which it would replace at their end.
 
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
 
 use super::Configuration;
+use crate::identity::Identity;
 
 impl Configuration {
     /// What of all this has the place where a report is to be written, in words: an input, an output, a key or the configuration file.
@@ -37,22 +38,7 @@ impl Configuration {
     }
 }
 
-/// What a name stands for.
-#[derive(PartialEq, Eq)]
-enum Identity {
-    /// What there is: its device and inode.
-    There(u64, u64),
-    /// What may be made: its folder without links, and its name.
-    ToBeMade(PathBuf),
-}
-
 /// None of a device such as /dev/null, of which each may have a part.
 fn identity(path: &Path) -> Option<Identity> {
-    if let Ok(there) = std::fs::metadata(path) {
-        let is_shared = there.file_type().is_char_device();
-        return (!is_shared).then(|| Identity::There(there.dev(), there.ino()));
-    }
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let folder = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    Some(Identity::ToBeMade(folder.join(path.file_name().unwrap_or_default())))
+    Identity::of(path, |kind| !kind.is_char_device())
 }

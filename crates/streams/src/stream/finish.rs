@@ -78,14 +78,14 @@ impl Output {
     /// Whether nothing of it has come any further for longer than `stall_us`. For what is being written to a file its storage answers.
     pub(super) fn is_stuck(&mut self, stall_us: u64, now_us: u64) -> bool {
         // What a connection has taken may have long to go, to somebody who reads slowly.
-        let on_its_way = self.object.unacknowledged().unwrap_or(0);
+        let on_its_way = self.object.unacknowledged();
         let come = (self.bytes + self.lost_bytes).wrapping_sub(on_its_way.into());
         !self.busy && !self.writable && self.standstill.of(come, now_us) > stall_us
     }
 
     /// Whether the peer has acknowledged all that the connection took.
     fn has_delivered(&mut self, stall_us: u64, now_us: u64) -> Result<bool, ObjectError> {
-        let unacknowledged = self.object.unacknowledged()?;
+        let unacknowledged = self.object.undelivered()?;
         if self.standstill.of(unacknowledged.into(), now_us) > stall_us && unacknowledged > 0 {
             return Err(self.object.error("shutdown", rustix::io::Errno::TIMEDOUT));
         }

@@ -128,7 +128,7 @@ impl Stream {
     /// Bytes that TCP outputs took and their peers have not acknowledged: they may have long to go to somebody who reads slowly.
     pub fn unacknowledged(&self) -> u64 {
         let outputs = self.outputs.iter().chain(&self.leaving);
-        outputs.map(|output| u64::from(output.object.unacknowledged().unwrap_or(0))).sum()
+        outputs.map(|output| u64::from(output.object.unacknowledged())).sum()
     }
 
     /// What it did so far.

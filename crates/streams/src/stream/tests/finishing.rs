@@ -65,3 +65,17 @@ fn a_stream_ends_when_its_peer_has_everything() {
     drop(stream);
     assert_eq!(reading.join().unwrap(), 1_000_000);
 }
+
+/// Others may have the same connection, and take for an end in order what follows an error that somebody else was told of.
+#[test]
+fn asking_how_much_is_on_its_way_takes_no_error_away() {
+    let (near, far) = narrow_connection();
+    let reading = near.try_clone().unwrap();
+    let stream = StreamBuilder::default()
+        .input(memory(b"bytes"), Framing::Whole)
+        .output(Object::stream("tcp://sink", near.into()).unwrap())
+        .build();
+    reset(far);
+    assert_eq!(stream.unacknowledged(), 0);
+    assert_eq!((&reading).read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+}
