@@ -99,7 +99,8 @@ impl Door {
         match &self.listener {
             Listener::Tcp(listener) => {
                 let broken = |error| io::Error::new(io::ErrorKind::ConnectionAborted, error);
-                Link::tcp(listener.accept().await?.0).map_err(broken)
+                let (stream, peer) = listener.accept().await?;
+                Link::tcp(stream, peer).map_err(broken)
             }
             Listener::Unix(listener, _) => Ok(Link::Unix(listener.accept().await?.0)),
         }
