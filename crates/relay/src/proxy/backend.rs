@@ -15,7 +15,7 @@ use super::endpoint::{Endpoint, Target};
 use super::health::{Change, Health, HealthOptions};
 use super::link::Link;
 use super::status::BackendStatus;
-use crate::trying::connect_to_any;
+use crate::trying::{connect_to_any, is_want_of_ours};
 
 /// A backend.
 #[derive(Debug)]
@@ -101,26 +101,29 @@ impl Backend {
     /// What the last address said, or that it took too long.
     pub(super) async fn connect(&self, limit: Duration) -> io::Result<Link> {
         let connected = self.try_targets(limit).await;
-        match &connected {
-            Ok(_) => _ = self.total.fetch_add(1, Relaxed),
-            Err(_) => _ = self.failures.fetch_add(1, Relaxed),
-        }
-        self.note(connected.as_ref().map(|_| ()));
+        self.count(&connected, &self.total, &self.failures);
         connected
     }
 
-    /// Connects to see whether it is there.
+    /// Connects to see whether it is there, says `words` and hangs up.
     ///
     /// # Errors
-    /// As [`Backend::connect`].
-    pub(super) async fn check(&self, limit: Duration) -> io::Result<Link> {
-        let connected = self.try_targets(limit).await;
-        match &connected {
-            Ok(_) => _ = self.checks_passed.fetch_add(1, Relaxed),
-            Err(_) => _ = self.checks_failed.fetch_add(1, Relaxed),
+    /// As [`Backend::connect`], or why the words were not taken.
+    pub(super) async fn check(&self, limit: Duration, words: &[u8]) -> io::Result<()> {
+        let said = async { self.try_targets(limit).await?.write(words).await };
+        let said = said.await;
+        self.count(&said, &self.checks_passed, &self.checks_failed);
+        said
+    }
+
+    /// Counts what came of connecting, unless that is our own fault: then it says nothing of the backend.
+    fn count<T>(&self, result: &io::Result<T>, successes: &AtomicU64, failures: &AtomicU64) {
+        match result {
+            Ok(_) => _ = successes.fetch_add(1, Relaxed),
+            Err(error) if is_want_of_ours(error) => return,
+            Err(_) => _ = failures.fetch_add(1, Relaxed),
         }
-        self.note(connected.as_ref().map(|_| ()));
-        connected
+        self.note(result.as_ref().map(|_| ()));
     }
 
     async fn try_targets(&self, limit: Duration) -> io::Result<Link> {

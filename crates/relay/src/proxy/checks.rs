@@ -39,14 +39,11 @@ pub(super) async fn look_after(
 
 /// Connects and hangs up. Where a header is expected, one says that this is for nobody (LOCAL).
 async fn check(backend: &Backend, limit: Duration, with_header: bool) {
-    let result = match backend.check(limit).await {
-        Ok(mut link) if with_header => match proxy_protocol::header(None) {
-            Ok(header) => link.write(&header).await,
-            Err(error) => Err(error),
-        },
-        connected => connected.map(|_| ()),
+    let result = async {
+        let words = if with_header { proxy_protocol::header(None)? } else { Vec::new() };
+        backend.check(limit, &words).await
     };
-    if let Err(error) = result {
+    if let Err(error) = result.await {
         tracing::debug!(backend = backend.name(), %error, "a check failed");
     }
 }

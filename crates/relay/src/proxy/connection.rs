@@ -19,6 +19,7 @@ use super::ends::{Direction, End, Ends};
 use super::link::Link;
 use super::proxy_protocol::{self, MOST, Origin, Parsed};
 use super::status::{Ending, Totals};
+use crate::trying::is_want_of_ours;
 
 /// How long a client may take for its PROXY protocol header, and a backend to take ours.
 const HEADER_TIME: Duration = Duration::from_secs(10);
@@ -111,6 +112,7 @@ async fn connect(shared: &Shared, origin: Option<Origin>) -> Result<(Link, Place
         let place = Place::take(backend);
         match backend.connect(shared.options.connect_timeout).await {
             Ok(link) => return Ok((link, place)),
+            Err(error) if is_want_of_ours(&error) => return Err(failed(&error)),
             Err(error) => {
                 tracing::debug!(backend = backend.name(), ?origin, %error, "a backend cannot be connected to");
             }

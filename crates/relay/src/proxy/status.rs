@@ -54,7 +54,7 @@ pub struct ConnectionCounts {
     pub malformed: u64,
     /// That were reset because the proxy ended.
     pub cut: u64,
-    /// That were reset for want of descriptors.
+    /// That were reset for want of descriptors or memory.
     pub failed: u64,
 }
 
