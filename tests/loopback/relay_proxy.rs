@@ -482,6 +482,17 @@ fn wrong_arguments_are_named() -> Result<()> {
             1,
             "is there twice; give each an address of its own",
         ),
+        (
+            &["--listen", ":0", "--to", "127.0.0.1:1", "--balance", "random"],
+            2,
+            "--balance chooses between backends, and there is one",
+        ),
+        (
+            &["--listen", ":0", "--to", "127.0.0.1:1", "--rise", "2"],
+            2,
+            "--rise and --fall count where backends are checked; one that is alone is with --health-interval",
+        ),
+        (&["--listen", ":0", "--to", "127.0.0.1:1", "--fall", "1"], 2, "--rise and --fall count where"),
         (&["--listen", ":0", "--to", "a:1", "--health-interval", "0s"], 2, "wanted is a time above 0"),
         (&["--listen", ":0", "--to", "a:1", "--connect-timeout", "0s"], 2, "wanted is a time above 0"),
         (
