@@ -25,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         outputs_that_are_gone_stay_in_the_report,
         a_signal_ends_it_whatever_it_waits_for,
         who_is_to_open_a_fifo_is_waited_for_and_said_so,
+        no_name_of_a_socket_is_left_by_who_waits_for_a_fifo,
     ]
 }
 
@@ -190,6 +191,26 @@ fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
         "{status}: {}",
         running.log()
     );
+    Ok(())
+}
+
+/// The thread that opens a stream is in the kernel when the process ends.
+fn no_name_of_a_socket_is_left_by_who_waits_for_a_fifo() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name);
+    process::run("mkfifo", [path("fifo")], 5.0)?;
+    let fifo = at(folder.path(), "file", "fifo");
+    let [inlet, outlet] = ["inlet?listen", "outlet?listen"].map(|name| at(folder.path(), "unix", name));
+    let mut relaying = Process::start(&relay(&["--in", &fifo, "--in", &inlet, "--out", &outlet])?, true)?;
+    let waits = || Ok(relaying.log().contains("waiting for somebody to write to").then_some(()));
+    Deadline::seconds(10.0).wait_for("a line that says for whom it waits", waits)?;
+    ensure!(path("inlet").exists() && path("outlet").exists(), "it does not listen");
+    relaying.signal(Signal::TERM)?;
+    let status = relaying.wait(Deadline::seconds(10.0))?;
+    ensure!(status.code() == Some(143), "{status}: {}", relaying.log());
+    for name in ["inlet", "outlet"] {
+        ensure!(!path(name).exists(), "the name {name} is left");
+    }
     Ok(())
 }
 

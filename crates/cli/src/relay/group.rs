@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use wirepath_relay::{Configuration, StreamPlan};
+use wirepath_relay::{Configuration, Opening, StreamPlan};
 use wirepath_streams::{
     Dropped, Engine, Port, Rate, RunningStream, Stream, StreamEnd, StreamError, StreamEvent, StreamOptions,
     StreamStatus,
@@ -52,7 +52,7 @@ struct Member {
 }
 
 enum Stage {
-    Opening,
+    Opening(Opening),
     Running(RunningStream),
     Over(State, Option<String>),
 }
@@ -77,7 +77,8 @@ impl Group {
         let (tell, told) = channel();
         let placement = configuration.placement(engine.threads());
         let members = configuration.streams.iter().enumerate().map(|(place, plan)| {
-            if let Err(error) = open(place, plan, tell.clone()) {
+            let opening = Opening::default();
+            if let Err(error) = open(place, plan, opening.clone(), tell.clone()) {
                 // Heard below, where errors are said.
                 let opened = Err(format!("starting a thread: {error}"));
                 drop(tell.send(Note { place, what: What::Opened(Box::new(opened)) }));
@@ -89,7 +90,7 @@ impl Group {
                 thread: placement[place],
                 rate: plan.rate,
                 deadline_us: plan.deadline.map(|time| time.as_micros() as u64),
-                stage: Stage::Opening,
+                stage: Stage::Opening(opening),
                 waiting_for: None,
                 awaited: Vec::new(),
                 begun: Instant::now(),
@@ -167,11 +168,11 @@ impl Group {
         let is_named = !member.prefix.is_empty();
         match (opened, &member.stage) {
             (_, Stage::Running(_) | Stage::Over(..)) => None,
-            (Err(error), Stage::Opening) => {
+            (Err(error), Stage::Opening(_)) => {
                 member.stage = Stage::Over(State::Failed, Some(error.clone()));
                 Some(if is_named { format!("failed: {error}") } else { error })
             }
-            (Ok(stream), Stage::Opening) => {
+            (Ok(stream), Stage::Opening(_)) => {
                 let tell = self.tell.clone();
                 // If nobody listens, nobody needs to know.
                 let on_end = move |end| drop(tell.send(Note { place, what: What::Ended(Box::new(end)) }));
@@ -194,7 +195,7 @@ impl Member {
 
     /// Says for whom its opening waits, unless it was stopped meanwhile.
     fn wait_for(&mut self, whom: String) -> Option<String> {
-        if !matches!(self.stage, Stage::Opening) {
+        if !matches!(self.stage, Stage::Opening(_)) {
             return None;
         }
         let words = format!("waiting for {whom}");
@@ -205,7 +206,8 @@ impl Member {
     /// Ends it; if it is not open yet, at once, with what there is to say.
     fn stop(&mut self) -> Option<String> {
         match &self.stage {
-            Stage::Opening => {}
+            // Whoever opens it may be in the kernel until the process ends.
+            Stage::Opening(opening) => opening.give_up(),
             Stage::Running(running) => {
                 running.stop();
                 return None;
@@ -241,7 +243,7 @@ impl Member {
 
     fn row(&self) -> Row {
         let (state, error) = match &self.stage {
-            Stage::Opening => (State::Opening, None),
+            Stage::Opening(_) => (State::Opening, None),
             Stage::Running(_) if !self.awaited.is_empty() => (State::Opening, None),
             Stage::Running(_) => (State::Running, None),
             Stage::Over(state, error) => (*state, error.clone()),
@@ -285,14 +287,14 @@ impl Member {
 }
 
 /// Opens a stream's addresses on a thread of its own.
-fn open(place: usize, plan: &StreamPlan, tell: Sender<Note>) -> std::io::Result<()> {
+fn open(place: usize, plan: &StreamPlan, opening: Opening, tell: Sender<Note>) -> std::io::Result<()> {
     let wiring = plan.wiring.clone();
-    let opening = move || {
+    let work = move || {
         let (events, waits) = (tell.clone(), tell.clone());
         // If nobody listens any more, a signal came.
         let on_event = move |event| drop(events.send(Note { place, what: What::Happened(event) }));
         let on_wait = move |whom| drop(waits.send(Note { place, what: What::Waiting(whom) }));
-        let opened = catch_unwind(AssertUnwindSafe(|| wiring.stream(on_event, on_wait)));
+        let opened = catch_unwind(AssertUnwindSafe(|| wiring.stream(&opening, on_event, on_wait)));
         let opened = match opened {
             Ok(opened) => opened.map_err(|error| error.to_string()),
             Err(_) => Err("opening addresses panicked".to_owned()),
@@ -300,7 +302,7 @@ fn open(place: usize, plan: &StreamPlan, tell: Sender<Note>) -> std::io::Result<
         drop(tell.send(Note { place, what: What::Opened(Box::new(opened)) }));
     };
     let thread = std::thread::Builder::new().name("opening".to_owned()).stack_size(OPENER_STACK_BYTES);
-    thread.spawn(opening).map(drop)
+    thread.spawn(work).map(drop)
 }
 
 /// Undivided streams have no records to count.
