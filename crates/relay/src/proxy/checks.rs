@@ -1,5 +1,6 @@
 //! Looks after a backend: whether it is there, and where.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,12 +12,13 @@ use super::proxy_protocol;
 /// Time between two questions for the addresses of a backend that cannot be connected to.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Checks it each `every`, if that is wanted, and asks for its addresses when they lead nowhere. Runs until it is dropped.
+/// Checks it each `every`, if that is wanted, and asks for its addresses, which must not be `doors`, when they lead nowhere. Runs until it is dropped.
 pub(super) async fn look_after(
     backend: Arc<Backend>,
     every: Option<Duration>,
     limit: Duration,
     with_header: bool,
+    doors: Arc<[SocketAddr]>,
 ) {
     let checks = async {
         let Some(every) = every else { return };
@@ -30,7 +32,7 @@ pub(super) async fn look_after(
     let questions = async {
         loop {
             backend.misled().await;
-            backend.resolve_again().await;
+            backend.resolve_again(&doors).await;
             sleep(ASK_AGAIN).await;
         }
     };
