@@ -43,6 +43,9 @@ struct Member {
     waiting_for: Option<String>,
     /// Inputs and outputs that somebody is still to connect to, and where.
     awaited: Vec<(Port, String)>,
+    /// Inputs that have not failed, and what the last one failed with.
+    inputs: usize,
+    input_error: String,
     begun: Instant,
     time: Duration,
     status: StreamStatus,
@@ -93,6 +96,8 @@ impl Group {
                 stage: Stage::Opening(opening),
                 waiting_for: None,
                 awaited: Vec::new(),
+                inputs: plan.wiring.inputs.len(),
+                input_error: String::new(),
                 begun: Instant::now(),
                 time: Duration::ZERO,
                 status: StreamStatus::default(),
@@ -226,6 +231,10 @@ impl Member {
 
     /// Its time counts from when everybody has come who was waited for.
     fn note(&mut self, event: &StreamEvent) {
+        if let StreamEvent::InputFailed { error, .. } = event {
+            self.inputs = self.inputs.saturating_sub(1);
+            self.input_error.clone_from(error);
+        }
         match event {
             StreamEvent::Listening { port, address, .. } => self.awaited.push((*port, address.clone())),
             StreamEvent::Connected { port, .. }
@@ -268,20 +277,28 @@ impl Member {
             let places: Vec<&str> = self.awaited.iter().map(|(_, address)| address.as_str()).collect();
             did += &format!(", nobody connected to {}", places.join(", "));
         }
-        // Why the last output is gone was said when it went.
-        let why = end.result.as_ref().err().map_or_else(String::new, |error| match error {
-            StreamError::NoOutput(_) => "no output is left".to_owned(),
-            error => error.to_string(),
-        });
+        // Nobody can tell where the end would have been.
+        let has_no_input = end.result.is_ok() && self.inputs == 0;
+        // Why the last one is gone was said when it went.
+        let why = match &end.result {
+            Ok(()) if has_no_input => "no input is left".to_owned(),
+            Ok(()) => String::new(),
+            Err(StreamError::NoOutput(_)) => "no output is left".to_owned(),
+            Err(error) => error.to_string(),
+        };
         let (state, words) = match (&end.result, self.prefix.is_empty()) {
-            (Ok(()), true) => (State::Ended, did),
-            (Ok(()), false) => (State::Ended, format!("ended: {did}")),
+            (Ok(()), true) if !has_no_input => (State::Ended, did),
+            (Ok(()), false) if !has_no_input => (State::Ended, format!("ended: {did}")),
             (Err(StreamError::Stopped), true) => (State::Stopped, did),
             (Err(StreamError::Stopped), false) => (State::Stopped, format!("stopped: {did}")),
-            (Err(_), true) => (State::Failed, format!("{did}\nwirepath: {why}")),
-            (Err(_), false) => (State::Failed, format!("failed: {why}; {did}")),
+            (_, true) => (State::Failed, format!("{did}\nwirepath: {why}")),
+            (_, false) => (State::Failed, format!("failed: {why}; {did}")),
         };
-        self.stage = Stage::Over(state, end.result.err().map(|error| error.to_string()));
+        let error = match end.result {
+            Ok(()) => has_no_input.then(|| format!("{why}: {}", self.input_error)),
+            Err(error) => Some(error.to_string()),
+        };
+        self.stage = Stage::Over(state, error);
         words
     }
 }
