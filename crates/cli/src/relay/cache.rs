@@ -52,7 +52,7 @@ pub(super) struct Caching {
     #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = number::cache_size, requires = "cache")]
     cache_size: ByteSize,
 
-    /// How long the origin may take to begin an answer, and how long it may pause within one
+    /// How long the origin may take to begin an answer, and how long it may pause within one or take nothing of a body that it is sent
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = number::some_time, requires = "cache")]
     origin_timeout: Duration,
 
