@@ -128,7 +128,7 @@ impl Proxy {
     /// # Errors
     /// [`ProxyError`].
     pub async fn start(options: ProxyOptions) -> Result<Proxy, ProxyError> {
-        let connections = limits::connections(options.max_connections, EACH, USUAL)?;
+        let connections = limits::connections(options.max_connections, EACH, USUAL, options.threads)?;
         let mut backends = Vec::new();
         for address in options.backends.clone() {
             let backend = Backend::new(address.clone(), options.health).await;
