@@ -31,6 +31,7 @@ mod relay_pipes;
 mod relay_proxy;
 mod relay_proxy_clients;
 mod relay_proxy_ends;
+mod relay_proxy_leaving;
 mod relay_proxy_patience;
 mod rtcp;
 mod rtsp;
@@ -62,6 +63,7 @@ fn main() -> ExitCode {
         relay_proxy::trials(),
         relay_proxy_clients::trials(),
         relay_proxy_ends::trials(),
+        relay_proxy_leaving::trials(),
         relay_proxy_patience::trials(),
         relay_cache::trials(),
         relay_cache_care::trials(),

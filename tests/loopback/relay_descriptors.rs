@@ -21,6 +21,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![
         a_relay_without_descriptors_says_so_and_goes_on,
         a_proxy_without_descriptors_waits_and_goes_on,
+        want_of_descriptors_is_no_fault_of_a_backend,
         a_cache_without_descriptors_waits_and_goes_on,
         a_cache_without_descriptors_for_a_body_says_so,
     ]
@@ -98,6 +99,26 @@ fn a_proxy_without_descriptors_waits_and_goes_on() -> Result<()> {
     drop((early, late));
     let (code, status) = proxy.end()?;
     ensure!(code == 0 && status["connections"]["total"] == 2, "{code}: {status}");
+    Ok(())
+}
+
+/// Nor does a check that could not be made count.
+fn want_of_descriptors_is_no_fault_of_a_backend() -> Result<()> {
+    let words = ["--health-interval", "20ms", "--rise", "1", "--fall", "1"];
+    let proxy = Proxy::before(&[proxy::echo(1)?], &words)?;
+    let since = Instant::now();
+    let all = take_descriptors(&proxy.process)?;
+    let mut late = proxy.connect()?;
+    // Many checks are tried meanwhile.
+    ensure_calm(&proxy.process, since)?;
+    give_descriptors(&proxy.process, all)?;
+    late.read_exact(&mut [0])?;
+    drop(late);
+    let log = proxy.process.log();
+    let (code, status) = proxy.end()?;
+    let backend = &status["backends"][0];
+    ensure!(code == 0 && backend["checks_failed"] == 0 && backend["failures"] == 0, "{code}: {status}");
+    ensure!(!log.contains("the backend is"), "{log}");
     Ok(())
 }
 

@@ -22,6 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
         connections_have_no_threads_of_their_own,
         a_backend_that_refuses_is_left_out,
         a_backend_that_dies_is_noticed_and_so_is_its_return,
+        a_check_whose_header_is_not_taken_has_failed,
         the_fewest_connections_get_the_next,
         those_who_are_too_many_wait,
         a_door_where_nobody_is_keeps_nobody_out,
@@ -197,6 +198,22 @@ fn a_backend_that_dies_is_noticed_and_so_is_its_return() -> Result<()> {
         "{status}"
     );
     ensure!(backend["failures"] == 0, "clients met a backend that was known to be down: {status}");
+    Ok(())
+}
+
+/// A Unix socket takes the connection in any case, and the header if that leaves before whoever was there hangs up.
+fn a_check_whose_header_is_not_taken_has_failed() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let backend = UnixListener::bind(folder.path().join("backend"))?;
+    std::thread::spawn(move || backend.incoming().map_while(Result::ok).for_each(drop));
+    let to = format!("unix:{}", folder.path().join("backend").display());
+    let words =
+        ["--listen", "127.0.0.1:0", "--to", &to, "--send-proxy", "--health-interval", "1ms", "--fall", "1"];
+    let proxy = Proxy::start(words)?;
+    let is_down = || Ok(proxy.process.log().contains("the backend is down").then_some(()));
+    Deadline::seconds(20.0).wait_for("a check that failed", is_down)?;
+    let (_, status) = proxy.end()?;
+    ensure!(status["backends"][0]["checks_failed"].as_u64() > Some(0), "{status}");
     Ok(())
 }
 
@@ -383,13 +400,7 @@ fn clients_say_who_they_are() -> Result<()> {
 fn no_series_of_metrics_is_there_twice() -> Result<()> {
     let backends = [echo(0)?, echo(1)?];
     let mut proxy = Proxy::before(&backends, &["--metrics", "127.0.0.1:0"])?;
-    let door: SocketAddr = Deadline::seconds(20.0).wait_for("the door", || {
-        let log = proxy.process.log();
-        ensure!(proxy.process.is_running()?, "it ended: {log}");
-        let address = log.split("http://").nth(1).and_then(|rest| rest.split("/metrics").next());
-        Ok(address.and_then(|address| address.parse().ok()))
-    })?;
-    let text = String::from_utf8(http::get(door, "/metrics")?.body)?;
+    let text = String::from_utf8(http::get(proxy.metrics()?, "/metrics")?.body)?;
     let lines = text.lines().filter(|line| !line.starts_with('#'));
     let mut series = HashSet::new();
     for line in lines {
@@ -471,6 +482,17 @@ fn wrong_arguments_are_named() -> Result<()> {
             1,
             "is there twice; give each an address of its own",
         ),
+        (
+            &["--listen", ":0", "--to", "127.0.0.1:1", "--balance", "random"],
+            2,
+            "--balance chooses between backends, and there is one",
+        ),
+        (
+            &["--listen", ":0", "--to", "127.0.0.1:1", "--rise", "2"],
+            2,
+            "--rise and --fall count where backends are checked; one that is alone is with --health-interval",
+        ),
+        (&["--listen", ":0", "--to", "127.0.0.1:1", "--fall", "1"], 2, "--rise and --fall count where"),
         (&["--listen", ":0", "--to", "a:1", "--health-interval", "0s"], 2, "wanted is a time above 0"),
         (&["--listen", ":0", "--to", "a:1", "--connect-timeout", "0s"], 2, "wanted is a time above 0"),
         (

@@ -99,6 +99,16 @@ impl Proxy {
         connect(self.address.context("it has no TCP door")?)
     }
 
+    /// Where `--metrics` opened its door, when it has.
+    pub fn metrics(&mut self) -> Result<SocketAddr> {
+        Deadline::seconds(PATIENCE.as_secs_f64()).wait_for("the door of --metrics", || {
+            let log = self.process.log();
+            ensure!(self.process.is_running()?, "it ended: {log}");
+            let address = log.split("http://").nth(1).and_then(|rest| rest.split("/metrics").next());
+            Ok(address.and_then(|address| address.parse().ok()))
+        })
+    }
+
     /// Has it end, and answers with which code and what it says that it did.
     pub fn end(mut self) -> Result<(i32, Value)> {
         self.process.signal(rustix::process::Signal::TERM)?;

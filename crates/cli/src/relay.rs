@@ -126,6 +126,11 @@ fn said_once<T: 'static>(
     move |text| parse(text).map_err(|error| error.why().to_owned())
 }
 
+/// Ends with this: an option would do nothing here.
+fn refuse(words: &str) -> ! {
+    clap::Error::raw(ErrorKind::ArgumentConflict, format!("{words}\n")).exit()
+}
+
 impl Listening {
     /// Whether each address is there once.
     fn check(&self) -> Result<()> {
@@ -170,8 +175,9 @@ impl Relay {
         let file = self.config.as_deref();
         if file.is_none() && self.listening.threads.is_some() {
             // Clap would say which options are missing, and nobody who has one stream misses them.
-            let words = "--threads spreads connections, or the streams of a --config; one stream (--in, --out) stays on one thread\n";
-            clap::Error::raw(ErrorKind::ArgumentConflict, words).exit();
+            refuse(
+                "--threads spreads connections, or the streams of a --config; one stream (--in, --out) stays on one thread",
+            );
         }
         let mut configuration = file.map(Configuration::from_file).transpose()?.unwrap_or_default();
         self.wires.add_to(&mut configuration)?;

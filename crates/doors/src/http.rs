@@ -142,11 +142,9 @@ impl Connection {
     /// Waits until the connection is broken off. A client that only sends nothing more is there: it may still wait for its answer.
     pub async fn gone(&self) {
         // Whoever it is lent to hears of it.
-        let Some(stream) = &self.stream else { return std::future::pending().await };
-        let look = || if is_broken(stream) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) };
-        if look().is_err() {
-            // It fails only if the runtime ends.
-            drop(stream.async_io(Interest::ERROR, look).await);
+        match &self.stream {
+            Some(stream) => broken(stream).await,
+            None => std::future::pending().await,
         }
     }
 
@@ -266,6 +264,15 @@ pub fn turn_away(stream: &TcpStream) {
 /// The time in seconds since 1970, for `Date`.
 pub fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// Waits until a connection that nobody has finished from here is broken off. An end in order of what comes is not that.
+pub async fn broken(stream: &TcpStream) {
+    let look = || if is_broken(stream) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) };
+    if look().is_err() {
+        // It fails only if the runtime ends.
+        drop(stream.async_io(Interest::ERROR, look).await);
+    }
 }
 
 /// Whether both directions are over: an end in order of what comes is that of one.

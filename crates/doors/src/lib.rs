@@ -5,4 +5,4 @@ mod door;
 mod http;
 
 pub use door::{Listen, serve};
-pub use http::{Connection, End, Limits, now_s, turn_away};
+pub use http::{Connection, End, Limits, broken, now_s, turn_away};

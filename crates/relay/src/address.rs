@@ -147,6 +147,11 @@ impl Address {
         Err(AddressError::new(text, why.to_owned()))
     }
 
+    /// Whether it waits for others to connect.
+    pub(crate) fn listens(&self) -> bool {
+        matches!(self.kind, Kind::Tcp { listen: true, .. } | Kind::Unix { listen: true, .. })
+    }
+
     /// Whether datagrams come from it, which keep their bounds.
     pub(crate) fn has_datagrams(&self) -> bool {
         matches!(self.kind, Kind::Udp(_))

@@ -45,9 +45,14 @@ use unkept::Unkept;
 
 use crate::limits::{self, TooManyConnections};
 
-/// Descriptors of a client and of a fetch, which may go on when its client has left: the sockets, each held twice while it is lent to
-/// the engine, the file and a pipe; or, while bodies go both ways, the sockets three times and two pipes.
-const EACH: u64 = 10;
+/// Descriptors of a client, while bodies go both ways: two sockets, each held three times, and two pipes.
+const OF_CLIENT: u64 = 10;
+
+/// Those of a fetch: a socket, held twice while it is lent to the engine, the file of the body, a pipe, and the file of the record at its end.
+const OF_FETCH: u64 = 6;
+
+/// There may be as many fetches as clients, beside what those do: they go on when who wanted them has left.
+const EACH: u64 = OF_CLIENT + OF_FETCH;
 
 /// Most clients unless said otherwise, if there are descriptors for so many.
 const USUAL: usize = 4096;
@@ -113,7 +118,8 @@ impl Cache {
     /// # Errors
     /// [`CacheError`].
     pub fn open(options: CacheOptions, engine: Arc<Engine>) -> Result<Cache, CacheError> {
-        let connections = limits::connections(options.connections.map(NonZeroUsize::get), EACH, USUAL)?;
+        let asked = options.connections.map(NonZeroUsize::get);
+        let connections = limits::connections(asked, EACH, USUAL, engine.threads())?;
         let counters = Arc::<Counters>::default();
         let budget = Cost { bytes: options.budget_bytes, memory: INDEX_BYTES };
         let store = Arc::new(Store::open(&options.folder, budget, Arc::clone(&counters))?);

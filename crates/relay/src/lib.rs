@@ -8,6 +8,7 @@ mod identity;
 mod itself;
 mod limits;
 mod open;
+mod opening;
 mod peer;
 mod proxy;
 mod rate;
@@ -19,6 +20,7 @@ pub use address::{Address, AddressError};
 pub use configuration::{Configuration, ConfigurationError, StreamPlan};
 pub use limits::TooManyConnections;
 pub use open::OpenError;
+pub use opening::Opening;
 pub use proxy::{
     BackendStatus, Balance, ConnectionCounts, Endpoint, HealthOptions, Proxy, ProxyError, ProxyOptions,
     ProxyStatus, ProxyView,

@@ -2,8 +2,11 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Descriptors for everything else: listening sockets, threads, checks of backends, who asks for metrics (32), the log.
+/// Descriptors for everything else: listening sockets, checks of backends, who asks for metrics (32), the log.
 const OTHERS: u64 = 200;
+
+/// Descriptors of an engine thread: what it waits with, and what wakes it.
+const OF_THREAD: u64 = 2;
 
 /// More connections are asked for than there can be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -18,8 +21,8 @@ pub struct TooManyConnections {
     possible: u64,
 }
 
-/// Raises the limit of open files as far as this user may, and answers how many connections there may be that take `each` descriptors:
-/// those asked for, or else `usual` at most.
+/// Raises the limit of open files as far as this user may, and answers how many connections there may be that take `each` descriptors
+/// beside so many engine threads: those asked for, or else `usual` at most.
 ///
 /// # Errors
 /// If so many were asked for that descriptors do not suffice.
@@ -27,20 +30,28 @@ pub(crate) fn connections(
     asked: Option<usize>,
     each: u64,
     usual: usize,
+    threads: usize,
 ) -> Result<usize, TooManyConnections> {
     let limit = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     if let Err(errno) = raised {
         tracing::warn!(%errno, "the limit of open files could not be raised");
     }
-    possible(asked, each, usual, getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
+    let others = OTHERS + OF_THREAD * threads as u64;
+    possible(asked, each, usual, others, getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
 }
 
-fn possible(asked: Option<usize>, each: u64, usual: usize, limit: u64) -> Result<usize, TooManyConnections> {
-    let possible = limit.saturating_sub(OTHERS) / each;
+fn possible(
+    asked: Option<usize>,
+    each: u64,
+    usual: usize,
+    others: u64,
+    limit: u64,
+) -> Result<usize, TooManyConnections> {
+    let possible = limit.saturating_sub(others) / each;
     match asked {
         Some(connections) if connections as u64 > possible => {
-            let needed = (connections as u64).saturating_mul(each).saturating_add(OTHERS);
+            let needed = (connections as u64).saturating_mul(each).saturating_add(others);
             Err(TooManyConnections { connections, needed, limit, possible })
         }
         Some(connections) => Ok(connections),
@@ -54,14 +65,15 @@ mod tests {
 
     #[test]
     fn there_are_as_many_as_asked_for_or_as_there_can_be() {
-        assert_eq!(possible(None, 10, 20_000, 1 << 20), Ok(20_000));
-        assert_eq!(possible(None, 10, 20_000, 1024), Ok(82));
-        assert_eq!(possible(Some(82), 10, 20_000, 1024), Ok(82));
-        let error = possible(Some(83), 10, 20_000, 1024).unwrap_err().to_string();
+        assert_eq!(possible(None, 10, 20_000, 200, 1 << 20), Ok(20_000));
+        assert_eq!(possible(None, 10, 20_000, 200, 1024), Ok(82));
+        assert_eq!(possible(None, 10, 20_000, 200 + 2 * 64, 1024), Ok(69), "64 threads have theirs");
+        assert_eq!(possible(Some(82), 10, 20_000, 200, 1024), Ok(82));
+        let error = possible(Some(83), 10, 20_000, 200, 1024).unwrap_err().to_string();
         assert!(
             error.contains("83 connections take 1030 descriptors") && error.contains("ask for 82"),
             "{error}"
         );
-        assert!(possible(Some(usize::MAX), 8, 4096, 1 << 30).is_err());
+        assert!(possible(Some(usize::MAX), 8, 4096, 200, 1 << 30).is_err());
     }
 }

@@ -17,6 +17,7 @@ mod status;
 
 use std::future::Future;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -127,7 +128,7 @@ impl Proxy {
     /// # Errors
     /// [`ProxyError`].
     pub async fn start(options: ProxyOptions) -> Result<Proxy, ProxyError> {
-        let connections = limits::connections(options.max_connections, EACH, USUAL)?;
+        let connections = limits::connections(options.max_connections, EACH, USUAL, options.threads)?;
         let mut backends = Vec::new();
         for address in options.backends.clone() {
             let backend = Backend::new(address.clone(), options.health).await;
@@ -179,10 +180,11 @@ impl Proxy {
     pub async fn run(self, stop: impl Future<Output = ()>) -> bool {
         let Proxy { doors, shared, permits, cut, view } = self;
         let ProxyOptions { health, connect_timeout, send_proxy, drain: limit, .. } = shared.options;
+        let own: Arc<[SocketAddr]> = doors.iter().filter_map(Door::address).collect();
         let mut checks = JoinSet::new();
         for backend in &shared.backends {
-            let backend = Arc::clone(backend);
-            checks.spawn(checks::look_after(backend, health.interval, connect_timeout, send_proxy));
+            let (backend, own) = (Arc::clone(backend), Arc::clone(&own));
+            checks.spawn(checks::look_after(backend, health.interval, connect_timeout, send_proxy, own));
         }
         let (drain, is_draining) = watch::channel(false);
         let mut serving = JoinSet::new();

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::time::{Duration, Instant};
 
+use rustix::io::Errno;
 use tokio::time::timeout;
 
 /// Tries one address after the other, within `limit`. Each has an equal part of the time that is left, so that one that does not answer
@@ -22,11 +23,18 @@ pub(crate) async fn connect_to_any<A: Clone, C, F: Future<Output = io::Result<C>
         let left = limit.saturating_sub(begun.elapsed());
         match timeout(left / (addresses.len() - tried) as u32, connect(address.clone())).await {
             Ok(Ok(connection)) => return Ok(connection),
+            Ok(Err(error)) if is_want_of_ours(&error) => return Err(error),
             Ok(Err(error)) => last = error,
             Err(_) => last = io::ErrorKind::TimedOut.into(),
         }
     }
     Err(last)
+}
+
+/// Whether a connection could not be made because descriptors or memory are wanting here, which says nothing of whom it was to be with.
+pub(crate) fn is_want_of_ours(error: &io::Error) -> bool {
+    let errno = Errno::from_io_error(error);
+    errno.is_some_and(|errno| matches!(errno, Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM))
 }
 
 #[cfg(test)]
@@ -40,16 +48,18 @@ mod tests {
         let connect = |address: &'static str| async move {
             match address {
                 "silent" => pending().await,
+                "wanting" => Err(Errno::MFILE.into()),
                 "closed" => Err(io::ErrorKind::ConnectionRefused.into()),
                 open => Ok(open),
             }
         };
-        let by = |addresses: &'static [&'static str]| {
-            let connected = connect_to_any(addresses, Duration::from_millis(200), connect);
-            runtime.block_on(connected).map_err(|error| error.kind())
+        let tried = |addresses: &'static [&'static str]| {
+            runtime.block_on(connect_to_any(addresses, Duration::from_millis(200), connect))
         };
+        let by = |addresses| tried(addresses).map_err(|error| error.kind());
         assert_eq!(by(&["silent", "closed", "silent", "open"]), Ok("open"));
         assert_eq!(by(&["silent", "closed"]), Err(io::ErrorKind::ConnectionRefused));
         assert_eq!(by(&["closed", "silent"]), Err(io::ErrorKind::TimedOut));
+        assert!(tried(&["wanting", "closed"]).is_err_and(|error| is_want_of_ours(&error)));
     }
 }

@@ -7,6 +7,7 @@ use wirepath_streams::{
 
 use crate::address::{Address, Claim};
 use crate::open::OpenError;
+use crate::opening::Opening;
 use crate::spec::{FramingSpec, HandlerSpec, OrderSpec, PatternSpec, SpecError, WhenFullSpec};
 
 /// Bytes that may wait for a file, where an output for which more waits loses something.
@@ -55,6 +56,9 @@ pub enum WiringError {
     /// Something could not be opened.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// Nobody waits for it any more.
+    #[error("opening was given up")]
+    GivenUp,
     /// A handler cannot be made.
     #[error(transparent)]
     Spec(#[from] SpecError),
@@ -149,12 +153,13 @@ impl Wiring {
 
     /// Opens everything and makes the stream, which tells `on_event` what happens to it. Blocks until connections have been made, and
     /// somebody has opened the other ends of FIFOs, for whom `on_wait` is told that it waits; for connections that others make the stream
-    /// waits by itself.
+    /// waits by itself. Until then `opening` has what listens.
     ///
     /// # Errors
-    /// The first thing that could not be opened or made.
+    /// The first thing that could not be opened or made, or that it was given up.
     pub fn stream(
         &self,
+        opening: &Opening,
         on_event: impl FnMut(StreamEvent) + Send + 'static,
         mut on_wait: impl FnMut(String),
     ) -> Result<Stream, WiringError> {
@@ -164,19 +169,19 @@ impl Wiring {
         for handler in &self.handlers {
             builder = builder.handler(handler.handler()?);
         }
-        let listen =
-            |addresses: &[Address]| addresses.iter().map(Address::listen).collect::<Result<Vec<_>, _>>();
-        let (inlets, outlets) = (listen(&self.inputs)?, listen(&self.outputs)?);
+        let addresses = || self.inputs.iter().chain(&self.outputs);
+        opening.hold(addresses().map(Address::listen).collect::<Result<_, _>>()?);
         // Inputs first: no file is overwritten for an input that is not there.
-        for (input, listening) in self.inputs.iter().zip(inlets) {
-            if input.is_fifo() {
-                on_wait(format!("somebody to write to {input}"));
-            }
-            let object = listening.map_or_else(|| input.open_input(), Ok)?;
-            builder = builder.input(object, self.framing.framing());
+        let mut objects = self.open_inputs(&mut on_wait)?;
+        objects.extend(self.open_outputs(&mut on_wait)?);
+        for (object, listening) in objects.iter_mut().zip(opening.release().ok_or(WiringError::GivenUp)?) {
+            *object = object.take().or(listening);
         }
-        let opened = self.open_outputs(outlets, &mut on_wait)?;
-        for (output, object) in self.outputs.iter().zip(opened) {
+        let outputs = objects.split_off(self.inputs.len());
+        for input in objects.into_iter().flatten() {
+            builder = builder.input(input, self.framing.framing());
+        }
+        for (output, object) in self.outputs.iter().zip(outputs.into_iter().flatten()) {
             builder = builder.output_with(object, self.output_options(output));
         }
         Ok(builder.finish_outputs().build())
@@ -192,25 +197,36 @@ impl Wiring {
         }
     }
 
-    /// Outputs but for those that listen, in their order. Files are opened last: none is made or overwritten for a connection that does
+    /// Inputs in their order, but for those that listen.
+    fn open_inputs(&self, on_wait: &mut impl FnMut(String)) -> Result<Vec<Option<Object>>, WiringError> {
+        let open = |input: &Address| {
+            if input.listens() {
+                return Ok(None);
+            }
+            if input.is_fifo() {
+                on_wait(format!("somebody to write to {input}"));
+            }
+            Ok(Some(input.open_input()?))
+        };
+        self.inputs.iter().map(open).collect()
+    }
+
+    /// Outputs in their order, but for those that listen. Files are opened last: none is made or overwritten for a connection that does
     /// not come about, or for which nobody waits any more.
-    fn open_outputs(
-        &self,
-        mut outlets: Vec<Option<Object>>,
-        on_wait: &mut impl FnMut(String),
-    ) -> Result<Vec<Object>, WiringError> {
+    fn open_outputs(&self, on_wait: &mut impl FnMut(String)) -> Result<Vec<Option<Object>>, WiringError> {
+        let mut opened: Vec<Option<Object>> = self.outputs.iter().map(|_| None).collect();
         for are_files in [false, true] {
-            for (output, outlet) in self.outputs.iter().zip(&mut outlets) {
+            for (output, opened) in self.outputs.iter().zip(&mut opened) {
                 let is_fifo = output.is_fifo();
-                if outlet.is_none() && (output.is_file() && !is_fifo) == are_files {
+                if !output.listens() && (output.is_file() && !is_fifo) == are_files {
                     if is_fifo {
                         on_wait(format!("somebody to read from {output}"));
                     }
-                    *outlet = Some(self.open_output(output)?);
+                    *opened = Some(self.open_output(output)?);
                 }
             }
         }
-        Ok(outlets.into_iter().flatten().collect())
+        Ok(opened)
     }
 
     fn open_output(&self, output: &Address) -> Result<Object, WiringError> {

@@ -5,9 +5,11 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
+use rustix::net::sockopt::set_socket_linger;
 use rustix::process::Signal;
 use serde_json::Value;
 use wirepath_tests::process::{self, Process, find};
@@ -22,9 +24,11 @@ pub(crate) fn trials() -> Vec<Trial> {
         peers_that_say_nothing_are_asked_for,
         who_connects_and_resets_has_come,
         what_a_peer_did_not_get_is_no_success,
+        an_input_that_breaks_takes_nothing_from_shares_but_its_own,
         outputs_that_are_gone_stay_in_the_report,
         a_signal_ends_it_whatever_it_waits_for,
         who_is_to_open_a_fifo_is_waited_for_and_said_so,
+        no_name_of_a_socket_is_left_by_who_waits_for_a_fifo,
     ]
 }
 
@@ -140,7 +144,9 @@ fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
     // For somebody to connect.
     let inlet = at(folder.path(), "unix", "inlet?listen");
     let mut waiting = Process::start(&relay(&["--in", &inlet, "--out", "-"])?, true)?;
-    wait_for(&folder.path().join("inlet"))?;
+    // The name is there before the stream is.
+    let waits = || Ok(waiting.log().contains("waiting for a connection").then_some(()));
+    Deadline::seconds(10.0).wait_for("a line that says where it waits", waits)?;
     waiting.signal(Signal::TERM)?;
     let status = waiting.wait(Deadline::seconds(10.0))?;
     ensure!(status.code() == Some(143), "{status}: {}", waiting.log());
@@ -190,6 +196,69 @@ fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
         "{status}: {}",
         running.log()
     );
+    Ok(())
+}
+
+/// Two of three give a record back. When too few are left, records are lost, and without any that ended in order the end is not known.
+fn an_input_that_breaks_takes_nothing_from_shares_but_its_own() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name);
+    let bytes = random_bytes(50_000);
+    std::fs::write(path("source"), &bytes)?;
+    let [source, one, two, three] =
+        ["source", "one", "two", "three"].map(|name| at(folder.path(), "file", name));
+    let sharing = ["--in", &source, "--framing", "fixed:1000", "--pattern", "shares:2"];
+    let outputs = ["--out", &one, "--out", &two, "--out", &three];
+    Process::start(&relay(&[&sharing[..], &outputs].concat())?, true)?.succeed(Deadline::seconds(20.0))?;
+    let shares = ["one", "two", "three"].map(|name| std::fs::read(path(name)));
+    for (broken, code, said) in
+        [(1, 0, "goes on without an input"), (2, 3, "for want of shares"), (3, 1, "no input is left")]
+    {
+        let doors = [free_port()?, free_port()?, free_port()?];
+        let inputs = doors.map(|door| format!("tcp://{door}?listen"));
+        let mut arguments = vec!["--order", "shares", "--framing", "fixed:1012"];
+        inputs.iter().for_each(|input| arguments.extend(["--in", input]));
+        let target = format!("{}?overwrite", at(folder.path(), "file", "target"));
+        let mut relaying = Process::start(&relay(&[&arguments[..], &["--out", &target]].concat())?, true)?;
+        let all_wait = || Ok((relaying.log().matches("waiting for a connection").count() == 3).then_some(()));
+        Deadline::seconds(10.0).wait_for("three that are waited for", all_wait)?;
+        let mut connections = Vec::new();
+        for door in doors {
+            connections.push(TcpStream::connect(door)?);
+        }
+        for (place, (mut connection, share)) in connections.into_iter().zip(&shares).enumerate() {
+            let share = share.as_ref().map_err(|error| anyhow::anyhow!("{error}"))?;
+            let is_broken = place < broken;
+            connection.write_all(&share[..if is_broken { 20_240 } else { share.len() }])?;
+            if is_broken {
+                set_socket_linger(&connection, Some(Duration::ZERO))?;
+            }
+        }
+        let status = relaying.wait(Deadline::seconds(20.0))?;
+        let log = relaying.log();
+        ensure!(status.code() == Some(code) && log.contains(said), "{broken} broke: {status}: {log}");
+        ensure!(broken > 1 || std::fs::read(path("target"))? == bytes, "other bytes came: {log}");
+    }
+    Ok(())
+}
+
+/// The thread that opens a stream is in the kernel when the process ends.
+fn no_name_of_a_socket_is_left_by_who_waits_for_a_fifo() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let path = |name: &str| folder.path().join(name);
+    process::run("mkfifo", [path("fifo")], 5.0)?;
+    let fifo = at(folder.path(), "file", "fifo");
+    let [inlet, outlet] = ["inlet?listen", "outlet?listen"].map(|name| at(folder.path(), "unix", name));
+    let mut relaying = Process::start(&relay(&["--in", &fifo, "--in", &inlet, "--out", &outlet])?, true)?;
+    let waits = || Ok(relaying.log().contains("waiting for somebody to write to").then_some(()));
+    Deadline::seconds(10.0).wait_for("a line that says for whom it waits", waits)?;
+    ensure!(path("inlet").exists() && path("outlet").exists(), "it does not listen");
+    relaying.signal(Signal::TERM)?;
+    let status = relaying.wait(Deadline::seconds(10.0))?;
+    ensure!(status.code() == Some(143), "{status}: {}", relaying.log());
+    for name in ["inlet", "outlet"] {
+        ensure!(!path(name).exists(), "the name {name} is left");
+    }
     Ok(())
 }
 

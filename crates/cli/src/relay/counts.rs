@@ -69,7 +69,7 @@ const STREAM: &[Metric<Row>] = &[
     },
     Metric {
         name: "in_records",
-        help: "Records that a stream read, parts of records counted like records",
+        help: "Records that a stream began to read; without framing one, or none where nobody looked at the bytes",
         unit: None,
         read: |row| Value::Counter(row.status.records_in),
     },
@@ -99,7 +99,7 @@ const STREAM: &[Metric<Row>] = &[
     },
     Metric {
         name: "outputs_failed",
-        help: "Outputs that failed, and that a stream goes on without",
+        help: "Outputs of a stream that failed",
         unit: None,
         read: |row| Value::Counter(row.status.gone_outputs.failed),
     },

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use wirepath_relay::{Configuration, StreamPlan};
+use wirepath_relay::{Configuration, Opening, StreamPlan};
 use wirepath_streams::{
     Dropped, Engine, Port, Rate, RunningStream, Stream, StreamEnd, StreamError, StreamEvent, StreamOptions,
     StreamStatus,
@@ -43,6 +43,9 @@ struct Member {
     waiting_for: Option<String>,
     /// Inputs and outputs that somebody is still to connect to, and where.
     awaited: Vec<(Port, String)>,
+    /// Inputs that have not failed, and what the last one failed with.
+    inputs: usize,
+    input_error: String,
     begun: Instant,
     time: Duration,
     status: StreamStatus,
@@ -52,7 +55,7 @@ struct Member {
 }
 
 enum Stage {
-    Opening,
+    Opening(Opening),
     Running(RunningStream),
     Over(State, Option<String>),
 }
@@ -77,7 +80,8 @@ impl Group {
         let (tell, told) = channel();
         let placement = configuration.placement(engine.threads());
         let members = configuration.streams.iter().enumerate().map(|(place, plan)| {
-            if let Err(error) = open(place, plan, tell.clone()) {
+            let opening = Opening::default();
+            if let Err(error) = open(place, plan, opening.clone(), tell.clone()) {
                 // Heard below, where errors are said.
                 let opened = Err(format!("starting a thread: {error}"));
                 drop(tell.send(Note { place, what: What::Opened(Box::new(opened)) }));
@@ -89,9 +93,11 @@ impl Group {
                 thread: placement[place],
                 rate: plan.rate,
                 deadline_us: plan.deadline.map(|time| time.as_micros() as u64),
-                stage: Stage::Opening,
+                stage: Stage::Opening(opening),
                 waiting_for: None,
                 awaited: Vec::new(),
+                inputs: plan.wiring.inputs.len(),
+                input_error: String::new(),
                 begun: Instant::now(),
                 time: Duration::ZERO,
                 status: StreamStatus::default(),
@@ -167,11 +173,11 @@ impl Group {
         let is_named = !member.prefix.is_empty();
         match (opened, &member.stage) {
             (_, Stage::Running(_) | Stage::Over(..)) => None,
-            (Err(error), Stage::Opening) => {
+            (Err(error), Stage::Opening(_)) => {
                 member.stage = Stage::Over(State::Failed, Some(error.clone()));
                 Some(if is_named { format!("failed: {error}") } else { error })
             }
-            (Ok(stream), Stage::Opening) => {
+            (Ok(stream), Stage::Opening(_)) => {
                 let tell = self.tell.clone();
                 // If nobody listens, nobody needs to know.
                 let on_end = move |end| drop(tell.send(Note { place, what: What::Ended(Box::new(end)) }));
@@ -194,7 +200,7 @@ impl Member {
 
     /// Says for whom its opening waits, unless it was stopped meanwhile.
     fn wait_for(&mut self, whom: String) -> Option<String> {
-        if !matches!(self.stage, Stage::Opening) {
+        if !matches!(self.stage, Stage::Opening(_)) {
             return None;
         }
         let words = format!("waiting for {whom}");
@@ -205,7 +211,8 @@ impl Member {
     /// Ends it; if it is not open yet, at once, with what there is to say.
     fn stop(&mut self) -> Option<String> {
         match &self.stage {
-            Stage::Opening => {}
+            // Whoever opens it may be in the kernel until the process ends.
+            Stage::Opening(opening) => opening.give_up(),
             Stage::Running(running) => {
                 running.stop();
                 return None;
@@ -224,6 +231,10 @@ impl Member {
 
     /// Its time counts from when everybody has come who was waited for.
     fn note(&mut self, event: &StreamEvent) {
+        if let StreamEvent::InputFailed { error, .. } = event {
+            self.inputs = self.inputs.saturating_sub(1);
+            self.input_error.clone_from(error);
+        }
         match event {
             StreamEvent::Listening { port, address, .. } => self.awaited.push((*port, address.clone())),
             StreamEvent::Connected { port, .. }
@@ -241,7 +252,7 @@ impl Member {
 
     fn row(&self) -> Row {
         let (state, error) = match &self.stage {
-            Stage::Opening => (State::Opening, None),
+            Stage::Opening(_) => (State::Opening, None),
             Stage::Running(_) if !self.awaited.is_empty() => (State::Opening, None),
             Stage::Running(_) => (State::Running, None),
             Stage::Over(state, error) => (*state, error.clone()),
@@ -266,33 +277,41 @@ impl Member {
             let places: Vec<&str> = self.awaited.iter().map(|(_, address)| address.as_str()).collect();
             did += &format!(", nobody connected to {}", places.join(", "));
         }
-        // Why the last output is gone was said when it went.
-        let why = end.result.as_ref().err().map_or_else(String::new, |error| match error {
-            StreamError::NoOutput(_) => "no output is left".to_owned(),
-            error => error.to_string(),
-        });
+        // Nobody can tell where the end would have been.
+        let has_no_input = end.result.is_ok() && self.inputs == 0;
+        // Why the last one is gone was said when it went.
+        let why = match &end.result {
+            Ok(()) if has_no_input => "no input is left".to_owned(),
+            Ok(()) => String::new(),
+            Err(StreamError::NoOutput(_)) => "no output is left".to_owned(),
+            Err(error) => error.to_string(),
+        };
         let (state, words) = match (&end.result, self.prefix.is_empty()) {
-            (Ok(()), true) => (State::Ended, did),
-            (Ok(()), false) => (State::Ended, format!("ended: {did}")),
+            (Ok(()), true) if !has_no_input => (State::Ended, did),
+            (Ok(()), false) if !has_no_input => (State::Ended, format!("ended: {did}")),
             (Err(StreamError::Stopped), true) => (State::Stopped, did),
             (Err(StreamError::Stopped), false) => (State::Stopped, format!("stopped: {did}")),
-            (Err(_), true) => (State::Failed, format!("{did}\nwirepath: {why}")),
-            (Err(_), false) => (State::Failed, format!("failed: {why}; {did}")),
+            (_, true) => (State::Failed, format!("{did}\nwirepath: {why}")),
+            (_, false) => (State::Failed, format!("failed: {why}; {did}")),
         };
-        self.stage = Stage::Over(state, end.result.err().map(|error| error.to_string()));
+        let error = match end.result {
+            Ok(()) => has_no_input.then(|| format!("{why}: {}", self.input_error)),
+            Err(error) => Some(error.to_string()),
+        };
+        self.stage = Stage::Over(state, error);
         words
     }
 }
 
 /// Opens a stream's addresses on a thread of its own.
-fn open(place: usize, plan: &StreamPlan, tell: Sender<Note>) -> std::io::Result<()> {
+fn open(place: usize, plan: &StreamPlan, opening: Opening, tell: Sender<Note>) -> std::io::Result<()> {
     let wiring = plan.wiring.clone();
-    let opening = move || {
+    let work = move || {
         let (events, waits) = (tell.clone(), tell.clone());
         // If nobody listens any more, a signal came.
         let on_event = move |event| drop(events.send(Note { place, what: What::Happened(event) }));
         let on_wait = move |whom| drop(waits.send(Note { place, what: What::Waiting(whom) }));
-        let opened = catch_unwind(AssertUnwindSafe(|| wiring.stream(on_event, on_wait)));
+        let opened = catch_unwind(AssertUnwindSafe(|| wiring.stream(&opening, on_event, on_wait)));
         let opened = match opened {
             Ok(opened) => opened.map_err(|error| error.to_string()),
             Err(_) => Err("opening addresses panicked".to_owned()),
@@ -300,7 +319,7 @@ fn open(place: usize, plan: &StreamPlan, tell: Sender<Note>) -> std::io::Result<
         drop(tell.send(Note { place, what: What::Opened(Box::new(opened)) }));
     };
     let thread = std::thread::Builder::new().name("opening".to_owned()).stack_size(OPENER_STACK_BYTES);
-    thread.spawn(opening).map(drop)
+    thread.spawn(work).map(drop)
 }
 
 /// Undivided streams have no records to count.

@@ -14,7 +14,7 @@ use wirepath_relay::{Balance, Endpoint, HealthOptions, ProxyOptions, ProxyStatus
 
 use super::door::Door;
 use super::running::Showing;
-use super::{Listening, said_once};
+use super::{Listening, refuse, said_once};
 use crate::ending::Ending;
 use crate::log::Log;
 use crate::output::Output;
@@ -30,9 +30,9 @@ pub(super) struct Proxy {
     #[arg(long, value_name = "BACKEND", value_parser = said_once(Endpoint::to_connect), requires = "addresses")]
     to: Vec<Endpoint>,
 
-    /// Which backend gets a connection: roundrobin, leastconn (fewest connections), random
-    #[arg(long, value_name = "BALANCE", default_value = "roundrobin", requires = "to")]
-    balance: Balance,
+    /// Which of several backends gets a connection: roundrobin, leastconn (fewest connections), random [default: roundrobin]
+    #[arg(long, value_name = "BALANCE", requires = "to")]
+    balance: Option<Balance>,
 
     /// How long to wait for a backend before the next is tried
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = number::some_time, requires = "to")]
@@ -50,13 +50,13 @@ pub(super) struct Proxy {
     #[arg(long, value_name = "TIME", value_parser = number::some_time, requires = "to")]
     health_interval: Option<Duration>,
 
-    /// Connections in a row, checks and clients' alike, that bring a backend back
-    #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..), requires = "to")]
-    rise: u32,
+    /// Connections in a row, checks and clients' alike, that bring a backend back that is checked [default: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "to")]
+    rise: Option<u32>,
 
-    /// Connections in a row, checks and clients' alike, that have to fail before a backend counts as down
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..), requires = "to")]
-    fall: u32,
+    /// Connections in a row, checks and clients' alike, that have to fail before a backend that is checked counts as down [default: 3]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "to")]
+    fall: Option<u32>,
 
     /// Tell backends who the client is: PROXY protocol, version 2
     #[arg(long, requires = "to")]
@@ -98,16 +98,26 @@ impl Proxy {
 
     fn options(self, listening: &Listening) -> Result<ProxyOptions> {
         // A check changes nothing where there is no choice, and some who listen take one connection only.
-        let interval = self.health_interval.or((self.to.len() > 1).then_some(Duration::from_secs(2)));
+        let is_alone = self.to.len() == 1;
+        let interval = self.health_interval.or((!is_alone).then_some(Duration::from_secs(2)));
+        if is_alone && self.balance.is_some() {
+            refuse("--balance chooses between backends, and there is one");
+        }
+        if interval.is_none() && self.rise.or(self.fall).is_some() {
+            refuse(
+                "--rise and --fall count where backends are checked; one that is alone is with --health-interval",
+            );
+        }
+        let (rise, fall) = (self.rise.unwrap_or(2), self.fall.unwrap_or(3));
         Ok(ProxyOptions {
             listen: listening.addresses.clone(),
             backends: self.to,
-            balance: self.balance,
+            balance: self.balance.unwrap_or_default(),
             threads: listening.threads()?,
             connect_timeout: self.connect_timeout,
             idle_timeout: Some(self.idle_timeout).filter(|limit| !limit.is_zero()),
             max_connections: self.max_connections.map(NonZeroUsize::get),
-            health: HealthOptions { interval, rise: self.rise, fall: self.fall },
+            health: HealthOptions { interval, rise, fall },
             send_proxy: self.send_proxy,
             accept_proxy: self.accept_proxy,
             drain: listening.drain,

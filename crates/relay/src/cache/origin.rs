@@ -275,11 +275,13 @@ fn skip_empty_lines(bytes: &mut BytesMut) {
     drop(bytes.split_to(empty));
 }
 
-/// Whether a path has a segment `..`, plain or percent-encoded, which some servers decode before they look for it.
+/// Whether a path has a segment `..`, plain or percent-encoded, which some servers decode before they look for it, with parameters or
+/// without, which some take off first.
 fn climbs(target: &str) -> bool {
     let path = target.split(['?', '#']).next().unwrap_or_default().to_ascii_lowercase();
     let path = path.replace("%2e", ".").replace("%2f", "/").replace("%5c", "/").replace('\\', "/");
-    path.split('/').any(|segment| segment == "..")
+    let path = path.replace("%3b", ";");
+    path.split('/').any(|segment| segment == ".." || segment.starts_with("..;"))
 }
 
 #[cfg(test)]
@@ -288,8 +290,17 @@ mod tests {
 
     #[test]
     fn paths_that_lead_out_of_the_origins_are_found() {
-        for path in ["/public/../x", "/..", "/a/%2e%2E/x", "/a/.%2e?b", "/..%2fx", "/a%5C..%5cx", "/a\\..\\x"]
-        {
+        for path in [
+            "/public/../x",
+            "/..",
+            "/a/%2e%2E/x",
+            "/a/.%2e?b",
+            "/..%2fx",
+            "/a%5C..%5cx",
+            "/a\\..\\x",
+            "/..;a/x",
+            "/..%3B",
+        ] {
             assert!(climbs(path), "{path}");
         }
         for path in ["/", "/a/..b/c", "/...", "/a?b=/../c", "/./a", "*", "/%2e"] {

@@ -1,6 +1,7 @@
 //! One backend: where it is, whether it is there, and what it has to do.
 
 use std::io;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,7 +16,7 @@ use super::endpoint::{Endpoint, Target};
 use super::health::{Change, Health, HealthOptions};
 use super::link::Link;
 use super::status::BackendStatus;
-use crate::trying::connect_to_any;
+use crate::trying::{connect_to_any, is_want_of_ours};
 
 /// A backend.
 #[derive(Debug)]
@@ -101,26 +102,29 @@ impl Backend {
     /// What the last address said, or that it took too long.
     pub(super) async fn connect(&self, limit: Duration) -> io::Result<Link> {
         let connected = self.try_targets(limit).await;
-        match &connected {
-            Ok(_) => _ = self.total.fetch_add(1, Relaxed),
-            Err(_) => _ = self.failures.fetch_add(1, Relaxed),
-        }
-        self.note(connected.as_ref().map(|_| ()));
+        self.count(&connected, &self.total, &self.failures);
         connected
     }
 
-    /// Connects to see whether it is there.
+    /// Connects to see whether it is there, says `words` and hangs up.
     ///
     /// # Errors
-    /// As [`Backend::connect`].
-    pub(super) async fn check(&self, limit: Duration) -> io::Result<Link> {
-        let connected = self.try_targets(limit).await;
-        match &connected {
-            Ok(_) => _ = self.checks_passed.fetch_add(1, Relaxed),
-            Err(_) => _ = self.checks_failed.fetch_add(1, Relaxed),
+    /// As [`Backend::connect`], or why the words were not taken.
+    pub(super) async fn check(&self, limit: Duration, words: &[u8]) -> io::Result<()> {
+        let said = async { self.try_targets(limit).await?.write(words).await };
+        let said = said.await;
+        self.count(&said, &self.checks_passed, &self.checks_failed);
+        said
+    }
+
+    /// Counts what came of connecting, unless that is our own fault: then it says nothing of the backend.
+    fn count<T>(&self, result: &io::Result<T>, successes: &AtomicU64, failures: &AtomicU64) {
+        match result {
+            Ok(_) => _ = successes.fetch_add(1, Relaxed),
+            Err(error) if is_want_of_ours(error) => return,
+            Err(_) => _ = failures.fetch_add(1, Relaxed),
         }
-        self.note(connected.as_ref().map(|_| ()));
-        connected
+        self.note(result.as_ref().map(|_| ()));
     }
 
     async fn try_targets(&self, limit: Duration) -> io::Result<Link> {
@@ -154,9 +158,12 @@ impl Backend {
         self.misled.notified().await;
     }
 
-    /// Asks for its addresses again; if there is no answer, those that are known remain.
-    pub(super) async fn resolve_again(&self) {
+    /// Asks for its addresses again. If there is no answer, or it names one of these doors of ours, those that are known remain.
+    pub(super) async fn resolve_again(&self, doors: &[SocketAddr]) {
         match self.endpoint.resolve().await {
+            Ok(targets) if targets.iter().any(|target| target.is_one_of(doors)) => {
+                tracing::warn!(backend = %self.name, "the name leads to the proxy itself, and is not followed");
+            }
             Ok(targets) => *lock(&self.targets) = targets.into(),
             Err(error) => tracing::debug!(backend = %self.name, %error, "no answer from the resolver"),
         }
@@ -223,4 +230,30 @@ impl Flow {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_not_followed_to_the_proxy_itself() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let options = HealthOptions { interval: None, rise: 1, fall: 1 };
+        let before: Arc<[Target]> = [Target::Tcp("192.0.2.1:80".parse().unwrap())].into();
+        let after = |doors: &[&str]| {
+            let doors: Vec<SocketAddr> = doors.iter().map(|door| door.parse().unwrap()).collect();
+            runtime.block_on(async {
+                let endpoint = Endpoint::to_connect("localhost:80").unwrap();
+                let backend = Backend::new(endpoint, options).await.unwrap();
+                let found = std::mem::replace(&mut *lock(&backend.targets), Arc::clone(&before));
+                backend.resolve_again(&doors).await;
+                (found, Arc::clone(&lock(&backend.targets)))
+            })
+        };
+        let (found, followed) = after(&["127.0.0.1:81"]);
+        assert_eq!(found, followed);
+        let (_, remained) = after(&["127.0.0.1:81", "[::]:80"]);
+        assert_eq!(remained, before);
+    }
 }

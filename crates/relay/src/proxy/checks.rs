@@ -1,5 +1,6 @@
 //! Looks after a backend: whether it is there, and where.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,12 +12,13 @@ use super::proxy_protocol;
 /// Time between two questions for the addresses of a backend that cannot be connected to.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Checks it each `every`, if that is wanted, and asks for its addresses when they lead nowhere. Runs until it is dropped.
+/// Checks it each `every`, if that is wanted, and asks for its addresses, which must not be `doors`, when they lead nowhere. Runs until it is dropped.
 pub(super) async fn look_after(
     backend: Arc<Backend>,
     every: Option<Duration>,
     limit: Duration,
     with_header: bool,
+    doors: Arc<[SocketAddr]>,
 ) {
     let checks = async {
         let Some(every) = every else { return };
@@ -30,7 +32,7 @@ pub(super) async fn look_after(
     let questions = async {
         loop {
             backend.misled().await;
-            backend.resolve_again().await;
+            backend.resolve_again(&doors).await;
             sleep(ASK_AGAIN).await;
         }
     };
@@ -39,14 +41,11 @@ pub(super) async fn look_after(
 
 /// Connects and hangs up. Where a header is expected, one says that this is for nobody (LOCAL).
 async fn check(backend: &Backend, limit: Duration, with_header: bool) {
-    let result = match backend.check(limit).await {
-        Ok(mut link) if with_header => match proxy_protocol::header(None) {
-            Ok(header) => link.write(&header).await,
-            Err(error) => Err(error),
-        },
-        connected => connected.map(|_| ()),
+    let result = async {
+        let words = if with_header { proxy_protocol::header(None)? } else { Vec::new() };
+        backend.check(limit, &words).await
     };
-    if let Err(error) = result {
+    if let Err(error) = result.await {
         tracing::debug!(backend = backend.name(), %error, "a check failed");
     }
 }

@@ -19,6 +19,7 @@ use super::ends::{Direction, End, Ends};
 use super::link::Link;
 use super::proxy_protocol::{self, MOST, Origin, Parsed};
 use super::status::{Ending, Totals};
+use crate::trying::is_want_of_ours;
 
 /// How long a client may take for its PROXY protocol header, and a backend to take ours.
 const HEADER_TIME: Duration = Duration::from_secs(10);
@@ -47,7 +48,7 @@ pub(super) async fn attend(client: Link, shared: &Shared) {
 }
 
 async fn relay(mut client: Link, shared: &Shared) -> Result<Ending, Ending> {
-    let mut origin = client.origin();
+    let mut origin = client.origin().map_err(|_| Ending::Aborted)?;
     let mut first = Vec::new();
     if shared.options.accept_proxy {
         let stated = timeout(HEADER_TIME, read_header(&mut client, &mut first)).await;
@@ -58,22 +59,31 @@ async fn relay(mut client: Link, shared: &Shared) -> Result<Ending, Ending> {
             })?;
         origin = stated.or(origin);
     }
-    let (mut backend, mut place) = connect(shared, origin).await.ok_or(Ending::Refused)?;
+    let (backend, mut place) = tokio::select! {
+        biased;
+        // Who has only finished may wait for an answer.
+        () = client.broken() => return Err(Ending::Aborted),
+        reached = reach(shared, origin, &first) => reached?,
+    };
     let before = first.len() as u64;
-    if shared.options.send_proxy {
-        let header = proxy_protocol::header(origin).map_err(|_| Ending::Failed)?;
-        first.splice(..0, header);
-    }
-    if !first.is_empty() {
-        let written = timeout(HEADER_TIME, backend.write(&first)).await;
-        written.map_err(|_| Ending::TimedOut)?.map_err(|_| Ending::Aborted)?;
-    }
-    let pair = Pair::start(client, backend, shared).map_err(|error| {
-        tracing::warn!(%error, "a connection could not be relayed");
-        Ending::Failed
-    })?;
+    let pair = Pair::start(client, backend, shared).map_err(|error| failed(&error))?;
     place.count(pair.flow(before));
     Ok(pair.attend(shared.options.idle_timeout).await)
+}
+
+/// Connects to a backend, and sends it what comes before anything that is relayed: our header, and what the client has sent already.
+async fn reach(shared: &Shared, origin: Option<Origin>, first: &[u8]) -> Result<(Link, Place), Ending> {
+    let (mut backend, place) = connect(shared, origin).await?;
+    let mut bytes = Vec::new();
+    if shared.options.send_proxy {
+        bytes = proxy_protocol::header(origin).map_err(|_| Ending::Failed)?;
+    }
+    bytes.extend_from_slice(first);
+    if !bytes.is_empty() {
+        let written = timeout(HEADER_TIME, backend.write(&bytes)).await;
+        written.map_err(|_| Ending::TimedOut)?.map_err(|_| Ending::Aborted)?;
+    }
+    Ok((backend, place))
 }
 
 /// Reads a client's header; what came behind it is left in `bytes`.
@@ -91,7 +101,7 @@ async fn read_header(client: &mut Link, bytes: &mut Vec<u8>) -> Result<Option<Or
 }
 
 /// Connects to the first backend that can be connected to, each being tried once.
-async fn connect(shared: &Shared, origin: Option<Origin>) -> Option<(Link, Place)> {
+async fn connect(shared: &Shared, origin: Option<Origin>) -> Result<(Link, Place), Ending> {
     let order = {
         let loads: Vec<_> = shared.backends.iter().map(|backend| backend.load()).collect();
         let mut balancer = shared.balancer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -101,13 +111,20 @@ async fn connect(shared: &Shared, origin: Option<Origin>) -> Option<(Link, Place
         let backend = &shared.backends[choice];
         let place = Place::take(backend);
         match backend.connect(shared.options.connect_timeout).await {
-            Ok(link) => return Some((link, place)),
+            Ok(link) => return Ok((link, place)),
+            Err(error) if is_want_of_ours(&error) => return Err(failed(&error)),
             Err(error) => {
                 tracing::debug!(backend = backend.name(), ?origin, %error, "a backend cannot be connected to");
             }
         }
     }
-    None
+    Err(Ending::Refused)
+}
+
+/// Something is wanting here, which is said: it is not what the client or the backend did.
+fn failed(error: &io::Error) -> Ending {
+    tracing::warn!(%error, "a connection could not be relayed");
+    Ending::Failed
 }
 
 /// A number less than `bound`, which is at least 1, by chance.

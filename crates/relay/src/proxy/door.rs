@@ -54,14 +54,19 @@ impl Door {
         &self.name
     }
 
+    /// Its address, if it is one of TCP.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        match &self.listener {
+            Listener::Tcp(listener) => listener.local_addr().ok(),
+            Listener::Unix(..) => None,
+        }
+    }
+
     /// Whether whoever connects there comes in here.
     pub(super) fn is_reached_at(&self, target: &Target) -> bool {
         match (&self.listener, target) {
-            (Listener::Tcp(listener), Target::Tcp(target)) => {
-                listener.local_addr().is_ok_and(|address| itself::is_reached(*target, &[address]))
-            }
             (Listener::Unix(_, path), Target::Unix(target)) => itself::is_same_socket(path, target),
-            _ => false,
+            (_, target) => self.address().is_some_and(|address| target.is_one_of(&[address])),
         }
     }
 
@@ -99,7 +104,8 @@ impl Door {
         match &self.listener {
             Listener::Tcp(listener) => {
                 let broken = |error| io::Error::new(io::ErrorKind::ConnectionAborted, error);
-                Link::tcp(listener.accept().await?.0).map_err(broken)
+                let (stream, peer) = listener.accept().await?;
+                Link::tcp(stream, peer).map_err(broken)
             }
             Listener::Unix(listener, _) => Ok(Link::Unix(listener.accept().await?.0)),
         }

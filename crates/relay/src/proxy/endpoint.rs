@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::address::{AddressError, authority, socket_path};
+use crate::itself;
 
 /// A TCP or Unix address: `HOST:PORT`, `tcp://HOST:PORT` or `unix:PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,6 +26,13 @@ pub(super) enum Place {
 pub(super) enum Target {
     Tcp(SocketAddr),
     Unix(PathBuf),
+}
+
+impl Target {
+    /// Whether whoever connects there comes out at one of these doors.
+    pub(super) fn is_one_of(&self, doors: &[SocketAddr]) -> bool {
+        matches!(self, Target::Tcp(address) if itself::is_reached(*address, doors))
+    }
 }
 
 impl Endpoint {

@@ -21,7 +21,8 @@ const ASK_AGAIN: Duration = Duration::from_millis(5);
 /// A TCP or Unix connection.
 #[derive(Debug)]
 pub(super) enum Link {
-    Tcp(TcpStream),
+    /// And whom it is with: one that was reset does not know that any more (`getpeername`).
+    Tcp(TcpStream, SocketAddr),
     Unix(UnixStream),
 }
 
@@ -32,33 +33,43 @@ impl Link {
     /// What the system says.
     pub(super) async fn connect(target: &Target) -> io::Result<Link> {
         match target {
-            Target::Tcp(address) => Link::tcp(TcpStream::connect(address).await?),
+            Target::Tcp(address) => Link::tcp(TcpStream::connect(address).await?, *address),
             Target::Unix(path) => Ok(Link::Unix(to_unix(path).await?)),
         }
     }
 
-    /// A connection that has come about. It is reset when it is closed, until [`Ends::close_in_order`](super::ends::Ends::close_in_order).
+    /// A connection with `peer` that has come about. It is reset when it is closed, until [`Ends::close_in_order`](super::ends::Ends::close_in_order).
     ///
     /// # Errors
     /// What `setsockopt` says.
-    pub(super) fn tcp(stream: TcpStream) -> io::Result<Link> {
+    pub(super) fn tcp(stream: TcpStream, peer: SocketAddr) -> io::Result<Link> {
         // Whoever sent it has waited already, if that was wanted.
         peer::set_up(&stream)?;
         // Whatever goes wrong from here on, and wherever, the other side must not take it for an end in order.
         sockopt::set_socket_linger(&stream, Some(Duration::ZERO))?;
-        Ok(Link::Tcp(stream))
+        Ok(Link::Tcp(stream, peer))
     }
 
     pub(super) fn is_tcp(&self) -> bool {
-        matches!(self, Link::Tcp(_))
+        matches!(self, Link::Tcp(..))
     }
 
     /// From whom to whom it is; nothing for a Unix socket. IPv4 is shown as such where the socket is one of IPv6.
-    pub(super) fn origin(&self) -> Option<Origin> {
-        let Link::Tcp(stream) = self else { return None };
+    ///
+    /// # Errors
+    /// What `getsockname` says.
+    pub(super) fn origin(&self) -> io::Result<Option<Origin>> {
+        let Link::Tcp(stream, peer) = self else { return Ok(None) };
         let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
-        let (source, destination) = (stream.peer_addr().ok()?, stream.local_addr().ok()?);
-        Some(Origin { source: plain(source), destination: plain(destination) })
+        Ok(Some(Origin { source: plain(*peer), destination: plain(stream.local_addr()?) }))
+    }
+
+    /// Waits until it is reset; of a Unix socket, which knows no reset, without end.
+    pub(super) async fn broken(&self) {
+        match self {
+            Link::Tcp(stream, _) => wirepath_doors::broken(stream).await,
+            Link::Unix(_) => std::future::pending().await,
+        }
     }
 
     /// Waits for some bytes and puts them behind those in `bytes`; 0 at the end.
@@ -67,7 +78,7 @@ impl Link {
     /// What the system says.
     pub(super) async fn read(&mut self, bytes: &mut Vec<u8>) -> io::Result<usize> {
         match self {
-            Link::Tcp(stream) => stream.read_buf(bytes).await,
+            Link::Tcp(stream, _) => stream.read_buf(bytes).await,
             Link::Unix(stream) => stream.read_buf(bytes).await,
         }
     }
@@ -78,7 +89,7 @@ impl Link {
     /// What the system says.
     pub(super) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         match self {
-            Link::Tcp(stream) => stream.write_all(bytes).await,
+            Link::Tcp(stream, _) => stream.write_all(bytes).await,
             Link::Unix(stream) => stream.write_all(bytes).await,
         }
     }
@@ -89,7 +100,7 @@ impl Link {
     /// What `epoll_ctl` says.
     pub(super) fn into_socket(self) -> io::Result<OwnedFd> {
         match self {
-            Link::Tcp(stream) => Ok(stream.into_std()?.into()),
+            Link::Tcp(stream, _) => Ok(stream.into_std()?.into()),
             Link::Unix(stream) => Ok(stream.into_std()?.into()),
         }
     }
@@ -103,5 +114,35 @@ async fn to_unix(path: &Path) -> io::Result<UnixStream> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => sleep(ASK_AGAIN).await,
             connected => return connected,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    #[test]
+    fn who_was_reset_is_known_and_who_only_finished_is_there() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let mut far = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let expected =
+                Origin { source: far.local_addr().unwrap(), destination: listener.local_addr().unwrap() };
+            let (near, peer) = listener.accept().await.unwrap();
+            let mut link = Link::tcp(near, peer).unwrap();
+            far.shutdown().await.unwrap();
+            assert_eq!(link.read(&mut Vec::new()).await.unwrap(), 0);
+            tokio::select! {
+                biased;
+                () = link.broken() => panic!("it is not reset"),
+                () = std::future::ready(()) => {}
+            }
+            sockopt::set_socket_linger(&far, Some(Duration::ZERO)).unwrap();
+            drop(far);
+            link.broken().await;
+            assert_eq!(link.origin().unwrap(), Some(expected));
+        });
     }
 }

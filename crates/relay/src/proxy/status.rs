@@ -46,7 +46,8 @@ pub struct ConnectionCounts {
     pub finished: u64,
     /// That were reset by the client or the backend, or broke, and were reset on the other side.
     pub aborted: u64,
-    /// That were reset because nothing came from either side for the idle timeout.
+    /// That were reset because nothing was moved for the idle timeout, or because the backend did not take in time what comes before all
+    /// else: the PROXY protocol header, and what the client sent with its own.
     pub timed_out: u64,
     /// That were reset because no backend could be connected to.
     pub refused: u64,
@@ -54,7 +55,7 @@ pub struct ConnectionCounts {
     pub malformed: u64,
     /// That were reset because the proxy ended.
     pub cut: u64,
-    /// That were reset for want of descriptors.
+    /// That were reset for want of descriptors or memory.
     pub failed: u64,
 }
 

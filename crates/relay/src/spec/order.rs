@@ -49,7 +49,10 @@ impl OrderSpec {
                     Some(tag.iter().fold(0, |tag, byte| tag << 8 | u64::from(*byte)))
                 })
             }
-            OrderSpec::Shares { window, waiting_bytes } => builder.collect_shares(window, waiting_bytes),
+            // So many of them suffice, and what is lost for want of others is counted.
+            OrderSpec::Shares { window, waiting_bytes } => {
+                builder.collect_shares(window, waiting_bytes).survive_inputs()
+            }
         }
     }
 }

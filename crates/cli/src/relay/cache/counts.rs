@@ -50,7 +50,7 @@ const CACHE: &[Metric<CacheStatus>] = &[
     },
     Metric {
         name: "failed",
-        help: "Requests that could not be answered because the origin failed",
+        help: "Requests not answered: the origin failed or was not to be asked, they could not be passed on, or the client left",
         unit: None,
         read: |status| Value::Counter(status.failed),
     },
