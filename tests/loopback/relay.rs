@@ -4,7 +4,7 @@ mod connections;
 mod files;
 
 use std::io::Write;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -304,7 +304,7 @@ fn ffmpeg_sends_through_a_relay() -> Result<()> {
     require!(find("ffmpeg").is_some(), "ffmpeg is not installed");
     let folder = tempfile::tempdir()?;
     let clip = clips::constant(2)?;
-    let port = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+    let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
     let [mirror, target] = ["mirror.ts", "target.ts"].map(|name| folder.path().join(name));
     let inlet = format!("tcp://127.0.0.1:{port}?listen");
     let outlets = [&mirror, &target].map(|path| format!("file:{}", path.display()));
@@ -461,7 +461,13 @@ fn bound() -> Result<UdpSocket> {
     Ok(UdpSocket::bind("127.0.0.1:0")?)
 }
 
-/// A port that nobody has now.
+/// A port that nobody has now, of UDP or TCP: of a connection that ended, somebody has its own for a minute.
 pub(crate) fn free_port() -> Result<SocketAddr> {
-    Ok(bound()?.local_addr()?)
+    for _ in 0..100 {
+        let address = bound()?.local_addr()?;
+        if TcpListener::bind(address).is_ok() {
+            return Ok(address);
+        }
+    }
+    anyhow::bail!("hardly a port is free")
 }
