@@ -46,6 +46,9 @@ impl Stream {
     /// in nothing. Who is still expected is waited for as long as there is something to give.
     pub(super) fn check_outputs(&mut self) -> Result<(), StreamError> {
         self.let_leave();
+        if self.no_output.is_none() {
+            return Ok(());
+        }
         let may_get_more = self.expects_output() && self.failing.is_none() && !self.is_used_up();
         let may_go_on = !self.leaving.is_empty() || may_get_more;
         self.no_output.take_if(|_| !may_go_on).map_or(Ok(()), |why| Err(StreamError::NoOutput(why)))
