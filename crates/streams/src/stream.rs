@@ -101,6 +101,10 @@ pub struct Stream {
     failed: Option<StreamError>,
     /// What went wrong with what comes in: no more is taken, and the stream ends with this when what was taken before has left.
     failing: Option<StreamError>,
+    /// What became of the last input that failed and was survived.
+    no_input: Option<String>,
+    /// An input came to its end, or was detached.
+    has_input_ended: bool,
     /// When outputs are looked at next that may take nothing.
     look_again_us: u64,
     /// Why the last output is gone, while those that leave still send.

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -29,6 +29,8 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_signal_ends_it_whatever_it_waits_for,
         who_is_to_open_a_fifo_is_waited_for_and_said_so,
         no_name_of_a_socket_is_left_by_who_waits_for_a_fifo,
+        no_name_of_a_socket_is_left_by_who_cannot_open_another,
+        no_file_is_left_where_all_inputs_broke_before_anything_came,
     ]
 }
 
@@ -238,6 +240,41 @@ fn an_input_that_breaks_takes_nothing_from_shares_but_its_own() -> Result<()> {
         let log = relaying.log();
         ensure!(status.code() == Some(code) && log.contains(said), "{broken} broke: {status}: {log}");
         ensure!(broken > 1 || std::fs::read(path("target"))? == bytes, "other bytes came: {log}");
+    }
+    Ok(())
+}
+
+/// It failed, and whoever starts it again finds what it found.
+fn no_file_is_left_where_all_inputs_broke_before_anything_came() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let doors = [free_port()?, free_port()?];
+    let inputs = doors.map(|door| format!("tcp://{door}?listen"));
+    let mut arguments = vec!["--order", "shares", "--framing", "fixed:1012"];
+    inputs.iter().for_each(|input| arguments.extend(["--in", input]));
+    let target = at(folder.path(), "file", "target");
+    let mut relaying = Process::start(&relay(&[&arguments[..], &["--out", &target]].concat())?, true)?;
+    for door in doors {
+        let connected = || Ok(TcpStream::connect(door).ok());
+        let connection = Deadline::seconds(10.0).wait_for("the relay", connected)?;
+        set_socket_linger(&connection, Some(Duration::ZERO))?;
+    }
+    let status = relaying.wait(Deadline::seconds(20.0))?;
+    let log = relaying.log();
+    ensure!(status.code() == Some(1) && log.contains("no input is left"), "{status}: {log}");
+    ensure!(!folder.path().join("target").exists(), "an empty file is left: {log}");
+    Ok(())
+}
+
+/// The process may end as soon as it hears of the failure.
+fn no_name_of_a_socket_is_left_by_who_cannot_open_another() -> Result<()> {
+    let folder = tempfile::tempdir()?;
+    let [inlet, missing] = [at(folder.path(), "unix", "inlet?listen"), at(folder.path(), "file", "missing")];
+    for time in 0..50 {
+        let arguments = ["--in", &inlet, "--in", &missing, "--out", "-"];
+        let output = relay(&arguments)?.stdin(Stdio::null()).output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(1) && said.contains("missing"), "{}: {said}", output.status);
+        ensure!(!folder.path().join("inlet").exists(), "a name is left the {time}. time: {said}");
     }
     Ok(())
 }

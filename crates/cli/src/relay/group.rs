@@ -43,9 +43,6 @@ struct Member {
     waiting_for: Option<String>,
     /// Inputs and outputs that somebody is still to connect to, and where.
     awaited: Vec<(Port, String)>,
-    /// Inputs that have not failed, and what the last one failed with.
-    inputs: usize,
-    input_error: String,
     begun: Instant,
     time: Duration,
     status: StreamStatus,
@@ -96,8 +93,6 @@ impl Group {
                 stage: Stage::Opening(opening),
                 waiting_for: None,
                 awaited: Vec::new(),
-                inputs: plan.wiring.inputs.len(),
-                input_error: String::new(),
                 begun: Instant::now(),
                 time: Duration::ZERO,
                 status: StreamStatus::default(),
@@ -231,10 +226,6 @@ impl Member {
 
     /// Its time counts from when everybody has come who was waited for.
     fn note(&mut self, event: &StreamEvent) {
-        if let StreamEvent::InputFailed { error, .. } = event {
-            self.inputs = self.inputs.saturating_sub(1);
-            self.input_error.clone_from(error);
-        }
         match event {
             StreamEvent::Listening { port, address, .. } => self.awaited.push((*port, address.clone())),
             StreamEvent::Connected { port, .. }
@@ -277,27 +268,22 @@ impl Member {
             let places: Vec<&str> = self.awaited.iter().map(|(_, address)| address.as_str()).collect();
             did += &format!(", nobody connected to {}", places.join(", "));
         }
-        // Nobody can tell where the end would have been.
-        let has_no_input = end.result.is_ok() && self.inputs == 0;
         // Why the last one is gone was said when it went.
         let why = match &end.result {
-            Ok(()) if has_no_input => "no input is left".to_owned(),
             Ok(()) => String::new(),
             Err(StreamError::NoOutput(_)) => "no output is left".to_owned(),
+            Err(StreamError::NoInput(_)) => "no input is left".to_owned(),
             Err(error) => error.to_string(),
         };
         let (state, words) = match (&end.result, self.prefix.is_empty()) {
-            (Ok(()), true) if !has_no_input => (State::Ended, did),
-            (Ok(()), false) if !has_no_input => (State::Ended, format!("ended: {did}")),
+            (Ok(()), true) => (State::Ended, did),
+            (Ok(()), false) => (State::Ended, format!("ended: {did}")),
             (Err(StreamError::Stopped), true) => (State::Stopped, did),
             (Err(StreamError::Stopped), false) => (State::Stopped, format!("stopped: {did}")),
             (_, true) => (State::Failed, format!("{did}\nwirepath: {why}")),
             (_, false) => (State::Failed, format!("failed: {why}; {did}")),
         };
-        let error = match end.result {
-            Ok(()) => has_no_input.then(|| format!("{why}: {}", self.input_error)),
-            Err(error) => Some(error.to_string()),
-        };
+        let error = end.result.err().map(|error| error.to_string());
         self.stage = Stage::Over(state, error);
         words
     }
@@ -316,6 +302,9 @@ fn open(place: usize, plan: &StreamPlan, opening: Opening, tell: Sender<Note>) -
             Ok(opened) => opened.map_err(|error| error.to_string()),
             Err(_) => Err("opening addresses panicked".to_owned()),
         };
+        if opened.is_err() {
+            opening.give_up(); // before anybody is told, who may end the process then: names of sockets would stay
+        }
         drop(tell.send(Note { place, what: What::Opened(Box::new(opened)) }));
     };
     let thread = std::thread::Builder::new().name("opening".to_owned()).stack_size(OPENER_STACK_BYTES);

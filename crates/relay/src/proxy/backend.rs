@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,8 @@ pub(super) struct Backend {
     endpoint: Endpoint,
     name: String,
     targets: Mutex<Arc<[Target]>>,
+    /// The resolver's last answer was nothing but doors of ours, which is told once.
+    leads_here: AtomicBool,
     health: Mutex<Health>,
     open: AtomicU64,
     total: AtomicU64,
@@ -68,6 +70,7 @@ impl Backend {
             name: endpoint.to_string(),
             endpoint,
             targets: Mutex::new(targets.into()),
+            leads_here: AtomicBool::new(false),
             health: Mutex::new(Health::new(health, Instant::now())),
             open: AtomicU64::new(0),
             total: AtomicU64::new(0),
@@ -158,13 +161,19 @@ impl Backend {
         self.misled.notified().await;
     }
 
-    /// Asks for its addresses again. If there is no answer, or it names one of these doors of ours, those that are known remain.
+    /// Asks for its addresses again, of which none of these doors of ours is one. If there is none, those that are known remain.
     pub(super) async fn resolve_again(&self, doors: &[SocketAddr]) {
         match self.endpoint.resolve().await {
-            Ok(targets) if targets.iter().any(|target| target.is_one_of(doors)) => {
-                tracing::warn!(backend = %self.name, "the name leads to the proxy itself, and is not followed");
+            Ok(mut targets) => {
+                targets.retain(|target| !target.is_one_of(doors));
+                let leads_here = targets.is_empty();
+                let led_here = self.leads_here.swap(leads_here, Relaxed);
+                if !leads_here {
+                    *lock(&self.targets) = targets.into();
+                } else if !led_here {
+                    tracing::warn!(backend = %self.name, "the name leads to the proxy itself, and is not followed");
+                }
             }
-            Ok(targets) => *lock(&self.targets) = targets.into(),
             Err(error) => tracing::debug!(backend = %self.name, %error, "no answer from the resolver"),
         }
     }

@@ -151,7 +151,7 @@ impl StreamBuilder {
         self
     }
 
-    /// Goes on without an input that fails.
+    /// Goes on without an input that fails. If all do, the stream has failed.
     #[must_use]
     pub fn survive_inputs(mut self) -> StreamBuilder {
         self.survives_inputs = true;
@@ -224,6 +224,8 @@ impl StreamBuilder {
             watch: None,
             failed: None,
             failing: None,
+            no_input: None,
+            has_input_ended: false,
             look_again_us: 0,
             allowance: 0,
             turn_end: 0,

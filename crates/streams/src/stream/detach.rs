@@ -2,7 +2,7 @@
 
 use bytes::BytesMut;
 
-use super::{Input, OnDetached, Order, Output, Port, Stream, StreamEvent};
+use super::{Input, OnDetached, Order, Output, Port, Stream, StreamEvent, Supply};
 use crate::object::Object;
 use crate::panics::caught;
 use crate::record::Run;
@@ -107,6 +107,7 @@ impl Stream {
         let input = self.inputs.remove(place);
         self.inputs_unchanged = false;
         self.detaching -= usize::from(input.detach.is_some());
+        self.has_input_ended |= input.supply == Supply::Ended || input.detach.is_some();
         self.counts.malformed = self.counts.malformed + input.malformed;
         // What was read and not handed on. Where the stream ends before the input could leave, that can be whole records.
         let mut unused = BytesMut::new();

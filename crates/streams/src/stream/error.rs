@@ -58,6 +58,9 @@ pub enum StreamError {
         /// What the panic said.
         words: String,
     },
+    /// All inputs failed that the stream [survived](crate::StreamBuilder::survive_inputs): nobody can tell where the end would have been.
+    #[error("no input is left; the last one: {0}")]
+    NoInput(String),
     /// There is no output left.
     #[error("no output is left; the last one: {0}")]
     NoOutput(String),

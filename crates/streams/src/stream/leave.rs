@@ -100,7 +100,9 @@ impl Stream {
         if !self.settings.survives_inputs {
             return self.fail(error);
         }
-        self.tell(StreamEvent::InputFailed { port, error: error.to_string() });
+        let error = error.to_string();
+        self.no_input = Some(error.clone());
+        self.tell(StreamEvent::InputFailed { port, error });
     }
 
     /// Nothing more comes of the input at `place`. If the stream fails within a record of which outputs have the beginning, nothing goes

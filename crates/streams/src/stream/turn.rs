@@ -57,7 +57,7 @@ impl Stream {
             }
             self.check_outputs()?;
             if self.is_over() {
-                return self.failing.take().map_or_else(|| self.finish(now_us), Err);
+                return self.why_over().map_or_else(|| self.finish(now_us), Err);
             }
             if self.is_turn_over() {
                 return Ok(Acted::More);
@@ -186,6 +186,12 @@ impl Stream {
             Order::Turns(_) | Order::Arrival(_) => true,
         };
         self.has_no_input() && nothing_waits && self.pending.is_empty()
+    }
+
+    /// What a stream that is over has failed with, if it has.
+    fn why_over(&mut self) -> Option<StreamError> {
+        let no_input = self.no_input.take_if(|_| !self.has_input_ended);
+        self.failing.take().or(no_input.map(StreamError::NoInput))
     }
 
     /// Whether everything that came has left; if it fails, everything for which there is an output.
