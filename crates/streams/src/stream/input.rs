@@ -77,6 +77,10 @@ impl Input {
             if self.detach.is_some() && self.splitter.at_boundary() || self.busy {
                 return Ok(Pulled::Nothing);
             }
+            // Nor may a framing that is wrong whatever comes say so again.
+            if self.supply == Supply::Cut && self.buffer.is_empty() {
+                return Ok(Pulled::Gone);
+            }
             let next = self.splitter.next(&mut self.buffer, self.supply == Supply::Ended);
             let name = &self.object.name;
             if let Some(run) = next.map_err(|error| StreamError::Framing { name: name.clone(), error })? {

@@ -74,6 +74,25 @@ fn what_was_read_of_others_before_an_input_failed_goes() {
     assert_eq!((status.bytes_in, status.bytes_dropped), (bytes.len() as u64 + 1, 1), "{status:?}");
 }
 
+/// That records are longer than what is taken whole is said once, and not again of what was asked for before.
+#[test]
+fn records_that_are_too_long_to_be_whole_end_the_stream() {
+    for survives in [false, true] {
+        let (object, _collected) = Object::collect("out", LIMIT);
+        let (builder, told) = events(StreamBuilder::default());
+        let builder = if survives { builder.survive_inputs() } else { builder };
+        let mut stream = builder
+            .handler(Handler::Select(Box::new(crate::handlers::Prefix::new(1000))))
+            .input(memory(&[7; 5_000_000]), Framing::Fixed(20_000_000))
+            .output(object)
+            .build();
+        let error = ended(&mut stream, |_| {}).unwrap_err().to_string();
+        assert!(error.contains("20000000"), "{error}");
+        let failures = told.try_iter().filter(|event| matches!(event, StreamEvent::InputFailed { .. }));
+        assert_eq!(failures.count(), usize::from(survives));
+    }
+}
+
 /// What came behind it would be taken for its rest.
 #[test]
 fn nothing_goes_behind_the_beginning_of_a_record_that_is_cut() {
