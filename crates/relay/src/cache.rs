@@ -48,7 +48,8 @@ use crate::limits::{self, TooManyConnections};
 /// Descriptors of a client, while bodies go both ways: two sockets, each held three times, and two pipes.
 const OF_CLIENT: u64 = 10;
 
-/// Those of a fetch: a socket, held twice while it is lent to the engine, the file of the body, a pipe, and the file of the record at its end.
+/// Those of a fetch: a socket, held twice while it is lent to the engine, the file of the body, a pipe, and the file of the record at
+/// its end.
 const OF_FETCH: u64 = 6;
 
 /// There may be as many fetches as clients, beside what those do: they go on when who wanted them has left.

@@ -2,8 +2,9 @@
 //! section 5.1: "self-contained global position tags like timestamps").
 //!
 //! The rule: the record with the smallest tag goes next as soon as every input has one waiting or has ended. If an input keeps
-//! silent, records wait for it until the window is full, in records or in bytes; then the smallest goes all the same. A record that comes after one with a
-//! greater tag has gone is late. A record without a tag has that of the record before it in its input, so it stays behind it.
+//! silent, records wait for it until the window is full, in records or in bytes; then the smallest goes all the same. A record that
+//! comes after one with a greater tag has gone is late. A record without a tag has that of the record before it in its input, so it
+//! stays behind it.
 
 use std::collections::VecDeque;
 

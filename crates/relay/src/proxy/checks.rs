@@ -12,7 +12,8 @@ use super::proxy_protocol;
 /// Time between two questions for the addresses of a backend that cannot be connected to.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Checks it each `every`, if that is wanted, and asks for its addresses, which must not be `doors`, when they lead nowhere. Runs until it is dropped.
+/// Checks it each `every`, if that is wanted, and asks for its addresses, of which none is to be one of `doors`, when they lead nowhere.
+/// Runs until it is dropped.
 pub(super) async fn look_after(
     backend: Arc<Backend>,
     every: Option<Duration>,

@@ -38,7 +38,8 @@ impl Link {
         }
     }
 
-    /// A connection with `peer` that has come about. It is reset when it is closed, until [`Ends::close_in_order`](super::ends::Ends::close_in_order).
+    /// A connection with `peer` that has come about. It is reset when it is closed, until
+    /// [`Ends::close_in_order`](super::ends::Ends::close_in_order).
     ///
     /// # Errors
     /// What `setsockopt` says.

@@ -18,7 +18,8 @@ pub(super) const WAITING: usize = 64 << 20;
 pub enum OrderSpec {
     /// `arrival`, `roundrobin`, `random` or `random:SEED`
     Plain(InputOrder),
-    /// `tag:OFFSET:BYTES`, `tag:OFFSET:BYTES:WINDOW` or `tag:OFFSET:BYTES:WINDOW:SIZE`: a number in the record, most significant byte first.
+    /// `tag:OFFSET:BYTES`, `tag:OFFSET:BYTES:WINDOW` or `tag:OFFSET:BYTES:WINDOW:SIZE`: a number in the record, most significant byte
+    /// first.
     Tag {
         /// Where it begins.
         offset: usize,
