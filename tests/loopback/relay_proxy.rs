@@ -468,6 +468,11 @@ fn wrong_arguments_are_named() -> Result<()> {
             "there are roundrobin, leastconn and random",
         ),
         (
+            &["--listen", ":0", "--to", "a:1", "--to", "b:1", "--to", "tcp://a:1"],
+            2,
+            "the backend tcp://a:1 is there twice",
+        ),
+        (
             &["--listen", ":0", "--to", "nobody.invalid:1"],
             1,
             "tcp://nobody.invalid:1: asking for its address",

@@ -97,6 +97,13 @@ impl Proxy {
     }
 
     fn options(self, listening: &Listening) -> Result<ProxyOptions> {
+        let is_known = |place: usize| self.to[..place].contains(&self.to[place]);
+        if let Some(place) = (0..self.to.len()).find(|place| is_known(*place)) {
+            refuse(&format!(
+                "the backend {} is there twice; give each once, for each is counted by its name",
+                self.to[place]
+            ));
+        }
         // A check changes nothing where there is no choice, and some who listen take one connection only.
         let is_alone = self.to.len() == 1;
         let interval = self.health_interval.or((!is_alone).then_some(Duration::from_secs(2)));
