@@ -268,7 +268,7 @@ impl Member {
             let places: Vec<&str> = self.awaited.iter().map(|(_, address)| address.as_str()).collect();
             did += &format!(", nobody connected to {}", places.join(", "));
         }
-        // Why the last one is gone was said when it went.
+        // Why the last is gone was said when it went.
         let why = match &end.result {
             Ok(()) => String::new(),
             Err(StreamError::NoOutput(_)) => "no output is left".to_owned(),
@@ -280,8 +280,8 @@ impl Member {
             (Ok(()), false) => (State::Ended, format!("ended: {did}")),
             (Err(StreamError::Stopped), true) => (State::Stopped, did),
             (Err(StreamError::Stopped), false) => (State::Stopped, format!("stopped: {did}")),
-            (_, true) => (State::Failed, format!("{did}\nwirepath: {why}")),
-            (_, false) => (State::Failed, format!("failed: {why}; {did}")),
+            (Err(_), true) => (State::Failed, format!("{did}\nwirepath: {why}")),
+            (Err(_), false) => (State::Failed, format!("failed: {why}; {did}")),
         };
         let error = end.result.err().map(|error| error.to_string());
         self.stage = Stage::Over(state, error);

@@ -57,19 +57,24 @@ fn what_was_read_before_a_failure_goes_though_a_silent_input_has_it_wait() {
     assert_eq!((status.bytes_in, status.bytes_dropped, status.bytes_pending), (whole.len() as u64 + 5, 5, 0));
 }
 
-#[test]
-fn what_was_read_of_others_before_an_input_failed_goes() {
+/// What comes of a record, a part of another that is cut, and 100,000 bytes of another input.
+fn beside_a_cut(order: crate::InputOrder, part: &[u8]) -> (Vec<u8>, StreamStatus) {
     let (object, collected) = Object::collect("out", LIMIT);
-    let first = measured(&[b"first"]);
     let mut stream = StreamBuilder::default()
-        .order(crate::InputOrder::RoundRobin)
-        .input(sent(&[&first[..], b"\0"].concat()), Framing::rtp())
+        .order(order)
+        .input(sent(&[&measured(&[b"first"])[..], part].concat()), Framing::rtp())
         .input(memory(&[7; 100_000]), Framing::Fixed(10))
         .output(object)
         .build();
     let error = ended(&mut stream, |_| {}).unwrap_err().to_string();
     assert!(error.contains("ends within a record"), "{error}");
-    let (bytes, status) = (collected.bytes(), stream.status());
+    (collected.bytes(), stream.status())
+}
+
+#[test]
+fn what_was_read_of_others_before_an_input_failed_goes() {
+    let first = measured(&[b"first"]);
+    let (bytes, status) = beside_a_cut(crate::InputOrder::RoundRobin, b"\0");
     assert_eq!(bytes, [&first[..], &[7; 100_000]].concat());
     assert_eq!((status.bytes_in, status.bytes_dropped), (bytes.len() as u64 + 1, 1), "{status:?}");
 }
@@ -97,17 +102,7 @@ fn records_that_are_too_long_to_be_whole_end_the_stream() {
 #[test]
 fn nothing_goes_behind_the_beginning_of_a_record_that_is_cut() {
     for order in [crate::InputOrder::RoundRobin, crate::InputOrder::Arrival] {
-        let (object, collected) = Object::collect("out", LIMIT);
-        let beginning = [&measured(&[b"first"])[..], b"\0\x09cut"].concat();
-        let mut stream = StreamBuilder::default()
-            .order(order)
-            .input(sent(&beginning), Framing::rtp())
-            .input(memory(&[7; 100_000]), Framing::Fixed(10))
-            .output(object)
-            .build();
-        let error = ended(&mut stream, |_| {}).unwrap_err().to_string();
-        assert!(error.contains("ends within a record"), "{error}");
-        let (bytes, status) = (collected.bytes(), stream.status());
+        let (bytes, status) = beside_a_cut(order, b"\0\x09cut");
         assert!(bytes.ends_with(b"cut"), "{order:?}: {} bytes", bytes.len());
         assert_eq!(status.bytes_in, bytes.len() as u64 + status.bytes_dropped, "{order:?}: {status:?}");
     }
