@@ -15,8 +15,8 @@ pub enum Policy {
         /// it took too much is always carried over.
         carry_percent: u8,
     },
-    /// Earliest deadline first, over all classes; what has none comes last. On an engine, streams have those of
-    /// [`StreamOptions`](crate::StreamOptions), and downloads none.
+    /// Earliest deadline first, over all classes; what has none comes last. On an engine, tasks give theirs
+    /// with [`Context::request_turn_by`](crate::Context::request_turn_by).
     Deadline,
 }
 

@@ -1,44 +1,45 @@
-//! Threads that wait for storage so that engine threads never do.
+//! Threads that may block, so that engine threads never do.
 
-use std::fs::File;
 use std::io;
-use std::ops::{Deref, DerefMut, Range};
-use std::os::unix::fs::FileExt;
+use std::ops::{Deref, DerefMut};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread;
 
-use crate::panics::caught;
+use parking_lot::Mutex;
 
-pub(crate) type Job = Box<dyn FnOnce() + Send>;
+use crate::panic::catch_panic;
 
-/// What is only to be dropped.
+/// Work that may block.
+pub type Job = Box<dyn FnOnce() + Send>;
+
+/// A value that is only to be dropped.
 type Discarded = Box<dyn Send>;
 
-/// Jobs that may wait; more are refused, and whoever asked asks again later.
+/// Jobs that may wait; more are refused, and the caller tries again later.
 const QUEUE: usize = 4096;
 
-/// A few threads that run jobs which may block, and one that drops what takes its time. They end when the last handle is
-/// dropped.
+/// A few threads that run jobs which may block, and one that drops values whose destructors may block. They end when the
+/// last handle is dropped.
 #[derive(Clone)]
 pub struct BlockingPool {
     jobs: SyncSender<Job>,
     discarded: Sender<Discarded>,
 }
 
-/// A value that is [discarded](BlockingPool::discard) wherever this is dropped.
-pub struct Deferred<T: Send + 'static> {
+/// A value that is dropped on a thread of the pool ([`BlockingPool::discard`]), wherever this is dropped.
+pub struct DropOnPool<T: Send + 'static> {
     /// None only while this is dropped.
     value: Option<T>,
     pool: BlockingPool,
 }
 
-/// Who goes first when there is more to do than cores to do it.
+/// Which threads go first when there is more to do than cores to do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Importance {
-    /// As an engine thread: somebody is about to need what this brings in.
-    Equal,
-    /// After everything else (nice 10): packing.
+pub enum Priority {
+    /// As an engine thread: a task waits for the result.
+    Normal,
+    /// After everything else (nice 10): packing, for instance.
     Background,
 }
 
@@ -46,44 +47,46 @@ impl BlockingPool {
     /// Starts `threads` threads (at least one) called `name` and a number.
     ///
     /// # Errors
-    /// What starting a thread says.
-    pub fn start(name: &str, threads: usize, importance: Importance) -> io::Result<BlockingPool> {
+    /// What starting a thread returns.
+    pub fn start(name: &str, threads: usize, priority: Priority) -> io::Result<BlockingPool> {
         let (jobs, queue) = sync_channel::<Job>(QUEUE);
         let queue = Arc::new(Mutex::new(queue));
         for number in 0..threads.max(1) {
             let queue = Arc::clone(&queue);
-            thread::Builder::new().name(format!("{name}-{number}")).spawn(move || run(&queue, importance))?;
+            thread::Builder::new().name(format!("{name}-{number}")).spawn(move || run(&queue, priority))?;
         }
         let (discarded, leaving) = channel();
         thread::Builder::new().name(format!("{name}-closer")).spawn(move || close(&leaving))?;
         Ok(BlockingPool { jobs, discarded })
     }
 
-    /// Has a job run; answers whether there was room for it. Never blocks.
+    /// Runs a job on a thread of the pool. Returns whether there was room for it. Never blocks.
     #[must_use]
     pub fn submit(&self, job: impl FnOnce() + Send + 'static) -> bool {
         self.offer(Box::new(job)).is_ok()
     }
 
-    /// Has a job run, or gives it back if there is no room. Never blocks.
-    pub(crate) fn offer(&self, job: Job) -> Result<(), Job> {
+    /// As [`BlockingPool::submit`], and returns the job if there is no room.
+    ///
+    /// # Errors
+    /// The job, if there is no room for it.
+    pub fn offer(&self, job: Job) -> Result<(), Job> {
         self.jobs.try_send(job).map_err(|refused| match refused {
             TrySendError::Full(job) | TrySendError::Disconnected(job) => job,
         })
     }
 
-    /// Has a value dropped on a thread of the pool that does nothing else: closing the last descriptor of a file that was
-    /// deleted takes as long as the file system needs to free it, which is a quarter of a second for half a gigabyte of ext4.
-    /// Never blocks.
+    /// Drops a value on a thread of the pool that does nothing else. Closing the last descriptor of a deleted file takes as
+    /// long as the file system needs to free the file: a quarter of a second for half a gigabyte of ext4. Never blocks.
     ///
-    /// There is no limit to what waits, because it is what was open a moment ago, and that has limits. Jobs go on meanwhile:
-    /// somebody may wait for what they bring in.
+    /// The queue has no limit, because its values were open a moment ago, and open values have limits. Jobs are not
+    /// delayed: they run on other threads.
     pub fn discard(&self, value: impl Send + 'static) {
-        // The thread outlives all handles; should it be gone all the same, the value is dropped here.
+        // The thread outlives all handles. Should it be gone all the same, the value is dropped here.
         drop(self.discarded.send(Box::new(value)));
     }
 
-    /// Waits until all that was discarded before is dropped: for whoever needs the room that it takes.
+    /// Waits until all values that were discarded before are dropped, for callers that need the room that these took.
     pub fn wait_for_discarded(&self) {
         let (last, dropped) = channel::<()>();
         self.discard(last);
@@ -92,13 +95,13 @@ impl BlockingPool {
     }
 }
 
-impl<T: Send> Deferred<T> {
-    /// Has `value` discarded by `pool` when this is dropped.
-    pub fn new(value: T, pool: &BlockingPool) -> Deferred<T> {
-        Deferred { value: Some(value), pool: pool.clone() }
+impl<T: Send> DropOnPool<T> {
+    /// Wraps a value, to be dropped on `pool`.
+    pub fn new(value: T, pool: &BlockingPool) -> DropOnPool<T> {
+        DropOnPool { value: Some(value), pool: pool.clone() }
     }
 
-    /// The value, dropped like any other from here on.
+    /// The value, which is dropped like any other from here on.
     pub fn into_inner(mut self) -> T {
         self.value.take().expect("it is there until this is dropped")
     }
@@ -109,7 +112,7 @@ impl<T: Send> Deferred<T> {
     }
 }
 
-impl<T: Send> Deref for Deferred<T> {
+impl<T: Send> Deref for DropOnPool<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
@@ -117,13 +120,13 @@ impl<T: Send> Deref for Deferred<T> {
     }
 }
 
-impl<T: Send> DerefMut for Deferred<T> {
+impl<T: Send> DerefMut for DropOnPool<T> {
     fn deref_mut(&mut self) -> &mut T {
         self.value.as_mut().expect("it is there until this is dropped")
     }
 }
 
-impl<T: Send> Drop for Deferred<T> {
+impl<T: Send> Drop for DropOnPool<T> {
     fn drop(&mut self) {
         if let Some(value) = self.value.take() {
             self.pool.discard(value);
@@ -131,50 +134,33 @@ impl<T: Send> Drop for Deferred<T> {
     }
 }
 
-/// Reads a range of a file, so that it is in memory afterwards; ends early where the file does.
-///
-/// # Errors
-/// What reading says.
-pub(crate) fn warm(file: &File, range: Range<u64>) -> io::Result<()> {
-    let mut buffer = vec![0; 256 * 1024];
-    let mut offset = range.start;
-    while offset < range.end {
-        let wanted = buffer.len().min((range.end - offset) as usize);
-        match file.read_at(&mut buffer[..wanted], offset)? {
-            0 => break,
-            read => offset += read as u64,
-        }
-    }
-    Ok(())
-}
-
-fn run(queue: &Mutex<Receiver<Job>>, importance: Importance) {
-    if importance == Importance::Background
+fn run(queue: &Mutex<Receiver<Job>>, priority: Priority) {
+    if priority == Priority::Background
         && let Err(errno) = rustix::process::nice(10)
     {
-        // On Linux this concerns the calling thread only. Going on as an equal is still right, if less kind.
-        tracing::warn!(%errno, "a background thread could not be made nicer");
+        // On Linux this concerns the calling thread only. The pool works without it, only less politely.
+        tracing::warn!(%errno, "nice(10) failed for a background thread");
     }
     loop {
-        let job = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let job = queue.lock().recv();
         let Ok(job) = job else { return };
-        // A job that panics is a bug of ours, but not a reason to stop doing what others wait for.
-        if let Err(words) = caught(job) {
-            tracing::error!(words, "a job panicked; what it was to do is not done");
+        // A job that panics is a bug, but no reason to end the thread: other tasks wait for other jobs.
+        if let Err(message) = catch_panic(job) {
+            tracing::error!(message, "a job panicked; its work is not done");
         }
     }
 }
 
 fn close(leaving: &Receiver<Discarded>) {
     for value in leaving {
-        if let Err(words) = caught(|| drop(value)) {
-            tracing::error!(words, "dropping something panicked");
+        if let Err(message) = catch_panic(|| drop(value)) {
+            tracing::error!(message, "a destructor panicked");
         }
     }
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use std::time::Duration;
 
@@ -196,7 +182,7 @@ pub(crate) mod tests {
                 assert!(self.0.recv().is_err(), "it is only ever dropped");
             }
         }
-        let pool = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+        let pool = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
         let (open, gate) = channel();
         pool.discard(Gate(gate));
         (pool, open)
@@ -204,11 +190,11 @@ pub(crate) mod tests {
 
     #[test]
     fn what_is_deferred_is_dropped_by_the_closer_though_jobs_hang() {
-        let pool = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+        let pool = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
         let (answer, asked) = channel::<()>();
         assert!(pool.submit(move || assert!(asked.recv().is_err(), "it is only ever dropped")));
         let (tell, told) = channel();
-        drop(Deferred::new(Tell(tell), &pool));
+        drop(DropOnPool::new(Tell(tell), &pool));
         assert_eq!(told.recv_timeout(Duration::from_secs(20)).unwrap(), "reader-closer");
         drop(answer);
     }
@@ -221,7 +207,7 @@ pub(crate) mod tests {
                 panic!("on purpose");
             }
         }
-        let pool = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+        let pool = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
         let (tell, told) = channel();
         pool.discard(Bug);
         pool.wait_for_discarded();

@@ -19,7 +19,7 @@ use bucket::Bucket;
 use share::Shares;
 
 /// What a turn cost. Shares and rates may be of different things: of all that was moved, and of what came in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// For the share of the class: in bytes, or under [`Round::ProcessorTime`] in nanoseconds, since many a turn takes less than a
     /// microsecond.

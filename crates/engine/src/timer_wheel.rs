@@ -1,16 +1,16 @@
 //! A timer wheel: which of many keys is due next, in constant time and without allocation once it has grown.
 //!
-//! Pure: the time comes in as an argument. Deadlines are grouped into ticks of a millisecond; within a tick, order is that of
-//! insertion. A deadline further off than one turn of the wheel waits in its slot until its turn comes round again.
+//! Pure: the time comes in as an argument. Deadlines are grouped into ticks of a millisecond; within a tick, the order
+//! is that of insertion. A deadline further off than one revolution stays in its slot for the next.
 
-/// Length of a tick in microseconds: the precision of departures, and the most that a thread wakes up per second is its inverse.
-pub(crate) const TICK_US: u64 = 1000;
+/// Length of a tick in microseconds: the precision of timers. A thread wakes up at most once a tick for its timers.
+pub const TICK_US: u64 = 1000;
 
 const SLOTS: usize = 1024;
 const NONE: u32 = u32::MAX;
 
-/// Keys (small integers, as from a slab) ordered by deadline.
-pub(crate) struct Wheel {
+/// Keys (small integers, as from a slab) ordered by deadline, in microseconds of one clock.
+pub struct TimerWheel {
     /// First and last key of each slot's list.
     slots: Box<[(u32, u32); SLOTS]>,
     /// One bit for each slot that is not empty.
@@ -30,9 +30,10 @@ struct Entry {
 
 const IDLE: u64 = u64::MAX;
 
-impl Wheel {
-    pub(crate) fn new(now_us: u64) -> Wheel {
-        Wheel {
+impl TimerWheel {
+    /// An empty wheel.
+    pub fn new(now_us: u64) -> TimerWheel {
+        TimerWheel {
             slots: Box::new([(NONE, NONE); SLOTS]),
             occupied: [0; SLOTS / 64],
             entries: Vec::new(),
@@ -40,8 +41,9 @@ impl Wheel {
         }
     }
 
-    /// Sets the deadline of `key`, in place of one it may have had. It is due in the tick after `deadline_us`, never before it.
-    pub(crate) fn set(&mut self, key: usize, deadline_us: u64) {
+    /// Sets the deadline of `key`, in place of an earlier one. The key is due in the tick after `deadline_us`, never
+    /// before it.
+    pub fn set(&mut self, key: usize, deadline_us: u64) {
         self.cancel(key);
         if key >= self.entries.len() {
             self.entries.resize(key + 1, Entry { previous: NONE, next: NONE, tick: IDLE });
@@ -59,8 +61,8 @@ impl Wheel {
         }
     }
 
-    /// Takes the deadline of `key` away, if it has one.
-    pub(crate) fn cancel(&mut self, key: usize) {
+    /// Removes the deadline of `key`, if it has one.
+    pub fn cancel(&mut self, key: usize) {
         let Some(entry) = self.entries.get(key).copied().filter(|entry| entry.tick != IDLE) else { return };
         let slot = entry.tick as usize % SLOTS;
         match entry.previous {
@@ -77,27 +79,27 @@ impl Wheel {
         self.entries[key].tick = IDLE;
     }
 
-    /// Takes a key that is due at `now_us`.
-    pub(crate) fn pop(&mut self, now_us: u64) -> Option<usize> {
+    /// Removes and returns a key that is due at `now_us`.
+    pub fn pop(&mut self, now_us: u64) -> Option<usize> {
         let now = now_us / TICK_US;
         while self.tick <= now {
             if let Some(key) = self.due_in_slot(now) {
                 self.cancel(key);
                 return Some(key);
             }
-            // After a pause of more than a turn, every slot has been looked at once a turn has passed.
+            // After a pause of more than a revolution, every slot has been looked at once.
             let distance = self.distance_to_occupied().unwrap_or(u64::MAX).max(1);
             self.tick = self.tick.saturating_add(distance).min(now + 1);
         }
         None
     }
 
-    /// When to look again, in microseconds: not after the next deadline, and nothing if there is none.
-    pub(crate) fn next_us(&self) -> Option<u64> {
+    /// When to call [`TimerWheel::pop`] again, in microseconds: never after the next deadline. None if there is no deadline.
+    pub fn next_us(&self) -> Option<u64> {
         Some((self.tick + self.distance_to_occupied()?) * TICK_US)
     }
 
-    /// The first key of the current slot whose tick has come by `now`; others there are due a turn or more later.
+    /// The first key of the current slot whose tick has come by `now`; others there are due a revolution or more later.
     fn due_in_slot(&self, now: u64) -> Option<usize> {
         let mut key = self.slots[self.tick as usize % SLOTS].0;
         while key != NONE {
@@ -110,8 +112,7 @@ impl Wheel {
         None
     }
 
-    /// Ticks from the current one to the first one whose slot is not empty, the current one itself counted only if `pop`
-    /// has not been through it.
+    /// Ticks from the current one to the first whose slot is not empty.
     fn distance_to_occupied(&self) -> Option<u64> {
         let start = self.tick as usize % SLOTS;
         (0..=SLOTS / 64)
@@ -133,7 +134,7 @@ mod tests {
 
     #[test]
     fn due_in_order_and_never_early() {
-        let mut wheel = Wheel::new(0);
+        let mut wheel = TimerWheel::new(0);
         wheel.set(2, 5_500);
         wheel.set(1, 2_000);
         assert_eq!(wheel.next_us(), Some(2_000));
@@ -147,14 +148,14 @@ mod tests {
 
     #[test]
     fn a_deadline_in_the_past_is_due_at_once() {
-        let mut wheel = Wheel::new(10_000_000);
+        let mut wheel = TimerWheel::new(10_000_000);
         wheel.set(0, 5);
         assert_eq!(wheel.pop(10_000_000), Some(0));
     }
 
     #[test]
     fn a_key_set_again_while_its_tick_is_taken_from_comes_later() {
-        let mut wheel = Wheel::new(0);
+        let mut wheel = TimerWheel::new(0);
         wheel.set(0, 1000);
         assert_eq!(wheel.pop(1000), Some(0));
         wheel.set(0, 1000);
@@ -182,7 +183,7 @@ mod tests {
         /// Against a sorted map: the same keys are due at the same times, and `next_us` is never too late.
         #[test]
         fn like_a_sorted_map(start in 0u64..10_000_000, steps in steps()) {
-            let (mut wheel, mut model, mut now) = (Wheel::new(start), BTreeMap::new(), start);
+            let (mut wheel, mut model, mut now) = (TimerWheel::new(start), BTreeMap::new(), start);
             for step in steps {
                 match step {
                     Step::Set(key, after) => {
