@@ -2,8 +2,8 @@
 
 use std::io;
 use std::ops::{Deref, DerefMut};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::thread;
 
 use parking_lot::Mutex;

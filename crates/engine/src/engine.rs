@@ -118,7 +118,8 @@ impl Engine {
             Some(number) => &self.threads[number % self.threads.len()],
             None => self.thread_of_class(class),
         };
-        thread.counters.add_task();
+        thread.counters.tasks.increment();
+        thread.counters.load.increment();
         let id = self.next_id.fetch_add(1, Ordering::Relaxed);
         thread.mailbox.send(Command::Add { id, task, class, rate });
         Handle::new(id, Arc::clone(&thread.mailbox))
@@ -126,9 +127,7 @@ impl Engine {
 
     /// What all threads counted.
     pub fn counters(&self) -> Counters {
-        let mut total = Counters::default();
-        self.threads.iter().for_each(|thread| thread.counters.add_to(&mut total));
-        total
+        self.threads.iter().map(|thread| thread.counters.snapshot()).sum()
     }
 
     /// The threads that wait for storage.
@@ -142,8 +141,8 @@ impl Engine {
     }
 
     /// Units of load on a thread: its tasks, and what they [added](crate::Context::add_load).
-    pub fn load(&self, thread: usize) -> i64 {
-        self.threads[thread].counters.load()
+    pub fn load(&self, thread: usize) -> u64 {
+        self.threads[thread].counters.load.value()
     }
 
     /// The thread that has all tasks of a class with a rate; for another class, the least loaded thread.
@@ -152,7 +151,7 @@ impl Engine {
         match self.have_rates.get(class) {
             Some(true) => &self.threads[class % self.threads.len()],
             _ => {
-                let least = self.threads.iter().min_by_key(|thread| thread.counters.load());
+                let least = self.threads.iter().min_by_key(|thread| thread.counters.load.value());
                 least.expect("an engine has at least one thread")
             }
         }

@@ -65,6 +65,15 @@ pub(crate) struct Core {
     pub(crate) counters: Arc<ThreadCounters>,
 }
 
+impl Core {
+    /// Tells a task that it has ended. Whoever hears of the end finds it counted.
+    pub(crate) fn conclude(&self, task: Box<dyn Task>) {
+        self.counters.tasks.decrement();
+        self.counters.load.decrement();
+        task.end(&EndContext { pool: &self.pool });
+    }
+}
+
 /// What a task can ask of its thread during a callback.
 pub struct Context<'a> {
     pub(crate) core: &'a mut Core,
@@ -122,9 +131,14 @@ impl Context<'_> {
         &self.core.pool
     }
 
-    /// Changes how many units of load the task counts for when the engine places others; a task begins with one.
-    pub fn add_load(&self, units: i64) {
-        self.core.counters.add_load(units);
+    /// Counts one more unit of load for the task when the engine places others. A task begins with one.
+    pub fn add_load(&self) {
+        self.core.counters.load.increment();
+    }
+
+    /// Counts one unit of load less.
+    pub fn remove_load(&self) {
+        self.core.counters.load.decrement();
     }
 }
 

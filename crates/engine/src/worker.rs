@@ -16,7 +16,7 @@ use crate::clock::{now_us, thread_time_ns};
 use crate::counters::ThreadCounters;
 use crate::mailbox::{Command, Mailbox};
 use crate::scheduler::{Cost, Next, Rate, Scheduler};
-use crate::task::{Context, Core, EndContext, Event, Task, parts};
+use crate::task::{Context, Core, Event, Task, parts};
 use crate::timer_wheel::TimerWheel;
 
 /// One engine thread.
@@ -107,7 +107,8 @@ impl Worker {
         let begun_ns = self.measures_turns.then(thread_time_ns);
         self.call(key, |task, context| {
             let cost = task.turn(allowance, context);
-            context.core.counters.add_turn(cost.shared);
+            context.core.counters.turns.increment();
+            context.core.counters.moved_bytes.add(cost.shared);
             // No turn is free, however coarse the clock.
             let used_ns = begun_ns.map(|begun_ns| thread_time_ns().saturating_sub(begun_ns).max(1));
             let shared = used_ns.unwrap_or(cost.shared);
@@ -132,7 +133,7 @@ impl Worker {
                 return false;
             }
         };
-        self.core.counters.add_wakeup();
+        self.core.counters.wakeups.increment();
         let mut has_commands = false;
         for event in ready.iter() {
             match event.data.u64() {
@@ -191,9 +192,7 @@ impl Worker {
         self.core.scheduler.remove(key);
         let Entry { id, task } = self.tasks.remove(key);
         self.keys.remove(&id);
-        // Whoever is told of the end finds it counted.
-        self.core.counters.remove_task();
-        task.end(&EndContext { pool: &self.core.pool });
+        self.core.conclude(task);
     }
 
     fn quit(mut self) {
@@ -201,8 +200,7 @@ impl Worker {
         keys.into_iter().for_each(|key| self.end(key));
         for command in self.core.mailbox.close() {
             if let Command::Add { task, .. } = command {
-                self.core.counters.remove_task();
-                task.end(&EndContext { pool: &self.core.pool });
+                self.core.conclude(task);
             }
         }
     }
