@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use wirepath_streams::datapath::Scratch;
+use wirepath_datapath::Scratch;
 
 use crate::{Deadline, require};
 

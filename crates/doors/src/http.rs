@@ -12,8 +12,9 @@ use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
+use wirepath_engine::Engine;
 use wirepath_media::http::{HeadError, HeadReader, Status};
-use wirepath_streams::{Engine, Part};
+use wirepath_streams::Part;
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 4096;

@@ -31,7 +31,7 @@ use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use wirepath_doors as doors;
-use wirepath_streams::Engine;
+use wirepath_engine::Engine;
 
 use connection::Connection;
 use cost::Cost;
@@ -73,7 +73,7 @@ pub struct CacheOptions {
     /// How long the origin may take to begin an answer, and how long it may send nothing within one, or take nothing of a request.
     pub origin_limit: Duration,
     /// How long a client may take nothing of an answer that passes through, or send nothing of a request. Of answers from the cache the
-    /// [engine](wirepath_streams::EngineOptions::download_stall_us) says that.
+    /// [engine](wirepath_engine::EngineOptions::download_stall_us) says that.
     pub client_limit: Duration,
     /// Most client connections, and most fetches at a time; none for as many as there are descriptors for, and 4096 at most.
     pub connections: Option<NonZeroUsize>,

@@ -25,9 +25,9 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
-use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
+use wirepath_datapath::Support;
+use wirepath_datapath::calibration::Calibrations;
+use wirepath_engine::{BlockingPool, Engine, EngineOptions, Priority};
 
 pub use balance::Balance;
 pub use endpoint::Endpoint;
@@ -225,7 +225,7 @@ impl ProxyView {
 
 fn engine(threads: usize) -> io::Result<Engine> {
     // Nothing that is relayed waits for storage.
-    let readers = BlockingPool::start("reader", 1, Importance::Equal)?;
+    let readers = BlockingPool::start("reader", 1, Priority::Normal)?;
     let support = Arc::new(Support::probe(None, Calibrations::default(), false));
     Engine::start(&EngineOptions { threads, ..EngineOptions::default() }, support, &readers)
 }

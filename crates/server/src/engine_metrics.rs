@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::json;
-use wirepath_streams::{Counters, Engine, LatenessSnapshot};
+use wirepath_engine::{Counters, Engine};
+use wirepath_playback::LatenessSnapshot;
 
 use crate::images::{Image, Progress, Store};
 use crate::metrics::{Histogram, Metric, Metrics, Value};
@@ -215,8 +216,8 @@ fn lateness(lateness: &LatenessSnapshot) -> serde_json::Value {
 mod tests {
     use std::fs::{self, File};
 
+    use wirepath_engine::{BlockingPool, Priority};
     use wirepath_media::ts::synthetic::Sample;
-    use wirepath_streams::{BlockingPool, Importance};
 
     use super::*;
     use crate::images::Cache;
@@ -227,7 +228,7 @@ mod tests {
         let path = folder.path().join("clip.ts");
         fs::write(&path, Sample { packets: 5000, ..Sample::default() }.stream().bytes).unwrap();
         let cache = Cache::open(&folder.path().join("cache"), 1000).unwrap();
-        let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+        let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
         let store = Store::new(cache, 20_000, readers, 1).unwrap();
         let image =
             store.image(Arc::new(File::open(&path).unwrap()), "clip.ts", store.usual_recipe()).unwrap();

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
-use wirepath_streams::datapath::{Path, Scratch, Support};
-use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
+use wirepath_datapath::{Path, Scratch, Support};
+use wirepath_engine::{BlockingPool, Engine, EngineOptions, Priority};
 
 use crate::calibrated;
 use crate::http::{self, HttpOptions, Site};
@@ -108,7 +108,7 @@ impl Server {
         raise_descriptor_limit();
         let library = Arc::new(Library::open(&options.paths)?);
         let cache = Cache::open(&options.cache, options.cache_bytes)?;
-        let readers = BlockingPool::start("reader", options.threads.max(2), Importance::Equal)?;
+        let readers = BlockingPool::start("reader", options.threads.max(2), Priority::Normal)?;
         let hot_memory = options.hot_memory_bytes > 0;
         let support = calibrated::support(options.path, &options.calibration, hot_memory)?;
         let ring = hot_memory && can_use_hot_memory(&support);

@@ -17,11 +17,11 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use wirepath_datapath::Support;
+use wirepath_datapath::calibration::Calibrations;
+use wirepath_engine::{BlockingPool, Engine, EngineOptions, Priority};
 use wirepath_relay::Endpoint;
 use wirepath_relay::cache::{Cache, CacheOptions, CacheStatus, Origin};
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
-use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 
 use super::door::Door;
 use super::running::Showing;
@@ -81,7 +81,7 @@ impl Caching {
         let output = Output::prepare(showing.json.as_deref())?;
         let log = Log::start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let readers = BlockingPool::start("reader", 4, Importance::Equal)?;
+        let readers = BlockingPool::start("reader", 4, Priority::Normal)?;
         // Half of all time there is, so that it can be added to a time.
         let stall_us = self.client_timeout.as_micros().min(u128::from(u64::MAX / 2)) as u64;
         let options = EngineOptions {

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
+use wirepath_engine::Sharing;
 use wirepath_server::metrics::{Labels, Metric, Metrics, Value};
 use wirepath_server::status::Status;
-use wirepath_streams::{EndedOutput, OutputStatus, Sharing};
+use wirepath_streams::{EndedOutput, OutputStatus};
 
 use super::report;
 use super::row::{Row, Snapshot, State};

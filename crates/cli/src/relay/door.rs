@@ -9,10 +9,10 @@ use anyhow::{Context, Result};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
+use wirepath_engine::Engine;
 use wirepath_server::http::{self, HttpOptions, Site};
 use wirepath_server::metrics::Metrics;
 use wirepath_server::status::Status;
-use wirepath_streams::Engine;
 
 /// Whoever asks is one of few; more of them than this are refused. A proxy's limit leaves descriptors for them.
 const CONNECTIONS: usize = 32;

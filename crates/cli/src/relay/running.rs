@@ -8,10 +8,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use wirepath_datapath::Support;
+use wirepath_datapath::calibration::Calibrations;
+use wirepath_engine::{BlockingPool, Engine, EngineOptions, Priority};
 use wirepath_relay::Configuration;
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
-use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance, StreamStatus};
+use wirepath_streams::StreamStatus;
 
 use super::board::Board;
 use super::door::Door;
@@ -65,7 +66,7 @@ pub(super) fn run(
 ) -> Result<ExitCode> {
     let interrupt = Interrupt::watch().context("watching for signals")?;
     wirepath_server::raise_descriptor_limit();
-    let readers = BlockingPool::start("reader", 2, Importance::Equal)?;
+    let readers = BlockingPool::start("reader", 2, Priority::Normal)?;
     let support = Arc::new(Support::probe(None, Calibrations::default(), false));
     let sharing = configuration.sharing.clone();
     let options = EngineOptions { threads, sharing, ..EngineOptions::default() };

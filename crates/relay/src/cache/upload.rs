@@ -10,9 +10,8 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use wirepath_streams::{
-    Engine, Framing, Object, ObjectError, StreamBuilder, StreamEnd, StreamError, StreamProgress,
-};
+use wirepath_engine::Engine;
+use wirepath_streams::{Framing, Object, ObjectError, StreamBuilder, StreamEnd, StreamError, StreamProgress};
 
 use super::flow::{Flow, FlowError, Moved, Patience};
 
@@ -138,9 +137,9 @@ mod tests {
     use std::time::Duration;
 
     use rustix::net::sockopt::set_socket_linger;
-    use wirepath_streams::datapath::Support;
-    use wirepath_streams::datapath::calibration::Calibrations;
-    use wirepath_streams::{BlockingPool, EngineOptions, Importance};
+    use wirepath_datapath::Support;
+    use wirepath_datapath::calibration::Calibrations;
+    use wirepath_engine::{BlockingPool, EngineOptions, Priority};
 
     use super::*;
 
@@ -149,7 +148,7 @@ mod tests {
 
     fn engine() -> Engine {
         let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-        let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+        let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
         Engine::start(&EngineOptions::default(), support, &readers).unwrap()
     }
 

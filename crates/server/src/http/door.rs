@@ -11,7 +11,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use wirepath_doors as doors;
-use wirepath_streams::Engine;
+use wirepath_engine::Engine;
 
 /// Limits and times of the door.
 #[derive(Clone, Debug)]

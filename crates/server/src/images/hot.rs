@@ -10,9 +10,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use wirepath_datapath::{Medium, Region};
+use wirepath_engine::{BlockingPool, Engine, Priority};
 use wirepath_media::image;
-use wirepath_streams::datapath::{Medium, Region};
-use wirepath_streams::{BlockingPool, Engine, Importance};
 
 use super::image::Image;
 
@@ -92,7 +92,7 @@ impl HotMemory {
     }
 
     fn new(budget: u64, engine: Arc<Engine>) -> io::Result<Arc<HotMemory>> {
-        let copier = BlockingPool::start("hot", 1, Importance::Background)?;
+        let copier = BlockingPool::start("hot", 1, Priority::Background)?;
         Ok(Arc::new_cyclic(|this| HotMemory {
             this: this.clone(),
             budget,

@@ -7,9 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
+use wirepath_datapath::Medium;
+use wirepath_engine::BlockingPool;
 use wirepath_media::image::{Plan, SegmentEntry, Start};
-use wirepath_streams::datapath::Medium;
-use wirepath_streams::{At, BlockingPool, Cursor, Load, Segment, TrainSource};
+use wirepath_playback::{At, Cursor, Load, Segment, TrainSource};
 
 use super::segment;
 use super::summary::Summary;

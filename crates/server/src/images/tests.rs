@@ -9,9 +9,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use wirepath_engine::{BlockingPool, Priority};
 use wirepath_media::rtp::HEADER_LENGTH;
 use wirepath_media::ts::synthetic::{Sample, SampleStream};
-use wirepath_streams::{At, BlockingPool, Importance, Load, Segment, TrainSource};
+use wirepath_playback::{At, Load, Segment, TrainSource};
 
 use super::*;
 
@@ -36,7 +37,7 @@ fn open_store(folder: &tempfile::TempDir, budget: u64) -> Arc<Store> {
 }
 
 fn readers() -> BlockingPool {
-    BlockingPool::start("reader", 1, Importance::Equal).unwrap()
+    BlockingPool::start("reader", 1, Priority::Normal).unwrap()
 }
 
 impl Fixture {

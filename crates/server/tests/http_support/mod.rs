@@ -10,13 +10,13 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tokio::sync::{oneshot, watch};
+use wirepath_datapath::Support;
+use wirepath_datapath::calibration::Calibrations;
+use wirepath_engine::{BlockingPool, Engine, EngineOptions, Priority};
 use wirepath_server::http::{Door, HttpOptions, Site};
 use wirepath_server::library::Library;
 use wirepath_server::metrics::Metrics;
 use wirepath_server::status::Status;
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
-use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 
 /// A door that is open until this is dropped.
 pub(crate) struct OpenDoor {
@@ -38,7 +38,7 @@ impl OpenDoor {
         let library = Arc::new(Library::open(&[folder.path().to_owned()]).unwrap());
         let (drain, drained) = watch::channel(false);
         let (tell, told) = oneshot::channel();
-        let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+        let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
         let of_engine = readers.clone();
         let thread = std::thread::spawn(move || run(options, library, of_engine, drained, tell));
         let address = told.blocking_recv().unwrap();

@@ -5,10 +5,10 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
+use wirepath_datapath::Support;
+use wirepath_datapath::calibration::Calibrations;
+use wirepath_engine::EngineOptions;
 use wirepath_media::ts::synthetic::Sample;
-use wirepath_streams::EngineOptions;
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
 
 use super::*;
 use crate::images::{Cache, Progress, Store};
@@ -21,7 +21,7 @@ struct Fixture {
 
 fn fixture() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
-    let readers = || BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+    let readers = || BlockingPool::start("reader", 1, Priority::Normal).unwrap();
     let cache = Cache::open(&folder.path().join("cache"), 1 << 30).unwrap();
     let options =
         EngineOptions { threads: 2, download_stall_us: 60_000_000, ring: true, ..EngineOptions::default() };
