@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// Limits on connections or sessions, and how many there are.
 #[derive(Debug)]
@@ -46,7 +48,7 @@ impl ClientLimits {
     /// [`Exceeded`].
     pub fn admit(self: &Arc<Self>, address: IpAddr) -> Result<Permit, Exceeded> {
         let address = client(address);
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         let here = open.by_address.get(&address).copied().unwrap_or(0);
         if open.total >= self.most {
             return Err(Exceeded::Total);
@@ -62,7 +64,7 @@ impl ClientLimits {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut open = self.limits.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.limits.open.lock();
         open.total -= 1;
         if let Some(here) = open.by_address.get_mut(&self.address) {
             *here -= 1;
@@ -100,6 +102,6 @@ mod tests {
         drop(second);
         assert_eq!(admit("2001:db8::3").err(), Some(Exceeded::Address), "one network has two");
         drop((third, fourth));
-        assert!(limits.open.lock().unwrap().by_address.is_empty());
+        assert!(limits.open.lock().by_address.is_empty());
     }
 }

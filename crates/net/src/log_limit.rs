@@ -1,7 +1,8 @@
 //! Rate limit for log lines that clients can cause.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Rate limit of log lines; counts those that it suppresses.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ impl LogLimit {
 
     /// Admits a line at this time, with the number of lines suppressed before it; none if it is to be suppressed.
     pub fn pass(&self, now: Instant) -> Option<u64> {
-        let mut second = self.second.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut second = self.second.lock();
         if now.duration_since(second.began) >= Duration::from_secs(1) {
             second.began = now;
             second.lines = 0;

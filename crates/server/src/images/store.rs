@@ -5,13 +5,14 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use wirepath_counters::{Counter, Gauge, counters};
 use wirepath_media::image::{Header, Identity, Plan, Recipe, Table};
-use wirepath_streams::datapath::Medium;
+use wirepath_streams::datapath::MappedFile;
 use wirepath_streams::{BlockingPool, Deferred, Importance};
 
 use super::cache::{Cache, CacheError, Draft};
@@ -176,14 +177,14 @@ impl Store {
     pub fn image(&self, asset: Arc<File>, name: &str, recipe: Recipe) -> Result<Arc<Image>, StoreError> {
         let identity = identity(&asset).map_err(|source| io_error("looking at the asset", source))?;
         let key = Key::of(identity, recipe);
-        let door = self.open().door(key);
-        let _alone = door.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = self.open().find(key, identity, Instant::now());
+        let door = self.open.lock().door(key);
+        let _alone = door.lock();
+        let known = self.open.lock().find(key, identity, Instant::now());
         let image = match known {
             Some(known) => known?,
             None => self.open_image(asset, name, key, identity)?,
         };
-        let gone = self.open().rest(key, &image, Instant::now());
+        let gone = self.open.lock().rest(key, &image, Instant::now());
         drop(gone); // outside the lock
         Ok(image)
     }
@@ -199,7 +200,7 @@ impl Store {
             Some(image) => image,
             None => self.pack(asset, name, key, identity)?,
         };
-        self.open().insert(key, &image);
+        self.open.lock().insert(key, &image);
         Ok(image)
     }
 
@@ -221,13 +222,13 @@ impl Store {
     /// The images that are open. Never waits for storage.
     pub fn open_images(&self) -> Vec<Arc<Image>> {
         self.let_go();
-        self.open().images()
+        self.open.lock().images()
     }
 
     /// How many images are open. Never waits for storage.
     pub fn open_count(&self) -> usize {
         self.let_go();
-        self.open().count()
+        self.open.lock().count()
     }
 
     /// What it counted, and how much room its images take now. Never waits for storage.
@@ -238,13 +239,9 @@ impl Store {
         self.counters.snapshot()
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Has what rested long enough closed elsewhere.
     fn let_go(&self) {
-        let gone = self.open().let_go(Instant::now());
+        let gone = self.open.lock().let_go(Instant::now());
         if !gone.is_empty() {
             self.readers.discard(gone);
         }
@@ -262,7 +259,7 @@ impl Store {
         let path = self.cache.path_of(&key.name());
         match read_image(&file) {
             Ok((header, table)) if header.plan.identity == identity && header.plan.recipe == key.recipe => {
-                let medium = Medium::new(file, header.table.offset)
+                let medium = MappedFile::new(file, header.table.offset)
                     .map_err(|source| io_error("mapping the wire image", source))?;
                 let image = self.new_image(asset, name, key, header.plan, summary_of(&header, &table));
                 image.begin(0, medium);
@@ -362,7 +359,7 @@ impl Store {
         } else {
             self.counters.failed.increment();
             tracing::warn!(asset, image = %path, %error, "an asset could not be packed");
-            self.open().fail(key, image, error, Instant::now());
+            self.open.lock().fail(key, image, error, Instant::now());
         }
         image.end(generation, Err(failure));
     }
@@ -372,7 +369,7 @@ impl Store {
         let length = packing::length_bound(plan);
         match self.cache.begin(name, length) {
             Err(CacheError::Budget { .. } | CacheError::DiskFull { .. }) => {
-                let resting = self.open().let_all_go();
+                let resting = self.open.lock().let_all_go();
                 drop(resting); // outside the lock
                 self.readers.wait_for_discarded();
                 Ok(self.cache.begin(name, length)?)
@@ -386,7 +383,7 @@ impl Store {
 fn let_go_in_time(store: &Weak<Store>, ended: &Receiver<()>) {
     while let Some(there) = store.upgrade() {
         there.let_go();
-        let next = there.open().next_over(Instant::now());
+        let next = there.open.lock().next_over(Instant::now());
         drop(there);
         if ended.recv_timeout(next) == Err(RecvTimeoutError::Disconnected) {
             return;
