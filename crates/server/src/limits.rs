@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// Counts connections, or sessions, against their limits.
 #[derive(Debug)]
@@ -42,7 +44,7 @@ impl Limits {
     /// A place for one more from this address, if there is one.
     pub(crate) fn admit(self: &Arc<Self>, address: IpAddr) -> Result<Permit, Refused> {
         let address = client(address);
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.open.lock();
         let here = open.by_address.get(&address).copied().unwrap_or(0);
         if open.total >= self.most {
             return Err(Refused::Door);
@@ -58,7 +60,7 @@ impl Limits {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut open = self.limits.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = self.limits.open.lock();
         open.total -= 1;
         if let Some(here) = open.by_address.get_mut(&self.address) {
             *here -= 1;
@@ -96,6 +98,6 @@ mod tests {
         drop(second);
         assert_eq!(admit("2001:db8::3").err(), Some(Refused::Address), "one network has two");
         drop((third, fourth));
-        assert!(limits.open.lock().unwrap().by_address.is_empty());
+        assert!(limits.open.lock().by_address.is_empty());
     }
 }

@@ -1,7 +1,8 @@
 //! A bound on log lines that strangers can cause.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Lets so many lines pass each second, and counts those it does not.
 #[derive(Debug)]
@@ -26,7 +27,7 @@ impl LogLimit {
 
     /// Whether a line may be written at this time; if so, how many were left out before it.
     pub(crate) fn pass(&self, now: Instant) -> Option<u64> {
-        let mut second = self.second.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut second = self.second.lock();
         if now.duration_since(second.began) >= Duration::from_secs(1) {
             second.began = now;
             second.lines = 0;

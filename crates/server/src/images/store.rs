@@ -5,10 +5,11 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use wirepath_media::image::{Header, Identity, Plan, Recipe, Table};
 use wirepath_streams::datapath::MappedFile;
 use wirepath_streams::{BlockingPool, Deferred, Importance};
@@ -166,14 +167,14 @@ impl Store {
     pub fn image(&self, asset: Arc<File>, name: &str, recipe: Recipe) -> Result<Arc<Image>, StoreError> {
         let identity = identity(&asset).map_err(|source| io_error("looking at the asset", source))?;
         let key = Key::of(identity, recipe);
-        let door = self.open().door(key);
-        let _alone = door.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = self.open().find(key, identity, Instant::now());
+        let door = self.open.lock().door(key);
+        let _alone = door.lock();
+        let known = self.open.lock().find(key, identity, Instant::now());
         let image = match known {
             Some(known) => known?,
             None => self.open_image(asset, name, key, identity)?,
         };
-        let gone = self.open().rest(key, &image, Instant::now());
+        let gone = self.open.lock().rest(key, &image, Instant::now());
         drop(gone); // outside the lock
         Ok(image)
     }
@@ -189,7 +190,7 @@ impl Store {
             Some(image) => image,
             None => self.pack(asset, name, key, identity)?,
         };
-        self.open().insert(key, &image);
+        self.open.lock().insert(key, &image);
         Ok(image)
     }
 
@@ -211,13 +212,13 @@ impl Store {
     /// The images that are open. Never waits for storage.
     pub fn open_images(&self) -> Vec<Arc<Image>> {
         self.let_go();
-        self.open().images()
+        self.open.lock().images()
     }
 
     /// How many images are open. Never waits for storage.
     pub fn open_count(&self) -> usize {
         self.let_go();
-        self.open().count()
+        self.open.lock().count()
     }
 
     /// What it counted.
@@ -225,13 +226,9 @@ impl Store {
         &self.counters
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Has what rested long enough closed elsewhere.
     fn let_go(&self) {
-        let gone = self.open().let_go(Instant::now());
+        let gone = self.open.lock().let_go(Instant::now());
         if !gone.is_empty() {
             self.readers.discard(gone);
         }
@@ -349,7 +346,7 @@ impl Store {
         } else {
             self.counters.failed.fetch_add(1, Relaxed);
             tracing::warn!(asset, image = %path, %error, "an asset could not be packed");
-            self.open().fail(key, image, error, Instant::now());
+            self.open.lock().fail(key, image, error, Instant::now());
         }
         image.end(generation, Err(failure));
     }
@@ -359,7 +356,7 @@ impl Store {
         let length = packing::length_bound(plan);
         match self.cache.begin(name, length) {
             Err(CacheError::Budget { .. } | CacheError::DiskFull { .. }) => {
-                let resting = self.open().let_all_go();
+                let resting = self.open.lock().let_all_go();
                 drop(resting); // outside the lock
                 self.readers.wait_for_discarded();
                 Ok(self.cache.begin(name, length)?)
@@ -373,7 +370,7 @@ impl Store {
 fn let_go_in_time(store: &Weak<Store>, ended: &Receiver<()>) {
     while let Some(there) = store.upgrade() {
         there.let_go();
-        let next = there.open().next_over(Instant::now());
+        let next = there.open.lock().next_over(Instant::now());
         drop(there);
         if ended.recv_timeout(next) == Err(RecvTimeoutError::Disconnected) {
             return;

@@ -1,6 +1,6 @@
 //! A session's RTCP (RFC 3550 section 6): reports at intervals, what the client says, BYE at the end.
 
-use super::record::{Record, Stage, lock, ntp_now};
+use super::record::{Record, Stage, ntp_now};
 use std::future::pending;
 use std::io;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ fn take(record: &Record, received: io::Result<&[u8]>) {
             record.heard.again();
             record.counters.receptions.add(received.receptions.len() as u64);
             if let Some(&last) = received.receptions.last() {
-                *lock(&record.reception) = Some((last, last.round_trip(ntp_now())));
+                *record.reception.lock() = Some((last, last.round_trip(ntp_now())));
             }
         }
         Err(error) => {

@@ -3,11 +3,12 @@
 use super::counters::Counters;
 use super::player::{Playback, Progress, RtpClock};
 use crate::limits::{Limits, Permit, Refused};
+use parking_lot::Mutex;
 use serde_json::json;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 use tokio::net::UdpSocket;
 use tokio::sync::watch;
@@ -126,14 +127,14 @@ impl Record {
             stage: *self.stage.borrow(),
             progress: self.progress().unwrap_or_default(),
             reason: self.playback.upgrade().map(|playback| playback.reason().to_owned()).unwrap_or_default(),
-            reception: *lock(&self.reception),
+            reception: *self.reception.lock(),
         }
     }
 
     /// The clock as it is, or was when packets were last being sent.
     pub(super) fn note_clock(&self) -> Option<RtpClock> {
         let now = self.progress().and_then(|progress| progress.clock);
-        let mut last = lock(&self.clock);
+        let mut last = self.clock.lock();
         *last = now.or(*last);
         *last
     }
@@ -223,7 +224,7 @@ impl Registry {
     }
 
     pub(super) fn statuses(&self) -> Vec<SessionStatus> {
-        let records: Vec<_> = lock(&self.records).values().cloned().collect();
+        let records: Vec<_> = self.records.lock().values().cloned().collect();
         records.iter().map(|record| record.status()).collect()
     }
 }
@@ -231,17 +232,12 @@ impl Registry {
 impl Place {
     /// Makes the session visible.
     pub(super) fn fill(&self, record: Arc<Record>) {
-        lock(&self.registry.records).insert(self.key, record);
+        self.registry.records.lock().insert(self.key, record);
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        lock(&self.registry.records).remove(&self.key);
+        self.registry.records.lock().remove(&self.key);
     }
-}
-
-/// What these locks guard is whole after every statement, so a panic elsewhere does not spoil it.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -63,7 +63,8 @@ impl Store {
 
     /// Packs some of an asset.
     fn pack_on(&self, job: &mut Job) -> Turn {
-        let stop = || self.stop.load(Relaxed) || self.open().abandon(job.key, &job.image, Instant::now());
+        let stop =
+            || self.stop.load(Relaxed) || self.open.lock().abandon(job.key, &job.image, Instant::now());
         let step = match job.begun.take() {
             Some(begun) => Ok(begun),
             None if stop() => Err(StoreError::Stopped),
