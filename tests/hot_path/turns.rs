@@ -1,12 +1,10 @@
 //! What a turn of a stream costs an engine thread: no kernel call but what moving its bytes takes, and two more where classes share
 //! processor time.
 
-use std::sync::Arc;
-
 use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
+use wirepath_engine::{BlockingPool, Engine, EngineOptions, Policy, Priority, Round, Sharing};
 use wirepath_streams::handlers::Filter;
-use wirepath_engine::{Engine, EngineOptions, Policy, Round, Sharing};
 use wirepath_streams::{Framing, Handler, Object, StreamBuilder, StreamOptions};
 use wirepath_tests::trials;
 
@@ -39,7 +37,6 @@ fn a_turn_is_measured_only_where_classes_share_processor_time() -> Result<()> {
 /// Kernel calls of the engine thread, besides waits, for a stream that takes none to move: from memory to nowhere.
 fn calls(round: Round) -> Result<u64> {
     let sharing = Sharing { policy: Policy::FairShare { round, carry_percent: 0 }, classes: Vec::new() };
-    let readers = BlockingPool::start("reader", 1::Normal)?;
     let engine = Engine::start(EngineOptions { sharing, ..EngineOptions::default() })?;
     let mut counter = system_calls_of("engine-0")?;
     let drops = Filter::new(1 << 16, |_: &[u8]| false);

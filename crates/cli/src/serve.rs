@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use sd_notify::NotifyState;
-use wirepath_datapath::Scratch;
+use wirepath_datapath::SendContext;
 use wirepath_server::{DataPath, Server, ServerOptions, StartError};
 
 use crate::ending::Ending;
@@ -135,7 +135,7 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         "the data path wire_uring sends from memory of its own: say how much with --hot-memory SIZE"
     );
     if let Some(path) = path.filter(|path| path.needs_module()) {
-        Scratch::default().open_module().with_context(|| format!("the data path {path}"))?;
+        SendContext::default().open_module().with_context(|| format!("the data path {path}"))?;
     }
     let cache = options.images.cache_folder()?;
     Ok(ServerOptions {

@@ -46,7 +46,7 @@ impl Shared {
         file: Arc<File>,
         growth: Option<Arc<WriteProgress>>,
     ) -> Served {
-        let file = Arc::new(DropOnPool::new(file, self.engine.readers()));
+        let file = Arc::new(DropOnPool::new(file, self.engine.pool()));
         Served { entry: Arc::clone(entry), file, growth }
     }
 

@@ -142,13 +142,13 @@ impl Served {
     fn part(&self, part: Part) -> streams::Part {
         let file = Arc::clone(&**self.file);
         match (part, &self.growth) {
-            (Part::Bytes(bytes), _) => streams::Part::Bytes(bytes),
+            (Part::Bytes(bytes), _) => streams::Part::Bytes(bytes.into()),
             (Part::Extent(extent), None) => {
                 streams::Part::Extent { file, range: extent.offset..extent.end() }
             }
             (Part::Extent(extent), Some(growth)) => {
                 let growth = Arc::clone(growth);
-                streams::Part::Growing { file, range: extent.offset..extent.end(), growth }
+                streams::Part::Following { file, range: extent.offset..extent.end(), progress: growth }
             }
         }
     }

@@ -228,7 +228,7 @@ impl Telling {
         let head = Arc::clone(&entry);
         let reserved = self.shared.with_store(move |store| store.reserve(&key, &head));
         let writing = match reserved.await {
-            Ok(Some(writing)) => DropOnPool::new(writing, self.shared.engine.readers()),
+            Ok(Some(writing)) => DropOnPool::new(writing, self.shared.engine.pool()),
             Ok(None) => {
                 self.shared.unkept.add(&self.key, Instant::now());
                 return self.pass(reply);

@@ -137,9 +137,7 @@ mod tests {
     use std::time::Duration;
 
     use rustix::net::sockopt::set_socket_linger;
-    use wirepath_datapath::Support;
-    use wirepath_datapath::calibration::Calibrations;
-    use wirepath_engine::{BlockingPool, EngineOptions, Priority};
+    use wirepath_engine::EngineOptions;
 
     use super::*;
 
@@ -147,9 +145,7 @@ mod tests {
     const LONG: usize = 80_000_000;
 
     fn engine() -> Engine {
-        let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-        let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
-        Engine::start(&EngineOptions::default(), support, &readers).unwrap()
+        Engine::start(EngineOptions::default()).unwrap()
     }
 
     fn connection() -> (BlockingStream, BlockingStream) {

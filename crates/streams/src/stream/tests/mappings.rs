@@ -1,12 +1,12 @@
 //! Mappings, of files and of memory, as inputs and outputs.
 
 use super::*;
-use wirepath_datapath::Mapping;
 use crate::{InputOrder, StreamOptions};
 use bytes::BytesMut;
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::thread;
+use wirepath_datapath::Mapping;
 
 /// Pages, windows of what is brought in, and some.
 const LENGTH: usize = 5_000_123;
