@@ -24,6 +24,8 @@ pub(crate) struct Chain {
     made: Vec<Run>,
     /// A handler gave up: nothing goes behind the record at which it did.
     has_failed: bool,
+    /// Bytes that came when a handler had given up, or that it did not pass on then.
+    dropped_bytes: u64,
 }
 
 /// Why a chain gave up.
@@ -79,16 +81,20 @@ impl Chain {
         self.links.iter().map(|link| link.gathered.len()).sum()
     }
 
-    /// Drops them; answers how many.
-    pub(crate) fn give_up(&mut self) -> usize {
+    /// Drops them; returns how many.
+    pub(crate) fn drop_gathered(&mut self) -> usize {
         let gathered = self.gathered();
         self.links.iter_mut().for_each(|link| link.gathered.clear());
         gathered
     }
 
     /// From now on records that a handler refuses are dropped and counted.
-    pub(crate) fn forgive(&mut self) {
-        self.links.iter_mut().for_each(|link| link.gate.is_forgiving = true);
+    pub(crate) fn drop_refused(&mut self) {
+        self.links.iter_mut().for_each(|link| link.gate.drops_refused = true);
+    }
+
+    pub(crate) fn handlers(&self) -> impl Iterator<Item = &Handler> {
+        self.links.iter().map(|link| &link.handler)
     }
 
     /// Why a handler refused its first record, once.
@@ -96,6 +102,29 @@ impl Chain {
         self.links.iter_mut().find_map(|link| {
             link.gate.take_first().map(|error| ChainError { handler: link.handler.name(), error })
         })
+    }
+
+    /// Bytes that were dropped because a handler gave up.
+    pub(crate) fn dropped_bytes(&self) -> u64 {
+        self.dropped_bytes
+    }
+
+    /// As [`Chain::apply`], and counts what is dropped because a handler gave up, now or before.
+    ///
+    /// # Errors
+    /// As [`Chain::apply`].
+    pub(crate) fn handle(&mut self, run: Run, out: &mut Vec<Run>) -> Result<(), ChainError> {
+        let bytes = run.bytes.len() as u64;
+        if self.has_failed {
+            self.dropped_bytes += bytes;
+            return Ok(());
+        }
+        let applied = self.apply(run, out);
+        if applied.is_err() {
+            let made: u64 = out.iter().map(|run| run.bytes.len() as u64).sum();
+            self.dropped_bytes += bytes.saturating_sub(made);
+        }
+        applied
     }
 
     /// What handlers report, with how many records each refused, if it did.

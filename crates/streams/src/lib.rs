@@ -4,36 +4,45 @@
 //! outputs by an [`OutputPattern`]. Bytes that no handler sees move between descriptors without being copied to the program.
 //! It runs on the caller's thread ([`Stream::run`]), or as a task of an engine ([`Stream::start`]).
 
+// In the order in which they build on each other; the four parts of a stream are intake, chain, spread and outputs.
 mod chain;
+mod error;
+mod event;
 mod framing;
 mod handler;
 pub mod handlers;
-mod merge;
+mod intake;
 mod object;
-mod order;
 mod outbox;
-mod pattern;
+mod outputs;
+mod port;
 mod progress;
 mod record;
 mod secret;
+mod shared;
+mod spread;
+mod storage;
 mod stream;
 mod task;
+mod throughput;
+mod turns;
 mod write_progress;
+mod zero_copy;
 
+pub use error::StreamError;
+pub use event::{OnEvent, StreamEvent};
 pub use framing::{Framing, FramingError, Measure};
 pub use handler::{Common, Frame, Handler, HandlerError, Reach, Read, Rewrite, Select, Verdict};
-pub use merge::{Late, MergeCounts};
+pub use intake::{InputOrder, InputStatus, Late, MergeCounts, Tag};
 pub use object::{Collected, Object, ObjectError, Part};
-pub use order::InputOrder;
 pub use outbox::{Dropped, WhenFull};
-pub use pattern::OutputPattern;
+pub use outputs::{EndedOutput, GoneOutputs, OutputOptions, OutputStatus};
+pub use port::Port;
 pub use progress::StreamProgress;
 pub use record::{Piece, Run};
 pub use secret::{MOST_SHARES, SHARE_HEADER, ShareCounts, ShareError};
-pub use stream::{
-    EndedOutput, GoneOutputs, InputStatus, OnEvent, OutputOptions, OutputStatus, Port, Stream, StreamBuilder,
-    StreamError, StreamEvent, StreamStatus, Tag, TooLate,
-};
+pub use spread::OutputPattern;
+pub use stream::{Stream, StreamBuilder, StreamStatus, TooLate};
 pub use task::{RunningStream, StreamEnd, StreamOptions};
 pub use write_progress::WriteProgress;
 

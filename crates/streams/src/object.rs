@@ -112,8 +112,8 @@ pub(crate) struct Datagrams {
     pub(crate) is_losing: bool,
     /// A datagram was too long.
     pub(crate) had_too_long: bool,
-    /// What is to be told of the first that was, until it is.
-    pub(crate) misfit: Option<String>,
+    /// What is wrong with the first that was, until it is told.
+    pub(crate) first_error: Option<String>,
     /// How often the network said of datagrams that were sent before that they came nowhere.
     pub(crate) icmp_errors: u64,
 }
@@ -247,7 +247,7 @@ impl Object {
                 longest_cut: usize::MAX,
                 is_losing: false,
                 had_too_long: false,
-                misfit: None,
+                first_error: None,
                 icmp_errors: 0,
             }),
         ))
@@ -289,9 +289,14 @@ impl Object {
         if let Kind::Datagrams(datagrams) = &self.kind { datagrams.icmp_errors } else { 0 }
     }
 
-    /// What is to be told of the first datagram that was too long, once.
-    pub(crate) fn take_misfit(&mut self) -> Option<String> {
-        if let Kind::Datagrams(datagrams) = &mut self.kind { datagrams.misfit.take() } else { None }
+    /// What is wrong with the first datagram that was too long, once.
+    pub(crate) fn take_first_error(&mut self) -> Option<String> {
+        if let Kind::Datagrams(datagrams) = &mut self.kind { datagrams.first_error.take() } else { None }
+    }
+
+    /// The connection that it is, if it is one.
+    pub(crate) fn connection_mut(&mut self) -> Option<&mut Connection> {
+        if let Kind::Stream(connection) = &mut self.kind { Some(connection) } else { None }
     }
 
     /// Tells a connection that nothing more will come, and a file that was made for this that it has all there was.

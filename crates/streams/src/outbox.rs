@@ -4,8 +4,9 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Add;
 
-use crate::record::Run;
 use wirepath_engine::TURN_BYTES;
+
+use crate::record::Run;
 
 /// What happens to records for an output that takes none at the moment, when as much waits as may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -128,6 +129,11 @@ impl Outbox {
     /// Whether the stream waits for this output when it is full.
     pub(crate) fn waits(&self) -> bool {
         self.when_full == WhenFull::Block
+    }
+
+    /// Whether records are dropped when it is full.
+    pub(crate) fn drops_records(&self) -> bool {
+        self.when_full.drops_records()
     }
 
     /// Whether as much waits as may.

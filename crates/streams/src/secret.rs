@@ -30,15 +30,15 @@ pub enum ShareError {
 
 /// Makes shares of records.
 #[derive(Debug)]
-pub(crate) struct Dealer {
+pub(crate) struct SecretSplitter {
     threshold: u8,
     next: u64,
 }
 
-impl Dealer {
+impl SecretSplitter {
     /// Any `threshold` shares, at least 1, will give a record back.
-    pub(crate) fn new(threshold: u8) -> Dealer {
-        Dealer { threshold: threshold.max(1), next: 0 }
+    pub(crate) fn new(threshold: u8) -> SecretSplitter {
+        SecretSplitter { threshold: threshold.max(1), next: 0 }
     }
 
     /// How many shares give a record back.
@@ -47,7 +47,7 @@ impl Dealer {
     }
 
     /// Shares of the next record, `count` of them, at most [`MOST_SHARES`].
-    pub(crate) fn deal(&mut self, record: &[u8], count: usize) -> Vec<Bytes> {
+    pub(crate) fn split(&mut self, record: &[u8], count: usize) -> Vec<Bytes> {
         let number = self.next;
         self.next += 1;
         let shares = Sharks(self.threshold).dealer(record).take(count.min(MOST_SHARES));

@@ -11,8 +11,11 @@ use wirepath_engine::{
     Context, Cost, EndContext, Engine, Event, Handle, Job, Placement, Rate, Task, catch_panic, now_us,
 };
 
+use crate::error::StreamError;
+use crate::port::Port;
 use crate::progress::StreamProgress;
-use crate::stream::{Acted, Port, Stored, Stream, StreamError, StreamStatus};
+use crate::storage::Stored;
+use crate::stream::{Acted, Stream, StreamStatus};
 
 /// When storage jobs are offered again that the pool had no room for, in microseconds.
 const RETRY_US: u64 = 1000;
@@ -207,9 +210,9 @@ impl Task for StreamTask {
         let cost = Cost { shared: moved, rated: self.stream.moved_bytes().0 - read_before };
         let now_us = now_us();
         self.note_progress(now_us);
-        let remains = self.stream.take_remains();
-        if !remains.is_empty() {
-            context.pool().discard(remains);
+        let drops = self.stream.take_deferred_drops();
+        if !drops.is_empty() {
+            context.pool().discard(drops);
         }
         match acted {
             Acted::More | Acted::Wait => {
@@ -287,7 +290,7 @@ impl StreamTask {
 
     /// A storage job is done.
     fn stored(&mut self, stored: Stored, context: &mut Context<'_>) {
-        let stored = self.stream.stored(stored);
+        let stored = self.stream.stored(stored, now_us());
         match (self.result.take(), stored) {
             (Some(result), _) => self.end_with(result, context),
             (None, Err(error)) => self.end_with(Err(error), context),

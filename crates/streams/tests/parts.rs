@@ -70,7 +70,7 @@ fn bytes_and_extents_are_sent_without_copies_and_the_connection_stays_open() {
     });
     assert_eq!(end.result, Ok(()));
     assert_eq!(
-        (end.status.bytes_out, end.status.bytes_unseen),
+        (end.status.bytes_out, end.status.zero_copy_bytes),
         (expected.len() as u64, expected.len() as u64)
     );
     (&server).write_all(b"more").unwrap();

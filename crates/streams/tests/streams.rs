@@ -404,7 +404,7 @@ fn a_mirror_over_sockets_gives_every_byte_to_each() {
     }
     let end = running.wait();
     assert_eq!((end.result, end.status.bytes_out), (Ok(()), 5 * bytes.len() as u64));
-    assert_eq!(end.status.bytes_unseen, bytes.len() as u64);
+    assert_eq!(end.status.zero_copy_bytes, bytes.len() as u64);
 }
 
 #[test]

@@ -59,7 +59,7 @@ const STREAM: &[Metric<Row>] = &[
     Metric::new(
         "unseen_bytes",
         "Bytes of those read that were moved without being copied to the program and back.",
-        |row| Value::Counter(row.status.bytes_unseen),
+        |row| Value::Counter(row.status.zero_copy_bytes),
     ),
     Metric::new("out_bytes", "Bytes that the outputs of a stream took, those that are gone too.", |row| {
         Value::Counter(row.status.bytes_out)

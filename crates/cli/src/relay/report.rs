@@ -139,7 +139,7 @@ pub(super) fn as_json(row: &Row) -> Value {
         "cpu_seconds": status.processor_time.map(seconds),
         "bytes_in": status.bytes_in,
         "records_in": status.records_in,
-        "bytes_unseen": status.bytes_unseen,
+        "bytes_unseen": status.zero_copy_bytes,
         "bytes_out": status.bytes_out,
         "bytes_pending": status.bytes_pending,
         "bytes_dropped": status.bytes_dropped,

@@ -7,7 +7,7 @@ use crate::record::{Piece, Run};
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     /// Whether a record that the handler refuses is dropped and counted, or an error.
-    pub(super) is_forgiving: bool,
+    pub(super) drops_refused: bool,
     /// The record that goes by was dropped: its other pieces are not shown.
     pub(super) is_dropping: bool,
     refused: u64,
@@ -34,7 +34,7 @@ impl Gate {
         match said {
             Err(error @ HandlerError::Refused(_)) => {
                 // What was refused too late has gone in part.
-                self.refuse(1, error, self.is_forgiving && piece.begins)?;
+                self.refuse(1, error, self.drops_refused && piece.begins)?;
                 self.is_dropping = true;
                 Ok(None)
             }
@@ -56,7 +56,7 @@ impl Gate {
         let error = HandlerError::Refused(error);
         let (last, piece) = run.piece(run.records() - 1);
         let fits = piece.begins && piece.ends && last.len() <= limit;
-        self.refuse((run.records() - usize::from(fits)) as u64, error, self.is_forgiving)?;
+        self.refuse((run.records() - usize::from(fits)) as u64, error, self.drops_refused)?;
         self.is_dropping = !run.ends;
         Ok(fits.then(|| run.part(last)))
     }

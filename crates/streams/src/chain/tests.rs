@@ -246,7 +246,7 @@ fn refused_records_end_the_stream_unless_they_are_forgiven() {
     }
     for handler in refusing(Reach::Pieces) {
         let (mut chain, mut output) = (chain([handler]), Vec::new());
-        chain.forgive();
+        chain.drop_refused();
         chain.apply(run(), &mut output).unwrap();
         // The other pieces of a record go where its beginning went.
         for (bytes, begins, ends) in [(&b"x1"[..], true, false), (b"2", false, true), (b"3", true, true)] {
@@ -266,7 +266,7 @@ fn refused_records_end_the_stream_unless_they_are_forgiven() {
 fn longer_records_than_a_handler_takes_are_refused_and_the_others_pass() {
     for handler in refusing(Reach::Records { limit: 2 }) {
         let (mut chain, mut output) = (chain([handler]), Vec::new());
-        chain.forgive();
+        chain.drop_refused();
         let run = |bytes: &'static [u8]| Run {
             bytes: Bytes::from_static(bytes),
             record_bytes: 3,

@@ -1,8 +1,8 @@
 //! How much goes by, and how fast.
 
 use crate::handler::{Common, HandlerError, Read, Verdict};
-use crate::pattern::Lately;
 use crate::record::Piece;
+use crate::throughput::Throughput;
 use wirepath_engine::now_us;
 
 /// Reports `bytes`, `records`, and `bytes_per_second`: the mean over the time since the first byte, in which what is a second old
@@ -12,7 +12,7 @@ use wirepath_engine::now_us;
 pub struct Meter {
     bytes: u64,
     records: u64,
-    lately: Lately,
+    throughput: Throughput,
     /// When the first byte went by.
     first_us: Option<u64>,
 }
@@ -24,7 +24,7 @@ impl Meter {
     fn add(&mut self, bytes: usize, now_us: u64) {
         self.first_us.get_or_insert(now_us);
         self.bytes += bytes as u64;
-        self.lately.add(bytes, now_us);
+        self.throughput.add(bytes, now_us);
     }
 
     fn bytes_per_second(&self, now_us: u64) -> u64 {
@@ -32,7 +32,7 @@ impl Meter {
         let time_s = now_us.saturating_sub(first_us).max(SHORTEST_US) as f64 / 1e6;
         // All seconds that ever were weigh 1 together, and those that there were weigh this.
         let weight = 1.0 - (-time_s).exp();
-        (self.lately.bytes_per_second(now_us) / weight) as u64
+        (self.throughput.bytes_per_second(now_us) / weight) as u64
     }
 }
 

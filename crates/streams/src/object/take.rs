@@ -187,7 +187,7 @@ impl Datagrams {
     /// the first is told.
     fn too_long(&mut self, bytes: usize) -> Take {
         if !std::mem::replace(&mut self.had_too_long, true) {
-            self.misfit = Some(format!("a datagram of {bytes} bytes is longer than the path takes"));
+            self.first_error = Some(format!("a datagram of {bytes} bytes is longer than the path takes"));
         }
         Take::Lost(bytes)
     }

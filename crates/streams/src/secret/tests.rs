@@ -14,10 +14,10 @@ proptest! {
         (count, threshold) in (1usize..6).prop_flat_map(|count| (Just(count), 1..=count)),
         order in any::<u64>(),
     ) {
-        let mut dealer = Dealer::new(threshold as u8);
+        let mut splitter = SecretSplitter::new(threshold as u8);
         let mut shares: Vec<Bytes> = Vec::new();
         for record in &records {
-            let dealt = dealer.deal(record, count);
+            let dealt = splitter.split(record, count);
             prop_assert_eq!(dealt.len(), count);
             // Without these, whatever they are, the others are enough.
             let missing = order as usize % count;
@@ -40,9 +40,9 @@ proptest! {
 
 #[test]
 fn too_few_shares_give_nothing_and_are_said_to_be_lost() {
-    let mut dealer = Dealer::new(2);
+    let mut splitter = SecretSplitter::new(2);
     let mut collector = Collector::new(1, 1 << 20);
-    let records = [&b"one"[..], b"two", b"three"].map(|record| dealer.deal(record, 3));
+    let records = [&b"one"[..], b"two", b"three"].map(|record| splitter.split(record, 3));
     collector.offer(&records[0][0]).unwrap();
     assert!(take_all(&mut collector, false).is_empty());
     collector.offer(&records[2][0]).unwrap();
@@ -57,11 +57,11 @@ fn too_few_shares_give_nothing_and_are_said_to_be_lost() {
 /// The bound is of bytes as well, whatever the window: hostile datagrams could fill memory otherwise.
 #[test]
 fn shares_of_more_bytes_than_may_wait_give_the_oldest_record_up() {
-    let mut dealer = Dealer::new(2);
+    let mut splitter = SecretSplitter::new(2);
     let mut collector = Collector::new(1000, 300);
     let record = [7; 100 - SHARE_HEADER];
     for number in 0..10 {
-        collector.offer(&dealer.deal(&record, 1)[0]).unwrap();
+        collector.offer(&splitter.split(&record, 1)[0]).unwrap();
         assert!(take_all(&mut collector, false).is_empty());
         assert_eq!(collector.bytes(), 100 * 3.min(number + 1));
     }
@@ -71,8 +71,8 @@ fn shares_of_more_bytes_than_may_wait_give_the_oldest_record_up() {
 /// What can still come by a stream of bytes is waited for, and nothing else: not what is past, nor what would not suffice.
 #[test]
 fn a_record_waits_for_streams_that_are_behind_and_can_complete_it() {
-    let mut dealer = Dealer::new(2);
-    let records = [b"one", b"two"].map(|record| dealer.deal(record, 3));
+    let mut splitter = SecretSplitter::new(2);
+    let records = [b"one", b"two"].map(|record| splitter.split(record, 3));
     let mut collector = Collector::new(1, 1);
     collector.offer(&records[1][0]).unwrap();
     collector.offer(&records[1][1]).unwrap();
@@ -81,7 +81,7 @@ fn a_record_waits_for_streams_that_are_behind_and_can_complete_it() {
     assert_eq!(collector.counts().lost, 0);
     assert_eq!(collector.take(false, |_| 1).as_deref(), Some(&b"two"[..]));
     assert_eq!(collector.counts().lost, 1);
-    let third = dealer.deal(b"three", 3);
+    let third = splitter.split(b"three", 3);
     collector.offer(&third[0]).unwrap();
     assert_eq!(collector.take(false, |_| 1), None);
     assert_eq!(collector.take(false, |_| 0), None);
@@ -95,7 +95,7 @@ fn a_share_alone_tells_nothing_of_the_bytes() {
     let mut seen = [[0u32; 4]; 2];
     for _ in 0..4000 {
         for (index, secret) in [0u8, 255].into_iter().enumerate() {
-            let share = Dealer::new(2).deal(&[secret], 1).remove(0);
+            let share = SecretSplitter::new(2).split(&[secret], 1).remove(0);
             seen[index][usize::from(share[SHARE_HEADER] >> 6)] += 1;
         }
     }
@@ -107,7 +107,7 @@ fn a_share_alone_tells_nothing_of_the_bytes() {
 #[test]
 fn what_is_no_share_is_an_error() {
     let mut collector = Collector::new(4, 1 << 20);
-    let mut share = Dealer::new(2).deal(b"abc", 1).remove(0).to_vec();
+    let mut share = SecretSplitter::new(2).split(b"abc", 1).remove(0).to_vec();
     assert!(matches!(collector.offer(&share[..5]), Err(ShareError::NoShare(_))));
     collector.offer(&share).unwrap();
     share[2] ^= 0x80;

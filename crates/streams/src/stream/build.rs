@@ -1,22 +1,18 @@
 //! Putting a stream together.
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
-use super::arrival::Arrivals;
-use super::{Counts, OnEvent, Order, Settings, Stream, StreamEvent, Tag};
+use super::Stream;
+use super::listening::Listening;
 use crate::chain::Chain;
+use crate::event::{OnEvent, StreamEvent};
 use crate::framing::{Framing, LONGEST};
 use crate::handler::{Handler, Reach};
-use crate::merge::{Late, Merge};
+use crate::intake::{InputOrder, Intake, Late, Order};
 use crate::object::Object;
-use crate::order::{InputOrder, Turns};
-use crate::outbox::WhenFull;
-use crate::pattern::OutputPattern;
-use crate::secret::Collector;
-
-/// Bytes that wait for an output, unless said otherwise.
-const WAITING: usize = 256 * 1024;
+use crate::outputs::{OutputOptions, Outputs};
+use crate::shared::{Settings, Shared};
+use crate::spread::{OutputPattern, Spread};
 
 /// How long an output may take nothing when nothing else is left, unless said otherwise.
 const STALL: Duration = Duration::from_secs(60);
@@ -36,27 +32,10 @@ pub struct StreamBuilder {
     on_event: Option<Box<OnEvent>>,
 }
 
-/// What holds for one output.
-#[derive(Debug)]
-pub struct OutputOptions {
-    /// Handlers that only what goes to this output passes, after those of the stream.
-    pub handlers: Vec<Handler>,
-    /// What happens when it takes nothing.
-    pub when_full: WhenFull,
-    /// Bytes that wait for it at most, but for the run that goes over.
-    pub waiting_bytes: usize,
-}
-
-impl Default for OutputOptions {
-    fn default() -> OutputOptions {
-        OutputOptions { handlers: Vec::new(), when_full: WhenFull::default(), waiting_bytes: WAITING }
-    }
-}
-
 impl Default for StreamBuilder {
     fn default() -> StreamBuilder {
         StreamBuilder {
-            order: Order::Turns(Turns::round_robin()),
+            order: Order::of(InputOrder::RoundRobin),
             pattern: OutputPattern::Stripe,
             handlers: Vec::new(),
             inputs: Vec::new(),
@@ -75,11 +54,7 @@ impl StreamBuilder {
     /// The order of inputs; round robin unless said.
     #[must_use]
     pub fn order(mut self, order: InputOrder) -> StreamBuilder {
-        self.order = match order {
-            InputOrder::RoundRobin => Order::Turns(Turns::round_robin()),
-            InputOrder::Random { seed } => Order::Turns(Turns::random(seed)),
-            InputOrder::Arrival => Order::Arrival(Arrivals::default()),
-        };
+        self.order = Order::of(order);
         self
     }
 
@@ -94,8 +69,7 @@ impl StreamBuilder {
         late: Late,
         tag: impl FnMut(&[u8]) -> Option<u64> + Send + 'static,
     ) -> StreamBuilder {
-        let tag: Box<Tag> = Box::new(tag);
-        self.order = Order::Tags { tag, merge: Merge::new(window, waiting_bytes, late) };
+        self.order = Order::by_tag(Box::new(tag), window, waiting_bytes, late);
         self
     }
 
@@ -108,7 +82,7 @@ impl StreamBuilder {
     /// waits than may.
     #[must_use]
     pub fn collect_shares(mut self, window: usize, waiting_bytes: usize) -> StreamBuilder {
-        self.order = Order::Shares(Collector::new(window, waiting_bytes));
+        self.order = Order::of_shares(window, waiting_bytes);
         self
     }
 
@@ -195,60 +169,31 @@ impl StreamBuilder {
 
     /// The stream.
     pub fn build(self) -> Stream {
+        let whole = self.whole_records();
         let settings = Settings {
-            whole: self.whole_records(),
-            finish_outputs: self.finish_outputs,
+            finishes_outputs: self.finish_outputs,
             survives_outputs: matches!(self.pattern, OutputPattern::Mirror),
             survives_inputs: self.survives_inputs,
             ends_with_connections: self.ends_with_connections,
             stall_us: u64::try_from(self.stall.as_micros()).unwrap_or(u64::MAX),
-            moves_unseen: true,
             limits_stalls: self.limits_stalls,
-            packet_bytes: None,
-            keeps_datagrams: false,
-            takes_datagrams: false,
         };
         let mut chain = Chain::default();
         self.handlers.into_iter().for_each(|handler| chain.push(handler));
         let mut stream = Stream {
-            inputs: Vec::new(),
-            inputs_unchanged: false,
-            obstacle: 0,
-            #[cfg(test)]
-            inputs_looked_at: 0,
-            detaching: 0,
-            outputs: Vec::new(),
-            leaving: Vec::new(),
-            order: self.order,
-            spread: self.pattern.into(),
+            intake: Intake::new(self.order, whole),
             chain,
-            pending: VecDeque::new(),
-            is_endless_pending: false,
-            skipping: false,
-            made: Vec::new(),
-            storage: Vec::new(),
-            settings,
+            spread: Spread::new(self.pattern),
+            outputs: Outputs::default(),
+            shared: Shared::new(settings, self.on_event),
+            listening: Listening::default(),
+            keeps_datagrams: false,
+            takes_datagrams: false,
             next_port: 0,
-            counts: Counts::default(),
-            charged: 0,
-            on_event: self.on_event,
-            watcher: None,
-            failed: None,
-            failing: None,
-            no_input: None,
-            has_input_ended: false,
-            look_again_us: 0,
-            allowance: 0,
-            turn_end: 0,
-            next_to_send: 0,
-            has_begun: false,
-            expected: Vec::new(),
-            accept_again_us: None,
-            is_finishing: false,
-            ended: VecDeque::new(),
-            remains: Vec::new(),
-            no_output: None,
             broken: None,
+            is_finishing: false,
+            processor_ns: None,
+            made: Vec::new(),
         };
         for (object, options) in self.outputs {
             stream.add_output(object, options);
@@ -261,17 +206,17 @@ impl StreamBuilder {
 
     /// Most bytes of a record, if anybody but outputs has no use for parts of records.
     fn whole_records(&self) -> Option<usize> {
-        let of_order = matches!(self.order, Order::Tags { .. } | Order::Shares(_));
+        let of_order = self.order.needs_whole_records();
         let of_pattern = matches!(self.pattern, OutputPattern::Shares { .. });
         // Of an input that fails, others must not get a part of a record to join theirs to.
         let of_stream = (of_order || of_pattern || self.survives_inputs).then_some(LONGEST);
-        longest_whole(&self.handlers).into_iter().chain(of_stream).min()
+        longest_whole(self.handlers.iter()).into_iter().chain(of_stream).min()
     }
 }
 
 /// Most bytes of a record, if a handler takes only whole ones.
-pub(super) fn longest_whole(handlers: &[Handler]) -> Option<usize> {
-    let limits = handlers.iter().filter_map(|handler| match handler.reach() {
+pub(super) fn longest_whole<'a>(handlers: impl Iterator<Item = &'a Handler>) -> Option<usize> {
+    let limits = handlers.filter_map(|handler| match handler.reach() {
         Reach::Records { limit } => Some(limit.min(LONGEST)),
         Reach::Pieces => None,
     });

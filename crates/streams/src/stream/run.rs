@@ -7,9 +7,11 @@ use rustix::event::epoll::{self, EventData};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::watch::WRITING;
-use super::{Acted, Port, Stream, StreamError};
+use super::{Acted, Stream};
+use crate::error::StreamError;
 use crate::object::Kind;
+use crate::port::Port;
+use crate::shared::WRITING;
 use wirepath_engine::now_us;
 
 /// How much is moved between two looks at what is ready.
@@ -26,7 +28,7 @@ impl Stream {
         // What outputs have begun to take, they get: how much that is would not be known otherwise.
         let ended = ended.and(self.do_storage());
         self.give_back();
-        drop(self.take_remains());
+        drop(self.take_deferred_drops());
         ended
     }
 
@@ -34,10 +36,10 @@ impl Stream {
         let mut delivery = None;
         loop {
             let acted = self.act(ALLOWANCE, now_us()).0;
-            drop(self.take_remains());
+            drop(self.take_deferred_drops());
             match acted {
                 Acted::More => {}
-                Acted::Wait if self.storage.is_empty() => self.poll()?,
+                Acted::Wait if self.shared.storage.is_empty() => self.poll()?,
                 Acted::Wait => self.do_storage()?,
                 Acted::Deliver => self.await_delivery(&mut delivery)?,
                 Acted::Ended(ended) => return ended,
@@ -49,7 +51,7 @@ impl Stream {
     fn do_storage(&mut self) -> Result<(), StreamError> {
         let mut result = Ok(());
         for storage in self.take_storage().collect::<Vec<_>>() {
-            result = result.and(self.stored(storage.run()));
+            result = result.and(self.stored(storage.run(), now_us()));
         }
         result
     }
@@ -91,7 +93,7 @@ impl Stream {
         let failed = |call| move |errno| crate::ObjectError { name: "stream".to_owned(), call, errno };
         if epoll.is_none() {
             let opened = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("epoll_create"))?;
-            for output in &self.outputs {
+            for output in &self.outputs.current {
                 let Some(descriptor) = output.object.descriptor() else { continue };
                 match epoll::add(&opened, descriptor, EventData::new_u64(output.port.0), WRITING) {
                     Ok(()) | Err(Errno::PERM) => {} // a device that is always ready
@@ -110,23 +112,21 @@ impl Stream {
 
     /// What the stream waits for.
     fn awaited(&self) -> impl Iterator<Item = (Port, PollFlags, BorrowedFd<'_>)> {
-        let reading = self.pending.is_empty() && self.failing.is_none();
-        let inputs = self.inputs.iter().filter(move |input| reading && !input.readable).filter_map(|input| {
-            // That something is urgent is told again and again, also before it can be read.
+        let reading = self.spread.pending.is_empty() && !self.shared.is_failing();
+        let inputs = self.intake.inputs.iter().filter(move |input| reading && !input.readable);
+        let inputs = inputs.filter_map(|input| {
+            // That something is urgent is reported again and again, also before it can be read.
             let is_known = matches!(&input.object.kind, Kind::Stream(connection) if connection.has_urgent);
             let flags = if is_known { PollFlags::IN } else { PollFlags::IN | PollFlags::PRI };
             Some((input.port, flags, input.object.descriptor()?))
         });
-        let outputs =
-            self.outputs.iter().chain(&self.leaving).filter(|output| !output.writable).filter_map(|output| {
-                let flags = if output.object.is_listening() { PollFlags::IN } else { PollFlags::OUT };
-                Some((output.port, flags, output.object.descriptor()?))
-            });
-        let expected = self
-            .expected
-            .iter()
-            .filter(|expected| !expected.readable)
-            .filter_map(|expected| Some((expected.port, PollFlags::IN, expected.object.descriptor()?)));
+        let outputs = self.outputs.all().filter(|output| !output.writable).filter_map(|output| {
+            let flags = if output.object.is_listening() { PollFlags::IN } else { PollFlags::OUT };
+            Some((output.port, flags, output.object.descriptor()?))
+        });
+        let expected = self.listening.awaited();
+        let expected =
+            expected.filter_map(|(port, object)| Some((port, PollFlags::IN, object.descriptor()?)));
         inputs.chain(outputs).chain(expected)
     }
 }

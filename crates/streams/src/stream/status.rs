@@ -1,12 +1,11 @@
 //! What a stream did so far: KStreams' poll.
 
-use std::fmt;
 use std::time::Duration;
 
-use super::expected::Expected;
-use super::{Input, Order, Port, Stream};
-use crate::merge::MergeCounts;
+use super::Stream;
+use crate::intake::{Input, InputStatus, MergeCounts};
 use crate::outbox::Dropped;
+use crate::outputs::{EndedOutput, GoneOutputs, Output, OutputStatus};
 use crate::secret::{Collector, ShareCounts};
 
 /// What a stream did so far.
@@ -14,10 +13,10 @@ use crate::secret::{Collector, ShareCounts};
 pub struct StreamStatus {
     /// Bytes that were read.
     pub bytes_in: u64,
-    /// Records that were begun. A stream of bytes without framing is one; none if all of it was moved unseen.
+    /// Records that were begun. A stream of bytes without framing is one; none if all of it moved without copies.
     pub records_in: u64,
-    /// Of these, bytes that were moved without being copied to the program and back.
-    pub bytes_unseen: u64,
+    /// Of the bytes read, those that moved without being copied to the program and back.
+    pub zero_copy_bytes: u64,
     /// Bytes that outputs took.
     pub bytes_out: u64,
     /// Bytes that were read and not yet given to outputs: parts of records, records in a merge, what waits for room.
@@ -49,140 +48,35 @@ pub struct StreamStatus {
     pub shares: Option<ShareCounts>,
 }
 
-/// What an input did so far.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct InputStatus {
-    /// Which.
-    pub port: Port,
-    /// Its name.
-    pub name: String,
-    /// Bytes that were read.
-    pub bytes: u64,
-    /// Records that were begun, as in [`StreamStatus::records_in`].
-    pub records: u64,
-    /// Datagrams that were dropped, because they do not fit the framing, are no shares, or came without what says how they were
-    /// gathered.
-    pub malformed: Dropped,
-}
-
-/// What an output did so far.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OutputStatus {
-    /// Which.
-    pub port: Port,
-    /// Its name.
-    pub name: String,
-    /// Bytes that it took.
-    pub bytes: u64,
-    /// Bytes that wait for it, if only for the rest of a record that a handler of its takes whole, or that it failed to take.
-    pub waiting_bytes: u64,
-    /// What was dropped because it was full.
-    pub dropped: Dropped,
-    /// Bytes of datagrams that did not leave: there was no route, a filter forbade it, or they were too long for it.
-    pub lost_bytes: u64,
-    /// How often the network said (ICMP) that datagrams came nowhere which the output had taken: nobody listens, as a rule. They are
-    /// among [`OutputStatus::bytes`], since nothing says which they were, and several may be told of at once.
-    pub icmp_errors: u64,
-    /// What its own handlers report: the handler, what, and how much.
-    pub reports: Vec<(&'static str, &'static str, u64)>,
-}
-
-/// Its number within the stream, which tells outputs of one name apart.
-impl fmt::Display for Port {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(formatter)
-    }
-}
-
-/// What an output did that is gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EndedOutput {
-    /// Which.
-    pub port: Port,
-    /// Its name.
-    pub name: String,
-    /// Bytes that it took.
-    pub bytes: u64,
-    /// What was dropped because it was full, and what waited for it when it went.
-    pub dropped: Dropped,
-    /// Bytes of datagrams that did not leave: there was no route, a filter forbade it, or they were too long for it.
-    pub lost_bytes: u64,
-    /// As [`OutputStatus::icmp_errors`].
-    pub icmp_errors: u64,
-    /// Why it is gone.
-    pub why: String,
-}
-
-/// How many outputs are gone, and how.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GoneOutputs {
-    /// They failed, and the stream went on.
-    pub failed: u64,
-    /// They did not keep up, and were to be let go of then.
-    pub disconnected: u64,
-    /// They were detached.
-    pub detached: u64,
-}
-
 impl Stream {
-    /// Bytes that TCP outputs took and their peers have not acknowledged: they may have long to go to somebody who reads slowly.
+    /// Bytes that TCP outputs took and their peers have not acknowledged: they may be long on their way to a peer that reads
+    /// slowly.
     pub fn unacknowledged(&self) -> u64 {
-        let outputs = self.outputs.iter().chain(&self.leaving);
-        outputs.map(|output| u64::from(output.object.unacknowledged())).sum()
+        self.outputs.all().map(|output| u64::from(output.object.unacknowledged())).sum()
     }
 
     /// What it did so far.
     pub fn status(&self) -> StreamStatus {
-        let inputs = self.inputs.iter().map(|input| InputStatus {
-            port: input.port,
-            name: input.object.name.clone(),
-            bytes: input.bytes,
-            records: input.records,
-            malformed: input.malformed,
-        });
-        let outputs = self.outputs.iter().chain(&self.leaving).map(|output| OutputStatus {
-            port: output.port,
-            name: output.object.name.clone(),
-            bytes: output.bytes,
-            waiting_bytes: output.waiting() as u64,
-            dropped: output.outbox.dropped(),
-            lost_bytes: output.lost_bytes,
-            icmp_errors: output.object.icmp_errors(),
-            reports: output.chain.reports(),
-        });
-        let malformed = self.inputs.iter().fold(self.counts.malformed, |sum, input| sum + input.malformed);
-        let collector = if let Order::Shares(collector) = &self.order { Some(collector) } else { None };
-        let lost_shares = collector.map_or(0, Collector::lost_bytes);
+        let Stream { intake, chain, spread, outputs, listening, .. } = self;
+        let counts = intake.counts();
+        let pending_bytes = intake.pending_bytes() + chain.gathered() + spread.pending_bytes();
         StreamStatus {
-            bytes_in: self.counts.bytes_in,
-            records_in: self.counts.records_in,
-            bytes_unseen: self.counts.bytes_unseen,
-            bytes_out: self.counts.bytes_out,
-            bytes_pending: self.pending_bytes() as u64,
-            bytes_dropped: self.counts.bytes_dropped + malformed.bytes + lost_shares,
-            bytes_returned: self.counts.bytes_returned,
-            processor_time: self.counts.processor_ns.map(Duration::from_nanos),
-            malformed,
-            inputs: inputs.chain(self.expected.iter().filter_map(Expected::input_status)).collect(),
-            outputs: outputs.chain(self.expected.iter().filter_map(Expected::output_status)).collect(),
-            ended_outputs: self.ended.iter().cloned().collect(),
-            gone_outputs: self.counts.gone_outputs,
-            reports: self.chain.reports(),
-            merge: if let Order::Tags { merge, .. } = &self.order { Some(merge.counts()) } else { None },
-            shares: collector.map(Collector::counts),
+            bytes_in: counts.bytes,
+            records_in: counts.records,
+            zero_copy_bytes: counts.zero_copy_bytes,
+            bytes_out: outputs.taken_bytes(),
+            bytes_pending: pending_bytes as u64,
+            bytes_dropped: intake.dropped_bytes() + chain.dropped_bytes() + spread.dropped_bytes(),
+            bytes_returned: counts.returned_bytes,
+            processor_time: self.processor_ns.map(Duration::from_nanos),
+            malformed: intake.malformed(),
+            inputs: intake.inputs.iter().map(Input::status).chain(listening.input_statuses()).collect(),
+            outputs: outputs.all().map(Output::status).chain(listening.output_statuses()).collect(),
+            ended_outputs: outputs.ended().cloned().collect(),
+            gone_outputs: outputs.gone(),
+            reports: chain.reports(),
+            merge: intake.merge_counts(),
+            shares: intake.collector().map(Collector::counts),
         }
-    }
-}
-
-impl Stream {
-    fn pending_bytes(&self) -> usize {
-        let merged = match &self.order {
-            Order::Tags { merge, .. } => merge.bytes(),
-            Order::Shares(collector) => collector.bytes(),
-            Order::Turns(_) | Order::Arrival(_) => 0,
-        };
-        let kept = self.inputs.iter().map(Input::kept);
-        let placed = self.pending.iter().map(|run| run.bytes.len());
-        kept.chain(placed).sum::<usize>() + merged + self.chain.gathered()
     }
 }

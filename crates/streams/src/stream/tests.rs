@@ -18,7 +18,11 @@ mod urgent;
 mod winding_up;
 
 use super::*;
-use crate::{Collected, Framing, Handler, OutputOptions, OutputPattern, WhenFull};
+use crate::intake::Order;
+use crate::storage::{Job, StorageJob};
+use crate::{
+    Collected, Dropped, Framing, Handler, OutputOptions, OutputPattern, OutputStatus, StreamEvent, WhenFull,
+};
 use bytes::Bytes;
 use std::io::{Read as _, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};

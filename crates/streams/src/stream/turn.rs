@@ -1,8 +1,10 @@
 //! A turn: moving what can be moved, about as much as is allowed.
 
-use super::{Acted, Order, Output, Port, Stream, StreamError, nth_mut};
-use crate::object::{Kind, PARTS};
 use wirepath_engine::catch_panic;
+
+use super::{Acted, Stream};
+use crate::error::StreamError;
+use crate::object::PARTS;
 
 /// Most steps of a turn, each of which may move nothing but empty datagrams, or drop some.
 const STEPS: usize = 256;
@@ -11,55 +13,54 @@ const STEPS: usize = 256;
 const ENOUGH: usize = 64 * 1024;
 
 impl Stream {
-    /// Moves about `allowance` bytes, in and out counted alike; answers what came of it and how many it was.
+    /// Moves about `allowance` bytes, in and out counted alike. Returns the result, and how many bytes moved.
     pub(crate) fn act(&mut self, allowance: u64, now_us: u64) -> (Acted, u64) {
-        let before = self.charged;
-        (self.allowance, self.turn_end) = (allowance, before.saturating_add(allowance));
+        self.shared.turn.begin(allowance);
         let acted = match catch_panic(|| self.take_turn(now_us)) {
             Ok(Ok(acted)) => acted,
             Ok(Err(error)) => Acted::Ended(Err(self.first_cause(error))),
-            Err(words) => Acted::Ended(Err(self.first_cause(StreamError::Panicked(words)))),
+            Err(message) => Acted::Ended(Err(self.first_cause(StreamError::Panicked(message)))),
         };
-        self.charged = self.moved();
-        (acted, self.charged - before)
+        (acted, self.shared.turn.charge())
     }
 
     /// What the stream ends with, now that `error` ends it: what failed first.
     pub(super) fn first_cause(&mut self, error: StreamError) -> StreamError {
-        self.failing.take().unwrap_or(error)
+        self.shared.failing.take().unwrap_or(error)
     }
 
     fn take_turn(&mut self, now_us: u64) -> Result<Acted, StreamError> {
-        if let Some(error) = self.failed.take() {
+        if let Some(error) = self.shared.failed.take() {
             return Err(error);
         }
         for _ in 0..STEPS {
             if self.is_finishing {
                 return self.finish(now_us);
             }
-            let mut progressed = self.admit(now_us)? | self.send(now_us)?;
-            if !self.has_begun && self.failing.is_none() {
-                progressed |= self.let_inputs_leave();
-            } else if !self.is_turn_over() {
+            self.shared.turn.set_copies(self.spread.copies(&self.outputs));
+            let mut progressed = self.accept(now_us)? | self.outputs.send(&mut self.shared, now_us)?;
+            if !self.listening.has_begun() && !self.shared.is_failing() {
+                progressed |= self.remove_detached_inputs();
+            } else if !self.shared.turn.is_over() {
                 progressed |= self.take_in(now_us)?;
             }
-            if self.settings.ends_with_connections
-                && let Some(error) = self.failing.take()
+            if self.shared.settings.ends_with_connections
+                && let Some(error) = self.shared.failing.take()
             {
                 return Err(error);
             }
             if self.is_used_up() {
                 // The last part of a stripe may be shorter. Datagrams wait until it ends.
-                self.outputs.iter_mut().for_each(|output| progressed |= output.outbox.end_record());
+                progressed |= self.outputs.end_records();
             }
             if !progressed {
-                progressed = self.give_up_stuck(now_us)?;
+                progressed = self.fail_stalled(now_us)?;
             }
             self.check_outputs()?;
             if self.is_over() {
-                return self.why_over().map_or_else(|| self.finish(now_us), Err);
+                return self.failure().map_or_else(|| self.finish(now_us), Err);
             }
-            if self.is_turn_over() {
+            if self.shared.turn.is_over() {
                 return Ok(Acted::More);
             }
             if !progressed {
@@ -70,133 +71,129 @@ impl Stream {
         Ok(Acted::More)
     }
 
-    /// Takes from inputs what outputs have room for; answers whether anything was done.
+    /// Takes from inputs what outputs have room for. Returns whether anything was done.
     fn take_in(&mut self, now_us: u64) -> Result<bool, StreamError> {
-        if self.can_move_unseen() {
-            return self.move_unseen(now_us);
+        if self.parts().can_zero_copy() {
+            return self.parts().move_bytes(now_us);
         }
-        if self.will_move_unseen() {
+        if self.parts().allow_zero_copy() {
             return Ok(self.place(now_us)); // what was read before leaves first, and no more is read
         }
-        Ok(self.take_seen(now_us))
+        Ok(self.take_copied(now_us))
     }
 
     /// Takes some records, so that outputs get many of the small ones in one call.
-    fn take_seen(&mut self, now_us: u64) -> bool {
+    fn take_copied(&mut self, now_us: u64) -> bool {
         for taken in 0..PARTS {
             let placed = self.place(now_us);
             if !(self.pull() | placed) {
                 return taken > 0;
             }
-            let is_enough = self.outputs.iter().any(|output| output.outbox.bytes() >= ENOUGH);
-            if is_enough || self.is_turn_over() || self.will_move_unseen() {
+            let is_enough = self.outputs.current.iter().any(|output| output.outbox.bytes() >= ENOUGH);
+            if is_enough || self.shared.turn.is_over() || self.parts().allow_zero_copy() {
                 break;
             }
         }
         true
     }
 
-    /// Bytes that were read, and bytes that outputs took.
-    pub(crate) fn moved_bytes(&self) -> (u64, u64) {
-        (self.counts.bytes_in, self.counts.bytes_out)
+    /// Gives outputs what waits for room. Returns whether anything was done.
+    fn place(&mut self, now_us: u64) -> bool {
+        let placed = self.spread.place(&mut self.outputs, &mut self.shared, now_us);
+        self.intake.cut_if_failing(&self.shared);
+        placed
     }
 
-    /// A turn was measured, and took so much of a processor.
-    pub(crate) fn note_processor_ns(&mut self, used_ns: u64) {
-        self.counts.processor_ns = Some(self.counts.processor_ns.unwrap_or(0) + used_ns);
+    /// Takes from inputs, unless what was taken before still waits for room. Returns whether anything was done.
+    pub(super) fn pull(&mut self) -> bool {
+        let may_pull = self.spread.pending.is_empty() && !self.outputs.is_empty();
+        let pulled = may_pull && self.with_intake(|intake, shared, hand_on| intake.pull(shared, hand_on));
+        pulled | self.remove_detached_inputs()
     }
 
-    /// Both together.
-    pub(super) fn moved(&self) -> u64 {
-        self.counts.bytes_in + self.counts.bytes_out
+    fn remove_detached_inputs(&mut self) -> bool {
+        self.with_intake(|intake, shared, hand_on| intake.remove_detached(shared, hand_on))
     }
 
-    /// Whether the turn has moved what it may.
-    pub(super) fn is_turn_over(&self) -> bool {
-        self.moved() >= self.turn_end
+    /// Does something with the intake, whose records go through the chain.
+    fn with_intake(
+        &mut self,
+        act: impl FnOnce(
+            &mut crate::intake::Intake,
+            &mut crate::shared::Shared,
+            &mut crate::intake::HandOn<'_>,
+        ) -> bool,
+    ) -> bool {
+        let Stream { intake, chain, spread, shared, made, .. } = self;
+        let acted = act(intake, shared, &mut |run, shared| Stream::handle(chain, spread, made, run, shared));
+        intake.cut_if_failing(shared);
+        acted
     }
 
-    /// An input may have something now, or an output room. Saying so of what has not is harmless.
-    pub(crate) fn note_ready(&mut self, port: Port) {
-        if let Some(place) = self.place_of_input(port) {
-            self.inputs[place].readable = true;
-            return self.wake_input(place);
+    /// How soon the stream must have a turn again, whatever becomes ready, in microseconds: no event tells that an output has
+    /// stalled, or that there are descriptors again.
+    pub(crate) fn look_again_us(&self) -> Option<u64> {
+        let may_stall = || {
+            self.shared.is_failing()
+                || self.shared.settings.limits_stalls && self.outputs.any_full()
+                || self.waits_for_leaving()
+        };
+        self.listening.accept_again_us().or_else(|| may_stall().then(|| self.stall_sample_us()))
+    }
+
+    /// Has outputs fail that have stalled: of a stream that fails, or limits stalls at any time, all; else those that leave, when
+    /// nothing else is waited for.
+    fn fail_stalled(&mut self, now_us: u64) -> Result<bool, StreamError> {
+        let of_all = self.shared.is_failing() || self.shared.settings.limits_stalls;
+        if !of_all && !self.waits_for_leaving() {
+            return Ok(false);
         }
-        if let Some(expected) = self.expected.iter_mut().find(|expected| expected.port == port) {
-            expected.readable = true;
-            return;
-        }
-        if let Some(output) =
-            self.outputs.iter_mut().chain(&mut self.leaving).find(|output| output.port == port)
-        {
-            output.note_room(self.watcher.as_ref());
-        }
+        let sample_us = self.stall_sample_us();
+        self.outputs.fail_stalled(of_all, sample_us, &mut self.shared, now_us)
     }
 
-    /// The connection of an input has something that its peer sent as urgent.
-    pub(crate) fn note_urgent(&mut self, port: Port) {
-        let input = self.place_of_input(port).and_then(|place| self.inputs.get_mut(place));
-        if let Some(Kind::Stream(connection)) = input.map(|input| &mut input.object.kind) {
-            connection.has_urgent = true;
-            self.inputs_unchanged = false;
-        }
+    /// Whether nothing is left to do but to let outputs that leave send what they have.
+    pub(super) fn waits_for_leaving(&self) -> bool {
+        let has_nothing_else = || {
+            let are_idle = self.outputs.current.iter().all(crate::outputs::Output::is_idle);
+            self.has_no_input() && self.spread.pending.is_empty() && are_idle
+        };
+        let has_no_output = || self.outputs.last_gone.is_some() && !self.listening.expects_output();
+        self.outputs.are_leaving() && (has_no_output() || has_nothing_else())
     }
 
-    /// Lets outputs take what waits for them, until the turn is over; in the next, those that were left out are first.
-    fn send(&mut self, now_us: u64) -> Result<bool, StreamError> {
-        let mut progressed = false;
-        for _ in 0..=self.outputs.len() + self.leaving.len() {
-            let place = self.next_to_send;
-            let Some(output) = nth_mut(&mut self.outputs, &mut self.leaving, place) else {
-                self.next_to_send = 0;
-                continue;
-            };
-            let mut sent = match output.held() {
-                0 => output.send(&mut self.storage, now_us),
-                _ => output.drain_pipe(&mut self.storage, now_us),
-            };
-            if let Ok(None) = sent {
-                sent = self.watch_full(place).map(|()| None);
-            }
-            match sent {
-                Ok(taken) => {
-                    self.tell_too_long(place);
-                    self.counts.bytes_out += taken.unwrap_or(0) as u64;
-                    progressed |= taken.is_some();
-                    self.next_to_send += 1;
-                }
-                Err(error) => {
-                    self.output_failed(place, error)?;
-                    progressed = true;
-                }
-            }
-            if self.is_turn_over() {
-                break;
-            }
+    /// Ends the stream if its last output failed or did not keep up, when those that leave have sent what they had, for they have
+    /// failed in nothing. An output that is awaited is waited for as long as there is something to give.
+    pub(super) fn check_outputs(&mut self) -> Result<(), StreamError> {
+        self.outputs.end_idle(&mut self.shared);
+        if self.outputs.last_gone.is_none() {
+            return Ok(());
         }
-        self.let_leave();
-        Ok(progressed)
+        let may_get_more = self.listening.expects_output() && !self.shared.is_failing() && !self.is_used_up();
+        let may_go_on = self.outputs.are_leaving() || may_get_more;
+        let gone = self.outputs.last_gone.take_if(|_| !may_go_on);
+        gone.map_or(Ok(()), |why| Err(StreamError::NoOutput(why)))
+    }
+
+    /// Whether there is no input, and none that is awaited will come in time.
+    pub(super) fn has_no_input(&self) -> bool {
+        self.intake.is_empty() && (self.shared.is_failing() || !self.listening.expects_input())
     }
 
     /// Whether nothing more comes, and outputs were given all that came.
     pub(super) fn is_used_up(&self) -> bool {
-        let nothing_waits = match &self.order {
-            Order::Tags { merge, .. } => merge.is_done(),
-            Order::Shares(collector) => collector.is_empty(),
-            Order::Turns(_) | Order::Arrival(_) => true,
-        };
-        self.has_no_input() && nothing_waits && self.pending.is_empty()
+        self.has_no_input() && self.intake.nothing_waits() && self.spread.pending.is_empty()
+    }
+
+    /// Whether everything that came has left; if the stream fails, everything for which there is an output.
+    fn is_over(&self) -> bool {
+        let is_given = self.is_used_up() || self.shared.is_failing() && self.outputs.is_empty();
+        is_given && self.outputs.are_idle()
     }
 
     /// What a stream that is over has failed with, if it has.
-    fn why_over(&mut self) -> Option<StreamError> {
-        let no_input = self.no_input.take_if(|_| !self.has_input_ended);
-        self.failing.take().or(no_input.map(StreamError::NoInput))
-    }
-
-    /// Whether everything that came has left; if it fails, everything for which there is an output.
-    fn is_over(&self) -> bool {
-        let is_given = self.is_used_up() || self.failing.is_some() && self.outputs.is_empty();
-        is_given && self.outputs.iter().chain(&self.leaving).all(Output::is_idle)
+    fn failure(&mut self) -> Option<StreamError> {
+        let of_all = self.intake.failure_of_all();
+        self.shared.failing.take().or(of_all)
     }
 }

@@ -205,7 +205,7 @@ impl<'a> Weave<'a> {
             assert_eq!((status.bytes_in, status.bytes_out), (self.sent.len() as u64, self.sent.len() as u64));
             self.tally.add("bytes in", status.bytes_in);
             self.tally.add("bytes out", status.bytes_out);
-            self.tally.add("bytes in, that nobody looked at", status.bytes_unseen);
+            self.tally.add("bytes in, that nobody looked at", status.zero_copy_bytes);
         }
         self.source.check();
         self.sink.read_to_end(self.sent.len() as u64);

@@ -135,8 +135,8 @@ fn nothing_is_kept_of_inputs_that_are_gone() {
         let port = stream.attach_input(memory(b"other"), Framing::Fixed(5)).unwrap();
         assert!(stream.detach_input(port, drop));
         assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
-        assert_eq!(stream.inputs.len(), 1);
-        assert!(matches!(&stream.order, Order::Arrival(arrivals) if arrivals.queue.len() <= 1));
+        assert_eq!(stream.intake.inputs.len(), 1);
+        assert!(matches!(&stream.intake.order, Order::Arrival(arrivals) if arrivals.queue.len() <= 1));
     }
 }
 

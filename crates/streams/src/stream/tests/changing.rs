@@ -98,17 +98,17 @@ fn a_handler_that_joins_what_moves_unseen_sees_the_rest_and_nothing_is_lost_or_d
         let framing = || if is_divided { Framing::Fixed(RECORD) } else { Framing::Whole };
         let check = |status: StreamStatus, saw: &[u8]| {
             let unseen = bytes.len() - saw.len();
-            assert!(status.bytes_unseen > 0 && !saw.is_empty(), "{status:?}");
+            assert!(status.zero_copy_bytes > 0 && !saw.is_empty(), "{status:?}");
             assert_eq!(status.bytes_in, bytes.len() as u64);
             if is_divided {
-                assert!(!(status.bytes_unseen as usize).is_multiple_of(RECORD), "no record goes by");
+                assert!(!(status.zero_copy_bytes as usize).is_multiple_of(RECORD), "no record goes by");
                 assert_eq!(
                     unseen,
-                    (status.bytes_unseen as usize).next_multiple_of(RECORD),
+                    (status.zero_copy_bytes as usize).next_multiple_of(RECORD),
                     "from a record on"
                 );
             } else {
-                assert_eq!(unseen as u64, status.bytes_unseen, "from the next byte on");
+                assert_eq!(unseen as u64, status.zero_copy_bytes, "from the next byte on");
             }
         };
         // On the stream: both get what it makes.
@@ -216,7 +216,7 @@ fn what_waits_with_a_handler_for_the_rest_of_its_record_is_counted() {
         stream.note_ready(Port(1));
         assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
     };
-    stream.outputs[0].writable = false;
+    stream.outputs.current[0].writable = false;
     feed(&mut stream, b"aaaa");
     feed(&mut stream, b"bb");
     assert_eq!(stream.status().bytes_pending, 2);
@@ -324,7 +324,7 @@ fn an_output_that_is_to_drop_records_keeps_the_stream_waiting_for_the_rest_of_on
         let mut came = Vec::new();
         first.read_to_end(&mut came).map(|_| came).unwrap()
     });
-    while stream.pending.is_empty() || !stream.outputs[1].outbox.blocks() {
+    while stream.spread.pending.is_empty() || !stream.outputs.current[1].outbox.blocks() {
         (0..3).for_each(|port| stream.note_ready(Port(port)));
         assert!(matches!(stream.act(1 << 20, 0).0, Acted::More | Acted::Wait));
         let status = stream.status();
@@ -336,7 +336,7 @@ fn an_output_that_is_to_drop_records_keeps_the_stream_waiting_for_the_rest_of_on
         (&second).read_to_end(&mut came).map(|_| came).unwrap()
     });
     stream.run().unwrap();
-    assert!(!stream.outputs[1].outbox.waits(), "from the next record on");
+    assert!(!stream.outputs.current[1].outbox.waits(), "from the next record on");
     let dropped = stream.status().outputs[1].dropped;
     drop(stream);
     assert!(reader.join().unwrap() == bytes);
@@ -364,10 +364,10 @@ fn an_output_that_is_still_to_come_gets_handlers_and_options() {
     assert!(stream.set_output_options(port, WhenFull::DropNewest, 1));
     let mut sink = TcpStream::connect(address).unwrap();
     assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
-    stream.outputs[1].writable = false;
+    stream.outputs.current[1].writable = false;
     for record in [b"one ", b"two "] {
         feed.write_all(record).unwrap();
-        stream.note_ready(stream.inputs[0].port);
+        stream.note_ready(stream.intake.inputs[0].port);
         assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
     }
     assert_eq!(stream.status().outputs[1].dropped.records, 1, "one waits already");

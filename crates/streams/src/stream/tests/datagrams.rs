@@ -1,7 +1,7 @@
 //! What comes and leaves as datagrams.
 
-use super::super::input::Pulled;
 use super::*;
+use crate::intake::Pulled;
 use crate::object::{Kind, Take};
 use crate::outbox::{Offered, Outbox};
 use crate::record::Run;
@@ -98,11 +98,11 @@ fn so_many_datagrams_are_taken_at_a_time_whatever_their_sizes() {
             assert_eq!(sender.send(&vec![1; length]).unwrap(), length);
         }
         stream.note_ready(Port(1));
-        while stream.inputs[0].records < SENT {
-            let before = stream.inputs[0].records;
-            stream.inputs[0].ready.clear();
-            assert!(matches!(stream.next_run(0), Pulled::Run(_)), "not all came");
-            let taken = stream.inputs[0].records - before;
+        while stream.intake.inputs[0].records < SENT {
+            let before = stream.intake.inputs[0].records;
+            stream.intake.inputs[0].ready.clear();
+            assert!(matches!(stream.intake.read(0, &mut stream.shared), Pulled::Run(_)), "not all came");
+            let taken = stream.intake.inputs[0].records - before;
             assert!(taken <= 65, "{taken} at a time");
         }
     }

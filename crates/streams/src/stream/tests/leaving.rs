@@ -196,7 +196,7 @@ fn the_place_in_a_file_is_behind_what_was_written() {
         assert_eq!(storage.len(), 1);
         assert!(stream.detach_output(Port(0), move |object| given.send(object).unwrap()));
         for one in storage {
-            stream.stored(one.run()).unwrap();
+            stream.stored(one.run(), wirepath_engine::now_us()).unwrap();
         }
         let object = object.recv().unwrap();
         let crate::object::Kind::File(file) = &object.kind else { panic!("another object") };

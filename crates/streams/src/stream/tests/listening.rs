@@ -32,7 +32,7 @@ fn who_connects_is_read_from_and_written_to() {
     });
     stream.run().unwrap();
     assert!(ends.join().unwrap() == bytes, "other bytes came");
-    assert_eq!(stream.status().bytes_unseen, bytes.len() as u64, "nobody has to look at these");
+    assert_eq!(stream.status().zero_copy_bytes, bytes.len() as u64, "nobody has to look at these");
     assert!(!path.exists(), "the socket's name is left");
     assert!(TcpStream::connect(address).is_err(), "it takes one connection only");
     // Who was there before it was waited for is not told of.
@@ -62,7 +62,7 @@ fn a_stream_begins_when_everybody_has_come() {
         .output(also)
         .build();
     assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
-    let ports = [stream.inputs[1].port, stream.outputs[0].port];
+    let ports = [stream.intake.inputs[1].port, stream.outputs.current[0].port];
     let waits = |event: StreamEvent| match event {
         StreamEvent::Listening { port, address, .. } => (port, address),
         event => panic!("{event:?}"),
@@ -123,7 +123,7 @@ fn one_that_is_attached_later_keeps_nobody_waiting() {
         let options = OutputOptions { waiting_bytes: 1, ..OutputOptions::default() };
         let output = stream.attach_output(output, options);
         feed.write_all(b"1111222233334444").unwrap();
-        stream.note_ready(stream.inputs[0].port);
+        stream.note_ready(stream.intake.inputs[0].port);
         assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
         assert_eq!(collected.bytes(), b"1111222233334444", "{pattern:?}");
         assert_eq!(stream.status().outputs[1].waiting_bytes, 0, "it gets nothing of before");
@@ -243,7 +243,7 @@ fn an_output_that_listens_is_detached_at_once() {
         .build();
     assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
     assert_eq!(stream.status().bytes_in, 0, "one is waited for");
-    let ports = [stream.outputs[0].port, stream.attach_output(later, OutputOptions::default())];
+    let ports = [stream.outputs.current[0].port, stream.attach_output(later, OutputOptions::default())];
     let told = ports.map(|port| {
         let (tell, told) = channel();
         assert!(!stream.detach_input(port, drop), "it is no input");
@@ -338,7 +338,7 @@ fn an_object_that_listens_is_detached_as_it_is() {
         StreamBuilder::default().input(inlet, Framing::Whole).output(Object::collect("out", LIMIT).0).build();
     assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Wait));
     let (tell, told) = channel();
-    assert!(stream.detach_input(stream.inputs[0].port, move |object| tell.send(object).unwrap()));
+    assert!(stream.detach_input(stream.intake.inputs[0].port, move |object| tell.send(object).unwrap()));
     assert!(matches!(stream.act(u64::MAX, 0).0, Acted::Ended(Ok(()))));
     let (output, collected) = Object::collect("out", LIMIT);
     let mut other =

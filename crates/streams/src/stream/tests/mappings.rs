@@ -61,15 +61,15 @@ fn carried(framing: fn() -> Framing) -> (StreamStatus, StreamStatus, Arc<Mapping
 fn a_mapping_is_sent_and_received_without_being_looked_at() {
     let (sent, received, _) = carried(|| Framing::Whole);
     let length = LENGTH as u64;
-    assert_eq!((sent.bytes_in, sent.bytes_unseen), (length, length));
-    assert_eq!((received.bytes_out, received.bytes_unseen), (length, length));
+    assert_eq!((sent.bytes_in, sent.zero_copy_bytes), (length, length));
+    assert_eq!((received.bytes_out, received.zero_copy_bytes), (length, length));
 }
 
 #[test]
 fn records_come_from_a_mapping_and_go_to_one() {
     let (sent, received, _) = carried(|| Framing::Fixed(1001));
-    assert_eq!((sent.records_in, sent.bytes_unseen), (LENGTH.div_ceil(1001) as u64, 0));
-    assert_eq!((received.bytes_out, received.bytes_unseen), (LENGTH as u64, 0));
+    assert_eq!((sent.records_in, sent.zero_copy_bytes), (LENGTH.div_ceil(1001) as u64, 0));
+    assert_eq!((received.bytes_out, received.zero_copy_bytes), (LENGTH as u64, 0));
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn what_records_or_handlers_have_copied_from_a_mapping_may_be_changed_before_it_
         let builder = handlers.into_iter().fold(builder, StreamBuilder::handler);
         let mut stream = builder.output(Object::stream("outlet", near.into()).unwrap()).build();
         stream.run().unwrap();
-        assert_eq!((stream.status().bytes_out, stream.status().bytes_unseen), (8192, 0));
+        assert_eq!((stream.status().bytes_out, stream.status().zero_copy_bytes), (8192, 0));
         drop(stream);
         mapping.write(0..8192, &[IoSlice::new(&[b'9'; 8192])]).unwrap();
         let mut read = vec![0; 8192];
@@ -169,12 +169,14 @@ fn a_mapping_that_was_written_goes_on_as_an_input_where_it_is() {
         near.write_all(&[1; 3000]).unwrap();
         let (tell, told) = channel();
         while stream.status().bytes_out < 3000 {
-            stream.note_ready(stream.inputs[0].port);
+            stream.note_ready(stream.intake.inputs[0].port);
             stream.act(u64::MAX, 0);
             let storage: Vec<_> = stream.take_storage().collect();
-            storage.into_iter().for_each(|one| stream.stored(one.run()).unwrap());
+            storage.into_iter().for_each(|one| stream.stored(one.run(), wirepath_engine::now_us()).unwrap());
         }
-        assert!(stream.detach_output(stream.outputs[0].port, move |object| tell.send(object).unwrap()));
+        assert!(
+            stream.detach_output(stream.outputs.current[0].port, move |object| tell.send(object).unwrap())
+        );
         stream.act(u64::MAX, 0);
         let (output, collected) = Object::collect("out", LIMIT);
         let object = told.try_recv().unwrap();
@@ -237,7 +239,7 @@ fn nothing_of_a_mapping_is_read_or_written_on_an_engine_thread_before_it_is_in_m
                 let is_warming = matches!(one.job, Job::Warm(_));
                 warmed += usize::from(is_warming);
                 written += usize::from(!is_warming);
-                stream.stored(one.run()).unwrap();
+                stream.stored(one.run(), wirepath_engine::now_us()).unwrap();
             }
         }
         assert_eq!(warmed, LENGTH.div_ceil(2 << 20), "each part is brought in once");

@@ -31,7 +31,7 @@ fn files_sockets_and_pipes_are_all_the_same() {
     for thread in threads {
         let status = thread.join().unwrap().unwrap();
         assert_eq!((status.bytes_in, status.bytes_out), (2_999_500, 2_999_500));
-        assert_eq!(status.bytes_unseen, 2_999_500, "nobody has to look at these");
+        assert_eq!(status.zero_copy_bytes, 2_999_500, "nobody has to look at these");
     }
     let mut written = Vec::new();
     target.reopen().unwrap().read_to_end(&mut written).unwrap();
@@ -132,7 +132,7 @@ fn a_stream_survives_inputs_that_fail_unseen_and_while_they_are_read_ahead() {
         .input(Object::stream("tcp://source", near.into()).unwrap(), Framing::Whole)
         .output(Object::stream("sink", outlet.into()).unwrap())
         .build();
-    assert!(stream.can_move_unseen());
+    assert!(stream.parts().can_zero_copy());
     reset(far);
     assert!(matches!(stream.run(), Err(StreamError::NoInput(_))), "where would the end have been?");
     let StreamEvent::InputFailed { error, .. } = told.recv().unwrap() else { panic!("another event") };
@@ -147,7 +147,7 @@ fn a_stream_survives_inputs_that_fail_unseen_and_while_they_are_read_ahead() {
         .output(Object::collect("out", LIMIT).0)
         .build();
     let failed = Stored::failed(Port(1), rustix::io::Errno::IO);
-    stream.stored(failed).unwrap();
+    stream.stored(failed, wirepath_engine::now_us()).unwrap();
     assert!(
         matches!(stream.act(u64::MAX, 0).0, Acted::Ended(Err(StreamError::NoInput(_)))),
         "there is no other"

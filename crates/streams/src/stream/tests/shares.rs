@@ -38,11 +38,11 @@ proptest! {
 
 /// Shares of records of ten bytes, as each of `count` connections carries them.
 fn dealt(records: u8, threshold: u8, count: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
-    let mut dealer = crate::secret::Dealer::new(threshold);
+    let mut splitter = crate::secret::SecretSplitter::new(threshold);
     let input: Vec<u8> = (0..records).flat_map(|number| [number; 10]).collect();
     let mut carried = vec![Vec::new(); count];
     for record in input.chunks(10) {
-        let shares = dealer.deal(record, count);
+        let shares = splitter.split(record, count);
         carried.iter_mut().zip(shares).for_each(|(carried, share)| carried.extend_from_slice(&share));
     }
     (input, carried)
@@ -66,7 +66,7 @@ fn shares_by_connections_that_are_not_in_step_lose_nothing_and_wait_within_bound
         let act = |stream: &mut Stream| {
             (1..3).for_each(|port| stream.note_ready(Port(port)));
             while matches!(stream.act(u64::MAX, 0).0, Acted::More) {}
-            let Order::Shares(collector) = &stream.order else { panic!("another order") };
+            let Order::Shares(collector) = &stream.intake.order else { panic!("another order") };
             collector.bytes() / SHARE
         };
         (&ends[0]).write_all(&carried[0]).unwrap();
@@ -118,7 +118,7 @@ fn datagrams_that_are_no_shares_are_dropped_and_counted() {
     let (object, collected) = Object::collect("out", LIMIT);
     let mut stream =
         StreamBuilder::default().collect_shares(4, LIMIT).input(inlet, Framing::Whole).output(object).build();
-    let shares = crate::secret::Dealer::new(2).deal(b"secret", 2);
+    let shares = crate::secret::SecretSplitter::new(2).split(b"secret", 2);
     let mut mixed = shares[1].to_vec();
     mixed[1] = 3; // another threshold
     for datagram in [b"no share", &shares[0][..], &mixed, &shares[1]] {

@@ -12,15 +12,15 @@ fn panics() -> (UnixStream, Stream) {
         .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Whole)
         .output(Object::collect("out", LIMIT).0)
         .build();
-    let input = &mut stream.inputs[0];
+    let input = &mut stream.intake.inputs[0];
     input.busy = true;
-    stream.storage.push(Storage { port: input.port, job: Job::Panic });
+    stream.shared.storage.push(StorageJob { port: input.port, job: Job::Panic });
     (feed, stream)
 }
 
 #[test]
 fn what_panics_where_it_may_block_ends_its_stream_with_the_cause_and_no_other() {
-    let expected = Err(StreamError::StoragePanicked { name: "inlet".into(), words: "on purpose".into() });
+    let expected = Err(StreamError::StoragePanicked { name: "inlet".into(), message: "on purpose".into() });
     let (_feed, mut stream) = panics();
     assert_eq!(stream.run(), expected);
 
@@ -63,7 +63,7 @@ fn a_file_that_is_a_standard_stream_is_read_and_written_by_storage_and_keeps_its
             for one in storage {
                 let before = target.stream_position().unwrap();
                 let is_write = matches!(one.job, Job::Write(_));
-                stream.stored(one.run()).unwrap();
+                stream.stored(one.run(), wirepath_engine::now_us()).unwrap();
                 written += u64::from(is_write);
                 warmed += u64::from(!is_write);
                 assert!(is_write || target.stream_position().unwrap() == before);

@@ -34,7 +34,7 @@ fn a_turn_moves_what_it_may() {
                 .take_storage()
                 .collect::<Vec<_>>()
                 .into_iter()
-                .for_each(|storage| stream.stored(storage.run()).unwrap());
+                .for_each(|storage| stream.stored(storage.run(), wirepath_engine::now_us()).unwrap());
             match acted {
                 Acted::Ended(ended) => break ended.unwrap(),
                 Acted::Wait | Acted::Deliver => {
@@ -71,24 +71,24 @@ fn who_is_silent_is_not_looked_at_for_a_record_that_moves_unseen() {
             let place = if matches!(order, InputOrder::Arrival) { 70 } else { turn };
             for half in [[turn as u8; RECORD / 2]; 2] {
                 nears[place].write_all(&half).unwrap();
-                stream.note_ready(stream.inputs[place].port);
+                stream.note_ready(stream.intake.inputs[place].port);
                 assert!(matches!(stream.act(1 << 20, 0).0, Acted::Wait));
                 let mut came = [0; RECORD / 2];
                 sink.read_exact(&mut came).unwrap();
                 assert!(came == half);
                 stream.note_ready(Port(0));
             }
-            stream.inputs_looked_at
+            stream.intake.inputs_looked_at()
         };
         let first = pass(&mut stream, 0);
         assert_eq!((1..20).map(|turn| pass(&mut stream, turn)).max(), Some(first));
-        assert_eq!(stream.status().bytes_unseen, (20 * RECORD) as u64);
+        assert_eq!(stream.status().zero_copy_bytes, (20 * RECORD) as u64);
         // One that comes must be looked at, and while it is there no other need be.
         let (_last, far) = UnixStream::pair().unwrap();
         stream.attach_input(Object::stream("in", far.into()).unwrap(), Framing::lines(100)).unwrap();
         let then = pass(&mut stream, 20);
         assert_eq!((21..40).map(|turn| pass(&mut stream, turn)).max(), Some(then));
-        assert_eq!(stream.status().bytes_unseen, (20 * RECORD) as u64);
+        assert_eq!(stream.status().zero_copy_bytes, (20 * RECORD) as u64);
     }
 }
 
@@ -102,7 +102,7 @@ fn who_is_silent_is_not_asked_until_something_may_have_come() {
     let (object, collected) = Object::collect("out", LIMIT);
     let builder = StreamBuilder::default().order(InputOrder::Arrival).output(object);
     let mut stream = inputs.fold(builder, |builder, input| builder.input(input, Framing::lines(100))).build();
-    let asked = |stream: &Stream| match &stream.order {
+    let asked = |stream: &Stream| match &stream.intake.order {
         Order::Arrival(arrivals) => arrivals.queue.len(),
         _ => panic!("another order"),
     };
@@ -113,7 +113,7 @@ fn who_is_silent_is_not_asked_until_something_may_have_come() {
     nears[70].write_all(b"one\n").unwrap();
     nears[30].write_all(b"two\nth").unwrap();
     for place in [70, 30, 70] {
-        stream.note_ready(stream.inputs[place].port);
+        stream.note_ready(stream.intake.inputs[place].port);
     }
     assert_eq!(asked(&stream), 2);
     assert!(waits(&mut stream) && asked(&stream) == 0);
@@ -121,10 +121,10 @@ fn who_is_silent_is_not_asked_until_something_may_have_come() {
 
     // Those behind move up, and are found all the same.
     nears.remove(0);
-    stream.note_ready(stream.inputs[0].port);
-    assert!(waits(&mut stream) && stream.inputs.len() == INPUTS - 1);
+    stream.note_ready(stream.intake.inputs[0].port);
+    assert!(waits(&mut stream) && stream.intake.inputs.len() == INPUTS - 1);
     nears[29].write_all(b"ree\n").unwrap();
-    stream.note_ready(stream.inputs[29].port);
+    stream.note_ready(stream.intake.inputs[29].port);
     assert!(waits(&mut stream));
     assert_eq!(collected.bytes(), b"one\ntwo\nthree\n");
     drop(nears);

@@ -46,7 +46,7 @@ fn run_unseen(builder: StreamBuilder, outputs: Vec<Object>) -> StreamStatus {
     let mut stream = outputs.into_iter().fold(builder.finish_outputs(), StreamBuilder::output).build();
     stream.run().unwrap();
     let status = stream.status();
-    assert_eq!(status.bytes_unseen, status.bytes_in, "nobody has to look at these");
+    assert_eq!(status.zero_copy_bytes, status.bytes_in, "nobody has to look at these");
     status
 }
 
@@ -141,10 +141,10 @@ fn who_comes_within_a_large_record_gets_the_next_one_whole() {
     far.write_all(&bytes[..50_000]).unwrap();
     while stream.status().bytes_out < 50_000 {
         assert!(matches!(stream.act(1 << 20, 0).0, Acted::More | Acted::Wait));
-        stream.inputs[0].readable = true;
-        stream.outputs[0].writable = true;
+        stream.intake.inputs[0].readable = true;
+        stream.outputs.current[0].writable = true;
     }
-    assert_eq!(stream.status().bytes_unseen, 50_000);
+    assert_eq!(stream.status().zero_copy_bytes, 50_000);
     stream.attach_output(outputs.remove(0), OutputOptions::default());
     let writer = thread::spawn(move || {
         far.write_all(&bytes[50_000..]).unwrap();
@@ -166,7 +166,7 @@ fn turn_until(stream: &mut Stream, mut is_done: impl FnMut(&Stream) -> bool) {
         let acted = stream.act(1 << 22, now_us()).0;
         assert!(matches!(acted, Acted::More | Acted::Wait), "{acted:?}");
         let storage: Vec<_> = stream.take_storage().collect();
-        storage.into_iter().for_each(|one| stream.stored(one.run()).unwrap());
+        storage.into_iter().for_each(|one| stream.stored(one.run(), wirepath_engine::now_us()).unwrap());
         (0..stream.next_port).for_each(|port| stream.note_ready(Port(port)));
     }
 }
@@ -196,11 +196,11 @@ fn inputs_end_and_leave_while_an_output_takes_nothing() {
     let (near, mut far) = UnixStream::pair().unwrap();
     let inputs = vec![source(&some_bytes(4_000_000), 70_000), Object::stream("second", near.into()).unwrap()];
     let (mut stream, _stalled, _reader) = beside_a_stalled_one(inputs);
-    turn_until(&mut stream, |stream| stream.inputs.len() == 1);
+    turn_until(&mut stream, |stream| stream.intake.inputs.len() == 1);
     far.write_all(&[1; 40_000]).unwrap();
     turn_until(&mut stream, |stream| stream.status().bytes_in == 4_040_000);
     let (tell, told) = channel();
-    let port = stream.inputs[0].port;
+    let port = stream.intake.inputs[0].port;
     assert!(stream.detach_input(port, move |object| tell.send(object).unwrap()));
     turn_until(&mut stream, |_| told.try_recv().is_ok());
 }
@@ -240,7 +240,7 @@ fn who_comes_within_a_record_does_not_get_its_rest_when_the_others_fail() {
             .build();
         far.write_all(&bytes[..begun]).unwrap();
         turn_until(&mut stream, |stream| stream.status().bytes_out == begun as u64);
-        assert_eq!(stream.status().bytes_unseen > 0, moves_unseen);
+        assert_eq!(stream.status().zero_copy_bytes > 0, moves_unseen);
         let (mut outputs, mut readers) = sinks(1);
         stream.attach_output(outputs.remove(0), OutputOptions::default());
         drop(gone);
@@ -277,7 +277,9 @@ fn who_comes_when_nobody_is_left_does_not_get_the_rest_of_a_record() {
     let bytes = some_bytes(2 * RECORD);
     let sent = bytes.clone();
     let writer = thread::spawn(move || feed.write_all(&sent));
-    turn_until(&mut stream, |stream| stream.outputs[0].outbox.blocks() && !stream.pending.is_empty());
+    turn_until(&mut stream, |stream| {
+        stream.outputs.current[0].outbox.blocks() && !stream.spread.pending.is_empty()
+    });
     drop(gone);
     turn_until(&mut stream, |stream| stream.outputs.is_empty());
     let (object, collected) = Object::collect("late", 1 << 30);

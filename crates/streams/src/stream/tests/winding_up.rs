@@ -110,8 +110,8 @@ fn nothing_goes_behind_the_beginning_of_a_record_that_is_cut() {
 
 #[test]
 fn a_record_of_which_enough_shares_came_goes_before_a_failure_though_one_before_it_is_not_complete() {
-    let mut dealer = crate::secret::Dealer::new(2);
-    let dealt: Vec<_> = [b"first", b"other"].iter().map(|record| dealer.deal(*record, 3)).collect();
+    let mut splitter = crate::secret::SecretSplitter::new(2);
+    let dealt: Vec<_> = [b"first", b"other"].iter().map(|record| splitter.split(*record, 3)).collect();
     let (share, (first, other)) = (dealt[0][0].len(), (&dealt[0], &dealt[1]));
     let (object, collected) = Object::collect("out", LIMIT);
     let (silent, _peer) = silent();

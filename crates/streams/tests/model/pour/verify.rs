@@ -52,7 +52,7 @@ impl Pour<'_> {
         }
         self.tally.add("bytes in", status.bytes_in);
         self.tally.add("bytes out", status.bytes_out);
-        self.tally.add("bytes in, that nobody looked at", status.bytes_unseen);
+        self.tally.add("bytes in, that nobody looked at", status.zero_copy_bytes);
         self.tally.note("ending: well");
         self.tally
     }

@@ -95,7 +95,7 @@ impl Web<'_> {
         self.verify(&end);
         self.tally.add("bytes in", end.status.bytes_in);
         self.tally.add("bytes out", end.status.bytes_out);
-        self.tally.add("bytes in, that nobody looked at", end.status.bytes_unseen);
+        self.tally.add("bytes in, that nobody looked at", end.status.zero_copy_bytes);
         self.tally
     }
 }

@@ -51,12 +51,12 @@ pub enum StreamError {
     #[error("a callback of the stream panicked: {0}")]
     Panicked(String),
     /// What reads a file ahead, or writes one, panicked.
-    #[error("{name}: reading ahead or writing panicked: {words}")]
+    #[error("{name}: reading ahead or writing panicked: {message}")]
     StoragePanicked {
         /// The input or output.
         name: String,
-        /// What the panic said.
-        words: String,
+        /// Its message.
+        message: String,
     },
     /// All inputs failed that the stream [survived](crate::StreamBuilder::survive_inputs): nobody can tell where the end would have been.
     #[error("no input is left; the last one: {0}")]

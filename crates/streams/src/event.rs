@@ -1,8 +1,7 @@
 //! What happens to a stream while it goes on.
 
-use super::{Port, Stream, nth_mut};
-use crate::chain::ChainError;
 use crate::outbox::Dropped;
+use crate::port::Port;
 
 /// Something that happened to a stream, which goes on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,31 +82,3 @@ pub enum StreamEvent {
 
 /// Hears of events, on the thread that runs the stream; must not block.
 pub type OnEvent = dyn FnMut(StreamEvent) + Send;
-
-impl Stream {
-    /// Tells of the first record that a handler refused.
-    pub(super) fn tell_refusal(&mut self, refusal: Option<ChainError>) {
-        if let Some(ChainError { handler, error }) = refusal {
-            self.tell(StreamEvent::RecordRefused {
-                by: format!("handler {handler}"),
-                error: error.to_string(),
-            });
-        }
-    }
-
-    /// Tells of the first datagram that was too long for the output at `place`, those that leave counted behind the others.
-    pub(super) fn tell_too_long(&mut self, place: usize) {
-        let output = nth_mut(&mut self.outputs, &mut self.leaving, place);
-        if let Some((error, by)) =
-            output.and_then(|output| Some((output.object.take_misfit()?, output.object.name.clone())))
-        {
-            self.tell(StreamEvent::RecordRefused { by, error });
-        }
-    }
-
-    pub(super) fn tell(&mut self, event: StreamEvent) {
-        if let Some(on_event) = &mut self.on_event {
-            on_event(event);
-        }
-    }
-}

@@ -1,22 +1,24 @@
-//! Putting shares together: which inputs are asked, and what is handed on.
+//! Putting shares together: which inputs are read, and what is handed on.
 //!
-//! A stream of bytes brings its shares in the order of their records, so what it may still bring is known, and it can be left to wait:
-//! when as much waits as may, only inputs are read that have not come past the record that goes next, until they have. Nothing is lost
-//! because one connection is ahead of another. Datagrams come as they like and wait nowhere: a record that only they could complete
-//! is given up when more waits than may.
+//! A stream of bytes brings its shares in the order of their records, so what it may still bring is known, and it can wait. When
+//! as much waits as may, only inputs are read that have not come past the record that goes next, until they have: nothing is
+//! lost because one connection is ahead of another. Datagrams come in any order and wait nowhere: a record that only they could
+//! complete is lost when more waits than may.
 
-use super::input::Pulled;
-use super::{Order, Stream};
+use super::{HandOn, Intake, Order, Pulled};
 use crate::record::Run;
+use crate::shared::Shared;
 
 /// Most shares that are taken from an input before what came of them is handed on.
 const ROUNDS: usize = 64;
 
-impl Stream {
-    pub(super) fn pull_shares(&mut self) -> bool {
+impl Intake {
+    pub(super) fn pull_shares(&mut self, shared: &mut Shared, hand_on: &mut HandOn<'_>) -> bool {
         let mut progressed = false;
         for _ in 0..ROUNDS {
-            if self.is_turn_over() || !(self.pull_share_of_each() | self.hand_on_shared()) {
+            if shared.turn.is_over()
+                || !(self.pull_share_of_each(shared) | self.hand_on_recovered(shared, hand_on))
+            {
                 break;
             }
             progressed = true;
@@ -24,18 +26,18 @@ impl Stream {
         progressed
     }
 
-    /// Takes one share from each input that is to be asked.
-    fn pull_share_of_each(&mut self) -> bool {
+    /// Takes one share from each input that is to be read.
+    fn pull_share_of_each(&mut self, shared: &mut Shared) -> bool {
         let (mut progressed, mut place) = (false, 0);
         while place < self.inputs.len() {
             if !self.wants_share_of(place) {
                 place += 1;
                 continue;
             }
-            match self.next_run(place) {
+            match self.read(place, shared) {
                 Pulled::Run(mut run) => {
                     let share = self.take_first(place, &mut run);
-                    self.collect_share(place, &share);
+                    self.collect_share(place, &share, shared);
                 }
                 Pulled::Dropped => {}
                 Pulled::Nothing => {
@@ -43,7 +45,7 @@ impl Stream {
                     continue;
                 }
                 Pulled::Gone => {
-                    self.remove_input(place);
+                    self.remove(place, shared);
                     progressed = true;
                     continue;
                 }
@@ -64,8 +66,8 @@ impl Stream {
         collector.has_room() || collector.first().is_none_or(|first| input.next_share <= first)
     }
 
-    /// Puts a share to the others. One that is none is the end of its input, or is dropped if it came as a datagram.
-    fn collect_share(&mut self, place: usize, share: &Run) {
+    /// Puts a share to the others. What is no share ends its input, or is dropped if it came as a datagram.
+    fn collect_share(&mut self, place: usize, share: &Run, shared: &mut Shared) {
         let Order::Shares(collector) = &mut self.order else { return };
         let input = &mut self.inputs[place];
         match collector.offer(&share.bytes) {
@@ -74,15 +76,15 @@ impl Stream {
             Err(error) => {
                 // What came with it is not to be believed either.
                 let rest: usize = input.ready.drain(..).map(|run| run.bytes.len()).sum();
-                self.counts.bytes_dropped += (share.bytes.len() + rest) as u64;
-                self.input_failed(place, error.into());
+                self.counts.dropped_bytes += (share.bytes.len() + rest) as u64;
+                self.fail_input(place, error.into(), shared);
             }
         }
-        self.tell_misfit(place);
+        self.tell_malformed(place, shared);
     }
 
     /// Hands on the records that are complete and whose turn it is.
-    fn hand_on_shared(&mut self) -> bool {
+    fn hand_on_recovered(&mut self, shared: &mut Shared, hand_on: &mut HandOn<'_>) -> bool {
         let mut progressed = false;
         let has_datagrams = self.inputs.iter().any(|input| input.object.has_records());
         loop {
@@ -91,7 +93,7 @@ impl Stream {
             let Order::Shares(collector) = &mut self.order else { return progressed };
             let Some(record) = collector.take(has_datagrams, behind) else { return progressed };
             progressed = true;
-            self.handle(Run::single(record, true, true));
+            self.hand_on(Run::single(record, true, true), shared, hand_on);
         }
     }
 }

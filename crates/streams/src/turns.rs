@@ -1,23 +1,9 @@
-//! From which input the next record comes: the KStreams paper's polling order (section 3.1).
+//! Whose turn it is: the KStreams paper's polling order of inputs, and pushing order of outputs (section 3.1).
 //!
 //! Round robin and random order wait for the input whose turn it is. So what was striped over outputs is put together again by an
 //! input order of the same kind: round robin undoes round robin, and a random order undoes a random pattern with the same seed.
 
 use wirepath_media::random::Random;
-
-/// The order of inputs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InputOrder {
-    /// One record from each in turn.
-    RoundRobin,
-    /// One record from one at random, each equally likely; the same seed gives the same order.
-    Random {
-        /// The seed.
-        seed: u64,
-    },
-    /// A record from whichever has one; who gave one comes behind the others that have one.
-    Arrival,
-}
 
 /// Chooses among members, which are inputs or outputs, in the order in which they were attached. What a turn costs does not depend on
 /// how many there are.

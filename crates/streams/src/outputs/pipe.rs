@@ -1,16 +1,19 @@
-//! What goes to an output through a pipe, without being looked at.
+//! What moves to an output through a pipe, without being copied.
 
 use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 use wirepath_datapath::Pipe;
 
-use super::{Job, Output, Storage};
-use crate::object::{Kind, ObjectError, StoredFile};
+use super::Output;
+use crate::object::{Kind, ObjectError};
 use crate::record::Run;
+use crate::shared::Shared;
+use crate::storage::{Job, StorageJob};
 
 impl Output {
-    pub(super) fn takes_unseen(&self, outputs: usize) -> bool {
+    /// Whether it takes bytes that are not copied, as one of so many `outputs`.
+    pub(super) fn can_zero_copy(&self, outputs: usize) -> bool {
         let movable = match &self.object.kind {
             Kind::Stream(_) => true,
             Kind::File(file) => outputs == 1 && !file.shares_place,
@@ -21,21 +24,21 @@ impl Output {
     }
 
     /// Bytes that wait in its pipe.
-    pub(super) fn held(&self) -> usize {
+    pub(crate) fn held(&self) -> usize {
         self.pipe.as_ref().map_or(0, Pipe::held)
     }
 
-    pub(super) fn pipe(&mut self) -> Result<&mut Pipe, ObjectError> {
+    pub(crate) fn pipe(&mut self) -> Result<&mut Pipe, ObjectError> {
         if self.pipe.is_none() {
             self.pipe = Some(Pipe::empty().map_err(|errno| self.object.error("pipe2", errno))?);
         }
         self.pipe.as_mut().ok_or_else(|| self.object.error("pipe2", Errno::MFILE))
     }
 
-    /// Takes of its pipe; answers how many bytes, or None if nothing could be done.
+    /// Takes of its pipe; returns how many bytes, or None if nothing could be done.
     pub(super) fn drain_pipe(
         &mut self,
-        storage: &mut Vec<Storage>,
+        shared: &mut Shared,
         now_us: u64,
     ) -> Result<Option<usize>, ObjectError> {
         let Some(pipe) = self.pipe.as_mut().filter(|pipe| pipe.held() > 0) else { return Ok(None) };
@@ -45,7 +48,7 @@ impl Output {
         if let Some(target) = self.object.target() {
             (self.busy, self.storing) = (true, pipe.held());
             if let Some(pipe) = self.pipe.take() {
-                storage.push(Storage { port: self.port, job: Job::Drain { pipe, target } });
+                shared.storage.push(StorageJob { port: self.port, job: Job::Drain { pipe, target } });
             }
             return Ok(Some(0));
         }
@@ -70,14 +73,6 @@ impl Output {
                 Ok(Some(0))
             }
             Err(errno) => Err(self.object.error("splice", errno)),
-        }
-    }
-
-    pub(super) fn note_taken(&mut self, bytes: usize, now_us: u64) {
-        self.bytes += bytes as u64;
-        self.lately.add(bytes, now_us);
-        if let Kind::File(StoredFile { progress: Some(progress), .. }) = &self.object.kind {
-            progress.advance(bytes as u64);
         }
     }
 }

@@ -1,30 +1,89 @@
-//! What an input has: runs of records, made of what its object gives.
+//! One input: runs of records, made of what its object gives.
 
+use std::collections::VecDeque;
 use std::fmt;
 
-use bytes::{Buf, Bytes};
+use bytes::{Buf, Bytes, BytesMut};
 use rustix::io::Errno;
 use wirepath_datapath::datagrams;
-use wirepath_engine::Watcher;
 
-use super::storage::{Job, Storage};
-use super::{Input, StreamError, Supply};
-use crate::object::{Fill, ObjectError};
+use crate::error::StreamError;
+use crate::framing::Splitter;
+use crate::object::{Fill, Object, ObjectError};
+use crate::outbox::Dropped;
+use crate::port::Port;
 use crate::record::Run;
+use crate::shared::{OnDetached, Shared};
+use crate::storage::{Job, StorageJob};
 use crate::write_progress::WriteProgress;
 
 /// Bytes that are asked for at a time: a few calls a megabyte, and still within the processor's caches.
 const READ: usize = 128 * 1024;
 
-/// Most bytes, of a record that is as long. Each call that reads from a connection has it tell its peer of the room there is now, so a
-/// few large calls cost the network less than many that stay within the processor's nearest cache.
+/// Most bytes, of a record that is as long. Each call that reads from a connection has it tell its peer of the room there is
+/// now, so a few large calls cost the network less than many that stay within the processor's nearest cache.
 const MOST_READ: usize = 1024 * 1024;
 
 /// Calls that take waiting datagrams in a row: as many as the kernel lets leave in one (UDP_MAX_SEGMENTS).
 const MOST_DATAGRAM_CALLS: usize = 64;
 
+/// An input of a stream.
+pub(crate) struct Input {
+    pub(crate) port: Port,
+    pub(crate) object: Object,
+    pub(crate) splitter: Splitter,
+    /// Read, and not divided.
+    pub(super) buffer: BytesMut,
+    /// Divided, and not taken.
+    pub(crate) ready: VecDeque<Run>,
+    /// May have something: no call has said otherwise since.
+    pub(crate) readable: bool,
+    /// By arrival: is in the queue of inputs that may have something.
+    pub(super) is_queued: bool,
+    /// Waits for storage.
+    pub(crate) busy: bool,
+    pub(super) supply: Supply,
+    /// To be detached when it is between two records.
+    pub(super) detach: Option<OnDetached>,
+    pub(crate) bytes: u64,
+    pub(crate) records: u64,
+    /// Of shares: the next share of a stream of bytes is of this record, or of a later one.
+    pub(super) next_share: u64,
+    /// Datagrams that were dropped because they are malformed.
+    pub(crate) malformed: Dropped,
+    /// What is wrong with the first of them, until that is told.
+    pub(super) first_error: Option<String>,
+}
+
+/// What is still to come of an input.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Supply {
+    /// There may be more.
+    Open,
+    /// It has come to its end.
+    Ended,
+    /// Nothing more is read of it, whatever it has.
+    Cut,
+}
+
+/// What an input did so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InputStatus {
+    /// Its port.
+    pub port: Port,
+    /// Its name.
+    pub name: String,
+    /// Bytes that were read.
+    pub bytes: u64,
+    /// Records that were begun, as in [`StreamStatus::records_in`](crate::StreamStatus::records_in).
+    pub records: u64,
+    /// Datagrams that were dropped, because they do not fit the framing, are no shares, or came without what says how they were
+    /// gathered.
+    pub malformed: Dropped,
+}
+
 /// What an input has.
-pub(super) enum Pulled {
+pub(crate) enum Pulled {
     Run(Run),
     /// Nothing but datagrams that cannot be used; there may be more.
     Dropped,
@@ -35,14 +94,49 @@ pub(super) enum Pulled {
 }
 
 impl Input {
+    pub(super) fn new(port: Port, object: Object, splitter: Splitter, supply: Supply) -> Input {
+        Input {
+            port,
+            object,
+            splitter,
+            buffer: BytesMut::new(),
+            ready: VecDeque::new(),
+            readable: true,
+            is_queued: false,
+            busy: false,
+            supply,
+            detach: None,
+            bytes: 0,
+            records: 0,
+            next_share: 0,
+            malformed: Dropped::default(),
+            first_error: None,
+        }
+    }
+
+    pub(crate) fn status(&self) -> InputStatus {
+        let Input { port, bytes, records, malformed, .. } = *self;
+        InputStatus { port, name: self.object.name.clone(), bytes, records, malformed }
+    }
+
+    /// Whether more may come.
+    pub(crate) fn is_open(&self) -> bool {
+        self.supply == Supply::Open
+    }
+
+    /// Whether a call may find something.
+    pub(super) fn may_be_read(&self) -> bool {
+        self.readable && !self.busy && self.is_open()
+    }
+
     /// Whether it is a stream of bytes without framing: one record without end.
-    pub(super) fn is_endless(&self) -> bool {
+    pub(crate) fn is_unframed(&self) -> bool {
         self.splitter.is_whole() && !self.object.has_records()
     }
 
     /// Ends the record without end, if that is what goes by.
     pub(super) fn cut(&mut self) {
-        if self.is_endless() {
+        if self.is_unframed() {
             self.ready.extend(self.splitter.cut());
         }
     }
@@ -59,7 +153,7 @@ impl Input {
 
     /// Whether the beginning of a record was handed on and its end was not.
     pub(super) fn is_within_record(&self) -> bool {
-        !self.splitter.at_boundary() && !self.is_endless()
+        !self.splitter.at_boundary() && !self.is_unframed()
     }
 
     /// Whether it has ended and all of it was handed on.
@@ -67,13 +161,8 @@ impl Input {
         self.supply != Supply::Open && self.buffer.is_empty() && self.is_between_records()
     }
 
-    /// The next run; of what its object has, about `room` bytes are taken.
-    pub(super) fn next_run(
-        &mut self,
-        room: usize,
-        storage: &mut Vec<Storage>,
-        watch: Option<&Watcher>,
-    ) -> Result<Pulled, StreamError> {
+    /// The next run. Of what its object has, about as much is taken as the turn has room for.
+    pub(crate) fn next_run(&mut self, shared: &mut Shared) -> Result<Pulled, StreamError> {
         loop {
             if let Some(run) = self.ready.pop_front() {
                 return Ok(Pulled::Run(run));
@@ -92,51 +181,50 @@ impl Input {
                 self.ready.push_back(run);
                 continue;
             }
-            if self.supply != Supply::Open {
+            if !self.is_open() {
                 return Ok(Pulled::Gone);
             }
             if !self.readable {
                 return Ok(Pulled::Nothing);
             }
             let before = self.malformed.records;
-            self.fill(room, storage, watch)?;
+            self.fill(shared)?;
             if self.malformed.records > before && self.ready.is_empty() {
                 return Ok(Pulled::Dropped);
             }
         }
     }
 
-    /// The file is to be read as far as it is written: waits until more is.
-    pub(super) fn await_writer(
-        &mut self,
-        progress: &WriteProgress,
-        known: u64,
-        watch: Option<&Watcher>,
-    ) -> Result<(), ObjectError> {
-        let Some(watch) = watch else {
-            return Err(self.object.error("waiting for the writer without an engine", Errno::OPNOTSUPP));
-        };
-        self.readable = !progress.wake_beyond(known, watch.waker(self.port.0));
-        Ok(())
-    }
-
-    fn fill(
-        &mut self,
-        room: usize,
-        storage: &mut Vec<Storage>,
-        watch: Option<&Watcher>,
-    ) -> Result<(), StreamError> {
+    fn fill(&mut self, shared: &mut Shared) -> Result<(), StreamError> {
+        let room = shared.turn.room();
         match self.take(room)? {
             Fill::Datagrams { bytes, datagram_bytes } => self.gather(bytes, datagram_bytes, room)?,
             Fill::Nothing => self.readable = false,
             Fill::End => self.supply = Supply::Ended,
             Fill::Cold(cold) => {
                 self.busy = true;
-                storage.push(Storage { port: self.port, job: Job::Warm(cold) });
+                shared.storage.push(StorageJob { port: self.port, job: Job::Warm(cold) });
             }
-            Fill::Unwritten(progress, known) => self.await_writer(&progress, known, watch)?,
+            Fill::Unwritten(progress, known) => self.await_writer(&progress, known, shared)?,
             Fill::Bytes(_) | Fill::Unusable { .. } => {} // counted
         }
+        Ok(())
+    }
+
+    /// The file is read as far as it is written: waits until more is.
+    ///
+    /// # Errors
+    /// Without an engine, which is what wakes the stream.
+    pub(crate) fn await_writer(
+        &mut self,
+        progress: &WriteProgress,
+        known: u64,
+        shared: &Shared,
+    ) -> Result<(), ObjectError> {
+        let Some(watcher) = &shared.watcher else {
+            return Err(self.object.error("waiting for the writer without an engine", Errno::OPNOTSUPP));
+        };
+        self.readable = !progress.wake_beyond(known, watcher.waker(self.port.0));
         Ok(())
     }
 
@@ -227,10 +315,10 @@ impl Input {
         }
     }
 
-    /// A datagram is dropped, for a reason that is told if it is the first.
+    /// A datagram is malformed and dropped. What is wrong with the first is told.
     pub(super) fn note_malformed(&mut self, bytes: usize, why: &dyn fmt::Display) {
         if self.malformed.records == 0 {
-            self.misfit = Some(why.to_string());
+            self.first_error = Some(why.to_string());
         }
         self.malformed.records += 1;
         self.malformed.bytes += bytes as u64;

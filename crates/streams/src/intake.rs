@@ -1,0 +1,306 @@
+//! Intake, the first part of a stream: its inputs, and the order in which records are taken from them.
+//!
+//! [`Input`] divides what an object gives into records. [`Order`] says which input is read next; [`pull`] reads it and hands
+//! records on. The zero-copy route asks the same order ([`Intake::next_ready`], [`Intake::took`]).
+
+mod arrival;
+mod detach;
+mod input;
+mod merge;
+mod order;
+mod pull;
+mod shares;
+mod zero_copy;
+
+use crate::error::StreamError;
+use crate::event::StreamEvent;
+use crate::framing::{Framing, LONGEST, Splitter};
+use crate::object::Object;
+use crate::outbox::Dropped;
+use crate::port::Port;
+use crate::record::Run;
+use crate::secret::Collector;
+use crate::shared::Shared;
+pub use input::InputStatus;
+use input::Supply;
+pub(crate) use input::{Input, Pulled};
+pub use merge::{Late, MergeCounts};
+pub(crate) use order::Order;
+pub use order::{InputOrder, Tag};
+pub(crate) use zero_copy::GoingBy;
+use zero_copy::ZeroCopyCheck;
+
+/// Receives runs of records in their order.
+pub(crate) type HandOn<'a> = dyn FnMut(Run, &mut Shared) + 'a;
+
+/// The inputs of a stream, in the order of their ports.
+pub(crate) struct Intake {
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) order: Order,
+    needs: Needs,
+    zero_copy: ZeroCopyCheck,
+    /// Inputs that are to be detached.
+    detaching: usize,
+    /// The stream fails, and inputs were told.
+    is_cut: bool,
+    /// The error of the last input that failed and was survived.
+    last_failure: Option<String>,
+    /// An input came to its end, or was detached.
+    has_input_ended: bool,
+    /// The run that was read last is of a stream of bytes without framing.
+    last_is_unframed: bool,
+    counts: Counts,
+}
+
+/// What handlers, order and outputs need of records.
+#[derive(Clone, Copy, Debug, Default)]
+struct Needs {
+    /// Most bytes of a record, if only whole records are of use.
+    whole: Option<usize>,
+    /// Bytes of datagrams that unframed bytes are divided into.
+    packet_bytes: Option<usize>,
+}
+
+/// What inputs counted, those that are gone too.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) bytes: u64,
+    pub(crate) records: u64,
+    pub(crate) dropped_bytes: u64,
+    pub(crate) returned_bytes: u64,
+    /// Of the bytes read, those that moved without being copied.
+    pub(crate) zero_copy_bytes: u64,
+    /// Of inputs that are gone.
+    malformed: Dropped,
+}
+
+impl Intake {
+    /// Inputs that hand on only whole records of at most `whole` bytes, if that is said.
+    pub(crate) fn new(order: Order, whole: Option<usize>) -> Intake {
+        Intake {
+            inputs: Vec::new(),
+            order,
+            needs: Needs { whole, packet_bytes: None },
+            zero_copy: ZeroCopyCheck::default(),
+            detaching: 0,
+            is_cut: false,
+            last_failure: None,
+            has_input_ended: false,
+            last_is_unframed: false,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Inserts an input that is watched already. Returns whether its records are datagrams as they came.
+    pub(crate) fn insert(&mut self, port: Port, object: Object, framing: Framing) -> bool {
+        let mut splitter = Splitter::new(framing, self.needs.whole);
+        if let Some(packet_bytes) = self.needs.packet_bytes.filter(|_| !object.has_records()) {
+            splitter.divide_into(packet_bytes);
+        }
+        let keeps_datagrams = object.has_records() && splitter.is_whole();
+        let place = self.inputs.partition_point(|input| input.port < port);
+        match &mut self.order {
+            Order::Tags { merge, .. } => merge.add_input(place),
+            Order::Turns(turns) => turns.inserted(place),
+            Order::Arrival(_) | Order::Shares(_) => {}
+        }
+        let supply = if self.is_cut { Supply::Cut } else { Supply::Open };
+        self.inputs.insert(place, Input::new(port, object, splitter, supply));
+        self.zero_copy.note_change();
+        self.wake(place);
+        keeps_datagrams
+    }
+
+    /// The place of an input.
+    pub(crate) fn place_of(&self, port: Port) -> Option<usize> {
+        self.inputs.binary_search_by_key(&port, |input| input.port).ok()
+    }
+
+    /// From their next record on, inputs hand on only whole records of at most `limit` bytes.
+    pub(crate) fn need_whole(&mut self, limit: usize) {
+        if self.needs.whole.is_some_and(|before| before <= limit) {
+            return;
+        }
+        self.needs.whole = Some(limit);
+        self.each_from_next_record(|input| input.splitter.need_whole(limit));
+    }
+
+    /// From now on, unframed bytes are divided into datagrams: they have no end for a datagram to leave at.
+    pub(crate) fn divide_into_datagrams(&mut self, packet_bytes: usize) {
+        if self.needs.packet_bytes.is_some() {
+            return;
+        }
+        self.needs.packet_bytes = Some(packet_bytes);
+        self.each_from_next_record(|input| {
+            if !input.object.has_records() {
+                input.splitter.divide_into(packet_bytes);
+            }
+        });
+    }
+
+    fn each_from_next_record(&mut self, mut change: impl FnMut(&mut Input)) {
+        for input in &mut self.inputs {
+            input.cut();
+            change(input);
+        }
+        self.zero_copy.note_change();
+        self.wake_all();
+    }
+
+    /// An input may have something that it had not when it was asked. False if there is no such input.
+    pub(crate) fn note_ready(&mut self, port: Port) -> bool {
+        let Some(place) = self.place_of(port) else { return false };
+        self.inputs[place].readable = true;
+        self.wake(place);
+        true
+    }
+
+    /// All inputs may have something.
+    pub(crate) fn note_all_ready(&mut self) {
+        self.inputs.iter_mut().for_each(|input| input.readable = true);
+        self.wake_all();
+    }
+
+    /// The connection of an input has urgent data, which `splice` does not get past.
+    pub(crate) fn note_urgent(&mut self, port: Port) {
+        let Some(place) = self.place_of(port) else { return };
+        if let Some(connection) = self.inputs[place].object.connection_mut() {
+            connection.has_urgent = true;
+            self.zero_copy.note_change();
+        }
+    }
+
+    /// Reading a file ahead is done, up to a byte, or has failed.
+    pub(crate) fn note_warm(
+        &mut self,
+        place: usize,
+        until: u64,
+        result: Result<(), rustix::io::Errno>,
+        shared: &mut Shared,
+    ) {
+        self.wake(place);
+        let input = &mut self.inputs[place];
+        input.busy = false;
+        match result {
+            Ok(()) => input.object.warmed(until),
+            Err(errno) => {
+                let error = input.object.error("reading ahead", errno);
+                self.fail_input(place, error.into(), shared);
+            }
+        }
+    }
+
+    /// An input failed. The stream goes on without it, when what was read of it before has gone, or fails.
+    pub(crate) fn fail_input(&mut self, place: usize, error: StreamError, shared: &mut Shared) {
+        self.zero_copy.note_change();
+        let input = &mut self.inputs[place];
+        // What is not divided into records never will be.
+        self.counts.dropped_bytes += input.buffer.len() as u64;
+        input.buffer.clear();
+        input.supply = Supply::Cut;
+        let port = input.port;
+        self.wake(place);
+        if !shared.settings.survives_inputs {
+            shared.fail(error);
+            return self.cut_if_failing(shared);
+        }
+        let error = error.to_string();
+        self.last_failure = Some(error.clone());
+        shared.tell(StreamEvent::InputFailed { port, error });
+    }
+
+    /// Reads no more of any input, once the stream fails.
+    pub(crate) fn cut_if_failing(&mut self, shared: &Shared) {
+        if self.is_cut || !shared.is_failing() {
+            return;
+        }
+        self.is_cut = true;
+        self.inputs.iter_mut().for_each(Input::cut_supply);
+        self.zero_copy.note_change();
+        self.wake_all();
+    }
+
+    /// What the stream has failed with if all its inputs did.
+    pub(crate) fn failure_of_all(&mut self) -> Option<StreamError> {
+        self.last_failure.take_if(|_| !self.has_input_ended).map(StreamError::NoInput)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.inputs.is_empty()
+    }
+
+    /// Whether all that was taken from inputs that are gone was handed on.
+    pub(crate) fn nothing_waits(&self) -> bool {
+        match &self.order {
+            Order::Tags { merge, .. } => merge.is_done(),
+            Order::Shares(collector) => collector.is_empty(),
+            Order::Turns(_) | Order::Arrival(_) => true,
+        }
+    }
+
+    /// Whether a stream of bytes without framing goes by, which has no place between two records.
+    pub(crate) fn is_within_unframed(&self) -> bool {
+        self.inputs.iter().any(|input| input.is_unframed() && !input.splitter.at_boundary())
+    }
+
+    /// Whether a record goes by in pieces.
+    pub(crate) fn is_within_record(&self) -> bool {
+        self.inputs.iter().any(|input| !input.splitter.at_boundary())
+    }
+
+    /// Whether the run that was read last is of a stream of bytes without framing, which may have ended since.
+    pub(crate) fn last_is_unframed(&self) -> bool {
+        self.last_is_unframed
+    }
+
+    /// Whether something that may block is done for an input.
+    pub(crate) fn waits_for_storage(&self) -> bool {
+        self.inputs.iter().any(|input| input.busy)
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Datagrams that were dropped because they are malformed, of all inputs.
+    pub(crate) fn malformed(&self) -> Dropped {
+        self.inputs.iter().fold(self.counts.malformed, |sum, input| sum + input.malformed)
+    }
+
+    /// Bytes that were dropped, malformed datagrams and shares of lost records too.
+    pub(crate) fn dropped_bytes(&self) -> u64 {
+        let lost_shares = self.collector().map_or(0, Collector::lost_bytes);
+        self.counts.dropped_bytes + self.malformed().bytes + lost_shares
+    }
+
+    /// Bytes that were read and not handed on.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        let ordered = match &self.order {
+            Order::Tags { merge, .. } => merge.bytes(),
+            Order::Shares(collector) => collector.bytes(),
+            Order::Turns(_) | Order::Arrival(_) => 0,
+        };
+        self.inputs.iter().map(Input::kept).sum::<usize>() + ordered
+    }
+
+    /// What a merge by tag counted, if there is one.
+    pub(crate) fn merge_counts(&self) -> Option<MergeCounts> {
+        if let Order::Tags { merge, .. } = &self.order { Some(merge.counts()) } else { None }
+    }
+
+    pub(crate) fn collector(&self) -> Option<&Collector> {
+        if let Order::Shares(collector) = &self.order { Some(collector) } else { None }
+    }
+}
+
+impl Input {
+    /// Nothing more is read of it, so a record of which it has only the beginning is not handed on.
+    fn cut_supply(&mut self) {
+        if self.supply == Supply::Open {
+            self.supply = Supply::Cut;
+            if !self.is_unframed() {
+                self.splitter.need_whole(LONGEST);
+            }
+        }
+    }
+}

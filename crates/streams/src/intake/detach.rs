@@ -1,0 +1,118 @@
+//! Inputs that leave: at their end, because they failed, or because they were detached.
+
+use bytes::BytesMut;
+
+use super::{HandOn, Input, Intake, Order, Supply};
+use crate::event::StreamEvent;
+use crate::port::Port;
+use crate::record::Run;
+use crate::shared::{OnDetached, Shared};
+
+impl Intake {
+    /// Has the input leave when it is between two records: one without framing at once. Returns the callback if there is no such
+    /// input, or it is being detached already.
+    pub(crate) fn detach(&mut self, port: Port, on_detached: OnDetached) -> Result<(), OnDetached> {
+        let place = self.place_of(port).filter(|place| self.inputs[*place].detach.is_none());
+        let Some(place) = place else { return Err(on_detached) };
+        self.zero_copy.note_change();
+        let input = &mut self.inputs[place];
+        input.cut();
+        input.detach = Some(on_detached);
+        self.detaching += 1;
+        self.wake(place);
+        Ok(())
+    }
+
+    /// Removes inputs that are being detached and are between two records. Returns whether anything was done.
+    pub(crate) fn remove_detached(&mut self, shared: &mut Shared, hand_on: &mut HandOn<'_>) -> bool {
+        if self.detaching == 0 {
+            return false; // the usual case, which must not cost more with many inputs
+        }
+        self.hand_on_ends(shared, hand_on);
+        let can_leave = |input: &Input| input.detach.is_some() && input.is_between_records();
+        let mut progressed = false;
+        if let Order::Tags { merge, .. } = &mut self.order {
+            // All that can leave, first: the next record of one input may be what another waits for.
+            for (place, _) in self.inputs.iter().enumerate().filter(|(_, input)| can_leave(input)) {
+                progressed |= !merge.has_ended(place);
+                merge.end_input(place);
+            }
+        }
+        let is_done = |intake: &Intake| {
+            let nothing_waits = |place: usize| match &intake.order {
+                Order::Tags { merge, .. } => merge.is_empty(place),
+                _ => true,
+            };
+            let mut inputs = intake.inputs.iter().enumerate();
+            inputs.position(|(place, input)| can_leave(input) && nothing_waits(place))
+        };
+        while let Some(place) = is_done(self) {
+            self.remove(place, shared);
+            progressed = true;
+        }
+        progressed
+    }
+
+    /// Hands on the ends of unframed records of inputs that are being detached and have nothing else. Such an end takes no room,
+    /// so the input need not wait until outputs have some, or until there is an output.
+    fn hand_on_ends(&mut self, shared: &mut Shared, hand_on: &mut HandOn<'_>) {
+        let has_only_that = |input: &Input| {
+            input.detach.is_some()
+                && input.ready.len() == 1
+                && input.ready.front().is_some_and(Run::is_only_end)
+        };
+        while let Some(place) = self.inputs.iter().position(has_only_that)
+            && let Some(end) = self.inputs[place].ready.pop_front()
+        {
+            self.hand_on(end, shared, hand_on);
+        }
+    }
+
+    /// Removes one input that is being detached, wherever it is. Returns whether there was one.
+    pub(crate) fn give_one_back(&mut self, shared: &mut Shared) -> bool {
+        let place = self.inputs.iter().position(|input| input.detach.is_some());
+        place.inspect(|place| self.remove(*place, shared)).is_some()
+    }
+
+    /// Nothing more comes of the input at `place`. If the stream fails within a record of which outputs have the beginning, nothing
+    /// goes behind that: it would be taken for the rest.
+    pub(super) fn end(&mut self, place: usize, shared: &mut Shared) {
+        let is_cut = shared.is_failing() && self.inputs[place].is_within_record();
+        self.remove(place, shared);
+        while is_cut && !self.inputs.is_empty() {
+            self.remove(0, shared);
+        }
+    }
+
+    /// Removes the input at `place`: who detached it gets it back, else it is closed.
+    pub(crate) fn remove(&mut self, place: usize, shared: &mut Shared) {
+        let input = self.inputs.remove(place);
+        self.zero_copy.note_change();
+        self.detaching -= usize::from(input.detach.is_some());
+        self.has_input_ended |= input.supply == Supply::Ended || input.detach.is_some();
+        self.counts.malformed = self.counts.malformed + input.malformed;
+        // What was read and not handed on. Where the stream ends before the input could leave, that can be whole records.
+        let mut unused = BytesMut::new();
+        let mut keep = |run: &Run| unused.extend_from_slice(&run.bytes);
+        match &mut self.order {
+            Order::Turns(turns) => turns.removed(place),
+            Order::Tags { merge, .. } => merge.remove_input(place).for_each(|run| keep(&run)),
+            Order::Arrival(arrivals) => arrivals.removed(input.port),
+            Order::Shares(_) => {}
+        }
+        input.ready.iter().for_each(keep);
+        shared.unwatch(&input.object);
+        shared.may_zero_copy = true; // what kept others from it may be gone
+        shared.tell(StreamEvent::InputGone { port: input.port, name: input.object.name.clone() });
+        let Input { mut object, splitter, buffer, detach, .. } = input;
+        unused.unsplit(buffer);
+        if detach.is_some() && !object.has_records() {
+            self.counts.returned_bytes += unused.len() as u64;
+            object.put_back(unused);
+        } else {
+            self.counts.dropped_bytes += unused.len() as u64;
+        }
+        shared.deferred_drops.push(Box::new(splitter));
+        shared.hand_over(object, detach);
+    }
+}

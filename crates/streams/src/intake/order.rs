@@ -1,0 +1,59 @@
+//! The order in which records are taken from inputs: the KStreams paper's polling order (section 3.1).
+
+use super::arrival::Arrivals;
+use super::merge::{Late, Merge};
+use crate::record::Run;
+use crate::secret::Collector;
+use crate::turns::Turns;
+
+/// The order of inputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InputOrder {
+    /// One record from each in turn.
+    RoundRobin,
+    /// One record from one at random, each equally likely; the same seed gives the same order.
+    Random {
+        /// The seed.
+        seed: u64,
+    },
+    /// A record from whichever has one; who gave one comes behind the others that have one.
+    Arrival,
+}
+
+/// Finds the tag of a record.
+pub type Tag = dyn FnMut(&[u8]) -> Option<u64> + Send;
+
+/// Which input is read next.
+pub(crate) enum Order {
+    /// One record from each in turn, or from one at random.
+    Turns(Turns),
+    /// A record from whichever input has one.
+    Arrival(Arrivals),
+    /// Records in the order of their tags.
+    Tags { tag: Box<Tag>, merge: Merge<Run> },
+    /// Shares, put together to records.
+    Shares(Collector),
+}
+
+impl Order {
+    pub(crate) fn of(order: InputOrder) -> Order {
+        match order {
+            InputOrder::RoundRobin => Order::Turns(Turns::round_robin()),
+            InputOrder::Random { seed } => Order::Turns(Turns::random(seed)),
+            InputOrder::Arrival => Order::Arrival(Arrivals::default()),
+        }
+    }
+
+    pub(crate) fn by_tag(tag: Box<Tag>, window: usize, waiting_bytes: usize, late: Late) -> Order {
+        Order::Tags { tag, merge: Merge::new(window, waiting_bytes, late) }
+    }
+
+    pub(crate) fn of_shares(window: usize, waiting_bytes: usize) -> Order {
+        Order::Shares(Collector::new(window, waiting_bytes))
+    }
+
+    /// Whether parts of records are of no use.
+    pub(crate) fn needs_whole_records(&self) -> bool {
+        matches!(self, Order::Tags { .. } | Order::Shares(_))
+    }
+}

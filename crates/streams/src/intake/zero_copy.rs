@@ -1,0 +1,116 @@
+//! What of inputs may move without copies.
+
+use super::{Input, Intake, Order};
+use crate::object::Kind;
+
+/// Records of fixed size that are smaller than this are copied: many leave in one call then, which costs less than two calls
+/// for each.
+pub(crate) const LARGE: usize = 32 * 1024;
+
+/// The last answer to whether all inputs may move without copies. Thousands of inputs are not looked at for each record: not
+/// again while nothing has changed since all of them could, and no other while the one that could not still cannot.
+#[derive(Debug, Default)]
+pub(super) struct ZeroCopyCheck {
+    /// All inputs could, and nothing has happened to one since.
+    all_can: bool,
+    /// The place of an input that could not.
+    obstacle: usize,
+    /// Inputs that were looked at.
+    #[cfg(test)]
+    looked_at: usize,
+}
+
+impl ZeroCopyCheck {
+    /// Something happened to an input.
+    pub(super) fn note_change(&mut self) {
+        self.all_can = false;
+    }
+}
+
+/// What the outputs' side has to know of the records that come without being copied.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GoingBy {
+    /// There is one stream of bytes without framing. Beside other inputs such a stream is copied.
+    pub(crate) is_unframed: bool,
+    /// Outputs have the beginning of a record and not its end.
+    pub(crate) is_within: bool,
+}
+
+impl Intake {
+    /// What goes by, if bytes of all inputs may move without copies.
+    pub(crate) fn zero_copy(&mut self) -> Option<GoingBy> {
+        let has_order = matches!(self.order, Order::Turns(_) | Order::Arrival(_));
+        if !has_order || self.inputs.is_empty() || !self.all_can_zero_copy() {
+            return None;
+        }
+        let is_within = self.going_by().is_some();
+        debug_assert_eq!(is_within, self.is_within_record());
+        let is_unframed = matches!(&self.inputs[..], [alone] if alone.is_unframed());
+        Some(GoingBy { is_unframed, is_within })
+    }
+
+    /// Inputs that were looked at to answer whether all may move without copies.
+    #[cfg(test)]
+    pub(crate) fn inputs_looked_at(&self) -> usize {
+        self.zero_copy.looked_at
+    }
+
+    fn all_can_zero_copy(&mut self) -> bool {
+        let is_alone = self.inputs.len() == 1;
+        let cannot = |input: &Input| !input.can_zero_copy(is_alone);
+        let check = &mut self.zero_copy;
+        if !check.all_can {
+            if self.inputs.get(check.obstacle).is_some_and(cannot) {
+                return false;
+            }
+            let place = self.inputs.iter().position(cannot);
+            #[cfg(test)]
+            {
+                check.looked_at += self.inputs.len();
+            }
+            check.all_can = place.is_none();
+            check.obstacle = place.unwrap_or(0);
+        }
+        debug_assert_eq!(check.all_can, !self.inputs.iter().any(cannot), "an input changed unnoticed");
+        check.all_can
+    }
+
+    /// So many bytes of the input at `place` moved without copies. Returns whether a record ended with them; None if the input
+    /// has no records.
+    pub(crate) fn note_passed(&mut self, place: usize, bytes: usize) -> Option<bool> {
+        let input = &mut self.inputs[place];
+        input.bytes += bytes as u64;
+        self.counts.bytes += bytes as u64;
+        self.counts.zero_copy_bytes += bytes as u64;
+        let passed = input.splitter.pass(bytes)?;
+        input.records += u64::from(passed.begins);
+        self.counts.records += u64::from(passed.begins);
+        self.took(place, passed.ends);
+        Some(passed.ends)
+    }
+
+    /// From now on the input at `place` is copied, or is at its end.
+    pub(crate) fn note_zero_copy_over(&mut self, place: usize, has_ended: bool) {
+        if has_ended {
+            self.inputs[place].supply = super::Supply::Ended;
+            self.wake(place);
+        }
+        self.zero_copy.note_change();
+    }
+}
+
+impl Input {
+    /// Bytes without framing go nowhere else than those before: there must be no other input then.
+    fn can_zero_copy(&self, is_alone: bool) -> bool {
+        let movable = match &self.object.kind {
+            Kind::Stream(connection) => !connection.has_urgent,
+            Kind::Listening(_) | Kind::Mapping(_) | Kind::Parts(_) => true,
+            Kind::File(file) => !file.shares_place,
+            _ => false,
+        };
+        let nothing_kept = self.buffer.is_empty() && self.ready.is_empty() && self.object.unread.is_empty();
+        let is_blind = self.splitter.blind_size().is_some_and(|bytes| bytes >= LARGE);
+        let goes_by = is_blind && (is_alone || !self.is_unframed());
+        movable && nothing_kept && goes_by && self.is_open() && self.detach.is_none()
+    }
+}

@@ -1,0 +1,509 @@
+//! Outputs, the last part of a stream: what waits for each, and how it leaves.
+//!
+//! An output gets more while it is current. When it is detached or disconnected it is leaving: it gets nothing more and still
+//! sends what it has. What is remembered of outputs that are gone is [`EndedOutput`].
+
+mod output;
+mod pipe;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use rustix::io::Errno;
+use wirepath_datapath::Pipe;
+
+use crate::error::StreamError;
+use crate::event::StreamEvent;
+use crate::object::ObjectError;
+use crate::outbox::Offered;
+use crate::port::Port;
+use crate::record::Run;
+use crate::shared::{OnDetached, Shared};
+pub(crate) use output::Output;
+pub use output::{EndedOutput, OutputOptions, OutputStatus};
+
+/// Most outputs that are gone and remembered; the first are forgotten first.
+const ENDED: usize = 64;
+
+/// How many outputs are gone, and how.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GoneOutputs {
+    /// They failed, and the stream went on.
+    pub failed: u64,
+    /// They did not keep up, and were to be disconnected then.
+    pub disconnected: u64,
+    /// They were detached.
+    pub detached: u64,
+}
+
+/// The outputs of a stream.
+#[derive(Default)]
+pub(crate) struct Outputs {
+    /// Get more.
+    pub(crate) current: Vec<Output>,
+    /// Get nothing more and still have something to send.
+    leaving: Vec<Output>,
+    /// Are gone, in the order in which they went.
+    ended: VecDeque<EndedOutput>,
+    /// Are no longer current, until the spread has heard of it.
+    removed: Vec<Removed>,
+    /// Why the last current output is gone, while those that leave still send.
+    pub(crate) last_gone: Option<String>,
+    /// The output that sends first, those that leave counted behind the others.
+    next_to_send: usize,
+    /// When outputs are sampled next that may have stalled, in microseconds.
+    sample_again_us: u64,
+    /// What an output's handlers make of a run; empty otherwise.
+    made: Vec<Run>,
+    taken_bytes: u64,
+    gone: GoneOutputs,
+}
+
+/// An output that is no longer current.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Removed {
+    /// Where it was among the current outputs.
+    pub(crate) place: usize,
+    pub(crate) port: Port,
+    /// It had the beginning of a record and not its end.
+    pub(crate) within_record: bool,
+}
+
+impl Outputs {
+    pub(crate) fn len(&self) -> usize {
+        self.current.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.current.is_empty()
+    }
+
+    /// All outputs, those that leave behind the others.
+    pub(crate) fn all(&self) -> impl Iterator<Item = &Output> {
+        self.current.iter().chain(&self.leaving)
+    }
+
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Output> {
+        self.current.iter_mut().chain(&mut self.leaving)
+    }
+
+    pub(crate) fn port(&self, place: usize) -> Port {
+        self.current[place].port
+    }
+
+    /// The place of a current output.
+    pub(crate) fn place_of(&self, port: Port) -> Option<usize> {
+        self.current.iter().position(|output| output.port == port)
+    }
+
+    /// A current output that is not being detached.
+    pub(crate) fn get_mut(&mut self, port: Port) -> Option<&mut Output> {
+        self.current.iter_mut().find(|output| output.port == port && output.detach.is_none())
+    }
+
+    /// An output by its place, those that leave counted behind the others.
+    fn nth_mut(&mut self, place: usize) -> Option<&mut Output> {
+        let current = self.current.len();
+        if place < current { self.current.get_mut(place) } else { self.leaving.get_mut(place - current) }
+    }
+
+    /// Adds a current output.
+    pub(crate) fn push(&mut self, output: Output) {
+        self.last_gone = None;
+        self.current.push(output);
+    }
+
+    pub(crate) fn taken_bytes(&self) -> u64 {
+        self.taken_bytes
+    }
+
+    pub(crate) fn gone(&self) -> GoneOutputs {
+        self.gone
+    }
+
+    pub(crate) fn ended(&self) -> impl Iterator<Item = &EndedOutput> {
+        self.ended.iter()
+    }
+
+    /// Outputs that are no longer current, in the order in which they went, once.
+    pub(crate) fn take_removed(&mut self) -> impl Iterator<Item = Removed> + use<> {
+        std::mem::take(&mut self.removed).into_iter()
+    }
+
+    /// Whether the stream should wait rather than offer more to one of these.
+    pub(crate) fn block(&self, places: &Range<usize>) -> bool {
+        self.current[places.clone()].iter().any(|output| output.outbox.blocks())
+    }
+
+    pub(crate) fn is_within_record(&self, place: usize) -> bool {
+        self.current[place].within_record
+    }
+
+    pub(crate) fn any_within_record(&self) -> bool {
+        self.current.iter().any(|output| output.within_record)
+    }
+
+    pub(crate) fn all_within_record(&self, within: bool) -> bool {
+        self.current.iter().all(|output| output.within_record == within)
+    }
+
+    /// The output that will be done first, of those that have room; if none has, of those that drop what they have no room for.
+    pub(crate) fn least_loaded(&self, now_us: u64) -> Option<usize> {
+        let rank = |output: &Output| {
+            (output.outbox.is_full(), output.throughput.wait_s(output.outbox.bytes(), now_us))
+        };
+        let outputs = self.current.iter().enumerate();
+        let open = outputs.filter(|(_, output)| !output.outbox.blocks() && output.held() == 0);
+        let ranked = open.map(|(place, output)| (rank(output), place));
+        let least = ranked.min_by(|((full, wait), _), ((other_full, other_wait), _)| {
+            full.cmp(other_full).then(wait.total_cmp(other_wait))
+        });
+        least.map(|(_, place)| place)
+    }
+
+    /// Gives a run to one output, through its own handlers. The output may be gone afterwards, and those behind it moved up.
+    pub(crate) fn offer(&mut self, place: usize, run: Run, shared: &mut Shared) {
+        let Outputs { current, made, .. } = self;
+        let output = &mut current[place];
+        let ends = run.ends;
+        if output.offer(run, made, shared) == Offered::Disconnect {
+            return self.disconnect(place);
+        }
+        if ends {
+            output.outbox.note_record_end();
+            if output.detach.is_some() {
+                self.leave(place);
+            }
+        }
+    }
+
+    /// Has an output leave after the record that it is given; of a stream without framing, at once. Returns the callback if there
+    /// is no such output, or it leaves already.
+    pub(crate) fn detach(
+        &mut self,
+        port: Port,
+        on_detached: OnDetached,
+        is_unframed: bool,
+    ) -> Result<(), OnDetached> {
+        let is_it = |output: &Output| output.port == port && output.detach.is_none();
+        let Some(place) = self.current.iter().position(is_it) else { return Err(on_detached) };
+        let output = &mut self.current[place];
+        output.detach = Some(on_detached);
+        if !output.within_record || is_unframed {
+            self.leave(place);
+        }
+        Ok(())
+    }
+
+    /// Has an output leave that never was current.
+    pub(crate) fn detach_unused(&mut self, mut output: Output, on_detached: OnDetached) {
+        output.detach = Some(on_detached);
+        self.leaving.push(output);
+    }
+
+    /// The output gets nothing more.
+    fn leave(&mut self, place: usize) {
+        let mut output = self.current.remove(place);
+        output.outbox.end_record();
+        self.removed.push(Removed { place, port: output.port, within_record: false });
+        self.leaving.push(output);
+    }
+
+    /// An output did not keep up: it gets nothing more, and is gone when nothing is being written for it.
+    fn disconnect(&mut self, place: usize) {
+        let mut output = self.current.remove(place);
+        output.outbox.drop_all();
+        output.outbox.note_lost(output.chain.drop_gathered());
+        // What moved without copies before may still wait there.
+        if let Some(pipe) = output.pipe.take() {
+            output.outbox.note_lost(pipe.held());
+            pipe.put_away();
+        }
+        output.is_disconnected = true;
+        let why = format!("{} did not keep up", output.object.name);
+        self.note_removed(place, &output, why);
+        self.leaving.push(output);
+    }
+
+    fn note_removed(&mut self, place: usize, output: &Output, why: String) {
+        let (port, within_record) = (output.port, output.within_record);
+        self.removed.push(Removed { place, port, within_record });
+        if self.current.is_empty() {
+            self.last_gone = Some(why);
+        }
+    }
+
+    /// An output failed: the stream goes on without it or ends. If the stream is to end for another reason, other outputs still
+    /// get what is theirs.
+    ///
+    /// # Errors
+    /// The error, if it ends the stream.
+    pub(crate) fn fail(
+        &mut self,
+        place: usize,
+        error: ObjectError,
+        shared: &mut Shared,
+    ) -> Result<(), StreamError> {
+        if !shared.settings.survives_outputs && !shared.is_failing() {
+            return Err(error.into());
+        }
+        self.lose(place, &error, shared);
+        Ok(())
+    }
+
+    /// Goes on without an output that failed.
+    fn lose(&mut self, place: usize, error: &ObjectError, shared: &mut Shared) {
+        let current = self.current.len();
+        let is_current = place < current;
+        let mut output =
+            if is_current { self.current.remove(place) } else { self.leaving.remove(place - current) };
+        let dropped = output.drop_waiting();
+        self.gone.failed += 1;
+        shared.tell(StreamEvent::OutputFailed { port: output.port, error: error.to_string(), dropped });
+        if is_current {
+            self.note_removed(place, &output, error.to_string());
+        }
+        self.end(output, error.to_string(), shared);
+    }
+
+    /// Removes outputs that have sent what they had when they left.
+    pub(crate) fn end_idle(&mut self, shared: &mut Shared) {
+        while let Some(place) = self.leaving.iter().position(Output::is_idle) {
+            let output = self.leaving.remove(place);
+            let (port, name, dropped) = (output.port, output.object.name.clone(), output.outbox.dropped());
+            let (event, why) = if output.is_disconnected {
+                self.gone.disconnected += 1;
+                (StreamEvent::OutputDisconnected { port, name, dropped }, "it did not keep up")
+            } else {
+                self.gone.detached += 1;
+                (StreamEvent::OutputGone { port, name }, "it was detached")
+            };
+            shared.tell(event);
+            self.end(output, why.to_owned(), shared);
+        }
+    }
+
+    /// Remembers an output that is gone, and gives its object to who detached it, or closes it.
+    fn end(&mut self, output: Output, why: String, shared: &mut Shared) {
+        shared.unwatch(&output.object);
+        shared.may_zero_copy = true; // what kept others from it may be gone
+        if self.ended.len() == ENDED {
+            self.ended.pop_front();
+        }
+        self.ended.push_back(output.ended_status(why));
+        let Output { object, chain, detach, .. } = output;
+        shared.deferred_drops.push(Box::new(chain));
+        shared.hand_over(object, detach);
+    }
+
+    /// Removes one output that is being detached, wherever it is. Returns whether there was one.
+    pub(crate) fn give_one_back(&mut self, shared: &mut Shared) -> bool {
+        let is_waiting = |output: &Output| output.detach.is_some();
+        let mut output = if let Some(place) = self.current.iter().position(is_waiting) {
+            self.current.remove(place)
+        } else if let Some(place) = self.leaving.iter().position(is_waiting) {
+            self.leaving.remove(place)
+        } else {
+            return false;
+        };
+        output.drop_waiting();
+        if output.busy {
+            // What is being written now may still be written: whoever goes on with the file does so behind it.
+            output.object.note_written(output.storing);
+        }
+        self.gone.detached += 1;
+        self.end(output, "its stream ended before it was detached".to_owned(), shared);
+        true
+    }
+
+    /// Whether outputs still leave.
+    pub(crate) fn are_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
+    /// Whether nothing waits for any output.
+    pub(crate) fn are_idle(&self) -> bool {
+        self.all().all(Output::is_idle)
+    }
+
+    /// Whether something is being written for an output.
+    pub(crate) fn are_writing(&self) -> bool {
+        self.all().any(|output| output.busy)
+    }
+
+    /// Lets outputs take what waits for them, until the turn is over. In the next, those that were left out are first.
+    pub(crate) fn send(&mut self, shared: &mut Shared, now_us: u64) -> Result<bool, StreamError> {
+        let mut progressed = false;
+        for _ in 0..=self.current.len() + self.leaving.len() {
+            let place = self.next_to_send;
+            let Some(output) = self.nth_mut(place) else {
+                self.next_to_send = 0;
+                continue;
+            };
+            let mut sent = output.send(shared, now_us);
+            if let Ok(None) = sent {
+                sent = output.watch_full(shared).map(|()| None);
+            }
+            match sent {
+                Ok(taken) => {
+                    if let Some(error) = output.object.take_first_error() {
+                        let by = output.object.name.clone();
+                        shared.tell(StreamEvent::RecordRefused { by, error });
+                    }
+                    self.note_taken(taken.unwrap_or(0), shared);
+                    progressed |= taken.is_some();
+                    self.next_to_send += 1;
+                }
+                Err(error) => {
+                    self.fail(place, error, shared)?;
+                    progressed = true;
+                }
+            }
+            if shared.turn.is_over() {
+                break;
+            }
+        }
+        self.end_idle(shared);
+        Ok(progressed)
+    }
+
+    /// Outputs took so many bytes.
+    pub(crate) fn note_taken(&mut self, bytes: usize, shared: &mut Shared) {
+        self.taken_bytes += bytes as u64;
+        shared.turn.add(bytes as u64);
+    }
+
+    /// An output was written to by a storage job. Returns false if there is no such output.
+    ///
+    /// # Errors
+    /// If that failed, and ends the stream.
+    pub(crate) fn note_stored(
+        &mut self,
+        port: Port,
+        bytes: u64,
+        result: Result<(), Errno>,
+        pipe: Option<Pipe>,
+        now_us: u64,
+        shared: &mut Shared,
+    ) -> Result<(), StreamError> {
+        let Some(place) = self.all().position(|output| output.port == port) else { return Ok(()) };
+        let Some(output) = self.nth_mut(place) else { return Ok(()) };
+        output.busy = false;
+        output.storing -= bytes as usize;
+        output.object.note_written(bytes as usize);
+        output.note_taken(bytes as usize, now_us);
+        let error = result.map_err(|errno| output.object.error("writing", errno)).err();
+        if let Some(pipe) = pipe.filter(|_| error.is_none()) {
+            output.pipe = Some(pipe); // it had none while another thread had this one
+        }
+        self.note_taken(bytes as usize, shared);
+        error.map_or(Ok(()), |error| self.fail(place, error, shared))
+    }
+
+    /// A storage job of an output panicked.
+    pub(crate) fn note_panicked(&mut self, port: Port) {
+        self.all_mut().filter(|output| output.port == port).for_each(|output| output.busy = false);
+    }
+
+    /// An output may have room.
+    pub(crate) fn note_ready(&mut self, port: Port, shared: &Shared) {
+        self.all_mut().filter(|output| output.port == port).for_each(|output| output.note_room(shared));
+    }
+
+    /// Watches all outputs.
+    ///
+    /// # Errors
+    /// What `epoll_ctl` returns.
+    pub(crate) fn watch(&mut self, shared: &Shared) -> Result<(), ObjectError> {
+        self.all_mut().try_for_each(|output| output.watch(shared))
+    }
+
+    /// Nobody waits for outputs any more.
+    pub(crate) fn forget_readiness(&mut self) {
+        self.all_mut().for_each(Output::forget_readiness);
+    }
+
+    /// Does something with each current output. Returns whether all say yes.
+    ///
+    /// # Errors
+    /// If one fails, and that ends the stream.
+    pub(crate) fn each(
+        &mut self,
+        shared: &mut Shared,
+        mut act: impl FnMut(&mut Output) -> Result<bool, ObjectError>,
+    ) -> Result<bool, StreamError> {
+        let (mut place, mut all) = (0, true);
+        while let Some(output) = self.current.get_mut(place) {
+            match act(output) {
+                Ok(says_yes) => {
+                    all &= says_yes;
+                    place += 1;
+                }
+                Err(error) => self.fail(place, error, shared)?,
+            }
+        }
+        Ok(all)
+    }
+
+    /// Has outputs fail that have stalled: those that leave, or `of_all`. Those that have all that is theirs have not stalled, unless
+    /// stalls are limited at any time. Returns whether there were any.
+    pub(crate) fn fail_stalled(
+        &mut self,
+        of_all: bool,
+        sample_us: u64,
+        shared: &mut Shared,
+        now_us: u64,
+    ) -> Result<bool, StreamError> {
+        if now_us < self.sample_again_us {
+            return Ok(false);
+        }
+        self.sample_again_us = now_us + sample_us; // what each has on its way takes calls to know
+        let mut place = if of_all { 0 } else { self.current.len() };
+        let (mut progressed, settings) = (false, shared.settings);
+        while let Some(output) = self.nth_mut(place) {
+            let has_all = output.is_idle() && !settings.limits_stalls;
+            if has_all || !output.has_stalled(settings.stall_us, now_us) {
+                place += 1;
+                continue;
+            }
+            let error = output.object.error("sending", Errno::TIMEDOUT);
+            if self.last_gone.is_some() {
+                self.lose(place, &error, shared); // the stream ends with what became of the others
+            } else {
+                self.fail(place, error, shared)?;
+            }
+            progressed = true;
+        }
+        Ok(progressed)
+    }
+
+    /// Whether a current output was full when it was last tried.
+    pub(crate) fn any_full(&self) -> bool {
+        self.current.iter().any(|output| !output.writable)
+    }
+
+    /// Whether all current outputs take bytes that are not copied.
+    pub(crate) fn can_zero_copy(&self) -> bool {
+        let count = self.current.len();
+        count > 0 && self.current.iter().all(|output| output.can_zero_copy(count))
+    }
+
+    /// Whether nothing waits in an outbox.
+    pub(crate) fn outboxes_are_empty(&self) -> bool {
+        self.current.iter().all(|output| output.outbox.is_empty())
+    }
+
+    /// Ends what outboxes have of a record. Returns whether there was any.
+    pub(crate) fn end_records(&mut self) -> bool {
+        let mut any = false;
+        self.current.iter_mut().for_each(|output| any |= output.outbox.end_record());
+        any
+    }
+
+    /// Puts empty pipes away: while nothing comes, others may need them.
+    pub(crate) fn put_pipes_away(&mut self) {
+        for output in &mut self.current {
+            output.pipe.take_if(|pipe| pipe.held() == 0).into_iter().for_each(Pipe::put_away);
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Spread, the third part of a stream: which outputs get the next bytes, by the pattern.
+//!
+//! [`Spread::target`] says whose turn it is and [`Spread::advance`] that they had it, for the route that copies
+//! ([`Spread::place`]) and the zero-copy route alike.
+
+mod pattern;
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use crate::error::StreamError;
+use crate::intake::GoingBy;
+use crate::outputs::{Outputs, Removed};
+use crate::port::Port;
+use crate::record::Run;
+use crate::secret::SecretSplitter;
+use crate::shared::Shared;
+use crate::turns::Turns;
+pub use pattern::OutputPattern;
+
+/// Parts of stripes that are smaller than this are copied: many leave in one call then, which costs less than two calls for
+/// each.
+const LARGE: usize = 32 * 1024;
+
+/// Runs that wait for room, and the state of the pattern.
+pub(crate) struct Spread {
+    state: State,
+    /// Handled, and waiting for room.
+    pub(crate) pending: VecDeque<Run>,
+    /// The rest of a record is dropped: the output that had its beginning is gone.
+    is_skipping: bool,
+    dropped_bytes: u64,
+}
+
+/// Where a stream is in its pattern.
+#[derive(Debug)]
+enum State {
+    Turns(Turns),
+    Bytes {
+        turns: Turns,
+        unit: usize,
+        left: usize,
+    },
+    Mirror,
+    /// The output that got the beginning of the record that goes by.
+    Capacity {
+        chosen: Option<Port>,
+    },
+    Shares(SecretSplitter),
+}
+
+/// The outputs that get the next bytes.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    /// Their places.
+    pub(crate) outputs: Range<usize>,
+    /// So many bytes are theirs at most.
+    pub(crate) bytes: usize,
+}
+
+impl From<OutputPattern> for State {
+    fn from(pattern: OutputPattern) -> State {
+        match pattern {
+            OutputPattern::Stripe => State::Turns(Turns::round_robin()),
+            OutputPattern::StripeBytes(unit) => {
+                State::Bytes { turns: Turns::round_robin(), unit: unit.max(1), left: unit.max(1) }
+            }
+            OutputPattern::Random { seed } => State::Turns(Turns::random(seed)),
+            OutputPattern::Mirror => State::Mirror,
+            OutputPattern::Capacity => State::Capacity { chosen: None },
+            OutputPattern::Shares { threshold } => State::Shares(SecretSplitter::new(threshold)),
+        }
+    }
+}
+
+impl Spread {
+    pub(crate) fn new(pattern: OutputPattern) -> Spread {
+        Spread { state: pattern.into(), pending: VecDeque::new(), is_skipping: false, dropped_bytes: 0 }
+    }
+
+    pub(crate) fn is_mirror(&self) -> bool {
+        matches!(self.state, State::Mirror)
+    }
+
+    /// Whether outputs get parts of stripes, which are records of their own.
+    pub(crate) fn divides_bytes(&self) -> bool {
+        matches!(self.state, State::Bytes { .. })
+    }
+
+    pub(crate) fn makes_shares(&self) -> bool {
+        matches!(self.state, State::Shares(_))
+    }
+
+    /// How often each byte leaves.
+    pub(crate) fn copies(&self, outputs: &Outputs) -> usize {
+        if self.is_mirror() { outputs.len() } else { 1 }
+    }
+
+    /// Bytes that were dropped because the output that had the beginning of their record is gone.
+    pub(crate) fn dropped_bytes(&self) -> u64 {
+        self.dropped_bytes
+    }
+
+    /// Bytes that wait for room.
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.pending.iter().map(|run| run.bytes.len()).sum()
+    }
+
+    /// The outputs whose turn it is; None if there is none, or one of several has to be waited for. The same until
+    /// [`Spread::advance`] or outputs come or go.
+    pub(crate) fn target(&mut self, outputs: &Outputs, now_us: u64) -> Option<Target> {
+        let count = outputs.len();
+        if count == 0 {
+            return None;
+        }
+        let (outputs, bytes) = match &mut self.state {
+            State::Mirror | State::Shares(_) => (0..count, usize::MAX),
+            State::Turns(turns) => (one(turns.current(count)), usize::MAX),
+            State::Bytes { turns, left, .. } => (one(turns.current(count)), *left),
+            State::Capacity { chosen: Some(port) } => (one(outputs.place_of(*port)?), usize::MAX),
+            State::Capacity { chosen: None } => (one(outputs.least_loaded(now_us)?), usize::MAX),
+        };
+        Some(Target { outputs, bytes })
+    }
+
+    /// The target gets so many bytes. `record_ends` says whether a record of the input ends with them; None if it has no records.
+    /// Returns the same of what the outputs get.
+    pub(crate) fn advance(
+        &mut self,
+        target: &Target,
+        bytes: usize,
+        record_ends: Option<bool>,
+        outputs: &Outputs,
+    ) -> Option<bool> {
+        match (&mut self.state, record_ends) {
+            (State::Bytes { turns, unit, left }, _) => {
+                *left -= bytes;
+                let part_ends = *left == 0;
+                if part_ends {
+                    turns.taken();
+                    *left = *unit;
+                }
+                return Some(part_ends);
+            }
+            (State::Turns(turns), Some(true)) => turns.taken(),
+            (State::Capacity { chosen }, Some(ends)) => {
+                *chosen = (!ends).then(|| outputs.port(target.outputs.start));
+            }
+            _ => {}
+        }
+        record_ends
+    }
+
+    /// Hears of outputs that are gone since it last did.
+    pub(crate) fn follow(&mut self, outputs: &mut Outputs) {
+        for removed in outputs.take_removed() {
+            self.note_removed(&removed);
+        }
+    }
+
+    /// The rest of a record that the output alone had the beginning of is of no use to another.
+    fn note_removed(&mut self, removed: &Removed) {
+        let Removed { place, port, within_record } = *removed;
+        match &mut self.state {
+            State::Turns(turns) => turns.removed(place),
+            State::Bytes { turns, unit, left } => {
+                if turns.is_current(place) {
+                    *left = *unit;
+                }
+                turns.removed(place);
+            }
+            State::Capacity { chosen } => *chosen = chosen.filter(|chosen| *chosen != port),
+            State::Mirror | State::Shares(_) => {}
+        }
+        self.is_skipping |= within_record && !matches!(self.state, State::Mirror | State::Bytes { .. });
+    }
+
+    /// Gives what is pending to outputs as far as they have room. Returns whether anything was done.
+    pub(crate) fn place(&mut self, outputs: &mut Outputs, shared: &mut Shared, now_us: u64) -> bool {
+        let mut progressed = false;
+        while let Some(run) = self.pending.pop_front() {
+            let before = run.bytes.len();
+            if let Some(rest) = self.place_run(run, outputs, shared, now_us) {
+                progressed |= rest.bytes.len() < before;
+                self.pending.push_front(rest);
+                break;
+            }
+            progressed = true;
+        }
+        progressed
+    }
+
+    /// Gives a run to outputs; returns what had no room.
+    fn place_run(
+        &mut self,
+        mut run: Run,
+        outputs: &mut Outputs,
+        shared: &mut Shared,
+        now_us: u64,
+    ) -> Option<Run> {
+        self.follow(outputs);
+        self.is_skipping &= !run.begins;
+        if self.is_skipping {
+            self.dropped_bytes += run.bytes.len() as u64;
+            return None;
+        }
+        loop {
+            self.follow(outputs);
+            let target = self.target(outputs, now_us).filter(|target| !outputs.block(&target.outputs));
+            let Some(target) = target else { return Some(run) };
+            if self.divides_bytes() && run.bytes.is_empty() {
+                return None; // the end of a record says nothing here
+            }
+            let part = self.take_part(&mut run, &target, outputs);
+            match &mut self.state {
+                State::Mirror => self.mirror(&part, outputs, shared),
+                State::Shares(_) => self.share(&part, outputs, shared),
+                _ => outputs.offer(target.outputs.start, part, shared),
+            }
+            if run.is_used_up() {
+                return None;
+            }
+        }
+    }
+
+    /// Takes from a run what the target gets, which has had its turn then.
+    fn take_part(&mut self, run: &mut Run, target: &Target, outputs: &Outputs) -> Run {
+        if let State::Bytes { unit, .. } = &self.state {
+            let begins = target.bytes == *unit;
+            let bytes = run.bytes.split_to(target.bytes.min(run.bytes.len()));
+            let ends = self.advance(target, bytes.len(), None, outputs) == Some(true);
+            return Run::single(bytes, begins, ends);
+        }
+        let one_by_one = match self.state {
+            State::Turns(_) => outputs.len() > 1,
+            State::Capacity { .. } => true,
+            _ => false,
+        };
+        let part = run.take_records(if one_by_one { 1 } else { usize::MAX });
+        self.advance(target, part.bytes.len(), Some(part.ends), outputs);
+        part
+    }
+
+    fn mirror(&mut self, run: &Run, outputs: &mut Outputs, shared: &mut Shared) {
+        if !run.begins && !outputs.any_within_record() {
+            self.dropped_bytes += run.bytes.len() as u64; // the outputs that had its beginning are gone
+        }
+        for place in (0..outputs.len()).rev() {
+            // One that came in the middle of a record waits for the next.
+            if run.begins || outputs.is_within_record(place) {
+                outputs.offer(place, run.clone(), shared);
+            }
+        }
+    }
+
+    fn share(&mut self, run: &Run, outputs: &mut Outputs, shared: &mut Shared) {
+        for piece in run.pieces() {
+            // An output that took nothing may have been disconnected after the last record.
+            let count = outputs.len();
+            let State::Shares(splitter) = &mut self.state else { return };
+            let threshold = splitter.threshold();
+            if count < usize::from(threshold) {
+                self.dropped_bytes += piece.bytes.len() as u64;
+                shared.fail(StreamError::TooFewOutputs { outputs: count, threshold });
+                continue;
+            }
+            let shares = splitter.split(piece.bytes, count);
+            for (place, share) in shares.into_iter().enumerate().rev() {
+                outputs.offer(place, Run::single(share, true, true), shared);
+            }
+        }
+    }
+
+    /// Whether bytes may go to the outputs without being copied.
+    pub(crate) fn can_zero_copy(&mut self, outputs: &mut Outputs, going_by: GoingBy) -> bool {
+        self.follow(outputs);
+        let GoingBy { is_unframed, is_within } = going_by;
+        let as_they_come = match &self.state {
+            // One that came in the middle of a record must not get the rest of it.
+            State::Mirror if !is_unframed => outputs.all_within_record(is_within),
+            State::Mirror => true,
+            State::Turns(_) | State::Capacity { .. } => !is_unframed || outputs.len() == 1,
+            State::Bytes { unit, .. } => *unit >= LARGE,
+            State::Shares(_) => false,
+        };
+        as_they_come && !self.is_skipping
+    }
+
+    /// Whether bytes of a file may go straight to the output whose turn it is. By capacity, an output that takes nothing must not
+    /// hold up the others within a record.
+    pub(crate) fn can_send_files(&self, outputs: &Outputs) -> bool {
+        outputs.len() == 1 || !matches!(self.state, State::Capacity { .. })
+    }
+}
+
+fn one(place: usize) -> Range<usize> {
+    place..place + 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_stays_with_its_output_when_another_leaves() {
+        let mut spread = Spread::new(OutputPattern::Capacity);
+        spread.state = State::Capacity { chosen: Some(Port(7)) };
+        let removed = |port| Removed { place: 0, port: Port(port), within_record: false };
+        spread.note_removed(&removed(3));
+        assert!(matches!(spread.state, State::Capacity { chosen: Some(Port(7)) }));
+        spread.note_removed(&removed(7));
+        assert!(matches!(spread.state, State::Capacity { chosen: None }));
+    }
+}

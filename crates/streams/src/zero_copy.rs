@@ -1,0 +1,255 @@
+//! The zero-copy route: bytes that nobody looks at go from one descriptor to another, or to several, through pipes of the
+//! kernel, and are never copied to the program and back. From a file to a connection `sendfile` does it without a pipe.
+//!
+//! It is taken where the four parts of the stream allow it: inputs have no framing, or records of a large fixed size; there is
+//! no handler; the pattern gives whole bytes as they come; outputs wait. When that changes, what is in pipes leaves first.
+
+mod source;
+
+use rustix::io::Errno;
+use wirepath_datapath::Pipe;
+
+use crate::chain::Chain;
+use crate::error::StreamError;
+use crate::intake::Intake;
+use crate::object::{Kind, ObjectError};
+use crate::outputs::{Output, Outputs};
+use crate::record::Run;
+use crate::shared::Shared;
+use crate::spread::{Spread, Target};
+use crate::storage::{Job, StorageJob};
+use source::Moved;
+
+/// More records are put into a pipe while it holds no more than this: half of what it takes.
+const GATHERED: usize = 512 * 1024;
+
+/// Bytes that pipes take unless set otherwise: 16 pages.
+const USUAL: usize = 64 * 1024;
+
+/// The four parts of a stream, and what they share.
+pub(crate) struct Parts<'a> {
+    pub(crate) intake: &'a mut Intake,
+    pub(crate) chain: &'a Chain,
+    pub(crate) spread: &'a mut Spread,
+    pub(crate) outputs: &'a mut Outputs,
+    pub(crate) shared: &'a mut Shared,
+}
+
+/// The way of the next bytes.
+struct Route {
+    /// The place of the input.
+    input: usize,
+    target: Target,
+    /// So many bytes go this way at most.
+    bytes: usize,
+}
+
+/// The side that failed, before anything moved.
+pub(crate) enum Fault {
+    Input(ObjectError),
+    /// The output at this place.
+    Output(usize, ObjectError),
+}
+
+impl Parts<'_> {
+    /// Whether what comes next need not be copied, once all that was read has left.
+    pub(crate) fn allow_zero_copy(&mut self) -> bool {
+        if !self.shared.may_zero_copy || !self.chain.is_empty() {
+            return false;
+        }
+        self.intake.cut_if_failing(self.shared);
+        let Some(going_by) = self.intake.zero_copy() else { return false };
+        self.spread.can_zero_copy(self.outputs, going_by) && self.outputs.can_zero_copy()
+    }
+
+    /// Whether it need not be copied now.
+    pub(crate) fn can_zero_copy(&mut self) -> bool {
+        self.spread.pending.is_empty() && self.outputs.outboxes_are_empty() && self.allow_zero_copy()
+    }
+
+    /// Moves what outputs have room for, which have sent what they had. Returns whether anything was done. Of records many are
+    /// moved, each by a call, before the outputs send them.
+    ///
+    /// # Errors
+    /// If an output fails, and that ends the stream.
+    pub(crate) fn move_bytes(&mut self, now_us: u64) -> Result<bool, StreamError> {
+        let enough = self.intake.counts().bytes + self.shared.turn.room() as u64;
+        let (mut progressed, mut is_idle) = (false, false);
+        while let Some(route) = self.next_route(now_us).filter(|_| self.intake.counts().bytes < enough) {
+            let moved = match self.move_by(&route, now_us) {
+                Ok(moved) => moved,
+                Err(Fault::Input(error) | Fault::Output(_, error)) if error.errno == Errno::INVAL => {
+                    // A terminal, or another thing that takes and gives only what is copied.
+                    self.copy_from_now_on();
+                    return Ok(true);
+                }
+                Err(Fault::Input(error)) => {
+                    self.intake.fail_input(route.input, error.into(), self.shared);
+                    return Ok(true);
+                }
+                Err(Fault::Output(place, error)) => {
+                    return self.outputs.fail(place, error, self.shared).map(|()| true);
+                }
+            };
+            is_idle = matches!(moved, Moved::Nothing);
+            progressed |= !matches!(moved, Moved::Nothing | Moved::Full | Moved::Wait);
+            if !self.note_moved(&route, moved) {
+                break;
+            }
+        }
+        // Those of more outputs than the thread keeps pipes for would be closed, and opened again for whatever comes next.
+        if is_idle && self.outputs.len() <= Pipe::KEPT {
+            self.outputs.put_pipes_away();
+        }
+        Ok(progressed)
+    }
+
+    /// The way of the next bytes; None if the input or an output whose turn it is has to be waited for.
+    fn next_route(&mut self, now_us: u64) -> Option<Route> {
+        self.spread.follow(self.outputs);
+        let target = self.spread.target(self.outputs, now_us)?;
+        let is_unframed = matches!(&self.intake.inputs[..], [alone] if alone.is_unframed());
+        // To several outputs bytes go by `tee`, which takes all that a pipe has. Unframed bytes fill a pipe at once.
+        let may_hold = if target.outputs.len() == 1 && !is_unframed { GATHERED } else { 0 };
+        let is_free = |output: &Output| output.held() <= may_hold && !output.busy;
+        if !self.outputs.current[target.outputs.clone()].iter().all(is_free) {
+            return None;
+        }
+        let input = self.intake.next_ready()?;
+        let record = self.intake.inputs[input].splitter.blind()?;
+        let bytes = target.bytes.min(record);
+        Some(Route { input, target, bytes })
+    }
+
+    fn move_by(&mut self, route: &Route, now_us: u64) -> Result<Moved, Fault> {
+        if self.sends_file(route) {
+            return self.send_file(route, now_us);
+        }
+        if have_equal_pipes(&mut self.outputs.current[route.target.outputs.clone()]) {
+            return self.fill_pipes(route);
+        }
+        // No descriptor is left, or this user's pipes have used up their pages: then tee would not have room for all.
+        self.copy_from_now_on();
+        Ok(Moved::Copied)
+    }
+
+    /// From now on everything is copied; what is in pipes leaves first.
+    fn copy_from_now_on(&mut self) {
+        self.shared.may_zero_copy = false;
+        self.outputs.put_pipes_away();
+    }
+
+    /// Whether bytes go from a file straight to a connection.
+    fn sends_file(&self, route: &Route) -> bool {
+        let outputs = &self.outputs.current[route.target.outputs.clone()];
+        self.spread.can_send_files(self.outputs)
+            && matches!(self.intake.inputs[route.input].object.kind, Kind::File(_) | Kind::Parts(_))
+            && matches!(outputs, [one] if matches!(one.object.kind, Kind::Stream(_)))
+    }
+
+    fn send_file(&mut self, route: &Route, now_us: u64) -> Result<Moved, Fault> {
+        let place = route.target.outputs.start;
+        // Without a pipe a byte takes half the time.
+        let room = (2 * self.shared.turn.room()).min(route.bytes);
+        let (input, output) = (&mut self.intake.inputs[route.input], &mut self.outputs.current[place]);
+        if output.held() > 0 {
+            return Ok(Moved::Wait);
+        }
+        if !output.writable {
+            return Ok(Moved::Full);
+        }
+        let moved = input.send_file(&output.object, place, room)?;
+        if let Moved::Bytes(bytes) = moved {
+            output.note_taken(bytes, now_us);
+            self.outputs.note_taken(bytes, self.shared);
+        }
+        Ok(moved)
+    }
+
+    fn fill_pipes(&mut self, route: &Route) -> Result<Moved, Fault> {
+        let room = self.shared.turn.room().min(route.bytes);
+        let place = route.target.outputs.start;
+        let (first, others) = self.outputs.current[route.target.outputs.clone()].split_at_mut(1);
+        let pipe = first[0].pipe().map_err(|error| Fault::Output(place, error))?;
+        let moved = self.intake.inputs[route.input].fill_pipe(pipe, room).map_err(Fault::Input)?;
+        match moved {
+            Moved::Bytes(_) => {}
+            Moved::Nothing if pipe.is_full() => return Ok(Moved::Wait),
+            moved => return Ok(moved),
+        }
+        let copied = others.iter_mut().filter_map(|other| other.pipe.as_mut());
+        // Each gets what it can, also behind one that could not.
+        let not_reached = copied.filter_map(|other| pipe.copy_to(other).err()).count();
+        if not_reached > 0 {
+            self.copy_the_rest()?;
+        }
+        Ok(moved)
+    }
+
+    /// A pipe had not room for all that is in the first, though it is of its size: outputs get the rest by a copy, and so all
+    /// that comes later.
+    fn copy_the_rest(&mut self) -> Result<(), Fault> {
+        self.shared.may_zero_copy = false;
+        let outputs = &mut self.outputs.current;
+        let Some(Output { object, pipe: Some(pipe), .. }) = outputs.first_mut() else { return Ok(()) };
+        let bytes = pipe.take().map_err(|errno| Fault::Output(0, object.error("read", errno)))?;
+        for output in outputs {
+            let rest = bytes.slice(output.held()..);
+            if !rest.is_empty() {
+                output.outbox.offer(Run::single(rest, false, false));
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts what came of moving. Returns whether there may be more to move before outputs send what they have.
+    fn note_moved(&mut self, route: &Route, moved: Moved) -> bool {
+        let input = &mut self.intake.inputs[route.input];
+        match moved {
+            Moved::Bytes(bytes) => {
+                self.shared.turn.add(bytes as u64);
+                return self.note_passed(route, bytes);
+            }
+            Moved::Nothing => {
+                input.readable = false;
+                return true; // another may have something
+            }
+            Moved::Full => self.outputs.current[route.target.outputs.start].writable = false,
+            Moved::Wait => {}
+            Moved::Copied => self.intake.note_zero_copy_over(route.input, false),
+            Moved::End => self.intake.note_zero_copy_over(route.input, true),
+            Moved::Cold(cold) => {
+                input.busy = true;
+                self.shared.storage.push(StorageJob { port: input.port, job: Job::Warm(cold) });
+            }
+            Moved::Unwritten(progress, known) => {
+                if let Err(error) = input.await_writer(&progress, known, self.shared) {
+                    self.intake.fail_input(route.input, error.into(), self.shared);
+                }
+            }
+        }
+        false
+    }
+
+    /// So many bytes went this way. Returns whether the turn is another's: a record, or a part of a stripe, has ended.
+    fn note_passed(&mut self, route: &Route, bytes: usize) -> bool {
+        let Route { input, target, .. } = route;
+        let record_ends = self.intake.note_passed(*input, bytes);
+        let part_ends = self.spread.advance(target, bytes, record_ends, self.outputs);
+        if let Some(ends) = part_ends {
+            let outputs = &mut self.outputs.current[target.outputs.clone()];
+            outputs.iter_mut().for_each(|output| output.within_record = !ends);
+        }
+        record_ends == Some(true) || part_ends == Some(true)
+    }
+}
+
+/// Gives every output a pipe. Returns whether all have one, of one size, and no smaller than pipes usually are: a user who has
+/// used up what he may have gets some of two pages, through which bytes cost more than by copying them.
+fn have_equal_pipes(outputs: &mut [Output]) -> bool {
+    let mut first = None;
+    outputs.iter_mut().all(|output| {
+        let room = output.pipe().map_or(0, |pipe| pipe.room());
+        room >= USUAL && *first.get_or_insert(room) == room
+    })
+}

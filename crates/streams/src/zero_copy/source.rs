@@ -1,0 +1,156 @@
+//! Moving bytes of one input without copies: into a pipe, or straight to a connection.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, recv};
+use wirepath_datapath::{Pipe, SendError, sendfile};
+
+use super::Fault;
+use crate::intake::Input;
+use crate::object::{Available, Cold, Connection, Kind, Object, ObjectError, Source, StoredFile, TRUNCATED};
+use crate::write_progress::WriteProgress;
+
+/// What came of moving.
+pub(super) enum Moved {
+    Bytes(usize),
+    /// The input has nothing now.
+    Nothing,
+    /// The output has no room now.
+    Full,
+    /// The output has to send first what it has.
+    Wait,
+    /// From now on everything is copied.
+    Copied,
+    End,
+    /// This must be brought into memory first.
+    Cold(Cold),
+    /// No more than so many bytes of the file are written yet.
+    Unwritten(Arc<WriteProgress>, u64),
+}
+
+impl Input {
+    /// Up to `room` bytes into a pipe.
+    pub(super) fn fill_pipe(&mut self, pipe: &mut Pipe, room: usize) -> Result<Moved, ObjectError> {
+        let room = room.min(pipe.room());
+        let filled = match &mut self.object.kind {
+            Kind::Stream(connection) => match connection.fill_pipe(pipe, room) {
+                Ok(0) if connection.has_urgent => return Ok(Moved::Copied),
+                filled => filled,
+            },
+            Kind::File(file) => match file.available(room) {
+                Ok(Available::Bytes(0)) => Ok(0),
+                Ok(Available::Bytes(room)) => {
+                    let mut offset = file.offset;
+                    let filled = pipe.fill(file.file.as_fd(), Some(&mut offset), room);
+                    file.offset += filled.unwrap_or(0) as u64;
+                    filled
+                }
+                Ok(Available::Cold(cold)) => return Ok(Moved::Cold(cold)),
+                Ok(Available::Unwritten(progress, known)) => return Ok(Moved::Unwritten(progress, known)),
+                Err((call, errno)) => return Err(self.object.error(call, errno)),
+            },
+            Kind::Mapping(mapped) => match mapped.available(room) {
+                Available::Bytes(0) | Available::Unwritten(..) => Ok(0), // nobody follows a mapping
+                Available::Bytes(room) => {
+                    let filled = pipe.fill_from(&mapped.mapping, mapped.offset..mapped.offset + room);
+                    mapped.offset += filled.unwrap_or(0);
+                    filled
+                }
+                Available::Cold(cold) => return Ok(Moved::Cold(cold)),
+            },
+            Kind::Listening(_) => Err(Errno::AGAIN),
+            _ => Err(Errno::INVAL),
+        };
+        match filled {
+            Ok(0) => Ok(Moved::End),
+            Ok(bytes) => Ok(Moved::Bytes(bytes)),
+            Err(Errno::AGAIN) => Ok(Moved::Nothing),
+            Err(errno) => Err(self.object.error("splice", errno)),
+        }
+    }
+
+    /// From a file straight to a connection, the output at `place`, up to `room` bytes.
+    pub(super) fn send_file(&mut self, to: &Object, place: usize, room: usize) -> Result<Moved, Fault> {
+        let Kind::Stream(connection) = &to.kind else { return Ok(Moved::Nothing) };
+        let moved = match &mut self.object.kind {
+            Kind::File(file) => file.send_to(connection, room),
+            Kind::Parts(parts) => match parts.next() {
+                None => Ok(Moved::End),
+                Some((Source::File(file), _)) => match file.send_to(connection, room) {
+                    Ok(Moved::End) => Err(Side::Input(TRUNCATED, Errno::NODATA)),
+                    moved => moved,
+                },
+                Some((Source::Bytes(bytes), is_followed)) => {
+                    match connection.send_bytes(bytes, is_followed) {
+                        Ok(bytes) => Ok(Moved::Bytes(bytes)),
+                        Err(Errno::AGAIN) => Ok(Moved::Full),
+                        Err(errno) => Err(Side::Output("send", errno)),
+                    }
+                }
+            },
+            _ => Ok(Moved::Nothing),
+        };
+        moved.map_err(|side| match side {
+            Side::Input(call, errno) => Fault::Input(self.object.error(call, errno)),
+            Side::Output(call, errno) => Fault::Output(place, to.error(call, errno)),
+        })
+    }
+}
+
+/// Who failed, by which call.
+enum Side {
+    Input(&'static str, Errno),
+    Output(&'static str, Errno),
+}
+
+impl StoredFile {
+    /// Straight to a connection, up to `room` bytes.
+    fn send_to(&mut self, connection: &Connection, room: usize) -> Result<Moved, Side> {
+        let room = match self.available(room).map_err(|(call, errno)| Side::Input(call, errno))? {
+            Available::Bytes(0) => return Ok(Moved::End),
+            Available::Bytes(room) => room,
+            Available::Cold(cold) => return Ok(Moved::Cold(cold)),
+            Available::Unwritten(progress, known) => return Ok(Moved::Unwritten(progress, known)),
+        };
+        match sendfile::to_stream(connection.descriptor.as_fd(), &self.file, self.offset, room) {
+            Ok(bytes) => {
+                self.offset += bytes as u64;
+                Ok(Moved::Bytes(bytes))
+            }
+            Err(SendError::Full { .. }) => Ok(Moved::Full),
+            Err(SendError::Storage { errno: Errno::NODATA, .. }) => Ok(Moved::End),
+            Err(SendError::Storage { call, errno }) => Err(Side::Input(call, errno)),
+            Err(
+                SendError::Unsupported { call, errno }
+                | SendError::NetworkDown { call, errno }
+                | SendError::Other { call, errno },
+            ) => Err(Side::Output(call, errno)),
+            Err(SendError::Refused { call }) => Err(Side::Output(call, Errno::CONNREFUSED)),
+        }
+    }
+}
+
+impl Connection {
+    /// Up to `room` bytes; 0 at the end, or before something urgent.
+    fn fill_pipe(&mut self, pipe: &mut Pipe, room: usize) -> Result<usize, Errno> {
+        let room = self.room(room);
+        if room == 0 {
+            return Ok(0);
+        }
+        let filled = pipe.fill(self.descriptor.as_fd(), None, room)?;
+        self.left -= filled as u64;
+        self.has_urgent = filled == 0 && !self.has_ended()?;
+        Ok(filled)
+    }
+
+    /// Whether the peer has ended, where `splice` says so: it also says so before what came as urgent, when the peer has ended behind.
+    fn has_ended(&self) -> Result<bool, Errno> {
+        if !self.is_socket {
+            return Ok(true);
+        }
+        let peeked = recv(&self.descriptor, &mut [0], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        peeked.map(|(bytes, _)| bytes == 0)
+    }
+}
