@@ -16,4 +16,4 @@ pub mod status;
 
 pub use server::{Server, ServerOptions, StartError, raise_descriptor_limit};
 /// A way to take trains from storage to a socket.
-pub use wirepath_streams::datapath::Path as DataPath;
+pub use wirepath_streams::datapath::DataPath;

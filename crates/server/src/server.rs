@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
-use wirepath_streams::datapath::{Path, Scratch, Support};
+use wirepath_streams::datapath::{DataPath, SendContext, Support};
 use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 
 use crate::calibrated;
@@ -49,7 +49,7 @@ pub struct ServerOptions {
     /// Engine threads.
     pub threads: usize,
     /// The data path to use; none for the cheapest that works.
-    pub path: Option<Path>,
+    pub path: Option<DataPath>,
     /// Where measured costs of data paths are kept; written if it does not say which path is cheapest here.
     pub calibration: PathBuf,
     /// How much of a stream may leave in one go.
@@ -195,7 +195,7 @@ fn can_use_hot_memory(support: &Support) -> bool {
         return false;
     }
     // Asked for by name, it was not tried.
-    match Scratch::default().open_ring() {
+    match SendContext::default().open_ring() {
         Ok(()) => true,
         Err(error) => {
             tracing::warn!(%error, "hot memory is not used: wire_uring cannot be; trains leave by wire_sendfile");

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 use wirepath_media::image;
-use wirepath_streams::datapath::{Medium, Region};
+use wirepath_streams::datapath::{MappedFile, Region};
 use wirepath_streams::{BlockingPool, Engine, Importance};
 
 use super::image::Image;
@@ -71,7 +71,7 @@ enum Copy {
     /// So many bytes are set aside for it.
     Making(u64),
     Held {
-        medium: Arc<Medium>,
+        medium: Arc<MappedFile>,
         region: Arc<Region>,
     },
     /// It could not be had, and is not tried again.
@@ -355,7 +355,7 @@ impl Copy {
 /// A complete image, to be copied.
 struct Whole {
     /// Dropped before the image, which has its file closed elsewhere.
-    medium: Arc<Medium>,
+    medium: Arc<MappedFile>,
     image: Arc<Image>,
     length: u64,
 }

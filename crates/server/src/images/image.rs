@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 use wirepath_media::image::{Plan, SegmentEntry, Start};
-use wirepath_streams::datapath::Medium;
+use wirepath_streams::datapath::MappedFile;
 use wirepath_streams::{At, BlockingPool, Cursor, Load, Segment, TrainSource};
 
 use super::segment;
@@ -34,7 +34,7 @@ pub struct Image {
 /// What was found damaged.
 pub(super) struct Damage {
     /// The file.
-    pub(super) medium: Arc<Medium>,
+    pub(super) medium: Arc<MappedFile>,
     /// The generation that the image has now, after it started over.
     pub(super) generation: u32,
     /// What is wrong.
@@ -102,7 +102,7 @@ struct State {
     /// How often the image started over because it was damaged. Whoever reads or packs it says for which generation, so that
     /// what belongs to an older one changes nothing.
     generation: u32,
-    medium: Option<Arc<Medium>>,
+    medium: Option<Arc<MappedFile>>,
     slots: Vec<Slot>,
     starts: Vec<Start>,
     summary: Summary,
@@ -209,7 +209,7 @@ impl Image {
     }
 
     /// The file and where its segments end, once all of them are there.
-    pub(super) fn whole(&self) -> Option<(Arc<Medium>, u64)> {
+    pub(super) fn whole(&self) -> Option<(Arc<MappedFile>, u64)> {
         let state = self.state();
         let complete = *self.progress.borrow() == Progress::Complete;
         let medium = state.medium.as_ref().filter(|_| complete)?;
@@ -277,7 +277,7 @@ impl Image {
 
     /// Has the image be kept in a file, in which there is nothing yet; answers whether it still is of this generation, as do
     /// [`Image::grow`] and [`Image::end`], which otherwise change nothing.
-    pub(super) fn begin(&self, generation: u32, medium: Medium) -> bool {
+    pub(super) fn begin(&self, generation: u32, medium: MappedFile) -> bool {
         let mut state = self.state();
         let current = state.generation == generation;
         if current {
@@ -368,7 +368,7 @@ impl Image {
 
     /// Empties the image for the next generation. As long as `state` is locked nobody asks for a segment: one that is gone
     /// from an image that still called itself complete would be taken for its end.
-    fn start_over(&self, state: &mut State) -> (Option<Arc<Medium>>, Vec<Slot>) {
+    fn start_over(&self, state: &mut State) -> (Option<Arc<MappedFile>>, Vec<Slot>) {
         state.generation += 1;
         self.progress.send_replace(Progress::Growing { until_us: 0 });
         state.empty()
@@ -394,7 +394,7 @@ impl Image {
 /// A segment to be brought in, as it was when that was decided.
 struct LoadJob {
     generation: u32,
-    medium: Arc<Medium>,
+    medium: Arc<MappedFile>,
     entry: SegmentEntry,
     until_us: u64,
     verified: bool,
@@ -402,7 +402,7 @@ struct LoadJob {
 
 impl State {
     /// Takes out what holds the file, to be dropped where that may wait.
-    fn empty(&mut self) -> (Option<Arc<Medium>>, Vec<Slot>) {
+    fn empty(&mut self) -> (Option<Arc<MappedFile>>, Vec<Slot>) {
         self.starts.clear();
         (self.medium.take(), std::mem::take(&mut self.slots))
     }

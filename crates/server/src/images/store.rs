@@ -10,7 +10,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use wirepath_media::image::{Header, Identity, Plan, Recipe, Table};
-use wirepath_streams::datapath::Medium;
+use wirepath_streams::datapath::MappedFile;
 use wirepath_streams::{BlockingPool, Deferred, Importance};
 
 use super::cache::{Cache, CacheError, Draft};
@@ -249,7 +249,7 @@ impl Store {
         let path = self.cache.path_of(&key.name());
         match read_image(&file) {
             Ok((header, table)) if header.plan.identity == identity && header.plan.recipe == key.recipe => {
-                let medium = Medium::new(file, header.table.offset)
+                let medium = MappedFile::new(file, header.table.offset)
                     .map_err(|source| io_error("mapping the wire image", source))?;
                 let image = self.new_image(asset, name, key, header.plan, summary_of(&header, &table));
                 image.begin(0, medium);

@@ -114,7 +114,7 @@ impl Record {
             && !self.said_farewell.swap(true, Relaxed)
         {
             self.counters.farewells.increase();
-            self.send(&state.farewell(&self.cname));
+            self.send(&state.bye(&self.cname));
         }
     }
 
