@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use crate::blocking_pool::{BlockingPool, Priority};
-use crate::counters::{Counters, ThreadCounters};
+use crate::counters::{Counters, LoadUnit, ThreadCounters};
 use crate::mailbox::{Command, Handle, Mailbox};
 use crate::scheduler::{Class, Policy, Rate, Round};
 use crate::task::Task;
@@ -140,9 +140,14 @@ impl Engine {
         self.threads.len()
     }
 
-    /// Units of load on a thread: its tasks, and what they [added](crate::Context::add_load).
+    /// Units of load on a thread: its tasks, and what was [added](Engine::add_load).
     pub fn load(&self, thread: usize) -> u64 {
         self.threads[thread].counters.load.value()
+    }
+
+    /// Counts a unit of load on a thread when tasks are placed, for a task that does the work of many.
+    pub fn add_load(&self, thread: usize) -> LoadUnit {
+        LoadUnit::new(&self.threads[thread].counters)
     }
 
     /// The thread that has all tasks of a class with a rate; for another class, the least loaded thread.

@@ -55,7 +55,7 @@ mod worker;
 
 pub use blocking_pool::{BlockingPool, DropOnPool, Job, Priority};
 pub use clock::now_us;
-pub use counters::Counters;
+pub use counters::{Counters, LoadUnit};
 pub use engine::{Engine, EngineOptions, Placement, Sharing};
 pub use mailbox::{Handle, Waker};
 pub use panic::catch_panic;

@@ -2,16 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
-mod support;
-
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use support::engine;
-use wirepath_streams::datapath::DataPath;
+use wirepath_engine::{Engine, EngineOptions};
 use wirepath_streams::{Collected, Framing, Object, Stream, StreamBuilder, StreamEvent, StreamOptions};
 
 /// Only a hang takes so long.
@@ -35,7 +32,7 @@ fn with_client() -> (TcpStream, Stream, Collected, Receiver<StreamEvent>) {
 
 #[test]
 fn who_has_come_waits_until_there_are_descriptors_again() {
-    let engine = engine(DataPath::Sendmmsg);
+    let engine = Engine::start(EngineOptions::default()).unwrap();
     let (_elsewhere, stream, collected, told) = with_client();
     let (_here, mut other, also_collected, also_told) = with_client();
     let all = getrlimit(Resource::Nofile);

@@ -1,5 +1,5 @@
-//! The engine with rings, over loopback sockets: trains of many playbacks in one call, from memory that comes and goes. A
-//! runner of its own: where io_uring is not to be had, that is neither a pass nor a failure.
+//! Playbacks with io_urings, over loopback sockets: trains of many in one call, from memory that comes and
+//! goes. A runner of its own: where io_uring is not to be had, that is neither a pass nor a failure.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -12,11 +12,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use needing::trials;
-use support::{Flood, Numbered, PACKET_US, Player, TRAIN, TRAINS, engine, packet, run};
-use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header};
-use wirepath_streams::datapath::{DataPath, MappedFile, Region, SendContext};
-use wirepath_streams::{
-    At, Cursor, Departure, Engine, Event, Load, PlayError, Position, Segment, TrainSource,
+use support::{Flood, Numbered, PACKET_US, Player, TRAIN, TRAINS, packet, playbacks, run};
+use wirepath_datapath::rtp::{HEADER_LENGTH, Header};
+use wirepath_datapath::{DataPath, MappedFile, Region, SendContext};
+use wirepath_engine::Waker;
+use wirepath_playback::{
+    At, Cursor, Departure, Load, PlayError, PlaybackEvent, Playbacks, Position, Segment, TrainSource,
 };
 
 fn main() -> std::process::ExitCode {
@@ -28,22 +29,22 @@ fn main() -> std::process::ExitCode {
         after_a_seek_numbers_go_on,
         a_vanished_client_ends_its_playback_only,
         a_route_that_cannot_is_stepped_down_from,
-        an_overloaded_thread_obeys,
-        an_engine_that_ends_lets_go,
+        an_overloaded_thread_handles_commands,
+        memory_is_released_at_the_end,
     ];
     needing::run(missing, tests)
 }
 
-/// Has the engine hold a copy of a medium.
-fn heat(engine: &Engine, medium: &MappedFile) -> Arc<Region> {
-    let length = medium.file().metadata().unwrap().len();
-    let region = Arc::new(medium.copy::<io::Error>(length, |_| Ok(())).unwrap());
-    medium.set_hot(Some(&region));
-    engine.hold(&region);
+/// Registers a copy of a file.
+fn register_copy(playbacks: &Playbacks, file: &MappedFile) -> Arc<Region> {
+    let length = file.file().metadata().unwrap().len();
+    let region = Arc::new(file.copy::<io::Error>(length, |_| Ok(())).unwrap());
+    file.set_hot(Some(&region));
+    playbacks.register(&region);
     region
 }
 
-/// Looks until something is so.
+/// Waits until something is so.
 fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
     let deadline = Instant::now() + Duration::from_secs(20);
     while !done() {
@@ -59,10 +60,10 @@ fn ensure_arrive(player: &Player, numbers: std::ops::Range<u32>) {
 }
 
 fn every_packet_arrives_in_order_and_in_time() {
-    let engine = engine(DataPath::WireUring);
+    let playbacks = playbacks(DataPath::WireUring);
     let source = Numbered::new(3);
-    heat(&engine, &source.medium);
-    let player = Player::new(&engine, source);
+    register_copy(&playbacks, &source.file);
+    let player = Player::new(&playbacks, source);
     let begun = Instant::now();
     let position = player.play(None, None).unwrap();
     assert_eq!(position, Position { sequence: 65_500, timestamp: 1000, at_us: 0 });
@@ -71,68 +72,68 @@ fn every_packet_arrives_in_order_and_in_time() {
     let last_train_us = u64::from(3 * TRAINS - 1) * u64::from(TRAIN) * PACKET_US;
     assert!(begun.elapsed() >= Duration::from_micros(last_train_us), "{:?}", begun.elapsed());
     let progress = player.playback.progress();
-    assert_eq!((progress.path(), progress.packets(), progress.packets_lost()), (DataPath::WireUring, 60, 0));
-    assert_eq!(progress.position_us(), last_train_us);
-    let counters = engine.counters();
-    assert_eq!((counters.packets, counters.trains, counters.lateness.count()), (60, 15, 15));
-    assert_eq!(counters.octets, progress.octets());
+    assert_eq!((progress.path, progress.packets, progress.packets_lost), (DataPath::WireUring, 60, 0));
+    assert_eq!(progress.position_us, last_train_us);
+    let counters = playbacks.counters();
+    assert_eq!((counters.packets, counters.trains, counters.lateness_seconds.count()), (60, 15, 15));
+    assert_eq!(counters.payload_bytes, progress.payload_bytes);
     assert!((1..=15).contains(&counters.batches), "{} calls", counters.batches);
 }
 
 fn playbacks_share_calls() {
-    let engine = engine(DataPath::WireUring);
+    let playbacks = playbacks(DataPath::WireUring);
     let source = Numbered::new(3);
-    heat(&engine, &source.medium);
+    register_copy(&playbacks, &source.file);
     let players: Vec<Player> =
-        (0..50).map(|_| Player::new(&engine, Arc::clone(&source) as Arc<dyn TrainSource>)).collect();
+        (0..50).map(|_| Player::new(&playbacks, Arc::clone(&source) as Arc<dyn TrainSource>)).collect();
     for player in &players {
         player.play(None, None).unwrap();
     }
     for player in &players {
         ensure_arrive(player, 0..3 * TRAINS * TRAIN);
         player.wait_for_end();
-        assert_eq!(player.playback.progress().path(), DataPath::WireUring);
+        assert_eq!(player.playback.progress().path, DataPath::WireUring);
     }
-    let counters = engine.counters();
+    let counters = playbacks.counters();
     assert_eq!(counters.trains, 50 * 15);
     assert!(counters.batches < counters.trains / 2, "{} calls for {}", counters.batches, counters.trains);
 }
 
 /// From the file, from the copy, and from the file again; no packet is lost or comes twice.
 fn memory_comes_and_goes_between_trains() {
-    let engine = engine(DataPath::WireUring);
+    let playbacks = playbacks(DataPath::WireUring);
     let source = Numbered::new(40);
-    let player = Player::new(&engine, Arc::clone(&source) as Arc<dyn TrainSource>);
+    let player = Player::new(&playbacks, Arc::clone(&source) as Arc<dyn TrainSource>);
     player.play(None, None).unwrap();
     let mut next = 0;
     let mut arrive_until = |path: DataPath| loop {
         ensure_arrive(&player, next..next + TRAIN);
         next += TRAIN;
-        if player.playback.progress().path() == path {
+        if player.playback.progress().path == path {
             break;
         }
     };
     arrive_until(DataPath::WireSendfile);
-    let region = heat(&engine, &source.medium);
+    let region = register_copy(&playbacks, &source.file);
     arrive_until(DataPath::WireUring);
-    source.medium.set_hot(None);
-    engine.let_go(&region);
+    source.file.set_hot(None);
+    playbacks.unregister(&region);
     arrive_until(DataPath::WireSendfile);
     wait_for("the last reference", || Arc::strong_count(&region) == 1);
     ensure_arrive(&player, next..40 * TRAINS * TRAIN);
     player.wait_for_end();
-    assert!(engine.hold_failures().is_empty());
+    assert!(playbacks.registration_failures().is_empty());
 }
 
 fn after_a_seek_numbers_go_on() {
-    let engine = engine(DataPath::WireUring);
+    let playbacks = playbacks(DataPath::WireUring);
     let source = Numbered::new(3);
-    heat(&engine, &source.medium);
-    let player = Player::new(&engine, source);
+    register_copy(&playbacks, &source.file);
+    let player = Player::new(&playbacks, source);
     player.play(None, Some(3 * PACKET_US)).unwrap();
     ensure_arrive(&player, 0..3);
     player.wait_for_end();
-    assert_eq!(player.playback.progress().path(), DataPath::WireUring);
+    assert_eq!(player.playback.progress().path, DataPath::WireUring);
 
     let there = Cursor { segment: 2, at: At::Packet { train: 1, packet: 2, skip: 0 } };
     let position = player.play(Some(there), None).unwrap();
@@ -144,44 +145,44 @@ fn after_a_seek_numbers_go_on() {
         assert_eq!(received[..HEADER_LENGTH], header.to_bytes(), "packet {number}");
     }
     player.wait_for_end();
-    assert_eq!(player.playback.progress().path(), DataPath::GsoWritev);
+    assert_eq!(player.playback.progress().path, DataPath::GsoWritev);
 }
 
 fn a_vanished_client_ends_its_playback_only() {
-    let engine = engine(DataPath::WireUring);
+    let playbacks = playbacks(DataPath::WireUring);
     let source = Numbered::new(3);
-    heat(&engine, &source.medium);
-    let player = || Player::new(&engine, Arc::clone(&source) as Arc<dyn TrainSource>);
+    register_copy(&playbacks, &source.file);
+    let player = || Player::new(&playbacks, Arc::clone(&source) as Arc<dyn TrainSource>);
     let (gone, stays) = (player(), player());
     let Player { playback, receiver, events } = gone;
     drop(receiver);
     playback.play(None, None, |_| ());
     stays.play(None, None).unwrap();
     let event = events.recv_timeout(Duration::from_secs(5)).unwrap();
-    assert!(matches!(event, Event::Failed(PlayError::Send(_))), "{event:?}");
+    assert!(matches!(event, PlaybackEvent::Failed(PlayError::Send(_))), "{event:?}");
     ensure_arrive(&stays, 0..3 * TRAINS * TRAIN);
     stays.wait_for_end();
-    assert_eq!(engine.counters().playbacks, 1);
+    assert_eq!(playbacks.counters().playbacks, 1);
 }
 
-/// Trains of packets that no MTU takes: the paths that segment are refused, one after the other, and nothing is lost.
+/// Trains of packets that no MTU takes: the paths that segment are refused, one after the other, and nothing
+/// is lost.
 fn a_route_that_cannot_is_stepped_down_from() {
     const PACKET: u16 = 20_000;
     struct Large(Arc<Segment>);
     impl TrainSource for Large {
-        fn segment(&self, number: u32) -> Load {
+        fn segment(&self, number: u32, _waker: Option<&Waker>) -> Load {
             if number == 0 { Load::Ready(Arc::clone(&self.0)) } else { Load::End }
         }
     }
-    let (engine, numbered) = (engine(DataPath::WireUring), Numbered::new(20));
-    let Load::Ready(segment) = numbered.segment(0) else { panic!("it is ready") };
+    let (playbacks, numbered) = (playbacks(DataPath::WireUring), Numbered::new(20));
+    let Load::Ready(segment) = numbered.segment(0, None) else { panic!("it is ready") };
     let train = segment.departures[0].train;
-    let large =
-        wirepath_streams::datapath::Train { length: 4 * u32::from(PACKET), packet_size: PACKET, ..train };
-    heat(&engine, &numbered.medium);
+    let large = wirepath_datapath::Train { length: 4 * u32::from(PACKET), packet_size: PACKET, ..train };
+    register_copy(&playbacks, &numbered.file);
     let departures = [Departure { at_us: 0, train: large }].into();
-    let source = Arc::new(Large(Arc::new(Segment { medium: Arc::clone(&numbered.medium), departures })));
-    let player = Player::with_packets_of(&engine, source, PACKET);
+    let source = Arc::new(Large(Arc::new(Segment { mapped_file: Arc::clone(&numbered.file), departures })));
+    let player = Player::with_packets_of(&playbacks, source, PACKET);
     player.play(None, None).unwrap();
     let stored: Vec<u8> = (0..400).flat_map(packet).collect();
     for (index, expected) in stored[..80_000].chunks(PACKET.into()).enumerate() {
@@ -190,37 +191,37 @@ fn a_route_that_cannot_is_stepped_down_from() {
         assert!(received[HEADER_LENGTH..] == expected[HEADER_LENGTH..], "packet {index}");
     }
     player.wait_for_end();
-    assert_eq!(player.playback.progress().path(), DataPath::Sendmmsg);
-    assert_eq!(engine.counters().packets, 4);
-    let noted = engine.support().step_downs();
+    assert_eq!(player.playback.progress().path, DataPath::Sendmmsg);
+    assert_eq!(playbacks.counters().packets, 4);
+    let noted = playbacks.support().step_downs();
     for failed in ["wire_uring failed", "wire_sendfile failed"] {
         assert!(noted.iter().any(|(_, choice)| choice.reason.contains(failed)), "{noted:?}");
     }
 }
 
-fn an_overloaded_thread_obeys() {
-    let engine = engine(DataPath::WireUring);
+fn an_overloaded_thread_handles_commands() {
+    let playbacks = playbacks(DataPath::WireUring);
     let source = Flood::new();
-    heat(&engine, &source.0.medium);
+    register_copy(&playbacks, &source.0.mapped_file);
     let players: Vec<Player> =
-        (0..200).map(|_| Player::new(&engine, Arc::clone(&source) as Arc<dyn TrainSource>)).collect();
+        (0..200).map(|_| Player::new(&playbacks, Arc::clone(&source) as Arc<dyn TrainSource>)).collect();
     players.iter().for_each(|player| player.playback.play(None, None, |_| ()));
-    wait_for("lateness", || engine.counters().slips > 0);
-    assert!(engine.counters().batches > 0);
+    wait_for("lateness", || playbacks.counters().clock_resyncs > 0);
+    assert!(playbacks.counters().batches > 0);
     // Their receivers stay: a closed port would end them, too.
-    let (playbacks, _receivers): (Vec<_>, Vec<_>) =
+    let (opened, _receivers): (Vec<_>, Vec<_>) =
         players.into_iter().map(|player| (player.playback, player.receiver)).unzip();
-    drop(playbacks);
-    wait_for("the end of all playbacks", || engine.counters().playbacks == 0);
+    drop(opened);
+    wait_for("the end of all playbacks", || playbacks.counters().playbacks == 0);
 }
 
-fn an_engine_that_ends_lets_go() {
-    let engine = engine(DataPath::WireUring);
+fn memory_is_released_at_the_end() {
+    let playbacks = playbacks(DataPath::WireUring);
     let source = Numbered::new(3);
-    let region = heat(&engine, &source.medium);
-    let player = Player::new(&engine, source);
+    let region = register_copy(&playbacks, &source.file);
+    let player = Player::new(&playbacks, source);
     player.play(None, None).unwrap();
     ensure_arrive(&player, 0..TRAIN);
-    drop(engine);
+    drop(playbacks);
     assert_eq!(Arc::strong_count(&region), 1);
 }

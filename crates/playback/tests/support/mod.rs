@@ -4,16 +4,19 @@
 
 use std::io::Write;
 use std::net::UdpSocket;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Mutex};
+use std::thread;
 use std::time::Duration;
 
-use wirepath_streams::datapath::calibration::Calibrations;
-use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
-use wirepath_streams::datapath::{DataPath, MappedFile, Support, Train};
-use wirepath_streams::{
-    BlockingPool, Cursor, Departure, Engine, EngineOptions, Event, Importance, Load, PlayError, Playback,
-    PlaybackOptions, Position, Segment, TrainSource,
+use parking_lot::Mutex;
+use wirepath_datapath::calibration::Calibrations;
+use wirepath_datapath::rtp::{HEADER_LENGTH, Header, Run};
+use wirepath_datapath::{DataPath, MappedFile, Support, Train};
+use wirepath_engine::{Engine, EngineOptions, Waker};
+use wirepath_playback::{
+    Cursor, Departure, Load, PlayError, Playback, PlaybackEvent, PlaybackOptions, PlaybackSettings,
+    Playbacks, Position, Segment, TrainSource,
 };
 
 pub(crate) const PAYLOAD: usize = 188;
@@ -24,11 +27,12 @@ pub(crate) const TRAINS: u32 = 5;
 /// One packet each 2 ms: a train each 8 ms, a segment each 40 ms.
 pub(crate) const PACKET_US: u64 = 2000;
 
-/// A source of numbered packets. Its second segment takes three questions to come, as one does that is still being packed.
+/// A source of numbered packets. Its second segment comes late, as one does that is still being packed: it is
+/// there when it is asked for again after the waker was woken.
 pub(crate) struct Numbered {
-    pub(crate) medium: Arc<MappedFile>,
+    pub(crate) file: Arc<MappedFile>,
     segments: u32,
-    questions: Mutex<u32>,
+    is_late: Mutex<bool>,
 }
 
 pub(crate) fn run(packet: u32) -> Run {
@@ -50,23 +54,25 @@ impl Numbered {
             file.write_all(&packet(number)).unwrap();
         }
         let length = u64::from(segments * TRAINS * TRAIN) * PACKET as u64;
-        let medium = Arc::new(MappedFile::new(file, length).unwrap());
-        Arc::new(Numbered { medium, segments, questions: Mutex::new(0) })
+        let file = Arc::new(MappedFile::new(file, length).unwrap());
+        Arc::new(Numbered { file, segments, is_late: Mutex::new(true) })
     }
 }
 
 impl TrainSource for Numbered {
-    fn segment(&self, number: u32) -> Load {
+    fn segment(&self, number: u32, waker: Option<&Waker>) -> Load {
         if number >= self.segments {
             return Load::End;
         }
-        if number == 1 {
-            let mut questions = self.questions.lock().unwrap();
-            *questions += 1;
-            if *questions < 3 {
-                return Load::Pending;
+        let mut is_late = self.is_late.lock();
+        if number == 1 && *is_late {
+            if let Some(waker) = waker.cloned() {
+                *is_late = false;
+                thread::spawn(move || waker.wake());
             }
+            return Load::Pending;
         }
+        drop(is_late);
         let departures = (0..TRAINS)
             .map(|train| {
                 let first = (number * TRAINS + train) * TRAIN;
@@ -81,31 +87,33 @@ impl TrainSource for Numbered {
                 Departure { at_us: u64::from(first) * PACKET_US, train }
             })
             .collect();
-        Load::Ready(Arc::new(Segment { medium: Arc::clone(&self.medium), departures }))
+        Load::Ready(Arc::new(Segment { mapped_file: Arc::clone(&self.file), departures }))
     }
 }
 
-pub(crate) fn engine(path: DataPath) -> Engine {
-    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
-    let ring = path == DataPath::WireUring;
-    let options =
-        EngineOptions { threads: 1, download_stall_us: 60_000_000, ring, ..EngineOptions::default() };
-    Engine::start(&options, Arc::new(Support::probe(Some(path), Calibrations::default(), false)), &readers)
-        .unwrap()
+/// Playbacks of an engine with one thread, which use this path.
+pub(crate) fn playbacks(path: DataPath) -> Playbacks {
+    let support = Arc::new(Support::probe(Some(path), Calibrations::default(), false));
+    let engine = Arc::new(Engine::start(EngineOptions::default()).unwrap());
+    Playbacks::start(engine, PlaybackSettings { support, ring: path == DataPath::WireUring })
 }
 
 pub(crate) struct Player {
     pub(crate) playback: Playback,
     pub(crate) receiver: UdpSocket,
-    pub(crate) events: Receiver<Event>,
+    pub(crate) events: Receiver<PlaybackEvent>,
 }
 
 impl Player {
-    pub(crate) fn new(engine: &Engine, source: Arc<dyn TrainSource>) -> Player {
-        Player::with_packets_of(engine, source, PACKET as u16)
+    pub(crate) fn new(playbacks: &Playbacks, source: Arc<dyn TrainSource>) -> Player {
+        Player::with_packets_of(playbacks, source, PACKET as u16)
     }
 
-    pub(crate) fn with_packets_of(engine: &Engine, source: Arc<dyn TrainSource>, packet_size: u16) -> Player {
+    pub(crate) fn with_packets_of(
+        playbacks: &Playbacks,
+        source: Arc<dyn TrainSource>,
+        packet_size: u16,
+    ) -> Player {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         receiver.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
         let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
@@ -113,7 +121,7 @@ impl Player {
         let (tell, events) = channel();
         let on_event = Box::new(move |event| tell.send(event).unwrap_or_default());
         let options = PlaybackOptions { source, socket, packet_size, burst_us: 8000, on_event };
-        Player { playback: engine.playback(options).unwrap(), receiver, events }
+        Player { playback: playbacks.open(options).unwrap(), receiver, events }
     }
 
     pub(crate) fn play(&self, from: Option<Cursor>, until_us: Option<u64>) -> Result<Position, PlayError> {
@@ -144,24 +152,25 @@ impl Player {
     }
 
     pub(crate) fn wait_for_end(&self) {
-        assert!(matches!(self.events.recv_timeout(Duration::from_secs(5)), Ok(Event::Finished)));
+        assert!(matches!(self.events.recv_timeout(Duration::from_secs(5)), Ok(PlaybackEvent::Finished)));
     }
 }
 
-/// More than any thread can send: a train each 100 microseconds, for a second or, late, for as long as it takes.
+/// More than any thread can send: a train each 100 microseconds, for a second or, late, for as long as it
+/// takes.
 pub(crate) struct Flood(pub(crate) Arc<Segment>);
 
 impl Flood {
     pub(crate) fn new() -> Arc<Flood> {
-        let Load::Ready(segment) = Numbered::new(1).segment(0) else { panic!("it is ready") };
+        let Load::Ready(segment) = Numbered::new(1).segment(0, None) else { panic!("it is ready") };
         let train = segment.departures[0].train;
         let departures = (0..10_000).map(|number| Departure { at_us: number * 100, train }).collect();
-        Arc::new(Flood(Arc::new(Segment { medium: Arc::clone(&segment.medium), departures })))
+        Arc::new(Flood(Arc::new(Segment { mapped_file: Arc::clone(&segment.mapped_file), departures })))
     }
 }
 
 impl TrainSource for Flood {
-    fn segment(&self, number: u32) -> Load {
+    fn segment(&self, number: u32, _waker: Option<&Waker>) -> Load {
         if number == 0 { Load::Ready(Arc::clone(&self.0)) } else { Load::End }
     }
 }
