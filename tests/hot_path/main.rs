@@ -18,12 +18,12 @@ use anyhow::{Context, Result, ensure};
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Counter};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-use wirepath_streams::datapath::calibration::Calibrations;
-use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
-use wirepath_streams::datapath::{DataPath, MappedFile, SendContext, Support, Train};
-use wirepath_streams::{
-    At, BlockingPool, Cursor, Departure, Engine, EngineOptions, Event, Importance, Load, Playback,
-    PlaybackOptions, Segment, TrainSource,
+use wirepath_datapath::calibration::Calibrations;
+use wirepath_datapath::rtp::{HEADER_LENGTH, Header, Run};
+use wirepath_datapath::{DataPath, MappedFile, SendContext, Support, Train};
+use wirepath_engine::{BlockingPool, Engine, EngineOptions, Priority};
+use wirepath_playback::{
+    At, Cursor, Departure, Event, Load, Playback, PlaybackOptions, Segment, TrainSource,
 };
 use wirepath_tests::{require, trials};
 
@@ -97,7 +97,7 @@ struct Cost {
 
 /// Plays on one engine thread and counts what happens on it once all sessions are under way.
 fn count(path: DataPath, own_headers: bool) -> Result<Cost> {
-    let readers = BlockingPool::start("reader", 1, Importance::Equal)?;
+    let readers = BlockingPool::start("reader", 1, Priority::Normal)?;
     let options = EngineOptions {
         threads: 1,
         download_stall_us: 60_000_000,

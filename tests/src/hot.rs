@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use wirepath_streams::datapath::SendContext;
+use wirepath_datapath::SendContext;
 
 use crate::{Deadline, require};
 

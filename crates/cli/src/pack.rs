@@ -16,10 +16,10 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
 use tracing_subscriber::EnvFilter;
+use wirepath_engine::{BlockingPool, Priority};
 use wirepath_media::ts::{DETECTION_BYTES, Deframer};
+use wirepath_net::raise_descriptor_limit;
 use wirepath_server::images::{self, Cache, Image, Store};
-use wirepath_server::raise_descriptor_limit;
-use wirepath_streams::{BlockingPool, Importance};
 
 use crate::image_options::ImageOptions;
 use crate::progress::Progress;
@@ -68,7 +68,7 @@ impl Pack {
         let options = self.images.clone().or(file.images);
         raise_descriptor_limit(); // every image stays open: see `Work::kept`
         let cache = Cache::open(&options.cache_folder()?, options.cache_bytes())?;
-        let readers = BlockingPool::start("reader", 1, Importance::Equal)?;
+        let readers = BlockingPool::start("reader", 1, Priority::Normal)?;
         let store = Store::new(cache, options.burst()?.as_micros() as u32, readers, 1)?;
         let work = Work { store, json: self.json, kept: Vec::new(), tally: Tally::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -175,7 +175,7 @@ impl Work {
 
     /// Images that were packed, not found.
     fn packed(&self) -> u64 {
-        self.store.counters().packed.load(std::sync::atomic::Ordering::Relaxed)
+        self.store.counts().packed
     }
 
     fn say(&mut self, outcome: &Outcome) -> Result<()> {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use wirepath_sys::device;
 use wirepath_sys::socket::set_receive_offload;
 
@@ -107,7 +107,7 @@ impl Support {
     /// The path that was measured to be the cheapest, else the most preferred one.
     fn own_headers(&self, devices: &[DeviceKind], mtu: u32) -> Choice {
         let failures = &self.own_failures;
-        let calibrations = self.calibrations();
+        let calibrations = self.calibrations.lock();
         let measured = calibrations.find(&self.host, devices, mtu).and_then(|calibration| {
             let path = calibration.cheapest_with_own_headers(&self.own)?;
             let costs = calibration.in_words_with_own_headers(&self.own);
@@ -130,7 +130,7 @@ impl Support {
             self.own.len() < 2 || self.own.iter().all(|path| is_known(path).is_some())
         };
         let is_unmeasured = self.measured(&[DeviceKind::WithChecksums], USUAL_MTU).is_none();
-        self.forced.is_none() && (is_unmeasured || !knows_all(&self.calibrations()))
+        self.forced.is_none() && (is_unmeasured || !knows_all(&self.calibrations.lock()))
     }
 
     /// Measures the paths over the loopback device, which takes whole trains and leaves checksums out, as a network card with
@@ -159,18 +159,18 @@ impl Support {
             unix_s: now_unix_s(),
             costs: measure(&paths, &self.own, &connect, budget)?.costs,
         };
-        self.calibrations().complete(&calibration);
+        self.calibrations.lock().complete(&calibration);
         Ok(calibration)
     }
 
     /// What later choices use instead of what was known before: the calibrations of a file, to which others may have added.
     pub fn adopt(&self, calibrations: Calibrations) {
-        *self.calibrations() = calibrations;
+        *self.calibrations.lock() = calibrations;
     }
 
     /// What paths of this host were measured to cost, on every kind of device that was measured; any of it may decide for a session.
     pub fn measured_costs(&self) -> Vec<Calibration> {
-        self.calibrations().of_host(&self.host).cloned().collect()
+        self.calibrations.lock().of_host(&self.host).cloned().collect()
     }
 
     /// The cheapest path that works, if such devices were measured.
@@ -178,7 +178,7 @@ impl Support {
         if self.forced.is_some() {
             return None;
         }
-        let calibrations = self.calibrations();
+        let calibrations = self.calibrations.lock();
         let calibration = calibrations.find(&self.host, devices, mtu)?;
         let (path, why) = match self.working.first() {
             Some(path) if path.needs_hot_memory() && calibration.cost_ns(*path).is_none() => {
@@ -209,25 +209,17 @@ impl Support {
         self.working.iter().copied().find(|path| path.makes_headers()).unwrap_or(DataPath::ReadWritev)
     }
 
-    fn calibrations(&self) -> std::sync::MutexGuard<'_, Calibrations> {
-        self.calibrations.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes that a route from `local` cannot do `from`, and that `to` is used there; logs it the first time.
     pub fn note_step_down(&self, local: IpAddr, from: DataPath, to: DataPath, error: SendError) {
         let choice = Choice { path: to, reason: format!("{from} failed on a route from {local}: {error}") };
-        if self.noted().insert((local, to), choice).is_none() {
+        if self.noted.lock().insert((local, to), choice).is_none() {
             tracing::warn!(%local, %from, %to, %error, "data path stepped down for a session");
         }
     }
 
     /// What routes turned out not to do, the last of each local address and path stepped down to.
     pub fn step_downs(&self) -> Vec<(IpAddr, Choice)> {
-        self.noted().iter().map(|((local, _), choice)| (*local, choice.clone())).collect()
-    }
-
-    fn noted(&self) -> std::sync::MutexGuard<'_, HashMap<(IpAddr, DataPath), Choice>> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.noted.lock().iter().map(|((local, _), choice)| (*local, choice.clone())).collect()
     }
 }
 
@@ -330,7 +322,7 @@ mod tests {
         let chosen = support.choose(local, 1500);
         assert!(chosen.reason.contains("cheapest per packet in trains of 8: "), "{}", chosen.reason);
         assert_eq!(chosen, support.host());
-        let hot = Support::probe(None, support.calibrations().clone(), true).choose(local, 1500);
+        let hot = Support::probe(None, support.calibrations.lock().clone(), true).choose(local, 1500);
         // Where there is no ring, the others are chosen between.
         assert_eq!(hot.reason.contains("it was given memory"), hot.path.needs_hot_memory(), "{}", hot.reason);
 

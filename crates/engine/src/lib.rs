@@ -63,3 +63,4 @@ pub use scheduler::{Class, Cost, Next, Policy, Rate, Round, Scheduler};
 pub use stall::{STALL_SAMPLES, StallDetector};
 pub use task::{Context, EndContext, Event, Task, Watcher};
 pub use timer_wheel::{TICK_US, TimerWheel};
+pub use worker::TURN_BYTES;

@@ -97,7 +97,7 @@ impl<T> Handle<T> {
 
     /// A waker that calls [`Task::wake`] with `token`.
     pub fn waker(&self, token: u64) -> Waker {
-        Waker { id: self.id, mailbox: Arc::clone(&self.mailbox), token }
+        Waker::new(self.id, Arc::clone(&self.mailbox), token)
     }
 }
 
@@ -123,6 +123,10 @@ pub struct Waker {
 }
 
 impl Waker {
+    pub(crate) fn new(id: u64, mailbox: Arc<Mailbox>, token: u64) -> Waker {
+        Waker { id, mailbox, token }
+    }
+
     /// Has [`Task::wake`] called. Never blocks.
     pub fn wake(&self) {
         self.mailbox.send(Command::Wake { id: self.id, token: self.token });

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 use crate::blocking_pool::BlockingPool;
 use crate::counters::ThreadCounters;
-use crate::mailbox::{Handle, Mailbox};
+use crate::mailbox::{Handle, Mailbox, Waker};
 use crate::scheduler::{Cost, Rate, Scheduler};
 use crate::timer_wheel::TimerWheel;
 
@@ -116,9 +116,10 @@ impl Context<'_> {
         self.has_ended = true;
     }
 
-    /// Where the task watches descriptors.
+    /// What the parts of a task wait with.
     pub fn watcher(&self) -> Watcher {
-        Watcher { epoll: Arc::clone(&self.core.epoll), key: self.key }
+        let (epoll, mailbox) = (Arc::clone(&self.core.epoll), Arc::clone(&self.core.mailbox));
+        Watcher { epoll, mailbox, key: self.key, id: self.id }
     }
 
     /// The task's own address, of the type that it is.
@@ -144,11 +145,13 @@ impl EndContext<'_> {
     }
 }
 
-/// Watches descriptors for one task.
-#[derive(Clone, Debug)]
+/// Watches descriptors for one task, and makes [`Waker`]s of it: what the parts of a task wait with.
+#[derive(Clone)]
 pub struct Watcher {
     epoll: Arc<OwnedFd>,
+    mailbox: Arc<Mailbox>,
     key: usize,
+    id: u64,
 }
 
 impl Watcher {
@@ -163,6 +166,11 @@ impl Watcher {
             Ok(()) | Err(Errno::PERM) => Ok(()),
             Err(errno) => Err(errno),
         }
+    }
+
+    /// A waker that calls [`Task::wake`] with `token`.
+    pub fn waker(&self, token: u64) -> Waker {
+        Waker::new(self.id, Arc::clone(&self.mailbox), token)
     }
 
     /// Watches a descriptor no more. One that was not watched is no error: its owner may have closed the file that it

@@ -37,8 +37,8 @@ struct Entry {
 /// The epoll data of the mailbox; tasks have their keys and tokens.
 const MAILBOX: u64 = u64::MAX;
 
-/// Most bytes that one turn moves, about 50 microseconds' worth, so that no task waits long.
-const TURN_BYTES: u64 = 256 * 1024;
+/// Most bytes that one turn should move: about 50 microseconds' worth, so that no task waits long.
+pub const TURN_BYTES: u64 = 256 * 1024;
 
 /// Turns between two looks at commands and events.
 const TURNS: usize = 64;

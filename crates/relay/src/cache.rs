@@ -30,8 +30,8 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
-use wirepath_doors as doors;
-use wirepath_streams::Engine;
+use wirepath_engine::Engine;
+use wirepath_net::http::reject;
 
 use connection::Connection;
 use cost::Cost;
@@ -72,8 +72,7 @@ pub struct CacheOptions {
     pub origin: Origin,
     /// How long the origin may take to begin an answer, and how long it may send nothing within one, or take nothing of a request.
     pub origin_limit: Duration,
-    /// How long a client may take nothing of an answer that passes through, or send nothing of a request. Of answers from the cache the
-    /// [engine](wirepath_streams::EngineOptions::download_stall_us) says that.
+    /// How long a client may take nothing of an answer that passes through, or send nothing of a request.
     pub client_limit: Duration,
     /// Most client connections, and most fetches at a time; none for as many as there are descriptors for, and 4096 at most.
     pub connections: Option<NonZeroUsize>,
@@ -159,10 +158,10 @@ impl Cache {
     /// returns when the last connection is closed. Must run on a tokio runtime, on which fetches go on until it ends.
     pub async fn serve(&self, listener: TcpListener, drain: watch::Receiver<bool>) {
         let for_connections = drain.clone();
-        doors::serve("cache", listener, drain, |(stream, _)| {
+        wirepath_net::serve("cache", listener, drain, |(stream, _)| {
             let Ok(place) = Arc::clone(&self.connections).try_acquire_owned() else {
                 count(&self.shared.counters.refused);
-                doors::turn_away(&stream);
+                reject(&stream);
                 return None;
             };
             Some(Connection::new(stream, Arc::clone(&self.shared), place, for_connections.clone()).run())

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::Spanned;
-use wirepath_streams::{Class, Rate, Sharing};
+use wirepath_engine::{Class, Rate, Sharing};
 
 use crate::address::Claim;
 use crate::spec::{HandlerSpec, SpecError};
@@ -42,7 +42,7 @@ pub struct StreamPlan {
     pub class: usize,
     /// What it may read.
     pub rate: Option<Rate>,
-    /// Under [`Policy::Deadline`](wirepath_streams::Policy::Deadline): how long after it can go on it should have done so.
+    /// Under [`Policy::Deadline`](wirepath_engine::Policy::Deadline): how long after it can go on it should have done so.
     pub deadline: Option<Duration>,
     /// Its inputs, its outputs and what is between them.
     pub wiring: Wiring,

@@ -18,16 +18,15 @@ mod status;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
-use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
+use wirepath_engine::{Engine, EngineOptions};
 
 pub use balance::Balance;
 pub use endpoint::Endpoint;
@@ -225,7 +224,5 @@ impl ProxyView {
 
 fn engine(threads: usize) -> io::Result<Engine> {
     // Nothing that is relayed waits for storage.
-    let readers = BlockingPool::start("reader", 1, Importance::Equal)?;
-    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-    Engine::start(&EngineOptions { threads, ..EngineOptions::default() }, support, &readers)
+    Engine::start(EngineOptions { threads, pool_threads: 1, ..EngineOptions::default() })
 }

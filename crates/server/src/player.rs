@@ -5,10 +5,12 @@ use std::net::UdpSocket;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
+use wirepath_datapath::{SendError, path_mtu};
+use wirepath_engine::{DropOnPool, Engine};
 use wirepath_media::http::AssetPath;
 use wirepath_media::image::Recipe;
-use wirepath_streams::datapath::{SendError, path_mtu};
-use wirepath_streams::{self as streams, Deferred, Engine, PlaybackOptions};
+use wirepath_playback::PlaybackOptions;
+use wirepath_streams::{self as streams};
 
 use crate::images::{HotMemory, HotSession, Image, Located, Progress as ImageProgress, Store, StoreError};
 use crate::library::{FindError, Library};
@@ -27,7 +29,7 @@ pub(crate) struct AssetPlayer {
 
 struct AssetPresentation {
     name: String,
-    asset: Deferred<Arc<File>>,
+    asset: DropOnPool<Arc<File>>,
     image: Arc<Image>,
     store: Arc<Store>,
     engine: Arc<Engine>,
@@ -218,7 +220,7 @@ fn open(
     let asset = Arc::new(asset.file);
     let recipe = store.usual_recipe();
     let image = store.image(Arc::clone(&asset), &name, recipe).map_err(open_error)?;
-    let asset = Deferred::new(asset, engine.readers());
+    let asset = DropOnPool::new(asset, engine.readers());
     Ok(Arc::new(AssetPresentation { name, asset, image, store, engine, hot }))
 }
 

@@ -37,7 +37,7 @@ fn who_has_come_waits_until_there_are_descriptors_again() {
     let (_here, mut other, also_collected, also_told) = with_client();
     let all = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(0), maximum: all.maximum }).unwrap();
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     let on_this_thread = std::thread::spawn(move || other.run());
     let said = [told, also_told].map(|told| [told.recv_timeout(PATIENCE), told.recv_timeout(PATIENCE)]);
     setrlimit(Resource::Nofile, all).unwrap();

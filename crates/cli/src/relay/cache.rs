@@ -17,11 +17,9 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use wirepath_engine::{BlockingPool, Engine, EngineOptions};
 use wirepath_relay::Endpoint;
 use wirepath_relay::cache::{Cache, CacheOptions, CacheStatus, Origin};
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
-use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 
 use super::door::Door;
 use super::running::Showing;
@@ -81,16 +79,9 @@ impl Caching {
         let output = Output::prepare(showing.json.as_deref())?;
         let log = Log::start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let readers = BlockingPool::start("reader", 4, Importance::Equal)?;
-        // Half of all time there is, so that it can be added to a time.
-        let stall_us = self.client_timeout.as_micros().min(u128::from(u64::MAX / 2)) as u64;
-        let options = EngineOptions {
-            threads: listening.threads()?,
-            download_stall_us: stall_us,
-            ..EngineOptions::default()
-        };
-        let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-        let engine = Arc::new(Engine::start(&options, support, &readers).context("starting threads")?);
+        let options =
+            EngineOptions { threads: listening.threads()?, pool_threads: 4, ..EngineOptions::default() };
+        let engine = Arc::new(Engine::start(options).context("starting threads")?);
         let cache = Cache::open(self.options()?, Arc::clone(&engine))?;
         let begun = Instant::now();
         let open = |address| {
@@ -105,7 +96,7 @@ impl Caching {
         let says_ready = !matches!(output, Output::Standard);
         let served = runtime.block_on(serve(&cache, addresses, listening.drain, says_ready));
         runtime.shutdown_timeout(TIDY_LIMIT);
-        tidy(&readers);
+        tidy(engine.pool());
         let status = cache.status();
         let in_time = served?;
         output.write(|| as_json(&status, begun.elapsed()))?;

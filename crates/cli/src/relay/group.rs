@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use wirepath_engine::{Engine, Rate};
 use wirepath_relay::{Configuration, Opening, StreamPlan};
 use wirepath_streams::{
-    Dropped, Engine, Port, Rate, RunningStream, Stream, StreamEnd, StreamError, StreamEvent, StreamOptions,
-    StreamStatus,
+    Dropped, Port, RunningStream, Stream, StreamEnd, StreamError, StreamEvent, StreamOptions, StreamStatus,
 };
 
 use super::report;
@@ -178,9 +178,10 @@ impl Group {
                 let on_end = move |end| drop(tell.send(Note { place, what: What::Ended(Box::new(end)) }));
                 let Member { class, thread, rate, deadline_us, .. } = *member;
                 let (thread, on_end) = (Some(thread), Some(Box::new(on_end) as _));
-                let options = StreamOptions { class, thread, rate, deadline_us, on_end };
+                let options =
+                    StreamOptions { placement: Placement { thread, class, rate }, deadline_us, on_end };
                 member.begun = Instant::now();
-                member.stage = Stage::Running(self.engine.start_stream(stream, options));
+                member.stage = Stage::Running(stream.start(&self.engine, options));
                 is_named.then(|| "started".to_owned())
             }
         }

@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use clap::Args;
+use wirepath_engine::{Engine, EngineOptions};
 use wirepath_relay::Configuration;
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
-use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance, StreamStatus};
+use wirepath_streams::StreamStatus;
 
 use super::board::Board;
 use super::door::Door;
@@ -64,12 +63,11 @@ pub(super) fn run(
     showing: &Showing,
 ) -> Result<ExitCode> {
     let interrupt = Interrupt::watch().context("watching for signals")?;
-    wirepath_server::raise_descriptor_limit();
-    let readers = BlockingPool::start("reader", 2, Importance::Equal)?;
-    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
+    wirepath_net::raise_descriptor_limit();
     let sharing = configuration.sharing.clone();
     let options = EngineOptions { threads, sharing, ..EngineOptions::default() };
-    let engine = Arc::new(Engine::start(&options, support, &readers).context("starting threads")?);
+    let engine = Arc::new(Engine::start(options).context("starting threads")?);
+    let pool = engine.pool().clone();
     let output = Output::prepare(showing.json.as_deref())?;
     let mut viewers = Viewers::new(configuration, &engine, showing)?;
     let begun = Instant::now();
@@ -78,7 +76,7 @@ pub(super) fn run(
     let rows = group.rows();
     // With them the engine ends, and what its streams had: names of sockets that nobody came to are removed.
     drop((viewers, group));
-    readers.wait_for_discarded();
+    pool.wait_for_discarded();
     output.write(|| {
         let json = match (&rows[..], named) {
             ([row], false) => report::as_json(row),

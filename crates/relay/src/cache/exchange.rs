@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use http::{Method, header};
-use wirepath_doors::now_s;
 use wirepath_media::http::{Response, Status};
+use wirepath_net::http::now_s;
 use wirepath_streams::Part;
 
 use super::answer::{self, Served, Source};
@@ -98,7 +98,7 @@ impl Connection {
             return self.client.write(&answer.head).await.map(|()| asked.keep_alive);
         }
         let head_bytes = answer.head.len() as u64;
-        let parts = std::iter::once(Part::Bytes(answer.head)).chain(answer.parts).collect();
+        let parts = std::iter::once(Part::Bytes(answer.head.into())).chain(answer.parts).collect();
         let sent = self.client.send(&self.shared.engine, parts).await?;
         add(&self.shared.counters.bytes_from_cache, sent - head_bytes);
         Ok(asked.keep_alive)

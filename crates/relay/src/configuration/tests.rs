@@ -1,4 +1,4 @@
-use wirepath_streams::{Policy, Round};
+use wirepath_engine::{Policy, Round};
 
 use super::sharing::{USUAL_CARRY_PERCENT, USUAL_ROUND_BYTES, USUAL_ROUND_US};
 use super::*;

@@ -2,15 +2,14 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
-use wirepath_streams::{
-    Engine, Framing, Object, RunningStream, STANDSTILL_LOOKS, Standstill, StreamBuilder, StreamOptions,
-    now_us,
-};
+use wirepath_engine::{Engine, STALL_SAMPLES, StallDetector, now_us};
+use wirepath_streams::{Framing, Object, RunningStream, StreamBuilder, StreamOptions};
 
 use super::ProxyOptions;
 use super::backend::{Backend, Flow, Place};
@@ -104,7 +103,7 @@ async fn read_header(client: &mut Link, bytes: &mut Vec<u8>) -> Result<Option<Or
 async fn connect(shared: &Shared, origin: Option<Origin>) -> Result<(Link, Place), Ending> {
     let order = {
         let loads: Vec<_> = shared.backends.iter().map(|backend| backend.load()).collect();
-        let mut balancer = shared.balancer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut balancer = shared.balancer.lock();
         balancer.order(&loads, below)
     };
     for choice in order {
@@ -179,17 +178,17 @@ impl Pair {
     /// Waits for the end of both directions, or of one that does not end in order, or until neither has moved anything for too long.
     async fn attend(mut self, idle_timeout: Option<Duration>) -> Ending {
         let limit = idle_timeout.unwrap_or_default();
-        let mut standstill = Standstill::default();
+        let mut standstill = StallDetector::default();
         let mut look = std::pin::pin!(sleep(Duration::ZERO));
         while !(self.to_backend.has_finished && self.to_client.has_finished) {
             let end = tokio::select! {
                 end = self.to_backend.end(), if !self.to_backend.has_finished => end,
                 end = self.to_client.end(), if !self.to_client.has_finished => end,
                 () = &mut look, if idle_timeout.is_some() => {
-                    if Duration::from_micros(standstill.of(self.signs(), now_us())) >= limit {
+                    if Duration::from_micros(standstill.sample(self.signs(), now_us())) >= limit {
                         return Ending::TimedOut;
                     }
-                    look.set(sleep(limit / STANDSTILL_LOOKS));
+                    look.set(sleep(limit / STALL_SAMPLES));
                     continue;
                 }
             };
@@ -237,7 +236,7 @@ impl Running {
             _ = tell.send(ends.end(direction, end.result.is_ok()));
         };
         let options = StreamOptions { on_end: Some(Box::new(on_end)), ..StreamOptions::default() };
-        Ok(Running { stream: engine.start_stream(stream, options), ended, has_finished: false })
+        Ok(Running { stream: stream.start(engine, options), ended, has_finished: false })
     }
 
     /// Waits for its end.

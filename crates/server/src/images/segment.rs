@@ -6,9 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use wirepath_datapath::{MappedFile, PageCache, Train};
 use wirepath_media::image::{self, Plan, SegmentEntry, TRAIN_RECORD_LENGTH};
-use wirepath_streams::datapath::{MappedFile, PageCache, Train};
-use wirepath_streams::{Departure, Segment};
+use wirepath_playback::{Departure, Segment};
 
 use super::read::is_lost;
 

@@ -1,7 +1,7 @@
 use super::*;
 use std::sync::mpsc::{Receiver, channel};
+use wirepath_engine::Priority;
 use wirepath_media::image::{Identity, Recipe};
-use wirepath_streams::Importance;
 
 const ENTRY: SegmentEntry = SegmentEntry {
     offset: 4096,
@@ -21,7 +21,7 @@ fn image() -> (Arc<Image>, Receiver<Damage>) {
         sequence: 6,
         timestamp: 7,
     };
-    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+    let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
     let (damages, damaged) = channel();
     let image = Image::new("a.ts", "a.wpi".into(), plan, Summary::default(), readers, move |_, damage| {
         let _ = damages.send(damage); // a test may not care
