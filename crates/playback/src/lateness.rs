@@ -13,8 +13,8 @@ const STEPS: u64 = 8;
 /// Up to 2^24 microseconds, 17 seconds; what is later counts as that.
 const BUCKETS: usize = (STEPS * 22) as usize;
 
-/// Upper ends, in microseconds, of the buckets that metrics show.
-const METRIC_BUCKETS_US: [u64; 12] =
+/// Bounds of the coarser histogram that is shown to people, in microseconds.
+const BOUNDS_US: [u64; 12] =
     [250, 500, 1000, 2000, 3000, 5000, 10_000, 20_000, 40_000, 100_000, 250_000, 1_000_000];
 
 /// Counts of lateness in microseconds, in buckets that grow with their value. Written by one thread.
@@ -75,7 +75,7 @@ impl Instrument for Lateness {
         Value::Histogram(Histogram {
             count: reading.count(),
             sum: reading.sum_us as f64 / 1e6,
-            at_most: METRIC_BUCKETS_US.map(|us| (us as f64 / 1e6, reading.at_most(us))).to_vec(),
+            at_most: reading.histogram().map(|(us, count)| (us as f64 / 1e6, count)).collect(),
         })
     }
 }
@@ -124,16 +124,21 @@ impl LatenessSnapshot {
         self.largest_us
     }
 
+    /// Pairs of a bound in microseconds and the number of trains at most that late, for metrics.
+    pub fn histogram(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        BOUNDS_US.into_iter().map(|us| (us, self.at_most(us)))
+    }
+
     /// Number of trains at most so late, to within an eighth.
-    pub fn at_most(&self, late_us: u64) -> u64 {
+    fn at_most(&self, late_us: u64) -> u64 {
         self.cumulative()
             .take_while(|(upper_us, _)| *upper_us <= late_us)
             .last()
             .map_or(0, |(_, count)| count)
     }
 
-    /// Pairs of (upper end in microseconds, number of trains at most that late), for a cumulative histogram.
-    pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    /// Pairs of the upper end of a bucket in microseconds and the number of trains at most that late.
+    fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.counts.iter().enumerate().scan(0, |sum, (index, count)| {
             *sum += count;
             Some((upper_us(index), *sum))

@@ -54,6 +54,13 @@ pub enum PlayError {
     Over,
 }
 
+impl PlayError {
+    /// Whether the receiver answered that nobody listens on its port (ICMP port unreachable).
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, PlayError::Send(SendError::Refused { .. }))
+    }
+}
+
 /// The first packet that a request to play leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
