@@ -128,7 +128,8 @@ fn trains_arrive_at_any_offset() {
         for (offset, length) in [(0, PACKET), (1, 48 * PACKET), (4095, 3 * PACKET + 1), (200_000 - 700, 700)]
         {
             let train = train(offset, length);
-            let path = DataPath::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch).path();
+            let path =
+                DataPath::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch).path();
             assert_eq!(path, DataPath::WireUring);
             let sent = path.send(&sink, &hot.medium, &train, Headers::Stored, &mut hot.scratch);
             assert_eq!(sent, Ok(train.packets()));

@@ -30,13 +30,13 @@ const RULES: &[Rule] = &[
         others: None,
     },
     Rule {
-        room: "wirepath-doors",
+        room: "wirepath-net",
         ours: &["wirepath-counters", "wirepath-streams", "wirepath-media"],
         others: None,
     },
     Rule {
         room: "wirepath-server",
-        ours: &["wirepath-counters", "wirepath-doors", "wirepath-streams", "wirepath-media"],
+        ours: &["wirepath-counters", "wirepath-net", "wirepath-streams", "wirepath-media"],
         others: None,
     },
     Rule {
@@ -46,7 +46,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         room: "wirepath-relay",
-        ours: &["wirepath-counters", "wirepath-doors", "wirepath-streams", "wirepath-media"],
+        ours: &["wirepath-counters", "wirepath-net", "wirepath-streams", "wirepath-media"],
         others: None,
     },
     Rule { room: "wirepath", ours: ROOMS, others: None },
@@ -66,7 +66,7 @@ const ROOMS: &[&str] = &[
     "wirepath-media",
     "wirepath-datapath",
     "wirepath-streams",
-    "wirepath-doors",
+    "wirepath-net",
     "wirepath-server",
     "wirepath-relay",
     "wirepath-assess",

@@ -3,13 +3,14 @@
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use wirepath_counters::{Counter, Gauge, counters};
 use wirepath_media::image::{Header, Identity, Plan, Recipe, Table};
 use wirepath_streams::datapath::MappedFile;
 use wirepath_streams::{BlockingPool, Deferred, Importance};
@@ -49,17 +50,26 @@ pub struct Store {
     _alive: Sender<()>,
 }
 
-/// What the store counted since it was made.
-#[derive(Debug, Default)]
-pub struct StoreCounters {
-    /// Images packed to their end.
-    pub packed: AtomicU64,
-    /// Images whose packing failed.
-    pub failed: AtomicU64,
-    /// Images found in the cache and good.
-    pub found: AtomicU64,
-    /// Images or segments found damaged or stale, and packed again.
-    pub rejected: AtomicU64,
+counters! {
+    /// Counters of an image store.
+    pub struct StoreCounters;
+    /// Snapshot of the counters of an image store.
+    pub struct StoreCounts;
+
+    /// Wire images packed completely.
+    packed: Counter,
+    /// Assets that could not be packed.
+    failed: Counter,
+    /// Wire images found in the cache and used.
+    found: Counter,
+    /// Wire images found damaged or stale, and packed again.
+    rejected: Counter,
+    /// Wire images that are open.
+    open: Gauge,
+    /// Room that wire images take, unfinished ones with what is reserved for them.
+    cache_used_bytes: Gauge,
+    /// Room that wire images may take.
+    cache_budget_bytes: Gauge,
 }
 
 /// An asset cannot be played.
@@ -221,9 +231,12 @@ impl Store {
         self.open.lock().count()
     }
 
-    /// What it counted.
-    pub fn counters(&self) -> &StoreCounters {
-        &self.counters
+    /// What it counted, and how much room its images take now. Never waits for storage.
+    pub fn counts(&self) -> StoreCounts {
+        self.counters.open.set(self.open_count() as u64);
+        self.counters.cache_used_bytes.set(self.cache.used());
+        self.counters.cache_budget_bytes.set(self.cache.budget());
+        self.counters.snapshot()
     }
 
     /// Has what rested long enough closed elsewhere.
@@ -252,18 +265,18 @@ impl Store {
                 image.begin(0, medium);
                 image.grow(0, &table.segments, &table.starts, false);
                 image.end(0, Ok(summary_of(&header, &table)));
-                self.counters.found.fetch_add(1, Relaxed);
+                self.counters.found.increment();
                 Ok(Some(image))
             }
             Ok(_) => {
                 tracing::info!(asset = name, image = %path.display(), "the asset changed; its image is packed again");
-                self.counters.rejected.fetch_add(1, Relaxed);
+                self.counters.rejected.increment();
                 Ok(None)
             }
             Err(error) if error.is_damage() => {
                 tracing::warn!(asset = name, image = %path.display(), %error,
                     "a wire image is damaged; it is packed again");
-                self.counters.rejected.fetch_add(1, Relaxed);
+                self.counters.rejected.increment();
                 self.cache.remove(&key.name(), &file)?;
                 Ok(None)
             }
@@ -313,7 +326,7 @@ impl Store {
         image: &Arc<Image>,
         damage: Damage,
     ) -> Result<(), StoreError> {
-        self.counters.rejected.fetch_add(1, Relaxed);
+        self.counters.rejected.increment();
         tracing::warn!(asset = image.name(), image = %image.path().display(), error = damage.error,
             "a wire image is damaged");
         self.cache.remove(&key.name(), damage.medium.file())?;
@@ -344,7 +357,7 @@ impl Store {
         if let StoreError::Stopped = error {
             tracing::info!(asset, image = %path, "packing was stopped");
         } else {
-            self.counters.failed.fetch_add(1, Relaxed);
+            self.counters.failed.increment();
             tracing::warn!(asset, image = %path, %error, "an asset could not be packed");
             self.open.lock().fail(key, image, error, Instant::now());
         }

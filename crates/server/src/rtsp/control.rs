@@ -71,17 +71,17 @@ fn take(record: &Record, received: io::Result<&[u8]>) {
         Ok(datagram) => datagram,
         Err(error) => return tracing::debug!(peer = %record.peer, %error, "RTCP was not received"),
     };
-    record.counters.rtcp_received.increase();
+    record.counters.rtcp_received.increment();
     match rtcp::read(datagram, record.ssrc) {
         Ok(received) => {
             record.heard.again();
-            record.counters.receptions.add(received.receptions.len() as u64);
+            record.counters.reception_reports.add(received.receptions.len() as u64);
             if let Some(&last) = received.receptions.last() {
                 *record.reception.lock() = Some((last, last.round_trip(ntp_now())));
             }
         }
         Err(error) => {
-            record.counters.rtcp_malformed.increase();
+            record.counters.rtcp_malformed.increment();
             tracing::debug!(peer = %record.peer, %error, "a datagram was dropped");
         }
     }

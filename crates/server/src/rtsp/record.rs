@@ -2,7 +2,6 @@
 
 use super::counters::Counters;
 use super::player::{Playback, Progress, RtpClock};
-use crate::limits::{Limits, Permit, Refused};
 use parking_lot::Mutex;
 use serde_json::json;
 use std::collections::HashMap;
@@ -15,6 +14,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use wirepath_media::rtcp::{NtpTime, Reception, SenderState};
 use wirepath_media::rtp::CLOCK_HZ;
+use wirepath_net::{ClientLimits, Exceeded, Permit};
 
 /// What a session is doing, for its RTCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +104,7 @@ impl Record {
     pub(super) fn report(&self) {
         if let Some(state) = self.sender_state() {
             self.said_farewell.store(false, Relaxed);
-            self.counters.sender_reports.increase();
+            self.counters.sender_reports.increment();
             self.send(&state.report(&self.cname));
         }
     }
@@ -114,7 +114,7 @@ impl Record {
         if let Some(state) = self.sender_state()
             && !self.said_farewell.swap(true, Relaxed)
         {
-            self.counters.farewells.increase();
+            self.counters.rtcp_byes.increment();
             self.send(&state.bye(&self.cname));
         }
     }
@@ -198,7 +198,7 @@ impl Heard {
 
 /// All sessions of a door, at most so many, and so many from one address.
 pub(super) struct Registry {
-    limits: Arc<Limits>,
+    limits: Arc<ClientLimits>,
     last_key: AtomicU64,
     records: Mutex<HashMap<u64, Arc<Record>>>,
 }
@@ -212,12 +212,12 @@ pub(super) struct Place {
 
 impl Registry {
     pub(super) fn new(most: usize, most_per_address: usize) -> Arc<Self> {
-        let limits = Limits::new(most, most_per_address);
+        let limits = ClientLimits::new(most, most_per_address);
         Arc::new(Self { limits, last_key: AtomicU64::default(), records: Mutex::default() })
     }
 
     /// A place for one more session of a client at this address, if there is one.
-    pub(super) fn reserve(self: &Arc<Self>, address: IpAddr) -> Result<Place, Refused> {
+    pub(super) fn reserve(self: &Arc<Self>, address: IpAddr) -> Result<Place, Exceeded> {
         let permit = self.limits.admit(address)?;
         let key = self.last_key.fetch_add(1, Relaxed);
         Ok(Place { registry: Arc::clone(self), key, _permit: permit })

@@ -106,7 +106,7 @@ impl Store {
     fn conclude(&self, job: &mut Job, result: Result<Summary, StoreError>) -> Turn {
         match result {
             Ok(summary) => {
-                self.counters.packed.fetch_add(1, Relaxed);
+                self.counters.packed.increment();
                 job.image.end(job.generation, Ok(summary));
             }
             Err(StoreError::Io { source, .. }) if is_full(&source) => {
