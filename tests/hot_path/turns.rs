@@ -3,7 +3,7 @@
 
 use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
-use wirepath_engine::{BlockingPool, Engine, EngineOptions, Policy, Priority, Round, Sharing};
+use wirepath_engine::{Engine, EngineOptions, Policy, Round, Sharing};
 use wirepath_streams::handlers::Filter;
 use wirepath_streams::{Framing, Handler, Object, StreamBuilder, StreamOptions};
 use wirepath_tests::trials;

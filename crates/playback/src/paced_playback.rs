@@ -275,7 +275,7 @@ impl PacedPlayback {
             let path = if headers == Headers::Stored { self.paths.stored } else { self.paths.own };
             let path = path.for_train(&train, headers, file, context);
             let result = path.enqueue(&self.sink, file, &train, headers, context, token);
-            self.note_path(path);
+            self.note_path(path.path());
             let result = match result {
                 Ok(SendOutcome::Queued) => return Ok(SendOutcome::Queued),
                 Ok(SendOutcome::Sent(packets)) => Ok(packets),
