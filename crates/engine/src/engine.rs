@@ -42,7 +42,7 @@ pub struct Sharing {
 
 impl Sharing {
     /// Whether classes share processor time: only then are turns measured.
-    pub(crate) fn is_of_processor_time(&self) -> bool {
+    pub fn is_of_processor_time(&self) -> bool {
         matches!(self.policy, Policy::FairShare { round: Round::ProcessorTime(_), .. })
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use wirepath_engine::{Engine, Rate};
+use wirepath_engine::{Engine, Placement, Rate};
 use wirepath_relay::{Configuration, Opening, StreamPlan};
 use wirepath_streams::{
     Dropped, Port, RunningStream, Stream, StreamEnd, StreamError, StreamEvent, StreamOptions, StreamStatus,
