@@ -3,8 +3,7 @@
 use wirepath_datapath::{BlockPath, Path};
 
 use super::lines::{Amount, line_of};
-use crate::result::Counted;
-use crate::way::Way;
+use crate::result::{Counted, PathKind};
 
 /// Why a count differs from the papers'.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +35,7 @@ pub fn reasons(counted: &Counted) -> Reasons {
         reasons.reasons.extend((counted.calls < counted.packets).then_some(TRAINS));
     }
     if let Some(papers) = line.copies {
-        reasons.add(papers, counted.packets, counted.copies(), &copies(line.way, counted));
+        reasons.add(papers, counted.packets, counted.copies(), &copies(line.path, counted));
     }
     reasons
 }
@@ -63,17 +62,19 @@ fn calls(papers: Amount, counted: &Counted) -> Vec<(&'static str, i64)> {
 }
 
 /// The same of copies.
-fn copies(way: Way, counted: &Counted) -> Vec<(&'static str, i64)> {
+fn copies(path: PathKind, counted: &Counted) -> Vec<(&'static str, i64)> {
     let packets = counted.packets as i64;
     let by = |function| counted.copies_by(function) as i64;
-    let reads =
-        matches!(way, Way::Block(BlockPath::ReadWrite) | Way::Stream(Path::ReadSendRtp | Path::ReadWritev));
-    let joins = matches!(way, Way::Stream(Path::ReadWritev | Path::MmapWritev));
-    let refers =
-        way.needs_module() || matches!(way, Way::Block(BlockPath::Sendfile) | Way::Stream(Path::RtpSendfile));
+    let reads = matches!(
+        path,
+        PathKind::Block(BlockPath::ReadWrite) | PathKind::Stream(Path::ReadSendRtp | Path::ReadWritev)
+    );
+    let joins = matches!(path, PathKind::Stream(Path::ReadWritev | Path::MmapWritev));
+    let refers = path.needs_module()
+        || matches!(path, PathKind::Block(BlockPath::Sendfile) | PathKind::Stream(Path::RtpSendfile));
     // Those whose header is sent by itself, which is a copy that the papers count too.
     let headers =
-        if matches!(way, Way::Stream(Path::RtpSendfile | Path::MmapSendMsend)) { packets } else { 0 };
+        if matches!(path, PathKind::Stream(Path::RtpSendfile | Path::MmapSendMsend)) { packets } else { 0 };
     vec![
         (PAGES, if reads { by("_copy_to_iter") - packets } else { 0 }),
         (JOINED, if joins { -packets } else { 0 }),
@@ -93,7 +94,7 @@ mod tests {
             bytes: 1000 * calls,
         });
         Counted {
-            path: path.to_owned(),
+            path: path.parse().unwrap(),
             transport: Transport::Udp,
             size: Some(1460),
             packets: 100,
