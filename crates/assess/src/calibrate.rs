@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use wirepath_datapath::calibration::{Calibration, DeviceKind, Host, PACKET_SIZE, now_unix_s};
 use wirepath_datapath::measure::{Measured, measure};
-use wirepath_datapath::{Path, Trial, try_on_loopback};
+use wirepath_datapath::{DataPath, Trial, try_on_loopback};
 
 use crate::device_kind;
 use crate::error::Error;
@@ -32,10 +32,10 @@ pub fn calibrate(options: &Options, progress: &mut dyn Progress) -> Result<Optio
         return Err(Error::Stopped);
     }
     let is_remote = matches!(options.sink, Sink::Host(_));
-    let is_wanted = |path: &Path| !is_remote || !path.needs_hot_memory();
-    let works = |path: &Path| !matches!(try_on_loopback(*path), Err(Trial::Failed(_)));
-    let paths: Vec<Path> = Path::SERVING.into_iter().filter(is_wanted).filter(works).collect();
-    let own: Vec<Path> = Path::OWN_HEADERS.into_iter().filter(works).collect();
+    let is_wanted = |path: &DataPath| !is_remote || !path.needs_hot_memory();
+    let works = |path: &DataPath| !matches!(try_on_loopback(*path), Err(Trial::Failed(_)));
+    let paths: Vec<DataPath> = DataPath::SERVING.into_iter().filter(is_wanted).filter(works).collect();
+    let own: Vec<DataPath> = DataPath::OWN_HEADERS.into_iter().filter(works).collect();
     let (mtu, measured) = test_bed::within(&options.sink, options.mtu, options.cpu, |test_bed| {
         Ok((test_bed.mtu, on(test_bed, &paths, &own)?))
     })?;
@@ -48,7 +48,7 @@ pub fn calibrate(options: &Options, progress: &mut dyn Progress) -> Result<Optio
     Ok(Some(calibration(options, device, mtu, measured)))
 }
 
-fn on(test_bed: &TestBed, paths: &[Path], own: &[Path]) -> Result<Measured, Error> {
+fn on(test_bed: &TestBed, paths: &[DataPath], own: &[DataPath]) -> Result<Measured, Error> {
     // A receiver takes what is sent as long as its account is open.
     let accounts = RefCell::new(Vec::new());
     let connect = || match &test_bed.udp {

@@ -1,6 +1,6 @@
 //! The experiments `download` and `stream`: every path, transport and size on one test bed.
 
-use wirepath_datapath::{BlockPath, Path};
+use wirepath_datapath::{BlockPath, DataPath};
 
 use crate::bare::Bare;
 use crate::case::Case;
@@ -103,7 +103,7 @@ impl PathExperiment {
             sizes.map(move |size| Case::new(path, Transport::Tcp, size))
         };
         match self {
-            PathExperiment::Stream => Path::ALL.into_iter().map(PathKind::Stream).flat_map(udp).collect(),
+            PathExperiment::Stream => DataPath::ALL.into_iter().map(PathKind::Stream).flat_map(udp).collect(),
             PathExperiment::Download => {
                 let paths = || BlockPath::ALL.into_iter().map(PathKind::Block);
                 let over_tcp = paths().filter(|path| !path.needs_module());
@@ -180,8 +180,8 @@ mod tests {
     #[test]
     fn every_path_has_every_size() {
         let cases = PathExperiment::Stream.cases(1472);
-        let runs = Path::ALL.into_iter().filter(|path| path.takes_runs()).count();
-        assert_eq!(cases.len(), 4 * Path::ALL.len() + runs);
+        let runs = DataPath::ALL.into_iter().filter(|path| path.takes_runs()).count();
+        assert_eq!(cases.len(), 4 * DataPath::ALL.len() + runs);
         assert!(cases.iter().any(|case| case.size == Some(1460)));
         let mut files: Vec<_> =
             cases.iter().map(|case| (case.content(), case.path.needs_hot_memory())).collect();
@@ -195,7 +195,7 @@ mod tests {
         assert!(cases.iter().any(|case| case.size == Some(1472) && case.transport == Transport::Udp));
         assert!(cases.iter().any(|case| case.size.is_none() && case.transport == Transport::Tcp));
         let filling = |experiment: PathExperiment| experiment.cases_that_fill(1472);
-        assert_eq!(filling(PathExperiment::Stream).len(), Path::ALL.len());
+        assert_eq!(filling(PathExperiment::Stream).len(), DataPath::ALL.len());
         assert!(filling(PathExperiment::Stream).iter().all(|case| case.size == Some(1460)));
         assert_eq!(filling(PathExperiment::Download).len(), 3 * BlockPath::ALL.len() - 2 * by_module);
     }

@@ -1,6 +1,6 @@
 //! What an experiment found, and whether it can be relied on.
 
-use wirepath_datapath::Scratch;
+use wirepath_datapath::SendContext;
 
 use crate::case::Case;
 use crate::error::Error;
@@ -61,7 +61,7 @@ impl Findings {
 
 /// The cases without those whose path needs the kernel module, if that is not loaded.
 pub(crate) fn with_what_is_there(cases: Vec<Case>, found: &mut Findings) -> Vec<Case> {
-    let Err(error) = Scratch::default().open_module() else { return cases };
+    let Err(error) = SendContext::default().open_module() else { return cases };
     let (left_out, cases): (Vec<Case>, _) = cases.into_iter().partition(|case| case.path.needs_module());
     let mut paths: Vec<&str> = left_out.iter().map(|case| case.path.name()).collect();
     paths.dedup();

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, fadvise};
 use wirepath_datapath::rtp::HEADER_LENGTH;
-use wirepath_datapath::{Extent, Medium, Scratch};
+use wirepath_datapath::{Extent, MappedFile, SendContext};
 use wirepath_sys::page_cache::cached_pages;
 
 pub(crate) use make::nameless;
@@ -49,7 +49,7 @@ pub(crate) struct Media {
 
 struct Source {
     file: File,
-    medium: Option<Medium>,
+    medium: Option<MappedFile>,
     /// Whether the ring holds a copy of the medium.
     hot: bool,
 }
@@ -140,7 +140,11 @@ impl Media {
     ///
     /// # Errors
     /// [`Error::Unable`] if the page cache does not do as it is told, or there is no ring.
-    pub(crate) fn prepared_for(&mut self, case: &Case, scratch: &mut Scratch) -> Result<&Medium, Error> {
+    pub(crate) fn prepared_for(
+        &mut self,
+        case: &Case,
+        scratch: &mut SendContext,
+    ) -> Result<&MappedFile, Error> {
         let kind = case.content();
         if case.path.needs_hot_memory() {
             if self.cache == Cache::Cold {
@@ -153,12 +157,12 @@ impl Media {
                 return Err(Error::Unable(format!("no file for {kind:?}")));
             };
             if !*hot {
-                let held = scratch.hold_copy(medium);
+                let held = scratch.register_copy(medium);
                 held.map_err(|error| Error::Unable(format!("its ring cannot hold the file: {error}")))?;
                 *hot = true;
             }
             let beginning = Extent { offset: 0, length: 1 };
-            if !scratch.holds(medium, beginning) {
+            if !scratch.has_registered(medium, beginning) {
                 return Err(Error::Unable("its ring failed".to_owned()));
             }
         }
@@ -169,7 +173,7 @@ impl Media {
     ///
     /// # Errors
     /// [`Error::Unable`] if the page cache does not do as it is told.
-    pub(crate) fn prepared(&mut self, kind: Content) -> Result<&Medium, Error> {
+    pub(crate) fn prepared(&mut self, kind: Content) -> Result<&MappedFile, Error> {
         let source =
             self.files.get_mut(&kind).ok_or_else(|| Error::Unable(format!("no file for {kind:?}")))?;
         let length = source.file.metadata().doing("asking for a file's length")?.len();
@@ -189,7 +193,7 @@ impl Media {
             let file = source.file.try_clone().doing("opening a file once more")?;
             // A page that a send is the first to touch costs a fault, which would be in the first runs and not in the later ones.
             // From cold pages the fault is a part of what is measured.
-            let map = if self.cache == Cache::Warm { Medium::populated } else { Medium::new };
+            let map = if self.cache == Cache::Warm { MappedFile::populated } else { MappedFile::new };
             source.medium = Some(map(file, length).doing("mapping a file")?);
         }
         Ok(source.medium.as_ref().expect("it was just made if there was none"))

@@ -4,7 +4,7 @@ mod prepared;
 
 use std::time::{Duration, Instant};
 
-use wirepath_datapath::Scratch;
+use wirepath_datapath::SendContext;
 use wirepath_sys::usage::Usage;
 
 use crate::bare::Bare;
@@ -44,7 +44,7 @@ pub(crate) struct Rounds<'a> {
     pub(crate) media: &'a mut Media,
     pub(crate) progress: &'a mut dyn Progress,
     /// Of all cases, with one ring.
-    pub(crate) scratch: Scratch,
+    pub(crate) scratch: SendContext,
 }
 
 /// A case that is measured.
@@ -65,7 +65,7 @@ impl<'a> Rounds<'a> {
         progress: &'a mut dyn Progress,
         found: &mut Findings,
     ) -> Rounds<'a> {
-        let mut scratch = Scratch::default();
+        let mut scratch = SendContext::default();
         if let Err(error) = scratch.open_ring() {
             found.leave_out("paths with an io_uring", &error);
         }

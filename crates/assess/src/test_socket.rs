@@ -54,11 +54,14 @@ impl TestSocket {
     /// For datagrams of this case.
     pub(crate) fn datagrams(case: &Case, socket: UdpSocket) -> Result<TestSocket, Error> {
         let opened = match case.path {
-            PathKind::Stream(path) => UdpSink::new(socket, case.packet_size(), path)
-                .map(|sink| TestSocket::Trains(if case.is_single() { sink.without_trains() } else { sink })),
+            PathKind::Stream(path) => UdpSink::new(socket, case.packet_size(), path).map(|sink| {
+                TestSocket::Trains(if case.is_single() { sink.without_segmentation() } else { sink })
+            }),
             PathKind::Block(path) => BlockSink::udp(socket, case.packet_size(), path)
                 .map(|sink| sink.with_switch(LoanSwitch::new(case.loans)))
-                .map(|sink| TestSocket::Blocks(if case.is_single() { sink.without_trains() } else { sink })),
+                .map(|sink| {
+                    TestSocket::Blocks(if case.is_single() { sink.without_segmentation() } else { sink })
+                }),
         };
         opened.map_err(|error| Error::Unable(format!("its socket cannot be set up: {error}")))
     }

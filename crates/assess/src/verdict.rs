@@ -1,7 +1,7 @@
 //! Which path to use, and why.
 
 use wirepath_datapath::calibration::{DeviceKind, USUAL_TRAIN};
-use wirepath_datapath::{BlockPath, Path};
+use wirepath_datapath::{BlockPath, DataPath};
 
 use crate::headers;
 use crate::result::{Assessment, Experiment, Measurement, PathKind, Transport, Variant};
@@ -10,7 +10,7 @@ use crate::statistics::Summary;
 /// The plain path that the papers measure others by.
 pub const fn baseline(experiment: Experiment) -> Option<PathKind> {
     match experiment {
-        Experiment::Stream => Some(PathKind::Stream(Path::ReadWritev)),
+        Experiment::Stream => Some(PathKind::Stream(DataPath::ReadWritev)),
         Experiment::Download => Some(PathKind::Block(BlockPath::ReadWrite)),
         _ => None,
     }
@@ -131,8 +131,8 @@ pub fn verdicts(result: &Assessment) -> Vec<Verdict> {
 /// and why, for people.
 pub fn of_server(result: &Assessment) -> Option<(String, String)> {
     let costs = result.server.as_ref()?;
-    let without_memory: Vec<Path> =
-        Path::SERVING.into_iter().filter(|path| !path.needs_hot_memory()).collect();
+    let without_memory: Vec<DataPath> =
+        DataPath::SERVING.into_iter().filter(|path| !path.needs_hot_memory()).collect();
     let devices = match &costs.device {
         DeviceKind::Named(device) => device,
         DeviceKind::WithChecksums => "devices that compute checksums",

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rtp_types::RtpPacket;
 use rustix::fs::{MemfdFlags, memfd_create};
-use wirepath_datapath::{Extent, Headers, Medium, Scratch};
+use wirepath_datapath::{Extent, Headers, MappedFile, SendContext};
 
 use crate::case::Case;
 use crate::case::{Content, RUN};
@@ -45,7 +45,7 @@ pub(crate) fn verify(
     case: &Case,
     test_bed: &TestBed,
     media: &mut Media,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<(), Error> {
     let expected = Expected::read(media)?;
     let medium = media.prepared_for(case, scratch)?;
@@ -68,7 +68,7 @@ fn at_odd_offsets(
     case: &Case,
     expected: &Expected,
     test_bed: &TestBed,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<(), Error> {
     let (Headers::Stored, Some(size)) = (case.headers(), case.size) else { return Ok(()) };
     if size < 2 || size % 2 == 1 {
@@ -79,25 +79,25 @@ fn at_odd_offsets(
     let packets = expected.packets(size - 1);
     (&file).write_all(&packets).doing("writing packets into memory")?;
     let length = packets.len() as u64;
-    let medium = Medium::new(file, length).doing("mapping packets in memory")?;
+    let medium = MappedFile::new(file, length).doing("mapping packets in memory")?;
     if !case.path.needs_hot_memory() {
         return over_all_ways(&odd, &medium, expected, test_bed, scratch);
     }
     let region = medium.copy::<io::Error>(length, |_| Ok(())).map(Arc::new).doing("copying packets")?;
     medium.set_hot(Some(&region));
-    let held = scratch.hold_now(Arc::clone(&region));
+    let held = scratch.register_now(Arc::clone(&region));
     held.map_err(|error| Error::Unable(format!("its ring cannot hold packets of odd size: {error}")))?;
     let verified = over_all_ways(&odd, &medium, expected, test_bed, scratch);
-    scratch.let_go(region.id());
+    scratch.unregister(region.id());
     verified
 }
 
 fn over_all_ways(
     case: &Case,
-    medium: &Medium,
+    medium: &MappedFile,
     expected: &Expected,
     test_bed: &TestBed,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<(), Error> {
     match case.transport {
         Transport::Udp => test_bed.datagram_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
@@ -137,13 +137,13 @@ impl Expected {
 
 struct Verification<'a> {
     case: &'a Case,
-    medium: &'a Medium,
+    medium: &'a MappedFile,
     socket: &'a TestSocket,
     expected: &'a Expected,
 }
 
 impl Verification<'_> {
-    fn datagrams(&self, receiver: &UdpSocket, scratch: &mut Scratch) -> Result<(), Error> {
+    fn datagrams(&self, receiver: &UdpSocket, scratch: &mut SendContext) -> Result<(), Error> {
         let headers = self.case.headers();
         for start in STARTS {
             if headers == Headers::Stored && start > 0 {
@@ -179,7 +179,7 @@ impl Verification<'_> {
     }
 
     /// Sends blocks, from an even and from an odd byte on, and compares what arrives.
-    fn stream(&self, mut receiver: &TcpStream, scratch: &mut Scratch) -> Result<(), Error> {
+    fn stream(&self, mut receiver: &TcpStream, scratch: &mut SendContext) -> Result<(), Error> {
         let (PathKind::Block(path), TestSocket::Blocks(sink)) = (self.case.path, self.socket) else {
             unreachable!("an socket is made for its case")
         };

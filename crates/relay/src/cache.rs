@@ -30,7 +30,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
-use wirepath_doors as doors;
+use wirepath_net::http::reject;
 use wirepath_streams::Engine;
 
 use connection::Connection;
@@ -159,10 +159,10 @@ impl Cache {
     /// returns when the last connection is closed. Must run on a tokio runtime, on which fetches go on until it ends.
     pub async fn serve(&self, listener: TcpListener, drain: watch::Receiver<bool>) {
         let for_connections = drain.clone();
-        doors::serve("cache", listener, drain, |(stream, _)| {
+        wirepath_net::serve("cache", listener, drain, |(stream, _)| {
             let Ok(place) = Arc::clone(&self.connections).try_acquire_owned() else {
                 count(&self.shared.counters.refused);
-                doors::turn_away(&stream);
+                reject(&stream);
                 return None;
             };
             Some(Connection::new(stream, Arc::clone(&self.shared), place, for_connections.clone()).run())

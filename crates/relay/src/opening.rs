@@ -1,7 +1,8 @@
 //! A stream that is being opened, for whoever may give it up.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use wirepath_streams::Object;
 
 /// What a stream that is being opened listens at. Opening may block without end, and names of sockets are in the file system as long as
@@ -18,12 +19,12 @@ struct Held {
 impl Opening {
     /// Has what listens closed; there will be no stream.
     pub fn give_up(&self) {
-        *self.held() = Held { is_given_up: true, listening: Vec::new() };
+        *self.0.lock() = Held { is_given_up: true, listening: Vec::new() };
     }
 
     /// Keeps what listens, each in its place, unless it is given up.
     pub(crate) fn hold(&self, listening: Vec<Option<Object>>) {
-        let mut held = self.held();
+        let mut held = self.0.lock();
         if !held.is_given_up {
             held.listening = listening;
         }
@@ -31,11 +32,7 @@ impl Opening {
 
     /// What was held, unless it was given up.
     pub(crate) fn release(&self) -> Option<Vec<Option<Object>>> {
-        let mut held = self.held();
+        let mut held = self.0.lock();
         (!held.is_given_up).then(|| std::mem::take(&mut held.listening))
-    }
-
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

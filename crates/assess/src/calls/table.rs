@@ -75,7 +75,7 @@ fn expected(case: &Case, stretches: impl Iterator<Item = Stretch>, sent: &Sent) 
 
 #[cfg(test)]
 mod tests {
-    use wirepath_datapath::{BlockPath, Path};
+    use wirepath_datapath::{BlockPath, DataPath};
 
     use super::*;
     use crate::result::Transport;
@@ -94,13 +94,13 @@ mod tests {
     fn a_path_that_differs_from_its_table_is_faulty() {
         let faulty = |path, calls| matches!(counted(path, calls, Sent::default()), Err(Error::Faulty(_)));
         for (path, calls) in [
-            (Path::WireSendfile, 10),
-            (Path::GsoWritev, 10),
-            (Path::Sendmmsg, 10),
-            (Path::MmapWritev, 480),
-            (Path::ReadWritev, 960),
-            (Path::MmapSendRtp, 960),
-            (Path::RtpSendfile, 960),
+            (DataPath::WireSendfile, 10),
+            (DataPath::GsoWritev, 10),
+            (DataPath::Sendmmsg, 10),
+            (DataPath::MmapWritev, 480),
+            (DataPath::ReadWritev, 960),
+            (DataPath::MmapSendRtp, 960),
+            (DataPath::RtpSendfile, 960),
         ] {
             let path = PathKind::Stream(path);
             assert!(!faulty(path, calls), "{path}");
@@ -109,18 +109,18 @@ mod tests {
         assert!(!faulty(PathKind::Block(BlockPath::ReadWrite), 960));
         assert!(faulty(PathKind::Block(BlockPath::ReadWrite), 480));
         assert!(faulty(PathKind::Block(BlockPath::Sendfile), 960));
-        assert!(faulty(PathKind::Stream(Path::GsoZerocopy), 480));
+        assert!(faulty(PathKind::Stream(DataPath::GsoZerocopy), 480));
     }
 
     #[test]
     fn waits_loans_and_queues_are_explained() {
         let full = Sent { waits: 3, ..Sent::default() };
-        counted(PathKind::Stream(Path::MmapWritev), 480 + 3 * 3, full).unwrap();
-        counted(PathKind::Stream(Path::GsoZerocopy), 70, Sent::default()).unwrap();
+        counted(PathKind::Stream(DataPath::MmapWritev), 480 + 3 * 3, full).unwrap();
+        counted(PathKind::Stream(DataPath::GsoZerocopy), 70, Sent::default()).unwrap();
         let queued = Sent { flushes: 2, ..Sent::default() };
-        counted(PathKind::Stream(Path::WireUring), 3, queued).unwrap();
-        assert!(counted(PathKind::Stream(Path::WireUring), 10, queued).is_err());
-        assert!(counted(PathKind::Stream(Path::WireUring), 0, queued).is_err());
+        counted(PathKind::Stream(DataPath::WireUring), 3, queued).unwrap();
+        assert!(counted(PathKind::Stream(DataPath::WireUring), 10, queued).is_err());
+        assert!(counted(PathKind::Stream(DataPath::WireUring), 0, queued).is_err());
     }
 
     #[test]

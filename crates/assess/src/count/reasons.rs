@@ -1,6 +1,6 @@
 //! Why what was counted differs from what the papers say.
 
-use wirepath_datapath::{BlockPath, Path};
+use wirepath_datapath::{BlockPath, DataPath};
 
 use super::lines::{Amount, line_of};
 use crate::result::{Counted, PathKind};
@@ -67,14 +67,18 @@ fn copies(path: PathKind, counted: &Counted) -> Vec<(&'static str, i64)> {
     let by = |function| counted.copies_by(function) as i64;
     let reads = matches!(
         path,
-        PathKind::Block(BlockPath::ReadWrite) | PathKind::Stream(Path::ReadSendRtp | Path::ReadWritev)
+        PathKind::Block(BlockPath::ReadWrite)
+            | PathKind::Stream(DataPath::ReadSendRtp | DataPath::ReadWritev)
     );
-    let joins = matches!(path, PathKind::Stream(Path::ReadWritev | Path::MmapWritev));
+    let joins = matches!(path, PathKind::Stream(DataPath::ReadWritev | DataPath::MmapWritev));
     let refers = path.needs_module()
-        || matches!(path, PathKind::Block(BlockPath::Sendfile) | PathKind::Stream(Path::RtpSendfile));
+        || matches!(path, PathKind::Block(BlockPath::Sendfile) | PathKind::Stream(DataPath::RtpSendfile));
     // Those whose header is sent by itself, which is a copy that the papers count too.
-    let headers =
-        if matches!(path, PathKind::Stream(Path::RtpSendfile | Path::MmapSendMsend)) { packets } else { 0 };
+    let headers = if matches!(path, PathKind::Stream(DataPath::RtpSendfile | DataPath::MmapSendMsend)) {
+        packets
+    } else {
+        0
+    };
     vec![
         (PAGES, if reads { by("_copy_to_iter") - packets } else { 0 }),
         (JOINED, if joins { -packets } else { 0 }),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use wirepath_datapath::{
-    BlockPath, BlockSink, Extent, Medium, OpenError, Path, Scratch, SendError, Trial, release,
+    BlockPath, BlockSink, DataPath, Extent, MappedFile, OpenError, SendContext, SendError, Trial, release,
     try_on_loopback,
 };
 
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// All paths, those for streaming first, on a kernel of this release.
 pub(super) fn all(kernel: &str) -> Vec<PathState> {
     let release = release(kernel);
-    let streams = Path::ALL.map(|path| {
+    let streams = DataPath::ALL.map(|path| {
         let tried = try_on_loopback(path).map_err(|trial| match trial {
             Trial::Failed(error) | Trial::Impossible(error) => error,
         });
@@ -147,20 +147,20 @@ fn try_tcp(path: BlockPath) -> io::Result<()> {
 }
 
 /// A file in memory, and what is in it.
-fn medium() -> io::Result<(Medium, Vec<u8>)> {
+fn medium() -> io::Result<(MappedFile, Vec<u8>)> {
     let block: Vec<u8> = (0..BLOCK).map(|at| (at * 7 / 3) as u8).collect();
     let file = File::from(memfd_create("wirepath-trial", MemfdFlags::CLOEXEC)?);
     (&file).write_all(&block)?;
-    Ok((Medium::new(file, BLOCK as u64)?, block))
+    Ok((MappedFile::new(file, BLOCK as u64)?, block))
 }
 
-fn send(path: BlockPath, sink: &BlockSink, medium: &Medium, extent: Extent) -> io::Result<()> {
-    let mut scratch = Scratch::default();
+fn send(path: BlockPath, sink: &BlockSink, medium: &MappedFile, extent: Extent) -> io::Result<()> {
+    let mut scratch = SendContext::default();
     if path.needs_module() {
         scratch.open_module().map_err(io::Error::other)?;
     }
     if path.needs_hot_memory() {
-        scratch.hold_copy(medium)?;
+        scratch.register_copy(medium)?;
     }
     let sent = path.send(sink, medium, extent, &mut scratch).map_err(io::Error::other)?;
     match sent == extent.length {
@@ -187,7 +187,7 @@ mod tests {
             states.into_iter().partition(|state| state.path.needs_module());
         assert!(others.iter().all(|state| state.runs), "{others:#?}");
         assert_eq!((by_module.len(), others.len()), (9, 10 + 2 * 6));
-        let is_loaded = Scratch::default().open_module().is_ok();
+        let is_loaded = SendContext::default().open_module().is_ok();
         for state in by_module {
             let says_so = state.missing.as_ref().is_some_and(|missing| missing.contains("docs/module.md"));
             assert!(if is_loaded { state.runs } else { !state.runs && says_so }, "{state:#?}");
@@ -197,7 +197,7 @@ mod tests {
     #[test]
     fn what_fails_is_said_with_a_remedy() {
         let refused = |error| {
-            state(Experiment::Stream, Path::GsoWritev.into(), Transport::Udp, Err(error), Some((6, 18)))
+            state(Experiment::Stream, DataPath::GsoWritev.into(), Transport::Udp, Err(error), Some((6, 18)))
         };
         let down = SendError::NetworkDown { call: "sendmsg", errno: Errno::NETUNREACH };
         let state = refused(io::Error::other(down));

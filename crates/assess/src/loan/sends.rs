@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use wirepath_datapath::{BlockPath, LoanPolicy, Medium, Scratch};
+use wirepath_datapath::{BlockPath, LoanPolicy, MappedFile, SendContext};
 use wirepath_sys::usage::Usage;
 
 use crate::case::Case;
@@ -103,9 +103,9 @@ impl Sends {
         &self,
         volume: u64,
         file: u64,
-        medium: &Medium,
+        medium: &MappedFile,
         test_bed: &TestBed,
-        scratch: &mut Scratch,
+        scratch: &mut SendContext,
     ) -> Result<Made, Error> {
         let case = self.case();
         let (socket, mut watch) = test_socket::open(&case, test_bed)?;

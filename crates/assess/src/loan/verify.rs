@@ -6,7 +6,7 @@ use std::net::{TcpStream, UdpSocket};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use wirepath_datapath::{BlockPath, Extent, Medium, Scratch};
+use wirepath_datapath::{BlockPath, Extent, MappedFile, SendContext};
 
 use super::sends::{How, Sends};
 use crate::error::{Doing, Error};
@@ -30,9 +30,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) fn verify(
     sends: &Sends,
     file: u64,
-    medium: &Medium,
+    medium: &MappedFile,
     test_bed: &TestBed,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<(), Error> {
     let volume = VOLUME.max(SENDS * u64::from(sends.size));
     let end = sends.stretches(file, volume).map(|send| send.start + send.bytes).max().unwrap_or_default();
@@ -70,10 +70,10 @@ struct Expected {
 fn datagrams(
     sends: &Sends,
     expected: &Expected,
-    medium: &Medium,
+    medium: &MappedFile,
     socket: &TestSocket,
     receiver: &UdpSocket,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<(), Error> {
     let case = sends.case();
     let mut sending = Sending::new(&case, medium, 0, socket, scratch, 0);
@@ -97,10 +97,10 @@ fn datagrams(
 fn stream(
     sends: &Sends,
     expected: &Expected,
-    medium: &Medium,
+    medium: &MappedFile,
     socket: &TestSocket,
     mut receiver: &TcpStream,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<(), Error> {
     let TestSocket::Blocks(sink) = socket else { unreachable!("blocks go to an socket for blocks") };
     let path = if sends.how == How::Copied { BlockPath::Loan } else { BlockPath::MmapZerocopy };

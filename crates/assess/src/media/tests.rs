@@ -3,7 +3,7 @@ use crate::case::RUN;
 use crate::progress::Unwatched;
 use std::os::unix::fs::FileExt;
 
-fn options(scratch: &Path) -> Options {
+fn options(scratch: &DataPath) -> Options {
     Options {
         volume: 3 << 20,
         runs: 1,
@@ -67,7 +67,7 @@ fn what_cannot_be_sent_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let small = folder.path().join("small");
     std::fs::write(&small, [7; 2047]).unwrap();
-    let refused = |file: &Path| {
+    let refused = |file: &DataPath| {
         let options = Options { file: Some(file.to_owned()), ..options(folder.path()) };
         Media::open(&options, 1, 2048, &mut Unwatched).err().expect("it is refused").to_string()
     };
@@ -110,7 +110,7 @@ fn a_warm_file_is_mapped_before_it_is_sent() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(receiver.local_addr().unwrap()).unwrap();
     let sink = BlockSink::udp(socket, 1024, BlockPath::MmapSend).unwrap();
-    let mut scratch = Scratch::default();
+    let mut scratch = SendContext::default();
     let medium = media.prepared(Content::Payload).unwrap();
     let faults = || {
         // Tenth figure of the thread's line, eighth behind the name (proc(5)).
@@ -133,11 +133,11 @@ fn a_warm_file_is_mapped_before_it_is_sent() {
 fn memory_holds_what_a_ring_copies_too() {
     use crate::result::Transport;
     use crate::subject::PathKind;
-    use wirepath_datapath::Path;
+    use wirepath_datapath::DataPath;
     let case = |path, size| Case::new(PathKind::Stream(path), Transport::Udp, Some(size));
-    assert_eq!(copies_in_memory(&[case(Path::ReadWritev, 512), case(Path::GsoWritev, 1024)]), 1);
-    assert_eq!(copies_in_memory(&[case(Path::WireSendfile, 512), case(Path::WireSendfile, 1024)]), 3);
-    assert_eq!(copies_in_memory(&[case(Path::WireSendfile, 512), case(Path::WireUring, 512)]), 3);
+    assert_eq!(copies_in_memory(&[case(DataPath::ReadWritev, 512), case(DataPath::GsoWritev, 1024)]), 1);
+    assert_eq!(copies_in_memory(&[case(DataPath::WireSendfile, 512), case(DataPath::WireSendfile, 1024)]), 3);
+    assert_eq!(copies_in_memory(&[case(DataPath::WireSendfile, 512), case(DataPath::WireUring, 512)]), 3);
 }
 
 #[test]

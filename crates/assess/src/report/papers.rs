@@ -2,7 +2,7 @@
 
 mod gain;
 
-use wirepath_datapath::{BlockPath, Path};
+use wirepath_datapath::{BlockPath, DataPath};
 use wirepath_report::{Cell, Kind, Table, number};
 
 use crate::cost::{Cost, Group};
@@ -14,19 +14,19 @@ use gain::Gain;
 /// A gain that a paper claims: of one path over another, when streaming full packets.
 struct Claim {
     /// The path of the paper.
-    path: Path,
+    path: DataPath,
     /// The path it is better than.
-    than: Path,
+    than: DataPath,
     /// The gain.
     gain: f64,
 }
 
 /// Section 5 of [1], and 4 of [2].
 const CLAIMS: [Claim; 4] = [
-    Claim { path: Path::Krtpsendfile, than: Path::RtpSendfile, gain: 0.27 },
-    Claim { path: Path::Rtpsendfile, than: Path::RtpSendfile, gain: 0.10 },
-    Claim { path: Path::Krtpmsend, than: Path::ReadSendRtp, gain: 0.36 },
-    Claim { path: Path::MmapRtpmsend, than: Path::ReadSendRtp, gain: 0.24 },
+    Claim { path: DataPath::Krtpsendfile, than: DataPath::RtpSendfile, gain: 0.27 },
+    Claim { path: DataPath::Rtpsendfile, than: DataPath::RtpSendfile, gain: 0.10 },
+    Claim { path: DataPath::Krtpmsend, than: DataPath::ReadSendRtp, gain: 0.36 },
+    Claim { path: DataPath::MmapRtpmsend, than: DataPath::ReadSendRtp, gain: 0.24 },
 ];
 
 /// Section 3.3 of [3]: throughput with loans, at the size where it was best.
@@ -51,7 +51,7 @@ impl Line {
     }
 }
 
-const fn stream(path: Path, size: u64, seconds: [f64; 2]) -> Line {
+const fn stream(path: DataPath, size: u64, seconds: [f64; 2]) -> Line {
     Line { transport: Transport::Udp, path: PathKind::Stream(path), size: Some(size), seconds }
 }
 
@@ -73,15 +73,15 @@ const TABLE_2: [Line; 28] = {
         download(Udp, BlockPath::Sendfile, 512, [9.030200, 6.052180]),
         download(Udp, BlockPath::Sendfile, 1024, [6.358000, 3.951599]),
         download(Udp, BlockPath::Sendfile, 2048, [5.331400, 5.736328]),
-        stream(Path::ReadSendRtp, 512, [10.918800, 8.742471]),
-        stream(Path::ReadSendRtp, 1024, [7.439200, 6.271547]),
-        stream(Path::ReadSendRtp, 2048, [5.336900, 7.825210]),
-        stream(Path::ReadWritev, 512, [11.135600, 9.351078]),
-        stream(Path::ReadWritev, 1024, [7.361700, 6.622893]),
-        stream(Path::ReadWritev, 2048, [5.552400, 7.602744]),
-        stream(Path::RtpSendfile, 512, [13.342500, 9.064322]),
-        stream(Path::RtpSendfile, 1024, [7.638400, 8.005983]),
-        stream(Path::RtpSendfile, 2048, [6.900000, 7.312389]),
+        stream(DataPath::ReadSendRtp, 512, [10.918800, 8.742471]),
+        stream(DataPath::ReadSendRtp, 1024, [7.439200, 6.271547]),
+        stream(DataPath::ReadSendRtp, 2048, [5.336900, 7.825210]),
+        stream(DataPath::ReadWritev, 512, [11.135600, 9.351078]),
+        stream(DataPath::ReadWritev, 1024, [7.361700, 6.622893]),
+        stream(DataPath::ReadWritev, 2048, [5.552400, 7.602744]),
+        stream(DataPath::RtpSendfile, 512, [13.342500, 9.064322]),
+        stream(DataPath::RtpSendfile, 1024, [7.638400, 8.005983]),
+        stream(DataPath::RtpSendfile, 2048, [6.900000, 7.312389]),
         download(Tcp, BlockPath::ReadWrite, 512, [10.310800, 7.105820]),
         download(Tcp, BlockPath::ReadWrite, 1024, [7.733400, 5.978091]),
         download(Tcp, BlockPath::ReadWrite, 2048, [6.509300, 5.504263]),
@@ -140,7 +140,7 @@ fn row(table: &mut Table, what: String, claimed: f64, gain: Option<Gain>) {
 /// The gain of the path of a claim, if both paths were measured.
 fn measured(claim: &Claim, group: &Group<'_>) -> Option<Gain> {
     let full = group.full_size();
-    let summary = |path: Path| group.find(PathVariant::plain(path), full)?.summary;
+    let summary = |path: DataPath| group.find(PathVariant::plain(path), full)?.summary;
     let (cost, than) = (summary(claim.path)?, summary(claim.than)?);
     Some(Gain::of(1.0 - cost.median / than.median, &cost, &than))
 }
@@ -226,10 +226,10 @@ mod tests {
         assert_eq!(shown(&assessment, 0)[3], "not measured", "no other path stands for it");
         assert_eq!(shown(&assessment, 4)[1], "46 %");
         let dear =
-            assessment.measurements.iter().find(|one| one.path == PathVariant::plain(Path::RtpSendfile));
+            assessment.measurements.iter().find(|one| one.path == PathVariant::plain(DataPath::RtpSendfile));
         let dear = dear.cloned().unwrap();
         for size in [512, 1024, 1460] {
-            let path = PathVariant::plain(Path::Krtpsendfile);
+            let path = PathVariant::plain(DataPath::Krtpsendfile);
             assessment.measurements.push(crate::result::Measurement {
                 path,
                 size: Some(size),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
-use wirepath_datapath::{BlockPath, Path};
+use wirepath_datapath::{BlockPath, DataPath};
 
 use super::Transport;
 
@@ -13,7 +13,7 @@ use super::Transport;
 #[serde(into = "&'static str", try_from = "String")]
 pub enum PathKind {
     /// Packets with RTP headers.
-    Stream(Path),
+    Stream(DataPath),
     /// Bytes of a file.
     Block(BlockPath),
 }
@@ -103,8 +103,8 @@ impl fmt::Display for PathKind {
     }
 }
 
-impl From<Path> for PathKind {
-    fn from(path: Path) -> PathKind {
+impl From<DataPath> for PathKind {
+    fn from(path: DataPath) -> PathKind {
         PathKind::Stream(path)
     }
 }
@@ -251,7 +251,8 @@ mod tests {
 
     #[test]
     fn every_path_and_variant_is_read_back() {
-        let paths = || Path::ALL.map(PathKind::from).into_iter().chain(BlockPath::ALL.map(PathKind::from));
+        let paths =
+            || DataPath::ALL.map(PathKind::from).into_iter().chain(BlockPath::ALL.map(PathKind::from));
         let variants = SUFFIXES.map(|(variant, _)| variant).into_iter().chain([Variant::Bare]);
         for variant in variants {
             for kind in paths() {
@@ -268,7 +269,7 @@ mod tests {
 
     #[test]
     fn variants_are_written_as_kept_results_have_them() {
-        assert_eq!(PathVariant::plain(Path::ReadWritev).bare().to_string(), "bare:read_writev");
+        assert_eq!(PathVariant::plain(DataPath::ReadWritev).bare().to_string(), "bare:read_writev");
         assert_eq!(PathVariant::send(true, false).to_string(), "loan:lend:unaligned");
         for wrong in ["", "bare:", "gold", "loan:lend:", "krtpsendfile:double", "bare:krtpsendfile:single"] {
             assert!(wrong.parse::<PathVariant>().is_err(), "{wrong}");

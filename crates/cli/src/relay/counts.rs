@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
-use wirepath_server::metrics::{Labels, Metric, Metrics, Value};
-use wirepath_server::status::Status;
+use wirepath_counters::{Metric, Value};
+use wirepath_net::metrics::{Labels, Metrics};
+use wirepath_net::status::Status;
 use wirepath_streams::{EndedOutput, OutputStatus, Sharing};
 
 use super::report;
@@ -37,174 +38,109 @@ struct ClassRow {
 }
 
 const RELAY: &[Metric<Totals>] = &[
-    Metric {
-        name: "streams_opening",
-        help: "Streams whose addresses are being opened",
-        unit: None,
-        read: |totals| Value::Gauge(totals.of(State::Opening) as f64),
-    },
-    Metric {
-        name: "streams",
-        help: "Streams that run",
-        unit: None,
-        read: |totals| Value::Gauge(totals.of(State::Running) as f64),
-    },
-    Metric {
-        name: "streams_ended",
-        help: "Streams that ended well, failed or were stopped, by that",
-        unit: None,
-        read: |totals| {
-            let states = [State::Ended, State::Failed, State::Stopped];
-            Value::Counters("how", states.map(|state| (state.name(), totals.of(state))).into())
-        },
-    },
+    Metric::new("streams_opening", "Streams whose addresses are being opened.", |totals| {
+        Value::Gauge(totals.of(State::Opening))
+    }),
+    Metric::new("streams", "Streams that run.", |totals| Value::Gauge(totals.of(State::Running))),
+    Metric::new("streams_ended", "Streams that ended well, failed or were stopped, by that.", |totals| {
+        let states = [State::Ended, State::Failed, State::Stopped];
+        Value::Counters("how", states.map(|state| (state.name(), totals.of(state))).into())
+    }),
 ];
 
 const STREAM: &[Metric<Row>] = &[
-    Metric {
-        name: "in",
-        help: "Bytes that a stream read",
-        unit: Some("bytes"),
-        read: |row| Value::Counter(row.status.bytes_in),
-    },
-    Metric {
-        name: "in_records",
-        help: "Records that a stream began to read; without framing one, or none where nobody looked at the bytes",
-        unit: None,
-        read: |row| Value::Counter(row.status.records_in),
-    },
-    Metric {
-        name: "unseen",
-        help: "Bytes of those read that were moved without being copied to the program and back",
-        unit: Some("bytes"),
-        read: |row| Value::Counter(row.status.bytes_unseen),
-    },
-    Metric {
-        name: "out",
-        help: "Bytes that the outputs of a stream took, those that are gone too",
-        unit: Some("bytes"),
-        read: |row| Value::Counter(row.status.bytes_out),
-    },
-    Metric {
-        name: "malformed_datagrams",
-        help: "Datagrams that a stream dropped because they are not what they should be",
-        unit: None,
-        read: |row| Value::Counter(row.status.malformed.records),
-    },
-    Metric {
-        name: "malformed",
-        help: "Bytes of datagrams that a stream dropped because they are not what they should be",
-        unit: Some("bytes"),
-        read: |row| Value::Counter(row.status.malformed.bytes),
-    },
-    Metric {
-        name: "outputs_failed",
-        help: "Outputs of a stream that failed",
-        unit: None,
-        read: |row| Value::Counter(row.status.gone_outputs.failed),
-    },
-    Metric {
-        name: "outputs_disconnected",
-        help: "Outputs that did not keep up, and that a stream let go of",
-        unit: None,
-        read: |row| Value::Counter(row.status.gone_outputs.disconnected),
-    },
-    Metric {
-        name: "running",
-        help: "1 for a stream that runs, 0 for one that is opening or over",
-        unit: None,
-        read: |row| Value::Gauge(if row.state == State::Running { 1.0 } else { 0.0 }),
-    },
+    Metric::new("in_bytes", "Bytes that a stream read.", |row| Value::Counter(row.status.bytes_in)),
+    Metric::new(
+        "in_records",
+        "Records that a stream began to read; without framing one, or none where nobody looked at the bytes.",
+        |row| Value::Counter(row.status.records_in),
+    ),
+    Metric::new(
+        "unseen_bytes",
+        "Bytes of those read that were moved without being copied to the program and back.",
+        |row| Value::Counter(row.status.bytes_unseen),
+    ),
+    Metric::new("out_bytes", "Bytes that the outputs of a stream took, those that are gone too.", |row| {
+        Value::Counter(row.status.bytes_out)
+    }),
+    Metric::new(
+        "malformed_datagrams",
+        "Datagrams that a stream dropped because they are not what they should be.",
+        |row| Value::Counter(row.status.malformed.records),
+    ),
+    Metric::new(
+        "malformed_bytes",
+        "Bytes of datagrams that a stream dropped because they are not what they should be.",
+        |row| Value::Counter(row.status.malformed.bytes),
+    ),
+    Metric::new("outputs_failed", "Outputs of a stream that failed.", |row| {
+        Value::Counter(row.status.gone_outputs.failed)
+    }),
+    Metric::new(
+        "outputs_disconnected",
+        "Outputs that did not keep up, and that a stream let go of.",
+        |row| Value::Counter(row.status.gone_outputs.disconnected),
+    ),
+    Metric::new("running", "1 for a stream that runs, 0 for one that is opening or over.", |row| {
+        Value::Gauge(u64::from(row.state == State::Running))
+    }),
 ];
 
 const OUTPUT: &[Metric<OutputRow>] = &[
-    Metric {
-        name: "out",
-        help: "Bytes that an output took",
-        unit: Some("bytes"),
-        read: |row| Value::Counter(row.output.bytes),
-    },
-    Metric {
-        name: "waiting",
-        help: "Bytes that wait for an output",
-        unit: Some("bytes"),
-        read: |row| Value::Gauge(row.output.waiting_bytes as f64),
-    },
-    Metric {
-        name: "dropped",
-        help: "Bytes that were dropped because an output was full, or that it never got because it is gone",
-        unit: Some("bytes"),
-        read: |row| Value::Counter(row.output.dropped.bytes),
-    },
-    Metric {
-        name: "dropped_records",
-        help: "Records that were dropped because an output was full, or that it never got because it is gone",
-        unit: None,
-        read: |row| Value::Counter(row.output.dropped.records),
-    },
-    Metric {
-        name: "lost",
-        help: "Bytes of datagrams that had no route, that a filter forbade, or that were too long",
-        unit: Some("bytes"),
-        read: |row| Value::Counter(row.output.lost_bytes),
-    },
-    Metric {
-        name: "icmp_errors",
-        help: "Times that the network said of an output's datagrams that they came nowhere",
-        unit: None,
-        read: |row| Value::Counter(row.output.icmp_errors),
-    },
-    Metric {
-        name: "gone",
-        help: "1 for an output that is gone, of which the last 64 are shown",
-        unit: None,
-        read: |row| Value::Gauge(if row.is_gone { 1.0 } else { 0.0 }),
-    },
+    Metric::new("out_bytes", "Bytes that an output took.", |row| Value::Counter(row.output.bytes)),
+    Metric::new("waiting_bytes", "Bytes that wait for an output.", |row| {
+        Value::Gauge(row.output.waiting_bytes)
+    }),
+    Metric::new(
+        "dropped_bytes",
+        "Bytes that were dropped because an output was full, or that it never got because it is gone.",
+        |row| Value::Counter(row.output.dropped.bytes),
+    ),
+    Metric::new(
+        "dropped_records",
+        "Records that were dropped because an output was full, or that it never got because it is gone.",
+        |row| Value::Counter(row.output.dropped.records),
+    ),
+    Metric::new(
+        "lost_bytes",
+        "Bytes of datagrams that had no route, that a filter forbade, or that were too long.",
+        |row| Value::Counter(row.output.lost_bytes),
+    ),
+    Metric::new(
+        "icmp_errors",
+        "Times that the network said of an output's datagrams that they came nowhere.",
+        |row| Value::Counter(row.output.icmp_errors),
+    ),
+    Metric::new("gone", "1 for an output that is gone, of which the last 64 are shown.", |row| {
+        Value::Gauge(u64::from(row.is_gone))
+    }),
 ];
 
-const REPORT: &[Metric<ReportRow>] = &[Metric {
-    name: "value",
-    help: "What a handler counted or found out, or an order of inputs that merges or puts shares together",
-    unit: None,
-    read: |row| Value::Gauge(row.value as f64),
-}];
+const REPORT: &[Metric<ReportRow>] = &[Metric::new(
+    "value",
+    "What a handler counted or found out, or an order of inputs that merges or puts shares together.",
+    |row| Value::Gauge(row.value),
+)];
 
 const CLASS: &[Metric<ClassRow>] = &[
-    Metric {
-        name: "streams",
-        help: "Streams of a class that run",
-        unit: None,
-        read: |row| Value::Gauge(row.running as f64),
-    },
-    Metric {
-        name: "in",
-        help: "Bytes that the streams of a class read",
-        unit: Some("bytes"),
-        read: |row| Value::Counter(row.bytes_in),
-    },
-    Metric {
-        name: "out",
-        help: "Bytes that the outputs of a class's streams took",
-        unit: Some("bytes"),
-        read: |row| Value::Counter(row.bytes_out),
-    },
+    Metric::new("streams", "Streams of a class that run.", |row| Value::Gauge(row.running)),
+    Metric::new("in_bytes", "Bytes that the streams of a class read.", |row| Value::Counter(row.bytes_in)),
+    Metric::new("out_bytes", "Bytes that the outputs of a class's streams took.", |row| {
+        Value::Counter(row.bytes_out)
+    }),
 ];
 
 /// Where classes share processor time.
-const STREAM_TIME: &[Metric<Row>] = &[Metric {
-    name: "cpu",
-    help: "Processor time of a stream on its engine thread",
-    unit: Some("seconds"),
-    read: |row| Value::Sum(row.status.processor_time.unwrap_or_default().as_secs_f64()),
-}];
+const STREAM_TIME: &[Metric<Row>] =
+    &[Metric::new("cpu_seconds", "Processor time of a stream on its engine thread.", |row| {
+        Value::Sum(row.status.processor_time.unwrap_or_default().as_secs_f64())
+    })];
 
 /// Where classes share processor time.
-const CLASS_TIME: &[Metric<ClassRow>] = &[Metric {
-    name: "cpu",
-    help: "Processor time of a class's streams on engine threads",
-    unit: Some("seconds"),
-    read: |row| Value::Sum(row.processor_time.as_secs_f64()),
-}];
+const CLASS_TIME: &[Metric<ClassRow>] =
+    &[Metric::new("cpu_seconds", "Processor time of a class's streams on engine threads.", |row| {
+        Value::Sum(row.processor_time.as_secs_f64())
+    })];
 
 /// Adds what is counted of the streams in `snapshot` to what is shown, and the streams themselves to the status. The classes of
 /// `sharing` are there with streams or without.

@@ -9,9 +9,9 @@ use anyhow::{Context, Result};
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
-use wirepath_server::http::{self, HttpOptions, Site};
-use wirepath_server::metrics::Metrics;
-use wirepath_server::status::Status;
+use wirepath_net::http::{self, Endpoint, HttpOptions};
+use wirepath_net::metrics::Metrics;
+use wirepath_net::status::Status;
 use wirepath_streams::Engine;
 
 /// Whoever asks is one of few; more of them than this are refused. A proxy's limit leaves descriptors for them.
@@ -35,18 +35,18 @@ impl Door {
             max_connections_per_address: CONNECTIONS,
             ..HttpOptions::default()
         };
-        let door = http::Door::new(options);
+        let door = http::Listener::new(options);
         let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
         door.register(&mut metrics, &mut status);
         register(&mut metrics, &mut status);
-        let site = Site { library: None, metrics: Arc::new(metrics), status: Arc::new(status), engine };
+        let site = Endpoint { metrics: Arc::new(metrics), status: Arc::new(status) };
 
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let bind = || format!("cannot open the door for --metrics on {address}");
         let listener = runtime.block_on(TcpListener::bind(address)).with_context(bind)?;
         let address = listener.local_addr()?;
         let (drain, until) = watch::channel(false);
-        let serve = move || runtime.block_on(door.serve(listener, site, until));
+        let serve = move || runtime.block_on(door.serve(listener, site, engine, until));
         std::thread::Builder::new().name("metrics".to_owned()).spawn(serve)?;
         Ok(Door { address, _drain: drain })
     }

@@ -1,9 +1,10 @@
 //! A stream as it is shown: in the table, in `/metrics`, in `/api/status` and in what `--json` writes.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use wirepath_streams::{OutputStatus, StreamStatus};
 
 /// A stream at some moment.
@@ -63,12 +64,12 @@ pub(super) struct Snapshot(Arc<Mutex<Arc<Vec<Row>>>>);
 impl Snapshot {
     /// Puts what is seen now in its place.
     pub(super) fn put(&self, rows: Arc<Vec<Row>>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = rows;
+        *self.0.lock() = rows;
     }
 
     /// What was seen last.
     pub(super) fn rows(&self) -> Arc<Vec<Row>> {
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.0.lock())
     }
 }
 

@@ -64,7 +64,7 @@ pub(super) fn run(
     showing: &Showing,
 ) -> Result<ExitCode> {
     let interrupt = Interrupt::watch().context("watching for signals")?;
-    wirepath_server::raise_descriptor_limit();
+    wirepath_net::raise_descriptor_limit();
     let readers = BlockingPool::start("reader", 2, Importance::Equal)?;
     let support = Arc::new(Support::probe(None, Calibrations::default(), false));
     let sharing = configuration.sharing.clone();

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use socket2::{Domain, Socket, Type};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
-use wirepath_doors::{self as doors, Listen};
+use wirepath_net::Listen;
 
 use super::connection::{Shared, attend};
 use super::endpoint::{Endpoint, Place, Target};
@@ -85,7 +85,7 @@ impl Door {
         drain: watch::Receiver<bool>,
     ) {
         let name = self.name.clone();
-        doors::serve(
+        wirepath_net::serve(
             &name,
             Turnstile { door: self, permits, first: Mutex::default() },
             drain,

@@ -68,7 +68,7 @@ impl Link {
     /// Waits until it is reset; of a Unix socket, which knows no reset, without end.
     pub(super) async fn broken(&self) {
         match self {
-            Link::Tcp(stream, _) => wirepath_doors::broken(stream).await,
+            Link::Tcp(stream, _) => wirepath_net::http::broken(stream).await,
             Link::Unix(_) => std::future::pending().await,
         }
     }

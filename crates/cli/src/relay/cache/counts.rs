@@ -1,113 +1,61 @@
 //! What is counted of a cache, declared for `/metrics` and `/api/status`.
 
 use serde_json::json;
+use wirepath_counters::{Metric, Value};
+use wirepath_net::metrics::Metrics;
+use wirepath_net::status::Status;
 use wirepath_relay::cache::{Cache, CacheStatus};
-use wirepath_server::metrics::{Metric, Metrics, Value};
-use wirepath_server::status::Status;
 
 const CACHE: &[Metric<CacheStatus>] = &[
-    Metric {
-        name: "requests",
-        help: "Requests read",
-        unit: None,
-        read: |status| Value::Counter(status.requests),
-    },
-    Metric {
-        name: "hits",
-        help: "Requests answered from the cache",
-        unit: None,
-        read: |status| Value::Counter(status.hits),
-    },
-    Metric {
-        name: "misses",
-        help: "Requests for which the origin was asked, and whose answer could be kept",
-        unit: None,
-        read: |status| Value::Counter(status.misses),
-    },
-    Metric {
-        name: "shared",
-        help: "Requests that were answered by what another one fetched",
-        unit: None,
-        read: |status| Value::Counter(status.shared),
-    },
-    Metric {
-        name: "revalidated",
-        help: "Entries that the origin said are still good",
-        unit: None,
-        read: |status| Value::Counter(status.revalidated),
-    },
-    Metric {
-        name: "stale",
-        help: "Requests answered by an entry that is not fresh, because the origin failed",
-        unit: None,
-        read: |status| Value::Counter(status.stale),
-    },
-    Metric {
-        name: "passed",
-        help: "Requests and answers that were passed through and not kept",
-        unit: None,
-        read: |status| Value::Counter(status.passed),
-    },
-    Metric {
-        name: "failed",
-        help: "Requests not answered: the origin failed or was not to be asked, they could not be passed on, or the client left",
-        unit: None,
-        read: |status| Value::Counter(status.failed),
-    },
-    Metric {
-        name: "broken_fetches",
-        help: "Fetches that broke after they had begun",
-        unit: None,
-        read: |status| Value::Counter(status.broken_fetches),
-    },
-    Metric {
-        name: "evictions",
-        help: "Entries that went to make room",
-        unit: None,
-        read: |status| Value::Counter(status.evictions),
-    },
-    Metric {
-        name: "damaged",
-        help: "Entries that were found damaged and dropped",
-        unit: None,
-        read: |status| Value::Counter(status.damaged),
-    },
-    Metric {
-        name: "connections",
-        help: "Client connections taken",
-        unit: None,
-        read: |status| Value::Counter(status.connections),
-    },
-    Metric {
-        name: "refused",
-        help: "Client connections refused because there were too many",
-        unit: None,
-        read: |status| Value::Counter(status.refused),
-    },
-    Metric {
-        name: "from_cache",
-        help: "Bytes of bodies that went to clients from the cache's files, also while they were fetched",
-        unit: Some("bytes"),
-        read: |status| Value::Counter(status.bytes_from_cache),
-    },
-    Metric {
-        name: "from_origin",
-        help: "Bytes of bodies that came from the origin",
-        unit: Some("bytes"),
-        read: |status| Value::Counter(status.bytes_from_origin),
-    },
-    Metric {
-        name: "entries",
-        help: "Entries that are kept",
-        unit: None,
-        read: |status| Value::Gauge(status.entries as f64),
-    },
-    Metric {
-        name: "kept",
-        help: "Bytes that entries take, with those that are being fetched",
-        unit: Some("bytes"),
-        read: |status| Value::Gauge(status.bytes_kept as f64),
-    },
+    Metric::new("requests", "Requests read.", |status| Value::Counter(status.requests)),
+    Metric::new("hits", "Requests answered from the cache.", |status| Value::Counter(status.hits)),
+    Metric::new(
+        "misses",
+        "Requests for which the origin was asked, and whose answer could be kept.",
+        |status| Value::Counter(status.misses),
+    ),
+    Metric::new("shared", "Requests that were answered by what another one fetched.", |status| {
+        Value::Counter(status.shared)
+    }),
+    Metric::new("revalidated", "Entries that the origin said are still good.", |status| {
+        Value::Counter(status.revalidated)
+    }),
+    Metric::new(
+        "stale",
+        "Requests answered by an entry that is not fresh, because the origin failed.",
+        |status| Value::Counter(status.stale),
+    ),
+    Metric::new("passed", "Requests and answers that were passed through and not kept.", |status| {
+        Value::Counter(status.passed)
+    }),
+    Metric::new(
+        "failed",
+        "Requests not answered: the origin failed or was not to be asked, they could not be passed on, or the client left.",
+        |status| Value::Counter(status.failed),
+    ),
+    Metric::new("broken_fetches", "Fetches that broke after they had begun.", |status| {
+        Value::Counter(status.broken_fetches)
+    }),
+    Metric::new("evictions", "Entries that went to make room.", |status| Value::Counter(status.evictions)),
+    Metric::new("damaged", "Entries that were found damaged and dropped.", |status| {
+        Value::Counter(status.damaged)
+    }),
+    Metric::new("connections", "Client connections taken.", |status| Value::Counter(status.connections)),
+    Metric::new("refused", "Client connections refused because there were too many.", |status| {
+        Value::Counter(status.refused)
+    }),
+    Metric::new(
+        "from_cache_bytes",
+        "Bytes of bodies that went to clients from the cache's files, also while they were fetched.",
+        |status| Value::Counter(status.bytes_from_cache),
+    ),
+    Metric::new("from_origin_bytes", "Bytes of bodies that came from the origin.", |status| {
+        Value::Counter(status.bytes_from_origin)
+    }),
+    Metric::new("entries", "Entries that are kept.", |status| Value::Gauge(status.entries)),
+    Metric::new("kept_bytes", "Bytes that entries take, with those that are being fetched.", |status| {
+        Value::Gauge(status.bytes_kept)
+    }),
 ];
 
 /// Adds what is counted of a cache to what is shown.

@@ -82,18 +82,18 @@ fn processor_time_is_shown_where_it_is_shared() {
 fn every_count_is_shown_with_whose_it_is() {
     let (text, _) = shown(&snapshot());
     for line in [
-        "wirepath_relay_streams 2.0",
-        "wirepath_relay_streams_opening 1.0",
+        "wirepath_relay_streams 2",
+        "wirepath_relay_streams_opening 1",
         "wirepath_relay_streams_ended_total{how=\"failed\"} 0",
-        "wirepath_class_streams{class=\"live\"} 2.0",
+        "wirepath_class_streams{class=\"live\"} 2",
         "wirepath_class_in_bytes_total{class=\"live\"} 28",
         "wirepath_class_out_bytes_total{class=\"empty\"} 0",
         "wirepath_stream_in_bytes_total{stream=\"copy\",class=\"live\"} 14",
         "wirepath_stream_in_records_total{stream=\"copy\",class=\"live\"} 3",
-        "wirepath_stream_running{stream=\"waiting\",class=\"live\"} 0.0",
+        "wirepath_stream_running{stream=\"waiting\",class=\"live\"} 0",
         "wirepath_stream_output_out_bytes_total{stream=\"copy\",class=\"live\",port=\"0\",output=\"a \\\"copy\\\"\"} 14",
-        "wirepath_stream_output_gone{stream=\"copy\",class=\"live\",port=\"0\",output=\"a \\\"copy\\\"\"} 0.0",
-        "wirepath_stream_output_gone{stream=\"cut\",class=\"live\",port=\"0\",output=\"a \\\"copy\\\"\"} 1.0",
+        "wirepath_stream_output_gone{stream=\"copy\",class=\"live\",port=\"0\",output=\"a \\\"copy\\\"\"} 0",
+        "wirepath_stream_output_gone{stream=\"cut\",class=\"live\",port=\"0\",output=\"a \\\"copy\\\"\"} 1",
         "wirepath_stream_output_dropped_bytes_total{stream=\"cut\",class=\"live\",port=\"0\",output=\"a \\\"copy\\\"\"} 4",
         "wirepath_stream_output_icmp_errors_total{stream=\"cut\",class=\"live\",port=\"0\",output=\"a \\\"copy\\\"\"} 7",
         "wirepath_stream_outputs_failed_total{stream=\"cut\",class=\"live\"} 1",
@@ -122,12 +122,12 @@ fn the_status_has_each_stream() {
     assert_eq!(streams.len(), 3);
     assert_eq!((&streams[0]["bytes_in"], &streams[0]["state"]), (&json!(14), &json!("running")));
     assert_eq!((&streams[1]["name"], &streams[1]["state"]), (&json!("waiting"), &json!("opening")));
-    assert_eq!(status["counters"]["relay"]["streams"], 2.0);
+    assert_eq!(status["counters"]["relay"]["streams"], 2);
 }
 
 #[test]
 fn nothing_was_seen_yet() {
     let (text, status) = shown(&Snapshot::default());
-    assert!(text.contains("wirepath_relay_streams 0.0") && !text.contains("wirepath_stream_"), "{text}");
+    assert!(text.contains("wirepath_relay_streams 0") && !text.contains("wirepath_stream_"), "{text}");
     assert_eq!(status["streams"], json!([]));
 }

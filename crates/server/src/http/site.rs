@@ -1,76 +1,43 @@
-//! What to answer: one of our own two names, or what the library has.
+//! Answers of the library: files, and folders as listings.
 
-use super::door::Shared;
 use super::listing::{self, Links};
 use crate::library::{FindError, Found, Library};
-use crate::metrics;
-use std::fs::File;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
-use wirepath_doors::now_s;
-use wirepath_media::http::{
-    AssetPath, Circumstances, Method, Part, Request, Response, Status, Target, encode_segment, respond,
-    respond_to_method,
-};
+use wirepath_media::http::{AssetPath, Circumstances, Request, Response, Status, encode_segment, respond};
+use wirepath_net::http::{Answer, Endpoint, Site, now_s};
 
-/// An answer, and the file that its extents are of.
-#[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) response: Response,
-    pub(super) file: Option<Arc<File>>,
+/// The files of a library, beside metrics and status.
+pub struct LibrarySite {
+    library: Arc<Library>,
+    endpoint: Endpoint,
+    /// Port that listings link to for playing.
+    rtsp_port: u16,
 }
 
-impl From<Response> for Answer {
-    fn from(response: Response) -> Self {
-        Self { response, file: None }
+impl LibrarySite {
+    /// A site of these files, which are played from this port.
+    pub fn new(library: Arc<Library>, endpoint: Endpoint, rtsp_port: u16) -> LibrarySite {
+        LibrarySite { library, endpoint, rtsp_port }
     }
 }
 
-impl Shared {
-    /// The answer to a request that came to this address of ours.
-    pub(super) async fn answer(&self, request: Request, local: SocketAddr) -> Answer {
-        if let Some(response) = respond_to_method(request.method) {
-            return response.into();
+impl Site for LibrarySite {
+    /// Looks in the library off this thread: storage may be slow.
+    async fn answer(&self, path: AssetPath, request: Request, local: SocketAddr) -> Answer {
+        if let Some(answer) = self.endpoint.find(&path) {
+            return answer;
         }
-        let Target::Path(path) = &request.target else {
-            return Response::error(Status::BadRequest, "this method needs a path").into();
-        };
-        let head_only = request.method == Method::Head;
-        let answer = match path.as_bytes() {
-            b"metrics" => generated(metrics::CONTENT_TYPE, self.site.metrics.text()),
-            b"api/status" => {
-                let json = self.site.status.json(&self.site.metrics, Instant::now());
-                generated("application/json", format!("{json:#}\n"))
-            }
-            _ => self.stored(path.clone(), request, local).await,
-        };
-        if head_only { Answer { response: answer.response.without_body(), ..answer } } else { answer }
-    }
-
-    /// Looks in the library, off this thread: a disk may have to turn.
-    async fn stored(&self, path: AssetPath, request: Request, local: SocketAddr) -> Answer {
-        let Some(library) = self.site.library.clone() else {
-            return Response::error(Status::NotFound, "here are /metrics and /api/status, and nothing else")
-                .into();
-        };
-        let rtsp_port = self.options.rtsp_port;
+        let (library, rtsp_port) = (Arc::clone(&self.library), self.rtsp_port);
         let looked_up = tokio::task::spawn_blocking(move || {
             let links = Links::new(&request.host, local, rtsp_port);
             find(&library, &path, &request, &links)
         });
         looked_up.await.unwrap_or_else(|error| {
-            tracing::error!(%error, "looking a file up failed");
+            tracing::error!(%error, "looking up a file failed");
             Response::error(Status::InternalServerError, "the file could not be looked up").into()
         })
     }
-}
-
-/// Something made for this moment.
-fn generated(content_type: &str, text: String) -> Answer {
-    Response::with_body(Status::Ok, content_type, vec![Part::Bytes(text.into_bytes())])
-        .header("Cache-Control", "no-store")
-        .into()
 }
 
 fn find(library: &Library, path: &AssetPath, request: &Request, links: &Links) -> Answer {
@@ -93,7 +60,7 @@ fn find(library: &Library, path: &AssetPath, request: &Request, links: &Links) -
 
 fn not_found(error: FindError, path: &AssetPath) -> Answer {
     if let FindError::Io(_) | FindError::Exhausted = error {
-        tracing::warn!(path = path.encoded(), %error, "a file cannot be served");
+        tracing::warn!(path = path.encoded(), %error, "file cannot be served");
     }
     let response = Response::error(error.http_status(), &error.to_string());
     let busy = response.status == Status::ServiceUnavailable;

@@ -1,11 +1,12 @@
-//! A bound on log lines that strangers can cause.
+//! Rate limit for log lines that clients can cause.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Lets so many lines pass each second, and counts those it does not.
+use parking_lot::Mutex;
+
+/// Rate limit of log lines; counts those that it suppresses.
 #[derive(Debug)]
-pub(crate) struct LogLimit {
+pub struct LogLimit {
     lines_per_second: u32,
     second: Mutex<Second>,
 }
@@ -14,29 +15,29 @@ pub(crate) struct LogLimit {
 struct Second {
     began: Instant,
     lines: u32,
-    left_out: u64,
+    suppressed: u64,
 }
 
 impl LogLimit {
-    /// A limit that begins to count now.
-    pub(crate) fn new(lines_per_second: u32) -> LogLimit {
-        let second = Second { began: Instant::now(), lines: 0, left_out: 0 };
+    /// A limit of this many lines per second.
+    pub fn new(lines_per_second: u32) -> LogLimit {
+        let second = Second { began: Instant::now(), lines: 0, suppressed: 0 };
         LogLimit { lines_per_second, second: Mutex::new(second) }
     }
 
-    /// Whether a line may be written at this time; if so, how many were left out before it.
-    pub(crate) fn pass(&self, now: Instant) -> Option<u64> {
-        let mut second = self.second.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Admits a line at this time, with the number of lines suppressed before it; none if it is to be suppressed.
+    pub fn pass(&self, now: Instant) -> Option<u64> {
+        let mut second = self.second.lock();
         if now.duration_since(second.began) >= Duration::from_secs(1) {
             second.began = now;
             second.lines = 0;
         }
         if second.lines == self.lines_per_second {
-            second.left_out += 1;
+            second.suppressed += 1;
             return None;
         }
         second.lines += 1;
-        Some(std::mem::take(&mut second.left_out))
+        Some(std::mem::take(&mut second.suppressed))
     }
 }
 

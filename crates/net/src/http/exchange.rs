@@ -1,46 +1,77 @@
-//! One connection: heads in, answers out, one after the other.
+//! The requests of one connection, answered one after the other.
 
-use super::answer::Answer;
-use super::counters::Counters;
-use super::door::Shared;
-use crate::limits::Permit;
+use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use wirepath_doors::{self as doors, End, now_s};
-use wirepath_media::http::{HeadReader, Part, Request, Response, Version};
+use wirepath_media::http::{
+    AssetPath, HeadReader, Method, Part, Request, Response, Status, Target, Version, respond_to_method,
+};
 use wirepath_streams as streams;
 
-pub(super) struct Connection {
-    client: doors::Connection,
+use super::connection::{Connection, End, now_s};
+use super::listener::Shared;
+use crate::limits::Permit;
+
+/// Source of the answers to GET and HEAD.
+pub trait Site: Send + Sync + 'static {
+    /// Answers a request for a path that came to this local address. The body of an answer to HEAD is not sent.
+    fn answer(
+        &self,
+        path: AssetPath,
+        request: Request,
+        local: SocketAddr,
+    ) -> impl Future<Output = Answer> + Send;
+}
+
+/// A response, and the file that its extents refer to.
+#[derive(Debug)]
+pub struct Answer {
+    /// Head and body.
+    pub response: Response,
+    /// File of the body's extents.
+    pub file: Option<Arc<File>>,
+}
+
+impl From<Response> for Answer {
+    fn from(response: Response) -> Self {
+        Self { response, file: None }
+    }
+}
+
+/// A client of a listener.
+pub(super) struct Exchanges<S> {
+    client: Connection,
     peer: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<Shared<S>>,
     _permit: Permit,
 }
 
-impl Connection {
+impl<S: Site> Exchanges<S> {
     pub(super) fn new(
         stream: TcpStream,
         peer: SocketAddr,
-        shared: Arc<Shared>,
+        shared: Arc<Shared<S>>,
         permit: Permit,
         drain: watch::Receiver<bool>,
     ) -> Self {
-        Counters::add(&shared.counters.accepted, 1);
-        let client = doors::Connection::new(stream, shared.options.limits, drain);
+        shared.counters.connections.increment();
+        shared.counters.connections_accepted.increment();
+        let client = Connection::new(stream, shared.options.timeouts, drain);
         Self { client, peer, shared, _permit: permit }
     }
 
     pub(super) async fn run(mut self) {
-        if let Err(error) = self.exchanges().await {
-            tracing::debug!(peer = %self.peer, %error, "an HTTP connection broke");
+        if let Err(error) = self.serve().await {
+            tracing::debug!(peer = %self.peer, %error, "HTTP connection failed");
         }
     }
 
     /// Answers requests until there are no more.
-    async fn exchanges(&mut self) -> io::Result<()> {
+    async fn serve(&mut self) -> io::Result<()> {
         loop {
             match self.client.next(HeadReader::next).await {
                 Ok(request) => {
@@ -62,30 +93,43 @@ impl Connection {
     fn count(&self, end: &End) {
         match end {
             End::Closed => {}
-            End::Idle | End::Late => Counters::add(&self.shared.counters.timed_out, 1),
-            End::Malformed(_) => Counters::add(&self.shared.counters.malformed, 1),
+            End::Idle | End::Late => self.shared.counters.connections_timed_out.increment(),
+            End::Malformed(_) => self.shared.counters.requests_malformed.increment(),
         }
     }
 
     /// Answers one request; says whether the connection stays.
     async fn exchange(&mut self, request: Request) -> io::Result<bool> {
-        Counters::add(&self.shared.counters.requests, 1);
+        self.shared.counters.requests.increment();
         let (version, keep_alive) = (request.version, request.keep_alive);
         let local = self.client.local_address()?;
-        let answer = self.shared.answer(request, local).await;
+        let answer = self.answer(request, local).await;
         let keep_alive = keep_alive && !self.client.is_draining();
         self.send(answer, version, keep_alive).await?;
         Ok(keep_alive)
+    }
+
+    async fn answer(&self, request: Request, local: SocketAddr) -> Answer {
+        if let Some(response) = respond_to_method(request.method) {
+            return response.into();
+        }
+        let Target::Path(path) = &request.target else {
+            return Response::error(Status::BadRequest, "this method needs a path").into();
+        };
+        let (path, is_head) = (path.clone(), request.method == Method::Head);
+        let answer = self.shared.site.answer(path, request, local).await;
+        if is_head { Answer { response: answer.response.without_body(), ..answer } } else { answer }
     }
 
     async fn send(&mut self, answer: Answer, client: Version, keep_alive: bool) -> io::Result<()> {
         let Answer { response, file } = answer;
         let (status, length) = (response.status, response.body_length());
         tracing::debug!(peer = %self.peer, status = status.code(), length, "answer");
-        self.shared.counters.response(status);
+        let counters = &self.shared.counters;
+        counters.responses.increment(status.into());
         let head = response.head(client, keep_alive, now_s());
         let of_file = response.body.iter().any(|part| matches!(part, Part::Extent(_)));
-        let engine = &self.shared.site.engine;
+        let engine = &self.shared.engine;
         let sent = match file {
             // Only the parts hold the file from here on, and whoever has the parts discards them.
             Some(file) if of_file => {
@@ -100,11 +144,11 @@ impl Connection {
             }
         };
         match &sent {
-            Ok(()) => Counters::add(&self.shared.counters.body_bytes, length),
+            Ok(()) => counters.body_bytes.add(length),
             Err(error) => {
-                Counters::add(&self.shared.counters.bodies_cut, 1);
+                counters.bodies_cut.increment();
                 if error.kind() == io::ErrorKind::TimedOut {
-                    Counters::add(&self.shared.counters.timed_out, 1);
+                    counters.connections_timed_out.increment();
                 }
             }
         }
@@ -112,13 +156,13 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl<S> Drop for Exchanges<S> {
     fn drop(&mut self) {
-        Counters::add(&self.shared.counters.closed, 1);
+        self.shared.counters.connections.decrement();
     }
 }
 
-fn body_parts(head: Vec<u8>, body: Vec<Part>, file: Arc<std::fs::File>) -> Vec<streams::Part> {
+fn body_parts(head: Vec<u8>, body: Vec<Part>, file: Arc<File>) -> Vec<streams::Part> {
     let parts = body.into_iter().map(|part| match part {
         Part::Bytes(bytes) => streams::Part::Bytes(bytes),
         Part::Extent(extent) => {

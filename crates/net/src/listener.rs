@@ -1,4 +1,4 @@
-//! Takes connections until told to drain.
+//! Accepts connections until told to drain.
 
 use std::future::Future;
 use std::io;
@@ -9,18 +9,18 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::{JoinError, JoinSet};
 
-/// How long to wait before the next try when no connection can be taken for want of descriptors or memory.
+/// Time before the next try when `accept` failed for want of descriptors or memory.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// Where connections come from. Dropping it closes it.
+/// Source of connections. Dropping it closes it.
 pub trait Listen {
-    /// One of them, with whatever it was given on its way in.
+    /// A connection, with what is known of it.
     type Connection;
 
-    /// Waits for one; nothing is lost if the wait is given up.
+    /// Waits for a connection; nothing is lost if the wait is cancelled.
     ///
     /// # Errors
-    /// `ConnectionAborted` where it broke on its way in, which is its own fault; else what keeps any from being taken.
+    /// `ConnectionAborted` if this connection broke; else why none can be accepted.
     fn accept(&self) -> impl Future<Output = io::Result<Self::Connection>> + Send;
 }
 
@@ -35,10 +35,11 @@ impl Listen for TcpListener {
     }
 }
 
-/// Takes connections until `drain` becomes true or its sender is dropped; then takes no more, and returns when the last task has ended.
-/// `admit` answers the task that serves a connection, or none for one that it refused. Dropping the future ends all tasks at once.
+/// Accepts connections until `drain` becomes true or its sender is dropped; then accepts no more, and returns when the last task has
+/// ended. `admit` returns the task that serves a connection, or none for one that it refused. Dropping the future ends all tasks at
+/// once.
 ///
-/// `name` is what the log calls the door. Must run on a tokio runtime.
+/// `name` is the name of the listener in the log. Must run on a tokio runtime.
 pub async fn serve<L: Listen, T: Future<Output = ()> + Send + 'static>(
     name: &str,
     listener: L,
@@ -48,8 +49,7 @@ pub async fn serve<L: Listen, T: Future<Output = ()> + Send + 'static>(
     let mut tasks = JoinSet::new();
     loop {
         tokio::select! {
-            // Told to, or nobody is left who could tell: both are the end.
-            () = told(&mut drain) => break,
+            () = drained(&mut drain) => break,
             Some(ended) = tasks.join_next() => report(name, ended),
             accepted = listener.accept() => match accepted {
                 Ok(connection) => {
@@ -59,7 +59,7 @@ pub async fn serve<L: Listen, T: Future<Output = ()> + Send + 'static>(
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    tracing::warn!(door = name, %error, "cannot take a connection");
+                    tracing::warn!(listener = name, %error, "accept failed; retrying");
                     tokio::time::sleep(PAUSE).await;
                 }
             },
@@ -71,14 +71,14 @@ pub async fn serve<L: Listen, T: Future<Output = ()> + Send + 'static>(
     }
 }
 
-async fn told(drain: &mut watch::Receiver<bool>) {
-    // What `wait_for` lends must not be held while others are waited for.
+async fn drained(drain: &mut watch::Receiver<bool>) {
+    // The reference that `wait_for` returns must not be held across an await.
     drop(drain.wait_for(|&drain| drain).await);
 }
 
-fn report(door: &str, ended: Result<(), JoinError>) {
+fn report(listener: &str, ended: Result<(), JoinError>) {
     if let Err(error) = ended {
-        tracing::error!(door, %error, "a connection's task failed");
+        tracing::error!(listener, %error, "connection task failed");
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
             .block_on(future)
     }
 
-    /// What breaks on its way in, and what is refused, keeps nobody else out; tasks that have begun end before the door does.
+    /// What breaks on its way in, and what is refused, keeps nobody else out; tasks that have begun end before the listener does.
     #[test]
     fn connections_are_taken_until_drained() {
         static ENDED: AtomicUsize = AtomicUsize::new(0);
@@ -139,7 +139,7 @@ mod tests {
 
     /// A task that panics ends by itself.
     #[test]
-    fn a_task_that_panics_leaves_the_door_open() {
+    fn a_task_that_panics_leaves_the_listener_open() {
         let queue = Queue(Mutex::new([Ok(1), Ok(2)].into()));
         let (drain, draining) = watch::channel(false);
         let drain = std::sync::Arc::new(drain);

@@ -11,7 +11,7 @@ use std::time::Instant;
 
 /// What the server says of itself.
 ///
-/// Keys it fills in itself: `version`, `uptime_s`, `counters`. The HTTP door adds `http` (`connections`, `limits`).
+/// Keys it fills in itself: `version`, `uptime_s`, `counters`. The HTTP listener adds `http` (`connections`, `limits`).
 /// Keys that others add: `rtsp` (the same), `sessions`, `assets`, `data_path` (`name`, `reason`), `lateness_us`, and
 /// `hot_memory` where there is some.
 pub struct Status {

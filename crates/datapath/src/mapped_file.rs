@@ -16,32 +16,32 @@ use crate::SendError;
 
 /// A stored file with packets in it: open, and mapped for the paths that send from a mapping.
 #[derive(Debug)]
-pub struct Medium {
+pub struct MappedFile {
     pub(crate) file: File,
     pub(crate) mapping: Mapping,
     /// Identity of the region that has the same bytes, or 0.
     hot: AtomicU64,
 }
 
-impl Medium {
+impl MappedFile {
     /// Maps the first `length` bytes of `file`. The file may grow up to that length later: an image can be sent from while it
     /// is still being written.
     ///
     /// # Errors
     /// What `mmap` says; `EINVAL` for an empty length.
-    pub fn new(file: File, length: u64) -> io::Result<Medium> {
+    pub fn new(file: File, length: u64) -> io::Result<MappedFile> {
         let mapping = Mapping::new(&file, in_memory(length)?)?;
-        Ok(Medium { file, mapping, hot: AtomicU64::new(0) })
+        Ok(MappedFile { file, mapping, hot: AtomicU64::new(0) })
     }
 
     /// The same, with every page mapped at once, so that no send is the first to touch one: for measuring. Takes as long as
     /// reading what is not in memory.
     ///
     /// # Errors
-    /// As [`Medium::new`].
-    pub fn populated(file: File, length: u64) -> io::Result<Medium> {
+    /// As [`MappedFile::new`].
+    pub fn populated(file: File, length: u64) -> io::Result<MappedFile> {
         let mapping = Mapping::populated(&file, in_memory(length)?)?;
-        Ok(Medium { file, mapping, hot: AtomicU64::new(0) })
+        Ok(MappedFile { file, mapping, hot: AtomicU64::new(0) })
     }
 
     /// The file.
@@ -50,7 +50,7 @@ impl Medium {
     }
 
     /// A copy of its first `length` bytes in memory that a ring can send from, once `check` finds it good. See
-    /// [`Medium::set_hot`].
+    /// [`MappedFile::set_hot`].
     ///
     /// # Errors
     /// `ENOMEM` if there is not so much memory, what reading the file says (it must not end before), or what `check` says.

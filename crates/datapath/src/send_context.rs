@@ -10,13 +10,13 @@ use wirepath_sys::module::OpenError;
 use wirepath_sys::region::Region;
 
 use crate::enhanced::Device;
-use crate::uring::{HoldError, Tending, Uring};
-use crate::{Extent, Medium, SendError, read_writev};
+use crate::uring::{RegisterError, RegistrationProgress, Uring};
+use crate::{Extent, MappedFile, SendError, read_writev};
 
 /// Room that sending needs, allocated once for each thread that sends, and the thread's ring and the kernel module's device if it
 /// has them.
 #[derive(Default)]
-pub struct Scratch {
+pub struct SendContext {
     pub(crate) gather: Gather,
     pub(crate) payload: read_writev::Buffer,
     pub(crate) device: Device,
@@ -25,14 +25,14 @@ pub struct Scratch {
 
 /// What became of what was handed to a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken<T> {
+pub enum SendOutcome<T> {
     /// So much of it was sent.
     Sent(T),
-    /// It waits for [`Scratch::flush`], which answers for it.
+    /// It waits for [`SendContext::flush`], which answers for it.
     Queued,
 }
 
-impl Scratch {
+impl SendContext {
     /// Opens a ring, which only the calling thread can use from then on. Without one nothing is ever queued.
     ///
     /// # Errors
@@ -50,56 +50,58 @@ impl Scratch {
         self.device.open().map(drop)
     }
 
-    /// Has the ring hold a region from now on, as far as [`Scratch::tend`] has come with it.
-    pub fn hold(&mut self, region: Arc<Region>) {
+    /// Has the ring hold a region from now on, as far as [`SendContext::poll_registrations`] has come with it.
+    pub fn register(&mut self, region: Arc<Region>) {
         if let Some(ring) = &mut self.ring {
-            ring.hold(region);
+            ring.register(region);
         }
     }
 
-    /// As [`Scratch::hold`], and does at once all that is to be done for it: for threads that may wait.
+    /// As [`SendContext::register`], and does at once all that is to be done for it: for threads that may wait.
     ///
     /// # Errors
-    /// `EOPNOTSUPP` without a ring, else what [`HoldError`] says.
-    pub fn hold_now(&mut self, region: Arc<Region>) -> io::Result<()> {
-        self.ring().map_err(|_| Errno::OPNOTSUPP)?.hold(region);
-        while self.tend().map_err(|failed| io::Error::other(failed.to_string()))? == Tending::More {}
+    /// `EOPNOTSUPP` without a ring, else what [`RegisterError`] says.
+    pub fn register_now(&mut self, region: Arc<Region>) -> io::Result<()> {
+        self.ring().map_err(|_| Errno::OPNOTSUPP)?.register(region);
+        while self.poll_registrations().map_err(|failed| io::Error::other(failed.to_string()))?
+            == RegistrationProgress::More
+        {}
         Ok(())
     }
 
     /// Opens a ring if there is none, and has it hold a copy of a medium: for threads that may wait.
     ///
     /// # Errors
-    /// As `open_ring` and `hold_now`, and `ENOMEM` if there is not so much memory.
-    pub fn hold_copy(&mut self, medium: &Medium) -> io::Result<()> {
+    /// As `open_ring` and `register_now`, and `ENOMEM` if there is not so much memory.
+    pub fn register_copy(&mut self, medium: &MappedFile) -> io::Result<()> {
         if self.ring.is_none() {
             self.open_ring()?;
         }
         let length = medium.file().metadata()?.len();
         let region = Arc::new(medium.copy::<io::Error>(length, |_| Ok(()))?);
         medium.set_hot(Some(&region));
-        self.hold_now(region)
+        self.register_now(region)
     }
 
-    /// Has the ring send nothing more from a region, and lets go of it as [`Scratch::tend`] comes to it and the network is done
+    /// Has the ring send nothing more from a region, and lets go of it as [`SendContext::poll_registrations`] comes to it and the network is done
     /// with what was sent.
-    pub fn let_go(&mut self, region_id: u64) {
+    pub fn unregister(&mut self, region_id: u64) {
         if let Some(ring) = &mut self.ring {
-            ring.let_go(region_id);
+            ring.unregister(region_id);
         }
     }
 
     /// Does one piece of what is to be done for regions that come or go: at most about 0.2 milliseconds' worth.
     ///
     /// # Errors
-    /// [`HoldError`]: the region is let go of.
-    pub fn tend(&mut self) -> Result<Tending, HoldError> {
-        self.ring.as_mut().map_or(Ok(Tending::Done), Uring::tend)
+    /// [`RegisterError`]: the region is let go of.
+    pub fn poll_registrations(&mut self) -> Result<RegistrationProgress, RegisterError> {
+        self.ring.as_mut().map_or(Ok(RegistrationProgress::Done), Uring::poll_registrations)
     }
 
     /// Whether the ring can send an extent of a medium.
     #[inline]
-    pub fn holds(&self, medium: &Medium, extent: Extent) -> bool {
+    pub fn has_registered(&self, medium: &MappedFile, extent: Extent) -> bool {
         self.ring.as_ref().is_some_and(|ring| ring.find(medium, extent).is_some())
     }
 
@@ -109,7 +111,7 @@ impl Scratch {
         self.ring.as_ref().map_or(0, Uring::queued)
     }
 
-    /// How much can be queued before the next [`Scratch::flush`].
+    /// How much can be queued before the next [`SendContext::flush`].
     pub fn room(&self) -> usize {
         self.ring.as_ref().map_or(0, Uring::room)
     }
@@ -120,7 +122,7 @@ impl Scratch {
         ring.flush(|token, result| {
             answer(token, result.map_err(|errno| SendError::of_udp(crate::uring::CALL, errno)));
         });
-        self.give_up_broken();
+        self.drop_failed_ring();
     }
 
     /// Things sent that the network is not done with, as far as the kernel has told.
@@ -141,7 +143,7 @@ impl Scratch {
     }
 
     /// Hears from the ring which loans are over. Never blocks; a call if anything is in flight.
-    pub fn take_back(&mut self) {
+    pub fn reclaim_loans(&mut self) {
         if let Some(ring) = &mut self.ring {
             ring.tidy();
         }
@@ -159,7 +161,7 @@ impl Scratch {
     }
 
     /// Goes on without a ring that has failed, as soon as it has no answer left to give: paths that need it step down.
-    pub(crate) fn give_up_broken(&mut self) {
+    pub(crate) fn drop_failed_ring(&mut self) {
         if let Some(errno) = self.ring.as_ref().filter(|ring| ring.queued() == 0).and_then(Uring::broken) {
             tracing::error!(%errno, "io_uring_enter failed; this thread goes on without a ring");
             self.ring = None;

@@ -1,4 +1,4 @@
-//! One HTTP client: heads in, answers out. The engine has the connection while it sends or moves a body.
+//! Connection of an HTTP client: heads in, answers out. The engine borrows it while it sends or moves a body.
 
 use std::io;
 use std::net::{SocketAddr, TcpStream as BlockingStream};
@@ -18,18 +18,18 @@ use wirepath_streams::{Engine, Part};
 /// Bytes read at a time.
 const READ_BYTES: usize = 4096;
 
-/// How long, and for how many bytes, a connection that is closed from here is read on: closing one with unread bytes resets it, and
-/// the client may lose the answer (RFC 9112 section 9.6).
+/// Time and bytes that a connection is read on after the last answer: closing one with unread bytes resets it, and the client may
+/// lose the answer (RFC 9112 section 9.6).
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES: usize = 256 * 1024;
 
-/// What a client gets that is one too many.
+/// Answer to a client beyond the limit.
 const FULL: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 
-/// How long a client may take.
+/// Times a client may take.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct Timeouts {
     /// Between requests.
     pub idle: Duration,
     /// For a head, from its first byte to its last.
@@ -38,9 +38,9 @@ pub struct Limits {
     pub write: Duration,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
             idle: Duration::from_secs(60),
             head: Duration::from_secs(20),
             write: Duration::from_secs(30),
@@ -48,12 +48,12 @@ impl Default for Limits {
     }
 }
 
-/// Why there is no next request.
+/// Reason for which there is no next request.
 #[derive(Debug)]
 pub enum End {
-    /// The client closed, or the connection broke, or the door drains.
+    /// The client closed, or the connection broke, or the listener drains.
     Closed,
-    /// The client was silent between requests.
+    /// The client was idle between requests.
     Idle,
     /// A head took too long.
     Late,
@@ -62,11 +62,11 @@ pub enum End {
 }
 
 impl End {
-    /// The status and the words that the client is told before the connection is closed; nothing where nobody waits for any.
+    /// Status and explanation for the client before the connection is closed; none where no answer is expected.
     pub fn answer(&self) -> Option<(Status, String)> {
         match self {
             End::Closed | End::Idle => None,
-            End::Late => Some((Status::RequestTimeout, "the request took too long to arrive".to_owned())),
+            End::Late => Some((Status::RequestTimeout, "the request did not arrive in time".to_owned())),
             End::Malformed(error) => Some((error.status(), error.to_string())),
         }
     }
@@ -78,30 +78,30 @@ pub struct Connection {
     /// Not there while it is lent to the engine.
     stream: Option<TcpStream>,
     reader: HeadReader,
-    limits: Limits,
+    timeouts: Timeouts,
     drain: watch::Receiver<bool>,
 }
 
 impl Connection {
     /// A connection from which nothing was read. No request begins after `drain` has become true.
-    pub fn new(stream: TcpStream, limits: Limits, drain: watch::Receiver<bool>) -> Connection {
-        Connection { stream: Some(stream), reader: HeadReader::default(), limits, drain }
+    pub fn new(stream: TcpStream, timeouts: Timeouts, drain: watch::Receiver<bool>) -> Connection {
+        Connection { stream: Some(stream), reader: HeadReader::default(), timeouts, drain }
     }
 
-    /// Whether no further request is read.
+    /// Returns whether no further request is read.
     pub fn is_draining(&self) -> bool {
         *self.drain.borrow()
     }
 
-    /// The address that the client came to.
+    /// Local address of the connection.
     ///
     /// # Errors
-    /// What `getsockname` says.
+    /// An error of `getsockname`.
     pub fn local_address(&self) -> io::Result<SocketAddr> {
         self.stream.as_ref().ok_or_else(gone)?.local_addr()
     }
 
-    /// Waits for what `read` makes of the next head.
+    /// Waits for the next head, as `read` returns it.
     ///
     /// # Errors
     /// [`End`].
@@ -109,8 +109,8 @@ impl Connection {
         &mut self,
         mut read: impl FnMut(&mut HeadReader) -> Result<Option<T>, HeadError>,
     ) -> Result<T, End> {
-        let limits = self.limits;
-        let start = |inside| Instant::now() + if inside { limits.head } else { limits.idle };
+        let timeouts = self.timeouts;
+        let start = |inside| Instant::now() + if inside { timeouts.head } else { timeouts.idle };
         let mut inside = self.reader.is_inside();
         let mut deadline = start(inside);
         loop {
@@ -134,40 +134,40 @@ impl Connection {
         }
     }
 
-    /// Takes up to `most` bytes that were read and follow the last head.
+    /// Takes up to `most` bytes that were read beyond the last head.
     pub fn take_read(&mut self, most: u64) -> Vec<u8> {
         self.reader.take(most)
     }
 
-    /// Waits until the connection is broken off. A client that only sends nothing more is there: it may still wait for its answer.
+    /// Waits until the connection is reset. A client that closed only its sending side may still wait for its answer.
     pub async fn gone(&self) {
-        // Whoever it is lent to hears of it.
+        // The borrower sees it.
         match &self.stream {
             Some(stream) => broken(stream).await,
             None => std::future::pending().await,
         }
     }
 
-    /// Writes an answer that is in memory.
+    /// Writes bytes.
     ///
     /// # Errors
-    /// What `write` says, or `TimedOut`.
+    /// An error of `write`, or `TimedOut`.
     pub async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let limit = self.limits.write;
-        let late = || io::Error::new(io::ErrorKind::TimedOut, "the client took too long to take the answer");
+        let limit = self.timeouts.write;
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "writing the response timed out");
         timeout(limit, self.stream()?.write_all(bytes)).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Has the engine send these parts, and answers how many bytes that is. A connection on which something is missing is reset: its
-    /// end in order could be taken for that of the answer.
+    /// Has the engine send these parts; returns the number of bytes. A connection on which bytes are missing is reset: an orderly end
+    /// could be taken for that of the answer.
     ///
     /// # Errors
-    /// What cut the answer short.
+    /// Reason for which the answer is incomplete.
     pub async fn send(&mut self, engine: &Engine, parts: Vec<Part>) -> io::Result<u64> {
         let (stream, socket) = match self.lend() {
             Ok(lent) => lent,
             Err(error) => {
-                // The threads that close files: this one has other connections to serve.
+                // Closing files may wait for storage.
                 engine.readers().discard(parts);
                 return Err(error);
             }
@@ -179,38 +179,40 @@ impl Connection {
         drop(sending);
         match end.error {
             None => self.take_back(stream).map(|()| end.sent),
-            Some(error) => Err(cut(&stream, format!("the body ended after {} bytes: {error}", end.sent))),
+            Some(error) => {
+                Err(cut(&stream, format!("sending the body failed after {} bytes: {error}", end.sent)))
+            }
         }
     }
 
-    /// The connection, taken out of the runtime, which would be woken each time it has room; and a second descriptor of it, to lend.
+    /// Takes the connection out of the runtime, which would be woken each time it has room; and a second descriptor of it, to lend.
     ///
     /// # Errors
-    /// What `dup` says: then it stays here. Or that it is lent already.
+    /// An error of `dup`: then the connection stays. Or that it is lent already.
     pub fn lend(&mut self) -> io::Result<(BlockingStream, OwnedFd)> {
         let socket = self.stream()?.as_fd().try_clone_to_owned()?;
         let stream = self.stream.take().ok_or_else(gone)?.into_std()?;
         Ok((stream, socket))
     }
 
-    /// Takes back what was lent.
+    /// Takes back the connection.
     ///
     /// # Errors
-    /// What `epoll_ctl` says.
+    /// An error of `epoll_ctl`.
     pub fn take_back(&mut self, stream: BlockingStream) -> io::Result<()> {
         self.stream = Some(TcpStream::from_std(stream)?);
         Ok(())
     }
 
-    /// Whether the client sees a reset, and no end, when the connection is closed from here on.
+    /// Sets whether closing the connection resets it.
     ///
     /// # Errors
-    /// What `setsockopt` says.
+    /// An error of `setsockopt`.
     pub fn reset_when_closed(&mut self, resets: bool) -> io::Result<()> {
         SockRef::from(&*self.stream()?).set_linger(resets.then_some(Duration::ZERO))
     }
 
-    /// Ends the connection so that the client sees that something is missing, and answers `why` as an error.
+    /// Resets the connection, so that the client sees that bytes are missing; returns `why` as an error.
     pub fn cut(&mut self, why: String) -> io::Error {
         match self.stream.take() {
             Some(stream) => cut(&stream, why),
@@ -218,18 +220,18 @@ impl Connection {
         }
     }
 
-    /// Tells the client that nothing more comes. What it sends is still there to be read.
+    /// Shuts down the sending side. What the client sends can still be read.
     ///
     /// # Errors
-    /// What `shutdown` says.
+    /// An error of `shutdown`.
     pub async fn finish(&mut self) -> io::Result<()> {
         self.stream()?.shutdown().await
     }
 
-    /// Tells the client that nothing more comes, and waits a little for it to close.
+    /// Shuts down the sending side, and waits a little for the client to close.
     ///
     /// # Errors
-    /// What `shutdown` and `read` say.
+    /// An error of `shutdown` or `read`.
     pub async fn linger(&mut self) -> io::Result<()> {
         self.finish().await?;
         let stream = self.stream()?;
@@ -254,11 +256,11 @@ impl Connection {
     }
 }
 
-/// Tells a client that it is one too many, without waiting; the log says so where it is asked for much.
-pub fn turn_away(stream: &TcpStream) {
+/// Rejects a client beyond the limit, without waiting.
+pub fn reject(stream: &TcpStream) {
     let sent = send(stream, FULL, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     let shut = shutdown(stream, Shutdown::Write);
-    tracing::debug!(peer = ?stream.peer_addr(), ?sent, ?shut, "refused an HTTP connection: a limit is reached");
+    tracing::debug!(peer = ?stream.peer_addr(), ?sent, ?shut, "HTTP connection rejected: limit reached");
 }
 
 /// The time in seconds since 1970, for `Date`.
@@ -266,7 +268,7 @@ pub fn now_s() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
-/// Waits until a connection that nobody has finished from here is broken off. An end in order of what comes is not that.
+/// Waits until a connection is reset; an orderly end of its receiving side is not that.
 pub async fn broken(stream: &TcpStream) {
     let look = || if is_broken(stream) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) };
     if look().is_err() {
@@ -275,14 +277,14 @@ pub async fn broken(stream: &TcpStream) {
     }
 }
 
-/// Whether both directions are over: an end in order of what comes is that of one.
+/// Returns whether both directions are closed.
 fn is_broken(stream: &TcpStream) -> bool {
     const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut polled = [PollFd::new(stream, PollFlags::empty())];
     poll(&mut polled, Some(&NOW)).is_ok() && polled[0].revents().contains(PollFlags::HUP)
 }
 
-/// Feeds what has arrived. Its buffer is not part of the task, of which there may be thousands.
+/// Feeds the bytes that have arrived. Its buffer is not part of the task, of which there may be thousands.
 fn feed(stream: &TcpStream, reader: &mut HeadReader) -> Result<(), End> {
     let mut bytes = [0; READ_BYTES];
     let room = reader.room().min(READ_BYTES);
@@ -307,7 +309,7 @@ fn cut<'a>(stream: impl Into<SockRef<'a>>, why: String) -> io::Error {
 }
 
 fn gone() -> io::Error {
-    io::Error::new(io::ErrorKind::NotConnected, "the connection is gone")
+    io::Error::new(io::ErrorKind::NotConnected, "the connection is lent or closed")
 }
 
 #[cfg(test)]
@@ -320,7 +322,7 @@ mod tests {
     const SHORT: Duration = Duration::from_millis(50);
 
     /// What comes of a client that writes this and then waits, or closes.
-    fn end_of(sent: &[u8], closes: bool, limits: Limits) -> End {
+    fn end_of(sent: &[u8], closes: bool, timeouts: Timeouts) -> End {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let mut client = BlockingStream::connect(listener.local_addr().expect("bound")).expect("connected");
         client.write_all(sent).expect("written");
@@ -331,7 +333,7 @@ mod tests {
         let (_drain, draining) = watch::channel(false);
         runtime.block_on(async {
             let mut connection =
-                Connection::new(TcpStream::from_std(stream).expect("a socket"), limits, draining);
+                Connection::new(TcpStream::from_std(stream).expect("a socket"), timeouts, draining);
             let end = connection.next(HeadReader::next).await.expect_err("no request came");
             if let Some((status, words)) = end.answer() {
                 connection.write(words.as_bytes()).await.expect("the client is there");
@@ -350,14 +352,14 @@ mod tests {
 
     #[test]
     fn silence_slowness_nonsense_and_a_close_are_told_apart() {
-        let short = Limits { idle: SHORT, head: SHORT, ..Limits::default() };
+        let short = Timeouts { idle: SHORT, head: SHORT, ..Timeouts::default() };
         assert!(matches!(end_of(b"", false, short), End::Idle));
         assert!(matches!(end_of(b"GET / HT", false, short), End::Late));
         assert!(matches!(
-            end_of(b"\x16\x03\x01", false, Limits::default()),
+            end_of(b"\x16\x03\x01", false, Timeouts::default()),
             End::Malformed(HeadError::NotHttp(0x16))
         ));
-        assert!(matches!(end_of(b"GET / HT", true, Limits::default()), End::Closed));
+        assert!(matches!(end_of(b"GET / HT", true, Timeouts::default()), End::Closed));
     }
 
     /// Only a reset says that nobody waits for the answer any more.
@@ -371,7 +373,7 @@ mod tests {
         let (_drain, draining) = watch::channel(false);
         runtime.block_on(async {
             let stream = TcpStream::from_std(stream).expect("a socket");
-            let mut connection = Connection::new(stream, Limits::default(), draining);
+            let mut connection = Connection::new(stream, Timeouts::default(), draining);
             (&client).write_all(b"next").expect("it is there");
             client.shutdown(std::net::Shutdown::Write).expect("it ends in order");
             timeout(SHORT, connection.gone()).await.expect_err("it waits");
@@ -395,7 +397,7 @@ mod tests {
         let (_drain, draining) = watch::channel(false);
         runtime.block_on(async {
             let stream = TcpStream::from_std(client).expect("a socket");
-            let mut connection = Connection::new(stream, Limits::default(), draining);
+            let mut connection = Connection::new(stream, Timeouts::default(), draining);
             let (lent, _second) = connection.lend().expect("it is there");
             assert_eq!(
                 connection.write(b"x").await.expect_err("it is lent").kind(),
