@@ -1,17 +1,17 @@
 //! What the kernel module's paths are to gain over those that need no module, and whether results show it (section 5 of the papers).
 
-use crate::cost::{self, Group};
-use crate::report::{Cell, Kind, Table};
-use crate::result::Assessment;
-use crate::case::SINGLE;
+use wirepath_assess::Assessment;
+use wirepath_assess::cost::{self, Group};
+use wirepath_assess::result::{Experiment, PathKind, PathVariant, Variant};
+use wirepath_datapath::DataPath;
+use wirepath_report::{Cell, Kind, Table, number};
 
 /// What a path is held to, with packets that fill the MTU.
 struct Goal {
     /// What is meant, where the paths' names do not say it.
     remark: &'static str,
-    path: &'static str,
-    single: bool,
-    than: &'static str,
+    path: PathVariant,
+    than: PathVariant,
     limit: Limit,
 }
 
@@ -26,55 +26,63 @@ enum Limit {
 
 use Limit::{Less, Times};
 
-const GOALS: [Goal; 8] = [
-    goal("packets by themselves, from a file", "krtpsendfile", true, "rtp_sendfile", Less(0.40)),
-    goal("packets by themselves, from memory", "krtpmsend", true, "read_send_rtp", Less(0.36)),
-    goal("as it is", "krtpmsend", false, "read_send_rtp", Less(0.36)),
-    goal("a call a packet, from memory", "mmap_rtpmsend", false, "read_send_rtp", Less(0.24)),
-    goal(
-        "a call a packet, from a file, to the best without a module",
-        "rtpsendfile",
-        false,
-        "mmap_writev",
-        Less(0.10),
-    ),
-    goal("the same, to the papers' best", "rtpsendfile", false, "rtp_sendfile", Less(0.10)),
-    goal("trains", "krtpsendfile", false, "rtp_sendfile", Less(0.80)),
-    goal("trains, to packets that are ready", "krtpsendfile", false, "wire_sendfile", Times(1.3)),
-];
+const GOALS: [Goal; 8] = {
+    use DataPath::*;
+    [
+        goal("packets by themselves, from a file", single(Krtpsendfile), RtpSendfile, Less(0.40)),
+        goal("packets by themselves, from memory", single(Krtpmsend), ReadSendRtp, Less(0.36)),
+        goal("as it is", plain(Krtpmsend), ReadSendRtp, Less(0.36)),
+        goal("a call a packet, from memory", plain(MmapRtpmsend), ReadSendRtp, Less(0.24)),
+        goal(
+            "a call a packet, from a file, to the best without a module",
+            plain(Rtpsendfile),
+            MmapWritev,
+            Less(0.10),
+        ),
+        goal("the same, to the papers' best", plain(Rtpsendfile), RtpSendfile, Less(0.10)),
+        goal("trains", plain(Krtpsendfile), RtpSendfile, Less(0.80)),
+        goal("trains, to packets that are ready", plain(Krtpsendfile), WireSendfile, Times(1.3)),
+    ]
+};
 
-const fn goal(
-    remark: &'static str,
-    path: &'static str,
-    single: bool,
-    than: &'static str,
-    limit: Limit,
-) -> Goal {
-    Goal { remark, path, single, than, limit }
+const fn goal(remark: &'static str, path: PathVariant, than: DataPath, limit: Limit) -> Goal {
+    Goal { remark, path, than: plain(than), limit }
+}
+
+const fn plain(path: DataPath) -> PathVariant {
+    PathVariant { kind: PathKind::Stream(path), variant: Variant::Plain }
+}
+
+const fn single(path: DataPath) -> PathVariant {
+    PathVariant { kind: PathKind::Stream(path), variant: Variant::Single }
 }
 
 /// Paths whose cost is shown by itself: those of the goals, and what else there is to send packets with headers by.
-const SHOWN: [&str; 16] = [
-    "read_writev",
-    "read_send_rtp",
-    "mmap_writev",
-    "mmap_send_rtp",
-    "rtp_sendfile",
-    "gso_writev",
-    "wire_sendfile",
-    "mmap_send_msend",
-    "mmap_rtpmsend",
-    "rtpsendfile",
-    "sendfilew",
-    "krtpmsend:single",
-    "krtpsendfile:single",
-    "krtpmsend",
-    "krtpsendfile",
-    "gso_zerocopy",
-];
+const SHOWN: [PathVariant; 17] = {
+    use DataPath::*;
+    [
+        plain(ReadWritev),
+        plain(ReadSendRtp),
+        plain(MmapWritev),
+        plain(MmapSendRtp),
+        plain(RtpSendfile),
+        plain(Sendmmsg),
+        plain(GsoWritev),
+        plain(WireSendfile),
+        plain(MmapSendMsend),
+        plain(MmapRtpmsend),
+        plain(Rtpsendfile),
+        plain(Sendfilew),
+        single(Krtpmsend),
+        single(Krtpsendfile),
+        plain(Krtpmsend),
+        plain(Krtpsendfile),
+        plain(GsoZerocopy),
+    ]
+};
 
 /// Whether the goals are met by each of the results, which are called by these letters; and what a packet costs in each.
-pub fn tables(results: &[(char, &Assessment)]) -> Vec<Table> {
+pub(crate) fn tables(results: &[(char, &Assessment)]) -> Vec<Table> {
     let streams: Vec<(char, Option<Stream<'_>>)> =
         results.iter().map(|(letter, result)| (*letter, Stream::of(result))).collect();
     let letters = || streams.iter().map(|(letter, _)| format!("#{letter}"));
@@ -89,9 +97,11 @@ pub fn tables(results: &[(char, &Assessment)]) -> Vec<Table> {
     );
     for goal in &GOALS {
         let cells = streams.iter().map(|(_, stream)| goal.cell(stream.as_ref()));
-        let limit = goal.limit.in_words(goal.than);
+        let limit = goal.limit.in_words(&goal.than.to_string());
         goals.row(
-            [Cell::code(goal.name()), Cell::plain(limit), Cell::plain(goal.remark)].into_iter().chain(cells),
+            [Cell::code(goal.path.to_string()), Cell::plain(limit), Cell::plain(goal.remark)]
+                .into_iter()
+                .chain(cells),
         );
     }
     goals.notes.push(
@@ -105,10 +115,9 @@ pub fn tables(results: &[(char, &Assessment)]) -> Vec<Table> {
         let figures: Vec<Option<f64>> =
             streams.iter().map(|(_, stream)| stream.as_ref()?.nanoseconds(path)).collect();
         if figures.iter().any(Option::is_some) {
-            let cells = figures
-                .into_iter()
-                .map(|figure| Cell::figure(figure, |ns| crate::report::number::count(ns.round() as u64)));
-            costs.row([Cell::code(path)].into_iter().chain(cells));
+            let cells =
+                figures.into_iter().map(|figure| Cell::figure(figure, |ns| number::count(ns.round() as u64)));
+            costs.row([Cell::code(path.to_string())].into_iter().chain(cells));
         }
     }
     vec![goals, costs]
@@ -122,13 +131,13 @@ struct Stream<'a> {
 
 impl<'a> Stream<'a> {
     fn of(result: &'a Assessment) -> Option<Stream<'a>> {
-        let group = cost::groups(result).into_iter().find(|group| group.experiment == "stream")?;
+        let group = cost::groups(result).into_iter().find(|group| group.experiment == Experiment::Stream)?;
         let size = group.full_size();
         Some(Stream { group, size })
     }
 
     /// Processor time of a packet: the median of the runs.
-    fn nanoseconds(&self, path: &str) -> Option<f64> {
+    fn nanoseconds(&self, path: PathVariant) -> Option<f64> {
         let cost = self.group.find(path, self.size)?;
         let bytes = self.size? as f64;
         Some(cost.median()? / (1u64 << 30) as f64 * bytes * 1e9)
@@ -136,14 +145,10 @@ impl<'a> Stream<'a> {
 }
 
 impl Goal {
-    fn name(&self) -> String {
-        format!("{}{}", self.path, if self.single { SINGLE } else { "" })
-    }
-
     /// What a result says of it.
     fn cell(&self, stream: Option<&Stream<'_>>) -> Cell {
-        let cost = |path: &str| stream?.nanoseconds(path);
-        let Some((one, other)) = cost(&self.name()).zip(cost(self.than)) else {
+        let cost = |path| stream?.nanoseconds(path);
+        let Some((one, other)) = cost(self.path).zip(cost(self.than)) else {
             return Cell::plain("not measured");
         };
         let ratio = one / other;
@@ -180,33 +185,29 @@ impl Limit {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::example;
+    use std::path::Path;
 
+    use super::*;
+
+    fn kept(name: &str) -> Assessment {
+        let results = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../results");
+        crate::read(&results.join(name)).unwrap()
+    }
+
+    /// As the kept goals.txt has it.
     #[test]
     fn goals_are_judged_by_what_was_measured() {
-        let mut result = example::full();
-        let like = |result: &Assessment, path: &str| {
-            let mut all = result.measurements.iter();
-            all.find(|one| one.path == path && one.experiment == "stream" && one.size == Some(1460))
-                .cloned()
-                .unwrap()
+        let guest = kept("2026-11-22-guests-6.1-and-6.12/6.12-default.stream.json");
+        let without = kept("2026-11-21-amd-epyc-2-cores-assessment/assessment.json");
+        let tables = tables(&[('A', &guest), ('B', &without)]);
+        let row = |table: usize, index: usize| -> Vec<&str> {
+            tables[table].rows[index].iter().map(|cell| cell.text.as_str()).collect()
         };
-        let mut single = like(&result, "rtp_sendfile");
-        single.path = "krtpsendfile:single".to_owned();
-        for run in &mut single.runs {
-            (run.user_s, run.system_s) = (run.user_s / 2.0, run.system_s / 2.0);
-        }
-        result.measurements.push(single);
-        let tables = tables(&[('A', &result), ('B', &example::nothing())]);
-        let row = |index: usize| -> Vec<&str> {
-            tables[0].rows[index].iter().map(|cell| cell.text.as_str()).collect()
-        };
-        assert_eq!(row(0)[..2], ["krtpsendfile:single", "40 % less than rtp_sendfile"]);
-        assert_eq!(row(0)[3..], ["50.0 % less, met", "not measured"]);
-        assert_eq!(row(7)[3], "not measured");
-        let costs = &tables[1].rows;
-        assert!(costs.iter().any(|row| row[0].text == "mmap_writev" && row[2].text == "–"), "{costs:?}");
+        assert_eq!(row(0, 0)[..2], ["krtpsendfile:single", "40 % less than rtp_sendfile"]);
+        assert_eq!(row(0, 0)[3..], ["53.8 % less, met", "not measured"]);
+        assert_eq!(row(0, 7)[3], "2.08 times, not met");
+        assert_eq!(row(1, 0)[..2], ["read_writev", "10,285"]);
+        assert!(tables[1].rows.iter().any(|row| row[0].text == "krtpmsend" && row[2].text == "–"));
     }
 
     #[test]

@@ -3,7 +3,7 @@ use crate::case::RUN;
 use crate::progress::Unwatched;
 use std::os::unix::fs::FileExt;
 
-fn options(scratch: &DataPath) -> Options {
+fn options(scratch: &Path) -> Options {
     Options {
         volume: 3 << 20,
         runs: 1,
@@ -67,7 +67,7 @@ fn what_cannot_be_sent_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let small = folder.path().join("small");
     std::fs::write(&small, [7; 2047]).unwrap();
-    let refused = |file: &DataPath| {
+    let refused = |file: &Path| {
         let options = Options { file: Some(file.to_owned()), ..options(folder.path()) };
         Media::open(&options, 1, 2048, &mut Unwatched).err().expect("it is refused").to_string()
     };

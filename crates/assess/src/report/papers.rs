@@ -5,7 +5,7 @@ mod gain;
 use wirepath_datapath::{BlockPath, DataPath};
 use wirepath_report::{Cell, Kind, Table, number};
 
-use crate::cost::{Cost, Group};
+use crate::cost::Group;
 use crate::result::{Assessment, Experiment, LoanPoint, PathKind, PathVariant, Transport};
 use crate::statistics::Summary;
 use crate::verdict::baseline;
@@ -96,7 +96,7 @@ const TABLE_2: [Line; 28] = {
 };
 
 /// The gains that the papers claim, and those of this machine: of the paths themselves, which need the kernel module. Claims of
-/// experiments that were not made are left out.
+/// which nothing was measured are left out.
 pub(super) fn claims(assessment: &Assessment, groups: &[Group<'_>]) -> Table {
     let heads = ["claim", "#papers", "#this machine", "verdict"];
     let mut table =
@@ -104,7 +104,7 @@ pub(super) fn claims(assessment: &Assessment, groups: &[Group<'_>]) -> Table {
     for group in groups.iter().filter(|group| group.experiment == Experiment::Stream) {
         for claim in &CLAIMS {
             let what = format!("{} over {}: processor time", claim.path, claim.than);
-            row(&mut table, what, claim.gain, measured(claim, group));
+            measured(claim, group).into_iter().for_each(|here| row(&mut table, &what, claim.gain, &here));
         }
     }
     let (size, mtu, gain) = LOAN_GAIN;
@@ -114,7 +114,7 @@ pub(super) fn claims(assessment: &Assessment, groups: &[Group<'_>]) -> Table {
         };
         let here = loan.points.iter().find(is_it).and_then(|point| throughput(assessment, point));
         let what = format!("page loan over copy: throughput of {} sends over UDP", number::bytes(size));
-        row(&mut table, what, gain, here);
+        here.into_iter().for_each(|here| row(&mut table, &what, gain, &here));
     }
     table
 }
@@ -126,14 +126,12 @@ fn throughput(assessment: &Assessment, point: &LoanPoint) -> Option<Gain> {
     Some(Gain::of(lent.median / copied.median - 1.0, &lent, &copied))
 }
 
-fn row(table: &mut Table, what: String, claimed: f64, gain: Option<Gain>) {
-    let verdict = gain.as_ref().map_or_else(|| Cell::plain("not measured"), Gain::verdict);
-    let kind = if gain.as_ref().is_some_and(|gain| gain.noisy) { Kind::Noisy } else { Kind::Plain };
+fn row(table: &mut Table, what: &str, claimed: f64, gain: &Gain) {
     table.row([
         Cell::plain(what),
         Cell::plain(number::percent(claimed)),
-        Cell { kind, ..Cell::figure(gain, |gain| number::percent(gain.share)) },
-        verdict,
+        Cell::new(number::percent(gain.share), if gain.noisy { Kind::Noisy } else { Kind::Plain }),
+        gain.verdict(claimed),
     ]);
 }
 
@@ -163,9 +161,9 @@ pub(super) fn table_2(groups: &[Group<'_>]) -> Table {
         let is_same =
             |group: &&Group<'_>| (group.experiment, group.transport) == (line.experiment(), line.transport);
         let Some(group) = groups.iter().find(is_same) else { continue };
-        let here = group.find(PathVariant::plain(line.path), line.size);
+        let Some(here) = group.find(PathVariant::plain(line.path), line.size) else { continue };
         let [before, after] = line.seconds;
-        let kind = if here.is_some_and(|cost| cost.is_noisy()) { Kind::Noisy } else { Kind::Plain };
+        let kind = if here.is_noisy() { Kind::Noisy } else { Kind::Plain };
         table.row([
             Cell::code(line.path.name()),
             Cell::plain(line.transport.to_string()),
@@ -173,9 +171,9 @@ pub(super) fn table_2(groups: &[Group<'_>]) -> Table {
             Cell::plain(number::significant(before)),
             Cell::plain(number::significant(after)),
             Cell::plain(number::change(1.0 - after / before)),
-            Cell { kind, ..Cell::figure(here.and_then(Cost::median), number::significant) },
+            Cell { kind, ..Cell::figure(here.median(), number::significant) },
             Cell::figure(relative_then(line), number::significant),
-            Cell::figure(here.and_then(|cost| group.relative(cost)), number::significant),
+            Cell::figure(group.relative(here), number::significant),
         ]);
     }
     let plain = |experiment| baseline(experiment).map_or("", PathKind::name);
@@ -223,8 +221,7 @@ mod tests {
             let table = claims(assessment, &groups(assessment));
             table.rows[row].iter().map(|cell| cell.text.clone()).collect()
         };
-        assert_eq!(shown(&assessment, 0)[3], "not measured", "no other path stands for it");
-        assert_eq!(shown(&assessment, 4)[1], "46 %");
+        assert_eq!(shown(&assessment, 0)[1], "46 %", "no other path stands for those of the module");
         let dear =
             assessment.measurements.iter().find(|one| one.path == PathVariant::plain(DataPath::RtpSendfile));
         let dear = dear.cloned().unwrap();

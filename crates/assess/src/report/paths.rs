@@ -13,7 +13,7 @@ pub(super) fn section(assessment: &Assessment, index: usize, group: &Group<'_>) 
     section.say(introduction(group));
     figure(&mut section, group);
     section.table(by_size(group).with_detail(Detail::Page));
-    section.table(costs(assessment, group, |cost| !cost.is_bare()).with_detail(Detail::Full));
+    section.table(explained(assessment, costs(assessment, group, |cost| !cost.is_bare())));
     section.table(beside_bare(group));
     section
 }
@@ -171,6 +171,21 @@ pub(super) fn costs(
         ]);
     }
     table
+}
+
+/// The table with what its columns mean.
+fn explained(assessment: &Assessment, mut table: Table) -> Table {
+    let copying = match assessment.profiles.is_empty() {
+        true => "Copying was not sampled: `wirepath assess profile` shows its share of each path's time.",
+        false => {
+            "Copying: its share of the path's time, where that was sampled, with packets that fill the MTU."
+        }
+    };
+    table.notes.push(format!(
+        "s/GiB: median of user and system seconds. Calls: kernel calls for each packet or block; in papers: by their tables 3 \
+         and 4. Spread ?: fewer than three runs. {copying}"
+    ));
+    table.with_detail(Detail::Full)
 }
 
 /// What paths lent and what they copied, in all runs.

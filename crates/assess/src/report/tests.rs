@@ -1,5 +1,6 @@
 use pulldown_cmark::{Event, Options, Parser, Tag};
 use wirepath_report::csv;
+use wirepath_report::terminal::Terminal;
 
 use super::*;
 use crate::example;
@@ -157,4 +158,39 @@ fn any_figures_make_a_report() {
     for assessment in [example::nothing(), example::partial()] {
         assert!(html(&assessment).contains("What was not measured"));
     }
+}
+
+#[test]
+fn a_terminal_shows_costs_sorted_compared_and_marked() {
+    let assessment = example::full();
+    let text = Terminal { width: 120, utf8: false }.document(&document(&assessment));
+    assert!(text.is_ascii() && !text.contains('`'), "{text}");
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+    let place = |row: &[&str]| rows.iter().position(|words| words.starts_with(row)).unwrap();
+    let (cheap, dear) = (place(&["wire_uring", "1,460", "B"]), place(&["read_writev", "1,460", "B"]));
+    assert!(cheap < dear && place(&["read_writev", "512", "B"]) < cheap, "smallest and cheapest first");
+    let copying = number::percent(assessment.profiles[2].copying);
+    assert!(rows[dear].join(" ").contains(&copying), "{:?}", rows[dear]);
+    let noisy = &rows[place(&["gso_zerocopy", "1,460", "B"])];
+    assert_eq!(noisy[4], "~", "{noisy:?}");
+    let verdict = text.find("The cheapest data path for each purpose").unwrap();
+    assert!(verdict > text.find("What was not measured").unwrap(), "the end is what is seen");
+    assert!(text[verdict..].contains("wire_uring: it needs its files in memory"), "{}", &text[verdict..]);
+    let unprofiled = Assessment { profiles: Vec::new(), ..assessment };
+    let text = Terminal { width: 500, utf8: false }.document(&document(&unprofiled));
+    assert!(text.contains("Copying was not sampled"), "{text}");
+}
+
+#[test]
+fn a_report_of_one_experiment_has_no_sections_of_others() {
+    let mut assessment = example::full();
+    assessment.settings.experiments = vec![Experiment::Relay];
+    assessment.measurements.clear();
+    (assessment.profiles, assessment.counts) = (Vec::new(), Vec::new());
+    (assessment.loan, assessment.costs) = (None, None);
+    let document = document(&assessment);
+    let ids: Vec<&str> = document.sections().map(|section| section.id.as_str()).collect();
+    let expected = ["summary", "machine", "advice", "relay", "noise", "runs", "papers", "left-out"];
+    assert_eq!(ids, expected);
+    assert!(!markdown(&assessment).contains("not measured |"));
 }
