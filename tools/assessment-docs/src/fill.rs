@@ -185,13 +185,14 @@ mod tests {
         Results { folder: root().join("results"), read: HashMap::new() }
     }
 
-    /// The documents say what the results say that they name.
+    /// Promise: Figures in the documents are generated from the kept results that they name.
     #[test]
     fn the_documents_agree_with_the_kept_results() {
         let changed = folder(&root().join("docs"), &root().join("results"), false).unwrap();
         assert!(changed.is_empty(), "run `cargo run -p wirepath-assessment-docs -- fill`: {changed:?}");
     }
 
+    /// Promise: Figures in the documents are generated from the kept results that they name.
     #[test]
     fn every_page_of_a_data_path_has_a_place_for_its_figure() {
         let pages = markdown_files(&root().join("docs/paths")).unwrap();
@@ -204,6 +205,7 @@ mod tests {
         assert!(of_paths.len() >= 25, "{} pages", of_paths.len());
     }
 
+    /// Promise: Figures in the documents are generated from the kept results that they name.
     #[test]
     fn what_is_between_the_marks_is_generated_and_the_rest_is_left() {
         let page =

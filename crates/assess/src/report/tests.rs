@@ -160,6 +160,7 @@ fn any_figures_make_a_report() {
     }
 }
 
+/// Promise: Costs are sorted, compared and marked where they are noisy.
 #[test]
 fn a_terminal_shows_costs_sorted_compared_and_marked() {
     let assessment = example::full();
@@ -181,6 +182,7 @@ fn a_terminal_shows_costs_sorted_compared_and_marked() {
     assert!(text.contains("Copying was not sampled"), "{text}");
 }
 
+/// Promise: A report of one experiment has no sections of others.
 #[test]
 fn a_report_of_one_experiment_has_no_sections_of_others() {
     let mut assessment = example::full();

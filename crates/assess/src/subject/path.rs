@@ -249,6 +249,7 @@ impl From<PathVariant> for String {
 mod tests {
     use super::*;
 
+    /// Promise: Kept results stay readable: names of paths, variants and methods are read back.
     #[test]
     fn every_path_and_variant_is_read_back() {
         let paths =

@@ -181,6 +181,7 @@ impl TryFrom<String> for Method {
 mod tests {
     use super::*;
 
+    /// Promise: Kept results stay readable: names of paths, variants and methods are read back.
     #[test]
     fn parts_are_read_back_by_name() {
         for part in Part::ALL {
@@ -191,6 +192,7 @@ mod tests {
         assert!(unknown.contains("\"gold\"") && unknown.contains("udp-mirror"), "{unknown}");
     }
 
+    /// Promise: Kept results stay readable: names of paths, variants and methods are read back.
     #[test]
     fn methods_are_read_back_by_name() {
         for method in Method::ALL {
