@@ -283,6 +283,7 @@ fn host_or_any(host: &str) -> &str {
 mod tests {
     use super::*;
 
+    /// Promise: `?iface` and `?ttl` of an address that is no group are refused, with what to do.
     #[test]
     fn what_is_for_groups_is_refused_of_a_name_that_is_of_none() {
         for (text, option) in [("udp://localhost:9?iface=lo", "iface"), ("udp://localhost:9?ttl=2", "ttl")] {
@@ -295,6 +296,8 @@ mod tests {
         }
     }
 
+    /// Promise: `?iface` and `?ttl` of an address that is no group are refused, with what to do.
+    ///
     /// 0xef010101 is no address to whoever reads addresses, and 239.1.1.1 to whoever is asked for names (inet_aton(3)).
     #[test]
     fn what_is_for_groups_is_taken_of_a_name_that_is_of_one() {

@@ -248,6 +248,8 @@ fn are(outputs: usize) -> String {
 mod tests {
     use super::*;
 
+    /// Promise: Records that no datagram can hold are refused before anything is opened.
+    ///
     /// By what leaves, and not by what it is made of.
     #[test]
     fn what_is_too_long_for_a_datagram_is_refused_before_anything_is_opened() {
