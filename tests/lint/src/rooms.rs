@@ -22,7 +22,8 @@ const RULES: &[Rule] = &[
         others: Some(&["libc", "rustix", "io-uring", "bytes", "thiserror"]),
     },
     Rule { room: "wirepath-counters", ours: &[], others: Some(&[]) },
-    Rule { room: "wirepath-media", ours: &[], others: None },
+    Rule { room: "wirepath-http", ours: &[], others: None },
+    Rule { room: "wirepath-media", ours: &["wirepath-http"], others: None },
     Rule { room: "wirepath-datapath", ours: &["wirepath-sys", "wirepath-media"], others: None },
     Rule { room: "wirepath-engine", ours: &["wirepath-counters"], others: None },
     Rule {
@@ -37,13 +38,14 @@ const RULES: &[Rule] = &[
     },
     Rule {
         room: "wirepath-net",
-        ours: &["wirepath-counters", "wirepath-engine", "wirepath-streams", "wirepath-media"],
+        ours: &["wirepath-counters", "wirepath-http", "wirepath-engine", "wirepath-streams"],
         others: None,
     },
     Rule {
         room: "wirepath-server",
         ours: &[
             "wirepath-counters",
+            "wirepath-http",
             "wirepath-net",
             "wirepath-engine",
             "wirepath-playback",
@@ -53,15 +55,24 @@ const RULES: &[Rule] = &[
         ],
         others: None,
     },
+    Rule { room: "wirepath-report", ours: &[], others: None },
     Rule {
         room: "wirepath-assess",
-        ours: &["wirepath-sys", "wirepath-datapath", "wirepath-engine", "wirepath-streams", "wirepath-media"],
+        ours: &[
+            "wirepath-report",
+            "wirepath-sys",
+            "wirepath-datapath",
+            "wirepath-engine",
+            "wirepath-streams",
+            "wirepath-media",
+        ],
         others: None,
     },
     Rule {
         room: "wirepath-relay",
         ours: &[
             "wirepath-counters",
+            "wirepath-http",
             "wirepath-net",
             "wirepath-engine",
             "wirepath-playback",
@@ -77,6 +88,11 @@ const RULES: &[Rule] = &[
     Rule { room: "wirepath-bench", ours: &["wirepath-tests"], others: None },
     // The model needs the layout of what the kernel is asked only.
     Rule { room: "wirepath-module-tests", ours: &["wirepath-sys", "wirepath-tests"], others: None },
+    Rule {
+        room: "wirepath-assessment-docs",
+        ours: &["wirepath-assess", "wirepath-datapath", "wirepath-report"],
+        others: None,
+    },
     Rule { room: "wirepath-vm", ours: &["wirepath-tests"], others: None },
     Rule { room: "wirepath-lint", ours: &[], others: None },
     Rule { room: "wirepath-check", ours: &[], others: None },
@@ -90,6 +106,7 @@ const ROOMS: &[&str] = &[
     TESTKIT,
     "wirepath-sys",
     "wirepath-counters",
+    "wirepath-http",
     "wirepath-engine",
     "wirepath-playback",
     "wirepath-media",
@@ -98,6 +115,7 @@ const ROOMS: &[&str] = &[
     "wirepath-net",
     "wirepath-server",
     "wirepath-relay",
+    "wirepath-report",
     "wirepath-assess",
 ];
 
