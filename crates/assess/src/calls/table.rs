@@ -89,6 +89,7 @@ mod tests {
         check(&cell, walk.stretches(cell.train_packets().into()), &sent, 0, calls)
     }
 
+    /// Promise: System calls of each path are compared with its table; a difference fails the assessment.
     #[test]
     fn a_path_that_differs_from_its_table_is_faulty() {
         let faulty = |way, calls| matches!(counted(way, calls, Sent::default()), Err(Error::Faulty(_)));
@@ -111,6 +112,7 @@ mod tests {
         assert!(faulty(Way::Stream(DataPath::GsoZerocopy), 480));
     }
 
+    /// Promise: System calls of each path are compared with its table; a difference fails the assessment.
     #[test]
     fn waits_loans_and_queues_are_explained() {
         let full = Sent { waits: 3, ..Sent::default() };

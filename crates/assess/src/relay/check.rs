@@ -142,6 +142,7 @@ mod tests {
         (cell, volume, contents)
     }
 
+    /// Promise: A byte that is wrong, lost, doubled, misdirected or out of order is found.
     #[test]
     fn what_is_right_passes_and_a_wrong_lost_or_doubled_byte_is_found() {
         let pattern = Pattern::new().unwrap();
@@ -181,6 +182,7 @@ mod tests {
         }
     }
 
+    /// Promise: A byte that is wrong, lost, doubled, misdirected or out of order is found.
     #[test]
     fn records_at_random_are_in_order_at_each_sink() {
         let pattern = Pattern::new().unwrap();

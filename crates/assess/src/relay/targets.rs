@@ -165,6 +165,7 @@ mod tests {
         cost(part, way, false, links, &[seconds; 3])
     }
 
+    /// Promise: A goal is compared with the best loop that was measured, and is in doubt where the runs are.
     #[test]
     fn a_target_is_held_to_the_best_loop() {
         let part = Part::SocketToSocket;
@@ -177,6 +178,7 @@ mod tests {
         assert_eq!((target.ratio, target.is_met(), target.doubt), (0.39, true, None));
     }
 
+    /// Promise: A goal is compared with the best loop that was measured, and is in doubt where the runs are.
     #[test]
     fn a_target_within_the_noise_or_of_two_runs_is_in_doubt() {
         let part = Part::FileToSocket;

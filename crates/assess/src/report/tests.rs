@@ -23,6 +23,7 @@ fn with_texts(text: &str) -> Assessment {
     serde_json::from_value(value).unwrap()
 }
 
+/// Promise: No text of a result becomes markup, a formula or a terminal's control sequence.
 #[test]
 fn no_text_of_a_result_becomes_markup() {
     let hostile =
@@ -46,6 +47,7 @@ fn no_text_of_a_result_becomes_markup() {
     assert!(found.is_none(), "{found:?}");
 }
 
+/// Promise: `wirepath assess report` makes one page that needs neither network nor script.
 #[test]
 fn a_page_needs_nothing_else() {
     let page = html(&example::full()).unwrap();
@@ -55,6 +57,7 @@ fn a_page_needs_nothing_else() {
     assert!(page.contains("default-src 'none'") && page.contains("<html lang=\"en\">"));
 }
 
+/// Promise: Every figure of a result is in the page; noisy, partial or unverified ones are marked.
 #[test]
 fn every_figure_of_a_result_is_shown() {
     let assessment = example::full();
@@ -98,6 +101,7 @@ fn columns(table: &str) -> usize {
     table.split("</thead>").next().unwrap_or_default().matches("<th").count()
 }
 
+/// Promise: Every figure of a result is in the page; noisy, partial or unverified ones are marked.
 #[test]
 fn what_is_partial_quick_or_not_verified_says_so_first() {
     let mut assessment = example::partial();
@@ -111,6 +115,8 @@ fn what_is_partial_quick_or_not_verified_says_so_first() {
     }
 }
 
+/// Promise: No text of a result becomes markup, a formula or a terminal's control sequence.
+///
 /// Every figure of a result is others' input, too.
 #[test]
 fn any_figures_make_a_report() {

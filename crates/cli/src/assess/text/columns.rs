@@ -32,6 +32,7 @@ pub(super) fn table(columns: Vec<Column>, width: usize, utf8: bool) -> String {
 mod tests {
     use super::*;
 
+    /// Promise: Tables fit 80 columns without broken figures, and omit empty columns.
     #[test]
     fn no_figure_is_broken_and_empty_columns_are_left_out() {
         let column = |head, cells: [&str; 2]| Column { head, cells: cells.map(str::to_owned).to_vec() };

@@ -167,6 +167,7 @@ mod tests {
         }
     }
 
+    /// Promise: Tables fit 80 columns without broken figures, and omit empty columns.
     #[test]
     fn numbers_of_any_size_are_whole_at_80_columns() {
         let huge = LoanPoint { size: 1 << 20, ..point(1 << 20, 1234e-6, Some(1111e-6)) };

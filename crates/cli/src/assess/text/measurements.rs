@@ -160,6 +160,7 @@ mod tests {
         }
     }
 
+    /// Promise: The share of copying of each path is shown, from its profile.
     #[test]
     fn rows_are_sorted_compared_and_marked() {
         let measurements = [

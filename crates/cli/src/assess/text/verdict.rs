@@ -55,6 +55,7 @@ mod tests {
         Summary { median, least: median, greatest: median, spread, outliers: 0, runs: 3 }
     }
 
+    /// Promise: Figures that the runs do not tell apart are not called better.
     #[test]
     fn noise_is_marked_and_what_a_path_needs_is_said() {
         let verdict = |cost: Summary, next: f64| {
