@@ -13,7 +13,6 @@ use crate::tree::Tree;
 const EXCEPTIONS: &[(&str, &str)] = &[
     ("crates/assess/src", "typed results and one renderer come first"),
     ("crates/cli/src/inspect", "the forms of one report share their words"),
-    ("crates/media/src/http", "moves to a crate of its own"),
     ("crates/net/src/http", "an exchange asks its listener for limits"),
     ("crates/relay/src/cache", "to be replaced by a library with an origin behind it"),
     ("crates/relay/src/proxy", "connection, door and backend count each other"),

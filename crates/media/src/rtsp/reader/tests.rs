@@ -1,7 +1,7 @@
 //! Every way a connection can be cut, and every way it can be wrong.
 
-use super::super::{Method, Target};
 use super::super::request::BODY_LIMIT;
+use super::super::{Method, Target};
 use super::*;
 use proptest::prelude::*;
 
