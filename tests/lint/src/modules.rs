@@ -11,7 +11,6 @@ use crate::tree::Tree;
 
 /// Folders whose modules still import each other, and why. The list only shrinks.
 const EXCEPTIONS: &[(&str, &str)] = &[
-    ("crates/assess/src", "typed results and one renderer come first"),
     ("crates/cli/src/inspect", "the forms of one report share their words"),
     ("crates/net/src/http", "an exchange asks its listener for limits"),
     ("crates/relay/src/cache", "to be replaced by a library with an origin behind it"),
