@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
+use crate::rust::is_attribute;
+
 /// Function with its documentation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Function {
@@ -83,10 +85,6 @@ impl Attributes {
 fn unquoted(literal: &str) -> String {
     let text = literal.trim_start_matches("r").trim_matches('"');
     text.replace("\\\"", "\"").replace("\\'", "'").replace("\\\\", "\\")
-}
-
-fn is_attribute(before: &[TokenTree]) -> bool {
-    matches!(before, [.., TokenTree::Punct(hash)] if hash.as_char() == '#')
 }
 
 /// Recognises `test`, `tokio::test(flavor = …)` and the like, but not `cfg(test)`.
