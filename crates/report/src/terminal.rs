@@ -132,7 +132,6 @@ fn in_ascii(text: &str) -> String {
 mod tests {
     use super::*;
 
-    /// Promise: Tables fit 80 columns without broken figures, and omit empty columns.
     /// Promise: On a terminal no figure is broken, and empty columns are left out.
     #[test]
     fn no_figure_is_broken_and_empty_columns_are_left_out() {
