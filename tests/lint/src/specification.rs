@@ -1,7 +1,8 @@
 //! Every promise is linked to the test that shows it, or marked pending.
 //!
-//! A promise is a list item of SPECIFICATION.md. Its tests are links to source files whose text is the name of
-//! a test function as code: ``[`seek_continues`](tests/netns/seek.rs)``. A promise not kept yet ends in *pending*.
+//! A promise is a list item of SPECIFICATION.md. Its tests are links to source files whose text is the name
+//! of a test function as code: ``[`seek_continues`](tests/netns/seek.rs)``. A promise not kept yet ends in
+//! *pending*.
 
 use pulldown_cmark::{Event, Parser, Tag, TagEnd};
 
