@@ -22,7 +22,8 @@ const RULES: &[Rule] = &[
         others: Some(&["libc", "rustix", "io-uring", "bytes", "thiserror"]),
     },
     Rule { room: "wirepath-counters", ours: &[], others: Some(&[]) },
-    Rule { room: "wirepath-media", ours: &[], others: None },
+    Rule { room: "wirepath-http", ours: &[], others: None },
+    Rule { room: "wirepath-media", ours: &["wirepath-http"], others: None },
     Rule { room: "wirepath-datapath", ours: &["wirepath-sys", "wirepath-media"], others: None },
     Rule {
         room: "wirepath-streams",
@@ -31,22 +32,23 @@ const RULES: &[Rule] = &[
     },
     Rule {
         room: "wirepath-net",
-        ours: &["wirepath-counters", "wirepath-streams", "wirepath-media"],
+        ours: &["wirepath-counters", "wirepath-http", "wirepath-streams"],
         others: None,
     },
     Rule {
         room: "wirepath-server",
-        ours: &["wirepath-counters", "wirepath-net", "wirepath-streams", "wirepath-media"],
+        ours: &["wirepath-counters", "wirepath-http", "wirepath-net", "wirepath-streams", "wirepath-media"],
         others: None,
     },
+    Rule { room: "wirepath-report", ours: &[], others: None },
     Rule {
         room: "wirepath-assess",
-        ours: &["wirepath-sys", "wirepath-datapath", "wirepath-streams", "wirepath-media"],
+        ours: &["wirepath-report", "wirepath-sys", "wirepath-datapath", "wirepath-streams", "wirepath-media"],
         others: None,
     },
     Rule {
         room: "wirepath-relay",
-        ours: &["wirepath-counters", "wirepath-net", "wirepath-streams", "wirepath-media"],
+        ours: &["wirepath-counters", "wirepath-http", "wirepath-net", "wirepath-streams", "wirepath-media"],
         others: None,
     },
     Rule { room: "wirepath", ours: ROOMS, others: None },
@@ -55,6 +57,11 @@ const RULES: &[Rule] = &[
     Rule { room: "wirepath-bench", ours: &["wirepath-tests"], others: None },
     // The model needs the layout of what the kernel is asked only.
     Rule { room: "wirepath-module-tests", ours: &["wirepath-sys", "wirepath-tests"], others: None },
+    Rule {
+        room: "wirepath-assessment-docs",
+        ours: &["wirepath-assess", "wirepath-datapath", "wirepath-report"],
+        others: None,
+    },
     Rule { room: "wirepath-vm", ours: &["wirepath-tests"], others: None },
     Rule { room: "wirepath-lint", ours: &[], others: None },
     Rule { room: "wirepath-check", ours: &[], others: None },
@@ -68,12 +75,14 @@ const ROOMS: &[&str] = &[
     TESTKIT,
     "wirepath-sys",
     "wirepath-counters",
+    "wirepath-http",
     "wirepath-media",
     "wirepath-datapath",
     "wirepath-streams",
     "wirepath-net",
     "wirepath-server",
     "wirepath-relay",
+    "wirepath-report",
     "wirepath-assess",
 ];
 
