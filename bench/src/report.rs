@@ -173,7 +173,7 @@ fn row(path: &str, load: &Load, runs: &[&ServerRun]) -> Vec<String> {
         load.sessions.to_string(),
         load.burst.clone(),
         text(|run| run.cpu_seconds_per_client_minute),
-        cost.map_or(String::new(), |cost| percent(cost.spread())),
+        cost.map_or(String::new(), |cost| percent(cost.range())),
         summary(|run| run.user_share).map_or(String::new(), |share| percent(share.median)),
         text(|run| run.cpu_seconds_per_gib),
         text(|run| run.bare_seconds_per_gib),
