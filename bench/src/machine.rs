@@ -1,15 +1,16 @@
 //! What was measured on: a figure without it says nothing.
 
-use anyhow::Result;
+use std::fs::read_to_string;
+
+use anyhow::{Context, Result};
 use serde::Serialize;
-use wirepath_assess::host::machine;
 use wirepath_tests::process;
 
 /// The machine, its kernel, the commit.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,
-    pub(crate) processors: u32,
+    pub(crate) processors: usize,
     pub(crate) kernel: String,
     pub(crate) commit: String,
     /// Whether files differed from the commit.
@@ -21,18 +22,21 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn describe() -> Result<Self> {
+        let cpuinfo = read_to_string("/proc/cpuinfo").context("/proc/cpuinfo")?;
+        let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+        let release = |file: &str| read_to_string(file).map(|text| text.trim().to_owned());
         let git = |arguments: &[&str]| {
             let prefix = ["-c", "safe.directory=*", "-C", env!("CARGO_MANIFEST_DIR")];
             process::run("git", prefix.iter().chain(arguments), 10.0).map(|text| text.trim().to_owned())
         };
         Ok(Self {
-            processor: machine::processor(),
-            processors: machine::processors(),
-            kernel: machine::kernel(),
+            processor: model.map_or("unknown", |(_, name)| name.trim()).to_owned(),
+            processors: std::thread::available_parallelism().context("counting processors")?.get(),
+            kernel: release("/proc/sys/kernel/osrelease").context("the kernel's release")?,
             commit: git(&["rev-parse", "--short=12", "HEAD"])?,
             modified: !git(&["status", "--porcelain"])?.is_empty(),
             date: process::run("date", ["-u", "+%Y-%m-%d"], 5.0)?.trim().to_owned(),
-            load: machine::load(),
+            load: release("/proc/loadavg").context("the load")?,
         })
     }
 

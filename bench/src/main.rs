@@ -8,6 +8,7 @@ mod machine;
 mod report;
 mod server;
 mod stage;
+mod statistics;
 
 use std::path::PathBuf;
 

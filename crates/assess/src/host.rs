@@ -6,7 +6,7 @@
 mod advice;
 mod devices;
 mod limits;
-pub mod machine;
+mod machine;
 mod paths;
 pub(crate) mod read;
 
