@@ -55,7 +55,7 @@ const RULES: &[Rule] = &[
     Rule { room: "wirepath", ours: ROOMS, others: None },
     Rule { room: TESTKIT, ours: &[], others: None },
     Rule { room: "wirepath-tests", ours: ROOMS, others: None },
-    Rule { room: "wirepath-bench", ours: &["wirepath-tests"], others: None },
+    Rule { room: "wirepath-bench", ours: &["wirepath-assess", "wirepath-tests"], others: None },
     // The model needs the layout of what the kernel is asked only.
     Rule { room: "wirepath-module-tests", ours: &["wirepath-sys", "wirepath-tests"], others: None },
     Rule {
