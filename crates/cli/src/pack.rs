@@ -69,7 +69,7 @@ impl Pack {
         raise_descriptor_limit(); // every image stays open: see `Work::kept`
         let cache = Cache::open(&options.cache_folder()?, options.cache_bytes())?;
         let readers = BlockingPool::start("reader", 1, Importance::Equal)?;
-        let store = Store::new(cache, options.burst()?.as_micros() as u32, readers, 1)?;
+        let store = Store::new(cache, options.burst().as_micros() as u32, readers, 1)?;
         let work = Work { store, json: self.json, kept: Vec::new(), tally: Tally::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(work.run(self.files))

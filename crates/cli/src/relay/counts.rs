@@ -7,8 +7,9 @@ use wirepath_server::metrics::{Labels, Metric, Metrics, Value};
 use wirepath_server::status::Status;
 use wirepath_streams::{EndedOutput, OutputStatus, Sharing};
 
-use super::report;
-use super::row::{Row, Snapshot, State};
+use wirepath_relay::{
+    LatestSnapshots as Snapshot, StreamSnapshot as Row, StreamState as State, stream_report,
+};
 
 /// How many streams are how far.
 struct Totals([u64; 5]);
@@ -211,13 +212,13 @@ const CLASS_TIME: &[Metric<ClassRow>] = &[Metric {
 pub(super) fn register(snapshot: &Snapshot, sharing: &Sharing, metrics: &mut Metrics, status: &mut Status) {
     let with = |snapshot: &Snapshot| snapshot.clone();
     let rows = with(snapshot);
-    metrics.register("relay", RELAY, move || Totals::new(&rows.rows()));
+    metrics.register("relay", RELAY, move || Totals::new(&rows.load()));
     let rows = with(snapshot);
     let classes: Vec<String> = sharing.classes.iter().map(|class| class.name.clone()).collect();
-    let of_classes = move || classes.iter().map(|class| ClassRow::new(class, &rows.rows())).collect();
+    let of_classes = move || classes.iter().map(|class| ClassRow::new(class, &rows.load())).collect();
     metrics.register_rows("class", CLASS, ClassRow::labels, of_classes.clone());
     let rows = with(snapshot);
-    let of_streams = move || rows.rows().to_vec();
+    let of_streams = move || rows.load().to_vec();
     metrics.register_rows("stream", STREAM, labels, of_streams.clone());
     if sharing.is_of_processor_time() {
         metrics.register_rows("class", CLASS_TIME, ClassRow::labels, of_classes);
@@ -225,26 +226,26 @@ pub(super) fn register(snapshot: &Snapshot, sharing: &Sharing, metrics: &mut Met
     }
     let rows = with(snapshot);
     metrics.register_rows("stream_output", OUTPUT, OutputRow::labels, move || {
-        rows.rows().iter().flat_map(OutputRow::of).collect()
+        rows.load().iter().flat_map(OutputRow::of).collect()
     });
     let rows = with(snapshot);
     metrics.register_rows(
         "stream_report",
         REPORT,
         |row| row.labels.clone(),
-        move || rows.rows().iter().flat_map(ReportRow::of).collect(),
+        move || rows.load().iter().flat_map(ReportRow::of).collect(),
     );
     status.add("schema", || json!("wirepath-relay-status/1"));
     let rows = with(snapshot);
-    status.add("streams", move || rows.rows().iter().map(as_json).collect());
+    status.add("streams", move || rows.load().iter().map(as_json).collect());
 }
 
 /// A stream of the status: as at the end, and its pace.
 fn as_json(row: &Row) -> Json {
-    let mut json = report::as_json(row);
-    json["bits_per_second_in"] = json!(row.pace.bits_in);
-    json["bits_per_second_out"] = json!(row.pace.bits_out);
-    json["cpu_percent"] = json!(row.pace.processor.map(|thousandths| thousandths as f64 / 10.0));
+    let mut json = stream_report(row);
+    json["bits_per_second_in"] = json!(row.rates.bits_in);
+    json["bits_per_second_out"] = json!(row.rates.bits_out);
+    json["cpu_percent"] = json!(row.rates.processor.map(|thousandths| thousandths as f64 / 10.0));
     json
 }
 

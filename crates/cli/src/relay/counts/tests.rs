@@ -1,4 +1,3 @@
-use std::sync::Arc;
 use std::time::Instant;
 
 use wirepath_streams::handlers::Meter;
@@ -40,7 +39,7 @@ fn snapshot() -> Snapshot {
     cut.status.malformed = Dropped { records: 5, bytes: 50 };
     let waiting = Row { name: "waiting".to_owned(), class, ..Row::default() };
     let snapshot = Snapshot::default();
-    snapshot.put(Arc::new(vec![copy, waiting, cut]));
+    snapshot.store(vec![copy, waiting, cut]);
     snapshot
 }
 
@@ -64,7 +63,7 @@ fn processor_time_is_shown_where_it_is_shared() {
         Row { name: name.to_owned(), class: "live".to_owned(), status, ..Row::default() }
     };
     let snapshot = Snapshot::default();
-    snapshot.put(Arc::new(vec![row("one", 1500), row("two", 250)]));
+    snapshot.store(vec![row("one", 1500), row("two", 250)]);
     let round = Round::ProcessorTime(1);
     let (text, status) = shown_under(&snapshot, Policy::FairShare { round, carry_percent: 0 });
     for line in [
