@@ -6,7 +6,7 @@
 
 use std::sync::OnceLock;
 
-use wirepath_media::image::{Header, PAGE, SegmentEntry, Table, Train};
+use wirepath_media::image::{Header, PAGE, SegmentEntry, Table, TrainRecord};
 use wirepath_media::inspect::ImageInspector;
 
 use crate::seeds;
@@ -64,7 +64,7 @@ fn changed(changes: &[u8]) -> Vec<u8> {
     image
 }
 
-fn check(header: &Header, entry: &SegmentEntry, trains: &[Train]) {
+fn check(header: &Header, entry: &SegmentEntry, trains: &[TrainRecord]) {
     assert_eq!(trains.len() as u32, entry.records);
     let packets: u64 = trains.iter().map(|train| u64::from(train.packets())).sum();
     assert_eq!(packets, entry.packets(&header.plan));

@@ -20,7 +20,7 @@ use perf_event::{Builder, Counter};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use wirepath_streams::datapath::calibration::Calibrations;
 use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
-use wirepath_streams::datapath::{Medium, Path, Scratch, Support, Train};
+use wirepath_streams::datapath::{DataPath, MappedFile, SendContext, Support, Train};
 use wirepath_streams::{
     At, BlockingPool, Cursor, Departure, Engine, EngineOptions, Event, Importance, Load, Playback,
     PlaybackOptions, Segment, TrainSource,
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
 
 fn one_call_and_no_allocation_per_train() -> Result<()> {
     for (path, headers) in
-        [(Path::WireSendfile, "stored"), (Path::GsoWritev, "stored"), (Path::WireSendfile, "own")]
+        [(DataPath::WireSendfile, "stored"), (DataPath::GsoWritev, "stored"), (DataPath::WireSendfile, "own")]
     {
         let cost = count(path, headers == "own")?;
         println!(
@@ -73,9 +73,9 @@ fn one_call_and_no_allocation_per_train() -> Result<()> {
 
 /// Sessions of a thread that are due together leave in one call.
 fn a_ring_sends_many_trains_in_a_call() -> Result<()> {
-    let ring = Scratch::default().open_ring();
+    let ring = SendContext::default().open_ring();
     require!(ring.is_ok(), "there is no io_uring to send with here: {:?}", ring.err());
-    let cost = count(Path::WireUring, false)?;
+    let cost = count(DataPath::WireUring, false)?;
     println!(
         "wire_uring: {} trains, {} kernel calls besides {} waits, {} allocations",
         cost.trains, cost.calls, cost.waits, cost.allocations
@@ -96,12 +96,12 @@ struct Cost {
 }
 
 /// Plays on one engine thread and counts what happens on it once all sessions are under way.
-fn count(path: Path, own_headers: bool) -> Result<Cost> {
+fn count(path: DataPath, own_headers: bool) -> Result<Cost> {
     let readers = BlockingPool::start("reader", 1, Importance::Equal)?;
     let options = EngineOptions {
         threads: 1,
         download_stall_us: 60_000_000,
-        ring: path == Path::WireUring,
+        ring: path == DataPath::WireUring,
         ..EngineOptions::default()
     };
     let support = Support::probe(Some(path), Calibrations::default(), false);
@@ -109,7 +109,7 @@ fn count(path: Path, own_headers: bool) -> Result<Cost> {
     let mut calls = system_calls_of("engine-0")?;
     let receiver = UdpSocket::bind("127.0.0.1:0")?;
     let source = Arc::new(OneSegment::new());
-    if path == Path::WireUring {
+    if path == DataPath::WireUring {
         let medium = &source.segment.medium;
         let region = Arc::new(medium.copy::<std::io::Error>(medium.file().metadata()?.len(), |_| Ok(()))?);
         medium.set_hot(Some(&region));
@@ -217,7 +217,7 @@ impl OneSegment {
         let mut file = tempfile::tempfile().unwrap();
         let length = TRAINS as usize * PACKETS_PER_TRAIN as usize * PACKET;
         file.write_all(&vec![0; length]).unwrap();
-        let medium = Arc::new(Medium::new(file, length as u64).unwrap());
+        let medium = Arc::new(MappedFile::new(file, length as u64).unwrap());
         let departures = (0..TRAINS).map(departure).collect();
         OneSegment { segment: Arc::new(Segment { medium, departures }), failures: Arc::default() }
     }

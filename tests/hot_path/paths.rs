@@ -7,8 +7,8 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use wirepath_streams::datapath::rtp::{Header, Run};
 use wirepath_streams::datapath::{
-    BlockSink, Extent, Headers, LOANS_FOR_A_READING, LoanPolicy, LoanSwitch, Medium, Path, Scratch, Train,
-    UdpSink,
+    BlockSink, DataPath, Extent, Headers, LOANS_FOR_A_READING, LoanPolicy, LoanSwitch, MappedFile,
+    SendContext, Train, UdpSink,
 };
 use wirepath_tests::{paths, trials};
 
@@ -23,7 +23,7 @@ const PACKETS: u32 = 8;
 const TRAINS: u64 = 500;
 
 /// Headers that a path is sent with: one that can make them also sends those that are stored, in fewer calls if it lends.
-fn headers_of(path: Path) -> &'static [Headers] {
+fn headers_of(path: DataPath) -> &'static [Headers] {
     match path {
         path if !path.makes_headers() => &[Headers::Stored],
         path if path.lends() => &[Headers::Stored, Headers::Generated],
@@ -85,8 +85,8 @@ fn blocks_cost_the_calls_of_their_path() -> Result<()> {
 }
 
 /// Room for a path, with the module's device open if it needs that: opening is none of its calls.
-fn opened(needs_module: bool) -> Result<Scratch> {
-    let mut scratch = Scratch::default();
+fn opened(needs_module: bool) -> Result<SendContext> {
+    let mut scratch = SendContext::default();
     if needs_module {
         scratch.open_module()?;
     }
@@ -116,11 +116,11 @@ fn connected(receiver: &UdpSocket) -> Result<UdpSocket> {
     Ok(socket)
 }
 
-fn medium() -> Result<Medium> {
+fn medium() -> Result<MappedFile> {
     let mut file = tempfile::tempfile()?;
     let length = TRAINS as usize * PACKETS as usize * PACKET;
     file.write_all(&vec![0; length])?;
-    Ok(Medium::new(file, length as u64)?)
+    Ok(MappedFile::new(file, length as u64)?)
 }
 
 fn train(number: u64, headers: Headers) -> Train {

@@ -80,13 +80,8 @@ fn a_key_is_refused_in_the_words_in_which_its_flag_is() -> Result<()> {
     let folder = process::open_folder()?;
     let file = folder.path().join("wirepath.toml");
     for (flag, value, written, words) in [
-        (
-            "cache-size",
-            "63KiB",
-            "\"63KiB\"",
-            "63.0 KiB is next to nothing; wanted is a size from 64.0 KiB on",
-        ),
-        ("threads", "1025", "1025", "wanted is a whole number from 1 to 1024"),
+        ("cache-size", "63KiB", "\"63KiB\"", "63.0 KiB is too small: expected at least 64.0 KiB"),
+        ("threads", "1025", "1025", "expected a whole number from 1 to 1024"),
     ] {
         std::fs::write(&file, format!("{flag} = {written}\n"))?;
         let of_key = refused([folder.path(), Path::new("--config"), &file])?;

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use serde_json::Value;
 use wirepath_streams::datapath::calibration::Host;
-use wirepath_streams::datapath::{Scratch, release};
+use wirepath_streams::datapath::{SendContext, release};
 use wirepath_tests::clips::{self, Picture};
 use wirepath_tests::namespace::{Link, SERVER};
 use wirepath_tests::playback::{Playback, ensure_bytes};
@@ -72,7 +72,7 @@ fn expected() -> impl Iterator<Item = Expected> {
 }
 
 fn require_module() -> Result<()> {
-    require!(Scratch::default().open_module().is_ok(), "the kernel module is not loaded");
+    require!(SendContext::default().open_module().is_ok(), "the kernel module is not loaded");
     Ok(())
 }
 

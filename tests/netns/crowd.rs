@@ -81,7 +81,7 @@ fn run(arguments: &[&str]) -> Result<Crowd> {
         expected: (packets_each * SESSIONS) as u64,
         sent: counted(&status, "packets")?,
         lost: counted(&status, "packets_lost")?,
-        slips: counted(&status, "slips")?,
+        slips: counted(&status, "clock_resyncs")?,
         dropped: dropped_in(&link.client)?,
         read: members.iter().map(|member| member.packets as u64).sum(),
         gaps: members.iter().map(|member| member.gaps as u64).sum(),

@@ -17,8 +17,8 @@ use libtest_mimic::Trial;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
 use wirepath_streams::datapath::{
-    BlockPath, BlockSink, Extent, Headers, LoanPolicy, LoanSwitch, Medium, PageBuffer, Path, Scratch,
-    SendError, Train, UdpSink,
+    BlockPath, BlockSink, DataPath, Extent, Headers, LoanPolicy, LoanSwitch, MappedFile, PageBuffer,
+    SendContext, SendError, Train, UdpSink,
 };
 use wirepath_tests::namespace::{CLIENT, Link, Namespace, SERVER};
 use wirepath_tests::{Deadline, paths, require, trials};
@@ -57,7 +57,7 @@ fn odd_offsets_cross_pages_with_right_checksums() -> Result<()> {
             let link = link()?;
             link.server.run(&format!("ethtool -K veth tx {checksums}"))?;
             let receiver = receiver_at(&link, client)?;
-            let mut scratch = Scratch::default();
+            let mut scratch = SendContext::default();
             for headers in KINDS {
                 let media = Media::new(headers, 4095, 12, 1)?;
                 for path in paths::streams() {
@@ -85,7 +85,8 @@ fn fragments_of_odd_offsets_have_right_checksums() -> Result<()> {
         for path in paths::streams() {
             let open = || Ok(UdpSink::new(socket_to(client, server)?, 2 * PACKET as u16, path)?);
             let sink = link.server.enter(open)?;
-            let sent = path.send(&sink, &media.medium, &twice, Headers::Generated, &mut Scratch::default());
+            let sent =
+                path.send(&sink, &media.medium, &twice, Headers::Generated, &mut SendContext::default());
             match sent {
                 Ok(6) => (0..6).try_for_each(|index| {
                     let expected = &media.bytes[4095 + index * 2 * PAYLOAD..][..2 * PAYLOAD];
@@ -102,7 +103,7 @@ fn fragments_of_odd_offsets_have_right_checksums() -> Result<()> {
             let sink = link.server.enter(open)?;
             for offset in [4095, 4096, 8191 - 2048 + 2] {
                 let extent = Extent { offset, length: 2048 };
-                path.send(&sink, &media.medium, extent, &mut Scratch::default())?;
+                path.send(&sink, &media.medium, extent, &mut SendContext::default())?;
                 let expected = &media.bytes[offset as usize..][..2048];
                 ensure!(receive(&receiver)? == expected, "{path} to {client} from {offset}");
             }
@@ -115,7 +116,7 @@ fn fragments_of_odd_offsets_have_right_checksums() -> Result<()> {
 fn a_full_socket_is_told_and_keeps_no_part_of_a_packet() -> Result<()> {
     let link = Link::new()?;
     let receiver = receiver(&link)?;
-    let mut scratch = Scratch::default();
+    let mut scratch = SendContext::default();
     for headers in KINDS {
         let (early, late) = (Media::new(headers, 3, 40, 1)?, Media::new(headers, 3, 40, 2)?);
         for path in paths::streams() {
@@ -141,11 +142,11 @@ fn headers_are_not_written_while_they_are_lent() -> Result<()> {
     let receiver = receiver(&link)?;
     let socket = link.server.enter(socket)?;
     rustix::net::sockopt::set_socket_send_buffer_size_force(&socket, 1 << 24)?;
-    let sink = UdpSink::new(socket, PACKET as u16, Path::GsoZerocopy)?;
+    let sink = UdpSink::new(socket, PACKET as u16, DataPath::GsoZerocopy)?;
     let trains =
         (0..20).map(|ssrc| Media::new(Headers::Generated, 0, 48, ssrc)).collect::<Result<Vec<_>>>()?;
     for media in &trains {
-        send(Path::GsoZerocopy, &sink, media, &mut Scratch::default(), false)?;
+        send(DataPath::GsoZerocopy, &sink, media, &mut SendContext::default(), false)?;
     }
     let counts = sink.loans();
     ensure!(counts.loans >= 64 && counts.copies > 0, "no block for headers was wanted twice: {counts:?}");
@@ -158,9 +159,9 @@ fn a_device_that_borrows_is_not_sent_copies() -> Result<()> {
     let server = dropping()?;
     for headers in KINDS {
         let media = Media::new(headers, 1, 48, 1)?;
-        let sink = sink(&server, Path::GsoZerocopy)?;
+        let sink = sink(&server, DataPath::GsoZerocopy)?;
         for _ in 0..50 {
-            send(Path::GsoZerocopy, &sink, &media, &mut Scratch::default(), false)?;
+            send(DataPath::GsoZerocopy, &sink, &media, &mut SendContext::default(), false)?;
         }
         ensure!(sink.wait_for_loans(Duration::from_secs(5))?, "{:?}", sink.loans());
         let counts = sink.loans();
@@ -182,7 +183,7 @@ fn a_device_that_borrows_is_not_sent_copies() -> Result<()> {
 
 /// 50 datagrams that really refer to their pages, which come back all the same.
 fn lend_by_ring(server: &Namespace) -> Result<()> {
-    let mut scratch = Scratch::default();
+    let mut scratch = SendContext::default();
     let opened = scratch.open_ring();
     require!(opened.is_ok(), "no ring: {opened:?}");
     let sink = server.enter(|| Ok(BlockSink::udp(socket()?, PAYLOAD as u16, BlockPath::Loan)?))?;
@@ -217,8 +218,8 @@ fn where_nothing_can_be_lent_copies_are_sent() -> Result<()> {
     link.server.set("net/core/optmem_max", "1")?;
     let receiver = receiver(&link)?;
     let media = Media::new(Headers::Generated, 0, 48, 1)?;
-    let sink = sink(&link.server, Path::GsoZerocopy)?;
-    send(Path::GsoZerocopy, &sink, &media, &mut Scratch::default(), false)?;
+    let sink = sink(&link.server, DataPath::GsoZerocopy)?;
+    send(DataPath::GsoZerocopy, &sink, &media, &mut SendContext::default(), false)?;
     media.arrives(&receiver)?;
     ensure!((sink.loans().loans, sink.loans().copies) == (0, 1), "{:?}", sink.loans());
     let counts = lent_blocks(&link.server, BlockPath::MmapZerocopy, LoanPolicy::default())?;
@@ -240,7 +241,7 @@ fn where_nothing_more_can_be_lent_copies_are_sent() -> Result<()> {
         let (mut sent, mut received) = (Vec::new(), Vec::new());
         let full = loop {
             let extent = Extent { offset: sent.len() as u64 % 6000, length: 20_000 };
-            match path.send(&sink, &media.medium, extent, &mut Scratch::default()) {
+            match path.send(&sink, &media.medium, extent, &mut SendContext::default()) {
                 Ok(taken) => sent.extend_from_slice(&media.bytes[extent.offset as usize..][..taken]),
                 Err(error) => break error,
             }
@@ -275,7 +276,7 @@ fn lent_blocks(server: &Namespace, path: BlockPath, policy: LoanPolicy) -> Resul
     let sink = sink.with_switch(LoanSwitch::new(policy));
     let extent = Extent { offset: 0, length: 40 * PAYLOAD };
     for _ in 0..50 {
-        path.send(&sink, &media.medium, extent, &mut Scratch::default())?;
+        path.send(&sink, &media.medium, extent, &mut SendContext::default())?;
     }
     ensure!(sink.wait_for_loans(Duration::from_secs(5))?, "{path}: {:?}", sink.loans());
     let counts = sink.loans();
@@ -284,7 +285,7 @@ fn lent_blocks(server: &Namespace, path: BlockPath, policy: LoanPolicy) -> Resul
 
 /// A train in a file, and what it is made of.
 struct Media {
-    medium: Medium,
+    medium: MappedFile,
     train: Train,
     headers: Headers,
     bytes: Vec<u8>,
@@ -307,7 +308,7 @@ impl Media {
         let length = (bytes.len() - offset) as u32;
         let packet_size = (length / packets) as u16;
         let train = Train { offset: offset as u64, length, packet_size, skip: 0, first: 0, run };
-        Ok(Self { medium: Medium::new(file, bytes.len() as u64)?, train, headers, bytes, ssrc })
+        Ok(Self { medium: MappedFile::new(file, bytes.len() as u64)?, train, headers, bytes, ssrc })
     }
 
     /// Every packet comes; those of others before it are passed over.
@@ -337,10 +338,10 @@ impl Media {
 
 /// Sends all of the train, or each packet of it for itself.
 fn send(
-    path: Path,
+    path: DataPath,
     sink: &UdpSink,
     media: &Media,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
     alone: bool,
 ) -> Result<(), SendError> {
     let mut rest = Some(media.train);
@@ -362,7 +363,7 @@ fn dropping() -> Result<Namespace> {
     Ok(namespace)
 }
 
-fn sink(server: &Namespace, path: Path) -> Result<UdpSink> {
+fn sink(server: &Namespace, path: DataPath) -> Result<UdpSink> {
     server.enter(|| Ok(UdpSink::new(socket()?, PACKET as u16, path)?))
 }
 

@@ -18,7 +18,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
 use wirepath_streams::datapath::{
-    self as paths, BlockPath, BlockSink, Extent, Headers, Medium, Scratch, SendError, Train, UdpSink,
+    self as paths, BlockPath, BlockSink, Extent, Headers, MappedFile, SendContext, SendError, Train, UdpSink,
 };
 use wirepath_tests::caching::{Cache, names};
 use wirepath_tests::origin::{Origin, answer};
@@ -142,7 +142,7 @@ fn play_too_much(server: &Server) -> Result<Option<u16>> {
 fn a_disk_that_fails_inside_a_train_leaves_nothing_in_the_socket() -> Result<()> {
     const PACKET: u16 = 1000;
     let disk = BrokenDisk::attach()?;
-    let whole = Medium::new(tempfile_of(&[7; PACKET as usize])?, PACKET.into())?;
+    let whole = MappedFile::new(tempfile_of(&[7; PACKET as usize])?, PACKET.into())?;
     let first = Header { marker: false, payload_type: 33, sequence: 1, timestamp: 2, ssrc: 3 };
     let run = Run { first, step: 0 };
     let bare = Train { offset: 0, length: PACKET.into(), packet_size: PACKET, skip: 0, first: 0, run };
@@ -150,11 +150,11 @@ fn a_disk_that_fails_inside_a_train_leaves_nothing_in_the_socket() -> Result<()>
     for offset in [8192 - 500, 8192] {
         let train = Train { offset, length: 10 * u32::from(PACKET), ..bare };
         // The kernel module sends from regular files only.
-        for path in paths::Path::ALL.into_iter().filter(|path| !path.needs_module()) {
+        for path in paths::DataPath::ALL.into_iter().filter(|path| !path.needs_module()) {
             let (sender, receiver) = connected()?;
             let sink = UdpSink::new(sender, PACKET, path)?;
-            let mut scratch = Scratch::default();
-            let medium = Medium::new(File::open(&disk.device)?, 65_536)?; // nothing of it is in a mapping yet
+            let mut scratch = SendContext::default();
+            let medium = MappedFile::new(File::open(&disk.device)?, 65_536)?; // nothing of it is in a mapping yet
             let failed = path.send(&sink, &medium, &train, Headers::Stored, &mut scratch);
             ensure!(matches!(failed, Err(SendError::Storage { .. })), "{path} from {offset}: {failed:?}");
             path.send(&sink, &whole, &bare, Headers::Stored, &mut scratch)?;
@@ -164,8 +164,8 @@ fn a_disk_that_fails_inside_a_train_leaves_nothing_in_the_socket() -> Result<()>
         for path in blocks.filter(|path| !path.needs_hot_memory() && !path.needs_module()) {
             let (sender, receiver) = connected()?;
             let sink = BlockSink::udp(sender, PACKET, path)?;
-            let mut scratch = Scratch::default();
-            let medium = Medium::new(File::open(&disk.device)?, 65_536)?;
+            let mut scratch = SendContext::default();
+            let medium = MappedFile::new(File::open(&disk.device)?, 65_536)?;
             let failed = path.send(&sink, &medium, Extent { offset, length: PACKET.into() }, &mut scratch);
             ensure!(matches!(failed, Err(SendError::Storage { .. })), "{path} from {offset}: {failed:?}");
             path.send(&sink, &whole, Extent { offset: 0, length: PACKET.into() }, &mut scratch)?;

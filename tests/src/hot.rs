@@ -2,13 +2,13 @@
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use wirepath_streams::datapath::Scratch;
+use wirepath_streams::datapath::SendContext;
 
 use crate::{Deadline, require};
 
 /// Skips the test where io_uring is not to be had.
 pub fn require_ring() -> Result<()> {
-    let ring = Scratch::default().open_ring();
+    let ring = SendContext::default().open_ring();
     require!(ring.is_ok(), "there is no io_uring to send with here: {:?}", ring.err());
     Ok(())
 }

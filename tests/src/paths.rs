@@ -1,12 +1,12 @@
 //! The data paths that can be tried here.
 
-use wirepath_streams::datapath::{BlockPath, Path, Scratch};
+use wirepath_streams::datapath::{BlockPath, DataPath, SendContext};
 
 /// All for streaming, those that need the kernel module only where it is loaded; crates/datapath/tests/module.rs says aloud that it
 /// is not.
-pub fn streams() -> impl Iterator<Item = Path> {
+pub fn streams() -> impl Iterator<Item = DataPath> {
     let is_loaded = module_is_loaded();
-    Path::ALL.into_iter().filter(move |path| is_loaded || !path.needs_module())
+    DataPath::ALL.into_iter().filter(move |path| is_loaded || !path.needs_module())
 }
 
 /// The same for downloads.
@@ -16,5 +16,5 @@ pub fn blocks() -> impl Iterator<Item = BlockPath> {
 }
 
 fn module_is_loaded() -> bool {
-    Scratch::default().open_module().is_ok()
+    SendContext::default().open_module().is_ok()
 }

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use wirepath_datapath::Medium;
+use wirepath_datapath::MappedFile;
 
 use crate::error::Error;
 use crate::options::Options;
@@ -57,7 +57,7 @@ impl Bare {
     ///
     /// # Errors
     /// [`Error::Unable`] with what the program says.
-    pub(crate) fn run(&self, cell: &Cell, medium: &Medium, volume: u64) -> Result<Run, Error> {
+    pub(crate) fn run(&self, cell: &Cell, medium: &MappedFile, volume: u64) -> Result<Run, Error> {
         let size = u64::from(cell.size.unwrap_or_default());
         let file = format!("/proc/{}/fd/{}", std::process::id(), medium.file().as_raw_fd());
         let sockets = 1;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use wirepath_datapath::calibration::{Calibration, DeviceKind, Host, PACKET_SIZE, now_unix_s};
 use wirepath_datapath::measure::{Measured, measure};
-use wirepath_datapath::{Path, Trial, try_on_loopback};
+use wirepath_datapath::{DataPath, Trial, try_on_loopback};
 
 use crate::device_kind;
 use crate::error::Error;
@@ -32,10 +32,10 @@ pub fn calibrate(options: &Options, progress: &mut dyn Progress) -> Result<Optio
         return Err(Error::Stopped);
     }
     let is_remote = matches!(options.sink, Sink::Host(_));
-    let is_wanted = |path: &Path| !is_remote || !path.needs_hot_memory();
-    let works = |path: &Path| !matches!(try_on_loopback(*path), Err(Trial::Failed(_)));
-    let paths: Vec<Path> = Path::SERVING.into_iter().filter(is_wanted).filter(works).collect();
-    let own: Vec<Path> = Path::OWN_HEADERS.into_iter().filter(works).collect();
+    let is_wanted = |path: &DataPath| !is_remote || !path.needs_hot_memory();
+    let works = |path: &DataPath| !matches!(try_on_loopback(*path), Err(Trial::Failed(_)));
+    let paths: Vec<DataPath> = DataPath::SERVING.into_iter().filter(is_wanted).filter(works).collect();
+    let own: Vec<DataPath> = DataPath::OWN_HEADERS.into_iter().filter(works).collect();
     let (mtu, measured) = stage::within(&options.sink, options.mtu, options.cpu, |stage| {
         Ok((stage.mtu, on(stage, &paths, &own)?))
     })?;
@@ -48,7 +48,7 @@ pub fn calibrate(options: &Options, progress: &mut dyn Progress) -> Result<Optio
     Ok(Some(calibration(options, device, mtu, measured)))
 }
 
-fn on(stage: &Stage, paths: &[Path], own: &[Path]) -> Result<Measured, Error> {
+fn on(stage: &Stage, paths: &[DataPath], own: &[DataPath]) -> Result<Measured, Error> {
     // A receiver takes what is sent as long as its account is open.
     let accounts = RefCell::new(Vec::new());
     let connect = || match &stage.udp {

@@ -1,6 +1,6 @@
 //! The experiments `download` and `stream`: every path, transport and size on one stage.
 
-use wirepath_datapath::{BlockPath, Path, Scratch};
+use wirepath_datapath::{BlockPath, DataPath, SendContext};
 
 use crate::bare::Bare;
 use crate::error::Error;
@@ -112,7 +112,7 @@ impl Experiment {
             sizes.map(move |size| Cell::new(way, Transport::Tcp, size))
         };
         match self {
-            Experiment::Stream => Path::ALL.into_iter().map(Way::Stream).flat_map(udp).collect(),
+            Experiment::Stream => DataPath::ALL.into_iter().map(Way::Stream).flat_map(udp).collect(),
             Experiment::Download => {
                 let ways = || BlockPath::ALL.into_iter().map(Way::Block);
                 let over_tcp = ways().filter(|way| !way.needs_module());
@@ -171,7 +171,7 @@ impl Experiment {
 
 /// The cells without those whose path needs the kernel module, if that is not loaded.
 pub(crate) fn with_what_is_there(cells: Vec<Cell>, found: &mut Found) -> Vec<Cell> {
-    let Err(error) = Scratch::default().open_module() else { return cells };
+    let Err(error) = SendContext::default().open_module() else { return cells };
     let (left_out, cells): (Vec<Cell>, _) = cells.into_iter().partition(|cell| cell.way.needs_module());
     let mut paths: Vec<&str> = left_out.iter().map(|cell| cell.way.name()).collect();
     paths.dedup();
@@ -201,8 +201,8 @@ mod tests {
     #[test]
     fn every_path_has_every_size() {
         let cells = Experiment::Stream.cells(1472);
-        let runs = Path::ALL.into_iter().filter(|path| path.takes_runs()).count();
-        assert_eq!(cells.len(), 4 * Path::ALL.len() + runs);
+        let runs = DataPath::ALL.into_iter().filter(|path| path.takes_runs()).count();
+        assert_eq!(cells.len(), 4 * DataPath::ALL.len() + runs);
         assert!(cells.iter().any(|cell| cell.size == Some(1460)));
         let mut files: Vec<_> = cells.iter().map(|cell| (cell.kind(), cell.way.needs_hot_memory())).collect();
         files.sort_unstable();
@@ -215,7 +215,7 @@ mod tests {
         assert!(cells.iter().any(|cell| cell.size == Some(1472) && cell.transport == Transport::Udp));
         assert!(cells.iter().any(|cell| cell.size.is_none() && cell.transport == Transport::Tcp));
         let filling = |experiment: Experiment| experiment.cells_that_fill(1472);
-        assert_eq!(filling(Experiment::Stream).len(), Path::ALL.len());
+        assert_eq!(filling(Experiment::Stream).len(), DataPath::ALL.len());
         assert!(filling(Experiment::Stream).iter().all(|cell| cell.size == Some(1460)));
         assert_eq!(filling(Experiment::Download).len(), 3 * BlockPath::ALL.len() - 2 * by_module);
     }

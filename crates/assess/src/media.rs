@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, fadvise};
 use wirepath_datapath::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
-use wirepath_datapath::{Extent, Medium, Scratch};
+use wirepath_datapath::{Extent, MappedFile, SendContext};
 use wirepath_sys::page_cache::cached_pages;
 
 pub(crate) use make::nameless;
@@ -70,7 +70,7 @@ pub(crate) struct Media {
 
 struct Source {
     file: File,
-    medium: Option<Medium>,
+    medium: Option<MappedFile>,
     /// Whether the ring holds a copy of the medium.
     hot: bool,
 }
@@ -161,7 +161,11 @@ impl Media {
     ///
     /// # Errors
     /// [`Error::Unable`] if the page cache does not do as it is told, or there is no ring.
-    pub(crate) fn prepared_for(&mut self, cell: &Cell, scratch: &mut Scratch) -> Result<&Medium, Error> {
+    pub(crate) fn prepared_for(
+        &mut self,
+        cell: &Cell,
+        scratch: &mut SendContext,
+    ) -> Result<&MappedFile, Error> {
         let kind = cell.kind();
         if cell.way.needs_hot_memory() {
             if self.cache == Cache::Cold {
@@ -174,12 +178,12 @@ impl Media {
                 return Err(Error::Unable(format!("no file for {kind:?}")));
             };
             if !*hot {
-                let held = scratch.hold_copy(medium);
+                let held = scratch.register_copy(medium);
                 held.map_err(|error| Error::Unable(format!("its ring cannot hold the file: {error}")))?;
                 *hot = true;
             }
             let beginning = Extent { offset: 0, length: 1 };
-            if !scratch.holds(medium, beginning) {
+            if !scratch.has_registered(medium, beginning) {
                 return Err(Error::Unable("its ring failed".to_owned()));
             }
         }
@@ -190,7 +194,7 @@ impl Media {
     ///
     /// # Errors
     /// [`Error::Unable`] if the page cache does not do as it is told.
-    pub(crate) fn prepared(&mut self, kind: Kind) -> Result<&Medium, Error> {
+    pub(crate) fn prepared(&mut self, kind: Kind) -> Result<&MappedFile, Error> {
         let source =
             self.files.get_mut(&kind).ok_or_else(|| Error::Unable(format!("no file for {kind:?}")))?;
         let length = source.file.metadata().doing("asking for a file's length")?.len();
@@ -210,7 +214,7 @@ impl Media {
             let file = source.file.try_clone().doing("opening a file once more")?;
             // A page that a send is the first to touch costs a fault, which would be in the first runs and not in the later ones.
             // From cold pages the fault is a part of what is measured.
-            let map = if self.cache == Cache::Warm { Medium::populated } else { Medium::new };
+            let map = if self.cache == Cache::Warm { MappedFile::populated } else { MappedFile::new };
             source.medium = Some(map(file, length).doing("mapping a file")?);
         }
         Ok(source.medium.as_ref().expect("it was just made if there was none"))

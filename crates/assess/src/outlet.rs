@@ -54,10 +54,10 @@ impl Outlet {
     pub(crate) fn datagrams(cell: &Cell, socket: UdpSocket) -> Result<Outlet, Error> {
         let opened = match cell.way {
             Way::Stream(path) => UdpSink::new(socket, cell.packet_size(), path)
-                .map(|sink| Outlet::Trains(if cell.single { sink.without_trains() } else { sink })),
+                .map(|sink| Outlet::Trains(if cell.single { sink.without_segmentation() } else { sink })),
             Way::Block(path) => BlockSink::udp(socket, cell.packet_size(), path)
                 .map(|sink| sink.with_switch(LoanSwitch::new(cell.loans)))
-                .map(|sink| Outlet::Blocks(if cell.single { sink.without_trains() } else { sink })),
+                .map(|sink| Outlet::Blocks(if cell.single { sink.without_segmentation() } else { sink })),
         };
         opened.map_err(|error| Error::Unable(format!("its socket cannot be set up: {error}")))
     }

@@ -4,7 +4,7 @@ mod prepared;
 
 use std::time::{Duration, Instant};
 
-use wirepath_datapath::Scratch;
+use wirepath_datapath::SendContext;
 use wirepath_sys::usage::Usage;
 
 use crate::bare::Bare;
@@ -41,7 +41,7 @@ pub(crate) struct Rounds<'a> {
     pub(crate) media: &'a mut Media,
     pub(crate) progress: &'a mut dyn Progress,
     /// Of all cells, with one ring.
-    pub(crate) scratch: Scratch,
+    pub(crate) scratch: SendContext,
 }
 
 /// What was found.
@@ -73,7 +73,7 @@ impl<'a> Rounds<'a> {
         progress: &'a mut dyn Progress,
         found: &mut Found,
     ) -> Rounds<'a> {
-        let mut scratch = Scratch::default();
+        let mut scratch = SendContext::default();
         if let Err(error) = scratch.open_ring() {
             found.leave_out("paths with an io_uring", &error);
         }

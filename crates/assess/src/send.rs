@@ -5,7 +5,7 @@
 
 use rustix::io::Errno;
 use wirepath_datapath::rtp::HEADER_LENGTH;
-use wirepath_datapath::{Extent, Headers, LoanCounts, Medium, Scratch, SendError, Taken};
+use wirepath_datapath::{Extent, Headers, LoanCounts, MappedFile, SendContext, SendError, SendOutcome};
 
 use crate::error::Error;
 use crate::outlet::{Outlet, PATIENCE, Watch};
@@ -38,12 +38,12 @@ pub(crate) struct Sent {
 /// What is sent from, and where to.
 pub(crate) struct Sending<'a> {
     cell: &'a Cell,
-    medium: &'a Medium,
+    medium: &'a MappedFile,
     /// Where the payload begins in the medium.
     start: u64,
     headers: Headers,
     outlet: &'a Outlet,
-    scratch: &'a mut Scratch,
+    scratch: &'a mut SendContext,
     queue: Queue,
     /// What the kernel had copied of what rings sent, before this; nothing where it does not say.
     copied_before: Option<u64>,
@@ -66,10 +66,10 @@ impl<'a> Sending<'a> {
     /// From a medium whose payload begins at `start`; paths that can queue may do so up to `most_bytes`.
     pub(crate) fn new(
         cell: &'a Cell,
-        medium: &'a Medium,
+        medium: &'a MappedFile,
         start: u64,
         outlet: &'a Outlet,
-        scratch: &'a mut Scratch,
+        scratch: &'a mut SendContext,
         most_bytes: u64,
     ) -> Sending<'a> {
         scratch.flush(|_, _| ()); // what one that failed before may have left
@@ -137,11 +137,11 @@ impl<'a> Sending<'a> {
                 while let Some(train) = rest {
                     let token = self.queue.stretches.len() as u64;
                     match path.enqueue(sink, self.medium, &train, self.headers, self.scratch, token) {
-                        Ok(Taken::Sent(packets)) => {
+                        Ok(SendOutcome::Sent(packets)) => {
                             sent.longest_train = sent.longest_train.max(packets);
                             rest = train.after(packets);
                         }
-                        Ok(Taken::Queued) => {
+                        Ok(SendOutcome::Queued) => {
                             sent.longest_train = sent.longest_train.max(train.packets());
                             self.queue.add(stretch, train.length.into());
                             rest = None;
@@ -158,11 +158,11 @@ impl<'a> Sending<'a> {
                     let extent = Extent { offset, length: (end - offset) as usize };
                     let token = self.queue.stretches.len() as u64;
                     match path.enqueue(sink, self.medium, extent, self.scratch, token) {
-                        Ok(Taken::Sent(bytes)) => {
+                        Ok(SendOutcome::Sent(bytes)) => {
                             sent.takes += 1;
                             offset += bytes as u64;
                         }
-                        Ok(Taken::Queued) => {
+                        Ok(SendOutcome::Queued) => {
                             self.queue.add(stretch, stretch.bytes);
                             offset = end;
                         }

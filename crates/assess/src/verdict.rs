@@ -1,7 +1,7 @@
 //! Which path to use, and why.
 
 use wirepath_datapath::calibration::{DeviceKind, USUAL_TRAIN};
-use wirepath_datapath::{BlockPath, Path};
+use wirepath_datapath::{BlockPath, DataPath};
 
 use crate::headers;
 use crate::result::{Assessment, Measurement, Transport};
@@ -101,7 +101,7 @@ const PURPOSES: [Purpose; 4] = [
         experiment: "stream",
         transport: Transport::Udp,
         suits: |measurement| {
-            let path = measurement.path.parse::<Path>();
+            let path = measurement.path.parse::<DataPath>();
             path.is_ok_and(|path| path.makes_headers())
         },
     },
@@ -123,8 +123,8 @@ pub fn verdicts(result: &Assessment) -> Vec<Verdict> {
 /// and why, for people.
 pub fn of_server(result: &Assessment) -> Option<(String, String)> {
     let costs = result.server.as_ref()?;
-    let without_memory: Vec<Path> =
-        Path::SERVING.into_iter().filter(|path| !path.needs_hot_memory()).collect();
+    let without_memory: Vec<DataPath> =
+        DataPath::SERVING.into_iter().filter(|path| !path.needs_hot_memory()).collect();
     let devices = match &costs.device {
         DeviceKind::Named(device) => device,
         DeviceKind::WithChecksums => "devices that compute checksums",
@@ -174,10 +174,10 @@ fn verdict(result: &Assessment, purpose: &Purpose) -> Option<Verdict> {
 /// What a path takes that others do not.
 fn needs(measurement: &Measurement) -> Option<&'static str> {
     let name = &measurement.path;
-    if name.parse::<Path>().is_ok_and(Path::needs_hot_memory) {
+    if name.parse::<DataPath>().is_ok_and(DataPath::needs_hot_memory) {
         return Some("it needs its files in memory: serve --hot-memory SIZE");
     }
-    if name.parse().is_ok_and(Path::needs_module) || name.parse().is_ok_and(BlockPath::needs_module) {
+    if name.parse().is_ok_and(DataPath::needs_module) || name.parse().is_ok_and(BlockPath::needs_module) {
         return Some("it needs the kernel module: docs/module.md");
     }
     let of_blocks = name.parse::<BlockPath>().is_ok_and(BlockPath::needs_hot_memory);

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use rtp_types::RtpPacket;
 use rustix::fs::{MemfdFlags, memfd_create};
-use wirepath_datapath::{Extent, Headers, Medium, Scratch};
+use wirepath_datapath::{Extent, Headers, MappedFile, SendContext};
 
 use crate::error::{Doing, Error};
 use crate::media::{Kind, Media, RUN};
@@ -42,7 +42,7 @@ pub(crate) fn verify(
     cell: &Cell,
     stage: &Stage,
     media: &mut Media,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<(), Error> {
     let expected = Expected::read(media)?;
     let medium = media.prepared_for(cell, scratch)?;
@@ -65,7 +65,7 @@ fn at_odd_offsets(
     cell: &Cell,
     expected: &Expected,
     stage: &Stage,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<(), Error> {
     let (Headers::Stored, Some(size)) = (cell.headers(), cell.size) else { return Ok(()) };
     if size < 2 || size % 2 == 1 {
@@ -76,25 +76,25 @@ fn at_odd_offsets(
     let packets = expected.packets(size - 1);
     (&file).write_all(&packets).doing("writing packets into memory")?;
     let length = packets.len() as u64;
-    let medium = Medium::new(file, length).doing("mapping packets in memory")?;
+    let medium = MappedFile::new(file, length).doing("mapping packets in memory")?;
     if !cell.way.needs_hot_memory() {
         return over_all_ways(&odd, &medium, expected, stage, scratch);
     }
     let region = medium.copy::<io::Error>(length, |_| Ok(())).map(Arc::new).doing("copying packets")?;
     medium.set_hot(Some(&region));
-    let held = scratch.hold_now(Arc::clone(&region));
+    let held = scratch.register_now(Arc::clone(&region));
     held.map_err(|error| Error::Unable(format!("its ring cannot hold packets of odd size: {error}")))?;
     let verified = over_all_ways(&odd, &medium, expected, stage, scratch);
-    scratch.let_go(region.id());
+    scratch.unregister(region.id());
     verified
 }
 
 fn over_all_ways(
     cell: &Cell,
-    medium: &Medium,
+    medium: &MappedFile,
     expected: &Expected,
     stage: &Stage,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<(), Error> {
     match cell.transport {
         Transport::Udp => stage.datagram_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
@@ -134,13 +134,13 @@ impl Expected {
 
 struct Verification<'a> {
     cell: &'a Cell,
-    medium: &'a Medium,
+    medium: &'a MappedFile,
     outlet: &'a Outlet,
     expected: &'a Expected,
 }
 
 impl Verification<'_> {
-    fn datagrams(&self, receiver: &UdpSocket, scratch: &mut Scratch) -> Result<(), Error> {
+    fn datagrams(&self, receiver: &UdpSocket, scratch: &mut SendContext) -> Result<(), Error> {
         let headers = self.cell.headers();
         for start in STARTS {
             if headers == Headers::Stored && start > 0 {
@@ -176,7 +176,7 @@ impl Verification<'_> {
     }
 
     /// Sends blocks, from an even and from an odd byte on, and compares what arrives.
-    fn stream(&self, mut receiver: &TcpStream, scratch: &mut Scratch) -> Result<(), Error> {
+    fn stream(&self, mut receiver: &TcpStream, scratch: &mut SendContext) -> Result<(), Error> {
         let (Way::Block(path), Outlet::Blocks(sink)) = (self.cell.way, self.outlet) else {
             unreachable!("an outlet is made for its cell")
         };

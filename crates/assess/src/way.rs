@@ -1,7 +1,7 @@
 //! What is measured: one data path with one size over one transport.
 
 use wirepath_datapath::rtp::HEADER_LENGTH;
-use wirepath_datapath::{BlockPath, Headers, LoanPolicy, Path, Train};
+use wirepath_datapath::{BlockPath, DataPath, Headers, LoanPolicy, Train};
 
 use crate::media::{Kind, RUN};
 use crate::result::Transport;
@@ -20,7 +20,7 @@ pub(crate) const SINGLE: &str = ":single";
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     /// Packets with RTP headers.
-    Stream(Path),
+    Stream(DataPath),
     /// Bytes of a file.
     Block(BlockPath),
 }
@@ -207,27 +207,27 @@ impl Cell {
 mod tests {
     use super::*;
 
-    fn stream(path: Path, size: u16) -> Cell {
+    fn stream(path: DataPath, size: u16) -> Cell {
         Cell::new(Way::Stream(path), Transport::Udp, Some(size))
     }
 
     #[test]
     fn paths_that_cannot_make_headers_send_ready_packets() {
-        assert_eq!(stream(Path::WireSendfile, 1460).kind(), Kind::Ready(1460));
-        assert_eq!(stream(Path::GsoWritev, 1460).kind(), Kind::Payload);
+        assert_eq!(stream(DataPath::WireSendfile, 1460).kind(), Kind::Ready(1460));
+        assert_eq!(stream(DataPath::GsoWritev, 1460).kind(), Kind::Payload);
     }
 
     #[test]
     fn trains_fit_a_datagram() {
-        assert_eq!(stream(Path::GsoWritev, 512).train_packets(), 48);
-        assert_eq!(stream(Path::GsoWritev, 8960).train_packets(), 7);
-        assert_eq!(stream(Path::GsoWritev, 60_000).train_packets(), 1);
-        assert!(u64::from(stream(Path::Krtpsendfile, 1460).train_packets()) * 1460 > 4_000_000_000);
+        assert_eq!(stream(DataPath::GsoWritev, 512).train_packets(), 48);
+        assert_eq!(stream(DataPath::GsoWritev, 8960).train_packets(), 7);
+        assert_eq!(stream(DataPath::GsoWritev, 60_000).train_packets(), 1);
+        assert!(u64::from(stream(DataPath::Krtpsendfile, 1460).train_packets()) * 1460 > 4_000_000_000);
     }
 
     #[test]
     fn an_mtu_sized_packet_is_the_largest_that_is_not_fragmented() {
-        assert!(!stream(Path::GsoWritev, 1460).is_fragmented(1472));
-        assert!(stream(Path::GsoWritev, 1461).is_fragmented(1472));
+        assert!(!stream(DataPath::GsoWritev, 1460).is_fragmented(1472));
+        assert!(stream(DataPath::GsoWritev, 1461).is_fragmented(1472));
     }
 }

@@ -17,8 +17,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
 use tracing_subscriber::EnvFilter;
 use wirepath_media::ts::{DETECTION_BYTES, Deframer};
+use wirepath_net::raise_descriptor_limit;
 use wirepath_server::images::{self, Cache, Image, Store};
-use wirepath_server::raise_descriptor_limit;
 use wirepath_streams::{BlockingPool, Importance};
 
 use crate::image_options::ImageOptions;
@@ -175,7 +175,7 @@ impl Work {
 
     /// Images that were packed, not found.
     fn packed(&self) -> u64 {
-        self.store.counters().packed.load(std::sync::atomic::Ordering::Relaxed)
+        self.store.counts().packed
     }
 
     fn say(&mut self, outcome: &Outcome) -> Result<()> {

@@ -1,8 +1,6 @@
 //! `wirepath relay`: streams, the TCP proxy and the HTTP cache.
 
 mod cache;
-mod counts;
-mod door;
 mod messages;
 mod modes;
 mod proxy;

@@ -12,7 +12,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use sd_notify::NotifyState;
 use wirepath_server::{DataPath, Server, ServerOptions, StartError};
-use wirepath_streams::datapath::Scratch;
+use wirepath_streams::datapath::SendContext;
 
 use crate::exit;
 use crate::image_options::CALIBRATION;
@@ -135,7 +135,7 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         "the data path wire_uring needs memory: add --hot-memory SIZE"
     );
     if let Some(path) = path.filter(|path| path.needs_module()) {
-        Scratch::default().open_module().with_context(|| format!("the data path {path}"))?;
+        SendContext::default().open_module().with_context(|| format!("the data path {path}"))?;
     }
     let cache = options.images.cache_folder()?;
     Ok(ServerOptions {

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use rustix::net::SendFlags;
 
-use crate::{BlockSink, Extent, Medium, Scratch, SendError, Taken};
+use crate::{BlockSink, Extent, MappedFile, SendContext, SendError, SendOutcome};
 use crate::{
     kmsend, ksendfile, loan, mmap_msend, mmap_send, mmap_zerocopy, read_write, sendfile, uring_send,
 };
@@ -84,7 +84,7 @@ impl BlockPath {
         matches!(self, BlockPath::Ksendfile | BlockPath::Kmsend)
     }
 
-    /// Whether it needs the kernel module ([`Scratch::open_module`]), which sends such blocks over UDP only.
+    /// Whether it needs the kernel module ([`SendContext::open_module`]), which sends such blocks over UDP only.
     pub fn needs_module(self) -> bool {
         self.takes_runs() || self == BlockPath::MmapMsend
     }
@@ -103,9 +103,9 @@ impl BlockPath {
     pub fn send(
         self,
         sink: &BlockSink,
-        medium: &Medium,
+        medium: &MappedFile,
         extent: Extent,
-        scratch: &mut Scratch,
+        scratch: &mut SendContext,
     ) -> Result<usize, SendError> {
         match self {
             BlockPath::MmapZerocopy => mmap_zerocopy::send(sink, medium, extent),
@@ -121,7 +121,7 @@ impl BlockPath {
     }
 
     /// As `send`, but a datagram or train whose path can queue is only queued, and answered with `token` (any number but
-    /// `u64::MAX`) by [`Scratch::flush`]. A stream's bytes are always sent at once: how many it took decides what comes next.
+    /// `u64::MAX`) by [`SendContext::flush`]. A stream's bytes are always sent at once: how many it took decides what comes next.
     ///
     /// # Errors
     /// As `send`; [`SendError::Full`] also if the queue has no room before the next flush.
@@ -129,16 +129,16 @@ impl BlockPath {
     pub fn enqueue(
         self,
         sink: &BlockSink,
-        medium: &Medium,
+        medium: &MappedFile,
         extent: Extent,
-        scratch: &mut Scratch,
+        scratch: &mut SendContext,
         token: u64,
-    ) -> Result<Taken<usize>, SendError> {
+    ) -> Result<SendOutcome<usize>, SendError> {
         match self {
             BlockPath::UringSend if !sink.is_stream() => {
-                uring_send::enqueue(sink, medium, extent, scratch, token).map(|()| Taken::Queued)
+                uring_send::enqueue(sink, medium, extent, scratch, token).map(|()| SendOutcome::Queued)
             }
-            path => path.send(sink, medium, extent, scratch).map(Taken::Sent),
+            path => path.send(sink, medium, extent, scratch).map(SendOutcome::Sent),
         }
     }
 }

@@ -18,7 +18,7 @@ use wirepath_sys::zerocopy;
 
 use crate::loans::Loans;
 use crate::sink::packets_fit;
-use crate::{BlockPath, LoanCounts, LoanSwitch, Scratch, SendError, is_full, loan};
+use crate::{BlockPath, LoanCounts, LoanSwitch, SendContext, SendError, is_full, loan};
 
 /// Loans of a caller's own pages that can be out at a time; further sends are copied.
 const PAGES_LENT: usize = 256;
@@ -26,7 +26,7 @@ const PAGES_LENT: usize = 256;
 /// Where blocks go: a connected socket, set up for one path.
 ///
 /// A sink that lends makes its socket ready for errors (EPOLLERR) whenever a loan comes back: the kernel tells it by the error
-/// queue, which the sink reads now and then while it sends, and in [`BlockSink::take_back`].
+/// queue, which the sink reads now and then while it sends, and in [`BlockSink::reclaim_loans`].
 #[derive(Debug)]
 pub struct BlockSink {
     pub(crate) socket: Arc<OwnedFd>,
@@ -89,7 +89,7 @@ impl BlockSink {
     }
 
     /// The same, with runs by the kernel module in datagrams by themselves: to measure what trains save.
-    pub fn without_trains(mut self) -> BlockSink {
+    pub fn without_segmentation(mut self) -> BlockSink {
         self.train_datagrams = 1;
         self
     }
@@ -131,7 +131,7 @@ impl BlockSink {
     }
 
     /// As [`BlockSink::send_pages`], but lends by the io_uring of `scratch` (SEND_ZC), if it has one. Such loans are counted with
-    /// the others; they come back to the ring, as it sends, in [`Scratch::take_back`] and in [`Scratch::drain`], and are given up
+    /// the others; they come back to the ring, as it sends, in [`SendContext::reclaim_loans`] and in [`SendContext::drain`], and are given up
     /// with `scratch` and not with the sink.
     ///
     /// # Errors
@@ -140,12 +140,12 @@ impl BlockSink {
         &self,
         pages: &SharedPages,
         range: Range<usize>,
-        scratch: &mut Scratch,
+        scratch: &mut SendContext,
     ) -> Result<usize, SendError> {
         loan::send_pages_by_ring(self, pages, range, scratch)
     }
 
-    /// What was lent and what was copied; zeros if the path does not lend. As of the last send, [`BlockSink::take_back`] or
+    /// What was lent and what was copied; zeros if the path does not lend. As of the last send, [`BlockSink::reclaim_loans`] or
     /// [`BlockSink::wait_for_loans`].
     pub fn loans(&self) -> LoanCounts {
         self.lender.as_ref().map(Lender::counts).unwrap_or_default()
@@ -155,7 +155,7 @@ impl BlockSink {
     ///
     /// # Errors
     /// What reading the error queue says.
-    pub fn take_back(&self) -> io::Result<LoanCounts> {
+    pub fn reclaim_loans(&self) -> io::Result<LoanCounts> {
         if let Some(lender) = &self.lender {
             lender.loans.borrow_mut().read(self.socket())?;
         }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 pub use loans::{LoanThreshold, LoanTransport};
 
-use crate::Path;
+use crate::DataPath;
 
 /// Packets in the trains that paths are chosen by: those of a stream of 4 Mb/s in bursts of 20 ms.
 pub const USUAL_TRAIN: u32 = 8;
@@ -97,16 +97,16 @@ pub struct PathCost {
 
 impl Calibration {
     /// Cost in nanoseconds of a packet with stored headers in trains of [`USUAL_TRAIN`].
-    pub fn cost_ns(&self, path: Path) -> Option<f64> {
+    pub fn cost_ns(&self, path: DataPath) -> Option<f64> {
         self.cost_of(path, false)
     }
 
     /// The same of a packet with headers of a session's own.
-    pub fn cost_with_own_headers_ns(&self, path: Path) -> Option<f64> {
+    pub fn cost_with_own_headers_ns(&self, path: DataPath) -> Option<f64> {
         self.cost_of(path, true)
     }
 
-    fn cost_of(&self, path: Path, own_headers: bool) -> Option<f64> {
+    fn cost_of(&self, path: DataPath, own_headers: bool) -> Option<f64> {
         let usual = |cost: &&PathCost| {
             cost.packets_per_train == USUAL_TRAIN
                 && cost.path == path.name()
@@ -120,12 +120,12 @@ impl Calibration {
     }
 
     /// The cheapest of these paths, of equals the first; nothing if none of them was measured.
-    pub fn cheapest(&self, paths: &[Path]) -> Option<Path> {
+    pub fn cheapest(&self, paths: &[DataPath]) -> Option<DataPath> {
         self.by_cost(paths, false).first().map(|(path, _)| *path)
     }
 
     /// The same for packets with headers of a session's own.
-    pub fn cheapest_with_own_headers(&self, paths: &[Path]) -> Option<Path> {
+    pub fn cheapest_with_own_headers(&self, paths: &[DataPath]) -> Option<DataPath> {
         self.by_cost(paths, true).first().map(|(path, _)| *path)
     }
 
@@ -150,8 +150,8 @@ impl Calibration {
 
     /// What a packet costs by each of these paths, the cheapest first, and by those that `--hot-memory` would add to them:
     /// `gso_writev 121 ns, wire_sendfile 152 ns; with --hot-memory also wire_uring 92 ns`.
-    pub fn in_words(&self, paths: &[Path]) -> String {
-        let hot: Vec<Path> = Path::SERVING
+    pub fn in_words(&self, paths: &[DataPath]) -> String {
+        let hot: Vec<DataPath> = DataPath::SERVING
             .into_iter()
             .filter(|path| path.needs_hot_memory() && !paths.contains(path) && self.cost_ns(*path).is_some())
             .collect();
@@ -163,20 +163,20 @@ impl Calibration {
     }
 
     /// What a packet with headers of a session's own costs by each of these paths, the cheapest first.
-    pub fn in_words_with_own_headers(&self, paths: &[Path]) -> String {
+    pub fn in_words_with_own_headers(&self, paths: &[DataPath]) -> String {
         in_words(&self.by_cost(paths, true))
     }
 
     /// Those of these paths that were measured, the cheapest first.
-    fn by_cost(&self, paths: &[Path], own_headers: bool) -> Vec<(Path, f64)> {
-        let measured = |path: &Path| Some((*path, self.cost_of(*path, own_headers)?));
+    fn by_cost(&self, paths: &[DataPath], own_headers: bool) -> Vec<(DataPath, f64)> {
+        let measured = |path: &DataPath| Some((*path, self.cost_of(*path, own_headers)?));
         let mut costs: Vec<_> = paths.iter().filter_map(measured).collect();
         costs.sort_by(|(_, one), (_, other)| one.total_cmp(other));
         costs
     }
 }
 
-fn in_words(costs: &[(Path, f64)]) -> String {
+fn in_words(costs: &[(DataPath, f64)]) -> String {
     costs.iter().map(|(path, ns)| format!("{path} {ns:.0} ns")).collect::<Vec<_>>().join(", ")
 }
 

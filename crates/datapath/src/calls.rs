@@ -3,30 +3,30 @@
 use std::ops::RangeInclusive;
 
 use crate::gso_zerocopy::FRAGMENTS;
-use crate::{BlockPath, Headers, Path, Train, enhanced, sendfilew};
+use crate::{BlockPath, DataPath, Headers, Train, enhanced, sendfilew};
 
 /// A path that lends reads the socket's error queue once for so many loans, beside the calls that its table has.
 pub const LOANS_FOR_A_READING: u64 = 32;
 
-impl Path {
+impl DataPath {
     /// Calls for a train, when no call finds the socket full; nothing for a path that queues, whose calls are shared by trains.
     pub fn calls(self, train: &Train, headers: Headers) -> Option<RangeInclusive<u64>> {
         let packets = u64::from(train.packets());
         let in_calls = |of: u32| packets.div_ceil(of.max(1).into())..=packets.div_ceil(of.max(1).into());
         match self {
-            Path::WireUring => None,
-            Path::WireSendfile | Path::GsoWritev | Path::Sendmmsg => Some(1..=1),
-            Path::GsoZerocopy if headers == Headers::Stored => Some(1..=1),
+            DataPath::WireUring => None,
+            DataPath::WireSendfile | DataPath::GsoWritev | DataPath::Sendmmsg => Some(1..=1),
+            DataPath::GsoZerocopy if headers == Headers::Stored => Some(1..=1),
             // One where no header block is free, since then it copies.
-            Path::GsoZerocopy => Some(1..=packets.div_ceil(fewest_lent(train)).max(1)),
-            Path::MmapWritev | Path::Rtpsendfile | Path::MmapRtpmsend => Some(packets..=packets),
-            Path::ReadSendRtp
-            | Path::ReadWritev
-            | Path::MmapSendRtp
-            | Path::RtpSendfile
-            | Path::MmapSendMsend => Some(2 * packets..=2 * packets),
-            Path::Krtpsendfile | Path::Krtpmsend => Some(in_calls(enhanced::packets_a_call(train))),
-            Path::Sendfilew => Some(in_calls(sendfilew::PACKETS)),
+            DataPath::GsoZerocopy => Some(1..=packets.div_ceil(fewest_lent(train)).max(1)),
+            DataPath::MmapWritev | DataPath::Rtpsendfile | DataPath::MmapRtpmsend => Some(packets..=packets),
+            DataPath::ReadSendRtp
+            | DataPath::ReadWritev
+            | DataPath::MmapSendRtp
+            | DataPath::RtpSendfile
+            | DataPath::MmapSendMsend => Some(2 * packets..=2 * packets),
+            DataPath::Krtpsendfile | DataPath::Krtpmsend => Some(in_calls(enhanced::packets_a_call(train))),
+            DataPath::Sendfilew => Some(in_calls(sendfilew::PACKETS)),
         }
     }
 
@@ -34,13 +34,15 @@ impl Path {
     /// the papers do not have, and for those that take one for a whole file. Where there are more than ours, they cork and uncork: MSG_MORE does that without a call.
     pub fn calls_in_papers(self) -> Option<u32> {
         match self {
-            Path::ReadSendRtp | Path::ReadWritev => Some(2),
-            Path::MmapWritev | Path::Rtpsendfile | Path::MmapRtpmsend => Some(1),
-            Path::MmapSendRtp | Path::RtpSendfile | Path::MmapSendMsend => Some(4),
+            DataPath::ReadSendRtp | DataPath::ReadWritev => Some(2),
+            DataPath::MmapWritev | DataPath::Rtpsendfile | DataPath::MmapRtpmsend => Some(1),
+            DataPath::MmapSendRtp | DataPath::RtpSendfile | DataPath::MmapSendMsend => Some(4),
             // One for a whole file.
-            Path::Krtpsendfile | Path::Krtpmsend => None,
-            Path::WireUring | Path::WireSendfile | Path::GsoWritev | Path::GsoZerocopy => None,
-            Path::Sendmmsg | Path::Sendfilew => None,
+            DataPath::Krtpsendfile | DataPath::Krtpmsend => None,
+            DataPath::WireUring | DataPath::WireSendfile | DataPath::GsoWritev | DataPath::GsoZerocopy => {
+                None
+            }
+            DataPath::Sendmmsg | DataPath::Sendfilew => None,
         }
     }
 }
@@ -96,7 +98,7 @@ mod tests {
         }
         let calls = |packet_size: u16, packets: u32| {
             let train = Train { packet_size, ..example(packets * u32::from(packet_size)) };
-            Path::GsoZerocopy.calls(&train, Headers::Generated).unwrap()
+            DataPath::GsoZerocopy.calls(&train, Headers::Generated).unwrap()
         };
         assert_eq!(calls(1460, 48), 1..=10);
         assert_eq!(calls(8948, 7), 1..=3);
@@ -106,7 +108,7 @@ mod tests {
     #[test]
     fn paths_of_the_papers_never_make_more_calls_than_they() {
         let train = Train { packet_size: 1000, ..example(4000) };
-        for path in Path::ALL {
+        for path in DataPath::ALL {
             let Some((calls, papers)) = path.calls(&train, Headers::Generated).zip(path.calls_in_papers())
             else {
                 continue;

@@ -4,22 +4,22 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use wirepath_sys::device;
 use wirepath_sys::socket::set_receive_offload;
 
 use crate::calibration::{Calibration, Calibrations, DeviceKind, Host, USUAL_TRAIN, now_unix_s};
 use crate::measure::measure;
 use crate::probe::{probe_host, probe_own_headers};
-use crate::{Path, SendError};
+use crate::{DataPath, SendError};
 
 /// A data path and why it was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The path.
-    pub path: Path,
+    pub path: DataPath,
     /// Why this one, in words for the log and the status page.
     pub reason: String,
 }
@@ -28,24 +28,24 @@ pub struct Choice {
 #[derive(Debug)]
 pub struct Support {
     /// The operator's choice, if there is one.
-    forced: Option<Path>,
+    forced: Option<DataPath>,
     /// Paths that work on this host, most preferred first, and why the better ones do not.
-    working: Vec<Path>,
+    working: Vec<DataPath>,
     failures: String,
     /// The same for packets with headers of a session's own.
-    own: Vec<Path>,
+    own: Vec<DataPath>,
     own_failures: String,
     host: Host,
     calibrations: Mutex<Calibrations>,
     /// Step-downs met while sending, by the local address that the route uses. They are for people to see: each session tries
     /// for itself, because a route's errors belong to its far end, and one client's narrow path is nobody else's.
-    noted: Mutex<HashMap<(IpAddr, Path), Choice>>,
+    noted: Mutex<HashMap<(IpAddr, DataPath), Choice>>,
 }
 
 impl Support {
     /// Tries the paths on a loopback socket, unless one is `forced` by the operator, which then is where sessions begin. Of those
     /// that work, `calibrations` say which is cheapest. Those that need `hot_memory` are left out where there is none.
-    pub fn probe(forced: Option<Path>, calibrations: Calibrations, hot_memory: bool) -> Support {
+    pub fn probe(forced: Option<DataPath>, calibrations: Calibrations, hot_memory: bool) -> Support {
         let host = Host::this();
         let (working, failures) = match forced {
             Some(path) => (vec![path], String::new()),
@@ -75,7 +75,7 @@ impl Support {
         }
         match route.without_checksums {
             Some(device) if self.working.first().is_some_and(|path| path.refers_to_pages()) => Choice {
-                path: Path::GsoWritev,
+                path: DataPath::GsoWritev,
                 reason: format!(
                     "{device} computes no checksums, so a payload sent by reference would be read after all"
                 ),
@@ -98,14 +98,16 @@ impl Support {
     fn forced_for_own_headers(&self) -> Option<Choice> {
         match self.forced? {
             path if path.makes_headers() => Some(self.first()),
-            path => Some(Choice { path: Path::GsoWritev, reason: format!("{path} sends stored headers") }),
+            path => {
+                Some(Choice { path: DataPath::GsoWritev, reason: format!("{path} sends stored headers") })
+            }
         }
     }
 
     /// The path that was measured to be the cheapest, else the most preferred one.
     fn own_headers(&self, devices: &[DeviceKind], mtu: u32) -> Choice {
         let failures = &self.own_failures;
-        let calibrations = self.calibrations();
+        let calibrations = self.calibrations.lock();
         let measured = calibrations.find(&self.host, devices, mtu).and_then(|calibration| {
             let path = calibration.cheapest_with_own_headers(&self.own)?;
             let costs = calibration.in_words_with_own_headers(&self.own);
@@ -124,11 +126,11 @@ impl Support {
     pub fn is_unmeasured(&self) -> bool {
         let knows_all = |calibrations: &Calibrations| {
             let found = calibrations.find(&self.host, &[DeviceKind::WithChecksums], USUAL_MTU);
-            let is_known = |path: &Path| found?.cost_with_own_headers_ns(*path);
+            let is_known = |path: &DataPath| found?.cost_with_own_headers_ns(*path);
             self.own.len() < 2 || self.own.iter().all(|path| is_known(path).is_some())
         };
         let is_unmeasured = self.measured(&[DeviceKind::WithChecksums], USUAL_MTU).is_none();
-        self.forced.is_none() && (is_unmeasured || !knows_all(&self.calibrations()))
+        self.forced.is_none() && (is_unmeasured || !knows_all(&self.calibrations.lock()))
     }
 
     /// Measures the paths over the loopback device, which takes whole trains and leaves checksums out, as a network card with
@@ -147,7 +149,8 @@ impl Support {
             socket.connect(to)?;
             Ok(socket)
         };
-        let paths: Vec<Path> = self.working.iter().copied().filter(|path| !path.needs_hot_memory()).collect();
+        let paths: Vec<DataPath> =
+            self.working.iter().copied().filter(|path| !path.needs_hot_memory()).collect();
         let calibration = Calibration {
             host: self.host.clone(),
             device: DeviceKind::WithChecksums,
@@ -156,18 +159,18 @@ impl Support {
             unix_s: now_unix_s(),
             costs: measure(&paths, &self.own, &connect, budget)?.costs,
         };
-        self.calibrations().complete(&calibration);
+        self.calibrations.lock().complete(&calibration);
         Ok(calibration)
     }
 
     /// What later choices use instead of what was known before: the calibrations of a file, to which others may have added.
     pub fn adopt(&self, calibrations: Calibrations) {
-        *self.calibrations() = calibrations;
+        *self.calibrations.lock() = calibrations;
     }
 
     /// What paths of this host were measured to cost, on every kind of device that was measured; any of it may decide for a session.
     pub fn measured_costs(&self) -> Vec<Calibration> {
-        self.calibrations().of_host(&self.host).cloned().collect()
+        self.calibrations.lock().of_host(&self.host).cloned().collect()
     }
 
     /// The cheapest path that works, if such devices were measured.
@@ -175,7 +178,7 @@ impl Support {
         if self.forced.is_some() {
             return None;
         }
-        let calibrations = self.calibrations();
+        let calibrations = self.calibrations.lock();
         let calibration = calibrations.find(&self.host, devices, mtu)?;
         let (path, why) = match self.working.first() {
             Some(path) if path.needs_hot_memory() && calibration.cost_ns(*path).is_none() => {
@@ -199,32 +202,24 @@ impl Support {
             (None, Some(_)) => format!("{}works on this host (Linux {})", self.failures, self.host.kernel),
             (None, None) => format!("{}nothing better worked", self.failures),
         };
-        Choice { path: self.working.first().copied().unwrap_or(Path::ReadWritev), reason }
+        Choice { path: self.working.first().copied().unwrap_or(DataPath::ReadWritev), reason }
     }
 
-    fn first_that_makes_headers(&self) -> Path {
-        self.working.iter().copied().find(|path| path.makes_headers()).unwrap_or(Path::ReadWritev)
-    }
-
-    fn calibrations(&self) -> std::sync::MutexGuard<'_, Calibrations> {
-        self.calibrations.lock().unwrap_or_else(PoisonError::into_inner)
+    fn first_that_makes_headers(&self) -> DataPath {
+        self.working.iter().copied().find(|path| path.makes_headers()).unwrap_or(DataPath::ReadWritev)
     }
 
     /// Notes that a route from `local` cannot do `from`, and that `to` is used there; logs it the first time.
-    pub fn note_step_down(&self, local: IpAddr, from: Path, to: Path, error: SendError) {
+    pub fn note_step_down(&self, local: IpAddr, from: DataPath, to: DataPath, error: SendError) {
         let choice = Choice { path: to, reason: format!("{from} failed on a route from {local}: {error}") };
-        if self.noted().insert((local, to), choice).is_none() {
+        if self.noted.lock().insert((local, to), choice).is_none() {
             tracing::warn!(%local, %from, %to, %error, "data path stepped down for a session");
         }
     }
 
     /// What routes turned out not to do, the last of each local address and path stepped down to.
     pub fn step_downs(&self) -> Vec<(IpAddr, Choice)> {
-        self.noted().iter().map(|((local, _), choice)| (*local, choice.clone())).collect()
-    }
-
-    fn noted(&self) -> std::sync::MutexGuard<'_, HashMap<(IpAddr, Path), Choice>> {
-        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+        self.noted.lock().iter().map(|((local, _), choice)| (*local, choice.clone())).collect()
     }
 }
 
@@ -264,14 +259,14 @@ mod tests {
 
     #[test]
     fn a_route_that_failed_is_shown_and_nobody_else_pays_for_it() {
-        let support = Support::probe(Some(Path::WireSendfile), Calibrations::default(), false);
+        let support = Support::probe(Some(DataPath::WireSendfile), Calibrations::default(), false);
         let local = "192.0.2.1".parse().unwrap();
         let error = SendError::Unsupported { call: "sendfile", errno: Errno::MSGSIZE };
-        support.note_step_down(local, Path::WireSendfile, Path::Sendmmsg, error);
+        support.note_step_down(local, DataPath::WireSendfile, DataPath::Sendmmsg, error);
         let [(shown, choice)] = &support.step_downs()[..] else { panic!("one is shown") };
-        assert_eq!((*shown, choice.path), (local, Path::Sendmmsg));
+        assert_eq!((*shown, choice.path), (local, DataPath::Sendmmsg));
         assert!(choice.reason.contains("wire_sendfile failed on a route from 192.0.2.1"));
-        assert_eq!(support.choose(local, 1500).path, Path::WireSendfile);
+        assert_eq!(support.choose(local, 1500).path, DataPath::WireSendfile);
     }
 
     #[test]
@@ -279,13 +274,13 @@ mod tests {
         let local = "127.0.0.1".parse().unwrap();
         let mut support = Support::probe(None, Calibrations::default(), false);
         let unmeasured = support.choose_for_own_headers(local, 1500);
-        assert_eq!(unmeasured.path, Path::GsoWritev);
+        assert_eq!(unmeasured.path, DataPath::GsoWritev);
         let says_why = unmeasured.reason.contains("needs the kernel module");
-        assert_eq!(says_why, !support.own.contains(&Path::Krtpsendfile), "{}", unmeasured.reason);
+        assert_eq!(says_why, !support.own.contains(&DataPath::Krtpsendfile), "{}", unmeasured.reason);
 
-        support.own = Path::OWN_HEADERS.to_vec();
-        for (kernel_ns, expected) in [(110.0, Path::GsoWritev), (90.0, Path::Krtpsendfile)] {
-            let cost = |(path, ns): (Path, f64)| PathCost {
+        support.own = DataPath::OWN_HEADERS.to_vec();
+        for (kernel_ns, expected) in [(110.0, DataPath::GsoWritev), (90.0, DataPath::Krtpsendfile)] {
+            let cost = |(path, ns): (DataPath, f64)| PathCost {
                 path: path.name().to_owned(),
                 packets_per_train: USUAL_TRAIN,
                 own_headers: true,
@@ -298,7 +293,7 @@ mod tests {
                 mtu: 65_536,
                 origin: "a test".to_owned(),
                 unix_s: 0,
-                costs: [(Path::GsoWritev, 100.0), (Path::Krtpsendfile, kernel_ns)].map(cost).to_vec(),
+                costs: [(DataPath::GsoWritev, 100.0), (DataPath::Krtpsendfile, kernel_ns)].map(cost).to_vec(),
             });
             support.adopt(calibrations);
             let chosen = support.choose_for_own_headers(local, 1500);
@@ -307,7 +302,9 @@ mod tests {
                 assert!(chosen.reason.contains(path), "{}", chosen.reason);
             }
         }
-        for (forced, expected) in [(Path::WireSendfile, Path::GsoWritev), (Path::Sendmmsg, Path::Sendmmsg)] {
+        for (forced, expected) in
+            [(DataPath::WireSendfile, DataPath::GsoWritev), (DataPath::Sendmmsg, DataPath::Sendmmsg)]
+        {
             let support = Support::probe(Some(forced), Calibrations::default(), false);
             assert_eq!(support.choose_for_own_headers(local, 1500).path, expected);
         }
@@ -325,12 +322,12 @@ mod tests {
         let chosen = support.choose(local, 1500);
         assert!(chosen.reason.contains("cheapest per packet in trains of 8: "), "{}", chosen.reason);
         assert_eq!(chosen, support.host());
-        let hot = Support::probe(None, support.calibrations().clone(), true).choose(local, 1500);
+        let hot = Support::probe(None, support.calibrations.lock().clone(), true).choose(local, 1500);
         // Where there is no ring, the others are chosen between.
         assert_eq!(hot.reason.contains("it was given memory"), hot.path.needs_hot_memory(), "{}", hot.reason);
 
         let mut turned = Calibrations::default();
-        let costs = Path::SERVING.iter().rev().zip(1u32..).map(|(path, place)| PathCost {
+        let costs = DataPath::SERVING.iter().rev().zip(1u32..).map(|(path, place)| PathCost {
             path: path.name().to_owned(),
             packets_per_train: USUAL_TRAIN,
             own_headers: false,
@@ -344,10 +341,13 @@ mod tests {
             unix_s: 0,
             costs: costs.collect(),
         });
-        assert_eq!(Support::probe(None, turned.clone(), false).choose(local, 1500).path, Path::ReadWritev);
         assert_eq!(
-            Support::probe(Some(Path::Sendmmsg), turned, false).choose(local, 1500).path,
-            Path::Sendmmsg
+            Support::probe(None, turned.clone(), false).choose(local, 1500).path,
+            DataPath::ReadWritev
+        );
+        assert_eq!(
+            Support::probe(Some(DataPath::Sendmmsg), turned, false).choose(local, 1500).path,
+            DataPath::Sendmmsg
         );
     }
 }

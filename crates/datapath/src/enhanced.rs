@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use wirepath_sys::module::{Marker, Module, OpenError, Rtp, RtpTime, Run, Sent, Timestamps};
 
 use crate::read_writev::Buffer;
-use crate::{Extent, Headers, Medium, Scratch, SendError, Train, UdpSink, mmap_writev, sendfile};
+use crate::{Extent, Headers, MappedFile, SendContext, SendError, Train, UdpSink, mmap_writev, sendfile};
 
 const CALL: &str = "ioctl(WIREPATH_SEND)";
 
@@ -50,7 +50,7 @@ pub(crate) enum From {
 impl From {
     /// An extent of a medium as a run.
     #[inline]
-    pub(crate) fn run(self, medium: &Medium, extent: Extent) -> Result<Run<'_>, SendError> {
+    pub(crate) fn run(self, medium: &MappedFile, extent: Extent) -> Result<Run<'_>, SendError> {
         match self {
             From::File => Ok(Run::of_file(medium.file.as_fd(), extent.offset, Some(extent.length as u64))),
             From::Mapping => Run::of_mapping(&medium.mapping, extent.in_memory())
@@ -63,7 +63,7 @@ impl From {
 #[inline]
 pub(crate) fn send(
     socket: BorrowedFd<'_>,
-    medium: &Medium,
+    medium: &MappedFile,
     extent: Extent,
     run: Run<'_>,
     device: &mut Device,
@@ -85,7 +85,7 @@ pub(crate) fn send(
 #[cold]
 pub(crate) fn failed(
     call: &'static str,
-    medium: &Medium,
+    medium: &MappedFile,
     extent: Extent,
     errno: Errno,
     buffer: &mut Buffer,
@@ -104,11 +104,11 @@ pub(crate) fn failed(
 pub(crate) fn send_given(
     from: From,
     sink: &UdpSink,
-    medium: &Medium,
+    medium: &MappedFile,
     train: &Train,
     headers: Headers,
     index: u32,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<(), SendError> {
     let payload = train.payload(index, headers);
     if payload.length == 0 {
@@ -126,10 +126,10 @@ pub(crate) fn send_given(
 pub(crate) fn send_rtp(
     from: From,
     sink: &UdpSink,
-    medium: &Medium,
+    medium: &MappedFile,
     train: &Train,
     headers: Headers,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<u32, SendError> {
     let train = train.up_to(packets_a_call(train));
     let (extent, stored) = match train.packets() {

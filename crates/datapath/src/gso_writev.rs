@@ -4,7 +4,7 @@
 
 use wirepath_sys::gather::Datagram;
 
-use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink};
+use crate::{Headers, MappedFile, SendContext, SendError, Train, UdpSink};
 use std::os::fd::AsFd;
 
 const CALL: &str = "sendmsg";
@@ -13,10 +13,10 @@ const CALL: &str = "sendmsg";
 #[inline]
 pub(crate) fn send(
     sink: &UdpSink,
-    medium: &Medium,
+    medium: &MappedFile,
     train: &Train,
     headers: Headers,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<u32, SendError> {
     let (socket, gather) = (sink.socket.as_fd(), &mut scratch.gather);
     let sent = if headers == Headers::Stored && train.skip == 0 {

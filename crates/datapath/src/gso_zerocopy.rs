@@ -14,7 +14,7 @@ use wirepath_sys::header_blocks::HeaderBlocks;
 
 use crate::gso_writev::{self, datagrams};
 use crate::loans::Loans;
-use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink};
+use crate::{Headers, MappedFile, SendContext, SendError, Train, UdpSink};
 
 const CALL: &str = "sendmsg";
 
@@ -43,10 +43,10 @@ impl Lender {
 #[inline]
 pub(crate) fn send(
     sink: &UdpSink,
-    medium: &Medium,
+    medium: &MappedFile,
     train: &Train,
     headers: Headers,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<u32, SendError> {
     let unprepared = SendError::Unsupported { call: "setsockopt(SO_ZEROCOPY)", errno: Errno::OPNOTSUPP };
     let mut lender = sink.lender.get().ok_or(unprepared)?.borrow_mut();

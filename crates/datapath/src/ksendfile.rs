@@ -4,15 +4,15 @@
 use wirepath_sys::module::Run;
 
 use crate::enhanced::{self, From};
-use crate::{BlockSink, Extent, Medium, Scratch, SendError};
+use crate::{BlockSink, Extent, MappedFile, SendContext, SendError};
 
 /// Sends the extent's first datagrams, at least one; answers how many bytes.
 #[inline]
 pub(crate) fn send(
     sink: &BlockSink,
-    medium: &Medium,
+    medium: &MappedFile,
     extent: Extent,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<usize, SendError> {
     send_run(sink, medium, extent, sink.in_datagrams(From::File.run(medium, extent)?), scratch)
 }
@@ -21,10 +21,10 @@ pub(crate) fn send(
 #[inline]
 pub(crate) fn send_run(
     sink: &BlockSink,
-    medium: &Medium,
+    medium: &MappedFile,
     extent: Extent,
     run: Run<'_>,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<usize, SendError> {
     let (device, buffer) = (&mut scratch.device, &mut scratch.payload);
     enhanced::send(sink.socket(), medium, extent, run, device, buffer).map(|sent| sent.bytes as usize)

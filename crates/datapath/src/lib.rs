@@ -1,9 +1,9 @@
 //! The ways to take packets from storage to a socket, one file each, and the choice between them.
 //!
-//! For streaming, a data path takes a [`Train`] of a [`Medium`] and a [`UdpSink`], and answers how many packets it sent;
-//! [`Path::send`] is the one name to call them by. For download, without headers, it takes an [`Extent`] of a medium and a
+//! For streaming, a data path takes a [`Train`] of a [`MappedFile`] and a [`UdpSink`], and answers how many packets it sent;
+//! [`DataPath::send`] is the one name to call them by. For download, without headers, it takes an [`Extent`] of a medium and a
 //! [`BlockSink`], UDP or TCP, and answers how many bytes it sent: [`BlockPath::send`]. None blocks, sends part of a datagram
-//! or allocates; each says which call failed. Whoever has many trains to send at once uses `enqueue` and [`Scratch::flush`]:
+//! or allocates; each says which call failed. Whoever has many trains to send at once uses `enqueue` and [`SendContext::flush`]:
 //! paths that can, then send them in one call.
 
 mod block;
@@ -22,8 +22,8 @@ mod ksendfile;
 mod loan;
 mod loan_policy;
 mod loans;
+mod mapped_file;
 pub mod measure;
-mod medium;
 mod mmap_msend;
 mod mmap_rtpmsend;
 mod mmap_send;
@@ -38,7 +38,7 @@ mod read_write;
 mod read_writev;
 mod rtp_sendfile;
 mod rtpsendfile;
-mod scratch;
+mod send_context;
 pub mod sendfile;
 mod sendfilew;
 mod sendmmsg;
@@ -56,14 +56,14 @@ pub use calls::LOANS_FOR_A_READING;
 pub use choice::{Choice, Support};
 pub use loan_policy::{LoanPolicy, LoanSwitch};
 pub use loans::LoanCounts;
-pub use medium::{Extent, Medium, PageCache};
-pub use path::{Path, UnknownPath};
+pub use mapped_file::{Extent, MappedFile, PageCache};
+pub use path::{DataPath, UnknownDataPath};
 pub use probe::{Trial, release, try_on_loopback};
-pub use scratch::{Scratch, Taken};
+pub use send_context::{SendContext, SendOutcome};
 pub use sink::{UdpSink, path_mtu};
 pub use splice::Pipe;
 pub use train::{Headers, Train};
-pub use uring::{HoldError, Tending};
+pub use uring::{RegisterError, RegistrationProgress};
 /// The packet type that trains are made of.
 pub use wirepath_media::rtp;
 /// Reading into the spare capacity of a buffer.
@@ -94,7 +94,7 @@ pub enum SendError {
         /// The call that said so.
         call: &'static str,
     },
-    /// This route cannot do what the path needs; another path can. See [`Path::next`].
+    /// This route cannot do what the path needs; another path can. See [`DataPath::next`].
     #[error("{call}: {errno}; this route needs another data path")]
     Unsupported {
         /// The call that said so.

@@ -15,11 +15,11 @@ use wirepath_sys::device;
 use wirepath_sys::pages::SharedPages;
 use wirepath_sys::ring::Socket;
 
-use crate::{BlockSink, Extent, Medium, Scratch, SendError, mmap_send, mmap_zerocopy};
+use crate::{BlockSink, Extent, MappedFile, SendContext, SendError, mmap_send, mmap_zerocopy};
 
 /// Sends the extent, or its first bytes if the sink is a stream; answers how many.
 #[inline]
-pub(crate) fn send(sink: &BlockSink, medium: &Medium, extent: Extent) -> Result<usize, SendError> {
+pub(crate) fn send(sink: &BlockSink, medium: &MappedFile, extent: Extent) -> Result<usize, SendError> {
     if sink.lends(&extent.in_memory()) {
         return mmap_zerocopy::send(sink, medium, extent);
     }
@@ -47,13 +47,13 @@ pub(crate) fn send_pages_by_ring(
     sink: &BlockSink,
     pages: &SharedPages,
     range: Range<usize>,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<usize, SendError> {
     let lender = sink.lender.as_ref().filter(|_| scratch.has_ring() && sink.lends(&range));
     let Some(lender) = lender else { return send_pages(sink, pages, range) };
     let socket = Arc::clone(&sink.socket) as Socket;
     let sent = scratch.ring()?.lend(socket, pages, range.clone(), &lender.by_ring)?;
-    scratch.give_up_broken();
+    scratch.drop_failed_ring();
     match sent {
         Some(Ok(taken)) => {
             lender.loans.borrow_mut().lent_by_ring(lender.by_ring.back());

@@ -11,7 +11,7 @@ use rustix::time::{ClockId, clock_gettime};
 use wirepath_media::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
 
 use crate::calibration::{PACKET_SIZE, PathCost, USUAL_TRAIN};
-use crate::{Headers, Medium, Path, Scratch, SendError, Taken, Train, UdpSink};
+use crate::{DataPath, Headers, MappedFile, SendContext, SendError, SendOutcome, Train, UdpSink};
 
 /// Packets in the longest trains: what one datagram of IPv4 holds.
 const LONGEST_TRAIN: u32 = 48;
@@ -43,7 +43,7 @@ pub struct Measured {
     pub costs: Vec<PathCost>,
     /// Paths for whose ring there was no memory (RLIMIT_MEMLOCK), and what the kernel said: that is no fault of theirs, and they are
     /// not used then.
-    pub left_out: Vec<(Path, io::Error)>,
+    pub left_out: Vec<(DataPath, io::Error)>,
 }
 
 /// Measures each of these paths, those of `own` with headers of a session's own, on sockets that `connect` makes, for about
@@ -52,25 +52,25 @@ pub struct Measured {
 /// # Errors
 /// If memory for packets or a socket cannot be had, or a path does not work: figures for some paths would make others look best.
 pub fn measure(
-    paths: &[Path],
-    own: &[Path],
+    paths: &[DataPath],
+    own: &[DataPath],
     connect: &dyn Fn() -> io::Result<UdpSocket>,
     budget: Duration,
 ) -> io::Result<Measured> {
-    measure_holding(paths, own, connect, budget, Scratch::hold_copy)
+    measure_registered(paths, own, connect, budget, SendContext::register_copy)
 }
 
 /// As [`measure`], where `hold` brings what is sent into a ring's memory.
-fn measure_holding(
-    paths: &[Path],
-    own: &[Path],
+fn measure_registered(
+    paths: &[DataPath],
+    own: &[DataPath],
     connect: &dyn Fn() -> io::Result<UdpSocket>,
     budget: Duration,
-    hold: impl Fn(&mut Scratch, &Medium) -> io::Result<()>,
+    hold: impl Fn(&mut SendContext, &MappedFile) -> io::Result<()>,
 ) -> io::Result<Measured> {
     let started = Instant::now();
     let medium = medium()?;
-    let mut scratch = Scratch::default();
+    let mut scratch = SendContext::default();
     let (mut lanes, mut left_out) = (Vec::new(), Vec::new());
     let stored = paths.iter().map(|path| (*path, Headers::Stored));
     for (path, headers) in stored.chain(own.iter().map(|path| (*path, OWN))) {
@@ -102,7 +102,7 @@ fn measure_holding(
 
 /// One path with trains of one length.
 struct Lane {
-    path: Path,
+    path: DataPath,
     headers: Headers,
     packets: u32,
     sink: UdpSink,
@@ -113,7 +113,12 @@ struct Lane {
 
 impl Lane {
     /// Sends now and then for `window`; answers nanoseconds of processor time for each packet.
-    fn run(&mut self, medium: &Medium, scratch: &mut Scratch, window: Duration) -> Result<f64, SendError> {
+    fn run(
+        &mut self,
+        medium: &MappedFile,
+        scratch: &mut SendContext,
+        window: Duration,
+    ) -> Result<f64, SendError> {
         let started = Instant::now();
         let (mut sent, mut spent, mut full_in_turn) = (0, Duration::ZERO, 0);
         while started.elapsed() < window || sent == 0 {
@@ -131,7 +136,12 @@ impl Lane {
     }
 
     /// Sends so much that it does not fill a queue that others use too; adds up packets in `sent`.
-    fn burst(&mut self, medium: &Medium, scratch: &mut Scratch, sent: &mut u64) -> Result<(), SendError> {
+    fn burst(
+        &mut self,
+        medium: &MappedFile,
+        scratch: &mut SendContext,
+        sent: &mut u64,
+    ) -> Result<(), SendError> {
         let buffers_per_train = match self.path {
             path if path.segments() => 1,
             path if path.takes_runs() && self.headers == Headers::Generated => {
@@ -144,11 +154,11 @@ impl Lane {
             let mut rest = Some(self.train());
             while let Some(train) = rest.take() {
                 match self.path.enqueue(&self.sink, medium, &train, self.headers, scratch, 0) {
-                    Ok(Taken::Sent(packets)) => {
+                    Ok(SendOutcome::Sent(packets)) => {
                         *sent += u64::from(packets);
                         rest = train.after(packets);
                     }
-                    Ok(Taken::Queued) => {}
+                    Ok(SendOutcome::Queued) => {}
                     Err(error) => result = Err(error),
                 }
             }
@@ -197,7 +207,7 @@ const RUN: Run = Run {
 };
 
 /// Ready packets in memory of our own, so that no storage is touched.
-fn medium() -> io::Result<Medium> {
+fn medium() -> io::Result<MappedFile> {
     let mut file = File::from(memfd_create("wirepath-measure", MemfdFlags::CLOEXEC)?);
     let mut block = Vec::new();
     for index in 0..LONGEST_TRAIN {
@@ -207,7 +217,7 @@ fn medium() -> io::Result<Medium> {
     for _ in 0..MEDIUM_PACKETS / LONGEST_TRAIN {
         file.write_all(&block)?;
     }
-    Medium::new(file, u64::from(MEDIUM_PACKETS) * u64::from(PACKET_SIZE))
+    MappedFile::new(file, u64::from(MEDIUM_PACKETS) * u64::from(PACKET_SIZE))
 }
 
 /// User and system time of this thread.
@@ -236,11 +246,11 @@ mod tests {
     fn every_path_that_works_is_measured() {
         let (_receiver, connect) = receiver();
         // Where there is no io_uring, tests/uring.rs says so.
-        let without_ring = Scratch::default().open_ring().is_err();
-        let paths = Path::SERVING.into_iter().filter(|path| !(without_ring && path.needs_hot_memory()));
-        let paths: Vec<Path> = paths.collect();
+        let without_ring = SendContext::default().open_ring().is_err();
+        let paths = DataPath::SERVING.into_iter().filter(|path| !(without_ring && path.needs_hot_memory()));
+        let paths: Vec<DataPath> = paths.collect();
         let Measured { costs, left_out } =
-            measure(&paths, &[Path::GsoWritev], &connect, Duration::from_millis(200)).unwrap();
+            measure(&paths, &[DataPath::GsoWritev], &connect, Duration::from_millis(200)).unwrap();
         assert!(left_out.is_empty(), "{left_out:?}");
         for path in paths {
             let of_path: Vec<_> =
@@ -259,11 +269,11 @@ mod tests {
     #[test]
     fn a_path_without_memory_for_its_ring_is_left_out() {
         let (_receiver, connect) = receiver();
-        let hold = |_: &mut Scratch, _: &Medium| Err(io::Error::from(io::ErrorKind::OutOfMemory));
-        let paths = [Path::WireUring, Path::GsoWritev];
-        let measured = measure_holding(&paths, &[], &connect, Duration::from_millis(50), hold).unwrap();
+        let hold = |_: &mut SendContext, _: &MappedFile| Err(io::Error::from(io::ErrorKind::OutOfMemory));
+        let paths = [DataPath::WireUring, DataPath::GsoWritev];
+        let measured = measure_registered(&paths, &[], &connect, Duration::from_millis(50), hold).unwrap();
         let [(path, error)] = &measured.left_out[..] else { panic!("{measured:?}") };
-        assert_eq!((*path, error.kind()), (Path::WireUring, io::ErrorKind::OutOfMemory));
+        assert_eq!((*path, error.kind()), (DataPath::WireUring, io::ErrorKind::OutOfMemory));
         assert!(measured.costs.iter().all(|cost| cost.path == "gso_writev") && measured.costs.len() == 2);
     }
 
@@ -271,7 +281,7 @@ mod tests {
     fn a_path_that_fails_is_an_error() {
         // A socket that is not connected refuses every send.
         let connect = || UdpSocket::bind("127.0.0.1:0");
-        let error = measure(&[Path::Sendmmsg], &[], &connect, Duration::from_millis(50)).unwrap_err();
+        let error = measure(&[DataPath::Sendmmsg], &[], &connect, Duration::from_millis(50)).unwrap_err();
         assert!(error.to_string().contains("sendmmsg"), "{error}");
     }
 }

@@ -2,15 +2,15 @@
 //! unlike `mmap_zerocopy`, no loan to hear of. Needs the kernel module.
 
 use crate::enhanced::From;
-use crate::{BlockSink, Extent, Medium, Scratch, SendError, ksendfile};
+use crate::{BlockSink, Extent, MappedFile, SendContext, SendError, ksendfile};
 
 /// Sends the extent as one datagram.
 #[inline]
 pub(crate) fn send(
     sink: &BlockSink,
-    medium: &Medium,
+    medium: &MappedFile,
     extent: Extent,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<usize, SendError> {
     ksendfile::send_run(sink, medium, extent, From::Mapping.run(medium, extent)?, scratch)
 }

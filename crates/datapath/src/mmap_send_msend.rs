@@ -8,16 +8,16 @@
 use std::os::fd::AsFd;
 
 use crate::enhanced::{self, From};
-use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink, cork, mmap_writev};
+use crate::{Headers, MappedFile, SendContext, SendError, Train, UdpSink, cork, mmap_writev};
 
 /// Sends the train's first packets, at least one; answers how many.
 #[inline]
 pub(crate) fn send(
     sink: &UdpSink,
-    medium: &Medium,
+    medium: &MappedFile,
     train: &Train,
     headers: Headers,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<u32, SendError> {
     train.one_by_one(|index| {
         let payload = train.payload(index, headers);

@@ -3,16 +3,16 @@
 
 use std::os::fd::AsFd;
 
-use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink, cork};
+use crate::{Headers, MappedFile, SendContext, SendError, Train, UdpSink, cork};
 
 /// Sends the train's first packets, at least one; answers how many.
 #[inline]
 pub(crate) fn send(
     sink: &UdpSink,
-    medium: &Medium,
+    medium: &MappedFile,
     train: &Train,
     headers: Headers,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<u32, SendError> {
     train.one_by_one(|index| {
         cork::begin(sink, &train.header(index, headers))?;

@@ -5,16 +5,16 @@ use std::os::fd::AsFd;
 
 use wirepath_sys::gather::Datagram;
 
-use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink};
+use crate::{Headers, MappedFile, SendContext, SendError, Train, UdpSink};
 
 /// Sends the train's first packets, at least one; answers how many.
 #[inline]
 pub(crate) fn send(
     sink: &UdpSink,
-    medium: &Medium,
+    medium: &MappedFile,
     train: &Train,
     headers: Headers,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<u32, SendError> {
     train.one_by_one(|index| send_one(sink, medium, train, headers, index, scratch))
 }
@@ -23,11 +23,11 @@ pub(crate) fn send(
 #[inline]
 pub(crate) fn send_one(
     sink: &UdpSink,
-    medium: &Medium,
+    medium: &MappedFile,
     train: &Train,
     headers: Headers,
     index: u32,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<(), SendError> {
     let payload = train.payload(index, headers).in_memory();
     let packet = Datagram { header: Some(train.header(index, headers)), payload };

@@ -5,11 +5,11 @@
 
 use std::os::fd::AsFd;
 
-use crate::{BlockSink, Extent, Medium, SendError, mmap_send};
+use crate::{BlockSink, Extent, MappedFile, SendError, mmap_send};
 
 /// Sends the extent, or its first bytes if the sink is a stream; answers how many.
 #[inline]
-pub(crate) fn send(sink: &BlockSink, medium: &Medium, extent: Extent) -> Result<usize, SendError> {
+pub(crate) fn send(sink: &BlockSink, medium: &MappedFile, extent: Extent) -> Result<usize, SendError> {
     let socket = sink.socket.as_fd();
     let lent = match extent.length {
         0 => None, // as `BlockSink::lends` says

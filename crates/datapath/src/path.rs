@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Headers, Medium, Scratch, SendError, Taken, Train, UdpSink};
+use crate::{Headers, MappedFile, SendContext, SendError, SendOutcome, Train, UdpSink};
 use crate::{
     gso_writev, gso_zerocopy, krtpmsend, krtpsendfile, mmap_rtpmsend, mmap_send_msend, mmap_send_rtp,
 };
@@ -13,7 +13,7 @@ use crate::{wire_sendfile, wire_uring};
 /// A way to take trains from storage to a UDP socket: those of an unmodified kernel, cheapest first, then the papers' enhanced calls,
 /// which need the kernel module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Path {
+pub enum DataPath {
     /// Ready packets from registered memory by an io_uring and UDP_SEGMENT: many trains in a call, no copy, headers as stored.
     WireUring,
     /// Ready packets by `sendfile` and UDP_SEGMENT: a call per train, no copy, headers as stored.
@@ -49,121 +49,135 @@ pub enum Path {
     MmapSendMsend,
 }
 
-impl Path {
+impl DataPath {
     /// All of them, in this order.
-    pub const ALL: [Path; 16] = [
-        Path::WireUring,
-        Path::WireSendfile,
-        Path::GsoWritev,
-        Path::GsoZerocopy,
-        Path::Sendmmsg,
-        Path::MmapWritev,
-        Path::ReadSendRtp,
-        Path::ReadWritev,
-        Path::MmapSendRtp,
-        Path::RtpSendfile,
-        Path::Krtpsendfile,
-        Path::Krtpmsend,
-        Path::Sendfilew,
-        Path::Rtpsendfile,
-        Path::MmapRtpmsend,
-        Path::MmapSendMsend,
+    pub const ALL: [DataPath; 16] = [
+        DataPath::WireUring,
+        DataPath::WireSendfile,
+        DataPath::GsoWritev,
+        DataPath::GsoZerocopy,
+        DataPath::Sendmmsg,
+        DataPath::MmapWritev,
+        DataPath::ReadSendRtp,
+        DataPath::ReadWritev,
+        DataPath::MmapSendRtp,
+        DataPath::RtpSendfile,
+        DataPath::Krtpsendfile,
+        DataPath::Krtpmsend,
+        DataPath::Sendfilew,
+        DataPath::Rtpsendfile,
+        DataPath::MmapRtpmsend,
+        DataPath::MmapSendMsend,
     ];
 
     /// Those that a server's choice is made from, cheapest first; the others are there to be measured and to be asked for.
-    pub const SERVING: [Path; 5] =
-        [Path::WireUring, Path::WireSendfile, Path::GsoWritev, Path::Sendmmsg, Path::ReadWritev];
+    pub const SERVING: [DataPath; 5] = [
+        DataPath::WireUring,
+        DataPath::WireSendfile,
+        DataPath::GsoWritev,
+        DataPath::Sendmmsg,
+        DataPath::ReadWritev,
+    ];
 
     /// Those that packets with headers of a session's own (after a seek) leave by where the headers are stored else, most preferred
     /// first.
-    pub const OWN_HEADERS: [Path; 2] = [Path::GsoWritev, Path::Krtpsendfile];
+    pub const OWN_HEADERS: [DataPath; 2] = [DataPath::GsoWritev, DataPath::Krtpsendfile];
 
     /// The name used in options, output and documentation.
     pub fn name(self) -> &'static str {
         match self {
-            Path::WireUring => "wire_uring",
-            Path::WireSendfile => "wire_sendfile",
-            Path::GsoWritev => "gso_writev",
-            Path::GsoZerocopy => "gso_zerocopy",
-            Path::Sendmmsg => "sendmmsg",
-            Path::MmapWritev => "mmap_writev",
-            Path::ReadSendRtp => "read_send_rtp",
-            Path::ReadWritev => "read_writev",
-            Path::MmapSendRtp => "mmap_send_rtp",
-            Path::RtpSendfile => "rtp_sendfile",
-            Path::Krtpsendfile => "krtpsendfile",
-            Path::Krtpmsend => "krtpmsend",
-            Path::Sendfilew => "sendfilew",
-            Path::Rtpsendfile => "rtpsendfile",
-            Path::MmapRtpmsend => "mmap_rtpmsend",
-            Path::MmapSendMsend => "mmap_send_msend",
+            DataPath::WireUring => "wire_uring",
+            DataPath::WireSendfile => "wire_sendfile",
+            DataPath::GsoWritev => "gso_writev",
+            DataPath::GsoZerocopy => "gso_zerocopy",
+            DataPath::Sendmmsg => "sendmmsg",
+            DataPath::MmapWritev => "mmap_writev",
+            DataPath::ReadSendRtp => "read_send_rtp",
+            DataPath::ReadWritev => "read_writev",
+            DataPath::MmapSendRtp => "mmap_send_rtp",
+            DataPath::RtpSendfile => "rtp_sendfile",
+            DataPath::Krtpsendfile => "krtpsendfile",
+            DataPath::Krtpmsend => "krtpmsend",
+            DataPath::Sendfilew => "sendfilew",
+            DataPath::Rtpsendfile => "rtpsendfile",
+            DataPath::MmapRtpmsend => "mmap_rtpmsend",
+            DataPath::MmapSendMsend => "mmap_send_msend",
         }
     }
 
     /// Whether it needs UDP_SEGMENT on the socket, and so packets that fit the MTU.
     pub fn segments(self) -> bool {
-        matches!(self, Path::WireUring | Path::WireSendfile | Path::GsoWritev | Path::GsoZerocopy)
+        matches!(
+            self,
+            DataPath::WireUring | DataPath::WireSendfile | DataPath::GsoWritev | DataPath::GsoZerocopy
+        )
     }
 
     /// Whether what it sends may be cut by the kernel or the device as UDP segments, also of one packet.
     pub fn sends_trains(self) -> bool {
-        self.segments() || self.segments_if_fitting() || self.takes_runs() || self == Path::Sendfilew
+        self.segments() || self.segments_if_fitting() || self.takes_runs() || self == DataPath::Sendfilew
     }
 
     /// Whether it sets UDP_SEGMENT for the sake of its checksums alone, where packets fit the MTU.
     pub(crate) fn segments_if_fitting(self) -> bool {
-        matches!(self, Path::RtpSendfile | Path::MmapSendMsend)
+        matches!(self, DataPath::RtpSendfile | DataPath::MmapSendMsend)
     }
 
     /// Whether one call takes several packets.
     pub fn batches(self) -> bool {
-        self.segments() || self.takes_runs() || matches!(self, Path::Sendmmsg | Path::Sendfilew)
+        self.segments() || self.takes_runs() || matches!(self, DataPath::Sendmmsg | DataPath::Sendfilew)
     }
 
     /// Whether one call takes any number of packets, so that a train can be as long as a file. The kernel cuts such a run into
     /// trains of its own.
     pub fn takes_runs(self) -> bool {
-        matches!(self, Path::Krtpsendfile | Path::Krtpmsend)
+        matches!(self, DataPath::Krtpsendfile | DataPath::Krtpmsend)
     }
 
-    /// Whether it needs the kernel module: [`Scratch::open_module`].
+    /// Whether it needs the kernel module: [`SendContext::open_module`].
     pub fn needs_module(self) -> bool {
         self.takes_runs()
-            || matches!(self, Path::Sendfilew | Path::Rtpsendfile | Path::MmapRtpmsend | Path::MmapSendMsend)
+            || matches!(
+                self,
+                DataPath::Sendfilew
+                    | DataPath::Rtpsendfile
+                    | DataPath::MmapRtpmsend
+                    | DataPath::MmapSendMsend
+            )
     }
 
     /// Whether it lends pages to the kernel, which the sink then counts: [`UdpSink::loans`].
     pub fn lends(self) -> bool {
-        self == Path::GsoZerocopy
+        self == DataPath::GsoZerocopy
     }
 
     /// Whether it can put headers of its own in front of payload; the others send packets as they are stored.
     pub fn makes_headers(self) -> bool {
-        !matches!(self, Path::WireUring | Path::WireSendfile)
+        !matches!(self, DataPath::WireUring | DataPath::WireSendfile)
     }
 
     /// Whether it needs a copy of the medium in memory that the thread's ring holds. Without one, trains leave by the next path.
     pub fn needs_hot_memory(self) -> bool {
-        self == Path::WireUring
+        self == DataPath::WireUring
     }
 
     /// Whether payload is sent by reference, which pays only where the device computes checksums.
     pub(crate) fn refers_to_pages(self) -> bool {
-        matches!(self, Path::WireUring | Path::WireSendfile)
+        matches!(self, DataPath::WireUring | DataPath::WireSendfile)
     }
 
     /// The path to step down to when a route cannot do this one. Those that send trains fail for the same reasons, but
     /// `wire_uring` may be refused by a protocol alone, and `gso_zerocopy` by a kernel that was told to use fewer fragments.
-    pub fn next(self) -> Option<Path> {
+    pub fn next(self) -> Option<DataPath> {
         match self {
-            Path::WireUring => Some(Path::WireSendfile),
-            Path::WireSendfile | Path::GsoWritev => Some(Path::Sendmmsg),
-            Path::GsoZerocopy => Some(Path::GsoWritev),
-            Path::RtpSendfile | Path::MmapSendMsend => Some(Path::MmapSendRtp),
-            Path::Krtpsendfile | Path::Krtpmsend | Path::Sendfilew => Some(Path::GsoWritev),
-            Path::Rtpsendfile | Path::MmapRtpmsend => Some(Path::MmapWritev),
-            Path::Sendmmsg | Path::MmapWritev | Path::MmapSendRtp => Some(Path::ReadWritev),
-            Path::ReadSendRtp | Path::ReadWritev => None,
+            DataPath::WireUring => Some(DataPath::WireSendfile),
+            DataPath::WireSendfile | DataPath::GsoWritev => Some(DataPath::Sendmmsg),
+            DataPath::GsoZerocopy => Some(DataPath::GsoWritev),
+            DataPath::RtpSendfile | DataPath::MmapSendMsend => Some(DataPath::MmapSendRtp),
+            DataPath::Krtpsendfile | DataPath::Krtpmsend | DataPath::Sendfilew => Some(DataPath::GsoWritev),
+            DataPath::Rtpsendfile | DataPath::MmapRtpmsend => Some(DataPath::MmapWritev),
+            DataPath::Sendmmsg | DataPath::MmapWritev | DataPath::MmapSendRtp => Some(DataPath::ReadWritev),
+            DataPath::ReadSendRtp | DataPath::ReadWritev => None,
         }
     }
 
@@ -171,12 +185,18 @@ impl Path {
     /// send ready packets, nor can a packet's head be left out; and `wire_uring` needs the medium's copy in the ring of
     /// `scratch`.
     #[inline]
-    pub fn for_train(self, train: &Train, headers: Headers, medium: &Medium, scratch: &Scratch) -> Path {
+    pub fn for_train(
+        self,
+        train: &Train,
+        headers: Headers,
+        medium: &MappedFile,
+        scratch: &SendContext,
+    ) -> DataPath {
         match self {
-            Path::WireUring | Path::WireSendfile if headers != Headers::Stored || train.skip > 0 => {
-                Path::GsoWritev
+            DataPath::WireUring | DataPath::WireSendfile if headers != Headers::Stored || train.skip > 0 => {
+                DataPath::GsoWritev
             }
-            Path::WireUring if !scratch.holds(medium, train.extent()) => Path::WireSendfile,
+            DataPath::WireUring if !scratch.has_registered(medium, train.extent()) => DataPath::WireSendfile,
             path => path,
         }
     }
@@ -189,16 +209,16 @@ impl Path {
     pub fn send(
         self,
         sink: &UdpSink,
-        medium: &Medium,
+        medium: &MappedFile,
         train: &Train,
         headers: Headers,
-        scratch: &mut Scratch,
+        scratch: &mut SendContext,
     ) -> Result<u32, SendError> {
         self.for_train(train, headers, medium, scratch).send_as_is(sink, medium, train, headers, scratch)
     }
 
     /// As `send`, but a train whose path can queue is only queued, and answered with `token` (any number but `u64::MAX`) by
-    /// [`Scratch::flush`], which sends all that is queued in one call. The answer is for all of the train or none of it.
+    /// [`SendContext::flush`], which sends all that is queued in one call. The answer is for all of the train or none of it.
     ///
     /// # Errors
     /// As `send`; [`SendError::Full`] also if the queue has no room before the next flush.
@@ -206,17 +226,17 @@ impl Path {
     pub fn enqueue(
         self,
         sink: &UdpSink,
-        medium: &Medium,
+        medium: &MappedFile,
         train: &Train,
         headers: Headers,
-        scratch: &mut Scratch,
+        scratch: &mut SendContext,
         token: u64,
-    ) -> Result<Taken<u32>, SendError> {
+    ) -> Result<SendOutcome<u32>, SendError> {
         match self.for_train(train, headers, medium, scratch) {
-            Path::WireUring => {
-                wire_uring::enqueue(sink, medium, train, scratch, token).map(|()| Taken::Queued)
+            DataPath::WireUring => {
+                wire_uring::enqueue(sink, medium, train, scratch, token).map(|()| SendOutcome::Queued)
             }
-            path => path.send_as_is(sink, medium, train, headers, scratch).map(Taken::Sent),
+            path => path.send_as_is(sink, medium, train, headers, scratch).map(SendOutcome::Sent),
         }
     }
 
@@ -225,33 +245,33 @@ impl Path {
     fn send_as_is(
         self,
         sink: &UdpSink,
-        medium: &Medium,
+        medium: &MappedFile,
         train: &Train,
         headers: Headers,
-        scratch: &mut Scratch,
+        scratch: &mut SendContext,
     ) -> Result<u32, SendError> {
         match self {
-            Path::WireUring => wire_uring::send(sink, medium, train, scratch),
-            Path::WireSendfile => wire_sendfile::send(sink, medium, train, scratch),
-            Path::GsoWritev => gso_writev::send(sink, medium, train, headers, scratch),
-            Path::GsoZerocopy => gso_zerocopy::send(sink, medium, train, headers, scratch),
-            Path::Sendmmsg => sendmmsg::send(sink, medium, train, headers, scratch),
-            Path::MmapWritev => mmap_writev::send(sink, medium, train, headers, scratch),
-            Path::ReadSendRtp => read_send_rtp::send(sink, medium, train, headers, scratch),
-            Path::ReadWritev => read_writev::send(sink, medium, train, headers, scratch),
-            Path::MmapSendRtp => mmap_send_rtp::send(sink, medium, train, headers, scratch),
-            Path::RtpSendfile => rtp_sendfile::send(sink, medium, train, headers, scratch),
-            Path::Krtpsendfile => krtpsendfile::send(sink, medium, train, headers, scratch),
-            Path::Krtpmsend => krtpmsend::send(sink, medium, train, headers, scratch),
-            Path::Sendfilew => sendfilew::send(sink, medium, train, headers, scratch),
-            Path::Rtpsendfile => rtpsendfile::send(sink, medium, train, headers, scratch),
-            Path::MmapRtpmsend => mmap_rtpmsend::send(sink, medium, train, headers, scratch),
-            Path::MmapSendMsend => mmap_send_msend::send(sink, medium, train, headers, scratch),
+            DataPath::WireUring => wire_uring::send(sink, medium, train, scratch),
+            DataPath::WireSendfile => wire_sendfile::send(sink, medium, train, scratch),
+            DataPath::GsoWritev => gso_writev::send(sink, medium, train, headers, scratch),
+            DataPath::GsoZerocopy => gso_zerocopy::send(sink, medium, train, headers, scratch),
+            DataPath::Sendmmsg => sendmmsg::send(sink, medium, train, headers, scratch),
+            DataPath::MmapWritev => mmap_writev::send(sink, medium, train, headers, scratch),
+            DataPath::ReadSendRtp => read_send_rtp::send(sink, medium, train, headers, scratch),
+            DataPath::ReadWritev => read_writev::send(sink, medium, train, headers, scratch),
+            DataPath::MmapSendRtp => mmap_send_rtp::send(sink, medium, train, headers, scratch),
+            DataPath::RtpSendfile => rtp_sendfile::send(sink, medium, train, headers, scratch),
+            DataPath::Krtpsendfile => krtpsendfile::send(sink, medium, train, headers, scratch),
+            DataPath::Krtpmsend => krtpmsend::send(sink, medium, train, headers, scratch),
+            DataPath::Sendfilew => sendfilew::send(sink, medium, train, headers, scratch),
+            DataPath::Rtpsendfile => rtpsendfile::send(sink, medium, train, headers, scratch),
+            DataPath::MmapRtpmsend => mmap_rtpmsend::send(sink, medium, train, headers, scratch),
+            DataPath::MmapSendMsend => mmap_send_msend::send(sink, medium, train, headers, scratch),
         }
     }
 }
 
-impl fmt::Display for Path {
+impl fmt::Display for DataPath {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(self.name())
     }
@@ -259,14 +279,17 @@ impl fmt::Display for Path {
 
 /// A name that is no data path's.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no data path is called {0:?}; there are {names}", names = Path::ALL.map(Path::name).join(", "))]
-pub struct UnknownPath(String);
+#[error("no data path is called {0:?}; there are {names}", names = DataPath::ALL.map(DataPath::name).join(", "))]
+pub struct UnknownDataPath(String);
 
-impl FromStr for Path {
-    type Err = UnknownPath;
+impl FromStr for DataPath {
+    type Err = UnknownDataPath;
 
-    fn from_str(name: &str) -> Result<Path, UnknownPath> {
-        Path::ALL.into_iter().find(|path| path.name() == name).ok_or_else(|| UnknownPath(name.to_owned()))
+    fn from_str(name: &str) -> Result<DataPath, UnknownDataPath> {
+        DataPath::ALL
+            .into_iter()
+            .find(|path| path.name() == name)
+            .ok_or_else(|| UnknownDataPath(name.to_owned()))
     }
 }
 
@@ -276,9 +299,9 @@ mod tests {
 
     #[test]
     fn names_are_read_back() {
-        for path in Path::ALL {
+        for path in DataPath::ALL {
             assert_eq!(path.name().parse(), Ok(path));
         }
-        assert!("fastest".parse::<Path>().unwrap_err().to_string().contains("wire_sendfile"));
+        assert!("fastest".parse::<DataPath>().unwrap_err().to_string().contains("wire_sendfile"));
     }
 }

@@ -8,13 +8,13 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, memfd_create};
 use wirepath_media::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
 
-use crate::{Headers, Medium, Path, Scratch, SendError, Train, UdpSink};
+use crate::{DataPath, Headers, MappedFile, SendContext, SendError, Train, UdpSink};
 
 /// The paths that work here, most preferred first, and why others do not.
-pub(crate) fn probe_host(kernel: &str, hot_memory: bool) -> (Vec<Path>, String) {
+pub(crate) fn probe_host(kernel: &str, hot_memory: bool) -> (Vec<DataPath>, String) {
     let mut failures = String::new();
-    let mut works = |path: &Path| {
-        if *path == Path::WireSendfile && release(kernel).is_some_and(|release| release < (6, 5)) {
+    let mut works = |path: &DataPath| {
+        if *path == DataPath::WireSendfile && release(kernel).is_some_and(|release| release < (6, 5)) {
             failures.push_str("sendfile to UDP copies before Linux 6.5; ");
             return false;
         }
@@ -31,22 +31,22 @@ pub(crate) fn probe_host(kernel: &str, hot_memory: bool) -> (Vec<Path>, String) 
             }
         }
     };
-    let candidates = Path::SERVING.into_iter().filter(|path| hot_memory || !path.needs_hot_memory());
+    let candidates = DataPath::SERVING.into_iter().filter(|path| hot_memory || !path.needs_hot_memory());
     let working = candidates.filter(|path| works(path)).collect();
     (working, failures)
 }
 
 /// The paths that work here for packets with headers of a session's own, most preferred first, and why others do not.
-pub(crate) fn probe_own_headers() -> (Vec<Path>, String) {
+pub(crate) fn probe_own_headers() -> (Vec<DataPath>, String) {
     let mut failures = String::new();
-    let mut works = |path: &Path| match try_on_loopback(*path) {
+    let mut works = |path: &DataPath| match try_on_loopback(*path) {
         Err(Trial::Failed(why)) => {
             failures.push_str(&format!("{path}: {why}; "));
             false
         }
         Ok(()) | Err(Trial::Impossible(_)) => true,
     };
-    (Path::OWN_HEADERS.into_iter().filter(|path| works(path)).collect(), failures)
+    (DataPath::OWN_HEADERS.into_iter().filter(|path| works(path)).collect(), failures)
 }
 
 /// Major and minor number in a kernel's release, where it begins with such.
@@ -73,15 +73,15 @@ const PACKET_SIZE: usize = HEADER_LENGTH + 188;
 ///
 /// # Errors
 /// [`Trial`].
-pub fn try_on_loopback(path: Path) -> Result<(), Trial> {
+pub fn try_on_loopback(path: DataPath) -> Result<(), Trial> {
     let (sender, receiver) = to_ourselves()?;
     let (medium, train, packets) = three_packets()?;
-    let mut scratch = Scratch::default();
+    let mut scratch = SendContext::default();
     if path.needs_module() {
         scratch.open_module().map_err(|error| Trial::Failed(io::Error::other(error)))?;
     }
     if path.needs_hot_memory() {
-        scratch.hold_copy(&medium).map_err(Trial::Failed)?;
+        scratch.register_copy(&medium).map_err(Trial::Failed)?;
     }
     let sink = UdpSink::new(sender, PACKET_SIZE as u16, path).map_err(Trial::Failed)?;
     let mut rest = Some(train);
@@ -115,7 +115,7 @@ fn to_ourselves() -> io::Result<(UdpSocket, UdpSocket)> {
 }
 
 /// A train, where it is stored, and its bytes.
-fn three_packets() -> io::Result<(Medium, Train, Vec<u8>)> {
+fn three_packets() -> io::Result<(MappedFile, Train, Vec<u8>)> {
     let first = Header { marker: false, payload_type: PAYLOAD_TYPE_MP2T, sequence: 1, timestamp: 2, ssrc: 3 };
     let run = Run { first, step: 0 };
     let mut packets = Vec::new();
@@ -127,7 +127,7 @@ fn three_packets() -> io::Result<(Medium, Train, Vec<u8>)> {
     (&file).write_all(&packets)?;
     let length = packets.len() as u32;
     let train = Train { offset: 0, length, packet_size: PACKET_SIZE as u16, skip: 0, first: 0, run };
-    Ok((Medium::new(file, length.into())?, train, packets))
+    Ok((MappedFile::new(file, length.into())?, train, packets))
 }
 
 #[cfg(test)]
@@ -137,9 +137,9 @@ mod tests {
     #[test]
     fn every_path_delivers_on_loopback() {
         // Where there is no io_uring, tests/uring.rs says so; where there is no module, tests/module.rs does.
-        let without_ring = Scratch::default().open_ring().is_err();
-        let without_module = Scratch::default().open_module().is_err();
-        for path in Path::ALL.into_iter().filter(|path| !(without_ring && path.needs_hot_memory())) {
+        let without_ring = SendContext::default().open_ring().is_err();
+        let without_module = SendContext::default().open_module().is_err();
+        for path in DataPath::ALL.into_iter().filter(|path| !(without_ring && path.needs_hot_memory())) {
             match try_on_loopback(path) {
                 Err(Trial::Failed(error)) if without_module && path.needs_module() => {
                     assert!(error.to_string().contains("docs/module.md"), "{path}: {error}");

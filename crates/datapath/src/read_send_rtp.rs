@@ -3,16 +3,16 @@
 
 use wirepath_media::rtp::HEADER_LENGTH;
 
-use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink};
+use crate::{Headers, MappedFile, SendContext, SendError, Train, UdpSink};
 
 /// Sends the train's first packets, at least one; answers how many.
 #[inline]
 pub(crate) fn send(
     sink: &UdpSink,
-    medium: &Medium,
+    medium: &MappedFile,
     train: &Train,
     headers: Headers,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<u32, SendError> {
     train.one_by_one(|index| {
         let extent = train.payload(index, headers);

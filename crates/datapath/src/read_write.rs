@@ -2,12 +2,12 @@
 //! copies. What a program does that knows nothing else.
 
 use crate::read_writev::Buffer;
-use crate::{BlockSink, Extent, Medium, SendError};
+use crate::{BlockSink, Extent, MappedFile, SendError};
 
 /// Sends the extent, or its first bytes if the sink is a stream or the buffer is smaller; answers how many.
 pub(crate) fn send(
     sink: &BlockSink,
-    medium: &Medium,
+    medium: &MappedFile,
     extent: Extent,
     buffer: &mut Buffer,
 ) -> Result<usize, SendError> {

@@ -5,7 +5,7 @@ use std::io::IoSlice;
 
 use rustix::io::writev;
 
-use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink};
+use crate::{Headers, MappedFile, SendContext, SendError, Train, UdpSink};
 
 /// Room for the largest datagram there is, and for as much of a stream as programs like to read at a time: 64 KiB.
 pub(crate) struct Buffer(Box<[u8]>);
@@ -28,17 +28,17 @@ impl Default for Buffer {
 #[inline]
 pub(crate) fn send(
     sink: &UdpSink,
-    medium: &Medium,
+    medium: &MappedFile,
     train: &Train,
     headers: Headers,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<u32, SendError> {
     train.one_by_one(|index| send_one(sink, medium, train, headers, index, &mut scratch.payload))
 }
 
 fn send_one(
     sink: &UdpSink,
-    medium: &Medium,
+    medium: &MappedFile,
     train: &Train,
     headers: Headers,
     index: u32,

@@ -7,16 +7,18 @@
 
 use std::os::fd::AsFd;
 
-use crate::{Extent, Headers, Medium, Scratch, SendError, Train, UdpSink, cork, mmap_writev, sendfile};
+use crate::{
+    Extent, Headers, MappedFile, SendContext, SendError, Train, UdpSink, cork, mmap_writev, sendfile,
+};
 
 /// Sends the train's first packets, at least one; answers how many.
 #[inline]
 pub(crate) fn send(
     sink: &UdpSink,
-    medium: &Medium,
+    medium: &MappedFile,
     train: &Train,
     headers: Headers,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<u32, SendError> {
     train.one_by_one(|index| {
         let payload = train.payload(index, headers);
@@ -36,9 +38,9 @@ pub(crate) fn send(
 #[inline]
 fn complete(
     sink: &UdpSink,
-    medium: &Medium,
+    medium: &MappedFile,
     payload: Extent,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<bool, SendError> {
     // `sendfile` of nothing would leave the header waiting.
     if payload.length == 0 || payload.confuses_checksums() {

@@ -9,7 +9,7 @@ use std::os::fd::AsFd;
 use rustix::io::Errno;
 
 use crate::read_writev::Buffer;
-use crate::{BlockSink, Extent, Medium, SendError, cork, mmap_send};
+use crate::{BlockSink, Extent, MappedFile, SendError, cork, mmap_send};
 
 const CALL: &str = "sendfile";
 
@@ -34,7 +34,7 @@ pub fn to_stream(socket: impl AsFd, file: &File, offset: u64, length: usize) -> 
 #[inline]
 pub(crate) fn send(
     sink: &BlockSink,
-    medium: &Medium,
+    medium: &MappedFile,
     extent: Extent,
     buffer: &mut Buffer,
 ) -> Result<usize, SendError> {
@@ -52,7 +52,7 @@ pub(crate) fn send(
 #[inline]
 pub(crate) fn to_datagrams(
     socket: impl AsFd,
-    medium: &Medium,
+    medium: &MappedFile,
     extent: Extent,
     buffer: &mut Buffer,
 ) -> Result<bool, SendError> {
@@ -68,7 +68,7 @@ pub(crate) fn to_datagrams(
 #[cold]
 pub(crate) fn of_nothing(
     call: &'static str,
-    medium: &Medium,
+    medium: &MappedFile,
     extent: Extent,
     errno: Errno,
     buffer: &mut Buffer,
@@ -89,7 +89,7 @@ pub(crate) fn of_nothing(
 #[cold]
 fn in_part(
     socket: impl AsFd,
-    medium: &Medium,
+    medium: &MappedFile,
     extent: Extent,
     taken: usize,
     buffer: &mut Buffer,

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use wirepath_media::rtp::HEADER_LENGTH;
 use wirepath_sys::module::{Part, Vector};
 
-use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink, enhanced, mmap_writev};
+use crate::{Headers, MappedFile, SendContext, SendError, Train, UdpSink, enhanced, mmap_writev};
 
 const CALL: &str = "ioctl(WIREPATH_SENDFILEW)";
 
@@ -18,10 +18,10 @@ pub(crate) const PACKETS: u32 = 64;
 #[inline]
 pub(crate) fn send(
     sink: &UdpSink,
-    medium: &Medium,
+    medium: &MappedFile,
     train: &Train,
     headers: Headers,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<u32, SendError> {
     let train = train.up_to(PACKETS);
     if train.payload(0, headers).length == 0 {

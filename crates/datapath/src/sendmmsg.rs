@@ -6,7 +6,7 @@
 use std::os::fd::AsFd;
 
 use crate::gso_writev::datagrams;
-use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink};
+use crate::{Headers, MappedFile, SendContext, SendError, Train, UdpSink};
 
 const CALL: &str = "sendmmsg";
 
@@ -14,10 +14,10 @@ const CALL: &str = "sendmmsg";
 #[inline]
 pub(crate) fn send(
     sink: &UdpSink,
-    medium: &Medium,
+    medium: &MappedFile,
     train: &Train,
     headers: Headers,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<u32, SendError> {
     match scratch.gather.send_each(sink.socket.as_fd(), &medium.mapping, datagrams(train, headers)) {
         Ok(packets) => Ok(packets as u32),

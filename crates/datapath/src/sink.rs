@@ -12,7 +12,7 @@ use wirepath_sys::socket::{set_fragmentation, set_segment};
 use wirepath_sys::zerocopy;
 
 use crate::gso_zerocopy::Lender;
-use crate::{LoanCounts, Path};
+use crate::{DataPath, LoanCounts};
 
 /// The MTU in bytes that the kernel knows of the path to the address `socket` is connected to.
 ///
@@ -50,7 +50,7 @@ impl UdpSink {
     /// # Errors
     /// `ENOPROTOOPT` if the path needs segmentation and the kernel has none (before Linux 4.18), `ENOTSUPP` (524) if it lends and
     /// the kernel cannot (before Linux 5.0), else what the calls say.
-    pub fn new(socket: UdpSocket, packet_size: u16, path: Path) -> io::Result<UdpSink> {
+    pub fn new(socket: UdpSocket, packet_size: u16, path: DataPath) -> io::Result<UdpSink> {
         socket.set_nonblocking(true)?;
         let local = socket.local_addr()?;
         let sink = UdpSink {
@@ -66,7 +66,7 @@ impl UdpSink {
     }
 
     /// The same, with runs by the kernel module in packets by themselves: to measure what trains save.
-    pub fn without_trains(self) -> UdpSink {
+    pub fn without_segmentation(self) -> UdpSink {
         UdpSink { trains: false, ..self }
     }
 
@@ -75,7 +75,7 @@ impl UdpSink {
     ///
     /// # Errors
     /// What the calls say.
-    pub fn prepare(&self, path: Path) -> io::Result<()> {
+    pub fn prepare(&self, path: DataPath) -> io::Result<()> {
         if path.lends() && self.lender.get().is_none() {
             zerocopy::enable(self.socket.as_fd())?;
             let lender = Lender::new()?;

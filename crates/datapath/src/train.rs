@@ -4,7 +4,7 @@ use wirepath_media::rtp::{CLOCK_HZ, HEADER_LENGTH, Header, Run};
 
 use crate::{Extent, SendError};
 
-/// Consecutive packets of one size (the last may be shorter), stored back to back in a [`crate::Medium`]: each an RTP header
+/// Consecutive packets of one size (the last may be shorter), stored back to back in a [`crate::MappedFile`]: each an RTP header
 /// and its payload, or ([`Headers::Generated`]) payload only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {

@@ -10,7 +10,7 @@ use wirepath_sys::pages::SharedPages;
 use wirepath_sys::region::Region;
 use wirepath_sys::ring::{BufferIndex, Ledger, MOST_BUFFERS, Refused, Ring, Socket};
 
-use crate::{Extent, Medium, SendError};
+use crate::{Extent, MappedFile, SendError};
 
 /// The name that errors carry.
 pub(crate) const CALL: &str = "io_uring send_zc";
@@ -55,7 +55,7 @@ pub(crate) struct Place {
 
 /// What is left to do for regions that come or go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Tending {
+pub enum RegistrationProgress {
     /// Nothing.
     Done,
     /// More, at once.
@@ -67,7 +67,7 @@ pub enum Tending {
 /// A region could not be registered.
 #[derive(Debug, thiserror::Error)]
 #[error("memory could not be registered with io_uring: {error}{}", hint(.error))]
-pub struct HoldError {
+pub struct RegisterError {
     /// Which.
     pub region_id: u64,
     /// Why not.
@@ -90,7 +90,7 @@ impl Uring {
         Ok(Uring { parked: Vec::with_capacity(ring.room()), ring, regions: Vec::new(), busy: false })
     }
 
-    pub(crate) fn hold(&mut self, region: Arc<Region>) {
+    pub(crate) fn register(&mut self, region: Arc<Region>) {
         let pieces = Vec::with_capacity(region.length().div_ceil(PIECE));
         self.busy = true;
         match self.position(region.id()) {
@@ -99,7 +99,7 @@ impl Uring {
         }
     }
 
-    pub(crate) fn let_go(&mut self, region_id: u64) {
+    pub(crate) fn unregister(&mut self, region_id: u64) {
         if let Ok(place) = self.position(region_id) {
             self.regions[place].wanted = false;
             self.busy = true;
@@ -107,26 +107,26 @@ impl Uring {
     }
 
     /// Registers or unregisters one piece.
-    pub(crate) fn tend(&mut self) -> Result<Tending, HoldError> {
+    pub(crate) fn poll_registrations(&mut self) -> Result<RegistrationProgress, RegisterError> {
         if !self.busy {
-            return Ok(Tending::Done);
+            return Ok(RegistrationProgress::Done);
         }
         if let Some(place) = self.regions.iter().position(|held| !held.wanted) {
             match self.regions[place].pieces.pop() {
                 Some(piece) => self.ring.unregister(piece),
                 None => drop(self.regions.remove(place)),
             }
-            return Ok(Tending::More);
+            return Ok(RegistrationProgress::More);
         }
         if let Some(held) = self.regions.iter_mut().find(|held| !held.is_complete()) {
             return match self.ring.register(&held.region, held.next_piece()) {
                 Ok(piece) => {
                     held.pieces.push(piece);
-                    Ok(Tending::More)
+                    Ok(RegistrationProgress::More)
                 }
                 Err(error) => {
                     held.wanted = false;
-                    Err(HoldError { region_id: held.region.id(), error })
+                    Err(RegisterError { region_id: held.region.id(), error })
                 }
             };
         }
@@ -134,13 +134,13 @@ impl Uring {
             self.ring.tidy();
         }
         self.busy = self.ring.leaving() > 0;
-        Ok(if self.busy { Tending::Later } else { Tending::Done })
+        Ok(if self.busy { RegistrationProgress::Later } else { RegistrationProgress::Done })
     }
 
     /// Where an extent is, or as much of it as one piece has, if it is held. That is more than any datagram: one that is cut
     /// here is refused by the kernel (`EMSGSIZE`) as the whole would be.
     #[inline]
-    pub(crate) fn find(&self, medium: &Medium, extent: Extent) -> Option<Place> {
+    pub(crate) fn find(&self, medium: &MappedFile, extent: Extent) -> Option<Place> {
         let held = &self.regions[self.position(medium.hot()?).ok()?];
         let start = usize::try_from(extent.offset).ok()?;
         let piece = *held.pieces.get(start / PIECE).filter(|_| held.wanted)?;

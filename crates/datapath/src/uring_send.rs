@@ -8,30 +8,30 @@ use std::sync::Arc;
 use wirepath_sys::ring::Socket;
 
 use crate::wire_uring::NOT_HELD;
-use crate::{BlockSink, Extent, Medium, Scratch, SendError};
+use crate::{BlockSink, Extent, MappedFile, SendContext, SendError};
 
 const CALL: &str = crate::uring::CALL;
 
 /// Sends the extent, or its first bytes if the sink is a stream; answers how many.
 pub(crate) fn send(
     sink: &BlockSink,
-    medium: &Medium,
+    medium: &MappedFile,
     extent: Extent,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<usize, SendError> {
     let ring = scratch.ring()?;
     let place = ring.find(medium, extent).ok_or(NOT_HELD)?;
     let sent = ring.send(Arc::clone(&sink.socket) as Socket, place)?;
-    scratch.give_up_broken();
+    scratch.drop_failed_ring();
     sent.map(|sent| sent as usize).map_err(|errno| sink.failed(CALL, errno))
 }
 
 /// Queues the extent, which is one datagram or train.
 pub(crate) fn enqueue(
     sink: &BlockSink,
-    medium: &Medium,
+    medium: &MappedFile,
     extent: Extent,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
     token: u64,
 ) -> Result<(), SendError> {
     let ring = scratch.ring()?;

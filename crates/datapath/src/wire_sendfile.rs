@@ -4,15 +4,15 @@
 //! (MSG_SPLICE_PAGES). Headers are those of the image. A single packet that the kernel may give a wrong checksum
 //! is sent from the mapping, with a copy; images, in which all lengths are even, have none.
 
-use crate::{Headers, Medium, Scratch, SendError, Train, UdpSink, gso_writev, sendfile};
+use crate::{Headers, MappedFile, SendContext, SendError, Train, UdpSink, gso_writev, sendfile};
 
 /// Sends all of the train or nothing.
 #[inline]
 pub(crate) fn send(
     sink: &UdpSink,
-    medium: &Medium,
+    medium: &MappedFile,
     train: &Train,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<u32, SendError> {
     let whole = train.extent();
     if train.packets() == 1 && whole.confuses_checksums() {

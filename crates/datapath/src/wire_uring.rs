@@ -8,16 +8,16 @@ use std::sync::Arc;
 use wirepath_sys::ring::Socket;
 
 use crate::uring::CALL;
-use crate::{Medium, Scratch, SendError, Train, UdpSink};
+use crate::{MappedFile, SendContext, SendError, Train, UdpSink};
 use rustix::io::Errno;
 
 /// Queues all of the train.
 #[inline]
 pub(crate) fn enqueue(
     sink: &UdpSink,
-    medium: &Medium,
+    medium: &MappedFile,
     train: &Train,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
     token: u64,
 ) -> Result<(), SendError> {
     let ring = scratch.ring()?;
@@ -28,14 +28,14 @@ pub(crate) fn enqueue(
 /// Sends all of the train or nothing.
 pub(crate) fn send(
     sink: &UdpSink,
-    medium: &Medium,
+    medium: &MappedFile,
     train: &Train,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<u32, SendError> {
     let ring = scratch.ring()?;
     let place = ring.find(medium, train.extent()).ok_or(NOT_HELD)?;
     let sent = ring.send(Arc::clone(&sink.socket) as Socket, place)?;
-    scratch.give_up_broken();
+    scratch.drop_failed_ring();
     sent.map(|_| train.packets()).map_err(|errno| SendError::of_udp(CALL, errno))
 }
 

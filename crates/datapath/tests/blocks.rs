@@ -8,7 +8,7 @@ use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 
 use block::{TIMEOUT, medium, receive, storage_fails_and_leaves_nothing_behind, to_both_hosts, udp};
-use wirepath_datapath::{BlockPath, BlockSink, Extent, Scratch, SendError};
+use wirepath_datapath::{BlockPath, BlockSink, Extent, SendContext, SendError};
 
 /// The paths that need no ring and no module, to both hosts; tests/uring.rs and tests/module.rs have the others.
 fn unaided() -> Vec<(BlockPath, &'static str)> {
@@ -34,7 +34,7 @@ fn a_file_arrives_whole_through_a_connection_that_fills_up() {
     let (medium, bytes) = medium(20_000_001);
     for (path, host) in unaided() {
         let (sink, mut receiver) = tcp(host, path);
-        let mut scratch = Scratch::default();
+        let mut scratch = SendContext::default();
         let (mut offset, mut received) = (0, Vec::new());
         while offset < bytes.len() {
             let extent = Extent { offset: offset as u64, length: (bytes.len() - offset).min(1 << 20) };

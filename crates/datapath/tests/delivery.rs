@@ -10,11 +10,11 @@ use std::time::Duration;
 use example::delivered::Delivered;
 use example::{Example, HOSTS, KINDS};
 use rustix::io::Errno;
-use wirepath_datapath::{Headers, Path, Scratch, SendError};
+use wirepath_datapath::{DataPath, Headers, SendContext, SendError};
 
 /// The paths that need no module; tests/module.rs has the others.
 fn unaided() -> Delivered {
-    let paths = Path::ALL.into_iter().filter(|path| !path.needs_module());
+    let paths = DataPath::ALL.into_iter().filter(|path| !path.needs_module());
     Delivered { paths: paths.collect(), cases: 48 }
 }
 
@@ -49,8 +49,8 @@ fn wire_sendfile_notices_every_missing_byte() {
     for length in [1, 20_000, 40 * 1328 - 1] {
         let example = Example::new(Headers::Stored, 0, 1316, 40, 1316);
         example.medium.file().set_len(length).unwrap();
-        let (sink, _receiver) = example.sink_to(HOSTS[0], Path::WireSendfile);
-        let error = example.send(Path::WireSendfile, &sink, &mut Scratch::default());
+        let (sink, _receiver) = example.sink_to(HOSTS[0], DataPath::WireSendfile);
+        let error = example.send(DataPath::WireSendfile, &sink, &mut SendContext::default());
         assert!(matches!(error, Err(SendError::Storage { .. })), "{length}: {error:?}");
     }
 }
@@ -59,11 +59,11 @@ fn wire_sendfile_notices_every_missing_byte() {
 /// first part of the train, refuses the last, and drops both. `sendfile` then answers what was taken.
 #[test]
 fn what_is_refused_at_the_end_of_a_train_is_no_error_of_storage() {
-    let paths = [Path::WireSendfile, Path::GsoWritev];
+    let paths = [DataPath::WireSendfile, DataPath::GsoWritev];
     for (path, host) in paths.into_iter().flat_map(|path| HOSTS.map(|host| (path, host))) {
         let example = Example::new(Headers::Stored, 4000, 288, 217, 288);
         let (sink, receiver) = example.sink_to(host, path);
-        let mut scratch = Scratch::default();
+        let mut scratch = SendContext::default();
         let error = example.send(path, &sink, &mut scratch).unwrap_err();
         assert!(matches!(error, SendError::Unsupported { errno: Errno::INVAL, .. }), "{path}: {error:?}");
         let few = Example::new(Headers::Stored, 0, 288, 3, 288);
@@ -83,12 +83,12 @@ fn a_closed_port_is_told() {
 fn packets_above_the_mtu_need_a_path_without_segments() {
     let payload = 20_000; // ten times this is more than a datagram, and lo's MTU is 65,536
     let example = Example::new(Headers::Stored, 0, payload, 4, payload);
-    let (sink, _receiver) = example.sink_to(HOSTS[0], Path::WireSendfile);
-    let mut scratch = Scratch::default();
-    let error = example.send(Path::WireSendfile, &sink, &mut scratch);
+    let (sink, _receiver) = example.sink_to(HOSTS[0], DataPath::WireSendfile);
+    let mut scratch = SendContext::default();
+    let error = example.send(DataPath::WireSendfile, &sink, &mut scratch);
     assert!(matches!(error, Err(SendError::Unsupported { errno: Errno::MSGSIZE, .. })), "{error:?}");
-    sink.prepare(Path::Sendmmsg).unwrap();
-    assert_eq!(example.send(Path::Sendmmsg, &sink, &mut scratch), Ok(()));
+    sink.prepare(DataPath::Sendmmsg).unwrap();
+    assert_eq!(example.send(DataPath::Sendmmsg, &sink, &mut scratch), Ok(()));
 }
 
 /// On loopback the kernel copies what it was lent, and says so; the sink keeps count.
@@ -96,10 +96,10 @@ fn packets_above_the_mtu_need_a_path_without_segments() {
 fn what_gso_zerocopy_lends_comes_back() {
     for headers in KINDS {
         let example = Example::new(headers, 1, 1316, 40, 188);
-        let (sink, receiver) = example.sink_to(HOSTS[0], Path::GsoZerocopy);
-        let mut scratch = Scratch::default();
+        let (sink, receiver) = example.sink_to(HOSTS[0], DataPath::GsoZerocopy);
+        let mut scratch = SendContext::default();
         for _ in 0..100 {
-            example.send(Path::GsoZerocopy, &sink, &mut scratch).unwrap();
+            example.send(DataPath::GsoZerocopy, &sink, &mut scratch).unwrap();
             example.has_arrived(&receiver).unwrap();
         }
         assert!(sink.wait_for_loans(Duration::from_secs(5)).unwrap());
@@ -113,7 +113,7 @@ fn what_gso_zerocopy_lends_comes_back() {
 #[test]
 fn a_sink_that_was_not_prepared_to_lend_says_so() {
     let example = Example::new(Headers::Stored, 0, 100, 5, 100);
-    let (sink, _receiver) = example.sink_to(HOSTS[0], Path::GsoWritev);
-    let error = example.send(Path::GsoZerocopy, &sink, &mut Scratch::default()).unwrap_err();
+    let (sink, _receiver) = example.sink_to(HOSTS[0], DataPath::GsoWritev);
+    let error = example.send(DataPath::GsoZerocopy, &sink, &mut SendContext::default()).unwrap_err();
     assert!(matches!(error, SendError::Unsupported { call: "setsockopt(SO_ZEROCOPY)", .. }), "{error}");
 }

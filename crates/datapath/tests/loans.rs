@@ -10,8 +10,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use wirepath_datapath::{
-    BlockPath, BlockSink, Extent, LoanCounts, LoanPolicy, LoanSwitch, Medium, PageBuffer, ReclaimError,
-    Scratch, SendError, SharedPages,
+    BlockPath, BlockSink, Extent, LoanCounts, LoanPolicy, LoanSwitch, MappedFile, PageBuffer, ReclaimError,
+    SendContext, SendError, SharedPages,
 };
 
 const TIMEOUT: Duration = Duration::from_secs(5);
@@ -48,10 +48,10 @@ fn sinks(path: BlockPath) -> [(BlockSink, Take); 2] {
     [(datagrams, Box::new(receive)), (stream, Box::new(read))]
 }
 
-fn medium(length: usize) -> Medium {
+fn medium(length: usize) -> MappedFile {
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&vec![7; length]).unwrap();
-    Medium::new(file, length as u64).unwrap()
+    MappedFile::new(file, length as u64).unwrap()
 }
 
 /// The counts when all loans are back, without the most that were out: how soon they are back is the machine's affair.
@@ -70,7 +70,7 @@ fn loans_are_switched_on_and_off_while_sending() {
     let switch = LoanSwitch::new(OFF);
     for (sink, mut take) in sinks(BlockPath::Loan) {
         let sink = sink.with_switch(switch.clone());
-        let mut scratch = Scratch::default();
+        let mut scratch = SendContext::default();
         let mut send = |offset, length| {
             let extent = Extent { offset, length };
             assert_eq!(BlockPath::Loan.send(&sink, &medium, extent, &mut scratch), Ok(length));
@@ -99,7 +99,7 @@ fn a_route_that_copies_whatever_is_lent_gets_no_more_loans() {
     for (sink, mut take) in sinks(BlockPath::Loan) {
         let switch = LoanSwitch::default();
         let sink = sink.with_switch(switch.clone());
-        let mut scratch = Scratch::default();
+        let mut scratch = SendContext::default();
         let mut send = || {
             BlockPath::Loan.send(&sink, &medium, extent, &mut scratch).unwrap();
             take(20_000);
@@ -125,7 +125,7 @@ fn a_route_that_copies_whatever_is_lent_gets_no_more_loans() {
 fn mmap_zerocopy_lends_whatever_the_size() {
     let medium = medium(5000);
     for (sink, mut take) in sinks(BlockPath::MmapZerocopy) {
-        let mut scratch = Scratch::default();
+        let mut scratch = SendContext::default();
         for sent in 1..=100 {
             let extent = Extent { offset: 4000, length: 1000 };
             assert_eq!(BlockPath::MmapZerocopy.send(&sink, &medium, extent, &mut scratch), Ok(1000));
@@ -141,9 +141,9 @@ fn mmap_zerocopy_lends_whatever_the_size() {
 fn a_path_that_does_not_lend_counts_nothing() {
     let (sink, _receiver) = udp(1000, BlockPath::MmapSend);
     let extent = Extent { offset: 0, length: 1000 };
-    BlockPath::MmapSend.send(&sink, &medium(1000), extent, &mut Scratch::default()).unwrap();
+    BlockPath::MmapSend.send(&sink, &medium(1000), extent, &mut SendContext::default()).unwrap();
     assert_eq!(settled(&sink), LoanCounts::default());
-    let error = BlockPath::MmapZerocopy.send(&sink, &medium(1000), extent, &mut Scratch::default());
+    let error = BlockPath::MmapZerocopy.send(&sink, &medium(1000), extent, &mut SendContext::default());
     assert!(matches!(error, Err(SendError::Unsupported { call: "setsockopt(SO_ZEROCOPY)", .. })));
 }
 
@@ -151,7 +151,7 @@ fn a_path_that_does_not_lend_counts_nothing() {
 #[test]
 fn failed_loans_do_not_confuse_the_numbers() {
     let (sink, receiver) = udp(1, BlockPath::MmapZerocopy); // more than 128 datagrams of one byte are refused late
-    let (medium, mut scratch) = (medium(1000), Scratch::default());
+    let (medium, mut scratch) = (medium(1000), SendContext::default());
     let mut send =
         |length| BlockPath::MmapZerocopy.send(&sink, &medium, Extent { offset: 0, length }, &mut scratch);
     for round in 1..=40 {
@@ -205,7 +205,7 @@ fn nothing_is_not_lent() {
             let sink = sink.with_switch(LoanSwitch::new(ON));
             let pages = PageBuffer::new(5000).unwrap().share();
             let nothing = Extent { offset: 1000, length: 0 };
-            assert_eq!(path.send(&sink, &medium, nothing, &mut Scratch::default()), Ok(0));
+            assert_eq!(path.send(&sink, &medium, nothing, &mut SendContext::default()), Ok(0));
             take(0);
             assert_eq!(sink.send_pages(&pages, 1000..1000), Ok(0));
             take(0);
@@ -226,7 +226,7 @@ fn what_was_not_sent_is_not_counted() {
     let pages = PageBuffer::new(1 << 20).unwrap().share();
     let (sink, _receiver) = tcp(BlockPath::Loan);
     let sink = sink.with_switch(LoanSwitch::new(OFF));
-    let mut scratch = Scratch::default();
+    let mut scratch = SendContext::default();
     let (mut sent, mut refused) = (0, 0);
     while refused < 10 {
         let (block, own) =
@@ -248,7 +248,7 @@ fn a_sink_that_is_dropped_gives_its_loans_up() {
     let (sink, mut receiver) = tcp(BlockPath::Loan);
     let sink = sink.with_switch(LoanSwitch::new(ON));
     let (pages, sent) = fill(&sink);
-    assert!(sink.take_back().unwrap().outstanding > 0, "nothing is out, so this shows nothing");
+    assert!(sink.reclaim_loans().unwrap().outstanding > 0, "nothing is out, so this shows nothing");
     drop(sink);
     let Err(ReclaimError::Lost(pages)) = pages.reclaim() else { panic!("nobody knows when it is back") };
     drop(pages);

@@ -15,10 +15,10 @@ use example::delivered::Delivered;
 use example::{Example, HOSTS};
 use needing::trials;
 use rustix::fs::{Advice, fadvise, fstatfs};
-use wirepath_datapath::{BlockPath, Headers, Path, Scratch, SendError};
+use wirepath_datapath::{BlockPath, DataPath, Headers, SendContext, SendError};
 
 fn main() -> std::process::ExitCode {
-    let missing = Scratch::default().open_module().err().map(|error| error.to_string());
+    let missing = SendContext::default().open_module().err().map(|error| error.to_string());
     let tests = trials![
         stored_headers,
         own_headers,
@@ -40,7 +40,7 @@ fn main() -> std::process::ExitCode {
 const TMPFS: i64 = 0x0102_1994;
 
 fn by_module() -> Delivered {
-    let paths = Path::ALL.into_iter().filter(|path| path.needs_module());
+    let paths = DataPath::ALL.into_iter().filter(|path| path.needs_module());
     Delivered { paths: paths.collect(), cases: 24 }
 }
 
@@ -82,8 +82,13 @@ fn is_one_call(example: &Example) {
         assert_eq!(path.calls(&example.train, example.headers), Some(1..=1), "{path}");
         for host in HOSTS {
             let (sink, receiver) = example.sink_to(host, path);
-            let sent =
-                path.send(&sink, &example.medium, &example.train, example.headers, &mut Scratch::default());
+            let sent = path.send(
+                &sink,
+                &example.medium,
+                &example.train,
+                example.headers,
+                &mut SendContext::default(),
+            );
             assert_eq!(sent, Ok(example.train.packets()), "{path} to {host}");
             assert_eq!(example.has_arrived(&receiver), Ok(()), "{path} to {host}");
         }
@@ -96,7 +101,7 @@ fn a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind() {
 
 /// As an engine needs it: it comes back when the socket is full, and finds the pages.
 fn what_is_not_in_memory_is_read_and_not_waited_for() {
-    for path in [Path::Krtpsendfile, Path::Rtpsendfile, Path::Sendfilew] {
+    for path in [DataPath::Krtpsendfile, DataPath::Rtpsendfile, DataPath::Sendfilew] {
         let example = Example::new(Headers::Generated, 0, 1316, 40, 1316);
         let file = example.medium.file();
         let kind = fstatfs(file).unwrap().f_type;
@@ -107,7 +112,7 @@ fn what_is_not_in_memory_is_read_and_not_waited_for() {
         file.sync_all().unwrap();
         fadvise(file, 0, None, Advice::DontNeed).unwrap();
         let (sink, receiver) = example.sink_to(HOSTS[0], path);
-        let (mut scratch, mut rest, mut waits) = (Scratch::default(), Some(example.train), 0);
+        let (mut scratch, mut rest, mut waits) = (SendContext::default(), Some(example.train), 0);
         let patience = Instant::now() + Duration::from_secs(60);
         while let Some(train) = rest {
             match path.send(&sink, &example.medium, &train, example.headers, &mut scratch) {

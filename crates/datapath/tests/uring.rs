@@ -14,13 +14,13 @@ use std::time::Duration;
 use needing::trials;
 use rustix::io::Errno;
 use wirepath_datapath::{
-    BlockPath, BlockSink, Extent, Headers, LoanPolicy, LoanSwitch, Medium, PageBuffer, Path, ReclaimError,
-    Scratch, SendError, SharedPages, Taken, Tending, Train, UdpSink,
+    BlockPath, BlockSink, DataPath, Extent, Headers, LoanPolicy, LoanSwitch, MappedFile, PageBuffer,
+    ReclaimError, RegistrationProgress, SendContext, SendError, SendOutcome, SharedPages, Train, UdpSink,
 };
 use wirepath_media::rtp::{HEADER_LENGTH, Header, Run};
 
 fn main() -> std::process::ExitCode {
-    let missing = Scratch::default().open_ring().err().map(|error| error.to_string());
+    let missing = SendContext::default().open_ring().err().map(|error| error.to_string());
     let tests = trials![
         trains_arrive_at_any_offset,
         a_piece_ends_and_the_next_goes_on,
@@ -47,9 +47,9 @@ const V6: &str = "[::1]:0";
 
 /// A medium with a copy that the ring of a scratch holds, and its bytes.
 struct Hot {
-    medium: Medium,
+    medium: MappedFile,
     bytes: Vec<u8>,
-    scratch: Scratch,
+    scratch: SendContext,
     region_id: u64,
 }
 
@@ -58,8 +58,8 @@ impl Hot {
         let bytes: Vec<u8> = (0..length).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect();
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&bytes).unwrap();
-        let medium = Medium::new(file, length as u64).unwrap();
-        let mut scratch = Scratch::default();
+        let medium = MappedFile::new(file, length as u64).unwrap();
+        let mut scratch = SendContext::default();
         scratch.open_ring().unwrap();
         let region = medium.copy::<io::Error>(length as u64, |copy| {
             assert!(*copy == bytes[..]);
@@ -68,13 +68,13 @@ impl Hot {
         let region = Arc::new(region.unwrap());
         medium.set_hot(Some(&region));
         let region_id = region.id();
-        scratch.hold_now(region).unwrap();
+        scratch.register_now(region).unwrap();
         Hot { medium, bytes, scratch, region_id }
     }
 
-    fn enqueue(&mut self, sink: &UdpSink, train: &Train, token: u64) -> Taken<u32> {
+    fn enqueue(&mut self, sink: &UdpSink, train: &Train, token: u64) -> SendOutcome<u32> {
         let Hot { medium, scratch, .. } = self;
-        Path::WireUring.enqueue(sink, medium, train, Headers::Stored, scratch, token).unwrap()
+        DataPath::WireUring.enqueue(sink, medium, train, Headers::Stored, scratch, token).unwrap()
     }
 
     fn flush(&mut self) -> Vec<(u64, Result<u32, SendError>)> {
@@ -119,7 +119,7 @@ fn sink() -> (UdpSink, UdpSocket) {
 
 fn sink_to(host: &str) -> (UdpSink, UdpSocket) {
     let (sender, receiver) = connected(host);
-    (UdpSink::new(sender, PACKET as u16, Path::WireUring).unwrap(), receiver)
+    (UdpSink::new(sender, PACKET as u16, DataPath::WireUring).unwrap(), receiver)
 }
 
 fn trains_arrive_at_any_offset() {
@@ -128,8 +128,8 @@ fn trains_arrive_at_any_offset() {
         for (offset, length) in [(0, PACKET), (1, 48 * PACKET), (4095, 3 * PACKET + 1), (200_000 - 700, 700)]
         {
             let train = train(offset, length);
-            let path = Path::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch);
-            assert_eq!(path, Path::WireUring);
+            let path = DataPath::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch);
+            assert_eq!(path, DataPath::WireUring);
             let sent = path.send(&sink, &hot.medium, &train, Headers::Stored, &mut hot.scratch);
             assert_eq!(sent, Ok(train.packets()));
             hot.ensure_arrives(&receiver, &train);
@@ -146,7 +146,7 @@ fn a_piece_ends_and_the_next_goes_on() {
     let (sink, receiver) = sink();
     for offset in [PIECE - 48 * PACKET, PIECE - 1, PIECE, 2 * PIECE - 1, 2 * PIECE + 100_000 - 48 * PACKET] {
         let train = train(offset, 48 * PACKET);
-        assert_eq!(hot.enqueue(&sink, &train, 0), Taken::Queued);
+        assert_eq!(hot.enqueue(&sink, &train, 0), SendOutcome::Queued);
         assert_eq!(hot.flush(), [(0, Ok(train.length))]);
         hot.ensure_arrives(&receiver, &train);
     }
@@ -157,7 +157,7 @@ fn many_trains_leave_in_one_call() {
     let pairs: Vec<_> = (0..100).map(|_| sink()).collect();
     let trains: Vec<_> = (0..100).map(|number| train(number * 9000 + number % 3, 5 * PACKET)).collect();
     for (number, (sink, _)) in pairs.iter().enumerate() {
-        assert_eq!(hot.enqueue(sink, &trains[number], number as u64), Taken::Queued);
+        assert_eq!(hot.enqueue(sink, &trains[number], number as u64), SendOutcome::Queued);
     }
     assert_eq!((hot.scratch.queued(), hot.scratch.room()), (100, 156));
     for (_, receiver) in &pairs {
@@ -207,7 +207,7 @@ fn errors_are_sorted_as_of_other_paths() {
     let mut hot = Hot::new(200_000);
     let (sender, receiver) = connected(V4);
     // Ten packets of 20,000 bytes are more than a datagram holds.
-    let sink = UdpSink::new(sender, 20_000, Path::WireUring).unwrap();
+    let sink = UdpSink::new(sender, 20_000, DataPath::WireUring).unwrap();
     let large = Train { packet_size: 20_000, ..train(0, 80_000) };
     hot.enqueue(&sink, &large, 1);
     let call = "io_uring send_zc";
@@ -217,7 +217,7 @@ fn errors_are_sorted_as_of_other_paths() {
     hot.enqueue(&sink, &small, 2);
     hot.enqueue(&sink, &small, 3);
     assert_eq!(hot.flush(), [(2, Ok(100)), (3, Err(SendError::Refused { call }))]);
-    assert_eq!(Path::WireUring.next(), Some(Path::WireSendfile));
+    assert_eq!(DataPath::WireUring.next(), Some(DataPath::WireSendfile));
 }
 
 fn trains_that_cannot_be_sent_so_leave_by_other_paths() {
@@ -226,13 +226,13 @@ fn trains_that_cannot_be_sent_so_leave_by_other_paths() {
     let own = Headers::Own { sequence_offset: 1, timestamp_offset: 2, marker: true };
     let whole = train(0, 3 * PACKET);
     let by = |train: &Train, headers, hot: &Hot| {
-        Path::WireUring.for_train(train, headers, &hot.medium, &hot.scratch)
+        DataPath::WireUring.for_train(train, headers, &hot.medium, &hot.scratch)
     };
-    assert_eq!(by(&whole, own, &hot), Path::GsoWritev);
-    assert_eq!(by(&Train { skip: 188, ..whole }, Headers::Stored, &hot), Path::GsoWritev);
-    assert_eq!(by(&train(99_000, 2000), Headers::Stored, &hot), Path::WireSendfile);
-    let sent = Path::WireUring.enqueue(&sink, &hot.medium, &whole, own, &mut hot.scratch, 0);
-    assert_eq!(sent, Ok(Taken::Sent(3)));
+    assert_eq!(by(&whole, own, &hot), DataPath::GsoWritev);
+    assert_eq!(by(&Train { skip: 188, ..whole }, Headers::Stored, &hot), DataPath::GsoWritev);
+    assert_eq!(by(&train(99_000, 2000), Headers::Stored, &hot), DataPath::WireSendfile);
+    let sent = DataPath::WireUring.enqueue(&sink, &hot.medium, &whole, own, &mut hot.scratch, 0);
+    assert_eq!(sent, Ok(SendOutcome::Sent(3)));
     let mut buffer = [0; 2 * PACKET];
     for index in 0..3 {
         let length = receiver.recv(&mut buffer).unwrap();
@@ -241,7 +241,8 @@ fn trains_that_cannot_be_sent_so_leave_by_other_paths() {
         );
     }
     // A thread without a ring sends from the same medium, too.
-    let sent = Path::WireUring.send(&sink, &hot.medium, &whole, Headers::Stored, &mut Scratch::default());
+    let sent =
+        DataPath::WireUring.send(&sink, &hot.medium, &whole, Headers::Stored, &mut SendContext::default());
     assert_eq!(sent, Ok(3));
     hot.ensure_arrives(&receiver, &whole);
 }
@@ -251,16 +252,16 @@ fn a_copy_that_is_let_go_of_is_not_sent_from() {
     let (sink, receiver) = sink();
     let train = train(0, 3 * PACKET);
     hot.enqueue(&sink, &train, 7);
-    hot.scratch.let_go(hot.region_id);
-    let path = Path::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch);
-    assert_eq!(path, Path::WireSendfile);
-    assert_eq!(hot.scratch.tend().unwrap(), Tending::More);
+    hot.scratch.unregister(hot.region_id);
+    let path = DataPath::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch);
+    assert_eq!(path, DataPath::WireSendfile);
+    assert_eq!(hot.scratch.poll_registrations().unwrap(), RegistrationProgress::More);
     // What was queued before still leaves.
     assert_eq!(hot.flush(), [(7, Ok(train.length))]);
     hot.ensure_arrives(&receiver, &train);
-    while hot.scratch.tend().unwrap() == Tending::More {}
+    while hot.scratch.poll_registrations().unwrap() == RegistrationProgress::More {}
     assert!(hot.scratch.drain(Duration::from_secs(5)));
-    assert_eq!(hot.scratch.tend().unwrap(), Tending::Done);
+    assert_eq!(hot.scratch.poll_registrations().unwrap(), RegistrationProgress::Done);
 }
 
 fn one_alone_does_not_lose_what_is_queued() {
@@ -268,7 +269,7 @@ fn one_alone_does_not_lose_what_is_queued() {
     let (sink, receiver) = sink();
     let (first, second) = (train(0, 3 * PACKET), train(50_000, 2 * PACKET));
     hot.enqueue(&sink, &first, 5);
-    let sent = Path::WireUring.send(&sink, &hot.medium, &second, Headers::Stored, &mut hot.scratch);
+    let sent = DataPath::WireUring.send(&sink, &hot.medium, &second, Headers::Stored, &mut hot.scratch);
     assert_eq!(sent, Ok(2));
     assert_eq!(hot.scratch.queued(), 1);
     assert_eq!(hot.flush(), [(5, Ok(first.length))]);
@@ -288,7 +289,7 @@ fn a_ring_that_breaks_loses_no_answer() {
         }
         let elsewhere = std::thread::spawn(move || {
             let send = |hot: &mut Hot| {
-                Path::WireUring.send(&sink, &hot.medium, &second, Headers::Stored, &mut hot.scratch)
+                DataPath::WireUring.send(&sink, &hot.medium, &second, Headers::Stored, &mut hot.scratch)
             };
             assert_eq!(send(&mut hot), Err(full));
             assert_eq!(hot.scratch.queued(), queued.len());
@@ -312,7 +313,7 @@ fn blocks_reach_a_udp_socket() {
             let extent = Extent { offset, length };
             let taken =
                 BlockPath::UringSend.enqueue(&sink, &hot.medium, extent, &mut hot.scratch, token as u64);
-            assert_eq!(taken, Ok(Taken::Queued));
+            assert_eq!(taken, Ok(SendOutcome::Queued));
         }
         assert_eq!(hot.flush().len(), 3);
         let mut buffer = [0; 2048];
@@ -325,7 +326,7 @@ fn blocks_reach_a_udp_socket() {
     }
     let (sender, _receiver) = connected(V4);
     let sink = BlockSink::udp(sender, 1024, BlockPath::UringSend).unwrap();
-    let cold = Medium::new(std::fs::File::open("/proc/self/exe").unwrap(), 4096).unwrap();
+    let cold = MappedFile::new(std::fs::File::open("/proc/self/exe").unwrap(), 4096).unwrap();
     let extent = Extent { offset: 0, length: 100 };
     let refused = BlockPath::UringSend.send(&sink, &cold, extent, &mut hot.scratch);
     assert!(matches!(refused, Err(SendError::Unsupported { .. })), "{refused:?}");
@@ -377,9 +378,9 @@ fn wait_for_room(sink: &BlockSink) {
 }
 
 /// A sink that lends whatever the size, and a scratch with a ring.
-fn lending(sink: BlockSink) -> (BlockSink, Scratch) {
+fn lending(sink: BlockSink) -> (BlockSink, SendContext) {
     let always = LoanPolicy::ALWAYS;
-    let mut scratch = Scratch::default();
+    let mut scratch = SendContext::default();
     scratch.open_ring().unwrap();
     (sink.with_switch(LoanSwitch::new(always)), scratch)
 }
@@ -438,7 +439,7 @@ fn a_ring_that_is_dropped_gives_its_loans_up() {
         }
     };
     assert!(matches!(full, SendError::Full { .. }), "{full}");
-    scratch.take_back();
+    scratch.reclaim_loans();
     assert!(sink.loans().outstanding > 0 && sink.loans().copies > 0, "{:?}", sink.loans());
     assert!(!scratch.drain(Duration::ZERO));
     let Err(ReclaimError::InUse(pages)) = pages.reclaim() else { panic!("its loans are out") };
@@ -453,7 +454,7 @@ fn a_ring_that_is_dropped_gives_its_loans_up() {
 fn a_route_that_copies_what_a_ring_lends_gets_no_more_loans() {
     let (sender, receiver) = connected(V4);
     let sink = BlockSink::udp(sender, 60_000, BlockPath::Loan).unwrap();
-    let mut scratch = Scratch::default();
+    let mut scratch = SendContext::default();
     scratch.open_ring().unwrap();
     let pages = written(1);
     for sent in 1..=20 {

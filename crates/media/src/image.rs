@@ -1,7 +1,7 @@
 //! Wire images: ready-made packets of an asset in a file, with the times at which they depart.
 //!
 //! This is the format as bytes and values; `docs/wire-image.md` describes it byte by byte. A file is a [`Header`]
-//! page, segments of packets and [`Train`] records, and a [`Table`] of segments. Nothing read from a file is
+//! page, segments of packets and [`TrainRecord`] records, and a [`Table`] of segments. Nothing read from a file is
 //! believed before it has been checked against its checksum and against everything else in the file.
 
 mod error;
@@ -14,7 +14,7 @@ mod table;
 pub use error::{Error, Part};
 pub use header::{Header, TableExtent};
 pub use plan::{Identity, MAX_BURST_US, MAX_TS_PER_PACKET, Plan, PlanError, Recipe};
-pub use segment::{SegmentEntry, TRAIN_RECORD_LENGTH, Train};
+pub use segment::{SegmentEntry, TRAIN_RECORD_LENGTH, TrainRecord};
 pub use table::{Description, Start, Table};
 
 /// The version of the format that is written, and the only one that is read.

@@ -75,7 +75,7 @@ impl SenderState {
     }
 
     /// The same, and the farewell (RFC 3550 section 6.6): nothing is sent after it.
-    pub fn farewell(&self, cname: &str) -> Vec<u8> {
+    pub fn bye(&self, cname: &str) -> Vec<u8> {
         write(self.compound(cname_that_fits(cname)).add_packet(Bye::builder().add_source(self.ssrc)))
     }
 

@@ -2,7 +2,8 @@
 //!
 //! [`Reader`] turns what arrives on a connection into [`Request`]s, whatever way it was cut; the typed headers
 //! are parsed when asked for, so that a bad one is answered with the status that belongs to it. [`Response`]
-//! writes. Reading is by hand and writing by `rtsp-types`; `docs/decisions.md` says why.
+//! writes. Reading is by hand and writing by `rtsp-types`: see
+//! `docs/decisions/0001-parse-rtsp-requests-by-hand.md`.
 
 mod headers;
 mod npt;

@@ -13,6 +13,7 @@ mod flow;
 mod folder;
 mod head;
 mod hops;
+mod metrics;
 mod names;
 mod origin;
 mod pass;
@@ -22,6 +23,7 @@ mod store;
 mod unkept;
 mod upload;
 
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -30,7 +32,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
-use wirepath_doors as doors;
+use wirepath_net::http::reject;
 use wirepath_streams::Engine;
 
 use connection::Connection;
@@ -44,6 +46,7 @@ use store::Store;
 use unkept::Unkept;
 
 use crate::limits::{self, TooManyConnections};
+use crate::metrics::MetricsEndpoint;
 
 /// Descriptors of a client, while bodies go both ways: two sockets, each held three times, and two pipes.
 const OF_CLIENT: u64 = 10;
@@ -155,14 +158,23 @@ impl Cache {
         self.shared.counters.status(self.shared.store.size())
     }
 
+    /// Opens an HTTP endpoint with metrics and status.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    pub fn open_metrics(&self, address: SocketAddr) -> io::Result<MetricsEndpoint> {
+        let engine = Arc::clone(&self.shared.engine);
+        MetricsEndpoint::open(address, engine, |all, status| metrics::register(self, all, status))
+    }
+
     /// Serves clients until `drain` becomes true or its sender is dropped; then takes no more, lets the answers that have begun end, and
     /// returns when the last connection is closed. Must run on a tokio runtime, on which fetches go on until it ends.
     pub async fn serve(&self, listener: TcpListener, drain: watch::Receiver<bool>) {
         let for_connections = drain.clone();
-        doors::serve("cache", listener, drain, |(stream, _)| {
+        wirepath_net::serve("cache", listener, drain, |(stream, _)| {
             let Ok(place) = Arc::clone(&self.connections).try_acquire_owned() else {
                 count(&self.shared.counters.refused);
-                doors::turn_away(&stream);
+                reject(&stream);
                 return None;
             };
             Some(Connection::new(stream, Arc::clone(&self.shared), place, for_connections.clone()).run())

@@ -13,12 +13,14 @@ mod file_identity;
 mod keepalive;
 mod limits;
 mod loop_detection;
+mod metrics;
 mod proxy;
 mod streams;
 
 pub use address::{Address, AddressError};
 pub use endpoint::Endpoint;
 pub use limits::TooManyConnections;
+pub use metrics::MetricsEndpoint;
 pub use proxy::{
     BackendStatus, Balance, ConnectionCounts, HealthOptions, Proxy, ProxyError, ProxyOptions, ProxyStatus,
     ProxyView,

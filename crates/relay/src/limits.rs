@@ -1,6 +1,6 @@
 //! Limit of connections by the descriptors that the system allows.
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use wirepath_net::raise_descriptor_limit;
 
 /// Descriptors for all but connections: listeners, health checks, 32 metrics clients, the log.
 const OTHERS: u64 = 200;
@@ -32,13 +32,8 @@ pub(crate) fn connections(
     usual: usize,
     threads: usize,
 ) -> Result<usize, TooManyConnections> {
-    let limit = getrlimit(Resource::Nofile);
-    let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
-    if let Err(errno) = raised {
-        tracing::warn!(%errno, "the limit of open files could not be raised");
-    }
     let others = OTHERS + PER_THREAD * threads as u64;
-    possible(asked, each, usual, others, getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX))
+    possible(asked, each, usual, others, raise_descriptor_limit())
 }
 
 fn possible(

@@ -9,6 +9,7 @@ mod connection;
 mod health;
 mod health_check;
 mod listener;
+mod metrics;
 mod peer;
 mod proxy_protocol;
 mod shutdown;
@@ -17,10 +18,11 @@ mod status;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -39,6 +41,7 @@ use listener::Listener;
 
 use crate::endpoint::Endpoint;
 use crate::limits::{self, TooManyConnections};
+use crate::metrics::MetricsEndpoint;
 
 /// Descriptors of a relayed connection: three for each of two sockets, and a pipe for each active direction.
 const DESCRIPTORS: u64 = 10;
@@ -166,9 +169,13 @@ impl Proxy {
         &self.view.listening
     }
 
-    /// Engine of its connections.
-    pub fn engine(&self) -> &Arc<Engine> {
-        &self.shared.engine
+    /// Opens an HTTP endpoint with metrics and status.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    pub fn open_metrics(&self, address: SocketAddr) -> io::Result<MetricsEndpoint> {
+        let engine = Arc::clone(&self.shared.engine);
+        MetricsEndpoint::open(address, engine, |all, status| metrics::register(&self.view, all, status))
     }
 
     /// View of its status.

@@ -3,6 +3,7 @@
 mod configuration;
 mod group;
 mod json;
+mod metrics;
 mod open;
 mod open_handle;
 mod rate;
@@ -16,6 +17,6 @@ pub use json::{group_report, stream_report};
 pub use open::OpenError;
 pub use open_handle::OpenHandle;
 pub use rate::RateSpec;
-pub use snapshot::{LatestSnapshots, Rates, StreamSnapshot, StreamState};
+pub use snapshot::{Rates, StreamSnapshot, StreamState};
 pub use spec::{DeadlineSpec, FramingSpec, HandlerSpec, OrderSpec, PatternSpec, SpecError, WhenFullSpec};
 pub use stream_config::{StreamConfig, StreamConfigError};

@@ -1,12 +1,12 @@
 //! The choice between data paths by what they cost on this machine: from a file, or measured and written to it.
 
 use std::io;
-use std::path::Path as FilePath;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use wirepath_streams::datapath::calibration::{Calibration, Calibrations};
-use wirepath_streams::datapath::{Path, Support};
+use wirepath_streams::datapath::{DataPath, Support};
 use wirepath_streams::{BlockingPool, Importance};
 
 /// How long measuring takes; sessions are served meanwhile, by the order of preference.
@@ -17,7 +17,7 @@ const BUDGET: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// If no thread can be had.
-pub(crate) fn support(forced: Option<Path>, file: &FilePath, hot_memory: bool) -> io::Result<Arc<Support>> {
+pub(crate) fn support(forced: Option<DataPath>, file: &Path, hot_memory: bool) -> io::Result<Arc<Support>> {
     let calibrations = Calibrations::load(file).unwrap_or_else(|error| {
         tracing::warn!(
             file = %file.display(), %error,
@@ -46,7 +46,7 @@ fn announce(support: &Support) {
     }
 }
 
-fn measure(support: &Support, file: &FilePath) {
+fn measure(support: &Support, file: &Path) {
     let calibration = match support.calibrate(BUDGET) {
         Ok(calibration) => calibration,
         Err(error) => {
@@ -67,7 +67,7 @@ fn measure(support: &Support, file: &FilePath) {
 /// Adds a measurement of our own to the file, unless it has one already, of an assessment or another server, which then holds: what
 /// an assessment measured is better than what two seconds beside a server's work say. Only what that does not know (it may be older
 /// than the kernel module) is added to it. Answers what the file has then.
-fn keep(own: Calibration, file: &FilePath) -> io::Result<Calibrations> {
+fn keep(own: Calibration, file: &Path) -> io::Result<Calibrations> {
     Calibrations::update(file, |calibrations| {
         calibrations.complete(&own);
         calibrations.clone()

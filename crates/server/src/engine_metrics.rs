@@ -1,143 +1,59 @@
 //! What the engine and the image store count, declared for `/metrics` and `/api/status`.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::json;
+use wirepath_counters::{Histogram, Metric, Value};
+use wirepath_net::metrics::Metrics;
+use wirepath_net::status::Status;
 use wirepath_streams::{Counters, Engine, LatenessSnapshot};
 
-use crate::images::{Image, Progress, Store};
-use crate::metrics::{Histogram, Metric, Metrics, Value};
-use crate::status::Status;
+use crate::images::{Image, Progress, Store, StoreCounts};
 
 /// Upper ends, in microseconds, of the lateness histogram that `/metrics` shows.
 const LATENESS_US: [u64; 12] =
     [250, 500, 1000, 2000, 3000, 5000, 10_000, 20_000, 40_000, 100_000, 250_000, 1_000_000];
 
 const ENGINE: &[Metric<Counters>] = &[
-    Metric {
-        name: "trains",
-        help: "Trains of packets sent; each is one kernel call where the data path segments",
-        unit: None,
-        read: |counters| Value::Counter(counters.trains),
-    },
-    Metric {
-        name: "packets",
-        help: "RTP packets sent",
-        unit: None,
-        read: |counters| Value::Counter(counters.packets),
-    },
-    Metric {
-        name: "payload",
-        help: "RTP payload bytes sent",
-        unit: Some("bytes"),
-        read: |counters| Value::Counter(counters.octets),
-    },
-    Metric {
-        name: "packets_lost",
-        help: "RTP packets that the network did not take: no route, a filter, a device that is down",
-        unit: None,
-        read: |counters| Value::Counter(counters.packets_lost),
-    },
-    Metric {
-        name: "sockets_full",
-        help: "Times that a socket had no room for a train, which was then tried again",
-        unit: None,
-        read: |counters| Value::Counter(counters.full),
-    },
-    Metric {
-        name: "slips",
-        help: "Times that a playback was so late that its timetable was moved instead of being caught up with",
-        unit: None,
-        read: |counters| Value::Counter(counters.slips),
-    },
-    Metric {
-        name: "cold_waits",
-        help: "Times that a playback or download waited for bytes to be brought in or packed",
-        unit: None,
-        read: |counters| Value::Counter(counters.cold_waits),
-    },
-    Metric {
-        name: "wakeups",
-        help: "Times that an engine thread slept and was woken",
-        unit: None,
-        read: |counters| Value::Counter(counters.wakeups),
-    },
-    Metric {
-        name: "batches",
-        help: "Kernel calls that sent the trains of many sessions at once",
-        unit: None,
-        read: |counters| Value::Counter(counters.batches),
-    },
-    Metric {
-        name: "download",
-        help: "Bytes sent by downloads",
-        unit: Some("bytes"),
-        read: |counters| Value::Counter(counters.download_octets),
-    },
-    Metric {
-        name: "playbacks",
-        help: "Playbacks that exist, playing or not",
-        unit: None,
-        read: |counters| Value::Gauge(counters.playbacks as f64),
-    },
-    Metric {
-        name: "downloads",
-        help: "Downloads that run",
-        unit: None,
-        read: |counters| Value::Gauge(counters.downloads as f64),
-    },
-    Metric {
-        name: "lateness",
-        help: "How long after it was due a train left",
-        unit: Some("seconds"),
-        read: |counters| Value::Histogram(histogram(&counters.lateness)),
-    },
-];
-
-const IMAGES: &[Metric<Arc<Store>>] = &[
-    Metric {
-        name: "packed",
-        help: "Wire images packed to their end",
-        unit: None,
-        read: |store| Value::Counter(store.counters().packed.load(Relaxed)),
-    },
-    Metric {
-        name: "failed",
-        help: "Assets that could not be packed",
-        unit: None,
-        read: |store| Value::Counter(store.counters().failed.load(Relaxed)),
-    },
-    Metric {
-        name: "found",
-        help: "Wire images found in the cache and used",
-        unit: None,
-        read: |store| Value::Counter(store.counters().found.load(Relaxed)),
-    },
-    Metric {
-        name: "rejected",
-        help: "Wire images found damaged or stale, and packed again",
-        unit: None,
-        read: |store| Value::Counter(store.counters().rejected.load(Relaxed)),
-    },
-    Metric {
-        name: "open",
-        help: "Wire images that are open",
-        unit: None,
-        read: |store| Value::Gauge(store.open_count() as f64),
-    },
-    Metric {
-        name: "cache_used",
-        help: "Room that wire images take, unfinished ones with what is reserved for them",
-        unit: Some("bytes"),
-        read: |store| Value::Gauge(store.cache().used() as f64),
-    },
-    Metric {
-        name: "cache_budget",
-        help: "Room that wire images may take",
-        unit: Some("bytes"),
-        read: |store| Value::Gauge(store.cache().budget() as f64),
-    },
+    Metric::new(
+        "trains",
+        "Trains of packets sent; each is one kernel call where the data path segments.",
+        |counters| Value::Counter(counters.trains),
+    ),
+    Metric::new("packets", "RTP packets sent.", |counters| Value::Counter(counters.packets)),
+    Metric::new("payload_bytes", "RTP payload bytes sent.", |counters| Value::Counter(counters.octets)),
+    Metric::new(
+        "packets_lost",
+        "RTP packets that the network did not take: no route, a filter, a device that is down.",
+        |counters| Value::Counter(counters.packets_lost),
+    ),
+    Metric::new("socket_full", "Sends repeated because the socket buffer was full.", |counters| {
+        Value::Counter(counters.full)
+    }),
+    Metric::new(
+        "clock_resyncs",
+        "Playbacks that were too late to catch up, so that their clock was moved.",
+        |counters| Value::Counter(counters.slips),
+    ),
+    Metric::new("io_stalls", "Waits of playbacks and downloads for data to be read or packed.", |counters| {
+        Value::Counter(counters.cold_waits)
+    }),
+    Metric::new("wakeups", "Wakeups of engine threads.", |counters| Value::Counter(counters.wakeups)),
+    Metric::new("batches", "Kernel calls that sent the trains of many sessions at once.", |counters| {
+        Value::Counter(counters.batches)
+    }),
+    Metric::new("download_bytes", "Bytes sent by downloads.", |counters| {
+        Value::Counter(counters.download_octets)
+    }),
+    Metric::new("playbacks", "Playbacks that exist, playing or not.", |counters| {
+        Value::Gauge(counters.playbacks)
+    }),
+    Metric::new("downloads", "Downloads that run.", |counters| Value::Gauge(counters.downloads)),
+    Metric::new(
+        "lateness_seconds",
+        "Time between the moment a train was due and its departure.",
+        |counters| Value::Histogram(histogram(&counters.lateness)),
+    ),
 ];
 
 /// Shows what engine and store count, the data path in use and why, and how late trains leave.
@@ -145,7 +61,7 @@ pub(crate) fn register(engine: &Arc<Engine>, store: &Arc<Store>, metrics: &mut M
     let counted = Arc::clone(engine);
     metrics.register("engine", ENGINE, move || counted.counters());
     let counted = Arc::clone(store);
-    metrics.register("images", IMAGES, move || Arc::clone(&counted));
+    metrics.register("images", StoreCounts::METRICS, move || counted.counts());
 
     let shown = Arc::clone(engine);
     status.add("data_path", move || {

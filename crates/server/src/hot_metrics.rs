@@ -5,34 +5,23 @@ use std::sync::Arc;
 use serde_json::json;
 
 use crate::images::{HotImage, HotMemory};
-use crate::metrics::{Metric, Metrics, Value};
-use crate::status::Status;
+use wirepath_counters::{Metric, Value};
+use wirepath_net::metrics::Metrics;
+use wirepath_net::status::Status;
 
 const HOT: &[Metric<Arc<HotMemory>>] = &[
-    Metric {
-        name: "used",
-        help: "Memory that holds images to be sent from, being copied and leaving counted",
-        unit: Some("bytes"),
-        read: |hot| Value::Gauge(hot.used() as f64),
-    },
-    Metric {
-        name: "budget",
-        help: "Memory that may hold images to be sent from",
-        unit: Some("bytes"),
-        read: |hot| Value::Gauge(hot.budget() as f64),
-    },
-    Metric {
-        name: "images",
-        help: "Images held in memory to be sent from",
-        unit: None,
-        read: |hot| Value::Gauge(hot.images().len() as f64),
-    },
-    Metric {
-        name: "copied",
-        help: "Images copied into memory to be sent from",
-        unit: None,
-        read: |hot| Value::Counter(hot.copied()),
-    },
+    Metric::new(
+        "used_bytes",
+        "Memory that holds images to be sent from, being copied and leaving counted.",
+        |hot| Value::Gauge(hot.used()),
+    ),
+    Metric::new("budget_bytes", "Memory that may hold images to be sent from.", |hot| {
+        Value::Gauge(hot.budget())
+    }),
+    Metric::new("images", "Images held in memory to be sent from.", |hot| {
+        Value::Gauge(hot.images().len() as u64)
+    }),
+    Metric::new("copied", "Images copied into memory to be sent from.", |hot| Value::Counter(hot.copied())),
 ];
 
 /// Shows what is held, and why not more.

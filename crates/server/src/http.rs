@@ -1,14 +1,6 @@
-//! The HTTP door: files by range, folders as lists, `/metrics` and `/api/status`.
-//!
-//! One task per connection reads heads and writes small answers; the bodies of files are sent by the
-//! [`Engine`](wirepath_streams::Engine), so no byte of them passes through here.
+//! What the server answers to HTTP: files by range, folders as listings, `/metrics` and `/api/status`.
 
-mod answer;
-mod connection;
-mod counters;
-mod door;
 mod listing;
+mod site;
 
-pub use counters::{COUNTERS, Counts};
-pub use door::{Door, HttpOptions, Site};
-pub use wirepath_doors::Limits;
+pub use site::LibrarySite;

@@ -17,5 +17,5 @@ pub use cache::{Cache, CacheError};
 pub use hot::{HotImage, HotMemory, HotSession};
 pub use image::{Contents, Failure, Image, Located, Progress};
 pub use read::{ReadImageError, read_image};
-pub use store::{Store, StoreCounters, StoreError, USUAL_TS_PER_PACKET};
+pub use store::{Store, StoreCounts, StoreError, USUAL_TS_PER_PACKET};
 pub use summary::Summary;

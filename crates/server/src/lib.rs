@@ -6,14 +6,10 @@ mod hot_metrics;
 pub mod http;
 pub mod images;
 pub mod library;
-mod limits;
-mod log_limit;
-pub mod metrics;
 mod player;
 pub mod rtsp;
 mod server;
-pub mod status;
 
-pub use server::{Server, ServerOptions, StartError, raise_descriptor_limit};
+pub use server::{Server, ServerOptions, StartError};
 /// A way to take trains from storage to a socket.
-pub use wirepath_streams::datapath::Path as DataPath;
+pub use wirepath_streams::datapath::DataPath;

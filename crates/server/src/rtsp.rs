@@ -15,7 +15,7 @@ mod record;
 mod session;
 pub mod timeline;
 
-pub use counters::{Counter, Counters};
+pub use counters::{Counters, RefusalReason};
 pub use door::{Door, DoorOptions};
 pub use record::{SessionStatus, Stage};
 

@@ -10,17 +10,19 @@ use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
-use wirepath_streams::datapath::{Path, Scratch, Support};
+use wirepath_net::http::{self, Endpoint, HttpOptions};
+use wirepath_net::metrics::Metrics;
+use wirepath_net::raise_descriptor_limit;
+use wirepath_net::status::Status;
+use wirepath_streams::datapath::{DataPath, SendContext, Support};
 use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 
 use crate::calibrated;
-use crate::http::{self, HttpOptions, Site};
+use crate::http::LibrarySite;
 use crate::images::{Cache, CacheError, HotMemory, Store};
 use crate::library::{Library, LibraryError};
-use crate::metrics::Metrics;
 use crate::player::AssetPlayer;
 use crate::rtsp::{self, DoorOptions};
-use crate::status::Status;
 
 /// How long draining may take before what is left is cut.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
@@ -49,7 +51,7 @@ pub struct ServerOptions {
     /// Engine threads.
     pub threads: usize,
     /// The data path to use; none for the cheapest that works.
-    pub path: Option<Path>,
+    pub path: Option<DataPath>,
     /// Where measured costs of data paths are kept; written if it does not say which path is cheapest here.
     pub calibration: PathBuf,
     /// How much of a stream may leave in one go.
@@ -95,8 +97,9 @@ pub enum StartError {
 /// A server whose doors are open.
 pub struct Server {
     rtsp: (rtsp::Door, TcpListener),
-    http: (http::Door, TcpListener),
-    site: Site,
+    http: (http::Listener, TcpListener),
+    site: LibrarySite,
+    engine: Arc<Engine>,
 }
 
 impl Server {
@@ -135,7 +138,7 @@ impl Server {
             hot: hot.clone(),
         };
         let rtsp_door = rtsp::Door::new(Arc::new(player), rtsp_options(&options));
-        let http_door = http::Door::new(http_options(&options, rtsp_listener.local_addr()?.port()));
+        let http_door = http::Listener::new(http_options(&options));
 
         let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
         rtsp_door.register(&mut metrics, &mut status);
@@ -144,9 +147,9 @@ impl Server {
         if let Some(hot) = hot {
             crate::hot_metrics::register(&hot, &mut metrics, &mut status);
         }
-        let site =
-            Site { library: Some(library), metrics: Arc::new(metrics), status: Arc::new(status), engine };
-        Ok(Server { rtsp: (rtsp_door, rtsp_listener), http: (http_door, http_listener), site })
+        let endpoint = Endpoint { metrics: Arc::new(metrics), status: Arc::new(status) };
+        let site = LibrarySite::new(library, endpoint, rtsp_listener.local_addr()?.port());
+        Ok(Server { rtsp: (rtsp_door, rtsp_listener), http: (http_door, http_listener), site, engine })
     }
 
     /// Address that the RTSP door really has.
@@ -168,12 +171,13 @@ impl Server {
     /// Serves until `stop` is done, then drains: sessions end with a BYE, responses are finished, for ten seconds at most.
     /// Answers whether all were done by then.
     pub async fn run(self, stop: impl Future<Output = ()>) -> bool {
-        let Server { rtsp: (rtsp_door, rtsp_listener), http: (http_door, http_listener), site } = self;
+        let Server { rtsp: (rtsp_door, rtsp_listener), http: (http_door, http_listener), site, engine } =
+            self;
         let (drain, draining) = watch::channel(false);
         let doors = async {
             tokio::join!(
                 rtsp_door.serve(rtsp_listener, draining.clone()),
-                http_door.serve(http_listener, site, draining),
+                http_door.serve(http_listener, site, engine, draining),
             )
         };
         tokio::pin!(doors);
@@ -195,7 +199,7 @@ fn can_use_hot_memory(support: &Support) -> bool {
         return false;
     }
     // Asked for by name, it was not tried.
-    match Scratch::default().open_ring() {
+    match SendContext::default().open_ring() {
         Ok(()) => true,
         Err(error) => {
             tracing::warn!(%error, "hot memory is not used: wire_uring cannot be; trains leave by wire_sendfile");
@@ -216,11 +220,10 @@ fn rtsp_options(options: &ServerOptions) -> DoorOptions {
     }
 }
 
-fn http_options(options: &ServerOptions, rtsp_port: u16) -> HttpOptions {
+fn http_options(options: &ServerOptions) -> HttpOptions {
     HttpOptions {
         max_connections: options.connections,
         max_connections_per_address: options.connections_per_address,
-        rtsp_port: Some(rtsp_port),
         ..HttpOptions::default()
     }
 }
@@ -233,16 +236,4 @@ fn listen(door: &'static str, address: SocketAddr) -> Result<TcpListener, StartE
         socket.listen(BACKLOG)
     };
     open().map_err(|source| StartError::Listen { door, address, source })
-}
-
-/// Raises the soft limit of open files to the hard one: a session takes four descriptors, an open image two.
-pub fn raise_descriptor_limit() {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let limit = getrlimit(Resource::Nofile);
-    if limit.current == limit.maximum {
-        return;
-    }
-    if let Err(errno) = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }) {
-        tracing::warn!(%errno, "the limit of open files could not be raised");
-    }
 }

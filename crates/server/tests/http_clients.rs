@@ -14,7 +14,7 @@ use std::path::Path;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::mpsc;
 use std::time::Duration;
-use wirepath_server::http::HttpOptions;
+use wirepath_net::http::HttpOptions;
 
 fn main() -> ExitCode {
     let trials = vec![

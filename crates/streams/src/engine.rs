@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use rustix::event::{EventfdFlags, eventfd};
-use wirepath_datapath::{Choice, HoldError, Region, Support, path_mtu};
+use wirepath_datapath::{Choice, Region, RegisterError, Support, path_mtu};
 
 use crate::DownloadEnd;
 use crate::blocking::BlockingPool;
@@ -161,7 +161,7 @@ impl Engine {
     }
 
     /// Has all threads register a region with their rings. Where a thread has done so, playbacks of a medium that the region is
-    /// a [copy of](wirepath_datapath::Medium::set_hot) send from there.
+    /// a [copy of](wirepath_datapath::MappedFile::set_hot) send from there.
     pub fn hold(&self, region: &Arc<Region>) {
         self.threads.iter().for_each(|thread| thread.mailbox.send(Command::Hold(Arc::clone(region))));
     }
@@ -173,7 +173,7 @@ impl Engine {
     }
 
     /// What threads could not register since this was last asked.
-    pub fn hold_failures(&self) -> Vec<HoldError> {
+    pub fn hold_failures(&self) -> Vec<RegisterError> {
         std::mem::take(&mut *self.hold_failures.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

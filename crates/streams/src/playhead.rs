@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wirepath_datapath::{Medium, Train};
+use wirepath_datapath::{MappedFile, Train};
 
 use crate::blocking::{BlockingPool, Deferred};
 use crate::source::{At, Cursor, Departure, Load, Segment, TrainSource};
@@ -95,7 +95,7 @@ impl Playhead {
     }
 
     /// What the train that `next` answered is stored in.
-    pub(crate) fn medium(&self) -> Option<&Medium> {
+    pub(crate) fn medium(&self) -> Option<&MappedFile> {
         self.segment.as_deref().map(|segment| &*segment.medium)
     }
 
@@ -219,7 +219,7 @@ mod tests {
             };
             Departure { at_us: u64::from(place) * PACKET_US, train }
         };
-        let medium = Arc::new(Medium::new(file, 4096).unwrap());
+        let medium = Arc::new(MappedFile::new(file, 4096).unwrap());
         Arc::new(Segment { medium, departures: [train(0), train(1)].into() })
     }
 

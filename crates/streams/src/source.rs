@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use wirepath_datapath::{Medium, Train};
+use wirepath_datapath::{MappedFile, Train};
 
 /// A train and when it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Departure {
 #[derive(Debug)]
 pub struct Segment {
     /// What the trains are stored in.
-    pub medium: Arc<Medium>,
+    pub medium: Arc<MappedFile>,
     /// In order of departure; never empty.
     pub departures: Box<[Departure]>,
 }

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use slab::Slab;
-use wirepath_datapath::{HoldError, Scratch, SendError, Support, Tending, prefetch};
+use wirepath_datapath::{RegisterError, RegistrationProgress, SendContext, SendError, Support, prefetch};
 
 pub(crate) use commands::Command;
 
@@ -33,11 +33,11 @@ use crate::wheel::Wheel;
 use crate::{EngineOptions, Sharing, StreamError};
 
 /// What threads could not register, until somebody looks.
-pub(crate) type HoldFailures = Arc<Mutex<Vec<HoldError>>>;
+pub(crate) type HoldFailures = Arc<Mutex<Vec<RegisterError>>>;
 
 /// What sending needs of its thread.
 pub(crate) struct Sending {
-    pub(crate) scratch: Scratch,
+    pub(crate) scratch: SendContext,
     pub(crate) counters: Arc<ThreadCounters>,
     pub(crate) support: Arc<Support>,
     pub(crate) slots: Slots,
@@ -110,7 +110,7 @@ impl Worker {
             options,
             mailbox,
             readers,
-            sending: Sending { scratch: Scratch::default(), counters, support, slots: Slots::default() },
+            sending: Sending { scratch: SendContext::default(), counters, support, slots: Slots::default() },
             epoll,
             wheel: Wheel::new(now_us()),
             tasks: Slab::new(),
@@ -209,20 +209,20 @@ impl Worker {
     }
 
     /// Does a piece of what is to be done for memory that comes or goes.
-    fn tend(&mut self) -> Tending {
-        self.sending.scratch.tend().unwrap_or_else(|failed| {
+    fn tend(&mut self) -> RegistrationProgress {
+        self.sending.scratch.poll_registrations().unwrap_or_else(|failed| {
             self.hold_failures.lock().unwrap_or_else(PoisonError::into_inner).push(failed);
-            Tending::More
+            RegistrationProgress::More
         })
     }
 
     /// Sleeps until something is due or an event comes; answers whether there are commands.
-    fn sleep(&mut self, tending: Tending, next_turn_us: Option<u64>) -> bool {
+    fn sleep(&mut self, tending: RegistrationProgress, next_turn_us: Option<u64>) -> bool {
         let due_us = [self.wheel.next_us(), next_turn_us].into_iter().flatten().min();
         let most_us = match tending {
-            Tending::More => Some(0),
-            Tending::Later => Some(TEND_AGAIN_US),
-            Tending::Done => None,
+            RegistrationProgress::More => Some(0),
+            RegistrationProgress::Later => Some(TEND_AGAIN_US),
+            RegistrationProgress::Done => None,
         };
         let timeout_us = due_us.map(|at_us| at_us.saturating_sub(now_us()));
         let timeout = most_us.into_iter().chain(timeout_us).min().map(duration);

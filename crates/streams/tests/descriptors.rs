@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use support::engine;
-use wirepath_streams::datapath::Path;
+use wirepath_streams::datapath::DataPath;
 use wirepath_streams::{Collected, Framing, Object, Stream, StreamBuilder, StreamEvent, StreamOptions};
 
 /// Only a hang takes so long.
@@ -35,7 +35,7 @@ fn with_client() -> (TcpStream, Stream, Collected, Receiver<StreamEvent>) {
 
 #[test]
 fn who_has_come_waits_until_there_are_descriptors_again() {
-    let engine = engine(Path::Sendmmsg);
+    let engine = engine(DataPath::Sendmmsg);
     let (_elsewhere, stream, collected, told) = with_client();
     let (_here, mut other, also_collected, also_told) = with_client();
     let all = getrlimit(Resource::Nofile);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use support::{Flood, Numbered, PACKET_US, PAYLOAD, Player, TRAIN, TRAINS, engine, packet, run};
 use wirepath_streams::datapath::calibration::Calibrations;
 use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header};
-use wirepath_streams::datapath::{Path, Support};
+use wirepath_streams::datapath::{DataPath, Support};
 use wirepath_streams::{
     At, BlockingPool, Cursor, Engine, EngineOptions, Event, Importance, Load, Part, PlayError, Position,
     TrainSource,
@@ -60,7 +60,7 @@ fn a_session_that_leaves_has_its_source_dropped_where_nobody_waits() {
         },
     ];
     for leave in ways {
-        let engine = engine(Path::WireSendfile);
+        let engine = engine(DataPath::WireSendfile);
         let (tell, told) = channel();
         let player = Player::new(&engine, Arc::new(Parting { numbered: Numbered::new(3), tell }));
         leave(player, engine);
@@ -78,7 +78,7 @@ fn wait_for_no_playbacks(engine: &Engine) {
 
 #[test]
 fn every_packet_arrives_in_order_and_in_time_on_every_path() {
-    for path in Path::ALL {
+    for path in DataPath::ALL {
         let engine = engine(path);
         let player = Player::new(&engine, Numbered::new(3));
         let begun = Instant::now();
@@ -100,7 +100,7 @@ fn every_packet_arrives_in_order_and_in_time_on_every_path() {
 
 #[test]
 fn after_a_seek_numbers_go_on_and_the_payload_is_from_there() {
-    let engine = engine(Path::WireSendfile);
+    let engine = engine(DataPath::WireSendfile);
     let player = Player::new(&engine, Numbered::new(3));
     player.play(None, Some(3 * PACKET_US)).unwrap();
     for number in 0..3 {
@@ -122,7 +122,7 @@ fn after_a_seek_numbers_go_on_and_the_payload_is_from_there() {
 
 #[test]
 fn a_pause_keeps_the_place_and_the_stored_headers() {
-    let engine = engine(Path::WireSendfile);
+    let engine = engine(DataPath::WireSendfile);
     let player = Player::new(&engine, Numbered::new(3));
     player.play(None, None).unwrap();
     let first: Vec<Vec<u8>> = (0..TRAIN).map(|_| player.receive()).collect();
@@ -140,7 +140,7 @@ fn a_pause_keeps_the_place_and_the_stored_headers() {
 
 #[test]
 fn behind_the_end_is_an_error() {
-    let engine = engine(Path::GsoWritev);
+    let engine = engine(DataPath::GsoWritev);
     let player = Player::new(&engine, Numbered::new(1));
     let behind = Cursor { segment: 1, ..Cursor::START };
     assert!(matches!(player.play(Some(behind), None), Err(PlayError::BeyondEnd)));
@@ -148,7 +148,7 @@ fn behind_the_end_is_an_error() {
 
 #[test]
 fn a_vanished_client_ends_its_playback_only() {
-    let engine = engine(Path::WireSendfile);
+    let engine = engine(DataPath::WireSendfile);
     let (gone, stays) = (Player::new(&engine, Numbered::new(3)), Player::new(&engine, Numbered::new(3)));
     let Player { playback, receiver, events } = gone;
     drop(receiver);
@@ -164,7 +164,7 @@ fn a_vanished_client_ends_its_playback_only() {
 
 #[test]
 fn an_engine_that_ends_tells_its_playbacks() {
-    let engine = engine(Path::WireSendfile);
+    let engine = engine(DataPath::WireSendfile);
     let player = Player::new(&engine, Numbered::new(3));
     player.play(None, None).unwrap();
     drop(engine);
@@ -174,7 +174,7 @@ fn an_engine_that_ends_tells_its_playbacks() {
 /// A thread that cannot keep up still hears that it may stop.
 #[test]
 fn an_overloaded_thread_obeys() {
-    let engine = engine(Path::ReadWritev);
+    let engine = engine(DataPath::ReadWritev);
     let source = Flood::new();
     let players: Vec<Player> =
         (0..200).map(|_| Player::new(&engine, Arc::clone(&source) as Arc<dyn TrainSource>)).collect();
@@ -211,7 +211,7 @@ fn stored(length: usize) -> (Arc<File>, Vec<u8>) {
 
 #[test]
 fn a_download_sends_bytes_and_extents_and_leaves_the_connection_open() {
-    let engine = engine(Path::WireSendfile);
+    let engine = engine(DataPath::WireSendfile);
     let (file, bytes) = stored(5_000_000);
     // Drop what is cached, so that the readers have something to do.
     file.sync_all().unwrap();
@@ -243,7 +243,7 @@ fn a_download_sends_bytes_and_extents_and_leaves_the_connection_open() {
 
 #[test]
 fn a_file_that_ends_too_early_and_a_client_that_leaves_are_told() {
-    let engine = engine(Path::WireSendfile);
+    let engine = engine(DataPath::WireSendfile);
     let (file, _) = stored(1000);
     let (server, _client) = connection();
     let (tell, ended) = channel();

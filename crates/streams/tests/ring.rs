@@ -14,13 +14,13 @@ use std::time::{Duration, Instant};
 use needing::trials;
 use support::{Flood, Numbered, PACKET_US, Player, TRAIN, TRAINS, engine, packet, run};
 use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header};
-use wirepath_streams::datapath::{Medium, Path, Region, Scratch};
+use wirepath_streams::datapath::{DataPath, MappedFile, Region, SendContext};
 use wirepath_streams::{
     At, Cursor, Departure, Engine, Event, Load, PlayError, Position, Segment, TrainSource,
 };
 
 fn main() -> std::process::ExitCode {
-    let missing = Scratch::default().open_ring().err().map(|error| error.to_string());
+    let missing = SendContext::default().open_ring().err().map(|error| error.to_string());
     let tests = trials![
         every_packet_arrives_in_order_and_in_time,
         playbacks_share_calls,
@@ -35,7 +35,7 @@ fn main() -> std::process::ExitCode {
 }
 
 /// Has the engine hold a copy of a medium.
-fn heat(engine: &Engine, medium: &Medium) -> Arc<Region> {
+fn heat(engine: &Engine, medium: &MappedFile) -> Arc<Region> {
     let length = medium.file().metadata().unwrap().len();
     let region = Arc::new(medium.copy::<io::Error>(length, |_| Ok(())).unwrap());
     medium.set_hot(Some(&region));
@@ -59,7 +59,7 @@ fn ensure_arrive(player: &Player, numbers: std::ops::Range<u32>) {
 }
 
 fn every_packet_arrives_in_order_and_in_time() {
-    let engine = engine(Path::WireUring);
+    let engine = engine(DataPath::WireUring);
     let source = Numbered::new(3);
     heat(&engine, &source.medium);
     let player = Player::new(&engine, source);
@@ -71,7 +71,7 @@ fn every_packet_arrives_in_order_and_in_time() {
     let last_train_us = u64::from(3 * TRAINS - 1) * u64::from(TRAIN) * PACKET_US;
     assert!(begun.elapsed() >= Duration::from_micros(last_train_us), "{:?}", begun.elapsed());
     let progress = player.playback.progress();
-    assert_eq!((progress.path(), progress.packets(), progress.packets_lost()), (Path::WireUring, 60, 0));
+    assert_eq!((progress.path(), progress.packets(), progress.packets_lost()), (DataPath::WireUring, 60, 0));
     assert_eq!(progress.position_us(), last_train_us);
     let counters = engine.counters();
     assert_eq!((counters.packets, counters.trains, counters.lateness.count()), (60, 15, 15));
@@ -80,7 +80,7 @@ fn every_packet_arrives_in_order_and_in_time() {
 }
 
 fn playbacks_share_calls() {
-    let engine = engine(Path::WireUring);
+    let engine = engine(DataPath::WireUring);
     let source = Numbered::new(3);
     heat(&engine, &source.medium);
     let players: Vec<Player> =
@@ -91,7 +91,7 @@ fn playbacks_share_calls() {
     for player in &players {
         ensure_arrive(player, 0..3 * TRAINS * TRAIN);
         player.wait_for_end();
-        assert_eq!(player.playback.progress().path(), Path::WireUring);
+        assert_eq!(player.playback.progress().path(), DataPath::WireUring);
     }
     let counters = engine.counters();
     assert_eq!(counters.trains, 50 * 15);
@@ -100,24 +100,24 @@ fn playbacks_share_calls() {
 
 /// From the file, from the copy, and from the file again; no packet is lost or comes twice.
 fn memory_comes_and_goes_between_trains() {
-    let engine = engine(Path::WireUring);
+    let engine = engine(DataPath::WireUring);
     let source = Numbered::new(40);
     let player = Player::new(&engine, Arc::clone(&source) as Arc<dyn TrainSource>);
     player.play(None, None).unwrap();
     let mut next = 0;
-    let mut arrive_until = |path: Path| loop {
+    let mut arrive_until = |path: DataPath| loop {
         ensure_arrive(&player, next..next + TRAIN);
         next += TRAIN;
         if player.playback.progress().path() == path {
             break;
         }
     };
-    arrive_until(Path::WireSendfile);
+    arrive_until(DataPath::WireSendfile);
     let region = heat(&engine, &source.medium);
-    arrive_until(Path::WireUring);
+    arrive_until(DataPath::WireUring);
     source.medium.set_hot(None);
     engine.let_go(&region);
-    arrive_until(Path::WireSendfile);
+    arrive_until(DataPath::WireSendfile);
     wait_for("the last reference", || Arc::strong_count(&region) == 1);
     ensure_arrive(&player, next..40 * TRAINS * TRAIN);
     player.wait_for_end();
@@ -125,14 +125,14 @@ fn memory_comes_and_goes_between_trains() {
 }
 
 fn after_a_seek_numbers_go_on() {
-    let engine = engine(Path::WireUring);
+    let engine = engine(DataPath::WireUring);
     let source = Numbered::new(3);
     heat(&engine, &source.medium);
     let player = Player::new(&engine, source);
     player.play(None, Some(3 * PACKET_US)).unwrap();
     ensure_arrive(&player, 0..3);
     player.wait_for_end();
-    assert_eq!(player.playback.progress().path(), Path::WireUring);
+    assert_eq!(player.playback.progress().path(), DataPath::WireUring);
 
     let there = Cursor { segment: 2, at: At::Packet { train: 1, packet: 2, skip: 0 } };
     let position = player.play(Some(there), None).unwrap();
@@ -144,11 +144,11 @@ fn after_a_seek_numbers_go_on() {
         assert_eq!(received[..HEADER_LENGTH], header.to_bytes(), "packet {number}");
     }
     player.wait_for_end();
-    assert_eq!(player.playback.progress().path(), Path::GsoWritev);
+    assert_eq!(player.playback.progress().path(), DataPath::GsoWritev);
 }
 
 fn a_vanished_client_ends_its_playback_only() {
-    let engine = engine(Path::WireUring);
+    let engine = engine(DataPath::WireUring);
     let source = Numbered::new(3);
     heat(&engine, &source.medium);
     let player = || Player::new(&engine, Arc::clone(&source) as Arc<dyn TrainSource>);
@@ -173,7 +173,7 @@ fn a_route_that_cannot_is_stepped_down_from() {
             if number == 0 { Load::Ready(Arc::clone(&self.0)) } else { Load::End }
         }
     }
-    let (engine, numbered) = (engine(Path::WireUring), Numbered::new(20));
+    let (engine, numbered) = (engine(DataPath::WireUring), Numbered::new(20));
     let Load::Ready(segment) = numbered.segment(0) else { panic!("it is ready") };
     let train = segment.departures[0].train;
     let large =
@@ -190,7 +190,7 @@ fn a_route_that_cannot_is_stepped_down_from() {
         assert!(received[HEADER_LENGTH..] == expected[HEADER_LENGTH..], "packet {index}");
     }
     player.wait_for_end();
-    assert_eq!(player.playback.progress().path(), Path::Sendmmsg);
+    assert_eq!(player.playback.progress().path(), DataPath::Sendmmsg);
     assert_eq!(engine.counters().packets, 4);
     let noted = engine.support().step_downs();
     for failed in ["wire_uring failed", "wire_sendfile failed"] {
@@ -199,7 +199,7 @@ fn a_route_that_cannot_is_stepped_down_from() {
 }
 
 fn an_overloaded_thread_obeys() {
-    let engine = engine(Path::WireUring);
+    let engine = engine(DataPath::WireUring);
     let source = Flood::new();
     heat(&engine, &source.0.medium);
     let players: Vec<Player> =
@@ -215,7 +215,7 @@ fn an_overloaded_thread_obeys() {
 }
 
 fn an_engine_that_ends_lets_go() {
-    let engine = engine(Path::WireUring);
+    let engine = engine(DataPath::WireUring);
     let source = Numbered::new(3);
     let region = heat(&engine, &source.medium);
     let player = Player::new(&engine, source);

@@ -127,7 +127,7 @@ impl Mapping {
     /// # Errors
     /// As [`Mapping::read`]: `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has become shorter; and
     /// `EHWPOISON` for memory that is broken.
-    pub fn bring_in(&self, range: Range<usize>) -> io::Result<()> {
+    pub fn prefault(&self, range: Range<usize>) -> io::Result<()> {
         let vector = self.vector(range.clone()).ok_or(io::ErrorKind::InvalidInput)?;
         let before = vector.iov_base.addr() % page_size();
         let (start, length) = (vector.iov_base.wrapping_byte_sub(before), vector.iov_len + before);
@@ -268,8 +268,8 @@ mod tests {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         rustix::io::write(&writer, b"some").unwrap();
         let faults = [
-            mapping.bring_in(4100..8192).map(|()| 0),
-            mapping.bring_in(0..8192).map(|()| 0),
+            mapping.prefault(4100..8192).map(|()| 0),
+            mapping.prefault(0..8192).map(|()| 0),
             mapping.read_through(0..8192).map(|()| 0),
             mapping.read(4096..8192, &mut BytesMut::new()),
             mapping.write(4096..8192, &[IoSlice::new(b"some")]),
@@ -298,7 +298,7 @@ mod tests {
         assert_eq!(mapping.vector(0..4096).unwrap().iov_len, 4096);
         assert!(mapping.vector(4095..4097).is_none());
         assert!(mapping.vector(usize::MAX - 1..usize::MAX).is_none());
-        assert!(mapping.bring_in(4095..4097).is_err());
+        assert!(mapping.prefault(4095..4097).is_err());
     }
 
     /// Bytes of it that are in the page table.
@@ -313,8 +313,8 @@ mod tests {
     #[test]
     fn what_is_brought_in_is_mapped() {
         let mapping = Mapping::new(of_bytes(&[7; 1 << 20]), 1 << 20).unwrap();
-        mapping.bring_in(0..0).unwrap();
-        mapping.bring_in((1 << 19) + 1..1 << 20).unwrap();
+        mapping.prefault(0..0).unwrap();
+        mapping.prefault((1 << 19) + 1..1 << 20).unwrap();
         // The kernel may map what is around it as well.
         let there = mapped(&mapping);
         assert!((1 << 19..=1 << 20).contains(&there), "{there} bytes are mapped");

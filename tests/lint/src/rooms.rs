@@ -21,13 +21,22 @@ const RULES: &[Rule] = &[
         ours: &[],
         others: Some(&["libc", "rustix", "io-uring", "bytes", "thiserror"]),
     },
+    Rule { room: "wirepath-counters", ours: &[], others: Some(&[]) },
     Rule { room: "wirepath-media", ours: &[], others: None },
     Rule { room: "wirepath-datapath", ours: &["wirepath-sys", "wirepath-media"], others: None },
-    Rule { room: "wirepath-streams", ours: &["wirepath-datapath", "wirepath-media"], others: None },
-    Rule { room: "wirepath-doors", ours: &["wirepath-streams", "wirepath-media"], others: None },
+    Rule {
+        room: "wirepath-streams",
+        ours: &["wirepath-counters", "wirepath-datapath", "wirepath-media"],
+        others: None,
+    },
+    Rule {
+        room: "wirepath-net",
+        ours: &["wirepath-counters", "wirepath-streams", "wirepath-media"],
+        others: None,
+    },
     Rule {
         room: "wirepath-server",
-        ours: &["wirepath-doors", "wirepath-streams", "wirepath-media"],
+        ours: &["wirepath-counters", "wirepath-net", "wirepath-streams", "wirepath-media"],
         others: None,
     },
     Rule {
@@ -37,7 +46,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         room: "wirepath-relay",
-        ours: &["wirepath-doors", "wirepath-streams", "wirepath-media"],
+        ours: &["wirepath-counters", "wirepath-net", "wirepath-streams", "wirepath-media"],
         others: None,
     },
     Rule { room: "wirepath", ours: ROOMS, others: None },
@@ -53,10 +62,11 @@ const RULES: &[Rule] = &[
 /// The libraries of the workspace.
 const ROOMS: &[&str] = &[
     "wirepath-sys",
+    "wirepath-counters",
     "wirepath-media",
     "wirepath-datapath",
     "wirepath-streams",
-    "wirepath-doors",
+    "wirepath-net",
     "wirepath-server",
     "wirepath-relay",
     "wirepath-assess",

@@ -74,7 +74,7 @@ fn expected(cell: &Cell, stretches: impl Iterator<Item = Stretch>, sent: &Sent) 
 
 #[cfg(test)]
 mod tests {
-    use wirepath_datapath::{BlockPath, Path};
+    use wirepath_datapath::{BlockPath, DataPath};
 
     use super::*;
     use crate::result::Transport;
@@ -93,13 +93,13 @@ mod tests {
     fn a_path_that_differs_from_its_table_is_faulty() {
         let faulty = |way, calls| matches!(counted(way, calls, Sent::default()), Err(Error::Faulty(_)));
         for (path, calls) in [
-            (Path::WireSendfile, 10),
-            (Path::GsoWritev, 10),
-            (Path::Sendmmsg, 10),
-            (Path::MmapWritev, 480),
-            (Path::ReadWritev, 960),
-            (Path::MmapSendRtp, 960),
-            (Path::RtpSendfile, 960),
+            (DataPath::WireSendfile, 10),
+            (DataPath::GsoWritev, 10),
+            (DataPath::Sendmmsg, 10),
+            (DataPath::MmapWritev, 480),
+            (DataPath::ReadWritev, 960),
+            (DataPath::MmapSendRtp, 960),
+            (DataPath::RtpSendfile, 960),
         ] {
             let way = Way::Stream(path);
             assert!(!faulty(way, calls), "{path}");
@@ -108,18 +108,18 @@ mod tests {
         assert!(!faulty(Way::Block(BlockPath::ReadWrite), 960));
         assert!(faulty(Way::Block(BlockPath::ReadWrite), 480));
         assert!(faulty(Way::Block(BlockPath::Sendfile), 960));
-        assert!(faulty(Way::Stream(Path::GsoZerocopy), 480));
+        assert!(faulty(Way::Stream(DataPath::GsoZerocopy), 480));
     }
 
     #[test]
     fn waits_loans_and_queues_are_explained() {
         let full = Sent { waits: 3, ..Sent::default() };
-        counted(Way::Stream(Path::MmapWritev), 480 + 3 * 3, full).unwrap();
-        counted(Way::Stream(Path::GsoZerocopy), 70, Sent::default()).unwrap();
+        counted(Way::Stream(DataPath::MmapWritev), 480 + 3 * 3, full).unwrap();
+        counted(Way::Stream(DataPath::GsoZerocopy), 70, Sent::default()).unwrap();
         let queued = Sent { flushes: 2, ..Sent::default() };
-        counted(Way::Stream(Path::WireUring), 3, queued).unwrap();
-        assert!(counted(Way::Stream(Path::WireUring), 10, queued).is_err());
-        assert!(counted(Way::Stream(Path::WireUring), 0, queued).is_err());
+        counted(Way::Stream(DataPath::WireUring), 3, queued).unwrap();
+        assert!(counted(Way::Stream(DataPath::WireUring), 10, queued).is_err());
+        assert!(counted(Way::Stream(DataPath::WireUring), 0, queued).is_err());
     }
 
     #[test]

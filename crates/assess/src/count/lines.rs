@@ -1,6 +1,6 @@
 //! What tables 3 and 4 of the papers say of each path: calls of the kernel and copies, in packets.
 
-use wirepath_datapath::{BlockPath, Path};
+use wirepath_datapath::{BlockPath, DataPath};
 
 use crate::result::{Counted, Transport};
 use crate::way::Way;
@@ -48,19 +48,19 @@ pub(super) const LINES: [Line; 18] = [
     download(BlockPath::MmapMsend, Transport::Udp, Each(1), InAll(0)),
     download(BlockPath::Kmsend, Transport::Udp, InAll(1), InAll(0)),
     download(BlockPath::Ksendfile, Transport::Udp, InAll(1), InAll(0)),
-    streaming(Path::ReadSendRtp, Each(2), Each(2)),
-    streaming(Path::ReadWritev, Each(2), Each(3)),
-    streaming(Path::MmapSendRtp, Each(4), Each(2)),
-    streaming(Path::MmapWritev, Each(1), Each(2)),
-    streaming(Path::RtpSendfile, Each(4), Each(1)),
-    streaming(Path::MmapRtpmsend, Each(1), Each(1)),
-    streaming(Path::MmapSendMsend, Each(4), Each(1)),
-    streaming(Path::Rtpsendfile, Each(1), Each(1)),
-    streaming(Path::Krtpsendfile, InAll(1), InAll(0)),
-    streaming(Path::Krtpmsend, InAll(1), InAll(0)),
+    streaming(DataPath::ReadSendRtp, Each(2), Each(2)),
+    streaming(DataPath::ReadWritev, Each(2), Each(3)),
+    streaming(DataPath::MmapSendRtp, Each(4), Each(2)),
+    streaming(DataPath::MmapWritev, Each(1), Each(2)),
+    streaming(DataPath::RtpSendfile, Each(4), Each(1)),
+    streaming(DataPath::MmapRtpmsend, Each(1), Each(1)),
+    streaming(DataPath::MmapSendMsend, Each(4), Each(1)),
+    streaming(DataPath::Rtpsendfile, Each(1), Each(1)),
+    streaming(DataPath::Krtpsendfile, InAll(1), InAll(0)),
+    streaming(DataPath::Krtpmsend, InAll(1), InAll(0)),
     Line {
         table: PaperTable::Slides,
-        way: Way::Stream(Path::Sendfilew),
+        way: Way::Stream(DataPath::Sendfilew),
         transport: Transport::Udp,
         calls: None,
         copies: None,
@@ -72,7 +72,7 @@ const fn download(path: BlockPath, transport: Transport, calls: Amount, copies: 
     Line { table: PaperTable::Download, way, transport, calls: Some(calls), copies: Some(copies) }
 }
 
-const fn streaming(path: Path, calls: Amount, copies: Amount) -> Line {
+const fn streaming(path: DataPath, calls: Amount, copies: Amount) -> Line {
     let (way, transport) = (Way::Stream(path), Transport::Udp);
     Line { table: PaperTable::Streaming, way, transport, calls: Some(calls), copies: Some(copies) }
 }

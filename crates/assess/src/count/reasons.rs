@@ -1,6 +1,6 @@
 //! Why what was counted differs from what the papers say.
 
-use wirepath_datapath::{BlockPath, Path};
+use wirepath_datapath::{BlockPath, DataPath};
 
 use super::lines::{Amount, line_of};
 use crate::result::Counted;
@@ -66,14 +66,16 @@ fn calls(papers: Amount, counted: &Counted) -> Vec<(&'static str, i64)> {
 fn copies(way: Way, counted: &Counted) -> Vec<(&'static str, i64)> {
     let packets = counted.packets as i64;
     let by = |function| counted.copies_by(function) as i64;
-    let reads =
-        matches!(way, Way::Block(BlockPath::ReadWrite) | Way::Stream(Path::ReadSendRtp | Path::ReadWritev));
-    let joins = matches!(way, Way::Stream(Path::ReadWritev | Path::MmapWritev));
-    let refers =
-        way.needs_module() || matches!(way, Way::Block(BlockPath::Sendfile) | Way::Stream(Path::RtpSendfile));
+    let reads = matches!(
+        way,
+        Way::Block(BlockPath::ReadWrite) | Way::Stream(DataPath::ReadSendRtp | DataPath::ReadWritev)
+    );
+    let joins = matches!(way, Way::Stream(DataPath::ReadWritev | DataPath::MmapWritev));
+    let refers = way.needs_module()
+        || matches!(way, Way::Block(BlockPath::Sendfile) | Way::Stream(DataPath::RtpSendfile));
     // Those whose header is sent by itself, which is a copy that the papers count too.
     let headers =
-        if matches!(way, Way::Stream(Path::RtpSendfile | Path::MmapSendMsend)) { packets } else { 0 };
+        if matches!(way, Way::Stream(DataPath::RtpSendfile | DataPath::MmapSendMsend)) { packets } else { 0 };
     vec![
         (PAGES, if reads { by("_copy_to_iter") - packets } else { 0 }),
         (JOINED, if joins { -packets } else { 0 }),

@@ -8,7 +8,7 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 use wirepath_datapath::{
-    BlockPath, BlockSink, Extent, Medium, OpenError, Path, Scratch, SendError, Trial, release,
+    BlockPath, BlockSink, DataPath, Extent, MappedFile, OpenError, SendContext, SendError, Trial, release,
     try_on_loopback,
 };
 
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// All paths, those for streaming first, on a kernel of this release.
 pub(super) fn all(kernel: &str) -> Vec<PathState> {
     let release = release(kernel);
-    let streams = Path::ALL.map(|path| {
+    let streams = DataPath::ALL.map(|path| {
         let tried = try_on_loopback(path).map_err(|trial| match trial {
             Trial::Failed(error) | Trial::Impossible(error) => error,
         });
@@ -66,7 +66,7 @@ fn state(
 
 /// Whether a path, whose name is no other's, needs the module.
 fn is_by_module(name: &str) -> bool {
-    name.parse().is_ok_and(Path::needs_module) || name.parse().is_ok_and(BlockPath::needs_module)
+    name.parse().is_ok_and(DataPath::needs_module) || name.parse().is_ok_and(BlockPath::needs_module)
 }
 
 /// What an error says is missing, and how to get it.
@@ -150,20 +150,20 @@ fn try_tcp(path: BlockPath) -> io::Result<()> {
 }
 
 /// A file in memory, and what is in it.
-fn medium() -> io::Result<(Medium, Vec<u8>)> {
+fn medium() -> io::Result<(MappedFile, Vec<u8>)> {
     let block: Vec<u8> = (0..BLOCK).map(|at| (at * 7 / 3) as u8).collect();
     let file = File::from(memfd_create("wirepath-trial", MemfdFlags::CLOEXEC)?);
     (&file).write_all(&block)?;
-    Ok((Medium::new(file, BLOCK as u64)?, block))
+    Ok((MappedFile::new(file, BLOCK as u64)?, block))
 }
 
-fn send(path: BlockPath, sink: &BlockSink, medium: &Medium, extent: Extent) -> io::Result<()> {
-    let mut scratch = Scratch::default();
+fn send(path: BlockPath, sink: &BlockSink, medium: &MappedFile, extent: Extent) -> io::Result<()> {
+    let mut scratch = SendContext::default();
     if path.needs_module() {
         scratch.open_module().map_err(io::Error::other)?;
     }
     if path.needs_hot_memory() {
-        scratch.hold_copy(medium)?;
+        scratch.register_copy(medium)?;
     }
     let sent = path.send(sink, medium, extent, &mut scratch).map_err(io::Error::other)?;
     match sent == extent.length {
@@ -190,7 +190,7 @@ mod tests {
             states.into_iter().partition(|state| is_by_module(&state.path));
         assert!(others.iter().all(|state| state.runs), "{others:#?}");
         assert_eq!((by_module.len(), others.len()), (9, 10 + 2 * 6));
-        let is_loaded = Scratch::default().open_module().is_ok();
+        let is_loaded = SendContext::default().open_module().is_ok();
         for state in by_module {
             let says_so = state.missing.as_ref().is_some_and(|missing| missing.contains("docs/module.md"));
             assert!(if is_loaded { state.runs } else { !state.runs && says_so }, "{state:#?}");

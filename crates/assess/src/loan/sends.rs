@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use wirepath_datapath::{BlockPath, LoanPolicy, Medium, Scratch};
+use wirepath_datapath::{BlockPath, LoanPolicy, MappedFile, SendContext};
 use wirepath_sys::usage::Usage;
 
 use crate::error::{Doing, Error};
@@ -101,9 +101,9 @@ impl Sends {
         &self,
         volume: u64,
         file: u64,
-        medium: &Medium,
+        medium: &MappedFile,
         stage: &Stage,
-        scratch: &mut Scratch,
+        scratch: &mut SendContext,
     ) -> Result<Made, Error> {
         let cell = self.cell();
         let (outlet, mut watch) = outlet::open(&cell, stage)?;

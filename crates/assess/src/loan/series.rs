@@ -62,7 +62,7 @@ pub(super) struct Series<'a> {
 }
 
 /// What a series found.
-pub(super) struct Taken {
+pub(super) struct SendOutcome {
     pub(super) points: Vec<LoanPoint>,
     pub(super) thresholds: Vec<Threshold>,
     /// The runs that the points summarise.
@@ -145,7 +145,7 @@ impl<'a> Series<'a> {
     }
 
     /// What was found. Why there is no threshold goes to `found`.
-    pub(super) fn take(self, found: &mut Found) -> Taken {
+    pub(super) fn take(self, found: &mut Found) -> SendOutcome {
         let mtu = self.mtu;
         let measured: Vec<Point> =
             self.points.into_iter().filter(|point| !point.copied.runs.is_empty()).collect();
@@ -156,7 +156,7 @@ impl<'a> Series<'a> {
         let transports = if self.is_whole { &[Transport::Udp, Transport::Tcp][..] } else { &[] };
         let thresholds =
             transports.iter().filter_map(|transport| conclude(&points, *transport, mtu, &self.turned, found));
-        Taken { thresholds: thresholds.collect(), points, measurements }
+        SendOutcome { thresholds: thresholds.collect(), points, measurements }
     }
 }
 

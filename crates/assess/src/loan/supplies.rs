@@ -1,6 +1,6 @@
 //! What sends need beside a stage: the file, and what paths write into.
 
-use wirepath_datapath::Scratch;
+use wirepath_datapath::SendContext;
 
 use super::sends::{How, MOST_OF_DATAGRAM, Made, Sends};
 use super::verify::verify;
@@ -12,12 +12,12 @@ use crate::stage::Stage;
 /// One file, in the page cache.
 pub(super) struct Supplies {
     media: Media,
-    scratch: Scratch,
+    scratch: SendContext,
 }
 
 impl Supplies {
     pub(super) fn of(media: Media) -> Supplies {
-        Supplies { media, scratch: Scratch::default() }
+        Supplies { media, scratch: SendContext::default() }
     }
 
     /// Bytes of the file that is sent.

@@ -6,7 +6,7 @@ use std::net::{TcpStream, UdpSocket};
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
-use wirepath_datapath::{BlockPath, Extent, Medium, Scratch};
+use wirepath_datapath::{BlockPath, Extent, MappedFile, SendContext};
 
 use super::sends::{How, Sends};
 use crate::error::{Doing, Error};
@@ -29,9 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(super) fn verify(
     sends: &Sends,
     file: u64,
-    medium: &Medium,
+    medium: &MappedFile,
     stage: &Stage,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<(), Error> {
     let volume = VOLUME.max(SENDS * u64::from(sends.size));
     let end = sends.stretches(file, volume).map(|send| send.start + send.bytes).max().unwrap_or_default();
@@ -69,10 +69,10 @@ struct Expected {
 fn datagrams(
     sends: &Sends,
     expected: &Expected,
-    medium: &Medium,
+    medium: &MappedFile,
     outlet: &Outlet,
     receiver: &UdpSocket,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<(), Error> {
     let cell = sends.cell();
     let mut sending = Sending::new(&cell, medium, 0, outlet, scratch, 0);
@@ -96,10 +96,10 @@ fn datagrams(
 fn stream(
     sends: &Sends,
     expected: &Expected,
-    medium: &Medium,
+    medium: &MappedFile,
     outlet: &Outlet,
     mut receiver: &TcpStream,
-    scratch: &mut Scratch,
+    scratch: &mut SendContext,
 ) -> Result<(), Error> {
     let Outlet::Blocks(sink) = outlet else { unreachable!("blocks go to an outlet for blocks") };
     let path = if sends.how == How::Copied { BlockPath::Loan } else { BlockPath::MmapZerocopy };

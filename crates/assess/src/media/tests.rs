@@ -109,7 +109,7 @@ fn a_warm_file_is_mapped_before_it_is_sent() {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(receiver.local_addr().unwrap()).unwrap();
     let sink = BlockSink::udp(socket, 1024, BlockPath::MmapSend).unwrap();
-    let mut scratch = Scratch::default();
+    let mut scratch = SendContext::default();
     let medium = media.prepared(Kind::Payload).unwrap();
     let faults = || {
         // Tenth figure of the thread's line, eighth behind the name (proc(5)).
@@ -132,11 +132,11 @@ fn a_warm_file_is_mapped_before_it_is_sent() {
 fn memory_holds_what_a_ring_copies_too() {
     use crate::result::Transport;
     use crate::way::Way;
-    use wirepath_datapath::Path;
+    use wirepath_datapath::DataPath;
     let cell = |path, size| Cell::new(Way::Stream(path), Transport::Udp, Some(size));
-    assert_eq!(copies_in_memory(&[cell(Path::ReadWritev, 512), cell(Path::GsoWritev, 1024)]), 1);
-    assert_eq!(copies_in_memory(&[cell(Path::WireSendfile, 512), cell(Path::WireSendfile, 1024)]), 3);
-    assert_eq!(copies_in_memory(&[cell(Path::WireSendfile, 512), cell(Path::WireUring, 512)]), 3);
+    assert_eq!(copies_in_memory(&[cell(DataPath::ReadWritev, 512), cell(DataPath::GsoWritev, 1024)]), 1);
+    assert_eq!(copies_in_memory(&[cell(DataPath::WireSendfile, 512), cell(DataPath::WireSendfile, 1024)]), 3);
+    assert_eq!(copies_in_memory(&[cell(DataPath::WireSendfile, 512), cell(DataPath::WireUring, 512)]), 3);
 }
 
 #[test]

@@ -2,7 +2,7 @@ use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::thread;
 
-use wirepath_datapath::{BlockPath, Extent, Medium, Scratch, SendError};
+use wirepath_datapath::{BlockPath, Extent, MappedFile, SendContext, SendError};
 
 use super::*;
 
@@ -13,9 +13,9 @@ fn full(path: BlockPath) -> (Outlet, TcpStream, usize) {
     let (receiver, _) = listener.accept().unwrap();
     let file = tempfile::tempfile().unwrap();
     file.set_len(1 << 20).unwrap();
-    let medium = Medium::new(file, 1 << 20).unwrap();
+    let medium = MappedFile::new(file, 1 << 20).unwrap();
     let sink = BlockSink::tcp(sender, path).unwrap();
-    let (mut scratch, mut sent) = (Scratch::default(), 0);
+    let (mut scratch, mut sent) = (SendContext::default(), 0);
     let block = Extent { offset: 0, length: 1 << 20 };
     loop {
         match path.send(&sink, &medium, block, &mut scratch) {
@@ -57,7 +57,7 @@ fn a_receiver_that_ends_a_connection_has_stopped_and_the_path_is_not_faulty() {
         drop(receiver); // with bytes that nobody read: the connection is reset
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 12).unwrap();
-        let (medium, mut scratch) = (Medium::new(file, 1 << 12).unwrap(), Scratch::default());
+        let (medium, mut scratch) = (MappedFile::new(file, 1 << 12).unwrap(), SendContext::default());
         let block = Extent { offset: 0, length: 1 << 12 };
         for _ in 0..2 {
             // The first send after a reset says so, every other that the pipe is broken.

@@ -1,9 +1,9 @@
-use wirepath_datapath::Path;
+use wirepath_datapath::DataPath;
 
 use super::*;
 use crate::way::Way;
 
-fn measured(path: Path) -> Candidate {
+fn measured(path: DataPath) -> Candidate {
     let run = Run {
         user_s: 1.0,
         system_s: 1.0,
@@ -32,7 +32,7 @@ fn measured(path: Path) -> Candidate {
 
 #[test]
 fn a_sink_that_stops_takes_no_earlier_round_with_it() {
-    let mut candidates = vec![measured(Path::ReadWritev), measured(Path::GsoWritev)];
+    let mut candidates = vec![measured(DataPath::ReadWritev), measured(DataPath::GsoWritev)];
     let mut found = Found::default();
     let stopped = Error::SinkStopped { sink: "a peer".to_owned(), why: "it does not answer".to_owned() };
     let outcome = leave(&mut candidates, 0, stopped, &mut found);
@@ -43,7 +43,7 @@ fn a_sink_that_stops_takes_no_earlier_round_with_it() {
 
 #[test]
 fn a_path_that_fails_leaves_with_its_earlier_rounds() {
-    let mut candidates = vec![measured(Path::ReadWritev), measured(Path::GsoWritev)];
+    let mut candidates = vec![measured(DataPath::ReadWritev), measured(DataPath::GsoWritev)];
     let mut found = Found::default();
     leave(&mut candidates, 0, Error::Faulty("a wrong byte".to_owned()), &mut found).unwrap();
     assert_eq!((candidates.len(), found.faults), (1, 1));

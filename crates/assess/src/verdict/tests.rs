@@ -75,13 +75,13 @@ fn result(measurements: Vec<Measurement>) -> Assessment {
 
 #[test]
 fn what_the_server_takes_is_said_with_its_figures() {
-    let cost = |(path, cpu_ns_per_packet): (Path, f64)| PathCost {
+    let cost = |(path, cpu_ns_per_packet): (DataPath, f64)| PathCost {
         path: path.to_string(),
         packets_per_train: USUAL_TRAIN,
         own_headers: false,
         cpu_ns_per_packet,
     };
-    let costs = [(Path::WireUring, 399.0), (Path::WireSendfile, 581.0), (Path::GsoWritev, 512.0)];
+    let costs = [(DataPath::WireUring, 399.0), (DataPath::WireSendfile, 581.0), (DataPath::GsoWritev, 512.0)];
     let calibration = Calibration {
         host: wirepath_datapath::calibration::Host::this(),
         device: DeviceKind::WithChecksums,

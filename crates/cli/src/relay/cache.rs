@@ -1,7 +1,5 @@
 //! `wirepath relay --listen … --cache … --origin …`: the caching HTTP proxy.
 
-mod counts;
-
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -22,7 +20,6 @@ use wirepath_streams::datapath::Support;
 use wirepath_streams::datapath::calibration::Calibrations;
 use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 
-use super::door::Door;
 use super::{Listening, Showing, refuse_value};
 use crate::exit;
 use crate::log::Log;
@@ -88,14 +85,9 @@ impl CacheOptions {
         let engine = Arc::new(Engine::start(&options, support, &readers).context("cannot start the engine")?);
         let cache = Cache::open(self.options()?, Arc::clone(&engine))?;
         let begun = Instant::now();
-        let open = |address| {
-            Door::open(address, Arc::clone(&engine), |metrics, status| {
-                counts::register(&cache, metrics, status)
-            })
-        };
-        let metrics = showing.metrics.map(open).transpose()?;
-        if let Some(door) = &metrics {
-            tracing::info!("metrics at http://{}/metrics", door.address());
+        let endpoint = showing.metrics.map(|address| cache.open_metrics(address)).transpose()?;
+        if let Some(endpoint) = &endpoint {
+            tracing::info!("metrics at http://{}/metrics", endpoint.address());
         }
         let says_ready = !matches!(output, Output::Standard);
         let served = runtime.block_on(serve(&cache, addresses, listening.drain, says_ready));

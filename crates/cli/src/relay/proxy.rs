@@ -1,19 +1,15 @@
 //! `wirepath relay --listen … --to …`: the TCP proxy.
 
-mod counts;
-
 use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
 use wirepath_relay::{Balance, Endpoint, HealthOptions, Proxy, ProxyStatus};
 
-use super::door::Door;
 use super::{Listening, Showing, refuse, without_address};
 use crate::exit;
 use crate::log::Log;
@@ -139,10 +135,10 @@ async fn relay(
         proxy = Proxy::start(options) => proxy?,
         _ = signals.next() => return Ok(None),
     };
-    let _metrics = match metrics {
-        Some(address) => Some(open_metrics(address, &proxy).await?),
-        None => None,
-    };
+    let endpoint = metrics.map(|address| proxy.open_metrics(address)).transpose()?;
+    if let Some(endpoint) = &endpoint {
+        tracing::info!("metrics at http://{}/metrics", endpoint.address());
+    }
     if says_ready {
         let addresses: Vec<String> =
             proxy.listening().iter().map(|address| format!(" listen={address}")).collect();
@@ -169,16 +165,6 @@ async fn relay(
     };
     losses.abort();
     Ok(Some((view.status().at_end(), in_time)))
-}
-
-/// Opens the metrics endpoint, which has a runtime of its own.
-async fn open_metrics(address: SocketAddr, proxy: &Proxy) -> Result<Door> {
-    let (engine, view) = (Arc::clone(proxy.engine()), proxy.view());
-    let open =
-        move || Door::open(address, engine, |metrics, status| counts::register(&view, metrics, status));
-    let door = tokio::task::spawn_blocking(open).await??;
-    tracing::info!("metrics at http://{}/metrics", door.address());
-    Ok(door)
 }
 
 /// Summary in one line.

@@ -6,9 +6,8 @@ use std::time::Instant;
 use anyhow::{Context, Result};
 use wirepath_relay::{Configuration, StreamGroup, StreamSnapshot, StreamState, group_report, stream_report};
 
-use super::door::Door;
+use super::Showing;
 use super::status_table::StatusTable;
-use super::{Showing, counts};
 use crate::exit;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
@@ -22,24 +21,16 @@ pub(super) fn run(
     showing: &Showing,
 ) -> Result<ExitCode> {
     let interrupt = Interrupt::watch().context("cannot watch for signals")?;
-    wirepath_server::raise_descriptor_limit();
     let output = Output::prepare(showing.json.as_deref())?;
     let mut table = StatusTable::new(named);
     let mut group = StreamGroup::start(configuration, threads).context("cannot start the engine")?;
     let begun = Instant::now();
-    let latest = group.latest();
-    let open = |address| {
-        Door::open(address, std::sync::Arc::clone(group.engine()), |metrics, status| {
-            counts::register(&latest, &configuration.sharing, metrics, status);
-        })
-    };
-    let door = showing.metrics.map(open).transpose()?;
-    if let Some(door) = &door {
-        table.print(&format!("wirepath: metrics at http://{}/metrics", door.address()));
+    let endpoint = showing.metrics.map(|address| group.open_metrics(address)).transpose()?;
+    if let Some(endpoint) = &endpoint {
+        table.print(&format!("wirepath: metrics at http://{}/metrics", endpoint.address()));
     }
-    drop(latest);
     group.run(|| interrupt.signal().is_some(), &mut table);
-    drop((table, door));
+    drop((table, endpoint));
     let streams = group.finish();
     output.write(|| {
         let json = match (&streams[..], named) {

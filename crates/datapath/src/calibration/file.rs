@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path as FilePath;
+use std::path::Path;
 
 use rustix::fs::OFlags;
 
@@ -18,7 +18,7 @@ impl Calibrations {
     /// # Errors
     /// If it cannot be read, is damaged, or is something else: what is wrong, in words. Whoever has written it may want it back, so
     /// it should not be replaced.
-    pub fn load(file: &FilePath) -> io::Result<Option<Calibrations>> {
+    pub fn load(file: &Path) -> io::Result<Option<Calibrations>> {
         let opened = match open_regular(file) {
             Ok(opened) => opened,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -40,11 +40,11 @@ impl Calibrations {
     ///
     /// # Errors
     /// What the calls say.
-    pub fn store(&self, file: &FilePath) -> io::Result<()> {
+    pub fn store(&self, file: &Path) -> io::Result<()> {
         fs::create_dir_all(folder_of(file))?;
         let mut draft = file.as_os_str().to_owned();
         draft.push(format!(".{}.part", std::process::id()));
-        let draft = FilePath::new(&draft);
+        let draft = Path::new(&draft);
         let text = serde_json::to_string_pretty(self)? + "\n";
         let written = fs::File::create(draft)
             .and_then(|mut opened| opened.write_all(text.as_bytes()).and_then(|()| opened.sync_all()))
@@ -61,7 +61,7 @@ impl Calibrations {
     /// # Errors
     /// As [`Calibrations::load`] and [`Calibrations::store`]: then the file is as it was, and `change` is not called if it could not
     /// be read.
-    pub fn update<T>(file: &FilePath, change: impl FnOnce(&mut Calibrations) -> T) -> io::Result<T> {
+    pub fn update<T>(file: &Path, change: impl FnOnce(&mut Calibrations) -> T) -> io::Result<T> {
         let folder = folder_of(file);
         fs::create_dir_all(folder)?;
         let locked = fs::File::open(folder)?;
@@ -76,12 +76,12 @@ impl Calibrations {
     }
 }
 
-fn folder_of(file: &FilePath) -> &FilePath {
-    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(FilePath::new("."))
+fn folder_of(file: &Path) -> &Path {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// Opens a file to read from, and nothing that would make us wait or that is not stored.
-fn open_regular(file: &FilePath) -> io::Result<fs::File> {
+fn open_regular(file: &Path) -> io::Result<fs::File> {
     let opened = fs::OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits() as i32).open(file)?;
     if !opened.metadata()?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
@@ -92,7 +92,7 @@ fn open_regular(file: &FilePath) -> io::Result<fs::File> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Path;
+    use crate::DataPath;
     use crate::calibration::DeviceKind;
     use crate::calibration::tests::{host, measured};
 
@@ -102,8 +102,8 @@ mod tests {
         let file = folder.path().join("new/calibration.json");
         assert_eq!(Calibrations::load(&file).unwrap(), None);
         let mut all = Calibrations::default();
-        all.add(measured(DeviceKind::Named("eth0".to_owned()), 1500, &[(Path::GsoWritev, 1.5)]));
-        all.add(measured(DeviceKind::Named("eth0".to_owned()), 1500, &[(Path::GsoWritev, 2.5)]));
+        all.add(measured(DeviceKind::Named("eth0".to_owned()), 1500, &[(DataPath::GsoWritev, 1.5)]));
+        all.add(measured(DeviceKind::Named("eth0".to_owned()), 1500, &[(DataPath::GsoWritev, 2.5)]));
         all.store(&file).unwrap();
         assert_eq!(Calibrations::load(&file).unwrap(), Some(all));
         assert_eq!(fs::read_dir(file.parent().unwrap()).unwrap().count(), 1, "no draft is left");

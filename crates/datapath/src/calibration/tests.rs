@@ -4,8 +4,8 @@ pub(super) fn host(kernel: &str) -> Host {
     Host { kernel: kernel.to_owned(), processor: "a test's".to_owned(), processors: 2 }
 }
 
-pub(super) fn measured(device: DeviceKind, mtu: u32, costs: &[(Path, f64)]) -> Calibration {
-    let cost = |(path, ns): &(Path, f64)| PathCost {
+pub(super) fn measured(device: DeviceKind, mtu: u32, costs: &[(DataPath, f64)]) -> Calibration {
+    let cost = |(path, ns): &(DataPath, f64)| PathCost {
         path: path.name().to_owned(),
         packets_per_train: USUAL_TRAIN,
         own_headers: false,
@@ -24,51 +24,58 @@ pub(super) fn measured(device: DeviceKind, mtu: u32, costs: &[(Path, f64)]) -> C
 
 #[test]
 fn the_cheapest_is_chosen_however_little_cheaper_it_is() {
-    let paths = [Path::WireSendfile, Path::GsoWritev, Path::Sendmmsg];
+    let paths = [DataPath::WireSendfile, DataPath::GsoWritev, DataPath::Sendmmsg];
     for (gso_ns, expected) in [
-        (100.0, Path::WireSendfile),
-        (101.0, Path::WireSendfile),
-        (99.0, Path::GsoWritev),
-        (-1.0, Path::WireSendfile),
+        (100.0, DataPath::WireSendfile),
+        (101.0, DataPath::WireSendfile),
+        (99.0, DataPath::GsoWritev),
+        (-1.0, DataPath::WireSendfile),
     ] {
-        let costs = [(Path::WireSendfile, 100.0), (Path::GsoWritev, gso_ns), (Path::Sendmmsg, 400.0)];
+        let costs =
+            [(DataPath::WireSendfile, 100.0), (DataPath::GsoWritev, gso_ns), (DataPath::Sendmmsg, 400.0)];
         let calibration = measured(DeviceKind::WithChecksums, 1500, &costs);
         assert_eq!(calibration.cheapest(&paths), Some(expected), "{gso_ns}");
     }
-    let only =
-        measured(DeviceKind::WithChecksums, 1500, &[(Path::Sendmmsg, 1.0), (Path::GsoWritev, f64::NAN)]);
+    let only = measured(
+        DeviceKind::WithChecksums,
+        1500,
+        &[(DataPath::Sendmmsg, 1.0), (DataPath::GsoWritev, f64::NAN)],
+    );
     assert_eq!(only.cheapest(&paths[..2]), None);
     assert_eq!(only.in_words(&paths), "sendmmsg 1 ns");
 }
 
 #[test]
 fn what_is_left_out_and_what_would_let_it_in_is_said() {
-    let costs = [(Path::WireUring, 399.0), (Path::WireSendfile, 581.0), (Path::GsoWritev, 512.0)];
+    let costs = [(DataPath::WireUring, 399.0), (DataPath::WireSendfile, 581.0), (DataPath::GsoWritev, 512.0)];
     let calibration = measured(DeviceKind::WithChecksums, 1500, &costs);
     assert_eq!(
-        calibration.in_words(&Path::SERVING[1..]),
+        calibration.in_words(&DataPath::SERVING[1..]),
         "gso_writev 512 ns, wire_sendfile 581 ns; with --hot-memory also wire_uring 399 ns"
     );
     assert_eq!(
-        calibration.in_words(&Path::SERVING),
+        calibration.in_words(&DataPath::SERVING),
         "wire_uring 399 ns, gso_writev 512 ns, wire_sendfile 581 ns"
     );
 }
 
 #[test]
 fn what_has_headers_of_its_own_is_judged_by_itself() {
-    let mut calibration =
-        measured(DeviceKind::WithChecksums, 1500, &[(Path::GsoWritev, 100.0), (Path::Krtpsendfile, 10.0)]);
-    assert_eq!(calibration.cheapest_with_own_headers(&Path::OWN_HEADERS), None);
-    let own = [(Path::GsoWritev, 200.0), (Path::Krtpsendfile, 150.0)];
+    let mut calibration = measured(
+        DeviceKind::WithChecksums,
+        1500,
+        &[(DataPath::GsoWritev, 100.0), (DataPath::Krtpsendfile, 10.0)],
+    );
+    assert_eq!(calibration.cheapest_with_own_headers(&DataPath::OWN_HEADERS), None);
+    let own = [(DataPath::GsoWritev, 200.0), (DataPath::Krtpsendfile, 150.0)];
     let mut own = measured(DeviceKind::WithChecksums, 1500, &own);
     own.costs.iter_mut().for_each(|cost| cost.own_headers = true);
     calibration.complete(&own);
     calibration.complete(&own);
     assert_eq!(calibration.costs.len(), 4);
-    assert_eq!(calibration.cost_ns(Path::GsoWritev), Some(100.0));
-    assert_eq!(calibration.cheapest_with_own_headers(&Path::OWN_HEADERS), Some(Path::Krtpsendfile));
-    let words = calibration.in_words_with_own_headers(&Path::OWN_HEADERS);
+    assert_eq!(calibration.cost_ns(DataPath::GsoWritev), Some(100.0));
+    assert_eq!(calibration.cheapest_with_own_headers(&DataPath::OWN_HEADERS), Some(DataPath::Krtpsendfile));
+    let words = calibration.in_words_with_own_headers(&DataPath::OWN_HEADERS);
     assert_eq!(words, "krtpsendfile 150 ns, gso_writev 200 ns");
     let kept: Calibration = serde_json::from_str(&serde_json::to_string(&calibration).unwrap()).unwrap();
     assert_eq!(kept, calibration);

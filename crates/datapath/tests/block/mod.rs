@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use proptest::prelude::*;
-use wirepath_datapath::{BlockPath, BlockSink, Extent, Medium, Scratch, SendError};
+use wirepath_datapath::{BlockPath, BlockSink, Extent, MappedFile, SendContext, SendError};
 
 /// This host, by both families.
 pub(crate) const HOSTS: [&str; 2] = ["127.0.0.1:0", "[::1]:0"];
@@ -20,11 +20,11 @@ pub(crate) fn to_both_hosts(wanted: fn(BlockPath) -> bool) -> Vec<(BlockPath, &'
     paths.flat_map(|path| HOSTS.map(|host| (path, host))).collect()
 }
 
-pub(crate) fn medium(length: usize) -> (Medium, Vec<u8>) {
+pub(crate) fn medium(length: usize) -> (MappedFile, Vec<u8>) {
     let bytes: Vec<u8> = (0..length as u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
     let mut file = tempfile::tempfile().unwrap();
     file.write_all(&bytes).unwrap();
-    (Medium::new(file, length as u64).unwrap(), bytes)
+    (MappedFile::new(file, length as u64).unwrap(), bytes)
 }
 
 pub(crate) fn udp(host: &str, packet_size: u16, path: BlockPath) -> (BlockSink, UdpSocket) {
@@ -45,7 +45,7 @@ pub(crate) fn datagrams_arrive_whole(paths: &[(BlockPath, &str)], cases: u32) {
         let (medium, bytes) = medium(offset + length);
         for &(path, host) in paths {
             let (sink, receiver) = udp(host, packet as u16, path);
-            let mut scratch = Scratch::default();
+            let mut scratch = SendContext::default();
             let a_call = if path.segments() || path.takes_runs() { length } else { packet };
             let mut start = offset;
             while start < bytes.len() {
@@ -74,7 +74,7 @@ pub(crate) fn storage_fails_and_leaves_nothing_behind(
 ) {
     let (medium, bytes) = medium(length);
     let extent = Extent { offset: 0, length };
-    let mut scratch = Scratch::default();
+    let mut scratch = SendContext::default();
     medium.file().set_len(0).unwrap();
     let error = path.send(sink, &medium, extent, &mut scratch).unwrap_err();
     assert!(matches!(error, SendError::Storage { .. }), "{path} to {host}: {error:?}");
@@ -99,7 +99,7 @@ pub(crate) fn a_closed_port_is_told(paths: &[(BlockPath, &str)]) {
     for &(path, host) in paths {
         let (sink, receiver) = udp(host, 1000, path);
         drop(receiver);
-        let mut scratch = Scratch::default();
+        let mut scratch = SendContext::default();
         let mut send = || path.send(&sink, &medium, Extent { offset: 0, length: 1000 }, &mut scratch);
         let refused = send().and_then(|_| send());
         assert!(matches!(refused, Err(SendError::Refused { .. })), "{path} to {host}: {refused:?}");

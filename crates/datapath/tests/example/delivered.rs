@@ -3,14 +3,14 @@
 use std::os::unix::fs::FileExt;
 
 use proptest::prelude::*;
-use wirepath_datapath::{Headers, Path, Scratch, SendError};
+use wirepath_datapath::{DataPath, Headers, SendContext, SendError};
 use wirepath_media::rtp::HEADER_LENGTH;
 
 use super::{Example, HOSTS, KINDS};
 
 /// The bodies of the tests of `paths`, with so many random cases each.
 pub(crate) struct Delivered {
-    pub(crate) paths: Vec<Path>,
+    pub(crate) paths: Vec<DataPath>,
     pub(crate) cases: u32,
 }
 
@@ -24,7 +24,7 @@ impl Delivered {
         delivered.map_err(TestCaseError::fail)
     }
 
-    fn to_both_hosts(&self) -> impl Iterator<Item = (Path, &'static str)> {
+    fn to_both_hosts(&self) -> impl Iterator<Item = (DataPath, &'static str)> {
         self.paths.iter().flat_map(|path| HOSTS.map(|host| (*path, host)))
     }
 
@@ -75,7 +75,7 @@ impl Delivered {
             for headers in KINDS {
                 let example = Example::new(headers, 0, 1316, 40, 1316);
                 let (sink, receiver) = example.sink_to(host, path);
-                let mut scratch = Scratch::default();
+                let mut scratch = SendContext::default();
                 example.medium.file().set_len(0).unwrap();
                 let error = example.send(path, &sink, &mut scratch).unwrap_err();
                 assert!(matches!(error, SendError::Storage { .. }), "{path}, {headers:?}: {error:?}");
@@ -93,7 +93,7 @@ impl Delivered {
                 let example = Example::new(headers, 0, 100, 5, 100);
                 let (sink, receiver) = example.sink_to(host, path);
                 drop(receiver);
-                let mut scratch = Scratch::default();
+                let mut scratch = SendContext::default();
                 let mut send = || example.send(path, &sink, &mut scratch);
                 let refused = send().and_then(|()| send());
                 assert!(matches!(refused, Err(SendError::Refused { .. })), "{path}: {refused:?}");

@@ -6,12 +6,12 @@ use std::io::Write;
 use std::net::UdpSocket;
 use std::time::Duration;
 
-use wirepath_datapath::{Headers, Medium, Path, Scratch, SendError, Train, UdpSink};
+use wirepath_datapath::{DataPath, Headers, MappedFile, SendContext, SendError, Train, UdpSink};
 use wirepath_media::rtp::{HEADER_LENGTH, Header, Run};
 
 /// A train in a medium, and what is to arrive of it.
 pub(crate) struct Example {
-    pub(crate) medium: Medium,
+    pub(crate) medium: MappedFile,
     pub(crate) train: Train,
     pub(crate) headers: Headers,
     pub(crate) bytes: Vec<u8>,
@@ -70,19 +70,24 @@ impl Example {
         bytes.extend(stored);
         let mut file = tempfile::tempfile().unwrap();
         file.write_all(&bytes).unwrap();
-        let medium = Medium::new(file, bytes.len() as u64).unwrap();
+        let medium = MappedFile::new(file, bytes.len() as u64).unwrap();
         Example { medium, train, headers, bytes, expected }
     }
 
     /// A sink for it, and where what it sends to this host arrives.
-    pub(crate) fn sink_to(&self, host: &str, path: Path) -> (UdpSink, UdpSocket) {
+    pub(crate) fn sink_to(&self, host: &str, path: DataPath) -> (UdpSink, UdpSocket) {
         let (sender, receiver) = connected(host);
         let length = self.expected.iter().map(Vec::len).max().unwrap();
         (UdpSink::new(sender, length as u16, path).unwrap(), receiver)
     }
 
     /// Sends all of the train, coming back for the rest as an engine does.
-    pub(crate) fn send(&self, path: Path, sink: &UdpSink, scratch: &mut Scratch) -> Result<(), SendError> {
+    pub(crate) fn send(
+        &self,
+        path: DataPath,
+        sink: &UdpSink,
+        scratch: &mut SendContext,
+    ) -> Result<(), SendError> {
         let (mut rest, mut headers) = (Some(self.train), self.headers);
         while let Some(train) = rest {
             let sent = path.send(sink, &self.medium, &train, headers, scratch)?;
@@ -96,10 +101,10 @@ impl Example {
     }
 
     /// Whether every packet arrives as it should.
-    pub(crate) fn is_delivered(&self, path: Path) -> Result<(), String> {
+    pub(crate) fn is_delivered(&self, path: DataPath) -> Result<(), String> {
         HOSTS.into_iter().try_for_each(|host| {
             let (sink, receiver) = self.sink_to(host, path);
-            let sent = self.send(path, &sink, &mut Scratch::default());
+            let sent = self.send(path, &sink, &mut SendContext::default());
             sent.map_err(|error| format!("{path} to {host}: {error}"))?;
             self.has_arrived(&receiver).map_err(|error| format!("{path} to {host}: {error}"))
         })

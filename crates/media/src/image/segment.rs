@@ -20,7 +20,7 @@ pub struct SegmentEntry {
     pub offset: u64,
     /// Bytes of packets.
     pub data_length: u32,
-    /// Train records, which follow the packets.
+    /// TrainRecord records, which follow the packets.
     pub records: u32,
     /// Number of its first packet, counted from 0 through the image.
     pub first_packet: u64,
@@ -32,7 +32,7 @@ pub struct SegmentEntry {
 
 /// Consecutive packets that leave together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Train {
+pub struct TrainRecord {
     /// Offset of its first packet from the segment's, in bytes.
     pub offset: u32,
     /// Length in bytes.
@@ -75,7 +75,7 @@ impl SegmentEntry {
     ///
     /// # Errors
     /// [`Error`] where the bytes are damaged or contradict the entry or the plan.
-    pub fn trains(&self, plan: &Plan, until_us: u64, bytes: &[u8]) -> Result<Vec<Train>, Error> {
+    pub fn trains(&self, plan: &Plan, until_us: u64, bytes: &[u8]) -> Result<Vec<TrainRecord>, Error> {
         check_length(Part::Segment, bytes, self.length())?;
         check_crc(Part::Segment, bytes, self.crc)?;
         let (data, records) = bytes.split_at(self.data_length as usize);
@@ -89,7 +89,12 @@ impl SegmentEntry {
     ///
     /// # Errors
     /// [`Error`] where the records contradict the entry or the plan.
-    pub fn trains_of_records(&self, plan: &Plan, until_us: u64, records: &[u8]) -> Result<Vec<Train>, Error> {
+    pub fn trains_of_records(
+        &self,
+        plan: &Plan,
+        until_us: u64,
+        records: &[u8],
+    ) -> Result<Vec<TrainRecord>, Error> {
         check_length(Part::Segment, records, u64::from(self.records) * TRAIN_RECORD_LENGTH as u64)?;
         let data_length = u64::from(self.data_length);
         let mut place = Place { offset: 0, packet: self.first_packet, departure_us: self.first_departure_us };
@@ -97,7 +102,7 @@ impl SegmentEntry {
         for (index, record) in records.chunks_exact(TRAIN_RECORD_LENGTH).enumerate() {
             let base = data_length + (index * TRAIN_RECORD_LENGTH) as u64;
             let fields = Fields::new(Part::Segment, base, record);
-            let train = Train::read(fields);
+            let train = TrainRecord::read(fields);
             train.check(fields, plan, &place, self.data_length)?;
             let first = index > 0 || train.departure_us == self.first_departure_us;
             let in_time = first && train.departure_us <= until_us;
@@ -159,7 +164,7 @@ struct Place {
     departure_us: u64,
 }
 
-impl Train {
+impl TrainRecord {
     /// Number of packets.
     pub fn packets(&self) -> u32 {
         self.length.div_ceil(u32::from(self.packet_size))

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::bit_rate::BitRate;
-use crate::image::{MAX_TRAIN_PACKETS, Train};
+use crate::image::{MAX_TRAIN_PACKETS, TrainRecord};
 use crate::rtp::HEADER_LENGTH;
 
 /// The trains of an asset or an image.
@@ -62,7 +62,7 @@ impl Default for Measures {
 }
 
 impl Measures {
-    pub(super) fn take(&mut self, train: &Train) {
+    pub(super) fn take(&mut self, train: &TrainRecord) {
         self.by_packets[train.packets() as usize - 1] += 1;
         self.discontinuities += u64::from(train.discontinuity);
         let payload = u64::from(train.length) - u64::from(train.packets()) * HEADER_LENGTH as u64;

@@ -6,7 +6,7 @@ use super::buffer::PacketBuffer;
 use super::{PackedSegment, Summary, microseconds};
 use crate::image::{
     Description, Header, MAX_SEGMENT_DATA, MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS, PAGE, Plan, SegmentEntry,
-    Start, TRAIN_RECORD_LENGTH, Table, Train,
+    Start, TRAIN_RECORD_LENGTH, Table, TrainRecord,
 };
 use crate::rtp::HEADER_LENGTH;
 use crate::ts::{PACKET_LENGTH, Stretch, TICKS_PER_SECOND};
@@ -253,8 +253,8 @@ impl OpenTrain {
             && departure / burst.max(1) == self.departure / burst.max(1)
     }
 
-    fn record(&self, plan: &Plan, offset: u32) -> Train {
-        Train {
+    fn record(&self, plan: &Plan, offset: u32) -> TrainRecord {
+        TrainRecord {
             offset,
             length: self.length,
             packet_size: plan.recipe.packet_size(),
@@ -276,7 +276,7 @@ impl OpenTrain {
 }
 
 /// Writes the headers of a train that starts at the first of `packets`.
-fn write_headers(packets: &mut [u8], train: &Train, plan: &Plan) {
+fn write_headers(packets: &mut [u8], train: &TrainRecord, plan: &Plan) {
     let run = train.run(plan);
     let train_bytes = &mut packets[..train.length as usize];
     for (index, packet) in (0..).zip(train_bytes.chunks_mut(usize::from(train.packet_size))) {

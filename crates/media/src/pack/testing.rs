@@ -1,7 +1,7 @@
 //! Packs into memory and reads back, for the tests of packing and of the image format.
 
 use super::*;
-use crate::image::{Error as ImageError, Identity, PAGE, Recipe, Train};
+use crate::image::{Error as ImageError, Identity, PAGE, Recipe, TrainRecord};
 use crate::rtp::HEADER_LENGTH;
 
 /// A plan for an asset of `size` bytes with seven packets in one.
@@ -42,7 +42,7 @@ pub(crate) struct Read {
     pub(crate) header: Header,
     pub(crate) table: Table,
     /// The trains of each segment.
-    pub(crate) trains: Vec<Vec<Train>>,
+    pub(crate) trains: Vec<Vec<TrainRecord>>,
     /// Every packet, header included.
     pub(crate) packets: Vec<Vec<u8>>,
 }

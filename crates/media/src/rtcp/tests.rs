@@ -42,7 +42,7 @@ fn a_report_says_what_was_sent_and_by_whom() {
 
 #[test]
 fn a_farewell_ends_with_a_bye() {
-    let bytes = state().farewell("wirepath@host");
+    let bytes = state().bye("wirepath@host");
     let last = Compound::parse(&bytes).expect("valid").last();
     let Some(Ok(Packet::Bye(bye))) = last else { panic!("{last:?}") };
     assert_eq!(bye.ssrcs().collect::<Vec<_>>(), [SSRC]);
@@ -105,7 +105,7 @@ proptest! {
     fn no_bytes_panic(bytes: Vec<u8>, at in 0usize..200, value: u8) {
         _ = read(&bytes, SSRC);
         let mut report = receiver_report(&[SSRC, 1, SSRC]);
-        report.extend(state().farewell("name"));
+        report.extend(state().bye("name"));
         let at = at % report.len();
         report[at] = value;
         if let Ok(received) = read(&report, SSRC) {

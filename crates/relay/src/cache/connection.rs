@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use wirepath_doors::{self as doors, now_s};
 use wirepath_media::http::Version;
+use wirepath_net::http::{self as client, Timeouts, now_s};
 use wirepath_streams::{Object, Stream, StreamProgress};
 
 use super::Shared;
@@ -16,7 +16,7 @@ use super::head::{Asked, Refusal};
 use super::status::count;
 
 pub(super) struct Connection {
-    pub(super) client: doors::Connection,
+    pub(super) client: client::Connection,
     pub(super) shared: Arc<Shared>,
     _place: OwnedSemaphorePermit,
 }
@@ -29,8 +29,8 @@ impl Connection {
         drain: watch::Receiver<bool>,
     ) -> Connection {
         count(&shared.counters.connections);
-        let limits = doors::Limits { write: shared.client_limit, ..doors::Limits::default() };
-        let client = doors::Connection::new(stream, limits, drain);
+        let timeouts = Timeouts { write: shared.client_limit, ..Timeouts::default() };
+        let client = client::Connection::new(stream, timeouts, drain);
         Connection { client, shared, _place: place }
     }
 

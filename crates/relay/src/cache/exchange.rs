@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use http::{Method, header};
-use wirepath_doors::now_s;
 use wirepath_media::http::{Response, Status};
+use wirepath_net::http::now_s;
 use wirepath_streams::Part;
 
 use super::answer::{self, Served, Source};

@@ -1,7 +1,9 @@
 //! The list of fetches that are under way, and which of them turned out to be outdated.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::fetch::Tell;
 
@@ -35,7 +37,7 @@ impl Outdated {
     }
 
     fn lock(&self) -> MutexGuard<'_, bool> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -47,6 +49,6 @@ impl Fetches {
 
     /// The list.
     pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+        self.running.lock()
     }
 }

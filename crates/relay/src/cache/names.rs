@@ -3,9 +3,10 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -42,7 +43,7 @@ impl Names {
 
     /// Has the next caller ask again: the name may stand for others by now.
     pub(super) fn forget(&self) {
-        self.lock().take_if(|asked| asked.borrow().is_some());
+        self.0.lock().take_if(|asked| asked.borrow().is_some());
     }
 
     /// The question that is under way or was answered well, or a new one.
@@ -50,7 +51,7 @@ impl Names {
     where
         F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
     {
-        let mut asked = self.lock();
+        let mut asked = self.0.lock();
         let is_of_use = |asked: &&Asked| match &*asked.borrow() {
             Some(answer) => answer.is_ok(),
             None => asked.has_changed().is_ok(),
@@ -63,10 +64,6 @@ impl Names {
         tokio::spawn(async move { tell.send_replace(Some(looking_up.await.map_err(Arc::new))) });
         *asked = Some(told.clone());
         told
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<Asked>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

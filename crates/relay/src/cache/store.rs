@@ -7,9 +7,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use ring::digest;
 
 use super::cost::{Cost, record_bytes};
@@ -70,7 +71,7 @@ impl Store {
             let (key, entry) = (Arc::from(found.key), Arc::new(found.entry));
             let cost = Cost::of(&entry, &key);
             let kept = Kept { key, entry, body: found.body, body_modified_ns: found.body_modified_ns, cost };
-            let mut index = store.lock();
+            let mut index = store.index.lock();
             index.bodies = index.bodies.max(body_number(&kept.body).unwrap_or(0));
             index.put(kept);
         }
@@ -80,7 +81,7 @@ impl Store {
 
     /// The entry of a URL, which is used now.
     pub(super) fn find(&self, key: &str, url: &str) -> Option<Arc<Kept>> {
-        let mut index = self.lock();
+        let mut index = self.index.lock();
         let kept =
             index.kept.get(key).map(|(_, kept)| Arc::clone(kept)).filter(|kept| kept.entry.url == url)?;
         index.used(&kept.key);
@@ -96,9 +97,9 @@ impl Store {
             Ok(file) => Ok(Some(file)),
             Err(error) if !is_damage(&error) => Err(error),
             Err(error) => {
-                let _changing = self.change();
+                let _changing = self.changing.lock();
                 // One that was replaced or evicted since it was found is not damaged.
-                if self.lock().take_if_same(kept) {
+                if self.index.lock().take_if_same(kept) {
                     tracing::warn!(url = kept.entry.url, %error, "an entry of the cache is damaged; it is dropped");
                     self.counters.damaged.fetch_add(1, Relaxed);
                     self.folder.remove_entry(&kept.key, &kept.body);
@@ -126,14 +127,14 @@ impl Store {
             body: kept.body.clone(),
             body_modified_ns: kept.body_modified_ns,
         };
-        let changing = self.change();
-        if !self.lock().has(kept) {
+        let changing = self.changing.lock();
+        if !self.index.lock().has(kept) {
             return Err(io::ErrorKind::NotFound.into()); // it was evicted meanwhile, or replaced
         }
         if let Err(error) = written.and_then(Written::place) {
             tracing::warn!(url = kept.entry.url, %error, "a head that was renewed could not be written down; it is used");
         }
-        let mut index = self.lock();
+        let mut index = self.index.lock();
         index.take(&kept.key);
         let renewed = index.put(renewed);
         drop((index, changing));
@@ -143,8 +144,8 @@ impl Store {
 
     /// Removes the entry of a URL, if there is one.
     pub(super) fn remove(&self, key: &str) {
-        let _changing = self.change();
-        let taken = self.lock().take(key);
+        let _changing = self.changing.lock();
+        let taken = self.index.lock().take(key);
         if let Some(kept) = taken {
             self.folder.remove_entry(&kept.key, &kept.body);
         }
@@ -152,7 +153,7 @@ impl Store {
 
     /// Number of entries, and what they take in bytes, those that are being written included.
     pub(super) fn size(&self) -> (u64, u64) {
-        let index = self.lock();
+        let index = self.index.lock();
         (index.kept.len() as u64, index.cost.with(index.claims.taken()).bytes)
     }
 
@@ -163,8 +164,8 @@ impl Store {
 
     /// Removes the entry of another key that was not used for longest; answers whether there was one.
     fn evict_other(&self, than: &str) -> bool {
-        let _changing = self.change();
-        let mut index = self.lock();
+        let _changing = self.changing.lock();
+        let mut index = self.index.lock();
         let Some(key) = index.order.values().find(|key| ***key != *than).map(Arc::clone) else {
             return false;
         };
@@ -179,18 +180,10 @@ impl Store {
     /// Removes entries until the others are within the budget.
     fn keep_to_budget(&self) {
         let is_over = || {
-            let index = self.lock();
+            let index = self.index.lock();
             !index.cost.with(index.claims.taken()).fits(self.budget)
         };
         while is_over() && self.evict() {}
-    }
-
-    fn change(&self) -> MutexGuard<'_, ()> {
-        self.changing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Index> {
-        self.index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,8 +1,10 @@
 //! What could not be kept when it was last asked for: it needs not be asked for whole before a part of it is passed through.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// How long that is believed: an origin may change its mind, and room may be made.
 const BELIEVED: Duration = Duration::from_secs(60);
@@ -17,7 +19,7 @@ pub(super) struct Unkept(Mutex<HashMap<Arc<str>, Instant>>);
 impl Unkept {
     /// This could not be kept.
     pub(super) fn add(&self, key: &Arc<str>, now: Instant) {
-        let mut since = self.lock();
+        let mut since = self.0.lock();
         if since.len() >= MOST {
             since.retain(|_, since| is_believed(*since, now));
         }
@@ -28,16 +30,12 @@ impl Unkept {
 
     /// This could be kept.
     pub(super) fn remove(&self, key: &str) {
-        self.lock().remove(key);
+        self.0.lock().remove(key);
     }
 
     /// Whether this is known not to be kept.
     pub(super) fn has(&self, key: &str, now: Instant) -> bool {
-        self.lock().get(key).is_some_and(|since| is_believed(*since, now))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Instant>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().get(key).is_some_and(|since| is_believed(*since, now))
     }
 }
 
@@ -68,7 +66,7 @@ mod tests {
         let later = begin + BELIEVED;
         add("later".to_owned(), later);
         assert!(
-            unkept.has("later", later) && unkept.lock().len() == 1,
+            unkept.has("later", later) && unkept.0.lock().len() == 1,
             "the others are not believed any more"
         );
     }

@@ -2,10 +2,11 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use slab::Slab;
 use tokio::sync::Notify;
 use wirepath_streams::StreamProgress;
@@ -88,7 +89,7 @@ impl Backend {
 
     /// Says whether a connection to the backend reaches this listener.
     pub(super) fn is_at(&self, listener: &Listener) -> bool {
-        lock(&self.targets).iter().any(|target| listener.is_reached_at(target))
+        self.targets.lock().iter().any(|target| listener.is_reached_at(target))
     }
 
     pub(super) fn name(&self) -> &str {
@@ -96,7 +97,7 @@ impl Backend {
     }
 
     pub(super) fn load(&self) -> Load {
-        Load { up: lock(&self.health).is_up(), open: self.open.load(Relaxed) as usize }
+        Load { up: self.health.lock().is_up(), open: self.open.load(Relaxed) as usize }
     }
 
     /// Connects for a client, to any of its addresses, within `limit`.
@@ -131,7 +132,7 @@ impl Backend {
     }
 
     async fn try_targets(&self, limit: Duration) -> io::Result<PeerSocket> {
-        let targets = Arc::clone(&lock(&self.targets));
+        let targets = Arc::clone(&self.targets.lock());
         connect_to_any(&targets, limit, |target| async move { PeerSocket::connect(&target).await }).await
     }
 
@@ -140,7 +141,7 @@ impl Backend {
         if connected.is_err() && self.endpoint.known().is_none() {
             self.unreachable.notify_one();
         }
-        let change = lock(&self.health).note(connected.is_ok(), Instant::now());
+        let change = self.health.lock().note(connected.is_ok(), Instant::now());
         match (change, connected) {
             (Some(Change::Up), _) => tracing::info!(backend = %self.name, "backend is up"),
             (Some(Change::Down), Err(error)) => {
@@ -169,7 +170,7 @@ impl Backend {
                 let resolves_here = targets.is_empty();
                 let resolved_here = self.resolves_here.swap(resolves_here, Relaxed);
                 if !resolves_here {
-                    *lock(&self.targets) = targets.into();
+                    *self.targets.lock() = targets.into();
                 } else if !resolved_here {
                     tracing::warn!(backend = %self.name, "backend resolves to the proxy itself; keeping its previous addresses");
                 }
@@ -180,10 +181,10 @@ impl Backend {
 
     pub(super) fn status(&self) -> BackendStatus {
         let (up, lasted) = {
-            let health = lock(&self.health);
+            let health = self.health.lock();
             (health.is_up(), health.lasted(Instant::now()))
         };
-        let (bytes_to_backend, bytes_to_client) = lock(&self.traffic).bytes();
+        let (bytes_to_backend, bytes_to_client) = self.traffic.lock().bytes();
         BackendStatus {
             name: self.name.clone(),
             up,
@@ -208,14 +209,14 @@ impl BackendSlot {
 
     /// Counts the bytes of the connection.
     pub(super) fn count(&mut self, flow: Flow) {
-        self.flow = Some(lock(&self.backend.traffic).open.insert(flow));
+        self.flow = Some(self.backend.traffic.lock().open.insert(flow));
     }
 }
 
 impl Drop for BackendSlot {
     fn drop(&mut self) {
         self.backend.open.fetch_sub(1, Relaxed);
-        let mut traffic = lock(&self.backend.traffic);
+        let mut traffic = self.backend.traffic.lock();
         if let Some(flow) = self.flow.and_then(|flow| traffic.open.try_remove(flow)) {
             let (to_backend, to_client) = flow.bytes();
             traffic.ended.0 += to_backend;
@@ -237,10 +238,6 @@ impl Flow {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -256,9 +253,9 @@ mod tests {
             runtime.block_on(async {
                 let endpoint = Endpoint::to_connect("localhost:80").unwrap();
                 let backend = Backend::new(endpoint, options).await.unwrap();
-                let found = std::mem::replace(&mut *lock(&backend.targets), Arc::clone(&before));
+                let found = std::mem::replace(&mut *backend.targets.lock(), Arc::clone(&before));
                 backend.resolve_again(&listeners).await;
-                (found, Arc::clone(&lock(&backend.targets)))
+                (found, Arc::clone(&backend.targets.lock()))
             })
         };
         let (found, followed) = after(&["127.0.0.1:81"]);

@@ -2,9 +2,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
 use wirepath_streams::{
@@ -108,7 +109,7 @@ async fn read_header(client: &mut PeerSocket, bytes: &mut Vec<u8>) -> Result<Opt
 async fn connect(shared: &Shared, origin: Option<Origin>) -> Result<(PeerSocket, BackendSlot), Outcome> {
     let order = {
         let loads: Vec<_> = shared.backends.iter().map(|backend| backend.load()).collect();
-        let mut balancer = shared.balancer.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut balancer = shared.balancer.lock();
         balancer.order(&loads, below)
     };
     for choice in order {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
-use wirepath_doors::{self as doors, Listen};
+use wirepath_net::Listen;
 
 use super::connection::{Shared, run};
 use super::peer::PeerSocket;
@@ -82,7 +82,7 @@ impl Listener {
         drain: watch::Receiver<bool>,
     ) {
         let name = self.name.clone();
-        doors::serve(
+        wirepath_net::serve(
             &name,
             LimitedListener { listener: self, permits, accepted: Mutex::default() },
             drain,

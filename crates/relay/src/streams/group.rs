@@ -1,21 +1,25 @@
 //! Streams of a configuration on one engine, from opening their addresses to the end of the last.
 
 use std::io;
+use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use wirepath_net::raise_descriptor_limit;
 use wirepath_streams::datapath::Support;
 use wirepath_streams::datapath::calibration::Calibrations;
 use wirepath_streams::{
-    BlockingPool, Engine, EngineOptions, Importance, Port, Rate, RunningStream, Stream, StreamEnd,
+    BlockingPool, Engine, EngineOptions, Importance, Port, Rate, RunningStream, Sharing, Stream, StreamEnd,
     StreamError, StreamEvent, StreamOptions,
 };
 
 use super::configuration::{Configuration, StreamPlan};
+use super::metrics;
 use super::open_handle::OpenHandle;
 use super::snapshot::{LatestSnapshots, Rates, StreamSnapshot, StreamState};
+use crate::metrics::MetricsEndpoint;
 
 /// Streams whose status is requested together, before the engine may go on with its work: some 100 microseconds.
 const SAMPLED_TOGETHER: usize = 64;
@@ -61,6 +65,7 @@ pub struct StreamGroup {
     members: Vec<Member>,
     sampled: Instant,
     latest: LatestSnapshots,
+    sharing: Sharing,
     sender: Sender<Message>,
     messages: Receiver<Message>,
 }
@@ -135,8 +140,9 @@ impl StreamGroup {
     pub fn start(configuration: &Configuration, threads: usize) -> io::Result<StreamGroup> {
         let readers = BlockingPool::start("reader", 2, Importance::Equal)?;
         let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-        let options =
-            EngineOptions { threads, sharing: configuration.sharing.clone(), ..EngineOptions::default() };
+        raise_descriptor_limit();
+        let sharing = configuration.sharing.clone();
+        let options = EngineOptions { threads, sharing: sharing.clone(), ..EngineOptions::default() };
         let engine = Arc::new(Engine::start(&options, support, &readers)?);
         let (sender, messages) = channel();
         let placement = configuration.placement(engine.threads());
@@ -151,7 +157,8 @@ impl StreamGroup {
         });
         let members = members.collect();
         let latest = LatestSnapshots::default();
-        Ok(StreamGroup { engine, readers, members, sampled: Instant::now(), latest, sender, messages })
+        let sampled = Instant::now();
+        Ok(StreamGroup { engine, readers, members, sampled, latest, sharing, sender, messages })
     }
 
     /// Runs until every stream has ended; stops all of them as soon as `stop` answers true.
@@ -221,14 +228,14 @@ impl StreamGroup {
         self.members.iter().map(|member| member.snapshot.clone()).collect()
     }
 
-    /// The latest sample, shared with readers on other threads; [`StreamGroup::run`] samples for them.
-    pub fn latest(&self) -> LatestSnapshots {
-        self.latest.clone()
-    }
-
-    /// The engine that runs the streams.
-    pub fn engine(&self) -> &Arc<Engine> {
-        &self.engine
+    /// Opens an HTTP endpoint with metrics and status, for which [`StreamGroup::run`] samples.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    pub fn open_metrics(&self, address: SocketAddr) -> io::Result<MetricsEndpoint> {
+        MetricsEndpoint::open(address, Arc::clone(&self.engine), |all, status| {
+            metrics::register(&self.latest, &self.sharing, all, status);
+        })
     }
 
     /// Ends the engine, removes the names of Unix sockets that were listened on and answers the final snapshots.

@@ -49,7 +49,7 @@ pub fn stream_report(stream: &StreamSnapshot) -> Value {
         "cpu_seconds": status.processor_time.map(seconds),
         "bytes_in": status.bytes_in,
         "records_in": status.records_in,
-        "bytes_unseen": status.bytes_unseen,
+        "bytes_zero_copy": status.bytes_unseen,
         "bytes_out": status.bytes_out,
         "bytes_pending": status.bytes_pending,
         "bytes_dropped": status.bytes_dropped,

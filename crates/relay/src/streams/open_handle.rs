@@ -1,7 +1,8 @@
 //! Cancelling a stream that is being opened.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use wirepath_streams::Object;
 
 /// Handle to a stream that is being opened. Opening may block without end, and the names of its Unix sockets exist as
@@ -18,12 +19,12 @@ struct State {
 impl OpenHandle {
     /// Closes the listeners; the stream will not open.
     pub fn cancel(&self) {
-        *self.state() = State { is_cancelled: true, listeners: Vec::new() };
+        *self.0.lock() = State { is_cancelled: true, listeners: Vec::new() };
     }
 
     /// Keeps the listeners, each at the index of its address, unless opening was cancelled.
     pub(super) fn keep(&self, listeners: Vec<Option<Object>>) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         if !state.is_cancelled {
             state.listeners = listeners;
         }
@@ -31,11 +32,7 @@ impl OpenHandle {
 
     /// Takes the listeners out; none if opening was cancelled.
     pub(super) fn take(&self) -> Option<Vec<Option<Object>>> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         (!state.is_cancelled).then(|| std::mem::take(&mut state.listeners))
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,9 +1,10 @@
 //! Snapshots of streams, for status tables, metrics and reports.
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use wirepath_streams::{OutputStatus, StreamStatus};
 
 /// A stream at one moment.
@@ -60,17 +61,17 @@ pub struct Rates {
 
 /// The latest snapshots of all streams: reading them costs the streams nothing.
 #[derive(Clone, Default)]
-pub struct LatestSnapshots(Arc<Mutex<Arc<Vec<StreamSnapshot>>>>);
+pub(super) struct LatestSnapshots(Arc<Mutex<Arc<Vec<StreamSnapshot>>>>);
 
 impl LatestSnapshots {
     /// Replaces the snapshots.
-    pub fn store(&self, snapshots: Vec<StreamSnapshot>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(snapshots);
+    pub(super) fn store(&self, snapshots: Vec<StreamSnapshot>) {
+        *self.0.lock() = Arc::new(snapshots);
     }
 
     /// The snapshots that were stored last.
-    pub fn load(&self) -> Arc<Vec<StreamSnapshot>> {
-        Arc::clone(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn load(&self) -> Arc<Vec<StreamSnapshot>> {
+        Arc::clone(&self.0.lock())
     }
 
     /// Says whether another reader holds them.
@@ -81,7 +82,7 @@ impl LatestSnapshots {
 
 impl Rates {
     /// Rates between two statuses that lie `time` apart.
-    pub fn between(before: &StreamStatus, now: &StreamStatus, time: Duration) -> Rates {
+    pub(super) fn between(before: &StreamStatus, now: &StreamStatus, time: Duration) -> Rates {
         // A clock that hardly moved would make any count an absurd rate.
         let seconds = time.as_secs_f64().max(1e-3);
         let rate = |before: u64, now: u64| (now.saturating_sub(before) as f64 * 8.0 / seconds) as u64;

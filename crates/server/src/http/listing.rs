@@ -22,29 +22,28 @@ a{overflow-wrap:anywhere}\
 @media(max-width:40rem){.name{flex-basis:100%}}\
 small{opacity:.7;font-variant-numeric:tabular-nums;white-space:nowrap}";
 
-/// How to write links to the RTSP door.
+/// Links to the RTSP listener.
 #[derive(Clone, Debug)]
 pub(super) struct Links {
     /// `rtsp://host:port`
-    rtsp: Option<String>,
+    rtsp: String,
 }
 
 impl Links {
     /// The client reaches the other door by the name it used for this one, or by the address it reached.
-    pub(super) fn new(host: &str, local: SocketAddr, rtsp_port: Option<u16>) -> Self {
-        let rtsp = rtsp_port.map(|port| match without_port(host) {
+    pub(super) fn new(host: &str, local: SocketAddr, port: u16) -> Self {
+        let rtsp = match without_port(host) {
             "" => format!("rtsp://{}", SocketAddr::new(local.ip().to_canonical(), port)),
             host => format!("rtsp://{host}:{port}"),
-        });
+        };
         Self { rtsp }
     }
 
     /// The address of a transport stream; other files are not played.
     fn rtsp(&self, folder: &AssetPath, entry: &Entry) -> Option<String> {
         let played = entry.kind == EntryKind::File && content_type(&entry.name) == "video/mp2t";
-        let base = self.rtsp.as_ref().filter(|_| played)?;
         let slash = if folder.is_root() { "" } else { "/" };
-        Some(format!("{base}/{}{slash}{}", folder.encoded(), encode_segment(&entry.name)))
+        played.then(|| format!("{}/{}{slash}{}", self.rtsp, folder.encoded(), encode_segment(&entry.name)))
     }
 }
 
@@ -188,7 +187,7 @@ mod tests {
     }
 
     fn links(host: &str) -> Links {
-        Links::new(host, "[::ffff:127.0.0.1]:80".parse().unwrap(), Some(8554))
+        Links::new(host, "[::ffff:127.0.0.1]:80".parse().unwrap(), 8554)
     }
 
     #[test]

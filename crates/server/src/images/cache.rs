@@ -8,10 +8,11 @@ use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use rustix::fs::{Access, FallocateFlags, access, fallocate};
 use rustix::io::Errno;
 use rustix::process::geteuid;
@@ -201,7 +202,7 @@ impl Cache {
         length: u64,
         reserve: impl Fn(&File, u64) -> io::Result<()>,
     ) -> Result<Draft, CacheError> {
-        let _alone = self.making_room.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.making_room.lock();
         self.make_room(length)?;
         let draft = self.create(name).map_err(|source| self.folder_error(source))?;
         loop {
@@ -319,7 +320,7 @@ fn is_finished(name: &str) -> Option<bool> {
 impl Used {
     /// Sees what the images in `folder` take.
     fn look(&self, folder: &Path) -> io::Result<()> {
-        let _alone = self.looking.lock().unwrap_or_else(PoisonError::into_inner);
+        let _alone = self.looking.lock();
         self.bytes.store(taken_by(&entries(folder)?), Relaxed);
         Ok(())
     }

@@ -6,12 +6,13 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use wirepath_media::image;
-use wirepath_streams::datapath::{Medium, Region};
+use wirepath_streams::datapath::{MappedFile, Region};
 use wirepath_streams::{BlockingPool, Engine, Importance};
 
 use super::image::Image;
@@ -71,7 +72,7 @@ enum Copy {
     /// So many bytes are set aside for it.
     Making(u64),
     Held {
-        medium: Arc<Medium>,
+        medium: Arc<MappedFile>,
         region: Arc<Region>,
     },
     /// It could not be had, and is not tried again.
@@ -107,7 +108,7 @@ impl HotMemory {
     /// A session begins to play `image`.
     pub fn session(&self, image: &Arc<Image>) -> Option<HotSession> {
         let memory = self.this.upgrade()?;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.turn += 1;
         let asked = state.turn;
         match state.entries.iter_mut().find(|entry| entry.is_of(image)) {
@@ -129,7 +130,7 @@ impl HotMemory {
 
     /// What it takes now: also what is being copied, and what the network is not done with.
     pub fn used(&self) -> u64 {
-        self.state().used()
+        self.state.lock().used()
     }
 
     /// Copies made so far.
@@ -139,7 +140,7 @@ impl HotMemory {
 
     /// Why nothing more is copied, if that is so.
     pub fn given_up(&self) -> Option<String> {
-        self.state().given_up.clone()
+        self.state.lock().given_up.clone()
     }
 
     /// What is held.
@@ -149,12 +150,12 @@ impl HotMemory {
             let name = entry.image.upgrade()?.name().to_owned();
             Some(HotImage { name, bytes: region.length() as u64, sessions: entry.sessions })
         };
-        self.state().entries.iter().filter_map(hot).collect()
+        self.state.lock().entries.iter().filter_map(hot).collect()
     }
 
     /// Lets go of what is of no use any more, and has the next image copied if there is room. Never waits.
     fn look(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         for failed in self.engine.hold_failures() {
             if state.given_up.is_none() {
                 tracing::warn!(error = %failed, "no more images are held in hot memory; sessions go on without");
@@ -264,7 +265,7 @@ impl HotMemory {
 
     /// A copy is there, or cannot be had; on the copier's thread.
     fn copied_one(&self, image: &Weak<Image>, whole: Whole, copy: Result<Region, CopyError>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let Some(entry) = state.entries.iter_mut().find(|entry| entry.image.ptr_eq(image)) else { return };
         match copy {
             Ok(region) => {
@@ -288,10 +289,6 @@ impl HotMemory {
         drop(state);
         self.asked.notify_one();
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Looks after it for as long as anybody else has it.
@@ -305,7 +302,7 @@ async fn keep(memory: Weak<HotMemory>) {
 
 impl Drop for HotSession {
     fn drop(&mut self) {
-        let mut state = self.memory.state();
+        let mut state = self.memory.state.lock();
         if let Some(entry) = state.entries.iter_mut().find(|entry| entry.image.ptr_eq(&self.image)) {
             entry.sessions -= 1;
         }
@@ -355,7 +352,7 @@ impl Copy {
 /// A complete image, to be copied.
 struct Whole {
     /// Dropped before the image, which has its file closed elsewhere.
-    medium: Arc<Medium>,
+    medium: Arc<MappedFile>,
     image: Arc<Image>,
     length: u64,
 }

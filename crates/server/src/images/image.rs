@@ -3,12 +3,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use wirepath_media::image::{Plan, SegmentEntry, Start};
-use wirepath_streams::datapath::Medium;
+use wirepath_streams::datapath::MappedFile;
 use wirepath_streams::{At, BlockingPool, Cursor, Load, Segment, TrainSource};
 
 use super::segment;
@@ -34,7 +35,7 @@ pub struct Image {
 /// What was found damaged.
 pub(super) struct Damage {
     /// The file.
-    pub(super) medium: Arc<Medium>,
+    pub(super) medium: Arc<MappedFile>,
     /// The generation that the image has now, after it started over.
     pub(super) generation: u32,
     /// What is wrong.
@@ -102,7 +103,7 @@ struct State {
     /// How often the image started over because it was damaged. Whoever reads or packs it says for which generation, so that
     /// what belongs to an older one changes nothing.
     generation: u32,
-    medium: Option<Arc<Medium>>,
+    medium: Option<Arc<MappedFile>>,
     slots: Vec<Slot>,
     starts: Vec<Start>,
     summary: Summary,
@@ -168,7 +169,7 @@ impl Image {
 
     /// What is known about its asset.
     pub fn summary(&self) -> Summary {
-        self.state().summary.clone()
+        self.state.lock().summary.clone()
     }
 
     /// How far it has come, to be watched.
@@ -186,7 +187,7 @@ impl Image {
     /// # Errors
     /// What asking for the length of its file says.
     pub fn contents(&self) -> io::Result<Contents> {
-        let state = self.state();
+        let state = self.state.lock();
         let entries = || state.slots.iter().map(|slot| &slot.entry);
         Ok(Contents {
             packets: entries().map(|entry| entry.packets(&self.plan)).sum(),
@@ -209,8 +210,8 @@ impl Image {
     }
 
     /// The file and where its segments end, once all of them are there.
-    pub(super) fn whole(&self) -> Option<(Arc<Medium>, u64)> {
-        let state = self.state();
+    pub(super) fn whole(&self) -> Option<(Arc<MappedFile>, u64)> {
+        let state = self.state.lock();
         let complete = *self.progress.borrow() == Progress::Complete;
         let medium = state.medium.as_ref().filter(|_| complete)?;
         let last = &state.slots.last()?.entry;
@@ -219,7 +220,7 @@ impl Image {
 
     /// The segments that are in it by now.
     pub(super) fn segments(&self) -> Vec<SegmentEntry> {
-        self.state().slots.iter().map(|slot| slot.entry).collect()
+        self.state.lock().slots.iter().map(|slot| slot.entry).collect()
     }
 
     /// Where to begin for a time in microseconds from the start: at the last random access point at or before it, or exactly
@@ -228,7 +229,7 @@ impl Image {
         if at_us == 0 {
             return Located::At { cursor: Cursor::START, start_us: 0 };
         }
-        let state = self.state();
+        let state = self.state.lock();
         match *self.progress.borrow() {
             Progress::Growing { until_us } if at_us >= until_us => return Located::NotYet,
             Progress::Growing { .. } | Progress::Failed(_) if state.slots.is_empty() => {
@@ -258,27 +259,27 @@ impl Image {
     /// A generation is to be packed. Answers whether whoever asks has to see to it: one packs the image at a time, and whoever
     /// does goes on with this generation after its own.
     pub(super) fn want_packed(&self, generation: u32) -> bool {
-        let mut packing = self.packing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut packing = self.packing.lock();
         packing.wanted = generation;
         !std::mem::replace(&mut packing.busy, true)
     }
 
     /// The packing of a generation is over. Answers the generation to go on with, if another is wanted by now.
     pub(super) fn packing_over(&self, generation: u32) -> Option<u32> {
-        let mut packing = self.packing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut packing = self.packing.lock();
         packing.busy = packing.wanted != generation;
         packing.busy.then_some(packing.wanted)
     }
 
     /// Its generation: 0, and one more each time that it turned out damaged.
     pub(super) fn generation(&self) -> u32 {
-        self.state().generation
+        self.state.lock().generation
     }
 
     /// Has the image be kept in a file, in which there is nothing yet; answers whether it still is of this generation, as do
     /// [`Image::grow`] and [`Image::end`], which otherwise change nothing.
-    pub(super) fn begin(&self, generation: u32, medium: Medium) -> bool {
-        let mut state = self.state();
+    pub(super) fn begin(&self, generation: u32, medium: MappedFile) -> bool {
+        let mut state = self.state.lock();
         let current = state.generation == generation;
         if current {
             state.medium = Some(Arc::new(medium));
@@ -294,7 +295,7 @@ impl Image {
         starts: &[Start],
         verified: bool,
     ) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.generation != generation {
             return false;
         }
@@ -310,7 +311,7 @@ impl Image {
     /// No more segments will come: all are there, or the words say why not. Then the file is let go of: nobody is kept from
     /// the room that it takes by an image that nobody can play.
     pub(super) fn end(&self, generation: u32, result: Result<Summary, Failure>) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.generation != generation {
             return false;
         }
@@ -334,7 +335,7 @@ impl Image {
         let index = number as usize;
         let Some(job) = self.to_load(index) else { return };
         let result = segment::read(&job.medium, &self.plan, &job.entry, job.until_us, job.verified);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         // The image may have started over meanwhile; then this segment is of no use.
         if state.generation != job.generation {
             return;
@@ -368,14 +369,14 @@ impl Image {
 
     /// Empties the image for the next generation. As long as `state` is locked nobody asks for a segment: one that is gone
     /// from an image that still called itself complete would be taken for its end.
-    fn start_over(&self, state: &mut State) -> (Option<Arc<Medium>>, Vec<Slot>) {
+    fn start_over(&self, state: &mut State) -> (Option<Arc<MappedFile>>, Vec<Slot>) {
         state.generation += 1;
         self.progress.send_replace(Progress::Growing { until_us: 0 });
         state.empty()
     }
 
     fn to_load(&self, index: usize) -> Option<LoadJob> {
-        let state = self.state();
+        let state = self.state.lock();
         let slot = state.slots.get(index)?;
         Some(LoadJob {
             generation: state.generation,
@@ -385,16 +386,12 @@ impl Image {
             verified: slot.verified,
         })
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// A segment to be brought in, as it was when that was decided.
 struct LoadJob {
     generation: u32,
-    medium: Arc<Medium>,
+    medium: Arc<MappedFile>,
     entry: SegmentEntry,
     until_us: u64,
     verified: bool,
@@ -402,7 +399,7 @@ struct LoadJob {
 
 impl State {
     /// Takes out what holds the file, to be dropped where that may wait.
-    fn empty(&mut self) -> (Option<Arc<Medium>>, Vec<Slot>) {
+    fn empty(&mut self) -> (Option<Arc<MappedFile>>, Vec<Slot>) {
         self.starts.clear();
         (self.medium.take(), std::mem::take(&mut self.slots))
     }
@@ -411,14 +408,14 @@ impl State {
 impl Drop for Image {
     /// The last to hold an image may be a thread that must not wait until its file is closed.
     fn drop(&mut self) {
-        let gone = self.state().empty();
+        let gone = self.state.lock().empty();
         self.readers.discard(gone);
     }
 }
 
 impl TrainSource for Image {
     fn segment(&self, number: u32) -> Load {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let Some(slot) = state.slots.get_mut(number as usize) else {
             return match &*self.progress.borrow() {
                 Progress::Growing { .. } => Load::Pending,

@@ -1,9 +1,10 @@
 //! Which images are open, at rest, or failed a moment ago: bookkeeping that never waits for storage.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use wirepath_media::image::{Identity, Recipe};
 
 use super::image::Image;

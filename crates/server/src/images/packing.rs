@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use wirepath_media::image::{MAX_SEGMENT_DATA, PAGE, Plan, TRAIN_RECORD_LENGTH};
 use wirepath_media::pack::{self, Packer, estimate as estimate_bytes};
 use wirepath_media::ts::PACKET_LENGTH;
-use wirepath_streams::datapath::Medium;
+use wirepath_streams::datapath::MappedFile;
 
 use super::cache::Draft;
 use super::image::Image;
@@ -75,7 +75,7 @@ impl Packing {
     pub(super) fn begin(draft: Draft, image: &Image, generation: u32) -> Result<Box<Packing>, StoreError> {
         let plan = image.plan();
         let file = draft.file().try_clone().map_err(writing)?;
-        let medium = Medium::new(file, length_bound(plan))
+        let medium = MappedFile::new(file, length_bound(plan))
             .map_err(|source| io_error("mapping the wire image", source))?;
         if !image.begin(generation, medium) {
             return Err(StoreError::Stopped);

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use wirepath_media::image::{self, Plan, SegmentEntry, TRAIN_RECORD_LENGTH};
-use wirepath_streams::datapath::{Medium, PageCache, Train};
+use wirepath_streams::datapath::{MappedFile, PageCache, Train};
 use wirepath_streams::{Departure, Segment};
 
 use super::read::is_lost;
@@ -18,7 +18,7 @@ use super::read::is_lost;
 /// # Errors
 /// Why it cannot be read.
 pub(super) fn read(
-    medium: &Arc<Medium>,
+    medium: &Arc<MappedFile>,
     plan: &Plan,
     entry: &SegmentEntry,
     until_us: u64,
@@ -58,7 +58,7 @@ fn trains(
     entry: &SegmentEntry,
     until_us: u64,
     verified: bool,
-) -> Result<Vec<image::Train>, SegmentError> {
+) -> Result<Vec<image::TrainRecord>, SegmentError> {
     let range = entry.offset..entry.offset + entry.length();
     if verified && PageCache::of(file, range) == PageCache::Warm {
         let records = entry.records as usize * TRAIN_RECORD_LENGTH;
@@ -75,7 +75,7 @@ fn bytes(file: &File, offset: u64, length: usize) -> Result<Vec<u8>, SegmentErro
 }
 
 /// A train as the engine knows it.
-fn departure(plan: &Plan, entry: &SegmentEntry, train: &image::Train) -> Departure {
+fn departure(plan: &Plan, entry: &SegmentEntry, train: &image::TrainRecord) -> Departure {
     let train_in_medium = Train {
         offset: entry.offset + u64::from(train.offset),
         length: train.length,

@@ -3,14 +3,16 @@
 use std::fs::File;
 use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
+use wirepath_counters::{Counter, Gauge, counters};
 use wirepath_media::image::{Header, Identity, Plan, Recipe, Table};
-use wirepath_streams::datapath::Medium;
+use wirepath_streams::datapath::MappedFile;
 use wirepath_streams::{BlockingPool, Deferred, Importance};
 
 use super::cache::{Cache, CacheError, Draft};
@@ -48,17 +50,26 @@ pub struct Store {
     _alive: Sender<()>,
 }
 
-/// What the store counted since it was made.
-#[derive(Debug, Default)]
-pub struct StoreCounters {
-    /// Images packed to their end.
-    pub packed: AtomicU64,
-    /// Images whose packing failed.
-    pub failed: AtomicU64,
-    /// Images found in the cache and good.
-    pub found: AtomicU64,
-    /// Images or segments found damaged or stale, and packed again.
-    pub rejected: AtomicU64,
+counters! {
+    /// Counters of an image store.
+    pub struct StoreCounters;
+    /// Snapshot of the counters of an image store.
+    pub struct StoreCounts;
+
+    /// Wire images packed completely.
+    packed: Counter,
+    /// Assets that could not be packed.
+    failed: Counter,
+    /// Wire images found in the cache and used.
+    found: Counter,
+    /// Wire images found damaged or stale, and packed again.
+    rejected: Counter,
+    /// Wire images that are open.
+    open: Gauge,
+    /// Room that wire images take, unfinished ones with what is reserved for them.
+    cache_used_bytes: Gauge,
+    /// Room that wire images may take.
+    cache_budget_bytes: Gauge,
 }
 
 /// An asset cannot be played.
@@ -166,14 +177,14 @@ impl Store {
     pub fn image(&self, asset: Arc<File>, name: &str, recipe: Recipe) -> Result<Arc<Image>, StoreError> {
         let identity = identity(&asset).map_err(|source| io_error("looking at the asset", source))?;
         let key = Key::of(identity, recipe);
-        let door = self.open().door(key);
-        let _alone = door.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = self.open().find(key, identity, Instant::now());
+        let door = self.open.lock().door(key);
+        let _alone = door.lock();
+        let known = self.open.lock().find(key, identity, Instant::now());
         let image = match known {
             Some(known) => known?,
             None => self.open_image(asset, name, key, identity)?,
         };
-        let gone = self.open().rest(key, &image, Instant::now());
+        let gone = self.open.lock().rest(key, &image, Instant::now());
         drop(gone); // outside the lock
         Ok(image)
     }
@@ -189,7 +200,7 @@ impl Store {
             Some(image) => image,
             None => self.pack(asset, name, key, identity)?,
         };
-        self.open().insert(key, &image);
+        self.open.lock().insert(key, &image);
         Ok(image)
     }
 
@@ -211,27 +222,26 @@ impl Store {
     /// The images that are open. Never waits for storage.
     pub fn open_images(&self) -> Vec<Arc<Image>> {
         self.let_go();
-        self.open().images()
+        self.open.lock().images()
     }
 
     /// How many images are open. Never waits for storage.
     pub fn open_count(&self) -> usize {
         self.let_go();
-        self.open().count()
+        self.open.lock().count()
     }
 
-    /// What it counted.
-    pub fn counters(&self) -> &StoreCounters {
-        &self.counters
-    }
-
-    fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    /// What it counted, and how much room its images take now. Never waits for storage.
+    pub fn counts(&self) -> StoreCounts {
+        self.counters.open.set(self.open_count() as u64);
+        self.counters.cache_used_bytes.set(self.cache.used());
+        self.counters.cache_budget_bytes.set(self.cache.budget());
+        self.counters.snapshot()
     }
 
     /// Has what rested long enough closed elsewhere.
     fn let_go(&self) {
-        let gone = self.open().let_go(Instant::now());
+        let gone = self.open.lock().let_go(Instant::now());
         if !gone.is_empty() {
             self.readers.discard(gone);
         }
@@ -249,24 +259,24 @@ impl Store {
         let path = self.cache.path_of(&key.name());
         match read_image(&file) {
             Ok((header, table)) if header.plan.identity == identity && header.plan.recipe == key.recipe => {
-                let medium = Medium::new(file, header.table.offset)
+                let medium = MappedFile::new(file, header.table.offset)
                     .map_err(|source| io_error("mapping the wire image", source))?;
                 let image = self.new_image(asset, name, key, header.plan, summary_of(&header, &table));
                 image.begin(0, medium);
                 image.grow(0, &table.segments, &table.starts, false);
                 image.end(0, Ok(summary_of(&header, &table)));
-                self.counters.found.fetch_add(1, Relaxed);
+                self.counters.found.increment();
                 Ok(Some(image))
             }
             Ok(_) => {
                 tracing::info!(asset = name, image = %path.display(), "the asset changed; its image is packed again");
-                self.counters.rejected.fetch_add(1, Relaxed);
+                self.counters.rejected.increment();
                 Ok(None)
             }
             Err(error) if error.is_damage() => {
                 tracing::warn!(asset = name, image = %path.display(), %error,
                     "a wire image is damaged; it is packed again");
-                self.counters.rejected.fetch_add(1, Relaxed);
+                self.counters.rejected.increment();
                 self.cache.remove(&key.name(), &file)?;
                 Ok(None)
             }
@@ -316,7 +326,7 @@ impl Store {
         image: &Arc<Image>,
         damage: Damage,
     ) -> Result<(), StoreError> {
-        self.counters.rejected.fetch_add(1, Relaxed);
+        self.counters.rejected.increment();
         tracing::warn!(asset = image.name(), image = %image.path().display(), error = damage.error,
             "a wire image is damaged");
         self.cache.remove(&key.name(), damage.medium.file())?;
@@ -347,9 +357,9 @@ impl Store {
         if let StoreError::Stopped = error {
             tracing::info!(asset, image = %path, "packing was stopped");
         } else {
-            self.counters.failed.fetch_add(1, Relaxed);
+            self.counters.failed.increment();
             tracing::warn!(asset, image = %path, %error, "an asset could not be packed");
-            self.open().fail(key, image, error, Instant::now());
+            self.open.lock().fail(key, image, error, Instant::now());
         }
         image.end(generation, Err(failure));
     }
@@ -359,7 +369,7 @@ impl Store {
         let length = packing::length_bound(plan);
         match self.cache.begin(name, length) {
             Err(CacheError::Budget { .. } | CacheError::DiskFull { .. }) => {
-                let resting = self.open().let_all_go();
+                let resting = self.open.lock().let_all_go();
                 drop(resting); // outside the lock
                 self.readers.wait_for_discarded();
                 Ok(self.cache.begin(name, length)?)
@@ -373,7 +383,7 @@ impl Store {
 fn let_go_in_time(store: &Weak<Store>, ended: &Receiver<()>) {
     while let Some(there) = store.upgrade() {
         there.let_go();
-        let next = there.open().next_over(Instant::now());
+        let next = there.open.lock().next_over(Instant::now());
         drop(there);
         if ended.recv_timeout(next) == Err(RecvTimeoutError::Disconnected) {
             return;

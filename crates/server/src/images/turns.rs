@@ -3,8 +3,9 @@
 use std::collections::VecDeque;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Condvar, Mutex};
 use wirepath_streams::{BlockingPool, Importance};
 
 /// Work that has begun and is not done; more has to wait for its first turn. Each holds some memory, and room on the disk.
@@ -77,7 +78,7 @@ impl<W: Work> Turns<W> {
     /// Has work done, the first turn before any turns of what has begun already; answers whether there was room for it.
     #[must_use]
     pub(super) fn submit(&self, work: W) -> bool {
-        let mut queue = self.shared.queue();
+        let mut queue = self.shared.queue.lock();
         if queue.new.len() >= WAITING {
             return false;
         }
@@ -90,7 +91,7 @@ impl<W: Work> Turns<W> {
 
 impl<W: Work> Drop for Turns<W> {
     fn drop(&mut self) {
-        let mut queue = self.shared.queue();
+        let mut queue = self.shared.queue.lock();
         queue.ended = true;
         let waiting = (std::mem::take(&mut queue.new), std::mem::take(&mut queue.begun));
         drop(queue);
@@ -107,7 +108,7 @@ impl<W: Work> Shared<W> {
                 tracing::error!("work panicked; what it was to do is not done");
                 Turn::Done
             });
-            let mut queue = self.queue();
+            let mut queue = self.queue.lock();
             match turn {
                 Turn::More if !queue.ended => queue.begun.push_back(work),
                 _ => {
@@ -122,18 +123,14 @@ impl<W: Work> Shared<W> {
 
     /// What has the next turn, once there is something; none when all has ended.
     fn next(&self) -> Option<W> {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         while !queue.ended {
             if let Some(work) = queue.next() {
                 return Some(work);
             }
-            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut queue);
         }
         None
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Queue<W>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -170,7 +167,7 @@ mod tests {
     impl Work for Told {
         fn turn(&mut self) -> Turn {
             self.tell.send(self.name).unwrap();
-            self.leave.lock().unwrap().recv().unwrap();
+            self.leave.lock().recv().unwrap();
             self.turns -= 1;
             if self.turns == 0 { Turn::Done } else { Turn::More }
         }

@@ -1,8 +1,8 @@
 //! One RTSP connection: bytes in, bytes out, and when to give up.
 
+use super::counters::{EndReason, TimeoutReason};
 use super::desk::Desk;
 use super::door::{SERVER_NAME, Shared};
-use super::session::EndReason;
 use std::future::pending;
 use std::io;
 use std::sync::Arc;
@@ -133,7 +133,7 @@ impl Connection {
     async fn give_up_on_time(&mut self) -> Result<(), End> {
         let now = Instant::now();
         if self.request_begun.is_some_and(|begun| begun + self.door.options.request_timeout <= now) {
-            self.door.counters.connections_slow.increase();
+            self.door.counters.connections_timed_out.increment(TimeoutReason::Request);
             return Err(End::Slow);
         }
         let had_sessions = !self.desk.sessions.is_empty();
@@ -142,7 +142,7 @@ impl Connection {
             // What is left is looked at anew; without sessions, idling begins now.
             self.heard = now;
         } else if self.heard + self.door.options.idle_timeout <= now {
-            self.door.counters.connections_idle.increase();
+            self.door.counters.connections_timed_out.increment(TimeoutReason::Idle);
             return Err(End::Idle);
         }
         Ok(())
@@ -150,7 +150,7 @@ impl Connection {
 
     async fn serve_item(&mut self, item: Item) -> Result<(), End> {
         self.request_begun = None;
-        self.door.counters.requests.increase();
+        self.door.counters.requests.increment();
         match item {
             Item::Request(request) => {
                 let response = self.answer(&request).await?;
@@ -170,21 +170,21 @@ impl Connection {
 
     async fn refuse(&mut self, refusal: &Refusal) -> Result<(), End> {
         tracing::debug!(peer = %self.desk.peer, %refusal, "not a request");
-        self.door.counters.requests_malformed.increase();
+        self.door.counters.requests_malformed.increment();
         self.send(Response::refusal(refusal)).await?;
         if refusal.close { Err(End::Lost) } else { Ok(()) }
     }
 
     async fn send(&mut self, response: Response) -> Result<(), End> {
         if u16::from(response.status()) >= 400 {
-            self.door.counters.requests_refused.increase();
+            self.door.counters.requests_refused.increment();
         }
         let bytes = response.server(SERVER_NAME).date(SystemTime::now()).to_bytes();
         match timeout(WRITE_LIMIT, self.write.write_all(&bytes)).await {
             Ok(Ok(())) => Ok(()),
             Ok(Err(_)) => Err(End::Gone),
             Err(_) => {
-                self.door.counters.connections_slow.increase();
+                self.door.counters.connections_timed_out.increment(TimeoutReason::Response);
                 Err(End::Slow)
             }
         }
@@ -192,7 +192,7 @@ impl Connection {
 
     /// Ends the sessions first: their packets must not outlive the connection while it is being polite.
     async fn close(mut self, end: End) {
-        let reason = if matches!(end, End::Drained) { EndReason::Drained } else { EndReason::Disconnected };
+        let reason = if matches!(end, End::Drained) { EndReason::Shutdown } else { EndReason::Disconnected };
         self.desk.end_all(reason).await;
         if matches!(end, End::Gone) {
             return;

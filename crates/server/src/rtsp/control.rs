@@ -1,6 +1,6 @@
 //! A session's RTCP (RFC 3550 section 6): reports at intervals, what the client says, BYE at the end.
 
-use super::record::{Record, Stage, lock, ntp_now};
+use super::record::{Record, Stage, ntp_now};
 use std::future::pending;
 use std::io;
 use std::sync::Arc;
@@ -71,17 +71,17 @@ fn take(record: &Record, received: io::Result<&[u8]>) {
         Ok(datagram) => datagram,
         Err(error) => return tracing::debug!(peer = %record.peer, %error, "RTCP was not received"),
     };
-    record.counters.rtcp_received.increase();
+    record.counters.rtcp_received.increment();
     match rtcp::read(datagram, record.ssrc) {
         Ok(received) => {
             record.heard.again();
-            record.counters.receptions.add(received.receptions.len() as u64);
+            record.counters.reception_reports.add(received.receptions.len() as u64);
             if let Some(&last) = received.receptions.last() {
-                *lock(&record.reception) = Some((last, last.round_trip(ntp_now())));
+                *record.reception.lock() = Some((last, last.round_trip(ntp_now())));
             }
         }
         Err(error) => {
-            record.counters.rtcp_malformed.increase();
+            record.counters.rtcp_malformed.increment();
             tracing::debug!(peer = %record.peer, %error, "a datagram was dropped");
         }
     }

@@ -1,87 +1,99 @@
-//! What the door counts, declared once; [`COUNTERS`] is for whoever shows it.
+//! Counters of an RTSP listener.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use wirepath_counters::{Counter, Family, Gauge, counters, label};
+use wirepath_net::Exceeded;
 
-use crate::metrics::{Metric, Value};
-
-/// One number that anybody may read at any time.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Its value.
-    pub fn value(&self) -> u64 {
-        self.0.load(Relaxed)
-    }
-
-    pub(super) fn increase(&self) {
-        self.add(1);
-    }
-
-    pub(super) fn add(&self, amount: u64) {
-        self.0.fetch_add(amount, Relaxed);
-    }
-
-    pub(super) fn decrease(&self) {
-        self.0.fetch_sub(1, Relaxed);
+label! {
+    /// Limit because of which a connection or session was refused.
+    pub enum RefusalReason: "reason" {
+        /// Limit of the server.
+        Total = "total_limit",
+        /// Limit for the client's address.
+        Address = "address_limit",
+        /// Limit for the client's connection.
+        Connection = "connection_limit",
     }
 }
 
-macro_rules! counters {
-    ($($kind:ident $name:ident: $help:literal,)*) => {
-        /// All counters of a door.
-        #[derive(Debug, Default)]
-        pub struct Counters {
-            $(#[doc = $help] pub $name: Counter,)*
-        }
+label! {
+    /// Timeout that closed a connection.
+    pub(super) enum TimeoutReason: "reason" {
+        /// The connection had no session and sent nothing.
+        Idle = "idle",
+        /// A request was not complete in time.
+        Request = "request",
+        /// A response was not taken in time.
+        Response = "response",
+    }
+}
 
-        /// The table for [`Metrics::register`](crate::metrics::Metrics::register), under the name `rtsp`.
-        pub(crate) const COUNTERS: &[Metric<Arc<Counters>>] = &[$(Metric {
-            name: stringify!($name),
-            help: $help,
-            unit: None,
-            read: |counters| $kind(&counters.$name),
-        },)*];
-    };
+label! {
+    /// Reason for which a session ended.
+    pub(super) enum EndReason: "reason" {
+        /// The client sent TEARDOWN.
+        Teardown = "teardown",
+        /// The client was silent for too long.
+        Timeout = "timeout",
+        /// The connection ended.
+        Disconnected = "disconnected",
+        /// The client's port is unreachable.
+        Unreachable = "unreachable",
+        /// Playing failed.
+        Failed = "failed",
+        /// The server shut down.
+        Shutdown = "shutdown",
+    }
 }
 
 counters! {
-    level connections: "RTSP connections that are open",
-    total connections_accepted: "RTSP connections accepted",
-    total connections_refused: "RTSP connections refused because there were too many",
-    total connections_refused_address: "RTSP connections refused because their address had too many",
-    total connections_idle: "RTSP connections closed because they had no session and sent nothing",
-    total connections_slow: "RTSP connections closed because a request or a response took too long",
-    total requests: "RTSP requests read, wrong ones included",
-    total requests_refused: "RTSP requests answered with a status of 400 or more",
-    total requests_malformed: "RTSP requests that could not be read",
-    level sessions: "RTSP sessions that are set up",
-    total sessions_set_up: "RTSP sessions set up",
-    total sessions_refused: "RTSP sessions refused because there were too many",
-    total sessions_refused_address: "RTSP sessions refused because their address had too many",
-    total sessions_refused_connection: "RTSP sessions refused because their connection had too many",
-    total sessions_torn_down: "RTSP sessions ended by TEARDOWN",
-    total sessions_timed_out: "RTSP sessions ended because nothing was heard of their client",
-    total sessions_disconnected: "RTSP sessions ended because their connection did",
-    total sessions_unreachable: "RTSP sessions ended because nobody listened at the client's port",
-    total sessions_failed: "RTSP sessions ended because playing failed",
-    total sessions_drained: "RTSP sessions ended because the server shut down",
-    total plays: "PLAY requests that started something, at once or after waiting",
-    total pauses: "PAUSE requests that stopped something",
-    total sender_reports: "RTCP sender reports sent",
-    total farewells: "RTCP BYE packets sent",
-    total rtcp_received: "RTCP datagrams received from clients",
-    total rtcp_malformed: "Datagrams received from clients that are no RTCP",
-    total receptions: "RTCP reception reports received about our sources",
+    /// Counters of an RTSP listener.
+    pub struct Counters;
+    /// Snapshot of the counters of an RTSP listener.
+    pub(crate) struct Counts;
+
+    /// RTSP connections that are open.
+    connections: Gauge,
+    /// RTSP connections accepted.
+    connections_accepted: Counter,
+    /// RTSP connections refused, by the limit that was reached.
+    connections_refused: Family<RefusalReason>,
+    /// RTSP connections closed by a timeout.
+    connections_timed_out: Family<TimeoutReason>,
+    /// RTSP requests read, malformed ones included.
+    requests: Counter,
+    /// RTSP requests answered with a status of 400 or more.
+    requests_refused: Counter,
+    /// RTSP requests that could not be read.
+    requests_malformed: Counter,
+    /// RTSP sessions that are set up.
+    sessions: Gauge,
+    /// RTSP sessions set up since the start.
+    sessions_started: Counter,
+    /// RTSP sessions refused, by the limit that was reached.
+    sessions_refused: Family<RefusalReason>,
+    /// RTSP sessions ended, by reason.
+    sessions_ended: Family<EndReason>,
+    /// PLAY requests that started playing, at once or after waiting.
+    plays: Counter,
+    /// PAUSE requests that stopped playing.
+    pauses: Counter,
+    /// RTCP sender reports sent.
+    sender_reports: Counter,
+    /// RTCP BYE packets sent.
+    rtcp_byes: Counter,
+    /// RTCP datagrams received from clients.
+    rtcp_received: Counter,
+    /// Datagrams received from clients that are not RTCP.
+    rtcp_malformed: Counter,
+    /// RTCP reception reports received about our sources.
+    reception_reports: Counter,
 }
 
-/// It only goes up.
-fn total(counter: &Counter) -> Value {
-    Value::Counter(counter.value())
-}
-
-/// It goes up and down.
-fn level(counter: &Counter) -> Value {
-    Value::Gauge(counter.value() as f64)
+impl From<Exceeded> for RefusalReason {
+    fn from(exceeded: Exceeded) -> RefusalReason {
+        match exceeded {
+            Exceeded::Total => RefusalReason::Total,
+            Exceeded::Address => RefusalReason::Address,
+        }
+    }
 }

@@ -1,9 +1,10 @@
 //! What a connection's requests are answered with: the methods are in `methods`, what they share is here.
 
+use super::counters::EndReason;
 use super::door::Shared;
 use super::player::{OpenError, PlayError, Position, Presentation};
 use super::ports::canonical;
-use super::session::{EndReason, News, Notice, Notices, Session};
+use super::session::{News, Notice, Notices, Session};
 use super::timeline::Stretch;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -122,7 +123,7 @@ impl Desk {
         let silent = |session: &&Session| session.record.heard.at() + limit <= now;
         let ids: Vec<String> =
             self.sessions.values().filter(silent).map(|session| session.id.clone()).collect();
-        end(ids.iter().filter_map(|id| self.sessions.remove(id)).collect(), EndReason::TimedOut).await;
+        end(ids.iter().filter_map(|id| self.sessions.remove(id)).collect(), EndReason::Timeout).await;
     }
 
     pub(super) async fn end_all(&mut self, reason: EndReason) {

@@ -1,14 +1,11 @@
 //! The listening side: who may come in.
 
 use super::connection;
-use super::counters::{COUNTERS, Counters};
+use super::counters::{Counters, Counts};
 use super::player::Player;
 use super::ports::Ports;
 use super::record::{Registry, SessionStatus};
-use crate::limits::{Limits, Permit, Refused};
-use crate::log_limit::LogLimit;
-use crate::metrics::Metrics;
-use crate::status::Status;
+
 use serde_json::json;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -16,7 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use wirepath_doors as doors;
+use wirepath_net::metrics::Metrics;
+use wirepath_net::status::Status;
+use wirepath_net::{ClientLimits, LogLimit, Permit};
 
 /// What every response says in `Server`.
 pub(super) const SERVER_NAME: &str = concat!("Wirepath/", env!("CARGO_PKG_VERSION"));
@@ -76,7 +75,7 @@ pub(super) struct Shared {
     pub(super) counters: Arc<Counters>,
     pub(super) registry: Arc<Registry>,
     pub(super) ports: Ports,
-    limits: Arc<Limits>,
+    limits: Arc<ClientLimits>,
     /// Of lines about refused requests.
     pub(super) refusals: LogLimit,
 }
@@ -92,7 +91,7 @@ impl Door {
             counters: Arc::default(),
             registry: Registry::new(options.sessions, options.sessions_per_address),
             ports: Ports::new(&options.ports),
-            limits: Limits::new(options.connections, options.connections_per_address),
+            limits: ClientLimits::new(options.connections, options.connections_per_address),
             refusals: LogLimit::new(REFUSALS_PER_SECOND),
             options,
         }))
@@ -101,7 +100,7 @@ impl Door {
     /// Adds what the door counts, its limits and its sessions to what is shown.
     pub fn register(&self, metrics: &mut Metrics, status: &mut Status) {
         let shared = Arc::clone(&self.0);
-        metrics.register("rtsp", COUNTERS, move || Arc::clone(&shared.counters));
+        metrics.register("rtsp", Counts::METRICS, move || shared.counters.snapshot());
         let shared = Arc::clone(&self.0);
         status.add("rtsp", move || {
             json!({
@@ -133,7 +132,7 @@ impl Door {
     /// returns when the last response is written. The caller decides how long it waits for that.
     pub async fn serve(&self, listener: TcpListener, shutdown: watch::Receiver<bool>) {
         let told = shutdown.clone();
-        doors::serve("RTSP", listener, shutdown, |(stream, peer)| {
+        wirepath_net::serve("RTSP", listener, shutdown, |(stream, peer)| {
             // Dropping the stream closes it: who comes in numbers gets no answer that costs something.
             let pass = self.0.enter(peer.ip())?;
             let (shared, told) = (Arc::clone(&self.0), told.clone());
@@ -152,16 +151,12 @@ impl Shared {
         let counters = &self.counters;
         match self.limits.admit(address) {
             Ok(permit) => {
-                counters.connections.increase();
-                counters.connections_accepted.increase();
+                counters.connections.increment();
+                counters.connections_accepted.increment();
                 Some(Pass { shared: Arc::clone(self), _permit: permit })
             }
-            Err(Refused::Door) => {
-                counters.connections_refused.increase();
-                None
-            }
-            Err(Refused::Address) => {
-                counters.connections_refused_address.increase();
+            Err(exceeded) => {
+                counters.connections_refused.increment(exceeded.into());
                 None
             }
         }
@@ -176,6 +171,6 @@ struct Pass {
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        self.shared.counters.connections.decrease();
+        self.shared.counters.connections.decrement();
     }
 }

@@ -1,13 +1,12 @@
 //! RFC 2326 section 10: the methods.
 
-use super::counters::Counter;
+use super::counters::{EndReason, RefusalReason};
 use super::desk::{Answer, Desk, refuse, resource};
 use super::player::{Playback, Progress};
 use super::ports::Pair;
 use super::record::{Heard, Place, Record, Stage};
-use super::session::{EndReason, News, Notice, Parts, Session};
+use super::session::{News, Notice, Parts, Session};
 use super::timeline::{PlayStep, Stretch};
-use crate::limits::Refused;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -103,17 +102,19 @@ impl Desk {
 
     /// A place for one more session: 453 if this connection, its address or the server has as many as it may.
     fn reserve(&self) -> Result<Place, Refusal> {
-        let counters = &self.door.counters;
-        let full = |counter: &Counter, who: &str| {
-            counter.increase();
-            refuse(StatusCode::NotEnoughBandwidth, format!("{who} has as many sessions as it may"))
+        let reserved = if self.sessions.len() >= self.door.options.sessions_per_connection {
+            Err(RefusalReason::Connection)
+        } else {
+            self.door.registry.reserve(self.peer.ip()).map_err(RefusalReason::from)
         };
-        if self.sessions.len() >= self.door.options.sessions_per_connection {
-            return Err(full(&counters.sessions_refused_connection, "this connection"));
-        }
-        self.door.registry.reserve(self.peer.ip()).map_err(|refused| match refused {
-            Refused::Door => full(&counters.sessions_refused, "the server"),
-            Refused::Address => full(&counters.sessions_refused_address, "your address"),
+        reserved.map_err(|reason| {
+            self.door.counters.sessions_refused.increment(reason);
+            let who = match reason {
+                RefusalReason::Total => "the server",
+                RefusalReason::Address => "your address",
+                RefusalReason::Connection => "this connection",
+            };
+            refuse(StatusCode::NotEnoughBandwidth, format!("session limit reached for {who}"))
         })
     }
 
@@ -208,14 +209,14 @@ impl Desk {
             _ => None,
         };
         let at_us = self.wait(key, paused).await?;
-        self.door.counters.pauses.increase();
+        self.door.counters.pauses.increment();
         Ok(self.ok(request).range(NptRange { start: Some(Npt::At(at_us)), end: None }))
     }
 
     /// RFC 2326 section 10.7.
     pub(super) async fn tear_down(&mut self, request: &Request) -> Answer {
         let id = self.named_session(request)?.id.clone();
-        self.end(&id, EndReason::TornDown).await;
+        self.end(&id, EndReason::Teardown).await;
         Ok(self.ok(request))
     }
 

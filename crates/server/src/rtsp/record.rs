@@ -2,18 +2,19 @@
 
 use super::counters::Counters;
 use super::player::{Playback, Progress, RtpClock};
-use crate::limits::{Limits, Permit, Refused};
+use parking_lot::Mutex;
 use serde_json::json;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 use tokio::net::UdpSocket;
 use tokio::sync::watch;
 use tokio::time::Instant;
 use wirepath_media::rtcp::{NtpTime, Reception, SenderState};
 use wirepath_media::rtp::CLOCK_HZ;
+use wirepath_net::{ClientLimits, Exceeded, Permit};
 
 /// What a session is doing, for its RTCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,7 +104,7 @@ impl Record {
     pub(super) fn report(&self) {
         if let Some(state) = self.sender_state() {
             self.said_farewell.store(false, Relaxed);
-            self.counters.sender_reports.increase();
+            self.counters.sender_reports.increment();
             self.send(&state.report(&self.cname));
         }
     }
@@ -113,8 +114,8 @@ impl Record {
         if let Some(state) = self.sender_state()
             && !self.said_farewell.swap(true, Relaxed)
         {
-            self.counters.farewells.increase();
-            self.send(&state.farewell(&self.cname));
+            self.counters.rtcp_byes.increment();
+            self.send(&state.bye(&self.cname));
         }
     }
 
@@ -126,14 +127,14 @@ impl Record {
             stage: *self.stage.borrow(),
             progress: self.progress().unwrap_or_default(),
             reason: self.playback.upgrade().map(|playback| playback.reason().to_owned()).unwrap_or_default(),
-            reception: *lock(&self.reception),
+            reception: *self.reception.lock(),
         }
     }
 
     /// The clock as it is, or was when packets were last being sent.
     pub(super) fn note_clock(&self) -> Option<RtpClock> {
         let now = self.progress().and_then(|progress| progress.clock);
-        let mut last = lock(&self.clock);
+        let mut last = self.clock.lock();
         *last = now.or(*last);
         *last
     }
@@ -197,7 +198,7 @@ impl Heard {
 
 /// All sessions of a door, at most so many, and so many from one address.
 pub(super) struct Registry {
-    limits: Arc<Limits>,
+    limits: Arc<ClientLimits>,
     last_key: AtomicU64,
     records: Mutex<HashMap<u64, Arc<Record>>>,
 }
@@ -211,19 +212,19 @@ pub(super) struct Place {
 
 impl Registry {
     pub(super) fn new(most: usize, most_per_address: usize) -> Arc<Self> {
-        let limits = Limits::new(most, most_per_address);
+        let limits = ClientLimits::new(most, most_per_address);
         Arc::new(Self { limits, last_key: AtomicU64::default(), records: Mutex::default() })
     }
 
     /// A place for one more session of a client at this address, if there is one.
-    pub(super) fn reserve(self: &Arc<Self>, address: IpAddr) -> Result<Place, Refused> {
+    pub(super) fn reserve(self: &Arc<Self>, address: IpAddr) -> Result<Place, Exceeded> {
         let permit = self.limits.admit(address)?;
         let key = self.last_key.fetch_add(1, Relaxed);
         Ok(Place { registry: Arc::clone(self), key, _permit: permit })
     }
 
     pub(super) fn statuses(&self) -> Vec<SessionStatus> {
-        let records: Vec<_> = lock(&self.records).values().cloned().collect();
+        let records: Vec<_> = self.records.lock().values().cloned().collect();
         records.iter().map(|record| record.status()).collect()
     }
 }
@@ -231,17 +232,12 @@ impl Registry {
 impl Place {
     /// Makes the session visible.
     pub(super) fn fill(&self, record: Arc<Record>) {
-        lock(&self.registry.records).insert(self.key, record);
+        self.registry.records.lock().insert(self.key, record);
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        lock(&self.registry.records).remove(&self.key);
+        self.registry.records.lock().remove(&self.key);
     }
-}
-
-/// What these locks guard is whole after every statement, so a panic elsewhere does not spoil it.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

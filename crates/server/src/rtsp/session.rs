@@ -1,14 +1,16 @@
 //! One client's playing of one presentation, owned by its connection.
 
+use super::control;
+use super::counters::EndReason;
 use super::player::{Event, PlayError, Playback, Position, Presentation};
 use super::record::{Place, Record, Stage};
 use super::timeline::{Phase, Stretch, Timeline};
-use super::{control, counters::Counters};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+use wirepath_counters::Label;
 use wirepath_media::rtsp::Refusal;
 
 /// Something a session's playback did, in the order it did it.
@@ -32,17 +34,6 @@ pub(super) enum News {
 
 /// Where notices go. Unbounded as a channel, but bounded by what is asked: an answer and an end for each request.
 pub(super) type Notices = UnboundedSender<Notice>;
-
-/// Why a session ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum EndReason {
-    TornDown,
-    TimedOut,
-    Disconnected,
-    Unreachable,
-    Failed,
-    Drained,
-}
 
 pub(super) struct Session {
     /// What the client calls it.
@@ -79,8 +70,8 @@ impl Session {
         let Parts { id, path, track_url, presentation, playback, record, notices, place } = parts;
         let control = tokio::spawn(control::serve(Arc::clone(&record), report_interval));
         place.fill(Arc::clone(&record));
-        record.counters.sessions.increase();
-        record.counters.sessions_set_up.increase();
+        record.counters.sessions.increment();
+        record.counters.sessions_started.increment();
         let timeline = Timeline::new();
         Self {
             id,
@@ -131,7 +122,7 @@ impl Session {
             // Something else was asked for since: the answer to that says what is.
             News::Started(ticket, ..) | News::Paused(ticket, _) if *ticket != self.last_ticket => {}
             News::Started(_, stretch, Ok(_)) => {
-                self.record.counters.plays.increase();
+                self.record.counters.plays.increment();
                 self.timeline.started(*stretch);
                 self.enter(Stage::Playing);
             }
@@ -161,11 +152,11 @@ impl Session {
     /// Ends it. If anybody may still listen, BYE is the last that is sent (RFC 3550 section 6.3.7): call this when
     /// the playback is silent.
     pub(super) fn end(self, reason: EndReason) {
-        tracing::info!(peer = %self.record.peer, path = self.record.path, ?reason, "session ends");
+        tracing::info!(peer = %self.record.peer, path = self.record.path, reason = reason.name(), "session ends");
         if reason != EndReason::Unreachable {
             self.record.farewell();
         }
-        reason.count(&self.record.counters);
+        self.record.counters.sessions_ended.increment(reason);
     }
 
     fn ask_to_rest(&mut self) -> u64 {
@@ -205,20 +196,6 @@ impl Session {
 impl Drop for Session {
     fn drop(&mut self) {
         self.control.abort();
-        self.record.counters.sessions.decrease();
-    }
-}
-
-impl EndReason {
-    fn count(self, counters: &Counters) {
-        let counter = match self {
-            Self::TornDown => &counters.sessions_torn_down,
-            Self::TimedOut => &counters.sessions_timed_out,
-            Self::Disconnected => &counters.sessions_disconnected,
-            Self::Unreachable => &counters.sessions_unreachable,
-            Self::Failed => &counters.sessions_failed,
-            Self::Drained => &counters.sessions_drained,
-        };
-        counter.increase();
+        self.record.counters.sessions.decrement();
     }
 }

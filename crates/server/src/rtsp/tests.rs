@@ -6,9 +6,9 @@ mod methods;
 mod rtcp;
 mod survival;
 
-use super::counters::COUNTERS;
+use super::counters::Counts;
 use super::{Door, DoorOptions};
-use crate::metrics::Value;
+
 use client::Client;
 use fake::FakePlayer;
 use std::net::SocketAddr;
@@ -20,6 +20,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
+use wirepath_counters::Value;
 
 /// Longer than anything here takes on the slowest machine; whoever waits so long fails.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -60,12 +61,15 @@ impl Open {
     }
 }
 
-/// A counter as it is shown.
+/// A counter by its name; one of a family by its name and the label's value: `sessions_ended/timeout`.
 fn counter(door: &Door, name: &str) -> u64 {
-    let metric = COUNTERS.iter().find(|metric| metric.name == name);
-    match (metric.unwrap_or_else(|| panic!("no counter {name}")).read)(door.counters()) {
-        Value::Counter(value) => value,
-        Value::Gauge(value) => value as u64,
+    let (name, label) = name.split_once('/').unwrap_or((name, ""));
+    let metric = Counts::METRICS.iter().find(|metric| metric.name == name);
+    match (metric.unwrap_or_else(|| panic!("no counter {name}")).read)(&door.counters().snapshot()) {
+        Value::Counter(value) | Value::Gauge(value) => value,
+        Value::Counters(_, counts) => {
+            counts.iter().find(|(value, _)| *value == label).map_or(0, |(_, count)| *count)
+        }
         other => panic!("{name} is {other:?}"),
     }
 }

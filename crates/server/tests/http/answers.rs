@@ -95,7 +95,7 @@ fn our_own_names_win() {
     let metrics = client.ask("GET", "/metrics", "");
     for line in [
         "wirepath_http_connections_accepted_total 1",
-        "wirepath_http_connections 1.0",
+        "wirepath_http_connections 1",
         "wirepath_http_requests_total 3",
         "wirepath_http_responses_total{class=\"2xx\"} 1",
         "wirepath_http_responses_total{class=\"4xx\"} 1",

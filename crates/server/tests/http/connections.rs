@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpStream};
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
-use wirepath_server::http::{HttpOptions, Limits};
+use wirepath_net::http::{HttpOptions, Timeouts};
 
 #[test]
 fn pipelined_requests_are_answered_in_order() {
@@ -149,7 +149,7 @@ fn limits_of_connections() {
 fn silent_and_slow_clients_are_let_go() {
     let short = Duration::from_millis(100);
     let door = OpenDoor::new(HttpOptions {
-        limits: Limits { idle: short, head: short, ..Limits::default() },
+        timeouts: Timeouts { idle: short, head: short, ..Timeouts::default() },
         ..HttpOptions::default()
     });
     let mut silent = Client::new(&door);

@@ -11,7 +11,7 @@ use http_support::OpenDoor;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
-use wirepath_server::http::HttpOptions;
+use wirepath_net::http::HttpOptions;
 
 const WAIT: Duration = Duration::from_secs(10);
 
@@ -92,5 +92,5 @@ fn get(door: &OpenDoor, path: &str, fields: &str) -> Answer {
 }
 
 fn open() -> OpenDoor {
-    OpenDoor::new(HttpOptions { rtsp_port: Some(8554), ..HttpOptions::default() })
+    OpenDoor::new(HttpOptions::default())
 }

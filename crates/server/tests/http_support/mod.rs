@@ -10,10 +10,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tokio::sync::{oneshot, watch};
-use wirepath_server::http::{Door, HttpOptions, Site};
+use wirepath_net::http::{Endpoint, HttpOptions, Listener};
+use wirepath_net::metrics::Metrics;
+use wirepath_net::status::Status;
+use wirepath_server::http::LibrarySite;
 use wirepath_server::library::Library;
-use wirepath_server::metrics::Metrics;
-use wirepath_server::status::Status;
 use wirepath_streams::datapath::Support;
 use wirepath_streams::datapath::calibration::Calibrations;
 use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
@@ -95,13 +96,14 @@ fn run(
     let support = Arc::new(Support::probe(None, Calibrations::default(), false));
     let engine = Arc::new(Engine::start(&engine_options, support, &readers).unwrap());
     let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
-    let door = Door::new(options);
-    door.register(&mut metrics, &mut status);
-    let site = Site { library: Some(library), metrics: Arc::new(metrics), status: Arc::new(status), engine };
+    let http = Listener::new(options);
+    http.register(&mut metrics, &mut status);
+    let endpoint = Endpoint { metrics: Arc::new(metrics), status: Arc::new(status) };
+    let site = LibrarySite::new(library, endpoint, 8554);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         tell.send(listener.local_addr().unwrap()).unwrap();
-        door.serve(listener, site, drain).await;
+        http.serve(listener, site, engine, drain).await;
     });
 }

@@ -53,7 +53,7 @@ impl Cold {
     pub(crate) fn bring_in(self) -> (u64, std::io::Result<()>) {
         match self {
             Cold::File(file, range) => (range.end, warm(&file, range)),
-            Cold::Mapping(mapping, range) => (range.end as u64, mapping.bring_in(range)),
+            Cold::Mapping(mapping, range) => (range.end as u64, mapping.prefault(range)),
         }
     }
 }

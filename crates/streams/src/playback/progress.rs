@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use wirepath_datapath::Path;
+use wirepath_datapath::DataPath;
 
 use super::RtpClock;
 use crate::counters::Counter;
@@ -41,8 +41,8 @@ impl Progress {
     }
 
     /// The data path that the last train left by, or the first will be tried by.
-    pub fn path(&self) -> Path {
-        Path::ALL[usize::from(self.path.load(Relaxed)) % Path::ALL.len()]
+    pub fn path(&self) -> DataPath {
+        DataPath::ALL[usize::from(self.path.load(Relaxed)) % DataPath::ALL.len()]
     }
 
     /// The RTP clock, while it plays.
@@ -50,8 +50,8 @@ impl Progress {
         *self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn set_path(&self, path: Path) {
-        let place = Path::ALL.iter().position(|other| *other == path).unwrap_or_default();
+    pub(crate) fn set_path(&self, path: DataPath) {
+        let place = DataPath::ALL.iter().position(|other| *other == path).unwrap_or_default();
         self.path.store(place as u8, Relaxed);
     }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use wirepath_datapath::{Headers, Path, SendError, Taken, Train, UdpSink};
+use wirepath_datapath::{DataPath, Headers, SendError, SendOutcome, Train, UdpSink};
 
 use super::numbering::Numbering;
 use super::{Event, PlayError, PlaybackOptions, Position, Progress, Reply, RtpClock};
@@ -29,11 +29,11 @@ pub(crate) enum Outcome {
 pub(crate) struct PlaybackTask {
     playhead: Playhead,
     sink: UdpSink,
-    path: Path,
+    path: DataPath,
     /// The same for packets with headers of this playback's own.
-    own: Path,
+    own: DataPath,
     /// The path that the last train left by.
-    used: Path,
+    used: DataPath,
     /// What waits for its answer, and when it was due.
     queued: Option<(Departure, u64)>,
     numbering: Numbering,
@@ -60,7 +60,7 @@ pub(crate) const RETRY_US: u64 = 1000;
 impl PlaybackTask {
     pub(crate) fn new(
         options: PlaybackOptions,
-        [path, own]: [Path; 2],
+        [path, own]: [DataPath; 2],
         progress: Arc<Progress>,
         readers: &BlockingPool,
     ) -> io::Result<PlaybackTask> {
@@ -147,8 +147,8 @@ impl PlaybackTask {
                 self.set_origin(&departure, now_us);
             }
             match self.send(&departure, thread, token) {
-                Ok(Taken::Sent(())) => thread.counters.lateness.record(late_us),
-                Ok(Taken::Queued) => {
+                Ok(SendOutcome::Sent(())) => thread.counters.lateness.record(late_us),
+                Ok(SendOutcome::Queued) => {
                     self.queued = Some((departure, due_us));
                     return Outcome::Queued;
                 }
@@ -215,7 +215,7 @@ impl PlaybackTask {
     fn prepare_own(&mut self) -> io::Result<()> {
         if self.sink.prepare(self.own).is_err() {
             // What works everywhere, packet by packet.
-            self.own = Path::Sendmmsg;
+            self.own = DataPath::Sendmmsg;
             self.sink.prepare(self.own)?;
         }
         Ok(())
@@ -237,7 +237,7 @@ impl PlaybackTask {
         departure: &Departure,
         thread: &mut Sending,
         token: u64,
-    ) -> Result<Taken<()>, SendError> {
+    ) -> Result<SendOutcome<()>, SendError> {
         let mut rest = Some(departure.train);
         while let Some(train) = rest {
             let Some(medium) = self.playhead.medium() else { break };
@@ -248,14 +248,14 @@ impl PlaybackTask {
             let result = path.enqueue(&self.sink, medium, &train, headers, scratch, token);
             self.note_path(path);
             let result = match result {
-                Ok(Taken::Queued) => return Ok(Taken::Queued),
-                Ok(Taken::Sent(packets)) => Ok(packets),
+                Ok(SendOutcome::Queued) => return Ok(SendOutcome::Queued),
+                Ok(SendOutcome::Sent(packets)) => Ok(packets),
                 Err(error) => Err(error),
             };
             rest = train.after(self.settle(&train, result, thread)?);
         }
         self.departed(departure, thread);
-        Ok(Taken::Sent(()))
+        Ok(SendOutcome::Sent(()))
     }
 
     /// Moves on by what was sent of a train, or lost; answers how many packets that is. None if it is to be sent by another path.
@@ -291,7 +291,7 @@ impl PlaybackTask {
     }
 
     /// Notes which path a train takes.
-    fn note_path(&mut self, path: Path) {
+    fn note_path(&mut self, path: DataPath) {
         if path != self.used {
             self.used = path;
             self.progress.set_path(path);

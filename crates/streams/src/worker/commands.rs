@@ -100,8 +100,8 @@ impl Worker {
             Command::SetRate { id, rate } => self.set_rate(id, rate),
             Command::TakeBack { id, tell } => self.take_back(id, tell),
             Command::Stored { id, stored } => self.stored(id, stored),
-            Command::Hold(region) => self.sending.scratch.hold(region),
-            Command::LetGo { region_id } => self.sending.scratch.let_go(region_id),
+            Command::Hold(region) => self.sending.scratch.register(region),
+            Command::LetGo { region_id } => self.sending.scratch.unregister(region_id),
             Command::Quit => {}
         }
     }

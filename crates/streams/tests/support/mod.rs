@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use wirepath_streams::datapath::calibration::Calibrations;
 use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
-use wirepath_streams::datapath::{Medium, Path, Support, Train};
+use wirepath_streams::datapath::{DataPath, MappedFile, Support, Train};
 use wirepath_streams::{
     BlockingPool, Cursor, Departure, Engine, EngineOptions, Event, Importance, Load, PlayError, Playback,
     PlaybackOptions, Position, Segment, TrainSource,
@@ -26,7 +26,7 @@ pub(crate) const PACKET_US: u64 = 2000;
 
 /// A source of numbered packets. Its second segment takes three questions to come, as one does that is still being packed.
 pub(crate) struct Numbered {
-    pub(crate) medium: Arc<Medium>,
+    pub(crate) medium: Arc<MappedFile>,
     segments: u32,
     questions: Mutex<u32>,
 }
@@ -50,7 +50,7 @@ impl Numbered {
             file.write_all(&packet(number)).unwrap();
         }
         let length = u64::from(segments * TRAINS * TRAIN) * PACKET as u64;
-        let medium = Arc::new(Medium::new(file, length).unwrap());
+        let medium = Arc::new(MappedFile::new(file, length).unwrap());
         Arc::new(Numbered { medium, segments, questions: Mutex::new(0) })
     }
 }
@@ -85,9 +85,9 @@ impl TrainSource for Numbered {
     }
 }
 
-pub(crate) fn engine(path: Path) -> Engine {
+pub(crate) fn engine(path: DataPath) -> Engine {
     let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
-    let ring = path == Path::WireUring;
+    let ring = path == DataPath::WireUring;
     let options =
         EngineOptions { threads: 1, download_stall_us: 60_000_000, ring, ..EngineOptions::default() };
     Engine::start(&options, Arc::new(Support::probe(Some(path), Calibrations::default(), false)), &readers)

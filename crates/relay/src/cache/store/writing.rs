@@ -57,7 +57,7 @@ impl Store {
         if record_bytes(entry, key) > LONGEST_RECORD {
             return Ok(None);
         }
-        let mut index = self.lock();
+        let mut index = self.index.lock();
         if !index.claims.promised().with(cost).fits(self.budget) {
             return Ok(None);
         }
@@ -66,7 +66,7 @@ impl Store {
         drop(index);
         let body = body_name(key, number);
         let created = self.making_room(key, || self.folder.create_part(&body));
-        let file = Arc::new(created.inspect_err(|_| self.lock().claims.end(number))?);
+        let file = Arc::new(created.inspect_err(|_| self.index.lock().claims.end(number))?);
         // From here on it is removed if it is not kept.
         let (store, key) = (Arc::clone(self), Arc::clone(key));
         let writing = Writing { store, key, number, body, file, cost, is_kept: false };
@@ -82,7 +82,7 @@ impl Store {
             result => result?,
         }
         let room = room_for(file)?;
-        let index = self.lock();
+        let index = self.index.lock();
         let awaited = index.claims.promised().without(index.claims.taken());
         Ok(awaited.bytes <= room.saturating_add(index.cost.bytes))
     }
@@ -95,7 +95,7 @@ impl Store {
                 // A file system that cannot reserve says that it is full when a body is written. So it is asked.
                 Err(Errno::OPNOTSUPP) if room_for(file)? >= bytes => return Ok(true),
                 Err(Errno::NOSPC | Errno::DQUOT | Errno::OPNOTSUPP) => {
-                    let could_be_there = room_for(file)?.saturating_add(self.lock().cost.bytes);
+                    let could_be_there = room_for(file)?.saturating_add(self.index.lock().cost.bytes);
                     if bytes > could_be_there || !self.evict() {
                         return Ok(false);
                     }
@@ -132,7 +132,7 @@ impl Room {
     pub(in crate::cache) fn take(&self, bytes: u64) -> io::Result<bool> {
         let store = &self.store;
         loop {
-            let mut index = store.lock();
+            let mut index = store.index.lock();
             let kept = index.cost;
             match index.claims.take(self.number, bytes, |taken| kept.with(taken).fits(store.budget)) {
                 Some(true) => break,
@@ -164,11 +164,11 @@ impl Writing {
         let record = entry.record(&self.body, body_modified_ns);
         let written = self.store.making_room(&self.key, || folder.write_record(&self.key, &record))?;
         let (key, body, cost) = (Arc::clone(&self.key), self.body.clone(), self.cost);
-        let _changing = self.store.change();
+        let _changing = self.store.changing.lock();
         written.place()?;
         self.is_kept = true;
         let kept = Kept { key, entry, body, body_modified_ns, cost };
-        let mut index = self.store.lock();
+        let mut index = self.store.index.lock();
         index.claims.end(self.number);
         let old = index.take(&self.key);
         let kept = index.put(kept);
@@ -185,7 +185,7 @@ impl Drop for Writing {
         if !self.is_kept {
             self.store.folder.remove(&part_name(&self.body));
             self.store.folder.remove(&self.body);
-            self.store.lock().claims.end(self.number);
+            self.store.index.lock().claims.end(self.number);
         }
     }
 }

@@ -79,7 +79,7 @@ impl HotMemory {
         let copied = self.copied();
         for _ in 0..20 {
             self.look();
-            wait_for("the end of copying", || !self.state().is_copying());
+            wait_for("the end of copying", || !self.state.lock().is_copying());
         }
         assert_eq!(self.copied(), copied, "something was copied");
     }
@@ -98,7 +98,7 @@ fn what_is_played_is_held_whole() {
     assert_eq!((memory.images(), memory.used(), memory.copied()), (vec![expected], length, 1));
     let mut stored = vec![0; length as usize];
     medium.file().read_exact_at(&mut stored, 0).unwrap();
-    match &memory.state().entries[0].copy {
+    match &memory.state.lock().entries[0].copy {
         Copy::Held { region, .. } => assert!(region.bytes() == stored),
         _ => panic!("it is held"),
     }
@@ -170,7 +170,7 @@ fn a_damaged_image_is_not_held() {
     let _session = memory.session(&image).unwrap();
     wait_for("the refusal", || {
         memory.look();
-        matches!(memory.state().entries[0].copy, Copy::Refused)
+        matches!(memory.state.lock().entries[0].copy, Copy::Refused)
     });
     memory.settle();
     assert_eq!((memory.names().len(), memory.used()), (0, 0));
@@ -189,5 +189,5 @@ fn what_is_closed_is_let_go_of() {
         memory.look();
         memory.used() == 0
     });
-    assert!(memory.state().entries.is_empty());
+    assert!(memory.state.lock().entries.is_empty());
 }

@@ -34,10 +34,10 @@ fn failure(reason: &str) -> Failure {
     Failure { reason: reason.into(), public: reason.into() }
 }
 
-fn zeros() -> Medium {
+fn zeros() -> MappedFile {
     let file = tempfile::tempfile().unwrap();
     file.set_len(1 << 16).unwrap();
-    Medium::new(file, 1 << 16).unwrap()
+    MappedFile::new(file, 1 << 16).unwrap()
 }
 
 fn wait_for(image: &Image, what: impl Fn(&Load) -> bool) -> Load {

@@ -63,7 +63,8 @@ impl Store {
 
     /// Packs some of an asset.
     fn pack_on(&self, job: &mut Job) -> Turn {
-        let stop = || self.stop.load(Relaxed) || self.open().abandon(job.key, &job.image, Instant::now());
+        let stop =
+            || self.stop.load(Relaxed) || self.open.lock().abandon(job.key, &job.image, Instant::now());
         let step = match job.begun.take() {
             Some(begun) => Ok(begun),
             None if stop() => Err(StoreError::Stopped),
@@ -105,7 +106,7 @@ impl Store {
     fn conclude(&self, job: &mut Job, result: Result<Summary, StoreError>) -> Turn {
         match result {
             Ok(summary) => {
-                self.counters.packed.fetch_add(1, Relaxed);
+                self.counters.packed.increment();
                 job.image.end(job.generation, Ok(summary));
             }
             Err(StoreError::Io { source, .. }) if is_full(&source) => {

@@ -2,8 +2,9 @@
 
 use super::super::player::*;
 use super::soon;
+use parking_lot::Mutex;
 use std::net::UdpSocket;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 pub(super) const SSRC: u32 = 0xabcd_1234;
@@ -59,19 +60,19 @@ impl FakePlayer {
 
     /// Something happens to the playback that was set up last.
     pub(super) fn tell(&self, event: Event) {
-        let on_event = self.stage.on_event.lock().expect("whole").clone().expect("a playback");
+        let on_event = self.stage.on_event.lock().clone().expect("a playback");
         on_event(event);
     }
 
     /// The request that waits is answered as one that works.
     pub(super) fn answer_late(&self) {
-        let reply = self.stage.waiting.lock().expect("whole").take().expect("a request that waits");
+        let reply = self.stage.waiting.lock().take().expect("a request that waits");
         reply(Ok(Position { sequence: 1, timestamp: 90_000, at_us: UNPACKED_US }));
     }
 
     /// The request that waits is answered as one that fails.
     pub(super) fn fail_waiting(&self) {
-        let reply = self.stage.waiting.lock().expect("whole").take().expect("a request that waits");
+        let reply = self.stage.waiting.lock().take().expect("a request that waits");
         reply(Err(PlayError::Failed(format!("no space left in {SECRET}"))));
     }
 }
@@ -125,7 +126,7 @@ impl Presentation for FakePresentation {
         socket: UdpSocket,
         on_event: OnEvent,
     ) -> Later<'_, Result<Box<dyn Playback>, OpenError>> {
-        *self.stage.on_event.lock().expect("whole") = Some(Arc::new(on_event));
+        *self.stage.on_event.lock() = Some(Arc::new(on_event));
         self.stage.note(Asked::SetUp);
         let playback = FakePlayback { stage: Arc::clone(&self.stage), socket, progress: Mutex::default() };
         Box::pin(async { Ok(Box::new(playback) as Box<dyn Playback>) })
@@ -147,10 +148,10 @@ impl Playback for FakePlayback {
 
     fn play(&self, from_us: Option<u64>, until_us: Option<u64>, reply: Reply<Position>) {
         self.stage.note(Asked::Play { from_us, until_us });
-        let mut progress = self.progress.lock().expect("whole");
+        let mut progress = self.progress.lock();
         let from_us = from_us.unwrap_or(progress.position_us);
         if from_us >= UNPACKED_US {
-            *self.stage.waiting.lock().expect("whole") = Some(reply);
+            *self.stage.waiting.lock() = Some(reply);
             return;
         }
         if from_us >= MINUTE_US {
@@ -167,14 +168,14 @@ impl Playback for FakePlayback {
 
     fn pause(&self, reply: Reply<u64>) {
         self.stage.note(Asked::Pause);
-        let mut progress = self.progress.lock().expect("whole");
+        let mut progress = self.progress.lock();
         progress.packets += u64::from(progress.clock.take().is_some());
         progress.position_us += 1_500_000;
         reply(Ok(progress.position_us));
     }
 
     fn progress(&self) -> Progress {
-        *self.progress.lock().expect("whole")
+        *self.progress.lock()
     }
 
     fn reason(&self) -> &str {

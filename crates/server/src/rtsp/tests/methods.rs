@@ -55,7 +55,7 @@ async fn a_whole_conversation() {
     open.player.expect_end().await;
     assert_eq!(reply.status, 200);
     assert_eq!(client.in_session("PLAY", &set_up, &[]).await.status, 454);
-    assert_eq!((open.counter("sessions"), open.counter("sessions_torn_down")), (0, 1));
+    assert_eq!((open.counter("sessions"), open.counter("sessions_ended/teardown")), (0, 1));
 }
 
 /// Debian's VLC receives as if from a SAT>IP server: no DESCRIBE, requests numbered from 0, a URL of its own.

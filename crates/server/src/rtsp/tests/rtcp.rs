@@ -65,14 +65,14 @@ async fn reports_come_while_it_plays_and_a_bye_at_the_end() {
     }
     open.player.tell(Event::Finished);
     while last_packet(&set_up.rtcp).await != BYE {}
-    assert_eq!(open.counter("farewells"), 1);
+    assert_eq!(open.counter("rtcp_byes"), 1);
 
     // Playing again takes the farewell back; TEARDOWN says it anew.
     assert_eq!(client.in_session("PLAY", &set_up, &["Range: npt=0-"]).await.status, 200);
     assert_eq!(last_packet(&set_up.rtcp).await, NAMES);
     assert_eq!(client.in_session("TEARDOWN", &set_up, &[]).await.status, 200);
     while last_packet(&set_up.rtcp).await != BYE {}
-    assert_eq!(open.counter("farewells"), 2);
+    assert_eq!(open.counter("rtcp_byes"), 2);
 }
 
 /// RFC 3550 section 6.3.7: what is on its way when the end comes is sent, and counted, before BYE.
@@ -101,7 +101,7 @@ async fn who_never_played_says_no_farewell() {
     let mut client = open.client().await;
     let set_up = client.set_up("clip.ts").await;
     assert_eq!(client.in_session("TEARDOWN", &set_up, &[]).await.status, 200);
-    assert_eq!((open.counter("farewells"), open.counter("sender_reports")), (0, 0));
+    assert_eq!((open.counter("rtcp_byes"), open.counter("sender_reports")), (0, 0));
 }
 
 #[tokio::test]
@@ -113,7 +113,7 @@ async fn receiver_reports_are_read_and_shown() {
     to_server(&set_up, &receiver_report(SSRC)).await;
     let mut poll = interval(Duration::from_millis(5));
     soon("a reception", async {
-        while open.counter("receptions") == 0 {
+        while open.counter("reception_reports") == 0 {
             poll.tick().await;
         }
     })
@@ -135,10 +135,10 @@ async fn silence_ends_a_session_and_rtcp_is_no_silence() {
     for _ in 0..12 {
         reports.tick().await;
         to_server(&set_up, &receiver_report(SSRC)).await;
-        assert_eq!(open.counter("sessions_timed_out"), 0);
+        assert_eq!(open.counter("sessions_ended/timeout"), 0);
     }
     open.player.expect_end().await;
-    assert_eq!(open.counter("sessions_timed_out"), 1);
+    assert_eq!(open.counter("sessions_ended/timeout"), 1);
     while last_packet(&set_up.rtcp).await != BYE {}
     assert_eq!(client.in_session("GET_PARAMETER", &set_up, &[]).await.status, 454);
 }

@@ -17,7 +17,7 @@ async fn sessions_end_with_their_connection() {
     open.player.expect(Asked::Play { from_us: None, until_us: None }).await;
     drop(client);
     open.player.expect_end().await;
-    assert_eq!((open.counter("sessions"), open.counter("sessions_disconnected")), (0, 1));
+    assert_eq!((open.counter("sessions"), open.counter("sessions_ended/disconnected")), (0, 1));
     assert!(open.door.sessions().is_empty());
 }
 
@@ -36,8 +36,8 @@ async fn a_connection_that_dies_while_it_is_answered_is_noticed() {
 async fn sessions_end_when_nobody_listens_or_playing_fails() {
     let open = Open::new().await;
     for (event, counter) in [
-        (Event::Unreachable, "sessions_unreachable"),
-        (Event::Failed("the asset was truncated".to_owned()), "sessions_failed"),
+        (Event::Unreachable, "sessions_ended/unreachable"),
+        (Event::Failed("the asset was truncated".to_owned()), "sessions_ended/failed"),
     ] {
         let mut client = open.client().await;
         let set_up = client.set_up("clip.ts").await;
@@ -66,7 +66,7 @@ async fn a_shutdown_ends_everything() {
     drop((client, idle));
     let Open { task, door, .. } = open;
     soon("the end of serving", task).await.expect("no panic");
-    let values = ["farewells", "sessions_drained", "connections"].map(|name| counter(&door, name));
+    let values = ["rtcp_byes", "sessions_ended/shutdown", "connections"].map(|name| counter(&door, name));
     assert_eq!(values, [1, 1, 0]);
 }
 
@@ -80,7 +80,7 @@ async fn half_open_connections_are_closed() {
     for client in &mut clients {
         client.expect_end().await;
     }
-    assert_eq!(open.counter("connections_idle"), 50);
+    assert_eq!(open.counter("connections_timed_out/idle"), 50);
 }
 
 #[tokio::test]
@@ -104,7 +104,7 @@ async fn a_request_must_come_to_its_end() {
     let reply = client.reply().await;
     assert_eq!((reply.status, reply.header("Connection")), (408, "close"));
     client.expect_end().await;
-    assert_eq!(open.counter("connections_slow"), 1);
+    assert_eq!(open.counter("connections_timed_out/request"), 1);
 }
 
 #[tokio::test]
@@ -138,11 +138,11 @@ async fn connections_and_sessions_are_limited() {
     let set_up = first.set_up("clip.ts").await;
     assert_eq!(second.ask("OPTIONS", "clip.ts", &[]).await.status, 200);
     open.client().await.expect_end().await;
-    assert_eq!(open.counter("connections_refused_address"), 1);
+    assert_eq!(open.counter("connections_refused/address_limit"), 1);
 
     let transport = "Transport: RTP/AVP;unicast;client_port=40000-40001";
     assert_eq!(second.ask("SETUP", "clip.ts/track1", &[transport]).await.status, 453);
-    assert_eq!(open.counter("sessions_refused"), 1);
+    assert_eq!(open.counter("sessions_refused/total_limit"), 1);
     first.in_session("TEARDOWN", &set_up, &[]).await;
     second.set_up("clip.ts").await;
     drop(first);
@@ -174,7 +174,11 @@ async fn one_client_does_not_take_all_sessions() {
     second.set_up("clip.ts").await;
     let reply = second.ask("SETUP", "clip.ts/track1", &[transport]).await;
     assert!(reply.status == 453 && reply.body.contains("address"), "{reply:?}");
-    let refused = ["sessions_refused", "sessions_refused_address", "sessions_refused_connection"];
+    let refused = [
+        "sessions_refused/total_limit",
+        "sessions_refused/address_limit",
+        "sessions_refused/connection_limit",
+    ];
     assert_eq!(refused.map(|name| open.counter(name)), [0, 1, 1]);
     first.in_session("TEARDOWN", &set_up, &[]).await;
     second.set_up("clip.ts").await;
@@ -186,7 +190,7 @@ async fn the_door_is_full_when_it_is_full() {
     let mut first = open.client().await;
     assert_eq!(first.ask("OPTIONS", "clip.ts", &[]).await.status, 200);
     open.client().await.expect_end().await;
-    assert_eq!(open.counter("connections_refused"), 1);
+    assert_eq!(open.counter("connections_refused/total_limit"), 1);
 }
 
 #[tokio::test]

@@ -1,0 +1,128 @@
+//! What counts: counters of one thread, counters of several, gauges.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::Value;
+
+/// A counter or gauge: written where something happens, read by any thread at any time.
+pub trait Instrument: Default + fmt::Debug {
+    /// A value of it at one time.
+    type Reading: Clone + Default + fmt::Debug;
+
+    /// Reads it.
+    fn read(&self) -> Self::Reading;
+
+    /// Adds another thread's reading.
+    fn add(sum: &mut Self::Reading, more: Self::Reading);
+
+    /// Shows a reading.
+    fn value(reading: &Self::Reading) -> Value;
+}
+
+/// Counter that a single thread writes: without an atomic addition it costs as much as a plain number.
+#[derive(Debug, Default)]
+pub struct LocalCounter(AtomicU64);
+
+/// Counter that several threads write.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+/// Number that goes up and down; several threads write it.
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicU64);
+
+impl LocalCounter {
+    /// Adds. Of two threads that do so at once, one's addition is lost.
+    #[inline]
+    pub fn add(&self, amount: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(amount), Relaxed);
+    }
+
+    /// Adds one.
+    #[inline]
+    pub fn increment(&self) {
+        self.add(1);
+    }
+
+    /// Reads the sum.
+    #[inline]
+    pub fn value(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+impl Counter {
+    /// Adds.
+    pub fn add(&self, amount: u64) {
+        self.0.fetch_add(amount, Relaxed);
+    }
+
+    /// Adds one.
+    pub fn increment(&self) {
+        self.add(1);
+    }
+
+    /// Reads the sum.
+    pub fn value(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+impl Gauge {
+    /// Adds.
+    pub fn add(&self, amount: u64) {
+        self.0.fetch_add(amount, Relaxed);
+    }
+
+    /// Subtracts; never more than was added.
+    pub fn subtract(&self, amount: u64) {
+        self.0.fetch_sub(amount, Relaxed);
+    }
+
+    /// Adds one.
+    pub fn increment(&self) {
+        self.add(1);
+    }
+
+    /// Subtracts one.
+    pub fn decrement(&self) {
+        self.subtract(1);
+    }
+
+    /// Replaces the value.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Relaxed);
+    }
+
+    /// Reads the value.
+    pub fn value(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+macro_rules! instruments {
+    ($($Instrument:ident is $Value:ident,)+) => {
+        $(impl Instrument for $Instrument {
+            type Reading = u64;
+
+            fn read(&self) -> u64 {
+                self.value()
+            }
+
+            fn add(sum: &mut u64, more: u64) {
+                *sum += more;
+            }
+
+            fn value(reading: &u64) -> Value {
+                Value::$Value(*reading)
+            }
+        })+
+    };
+}
+
+instruments! {
+    LocalCounter is Counter,
+    Counter is Counter,
+    Gauge is Gauge,
+}

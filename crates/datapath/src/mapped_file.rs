@@ -1,0 +1,144 @@
+//! Storage that trains and extents are taken from.
+
+use std::fs::File;
+use std::io;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use rustix::io::{Errno, pread};
+use wirepath_sys::mapping::Mapping;
+use wirepath_sys::page_cache::cached_pages;
+use wirepath_sys::region::Region;
+
+use crate::SendError;
+
+/// A stored file with packets in it: open, and mapped for the paths that send from a mapping.
+#[derive(Debug)]
+pub struct MappedFile {
+    pub(crate) file: File,
+    pub(crate) mapping: Mapping,
+    /// Identity of the region that has the same bytes, or 0.
+    hot: AtomicU64,
+}
+
+impl MappedFile {
+    /// Maps the first `length` bytes of `file`. The file may grow up to that length later: an image can be sent from while it
+    /// is still being written.
+    ///
+    /// # Errors
+    /// What `mmap` says; `EINVAL` for an empty length.
+    pub fn new(file: File, length: u64) -> io::Result<MappedFile> {
+        let mapping = Mapping::new(&file, in_memory(length)?)?;
+        Ok(MappedFile { file, mapping, hot: AtomicU64::new(0) })
+    }
+
+    /// The same, with every page mapped at once, so that no send is the first to touch one: for measuring. Takes as long as
+    /// reading what is not in memory.
+    ///
+    /// # Errors
+    /// As [`MappedFile::new`].
+    pub fn populated(file: File, length: u64) -> io::Result<MappedFile> {
+        let mapping = Mapping::populated(&file, in_memory(length)?)?;
+        Ok(MappedFile { file, mapping, hot: AtomicU64::new(0) })
+    }
+
+    /// The file.
+    pub fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// A copy of its first `length` bytes in memory that a ring can send from, once `check` finds it good. See
+    /// [`MappedFile::set_hot`].
+    ///
+    /// # Errors
+    /// `ENOMEM` if there is not so much memory, what reading the file says (it must not end before), or what `check` says.
+    pub fn copy<E: From<io::Error>>(
+        &self,
+        length: u64,
+        check: impl FnOnce(&[u8]) -> Result<(), E>,
+    ) -> Result<Region, E> {
+        let length = in_memory(length)?;
+        Region::new(length, |bytes| {
+            self.file.read_exact_at(bytes, 0)?;
+            check(bytes)
+        })
+    }
+
+    /// Has threads whose ring holds `region`, a copy of this medium's start, send from there; or, with none, no longer.
+    pub fn set_hot(&self, region: Option<&Region>) {
+        // Relaxed: the number leads nowhere but to a region that the sending thread was handed by other means.
+        self.hot.store(region.map_or(0, Region::id), Relaxed);
+    }
+
+    /// Identity of the region that is a copy of this medium, if there is one.
+    pub(crate) fn hot(&self) -> Option<u64> {
+        Some(self.hot.load(Relaxed)).filter(|id| *id != 0)
+    }
+
+    /// Reads what fills `buffer`.
+    pub(crate) fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), SendError> {
+        const CALL: &str = "pread";
+        let wanted = buffer.len();
+        match pread(&self.file, buffer, offset) {
+            Ok(read) if read == wanted => Ok(()),
+            Ok(_) => Err(SendError::Storage { call: CALL, errno: Errno::NODATA }),
+            Err(errno) => Err(SendError::Storage { call: CALL, errno }),
+        }
+    }
+}
+
+/// A length that memory can have.
+fn in_memory(length: u64) -> io::Result<usize> {
+    usize::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge.into())
+}
+
+/// Bytes of a medium, referred to and not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Extent {
+    /// Where they begin.
+    pub offset: u64,
+    /// How many.
+    pub length: usize,
+}
+
+impl Extent {
+    /// The same as a range of the mapping.
+    pub(crate) fn in_memory(self) -> Range<usize> {
+        let start = self.offset as usize;
+        start..start + self.length
+    }
+
+    /// Whether the kernel may compute a wrong checksum when `sendfile` sends this. Its sum over pages that are added by
+    /// reference goes wrong after a part of odd length (seen on Linux 6.12 and 6.18), and it computes one in software where the
+    /// device does not, where the packet is fragmented and, without UDP_SEGMENT, where it had to wait for its payload. Parts of
+    /// odd length come from odd offsets; media, which have even packets, have none.
+    pub(crate) fn confuses_checksums(self) -> bool {
+        let page = rustix::param::page_size() as u64;
+        self.offset % 2 == 1 && self.offset % page + self.length as u64 > page
+    }
+}
+
+/// Whether a range of a file is in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PageCache {
+    /// All of it is: reading it does not wait for storage.
+    Warm,
+    /// Some of it is not, or the kernel does not tell (before Linux 6.5).
+    Cold,
+}
+
+impl PageCache {
+    /// Asks the kernel; never blocks. An error counts as cold: reading the range tells what is really wrong with it, and where
+    /// the call is forbidden (a container's filter) that is the only way.
+    pub fn of(file: &File, range: Range<u64>) -> PageCache {
+        let page = rustix::param::page_size() as u64;
+        let first = range.start / page * page;
+        let pages = range.end.div_ceil(page) - first / page;
+        match cached_pages(file.as_fd(), first..range.end) {
+            Ok(cached) if cached >= pages => PageCache::Warm,
+            Ok(_) | Err(_) => PageCache::Cold,
+        }
+    }
+}

@@ -1,0 +1,13 @@
+//! HTTP for clients: connections within time limits, which the engine borrows to send bodies, and a listener whose answers come from
+//! a [`Site`].
+
+mod connection;
+mod counters;
+mod endpoint;
+mod exchange;
+mod listener;
+
+pub use connection::{Connection, End, Timeouts, broken, now_s, reject};
+pub use endpoint::Endpoint;
+pub use exchange::{Answer, Site};
+pub use listener::{HttpOptions, Listener};

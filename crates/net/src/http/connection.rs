@@ -1,0 +1,411 @@
+//! Connection of an HTTP client: heads in, answers out. The engine borrows it while it sends or moves a body.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream as BlockingStream};
+use std::os::fd::{AsFd, OwnedFd};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{SendFlags, Shutdown, send, shutdown};
+use socket2::SockRef;
+use tokio::io::{AsyncWriteExt, Interest};
+use tokio::net::TcpStream;
+use tokio::sync::{oneshot, watch};
+use tokio::time::{Instant, timeout, timeout_at};
+use wirepath_media::http::{HeadError, HeadReader, Status};
+use wirepath_streams::{Engine, Part};
+
+/// Bytes read at a time.
+const READ_BYTES: usize = 4096;
+
+/// Time and bytes that a connection is read on after the last answer: closing one with unread bytes resets it, and the client may
+/// lose the answer (RFC 9112 section 9.6).
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 256 * 1024;
+
+/// Answer to a client beyond the limit.
+const FULL: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+/// Times a client may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// Between requests.
+    pub idle: Duration,
+    /// For a head, from its first byte to its last.
+    pub head: Duration,
+    /// To take an answer that is in memory.
+    pub write: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Timeouts {
+        Timeouts {
+            idle: Duration::from_secs(60),
+            head: Duration::from_secs(20),
+            write: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Reason for which there is no next request.
+#[derive(Debug)]
+pub enum End {
+    /// The client closed, or the connection broke, or the listener drains.
+    Closed,
+    /// The client was idle between requests.
+    Idle,
+    /// A head took too long.
+    Late,
+    /// A head cannot be read.
+    Malformed(HeadError),
+}
+
+impl End {
+    /// Status and explanation for the client before the connection is closed; none where no answer is expected.
+    pub fn answer(&self) -> Option<(Status, String)> {
+        match self {
+            End::Closed | End::Idle => None,
+            End::Late => Some((Status::RequestTimeout, "the request did not arrive in time".to_owned())),
+            End::Malformed(error) => Some((error.status(), error.to_string())),
+        }
+    }
+}
+
+/// A client's connection.
+#[derive(Debug)]
+pub struct Connection {
+    /// Not there while it is lent to the engine.
+    stream: Option<TcpStream>,
+    reader: HeadReader,
+    timeouts: Timeouts,
+    drain: watch::Receiver<bool>,
+}
+
+impl Connection {
+    /// A connection from which nothing was read. No request begins after `drain` has become true.
+    pub fn new(stream: TcpStream, timeouts: Timeouts, drain: watch::Receiver<bool>) -> Connection {
+        Connection { stream: Some(stream), reader: HeadReader::default(), timeouts, drain }
+    }
+
+    /// Returns whether no further request is read.
+    pub fn is_draining(&self) -> bool {
+        *self.drain.borrow()
+    }
+
+    /// Local address of the connection.
+    ///
+    /// # Errors
+    /// An error of `getsockname`.
+    pub fn local_address(&self) -> io::Result<SocketAddr> {
+        self.stream.as_ref().ok_or_else(gone)?.local_addr()
+    }
+
+    /// Waits for the next head, as `read` returns it.
+    ///
+    /// # Errors
+    /// [`End`].
+    pub async fn next<T>(
+        &mut self,
+        mut read: impl FnMut(&mut HeadReader) -> Result<Option<T>, HeadError>,
+    ) -> Result<T, End> {
+        let timeouts = self.timeouts;
+        let start = |inside| Instant::now() + if inside { timeouts.head } else { timeouts.idle };
+        let mut inside = self.reader.is_inside();
+        let mut deadline = start(inside);
+        loop {
+            if let Some(request) = read(&mut self.reader).map_err(End::Malformed)? {
+                return Ok(request);
+            }
+            if self.reader.is_inside() != inside {
+                inside = !inside;
+                deadline = start(inside);
+            }
+            let Some(stream) = &self.stream else { return Err(End::Closed) };
+            tokio::select! {
+                _ = self.drain.wait_for(|&drain| drain), if !inside => return Err(End::Closed),
+                ready = timeout_at(deadline, stream.readable()) => match ready {
+                    Err(_) if inside => return Err(End::Late),
+                    Err(_) => return Err(End::Idle),
+                    Ok(ready) => ready.map_err(|_| End::Closed)?,
+                },
+            }
+            feed(stream, &mut self.reader)?;
+        }
+    }
+
+    /// Takes up to `most` bytes that were read beyond the last head.
+    pub fn take_read(&mut self, most: u64) -> Vec<u8> {
+        self.reader.take(most)
+    }
+
+    /// Waits until the connection is reset. A client that closed only its sending side may still wait for its answer.
+    pub async fn gone(&self) {
+        // The borrower sees it.
+        match &self.stream {
+            Some(stream) => broken(stream).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Writes bytes.
+    ///
+    /// # Errors
+    /// An error of `write`, or `TimedOut`.
+    pub async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let limit = self.timeouts.write;
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "writing the response timed out");
+        timeout(limit, self.stream()?.write_all(bytes)).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    /// Has the engine send these parts; returns the number of bytes. A connection on which bytes are missing is reset: an orderly end
+    /// could be taken for that of the answer.
+    ///
+    /// # Errors
+    /// Reason for which the answer is incomplete.
+    pub async fn send(&mut self, engine: &Engine, parts: Vec<Part>) -> io::Result<u64> {
+        let (stream, socket) = match self.lend() {
+            Ok(lent) => lent,
+            Err(error) => {
+                // Closing files may wait for storage.
+                engine.readers().discard(parts);
+                return Err(error);
+            }
+        };
+        let (on_end, end) = oneshot::channel();
+        // Nobody waits any more only when this connection's task was ended, which ends the download.
+        let sending = engine.download(socket, parts, move |end| drop(on_end.send(end)));
+        let end = end.await.map_err(|_| io::Error::other("the engine has ended"))?;
+        drop(sending);
+        match end.error {
+            None => self.take_back(stream).map(|()| end.sent),
+            Some(error) => {
+                Err(cut(&stream, format!("sending the body failed after {} bytes: {error}", end.sent)))
+            }
+        }
+    }
+
+    /// Takes the connection out of the runtime, which would be woken each time it has room; and a second descriptor of it, to lend.
+    ///
+    /// # Errors
+    /// An error of `dup`: then the connection stays. Or that it is lent already.
+    pub fn lend(&mut self) -> io::Result<(BlockingStream, OwnedFd)> {
+        let socket = self.stream()?.as_fd().try_clone_to_owned()?;
+        let stream = self.stream.take().ok_or_else(gone)?.into_std()?;
+        Ok((stream, socket))
+    }
+
+    /// Takes back the connection.
+    ///
+    /// # Errors
+    /// An error of `epoll_ctl`.
+    pub fn take_back(&mut self, stream: BlockingStream) -> io::Result<()> {
+        self.stream = Some(TcpStream::from_std(stream)?);
+        Ok(())
+    }
+
+    /// Sets whether closing the connection resets it.
+    ///
+    /// # Errors
+    /// An error of `setsockopt`.
+    pub fn reset_when_closed(&mut self, resets: bool) -> io::Result<()> {
+        SockRef::from(&*self.stream()?).set_linger(resets.then_some(Duration::ZERO))
+    }
+
+    /// Resets the connection, so that the client sees that bytes are missing; returns `why` as an error.
+    pub fn cut(&mut self, why: String) -> io::Error {
+        match self.stream.take() {
+            Some(stream) => cut(&stream, why),
+            None => io::Error::other(why),
+        }
+    }
+
+    /// Shuts down the sending side. What the client sends can still be read.
+    ///
+    /// # Errors
+    /// An error of `shutdown`.
+    pub async fn finish(&mut self) -> io::Result<()> {
+        self.stream()?.shutdown().await
+    }
+
+    /// Shuts down the sending side, and waits a little for the client to close.
+    ///
+    /// # Errors
+    /// An error of `shutdown` or `read`.
+    pub async fn linger(&mut self) -> io::Result<()> {
+        self.finish().await?;
+        let stream = self.stream()?;
+        let rest = async {
+            let mut left = LINGER_BYTES;
+            loop {
+                stream.readable().await?;
+                match stream.try_read(&mut [0; READ_BYTES]) {
+                    Ok(0) => return Ok(()),
+                    Ok(length) if length >= left => return Ok(()),
+                    Ok(length) => left -= length,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        };
+        timeout(LINGER, rest).await.unwrap_or(Ok(()))
+    }
+
+    fn stream(&mut self) -> io::Result<&mut TcpStream> {
+        self.stream.as_mut().ok_or_else(gone)
+    }
+}
+
+/// Rejects a client beyond the limit, without waiting.
+pub fn reject(stream: &TcpStream) {
+    let sent = send(stream, FULL, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+    let shut = shutdown(stream, Shutdown::Write);
+    tracing::debug!(peer = ?stream.peer_addr(), ?sent, ?shut, "HTTP connection rejected: limit reached");
+}
+
+/// The time in seconds since 1970, for `Date`.
+pub fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+/// Waits until a connection is reset; an orderly end of its receiving side is not that.
+pub async fn broken(stream: &TcpStream) {
+    let look = || if is_broken(stream) { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) };
+    if look().is_err() {
+        // It fails only if the runtime ends.
+        drop(stream.async_io(Interest::ERROR, look).await);
+    }
+}
+
+/// Returns whether both directions are closed.
+fn is_broken(stream: &TcpStream) -> bool {
+    const NOW: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut polled = [PollFd::new(stream, PollFlags::empty())];
+    poll(&mut polled, Some(&NOW)).is_ok() && polled[0].revents().contains(PollFlags::HUP)
+}
+
+/// Feeds the bytes that have arrived. Its buffer is not part of the task, of which there may be thousands.
+fn feed(stream: &TcpStream, reader: &mut HeadReader) -> Result<(), End> {
+    let mut bytes = [0; READ_BYTES];
+    let room = reader.room().min(READ_BYTES);
+    match stream.try_read(&mut bytes[..room]) {
+        Ok(0) => Err(End::Closed),
+        Ok(length) => {
+            let taken = reader.feed(&bytes[..length]);
+            debug_assert_eq!(taken, length, "there was room");
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+        Err(_) => Err(End::Closed),
+    }
+}
+
+/// Resets a connection when it is closed.
+fn cut<'a>(stream: impl Into<SockRef<'a>>, why: String) -> io::Error {
+    match stream.into().set_linger(Some(Duration::ZERO)) {
+        Ok(()) => io::Error::other(why),
+        Err(error) => error,
+    }
+}
+
+fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::NotConnected, "the connection is lent or closed")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    const SHORT: Duration = Duration::from_millis(50);
+
+    /// What comes of a client that writes this and then waits, or closes.
+    fn end_of(sent: &[u8], closes: bool, timeouts: Timeouts) -> End {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let mut client = BlockingStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        client.write_all(sent).expect("written");
+        let kept = (!closes).then_some(client);
+        let (stream, _) = listener.accept().expect("it came");
+        stream.set_nonblocking(true).expect("a socket");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let (_drain, draining) = watch::channel(false);
+        runtime.block_on(async {
+            let mut connection =
+                Connection::new(TcpStream::from_std(stream).expect("a socket"), timeouts, draining);
+            let end = connection.next(HeadReader::next).await.expect_err("no request came");
+            if let Some((status, words)) = end.answer() {
+                connection.write(words.as_bytes()).await.expect("the client is there");
+                assert!(status.code() >= 400);
+                connection.linger().await.expect("the client waits");
+            }
+            drop(connection);
+            if let Some(mut client) = kept {
+                let mut said = String::new();
+                client.read_to_string(&mut said).expect("it ends in order");
+                assert_eq!(said, end.answer().map(|(_, words)| words).unwrap_or_default());
+            }
+            end
+        })
+    }
+
+    #[test]
+    fn silence_slowness_nonsense_and_a_close_are_told_apart() {
+        let short = Timeouts { idle: SHORT, head: SHORT, ..Timeouts::default() };
+        assert!(matches!(end_of(b"", false, short), End::Idle));
+        assert!(matches!(end_of(b"GET / HT", false, short), End::Late));
+        assert!(matches!(
+            end_of(b"\x16\x03\x01", false, Timeouts::default()),
+            End::Malformed(HeadError::NotHttp(0x16))
+        ));
+        assert!(matches!(end_of(b"GET / HT", true, Timeouts::default()), End::Closed));
+    }
+
+    /// Only a reset says that nobody waits for the answer any more.
+    #[test]
+    fn a_client_that_sends_no_more_is_there_until_it_breaks_off() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let client = BlockingStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        let (stream, _) = listener.accept().expect("it came");
+        stream.set_nonblocking(true).expect("a socket");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let (_drain, draining) = watch::channel(false);
+        runtime.block_on(async {
+            let stream = TcpStream::from_std(stream).expect("a socket");
+            let mut connection = Connection::new(stream, Timeouts::default(), draining);
+            (&client).write_all(b"next").expect("it is there");
+            client.shutdown(std::net::Shutdown::Write).expect("it ends in order");
+            timeout(SHORT, connection.gone()).await.expect_err("it waits");
+            let (lent, _second) = connection.lend().expect("it is there");
+            timeout(SHORT, connection.gone()).await.expect_err("others have it");
+            connection.take_back(lent).expect("the runtime takes it");
+            SockRef::from(&client).set_linger(Some(Duration::ZERO)).expect("a socket");
+            // It is waited for already when it breaks off.
+            tokio::join!(connection.gone(), async { drop(client) });
+            connection.gone().await;
+        });
+    }
+
+    /// What is lent is not there for anybody else until it is taken back.
+    #[test]
+    fn a_lent_connection_is_gone_until_it_is_back() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let client = BlockingStream::connect(listener.local_addr().expect("bound")).expect("connected");
+        client.set_nonblocking(true).expect("a socket");
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let (_drain, draining) = watch::channel(false);
+        runtime.block_on(async {
+            let stream = TcpStream::from_std(client).expect("a socket");
+            let mut connection = Connection::new(stream, Timeouts::default(), draining);
+            let (lent, _second) = connection.lend().expect("it is there");
+            assert_eq!(
+                connection.write(b"x").await.expect_err("it is lent").kind(),
+                io::ErrorKind::NotConnected
+            );
+            assert!(connection.lend().is_err());
+            connection.take_back(lent).expect("the runtime takes it");
+            connection.write(b"x").await.expect("it is back");
+        });
+    }
+}

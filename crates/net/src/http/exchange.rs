@@ -1,0 +1,183 @@
+//! The requests of one connection, answered one after the other.
+
+use std::fs::File;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::net::TcpStream;
+use tokio::sync::watch;
+use wirepath_media::http::{
+    AssetPath, HeadReader, Method, Part, Request, Response, Status, Target, Version, respond_to_method,
+};
+use wirepath_streams as streams;
+
+use super::connection::{Connection, End, now_s};
+use super::listener::Shared;
+use crate::limits::Permit;
+
+/// Source of the answers to GET and HEAD.
+pub trait Site: Send + Sync + 'static {
+    /// Answers a request for a path that came to this local address. The body of an answer to HEAD is not sent.
+    fn answer(
+        &self,
+        path: AssetPath,
+        request: Request,
+        local: SocketAddr,
+    ) -> impl Future<Output = Answer> + Send;
+}
+
+/// A response, and the file that its extents refer to.
+#[derive(Debug)]
+pub struct Answer {
+    /// Head and body.
+    pub response: Response,
+    /// File of the body's extents.
+    pub file: Option<Arc<File>>,
+}
+
+impl From<Response> for Answer {
+    fn from(response: Response) -> Self {
+        Self { response, file: None }
+    }
+}
+
+/// A client of a listener.
+pub(super) struct Exchanges<S> {
+    client: Connection,
+    peer: SocketAddr,
+    shared: Arc<Shared<S>>,
+    _permit: Permit,
+}
+
+impl<S: Site> Exchanges<S> {
+    pub(super) fn new(
+        stream: TcpStream,
+        peer: SocketAddr,
+        shared: Arc<Shared<S>>,
+        permit: Permit,
+        drain: watch::Receiver<bool>,
+    ) -> Self {
+        shared.counters.connections.increment();
+        shared.counters.connections_accepted.increment();
+        let client = Connection::new(stream, shared.options.timeouts, drain);
+        Self { client, peer, shared, _permit: permit }
+    }
+
+    pub(super) async fn run(mut self) {
+        if let Err(error) = self.serve().await {
+            tracing::debug!(peer = %self.peer, %error, "HTTP connection failed");
+        }
+    }
+
+    /// Answers requests until there are no more.
+    async fn serve(&mut self) -> io::Result<()> {
+        loop {
+            match self.client.next(HeadReader::next).await {
+                Ok(request) => {
+                    if !self.exchange(request).await? {
+                        break;
+                    }
+                }
+                Err(end) => {
+                    self.count(&end);
+                    let Some((status, words)) = end.answer() else { return Ok(()) };
+                    self.send(Response::error(status, &words).into(), Version::Http11, false).await?;
+                    break;
+                }
+            }
+        }
+        self.client.linger().await
+    }
+
+    fn count(&self, end: &End) {
+        match end {
+            End::Closed => {}
+            End::Idle | End::Late => self.shared.counters.connections_timed_out.increment(),
+            End::Malformed(_) => self.shared.counters.requests_malformed.increment(),
+        }
+    }
+
+    /// Answers one request; says whether the connection stays.
+    async fn exchange(&mut self, request: Request) -> io::Result<bool> {
+        self.shared.counters.requests.increment();
+        let (version, keep_alive) = (request.version, request.keep_alive);
+        let local = self.client.local_address()?;
+        let answer = self.answer(request, local).await;
+        let keep_alive = keep_alive && !self.client.is_draining();
+        self.send(answer, version, keep_alive).await?;
+        Ok(keep_alive)
+    }
+
+    async fn answer(&self, request: Request, local: SocketAddr) -> Answer {
+        if let Some(response) = respond_to_method(request.method) {
+            return response.into();
+        }
+        let Target::Path(path) = &request.target else {
+            return Response::error(Status::BadRequest, "this method needs a path").into();
+        };
+        let (path, is_head) = (path.clone(), request.method == Method::Head);
+        let answer = self.shared.site.answer(path, request, local).await;
+        if is_head { Answer { response: answer.response.without_body(), ..answer } } else { answer }
+    }
+
+    async fn send(&mut self, answer: Answer, client: Version, keep_alive: bool) -> io::Result<()> {
+        let Answer { response, file } = answer;
+        let (status, length) = (response.status, response.body_length());
+        tracing::debug!(peer = %self.peer, status = status.code(), length, "answer");
+        let counters = &self.shared.counters;
+        counters.responses.increment(status.into());
+        let head = response.head(client, keep_alive, now_s());
+        let of_file = response.body.iter().any(|part| matches!(part, Part::Extent(_)));
+        let engine = &self.shared.engine;
+        let sent = match file {
+            // Only the parts hold the file from here on, and whoever has the parts discards them.
+            Some(file) if of_file => {
+                let parts = body_parts(head, response.body, file);
+                self.client.send(engine, parts).await.map(drop)
+            }
+            file => {
+                if let Some(file) = file {
+                    engine.readers().discard(file);
+                }
+                self.client.write(&flatten(head, response.body)).await
+            }
+        };
+        match &sent {
+            Ok(()) => counters.body_bytes.add(length),
+            Err(error) => {
+                counters.bodies_cut.increment();
+                if error.kind() == io::ErrorKind::TimedOut {
+                    counters.connections_timed_out.increment();
+                }
+            }
+        }
+        sent
+    }
+}
+
+impl<S> Drop for Exchanges<S> {
+    fn drop(&mut self) {
+        self.shared.counters.connections.decrement();
+    }
+}
+
+fn body_parts(head: Vec<u8>, body: Vec<Part>, file: Arc<File>) -> Vec<streams::Part> {
+    let parts = body.into_iter().map(|part| match part {
+        Part::Bytes(bytes) => streams::Part::Bytes(bytes),
+        Part::Extent(extent) => {
+            streams::Part::Extent { file: Arc::clone(&file), range: extent.offset..extent.end() }
+        }
+    });
+    std::iter::once(streams::Part::Bytes(head)).chain(parts).collect()
+}
+
+fn flatten(mut head: Vec<u8>, body: Vec<Part>) -> Vec<u8> {
+    for part in body {
+        match part {
+            Part::Bytes(bytes) => head.extend_from_slice(&bytes),
+            Part::Extent(_) => unreachable!("an answer with extents has a file"),
+        }
+    }
+    head
+}

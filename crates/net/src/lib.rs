@@ -1,0 +1,14 @@
+//! Network services that server and relay share: listeners, limits on clients, HTTP connections, metrics and status.
+
+mod descriptors;
+pub mod http;
+mod limits;
+mod listener;
+mod log_limit;
+pub mod metrics;
+pub mod status;
+
+pub use descriptors::raise_descriptor_limit;
+pub use limits::{ClientLimits, Exceeded, Permit};
+pub use listener::{Listen, serve};
+pub use log_limit::LogLimit;

@@ -1,0 +1,155 @@
+//! Accepts connections until told to drain.
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::{JoinError, JoinSet};
+
+/// Time before the next try when `accept` failed for want of descriptors or memory.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Source of connections. Dropping it closes it.
+pub trait Listen {
+    /// A connection, with what is known of it.
+    type Connection;
+
+    /// Waits for a connection; nothing is lost if the wait is cancelled.
+    ///
+    /// # Errors
+    /// `ConnectionAborted` if this connection broke; else why none can be accepted.
+    fn accept(&self) -> impl Future<Output = io::Result<Self::Connection>> + Send;
+}
+
+impl Listen for TcpListener {
+    type Connection = (TcpStream, SocketAddr);
+
+    /// What is written to it leaves at once.
+    async fn accept(&self) -> io::Result<Self::Connection> {
+        let (stream, peer) = TcpListener::accept(self).await?;
+        stream.set_nodelay(true).map_err(|error| io::Error::new(io::ErrorKind::ConnectionAborted, error))?;
+        Ok((stream, peer))
+    }
+}
+
+/// Accepts connections until `drain` becomes true or its sender is dropped; then accepts no more, and returns when the last task has
+/// ended. `admit` returns the task that serves a connection, or none for one that it refused. Dropping the future ends all tasks at
+/// once.
+///
+/// `name` is the name of the listener in the log. Must run on a tokio runtime.
+pub async fn serve<L: Listen, T: Future<Output = ()> + Send + 'static>(
+    name: &str,
+    listener: L,
+    mut drain: watch::Receiver<bool>,
+    mut admit: impl FnMut(L::Connection) -> Option<T>,
+) {
+    let mut tasks = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = drained(&mut drain) => break,
+            Some(ended) = tasks.join_next() => report(name, ended),
+            accepted = listener.accept() => match accepted {
+                Ok(connection) => {
+                    if let Some(task) = admit(connection) {
+                        tasks.spawn(task);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    tracing::warn!(listener = name, %error, "accept failed; retrying");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            },
+        }
+    }
+    drop(listener);
+    while let Some(ended) = tasks.join_next().await {
+        report(name, ended);
+    }
+}
+
+async fn drained(drain: &mut watch::Receiver<bool>) {
+    // The reference that `wait_for` returns must not be held across an await.
+    drop(drain.wait_for(|&drain| drain).await);
+}
+
+fn report(listener: &str, ended: Result<(), JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(listener, %error, "connection task failed");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use super::*;
+
+    /// Hands out what it holds, then waits for ever.
+    struct Queue(Mutex<VecDeque<io::Result<u32>>>);
+
+    impl Listen for Queue {
+        type Connection = u32;
+
+        async fn accept(&self) -> io::Result<u32> {
+            let next = self.0.lock().expect("nobody panics").pop_front();
+            match next {
+                Some(next) => next,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    fn run<F: Future>(future: F) -> F::Output {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime")
+            .block_on(future)
+    }
+
+    /// What breaks on its way in, and what is refused, keeps nobody else out; tasks that have begun end before the listener does.
+    #[test]
+    fn connections_are_taken_until_drained() {
+        static ENDED: AtomicUsize = AtomicUsize::new(0);
+        let broken = || Err(io::ErrorKind::ConnectionAborted.into());
+        let scarce = || Err(io::Error::from_raw_os_error(24));
+        let queue = Queue(Mutex::new([Ok(1), broken(), Ok(2), scarce(), Ok(3)].into()));
+        let (drain, draining) = watch::channel(false);
+        let mut seen = Vec::new();
+        run(serve("test", queue, draining.clone(), |number| {
+            seen.push(number);
+            if number == 3 {
+                drain.send_replace(true);
+            }
+            let mut draining = draining.clone();
+            (number != 2).then_some(async move {
+                _ = draining.wait_for(|&drain| drain).await;
+                tokio::task::yield_now().await;
+                ENDED.fetch_add(1, Relaxed);
+            })
+        }));
+        assert_eq!((seen, ENDED.load(Relaxed)), (vec![1, 2, 3], 2));
+    }
+
+    /// A task that panics ends by itself.
+    #[test]
+    fn a_task_that_panics_leaves_the_listener_open() {
+        let queue = Queue(Mutex::new([Ok(1), Ok(2)].into()));
+        let (drain, draining) = watch::channel(false);
+        let drain = std::sync::Arc::new(drain);
+        run(serve("test", queue, draining, |number| {
+            let drain = std::sync::Arc::clone(&drain);
+            Some(async move {
+                assert_ne!(number, 1, "this one is to panic");
+                drain.send_replace(true);
+            })
+        }));
+        assert!(*drain.borrow());
+    }
+}

@@ -1,0 +1,222 @@
+//! `GET /metrics`: everything that is counted, as OpenMetrics text.
+//!
+//! A set of [`Metric`]s, which [`counters!`](wirepath_counters::counters) declares, is [registered](Metrics::register) with a function
+//! that takes a snapshot. The snapshot is taken when it is asked for, so counting costs nothing more than the counter. `/api/status`
+//! shows the same sets.
+
+use std::fmt;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::exemplar::Exemplar;
+use prometheus_client::registry::{Registry, Unit};
+use serde_json::{Map, Value as Json, json};
+use wirepath_counters::{Histogram, Metric, Value};
+
+/// The content type of [`Metrics::text`].
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Prefix of all names.
+const PREFIX: &str = "wirepath";
+
+/// Labels of one row of a set: names and values.
+pub type Labels = Vec<(&'static str, String)>;
+
+/// All sets of metrics.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    sections: Vec<Arc<dyn Section>>,
+    registry: Registry,
+}
+
+impl Metrics {
+    /// Adds a set under a name of one lower-case word (`http`, `engine`). `snapshot` must be quick.
+    pub fn register<T: 'static>(
+        &mut self,
+        name: &'static str,
+        metrics: &'static [Metric<T>],
+        snapshot: impl Fn() -> T + Send + Sync + 'static,
+    ) {
+        let section = Arc::new(Set { name, metrics, snapshot: Box::new(snapshot) });
+        self.registry.register_collector(Box::new(Arc::clone(&section)));
+        self.sections.push(section);
+    }
+
+    /// Adds a set with a row for each of several things, such as streams, that `labels` tell apart; no two rows may have the same.
+    /// `rows` takes a snapshot of all of them, and must be quick. Rows are not in [`Metrics::json`]: the
+    /// [status](crate::status::Status) shows them, each as one object.
+    pub fn register_rows<T: 'static>(
+        &mut self,
+        name: &'static str,
+        metrics: &'static [Metric<T>],
+        labels: fn(&T) -> Labels,
+        rows: impl Fn() -> Vec<T> + Send + Sync + 'static,
+    ) {
+        self.registry.register_collector(Box::new(Rows { name, metrics, labels, rows: Box::new(rows) }));
+    }
+
+    /// All metrics as OpenMetrics text.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        encode(&mut text, &self.registry).expect("writing to a string does not fail");
+        text
+    }
+
+    /// All metrics as JSON: section, then name with unit, then value.
+    pub fn json(&self) -> Json {
+        Json::Object(
+            self.sections.iter().map(|section| (section.name().to_owned(), section.json())).collect(),
+        )
+    }
+}
+
+/// A set with its values, whatever their type.
+trait Section: fmt::Debug + Send + Sync {
+    fn name(&self) -> &'static str;
+    fn json(&self) -> Json;
+}
+
+struct Set<T: 'static> {
+    name: &'static str,
+    metrics: &'static [Metric<T>],
+    snapshot: Box<dyn Fn() -> T + Send + Sync>,
+}
+
+impl<T> fmt::Debug for Set<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Set({}, {} metrics)", self.name, self.metrics.len())
+    }
+}
+
+impl<T> Section for Set<T> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn json(&self) -> Json {
+        let snapshot = (self.snapshot)();
+        let entry = |metric: &Metric<T>| (metric.name.to_owned(), to_json(&(metric.read)(&snapshot)));
+        Json::Object(self.metrics.iter().map(entry).collect())
+    }
+}
+
+impl<T> Collector for Set<T> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let snapshot = (self.snapshot)();
+        let row = [(Labels::new(), &snapshot)];
+        self.metrics.iter().try_for_each(|metric| encode_metric(metric, self.name, &row, &mut encoder))
+    }
+}
+
+/// A set with as many values of each metric as there are rows.
+struct Rows<T: 'static> {
+    name: &'static str,
+    metrics: &'static [Metric<T>],
+    labels: fn(&T) -> Labels,
+    rows: Box<dyn Fn() -> Vec<T> + Send + Sync>,
+}
+
+impl<T> fmt::Debug for Rows<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Rows({}, {} metrics)", self.name, self.metrics.len())
+    }
+}
+
+impl<T> Collector for Rows<T> {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let rows = (self.rows)();
+        let rows: Vec<(Labels, &T)> = rows.iter().map(|row| ((self.labels)(row), row)).collect();
+        self.metrics.iter().try_for_each(|metric| encode_metric(metric, self.name, &rows, &mut encoder))
+    }
+}
+
+/// Writes one metric with all its rows; nothing where there are none.
+fn encode_metric<T>(
+    metric: &Metric<T>,
+    section: &str,
+    rows: &[(Labels, &T)],
+    encoder: &mut DescriptorEncoder<'_>,
+) -> fmt::Result {
+    let Some((_, first)) = rows.first() else { return Ok(()) };
+    let unit = metric.unit().map(|unit| Unit::Other(unit.to_owned()));
+    // The encoder adds the unit.
+    let bare = metric.unit().map_or(metric.name, |unit| &metric.name[..metric.name.len() - unit.len() - 1]);
+    let name = format!("{PREFIX}_{section}_{bare}");
+    let mut family =
+        encoder.encode_descriptor(&name, metric.help, unit.as_ref(), kind(&(metric.read)(first)))?;
+    rows.iter().try_for_each(|(labels, row)| encode_value(&(metric.read)(row), labels, &mut family))
+}
+
+fn kind(value: &Value) -> MetricType {
+    match value {
+        Value::Counter(_) | Value::Counters(..) | Value::Sum(_) => MetricType::Counter,
+        Value::Gauge(_) => MetricType::Gauge,
+        Value::Histogram(_) => MetricType::Histogram,
+    }
+}
+
+/// The type of exemplars, which the encoder wants; there are none.
+type NoExemplar<'a> = Option<&'a Exemplar<[(&'static str, &'static str); 0], f64>>;
+
+fn encode_value(value: &Value, labels: &Labels, family: &mut MetricEncoder<'_>) -> fmt::Result {
+    match value {
+        Value::Counters(label, counts) => counts.iter().try_for_each(|(value, count)| {
+            let own = [(*label, (*value).to_owned())];
+            let all: Labels = labels.iter().cloned().chain(own).collect();
+            encode_number(&Value::Counter(*count), &mut family.encode_family(&all)?)
+        }),
+        number if labels.is_empty() => encode_number(number, family),
+        number => encode_number(number, &mut family.encode_family(labels)?),
+    }
+}
+
+fn encode_number(value: &Value, encoder: &mut MetricEncoder<'_>) -> fmt::Result {
+    let none: NoExemplar<'_> = None;
+    match value {
+        Value::Counter(count) => encoder.encode_counter(count, none),
+        Value::Sum(sum) => encoder.encode_counter(sum, none),
+        Value::Gauge(value) => encoder.encode_gauge(value),
+        Value::Histogram(histogram) => encoder.encode_histogram::<[(&str, &str); 0]>(
+            histogram.sum,
+            histogram.count,
+            &buckets(histogram),
+            None,
+        ),
+        Value::Counters(..) => unreachable!("a family is written number by number"),
+    }
+}
+
+/// Counts of each bucket alone, which the encoder sums up; the last bucket has no end.
+fn buckets(histogram: &Histogram) -> Vec<(f64, u64)> {
+    let mut before = 0;
+    let ends = histogram.at_most.iter().copied().chain([(f64::INFINITY, histogram.count)]);
+    ends.map(|(end, at_most)| {
+        let count = at_most.saturating_sub(before);
+        before = before.max(at_most);
+        (end, count)
+    })
+    .collect()
+}
+
+fn to_json(value: &Value) -> Json {
+    match value {
+        Value::Counter(count) | Value::Gauge(count) => json!(count),
+        Value::Counters(_, counts) => {
+            Json::Object(counts.iter().map(|&(value, count)| (value.to_owned(), json!(count))).collect())
+        }
+        Value::Sum(sum) => json!(sum),
+        Value::Histogram(histogram) => {
+            let mut object = Map::new();
+            object.insert("count".into(), json!(histogram.count));
+            object.insert("sum".into(), json!(histogram.sum));
+            object.insert("at_most".into(), json!(histogram.at_most));
+            Json::Object(object)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,69 @@
+//! `GET /api/status`: the state of the server as JSON, for people's tools and the status page.
+//!
+//! Each part of the server [adds](Status::add) what it knows under a key of its own. All numbers of
+//! [`Metrics`] appear under `counters`.
+
+use crate::metrics::Metrics;
+use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Instant;
+
+/// What the server says of itself.
+///
+/// Keys it fills in itself: `version`, `uptime_s`, `counters`. The HTTP listener adds `http` (`connections`, `limits`).
+/// Keys that others add: `rtsp` (the same), `sessions`, `assets`, `data_path` (`name`, `reason`), `lateness_us`, and
+/// `hot_memory` where there is some.
+pub struct Status {
+    started: Instant,
+    parts: BTreeMap<&'static str, Box<dyn Fn() -> Json + Send + Sync>>,
+}
+
+impl Status {
+    /// The status of a server started at this time.
+    pub fn new(started: Instant) -> Self {
+        Self { started, parts: BTreeMap::new() }
+    }
+
+    /// Adds a key. `read` is called whenever somebody asks, and must be quick. A key added twice is a mistake of
+    /// the caller, and the later one counts.
+    pub fn add(&mut self, key: &'static str, read: impl Fn() -> Json + Send + Sync + 'static) {
+        let before = self.parts.insert(key, Box::new(read));
+        debug_assert!(before.is_none(), "{key} was added twice");
+    }
+
+    /// The state at this time.
+    pub fn json(&self, metrics: &Metrics, now: Instant) -> Json {
+        let mut object: Map<String, Json> =
+            self.parts.iter().map(|(key, read)| ((*key).to_owned(), read())).collect();
+        object.insert("version".into(), json!(env!("CARGO_PKG_VERSION")));
+        object.insert("uptime_s".into(), json!(now.duration_since(self.started).as_secs()));
+        object.insert("counters".into(), metrics.json());
+        Json::Object(object)
+    }
+}
+
+impl fmt::Debug for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Status").field("keys", &self.parts.keys()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn parts_and_our_own() {
+        let started = Instant::now();
+        let mut status = Status::new(started);
+        status.add("sessions", || json!([{"asset": "clip.ts"}]));
+        let json = status.json(&Metrics::default(), started + Duration::from_secs(90));
+        let version = env!("CARGO_PKG_VERSION");
+        assert_eq!(
+            json,
+            json!({"version": version, "uptime_s": 90, "counters": {}, "sessions": [{"asset": "clip.ts"}]})
+        );
+    }
+}

@@ -1,0 +1,86 @@
+//! Answers of the library: files, and folders as listings.
+
+use super::listing::{self, Links};
+use crate::library::{FindError, Found, Library};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use wirepath_media::http::{AssetPath, Circumstances, Request, Response, Status, encode_segment, respond};
+use wirepath_net::http::{Answer, Endpoint, Site, now_s};
+
+/// The files of a library, beside metrics and status.
+pub struct LibrarySite {
+    library: Arc<Library>,
+    endpoint: Endpoint,
+    /// Port that listings link to for playing.
+    rtsp_port: u16,
+}
+
+impl LibrarySite {
+    /// A site of these files, which are played from this port.
+    pub fn new(library: Arc<Library>, endpoint: Endpoint, rtsp_port: u16) -> LibrarySite {
+        LibrarySite { library, endpoint, rtsp_port }
+    }
+}
+
+impl Site for LibrarySite {
+    /// Looks in the library off this thread: storage may be slow.
+    async fn answer(&self, path: AssetPath, request: Request, local: SocketAddr) -> Answer {
+        if let Some(answer) = self.endpoint.find(&path) {
+            return answer;
+        }
+        let (library, rtsp_port) = (Arc::clone(&self.library), self.rtsp_port);
+        let looked_up = tokio::task::spawn_blocking(move || {
+            let links = Links::new(&request.host, local, rtsp_port);
+            find(&library, &path, &request, &links)
+        });
+        looked_up.await.unwrap_or_else(|error| {
+            tracing::error!(%error, "looking up a file failed");
+            Response::error(Status::InternalServerError, "the file could not be looked up").into()
+        })
+    }
+}
+
+fn find(library: &Library, path: &AssetPath, request: &Request, links: &Links) -> Answer {
+    match library.find(path) {
+        Ok(Found::File(_)) if path.names_folder() => not_found(FindError::NotFound, path),
+        Ok(Found::File(asset)) => {
+            let name = path.segments().last().unwrap_or_default();
+            let circumstances = Circumstances { now_s: now_s(), boundary: boundary() };
+            let response = respond(request, &asset.for_http(name), &circumstances);
+            Answer { response, file: Some(Arc::new(asset.file)) }
+        }
+        Ok(Found::Folder) if !path.names_folder() => with_slash(path),
+        Ok(Found::Folder) => match library.list(path) {
+            Ok(folder) => listing::respond(request.accept.listing(), path, &folder, links).into(),
+            Err(error) => not_found(error, path),
+        },
+        Err(error) => not_found(error, path),
+    }
+}
+
+fn not_found(error: FindError, path: &AssetPath) -> Answer {
+    if let FindError::Io(_) | FindError::Exhausted = error {
+        tracing::warn!(path = path.encoded(), %error, "file cannot be served");
+    }
+    let response = Response::error(error.http_status(), &error.to_string());
+    let busy = response.status == Status::ServiceUnavailable;
+    if busy { response.header("Retry-After", "5") } else { response }.into()
+}
+
+/// A folder's address ends in a slash, or the links in its list would lead elsewhere. A relative address keeps what a
+/// proxy put in front.
+fn with_slash(path: &AssetPath) -> Answer {
+    let name = encode_segment(path.segments().last().unwrap_or_default());
+    Response::error(Status::MovedPermanently, "this is a folder: its address ends in a slash")
+        .header("Location", format!("{name}/"))
+        .into()
+}
+
+/// Random, so that no file can hold it on purpose; without randomness, the parts are still right for any other file.
+fn boundary() -> u128 {
+    let mut bytes = [0; 16];
+    if let Err(error) = getrandom::fill(&mut bytes) {
+        tracing::warn!(%error, "no random boundary for the parts of a body");
+    }
+    u128::from_ne_bytes(bytes)
+}
