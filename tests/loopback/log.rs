@@ -31,6 +31,8 @@ const LINES: usize = 6000;
 /// Requests sent before their answers are read.
 const PIPELINED: usize = 50;
 
+/// Promise: The log never blocks the server; lost lines are counted, and waiting lines are written at the
+/// end.
 fn a_log_that_nobody_reads_stops_nothing() -> Result<()> {
     let stage = Stage::new()?;
     let mut server = stage.server()?;
@@ -47,6 +49,8 @@ fn a_log_that_nobody_reads_stops_nothing() -> Result<()> {
     Ok(())
 }
 
+/// Promise: The log never blocks the server; lost lines are counted, and waiting lines are written at the
+/// end.
 fn what_was_lost_of_the_log_is_told() -> Result<()> {
     let mut stage = Stage::new()?;
     let mut server = stage.server()?;
@@ -64,6 +68,9 @@ fn what_was_lost_of_the_log_is_told() -> Result<()> {
     Ok(())
 }
 
+/// Promise: The log never blocks the server; lost lines are counted, and waiting lines are written at the
+/// end.
+///
 /// Many lines wait when the process ends, and whoever reads them is slow.
 fn the_log_is_whole_at_the_end() -> Result<()> {
     const FEWER: usize = 3000;
@@ -83,6 +90,8 @@ fn the_log_is_whole_at_the_end() -> Result<()> {
     Ok(())
 }
 
+/// Promise: At most 20 refused requests a second are logged, and the number of the others.
+///
 /// One client sends what is refused, as fast as it can.
 fn refusals_make_a_small_log() -> Result<()> {
     let folder = process::open_folder()?;
@@ -108,6 +117,8 @@ fn refusals_make_a_small_log() -> Result<()> {
     Ok(())
 }
 
+/// Promise: An invalid `RUST_LOG` is reported once, and the level is the default.
+///
 /// It would be taken for a module, and nothing of any other be in the log.
 fn a_level_that_is_misspelled_is_told() -> Result<()> {
     let folder = tempfile::tempdir()?;

@@ -68,6 +68,7 @@ pub(crate) fn wait_for(path: &Path) -> Result<()> {
     })
 }
 
+/// Promise: `relay` moves bytes between standard streams, files, TCP and Unix sockets, and reports them.
 fn lines_go_from_standard_input_to_standard_output() -> Result<()> {
     let arguments =
         ["--in", "-", "--out", "-", "--framing", "line", "--handler", "match:wire", "--handler", "crc32c"];
@@ -78,6 +79,7 @@ fn lines_go_from_standard_input_to_standard_output() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `relay` moves bytes between standard streams, files, TCP and Unix sockets, and reports them.
 fn a_file_goes_over_a_socket_to_files_without_a_copy() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let bytes = random_bytes(3_000_000);
@@ -100,6 +102,7 @@ fn a_file_goes_over_a_socket_to_files_without_a_copy() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Datagrams are mirrored to many receivers as they came.
 fn datagrams_are_reflected_to_every_receiver() -> Result<()> {
     let receivers = (0..3).map(|_| bound()).collect::<Result<Vec<UdpSocket>>>()?;
     let inlet = free_port()?;
@@ -141,6 +144,7 @@ fn datagrams_are_reflected_to_every_receiver() -> Result<()> {
     Ok(())
 }
 
+/// Promise: What one relay stripes or seals another restores; a changed record does not pass.
 fn stripes_over_sockets_are_put_together_again() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let bytes = random_bytes(1_234_567);
@@ -185,6 +189,7 @@ fn stripes_over_sockets_are_put_together_again() -> Result<()> {
     Ok(())
 }
 
+/// Promise: What one relay stripes or seals another restores; a changed record does not pass.
 fn what_is_sealed_is_opened_behind_another_relay() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let key = folder.path().join("key");
@@ -213,6 +218,7 @@ fn what_is_sealed_is_opened_behind_another_relay() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A record that does not open ends a stream of bytes with an error.
 fn what_does_not_open_is_an_error() -> Result<()> {
     let folder = tempfile::tempdir()?;
     for (name, byte) in [("key", 1), ("other", 2)] {
@@ -234,6 +240,8 @@ fn what_does_not_open_is_an_error() -> Result<()> {
     Ok(())
 }
 
+/// Promise: The last line reports records that were lost, late or without a tag.
+///
 /// An exit code alone tells nobody why.
 fn what_an_order_missed_is_said() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -254,6 +262,7 @@ fn what_an_order_missed_is_said() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A programme is taken out of a multiplex; a missing one is an error that names the others.
 fn a_programme_is_taken_out_of_a_multiplex() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let clip = clips::two_programmes(2)?;
@@ -270,6 +279,8 @@ fn a_programme_is_taken_out_of_a_multiplex() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A programme is taken out of a multiplex; a missing one is an error that names the others.
+///
 /// An output without a byte would pass for what was asked for.
 fn a_programme_that_is_not_there_is_a_failure_that_names_those_that_are() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -299,6 +310,8 @@ fn a_programme_that_is_not_there_is_a_failure_that_names_those_that_are() -> Res
     Ok(())
 }
 
+/// Promise: `relay` moves bytes between standard streams, files, TCP and Unix sockets, and reports them.
+///
 /// A real sender: what ffmpeg sends over TCP arrives as what it writes to a file.
 fn ffmpeg_sends_through_a_relay() -> Result<()> {
     require!(find("ffmpeg").is_some(), "ffmpeg is not installed");
@@ -365,6 +378,8 @@ fn hostile_datagrams_end_nothing_and_are_counted() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Wrong addresses and words are named, with those that exist; an existing file is not overwritten.
+/// Promise: System errors come with what to do.
 fn wrong_addresses_and_words_are_named() -> Result<()> {
     let long = format!("unix:{}", "n".repeat(120));
     for (arguments, code, said) in [

@@ -82,6 +82,8 @@ impl Mirror {
     }
 }
 
+/// Promise: An output whose pipe is too short gets the rest by a copy.
+///
 /// `tee` gives no more than there is room for. What it does not is neither lost nor a reason to lose the output.
 fn an_output_whose_pipe_is_short_gets_every_byte() -> Result<()> {
     let mut mirror = Mirror::start(2)?;
@@ -111,6 +113,8 @@ fn an_output_whose_pipe_is_short_gets_every_byte() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A mirror of many outputs keeps its pipes during pauses.
+///
 /// To open and close pipes costs more than what goes through them in small pieces.
 fn a_mirror_of_many_keeps_its_pipes_at_a_pause() -> Result<()> {
     const OUTPUTS: usize = 40;

@@ -72,6 +72,7 @@ fn both_ways(client: TcpStream, server: TcpStream) -> Result<()> {
     Ok(())
 }
 
+/// Promise: The proxy moves bytes both ways at once, over TCP and Unix sockets, and reports them.
 fn megabytes_go_both_ways_at_once() -> Result<()> {
     let backend = TcpListener::bind("127.0.0.1:0")?;
     let proxy = Proxy::before(&[backend.local_addr()?], &[])?;
@@ -89,6 +90,7 @@ fn megabytes_go_both_ways_at_once() -> Result<()> {
     Ok(())
 }
 
+/// Promise: The proxy moves bytes both ways at once, over TCP and Unix sockets, and reports them.
 fn unix_sockets_are_relayed_as_well() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let [door, back] = ["door", "back"].map(|name| folder.path().join(name));
@@ -121,6 +123,7 @@ fn numbered(proxy: &Proxy) -> Result<(u8, TcpStream)> {
     Ok((number[0], client))
 }
 
+/// Promise: No connection has a thread of its own.
 fn connections_have_no_threads_of_their_own() -> Result<()> {
     let proxy = Proxy::before(&[echo(0)?], &["--threads", "2"])?;
     let first = numbered(&proxy)?;
@@ -141,6 +144,7 @@ fn connections_have_no_threads_of_their_own() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A backend that refuses is skipped and the next is tried; a client that none takes is reset.
 fn a_backend_that_refuses_is_left_out() -> Result<()> {
     let nobody = free_port()?;
     let proxy = Proxy::before(&[nobody, echo(7)?], &["--health-interval", "1h", "--fall", "1000"])?;
@@ -169,6 +173,7 @@ fn a_backend_that_refuses_is_left_out() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A backend that dies is noticed, logged once and avoided, and so is its return.
 fn a_backend_that_dies_is_noticed_and_so_is_its_return() -> Result<()> {
     let dying = free_port()?;
     let backends = [dying, echo(1)?];
@@ -201,6 +206,8 @@ fn a_backend_that_dies_is_noticed_and_so_is_its_return() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A check fails if its PROXY protocol header is not taken.
+///
 /// A Unix socket takes the connection in any case, and the header if that leaves before whoever was there hangs up.
 fn a_check_whose_header_is_not_taken_has_failed() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -217,6 +224,7 @@ fn a_check_whose_header_is_not_taken_has_failed() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Connections are balanced in turn, by fewest connections or at random; down backends come last.
 fn the_fewest_connections_get_the_next() -> Result<()> {
     let backends = [echo(0)?, echo(1)?, echo(2)?];
     let proxy = Proxy::before(&backends, &["--balance", "leastconn"])?;
@@ -233,6 +241,7 @@ fn the_fewest_connections_get_the_next() -> Result<()> {
     })
 }
 
+/// Promise: Connections above the limit wait; a limit that descriptors do not allow is refused.
 fn those_who_are_too_many_wait() -> Result<()> {
     const CLIENTS: usize = 50;
     let listener = TcpListener::bind("127.0.0.1:0")?;
@@ -279,6 +288,8 @@ fn those_who_are_too_many_wait() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Connections above the limit wait; a limit that descriptors do not allow is refused.
+///
 /// Doors share what connections there may be, and one at which nobody is keeps none of them.
 fn a_door_where_nobody_is_keeps_nobody_out() -> Result<()> {
     let second = free_port()?;
@@ -292,6 +303,8 @@ fn a_door_where_nobody_is_keeps_nobody_out() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A draining proxy accepts nothing, lets connections end for a bounded time, and ends on a second
+/// signal.
 fn open_connections_end_before_a_proxy_that_drains() -> Result<()> {
     let mut proxy = Proxy::before(&[echo(0)?], &[])?;
     let (_, mut client) = numbered(&proxy)?;
@@ -313,6 +326,8 @@ fn open_connections_end_before_a_proxy_that_drains() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A draining proxy accepts nothing, lets connections end for a bounded time, and ends on a second
+/// signal.
 fn a_proxy_does_not_drain_for_ever() -> Result<()> {
     let mut proxy = Proxy::before(&[echo(0)?], &["--drain", "50ms"])?;
     let (_, mut client) = numbered(&proxy)?;
@@ -349,6 +364,7 @@ fn addresses(header: &[u8]) -> Result<(SocketAddr, SocketAddr)> {
     Ok((address(16, 24), address(20, 26)))
 }
 
+/// Promise: PROXY protocol headers are sent and read as specified; malformed ones are refused.
 fn backends_are_told_who_the_client_is() -> Result<()> {
     let backend = TcpListener::bind("127.0.0.1:0")?;
     let proxy = Proxy::before(&[backend.local_addr()?], &["--send-proxy"])?;
@@ -361,6 +377,7 @@ fn backends_are_told_who_the_client_is() -> Result<()> {
     Ok(())
 }
 
+/// Promise: PROXY protocol headers are sent and read as specified; malformed ones are refused.
 fn clients_say_who_they_are() -> Result<()> {
     let backend = TcpListener::bind("127.0.0.1:0")?;
     let proxy = Proxy::before(&[backend.local_addr()?], &["--accept-proxy", "--send-proxy"])?;
@@ -396,6 +413,8 @@ fn clients_say_who_they_are() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `/metrics` has each series once, also with many backends.
+///
 /// A series is a name with its labels: two of one make a scrape that Prometheus refuses.
 fn no_series_of_metrics_is_there_twice() -> Result<()> {
     let backends = [echo(0)?, echo(1)?];
@@ -416,6 +435,8 @@ fn no_series_of_metrics_is_there_twice() -> Result<()> {
     Ok(())
 }
 
+/// Promise: System errors come with what to do.
+///
 /// Who has no right to it is told which one it takes.
 fn a_port_that_takes_a_right_says_so() -> Result<()> {
     let home = open_folder()?;
@@ -440,6 +461,9 @@ fn a_port_that_takes_a_right_says_so() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A proxy or cache in front of itself is refused; own addresses of a backend's name are skipped.
+/// Promise: An option that the chosen mode would ignore is refused by its name.
+/// Promise: Wrong arguments are named, with what to do.
 fn wrong_arguments_are_named() -> Result<()> {
     let taken = TcpListener::bind("127.0.0.1:0")?;
     let taken_address = taken.local_addr()?.to_string();

@@ -183,6 +183,7 @@ mod tests {
     use super::*;
     use crate::example;
 
+    /// Promise: `wirepath assess goals` judges the module's paths by what was measured.
     #[test]
     fn goals_are_judged_by_what_was_measured() {
         let mut result = example::full();
@@ -209,6 +210,7 @@ mod tests {
         assert!(costs.iter().any(|row| row[0].text == "mmap_writev" && row[2].text == "–"), "{costs:?}");
     }
 
+    /// Promise: `wirepath assess goals` judges the module's paths by what was measured.
     #[test]
     fn a_limit_is_kept_or_not() {
         assert!(Less(0.4).is_kept(0.6) && !Less(0.4).is_kept(0.61));

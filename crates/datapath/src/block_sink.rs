@@ -2,13 +2,14 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use wirepath_sys::device;
 use wirepath_sys::gather::MAXIMUM_DATAGRAMS;
 use wirepath_sys::module::Run;
 use wirepath_sys::pages::{Lent, SharedPages};
@@ -16,9 +17,10 @@ use wirepath_sys::ring::Ledger;
 use wirepath_sys::socket::{set_fragmentation, set_segment};
 use wirepath_sys::zerocopy;
 
+use crate::error::is_full;
 use crate::loans::Loans;
 use crate::sink::packets_fit;
-use crate::{BlockPath, LoanCounts, LoanSwitch, SendContext, SendError, is_full, loan};
+use crate::{BlockPath, LoanCounts, LoanSwitch, SendError};
 
 /// Loans of a caller's own pages that can be out at a time; further sends are copied.
 const PAGES_LENT: usize = 256;
@@ -115,34 +117,6 @@ impl BlockSink {
     /// A run of payload, cut into this sink's datagrams.
     pub(crate) fn in_datagrams<'a>(&self, run: Run<'a>) -> Run<'a> {
         run.in_packets(self.datagram_bytes.into()).in_trains(self.train_datagrams)
-    }
-
-    /// Sends a range of a caller's own pages as [`BlockPath::Loan`] does: to a UDP socket as one datagram (or train) or not at
-    /// all, to a TCP connection as much of it as is taken now. Answers how many bytes. Never blocks; allocates nothing.
-    ///
-    /// Pages that were lent are kept until their loan is back; then [`SharedPages::reclaim`] gives them to be written again. A
-    /// sink that is dropped gives up loans that are not back then: what it sent is sent, but those pages are only freed and not
-    /// reused.
-    ///
-    /// # Errors
-    /// [`SendError`] says what to do about each; nothing was sent.
-    pub fn send_pages(&self, pages: &SharedPages, range: Range<usize>) -> Result<usize, SendError> {
-        loan::send_pages(self, pages, range)
-    }
-
-    /// As [`BlockSink::send_pages`], but lends by the io_uring of `scratch` (SEND_ZC), if it has one. Such loans are counted with
-    /// the others; they come back to the ring, as it sends, in [`SendContext::reclaim_loans`] and in [`SendContext::drain`], and are given up
-    /// with `scratch` and not with the sink.
-    ///
-    /// # Errors
-    /// As [`BlockSink::send_pages`].
-    pub fn send_pages_by_ring(
-        &self,
-        pages: &SharedPages,
-        range: Range<usize>,
-        scratch: &mut SendContext,
-    ) -> Result<usize, SendError> {
-        loan::send_pages_by_ring(self, pages, range, scratch)
     }
 
     /// What was lent and what was copied; zeros if the path does not lend. As of the last send, [`BlockSink::reclaim_loans`] or
@@ -246,7 +220,7 @@ impl Lender {
             loans: RefCell::new(Loans::new(PAGES_LENT, Lent::returned)),
             by_ring: Arc::default(),
             switch: (path == BlockPath::Loan).then(LoanSwitch::default),
-            device_takes_loans: loan::device_takes_loans(socket, local.ip()),
+            device_takes_loans: device_takes_loans(socket, local.ip()),
         }))
     }
 
@@ -264,4 +238,12 @@ impl Lender {
     fn are_pointless(&self) -> bool {
         self.loans.borrow().are_pointless(self.by_ring.copied_in_a_row())
     }
+}
+
+/// Whether the device that owns `local` can send pages that are lent. One that does not say is given the benefit of the
+/// doubt: the kernel copies for it, says so, and is believed.
+fn device_takes_loans(socket: BorrowedFd<'_>, local: IpAddr) -> bool {
+    let Ok(Some(name)) = device::with_address(local) else { return true };
+    device::offloads_checksums(socket, &name).unwrap_or(true)
+        && device::gathers(socket, &name).unwrap_or(true)
 }

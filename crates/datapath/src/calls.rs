@@ -2,11 +2,10 @@
 
 use std::ops::RangeInclusive;
 
-use crate::gso_zerocopy::FRAGMENTS;
-use crate::{BlockPath, DataPath, Headers, Train, enhanced, sendfilew};
-
-/// A path that lends reads the socket's error queue once for so many loans, beside the calls that its table has.
-pub const LOANS_FOR_A_READING: u64 = 32;
+use crate::assessed::gso_zerocopy::FRAGMENTS;
+use crate::assessed::sendfilew;
+use crate::serving::kernel_module::packets_a_call;
+use crate::{BlockPath, DataPath, Headers, Train};
 
 impl DataPath {
     /// Calls for a train, when no call finds the socket full; nothing for a path that queues, whose calls are shared by trains.
@@ -25,7 +24,7 @@ impl DataPath {
             | DataPath::MmapSendRtp
             | DataPath::RtpSendfile
             | DataPath::MmapSendMsend => Some(2 * packets..=2 * packets),
-            DataPath::Krtpsendfile | DataPath::Krtpmsend => Some(in_calls(enhanced::packets_a_call(train))),
+            DataPath::Krtpsendfile | DataPath::Krtpmsend => Some(in_calls(packets_a_call(train))),
             DataPath::Sendfilew => Some(in_calls(sendfilew::PACKETS)),
         }
     }

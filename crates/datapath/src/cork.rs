@@ -7,15 +7,15 @@ use std::os::fd::AsFd;
 
 use rustix::net::{SendFlags, send};
 
-use crate::read_writev::Buffer;
-use crate::{SendError, UdpSink};
+use crate::SendError;
+use crate::buffer::Buffer;
 
-const FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL).union(SendFlags::MORE);
+const FLAGS: SendFlags = crate::sink::FLAGS.union(SendFlags::MORE);
 
 /// Leaves `header` waiting in the socket for the rest of its datagram.
 #[inline]
-pub(crate) fn begin(sink: &UdpSink, header: &[u8]) -> Result<(), SendError> {
-    match send(&sink.socket, header, FLAGS) {
+pub(crate) fn begin(socket: impl AsFd, header: &[u8]) -> Result<(), SendError> {
+    match send(socket, header, FLAGS) {
         Ok(_) => Ok(()),
         Err(errno) => Err(SendError::of_udp("send", errno)), // the kernel drops what waits when adding to it fails
     }

@@ -12,6 +12,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use wirepath_sys::zerocopy::{self, Returned};
 
+/// A path that lends reads the socket's error queue once for so many loans, beside the calls that its table has.
+/// Before Linux 6.8 `net.core.optmem_max` allowed some tens of loans.
+pub const LOANS_FOR_A_READING: u64 = 32;
+
 /// Sends that lent, and sends that might have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LoanCounts {
@@ -49,8 +53,6 @@ pub(crate) struct Loans<T> {
     over: fn(T),
 }
 
-/// Loans between two readings of the error queue. Before Linux 6.8 `net.core.optmem_max` allowed some tens of loans.
-const READ_EVERY: u32 = crate::LOANS_FOR_A_READING as u32;
 /// Notices read on the way to a send.
 const NOTICES: u32 = 8;
 /// A pause that is any number of pauses: the kernel takes no time that is beyond its clock's.
@@ -117,7 +119,7 @@ impl<T> Loans<T> {
         socket: BorrowedFd<'_>,
         mut send: impl FnMut() -> io::Result<(S, Option<T>)>,
     ) -> Result<Option<S>, Errno> {
-        if self.unread >= READ_EVERY || self.kept.len() >= self.room {
+        if u64::from(self.unread) >= LOANS_FOR_A_READING || self.kept.len() >= self.room {
             self.read(socket)?;
             if self.kept.len() >= self.room {
                 return Ok(None);

@@ -66,13 +66,13 @@ impl MappedFile {
         })
     }
 
-    /// Has threads whose ring holds `region`, a copy of this medium's start, send from there; or, with none, no longer.
+    /// Has threads whose ring holds `region`, a copy of this file's start, send from there; or, with none, no longer.
     pub fn set_hot(&self, region: Option<&Region>) {
         // Relaxed: the number leads nowhere but to a region that the sending thread was handed by other means.
         self.hot.store(region.map_or(0, Region::id), Relaxed);
     }
 
-    /// Identity of the region that is a copy of this medium, if there is one.
+    /// Identity of the region that is a copy of this file, if there is one.
     pub(crate) fn hot(&self) -> Option<u64> {
         Some(self.hot.load(Relaxed)).filter(|id| *id != 0)
     }
@@ -94,7 +94,7 @@ fn in_memory(length: u64) -> io::Result<usize> {
     usize::try_from(length).map_err(|_| io::ErrorKind::FileTooLarge.into())
 }
 
-/// Bytes of a medium, referred to and not read.
+/// Bytes of a file, referred to and not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
     /// Where they begin.

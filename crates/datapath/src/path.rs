@@ -1,14 +1,7 @@
-//! The ways to send a train, by name.
+//! Data paths for trains, by name: what each needs and what it can do.
 
 use std::fmt;
 use std::str::FromStr;
-
-use crate::{Headers, MappedFile, SendContext, SendError, SendOutcome, Train, UdpSink};
-use crate::{
-    gso_writev, gso_zerocopy, krtpmsend, krtpsendfile, mmap_rtpmsend, mmap_send_msend, mmap_send_rtp,
-};
-use crate::{mmap_writev, read_send_rtp, read_writev, rtp_sendfile, rtpsendfile, sendfilew, sendmmsg};
-use crate::{wire_sendfile, wire_uring};
 
 /// A way to take trains from storage to a UDP socket: those of an unmodified kernel, cheapest first, then the papers' enhanced calls,
 /// which need the kernel module.
@@ -134,7 +127,7 @@ impl DataPath {
         matches!(self, DataPath::Krtpsendfile | DataPath::Krtpmsend)
     }
 
-    /// Whether it needs the kernel module: [`SendContext::open_module`].
+    /// Whether it needs the kernel module: [`crate::SendContext::open_module`].
     pub fn needs_module(self) -> bool {
         self.takes_runs()
             || matches!(
@@ -146,7 +139,7 @@ impl DataPath {
             )
     }
 
-    /// Whether it lends pages to the kernel, which the sink then counts: [`UdpSink::loans`].
+    /// Whether it lends pages to the kernel, which the sink then counts: [`crate::UdpSink::loans`].
     pub fn lends(self) -> bool {
         self == DataPath::GsoZerocopy
     }
@@ -156,7 +149,7 @@ impl DataPath {
         !matches!(self, DataPath::WireUring | DataPath::WireSendfile)
     }
 
-    /// Whether it needs a copy of the medium in memory that the thread's ring holds. Without one, trains leave by the next path.
+    /// Whether it needs a copy of the file in memory that is registered with the thread's ring. Without one, trains leave by the next path.
     pub fn needs_hot_memory(self) -> bool {
         self == DataPath::WireUring
     }
@@ -178,95 +171,6 @@ impl DataPath {
             DataPath::Rtpsendfile | DataPath::MmapRtpmsend => Some(DataPath::MmapWritev),
             DataPath::Sendmmsg | DataPath::MmapWritev | DataPath::MmapSendRtp => Some(DataPath::ReadWritev),
             DataPath::ReadSendRtp | DataPath::ReadWritev => None,
-        }
-    }
-
-    /// The path that really sends a train with such headers from such a medium: stored headers cannot be changed by those that
-    /// send ready packets, nor can a packet's head be left out; and `wire_uring` needs the medium's copy in the ring of
-    /// `scratch`.
-    #[inline]
-    pub fn for_train(
-        self,
-        train: &Train,
-        headers: Headers,
-        medium: &MappedFile,
-        scratch: &SendContext,
-    ) -> DataPath {
-        match self {
-            DataPath::WireUring | DataPath::WireSendfile if headers != Headers::Stored || train.skip > 0 => {
-                DataPath::GsoWritev
-            }
-            DataPath::WireUring if !scratch.has_registered(medium, train.extent()) => DataPath::WireSendfile,
-            path => path,
-        }
-    }
-
-    /// Sends the train or its first packets; answers how many. Never blocks, allocates nothing.
-    ///
-    /// # Errors
-    /// [`SendError`] says what to do about each; none of the packets was sent.
-    #[inline]
-    pub fn send(
-        self,
-        sink: &UdpSink,
-        medium: &MappedFile,
-        train: &Train,
-        headers: Headers,
-        scratch: &mut SendContext,
-    ) -> Result<u32, SendError> {
-        self.for_train(train, headers, medium, scratch).send_as_is(sink, medium, train, headers, scratch)
-    }
-
-    /// As `send`, but a train whose path can queue is only queued, and answered with `token` (any number but `u64::MAX`) by
-    /// [`SendContext::flush`], which sends all that is queued in one call. The answer is for all of the train or none of it.
-    ///
-    /// # Errors
-    /// As `send`; [`SendError::Full`] also if the queue has no room before the next flush.
-    #[inline]
-    pub fn enqueue(
-        self,
-        sink: &UdpSink,
-        medium: &MappedFile,
-        train: &Train,
-        headers: Headers,
-        scratch: &mut SendContext,
-        token: u64,
-    ) -> Result<SendOutcome<u32>, SendError> {
-        match self.for_train(train, headers, medium, scratch) {
-            DataPath::WireUring => {
-                wire_uring::enqueue(sink, medium, train, scratch, token).map(|()| SendOutcome::Queued)
-            }
-            path => path.send_as_is(sink, medium, train, headers, scratch).map(SendOutcome::Sent),
-        }
-    }
-
-    /// Sends by this path, which can send this train.
-    #[inline]
-    fn send_as_is(
-        self,
-        sink: &UdpSink,
-        medium: &MappedFile,
-        train: &Train,
-        headers: Headers,
-        scratch: &mut SendContext,
-    ) -> Result<u32, SendError> {
-        match self {
-            DataPath::WireUring => wire_uring::send(sink, medium, train, scratch),
-            DataPath::WireSendfile => wire_sendfile::send(sink, medium, train, scratch),
-            DataPath::GsoWritev => gso_writev::send(sink, medium, train, headers, scratch),
-            DataPath::GsoZerocopy => gso_zerocopy::send(sink, medium, train, headers, scratch),
-            DataPath::Sendmmsg => sendmmsg::send(sink, medium, train, headers, scratch),
-            DataPath::MmapWritev => mmap_writev::send(sink, medium, train, headers, scratch),
-            DataPath::ReadSendRtp => read_send_rtp::send(sink, medium, train, headers, scratch),
-            DataPath::ReadWritev => read_writev::send(sink, medium, train, headers, scratch),
-            DataPath::MmapSendRtp => mmap_send_rtp::send(sink, medium, train, headers, scratch),
-            DataPath::RtpSendfile => rtp_sendfile::send(sink, medium, train, headers, scratch),
-            DataPath::Krtpsendfile => krtpsendfile::send(sink, medium, train, headers, scratch),
-            DataPath::Krtpmsend => krtpmsend::send(sink, medium, train, headers, scratch),
-            DataPath::Sendfilew => sendfilew::send(sink, medium, train, headers, scratch),
-            DataPath::Rtpsendfile => rtpsendfile::send(sink, medium, train, headers, scratch),
-            DataPath::MmapRtpmsend => mmap_rtpmsend::send(sink, medium, train, headers, scratch),
-            DataPath::MmapSendMsend => mmap_send_msend::send(sink, medium, train, headers, scratch),
         }
     }
 }

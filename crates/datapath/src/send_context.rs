@@ -9,17 +9,18 @@ use wirepath_sys::gather::Gather;
 use wirepath_sys::module::OpenError;
 use wirepath_sys::region::Region;
 
-use crate::enhanced::Device;
+use crate::buffer::Buffer;
+use crate::module_device::ModuleDevice;
 use crate::uring::{RegisterError, RegistrationProgress, Uring};
-use crate::{Extent, MappedFile, SendError, read_writev};
+use crate::{Extent, MappedFile, SendError};
 
 /// Room that sending needs, allocated once for each thread that sends, and the thread's ring and the kernel module's device if it
 /// has them.
 #[derive(Default)]
 pub struct SendContext {
     pub(crate) gather: Gather,
-    pub(crate) payload: read_writev::Buffer,
-    pub(crate) device: Device,
+    pub(crate) buffer: Buffer,
+    pub(crate) device: ModuleDevice,
     ring: Option<Uring>,
 }
 
@@ -69,17 +70,17 @@ impl SendContext {
         Ok(())
     }
 
-    /// Opens a ring if there is none, and has it hold a copy of a medium: for threads that may wait.
+    /// Opens a ring if there is none, and has it hold a copy of a file: for threads that may wait.
     ///
     /// # Errors
     /// As `open_ring` and `register_now`, and `ENOMEM` if there is not so much memory.
-    pub fn register_copy(&mut self, medium: &MappedFile) -> io::Result<()> {
+    pub fn register_copy(&mut self, file: &MappedFile) -> io::Result<()> {
         if self.ring.is_none() {
             self.open_ring()?;
         }
-        let length = medium.file().metadata()?.len();
-        let region = Arc::new(medium.copy::<io::Error>(length, |_| Ok(()))?);
-        medium.set_hot(Some(&region));
+        let length = file.file().metadata()?.len();
+        let region = Arc::new(file.copy::<io::Error>(length, |_| Ok(()))?);
+        file.set_hot(Some(&region));
         self.register_now(region)
     }
 
@@ -99,10 +100,10 @@ impl SendContext {
         self.ring.as_mut().map_or(Ok(RegistrationProgress::Done), Uring::poll_registrations)
     }
 
-    /// Whether the ring can send an extent of a medium.
+    /// Whether the ring can send an extent of a file.
     #[inline]
-    pub fn has_registered(&self, medium: &MappedFile, extent: Extent) -> bool {
-        self.ring.as_ref().is_some_and(|ring| ring.find(medium, extent).is_some())
+    pub fn has_registered(&self, file: &MappedFile, extent: Extent) -> bool {
+        self.ring.as_ref().is_some_and(|ring| ring.find(file, extent).is_some())
     }
 
     /// How much is queued.

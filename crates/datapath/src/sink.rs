@@ -7,12 +7,20 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::net::SendFlags;
 use wirepath_sys::gather::MAXIMUM_DATAGRAMS;
+use wirepath_sys::header_blocks::HeaderBlocks;
 use wirepath_sys::socket::{set_fragmentation, set_segment};
 use wirepath_sys::zerocopy;
 
-use crate::gso_zerocopy::Lender;
+use crate::loans::Loans;
 use crate::{DataPath, LoanCounts};
+
+/// Never wait for room, never raise SIGPIPE.
+pub(crate) const FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
+
+/// Sends with generated headers that can be lent at a time.
+const HEADER_BLOCKS: usize = 64;
 
 /// The MTU in bytes that the kernel knows of the path to the address `socket` is connected to.
 ///
@@ -41,7 +49,28 @@ pub struct UdpSink {
     /// Whether the kernel module may make trains.
     trains: bool,
     /// There from the first path on that lends.
-    pub(crate) lender: OnceCell<RefCell<Lender>>,
+    pub(crate) lender: OnceCell<RefCell<HeaderLender>>,
+}
+
+/// Blocks that generated headers are lent from.
+#[derive(Debug)]
+pub(crate) struct HeaderLender {
+    pub(crate) loans: Loans<()>,
+    pub(crate) blocks: HeaderBlocks,
+    /// Blocks are used in turn: as many as are kept are lent, and this one is next.
+    pub(crate) next: usize,
+}
+
+impl HeaderLender {
+    fn new() -> io::Result<HeaderLender> {
+        let blocks = HeaderBlocks::new(HEADER_BLOCKS)?;
+        Ok(HeaderLender { loans: Loans::new(HEADER_BLOCKS, |()| ()), blocks, next: 0 })
+    }
+
+    /// Goes on to the next block.
+    pub(crate) fn advance(&mut self) {
+        self.next = (self.next + 1) % HEADER_BLOCKS;
+    }
 }
 
 impl UdpSink {
@@ -78,8 +107,8 @@ impl UdpSink {
     pub fn prepare(&self, path: DataPath) -> io::Result<()> {
         if path.lends() && self.lender.get().is_none() {
             zerocopy::enable(self.socket.as_fd())?;
-            let lender = Lender::new()?;
-            self.lender.get_or_init(|| lender);
+            let lender = HeaderLender::new()?;
+            self.lender.get_or_init(|| RefCell::new(lender));
         }
         // What the module segments needs no option.
         let fits = path.segments()

@@ -172,6 +172,7 @@ mod tests {
         (near, far)
     }
 
+    /// Promise: Bytes that no handler looks at are not copied, also to several connections.
     #[test]
     fn bytes_go_through_a_pipe_and_to_others_with_it() {
         let (mut source, inlet) = connection();
@@ -213,6 +214,7 @@ mod tests {
         assert_eq!(bytes, "0456456789");
     }
 
+    /// Promise: A full output blocks no other output by capacity, no detach and no later input.
     #[test]
     fn a_pipe_is_full_when_its_pages_are_begun() {
         let (mut source, inlet) = connection();

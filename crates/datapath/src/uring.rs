@@ -25,6 +25,9 @@ const PIECE: usize = 8 << 20;
 /// A piece goes so much into the next one: no datagram is longer, so each lies in the piece that it begins in.
 const OVERLAP: usize = 1 << 16;
 
+/// The ring does not have what is to be sent.
+pub(crate) const NOT_REGISTERED: SendError = SendError::Unsupported { call: CALL, errno: Errno::OPNOTSUPP };
+
 /// The token of what is sent alone.
 const ALONE: u64 = u64::MAX;
 
@@ -46,7 +49,7 @@ struct Held {
     wanted: bool,
 }
 
-/// Where the ring has an extent of a medium.
+/// Where the ring has an extent of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Place {
     piece: BufferIndex,
@@ -140,8 +143,8 @@ impl Uring {
     /// Where an extent is, or as much of it as one piece has, if it is held. That is more than any datagram: one that is cut
     /// here is refused by the kernel (`EMSGSIZE`) as the whole would be.
     #[inline]
-    pub(crate) fn find(&self, medium: &MappedFile, extent: Extent) -> Option<Place> {
-        let held = &self.regions[self.position(medium.hot()?).ok()?];
+    pub(crate) fn find(&self, file: &MappedFile, extent: Extent) -> Option<Place> {
+        let held = &self.regions[self.position(file.hot()?).ok()?];
         let start = usize::try_from(extent.offset).ok()?;
         let piece = *held.pieces.get(start / PIECE).filter(|_| held.wanted)?;
         let end = start.checked_add(extent.length)?;

@@ -128,7 +128,8 @@ fn trains_arrive_at_any_offset() {
         for (offset, length) in [(0, PACKET), (1, 48 * PACKET), (4095, 3 * PACKET + 1), (200_000 - 700, 700)]
         {
             let train = train(offset, length);
-            let path = DataPath::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch);
+            let path =
+                DataPath::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch).path();
             assert_eq!(path, DataPath::WireUring);
             let sent = path.send(&sink, &hot.medium, &train, Headers::Stored, &mut hot.scratch);
             assert_eq!(sent, Ok(train.packets()));
@@ -226,7 +227,7 @@ fn trains_that_cannot_be_sent_so_leave_by_other_paths() {
     let own = Headers::Own { sequence_offset: 1, timestamp_offset: 2, marker: true };
     let whole = train(0, 3 * PACKET);
     let by = |train: &Train, headers, hot: &Hot| {
-        DataPath::WireUring.for_train(train, headers, &hot.medium, &hot.scratch)
+        DataPath::WireUring.for_train(train, headers, &hot.medium, &hot.scratch).path()
     };
     assert_eq!(by(&whole, own, &hot), DataPath::GsoWritev);
     assert_eq!(by(&Train { skip: 188, ..whole }, Headers::Stored, &hot), DataPath::GsoWritev);
@@ -253,7 +254,7 @@ fn a_copy_that_is_let_go_of_is_not_sent_from() {
     let train = train(0, 3 * PACKET);
     hot.enqueue(&sink, &train, 7);
     hot.scratch.unregister(hot.region_id);
-    let path = DataPath::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch);
+    let path = DataPath::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch).path();
     assert_eq!(path, DataPath::WireSendfile);
     assert_eq!(hot.scratch.poll_registrations().unwrap(), RegistrationProgress::More);
     // What was queued before still leaves.

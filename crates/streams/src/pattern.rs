@@ -115,6 +115,7 @@ mod tests {
         assert!(matches!(spread, Spread::Capacity { chosen: None }));
     }
 
+    /// Promise: By capacity, an output that drops records gets none while others have room.
     #[test]
     fn who_took_more_lately_waits_less() {
         let (mut fast, mut slow) = (Lately::default(), Lately::default());

@@ -151,6 +151,7 @@ mod tests {
         assert!(path_mtu(socket.as_fd(), local).unwrap() >= 1280);
     }
 
+    /// Promise: A run over TCP is timed until the receiver has acknowledged all of it.
     #[test]
     fn what_a_receiver_has_no_room_for_is_not_acknowledged() {
         use std::io::{Read, Write};

@@ -34,6 +34,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
+/// Promise: A listening address says where it waits and accepts one connection.
+///
 /// As an input and as an output, which each take one connection; netcat sends, socat receives.
 fn connections_are_waited_for_and_said_so() -> Result<()> {
     require!(find("nc").is_some(), "nc is not installed");
@@ -65,6 +67,8 @@ fn connections_are_waited_for_and_said_so() -> Result<()> {
     Ok(())
 }
 
+/// Promise: An idle TCP peer is probed after a minute.
+///
 /// Whether it connects or is connected to.
 fn peers_that_say_nothing_are_asked_for() -> Result<()> {
     let peer = TcpListener::bind("127.0.0.1:0")?;
@@ -83,6 +87,7 @@ fn peers_that_say_nothing_are_asked_for() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A listening address says where it waits and accepts one connection.
 fn who_connects_and_resets_has_come() -> Result<()> {
     let inlet = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let from = format!("tcp://{inlet}?listen");
@@ -110,6 +115,7 @@ fn what_a_peer_did_not_get_is_no_success() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A lost output or missing shares make exit code 3; requested drops do not.
 fn outputs_that_are_gone_stay_in_the_report() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let bytes = random_bytes(5_000_000);
@@ -141,6 +147,7 @@ fn outputs_that_are_gone_stay_in_the_report() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A signal ends a relay, whatever it waits for.
 fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
     let folder = tempfile::tempdir()?;
     // For somebody to connect.
@@ -201,6 +208,8 @@ fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A relay that restores shares continues without a failed input, as long as enough are left.
+///
 /// Two of three give a record back. When too few are left, records are lost, and without any that ended in order the end is not known.
 fn an_input_that_breaks_takes_nothing_from_shares_but_its_own() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -244,6 +253,8 @@ fn an_input_that_breaks_takes_nothing_from_shares_but_its_own() -> Result<()> {
     Ok(())
 }
 
+/// Promise: An empty file that a relay made does not outlive a relay that was stopped or failed.
+///
 /// It failed, and whoever starts it again finds what it found.
 fn no_file_is_left_where_all_inputs_broke_before_anything_came() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -265,6 +276,8 @@ fn no_file_is_left_where_all_inputs_broke_before_anything_came() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A relay that is stopped while it waits for a FIFO leaves no Unix socket behind.
+///
 /// The process may end as soon as it hears of the failure.
 fn no_name_of_a_socket_is_left_by_who_cannot_open_another() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -279,6 +292,8 @@ fn no_name_of_a_socket_is_left_by_who_cannot_open_another() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A relay that is stopped while it waits for a FIFO leaves no Unix socket behind.
+///
 /// The thread that opens a stream is in the kernel when the process ends.
 fn no_name_of_a_socket_is_left_by_who_waits_for_a_fifo() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -299,6 +314,8 @@ fn no_name_of_a_socket_is_left_by_who_waits_for_a_fifo() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A FIFO without a peer is waited for and reported; a signal ends the wait with a report.
+///
 /// To open a FIFO blocks until somebody opens its other end.
 fn who_is_to_open_a_fifo_is_waited_for_and_said_so() -> Result<()> {
     let folder = tempfile::tempdir()?;

@@ -18,6 +18,7 @@ pub(super) fn trials() -> Vec<Trial> {
     ]
 }
 
+/// Promise: A wrong configuration file is refused with the line, before anything is opened.
 fn wrong_files_are_named_with_their_line() -> Result<()> {
     for (configuration, said) in [
         ("[[class]]\nname = \"a\"\n".to_owned(), "relay.toml has no [[stream]]"),
@@ -79,6 +80,7 @@ fn wrong_files_are_named_with_their_line() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `--check` validates the file and its keys and opens nothing.
 fn a_file_is_checked_and_nothing_is_opened() -> Result<()> {
     let folder = Folder::new(&format!("[[class]]\nname = \"a\"\n{COPY}"))?;
     let output = folder.output(&["--check"])?;
@@ -101,6 +103,8 @@ fn a_file_is_checked_and_nothing_is_opened() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `--check` validates the file and its keys and opens nothing.
+///
 /// When the stream starts it is late.
 fn keys_are_checked_with_the_file_that_names_them() -> Result<()> {
     let folder = Folder::new(&format!("{COPY}handlers = [\"meter\", \"seal:key\"]\n"))?;
@@ -119,6 +123,7 @@ fn keys_are_checked_with_the_file_that_names_them() -> Result<()> {
     check(0, "relay.toml: OK, 1 stream")
 }
 
+/// Promise: `--in` and `--out` add a stream with a class of the file.
 fn a_stream_of_the_command_line_has_a_class_of_the_file() -> Result<()> {
     let folder = Folder::new(&format!("[[class]]\nname = \"a\"\n[[class]]\nname = \"b\"\n{COPY}"))?;
     std::fs::write(folder.path("source"), "bytes")?;

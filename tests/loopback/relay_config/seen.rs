@@ -23,6 +23,7 @@ pub(super) fn trials() -> Vec<Trial> {
     ]
 }
 
+/// Promise: `/metrics` and `/api/status` show bytes, drops and handler counts of each stream and output.
 fn what_went_through_is_what_is_counted() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let folder = Folder::new(
@@ -91,6 +92,8 @@ fn what_went_through_is_what_is_counted() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `/metrics` and `/api/status` show bytes, drops and handler counts of each stream and output.
+///
 /// What somebody who watches the numbers has to see: datagrams that are refused, and an output that a mirror goes on without.
 fn malformed_datagrams_and_outputs_that_are_gone_are_counted() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
@@ -136,6 +139,7 @@ fn malformed_datagrams_and_outputs_that_are_gone_are_counted() -> Result<()> {
     Ok(())
 }
 
+/// Promise: The reason why the last output is gone is reported once.
 fn why_the_last_output_is_gone_is_said_once() -> Result<()> {
     let folder =
         Folder::new("[[stream]]\nname = \"full\"\nin = [\"file:source\"]\nout = [\"file:/dev/full\"]\n")?;
@@ -160,6 +164,7 @@ fn why_the_last_output_is_gone_is_said_once() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A listener or report file that cannot be opened is an error at the start.
 fn what_could_not_be_shown_or_kept_is_an_error_at_once() -> Result<()> {
     let folder = Folder::new(COPY)?;
     std::fs::write(folder.path("source"), "bytes")?;
@@ -183,6 +188,8 @@ fn what_could_not_be_shown_or_kept_is_an_error_at_once() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A terminal shows a table of streams that fits, says what it omits, and is gone at the end.
+///
 /// A real terminal, of 60 columns and 12 lines.
 fn the_table_is_drawn_on_a_terminal_and_gone_at_the_end() -> Result<()> {
     require!(find("script").is_some() && find("stty").is_some(), "script or stty is not installed");

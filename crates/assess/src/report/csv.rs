@@ -177,6 +177,7 @@ mod tests {
     use super::*;
     use crate::example;
 
+    /// Promise: Every run is a row of the CSV.
     #[test]
     fn there_is_a_row_for_each_run_and_each_has_every_column() {
         let assessment = example::full();
@@ -196,6 +197,7 @@ mod tests {
         assert_eq!(rows.iter().filter(|row| row[1].starts_with("memcpy")).count(), copies);
     }
 
+    /// Promise: No text of a result becomes markup, a formula or a terminal's control sequence.
     #[test]
     fn no_name_is_a_formula() {
         let mut assessment = example::full();

@@ -185,6 +185,7 @@ mod tests {
         }
     }
 
+    /// Promise: Counted figures are filled into the documents for the kernel they were counted on.
     #[test]
     fn counted_tables_are_filled_in_from_a_count_on_such_a_kernel_and_nothing_else_is() {
         let page = |name: &str| format!("<!-- table: {name} -->\nold\n<!-- end -->\n");

@@ -11,6 +11,7 @@ fn in_namespace(act: impl FnOnce(&Namespace) -> Result<(), Error> + Send) {
     });
 }
 
+/// Promise: A run that lost data is an error, not a figure.
 #[test]
 fn a_device_that_drops_counts_what_it_drops() {
     in_namespace(|_| {
@@ -72,6 +73,7 @@ fn a_processor_that_is_not_there_is_refused() {
     assert!(matches!(&error, Error::Input(text) if text.contains("100000")), "{error}");
 }
 
+/// Promise: With privileges, verification runs over a wire whose checksums are checked.
 #[test]
 fn a_pair_aside_carries_what_is_verified_and_leaves_the_thread_where_it_was() {
     in_namespace(|here| {

@@ -108,6 +108,7 @@ fn failed(path: &Path, error: &io::Error) -> Found {
 mod tests {
     use super::*;
 
+    /// Promise: `wirepath pack` searches folders for transport streams and reports what it skips.
     #[test]
     fn folders_are_searched_and_what_is_passed_over_is_said() {
         let folder = tempfile::tempdir().unwrap();

@@ -119,6 +119,8 @@ mod tests {
         );
     }
 
+    /// Promise: `loan` decides by measured thresholds for aligned and other sends; noisy sizes decide
+    /// nothing.
     #[test]
     fn a_quick_measurement_replaces_no_full_one() {
         let mut all = Calibrations::default();

@@ -252,6 +252,7 @@ impl StreamConfig {
 mod tests {
     use super::*;
 
+    /// Promise: Records that no datagram can hold are refused before anything is opened.
     #[test]
     fn what_is_too_long_for_a_datagram_is_refused_before_anything_is_opened() {
         let checked = |framing: &str, pattern: &str, outputs| {

@@ -90,6 +90,7 @@ fn what_cannot_be_served_is_said_at_start() {
     assert_eq!(names(&dots.list(&path("/")).unwrap()), ["media/", "secret.ts"]);
 }
 
+/// Promise: Files outside the served folders are unreachable, whatever the path or a symlink says.
 #[test]
 fn links_stay_inside() {
     let dir = tree();

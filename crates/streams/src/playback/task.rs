@@ -246,7 +246,7 @@ impl PlaybackTask {
             let path = if headers == Headers::Stored { self.path } else { self.own };
             let path = path.for_train(&train, headers, medium, scratch);
             let result = path.enqueue(&self.sink, medium, &train, headers, scratch, token);
-            self.note_path(path);
+            self.note_path(path.path());
             let result = match result {
                 Ok(SendOutcome::Queued) => return Ok(SendOutcome::Queued),
                 Ok(SendOutcome::Sent(packets)) => Ok(packets),

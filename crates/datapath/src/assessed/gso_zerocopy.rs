@@ -5,80 +5,55 @@
 //! leaves in one call. Generated headers lie in blocks of the sink's, which are not written again before the kernel has given
 //! them back; when no block is free, or the kernel takes no more loans, the train is copied, and counted as such.
 
-use std::cell::RefCell;
-use std::io;
-use std::os::fd::AsFd;
-
 use rustix::io::Errno;
 use wirepath_sys::header_blocks::HeaderBlocks;
 
-use crate::gso_writev::{self, datagrams};
-use crate::loans::Loans;
-use crate::{Headers, MappedFile, SendContext, SendError, Train, UdpSink};
-
-const CALL: &str = "sendmsg";
+use crate::request::TrainRequest;
+use crate::serving::gso_writev;
+use crate::sink::HeaderLender;
+use crate::{Headers, SendError, Train};
 
 /// Fragments of one packet buffer, unless the kernel was built or told otherwise.
 pub(crate) const FRAGMENTS: usize = 17;
-/// Sends with generated headers that can be on their way at a time.
-const BLOCKS: usize = 64;
-
-/// What a sink needs to lend.
-#[derive(Debug)]
-pub(crate) struct Lender {
-    pub(crate) loans: Loans<()>,
-    blocks: HeaderBlocks,
-    /// Blocks are used in turn: as many as are kept are lent, and this one is next.
-    next: usize,
-}
-
-impl Lender {
-    pub(crate) fn new() -> io::Result<RefCell<Lender>> {
-        let blocks = HeaderBlocks::new(BLOCKS)?;
-        Ok(RefCell::new(Lender { loans: Loans::new(BLOCKS, |()| ()), blocks, next: 0 }))
-    }
-}
 
 /// Sends the train's first packets, at least one; answers how many.
 #[inline]
-pub(crate) fn send(
-    sink: &UdpSink,
-    medium: &MappedFile,
-    train: &Train,
-    headers: Headers,
-    scratch: &mut SendContext,
-) -> Result<u32, SendError> {
+pub(crate) fn send(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     let unprepared = SendError::Unsupported { call: "setsockopt(SO_ZEROCOPY)", errno: Errno::OPNOTSUPP };
-    let mut lender = sink.lender.get().ok_or(unprepared)?.borrow_mut();
-    let Lender { loans, blocks, next } = &mut *lender;
-    let (socket, mapping) = (sink.socket.as_fd(), &medium.mapping);
-    let first = fitting(train, headers);
-    let lent = if headers == Headers::Stored && train.skip == 0 && train.length > 0 {
-        let start = train.offset as usize;
-        let whole = start..start + train.length as usize;
-        loans.lend(socket, || mapping.lend(socket, whole.clone()).map(|_| (train.packets(), None)))
-    } else if first.packets() == 0 {
-        Ok(None)
-    } else {
-        let sent = loans.lend(socket, || {
-            let packets = datagrams(&first, headers);
-            scratch.gather.lend_segmented(socket, mapping, blocks, *next, packets)?;
-            Ok((first.packets(), Some(())))
-        });
-        if matches!(sent, Ok(Some(_))) {
-            *next = (*next + 1) % BLOCKS;
-        }
-        sent
-    };
-    match lent {
+    let mut lender = request.sink.lender.get().ok_or(unprepared)?.borrow_mut();
+    match lend(request, &mut lender) {
         Ok(Some(packets)) => Ok(packets),
         Ok(None) => {
-            let sent = gso_writev::send(sink, medium, train, headers, scratch)?;
-            loans.copied();
+            let sent = gso_writev::send(request)?;
+            lender.loans.copied();
             Ok(sent)
         }
-        Err(errno) => Err(SendError::of_udp(CALL, errno)),
+        Err(errno) => Err(SendError::of_udp("sendmsg", errno)),
     }
+}
+
+/// Lends the train's first packets; answers how many, or nothing if it has to be copied.
+fn lend(request: &mut TrainRequest<'_>, lender: &mut HeaderLender) -> Result<Option<u32>, Errno> {
+    let (socket, mapping, train) = (request.socket(), &request.file.mapping, request.train);
+    if request.is_as_stored() && train.length > 0 {
+        let whole = train.extent().in_memory();
+        let lend = || mapping.lend(socket, whole.clone()).map(|_| (train.packets(), None));
+        return lender.loans.lend(socket, lend);
+    }
+    let first = fitting(&train, request.headers);
+    if first.packets() == 0 {
+        return Ok(None);
+    }
+    let HeaderLender { loans, blocks, next } = &mut *lender;
+    let lent = loans.lend(socket, || {
+        let packets = first.datagrams(request.headers);
+        request.context.gather.lend_segmented(socket, mapping, blocks, *next, packets)?;
+        Ok((first.packets(), Some(())))
+    });
+    if matches!(lent, Ok(Some(_))) {
+        lender.advance();
+    }
+    lent
 }
 
 /// The first packets of the train that one packet buffer has room for, with a header each; none if one is too large.

@@ -4,22 +4,19 @@
 //! (MSG_SPLICE_PAGES). Headers are those of the image. A single packet that the kernel may give a wrong checksum
 //! is sent from the mapping, with a copy; images, in which all lengths are even, have none.
 
-use crate::{Headers, MappedFile, SendContext, SendError, Train, UdpSink, gso_writev, sendfile};
+use super::{gso_writev, sendfile};
+use crate::SendError;
+use crate::request::TrainRequest;
 
 /// Sends all of the train or nothing.
 #[inline]
-pub(crate) fn send(
-    sink: &UdpSink,
-    medium: &MappedFile,
-    train: &Train,
-    scratch: &mut SendContext,
-) -> Result<u32, SendError> {
-    let whole = train.extent();
+pub(crate) fn send(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
+    let (train, whole) = (request.train, request.train.extent());
     if train.packets() == 1 && whole.confuses_checksums() {
-        return gso_writev::send(sink, medium, train, Headers::Stored, scratch);
+        return gso_writev::send(request);
     }
-    if sendfile::to_datagrams(&sink.socket, medium, whole, &mut scratch.payload)? {
+    if sendfile::to_datagrams(request.socket(), request.file, whole, &mut request.context.buffer)? {
         return Ok(train.packets());
     }
-    gso_writev::send(sink, medium, train, Headers::Stored, scratch)
+    gso_writev::send(request)
 }

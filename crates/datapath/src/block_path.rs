@@ -3,16 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use rustix::net::SendFlags;
-
-use crate::{BlockSink, Extent, MappedFile, SendContext, SendError, SendOutcome};
-use crate::{
-    kmsend, ksendfile, loan, mmap_msend, mmap_send, mmap_zerocopy, read_write, sendfile, uring_send,
-};
-
-/// Never wait for room, never raise SIGPIPE.
-pub(crate) const FLAGS: SendFlags = SendFlags::DONTWAIT.union(SendFlags::NOSIGNAL);
-
 /// A way to take blocks of a file to a TCP connection or, a datagram or a train at a time, to a UDP socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlockPath {
@@ -65,7 +55,7 @@ impl BlockPath {
         }
     }
 
-    /// Whether it needs a copy of the medium in memory that the thread's ring holds.
+    /// Whether it needs a copy of the file in memory that is registered with the thread's ring.
     pub fn needs_hot_memory(self) -> bool {
         self == BlockPath::UringSend
     }
@@ -84,62 +74,14 @@ impl BlockPath {
         matches!(self, BlockPath::Ksendfile | BlockPath::Kmsend)
     }
 
-    /// Whether it needs the kernel module ([`SendContext::open_module`]), which sends such blocks over UDP only.
+    /// Whether it needs the kernel module ([`crate::SendContext::open_module`]), which sends such blocks over UDP only.
     pub fn needs_module(self) -> bool {
         self.takes_runs() || self == BlockPath::MmapMsend
     }
 
-    /// Whether it lends pages to the kernel, which the sink then counts: [`BlockSink::loans`].
+    /// Whether it lends pages to the kernel, which the sink then counts: [`crate::BlockSink::loans`].
     pub fn lends(self) -> bool {
         matches!(self, BlockPath::MmapZerocopy | BlockPath::Loan)
-    }
-
-    /// Sends the extent: to a UDP socket as one datagram (or train) or not at all, or, if the path takes runs, its first datagrams;
-    /// to a TCP connection as much of it as is taken now. Answers how many bytes, at least one. Never blocks, allocates nothing.
-    ///
-    /// # Errors
-    /// [`SendError`] says what to do about each; nothing was sent.
-    #[inline]
-    pub fn send(
-        self,
-        sink: &BlockSink,
-        medium: &MappedFile,
-        extent: Extent,
-        scratch: &mut SendContext,
-    ) -> Result<usize, SendError> {
-        match self {
-            BlockPath::MmapZerocopy => mmap_zerocopy::send(sink, medium, extent),
-            BlockPath::Loan => loan::send(sink, medium, extent),
-            BlockPath::UringSend => uring_send::send(sink, medium, extent, scratch),
-            BlockPath::Sendfile => sendfile::send(sink, medium, extent, &mut scratch.payload),
-            BlockPath::MmapSend => mmap_send::send(sink, medium, extent),
-            BlockPath::ReadWrite => read_write::send(sink, medium, extent, &mut scratch.payload),
-            BlockPath::Ksendfile => ksendfile::send(sink, medium, extent, scratch),
-            BlockPath::Kmsend => kmsend::send(sink, medium, extent, scratch),
-            BlockPath::MmapMsend => mmap_msend::send(sink, medium, extent, scratch),
-        }
-    }
-
-    /// As `send`, but a datagram or train whose path can queue is only queued, and answered with `token` (any number but
-    /// `u64::MAX`) by [`SendContext::flush`]. A stream's bytes are always sent at once: how many it took decides what comes next.
-    ///
-    /// # Errors
-    /// As `send`; [`SendError::Full`] also if the queue has no room before the next flush.
-    #[inline]
-    pub fn enqueue(
-        self,
-        sink: &BlockSink,
-        medium: &MappedFile,
-        extent: Extent,
-        scratch: &mut SendContext,
-        token: u64,
-    ) -> Result<SendOutcome<usize>, SendError> {
-        match self {
-            BlockPath::UringSend if !sink.is_stream() => {
-                uring_send::enqueue(sink, medium, extent, scratch, token).map(|()| SendOutcome::Queued)
-            }
-            path => path.send(sink, medium, extent, scratch).map(SendOutcome::Sent),
-        }
     }
 }
 

@@ -8,8 +8,10 @@ use std::os::fd::AsFd;
 
 use rustix::io::Errno;
 
-use crate::read_writev::Buffer;
-use crate::{BlockSink, Extent, MappedFile, SendError, cork, mmap_send};
+use super::mmap_send;
+use crate::buffer::Buffer;
+use crate::request::BlockRequest;
+use crate::{Extent, MappedFile, SendError, cork};
 
 const CALL: &str = "sendfile";
 
@@ -32,17 +34,14 @@ pub fn to_stream(socket: impl AsFd, file: &File, offset: u64, length: usize) -> 
 
 /// Sends the extent, or its first bytes if the sink is a stream; answers how many.
 #[inline]
-pub(crate) fn send(
-    sink: &BlockSink,
-    medium: &MappedFile,
-    extent: Extent,
-    buffer: &mut Buffer,
-) -> Result<usize, SendError> {
+pub(crate) fn send(request: &mut BlockRequest<'_>) -> Result<usize, SendError> {
+    let BlockRequest { sink, file, extent, .. } = *request;
     if sink.is_stream() {
-        return to_stream(&sink.socket, &medium.file, extent.offset, extent.length);
+        return to_stream(sink.socket(), file.file(), extent.offset, extent.length);
     }
-    if extent.confuses_checksums() || !to_datagrams(&sink.socket, medium, extent, buffer)? {
-        return mmap_send::send(sink, medium, extent);
+    if extent.confuses_checksums() || !to_datagrams(sink.socket(), file, extent, &mut request.context.buffer)?
+    {
+        return mmap_send::send(request);
     }
     Ok(extent.length)
 }
@@ -52,15 +51,15 @@ pub(crate) fn send(
 #[inline]
 pub(crate) fn to_datagrams(
     socket: impl AsFd,
-    medium: &MappedFile,
+    file: &MappedFile,
     extent: Extent,
     buffer: &mut Buffer,
 ) -> Result<bool, SendError> {
     let mut offset = extent.offset;
-    match rustix::fs::sendfile(&socket, &medium.file, Some(&mut offset), extent.length) {
+    match rustix::fs::sendfile(&socket, file.file(), Some(&mut offset), extent.length) {
         Ok(sent) if sent == extent.length => Ok(true),
-        Ok(sent) => in_part(socket, medium, extent, sent, buffer).map(|()| false),
-        Err(errno) => Err(of_nothing(CALL, medium, extent, errno, buffer)),
+        Ok(sent) => in_part(socket, file, extent, sent, buffer).map(|()| false),
+        Err(errno) => Err(of_nothing(CALL, file, extent, errno, buffer)),
     }
 }
 
@@ -68,13 +67,13 @@ pub(crate) fn to_datagrams(
 #[cold]
 pub(crate) fn of_nothing(
     call: &'static str,
-    medium: &MappedFile,
+    file: &MappedFile,
     extent: Extent,
     errno: Errno,
     buffer: &mut Buffer,
 ) -> SendError {
     let read = match errno {
-        Errno::IO => medium.read(extent.offset, buffer.first(extent.length)),
+        Errno::IO => file.read(extent.offset, buffer.first(extent.length)),
         _ => Ok(()),
     };
     read.err().unwrap_or_else(|| SendError::of_udp(call, errno))
@@ -89,11 +88,11 @@ pub(crate) fn of_nothing(
 #[cold]
 fn in_part(
     socket: impl AsFd,
-    medium: &MappedFile,
+    file: &MappedFile,
     extent: Extent,
     taken: usize,
     buffer: &mut Buffer,
 ) -> Result<(), SendError> {
     cork::discard(socket, buffer);
-    medium.read(extent.offset + taken as u64, buffer.first(extent.length - taken))
+    file.read(extent.offset + taken as u64, buffer.first(extent.length - taken))
 }

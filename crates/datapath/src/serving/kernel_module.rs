@@ -1,42 +1,23 @@
 //! What the paths by the kernel module share: the calls that the papers call enhanced, which Wirepath's module has.
 //!
-//! In the module they are one: payload from a file or a mapping, a header that is given, made by the kernel's RTP engine, or none,
-//! and one packet or a run of packets (`kernel/module/uapi/wirepath.h`). Payload goes by reference, from Linux 6.5 on.
+//! In the module they are one: payload from a file or a mapping, a header that is given, made by the kernel's RTP
+//! engine, or none, and one packet or a run of packets (`kernel/module/uapi/wirepath.h`). Payload goes by reference,
+//! from Linux 6.5 on.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::io::Errno;
-use wirepath_sys::module::{Marker, Module, OpenError, Rtp, RtpTime, Run, Sent, Timestamps};
+use wirepath_sys::module::{Marker, Rtp, RtpTime, Run, Sent, Timestamps};
 
-use crate::read_writev::Buffer;
-use crate::{Extent, Headers, MappedFile, SendContext, SendError, Train, UdpSink, mmap_writev, sendfile};
+use super::{gso_writev, sendfile};
+use crate::buffer::Buffer;
+use crate::request::TrainRequest;
+use crate::{Extent, Headers, MappedFile, SendContext, SendError, Train};
 
 const CALL: &str = "ioctl(WIREPATH_SEND)";
 
 /// Packets with timestamps that no fixed step leads to, for one call: the train that the kernel cuts.
 const TABLE: usize = 64;
-
-/// The device as a thread has it: opened when it is first needed.
-#[derive(Debug, Default)]
-pub(crate) struct Device(Option<Module>);
-
-impl Device {
-    /// Opens it, if it is not open.
-    pub(crate) fn open(&mut self) -> Result<&Module, OpenError> {
-        if self.0.is_none() {
-            self.0 = Some(Module::open()?);
-        }
-        self.0.as_ref().ok_or(OpenError::Missing)
-    }
-
-    /// As [`Device::open`], for a path that is about to send.
-    #[inline]
-    pub(crate) fn module(&mut self) -> Result<&Module, SendError> {
-        let failed =
-            |error: OpenError| SendError::Unsupported { call: "open(/dev/wirepath)", errno: error.errno() };
-        self.open().map_err(failed)
-    }
-}
 
 /// Where the kernel finds payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,12 +29,12 @@ pub(crate) enum From {
 }
 
 impl From {
-    /// An extent of a medium as a run.
+    /// An extent of a file as a run.
     #[inline]
-    pub(crate) fn run(self, medium: &MappedFile, extent: Extent) -> Result<Run<'_>, SendError> {
+    pub(crate) fn run(self, file: &MappedFile, extent: Extent) -> Result<Run<'_>, SendError> {
         match self {
-            From::File => Ok(Run::of_file(medium.file.as_fd(), extent.offset, Some(extent.length as u64))),
-            From::Mapping => Run::of_mapping(&medium.mapping, extent.in_memory())
+            From::File => Ok(Run::of_file(file.file().as_fd(), extent.offset, Some(extent.length as u64))),
+            From::Mapping => Run::of_mapping(&file.mapping, extent.in_memory())
                 .map_err(|_| SendError::Other { call: CALL, errno: Errno::INVAL }),
         }
     }
@@ -61,22 +42,22 @@ impl From {
 
 /// Sends a run of an extent; answers what was sent, at least a packet.
 #[inline]
-pub(crate) fn send(
+pub(crate) fn send_run(
     socket: BorrowedFd<'_>,
-    medium: &MappedFile,
+    file: &MappedFile,
     extent: Extent,
     run: Run<'_>,
-    device: &mut Device,
-    buffer: &mut Buffer,
+    context: &mut SendContext,
 ) -> Result<Sent, SendError> {
     // Before a page is waited for that is not in memory, its reading is begun, and it is as if the socket were full.
     let mut run = run.without_waiting();
-    let result = device.module()?.send(socket, &mut run);
+    let result = context.device.module()?.send(socket, &mut run);
     match (run.sent(), result) {
         (sent, _) if sent.packets > 0 => Ok(sent), // the caller comes back for the rest, and hears the error then
         (_, Ok(())) => Err(SendError::Other { call: CALL, errno: Errno::INVAL }),
         (_, Err(error)) => {
-            Err(failed(CALL, medium, extent, Errno::from_io_error(&error).unwrap_or(Errno::INVAL), buffer))
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
+            Err(failed(CALL, file, extent, errno, &mut context.buffer))
         }
     }
 }
@@ -85,7 +66,7 @@ pub(crate) fn send(
 #[cold]
 pub(crate) fn failed(
     call: &'static str,
-    medium: &MappedFile,
+    file: &MappedFile,
     extent: Extent,
     errno: Errno,
     buffer: &mut Buffer,
@@ -94,50 +75,35 @@ pub(crate) fn failed(
         Errno::INTR => SendError::Full { call },
         Errno::NODATA => SendError::Storage { call, errno },
         // The device's, or the storage's.
-        Errno::IO => sendfile::of_nothing(call, medium, extent, errno, buffer),
+        Errno::IO => sendfile::of_nothing(call, file, extent, errno, buffer),
         errno => SendError::of_udp(call, errno),
     }
 }
 
 /// Sends packet `index` of a train behind a header that is given.
 #[inline]
-pub(crate) fn send_given(
-    from: From,
-    sink: &UdpSink,
-    medium: &MappedFile,
-    train: &Train,
-    headers: Headers,
-    index: u32,
-    scratch: &mut SendContext,
-) -> Result<(), SendError> {
-    let payload = train.payload(index, headers);
+pub(crate) fn send_packet(from: From, request: &mut TrainRequest<'_>, index: u32) -> Result<(), SendError> {
+    let payload = request.payload(index);
     if payload.length == 0 {
-        return mmap_writev::send_one(sink, medium, train, headers, index, scratch);
+        return gso_writev::send_packet(request, index);
     }
-    let header = train.header(index, headers);
-    let run = from.run(medium, payload)?.with_headers(&header, header.len());
-    let (device, buffer) = (&mut scratch.device, &mut scratch.payload);
-    send(sink.socket.as_fd(), medium, payload, run, device, buffer).map(drop)
+    let (socket, file, header) = (request.socket(), request.file, request.header(index));
+    let run = from.run(file, payload)?.with_headers(&header, header.len());
+    send_run(socket, file, payload, run, request.context).map(drop)
 }
 
-/// Sends the train's first packets behind headers of the kernel's RTP engine, which passes over stored ones: all of it in one call
-/// where its timestamps go up by whole ticks. Answers how many packets were sent, at least one.
+/// Sends the train's first packets behind headers of the kernel's RTP engine, which skips stored ones: all of it in one
+/// call where its timestamps go up by whole ticks. Answers how many packets were sent, at least one.
 #[inline]
-pub(crate) fn send_rtp(
-    from: From,
-    sink: &UdpSink,
-    medium: &MappedFile,
-    train: &Train,
-    headers: Headers,
-    scratch: &mut SendContext,
-) -> Result<u32, SendError> {
-    let train = train.up_to(packets_a_call(train));
+pub(crate) fn send_rtp(from: From, request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
+    let (file, headers) = (request.file, request.headers);
+    let train = request.train.up_to(packets_a_call(&request.train));
     let (extent, stored) = match train.packets() {
         1 => (train.payload(0, headers), 0),
         _ => (train.extent(), headers.stored_length() as u32),
     };
     if extent.length == 0 {
-        return mmap_writev::send_one(sink, medium, &train, headers, 0, scratch).map(|()| 1);
+        return gso_writev::send_packet(request, 0).map(|()| 1);
     }
     let first = train.header_fields(0, headers);
     let mut table = [RtpTime::default(); TABLE];
@@ -148,11 +114,9 @@ pub(crate) fn send_rtp(
         marker: if first.marker { Marker::First } else { Marker::Never },
         timestamps: timestamps(&train, headers, &mut table),
     };
-    let run =
-        from.run(medium, extent)?.in_packets(u32::from(train.packet_size) - stored).passing_over(stored);
-    let run = run.with_rtp(rtp).in_trains(sink.train_packets());
-    let (device, buffer) = (&mut scratch.device, &mut scratch.payload);
-    send(sink.socket.as_fd(), medium, extent, run, device, buffer).map(|sent| sent.packets as u32)
+    let run = from.run(file, extent)?.in_packets(u32::from(train.packet_size) - stored).passing_over(stored);
+    let run = run.with_rtp(rtp).in_trains(request.sink.train_packets());
+    send_run(request.socket(), file, extent, run, request.context).map(|sent| sent.packets as u32)
 }
 
 /// Packets of a train that the RTP engine sends in a call.
