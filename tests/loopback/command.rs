@@ -212,10 +212,10 @@ fn packing_goes_on_past_what_cannot_be_packed() -> Result<()> {
     let objects = lines.lines().map(serde_json::from_str).collect::<Result<Vec<serde_json::Value>, _>>()?;
     let statuses: Vec<_> =
         objects.iter().map(|object| object["status"].as_str().unwrap_or_default()).collect();
-    ensure!(statuses == ["failed", "failed", "packed", "passed_over"], "{lines}");
+    ensure!(statuses == ["failed", "failed", "packed", "skipped"], "{lines}");
     let errors = String::from_utf8(output.stderr)?;
     ensure!(errors.contains("text.ts: error: not an MPEG transport stream"), "{errors}");
-    ensure!(errors.contains("gone.ts: error: ") && errors.contains("notes.txt: passed over: "), "{errors}");
+    ensure!(errors.contains("gone.ts: error: ") && errors.contains("notes.txt: skipped: "), "{errors}");
     ensure!(files(cache.path())?.len() == 1);
     Ok(())
 }
@@ -249,10 +249,11 @@ fn packing_that_is_interrupted_leaves_nothing() -> Result<()> {
 fn inspect_answers_json() -> Result<()> {
     let (code, json, errors) = inspect(&clips::two_programmes(4)?)?;
     ensure!(code == Some(0) && errors.is_empty(), "{errors}");
-    ensure!(json["schema"] == 1 && json["kind"] == "asset", "{json}");
+    ensure!(json["schema"] == 2 && json["kind"] == "asset", "{json}");
     let programmes = json["programmes"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let played = programmes.iter().filter(|programme| programme["played"] == true).count();
-    ensure!(programmes.len() == 2 && played == 1, "{json}");
+    let count = |field: &str| programmes.iter().filter(|programme| programme[field] == true).count();
+    ensure!(programmes.len() == 2 && count("played") == 2 && count("clock") == 1, "{json}");
+    ensure!(programmes.iter().all(|programme| programme["service"].is_string()), "{json}");
     let seconds = json["duration_us"].as_f64().unwrap_or_default() / 1e6;
     ensure!((3.5..5.0).contains(&seconds), "{seconds} s");
     let pids = json["pids"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -88,6 +88,14 @@ pub enum StreamConfigError {
         /// Input.
         input: Box<Address>,
     },
+    /// A handler needs records that the framing does not give.
+    #[error("handler {handler} needs records of its own format; add --framing {framing}")]
+    Framing {
+        /// Handler.
+        handler: &'static str,
+        /// Framing that it needs.
+        framing: &'static str,
+    },
     /// Records, stripes or shares exceed a datagram.
     #[error(
         "{output}: datagrams of {bytes} bytes exceed the maximum of {MAX_DATAGRAM}; choose shorter records or \
@@ -113,6 +121,7 @@ impl StreamConfig {
     /// # Errors
     /// Settings that contradict each other.
     pub fn check(&self) -> Result<(), StreamConfigError> {
+        self.check_framing()?;
         if let (OrderSpec::Shares { .. }, FramingSpec::Whole) = (&self.order, &self.framing)
             && let Some(input) = self.inputs.iter().find(|input| !input.has_datagrams())
         {
@@ -133,6 +142,15 @@ impl StreamConfig {
             return Err(StreamConfigError::TooManyOutputs { outputs });
         }
         Ok(())
+    }
+
+    /// Checks that the framing gives the first handler the records that it needs; datagrams are records themselves.
+    fn check_framing(&self) -> Result<(), StreamConfigError> {
+        if self.inputs.iter().all(Address::has_datagrams) {
+            return Ok(());
+        }
+        let needs = self.handlers.first().and_then(|handler| handler.framing_other_than(&self.framing));
+        needs.map_or(Ok(()), |(handler, framing)| Err(StreamConfigError::Framing { handler, framing }))
     }
 
     /// Bytes of each write to an output, where known: a stripe, a record or a share.
@@ -251,6 +269,34 @@ impl StreamConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_handler_without_its_framing_is_refused_with_the_cure() {
+        let checked = |framing: &str, handler: &str, input: &str| {
+            let config = StreamConfig {
+                inputs: vec![input.parse().unwrap()],
+                outputs: vec!["-".parse().unwrap()],
+                framing: framing.parse().unwrap(),
+                handlers: vec![handler.parse().unwrap()],
+                ..StreamConfig::default()
+            };
+            config.check().map_err(|error| error.to_string())
+        };
+        for framing in ["whole", "line", "fixed:1000", "rtp"] {
+            let error = checked(framing, "ts:programme=2", "file:a.ts").unwrap_err();
+            assert_eq!(error, "handler ts needs records of its own format; add --framing ts");
+        }
+        assert!(checked("whole", "unprefix", "-").unwrap_err().ends_with("add --framing length32"));
+        for (framing, handler, input) in [
+            ("ts", "ts:programme=2", "-"),
+            ("fixed:1316", "ts:pids=0", "-"),
+            ("length32", "unprefix", "-"),
+            ("whole", "ts:pids=0", "udp://@:9"),
+            ("whole", "meter", "-"),
+        ] {
+            assert_eq!(checked(framing, handler, input), Ok(()));
+        }
+    }
 
     /// Promise: Records that no datagram can hold are refused before anything is opened.
     #[test]

@@ -5,13 +5,14 @@ use std::io::{ErrorKind, Read as _};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use wirepath_media::ts::PACKET_LENGTH;
 use wirepath_streams::Handler;
 use wirepath_streams::handlers::{
     Checksum, Filter, Key, Meter, Open, Prefix, Seal, Touch, TransportStreamFilter, Unprefix,
 };
 
 use super::parse::{number, split, unknown};
-use super::{MAX_RECORD, SpecError};
+use super::{FramingSpec, MAX_RECORD, SpecError};
 
 /// Handler of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,6 +72,21 @@ impl HandlerSpec {
             HandlerSpec::Unprefix => Handler::Select(Box::new(Unprefix::default())),
             HandlerSpec::Touch(mask) => Handler::Rewrite(Box::new(Touch::new(*mask))),
         })
+    }
+
+    /// Name of the handler and the framing that it needs, if this is another one.
+    pub(crate) fn framing_other_than(&self, framing: &FramingSpec) -> Option<(&'static str, &'static str)> {
+        match (self, framing) {
+            (HandlerSpec::Pids(_) | HandlerSpec::Programme(_), FramingSpec::TransportStream) => None,
+            (HandlerSpec::Pids(_) | HandlerSpec::Programme(_), FramingSpec::Fixed(bytes))
+                if bytes.is_multiple_of(PACKET_LENGTH) =>
+            {
+                None
+            }
+            (HandlerSpec::Pids(_) | HandlerSpec::Programme(_), _) => Some(("ts", "ts")),
+            (HandlerSpec::Unprefix, FramingSpec::Whole | FramingSpec::Line) => Some(("unprefix", "length32")),
+            _ => None,
+        }
     }
 
     /// Checks the key, if the handler has one.
