@@ -3,21 +3,19 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
-#[path = "../../sys/tests/needing/mod.rs"]
-mod needing;
 mod support;
 
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use needing::trials;
 use support::{Flood, Numbered, PACKET_US, Player, TRAIN, TRAINS, engine, packet, run};
 use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header};
 use wirepath_streams::datapath::{DataPath, MappedFile, Region, SendContext};
 use wirepath_streams::{
     At, Cursor, Departure, Engine, Event, Load, PlayError, Position, Segment, TrainSource,
 };
+use wirepath_testkit::{trial, trials};
 
 fn main() -> std::process::ExitCode {
     let missing = SendContext::default().open_ring().err().map(|error| error.to_string());
@@ -31,7 +29,7 @@ fn main() -> std::process::ExitCode {
         an_overloaded_thread_obeys,
         an_engine_that_ends_lets_go,
     ];
-    needing::run(missing, tests)
+    trial::run_needing(missing, tests)
 }
 
 /// Has the engine hold a copy of a medium.
