@@ -5,7 +5,7 @@ use std::net::UdpSocket;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::oneshot;
-use wirepath_media::http::AssetPath;
+use wirepath_http::AssetPath;
 use wirepath_media::image::Recipe;
 use wirepath_streams::datapath::{SendError, path_mtu};
 use wirepath_streams::{self as streams, Deferred, Engine, PlaybackOptions};

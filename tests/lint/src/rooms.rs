@@ -22,7 +22,8 @@ const RULES: &[Rule] = &[
         others: Some(&["libc", "rustix", "io-uring", "bytes", "thiserror"]),
     },
     Rule { room: "wirepath-counters", ours: &[], others: Some(&[]) },
-    Rule { room: "wirepath-media", ours: &[], others: None },
+    Rule { room: "wirepath-http", ours: &[], others: None },
+    Rule { room: "wirepath-media", ours: &["wirepath-http"], others: None },
     Rule { room: "wirepath-datapath", ours: &["wirepath-sys", "wirepath-media"], others: None },
     Rule {
         room: "wirepath-streams",
@@ -31,12 +32,12 @@ const RULES: &[Rule] = &[
     },
     Rule {
         room: "wirepath-net",
-        ours: &["wirepath-counters", "wirepath-streams", "wirepath-media"],
+        ours: &["wirepath-counters", "wirepath-http", "wirepath-streams"],
         others: None,
     },
     Rule {
         room: "wirepath-server",
-        ours: &["wirepath-counters", "wirepath-net", "wirepath-streams", "wirepath-media"],
+        ours: &["wirepath-counters", "wirepath-http", "wirepath-net", "wirepath-streams", "wirepath-media"],
         others: None,
     },
     Rule {
@@ -46,7 +47,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         room: "wirepath-relay",
-        ours: &["wirepath-counters", "wirepath-net", "wirepath-streams", "wirepath-media"],
+        ours: &["wirepath-counters", "wirepath-http", "wirepath-net", "wirepath-streams", "wirepath-media"],
         others: None,
     },
     Rule { room: "wirepath", ours: ROOMS, others: None },
@@ -68,6 +69,7 @@ const ROOMS: &[&str] = &[
     TESTKIT,
     "wirepath-sys",
     "wirepath-counters",
+    "wirepath-http",
     "wirepath-media",
     "wirepath-datapath",
     "wirepath-streams",

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use wirepath_media::http::Status;
+use http::StatusCode;
 use wirepath_streams::{Deferred, Growth};
 
 use super::Shared;
@@ -33,7 +33,7 @@ impl Shared {
         let entry = Arc::clone(&kept.entry);
         let opened = self.with_store(move |store| store.open_body(&kept)).await.map_err(|error| {
             tracing::warn!(url = entry.url, %error, "an entry of the cache cannot be read now; it stays");
-            Refusal::new(Status::ServiceUnavailable, "what the cache has of this cannot be read now")
+            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "what the cache has of this cannot be read now")
         })?;
         Ok(opened.map(|file| self.served(&entry, Arc::new(file), None)))
     }

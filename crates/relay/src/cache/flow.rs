@@ -27,7 +27,7 @@ pub(super) struct Patience {
 /// A running stream. It is stopped when this is dropped.
 pub(super) struct Flow {
     running: RunningStream,
-    told: watch::Receiver<Option<StreamEnd>>,
+    response: watch::Receiver<Option<StreamEnd>>,
 }
 
 /// How many bytes left, and why they are not all, if they are not.
@@ -75,10 +75,10 @@ impl FlowError {
 
 impl Flow {
     pub(super) fn start(engine: &Engine, stream: Stream) -> Flow {
-        let (tell, told) = watch::channel(None);
+        let (tell, response) = watch::channel(None);
         let on_end = Box::new(move |end| drop(tell.send_replace(Some(end))));
         let options = StreamOptions { on_end: Some(on_end), ..StreamOptions::default() };
-        Flow { running: engine.start_stream(stream, options), told }
+        Flow { running: engine.start_stream(stream, options), response }
     }
 
     /// What it moved so far.
@@ -93,18 +93,18 @@ impl Flow {
 
     /// Its end, if that has come.
     pub(super) fn ended(&self) -> Option<StreamEnd> {
-        self.told.borrow().clone()
+        self.response.borrow().clone()
     }
 
     /// Waits for its end. Stops it when one of its ends has paused for longer than it may, at the next look, unless the one `beside` it
     /// moves.
     pub(super) async fn end(&self, patience: Patience, beside: Option<&StreamProgress>) -> Moved {
         let pause = (patience.source.min(patience.sink) / STANDSTILL_LOOKS).max(Duration::from_millis(1));
-        let mut told = self.told.clone();
+        let mut response = self.response.clone();
         let mut standstill = Standstill::default();
         let mut why_stopped = None;
         loop {
-            let end = async { told.wait_for(Option::is_some).await.ok().and_then(|end| end.clone()) };
+            let end = async { response.wait_for(Option::is_some).await.ok().and_then(|end| end.clone()) };
             match timeout(pause, end).await {
                 Ok(Some(StreamEnd { status, result })) => {
                     return (status.bytes_out, result.map_err(|error| FlowError::of(error, why_stopped)));
@@ -126,7 +126,7 @@ impl Flow {
 
     /// How far it is, as its engine thread knows between two turns; None if it is over.
     pub(super) async fn state(&self) -> Option<State> {
-        let (tell, told) = oneshot::channel();
+        let (tell, response) = oneshot::channel();
         self.running.with(move |stream| {
             let status = stream.status();
             let bytes = status.bytes_in + status.bytes_out;
@@ -136,7 +136,7 @@ impl Flow {
             // Nobody listens only if that is not wanted any more.
             _ = tell.send(State { bytes, bytes_out: status.bytes_out, on_its_way, waits });
         });
-        told.await.ok()
+        response.await.ok()
     }
 }
 
@@ -160,7 +160,7 @@ pub(super) async fn write_body(
     writing: &Writing,
     growth: &Arc<Growth>,
 ) -> Result<(), String> {
-    let bytes = reply.told.body_bytes.ok_or("how long it is was not said")?;
+    let bytes = reply.response.body_bytes.ok_or("how long it is was not said")?;
     let connection = reply.connection.into_std().map_err(|error| error.to_string())?;
     let patience = Patience { source: shared.origin_limit, sink: shared.origin_limit };
     let mut first = reply.first;

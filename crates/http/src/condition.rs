@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use http::{HeaderMap, header};
+
+use crate::fields;
+
 /// An entity tag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntityTag {
@@ -45,14 +49,14 @@ pub struct Conditions {
     pub if_range: Option<IfRange>,
 }
 
-/// What the conditions make of a GET or HEAD request.
+/// Outcome of the conditions of a GET or HEAD request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Answer as if there were none.
     Go,
-    /// 304: the client has it.
+    /// 304: the client has the current version.
     NotModified,
-    /// 412: it is not what the client thinks.
+    /// 412: the version is not the one that the client means.
     Failed,
 }
 
@@ -131,6 +135,18 @@ impl IfRange {
 }
 
 impl Conditions {
+    /// Reads the conditions among these fields.
+    pub fn of(fields: &HeaderMap) -> Self {
+        let tags = |name| fields::joined(fields, name).map(|value| TagList::parse(&value));
+        Self {
+            if_match: tags(&header::IF_MATCH),
+            if_unmodified_since_s: fields::date_s(fields, &header::IF_UNMODIFIED_SINCE),
+            if_none_match: tags(&header::IF_NONE_MATCH),
+            if_modified_since_s: fields::date_s(fields, &header::IF_MODIFIED_SINCE),
+            if_range: fields::joined(fields, &header::IF_RANGE).map(|value| IfRange::parse(&value)),
+        }
+    }
+
     /// The order of RFC 9110 section 13.2.2, steps 1 to 4. What has no date or tag that a condition asks for is compared as if
     /// it had been asked for without that condition (dates) or with another tag.
     pub fn verdict(&self, tag: Option<&EntityTag>, modified_s: Option<u64>) -> Verdict {
@@ -164,7 +180,7 @@ impl Conditions {
 }
 
 /// A date in any of the three forms of section 5.6.7, in seconds since 1970; earlier ones count as unreadable.
-pub fn date_s(value: &str) -> Option<u64> {
+pub(crate) fn date_s(value: &str) -> Option<u64> {
     let date = httpdate::parse_http_date(value.trim()).ok()?;
     date.duration_since(std::time::UNIX_EPOCH).ok().map(|since| since.as_secs())
 }

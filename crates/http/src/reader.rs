@@ -1,74 +1,21 @@
 //! Request heads from a stream of bytes (RFC 9112 sections 2 to 6), however it is cut into pieces.
 
-use super::{PathError, Request, Status};
+use crate::{HeadError, Request, RequestHead};
 
 /// Longest head in bytes, and all that is ever buffered of a connection.
 pub const HEAD_LIMIT: usize = 16 * 1024;
-
-/// Most header fields in a head.
-pub const HEADER_LIMIT: usize = 100;
-
-/// Longest body in bytes that is read over; after a longer one the connection is closed.
-pub const SKIPPED_BODY_LIMIT: u64 = 64 * 1024;
 
 /// Reads the heads of one connection: [`feed`](Self::feed) what arrives, then take
 /// [`next`](Self::next) until there is none, then feed again.
 #[derive(Debug, Default)]
 pub struct HeadReader {
     buffer: Vec<u8>,
-    /// Where the unread bytes begin.
+    /// Beginning of the unread bytes.
     start: usize,
-    /// Up to where the end of the head has been looked for: no byte is looked at twice.
+    /// End of the bytes searched for the end of a head: no byte is searched twice.
     scanned: usize,
     /// Bytes of a body still to be skipped.
     body_length: u64,
-}
-
-/// A head that cannot be answered as a request. The client's fault. The connection must be closed after the
-/// answer: where the next head begins is not known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum HeadError {
-    /// The first byte cannot begin a method: this is not HTTP, or it is HTTP in TLS.
-    #[error(
-        "the first byte of the request, {0:#04x}, cannot begin a method; this port speaks plain HTTP/1.1"
-    )]
-    NotHttp(u8),
-    /// Not a request line followed by header fields.
-    #[error("the request head is malformed: {0}")]
-    Malformed(httparse::Error),
-    /// A version other than 1.0 and 1.1.
-    #[error("only HTTP/1.1 and HTTP/1.0 are spoken here")]
-    Version,
-    /// The request line alone is longer than a head may be.
-    #[error("the request line is longer than {HEAD_LIMIT} bytes")]
-    LineTooLong,
-    /// The head is too long.
-    #[error("the request head is longer than {HEAD_LIMIT} bytes")]
-    TooLong,
-    /// The head has too many fields.
-    #[error("the request head has more than {HEADER_LIMIT} fields")]
-    TooManyFields,
-    /// No `Host` in HTTP/1.1, more than one, or one that is no host (RFC 9112 section 3.2).
-    #[error("the request must have one Host field, with a host name and perhaps a port")]
-    Host,
-    /// The length of the body is not a number, or is stated twice (RFC 9112 section 6.3).
-    #[error("the length of the request's body is not stated once and as a number")]
-    BodyLength,
-    /// The path cannot name anything.
-    #[error(transparent)]
-    Path(PathError),
-}
-
-impl HeadError {
-    /// The status to answer with.
-    pub fn status(self) -> Status {
-        match self {
-            Self::Version => Status::VersionNotSupported,
-            Self::LineTooLong => Status::UriTooLong,
-            Self::TooLong | Self::TooManyFields => Status::HeadTooLarge,
-            _ => Status::BadRequest,
-        }
-    }
 }
 
 impl HeadReader {
@@ -83,27 +30,26 @@ impl HeadReader {
         skipped + taken
     }
 
-    /// How many bytes [`feed`](Self::feed) takes now at least.
+    /// Bytes that [`feed`](Self::feed) takes now at least.
     pub fn room(&self) -> usize {
         HEAD_LIMIT - (self.buffer.len() - self.start)
     }
 
-    /// The next request, or `None` until more bytes are fed.
+    /// The next request, or `None` until more bytes are fed. Its body, if it has one, is skipped.
     #[expect(
         clippy::should_implement_trait,
         reason = "an iterator would end at None; this may go on after it"
     )]
     pub fn next(&mut self) -> Result<Option<Request>, HeadError> {
         let Some(head) = self.next_head()? else { return Ok(None) };
-        let request = parse(head)?;
+        let request = Request::read(&head)?;
         self.body_length = request.skipped_body_length;
         self.skip_buffered_body();
         Ok(Some(request))
     }
 
-    /// The bytes of the next head, for who needs more of it than a [`Request`] keeps, or `None` until more bytes are fed. The body
-    /// that may follow is [taken](Self::take) by the caller.
-    pub fn next_head(&mut self) -> Result<Option<&[u8]>, HeadError> {
+    /// The next head, or `None` until more bytes are fed. The body that may follow is [taken](Self::take) by the caller.
+    pub fn next_head(&mut self) -> Result<Option<RequestHead>, HeadError> {
         self.skip_empty_lines();
         self.check_first_byte()?;
         let Some(end) = self.find_end() else {
@@ -111,7 +57,7 @@ impl HeadReader {
         };
         let start = std::mem::replace(&mut self.start, end);
         self.scanned = end;
-        Ok(Some(&self.buffer[start..end]))
+        RequestHead::parse(&self.buffer[start..end]).map(Some)
     }
 
     /// Takes up to `most` bytes that were fed and follow the last head.
@@ -123,8 +69,7 @@ impl HeadReader {
         taken
     }
 
-    /// Whether a head or a body has begun and not ended: what tells a client that went away in the middle, or
-    /// is slow, from one that is idle.
+    /// Returns whether a head or a body has begun and not ended, which tells a slow client from an idle one.
     pub fn is_inside(&self) -> bool {
         self.body_length > 0 || self.start < self.buffer.len()
     }
@@ -156,7 +101,7 @@ impl HeadReader {
         self.scanned = self.scanned.max(self.start);
     }
 
-    /// Just past the empty line that ends the head, looking only at what has not been looked at.
+    /// Finds the end of the empty line that ends the head.
     fn find_end(&mut self) -> Option<usize> {
         for at in self.scanned..self.buffer.len() {
             let before = &self.buffer[self.start..at];
@@ -168,7 +113,7 @@ impl HeadReader {
         None
     }
 
-    /// What cannot begin a method is refused at once, not when its end or a time-out comes.
+    /// Refuses a byte that cannot begin a method at once, not at the end of the head or after a timeout.
     fn check_first_byte(&self) -> Result<(), HeadError> {
         match self.buffer.get(self.start) {
             Some(&byte) if !is_token(byte) => Err(HeadError::NotHttp(byte)),
@@ -176,7 +121,7 @@ impl HeadReader {
         }
     }
 
-    /// A full buffer without an end of the head in it.
+    /// Refuses a full buffer without the end of a head.
     fn check_length(&self) -> Result<(), HeadError> {
         let unread = &self.buffer[self.start..];
         match unread.len() == HEAD_LIMIT {
@@ -190,20 +135,6 @@ impl HeadReader {
 /// `tchar` of RFC 9110 section 5.6.2.
 fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
-}
-
-/// Parses one complete head, once.
-fn parse(head: &[u8]) -> Result<Request, HeadError> {
-    let mut fields = [httparse::EMPTY_HEADER; HEADER_LIMIT];
-    let mut request = httparse::Request::new(&mut fields);
-    match request.parse(head) {
-        Ok(httparse::Status::Complete(length)) if length == head.len() => Request::read(&request),
-        // The head ends at its first empty line, so a parser that sees another end has seen something else.
-        Ok(_) => Err(HeadError::Malformed(httparse::Error::NewLine)),
-        Err(httparse::Error::TooManyHeaders) => Err(HeadError::TooManyFields),
-        Err(httparse::Error::Version) => Err(HeadError::Version),
-        Err(error) => Err(HeadError::Malformed(error)),
-    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! One table of cases: a request's fields, the answer's status, chosen headers and body.
 
-use super::super::HeadReader;
 use super::*;
+use crate::HeadReader;
 
 const NOW_S: u64 = 1_800_000_000;
 const MODIFIED_S: u64 = 1_700_000_000;
@@ -9,8 +9,8 @@ const MODIFIED: &str = "Tue, 14 Nov 2023 22:13:20 GMT";
 const EARLIER: &str = "Tue, 14 Nov 2023 22:13:19 GMT";
 const LATER: &str = "Tue, 14 Nov 2023 22:13:21 GMT";
 
-fn facts(size: u64) -> Facts {
-    Facts { size, modified_s: MODIFIED_S, tag: EntityTag::strong("t"), content_type: "video/mp2t" }
+fn facts(size: u64) -> Representation {
+    Representation { size, modified_s: MODIFIED_S, tag: EntityTag::strong("t"), content_type: "video/mp2t" }
 }
 
 fn request(method: &str, fields: &str) -> Request {
@@ -20,18 +20,18 @@ fn request(method: &str, fields: &str) -> Request {
     reader.next().unwrap().unwrap()
 }
 
-fn answer(method: &str, fields: &str, facts: &Facts) -> Response {
-    respond(&request(method, fields), facts, &Circumstances { now_s: NOW_S, boundary: 7 })
+fn answer(method: &str, fields: &str, facts: &Representation) -> Response {
+    respond(&request(method, fields), facts, &ResponseContext { now_s: NOW_S, boundary: 7 })
 }
 
 fn value<'a>(response: &'a Response, name: &str) -> Option<&'a str> {
-    response.headers.iter().find(|(other, _)| *other == name).map(|(_, value)| value.as_str())
+    response.headers.get(name).map(|value| value.to_str().unwrap())
 }
 
 fn extents(response: &Response) -> Vec<(u64, u64)> {
-    let extent = |part: &Part| match part {
-        Part::Extent(extent) => Some((extent.offset, extent.length)),
-        Part::Bytes(_) => None,
+    let extent = |part: &BodyPart| match part {
+        BodyPart::Extent(extent) => Some((extent.offset, extent.length)),
+        BodyPart::Bytes(_) => None,
     };
     response.body.iter().filter_map(extent).collect()
 }
@@ -82,7 +82,7 @@ fn conditions_in_their_order() {
             // HEAD has no ranges.
             let head_status = if matches!(expected, 206 | 416) { 200 } else { expected };
             let status = if method == "HEAD" { head_status } else { expected };
-            assert_eq!(response.status.code(), status, "{method} {fields}");
+            assert_eq!(response.status.as_u16(), status, "{method} {fields}");
             assert!(method == "GET" || response.body.is_empty(), "{method} {fields}");
             assert_eq!(value(&response, "ETag"), Some("\"t\""));
             assert_eq!(value(&response, "Last-Modified"), Some(MODIFIED));
@@ -107,12 +107,12 @@ fn bodies() {
     let outside = answer("GET", "Range: bytes=1000-\r\n", &facts(1000));
     assert_eq!(
         (outside.status, value(&outside, "Content-Range")),
-        (Status::RangeNotSatisfiable, Some("bytes */1000"))
+        (StatusCode::RANGE_NOT_SATISFIABLE, Some("bytes */1000"))
     );
 
     let empty = answer("GET", "", &facts(0));
-    assert_eq!((empty.status, empty.body.len(), empty.content_length), (Status::Ok, 0, Some(0)));
-    assert_eq!(answer("GET", "Range: bytes=0-\r\n", &facts(0)).status, Status::RangeNotSatisfiable);
+    assert_eq!((empty.status, empty.body.len(), empty.content_length), (StatusCode::OK, 0, Some(0)));
+    assert_eq!(answer("GET", "Range: bytes=0-\r\n", &facts(0)).status, StatusCode::RANGE_NOT_SATISFIABLE);
 
     let not_modified = answer("GET", "If-None-Match: *\r\n", &facts(1000));
     assert_eq!((not_modified.body.len(), not_modified.content_length), (0, None));
@@ -121,7 +121,10 @@ fn bodies() {
 #[test]
 fn several_ranges_as_parts() {
     let response = answer("GET", "Range: bytes=900-909, 0-9\r\n", &facts(1000));
-    assert_eq!((response.status, extents(&response)), (Status::PartialContent, vec![(900, 10), (0, 10)]));
+    assert_eq!(
+        (response.status, extents(&response)),
+        (StatusCode::PARTIAL_CONTENT, vec![(900, 10), (0, 10)])
+    );
     assert_eq!(value(&response, "Content-Range"), None);
     let boundary = "00000000000000000000000000000007";
     let kind = format!("multipart/byteranges; boundary={boundary}");
@@ -130,8 +133,8 @@ fn several_ranges_as_parts() {
         .body
         .iter()
         .map(|part| match part {
-            Part::Bytes(bytes) => String::from_utf8(bytes.clone()).unwrap(),
-            Part::Extent(extent) => "x".repeat(extent.length as usize),
+            BodyPart::Bytes(bytes) => String::from_utf8(bytes.clone()).unwrap(),
+            BodyPart::Extent(extent) => "x".repeat(extent.length as usize),
         })
         .collect();
     assert_eq!(
@@ -154,9 +157,9 @@ fn a_file_just_modified_has_a_weak_tag() {
         (NOW_S + 100, "W/\"t\"", NOW_S, 200),
         (u64::MAX, "W/\"t\"", NOW_S, 200),
     ] {
-        let facts = Facts { modified_s, ..facts(1000) };
+        let facts = Representation { modified_s, ..facts(1000) };
         let response = answer("GET", "Range: bytes=0-1\r\nIf-Range: \"t\"\r\n", &facts);
-        assert_eq!(response.status.code(), if_range);
+        assert_eq!(response.status.as_u16(), if_range);
         assert_eq!(value(&response, "ETag"), Some(tag));
         assert_eq!(value(&response, "Last-Modified"), Some(http_date(date).as_str()));
     }
@@ -166,9 +169,13 @@ fn a_file_just_modified_has_a_weak_tag() {
 fn other_methods() {
     for (method, status) in [("POST", 405), ("PUT", 405), ("DELETE", 405), ("TRACE", 405), ("BREW", 501)] {
         let response = answer(method, "", &facts(1000));
-        assert_eq!((response.status.code(), value(&response, "Allow")), (status, Some(ALLOWED)), "{method}");
+        assert_eq!(
+            (response.status.as_u16(), value(&response, "Allow")),
+            (status, Some(ALLOWED)),
+            "{method}"
+        );
     }
     let options = answer("OPTIONS", "", &facts(1000));
-    assert_eq!((options.status, options.content_length), (Status::NoContent, None));
+    assert_eq!((options.status, options.content_length), (StatusCode::NO_CONTENT, None));
     assert_eq!(value(&options, "Allow"), Some(ALLOWED));
 }
