@@ -8,7 +8,6 @@ mod machine;
 mod report;
 mod server;
 mod stage;
-mod statistics;
 
 use std::path::PathBuf;
 

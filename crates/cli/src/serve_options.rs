@@ -264,6 +264,7 @@ mod tests {
         assert_eq!(options.calibration, Some(options.paths[0].with_file_name("costs")));
     }
 
+    /// Promise: Flags override the configuration file; an unknown key is an error with its position.
     #[test]
     fn errors_in_the_file_have_their_line() {
         for (text, words) in [

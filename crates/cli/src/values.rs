@@ -113,6 +113,7 @@ mod tests {
         assert_eq!(cache_size("10"), Err("10 B is too small: expected at least 64.0 KiB".to_owned()));
     }
 
+    /// Promise: Listeners are `ADDRESS:PORT`, `NAME:PORT` or `:PORT`.
     #[test]
     fn listeners_have_hosts_or_none() {
         let shown = |text| listen_address(text).map(|address| address.to_string());

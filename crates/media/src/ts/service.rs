@@ -119,6 +119,7 @@ mod tests {
         services
     }
 
+    /// Promise: Services of a transport stream are named by its service description table.
     #[test]
     fn services_have_names_and_providers() {
         let found =

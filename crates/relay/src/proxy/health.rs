@@ -85,6 +85,7 @@ mod tests {
         (Health::new(HealthOptions { interval, rise, fall }, now), now)
     }
 
+    /// Promise: A backend that dies is noticed, logged once and avoided, and so is its return.
     #[test]
     fn consecutive_results_change_the_health() {
         let (mut health, now) = health(2, 3);

@@ -270,6 +270,7 @@ impl StreamConfig {
 mod tests {
     use super::*;
 
+    /// Promise: A handler without the framing that it needs is refused, with the framing to add.
     #[test]
     fn a_handler_without_its_framing_is_refused_with_the_cure() {
         let checked = |framing: &str, handler: &str, input: &str| {
