@@ -85,7 +85,8 @@ fn path_in_use(status: &serde_json::Value, asked: &str) -> String {
     paths.find(|path| *path != asked).unwrap_or(asked).to_owned()
 }
 
-/// What the server needs for a path: memory for the clip's image, in which it is long before the warm-up is over.
+/// What the server needs for a path: memory for the clip's image, in which it is long before the warm-up is
+/// over.
 fn memory_for(path: &str) -> &'static [&'static str] {
     if path == "wire_uring" { &["--hot-memory", "256MiB"] } else { &[] }
 }
@@ -138,9 +139,10 @@ struct Counters {
 impl Counters {
     fn of(stage: &Stage, server: &Server) -> Result<Self> {
         let status = stage.client().enter(|| server.status())?;
-        let engine = &status["counters"]["engine"];
-        let number =
-            |name: &str| engine[name].as_f64().with_context(|| format!("no {name} in counters: {engine}"));
+        let counters = &status["counters"]["playback"];
+        let number = |name: &str| {
+            counters[name].as_f64().with_context(|| format!("no {name} in counters: {counters}"))
+        };
         Ok(Self { trains: number("trains")?, packets: number("packets")? })
     }
 

@@ -6,31 +6,38 @@ use std::path::{Path, PathBuf};
 
 use wirepath_fuzz::{TARGETS, Target, seeds};
 
+/// Promise: No bytes break the HTTP reader or its answers, however they are cut.
 #[test]
 fn http_keeps_its_promises() {
     replay("http");
 }
 
+/// Promise: No file breaks the reader of wire images.
 #[test]
 fn image_keeps_its_promises() {
     replay("image");
 }
 
+/// Promise: No bytes break the RTCP reader.
 #[test]
 fn rtcp_keeps_its_promises() {
     replay("rtcp");
 }
 
+/// Promise: No bytes break the RTSP reader, however they are cut.
 #[test]
 fn rtsp_keeps_its_promises() {
     replay("rtsp");
 }
 
+/// Promise: No file breaks the packing of transport streams.
 #[test]
 fn ts_keeps_its_promises() {
     replay("ts");
 }
 
+/// Promise: No file breaks the packing of transport streams.
+/// Promise: No file breaks the reader of wire images.
 #[test]
 fn seeds_that_are_made_keep_their_promises() {
     let seeds = seeds::all().expect("streams that can be packed");
@@ -47,6 +54,7 @@ fn every_target_is_replayed() {
     assert_eq!(names, ["http", "image", "rtcp", "rtsp", "ts"], "give the new target a test above");
 }
 
+/// Promise: Every fuzz target has a corpus and every corpus a target, replayed in `make test`.
 #[test]
 fn every_corpus_has_a_target_and_every_target_a_corpus() {
     let targets: BTreeSet<OsString> = TARGETS.iter().map(|(name, _)| OsString::from(name)).collect();

@@ -22,6 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
+/// Promise: Streams are measured beside plain loops and other programs, each verified at every sink first.
 fn a_user_without_privileges_measures_relaying() -> Result<()> {
     let folder = process::open_folder()?;
     let program = server::binary()?;
@@ -60,6 +61,7 @@ fn a_user_without_privileges_measures_relaying() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Wrong parts and sinks of `assess relay` are refused; a killed run leaves no process.
 fn parts_and_sinks_that_make_no_sense_are_refused() -> Result<()> {
     let folder = process::open_folder()?;
     for (options, code, why) in [
@@ -74,6 +76,7 @@ fn parts_and_sinks_that_make_no_sense_are_refused() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Wrong parts and sinks of `assess relay` are refused; a killed run leaves no process.
 fn an_interrupted_relay_keeps_what_was_measured() -> Result<()> {
     let folder = process::open_folder()?;
     let json = folder.path().join("result.json");
@@ -90,6 +93,7 @@ fn an_interrupted_relay_keeps_what_was_measured() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Wrong parts and sinks of `assess relay` are refused; a killed run leaves no process.
 fn a_killed_assessment_leaves_nobody_moving() -> Result<()> {
     let folder = process::open_folder()?;
     let mut process = Process::start(&relay(folder.path(), &LONG)?, true)?;

@@ -17,6 +17,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
+/// Promise: The cheapest measured path that works is taken, unless another is asked for.
 fn what_was_measured_decides() -> Result<()> {
     for cheapest in ["wire_sendfile", "gso_writev", "sendmmsg", "read_writev"] {
         let others = ["wire_sendfile", "gso_writev", "sendmmsg", "read_writev"].into_iter();
@@ -45,6 +46,8 @@ fn what_was_measured_decides() -> Result<()> {
     Ok(())
 }
 
+/// Promise: The data path in use and the reason for it are shown.
+/// Promise: The cheapest measured path that works is taken, unless another is asked for.
 fn the_path_in_use_is_shown() -> Result<()> {
     let server = Server::of(clips::folder(&[("clip.ts", &clips::constant(2)?)])?.path()).start()?;
     let shown = &server.status()?["data_path"];
@@ -58,6 +61,7 @@ fn the_path_in_use_is_shown() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A server without a calibration for its machine measures for two seconds and keeps it.
 fn a_first_start_measures_and_keeps_it() -> Result<()> {
     let (folder, home) = (clips::folder(&[("clip.ts", &clips::constant(2)?)])?, tempfile::tempdir()?);
     let file = home.path().join("new/costs.json");
@@ -84,6 +88,8 @@ fn figures(server: &Server) -> Result<serde_json::Value> {
     Ok(server.status()?["data_path"]["calibrations"][0].clone())
 }
 
+/// Promise: A file that is no calibration is named and left as it is.
+///
 /// Somebody's own file, named by mistake, and what would make a reader wait.
 fn what_is_no_calibration_is_left_as_it_is() -> Result<()> {
     let (folder, home) = (clips::folder(&[("clip.ts", &clips::constant(2)?)])?, tempfile::tempdir()?);

@@ -34,6 +34,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
+/// Promise: `wirepath serve` prints one line, `ready rtsp=… http=…`, once both listeners are open.
 fn one_line_says_that_both_doors_are_open() -> Result<()> {
     let folder = process::open_folder()?;
     let mut server = Server::of(folder.path()).start()?;
@@ -43,6 +44,8 @@ fn one_line_says_that_both_doors_are_open() -> Result<()> {
     Ok(())
 }
 
+/// Promise: systemd is notified when the server is ready and when it stops.
+///
 /// As systemd does with `Type=notify`: a datagram socket, named in the environment.
 fn systemd_is_told() -> Result<()> {
     let folder = process::open_folder()?;
@@ -67,6 +70,7 @@ fn systemd_is_told() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Flags override the configuration file; an unknown key is an error with its position.
 fn an_unknown_configuration_key_is_named_with_its_place() -> Result<()> {
     let folder = process::open_folder()?;
     let file = folder.path().join("wirepath.toml");
@@ -76,17 +80,13 @@ fn an_unknown_configuration_key_is_named_with_its_place() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A key of the configuration file is refused in the same words as its flag.
 fn a_key_is_refused_in_the_words_in_which_its_flag_is() -> Result<()> {
     let folder = process::open_folder()?;
     let file = folder.path().join("wirepath.toml");
     for (flag, value, written, words) in [
-        (
-            "cache-size",
-            "63KiB",
-            "\"63KiB\"",
-            "63.0 KiB is next to nothing; wanted is a size from 64.0 KiB on",
-        ),
-        ("threads", "1025", "1025", "wanted is a whole number from 1 to 1024"),
+        ("cache-size", "63KiB", "\"63KiB\"", "63.0 KiB is too small: expected at least 64.0 KiB"),
+        ("threads", "1025", "1025", "expected a whole number from 1 to 1024"),
     ] {
         std::fs::write(&file, format!("{flag} = {written}\n"))?;
         let of_key = refused([folder.path(), Path::new("--config"), &file])?;
@@ -97,6 +97,7 @@ fn a_key_is_refused_in_the_words_in_which_its_flag_is() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Flags override the configuration file; an unknown key is an error with its position.
 fn flags_win_over_the_configuration() -> Result<()> {
     let folder = process::open_folder()?;
     let file = folder.path().join("wirepath.toml");
@@ -107,6 +108,7 @@ fn flags_win_over_the_configuration() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Several folders and files appear under their own names; a clash is an error at the start.
 fn a_clash_of_names_is_an_error_at_start() -> Result<()> {
     let (one, other) = (process::open_folder()?, process::open_folder()?);
     let paths = [one.path().join("media"), other.path().join("media")];
@@ -118,6 +120,7 @@ fn a_clash_of_names_is_an_error_at_start() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Several folders and files appear under their own names; a clash is an error at the start.
 fn several_folders_appear_under_their_names() -> Result<()> {
     let clip = clips::constant(2)?;
     let folder = clips::folder(&[("one/clip.ts", &clip), ("two/clip.ts", &clip), ("three.ts", &clip)])?;
@@ -160,6 +163,7 @@ fn an_address_that_is_none_and_one_that_is_taken_are_said_with_what_to_do() -> R
     Ok(())
 }
 
+/// Promise: `wirepath pack` packs ahead of time, and the server plays what it made.
 fn packing_ahead_makes_an_image() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
     let cache = tempfile::tempdir()?;
@@ -172,6 +176,8 @@ fn packing_ahead_makes_an_image() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `wirepath pack` packs ahead of time, and the server plays what it made.
+///
 /// The server uses what was packed ahead: the same file, untouched but for the time of its last use, is all there is.
 fn the_server_plays_what_was_packed_ahead() -> Result<()> {
     let clip = clips::constant(2)?;
@@ -190,6 +196,7 @@ fn the_server_plays_what_was_packed_ahead() -> Result<()> {
     Ok(())
 }
 
+/// Promise: What cannot be packed is named with its reason, and the rest is packed.
 fn packing_goes_on_past_what_cannot_be_packed() -> Result<()> {
     let folder = clips::folder(&[("a/clip.ts", &clips::constant(2)?)])?;
     let path = |name: &str| folder.path().join(name);
@@ -205,14 +212,16 @@ fn packing_goes_on_past_what_cannot_be_packed() -> Result<()> {
     let objects = lines.lines().map(serde_json::from_str).collect::<Result<Vec<serde_json::Value>, _>>()?;
     let statuses: Vec<_> =
         objects.iter().map(|object| object["status"].as_str().unwrap_or_default()).collect();
-    ensure!(statuses == ["failed", "failed", "packed", "passed_over"], "{lines}");
+    ensure!(statuses == ["failed", "failed", "packed", "skipped"], "{lines}");
     let errors = String::from_utf8(output.stderr)?;
     ensure!(errors.contains("text.ts: error: not an MPEG transport stream"), "{errors}");
-    ensure!(errors.contains("gone.ts: error: ") && errors.contains("notes.txt: passed over: "), "{errors}");
+    ensure!(errors.contains("gone.ts: error: ") && errors.contains("notes.txt: skipped: "), "{errors}");
     ensure!(files(cache.path())?.len() == 1);
     Ok(())
 }
 
+/// Promise: A signal during packing leaves nothing unfinished.
+///
 /// A signal in the middle of packing leaves neither an image nor a part of one.
 fn packing_that_is_interrupted_leaves_nothing() -> Result<()> {
     let folder = process::open_folder()?;
@@ -236,13 +245,15 @@ fn packing_that_is_interrupted_leaves_nothing() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `wirepath inspect` shows what is in an asset or a wire image, as text or JSON.
 fn inspect_answers_json() -> Result<()> {
     let (code, json, errors) = inspect(&clips::two_programmes(4)?)?;
     ensure!(code == Some(0) && errors.is_empty(), "{errors}");
-    ensure!(json["schema"] == 1 && json["kind"] == "asset", "{json}");
+    ensure!(json["schema"] == 2 && json["kind"] == "asset", "{json}");
     let programmes = json["programmes"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let played = programmes.iter().filter(|programme| programme["played"] == true).count();
-    ensure!(programmes.len() == 2 && played == 1, "{json}");
+    let count = |field: &str| programmes.iter().filter(|programme| programme[field] == true).count();
+    ensure!(programmes.len() == 2 && count("played") == 2 && count("clock") == 1, "{json}");
+    ensure!(programmes.iter().all(|programme| programme["service"].is_string()), "{json}");
     let seconds = json["duration_us"].as_f64().unwrap_or_default() / 1e6;
     ensure!((3.5..5.0).contains(&seconds), "{seconds} s");
     let pids = json["pids"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -255,6 +266,8 @@ fn inspect_answers_json() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `wirepath inspect` finds every damaged segment of an image and says where it begins.
+///
 /// An image is told by its content, says what its asset says, and shows what is wrong with it.
 fn inspect_reads_images_and_finds_their_damage() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(10)?)])?;

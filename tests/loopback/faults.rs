@@ -34,6 +34,8 @@ pub(crate) fn alone() -> Vec<Trial> {
     trials![half_open_connections_disturb_nobody, sessions_leak_nothing]
 }
 
+/// Promise: A client killed with SIGKILL costs only itself.
+/// Promise: After each fault no descriptor and no memory is leaked.
 fn a_client_killed_costs_only_itself() -> Result<()> {
     require!(process::find("ffmpeg").is_some(), "ffmpeg is not installed");
     let stage = Stage::new(8)?;
@@ -63,6 +65,7 @@ fn a_client_killed_costs_only_itself() -> Result<()> {
     wait.wait_for("all descriptors closed", || Ok((stage.server.descriptors()? <= before).then_some(())))
 }
 
+/// Promise: A session stops within a second when its control connection dies.
 fn a_control_connection_that_dies_ends_its_session() -> Result<()> {
     let stage = Stage::new(8)?;
     let mut witness = stage.playing()?;
@@ -73,6 +76,7 @@ fn a_control_connection_that_dies_ends_its_session() -> Result<()> {
     stage.ensure_whole(&mut witness)
 }
 
+/// Promise: A session stops within a second when the client's port is unreachable.
 fn an_unreachable_port_ends_its_session() -> Result<()> {
     let stage = Stage::new(8)?;
     let mut witness = stage.playing()?;
@@ -85,10 +89,12 @@ fn an_unreachable_port_ends_its_session() -> Result<()> {
     stage.ensure_whole(&mut witness)
 }
 
+/// Promise: An asset that is deleted or truncated while it plays disturbs no other session.
 fn an_asset_deleted_while_playing_disturbs_nobody() -> Result<()> {
     asset_lost(|asset| std::fs::remove_file(asset).context("deleting"))
 }
 
+/// Promise: An asset that is deleted or truncated while it plays disturbs no other session.
 fn an_asset_truncated_while_playing_disturbs_nobody() -> Result<()> {
     asset_lost(|asset| std::fs::File::create(asset).map(drop).context("truncating"))
 }
@@ -112,6 +118,7 @@ fn asset_lost(lose: impl Fn(&Path) -> Result<()>) -> Result<()> {
     Ok(())
 }
 
+/// Promise: A kill during packing leaves nothing that a later start trusts.
 fn packing_killed_leaves_nothing_that_is_trusted() -> Result<()> {
     let clip = clips::constant(60)?;
     let folder = process::open_folder()?;
@@ -133,6 +140,8 @@ fn packing_killed_leaves_nothing_that_is_trusted() -> Result<()> {
     ensure_bytes(&received, &std::fs::read(&clip)?[..received.payload.len()])
 }
 
+/// Promise: A damaged wire image is noticed before any of its bytes is sent, and packed again.
+///
 /// One byte in 64 KiB of what the stored image's packets take is turned over; header and table, at both ends of the file, say
 /// that it is good, so that it is begun to be played from.
 fn a_damaged_image_is_never_sent() -> Result<()> {
@@ -157,6 +166,7 @@ fn a_damaged_image_is_never_sent() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A cache folder that cannot be written is reported at the start; packed images still play.
 fn a_cache_folder_that_cannot_be_written_is_said() -> Result<()> {
     require!(process::find("unshare").is_some(), "unshare is not installed");
     require!(process::is_root(), "mounting takes root");
@@ -178,6 +188,7 @@ fn a_cache_folder_that_cannot_be_written_is_said() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Oversized requests and input that is not RTSP are refused.
 fn garbage_is_refused() -> Result<()> {
     let stage = Stage::new(2)?;
     let url = stage.server.rtsp_url("clip.ts");
@@ -207,6 +218,7 @@ fn garbage_is_refused() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Oversized requests and input that is not RTSP are refused.
 fn oversized_requests_are_refused() -> Result<()> {
     let stage = Stage::new(2)?;
     let before = stage.server.memory_kib()?;
@@ -238,6 +250,7 @@ fn oversized_requests_are_refused() -> Result<()> {
     Ok(())
 }
 
+/// Promise: 1,000 half-open RTSP connections disturb nobody and are closed in time.
 fn half_open_connections_disturb_nobody() -> Result<()> {
     const CONNECTIONS: usize = 1000;
     let stage = Stage::new(8)?;
@@ -257,6 +270,8 @@ fn half_open_connections_disturb_nobody() -> Result<()> {
     wait.wait_for("all descriptors closed", || Ok((stage.server.descriptors()? <= before).then_some(())))
 }
 
+/// Promise: After each fault no descriptor and no memory is leaked.
+///
 /// After a first round has filled caches and pools, further rounds must cost nothing that stays.
 fn sessions_leak_nothing() -> Result<()> {
     let stage = Stage::new(8)?;

@@ -38,6 +38,8 @@ fn json(file: &Path) -> Result<Value> {
     Ok(serde_json::from_slice(&std::fs::read(file)?)?)
 }
 
+/// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does; `nohup` keeps it away.
+///
 /// To write to it fails, as it does to /dev/full.
 fn a_relay_whose_terminal_is_gone_writes_its_report() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -63,6 +65,7 @@ fn a_relay_whose_terminal_is_gone_writes_its_report() -> Result<()> {
     Ok(())
 }
 
+/// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does; `nohup` keeps it away.
 fn streams_of_a_file_write_their_report() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let stream = "[[stream]]\nname = \"a\"\nin = [\"unix:door?listen\"]\nout = [\"file:target\"]\n";
@@ -80,6 +83,7 @@ fn streams_of_a_file_write_their_report() -> Result<()> {
     Ok(())
 }
 
+/// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does; `nohup` keeps it away.
 fn a_relay_behind_nohup_goes_on() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let door = folder.path().join("door");
@@ -93,6 +97,8 @@ fn a_relay_behind_nohup_goes_on() -> Result<()> {
     Ok(())
 }
 
+/// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does; `nohup` keeps it away.
+///
 /// A shell and the kernel may both tell of one terminal.
 fn a_proxy_drains_and_takes_it_for_one_wish() -> Result<()> {
     let mut proxy = Proxy::before(&[echo(1)?], &[])?;
@@ -117,6 +123,7 @@ fn a_proxy_drains_and_takes_it_for_one_wish() -> Result<()> {
     Ok(())
 }
 
+/// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does; `nohup` keeps it away.
 fn a_cache_writes_its_report() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let [kept, report] = ["kept", "report.json"].map(|name| folder.path().join(name).display().to_string());
@@ -132,6 +139,7 @@ fn a_cache_writes_its_report() -> Result<()> {
     Ok(())
 }
 
+/// Promise: SIGHUP ends relays, proxies, caches and servers as SIGTERM does; `nohup` keeps it away.
 fn a_server_drains() -> Result<()> {
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("file"), "content")?;

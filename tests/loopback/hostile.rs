@@ -37,6 +37,7 @@ pub(crate) fn alone() -> Vec<Trial> {
     trials![a_hostile_crowd_disturbs_nobody_and_leaves_nothing]
 }
 
+/// Promise: Wrong sequences of requests disturb no session and leave no descriptor, thread or session.
 fn a_hostile_crowd_disturbs_nobody_and_leaves_nothing() -> Result<()> {
     let clip = clips::constant(CLIP_SECONDS)?;
     let stored = std::fs::read(&clip)?;

@@ -23,6 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
+/// Promise: All data paths send the same bytes, with stored, own and generated headers.
 fn wire_uring_sends_every_byte() -> Result<()> {
     require_ring()?;
     let stage = Stage::new(&["--path", "wire_uring", "--hot-memory", "64MiB"])?;
@@ -43,6 +44,7 @@ fn wire_uring_sends_every_byte() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Sessions change to and from hot memory between two trains, without a wrong byte.
 fn sessions_begin_before_their_image_is_hot() -> Result<()> {
     require_ring()?;
     let stage = Stage::new(&["--hot-memory", "64MiB"])?;
@@ -61,6 +63,7 @@ fn sessions_begin_before_their_image_is_hot() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Sessions change to and from hot memory between two trains, without a wrong byte.
 fn after_a_seek_the_same_bytes_leave_by_gso_writev() -> Result<()> {
     require_ring()?;
     let stage = Stage::new(&["--hot-memory", "64MiB", "--path", "auto"])?;
@@ -91,6 +94,7 @@ fn an_image_that_does_not_fit_is_sent_from_its_file() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Without io_uring or enough locked memory, that is logged once and another path is used.
 fn a_limit_of_locked_memory_costs_a_line_in_the_log() -> Result<()> {
     require_ring()?;
     // Enough for rings, not for an image.

@@ -27,6 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
+/// Promise: GET and HEAD answer with a file's bytes by `sendfile`, with keep-alive and pipelining.
 fn a_file_is_downloaded_whole() -> Result<()> {
     let stage = Stage::new()?;
     let answer = stage.get(&[])?;
@@ -38,6 +39,7 @@ fn a_file_is_downloaded_whole() -> Result<()> {
     Ok(())
 }
 
+/// Promise: GET and HEAD answer with a file's bytes by `sendfile`, with keep-alive and pipelining.
 fn head_has_the_headers_only() -> Result<()> {
     let stage = Stage::new()?;
     let answer = http::request(stage.server.http, "HEAD", "/clip.ts", &[])?;
@@ -46,6 +48,7 @@ fn head_has_the_headers_only() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Ranges are answered with 206, one that cannot be satisfied with 416.
 fn ranges_are_cut_out() -> Result<()> {
     let stage = Stage::new()?;
     let length = stage.stored.len();
@@ -76,6 +79,7 @@ fn ranges_are_cut_out() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Ranges are answered with 206, one that cannot be satisfied with 416.
 fn several_ranges_come_in_parts() -> Result<()> {
     let stage = Stage::new()?;
     let answer = stage.get(&[("Range", "bytes=0-9,1000-1019")])?;
@@ -88,6 +92,7 @@ fn several_ranges_come_in_parts() -> Result<()> {
     Ok(())
 }
 
+/// Promise: ETag, Last-Modified, If-Range, If-None-Match and If-Modified-Since are honoured.
 fn conditions_are_honoured() -> Result<()> {
     let stage = Stage::new()?;
     let whole = http::request(stage.server.http, "HEAD", "/clip.ts", &[])?;
@@ -109,6 +114,7 @@ fn conditions_are_honoured() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Files outside the served folders are unreachable, whatever the path or a symlink says.
 fn other_methods_and_names_are_refused() -> Result<()> {
     let stage = Stage::new()?;
     let answer = http::request(stage.server.http, "DELETE", "/clip.ts", &[])?;
@@ -123,6 +129,7 @@ fn other_methods_and_names_are_refused() -> Result<()> {
     Ok(())
 }
 
+/// Promise: GET and HEAD answer with a file's bytes by `sendfile`, with keep-alive and pipelining.
 fn requests_may_be_pipelined() -> Result<()> {
     use std::io::Write;
     let stage = Stage::new()?;
@@ -138,6 +145,7 @@ fn requests_may_be_pipelined() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `curl -C -` and `wget -c` continue a download.
 fn curl_continues_a_download() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let stage = Stage::new()?;
@@ -149,6 +157,7 @@ fn curl_continues_a_download() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `curl -C -` and `wget -c` continue a download.
 fn wget_continues_a_download() -> Result<()> {
     require!(find("wget").is_some(), "wget is not installed");
     let stage = Stage::new()?;
@@ -160,6 +169,7 @@ fn wget_continues_a_download() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A folder is listed as text, HTML or JSON, as the client accepts.
 fn a_folder_is_listed_as_the_client_likes() -> Result<()> {
     let stage = Stage::new()?;
     let ask = |accept| http::request(stage.server.http, "GET", "/", &[("Accept", accept)]);
@@ -171,6 +181,7 @@ fn a_folder_is_listed_as_the_client_likes() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `/metrics` and `/api/status` answer whatever the assets are called.
 fn no_asset_hides_metrics_and_status() -> Result<()> {
     let clip = clips::constant(2)?;
     let folder = clips::folder(&[("metrics", &clip), ("api/status", &clip)])?;
@@ -182,6 +193,8 @@ fn no_asset_hides_metrics_and_status() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A browser seeks in an MP4.
+///
 /// A page with a video element that jumps to second 5 and reports to a door of the test's own where it came to.
 fn a_browser_seeks_in_an_mp4() -> Result<()> {
     require!(find("chromium").is_some(), "chromium is not installed");

@@ -31,6 +31,8 @@ const LINES: usize = 6000;
 /// Requests sent before their answers are read.
 const PIPELINED: usize = 50;
 
+/// Promise: The log never blocks the server; lost lines are counted, and waiting lines are written at the
+/// end.
 fn a_log_that_nobody_reads_stops_nothing() -> Result<()> {
     let stage = Stage::new()?;
     let mut server = stage.server()?;
@@ -47,6 +49,8 @@ fn a_log_that_nobody_reads_stops_nothing() -> Result<()> {
     Ok(())
 }
 
+/// Promise: The log never blocks the server; lost lines are counted, and waiting lines are written at the
+/// end.
 fn what_was_lost_of_the_log_is_told() -> Result<()> {
     let mut stage = Stage::new()?;
     let mut server = stage.server()?;
@@ -54,7 +58,7 @@ fn what_was_lost_of_the_log_is_told() -> Result<()> {
     let mut log = String::new();
     Deadline::seconds(15.0).wait_for("a line about lost lines", || {
         stage.read_some(&mut log)?;
-        Ok(log.contains("lines of it are missing").then_some(()))
+        Ok(log.contains("log lines were lost").then_some(()))
     })?;
     ensure!(log.contains("data path chosen"), "the first lines waited and came: {log}");
     server.process.signal(Signal::TERM)?;
@@ -64,6 +68,9 @@ fn what_was_lost_of_the_log_is_told() -> Result<()> {
     Ok(())
 }
 
+/// Promise: The log never blocks the server; lost lines are counted, and waiting lines are written at the
+/// end.
+///
 /// Many lines wait when the process ends, and whoever reads them is slow.
 fn the_log_is_whole_at_the_end() -> Result<()> {
     const FEWER: usize = 3000;
@@ -79,10 +86,12 @@ fn the_log_is_whole_at_the_end() -> Result<()> {
     stage.read_some(&mut log)?;
     let answers = log.lines().filter(|line| line.contains(" answer ")).count();
     ensure!(answers == FEWER, "{answers} lines about {FEWER} answers");
-    ensure!(log.contains("draining") && !log.contains("lines of it are missing"), "the end is missing");
+    ensure!(log.contains("draining") && !log.contains("log lines were lost"), "the end is missing");
     Ok(())
 }
 
+/// Promise: At most 20 refused requests a second are logged, and the number of the others.
+///
 /// One client sends what is refused, as fast as it can.
 fn refusals_make_a_small_log() -> Result<()> {
     let folder = process::open_folder()?;
@@ -108,19 +117,21 @@ fn refusals_make_a_small_log() -> Result<()> {
     Ok(())
 }
 
+/// Promise: An invalid `RUST_LOG` is reported once, and the level is the default.
+///
 /// It would be taken for a module, and nothing of any other be in the log.
 fn a_level_that_is_misspelled_is_told() -> Result<()> {
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("file"), "content")?;
     for (asked, said) in
-        [("debgu", "debgu is no level; there are error"), ("wirepath=debgu", "wirepath=debgu: ")]
+        [("debgu", "unknown level debgu: expected error"), ("wirepath=debgu", "wirepath=debgu: ")]
     {
         let level = format!("RUST_LOG={asked}");
         let mut server = Server::of(folder.path()).under(["env", &level]).start()?;
         server.process.signal(Signal::TERM)?;
         ensure!(server.process.wait(Deadline::seconds(11.0))?.success(), "{}", server.process.log());
         let log = server.process.log();
-        ensure!(log.matches(&format!("RUST_LOG is not heeded: {said}")).count() == 1, "{log}");
+        ensure!(log.matches(&format!("invalid RUST_LOG; using info: {said}")).count() == 1, "{log}");
         ensure!(log.contains(" INFO "), "the log is not as it is without: {log}");
     }
     Ok(())

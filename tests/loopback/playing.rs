@@ -14,21 +14,22 @@ pub(crate) fn trials() -> Vec<Trial> {
         ffmpeg_plays_to_the_end,
         gstreamer_plays_to_the_end,
         vlc_plays_to_the_end,
-        wire_sendfile_sends_every_byte,
-        gso_writev_sends_every_byte,
-        sendmmsg_sends_every_byte,
-        read_writev_sends_every_byte,
-        gso_zerocopy_sends_every_byte,
-        mmap_writev_sends_every_byte,
-        read_send_rtp_sends_every_byte,
-        mmap_send_rtp_sends_every_byte,
-        rtp_sendfile_sends_every_byte,
+        wire_sendfile_sends_every_byte => || every_byte_through("wire_sendfile"),
+        gso_writev_sends_every_byte => || every_byte_through("gso_writev"),
+        sendmmsg_sends_every_byte => || every_byte_through("sendmmsg"),
+        read_writev_sends_every_byte => || every_byte_through("read_writev"),
+        gso_zerocopy_sends_every_byte => || every_byte_through("gso_zerocopy"),
+        mmap_writev_sends_every_byte => || every_byte_through("mmap_writev"),
+        read_send_rtp_sends_every_byte => || every_byte_through("read_send_rtp"),
+        mmap_send_rtp_sends_every_byte => || every_byte_through("mmap_send_rtp"),
+        rtp_sendfile_sends_every_byte => || every_byte_through("rtp_sendfile"),
         a_session_begins_while_its_asset_is_packed,
         a_second_start_uses_the_image_of_the_first,
         a_changed_asset_is_packed_again,
     ]
 }
 
+/// Promise: ffmpeg plays a clip over RTSP and UDP to the end.
 fn ffmpeg_plays_to_the_end() -> Result<()> {
     let clip = clips::constant(6)?;
     let (_folder, server) = serving(&clip)?;
@@ -39,6 +40,8 @@ fn ffmpeg_plays_to_the_end() -> Result<()> {
     ensure_pictures(&output, &clip, 1)
 }
 
+/// Promise: GStreamer plays a clip to the end.
+///
 /// GStreamer's depayloader passes on what it gets, so the file must come out again.
 fn gstreamer_plays_to_the_end() -> Result<()> {
     let clip = clips::constant(6)?;
@@ -51,6 +54,7 @@ fn gstreamer_plays_to_the_end() -> Result<()> {
     Ok(())
 }
 
+/// Promise: VLC plays a clip to the end.
 fn vlc_plays_to_the_end() -> Result<()> {
     let clip = clips::constant(6)?;
     let (_folder, server) = serving(&clip)?;
@@ -61,42 +65,8 @@ fn vlc_plays_to_the_end() -> Result<()> {
     ensure_pictures(&output, &clip, 15)
 }
 
-fn wire_sendfile_sends_every_byte() -> Result<()> {
-    every_byte_through("wire_sendfile")
-}
-
-fn gso_writev_sends_every_byte() -> Result<()> {
-    every_byte_through("gso_writev")
-}
-
-fn sendmmsg_sends_every_byte() -> Result<()> {
-    every_byte_through("sendmmsg")
-}
-
-fn read_writev_sends_every_byte() -> Result<()> {
-    every_byte_through("read_writev")
-}
-
-fn gso_zerocopy_sends_every_byte() -> Result<()> {
-    every_byte_through("gso_zerocopy")
-}
-
-fn mmap_writev_sends_every_byte() -> Result<()> {
-    every_byte_through("mmap_writev")
-}
-
-fn read_send_rtp_sends_every_byte() -> Result<()> {
-    every_byte_through("read_send_rtp")
-}
-
-fn mmap_send_rtp_sends_every_byte() -> Result<()> {
-    every_byte_through("mmap_send_rtp")
-}
-
-fn rtp_sendfile_sends_every_byte() -> Result<()> {
-    every_byte_through("rtp_sendfile")
-}
-
+/// Promise: A transport stream becomes RTP by RFC 2250: payload type 33, 90 kHz, whole transport packets.
+/// Promise: All data paths send the same bytes, with stored, own and generated headers.
 fn every_byte_through(path: &str) -> Result<()> {
     let clip = clips::constant(6)?;
     let folder = clips::folder(&[("clip.ts", &clip)])?;
@@ -115,6 +85,7 @@ fn every_byte_through(path: &str) -> Result<()> {
     Ok(())
 }
 
+/// Promise: A clip of 60 s plays in 60 s, within 0.2 s.
 fn a_minute_takes_a_minute() -> Result<()> {
     let clip = clips::constant(60)?;
     let folder = clips::folder(&[("clip.ts", &clip)])?;
@@ -126,10 +97,13 @@ fn a_minute_takes_a_minute() -> Result<()> {
     // The clip's own length is that of its bytes at its constant rate: 60 s and what the codecs delay.
     let expected = (stored.len() - 7 * 188) as f64 * 8.0 / clips::CONSTANT_RATE;
     let seconds = received.seconds();
-    let slips = server.status()?["counters"]["engine"]["clock_resyncs"]
+    let resyncs = server.status()?["counters"]["playback"]["clock_resyncs"]
         .as_u64()
         .context("no clock_resyncs in the status")?;
-    require!(slips == 0, "the machine stood still for a quarter of a second {slips} times: {seconds:.3} s");
+    require!(
+        resyncs == 0,
+        "the machine stood still for a quarter of a second {resyncs} times: {seconds:.3} s"
+    );
     ensure!((seconds - expected).abs() <= 0.2, "{seconds:.3} s instead of {expected:.3} s");
     let ends = received.packets.first().zip(received.packets.last()).context("no packet")?;
     let ticks = f64::from(ends.1.timestamp.wrapping_sub(ends.0.timestamp)) / 90_000.0;
@@ -137,6 +111,8 @@ fn a_minute_takes_a_minute() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A session starts while its asset is still being packed.
+///
 /// The clip is so long that the first packet comes long before it is packed.
 fn a_session_begins_while_its_asset_is_packed() -> Result<()> {
     let clip = clips::constant(60)?;
@@ -175,6 +151,7 @@ fn a_second_start_uses_the_image_of_the_first() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A wire image whose asset changed (size, mtime, inode) is not used.
 fn a_changed_asset_is_packed_again() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
     let server = Server::of(folder.path()).start()?;

@@ -81,6 +81,7 @@ fn expect(connection: &mut TcpStream, expected: &[u8]) -> Result<()> {
     Ok(())
 }
 
+/// Promise: A miss is fetched once, byte for byte, and served from the cache afterwards.
 fn curl_gets_every_byte_from_the_origin_once_and_then_from_the_cache() -> Result<()> {
     require!(find("curl").is_some(), "curl is not installed");
     let body = bytes(5_000_000);
@@ -121,6 +122,7 @@ fn curl_gets_every_byte_from_the_origin_once_and_then_from_the_cache() -> Result
     Ok(())
 }
 
+/// Promise: Clients that miss share one fetch; a slow client delays nobody.
 fn many_who_miss_share_one_fetch_and_a_slow_one_holds_up_nobody() -> Result<()> {
     // More than the buffers of a connection hold.
     let gated = Gated::start(20_000_000)?;
@@ -158,6 +160,7 @@ fn many_who_miss_share_one_fetch_and_a_slow_one_holds_up_nobody() -> Result<()> 
     Ok(())
 }
 
+/// Promise: Clients are sent bytes while the origin still sends; late ones join, also within a range.
 fn bytes_come_while_the_origin_still_sends_and_late_ones_join() -> Result<()> {
     let gated = Gated::start(400_000)?;
     let folder = tempfile::tempdir()?;
@@ -180,6 +183,7 @@ fn bytes_come_while_the_origin_still_sends_and_late_ones_join() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A fetch continues when its client has left.
 fn a_fetch_goes_on_when_its_client_has_left() -> Result<()> {
     let gated = Gated::start(400_000)?;
     let folder = tempfile::tempdir()?;
@@ -192,6 +196,7 @@ fn a_fetch_goes_on_when_its_client_has_left() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A broken fetch leaves no file, and its clients are reset.
 fn a_fetch_that_breaks_leaves_nothing_and_cuts_its_clients() -> Result<()> {
     let body = bytes(300_000);
     let (sent, times) = (body.clone(), AtomicUsize::new(0));
@@ -221,6 +226,7 @@ fn a_fetch_that_breaks_leaves_nothing_and_cuts_its_clients() -> Result<()> {
     Ok(())
 }
 
+/// Promise: After a crash no partial body is served, and complete ones still are.
 fn a_cache_that_is_killed_never_gives_out_a_part() -> Result<()> {
     let gated = Gated::start(400_000)?;
     let folder = tempfile::tempdir()?;
@@ -243,6 +249,7 @@ fn a_cache_that_is_killed_never_gives_out_a_part() -> Result<()> {
     Ok(())
 }
 
+/// Promise: The cache keeps its size, least recently used evicted first; larger answers pass through.
 fn a_full_cache_lets_the_least_recently_used_go() -> Result<()> {
     let body = bytes(100_000);
     let sent = body.clone();
@@ -267,6 +274,7 @@ fn a_full_cache_lets_the_least_recently_used_go() -> Result<()> {
     Ok(())
 }
 
+/// Promise: The cache keeps its size, least recently used evicted first; larger answers pass through.
 fn what_does_not_fit_the_cache_passes_through() -> Result<()> {
     let body = bytes(3_000_000);
     let sent = body.clone();
@@ -281,6 +289,7 @@ fn what_does_not_fit_the_cache_passes_through() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A signal lets answers end, and the report says what was done; a second one ends at once.
 fn a_signal_lets_answers_end_and_the_report_says_what_was_done() -> Result<()> {
     let gated = Gated::start(400_000)?;
     let folder = tempfile::tempdir()?;
@@ -301,6 +310,7 @@ fn a_signal_lets_answers_end_and_the_report_says_what_was_done() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A signal lets answers end, and the report says what was done; a second one ends at once.
 fn a_second_signal_ends_at_once() -> Result<()> {
     let gated = Gated::start(400_000)?;
     let folder = tempfile::tempdir()?;

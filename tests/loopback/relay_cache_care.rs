@@ -40,6 +40,7 @@ pub(crate) fn read_until(connection: &mut impl Read, ending: &[u8]) -> Result<()
     Ok(())
 }
 
+/// Promise: A body that ends with the connection is never taken for complete, even if the cache is killed.
 fn what_ends_with_the_connection_is_never_taken_for_whole() -> Result<()> {
     // Each waits until the test is over.
     let (over, is_over) = channel::<()>();
@@ -74,6 +75,7 @@ fn what_ends_with_the_connection_is_never_taken_for_whole() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A fetch that a change invalidates is not kept, and nobody joins it.
 fn what_is_being_fetched_when_it_changes_is_not_kept() -> Result<()> {
     let (open, gate) = channel::<()>();
     let gate = Mutex::new(gate);
@@ -110,6 +112,7 @@ fn what_is_being_fetched_when_it_changes_is_not_kept() -> Result<()> {
     Ok(())
 }
 
+/// Promise: An `Age` of any length is served, as at most 2^31 s.
 fn an_age_of_any_length_is_served() -> Result<()> {
     let origin = Origin::start(|_, connection| {
         let lines = format!("Cache-Control: max-age=600\r\nETag: \"1\"\r\nAge: {}\r\n", u64::MAX);
@@ -127,6 +130,7 @@ fn an_age_of_any_length_is_served() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Every request is counted once.
 fn every_request_is_counted_once() -> Result<()> {
     let origin = Origin::start(|asked, connection| match asked.target() {
         "/kept" => answer(connection, "200 OK", "Cache-Control: max-age=600\r\n", b"body"),
@@ -157,6 +161,8 @@ fn every_request_is_counted_once() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Response heads count on disk and in memory; those that are too long are not kept.
+///
 /// The guide says what an entry is taken for in memory; what a process holds that has ten thousand of them must be within that.
 fn heads_take_no_more_memory_than_they_are_counted_with() -> Result<()> {
     const ENTRIES: u64 = 10_000;

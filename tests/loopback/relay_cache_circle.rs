@@ -19,6 +19,7 @@ fn words(response: &Response) -> String {
     String::from_utf8_lossy(&response.body).into_owned()
 }
 
+/// Promise: A cache in front of itself, or caches in a circle, answer 508 at once.
 fn a_cache_before_itself_by_name_says_so_at_once() -> Result<()> {
     let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let found = (name.as_str(), 0).to_socket_addrs().map(Vec::from_iter);
@@ -45,6 +46,8 @@ fn a_cache_before_itself_by_name_says_so_at_once() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A cache in front of itself, or caches in a circle, answer 508 at once.
+///
 /// What is between the cache and itself is somebody else.
 fn a_circle_of_caches_is_ended() -> Result<()> {
     let cache_address = Arc::<OnceLock<SocketAddr>>::default();

@@ -45,6 +45,7 @@ pub(crate) fn source(response: &Response) -> &str {
     response.header("cache-status").unwrap_or_default()
 }
 
+/// Promise: A stale entry is validated, and a 304 renews it.
 fn what_is_stale_is_asked_for_again_and_a_304_renews_it() -> Result<()> {
     let is_changed = Arc::<AtomicBool>::default();
     let changed = Arc::clone(&is_changed);
@@ -76,6 +77,7 @@ fn what_is_stale_is_asked_for_again_and_a_304_renews_it() -> Result<()> {
     renewed("two").map(drop)
 }
 
+/// Promise: What RFC 9111 does not let a shared cache keep passes through.
 fn what_is_not_for_all_passes_through_and_is_not_kept() -> Result<()> {
     let origin = Origin::start(|asked, connection| {
         let lines = match asked.target() {
@@ -123,6 +125,7 @@ fn what_is_not_for_all_passes_through_and_is_not_kept() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Variants are told apart.
 fn variants_are_told_apart() -> Result<()> {
     let origin = Origin::start(|asked, connection| {
         let language = asked.header("accept-language").unwrap_or("none").to_owned();
@@ -149,6 +152,7 @@ fn variants_are_told_apart() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Request bodies reach the origin, and changes drop what was kept.
 fn bodies_of_requests_reach_the_origin_and_changes_drop_what_was_kept() -> Result<()> {
     let origin = Origin::start(|asked, connection| match asked.line.starts_with("GET") {
         true => answer(connection, "200 OK", "Cache-Control: max-age=600\r\n", b"kept"),
@@ -185,6 +189,7 @@ fn bodies_of_requests_reach_the_origin_and_changes_drop_what_was_kept() -> Resul
     Ok(())
 }
 
+/// Promise: A failed origin is reported and bridged where it allows that; one that stalls is given up.
 fn an_origin_that_fails_is_said_and_bridged_where_it_allows() -> Result<()> {
     let nobody = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?;
     let folder = tempfile::tempdir()?;
@@ -228,6 +233,7 @@ fn an_origin_that_fails_is_said_and_bridged_where_it_allows() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Answers that cannot be passed on are errors; ambiguous requests are refused.
 fn answers_that_cannot_be_passed_on_are_said() -> Result<()> {
     let origin = Origin::start(|asked, connection| {
         let head = match asked.target() {
@@ -268,6 +274,8 @@ fn answers_that_cannot_be_passed_on_are_said() -> Result<()> {
     Ok(())
 }
 
+/// Promise: An answer whose head arrives byte by byte is read rarely, and passed on.
+///
 /// Byte by byte, with what is provisional before it, and with what is no HTTP found before it ends.
 fn an_answer_that_drips_is_passed_on() -> Result<()> {
     let origin = Origin::start(|asked, connection| {
@@ -296,6 +304,7 @@ fn an_answer_that_drips_is_passed_on() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Answers that cannot be passed on are errors; ambiguous requests are refused.
 fn provisional_heads_without_end_are_no_answer() -> Result<()> {
     let origin = Origin::start(|asked, connection| {
         let head = if asked.target() == "/heads" { "HTTP/1.1 103 Early Hints\r\n\r\n" } else { "\r\n" };
@@ -312,6 +321,7 @@ fn provisional_heads_without_end_are_no_answer() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Requests may be pipelined.
 fn requests_may_be_pipelined() -> Result<()> {
     let origin = Origin::start(|asked: &Asked, connection| {
         let lines = if asked.target().starts_with("/kept") { "Cache-Control: max-age=600\r\n" } else { "" };
@@ -335,6 +345,9 @@ fn requests_may_be_pipelined() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A proxy or cache in front of itself is refused; own addresses of a backend's name are skipped.
+/// Promise: A foreign or used folder, an https origin and wrong addresses are refused by name.
+/// Promise: Clients of a cache are limited.
 fn wrong_arguments_are_named() -> Result<()> {
     let foreign = tempfile::tempdir()?;
     std::fs::write(foreign.path().join("thesis.tex"), "text")?;
@@ -366,9 +379,9 @@ fn wrong_arguments_are_named() -> Result<()> {
         ),
         (
             ["--cache", &empty_path, "--origin", origin, "--listen", "127.0.0.1:99999"],
-            "'--listen <ADDRESS>': 99999 is no port",
+            "'--listen <ADDRESS>': invalid port 99999",
         ),
-        (["--cache", &empty_path, "--origin", origin, "--listen", "unix:/run/a"], "and no Unix socket"),
+        (["--cache", &empty_path, "--origin", origin, "--listen", "unix:/run/a"], "not a Unix socket"),
         (["--cache", &empty_path, "--origin", origin, "--in", "-"], "cannot be used with"),
         (["--cache", &empty_path, "--origin", origin, "--handler", "meter"], "'--handler <HANDLER>'"),
         (["--cache", &empty_path, "--origin", origin, "--idle-timeout", "1m"], "'--idle-timeout <TIME>'"),
@@ -378,7 +391,7 @@ fn wrong_arguments_are_named() -> Result<()> {
         ensure!(!output.status.success() && said.contains(words), "{arguments:?}: {said}");
     }
     ensure!(names(foreign.path(), "")? == ["thesis.tex"]);
-    for (clients, words) in [("0", "--max-clients"), ("18446744073709551615", "this process may open")] {
+    for (clients, words) in [("0", "--max-clients"), ("18446744073709551615", "the limit of this process")] {
         let arguments =
             ["--cache", &empty_path, "--origin", origin, "--listen", ":0", "--max-clients", clients];
         let output = Command::new(server::binary()?).arg("relay").args(arguments).output()?;
@@ -397,6 +410,7 @@ fn wrong_arguments_are_named() -> Result<()> {
     Cache::start(&nobody, empty.path(), &[]).map(drop)
 }
 
+/// Promise: A failed origin is reported and bridged where it allows that; one that stalls is given up.
 fn an_origin_that_stalls_is_given_up() -> Result<()> {
     // Each waits until the test is over.
     let (over, is_over) = channel::<()>();
@@ -434,6 +448,7 @@ fn an_origin_that_stalls_is_given_up() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Clients of a cache are limited.
 fn clients_are_limited() -> Result<()> {
     let origin = Origin::start(|_, connection| answer(connection, "200 OK", "", b"body"))?;
     let folder = tempfile::tempdir()?;
@@ -454,6 +469,7 @@ fn clients_are_limited() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Requests do not leave the path of the origin.
 fn requests_stay_within_the_path_of_the_origin() -> Result<()> {
     let origin = Origin::start(|_, connection| answer(connection, "200 OK", "", b"body"))?;
     let folder = tempfile::tempdir()?;
@@ -467,6 +483,7 @@ fn requests_stay_within_the_path_of_the_origin() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A cache listens on IPv4 and IPv6; a port in use is an error.
 fn it_listens_for_both_families_and_says_when_a_port_is_taken() -> Result<()> {
     let taken = TcpListener::bind("[::1]:0");
     require!(taken.is_ok(), "this system has no IPv6");

@@ -56,6 +56,8 @@ fn written(writing: JoinHandle<std::io::Result<()>>) -> Result<Result<(), ErrorK
     Ok(written.map_err(|error| error.kind()))
 }
 
+/// Promise: An answer that the origin cuts is cut for the client.
+///
 /// The kernel tells once that a connection was reset, and whoever sends may hear of it when nobody reads.
 fn an_answer_that_is_cut_ends_so_though_the_upload_was_told_of_it() -> Result<()> {
     let (go, may_go) = gate();
@@ -86,6 +88,7 @@ fn an_answer_that_is_cut_ends_so_though_the_upload_was_told_of_it() -> Result<()
     Ok(())
 }
 
+/// Promise: An early answer ends at once, and its request's body continues.
 fn an_early_answer_has_its_end_while_the_body_goes_on() -> Result<()> {
     let (go, may_go) = gate();
     let (tell, bytes) = channel();
@@ -108,6 +111,8 @@ fn an_early_answer_has_its_end_while_the_body_goes_on() -> Result<()> {
     Ok(())
 }
 
+/// Promise: An early answer ends at once, and its request's body continues.
+///
 /// Once it has ended, the origin resets whatever still comes: its answer is whole for all that, and nobody wants the rest of the body.
 fn an_early_answer_of_an_origin_that_ends_is_whole() -> Result<()> {
     let (over, is_over) = gate();
@@ -132,6 +137,8 @@ fn an_early_answer_of_an_origin_that_ends_is_whole() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A cut request body is cut for the origin; pauses in a body have timeouts.
+///
 /// Whichever comes first, the origin does not wait for what never comes.
 fn a_body_that_ends_while_it_is_answered_ends_for_the_origin() -> Result<()> {
     let (tell, rest) = channel();
@@ -153,6 +160,7 @@ fn a_body_that_ends_while_it_is_answered_ends_for_the_origin() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A cut request body is cut for the origin; pauses in a body have timeouts.
 fn a_client_that_pauses_within_its_body_is_cut() -> Result<()> {
     let (over, is_over) = gate();
     let origin = Origin::of_heads(move |_, connection| {
@@ -171,6 +179,7 @@ fn a_client_that_pauses_within_its_body_is_cut() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A cut request body is cut for the origin; pauses in a body have timeouts.
 fn an_origin_that_takes_no_body_is_given_up_at_once() -> Result<()> {
     let (over, is_over) = gate();
     let origin = Origin::of_heads(move |_, _| {
@@ -187,6 +196,8 @@ fn an_origin_that_takes_no_body_is_given_up_at_once() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A change drops what was kept though no answer came; a refused change does not.
+///
 /// Whoever changes something may not wait for the answer, or wait in vain: it may have come about for all that.
 fn a_change_is_believed_though_nobody_hears_of_it() -> Result<()> {
     let (over, is_over) = gate();

@@ -58,6 +58,7 @@ fn ensure_calm(process: &Process, since: Instant) -> Result<()> {
     Ok(())
 }
 
+/// Promise: Without descriptors a relay, proxy or cache waits without busy loops and continues later.
 fn a_relay_without_descriptors_says_so_and_goes_on() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let (inlet, target) = (folder.path().join("inlet"), folder.path().join("target"));
@@ -71,13 +72,14 @@ fn a_relay_without_descriptors_says_so_and_goes_on() -> Result<()> {
     let mut client = UnixStream::connect(&inlet)?;
     client.write_all(b"late")?;
     drop(client);
-    says(&format!("nobody can connect now, which is tried again every second: {from}: accept4: {SAID}"))?;
+    says(&format!("cannot accept a connection: {from}: accept4: {SAID}"))?;
     give_descriptors(&relaying, all)?;
     relaying.succeed(Deadline::seconds(20.0))?;
     ensure!(std::fs::read(target)? == b"late", "other bytes came");
     Ok(())
 }
 
+/// Promise: Without descriptors a relay, proxy or cache waits without busy loops and continues later.
 fn a_proxy_without_descriptors_waits_and_goes_on() -> Result<()> {
     let proxy = Proxy::before(&[proxy::echo(1)?], &[])?;
     let mut word = [0; 2];
@@ -102,6 +104,8 @@ fn a_proxy_without_descriptors_waits_and_goes_on() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A lack of descriptors does not count against a backend.
+///
 /// Nor does a check that could not be made count.
 fn want_of_descriptors_is_no_fault_of_a_backend() -> Result<()> {
     let words = ["--health-interval", "20ms", "--rise", "1", "--fall", "1"];
@@ -122,6 +126,7 @@ fn want_of_descriptors_is_no_fault_of_a_backend() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Without descriptors a relay, proxy or cache waits without busy loops and continues later.
 fn a_cache_without_descriptors_waits_and_goes_on() -> Result<()> {
     let origin = Origin::start(|_, connection| {
         answer(connection, "200 OK", "Cache-Control: max-age=600\r\n", b"kept")
@@ -149,6 +154,8 @@ fn a_cache_without_descriptors_waits_and_goes_on() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A cache without a descriptor for a request's body answers 503.
+///
 /// Of the descriptors that it takes, the first is that of the connection to the origin; one or another of those for the body is missing.
 fn a_cache_without_descriptors_for_a_body_says_so() -> Result<()> {
     let origin = Origin::start(|asked, connection| answer(connection, "200 OK", "", &asked.body))?;

@@ -130,6 +130,7 @@ const RESET_WHILE_FULL: &[(&str, Scenario)] = &[
     }),
 ];
 
+/// Promise: Ends and resets look to both sides as they do without a proxy.
 fn ends_are_as_without_a_proxy() -> Result<()> {
     let server = TcpListener::bind("127.0.0.1:0")?;
     let proxy = Proxy::before(&[server.local_addr()?], &["--threads", "2"])?;
@@ -148,6 +149,8 @@ fn ends_are_as_without_a_proxy() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Orderly ends are passed on as HAProxy and nginx do.
+///
 /// Where HAProxy makes an end in order of a reset, wirepath does as no proxy does.
 fn ends_are_as_with_haproxy() -> Result<()> {
     let server = TcpListener::bind("127.0.0.1:0")?;
@@ -156,6 +159,7 @@ fn ends_are_as_with_haproxy() -> Result<()> {
     compare(&haproxy, &server, RESET_BY_CLIENTS)
 }
 
+/// Promise: Orderly ends are passed on as HAProxy and nginx do.
 fn ends_in_order_are_as_with_nginx() -> Result<()> {
     let server = TcpListener::bind("127.0.0.1:0")?;
     compare(&Proxy::nginx(server.local_addr()?)?, &server, IN_ORDER)

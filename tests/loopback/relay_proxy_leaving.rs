@@ -24,6 +24,8 @@ fn reset(connection: TcpStream) -> Result<()> {
     set_socket_linger(&connection, Some(Duration::ZERO)).context("SO_LINGER")
 }
 
+/// Promise: A client that was reset before its turn is never announced as `LOCAL`.
+///
 /// A backend does for connections of a proxy's own (LOCAL) what it does for nobody else.
 fn a_client_reset_before_its_turn_is_no_connection_of_our_own() -> Result<()> {
     let backend = TcpListener::bind("127.0.0.1:0")?;
@@ -54,6 +56,8 @@ fn a_client_reset_before_its_turn_is_no_connection_of_our_own() -> Result<()> {
     }
 }
 
+/// Promise: A client that resets while a backend is waited for is dropped at once.
+///
 /// And who only sends nothing more waits for the answer.
 fn who_resets_while_a_backend_is_waited_for_is_let_go() -> Result<()> {
     let folder = tempfile::tempdir()?;

@@ -10,6 +10,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![sender_reports_come_and_fit_the_packets, a_bye_ends_the_session, receiver_reports_are_counted]
 }
 
+/// Promise: A sender report leaves every 5 s, and a BYE at the end.
 fn sender_reports_come_and_fit_the_packets() -> Result<()> {
     let (_folder, _server, mut playback) = playing(12)?;
     playback.play(None)?;
@@ -33,6 +34,7 @@ fn sender_reports_come_and_fit_the_packets() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A sender report leaves every 5 s, and a BYE at the end.
 fn a_bye_ends_the_session() -> Result<()> {
     let (_folder, _server, mut playback) = playing(2)?;
     playback.play(None)?;
@@ -40,6 +42,8 @@ fn a_bye_ends_the_session() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Receiver reports are read and counted.
+///
 /// A report of one block: 25 of 256 packets lost of late, 1,000 in all.
 fn receiver_reports_are_counted() -> Result<()> {
     let (_folder, server, mut playback) = playing(12)?;

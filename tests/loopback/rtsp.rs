@@ -31,6 +31,7 @@ fn options_lists_the_methods() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Errors have the status that RFC 2326 requires.
 fn each_mistake_has_its_status() -> Result<()> {
     let stage = Stage::new()?;
     let url = stage.server.rtsp_url("clip.ts");
@@ -55,6 +56,7 @@ fn each_mistake_has_its_status() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Requests may be pipelined and split at any byte.
 fn requests_may_be_split_at_any_byte() -> Result<()> {
     let stage = Stage::new()?;
     let request =
@@ -70,6 +72,7 @@ fn requests_may_be_split_at_any_byte() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Requests may be pipelined and split at any byte.
 fn requests_may_be_pipelined() -> Result<()> {
     let stage = Stage::new()?;
     let mut client = stage.client()?;
@@ -84,6 +87,7 @@ fn requests_may_be_pipelined() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Percent-encoded paths, spaces and UTF-8 name files.
 fn names_may_be_percent_encoded_and_nested() -> Result<()> {
     let clip = clips::constant(2)?;
     let folder = clips::folder(&[("sub/folder/a b – ü.ts", &clip)])?;
@@ -94,6 +98,7 @@ fn names_may_be_percent_encoded_and_nested() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Files outside the served folders are unreachable, whatever the path or a symlink says.
 fn nothing_outside_the_folder_is_described() -> Result<()> {
     let stage = Stage::new()?;
     let outside = stage.folder.path().parent().expect("a temporary folder has a parent").join("outside.ts");
@@ -109,6 +114,8 @@ fn nothing_outside_the_folder_is_described() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Media is sent only to the address that asked for it.
+///
 /// `destination=` would let anyone send media to a victim (RFC 2326 section 16).
 fn media_goes_to_the_address_that_asked() -> Result<()> {
     let stage = Stage::new()?;

@@ -25,6 +25,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 /// The folder of the workspace.
 const WORKSPACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
+/// Promise: `make run` names a `MEDIA` folder that does not exist.
 fn make_run_names_media_that_does_not_exist() -> Result<()> {
     require!(find("make").is_some(), "make is not installed");
     let mut command = Command::new("make");
@@ -36,6 +37,7 @@ fn make_run_names_media_that_does_not_exist() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `make run` says how to play what it serves, with an example that plays.
 fn an_example_that_plays_is_shown() -> Result<()> {
     let clip = clips::constant(2)?;
     let folder = clips::folder(&[("b c.ts", &clip), ("sub/clip.ts", &clip), (".hidden.ts", &clip)])?;
@@ -45,6 +47,7 @@ fn an_example_that_plays_is_shown() -> Result<()> {
     run.ensure_example_plays(&said)
 }
 
+/// Promise: `make run` says how to play what it serves, with an example that plays.
 fn a_single_file_is_its_own_example() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
     let run = Run::of(&folder.path().join("clip.ts"))?;
@@ -52,6 +55,8 @@ fn a_single_file_is_its_own_example() -> Result<()> {
     run.ensure_example_plays(&said)
 }
 
+/// Promise: `make run` says that a folder has no transport streams.
+///
 /// One with films that are no transport streams, and an empty one.
 fn a_folder_without_streams_has_no_example() -> Result<()> {
     for folder in [clips::folder(&[("film.mp4", &clips::mp4(2)?)])?, process::open_folder()?] {
@@ -66,6 +71,7 @@ fn a_folder_without_streams_has_no_example() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `make run` says how to play what it serves, with an example that plays.
 fn how_options_are_given_is_said_where_one_would_help() -> Result<()> {
     let folder = process::open_folder()?;
     let holder = TcpListener::bind("127.0.0.1:0")?;
@@ -76,6 +82,8 @@ fn how_options_are_given_is_said_where_one_would_help() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A missing tool that cannot be installed is named, with the command that root must run.
+///
 /// Without root and without a way to become it, on a machine that has all but ffmpeg.
 fn what_is_missing_and_how_root_installs_it_is_said() -> Result<()> {
     require!(!is_root() || find("setpriv").is_some(), "`setpriv` is not installed");

@@ -33,6 +33,10 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 const TINY: [&str; 4] = ["--volume", "2MiB", "--runs", "2"];
 
+/// Promise: Zero-copy sends that the kernel copied anyway are counted and shown.
+/// Promise: Every path that runs is verified, then measured with packets of every size that it can send.
+/// Promise: The papers' paths make as many system calls for a packet as their tables say.
+/// Promise: An assessment of streaming writes the server's calibration for the devices it measured.
 fn every_path_is_measured_on_a_device_that_drops() -> Result<()> {
     let (result, told) = assessed(&["stream", "--sink", "drop"])?;
     ensure_told(told.context("the server was told nothing")?, "with_checksums")?;
@@ -53,6 +57,8 @@ fn every_path_is_measured_on_a_device_that_drops() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Every path that runs is verified, then measured with packets of every size that it can send.
+/// Promise: An assessment of streaming writes the server's calibration for the devices it measured.
 fn a_device_without_offloads_is_measured() -> Result<()> {
     let (result, told) = assessed(&["stream", "--sink", "drop-nooffload"])?;
     ensure_told(told.context("the server was told nothing")?, "without_checksums")?;
@@ -60,6 +66,8 @@ fn a_device_without_offloads_is_measured() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Zero-copy sends that the kernel copied anyway are counted and shown.
+/// Promise: Every path that runs is verified, then measured with packets of every size that it can send.
 fn a_receiver_behind_a_link_is_measured() -> Result<()> {
     let (result, told) = assessed(&["download", "--sink", "veth"])?;
     ensure!(told.is_none(), "a server sends no downloads by these paths: {told:?}");
@@ -132,6 +140,7 @@ fn is_left_out(result: &Value, path: &Value, size: Option<u64>) -> bool {
     })
 }
 
+/// Promise: All experiments run at once or alone: machine, downloads, streams, profiles, loans.
 fn loans_are_measured_for_each_transport_and_mtu() -> Result<()> {
     let (result, _) = assessed(&["loan", "--quick"])?;
     let points = result["loan"]["points"].as_array().context("no points")?;
@@ -152,6 +161,7 @@ fn loans_are_measured_for_each_transport_and_mtu() -> Result<()> {
     Ok(())
 }
 
+/// Promise: All experiments run at once or alone: machine, downloads, streams, profiles, loans.
 fn every_path_is_profiled() -> Result<()> {
     let (result, _) = assessed(&["profile", "--quick"])?;
     let profiles = result["profiles"].as_array().context("no profiles")?;
@@ -176,6 +186,8 @@ fn every_path_is_profiled() -> Result<()> {
     Ok(())
 }
 
+/// Promise: All experiments run at once or alone: machine, downloads, streams, profiles, loans.
+///
 /// Without an experiment all are made, and the result becomes a page.
 fn everything_is_measured_at_once_and_reported() -> Result<()> {
     let (result, told) = assessed(&["--quick"])?;
@@ -202,6 +214,7 @@ fn everything_is_measured_at_once_and_reported() -> Result<()> {
     Ok(())
 }
 
+/// Promise: An assessment leaves no namespace, device or process behind, also when it is killed.
 fn an_assessment_killed_leaves_no_namespace_and_no_device() -> Result<()> {
     require!(is_root(), "network namespaces need root");
     let folder = process::open_folder()?;

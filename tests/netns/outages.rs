@@ -20,6 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![an_interface_down_and_up_interrupts_only_its_sessions, a_client_that_vanishes_is_forgotten]
 }
 
+/// Promise: An interface that goes down and up interrupts only its sessions.
 fn an_interface_down_and_up_interrupts_only_its_sessions() -> Result<()> {
     let stage = Stage::new(&[])?;
     let witness = stage.playing(&stage.link.client, namespace::SERVER)?;
@@ -43,6 +44,8 @@ fn an_interface_down_and_up_interrupts_only_its_sessions() -> Result<()> {
     ensure_bytes(&received, &stage.stored).context("the other session was disturbed")
 }
 
+/// Promise: A session stops when its client was silent for the session timeout.
+///
 /// No goodbye, no answer: only the session's timeout notices.
 fn a_client_that_vanishes_is_forgotten() -> Result<()> {
     let stage = Stage::new(&["--session-timeout", "5s"])?;

@@ -30,6 +30,7 @@ fn main() -> ExitCode {
     wirepath_tests::trial::run(Vec::new(), alone)
 }
 
+/// Promise: A profile of a loop whose answer is known gives that answer.
 fn reading_a_large_file_is_copying() -> Result<()> {
     const SIZE: usize = 16 << 20;
     let mut file = tempfile::tempfile()?;
@@ -40,6 +41,7 @@ fn reading_a_large_file_is_copying() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A profile of a loop whose answer is known gives that answer.
 fn asking_for_the_process_is_entering() -> Result<()> {
     let shares = profile(|| {
         for _ in 0..10_000 {
@@ -51,6 +53,7 @@ fn asking_for_the_process_is_entering() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A profile of a loop whose answer is known gives that answer.
 fn sending_to_oneself_is_the_network() -> Result<()> {
     let receiver = UdpSocket::bind("127.0.0.1:0")?; // nobody reads: what is too much is dropped at its door
     let sender = UdpSocket::bind("127.0.0.1:0")?;
@@ -66,6 +69,7 @@ fn sending_to_oneself_is_the_network() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A profile of a loop whose answer is known gives that answer.
 fn counting_is_user_space() -> Result<()> {
     let shares = profile(|| {
         std::hint::black_box((0..1_000_000_u64).map(std::hint::black_box).sum::<u64>());
@@ -78,6 +82,7 @@ fn counting_is_user_space() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Preparation and clean-up of a run are not sampled.
 fn what_is_done_before_and_after_is_not_sampled() -> Result<()> {
     const SIZE: usize = 16 << 20;
     let mut file = tempfile::tempfile()?;
@@ -95,6 +100,7 @@ fn what_is_done_before_and_after_is_not_sampled() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Lost samples are counted.
 fn a_ring_that_overflows_is_counted() -> Result<()> {
     // A step of three seconds, though a step is to take one at most: the ring has room for two.
     let mut profiler = profiler()?;

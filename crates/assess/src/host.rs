@@ -6,7 +6,7 @@
 mod advice;
 mod devices;
 mod limits;
-mod machine;
+pub mod machine;
 mod paths;
 pub(crate) mod read;
 
@@ -34,6 +34,7 @@ pub fn examine() -> Host {
 mod tests {
     use super::*;
 
+    /// Promise: `wirepath assess host` describes the machine whatever `/proc` and `/sys` contain.
     #[test]
     fn this_machine_is_described() {
         let host = examine();

@@ -53,6 +53,11 @@ impl Summary {
         self.spread.is_some_and(|spread| spread > NOISY_SPREAD)
     }
 
+    /// Distance of the extremes, as a share of the median.
+    pub fn range(&self) -> f64 {
+        (self.greatest - self.least) / self.median
+    }
+
     /// The distance between the quartiles, in the unit of the runs; nothing where it is not known.
     pub fn distance(&self) -> Option<f64> {
         self.spread.map(|spread| (spread * self.median).abs())
@@ -84,6 +89,7 @@ mod tests {
         assert!(Summary::of([1.0, 1.5, 2.0, 2.5]).unwrap().is_noisy());
     }
 
+    /// Promise: Figures that the runs do not tell apart are not called better.
     #[test]
     fn of_one_run_and_of_two_the_spread_is_not_known() {
         for runs in [&[1.0][..], &[1.0, 9.0]] {

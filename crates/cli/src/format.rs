@@ -108,6 +108,7 @@ mod tests {
         assert_eq!(moment(-7), "-7 ns after 1970");
     }
 
+    /// Promise: Rates are printed with three digits, and not for runs that took no time.
     #[test]
     fn bit_rates_have_three_digits_that_count() {
         let shown =
@@ -132,6 +133,7 @@ mod tests {
         assert_eq!(counted(1, "train", "trains"), "1 train");
     }
 
+    /// Promise: A file name cannot send control sequences to the terminal.
     #[test]
     fn names_cannot_command_the_terminal() {
         assert_eq!(name(Path::new("a\u{1b}[2Jb\n\u{202e}é")), "a\\u{1b}[2Jb\\n\\u{202e}é");

@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::{Context, Result};
 use rustix::termios::tcgetwinsize;
+use wirepath_report::terminal::Terminal;
 
 /// Columns where nothing says how many there are.
 const USUAL_WIDTH: u16 = 80;
@@ -36,6 +37,11 @@ pub(crate) fn speaks_utf8() -> bool {
     is_utf8(locale.into_iter().find(|value| !value.is_empty()).as_deref())
 }
 
+/// What standard output can show, for reports.
+pub(crate) fn shown() -> Terminal {
+    Terminal { width: width().into(), utf8: speaks_utf8() }
+}
+
 /// Prints on standard output at once.
 pub(crate) fn print(text: &str) -> Result<()> {
     let mut output = io::stdout().lock();
@@ -52,6 +58,7 @@ fn is_utf8(locale: Option<&str>) -> bool {
 mod tests {
     use super::*;
 
+    /// Promise: The plot of the bit rate fits its width, and is ASCII where the locale is not UTF-8.
     #[test]
     fn the_locale_says_which_letters_there_are() {
         for locale in ["en_GB.UTF-8", "C.utf8", "de_DE.UTF-8@euro"] {

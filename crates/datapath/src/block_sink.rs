@@ -2,13 +2,14 @@
 
 use std::cell::RefCell;
 use std::io;
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use wirepath_sys::device;
 use wirepath_sys::gather::MAXIMUM_DATAGRAMS;
 use wirepath_sys::module::Run;
 use wirepath_sys::pages::{Lent, SharedPages};
@@ -16,17 +17,19 @@ use wirepath_sys::ring::Ledger;
 use wirepath_sys::socket::{set_fragmentation, set_segment};
 use wirepath_sys::zerocopy;
 
+use crate::error::is_full;
 use crate::loans::Loans;
 use crate::sink::packets_fit;
-use crate::{BlockPath, LoanCounts, LoanSwitch, SendContext, SendError, is_full, loan};
+use crate::{BlockPath, LoanCounts, LoanSwitch, SendError};
 
 /// Loans of a caller's own pages that can be out at a time; further sends are copied.
 const PAGES_LENT: usize = 256;
 
 /// Where blocks go: a connected socket, set up for one path.
 ///
-/// A sink that lends makes its socket ready for errors (EPOLLERR) whenever a loan comes back: the kernel tells it by the error
-/// queue, which the sink reads now and then while it sends, and in [`BlockSink::reclaim_loans`].
+/// A sink that lends makes its socket ready for errors (EPOLLERR) whenever a loan comes back: the kernel
+/// tells it by the error queue, which the sink reads now and then while it sends, and in
+/// [`BlockSink::reclaim_loans`].
 #[derive(Debug)]
 pub struct BlockSink {
     pub(crate) socket: Arc<OwnedFd>,
@@ -52,8 +55,8 @@ impl BlockSink {
     /// A TCP connection.
     ///
     /// # Errors
-    /// `EPROTONOSUPPORT` if the path needs the kernel module, `ENOTSUPP` (524) if it lends and the kernel cannot (before Linux 4.14),
-    /// else what the calls say.
+    /// `EPROTONOSUPPORT` if the path needs the kernel module, `ENOTSUPP` (524) if it lends and the kernel
+    /// cannot (before Linux 4.14), else what the calls say.
     pub fn tcp(socket: TcpStream, path: BlockPath) -> io::Result<BlockSink> {
         if path.needs_module() {
             return Err(Errno::PROTONOSUPPORT.into());
@@ -72,8 +75,8 @@ impl BlockSink {
     /// A UDP socket connected to one receiver, for datagrams of at most `packet_size` bytes.
     ///
     /// # Errors
-    /// `ENOPROTOOPT` if the path needs segmentation and the kernel has none (before Linux 4.18), `ENOTSUPP` (524) if it lends and
-    /// the kernel cannot (before Linux 5.0), else what the calls say.
+    /// `ENOPROTOOPT` if the path needs segmentation and the kernel has none (before Linux 4.18), `ENOTSUPP`
+    /// (524) if it lends and the kernel cannot (before Linux 5.0), else what the calls say.
     pub fn udp(socket: UdpSocket, packet_size: u16, path: BlockPath) -> io::Result<BlockSink> {
         socket.set_nonblocking(true)?;
         if path.segments() {
@@ -117,36 +120,8 @@ impl BlockSink {
         run.in_packets(self.datagram_bytes.into()).in_trains(self.train_datagrams)
     }
 
-    /// Sends a range of a caller's own pages as [`BlockPath::Loan`] does: to a UDP socket as one datagram (or train) or not at
-    /// all, to a TCP connection as much of it as is taken now. Answers how many bytes. Never blocks; allocates nothing.
-    ///
-    /// Pages that were lent are kept until their loan is back; then [`SharedPages::reclaim`] gives them to be written again. A
-    /// sink that is dropped gives up loans that are not back then: what it sent is sent, but those pages are only freed and not
-    /// reused.
-    ///
-    /// # Errors
-    /// [`SendError`] says what to do about each; nothing was sent.
-    pub fn send_pages(&self, pages: &SharedPages, range: Range<usize>) -> Result<usize, SendError> {
-        loan::send_pages(self, pages, range)
-    }
-
-    /// As [`BlockSink::send_pages`], but lends by the io_uring of `scratch` (SEND_ZC), if it has one. Such loans are counted with
-    /// the others; they come back to the ring, as it sends, in [`SendContext::reclaim_loans`] and in [`SendContext::drain`], and are given up
-    /// with `scratch` and not with the sink.
-    ///
-    /// # Errors
-    /// As [`BlockSink::send_pages`].
-    pub fn send_pages_by_ring(
-        &self,
-        pages: &SharedPages,
-        range: Range<usize>,
-        scratch: &mut SendContext,
-    ) -> Result<usize, SendError> {
-        loan::send_pages_by_ring(self, pages, range, scratch)
-    }
-
-    /// What was lent and what was copied; zeros if the path does not lend. As of the last send, [`BlockSink::reclaim_loans`] or
-    /// [`BlockSink::wait_for_loans`].
+    /// What was lent and what was copied; zeros if the path does not lend. As of the last send,
+    /// [`BlockSink::reclaim_loans`] or [`BlockSink::wait_for_loans`].
     pub fn loans(&self) -> LoanCounts {
         self.lender.as_ref().map(Lender::counts).unwrap_or_default()
     }
@@ -162,7 +137,8 @@ impl BlockSink {
         Ok(self.loans())
     }
 
-    /// Waits until all loans are back, at most for `timeout`; answers whether they are. Blocks: not for an engine.
+    /// Waits until all loans are back, at most for `timeout`; answers whether they are. Blocks: not for an
+    /// engine.
     ///
     /// # Errors
     /// What reading the error queue, or waiting for it, says.
@@ -173,8 +149,8 @@ impl BlockSink {
         }
     }
 
-    /// Whether a send of this range of memory is to lend it. An empty one never is: the kernel does not number such a loan over
-    /// TCP, and would never say that it is over.
+    /// Whether a send of this range of memory is to lend it. An empty one never is: the kernel does not
+    /// number such a loan over TCP, and would never say that it is over.
     #[inline]
     pub(crate) fn lends(&self, range: &Range<usize>) -> bool {
         let Some(lender) = self.lender.as_ref().filter(|_| !range.is_empty()) else { return false };
@@ -227,7 +203,8 @@ impl BlockSink {
 }
 
 impl Drop for BlockSink {
-    /// Hears a last time which loans are over, or pages that are long back would be given up with those that are not.
+    /// Hears a last time which loans are over, or pages that are long back would be given up with those that
+    /// are not.
     fn drop(&mut self) {
         if let Some(lender) = &mut self.lender {
             let heard = lender.loans.get_mut().read_all(self.socket.as_fd());
@@ -246,7 +223,7 @@ impl Lender {
             loans: RefCell::new(Loans::new(PAGES_LENT, Lent::returned)),
             by_ring: Arc::default(),
             switch: (path == BlockPath::Loan).then(LoanSwitch::default),
-            device_takes_loans: loan::device_takes_loans(socket, local.ip()),
+            device_takes_loans: device_takes_loans(socket, local.ip()),
         }))
     }
 
@@ -264,4 +241,12 @@ impl Lender {
     fn are_pointless(&self) -> bool {
         self.loans.borrow().are_pointless(self.by_ring.copied_in_a_row())
     }
+}
+
+/// Whether the device that owns `local` can send pages that are lent. One that does not say is given the
+/// benefit of the doubt: the kernel copies for it, says so, and is believed.
+fn device_takes_loans(socket: BorrowedFd<'_>, local: IpAddr) -> bool {
+    let Ok(Some(name)) = device::with_address(local) else { return true };
+    device::offloads_checksums(socket, &name).unwrap_or(true)
+        && device::gathers(socket, &name).unwrap_or(true)
 }

@@ -1,65 +1,78 @@
-//! The ways to take packets from storage to a socket, one file each, and the choice between them.
+//! Data paths from storage to a socket, one file each, and the choice between them: those that serve in
+//! `serving`, those kept for the assessment in `assessed`.
 //!
-//! For streaming, a data path takes a [`Train`] of a [`MappedFile`] and a [`UdpSink`], and answers how many packets it sent;
-//! [`DataPath::send`] is the one name to call them by. For download, without headers, it takes an [`Extent`] of a medium and a
-//! [`BlockSink`], UDP or TCP, and answers how many bytes it sent: [`BlockPath::send`]. None blocks, sends part of a datagram
-//! or allocates; each says which call failed. Whoever has many trains to send at once uses `enqueue` and [`SendContext::flush`]:
-//! paths that can, then send them in one call.
+//! For streaming, a data path takes a [`Train`] of a [`MappedFile`] and a [`UdpSink`], and answers how many
+//! packets it sent: [`DataPath::send`]. For download, without headers, it takes an [`Extent`] of a file and a
+//! [`BlockSink`], UDP or TCP, and answers how many bytes it sent: [`BlockPath::send`]. None blocks, sends
+//! part of a datagram or allocates; each says which call failed. [`DataPath::enqueue`] and
+//! [`SendContext::flush`] send many trains in one call, by paths that can.
+//!
+//! ```
+//! use std::io::Write;
+//! use std::net::UdpSocket;
+//! use wirepath_datapath::rtp::{Header, PAYLOAD_TYPE_MP2T, Run};
+//! use wirepath_datapath::{DataPath, Headers, MappedFile, SendContext, Train, UdpSink};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Four packets, 188 bytes of payload each; their headers are generated.
+//! let mut file = tempfile::tempfile()?;
+//! file.write_all(&[0x47; 4 * 188])?;
+//! let file = MappedFile::new(file, 4 * 188)?;
+//! let first =
+//!     Header { marker: false, payload_type: PAYLOAD_TYPE_MP2T, sequence: 1, timestamp: 0, ssrc: 7 };
+//! let run = Run { first, step: 90 << 16 };
+//! let train = Train { offset: 0, length: 4 * 188, packet_size: 188, skip: 0, first: 0, run };
+//!
+//! let (receiver, socket) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+//! socket.connect(receiver.local_addr()?)?;
+//! let (path, mut context) = (DataPath::Sendmmsg, SendContext::default());
+//! let sink = UdpSink::new(socket, 12 + 188, path)?;
+//! assert_eq!(path.send(&sink, &file, &train, Headers::Generated, &mut context)?, 4);
+//!
+//! let mut packet = [0; 1500];
+//! assert_eq!(receiver.recv(&mut packet)?, 12 + 188);
+//! assert_eq!(packet[2..4], 1u16.to_be_bytes());
+//! # Ok(())
+//! # }
+//! ```
 
-mod block;
+mod assessed;
+mod block_path;
 mod block_sink;
+mod buffer;
 pub mod calibration;
 mod calls;
 mod choice;
 mod cork;
-mod enhanced;
-mod gso_writev;
-mod gso_zerocopy;
-mod kmsend;
-mod krtpmsend;
-mod krtpsendfile;
-mod ksendfile;
-mod loan;
+mod error;
 mod loan_policy;
 mod loans;
 mod mapped_file;
 pub mod measure;
-mod mmap_msend;
-mod mmap_rtpmsend;
-mod mmap_send;
-mod mmap_send_msend;
-mod mmap_send_rtp;
-mod mmap_writev;
-mod mmap_zerocopy;
+mod module_device;
 mod path;
 mod probe;
-mod read_send_rtp;
-mod read_write;
-mod read_writev;
-mod rtp_sendfile;
-mod rtpsendfile;
+mod request;
+mod send;
 mod send_context;
-pub mod sendfile;
-mod sendfilew;
-mod sendmmsg;
+mod serving;
 mod sink;
 mod splice;
 mod train;
 mod uring;
-mod uring_send;
-mod wire_sendfile;
-mod wire_uring;
 
-pub use block::{BlockPath, UnknownBlockPath};
+pub use block_path::{BlockPath, UnknownBlockPath};
 pub use block_sink::BlockSink;
-pub use calls::LOANS_FOR_A_READING;
 pub use choice::{Choice, Support};
+pub use error::SendError;
 pub use loan_policy::{LoanPolicy, LoanSwitch};
-pub use loans::LoanCounts;
+pub use loans::{LOANS_FOR_A_READING, LoanCounts};
 pub use mapped_file::{Extent, MappedFile, PageCache};
 pub use path::{DataPath, UnknownDataPath};
 pub use probe::{Trial, release, try_on_loopback};
+pub use send::TrainPath;
 pub use send_context::{SendContext, SendOutcome};
+pub use serving::sendfile;
 pub use sink::{UdpSink, path_mtu};
 pub use splice::Pipe;
 pub use train::{Headers, Train};
@@ -82,99 +95,3 @@ pub use wirepath_sys::pages::{PageBuffer, ReclaimError, SharedPages};
 pub use wirepath_sys::region::Region;
 /// What sockets have been set to and say.
 pub use wirepath_sys::socket;
-
-use rustix::io::Errno;
-
-/// Why a train, or the rest of it, was not sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SendError {
-    /// The socket has no room now, or the kernel no memory; the same train can be sent a little later.
-    #[error("{call}: the socket is full")]
-    Full {
-        /// The call that said so.
-        call: &'static str,
-    },
-    /// This route cannot do what the path needs; another path can. See [`DataPath::next`].
-    #[error("{call}: {errno}; this route needs another data path")]
-    Unsupported {
-        /// The call that said so.
-        call: &'static str,
-        /// `EIO`, `EINVAL` or `EMSGSIZE`.
-        errno: Errno,
-    },
-    /// The receiver answered that nobody listens on its port (ICMP port unreachable).
-    #[error("{call}: nobody listens on the client's port")]
-    Refused {
-        /// The call that said so.
-        call: &'static str,
-    },
-    /// The network is not there at the moment; these packets are lost, later ones may arrive.
-    #[error("{call}: {errno}; packets are lost until the network is back")]
-    NetworkDown {
-        /// The call that said so.
-        call: &'static str,
-        /// `ENETDOWN`, `ENETUNREACH`, `EHOSTUNREACH`, `EPERM` (a packet filter) or `ENOBUFS`.
-        errno: Errno,
-    },
-    /// The stored file could not be read where the train should be: it was truncated, or the storage is damaged.
-    #[error("{call}: {errno}; the stored file was truncated or its storage fails")]
-    Storage {
-        /// The call that said so.
-        call: &'static str,
-        /// What it said; `ENODATA` if the file ends too early.
-        errno: Errno,
-    },
-    /// A call failed in a way that has no remedy here.
-    #[error("{call}: {errno}")]
-    Other {
-        /// The call that failed.
-        call: &'static str,
-        /// What it said.
-        errno: Errno,
-    },
-}
-
-impl SendError {
-    /// Sorts what a send to a UDP socket answers. Which errors mean "this route cannot segment" differs between kernels
-    /// (EIO without checksum offload before 6.12 and with IPsec, EINVAL before 6.1.129 and 6.12.14 where EMSGSIZE is said
-    /// today), so they are treated alike.
-    fn of_udp(call: &'static str, errno: Errno) -> SendError {
-        match errno {
-            errno if is_full(errno) => SendError::Full { call },
-            Errno::IO | Errno::INVAL | Errno::MSGSIZE | Errno::OPNOTSUPP => {
-                SendError::Unsupported { call, errno }
-            }
-            Errno::CONNREFUSED => SendError::Refused { call },
-            Errno::NETDOWN | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::PERM | Errno::NOBUFS => {
-                SendError::NetworkDown { call, errno }
-            }
-            Errno::FAULT => SendError::Storage { call, errno },
-            _ => SendError::Other { call, errno },
-        }
-    }
-
-    /// As [`SendError::of_udp`], for calls that `std` made.
-    fn of_udp_io(call: &'static str, error: &std::io::Error) -> SendError {
-        SendError::of_udp(call, Errno::from_io_error(error).unwrap_or(Errno::INVAL))
-    }
-}
-
-/// Whether a call's answer passes by itself: no room in the socket, or no memory for the moment. An io_uring says the latter when
-/// it has none for a send's second answer.
-fn is_full(errno: Errno) -> bool {
-    matches!(errno, Errno::AGAIN | Errno::NOMEM)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_lack_of_memory_passes() {
-        for errno in [Errno::AGAIN, Errno::NOMEM] {
-            assert_eq!(SendError::of_udp("send", errno), SendError::Full { call: "send" });
-        }
-        let gone = SendError::of_udp("send", Errno::NOTCONN);
-        assert_eq!(gone, SendError::Other { call: "send", errno: Errno::NOTCONN });
-    }
-}

@@ -1,27 +1,21 @@
-//! The ways to send a train, by name.
+//! Data paths for trains, by name: what each needs and what it can do.
 
 use std::fmt;
 use std::str::FromStr;
 
-use crate::{Headers, MappedFile, SendContext, SendError, SendOutcome, Train, UdpSink};
-use crate::{
-    gso_writev, gso_zerocopy, krtpmsend, krtpsendfile, mmap_rtpmsend, mmap_send_msend, mmap_send_rtp,
-};
-use crate::{mmap_writev, read_send_rtp, read_writev, rtp_sendfile, rtpsendfile, sendfilew, sendmmsg};
-use crate::{wire_sendfile, wire_uring};
-
-/// A way to take trains from storage to a UDP socket: those of an unmodified kernel, cheapest first, then the papers' enhanced calls,
-/// which need the kernel module.
+/// A way to take trains from storage to a UDP socket: those of an unmodified kernel, cheapest first, then the
+/// papers' enhanced calls, which need the kernel module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DataPath {
-    /// Ready packets from registered memory by an io_uring and UDP_SEGMENT: many trains in a call, no copy, headers as stored.
+    /// Ready packets from registered memory by an io_uring and UDP_SEGMENT: many trains in a call, no copy,
+    /// headers as stored.
     WireUring,
     /// Ready packets by `sendfile` and UDP_SEGMENT: a call per train, no copy, headers as stored.
     WireSendfile,
     /// Headers and mapping by `sendmsg` and UDP_SEGMENT: a call per train, one copy.
     GsoWritev,
-    /// Some headers and payloads by `sendmsg`, UDP_SEGMENT and MSG_ZEROCOPY: a call for 7 or 8 packets, no copy, pages are
-    /// lent.
+    /// Some headers and payloads by `sendmsg`, UDP_SEGMENT and MSG_ZEROCOPY: a call for 7 or 8 packets, no
+    /// copy, pages are lent.
     GsoZerocopy,
     /// Headers and mapping by `sendmmsg`: a call per train, one copy, the network stack paid for each packet.
     Sendmmsg,
@@ -70,7 +64,8 @@ impl DataPath {
         DataPath::MmapSendMsend,
     ];
 
-    /// Those that a server's choice is made from, cheapest first; the others are there to be measured and to be asked for.
+    /// Those that a server's choice is made from, cheapest first; the others are there to be measured and to
+    /// be asked for.
     pub const SERVING: [DataPath; 5] = [
         DataPath::WireUring,
         DataPath::WireSendfile,
@@ -79,8 +74,8 @@ impl DataPath {
         DataPath::ReadWritev,
     ];
 
-    /// Those that packets with headers of a session's own (after a seek) leave by where the headers are stored else, most preferred
-    /// first.
+    /// Those that packets with headers of a session's own (after a seek) leave by where the headers are
+    /// stored else, most preferred first.
     pub const OWN_HEADERS: [DataPath; 2] = [DataPath::GsoWritev, DataPath::Krtpsendfile];
 
     /// The name used in options, output and documentation.
@@ -128,13 +123,13 @@ impl DataPath {
         self.segments() || self.takes_runs() || matches!(self, DataPath::Sendmmsg | DataPath::Sendfilew)
     }
 
-    /// Whether one call takes any number of packets, so that a train can be as long as a file. The kernel cuts such a run into
-    /// trains of its own.
+    /// Whether one call takes any number of packets, so that a train can be as long as a file. The kernel
+    /// cuts such a run into trains of its own.
     pub fn takes_runs(self) -> bool {
         matches!(self, DataPath::Krtpsendfile | DataPath::Krtpmsend)
     }
 
-    /// Whether it needs the kernel module: [`SendContext::open_module`].
+    /// Whether it needs the kernel module: [`crate::SendContext::open_module`].
     pub fn needs_module(self) -> bool {
         self.takes_runs()
             || matches!(
@@ -146,7 +141,7 @@ impl DataPath {
             )
     }
 
-    /// Whether it lends pages to the kernel, which the sink then counts: [`UdpSink::loans`].
+    /// Whether it lends pages to the kernel, which the sink then counts: [`crate::UdpSink::loans`].
     pub fn lends(self) -> bool {
         self == DataPath::GsoZerocopy
     }
@@ -156,7 +151,8 @@ impl DataPath {
         !matches!(self, DataPath::WireUring | DataPath::WireSendfile)
     }
 
-    /// Whether it needs a copy of the medium in memory that the thread's ring holds. Without one, trains leave by the next path.
+    /// Whether it needs a copy of the file in memory that is registered with the thread's ring. Without one,
+    /// trains leave by the next path.
     pub fn needs_hot_memory(self) -> bool {
         self == DataPath::WireUring
     }
@@ -166,8 +162,9 @@ impl DataPath {
         matches!(self, DataPath::WireUring | DataPath::WireSendfile)
     }
 
-    /// The path to step down to when a route cannot do this one. Those that send trains fail for the same reasons, but
-    /// `wire_uring` may be refused by a protocol alone, and `gso_zerocopy` by a kernel that was told to use fewer fragments.
+    /// The path to step down to when a route cannot do this one. Those that send trains fail for the same
+    /// reasons, but `wire_uring` may be refused by a protocol alone, and `gso_zerocopy` by a kernel that was
+    /// told to use fewer fragments.
     pub fn next(self) -> Option<DataPath> {
         match self {
             DataPath::WireUring => Some(DataPath::WireSendfile),
@@ -180,95 +177,6 @@ impl DataPath {
             DataPath::ReadSendRtp | DataPath::ReadWritev => None,
         }
     }
-
-    /// The path that really sends a train with such headers from such a medium: stored headers cannot be changed by those that
-    /// send ready packets, nor can a packet's head be left out; and `wire_uring` needs the medium's copy in the ring of
-    /// `scratch`.
-    #[inline]
-    pub fn for_train(
-        self,
-        train: &Train,
-        headers: Headers,
-        medium: &MappedFile,
-        scratch: &SendContext,
-    ) -> DataPath {
-        match self {
-            DataPath::WireUring | DataPath::WireSendfile if headers != Headers::Stored || train.skip > 0 => {
-                DataPath::GsoWritev
-            }
-            DataPath::WireUring if !scratch.has_registered(medium, train.extent()) => DataPath::WireSendfile,
-            path => path,
-        }
-    }
-
-    /// Sends the train or its first packets; answers how many. Never blocks, allocates nothing.
-    ///
-    /// # Errors
-    /// [`SendError`] says what to do about each; none of the packets was sent.
-    #[inline]
-    pub fn send(
-        self,
-        sink: &UdpSink,
-        medium: &MappedFile,
-        train: &Train,
-        headers: Headers,
-        scratch: &mut SendContext,
-    ) -> Result<u32, SendError> {
-        self.for_train(train, headers, medium, scratch).send_as_is(sink, medium, train, headers, scratch)
-    }
-
-    /// As `send`, but a train whose path can queue is only queued, and answered with `token` (any number but `u64::MAX`) by
-    /// [`SendContext::flush`], which sends all that is queued in one call. The answer is for all of the train or none of it.
-    ///
-    /// # Errors
-    /// As `send`; [`SendError::Full`] also if the queue has no room before the next flush.
-    #[inline]
-    pub fn enqueue(
-        self,
-        sink: &UdpSink,
-        medium: &MappedFile,
-        train: &Train,
-        headers: Headers,
-        scratch: &mut SendContext,
-        token: u64,
-    ) -> Result<SendOutcome<u32>, SendError> {
-        match self.for_train(train, headers, medium, scratch) {
-            DataPath::WireUring => {
-                wire_uring::enqueue(sink, medium, train, scratch, token).map(|()| SendOutcome::Queued)
-            }
-            path => path.send_as_is(sink, medium, train, headers, scratch).map(SendOutcome::Sent),
-        }
-    }
-
-    /// Sends by this path, which can send this train.
-    #[inline]
-    fn send_as_is(
-        self,
-        sink: &UdpSink,
-        medium: &MappedFile,
-        train: &Train,
-        headers: Headers,
-        scratch: &mut SendContext,
-    ) -> Result<u32, SendError> {
-        match self {
-            DataPath::WireUring => wire_uring::send(sink, medium, train, scratch),
-            DataPath::WireSendfile => wire_sendfile::send(sink, medium, train, scratch),
-            DataPath::GsoWritev => gso_writev::send(sink, medium, train, headers, scratch),
-            DataPath::GsoZerocopy => gso_zerocopy::send(sink, medium, train, headers, scratch),
-            DataPath::Sendmmsg => sendmmsg::send(sink, medium, train, headers, scratch),
-            DataPath::MmapWritev => mmap_writev::send(sink, medium, train, headers, scratch),
-            DataPath::ReadSendRtp => read_send_rtp::send(sink, medium, train, headers, scratch),
-            DataPath::ReadWritev => read_writev::send(sink, medium, train, headers, scratch),
-            DataPath::MmapSendRtp => mmap_send_rtp::send(sink, medium, train, headers, scratch),
-            DataPath::RtpSendfile => rtp_sendfile::send(sink, medium, train, headers, scratch),
-            DataPath::Krtpsendfile => krtpsendfile::send(sink, medium, train, headers, scratch),
-            DataPath::Krtpmsend => krtpmsend::send(sink, medium, train, headers, scratch),
-            DataPath::Sendfilew => sendfilew::send(sink, medium, train, headers, scratch),
-            DataPath::Rtpsendfile => rtpsendfile::send(sink, medium, train, headers, scratch),
-            DataPath::MmapRtpmsend => mmap_rtpmsend::send(sink, medium, train, headers, scratch),
-            DataPath::MmapSendMsend => mmap_send_msend::send(sink, medium, train, headers, scratch),
-        }
-    }
 }
 
 impl fmt::Display for DataPath {
@@ -279,7 +187,7 @@ impl fmt::Display for DataPath {
 
 /// A name that is no data path's.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no data path is called {0:?}; there are {names}", names = DataPath::ALL.map(DataPath::name).join(", "))]
+#[error("unknown data path {0:?}: expected {names}", names = DataPath::ALL.map(DataPath::name).join(", "))]
 pub struct UnknownDataPath(String);
 
 impl FromStr for DataPath {

@@ -9,17 +9,18 @@ use wirepath_sys::gather::Gather;
 use wirepath_sys::module::OpenError;
 use wirepath_sys::region::Region;
 
-use crate::enhanced::Device;
+use crate::buffer::Buffer;
+use crate::module_device::ModuleDevice;
 use crate::uring::{RegisterError, RegistrationProgress, Uring};
-use crate::{Extent, MappedFile, SendError, read_writev};
+use crate::{Extent, MappedFile, SendError};
 
-/// Room that sending needs, allocated once for each thread that sends, and the thread's ring and the kernel module's device if it
-/// has them.
+/// Room that sending needs, allocated once for each thread that sends, and the thread's ring and the kernel
+/// module's device if it has them.
 #[derive(Default)]
 pub struct SendContext {
     pub(crate) gather: Gather,
-    pub(crate) payload: read_writev::Buffer,
-    pub(crate) device: Device,
+    pub(crate) buffer: Buffer,
+    pub(crate) device: ModuleDevice,
     ring: Option<Uring>,
 }
 
@@ -42,7 +43,8 @@ impl SendContext {
         Ok(())
     }
 
-    /// Opens the kernel module's device, if it is not open. Paths that need it do so by themselves; this says in words why not.
+    /// Opens the kernel module's device, if it is not open. Paths that need it do so by themselves; this says
+    /// in words why not.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -50,14 +52,16 @@ impl SendContext {
         self.device.open().map(drop)
     }
 
-    /// Has the ring hold a region from now on, as far as [`SendContext::poll_registrations`] has come with it.
+    /// Has the ring hold a region from now on, as far as [`SendContext::poll_registrations`] has come with
+    /// it.
     pub fn register(&mut self, region: Arc<Region>) {
         if let Some(ring) = &mut self.ring {
             ring.register(region);
         }
     }
 
-    /// As [`SendContext::register`], and does at once all that is to be done for it: for threads that may wait.
+    /// As [`SendContext::register`], and does at once all that is to be done for it: for threads that may
+    /// wait.
     ///
     /// # Errors
     /// `EOPNOTSUPP` without a ring, else what [`RegisterError`] says.
@@ -69,29 +73,30 @@ impl SendContext {
         Ok(())
     }
 
-    /// Opens a ring if there is none, and has it hold a copy of a medium: for threads that may wait.
+    /// Opens a ring if there is none, and has it hold a copy of a file: for threads that may wait.
     ///
     /// # Errors
     /// As `open_ring` and `register_now`, and `ENOMEM` if there is not so much memory.
-    pub fn register_copy(&mut self, medium: &MappedFile) -> io::Result<()> {
+    pub fn register_copy(&mut self, file: &MappedFile) -> io::Result<()> {
         if self.ring.is_none() {
             self.open_ring()?;
         }
-        let length = medium.file().metadata()?.len();
-        let region = Arc::new(medium.copy::<io::Error>(length, |_| Ok(()))?);
-        medium.set_hot(Some(&region));
+        let length = file.file().metadata()?.len();
+        let region = Arc::new(file.copy::<io::Error>(length, |_| Ok(()))?);
+        file.set_hot(Some(&region));
         self.register_now(region)
     }
 
-    /// Has the ring send nothing more from a region, and lets go of it as [`SendContext::poll_registrations`] comes to it and the network is done
-    /// with what was sent.
+    /// Has the ring send nothing more from a region, and lets go of it as [`SendContext::poll_registrations`]
+    /// comes to it and the network is done with what was sent.
     pub fn unregister(&mut self, region_id: u64) {
         if let Some(ring) = &mut self.ring {
             ring.unregister(region_id);
         }
     }
 
-    /// Does one piece of what is to be done for regions that come or go: at most about 0.2 milliseconds' worth.
+    /// Does one piece of what is to be done for regions that come or go: at most about 0.2 milliseconds'
+    /// worth.
     ///
     /// # Errors
     /// [`RegisterError`]: the region is let go of.
@@ -99,10 +104,10 @@ impl SendContext {
         self.ring.as_mut().map_or(Ok(RegistrationProgress::Done), Uring::poll_registrations)
     }
 
-    /// Whether the ring can send an extent of a medium.
+    /// Whether the ring can send an extent of a file.
     #[inline]
-    pub fn has_registered(&self, medium: &MappedFile, extent: Extent) -> bool {
-        self.ring.as_ref().is_some_and(|ring| ring.find(medium, extent).is_some())
+    pub fn has_registered(&self, file: &MappedFile, extent: Extent) -> bool {
+        self.ring.as_ref().is_some_and(|ring| ring.find(file, extent).is_some())
     }
 
     /// How much is queued.
@@ -116,7 +121,8 @@ impl SendContext {
         self.ring.as_ref().map_or(0, Uring::room)
     }
 
-    /// Sends all that is queued, in one call, and hands back for each its token and how many bytes were sent: all or an error.
+    /// Sends all that is queued, in one call, and hands back for each its token and how many bytes were sent:
+    /// all or an error.
     pub fn flush(&mut self, mut answer: impl FnMut(u64, Result<u32, SendError>)) {
         let Some(ring) = &mut self.ring else { return };
         ring.flush(|token, result| {
@@ -130,14 +136,15 @@ impl SendContext {
         self.ring.as_ref().map_or(0, Uring::in_flight)
     }
 
-    /// Sends of the ring that the kernel copied after all, of those that the network is done with: an exact number when nothing
-    /// is in flight. Nothing without a ring, and where the kernel does not say so (before Linux 6.2).
+    /// Sends of the ring that the kernel copied after all, of those that the network is done with: an exact
+    /// number when nothing is in flight. Nothing without a ring, and where the kernel does not say so (before
+    /// Linux 6.2).
     pub fn copied_by_kernel(&self) -> Option<u64> {
         self.ring.as_ref().and_then(Uring::copied)
     }
 
-    /// Waits until the network is done with all that was sent, but no longer than `limit`; answers whether it is. For whoever
-    /// measures; nobody else has a reason to wait.
+    /// Waits until the network is done with all that was sent, but no longer than `limit`; answers whether it
+    /// is. For whoever measures; nobody else has a reason to wait.
     pub fn drain(&mut self, limit: Duration) -> bool {
         self.ring.as_mut().is_none_or(|ring| ring.drain(limit))
     }
@@ -160,7 +167,8 @@ impl SendContext {
         self.ring.as_mut().ok_or(missing)
     }
 
-    /// Goes on without a ring that has failed, as soon as it has no answer left to give: paths that need it step down.
+    /// Goes on without a ring that has failed, as soon as it has no answer left to give: paths that need it
+    /// step down.
     pub(crate) fn drop_failed_ring(&mut self) {
         if let Some(errno) = self.ring.as_ref().filter(|ring| ring.queued() == 0).and_then(Uring::broken) {
             tracing::error!(%errno, "io_uring_enter failed; this thread goes on without a ring");

@@ -1,21 +1,22 @@
 //! Trains: consecutive packets of one size, stored back to back.
 
 use wirepath_media::rtp::{CLOCK_HZ, HEADER_LENGTH, Header, Run};
+use wirepath_sys::gather::Datagram;
 
-use crate::{Extent, SendError};
+use crate::Extent;
 
-/// Consecutive packets of one size (the last may be shorter), stored back to back in a [`crate::MappedFile`]: each an RTP header
-/// and its payload, or ([`Headers::Generated`]) payload only.
+/// Consecutive packets of one size (the last may be shorter), stored back to back in a [`crate::MappedFile`]:
+/// each an RTP header and its payload, or ([`Headers::Generated`]) payload only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
-    /// Where the first packet begins, in bytes from the start of the medium.
+    /// Where the first packet begins, in bytes from the start of the file.
     pub offset: u64,
     /// Length of all packets together in bytes.
     pub length: u32,
-    /// Length in the medium of every packet but the last, in bytes; a stored header is counted.
+    /// Length in the file of every packet but the last, in bytes; a stored header is counted.
     pub packet_size: u16,
-    /// Payload bytes of the first packet that are not to be sent: a start in the middle of a packet. A train with a skip has
-    /// one packet.
+    /// Payload bytes of the first packet that are not to be sent: a start in the middle of a packet. A train
+    /// with a skip has one packet.
     pub skip: u16,
     /// Place of the first packet in `run`.
     pub first: u32,
@@ -37,13 +38,13 @@ pub enum Headers {
         /// Whether the first packet of this train carries the marker, whatever its stored header says.
         marker: bool,
     },
-    /// The medium has payload only, as an asset does: a packet's bytes there are its payload, and the train's headers are
-    /// generated in front of them.
+    /// The file has payload only, as an asset does: a packet's bytes there are its payload, and the train's
+    /// headers are generated in front of them.
     Generated,
 }
 
 impl Headers {
-    /// Bytes in front of each payload in the medium.
+    /// Bytes in front of each payload in the file.
     pub(crate) fn stored_length(self) -> usize {
         match self {
             Headers::Stored | Headers::Own { .. } => HEADER_LENGTH,
@@ -58,7 +59,7 @@ impl Train {
         self.length.div_ceil(u32::from(self.packet_size))
     }
 
-    /// Where all of it is in the medium.
+    /// Where all of it is in the file.
     pub(crate) fn extent(&self) -> Extent {
         Extent { offset: self.offset, length: self.length as usize }
     }
@@ -102,21 +103,17 @@ impl Train {
         u32::try_from(packets.saturating_add(1)).unwrap_or(u32::MAX).min(self.packets())
     }
 
-    /// Calls `send` for one packet after the other until it fails; answers how many were sent.
+    /// Each packet as a generated header and its payload in a mapping.
     #[inline]
-    pub(crate) fn one_by_one(
-        &self,
-        mut send: impl FnMut(u32) -> Result<(), SendError>,
-    ) -> Result<u32, SendError> {
-        for index in 0..self.packets() {
-            match send(index) {
-                Ok(()) => {}
-                Err(error) if index == 0 => return Err(error),
-                // The caller comes back for the rest, and hears the error then if it lasts.
-                Err(_) => return Ok(index),
-            }
-        }
-        Ok(self.packets())
+    pub(crate) fn datagrams(self, headers: Headers) -> impl Iterator<Item = Datagram> {
+        (0..self.packets()).map(move |index| self.datagram(index, headers))
+    }
+
+    /// Packet `index` as a generated header and its payload in a mapping.
+    #[inline]
+    pub(crate) fn datagram(&self, index: u32, headers: Headers) -> Datagram {
+        let payload = self.payload(index, headers).in_memory();
+        Datagram { header: Some(self.header(index, headers)), payload }
     }
 
     /// Header of packet `index` of this train under `headers`.
@@ -204,7 +201,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_medium_without_headers_is_all_payload() {
+    fn a_file_without_headers_is_all_payload() {
         let train = example(28 + 14);
         assert_eq!(train.payload(1, Headers::Generated), Extent { offset: 28, length: 14 });
         assert_eq!(train.payload_length(Headers::Generated), 42);

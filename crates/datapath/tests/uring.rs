@@ -1,23 +1,21 @@
-//! The paths that send from registered memory: every byte, one at a time and many in a call; what does not go is handed back.
-//! A runner of its own: where io_uring is not to be had, that is neither a pass nor a failure.
+//! The paths that send from registered memory: every byte, one at a time and many in a call; what does not go
+//! is handed back. A runner of its own: where io_uring is not to be had, that is neither a pass nor a
+//! failure.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
-
-#[path = "../../sys/tests/needing/mod.rs"]
-mod needing;
 
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use needing::trials;
 use rustix::io::Errno;
 use wirepath_datapath::{
     BlockPath, BlockSink, DataPath, Extent, Headers, LoanPolicy, LoanSwitch, MappedFile, PageBuffer,
     ReclaimError, RegistrationProgress, SendContext, SendError, SendOutcome, SharedPages, Train, UdpSink,
 };
 use wirepath_media::rtp::{HEADER_LENGTH, Header, Run};
+use wirepath_testkit::{trial, trials};
 
 fn main() -> std::process::ExitCode {
     let missing = SendContext::default().open_ring().err().map(|error| error.to_string());
@@ -37,7 +35,7 @@ fn main() -> std::process::ExitCode {
         a_ring_that_is_dropped_gives_its_loans_up,
         a_route_that_copies_what_a_ring_lends_gets_no_more_loans,
     ];
-    needing::run(missing, tests)
+    trial::run_needing(missing, tests)
 }
 
 const PACKET: usize = HEADER_LENGTH + 7 * 188;
@@ -128,7 +126,8 @@ fn trains_arrive_at_any_offset() {
         for (offset, length) in [(0, PACKET), (1, 48 * PACKET), (4095, 3 * PACKET + 1), (200_000 - 700, 700)]
         {
             let train = train(offset, length);
-            let path = DataPath::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch);
+            let path =
+                DataPath::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch).path();
             assert_eq!(path, DataPath::WireUring);
             let sent = path.send(&sink, &hot.medium, &train, Headers::Stored, &mut hot.scratch);
             assert_eq!(sent, Ok(train.packets()));
@@ -175,6 +174,8 @@ fn many_trains_leave_in_one_call() {
     }
 }
 
+/// Promise: A train that a full socket refuses is sent later; none is lost or sent twice.
+///
 /// A client that reads only when the connection takes no more gets all of it, in order.
 fn what_a_full_connection_refuses_is_sent_again() {
     let mut hot = Hot::new(1 << 20);
@@ -226,7 +227,7 @@ fn trains_that_cannot_be_sent_so_leave_by_other_paths() {
     let own = Headers::Own { sequence_offset: 1, timestamp_offset: 2, marker: true };
     let whole = train(0, 3 * PACKET);
     let by = |train: &Train, headers, hot: &Hot| {
-        DataPath::WireUring.for_train(train, headers, &hot.medium, &hot.scratch)
+        DataPath::WireUring.for_train(train, headers, &hot.medium, &hot.scratch).path()
     };
     assert_eq!(by(&whole, own, &hot), DataPath::GsoWritev);
     assert_eq!(by(&Train { skip: 188, ..whole }, Headers::Stored, &hot), DataPath::GsoWritev);
@@ -253,7 +254,7 @@ fn a_copy_that_is_let_go_of_is_not_sent_from() {
     let train = train(0, 3 * PACKET);
     hot.enqueue(&sink, &train, 7);
     hot.scratch.unregister(hot.region_id);
-    let path = DataPath::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch);
+    let path = DataPath::WireUring.for_train(&train, Headers::Stored, &hot.medium, &hot.scratch).path();
     assert_eq!(path, DataPath::WireSendfile);
     assert_eq!(hot.scratch.poll_registrations().unwrap(), RegistrationProgress::More);
     // What was queued before still leaves.
@@ -277,7 +278,10 @@ fn one_alone_does_not_lose_what_is_queued() {
     hot.ensure_arrives(&receiver, &second);
 }
 
-/// A ring breaks on a thread that is not its own. What was queued is told of before the thread goes on without.
+/// Promise: A train that a full socket refuses is sent later; none is lost or sent twice.
+///
+/// A ring breaks on a thread that is not its own. What was queued is told of before the thread goes on
+/// without.
 fn a_ring_that_breaks_loses_no_answer() {
     let (first, second) = (train(0, 3 * PACKET), train(50_000, 2 * PACKET));
     let full = SendError::Full { call: "io_uring send_zc" };
@@ -394,6 +398,7 @@ fn written(value: u8) -> SharedPages {
 /// Takes as much as there is room for.
 type Take = Box<dyn FnMut(&mut [u8])>;
 
+/// Promise: An io_uring lends pages with the same decisions and counts as a socket.
 fn pages_lent_by_a_ring_are_written_again_when_they_are_back() {
     let ((stream, mut client), (datagrams, receiver)) = (connection(), connected(V4));
     let stream = BlockSink::tcp(stream, BlockPath::Loan).unwrap();
@@ -425,6 +430,8 @@ fn pages_lent_by_a_ring_are_written_again_when_they_are_back() {
     }
 }
 
+/// Promise: An io_uring lends pages with the same decisions and counts as a socket.
+///
 /// The receiver reads only when the ring is gone: nobody then hears when its loans are back.
 fn a_ring_that_is_dropped_gives_its_loans_up() {
     let (stream, mut client) = connection();
@@ -451,6 +458,7 @@ fn a_ring_that_is_dropped_gives_its_loans_up() {
     assert!(came == vec![9; sent], "other bytes came");
 }
 
+/// Promise: An io_uring lends pages with the same decisions and counts as a socket.
 fn a_route_that_copies_what_a_ring_lends_gets_no_more_loans() {
     let (sender, receiver) = connected(V4);
     let sink = BlockSink::udp(sender, 60_000, BlockPath::Loan).unwrap();

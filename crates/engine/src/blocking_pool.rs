@@ -165,27 +165,13 @@ mod tests {
     use std::time::Duration;
 
     /// Something that tells the name of the thread it is dropped on.
-    pub(crate) struct Tell(pub(crate) Sender<String>);
+    struct Tell(Sender<String>);
 
     impl Drop for Tell {
         fn drop(&mut self) {
             let name = thread::current().name().unwrap_or_default().to_owned();
             self.0.send(name).unwrap();
         }
-    }
-
-    /// A pool whose closer does nothing until the answer is dropped.
-    pub(crate) fn pool_with_held_closer() -> (BlockingPool, Sender<()>) {
-        struct Gate(Receiver<()>);
-        impl Drop for Gate {
-            fn drop(&mut self) {
-                assert!(self.0.recv().is_err(), "it is only ever dropped");
-            }
-        }
-        let pool = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
-        let (open, gate) = channel();
-        pool.discard(Gate(gate));
-        (pool, open)
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What engine threads count.
 
+use std::sync::Arc;
+
 use wirepath_counters::{Gauge, LocalCounter, counters};
 
 counters! {
@@ -18,6 +20,24 @@ counters! {
     moved_bytes: LocalCounter,
     /// Tasks that exist.
     tasks: Gauge,
-    /// Units of load that tasks placed on the threads.
+    /// Units of load on the threads: tasks, and what was added to them.
     load: Gauge,
+}
+
+/// Unit of load on an engine thread, from [`Engine::add_load`](crate::Engine::add_load) until this is
+/// dropped.
+#[derive(Debug)]
+pub struct LoadUnit(Arc<ThreadCounters>);
+
+impl LoadUnit {
+    pub(crate) fn new(counters: &Arc<ThreadCounters>) -> LoadUnit {
+        counters.load.increment();
+        LoadUnit(Arc::clone(counters))
+    }
+}
+
+impl Drop for LoadUnit {
+    fn drop(&mut self) {
+        self.0.load.decrement();
+    }
 }

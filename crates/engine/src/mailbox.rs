@@ -1,6 +1,7 @@
 //! Commands to an engine thread, and how tasks are reached from other threads.
 
 use std::any::Any;
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::marker::PhantomData;
 use std::os::fd::OwnedFd;
@@ -129,6 +130,21 @@ impl Waker {
     /// Has [`Task::wake`] called. Never blocks.
     pub fn wake(&self) {
         self.mailbox.send(Command::Wake { id: self.id, token: self.token });
+    }
+}
+
+/// Wakers are equal if they wake the same task with the same token.
+impl PartialEq for Waker {
+    fn eq(&self, other: &Waker) -> bool {
+        (self.id, self.token) == (other.id, other.token) && Arc::ptr_eq(&self.mailbox, &other.mailbox)
+    }
+}
+
+impl Eq for Waker {}
+
+impl Hash for Waker {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.id, self.token).hash(state);
     }
 }
 

@@ -131,16 +131,6 @@ impl Context<'_> {
     pub fn pool(&self) -> &BlockingPool {
         &self.core.pool
     }
-
-    /// Counts one more unit of load for the task when the engine places others. A task begins with one.
-    pub fn add_load(&self) {
-        self.core.counters.load.increment();
-    }
-
-    /// Counts one unit of load less.
-    pub fn remove_load(&self) {
-        self.core.counters.load.decrement();
-    }
 }
 
 /// What a task can ask of its thread when it has ended.

@@ -1,11 +1,21 @@
-//! How late packets left, as a histogram that one thread writes and others read.
+//! Lateness of trains: a histogram that one thread writes and others read.
+//!
+//! Not `hdrhistogram`: a reader of its `SyncHistogram` waits until every writer records again, even an idle
+//! one.
 
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use wirepath_counters::{Histogram, Instrument, Value};
 
 /// Buckets per doubling: values are known to within an eighth.
 const STEPS: u64 = 8;
 /// Up to 2^24 microseconds, 17 seconds; what is later counts as that.
 const BUCKETS: usize = (STEPS * 22) as usize;
+
+/// Bounds of the coarser histogram that is shown to people, in microseconds.
+const BOUNDS_US: [u64; 12] =
+    [250, 500, 1000, 2000, 3000, 5000, 10_000, 20_000, 40_000, 100_000, 250_000, 1_000_000];
 
 /// Counts of lateness in microseconds, in buckets that grow with their value. Written by one thread.
 pub(crate) struct Lateness {
@@ -25,7 +35,8 @@ impl Default for Lateness {
 }
 
 impl Lateness {
-    /// Counts one departure. Only the thread that owns this may call it: there is no atomic addition in it.
+    /// Counts one train. Only the thread that owns the histogram may call it: there is no atomic addition in
+    /// it.
     #[inline]
     pub(crate) fn record(&self, late_us: u64) {
         let bucket = &self.buckets[bucket(late_us)];
@@ -35,18 +46,41 @@ impl Lateness {
             self.largest_us.store(late_us, Relaxed);
         }
     }
+}
 
-    /// Adds what was counted to `total`.
-    pub(crate) fn add_to(&self, total: &mut LatenessSnapshot) {
-        for (sum, bucket) in total.counts.iter_mut().zip(&self.buckets) {
-            *sum += bucket.load(Relaxed);
-        }
-        total.largest_us = total.largest_us.max(self.largest_us.load(Relaxed));
-        total.sum_us = total.sum_us.wrapping_add(self.sum_us.load(Relaxed));
+impl fmt::Debug for Lateness {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.read().fmt(formatter)
     }
 }
 
-/// What all threads counted, at one time.
+impl Instrument for Lateness {
+    type Reading = LatenessSnapshot;
+
+    fn read(&self) -> LatenessSnapshot {
+        LatenessSnapshot {
+            counts: self.buckets.each_ref().map(|bucket| bucket.load(Relaxed)),
+            largest_us: self.largest_us.load(Relaxed),
+            sum_us: self.sum_us.load(Relaxed),
+        }
+    }
+
+    fn add(sum: &mut LatenessSnapshot, more: LatenessSnapshot) {
+        sum.counts.iter_mut().zip(more.counts).for_each(|(sum, more)| *sum += more);
+        sum.largest_us = sum.largest_us.max(more.largest_us);
+        sum.sum_us = sum.sum_us.wrapping_add(more.sum_us);
+    }
+
+    fn value(reading: &LatenessSnapshot) -> Value {
+        Value::Histogram(Histogram {
+            count: reading.count(),
+            sum: reading.sum_us as f64 / 1e6,
+            at_most: reading.histogram().map(|(us, count)| (us as f64 / 1e6, count)).collect(),
+        })
+    }
+}
+
+/// Lateness of the trains of all threads at one time.
 #[derive(Clone, Debug)]
 pub struct LatenessSnapshot {
     counts: [u64; BUCKETS],
@@ -61,12 +95,12 @@ impl Default for LatenessSnapshot {
 }
 
 impl LatenessSnapshot {
-    /// Number of trains counted.
+    /// Number of trains.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
 
-    /// All latenesses together in microseconds.
+    /// Sum over all trains in microseconds.
     pub fn sum_us(&self) -> u64 {
         self.sum_us
     }
@@ -76,7 +110,8 @@ impl LatenessSnapshot {
         self.largest_us
     }
 
-    /// The lateness in microseconds that a `fraction` (0 to 1) of the trains did not exceed, rounded up to its bucket's end.
+    /// Lateness in microseconds that a `fraction` (0 to 1) of the trains did not exceed, rounded up to the
+    /// end of its bucket.
     pub fn quantile_us(&self, fraction: f64) -> u64 {
         let wanted = (self.count() as f64 * fraction).ceil() as u64;
         let mut seen = 0;
@@ -89,16 +124,21 @@ impl LatenessSnapshot {
         self.largest_us
     }
 
+    /// Pairs of a bound in microseconds and the number of trains at most that late, for metrics.
+    pub fn histogram(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        BOUNDS_US.into_iter().map(|us| (us, self.at_most(us)))
+    }
+
     /// Number of trains at most so late, to within an eighth.
-    pub fn at_most(&self, late_us: u64) -> u64 {
+    fn at_most(&self, late_us: u64) -> u64 {
         self.cumulative()
             .take_while(|(upper_us, _)| *upper_us <= late_us)
             .last()
             .map_or(0, |(_, count)| count)
     }
 
-    /// Pairs of (upper end in microseconds, number of trains at most that late), for a cumulative histogram.
-    pub fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    /// Pairs of the upper end of a bucket in microseconds and the number of trains at most that late.
+    fn cumulative(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.counts.iter().enumerate().scan(0, |sum, (index, count)| {
             *sum += count;
             Some((upper_us(index), *sum))
@@ -146,10 +186,9 @@ mod tests {
         let lateness = Lateness::default();
         (1..=1000).for_each(|value| lateness.record(value));
         lateness.record(u64::MAX >> 1);
-        assert_eq!(lateness.sum_us.load(Relaxed), 500_500 + (u64::MAX >> 1));
         let mut snapshot = LatenessSnapshot::default();
-        lateness.add_to(&mut snapshot);
-        assert_eq!(snapshot.count(), 1001);
+        Lateness::add(&mut snapshot, lateness.read());
+        assert_eq!((snapshot.count(), snapshot.sum_us()), (1001, 500_500 + (u64::MAX >> 1)));
         assert!((500..=570).contains(&snapshot.quantile_us(0.5)), "{}", snapshot.quantile_us(0.5));
         assert_eq!(snapshot.quantile_us(1.0), upper_us(BUCKETS - 1));
         assert_eq!(snapshot.cumulative().last(), Some((upper_us(BUCKETS - 1), 1001)));

@@ -1,18 +1,18 @@
-//! RTP sequence numbers and timestamps across seeks: they go on where the last ones ended (RFC 2326 appendix B), so what is stored is
-//! sent as it is only until the first seek.
+//! RTP sequence numbers and timestamps across seeks. They continue where the last ones ended (RFC 2326
+//! appendix B), so stored headers are sent unchanged only until the first seek.
 
 use wirepath_datapath::Headers;
 
 /// A packet's sequence number and timestamp.
 type Numbers = (u16, u32);
 
-/// How stored numbers become those that are sent.
+/// Conversion of stored numbers to those that are sent.
 #[derive(Debug)]
-pub(super) struct Numbering {
+pub(crate) struct Numbering {
     headers: Headers,
-    /// What follows what was sent last.
+    /// Numbers that follow those sent last.
     next: Option<Numbers>,
-    /// Headers must be made to go on from `next` at the next train.
+    /// Whether the next train must continue from `next`.
     rebase: bool,
 }
 
@@ -24,17 +24,18 @@ impl Default for Numbering {
 
 impl Numbering {
     /// Headers of the next packet.
-    pub(super) fn headers(&self) -> Headers {
+    pub(crate) fn headers(&self) -> Headers {
         self.headers
     }
 
-    /// What is sent next is stored elsewhere. Before anything was sent there is nothing to go on from.
-    pub(super) fn seek(&mut self) {
+    /// Notes that the next packet is stored elsewhere. Before anything was sent there is nothing to continue.
+    pub(crate) fn seek(&mut self) {
         self.rebase = self.next.is_some();
     }
 
-    /// Begins to send at the packet that is stored with these numbers; says whether headers of the playback's own are used from here on.
-    pub(super) fn begin(&mut self, stored: Numbers) -> bool {
+    /// Begins to send at the packet that is stored with these numbers. Returns whether packets have headers
+    /// of the playback's own from here on.
+    pub(crate) fn begin(&mut self, stored: Numbers) -> bool {
         let (true, Some((sequence, timestamp))) = (self.rebase, self.next) else { return false };
         self.rebase = false;
         self.headers = Headers::Own {
@@ -45,8 +46,8 @@ impl Numbering {
         true
     }
 
-    /// Stored numbers as they are sent.
-    pub(super) fn sent(&self, (sequence, timestamp): Numbers) -> Numbers {
+    /// Converts stored numbers.
+    pub(crate) fn sent(&self, (sequence, timestamp): Numbers) -> Numbers {
         match self.headers {
             Headers::Stored | Headers::Generated => (sequence, timestamp),
             Headers::Own { sequence_offset, timestamp_offset, .. } => {
@@ -55,8 +56,9 @@ impl Numbering {
         }
     }
 
-    /// All before the packet that is stored with these numbers was sent: only the first after a seek has a marker.
-    pub(super) fn go_on(&mut self, stored: Numbers) {
+    /// Notes that all before the packet with these stored numbers was sent. Only the first packet after a
+    /// seek has a marker.
+    pub(crate) fn advance(&mut self, stored: Numbers) {
         self.next = Some(self.sent(stored));
         if let Headers::Own { marker, .. } = &mut self.headers {
             *marker = false;
@@ -71,9 +73,12 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// However often it seeks, each packet follows the one before by one, and time by what lies between them where they are stored.
+        /// Each sequence number follows the last, and each timestamp by the stored distance, however many the
+        /// seeks.
         #[test]
-        fn numbers_go_on_across_seeks(runs in prop::collection::vec((any::<u16>(), any::<u32>(), 1_u16..50), 1..8)) {
+        fn numbers_go_on_across_seeks(
+            runs in prop::collection::vec((any::<u16>(), any::<u32>(), 1_u16..50), 1..8)
+        ) {
             let mut numbering = Numbering::default();
             let mut expected: Option<Numbers> = None;
             for (sequence, timestamp, packets) in runs {
@@ -81,13 +86,14 @@ mod tests {
                 let owns = numbering.begin((sequence, timestamp));
                 prop_assert_eq!(owns, expected.is_some());
                 for packet in 0..packets {
-                    let stored = (sequence.wrapping_add(packet), timestamp.wrapping_add(90 * u32::from(packet)));
+                    let stored_timestamp = timestamp.wrapping_add(90 * u32::from(packet));
+                    let stored = (sequence.wrapping_add(packet), stored_timestamp);
                     let sent = numbering.sent(stored);
                     prop_assert_eq!(sent, expected.unwrap_or(stored));
                     let has_marker = matches!(numbering.headers(), Headers::Own { marker: true, .. });
                     prop_assert_eq!(has_marker, owns && packet == 0);
                     let next = (stored.0.wrapping_add(1), stored.1.wrapping_add(90));
-                    numbering.go_on(next);
+                    numbering.advance(next);
                     expected = Some((sent.0.wrapping_add(1), sent.1.wrapping_add(90)));
                 }
             }

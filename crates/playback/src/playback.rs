@@ -1,130 +1,138 @@
-//! A playback: one source's trains to one UDP sink, each when it is due.
-
-mod numbering;
-mod progress;
-mod task;
+//! A playback: a source's trains to one UDP receiver, each when it is due.
 
 use std::net::UdpSocket;
 use std::sync::Arc;
 
 use wirepath_datapath::SendError;
+use wirepath_engine::Handle;
 
-use crate::engine::Mailbox;
+use crate::pacer::Pacer;
+use crate::progress::{Progress, SharedProgress};
 use crate::source::{Cursor, TrainSource};
-use crate::worker::Command;
-
-pub use progress::Progress;
-pub(crate) use task::{Outcome, PlaybackTask, RETRY_US, TRAINS_PER_TURN};
 
 /// What a playback needs.
 pub struct PlaybackOptions {
-    /// Where trains come from.
+    /// The source of the trains.
     pub source: Arc<dyn TrainSource>,
     /// A UDP socket connected to the receiver.
     pub socket: UdpSocket,
-    /// Size of the source's packets in bytes, headers counted.
+    /// Size of the source's packets in bytes, headers included.
     pub packet_size: u16,
-    /// How much of the source leaves in one go, in microseconds: time is divided into bursts, counted from the start of the
-    /// source, and what departs in one leaves when it begins.
+    /// Length of a burst in microseconds. The source's time is divided into bursts; packets of a burst leave
+    /// together when it begins.
     pub burst_us: u64,
-    /// Told what happens; called on an engine thread, so it must not block.
-    pub on_event: Box<dyn Fn(Event) + Send>,
+    /// Called with each event on an engine thread; must not block.
+    pub on_event: Box<dyn Fn(PlaybackEvent) + Send>,
 }
 
-/// What a playback tells on its own.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// The asked range, or the source, has been sent to its end. The playback rests there.
+/// What happens to a playback by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlaybackEvent {
+    /// The requested range, or the source, was sent to its end. The playback rests there.
     Finished,
-    /// It cannot go on and is over.
+    /// The playback cannot go on and is over.
     Failed(PlayError),
 }
 
-/// Why a playback cannot do what was asked, or cannot go on.
-#[derive(Clone, Debug, thiserror::Error)]
+/// Why a playback cannot do what was requested, or cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlayError {
     /// A packet could not be sent.
     #[error(transparent)]
     Send(#[from] SendError),
-    /// The source has nothing there; the words say why.
+    /// The source cannot deliver; the text says why.
     #[error("{0}")]
     Source(Arc<str>),
-    /// The asked place is behind the end of the source.
-    #[error("there is nothing at or after the asked place")]
+    /// The requested time is beyond the end of the source.
+    #[error("the requested time is beyond the end")]
     BeyondEnd,
-    /// Another request took the place of this one before it was done.
-    #[error("another request came before this one was done")]
+    /// A later request replaced this one before it was done.
+    #[error("a later request replaced this one")]
     Superseded,
     /// The playback or its engine is over.
     #[error("the playback is over")]
     Over,
 }
 
+impl PlayError {
+    /// Whether the receiver answered that nobody listens on its port (ICMP port unreachable).
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, PlayError::Send(SendError::Refused { .. }))
+    }
+}
+
 /// The first packet that a request to play leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Its RTP sequence number.
+    /// RTP sequence number of the packet.
     pub sequence: u16,
-    /// Its RTP timestamp.
+    /// RTP timestamp of the packet.
     pub timestamp: u32,
-    /// When it leaves, in microseconds from the start of the source.
+    /// Departure of the packet, in microseconds from the start of the source.
     pub at_us: u64,
 }
 
-/// How this playback's RTP timestamps relate to time while it plays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RtpClock {
-    /// A time, in microseconds of CLOCK_MONOTONIC.
-    pub at_us: u64,
-    /// The RTP timestamp of a packet that leaves then.
-    pub timestamp: u32,
-}
-
-/// Answer to a request, given on an engine thread; it must not block.
+/// Called with the result of a request on an engine thread; must not block.
 pub(crate) type Reply<T> = Box<dyn FnOnce(Result<T, PlayError>) + Send>;
 
 /// A playback on an engine thread. It ends when this is dropped.
+///
+/// Replies to requests, and events, come in the order in which things happen. If the engine ends before a
+/// request was looked at, its reply is dropped without being called.
 pub struct Playback {
-    pub(crate) id: u64,
-    pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) progress: Arc<Progress>,
-    pub(crate) reason: String,
+    id: u64,
+    pacer: Handle<Pacer>,
+    progress: Arc<SharedProgress>,
+    reason: String,
 }
 
 impl Playback {
-    /// Plays from a place (or from where it rests) up to the packet that leaves at `until_us` after the start of the source.
-    /// The first request uses the headers stored in the source; after a request that names a place, later packets carry
-    /// headers that go on where the last ones ended (RFC 2326 appendix B). The reply names the first packet.
+    pub(crate) fn new(
+        id: u64,
+        pacer: Handle<Pacer>,
+        progress: Arc<SharedProgress>,
+        reason: String,
+    ) -> Playback {
+        Playback { id, pacer, progress, reason }
+    }
+
+    /// Plays from a place, or from where the playback rests, up to the packet that leaves `until_us` after
+    /// the start of the source. The first request uses the headers stored in the source; after a request with
+    /// a place, packets have headers that continue where the last ones ended (RFC 2326 appendix B). The reply
+    /// names the first packet.
     pub fn play(
         &self,
         from: Option<Cursor>,
         until_us: Option<u64>,
         reply: impl FnOnce(Result<Position, PlayError>) + Send + 'static,
     ) {
+        let (id, reply) = (self.id, Box::new(reply));
         let until_us = until_us.unwrap_or(u64::MAX);
-        self.mailbox.send(Command::Play { id: self.id, from, until_us, reply: Box::new(reply) });
+        self.pacer.with(move |pacer, context| pacer.play(id, from, until_us, reply, context));
     }
 
-    /// Rests after the train that is being sent. The reply gives the place of the next packet, as time from the start of the
-    /// source in microseconds.
+    /// Pauses after the train that is being sent. The reply gives the departure of the next packet, in
+    /// microseconds from the start of the source.
     pub fn pause(&self, reply: impl FnOnce(Result<u64, PlayError>) + Send + 'static) {
-        self.mailbox.send(Command::Pause { id: self.id, reply: Box::new(reply) });
+        let (id, reply) = (self.id, Box::new(reply));
+        self.pacer.with(move |pacer, context| pacer.pause(id, reply, context));
     }
 
-    /// Why its first train was to leave by the data path that it began with, in words. What a route then could not do is among the
-    /// [step-downs](wirepath_datapath::Support::step_downs).
+    /// Why the playback began with its first data path, in words. What a route could not do later is among
+    /// the [step-downs](wirepath_datapath::Support::step_downs).
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// What it did so far.
-    pub fn progress(&self) -> &Arc<Progress> {
-        &self.progress
+    /// What the playback did so far.
+    pub fn progress(&self) -> Progress {
+        self.progress.read()
     }
 }
 
 impl Drop for Playback {
     fn drop(&mut self) {
-        self.mailbox.send(Command::Stop { id: self.id });
+        let id = self.id;
+        self.pacer.with(move |pacer, context| pacer.remove(id, context));
     }
 }

@@ -1,31 +1,37 @@
-//! Walking a source: which train is next. Pure, but for asking the source.
+//! The playhead: which train of a source is next. Pure, but for requests to the source.
 
 use std::sync::Arc;
 
 use wirepath_datapath::{MappedFile, Train};
+use wirepath_engine::{BlockingPool, DropOnPool, Waker};
 
-use crate::blocking::{BlockingPool, Deferred};
 use crate::source::{At, Cursor, Departure, Load, Segment, TrainSource};
 
-/// What is next at a playhead.
+/// What is next.
 #[derive(Debug)]
 pub(crate) enum Next {
-    /// This train of the [`Playhead::medium`] is.
+    /// This train of the [`Playhead::mapped_file`].
     Due(Departure),
-    /// Its segment is being brought in.
+    /// A segment that is not there yet; the source keeps the waker.
     Pending,
-    /// Nothing: the source or the asked range is over.
+    /// A segment that the source cannot have read now.
+    Busy,
+    /// Nothing: the source or the requested range is over.
     End,
-    /// Nothing can be had; the words say why.
+    /// Nothing can be had; the text says why.
     Failed(Arc<str>),
 }
 
-/// A place in a source that moves on as packets are sent. It is often the last to hold a source or the file of a segment:
-/// these are discarded, as no engine thread may wait until a file is closed.
+/// A place in a source that moves on as packets are sent. The playhead often has the last reference to a
+/// source or to the file of a segment: these are dropped on the pool, as no engine thread may wait until a
+/// file is closed.
 pub(crate) struct Playhead {
-    source: Deferred<Arc<dyn TrainSource>>,
+    source: DropOnPool<Arc<dyn TrainSource>>,
+    waker: Waker,
+    /// The source keeps the waker.
+    is_waiting: bool,
     cursor: Cursor,
-    /// The segment at the cursor, and the one after it once it has come in.
+    /// The segment at the cursor, and the one after it once that was read.
     segment: Option<Arc<Segment>>,
     ahead: Option<Arc<Segment>>,
     /// Index of the train at the cursor, and what is left of it.
@@ -35,9 +41,11 @@ pub(crate) struct Playhead {
 }
 
 impl Playhead {
-    pub(crate) fn new(source: Arc<dyn TrainSource>, readers: &BlockingPool) -> Playhead {
+    pub(crate) fn new(source: Arc<dyn TrainSource>, waker: Waker, pool: &BlockingPool) -> Playhead {
         Playhead {
-            source: Deferred::new(source, readers),
+            source: DropOnPool::new(source, pool),
+            waker,
+            is_waiting: false,
             cursor: Cursor::START,
             segment: None,
             ahead: None,
@@ -58,7 +66,7 @@ impl Playhead {
         self.until_us = until_us;
     }
 
-    /// Lets go of the segments, so that nobody relies on their pages while this rests; the place is kept.
+    /// Drops the segments, so that nobody relies on their pages while the playback rests; the place is kept.
     pub(crate) fn rest(&mut self) {
         if self.segment.is_some() {
             let (packet, skip) = self.rest.map_or((0, 0), |left| (left.train.first, left.train.skip));
@@ -71,9 +79,13 @@ impl Playhead {
     pub(crate) fn next(&mut self) -> Next {
         loop {
             if self.segment.is_none() {
-                match self.source.segment(self.cursor.segment) {
+                match self.source.segment(self.cursor.segment, Some(&self.waker)) {
                     Load::Ready(segment) => self.enter(segment),
-                    Load::Pending => return Next::Pending,
+                    Load::Pending => {
+                        self.is_waiting = true;
+                        return Next::Pending;
+                    }
+                    Load::Busy => return Next::Busy,
                     Load::End => return Next::End,
                     Load::Failed(reason) => return Next::Failed(reason),
                 }
@@ -94,12 +106,12 @@ impl Playhead {
         }
     }
 
-    /// What the train that `next` answered is stored in.
-    pub(crate) fn medium(&self) -> Option<&MappedFile> {
-        self.segment.as_deref().map(|segment| &*segment.medium)
+    /// The file of the train that is next.
+    pub(crate) fn mapped_file(&self) -> Option<&MappedFile> {
+        self.segment.as_deref().map(|segment| &*segment.mapped_file)
     }
 
-    /// Moves on by `packets` of the train that `next` answered.
+    /// Moves on by packets of the train that is next.
     pub(crate) fn advance(&mut self, packets: u32) {
         let Some(departure) = self.left() else { return };
         self.rest = after(departure, packets);
@@ -113,24 +125,28 @@ impl Playhead {
         self.rest.or_else(|| self.segment.as_ref()?.departures.get(self.index).copied())
     }
 
-    /// Goes into a segment at the cursor, and has the one after it brought in.
+    /// Enters the segment at the cursor, and has the one after it read.
     fn enter(&mut self, segment: Arc<Segment>) {
         (self.index, self.rest) = match self.cursor.at {
             At::Packet { train, packet, skip } => at_packet(&segment, train as usize, packet, skip),
             At::Time(at_us) => at_time(&segment, at_us),
         };
         self.segment = Some(segment);
-        if let Load::Ready(ahead) = self.source.segment(self.cursor.segment + 1) {
+        self.is_waiting = false; // the source has woken the waker, or never kept it
+        if let Load::Ready(ahead) = self.source.segment(self.cursor.segment + 1, None) {
             self.ahead = Some(ahead);
         }
     }
 
-    /// Lets go of the segments. Whoever is the last to hold a file has it closed elsewhere.
+    /// Drops the segments; files are closed on the pool.
     fn leave(&mut self) {
+        if std::mem::take(&mut self.is_waiting) {
+            self.source.forget(&self.waker);
+        }
         for segment in [self.segment.take(), self.ahead.take()].into_iter().flatten() {
-            // Nearly always others hold the file, and nothing is to be done or allocated.
-            if let Some(medium) = Arc::into_inner(segment).and_then(|last| Arc::into_inner(last.medium)) {
-                self.source.pool().discard(medium);
+            // Nearly always others have the file too, and nothing is to be done or allocated.
+            if let Some(file) = Arc::into_inner(segment).and_then(|last| Arc::into_inner(last.mapped_file)) {
+                self.source.pool().discard(file);
             }
         }
         self.rest = None;
@@ -177,11 +193,13 @@ fn after(departure: Departure, packets: u32) -> Option<Departure> {
 #[cfg(test)]
 mod tests {
     use std::fs::File;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use parking_lot::Mutex;
+    use wirepath_datapath::rtp::{Header, Run};
+    use wirepath_engine::{Context, EndContext, Engine, EngineOptions, Placement, Priority, Task};
 
     use super::*;
-    use crate::Importance;
-    use crate::blocking::tests::pool_with_held_closer;
-    use wirepath_datapath::rtp::{Header, Run};
 
     /// Three segments of two trains of three packets; a packet every 10 ms.
     struct Ready;
@@ -189,7 +207,7 @@ mod tests {
     const PACKET_US: u64 = 10_000;
 
     impl TrainSource for Ready {
-        fn segment(&self, number: u32) -> Load {
+        fn segment(&self, number: u32, _waker: Option<&Waker>) -> Load {
             if number == 3 {
                 return Load::End;
             }
@@ -219,15 +237,44 @@ mod tests {
             };
             Departure { at_us: u64::from(place) * PACKET_US, train }
         };
-        let medium = Arc::new(MappedFile::new(file, 4096).unwrap());
-        Arc::new(Segment { medium, departures: [train(0), train(1)].into() })
+        let mapped_file = Arc::new(MappedFile::new(file, 4096).unwrap());
+        Arc::new(Segment { mapped_file, departures: [train(0), train(1)].into() })
     }
 
-    fn readers() -> BlockingPool {
-        BlockingPool::start("reader", 1, Importance::Equal).unwrap()
+    fn pool() -> BlockingPool {
+        BlockingPool::start("reader", 1, Priority::Normal).unwrap()
     }
 
-    /// A source that holds nothing itself: each segment is in a file that only whoever has the segment keeps open, and locked.
+    /// A pool that closes no file until the sender is dropped.
+    fn pool_with_held_closer() -> (BlockingPool, Sender<()>) {
+        struct Gate(Receiver<()>);
+        impl Drop for Gate {
+            fn drop(&mut self) {
+                assert!(self.0.recv().is_err(), "it is only ever dropped");
+            }
+        }
+        let (pool, (open, gate)) = (pool(), channel());
+        pool.discard(Gate(gate));
+        (pool, open)
+    }
+
+    /// A waker of a task that has ended.
+    fn waker() -> Waker {
+        struct Idle;
+        impl Task for Idle {
+            fn start(&mut self, _context: &mut Context<'_>) {}
+            fn end(self: Box<Self>, _context: &EndContext<'_>) {}
+        }
+        let engine = Engine::start(EngineOptions::default()).unwrap();
+        engine.spawn(Box::new(Idle), Placement::default()).waker(7)
+    }
+
+    fn playhead(source: impl TrainSource + 'static) -> Playhead {
+        Playhead::new(Arc::new(source), waker(), &pool())
+    }
+
+    /// A source that keeps nothing: each segment is in a file that is open, and locked, only as long as
+    /// somebody has the segment.
     struct Leaving {
         folder: tempfile::TempDir,
     }
@@ -249,15 +296,16 @@ mod tests {
     }
 
     impl TrainSource for Leaving {
-        fn segment(&self, number: u32) -> Load {
+        fn segment(&self, number: u32, _waker: Option<&Waker>) -> Load {
             let file = self.file(number);
             file.lock_shared().unwrap();
             Load::Ready(segment_of(file, number))
         }
     }
 
+    /// Promise: Files are closed on no engine thread and on no thread that serves connections.
     #[test]
-    fn files_of_segments_are_closed_elsewhere() {
+    fn files_of_segments_are_closed_on_the_pool() {
         for leave in [
             // Into the third segment, back to the first, at rest, and gone.
             (|playhead: &mut Option<Playhead>| {
@@ -274,7 +322,8 @@ mod tests {
         ] {
             let source = Arc::new(Leaving { folder: tempfile::tempdir().unwrap() });
             let (pool, close) = pool_with_held_closer();
-            let mut playhead = Some(Playhead::new(Arc::clone(&source) as Arc<dyn TrainSource>, &pool));
+            let mut playhead =
+                Some(Playhead::new(Arc::clone(&source) as Arc<dyn TrainSource>, waker(), &pool));
             assert!(matches!(playhead.as_mut().unwrap().next(), Next::Due(_)));
             leave(&mut playhead);
             assert!(source.is_open(0) && source.is_open(1), "an engine thread closed a file");
@@ -310,7 +359,7 @@ mod tests {
     #[test]
     fn every_packet_once_whatever_a_call_takes() {
         for step in 1..4 {
-            let mut playhead = Playhead::new(Arc::new(Ready), &readers());
+            let mut playhead = playhead(Ready);
             assert_eq!(walk(&mut playhead, step), packets(0..18));
         }
     }
@@ -319,7 +368,7 @@ mod tests {
     fn a_time_is_found_at_its_packet() {
         for (at_us, first) in [(0, 0), (9_999, 0), (10_000, 1), (59_999, 5), (60_000, 6), (75_000, 7)] {
             let segment = u32::from(at_us >= 60_000);
-            let mut playhead = Playhead::new(Arc::new(Ready), &readers());
+            let mut playhead = playhead(Ready);
             playhead.seek(Cursor { segment, at: At::Time(at_us) });
             assert_eq!(walk(&mut playhead, 3), packets(first..18), "at {at_us}");
         }
@@ -328,7 +377,7 @@ mod tests {
     #[test]
     fn an_end_cuts_a_train() {
         for (until_us, end) in [(0, 0), (1, 1), (40_000, 4), (40_001, 5), (60_000, 6)] {
-            let mut playhead = Playhead::new(Arc::new(Ready), &readers());
+            let mut playhead = playhead(Ready);
             playhead.set_end(until_us);
             assert_eq!(walk(&mut playhead, 3), packets(0..end), "until {until_us}");
         }
@@ -336,7 +385,7 @@ mod tests {
 
     #[test]
     fn a_skip_sends_one_packet_alone_and_then_the_rest() {
-        let mut playhead = Playhead::new(Arc::new(Ready), &readers());
+        let mut playhead = playhead(Ready);
         playhead.seek(Cursor { segment: 0, at: At::Packet { train: 0, packet: 1, skip: 50 } });
         let Next::Due(departure) = playhead.next() else { panic!("nothing is due") };
         assert_eq!((departure.train.skip, departure.train.packets(), departure.at_us), (50, 1, PACKET_US));
@@ -346,7 +395,7 @@ mod tests {
 
     #[test]
     fn rest_keeps_the_place() {
-        let mut playhead = Playhead::new(Arc::new(Ready), &readers());
+        let mut playhead = playhead(Ready);
         for place in 0..18 {
             assert!(matches!(playhead.next(), Next::Due(_)), "at {place}");
             playhead.rest();
@@ -356,5 +405,40 @@ mod tests {
         }
         playhead.rest();
         assert!(matches!(playhead.next(), Next::End));
+    }
+
+    /// A source whose segments never come, and the wakers that it keeps.
+    #[derive(Default)]
+    struct Never {
+        kept: Mutex<Vec<(u32, Waker)>>,
+    }
+
+    impl TrainSource for Never {
+        fn segment(&self, number: u32, waker: Option<&Waker>) -> Load {
+            self.kept.lock().extend(waker.cloned().map(|waker| (number, waker)));
+            Load::Pending
+        }
+
+        fn forget(&self, waker: &Waker) {
+            self.kept.lock().retain(|(_, kept)| kept != waker);
+        }
+    }
+
+    #[test]
+    fn a_source_keeps_the_waker_only_while_somebody_waits() {
+        let source = Arc::new(Never::default());
+        let mut playhead = Playhead::new(Arc::clone(&source) as Arc<dyn TrainSource>, waker(), &pool());
+        let kept = || source.kept.lock().iter().map(|(number, _)| *number).collect::<Vec<_>>();
+        assert!(matches!(playhead.next(), Next::Pending));
+        assert_eq!(kept(), [0]);
+        playhead.seek(Cursor { segment: 7, ..Cursor::START });
+        assert!(kept().is_empty());
+        assert!(matches!(playhead.next(), Next::Pending));
+        assert_eq!(kept(), [7]);
+        playhead.rest();
+        assert!(kept().is_empty());
+        assert!(matches!(playhead.next(), Next::Pending));
+        drop(playhead);
+        assert!(kept().is_empty());
     }
 }

@@ -1,61 +1,75 @@
-//! How far a playback is, for those who watch it from other threads.
+//! Progress of a playback, written by its engine thread and read by others.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
+use wirepath_counters::LocalCounter;
 use wirepath_datapath::DataPath;
 
-use super::RtpClock;
-use crate::counters::Counter;
-
-/// What a playback did so far; written by its engine thread.
-#[derive(Debug, Default)]
+/// What a playback did so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Progress {
-    pub(crate) packets: Counter,
-    pub(crate) octets: Counter,
-    pub(crate) packets_lost: Counter,
-    pub(crate) position_us: AtomicU64,
-    pub(crate) path: AtomicU8,
-    pub(crate) clock: Mutex<Option<RtpClock>>,
+    /// RTP packets sent.
+    pub packets: u64,
+    /// RTP payload bytes sent.
+    pub payload_bytes: u64,
+    /// Packets that the network did not take.
+    pub packets_lost: u64,
+    /// Departure of the last train sent, in microseconds from the start of the source.
+    pub position_us: u64,
+    /// The RTP clock, while the playback plays.
+    pub clock: Option<RtpClock>,
+    /// The data path that sent the last train, or will be tried for the first.
+    pub path: DataPath,
 }
 
-impl Progress {
-    /// RTP packets sent.
-    pub fn packets(&self) -> u64 {
-        self.packets.value()
+/// How a playback's RTP timestamps relate to time while it plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RtpClock {
+    /// A time, in microseconds of CLOCK_MONOTONIC.
+    pub at_us: u64,
+    /// RTP timestamp of a packet that leaves at that time.
+    pub timestamp: u32,
+}
+
+/// Progress that one thread writes and others read.
+#[derive(Debug, Default)]
+pub(crate) struct SharedProgress {
+    pub(crate) packets: LocalCounter,
+    pub(crate) payload_bytes: LocalCounter,
+    pub(crate) packets_lost: LocalCounter,
+    position_us: AtomicU64,
+    /// Index in [`DataPath::ALL`].
+    path: AtomicU8,
+    clock: Mutex<Option<RtpClock>>,
+}
+
+impl SharedProgress {
+    pub(crate) fn read(&self) -> Progress {
+        Progress {
+            packets: self.packets.value(),
+            payload_bytes: self.payload_bytes.value(),
+            packets_lost: self.packets_lost.value(),
+            position_us: self.position_us(),
+            clock: *self.clock.lock(),
+            path: DataPath::ALL[usize::from(self.path.load(Relaxed))],
+        }
     }
 
-    /// RTP payload bytes sent.
-    pub fn octets(&self) -> u64 {
-        self.octets.value()
-    }
-
-    /// Packets that the network did not take.
-    pub fn packets_lost(&self) -> u64 {
-        self.packets_lost.value()
-    }
-
-    /// Departure of the last train sent, in microseconds from the start of the source.
-    pub fn position_us(&self) -> u64 {
+    pub(crate) fn position_us(&self) -> u64 {
         self.position_us.load(Relaxed)
     }
 
-    /// The data path that the last train left by, or the first will be tried by.
-    pub fn path(&self) -> DataPath {
-        DataPath::ALL[usize::from(self.path.load(Relaxed)) % DataPath::ALL.len()]
-    }
-
-    /// The RTP clock, while it plays.
-    pub fn clock(&self) -> Option<RtpClock> {
-        *self.clock.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn set_position(&self, at_us: u64) {
+        self.position_us.store(at_us, Relaxed);
     }
 
     pub(crate) fn set_path(&self, path: DataPath) {
-        let place = DataPath::ALL.iter().position(|other| *other == path).unwrap_or_default();
-        self.path.store(place as u8, Relaxed);
+        let index = DataPath::ALL.iter().position(|other| *other == path).unwrap_or_default();
+        self.path.store(index as u8, Relaxed);
     }
 
     pub(crate) fn set_clock(&self, clock: Option<RtpClock>) {
-        *self.clock.lock().unwrap_or_else(PoisonError::into_inner) = clock;
+        *self.clock.lock() = clock;
     }
 }

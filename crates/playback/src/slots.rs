@@ -1,35 +1,36 @@
-//! When playbacks begin, so that those of a thread are due together.
+//! Start slots: when playbacks begin, so that those of a thread are due together.
 //!
-//! A thread that wakes for each train alone pays for a wake-up with each. Every playback's trains are due once in a burst, so
-//! playbacks that begin at the same place in a burst share their wake-ups for as long as they play. With many playbacks one place
-//! would make each wait for all others, so there are as many places as keep the crowd at each small.
+//! A thread that wakes for each train alone pays for a wake-up with each. Every playback is due once in a
+//! burst, so playbacks that begin in the same slot of a burst share their wake-ups for as long as they play.
+//! In one slot for all, each of many playbacks would wait for all others; so there are enough slots to keep
+//! the number in each small.
 
-use crate::wheel::TICK_US;
+use wirepath_engine::TICK_US;
 
-/// Playbacks that share a place before another place is opened.
-const CROWD: u64 = 16;
+/// Playbacks that share a slot before there is another slot.
+const SLOT_PLAYBACKS: u64 = 16;
 
-/// Least distance of places: below that, the thread hardly sleeps in between.
-const CLOSEST_US: u64 = 2 * TICK_US;
+/// Least distance of slots: below that, the thread hardly sleeps in between.
+const LEAST_DISTANCE_US: u64 = 2 * TICK_US;
 
-/// Most distance of places: how long a playback may have to wait for its first train.
-const FARTHEST_US: u64 = 20_000;
+/// Largest distance of slots: the longest time that a playback waits for its first train.
+const LARGEST_DISTANCE_US: u64 = 20_000;
 
-/// Places in a burst, handed out in turn.
+/// The slots of a burst, handed out in turn.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     turn: u64,
 }
 
 impl Slots {
-    /// When a playback begins that is ready at `now_us`, on a thread that has `playbacks`, itself counted.
+    /// When a playback begins that is ready at `now_us`, on a thread that has `playbacks`, itself included.
     pub(crate) fn next_us(&mut self, now_us: u64, burst_us: u64, playbacks: u64) -> u64 {
-        let fewest = burst_us.div_ceil(FARTHEST_US);
-        let most = (burst_us / CLOSEST_US).max(fewest);
-        let places = playbacks.div_ceil(CROWD).clamp(fewest, most);
-        let spacing_us = (burst_us / places).next_multiple_of(TICK_US);
+        let fewest = burst_us.div_ceil(LARGEST_DISTANCE_US);
+        let most = (burst_us / LEAST_DISTANCE_US).max(fewest);
+        let slots = playbacks.div_ceil(SLOT_PLAYBACKS).clamp(fewest, most);
+        let spacing_us = (burst_us / slots).next_multiple_of(TICK_US);
         self.turn = self.turn.wrapping_add(1);
-        let skipped = self.turn % (burst_us.min(FARTHEST_US) / spacing_us).max(1);
+        let skipped = self.turn % (burst_us.min(LARGEST_DISTANCE_US) / spacing_us).max(1);
         let in_burst_us = now_us % burst_us;
         let next_us = now_us - in_burst_us + in_burst_us.next_multiple_of(spacing_us);
         next_us + skipped * spacing_us
@@ -75,7 +76,7 @@ mod tests {
             for now_us in (0..2_000_000).step_by(7919) {
                 for playbacks in [1, 100] {
                     let begin_us = slots.next_us(now_us, burst_us, playbacks);
-                    let latest_us = now_us + 2 * FARTHEST_US;
+                    let latest_us = now_us + 2 * LARGEST_DISTANCE_US;
                     assert!((now_us..=latest_us).contains(&begin_us), "{burst_us} at {now_us}: {begin_us}");
                 }
             }

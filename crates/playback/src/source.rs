@@ -1,44 +1,59 @@
-//! Where a playback's trains come from.
+//! The source of a playback's trains.
 
 use std::sync::Arc;
 
 use wirepath_datapath::{MappedFile, Train};
+use wirepath_engine::Waker;
 
 /// A train and when it leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Departure {
     /// Microseconds from the start of the source.
     pub at_us: u64,
-    /// What leaves.
+    /// The train.
     pub train: Train,
 }
 
-/// Consecutive departures whose bytes were checked and brought into memory not long before they are due.
+/// Consecutive departures whose bytes were checked and read into memory not long before they are due.
 #[derive(Debug)]
 pub struct Segment {
-    /// What the trains are stored in.
-    pub medium: Arc<MappedFile>,
+    /// The file that has the trains.
+    pub mapped_file: Arc<MappedFile>,
     /// In order of departure; never empty.
     pub departures: Box<[Departure]>,
 }
 
-/// Answer to asking for a segment.
+/// Answer to a request for a segment.
 #[derive(Debug)]
 pub enum Load {
-    /// Here it is.
+    /// The segment.
     Ready(Arc<Segment>),
-    /// It is being brought in, or is not packed yet: ask again later.
+    /// The segment is being read, or is not packed yet. The source keeps the waker and wakes it.
     Pending,
-    /// The source ends before it.
+    /// The threads that read have too much to do. The source wakes nobody: the request is to be repeated
+    /// soon.
+    Busy,
+    /// The source ends before the segment.
     End,
-    /// It cannot be had; the words say why.
+    /// The segment cannot be had; the text says why.
     Failed(Arc<str>),
 }
 
 /// A list of segments, numbered from 0, that may still be growing.
 pub trait TrainSource: Send + Sync {
-    /// Asks for a segment, and has it brought in if it is not there. Never blocks: it is called on engine threads.
-    fn segment(&self, number: u32) -> Load;
+    /// Requests a segment, and has it read if it is not in memory. Never blocks: it is called on engine
+    /// threads.
+    ///
+    /// After [`Load::Pending`] the source wakes `waker` as soon as the same request would be answered
+    /// otherwise: the segment was read, or could not be, or the source ends before it. A playback waits for
+    /// one segment at a time, so a source keeps at most one of equal wakers: that of the last request. Waking
+    /// too often does no harm.
+    ///
+    /// Without a waker the request is made in advance, and nobody waits for the answer.
+    fn segment(&self, number: u32, waker: Option<&Waker>) -> Load;
+
+    /// Drops a waker that was kept, because its playback has gone elsewhere or is over. Never blocks.
+    fn forget(&self, _waker: &Waker) {}
 }
 
 /// A place in a source.
@@ -46,24 +61,24 @@ pub trait TrainSource: Send + Sync {
 pub struct Cursor {
     /// Number of the segment.
     pub segment: u32,
-    /// Where in the segment.
+    /// Place in the segment.
     pub at: At,
 }
 
 /// A place in a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum At {
-    /// A packet of a train, and how many of its payload bytes to leave out.
+    /// A packet of a train, possibly without its first payload bytes.
     Packet {
         /// Number of the train in the segment.
         train: u32,
         /// Number of the packet in the train.
         packet: u32,
-        /// Payload bytes of the packet that are left out.
+        /// Payload bytes of the packet to leave out.
         skip: u16,
     },
-    /// The packet that leaves last at or before a time, in microseconds from the start of the source; the segment's first if
-    /// all leave later.
+    /// The packet that leaves last at or before a time, in microseconds from the start of the source; the
+    /// first of the segment if all leave later.
     Time(u64),
 }
 

@@ -7,6 +7,7 @@ mod arrival;
 mod detach;
 mod input;
 mod merge;
+mod next;
 mod order;
 mod pull;
 mod shares;

@@ -169,6 +169,7 @@ mod tests {
         }
     }
 
+    /// Promise: The cost of a record does not grow with the number of silent inputs.
     #[test]
     fn who_is_gone_does_not_change_what_is_drawn_for_the_others_and_is_forgotten_when_another_comes() {
         let (mut all, mut fewer) = (Turns::random(7), Turns::random(7));

@@ -3,6 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
+/// Promise: Handlers read, select or rewrite, in order, whole records or pieces.
 #[test]
 fn a_handler_of_ones_own_is_a_few_lines() {
     let source = include_str!("../examples/own_handler.rs");

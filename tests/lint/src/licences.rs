@@ -94,6 +94,7 @@ mod tests {
         }
     }
 
+    /// Promise: Every package has an accepted licence; the check needs no network.
     #[test]
     fn other_licences_are_found() {
         for licence in
@@ -104,6 +105,7 @@ mod tests {
         assert_eq!(problems(None, true), ["states no licence"]);
     }
 
+    /// Promise: Every package comes from a known source.
     #[test]
     fn unknown_sources_are_found() {
         assert_eq!(problems(Some("MIT"), false), ["comes from an unknown source"]);

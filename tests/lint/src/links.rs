@@ -80,6 +80,7 @@ mod tests {
         assert_eq!(target("README.md", "https://example.org/a.md"), Target::Elsewhere);
     }
 
+    /// Promise: Links between documents lead to files that exist.
     #[test]
     fn a_dead_link_is_found_with_its_line() {
         let text = "See [this](docs/guide.md),\nand [that](docs/gone.md).\n`[code](docs/code.md)`\n";

@@ -73,6 +73,7 @@ fn check_member(path: &str, text: &str) -> Vec<Finding> {
 mod tests {
     use super::*;
 
+    /// Promise: Every workspace member and every dependency states its reason.
     #[test]
     fn lines_without_a_reason_are_found() {
         let root = "[workspace]\nmembers = [\n  \"a\", # bytes and values\n  \"b\",\n]\n[workspace.dependencies]\n\

@@ -31,6 +31,7 @@ fn check_file(path: &str, text: &str) -> Vec<Finding> {
 mod tests {
     use super::*;
 
+    /// Promise: `unsafe` occurs in `crates/sys` only (and in `fuzz` and `kernel`).
     #[test]
     fn unsafe_is_found_outside_its_room_only() {
         let code = "/// unsafe\npub fn f() {\n unsafe { g() } }";

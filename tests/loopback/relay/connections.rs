@@ -34,6 +34,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
+/// Promise: A listening address says where it waits and accepts one connection.
+///
 /// As an input and as an output, which each take one connection; netcat sends, socat receives.
 fn connections_are_waited_for_and_said_so() -> Result<()> {
     require!(find("nc").is_some(), "nc is not installed");
@@ -65,6 +67,8 @@ fn connections_are_waited_for_and_said_so() -> Result<()> {
     Ok(())
 }
 
+/// Promise: An idle TCP peer is probed after a minute.
+///
 /// Whether it connects or is connected to.
 fn peers_that_say_nothing_are_asked_for() -> Result<()> {
     let peer = TcpListener::bind("127.0.0.1:0")?;
@@ -83,6 +87,7 @@ fn peers_that_say_nothing_are_asked_for() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A listening address says where it waits and accepts one connection.
 fn who_connects_and_resets_has_come() -> Result<()> {
     let inlet = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let from = format!("tcp://{inlet}?listen");
@@ -110,6 +115,7 @@ fn what_a_peer_did_not_get_is_no_success() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A lost output or missing shares make exit code 3; requested drops do not.
 fn outputs_that_are_gone_stay_in_the_report() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let bytes = random_bytes(5_000_000);
@@ -141,6 +147,7 @@ fn outputs_that_are_gone_stay_in_the_report() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A signal ends a relay, whatever it waits for.
 fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
     let folder = tempfile::tempdir()?;
     // For somebody to connect.
@@ -152,14 +159,14 @@ fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
     waiting.signal(Signal::TERM)?;
     let status = waiting.wait(Deadline::seconds(10.0))?;
     ensure!(status.code() == Some(143), "{status}: {}", waiting.log());
-    ensure!(waiting.log().contains("nobody connected to"), "{}", waiting.log());
+    ensure!(waiting.log().contains("still waiting for a connection at"), "{}", waiting.log());
     // What a process that was killed leaves.
     let left = folder.path().join("left");
     drop(UnixListener::bind(&left)?);
     let output = relay(&["--in", &at(folder.path(), "unix", "left?listen"), "--out", "-"])?.output()?;
     let said = String::from_utf8(output.stderr)?;
     ensure!(
-        output.status.code() == Some(1) && said.contains("nobody listens there any more: remove it"),
+        output.status.code() == Some(1) && said.contains("the socket has no listener; remove it"),
         "{said}"
     );
     // No file is called left, and who listens is not disturbed by the question.
@@ -201,6 +208,8 @@ fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A relay that restores shares continues without a failed input, as long as enough are left.
+///
 /// Two of three give a record back. When too few are left, records are lost, and without any that ended in order the end is not known.
 fn an_input_that_breaks_takes_nothing_from_shares_but_its_own() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -244,6 +253,8 @@ fn an_input_that_breaks_takes_nothing_from_shares_but_its_own() -> Result<()> {
     Ok(())
 }
 
+/// Promise: An empty file that a relay made does not outlive a relay that was stopped or failed.
+///
 /// It failed, and whoever starts it again finds what it found.
 fn no_file_is_left_where_all_inputs_broke_before_anything_came() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -265,6 +276,8 @@ fn no_file_is_left_where_all_inputs_broke_before_anything_came() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A relay that is stopped while it waits for a FIFO leaves no Unix socket behind.
+///
 /// The process may end as soon as it hears of the failure.
 fn no_name_of_a_socket_is_left_by_who_cannot_open_another() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -279,6 +292,8 @@ fn no_name_of_a_socket_is_left_by_who_cannot_open_another() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A relay that is stopped while it waits for a FIFO leaves no Unix socket behind.
+///
 /// The thread that opens a stream is in the kernel when the process ends.
 fn no_name_of_a_socket_is_left_by_who_waits_for_a_fifo() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -287,7 +302,7 @@ fn no_name_of_a_socket_is_left_by_who_waits_for_a_fifo() -> Result<()> {
     let fifo = at(folder.path(), "file", "fifo");
     let [inlet, outlet] = ["inlet?listen", "outlet?listen"].map(|name| at(folder.path(), "unix", name));
     let mut relaying = Process::start(&relay(&["--in", &fifo, "--in", &inlet, "--out", &outlet])?, true)?;
-    let waits = || Ok(relaying.log().contains("waiting for somebody to write to").then_some(()));
+    let waits = || Ok(relaying.log().contains("waiting for a writer of").then_some(()));
     Deadline::seconds(10.0).wait_for("a line that says for whom it waits", waits)?;
     ensure!(path("inlet").exists() && path("outlet").exists(), "it does not listen");
     relaying.signal(Signal::TERM)?;
@@ -299,6 +314,8 @@ fn no_name_of_a_socket_is_left_by_who_waits_for_a_fifo() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A FIFO without a peer is waited for and reported; a signal ends the wait with a report.
+///
 /// To open a FIFO blocks until somebody opens its other end.
 fn who_is_to_open_a_fifo_is_waited_for_and_said_so() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -312,7 +329,7 @@ fn who_is_to_open_a_fifo_is_waited_for_and_said_so() -> Result<()> {
     let writing = ["--in", &source, "--out", &target, "--out", &to_fifo, "--json", &report];
     let waiting = |arguments: &[&str], whom: &str| -> Result<Process> {
         let waiting = Process::start(&relay(arguments)?, true)?;
-        let line = format!("waiting for somebody to {whom} {fifo}");
+        let line = format!("waiting for {whom} {fifo}");
         let said = Deadline::seconds(10.0).wait_for("a line that says for whom it waits", || {
             Ok(waiting.log().contains(&line).then_some(()))
         });
@@ -321,24 +338,24 @@ fn who_is_to_open_a_fifo_is_waited_for_and_said_so() -> Result<()> {
     };
 
     // A signal ends it as it ends others.
-    for (arguments, whom) in [(&reading[..], "write to"), (&writing, "read from")] {
+    for (arguments, whom) in [(&reading[..], "a writer of"), (&writing, "a reader of")] {
         let mut relaying = waiting(arguments, whom)?;
         relaying.signal(Signal::INT)?;
         let status = relaying.wait(Deadline::seconds(10.0))?;
         let log = relaying.log();
         ensure!(status.code() == Some(130) && log.contains("0 B in, 0 B out in "), "{status}: {log}");
-        ensure!(log.contains(&format!(", still waiting for somebody to {whom} {fifo}")), "{log}");
+        ensure!(log.contains(&format!(", still waiting for {whom} {fifo}")), "{log}");
         let json: Value = serde_json::from_slice(&std::fs::read(&report)?)?;
         ensure!(json["state"] == "stopped" && json["error"] == "the stream was stopped", "{json}");
         ensure!(!path("target").exists(), "a file was made for nothing");
     }
 
-    let mut relaying = waiting(&reading, "write to")?;
+    let mut relaying = waiting(&reading, "a writer of")?;
     std::fs::write(path("fifo"), "through it")?;
     relaying.succeed(Deadline::seconds(10.0))?;
     ensure!(std::fs::read(path("target"))? == b"through it");
     std::fs::remove_file(path("target"))?;
-    let mut relaying = waiting(&writing, "read from")?;
+    let mut relaying = waiting(&writing, "a reader of")?;
     ensure!(std::fs::read(path("fifo"))? == b"content");
     relaying.succeed(Deadline::seconds(10.0))?;
     ensure!(std::fs::read(path("target"))? == b"content");

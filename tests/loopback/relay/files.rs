@@ -23,6 +23,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
+/// Promise: Wrong addresses and words are named, with those that exist; an existing file is not overwritten.
 fn a_file_that_exists_is_left_as_it_is() -> Result<()> {
     let folder = tempfile::tempdir()?;
     let path: PathBuf = folder.path().join("target");
@@ -32,7 +33,7 @@ fn a_file_that_exists_is_left_as_it_is() -> Result<()> {
     };
     let refused = to("")?;
     ensure!(refused.status.code() == Some(1), "{refused:?}");
-    ensure!(String::from_utf8(refused.stderr)?.contains("it exists; add ?append or ?overwrite"));
+    ensure!(String::from_utf8(refused.stderr)?.contains("file exists; add ?append or ?overwrite"));
     ensure!(std::fs::read(&path)? == b"before ");
     ensure!(to("?append")?.status.success() && std::fs::read(&path)? == b"before after");
     ensure!(to("?overwrite")?.status.success() && std::fs::read(&path)? == b"after");
@@ -51,6 +52,8 @@ fn a_file_that_exists_is_left_as_it_is() -> Result<()> {
     Ok(())
 }
 
+/// Promise: An empty file that a relay made does not outlive a relay that was stopped or failed.
+///
 /// The next start would be refused for it.
 fn a_file_that_nothing_was_written_to_is_not_left() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -87,6 +90,8 @@ fn a_file_that_nothing_was_written_to_is_not_left() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Standard input and output that are files keep their position for the next process.
+///
 /// As `{ echo first; read line; relay; echo last; } < source > target`: each goes on where the one before it was.
 fn files_of_a_shell_keep_their_place() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -112,6 +117,8 @@ fn files_of_a_shell_keep_their_place() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A report replaces no input, output, key or configuration file of its run.
+///
 /// It is written at the end, over what has its name.
 fn a_report_replaces_nothing_that_the_run_uses() -> Result<()> {
     let folder = tempfile::tempdir()?;
@@ -168,6 +175,8 @@ fn a_report_replaces_nothing_that_the_run_uses() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A file output takes 16 MiB at once whatever `--when-full` says.
+///
 /// Less than may wait for it, so that nothing is lost however slow the disk is.
 fn a_file_takes_what_comes_at_once() -> Result<()> {
     for rule in ["drop-oldest", "drop-newest", "disconnect"] {

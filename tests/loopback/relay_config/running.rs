@@ -19,6 +19,7 @@ pub(super) fn trials() -> Vec<Trial> {
     ]
 }
 
+/// Promise: A configuration file runs many streams; a failed one leaves the others alone and is reported.
 fn a_stream_that_fails_leaves_the_others_alone() -> Result<()> {
     let folder = Folder::new(
         "[[stream]]\nname = \"broken\"\nin = [\"file:missing\"]\nout = [\"file:never\"]\n\
@@ -58,6 +59,7 @@ fn a_stream_that_fails_leaves_the_others_alone() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A configuration file runs many streams; a failed one leaves the others alone and is reported.
 fn hundreds_of_streams_run_at_once() -> Result<()> {
     const STREAMS: usize = 300;
     let streams = (0..STREAMS).map(|number| {
@@ -88,6 +90,7 @@ fn hundreds_of_streams_run_at_once() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A signal ends a relay, whatever it waits for.
 fn a_signal_stops_streams_that_run_and_those_that_wait() -> Result<()> {
     let waits = "[[stream]]\nname = \"waits\"\nin = [\"unix:inlet?listen\"]\nout = [\"file:never\"]\n";
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {

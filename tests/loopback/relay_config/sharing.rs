@@ -21,6 +21,8 @@ pub(super) fn alone() -> Vec<Trial> {
     ]
 }
 
+/// Promise: Classes get their shares of what is moved, and rates of classes and streams hold.
+///
 /// Volume while all have something to do, whenever it is looked at, and however fast the machine is.
 fn classes_get_their_shares_of_what_is_moved() -> Result<()> {
     const ENOUGH: u64 = 1 << 30;
@@ -46,6 +48,8 @@ fn classes_get_their_shares_of_what_is_moved() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `resource = "cpu"` shares processor time, and shows what each class got.
+///
 /// By the relay's own account: what touches every byte gets its share of processor time, and what nobody looks at moves more in less.
 fn classes_get_their_shares_of_processor_time_and_it_is_shown() -> Result<()> {
     const ENOUGH_SECONDS: f64 = 1.0;
@@ -89,6 +93,8 @@ fn classes_get_their_shares_of_processor_time_and_it_is_shown() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Streams are spread over threads by what they may take; shares hold on each thread.
+///
 /// How fast one thread is beside the other is the machine's business; on each the classes have their shares.
 fn classes_get_their_shares_on_each_thread() -> Result<()> {
     const ENOUGH: u64 = 1 << 29;
@@ -116,6 +122,9 @@ fn classes_get_their_shares_on_each_thread() -> Result<()> {
     Ok(())
 }
 
+/// Promise: All streams of a class with a rate share one thread, where the rate holds.
+/// Promise: Classes get their shares of what is moved, and rates of classes and streams hold.
+///
 /// What may have moved by then is known whatever the machine does meanwhile.
 fn rates_of_classes_and_streams_hold() -> Result<()> {
     const ENOUGH: u64 = 4_000_000;

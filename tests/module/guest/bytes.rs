@@ -27,26 +27,32 @@ pub(crate) const LENGTH: u64 = 300_001;
 /// Random calls for each kind of source.
 const RANDOM_CALLS: u64 = 300;
 
+/// Promise: SEND sends every byte of files on all supported file systems and of memory, over IPv4 and IPv6.
 fn of_ext4() -> Result<()> {
     of_folder("bytes::of_ext4", Folder::ext4()?, Bench::new()?)
 }
 
+/// Promise: SEND sends every byte of files on all supported file systems and of memory, over IPv4 and IPv6.
 fn of_tmpfs() -> Result<()> {
     of_folder("bytes::of_tmpfs", Folder::tmpfs()?, Bench::new()?)
 }
 
+/// Promise: SEND sends every byte of files on all supported file systems and of memory, over IPv4 and IPv6.
 fn of_huge_pages() -> Result<()> {
     of_folder("bytes::of_huge_pages", Folder::tmpfs_of_huge_pages()?, Bench::new()?)
 }
 
+/// Promise: SEND sends every byte of files on all supported file systems and of memory, over IPv4 and IPv6.
 fn of_overlay() -> Result<()> {
     of_folder("bytes::of_overlay", Folder::overlay()?, Bench::new()?)
 }
 
+/// Promise: SEND sends every byte of files on all supported file systems and of memory, over IPv4 and IPv6.
 fn of_xfs() -> Result<()> {
     of_folder("bytes::of_xfs", Folder::xfs()?, Bench::new()?)
 }
 
+/// Promise: SEND sends every byte of files on all supported file systems and of memory, over IPv4 and IPv6.
 fn of_memory() -> Result<()> {
     let content = Content::new(settings().seed, LENGTH);
     let mut bench = Bench::new()?;
@@ -54,6 +60,8 @@ fn of_memory() -> Result<()> {
     of_sources("bytes::of_memory", &[From::Memory(&content)], bench)
 }
 
+/// Promise: Every call works through an io_uring as well.
+///
 /// The same requests as commands of io_uring.
 fn by_ring() -> Result<()> {
     let mut bench = Bench::new()?;
@@ -110,6 +118,8 @@ fn of_sources(group: &str, sources: &[From<'_>], mut bench: Bench) -> Result<()>
 /// None, given ones, and those of the RTP engine; each before one packet and before the packets of a run.
 const HEADER_KINDS: usize = 3;
 
+/// Promise: SEND sends every byte of files on all supported file systems and of memory, over IPv4 and IPv6.
+///
 /// A packet of each size, from a file and from memory, wherever it lies: up to more than a page, and around all boundaries after
 /// that; with `--all` of every size there is.
 fn of_each_size() -> Result<()> {

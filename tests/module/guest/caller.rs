@@ -40,6 +40,7 @@ const PARTS: usize = 32 << 10;
 const CALLERS: u64 = 3;
 const FILE_LENGTH: u64 = 60_000;
 
+/// Promise: Random calls for minutes harm nothing; killed callers leave nothing behind.
 fn anything_goes() -> Result<()> {
     let Settings { seed, time, announces, .. } = settings();
     let things = Things::new()?;
@@ -85,6 +86,8 @@ fn anything_goes() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Random calls for minutes harm nothing; killed callers leave nothing behind.
+///
 /// Callers are killed in the middle of anything; what they had is given back, all of it, and the module goes on.
 fn callers_are_killed() -> Result<()> {
     require!(find("unshare").is_some(), "unshare is not installed");

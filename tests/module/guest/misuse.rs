@@ -108,6 +108,7 @@ const FIELDS: &[(&str, Change, Errno)] = &[
     ("an address too short", |right| (right.run.address, right.run.address_bytes) = (right.somewhere, 8), Errno::INVAL),
 ];
 
+/// Promise: A wrong request is refused with the documented error and sends nothing.
 fn each_field_wrong() -> Result<()> {
     let mut stage = Stage::new()?;
     for (name, change, expected) in FIELDS {
@@ -118,6 +119,7 @@ fn each_field_wrong() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A wrong request is refused with the documented error and sends nothing.
 fn each_descriptor_wrong() -> Result<()> {
     let mut stage = Stage::new()?;
     let others = Others::new(stage.folder.path())?;
@@ -134,6 +136,8 @@ fn each_descriptor_wrong() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A wrong request is refused with the documented error and sends nothing.
+///
 /// The network says so at the next send, and the one after that works.
 fn where_nobody_listens() -> Result<()> {
     let mut stage = Stage::new()?;
@@ -150,6 +154,7 @@ fn where_nobody_listens() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A wrong request is refused with the documented error and sends nothing.
 fn where_there_is_no_way() -> Result<()> {
     let mut stage = Stage::new()?;
     let ipv4 = UdpSocket::bind("0.0.0.0:0")?;
@@ -180,6 +185,7 @@ fn where_there_is_no_way() -> Result<()> {
         .context("a socket shut down")
 }
 
+/// Promise: A wrong request is refused with the documented error and sends nothing.
 fn requests_that_are_none() -> Result<()> {
     let mut bench = Bench::new()?;
     let argument = bench.arena.address(RUN);
@@ -193,6 +199,8 @@ fn requests_that_are_none() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A wrong request is refused with the documented error and sends nothing.
+///
 /// The same by a ring, whose commands have bytes that must be zero, besides.
 fn commands_that_are_none() -> Result<()> {
     let mut bench = Bench::new()?;
@@ -217,6 +225,8 @@ fn commands_that_are_none() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Opening the device needs the right; whoever has a descriptor may use it.
+///
 /// A user without the right to open the device is told so.
 fn users_that_may_not_open() -> Result<()> {
     let opened = as_nobody(Module::open)?;
@@ -224,6 +234,8 @@ fn users_that_may_not_open() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Opening the device needs the right; whoever has a descriptor may use it.
+///
 /// What is open may be used, by whomever it was opened, as with `read()` and `send()`: also a file that this user may not open.
 /// What is not open in this process is nothing, though another has it open under that number.
 fn descriptors_of_other_users() -> Result<()> {

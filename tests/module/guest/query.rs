@@ -20,6 +20,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 const EVERYWHERE: u64 =
     layout::FEATURE_FILES | layout::FEATURE_MAPPINGS | layout::FEATURE_RTP | layout::FEATURE_TRAINS;
 
+/// Promise: QUERY reports what the kernel supports; structures may be longer or shorter.
 fn features_are_those_of_this_kernel() -> Result<()> {
     let features = Bench::new()?.query.features;
     ensure!(features & EVERYWHERE == EVERYWHERE, "features are {features:#x}");
@@ -40,6 +41,7 @@ pub(crate) fn kernel() -> Result<(u32, u32)> {
     Ok((number()?, number()?))
 }
 
+/// Promise: QUERY reports what the kernel supports; structures may be longer or shorter.
 fn limits_are_those_of_the_header() -> Result<()> {
     let query = Bench::new()?.query;
     ensure!(query.version == layout::VERSION && query.size as usize == size_of::<Query>(), "{query:?}");
@@ -51,6 +53,7 @@ fn limits_are_those_of_the_header() -> Result<()> {
     Ok(())
 }
 
+/// Promise: QUERY reports what the kernel supports; structures may be longer or shorter.
 fn a_structure_may_be_longer_or_shorter() -> Result<()> {
     let mut bench = Bench::new()?;
     let size = size_of::<Query>();

@@ -74,6 +74,8 @@ impl Stage {
 
 const LENGTH: u64 = 50_000;
 
+/// Promise: A module in use does not unload; loading and unloading races with use safely.
+///
 /// By an open device, and by a run alone; when that is closed, it does.
 fn a_module_in_use_does_not_unload() -> Result<()> {
     let stage = Stage::new()?;
@@ -90,6 +92,8 @@ fn a_module_in_use_does_not_unload() -> Result<()> {
     stage.send(&Module::open()?)
 }
 
+/// Promise: A module in use does not unload; loading and unloading races with use safely.
+///
 /// Threads send while another tries to unload it all the time.
 fn nor_while_threads_send() -> Result<()> {
     let stage = Stage::new()?;
@@ -118,6 +122,8 @@ fn nor_while_threads_send() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A module in use does not unload; loading and unloading races with use safely.
+///
 /// It is loaded and unloaded while threads open it, send, start runs and close them: they can, or there is no device.
 fn loading_races_with_use() -> Result<()> {
     let stage = Stage::new()?;
@@ -169,6 +175,8 @@ const TIMES: u64 = 100;
 /// What is counted in pages moves by some by itself; a page that stays behind each time is more than this.
 const BOUND_KIBIBYTES: u64 = TIMES * 4 / 2;
 
+/// Promise: Loaded, used and unloaded a hundred times, the module leaks no page.
+///
 /// Counted in pages everywhere, and object by object where the kernel knows who allocated each.
 fn a_hundred_times_leak_nothing() -> Result<()> {
     let stage = Stage::new()?;

@@ -46,12 +46,14 @@ const DEPARTURES: usize = 32 << 10;
 
 const CASES: u64 = 120;
 
+/// Promise: A started run sends the same bytes as a call.
 fn bytes_of_a_file() -> Result<()> {
     let content = Content::new(settings().seed, LENGTH);
     let file = Folder::ext4()?.file("plain", &content)?;
     bytes_of("runs::bytes_of_a_file", &[From::File(file.as_raw_fd(), &content)], bench()?)
 }
 
+/// Promise: A started run sends the same bytes as a call.
 fn bytes_of_other_file_systems() -> Result<()> {
     let content = Content::new(settings().seed, LENGTH).with_hole(8191..70_001);
     let folders = [Folder::tmpfs()?, Folder::xfs()?, Folder::overlay()?];
@@ -60,6 +62,7 @@ fn bytes_of_other_file_systems() -> Result<()> {
     bytes_of("runs::bytes_of_other_file_systems", &sources, bench()?)
 }
 
+/// Promise: A started run sends the same bytes as a call.
 fn bytes_of_memory() -> Result<()> {
     let content = Content::new(settings().seed, LENGTH);
     let mut bench = bench()?;
@@ -237,6 +240,8 @@ impl Stage {
     }
 }
 
+/// Promise: A run sends nothing before its time and nothing after its end.
+///
 /// How much later than asked a packet leaves is the machine's affair; not how much earlier.
 fn nothing_leaves_before_its_time() -> Result<()> {
     let mut stage = Stage::new()?;
@@ -272,6 +277,7 @@ fn is_readable(run: &Started) -> Result<bool> {
 /// Slow enough that it does not end by itself.
 const SLOW: Pace = Pace::Rate(50_000);
 
+/// Promise: A run sends nothing before its time and nothing after its end.
 fn a_stopped_run_sends_nothing_more() -> Result<()> {
     let mut stage = Stage::new()?;
     let run = stage.start(&SLOW, 0)?;
@@ -293,6 +299,7 @@ fn a_stopped_run_sends_nothing_more() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A run sends nothing before its time and nothing after its end.
 fn a_closed_run_sends_nothing_more() -> Result<()> {
     let mut stage = Stage::new()?;
     drop(stage.start(&SLOW, 0)?);
@@ -307,6 +314,7 @@ fn a_closed_run_sends_nothing_more() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A run sends nothing before its time and nothing after its end.
 fn a_run_outlives_descriptors_but_no_shutdown() -> Result<()> {
     let mut stage = Stage::new()?;
     let other = UdpSocket::bind((IPV4, 0))?;
@@ -334,6 +342,8 @@ fn a_run_outlives_descriptors_but_no_shutdown() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A run sends nothing before its time and nothing after its end.
+///
 /// A thread that lets a ring go has work to do before it returns to its program; that is no signal.
 fn a_ring_that_closes_is_no_signal() -> Result<()> {
     let mut stage = Stage::new()?;
@@ -371,6 +381,7 @@ const FIELDS: &[(&str, Change, Errno)] = &[
     ("a rate and departures", |start, _, _| start.rate_bytes_per_second = 1000, Errno::INVAL),
 ];
 
+/// Promise: A wrong request is refused with the documented error and sends nothing.
 fn each_field_wrong() -> Result<()> {
     let mut stage = Stage::new()?;
     for (name, change, expected) in FIELDS {
@@ -399,6 +410,8 @@ fn each_field_wrong() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A wrong request is refused with the documented error and sends nothing.
+///
 /// STATUS and WAIT of a run that has ended, and what is no request of a run.
 fn each_field_of_a_status_wrong() -> Result<()> {
     let mut stage = Stage::new()?;
@@ -454,6 +467,8 @@ fn errno(answer: std::io::Result<()>) -> Result<(), Errno> {
     answer.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::NOSYS))
 }
 
+/// Promise: A wrong request is refused with the documented error and sends nothing.
+///
 /// A run of what cannot be sent from, or to, does not start; without a destination it ends at once.
 fn each_descriptor_wrong() -> Result<()> {
     let mut stage = Stage::new()?;

@@ -156,10 +156,12 @@ impl Sources {
     }
 }
 
+/// Promise: SENDFILEW sends any order of parts over UDP and TCP, and continues where it stopped.
 fn over_udp() -> Result<()> {
     each_over_udp("vectors::over_udp", [Folder::ext4()?, Folder::tmpfs()?])
 }
 
+/// Promise: SENDFILEW sends any order of parts over UDP and TCP, and continues where it stopped.
 fn over_udp_of_xfs_and_overlay() -> Result<()> {
     each_over_udp("vectors::over_udp_of_xfs_and_overlay", [Folder::xfs()?, Folder::overlay()?])
 }
@@ -179,10 +181,12 @@ fn each_over_udp(group: &str, folders: [Folder; 2]) -> Result<()> {
     Ok(())
 }
 
+/// Promise: SENDFILEW sends any order of parts over UDP and TCP, and continues where it stopped.
 fn over_tcp() -> Result<()> {
     each_over_tcp("vectors::over_tcp", [Folder::ext4()?, Folder::tmpfs()?])
 }
 
+/// Promise: SENDFILEW sends any order of parts over UDP and TCP, and continues where it stopped.
 fn over_tcp_of_xfs_and_overlay() -> Result<()> {
     each_over_tcp("vectors::over_tcp_of_xfs_and_overlay", [Folder::xfs()?, Folder::overlay()?])
 }
@@ -244,6 +248,7 @@ const FIELDS: &[(&str, Change, Errno)] = &[
     ("memory to be copied that is not there", |_, part, [_, nowhere]| (part.file, part.offset, part.flags) = (-1, nowhere, 1), Errno::FAULT),
 ];
 
+/// Promise: A wrong request is refused with the documented error and sends nothing.
 fn each_field_wrong() -> Result<()> {
     let mut sources = Sources::new([Folder::ext4()?, Folder::tmpfs()?])?;
     let mut wire = Wire::new(IPV4, true)?;
@@ -264,6 +269,8 @@ fn each_field_wrong() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A wrong request is refused with the documented error and sends nothing.
+///
 /// Sockets over which no vector goes, and files that none is of.
 fn each_descriptor_wrong() -> Result<()> {
     let mut sources = Sources::new([Folder::ext4()?, Folder::tmpfs()?])?;

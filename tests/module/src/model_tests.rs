@@ -76,6 +76,7 @@ fn a_group_says_what_its_last_packet_carries_and_the_table_ends_the_run() {
     assert_eq!((after.groups, after.position, after.timestamp), (2, 0, 6));
 }
 
+/// Promise: SEND skips the bytes between payloads.
 #[test]
 fn what_is_passed_over_is_in_no_packet() {
     let call = |length| Call { skip_bytes: 3, ..call(length, 10, Header::None) };

@@ -205,6 +205,7 @@ mod tests {
         assert_eq!(distribution(""), " ");
     }
 
+    /// Promise: Guest kernels come from the distribution's packages, unpacked once and not installed.
     #[test]
     fn a_series_is_not_taken_for_another() {
         let folder = tempfile::tempdir().unwrap();
@@ -221,6 +222,7 @@ mod tests {
         assert_eq!(kept(folder.path(), &DISTRIBUTIONS[2].1[0]).unwrap(), None);
     }
 
+    /// Promise: Guest kernels come from the distribution's packages, unpacked once and not installed.
     #[test]
     fn headers_are_found_where_they_were_unpacked() {
         let folder = tempfile::tempdir().unwrap();

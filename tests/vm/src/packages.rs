@@ -153,6 +153,7 @@ fn is_of_a_kernel(name: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// Promise: Guest kernels come from the distribution's packages, unpacked once and not installed.
     #[test]
     fn a_suite_comes_from_the_server_of_its_distribution() {
         let target = |site: &str, codename: &str, component: &str| {

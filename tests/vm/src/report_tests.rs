@@ -26,6 +26,7 @@ wirepath-vm: failed ended with exit status: 101
 wirepath-vm: done
 ";
 
+/// Promise: A guest in which nothing is wrong passes, with one verdict for all its tests.
 #[test]
 fn every_test_of_a_runner_counts() {
     let report = Report::new("6.12 netns", RUNNER, "[    1.0] fine\n", "");
@@ -61,6 +62,7 @@ fn what_a_program_leaves_out_is_counted() {
     assert!(report.text().contains("SKIP g a storage: no FUSE\n"), "{}", report.text());
 }
 
+/// Promise: A failed test, a runner without tests or a guest that does not end fails the guest.
 #[test]
 fn a_runner_without_tests_fails() {
     let reported = "wirepath-vm: begin a\nrunning 0 tests\ntest result: ok. 0 passed\nwirepath-vm: passed\n\
@@ -82,6 +84,7 @@ fn a_fault_that_the_guest_saw_fails_it() {
     assert_eq!(Report::new("g", reported, "", "").counts(), [0, 1, 0]);
 }
 
+/// Promise: A failed test, a runner without tests or a guest that does not end fails the guest.
 #[test]
 fn a_guest_that_does_not_come_to_its_end_fails() {
     let reported = "wirepath-vm: begin a\nrunning 2 tests\ntest b ... ok\n";

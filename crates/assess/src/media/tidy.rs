@@ -51,6 +51,7 @@ mod tests {
     use super::*;
     use crate::progress::Unwatched;
 
+    /// Promise: Files made to be sent are kept for one length at a time; nothing else is removed.
     #[test]
     fn files_of_other_lengths_and_of_killed_makers_go_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
@@ -86,6 +87,7 @@ mod tests {
         assert_eq!(left, expected);
     }
 
+    /// Promise: A quick assessment removes the files that it made.
     #[test]
     fn all_that_was_made_goes_but_for_what_is_being_made() {
         let folder = tempfile::tempdir().unwrap();

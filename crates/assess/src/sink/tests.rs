@@ -22,6 +22,7 @@ fn datagrams_are_counted_and_paced() {
     assert_eq!((report.bytes, report.packets), (40_000_010, 40_001));
 }
 
+/// Promise: A run that lost data is an error, not a figure.
 #[test]
 fn what_is_lost_is_not_reported() {
     let (socket, account) = started().udp(1000).unwrap();
@@ -43,6 +44,7 @@ fn a_stream_is_counted_to_its_end() {
     assert_eq!(account.settle(32 << 20).unwrap().bytes, 32 << 20);
 }
 
+/// Promise: Another host receives for an assessment, and serves strangers nothing.
 #[test]
 fn strangers_get_nothing() {
     let Remote { address } = started();
@@ -55,6 +57,7 @@ fn strangers_get_nothing() {
     assert_eq!(account.settle(0).unwrap().bytes, 0);
 }
 
+/// Promise: Another host receives for an assessment, and serves strangers nothing.
 #[test]
 fn datagrams_of_others_do_not_count() {
     let (socket, account) = started().udp(1000).unwrap();

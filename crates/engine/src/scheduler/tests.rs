@@ -44,6 +44,7 @@ fn priority_is_strict_and_in_turn_within_a_class() {
     assert_eq!(rest[3], Next::Nothing);
 }
 
+/// Promise: Under the deadline policy the earliest deadline goes first.
 #[test]
 fn the_earliest_deadline_goes_first_and_what_has_none_last() {
     let mut scheduler = Scheduler::new(Policy::Deadline, Vec::new(), 10);
@@ -68,6 +69,7 @@ fn a_stream_that_was_removed_is_not_told_to_act_and_its_number_can_be_used_again
     assert_eq!(act(&mut scheduler, false, 0), Next::Act { stream: 0, allowance: 10 });
 }
 
+/// Promise: A running stream gets other output options and another rate.
 #[test]
 fn a_rate_is_changed_while_its_stream_waits_or_not() {
     let mut scheduler = Scheduler::new(Policy::BestEffort, Vec::new(), 1000);
@@ -127,6 +129,9 @@ fn ensure_shares(shares: &[u32], every_20_rounds: &[Vec<u64>]) -> Result<(), Tes
 }
 
 proptest! {
+    /// Promise: Schedulers: best effort, priority, fair share with unused volume carried over.
+    /// Promise: Classes get their shares within 1 % over 100 rounds; none starves, and overuse is paid back.
+    ///
     /// Backlogged classes: in every window of 100 rounds, each gets its share within 1 %, though streams move less or more than they
     /// are allowed.
     #[test]
@@ -159,6 +164,8 @@ proptest! {
         ensure_shares(&shares, &at_window)?;
     }
 
+    /// Promise: Classes get their shares within 1 % over 100 rounds; none starves, and overuse is paid back.
+    ///
     /// The same of processor time, though no turn is measured before it is over: one may take more than a class has in many rounds,
     /// and what a stream's turn takes may change by a factor of hundreds.
     #[test]
@@ -196,6 +203,8 @@ proptest! {
         ensure_shares(&shares, &at_window)?;
     }
 
+    /// Promise: Classes get their shares within 1 % over 100 rounds; none starves, and overuse is paid back.
+    ///
     /// Whatever turns take, a class that took too much has its next turn when it has paid for that, and no later; and one that comes
     /// back after a rest gets no more at once than a round's worth, what may be carried, and the rest of a turn.
     #[test]
@@ -237,6 +246,9 @@ proptest! {
         }
     }
 
+    /// Promise: Schedulers: best effort, priority, fair share with unused volume carried over.
+    /// Promise: Classes get their shares within 1 % over 100 rounds; none starves, and overuse is paid back.
+    ///
     /// Nobody starves: while a class has work, it acts at least once in each round; and what a class that rested gets when it comes
     /// back is bounded by a round and what may be carried.
     #[test]
@@ -264,6 +276,8 @@ proptest! {
         prop_assert!(before_zero <= round * 4 / 5 * (100 + u64::from(carry_percent)) / 100);
     }
 
+    /// Promise: Rates hold whatever happens.
+    ///
     /// Whatever comes in: a stream that is told to act was ready, rates hold over the whole time, and when nothing may act the time
     /// to look again is in the future.
     #[test]

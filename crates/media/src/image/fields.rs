@@ -1,59 +1,117 @@
-//! Little-endian fields at known places, and rules about them.
+//! Fields of the layout, little-endian at fixed offsets: each is named once and read, written and checked by
+//! its name.
+
+use std::marker::PhantomData;
 
 use super::error::{Error, Part};
 
-/// A part of an image that is read.
+/// A number at an offset of a part or record.
+pub(super) struct Field<T> {
+    offset: usize,
+    /// The name in errors.
+    name: &'static str,
+    number: PhantomData<T>,
+}
+
+impl<T> Field<T> {
+    pub(super) const fn new(offset: usize, name: &'static str) -> Self {
+        Self { offset, name, number: PhantomData }
+    }
+}
+
+/// A number that a field holds.
+pub(super) trait Number: Copy {
+    fn read(bytes: &[u8]) -> Option<Self>;
+    fn write(self, bytes: &mut [u8]);
+    /// The number as errors show it.
+    fn shown(self) -> u64;
+}
+
+macro_rules! numbers {
+    ($($number:ty),*) => {$(
+        impl Number for $number {
+            fn read(bytes: &[u8]) -> Option<Self> {
+                bytes.first_chunk().map(|bytes| Self::from_le_bytes(*bytes))
+            }
+            fn write(self, bytes: &mut [u8]) {
+                bytes[..size_of::<Self>()].copy_from_slice(&self.to_le_bytes());
+            }
+            fn shown(self) -> u64 {
+                self as u64
+            }
+        }
+    )*};
+}
+
+numbers!(u16, u32, u64, i64);
+
+/// Writes a field of a part or record.
+pub(super) fn put<T: Number>(record: &mut [u8], field: Field<T>, value: T) {
+    value.write(&mut record[field.offset..]);
+}
+
+/// A part of an image, or a record in it, that is read.
 #[derive(Clone, Copy)]
-pub(super) struct Fields<'a> {
+pub(super) struct Record<'a> {
     part: Part,
     /// Byte of the part at which `bytes` begin.
     base: u64,
     bytes: &'a [u8],
 }
 
-impl<'a> Fields<'a> {
-    /// Fields in `bytes`, which lie at byte `base` of `part`.
-    pub(super) fn new(part: Part, base: u64, bytes: &'a [u8]) -> Self {
-        Self { part, base, bytes }
+impl<'a> Record<'a> {
+    /// The record in `bytes`, which lie at byte `base` of `part`.
+    pub(super) fn new(part: Part, base: usize, bytes: &'a [u8]) -> Self {
+        Self { part, base: base as u64, bytes }
     }
 
-    pub(super) fn u16(self, at: usize) -> u16 {
-        u16::from_le_bytes(self.array(at))
+    /// The records of `length` bytes each that `bytes` are cut into, which lie at byte `base` of `part`.
+    pub(super) fn each(
+        part: Part,
+        base: usize,
+        bytes: &'a [u8],
+        length: usize,
+    ) -> impl Iterator<Item = Self> + 'a {
+        let record = move |(index, bytes)| Self::new(part, base + index * length, bytes);
+        bytes.chunks_exact(length).enumerate().map(record)
     }
 
-    pub(super) fn u32(self, at: usize) -> u32 {
-        u32::from_le_bytes(self.array(at))
+    pub(super) fn get<T: Number>(self, field: Field<T>) -> T {
+        self.number(field.offset)
     }
 
-    pub(super) fn u64(self, at: usize) -> u64 {
-        u64::from_le_bytes(self.array(at))
-    }
-
-    pub(super) fn i64(self, at: usize) -> i64 {
-        i64::from_le_bytes(self.array(at))
-    }
-
-    /// An error about the field at `at` unless `holds`.
-    pub(super) fn check(
+    /// An error about a field unless `holds`.
+    pub(super) fn check<T: Number>(
         self,
         holds: bool,
-        at: usize,
-        field: &'static str,
-        found: impl Into<u64>,
+        field: Field<T>,
         rule: &'static str,
     ) -> Result<(), Error> {
-        let offset = self.base + at as u64;
         if holds {
-            Ok(())
-        } else {
-            Err(Error::Field { part: self.part, offset, field, found: found.into(), rule })
+            return Ok(());
         }
+        let Field { offset, name, .. } = field;
+        let found = self.number::<T>(offset).shown();
+        Err(Error::Field { part: self.part, offset: self.base + offset as u64, field: name, found, rule })
     }
 
-    fn array<const N: usize>(self, at: usize) -> [u8; N] {
-        let slice = self.bytes.get(at..).and_then(<[u8]>::first_chunk);
-        *slice.expect("records are cut to their length before they are read")
+    fn number<T: Number>(self, offset: usize) -> T {
+        let number = self.bytes.get(offset..).and_then(T::read);
+        number.expect("records are cut to their length before they are read")
     }
+}
+
+/// An error about a number that fields add up to, at byte `offset` of a part, unless it is `expected`.
+pub(super) fn check_sum(
+    part: Part,
+    offset: usize,
+    field: &'static str,
+    found: u64,
+    expected: u64,
+    rule: &'static str,
+) -> Result<(), Error> {
+    let offset = offset as u64;
+    if found == expected { Ok(()) } else { Err(Error::Field { part, offset, field, found, rule }) }
 }
 
 /// Checks the CRC-32C of `bytes`.

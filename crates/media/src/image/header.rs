@@ -1,15 +1,39 @@
 //! The first page of an image. It is written last, so that an unfinished image has none.
 
 use super::error::{Error, Part};
-use super::fields::{Fields, check_crc, check_length};
+use super::fields::{Record, check_crc, check_length, put};
 use super::plan::{Identity, Plan, Recipe};
 use super::{PAGE, VERSION};
 use crate::rtp::HEADER_LENGTH;
+use crate::ts::PACKET_LENGTH;
 
 const MAGIC: &[u8; 8] = b"WIREPATH";
 
-/// Where the header's own checksum is.
-const CRC_AT: usize = PAGE as usize - 4;
+/// The fields of the page.
+mod field {
+    use crate::image::fields::Field;
+
+    pub(super) const VERSION: Field<u32> = Field::new(8, "version");
+    pub(super) const BURST_US: Field<u32> = Field::new(12, "burst");
+    pub(super) const SIZE: Field<u64> = Field::new(16, "size of the asset");
+    pub(super) const MTIME_NS: Field<i64> = Field::new(24, "modification time of the asset");
+    pub(super) const INODE: Field<u64> = Field::new(32, "inode of the asset");
+    pub(super) const DEVICE: Field<u64> = Field::new(40, "device of the asset");
+    pub(super) const SSRC: Field<u32> = Field::new(48, "SSRC");
+    pub(super) const TIMESTAMP: Field<u32> = Field::new(52, "first timestamp");
+    pub(super) const SEQUENCE: Field<u16> = Field::new(56, "first sequence number");
+    pub(super) const TS_PER_PACKET: Field<u16> = Field::new(58, "TS packets per RTP packet");
+    pub(super) const PACKET_SIZE: Field<u32> = Field::new(60, "packet size");
+    pub(super) const PACKETS: Field<u64> = Field::new(64, "number of packets");
+    pub(super) const PAYLOAD: Field<u64> = Field::new(72, "payload");
+    pub(super) const DURATION_US: Field<u64> = Field::new(80, "duration");
+    pub(super) const TABLE_OFFSET: Field<u64> = Field::new(88, "offset of the table");
+    pub(super) const TABLE_LENGTH: Field<u64> = Field::new(96, "length of the table");
+    pub(super) const TABLE_CRC: Field<u32> = Field::new(104, "checksum of the table");
+    /// Offset of the page's own checksum.
+    pub(super) const CRC_OFFSET: usize = crate::image::PAGE as usize - 4;
+    pub(super) const CRC: Field<u32> = Field::new(CRC_OFFSET, "checksum");
+}
 
 /// The longest duration, in microseconds, of which every departure still fits 64 bits of 27 MHz ticks.
 const MAX_DURATION_US: u64 = u64::MAX / 27;
@@ -43,28 +67,28 @@ pub struct TableExtent {
 impl Header {
     /// The page.
     pub fn encode(&self) -> [u8; PAGE as usize] {
+        let Plan { identity, recipe, .. } = self.plan;
         let mut page = [0; PAGE as usize];
-        let mut put = |at: usize, bytes: &[u8]| page[at..at + bytes.len()].copy_from_slice(bytes);
-        put(0, MAGIC);
-        put(8, &VERSION.to_le_bytes());
-        put(12, &self.plan.recipe.burst_us.to_le_bytes());
-        put(16, &self.plan.identity.size.to_le_bytes());
-        put(24, &self.plan.identity.mtime_ns.to_le_bytes());
-        put(32, &self.plan.identity.inode.to_le_bytes());
-        put(40, &self.plan.identity.device.to_le_bytes());
-        put(48, &self.plan.ssrc.to_le_bytes());
-        put(52, &self.plan.timestamp.to_le_bytes());
-        put(56, &self.plan.sequence.to_le_bytes());
-        put(58, &self.plan.recipe.ts_per_packet.to_le_bytes());
-        put(60, &u32::from(self.plan.recipe.packet_size()).to_le_bytes());
-        put(64, &self.packets.to_le_bytes());
-        put(72, &self.payload_bytes.to_le_bytes());
-        put(80, &self.duration_us.to_le_bytes());
-        put(88, &self.table.offset.to_le_bytes());
-        put(96, &self.table.length.to_le_bytes());
-        put(104, &self.table.crc.to_le_bytes());
-        let crc = crc32c::crc32c(&page[..CRC_AT]);
-        page[CRC_AT..].copy_from_slice(&crc.to_le_bytes());
+        page[..MAGIC.len()].copy_from_slice(MAGIC);
+        put(&mut page, field::VERSION, VERSION);
+        put(&mut page, field::BURST_US, recipe.burst_us);
+        put(&mut page, field::SIZE, identity.size);
+        put(&mut page, field::MTIME_NS, identity.mtime_ns);
+        put(&mut page, field::INODE, identity.inode);
+        put(&mut page, field::DEVICE, identity.device);
+        put(&mut page, field::SSRC, self.plan.ssrc);
+        put(&mut page, field::TIMESTAMP, self.plan.timestamp);
+        put(&mut page, field::SEQUENCE, self.plan.sequence);
+        put(&mut page, field::TS_PER_PACKET, recipe.ts_per_packet);
+        put(&mut page, field::PACKET_SIZE, recipe.packet_size().into());
+        put(&mut page, field::PACKETS, self.packets);
+        put(&mut page, field::PAYLOAD, self.payload_bytes);
+        put(&mut page, field::DURATION_US, self.duration_us);
+        put(&mut page, field::TABLE_OFFSET, self.table.offset);
+        put(&mut page, field::TABLE_LENGTH, self.table.length);
+        put(&mut page, field::TABLE_CRC, self.table.crc);
+        let crc = crc32c::crc32c(&page[..field::CRC_OFFSET]);
+        put(&mut page, field::CRC, crc);
         page
     }
 
@@ -77,105 +101,66 @@ impl Header {
             return Err(Error::NotAnImage);
         }
         check_length(Part::Header, page, PAGE)?;
-        let fields = Fields::new(Part::Header, 0, page);
-        if fields.u32(8) != VERSION {
-            return Err(Error::Version { found: fields.u32(8) });
+        let record = Record::new(Part::Header, 0, page);
+        let version = record.get(field::VERSION);
+        if version != VERSION {
+            return Err(Error::Version { found: version });
         }
-        check_crc(Part::Header, &page[..CRC_AT], fields.u32(CRC_AT))?;
-        let header = Self::read(fields);
-        header.check(fields, file_length)?;
+        check_crc(Part::Header, &page[..field::CRC_OFFSET], record.get(field::CRC))?;
+        let header = Self::read(record);
+        header.check(record, file_length)?;
         Ok(header)
     }
 
-    fn read(fields: Fields<'_>) -> Self {
+    fn read(record: Record<'_>) -> Self {
         let identity = Identity {
-            size: fields.u64(16),
-            mtime_ns: fields.i64(24),
-            inode: fields.u64(32),
-            device: fields.u64(40),
+            size: record.get(field::SIZE),
+            mtime_ns: record.get(field::MTIME_NS),
+            inode: record.get(field::INODE),
+            device: record.get(field::DEVICE),
         };
-        let recipe = Recipe { ts_per_packet: fields.u16(58), burst_us: fields.u32(12) };
+        let recipe =
+            Recipe { ts_per_packet: record.get(field::TS_PER_PACKET), burst_us: record.get(field::BURST_US) };
+        let table = TableExtent {
+            offset: record.get(field::TABLE_OFFSET),
+            length: record.get(field::TABLE_LENGTH),
+            crc: record.get(field::TABLE_CRC),
+        };
         let plan = Plan {
             identity,
             recipe,
-            ssrc: fields.u32(48),
-            sequence: fields.u16(56),
-            timestamp: fields.u32(52),
+            ssrc: record.get(field::SSRC),
+            sequence: record.get(field::SEQUENCE),
+            timestamp: record.get(field::TIMESTAMP),
         };
-        let table = TableExtent { offset: fields.u64(88), length: fields.u64(96), crc: fields.u32(104) };
         Self {
             plan,
-            packets: fields.u64(64),
-            payload_bytes: fields.u64(72),
-            duration_us: fields.u64(80),
+            packets: record.get(field::PACKETS),
+            payload_bytes: record.get(field::PAYLOAD),
+            duration_us: record.get(field::DURATION_US),
             table,
         }
     }
 
-    fn check(&self, fields: Fields<'_>, file_length: u64) -> Result<(), Error> {
+    fn check(&self, record: Record<'_>, file_length: u64) -> Result<(), Error> {
         let (recipe, table) = (self.plan.recipe, self.table);
-        fields.check(
-            recipe.check().is_ok(),
-            58,
-            "packets per RTP packet",
-            recipe.ts_per_packet,
-            "1 to 47 fit, in a burst of 500,000 µs at most",
-        )?;
-        let size = fields.u32(60);
-        fields.check(
-            size == u32::from(recipe.packet_size()),
-            60,
-            "packet size",
-            size,
-            "12 and 188 a packet make another",
-        )?;
-        let payload = recipe.payload_length() as u64;
-        let packets = self.payload_bytes.div_ceil(payload);
-        fields.check(
-            self.packets > 0 && self.packets == packets,
-            64,
-            "number of packets",
-            self.packets,
-            "the payload makes another",
-        )?;
-        fields.check(
-            self.payload_bytes.is_multiple_of(188),
-            72,
-            "payload",
-            self.payload_bytes,
-            "it is whole packets of 188 bytes",
-        )?;
-        let size = self.plan.identity.size;
-        fields.check(
-            self.payload_bytes <= size,
-            72,
-            "payload",
-            self.payload_bytes,
-            "the asset is shorter",
-        )?;
-        fields.check(
-            self.duration_us <= MAX_DURATION_US,
-            80,
-            "duration",
-            self.duration_us,
-            "no clock runs for so long",
-        )?;
+        let rule = "1 to 47 fit, in a burst of 500,000 µs at most";
+        record.check(recipe.check().is_ok(), field::TS_PER_PACKET, rule)?;
+        let size = record.get(field::PACKET_SIZE) == u32::from(recipe.packet_size());
+        record.check(size, field::PACKET_SIZE, "12 and 188 a packet make another")?;
+        let packets = self.payload_bytes.div_ceil(recipe.payload_length() as u64);
+        let all = self.packets > 0 && self.packets == packets;
+        record.check(all, field::PACKETS, "the payload makes another")?;
+        let whole = self.payload_bytes.is_multiple_of(PACKET_LENGTH as u64);
+        record.check(whole, field::PAYLOAD, "it is whole packets of 188 bytes")?;
+        let of_asset = self.payload_bytes <= self.plan.identity.size;
+        record.check(of_asset, field::PAYLOAD, "the asset is shorter")?;
+        let short = self.duration_us <= MAX_DURATION_US;
+        record.check(short, field::DURATION_US, "no clock runs for so long")?;
         let enough = (self.payload_bytes).checked_add(self.packets * HEADER_LENGTH as u64 + PAGE);
         let placed = table.offset.is_multiple_of(PAGE) && enough.is_some_and(|enough| enough <= table.offset);
-        fields.check(
-            placed,
-            88,
-            "offset of the table",
-            table.offset,
-            "it is whole pages after all packets",
-        )?;
-        let end = table.offset.checked_add(table.length);
-        fields.check(
-            end == Some(file_length),
-            96,
-            "length of the table",
-            table.length,
-            "it ends with the file",
-        )
+        record.check(placed, field::TABLE_OFFSET, "it is whole pages after all packets")?;
+        let at_end = table.offset.checked_add(table.length) == Some(file_length);
+        record.check(at_end, field::TABLE_LENGTH, "it ends with the file")
     }
 }

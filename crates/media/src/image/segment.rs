@@ -1,17 +1,31 @@
 //! A segment: packets back to back, then the records of the trains they make up.
 
 use super::error::{Error, Part};
-use super::fields::{Fields, check_crc, check_length};
+use super::fields::{Record, check_crc, check_length, check_sum, put};
 use super::plan::Plan;
-use super::{MAX_SEGMENT_DATA, MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS, padded};
-use crate::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
-use crate::ts::PACKET_LENGTH;
+use super::{MAX_TRAIN_BYTES, MAX_TRAIN_PACKETS, padded};
+use crate::rtp::{Header, PAYLOAD_TYPE_MP2T, Run};
 
 /// Length of a train record in bytes.
 pub const TRAIN_RECORD_LENGTH: usize = 32;
 
-const DISCONTINUITY: u32 = 1;
-const START: u32 = 2;
+/// The fields of a train record.
+mod field {
+    use crate::image::fields::Field;
+
+    pub(super) const OFFSET: Field<u32> = Field::new(0, "offset");
+    pub(super) const LENGTH: Field<u32> = Field::new(4, "length");
+    pub(super) const PACKET_SIZE: Field<u16> = Field::new(8, "packet size");
+    pub(super) const SEQUENCE: Field<u16> = Field::new(10, "sequence number");
+    pub(super) const TIMESTAMP: Field<u32> = Field::new(12, "timestamp");
+    pub(super) const TIMESTAMP_STEP: Field<u32> = Field::new(16, "timestamp step");
+    pub(super) const FLAGS: Field<u32> = Field::new(20, "flags");
+    pub(super) const DEPARTURE_US: Field<u64> = Field::new(24, "departure");
+
+    /// Flags.
+    pub(super) const DISCONTINUITY: u32 = 1;
+    pub(super) const START: u32 = 2;
+}
 
 /// Where a segment is and what it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,9 +83,9 @@ impl SegmentEntry {
         u64::from(self.data_length.div_ceil(u32::from(plan.recipe.packet_size())))
     }
 
-    /// Checks `bytes`, which are [`SegmentEntry::length`] bytes from its offset on, and reads its trains. Nothing in
-    /// it departs after `until_us`: the next segment's first departure or the duration of the image, and [`u64::MAX`]
-    /// while that is not known.
+    /// Checks `bytes`, which are [`SegmentEntry::length`] bytes from its offset on, and reads its trains.
+    /// Nothing in it departs after `until_us`: the next segment's first departure or the duration of the
+    /// image, and [`u64::MAX`] while that is not known.
     ///
     /// # Errors
     /// [`Error`] where the bytes are damaged or contradict the entry or the plan.
@@ -84,8 +98,8 @@ impl SegmentEntry {
         Ok(trains)
     }
 
-    /// Reads the trains of a segment of which all was checked before, from its records alone: `records` are the bytes
-    /// after its packets.
+    /// Reads the trains of a segment of which all was checked before, from its records alone: `records` are
+    /// the bytes after its packets.
     ///
     /// # Errors
     /// [`Error`] where the records contradict the entry or the plan.
@@ -96,64 +110,23 @@ impl SegmentEntry {
         records: &[u8],
     ) -> Result<Vec<TrainRecord>, Error> {
         check_length(Part::Segment, records, u64::from(self.records) * TRAIN_RECORD_LENGTH as u64)?;
-        let data_length = u64::from(self.data_length);
+        let data_length = self.data_length as usize;
         let mut place = Place { offset: 0, packet: self.first_packet, departure_us: self.first_departure_us };
         let mut trains = Vec::with_capacity(records.len() / TRAIN_RECORD_LENGTH);
-        for (index, record) in records.chunks_exact(TRAIN_RECORD_LENGTH).enumerate() {
-            let base = data_length + (index * TRAIN_RECORD_LENGTH) as u64;
-            let fields = Fields::new(Part::Segment, base, record);
-            let train = TrainRecord::read(fields);
-            train.check(fields, plan, &place, self.data_length)?;
-            let first = index > 0 || train.departure_us == self.first_departure_us;
+        for record in Record::each(Part::Segment, data_length, records, TRAIN_RECORD_LENGTH) {
+            let train = TrainRecord::read(record);
+            train.check(record, plan, &place, self.data_length)?;
+            let first = !trains.is_empty() || train.departure_us == self.first_departure_us;
             let in_time = first && train.departure_us <= until_us;
-            fields.check(in_time, 24, "departure", train.departure_us, "it lies in the segment's time")?;
+            record.check(in_time, field::DEPARTURE_US, "it lies in the segment's time")?;
             place.offset += train.length;
             place.packet += u64::from(train.packets());
             place.departure_us = train.departure_us;
             trains.push(train);
         }
-        let fields = Fields::new(Part::Segment, data_length, &[]);
-        fields.check(
-            place.offset == self.data_length,
-            0,
-            "end of the last train",
-            place.offset,
-            "packets follow it",
-        )?;
+        let (end, rule) = (place.offset.into(), "packets follow it");
+        check_sum(Part::Segment, data_length, "end of the last train", end, data_length as u64, rule)?;
         Ok(trains)
-    }
-
-    /// Checks the entry by itself; `last` where no segment follows.
-    pub(super) fn check(&self, fields: Fields<'_>, plan: &Plan, last: bool) -> Result<(), Error> {
-        let size = u32::from(plan.recipe.packet_size());
-        let length = self.data_length;
-        fields.check(
-            (1..=MAX_SEGMENT_DATA).contains(&length),
-            24,
-            "length of packets",
-            length,
-            "a segment has 1 byte to 1 MiB",
-        )?;
-        let rest = length % size;
-        let short = last
-            && rest > HEADER_LENGTH as u32
-            && (rest - HEADER_LENGTH as u32).is_multiple_of(PACKET_LENGTH as u32);
-        fields.check(
-            rest == 0 || short,
-            24,
-            "length of packets",
-            length,
-            "it is whole packets, but for the last one",
-        )?;
-        let packets = self.packets(plan);
-        let records = u64::from(self.records);
-        fields.check(
-            (1..=packets).contains(&records),
-            28,
-            "number of trains",
-            self.records,
-            "each train has a packet",
-        )
     }
 }
 
@@ -184,32 +157,32 @@ impl TrainRecord {
 
     /// The record.
     pub fn encode(&self) -> [u8; TRAIN_RECORD_LENGTH] {
+        let flag = |is_set, flag| if is_set { flag } else { 0 };
+        let flags = flag(self.discontinuity, field::DISCONTINUITY) | flag(self.start, field::START);
         let mut record = [0; TRAIN_RECORD_LENGTH];
-        let flags = if self.discontinuity { DISCONTINUITY } else { 0 } | if self.start { START } else { 0 };
-        let mut put = |at: usize, bytes: &[u8]| record[at..at + bytes.len()].copy_from_slice(bytes);
-        put(0, &self.offset.to_le_bytes());
-        put(4, &self.length.to_le_bytes());
-        put(8, &self.packet_size.to_le_bytes());
-        put(10, &self.sequence.to_le_bytes());
-        put(12, &self.timestamp.to_le_bytes());
-        put(16, &self.timestamp_step.to_le_bytes());
-        put(20, &flags.to_le_bytes());
-        put(24, &self.departure_us.to_le_bytes());
+        put(&mut record, field::OFFSET, self.offset);
+        put(&mut record, field::LENGTH, self.length);
+        put(&mut record, field::PACKET_SIZE, self.packet_size);
+        put(&mut record, field::SEQUENCE, self.sequence);
+        put(&mut record, field::TIMESTAMP, self.timestamp);
+        put(&mut record, field::TIMESTAMP_STEP, self.timestamp_step);
+        put(&mut record, field::FLAGS, flags);
+        put(&mut record, field::DEPARTURE_US, self.departure_us);
         record
     }
 
-    fn read(fields: Fields<'_>) -> Self {
-        let flags = fields.u32(20);
+    fn read(record: Record<'_>) -> Self {
+        let flags = record.get(field::FLAGS);
         Self {
-            offset: fields.u32(0),
-            length: fields.u32(4),
-            packet_size: fields.u16(8),
-            sequence: fields.u16(10),
-            timestamp: fields.u32(12),
-            timestamp_step: fields.u32(16),
-            departure_us: fields.u64(24),
-            discontinuity: flags & DISCONTINUITY != 0,
-            start: flags & START != 0,
+            offset: record.get(field::OFFSET),
+            length: record.get(field::LENGTH),
+            packet_size: record.get(field::PACKET_SIZE),
+            sequence: record.get(field::SEQUENCE),
+            timestamp: record.get(field::TIMESTAMP),
+            timestamp_step: record.get(field::TIMESTAMP_STEP),
+            departure_us: record.get(field::DEPARTURE_US),
+            discontinuity: flags & field::DISCONTINUITY != 0,
+            start: flags & field::START != 0,
         }
     }
 
@@ -228,74 +201,29 @@ impl TrainRecord {
         Ok(())
     }
 
-    fn check(&self, fields: Fields<'_>, plan: &Plan, place: &Place, data_length: u32) -> Result<(), Error> {
+    fn check(&self, record: Record<'_>, plan: &Plan, place: &Place, data_length: u32) -> Result<(), Error> {
         let size = plan.recipe.packet_size();
-        fields.check(
-            self.packet_size == size,
-            8,
-            "packet size",
-            self.packet_size,
-            "the header has another",
-        )?;
-        fields.check(
-            self.offset == place.offset,
-            0,
-            "offset",
-            self.offset,
-            "the train before ends elsewhere",
-        )?;
+        record.check(self.packet_size == size, field::PACKET_SIZE, "the header has another")?;
+        let follows = self.offset == place.offset;
+        record.check(follows, field::OFFSET, "the train before ends elsewhere")?;
         let longest = MAX_TRAIN_BYTES.min(data_length - place.offset);
-        fields.check(
-            (1..=longest).contains(&self.length),
-            4,
-            "length",
-            self.length,
-            "it is 1 to 65,507 bytes of the segment",
-        )?;
-        fields.check(
-            self.packets() <= MAX_TRAIN_PACKETS,
-            4,
-            "length",
-            self.length,
-            "48 packets are the most",
-        )?;
+        let fits = (1..=longest).contains(&self.length);
+        record.check(fits, field::LENGTH, "it is 1 to 65,507 bytes of the segment")?;
+        record.check(self.packets() <= MAX_TRAIN_PACKETS, field::LENGTH, "48 packets are the most")?;
         let whole = self.length.is_multiple_of(u32::from(size)) || place.offset + self.length == data_length;
-        fields.check(whole, 4, "length", self.length, "it is whole packets, but for the last one")?;
-        let sequence = plan.sequence_of(place.packet);
-        fields.check(
-            self.sequence == sequence,
-            10,
-            "sequence number",
-            self.sequence,
-            "the packets before lead to another",
-        )?;
+        record.check(whole, field::LENGTH, "it is whole packets, but for the last one")?;
+        let in_sequence = self.sequence == plan.sequence_of(place.packet);
+        record.check(in_sequence, field::SEQUENCE, "the packets before lead to another")?;
         let due = plan.timestamp.wrapping_add(ticks_of(self.departure_us));
-        fields.check(
-            self.timestamp.wrapping_sub(due) <= 1,
-            12,
-            "timestamp",
-            self.timestamp,
-            "the departure makes another",
-        )?;
+        let in_time = self.timestamp.wrapping_sub(due) <= 1;
+        record.check(in_time, field::TIMESTAMP, "the departure makes another")?;
         let spread = (u64::from(self.packets() - 1) * u64::from(self.timestamp_step)) >> 16;
         let burst = u64::from(ticks_of(u64::from(plan.recipe.burst_us))) + 1;
-        fields.check(
-            spread <= burst,
-            16,
-            "timestamp step",
-            self.timestamp_step,
-            "the last packet is due in the burst",
-        )?;
-        let flags = fields.u32(20);
-        fields.check(
-            flags & !(DISCONTINUITY | START) == 0,
-            20,
-            "flags",
-            flags,
-            "1 and 2 are the ones there are",
-        )?;
+        record.check(spread <= burst, field::TIMESTAMP_STEP, "the last packet is due in the burst")?;
+        let known = record.get(field::FLAGS) & !(field::DISCONTINUITY | field::START) == 0;
+        record.check(known, field::FLAGS, "1 and 2 are the ones there are")?;
         let later = self.departure_us >= place.departure_us;
-        fields.check(later, 24, "departure", self.departure_us, "the train before departs later")
+        record.check(later, field::DEPARTURE_US, "the train before departs later")
     }
 }
 

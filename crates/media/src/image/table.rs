@@ -3,22 +3,55 @@
 use serde::{Deserialize, Serialize};
 
 use super::error::{Error, Part};
-use super::fields::{Fields, check_crc, check_length};
+use super::fields::{Record, check_crc, check_length, check_sum, put};
 use super::header::{Header, TableExtent};
 use super::segment::SegmentEntry;
-use super::{PAGE, Plan};
+use super::{MAX_SEGMENT_DATA, PAGE, Plan};
+use crate::rtp::HEADER_LENGTH;
 use crate::ts::{PACKET_LENGTH, Played, Programme, Warnings};
 
 const HEAD_LENGTH: usize = 16;
 const ENTRY_LENGTH: usize = 40;
 const START_LENGTH: usize = 24;
 
+/// The fields of the table's head.
+mod head {
+    use crate::image::fields::Field;
+
+    pub(super) const SEGMENTS: Field<u32> = Field::new(0, "number of segments");
+    pub(super) const STARTS: Field<u32> = Field::new(4, "number of starts");
+    pub(super) const DESCRIPTION: Field<u32> = Field::new(8, "length of the description");
+}
+
+/// The fields of a segment's entry.
+mod entry {
+    use crate::image::fields::Field;
+
+    pub(super) const OFFSET: Field<u64> = Field::new(0, "offset of a segment");
+    pub(super) const FIRST_PACKET: Field<u64> = Field::new(8, "first packet of a segment");
+    pub(super) const DEPARTURE_US: Field<u64> = Field::new(16, "departure of a segment");
+    pub(super) const DATA_LENGTH: Field<u32> = Field::new(24, "length of packets");
+    pub(super) const RECORDS: Field<u32> = Field::new(28, "number of trains");
+    pub(super) const CRC: Field<u32> = Field::new(32, "checksum of a segment");
+}
+
+/// The fields of a start.
+mod start {
+    use crate::image::fields::Field;
+
+    pub(super) const DEPARTURE_US: Field<u64> = Field::new(0, "departure of a start");
+    pub(super) const SEGMENT: Field<u32> = Field::new(8, "segment of a start");
+    pub(super) const TRAIN: Field<u32> = Field::new(12, "train of a start");
+    pub(super) const SKIP: Field<u32> = Field::new(16, "skip of a start");
+}
+
 /// All of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Table {
     /// The segments in order.
     pub segments: Vec<SegmentEntry>,
-    /// Where a decoder can start, in order; at most one in a packet. Where there are none, everywhere is as good.
+    /// Where a decoder can start, in order; at most one in a packet. Where there are none, everywhere is as
+    /// good.
     pub starts: Vec<Start>,
     /// What the asset is.
     pub description: Description,
@@ -54,16 +87,13 @@ impl Table {
     /// The bytes.
     pub fn encode(&self) -> Vec<u8> {
         let description = serde_json::to_vec(&self.description).expect("only strings, numbers and lists");
-        let mut bytes = Vec::new();
-        for count in [self.segments.len(), self.starts.len(), description.len(), 0] {
-            bytes.extend((count as u32).to_le_bytes());
-        }
-        for segment in &self.segments {
-            segment.append_to(&mut bytes);
-        }
-        for start in &self.starts {
-            start.append_to(&mut bytes);
-        }
+        let mut head = [0; HEAD_LENGTH];
+        put(&mut head, head::SEGMENTS, self.segments.len() as u32);
+        put(&mut head, head::STARTS, self.starts.len() as u32);
+        put(&mut head, head::DESCRIPTION, description.len() as u32);
+        let mut bytes = head.to_vec();
+        bytes.extend(self.segments.iter().flat_map(SegmentEntry::encode));
+        bytes.extend(self.starts.iter().flat_map(Start::encode));
         bytes.extend(description);
         bytes
     }
@@ -81,13 +111,13 @@ impl Table {
         check_length(Part::Table, bytes, header.table.length)?;
         check_crc(Part::Table, bytes, header.table.crc)?;
         let sections = Sections::split(bytes)?;
-        let segments = sections.entries.chunks_exact(ENTRY_LENGTH).map(SegmentEntry::read).collect();
-        let starts = sections.starts.chunks_exact(START_LENGTH).map(Start::read).collect();
+        let segments = sections.entries().map(SegmentEntry::read).collect();
+        let starts = sections.starts().map(Start::read).collect();
         let description = serde_json::from_slice(sections.description)
             .map_err(|error| Error::Description { reason: error.to_string() })?;
         let table = Self { segments, starts, description };
-        table.check_segments(header)?;
-        table.check_starts(header)?;
+        table.check_segments(sections.entries(), header)?;
+        table.check_starts(sections.starts(), header)?;
         Ok(table)
     }
 
@@ -96,109 +126,53 @@ impl Table {
         self.segments.get(index + 1).map_or(header.duration_us, |next| next.first_departure_us)
     }
 
-    fn check_segments(&self, header: &Header) -> Result<(), Error> {
+    fn check_segments<'a>(
+        &self,
+        records: impl Iterator<Item = Record<'a>>,
+        header: &Header,
+    ) -> Result<(), Error> {
         let (mut offset, mut packet, mut departure_us, mut payload) = (PAGE, 0, 0, 0);
-        for (index, entry) in self.segments.iter().enumerate() {
-            let fields = Fields::new(Part::Table, (HEAD_LENGTH + index * ENTRY_LENGTH) as u64, &[]);
-            entry.check(fields, &header.plan, index + 1 == self.segments.len())?;
-            fields.check(
-                entry.offset == offset,
-                0,
-                "offset of a segment",
-                entry.offset,
-                "the one before ends elsewhere",
-            )?;
-            let first = entry.first_packet;
-            fields.check(
-                first == packet,
-                8,
-                "first packet of a segment",
-                first,
-                "the segments before have another number",
-            )?;
-            let departure = entry.first_departure_us;
-            let in_order = (departure_us..=header.duration_us).contains(&departure);
-            fields.check(
-                in_order,
-                16,
-                "departure of a segment",
-                departure,
-                "the segments depart in order",
-            )?;
-            offset += entry.padded_length();
-            packet += entry.packets(&header.plan);
-            payload += payload_of(entry, &header.plan);
-            departure_us = departure;
+        for (index, (segment, record)) in self.segments.iter().zip(records).enumerate() {
+            segment.check(record, &header.plan, index + 1 == self.segments.len())?;
+            record.check(segment.offset == offset, entry::OFFSET, "the one before ends elsewhere")?;
+            let follows = segment.first_packet == packet;
+            record.check(follows, entry::FIRST_PACKET, "the segments before have another number")?;
+            let in_order = (departure_us..=header.duration_us).contains(&segment.first_departure_us);
+            record.check(in_order, entry::DEPARTURE_US, "the segments depart in order")?;
+            offset += segment.padded_length();
+            packet += segment.packets(&header.plan);
+            payload += payload_of(segment, &header.plan);
+            departure_us = segment.first_departure_us;
         }
-        let fields = Fields::new(Part::Table, 0, &[]);
-        fields.check(
-            offset == header.table.offset,
-            0,
-            "end of the segments",
-            offset,
-            "the table is elsewhere",
-        )?;
-        fields.check(
-            packet == header.packets,
-            0,
-            "packets of all segments",
-            packet,
-            "the header has another number",
-        )?;
-        fields.check(
-            payload == header.payload_bytes,
-            0,
-            "payload of all segments",
-            payload,
-            "the header has another",
-        )
+        let sum = |field, found, expected, rule| check_sum(Part::Table, 0, field, found, expected, rule);
+        sum("end of the segments", offset, header.table.offset, "the table is elsewhere")?;
+        sum("packets of all segments", packet, header.packets, "the header has another number")?;
+        sum("payload of all segments", payload, header.payload_bytes, "the header has another")
     }
 
-    fn check_starts(&self, header: &Header) -> Result<(), Error> {
-        let base = HEAD_LENGTH + self.segments.len() * ENTRY_LENGTH;
+    fn check_starts<'a>(
+        &self,
+        records: impl Iterator<Item = Record<'a>>,
+        header: &Header,
+    ) -> Result<(), Error> {
         let mut before = None;
-        for (index, start) in self.starts.iter().enumerate() {
-            let fields = Fields::new(Part::Table, (base + index * START_LENGTH) as u64, &[]);
-            let segment = start.segment as usize;
-            let Some(entry) = self.segments.get(segment) else {
-                return fields.check(false, 8, "segment of a start", start.segment, "there are fewer");
+        for (start, record) in self.starts.iter().zip(records) {
+            let index = start.segment as usize;
+            let Some(segment) = self.segments.get(index) else {
+                return record.check(false, start::SEGMENT, "there are fewer");
             };
-            fields.check(
-                start.train < entry.records,
-                12,
-                "train of a start",
-                start.train,
-                "the segment has fewer",
-            )?;
+            record.check(start.train < segment.records, start::TRAIN, "the segment has fewer")?;
             let fits = (start.skip as usize).is_multiple_of(PACKET_LENGTH)
                 && (start.skip as usize) < header.plan.recipe.payload_length();
-            fields.check(
-                fits,
-                16,
-                "skip of a start",
-                start.skip,
-                "it leads to a packet of 188 bytes in the payload",
-            )?;
-            let time = entry.first_departure_us..=self.until_us(segment, header);
+            record.check(fits, start::SKIP, "it leads to a packet of 188 bytes in the payload")?;
+            let time = segment.first_departure_us..=self.until_us(index, header);
             let in_time = time.contains(&start.departure_us);
-            fields.check(
-                in_time,
-                0,
-                "departure of a start",
-                start.departure_us,
-                "it lies in the segment's time",
-            )?;
+            record.check(in_time, start::DEPARTURE_US, "it lies in the segment's time")?;
             let ordered = before.is_none_or(|before: &Start| {
                 before.departure_us <= start.departure_us
                     && (before.segment, before.train) < (start.segment, start.train)
             });
-            fields.check(
-                ordered,
-                0,
-                "departure of a start",
-                start.departure_us,
-                "the starts are in order",
-            )?;
+            record.check(ordered, start::DEPARTURE_US, "the starts are in order")?;
             before = Some(start);
         }
         Ok(())
@@ -215,17 +189,25 @@ struct Sections<'a> {
 impl<'a> Sections<'a> {
     fn split(bytes: &'a [u8]) -> Result<Self, Error> {
         let (head, rest) = bytes.split_at_checked(HEAD_LENGTH).ok_or(too_short(HEAD_LENGTH as u64, bytes))?;
-        let fields = Fields::new(Part::Table, 0, head);
-        let length = |at, each: usize| u64::from(fields.u32(at)) * each as u64;
-        let (entries, starts, description) = (length(0, ENTRY_LENGTH), length(4, START_LENGTH), length(8, 1));
-        let expected = HEAD_LENGTH as u64 + entries + starts + description;
-        fields.check(entries > 0, 0, "number of segments", 0u64, "an image has at least one")?;
+        let head = Record::new(Part::Table, 0, head);
+        let length = |count, each: usize| u64::from(head.get(count)) * each as u64;
+        let (entries, starts) = (length(head::SEGMENTS, ENTRY_LENGTH), length(head::STARTS, START_LENGTH));
+        let expected = HEAD_LENGTH as u64 + entries + starts + length(head::DESCRIPTION, 1);
+        head.check(entries > 0, head::SEGMENTS, "an image has at least one")?;
         if expected != bytes.len() as u64 {
             return Err(too_short(expected, bytes));
         }
         let (entries, rest) = rest.split_at(entries as usize);
         let (starts, description) = rest.split_at(starts as usize);
         Ok(Self { entries, starts, description })
+    }
+
+    fn entries(&self) -> impl Iterator<Item = Record<'a>> + use<'a> {
+        Record::each(Part::Table, HEAD_LENGTH, self.entries, ENTRY_LENGTH)
+    }
+
+    fn starts(&self) -> impl Iterator<Item = Record<'a>> + use<'a> {
+        Record::each(Part::Table, HEAD_LENGTH + self.entries.len(), self.starts, START_LENGTH)
     }
 }
 
@@ -234,47 +216,62 @@ fn too_short(expected: u64, bytes: &[u8]) -> Error {
 }
 
 fn payload_of(entry: &SegmentEntry, plan: &Plan) -> u64 {
-    u64::from(entry.data_length) - entry.packets(plan) * crate::rtp::HEADER_LENGTH as u64
+    u64::from(entry.data_length) - entry.packets(plan) * HEADER_LENGTH as u64
 }
 
 impl SegmentEntry {
-    fn append_to(&self, bytes: &mut Vec<u8>) {
-        for field in [self.offset, self.first_packet, self.first_departure_us] {
-            bytes.extend(field.to_le_bytes());
-        }
-        for field in [self.data_length, self.records, self.crc, 0] {
-            bytes.extend(field.to_le_bytes());
+    fn encode(&self) -> [u8; ENTRY_LENGTH] {
+        let mut record = [0; ENTRY_LENGTH];
+        put(&mut record, entry::OFFSET, self.offset);
+        put(&mut record, entry::FIRST_PACKET, self.first_packet);
+        put(&mut record, entry::DEPARTURE_US, self.first_departure_us);
+        put(&mut record, entry::DATA_LENGTH, self.data_length);
+        put(&mut record, entry::RECORDS, self.records);
+        put(&mut record, entry::CRC, self.crc);
+        record
+    }
+
+    fn read(record: Record<'_>) -> Self {
+        Self {
+            offset: record.get(entry::OFFSET),
+            first_packet: record.get(entry::FIRST_PACKET),
+            first_departure_us: record.get(entry::DEPARTURE_US),
+            data_length: record.get(entry::DATA_LENGTH),
+            records: record.get(entry::RECORDS),
+            crc: record.get(entry::CRC),
         }
     }
 
-    fn read(bytes: &[u8]) -> Self {
-        let fields = Fields::new(Part::Table, 0, bytes);
-        Self {
-            offset: fields.u64(0),
-            first_packet: fields.u64(8),
-            first_departure_us: fields.u64(16),
-            data_length: fields.u32(24),
-            records: fields.u32(28),
-            crc: fields.u32(32),
-        }
+    /// Checks the entry by itself; `last` where no segment follows.
+    fn check(&self, record: Record<'_>, plan: &Plan, last: bool) -> Result<(), Error> {
+        let length = self.data_length;
+        let fits = (1..=MAX_SEGMENT_DATA).contains(&length);
+        record.check(fits, entry::DATA_LENGTH, "a segment has 1 byte to 1 MiB")?;
+        let rest = length % u32::from(plan.recipe.packet_size());
+        let payload = rest.checked_sub(HEADER_LENGTH as u32).filter(|payload| *payload > 0);
+        let short = last && payload.is_some_and(|payload| payload.is_multiple_of(PACKET_LENGTH as u32));
+        record.check(rest == 0 || short, entry::DATA_LENGTH, "it is whole packets, but for the last one")?;
+        let each_has_one = (1..=self.packets(plan)).contains(&self.records.into());
+        record.check(each_has_one, entry::RECORDS, "each train has a packet")
     }
 }
 
 impl Start {
-    fn append_to(&self, bytes: &mut Vec<u8>) {
-        bytes.extend(self.departure_us.to_le_bytes());
-        for field in [self.segment, self.train, self.skip, 0] {
-            bytes.extend(field.to_le_bytes());
-        }
+    fn encode(&self) -> [u8; START_LENGTH] {
+        let mut record = [0; START_LENGTH];
+        put(&mut record, start::DEPARTURE_US, self.departure_us);
+        put(&mut record, start::SEGMENT, self.segment);
+        put(&mut record, start::TRAIN, self.train);
+        put(&mut record, start::SKIP, self.skip);
+        record
     }
 
-    fn read(bytes: &[u8]) -> Self {
-        let fields = Fields::new(Part::Table, 0, bytes);
+    fn read(record: Record<'_>) -> Self {
         Self {
-            departure_us: fields.u64(0),
-            segment: fields.u32(8),
-            train: fields.u32(12),
-            skip: fields.u32(16),
+            departure_us: record.get(start::DEPARTURE_US),
+            segment: record.get(start::SEGMENT),
+            train: record.get(start::TRAIN),
+            skip: record.get(start::SKIP),
         }
     }
 }

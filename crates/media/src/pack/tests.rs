@@ -85,6 +85,7 @@ fn headers_are_of_one_stream() {
     assert_eq!(image.packets.last().map(Vec::len), Some(12 + 10_005 % 7 * 188));
 }
 
+/// Promise: A train is bounded by the burst window.
 #[test]
 fn trains_fill_the_burst() {
     let stream = Sample { packets: 20_000, tables_every: 5000, ..Sample::default() }.stream();
@@ -111,6 +112,7 @@ fn the_marker_is_set_after_a_jump_of_the_clock() {
     check_timestamps(&image, &stream);
 }
 
+/// Promise: A truncated or damaged file plays as far as it can, with a warning.
 #[test]
 fn damage_and_truncation_cost_only_what_is_damaged() {
     let stream = Sample { packets: 3000, ..Sample::default() }.stream();
@@ -136,6 +138,7 @@ fn a_file_with_one_reference_is_sent_at_the_nominal_rate() {
     assert_eq!(image.table.description.warnings.first.len(), 1);
 }
 
+/// Promise: A file that is no transport stream or has no PCR is refused with file, offset and reason.
 #[test]
 fn what_is_not_a_stream_or_has_no_clock_is_refused_with_the_place() {
     let text = b"plain text ".repeat(20_000);
@@ -211,6 +214,7 @@ fn small_packets_make_another_image_of_the_same_asset() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
+    /// Promise: A transport stream becomes RTP by RFC 2250: payload type 33, 90 kHz, whole transport packets.
     #[test]
     fn any_stream_comes_out_whole_and_in_time(
         seed: u64,

@@ -144,6 +144,7 @@ mod tests {
         NptRange { start: start.map(Npt::At), end: end.map(Npt::At) }
     }
 
+    /// Promise: `Range: npt=` plays from, up to and between times and from `now`.
     #[test]
     fn ranges_of_real_clients_are_read() {
         for (value, expected) in [

@@ -32,6 +32,7 @@ fn spreads_evenly_and_extends_at_both_ends() {
     assert!(breaks.is_empty());
 }
 
+/// Promise: Departure times follow the PCR of the played programme across its wrap and discontinuities.
 #[test]
 fn goes_through_the_wrap() {
     let before = Pcr::MODULUS - 500;
@@ -41,6 +42,7 @@ fn goes_through_the_wrap() {
     assert!(breaks.is_empty());
 }
 
+/// Promise: Departure times follow the PCR of the played programme across its wrap and discontinuities.
 #[test]
 fn goes_on_at_the_last_rate_over_a_jump() {
     for jumped in [10, 500_000_000_000] {
@@ -92,6 +94,7 @@ fn what_was_timed_without_waiting_is_not_taken_back() {
     assert_eq!((departures[49], departures[60], departures[70], breaks), (4900, 6000, 7000, vec![60]));
 }
 
+/// Promise: Variable rates, several programmes, a PCR on its own PID and PCR gaps play at the right pace.
 #[test]
 fn a_gap_is_believed_when_the_bytes_fit_it() {
     let second = TICKS_PER_SECOND;

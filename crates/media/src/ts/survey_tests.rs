@@ -46,6 +46,7 @@ fn seen(stream: &SampleStream) -> Seen {
     survey(&stream.bytes, 100_000).expect("it has a clock")
 }
 
+/// Promise: Departure times follow the PCR of the played programme across its wrap and discontinuities.
 #[test]
 fn constant_rate_is_followed_to_the_tick() {
     for framing in Framing::ALL {
@@ -70,6 +71,7 @@ fn random_access_is_found_without_the_muxers_word() {
     }
 }
 
+/// Promise: Variable rates, several programmes, a PCR on its own PID and PCR gaps play at the right pace.
 #[test]
 fn the_clock_may_have_a_pid_of_its_own_and_the_first_programme_none() {
     let silent = SampleProgramme { ticks: false, ..SampleProgramme::numbered(1) };

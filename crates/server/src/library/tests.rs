@@ -90,6 +90,7 @@ fn what_cannot_be_served_is_said_at_start() {
     assert_eq!(names(&dots.list(&path("/")).unwrap()), ["media/", "secret.ts"]);
 }
 
+/// Promise: Files outside the served folders are unreachable, whatever the path or a symlink says.
 #[test]
 fn links_stay_inside() {
     let dir = tree();
@@ -192,7 +193,7 @@ fn identities_tell_files_apart() {
     fs::copy(&file, dir.path().join("media/new")).unwrap();
     fs::rename(dir.path().join("media/new"), &file).unwrap();
     assert_ne!(found().identity.inode, before.inode);
-    let http = found().for_http(b"clip.ts");
+    let http = found().representation(b"clip.ts");
     assert_eq!((http.size, http.content_type), (4, "video/mp2t"));
 }
 

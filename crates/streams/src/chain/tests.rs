@@ -105,6 +105,8 @@ fn runs() -> impl Strategy<Value = Vec<Run>> {
 }
 
 proptest! {
+    /// Promise: Handlers read, select or rewrite, in order, whole records or pieces.
+    ///
     /// Handlers one behind the other do what they would do to records one by one.
     #[test]
     fn a_chain_is_its_handlers_in_order(input in runs()) {
@@ -127,6 +129,8 @@ proptest! {
         prop_assert_eq!(records(&output), expected);
     }
 
+    /// Promise: Handlers read, select or rewrite, in order, whole records or pieces.
+    ///
     /// A handler that takes whole records gets them whole, however they come.
     #[test]
     fn whole_records_are_gathered(record in proptest::collection::vec(any::<u8>(), 1..100), cut in 0usize..100) {
@@ -235,6 +239,7 @@ fn refusing(reach: Reach) -> [Handler; 3] {
     ]
 }
 
+/// Promise: A datagram that does not fit its framing or is no share is dropped and counted.
 #[test]
 fn refused_records_end_the_stream_unless_they_are_forgiven() {
     let run = || Run { bytes: Bytes::from_static(b"aabxccxde"), record_bytes: 2, begins: true, ends: true };

@@ -51,6 +51,7 @@ fn known_framings() {
     assert!(error.to_string().contains("0x00"), "{error}");
 }
 
+/// Promise: A record that is too long or cut is an error.
 #[test]
 fn what_is_too_long_or_cut_is_an_error() {
     let of = |framing, input: &[u8]| records(framing, true, input, &[4]).unwrap_err();
@@ -67,6 +68,8 @@ fn what_is_too_long_or_cut_is_an_error() {
     assert_eq!(of(Framing::Fixed(10_001), b"a"), FramingError::TooLong { bytes: 10_001, limit: 10_000 });
 }
 
+/// Promise: A record that is too long or cut is an error.
+///
 /// Whatever the framing allows; a record that goes by in pieces is kept by nobody.
 #[test]
 fn no_record_is_kept_that_is_longer_than_whole_ones_may_be() {
@@ -85,6 +88,8 @@ fn no_record_is_kept_that_is_longer_than_whole_ones_may_be() {
 }
 
 proptest! {
+    /// Promise: Records are found by size or by a bounded callback, however the bytes arrive.
+    ///
     /// However the bytes come, and whether in pieces or whole, the records are the same.
     #[test]
     fn records_do_not_depend_on_how_bytes_come(

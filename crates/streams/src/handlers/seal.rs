@@ -180,6 +180,7 @@ mod tests {
     }
 
     proptest! {
+        /// Promise: A sealed record is opened with the same key and unchanged, or not at all.
         #[test]
         fn what_is_sealed_is_opened_and_nothing_else(
             record in proptest::collection::vec(any::<u8>(), 0..200),
@@ -200,6 +201,8 @@ mod tests {
         }
     }
 
+    /// Promise: A sealed record is opened with the same key and unchanged, or not at all.
+    ///
     /// Test case 14 of the GCM specification (McGrew and Viega): a key and nonce of zeros, 16 bytes of zeros.
     #[test]
     fn it_is_aes_256_gcm() {

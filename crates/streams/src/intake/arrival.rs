@@ -5,7 +5,6 @@
 
 use std::collections::VecDeque;
 
-use super::{Intake, Order};
 use crate::port::Port;
 
 /// The queue of inputs that may have something.
@@ -37,81 +36,5 @@ impl Arrivals {
     pub(super) fn removed(&mut self, port: Port) {
         self.within = self.within.filter(|within| *within != port);
         self.queue.retain(|queued| *queued != port);
-    }
-}
-
-impl Intake {
-    /// An input may have something.
-    pub(super) fn wake(&mut self, place: usize) {
-        let Order::Arrival(arrivals) = &mut self.order else { return };
-        let input = &mut self.inputs[place];
-        if !input.is_queued {
-            input.is_queued = true;
-            arrivals.queue.push_back(input.port);
-        }
-    }
-
-    pub(super) fn wake_all(&mut self) {
-        (0..self.inputs.len()).for_each(|place| self.wake(place));
-    }
-
-    /// The place of the input that is read next, by turns or by arrival.
-    pub(super) fn next(&mut self) -> Option<usize> {
-        let count = self.inputs.len();
-        match &mut self.order {
-            Order::Turns(turns) => (count > 0).then(|| turns.current(count)),
-            Order::Arrival(arrivals) => match arrivals.within {
-                Some(port) => self.place_of(port).filter(|place| self.inputs[*place].is_queued),
-                None => {
-                    let port = *arrivals.queue.front()?;
-                    self.place_of(port)
-                }
-            },
-            Order::Tags { .. } | Order::Shares(_) => None,
-        }
-    }
-
-    /// A record, or a part of one that `ends` says is the last, was taken from the input at `place`.
-    pub(crate) fn took(&mut self, place: usize, ends: bool) {
-        match &mut self.order {
-            Order::Turns(turns) if ends => turns.taken(),
-            Order::Arrival(arrivals) => arrivals.gave(self.inputs[place].port, ends),
-            _ => {}
-        }
-    }
-
-    /// The input that is read next has nothing now. Returns whether another may be read in its place: by turns, never.
-    pub(super) fn set_idle(&mut self, place: usize) -> bool {
-        let Order::Arrival(arrivals) = &mut self.order else { return false };
-        let input = &mut self.inputs[place];
-        if arrivals.queue.front() == Some(&input.port) {
-            arrivals.queue.pop_front();
-            input.is_queued = false;
-        }
-        arrivals.within.is_none()
-    }
-
-    /// The place of an input that is read next, and may have something; None if that has to be waited for.
-    pub(crate) fn next_ready(&mut self) -> Option<usize> {
-        loop {
-            let place = self.next()?;
-            let input = &self.inputs[place];
-            if input.may_be_read() {
-                return Some(place);
-            }
-            if !input.is_open() || !self.set_idle(place) {
-                return None;
-            }
-        }
-    }
-
-    /// The input of which a record goes by, by turns or by arrival: no other's begins before its end.
-    pub(super) fn going_by(&self) -> Option<usize> {
-        let place = match &self.order {
-            Order::Turns(turns) => turns.drawn(),
-            Order::Arrival(arrivals) => arrivals.within.and_then(|port| self.place_of(port)),
-            Order::Tags { .. } | Order::Shares(_) => None,
-        };
-        place.filter(|place| !self.inputs[*place].splitter.at_boundary())
     }
 }

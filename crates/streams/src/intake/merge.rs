@@ -216,6 +216,7 @@ mod tests {
         assert_eq!(merge.counts(), MergeCounts { late: 1, untagged: 1, unawaited: 2 });
     }
 
+    /// Promise: Inputs take turns in order, at random, by arrival, or by a tag with a bounded window.
     #[test]
     fn the_window_is_full_of_bytes_as_well() {
         let mut merge = bounded(2, 100, 20, Late::Drop);
@@ -240,6 +241,8 @@ mod tests {
     }
 
     proptest! {
+        /// Promise: Inputs take turns in order, at random, by arrival, or by a tag with a bounded window.
+        ///
         /// Inputs that are in order, come as they may, and wait while there is no room: all records go, in order, once.
         #[test]
         fn ordered_inputs_make_an_ordered_output(
@@ -272,6 +275,8 @@ mod tests {
             prop_assert_eq!(merge.counts(), MergeCounts::default());
         }
 
+        /// Promise: Inputs take turns in order, at random, by arrival, or by a tag with a bounded window.
+        ///
         /// Whatever comes, in whatever order: with late ones dropped the output is in order, nothing else is lost, and no more wait
         /// than the window allows.
         #[test]

@@ -54,6 +54,9 @@ fn too_few_shares_give_nothing_and_are_said_to_be_lost() {
     assert_eq!(collector.counts(), ShareCounts { lost: 2, spare: 2 });
 }
 
+/// Promise: Shares over connections out of step are restored without loss, within bounds of records and
+/// bytes.
+///
 /// The bound is of bytes as well, whatever the window: hostile datagrams could fill memory otherwise.
 #[test]
 fn shares_of_more_bytes_than_may_wait_give_the_oldest_record_up() {
@@ -68,6 +71,9 @@ fn shares_of_more_bytes_than_may_wait_give_the_oldest_record_up() {
     assert_eq!(collector.counts().lost, 7);
 }
 
+/// Promise: Shares over connections out of step are restored without loss, within bounds of records and
+/// bytes.
+///
 /// What can still come by a stream of bytes is waited for, and nothing else: not what is past, nor what would not suffice.
 #[test]
 fn a_record_waits_for_streams_that_are_behind_and_can_complete_it() {
@@ -88,6 +94,8 @@ fn a_record_waits_for_streams_that_are_behind_and_can_complete_it() {
     assert_eq!(collector.counts().lost, 2);
 }
 
+/// Promise: A share alone reveals nothing of the bytes.
+///
 /// With one share less than it takes, every record of the length is as likely as before: for each value of a byte there is as
 /// much chance that it makes the share that was seen.
 #[test]

@@ -23,6 +23,7 @@ fn add(cache: &Cache, name: &str, age: u64) {
     handle.set_modified(SystemTime::now() - Duration::from_secs(age)).unwrap();
 }
 
+/// Promise: A wire image is written atomically: there is a complete one or none.
 #[test]
 fn there_is_a_whole_image_or_none() {
     let (_folder, cache) = cache(100_000);
@@ -34,6 +35,7 @@ fn there_is_a_whole_image_or_none() {
     assert_eq!(cache.find(&named("a")).unwrap().unwrap().metadata().unwrap().len(), 10_000);
 }
 
+/// Promise: An image that root packs belongs to the owner of the cache folder.
 #[test]
 fn an_image_belongs_to_the_owner_of_the_folder() {
     let (_folder, cache) = cache(100_000);
@@ -45,6 +47,7 @@ fn an_image_belongs_to_the_owner_of_the_folder() {
     assert_eq!(owner(&cache.path_of(&named("a"))), owner(cache.folder()));
 }
 
+/// Promise: The image cache keeps its budget: least recently used first, never an image in use.
 #[test]
 fn the_least_recently_used_goes_first_and_never_one_in_use() {
     let (_folder, cache) = cache(40_000);
@@ -69,6 +72,7 @@ fn what_does_not_fit_is_an_error_that_says_what_to_do() {
     assert!(cache.find(&named("a")).unwrap().is_some());
 }
 
+/// Promise: On a full disk, images are evicted one by one, least recently used first, never one in use.
 #[test]
 fn a_full_disk_or_quota_costs_the_least_recently_used_one_by_one_and_never_one_in_use() {
     for full in [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded] {
@@ -109,6 +113,8 @@ fn only_the_file_that_was_found_damaged_is_removed() {
     cache.remove(&named("a"), &good).unwrap();
 }
 
+/// Promise: Only files with names of images are counted or removed in the cache folder.
+/// Promise: A kill during packing leaves nothing that a later start trusts.
 #[test]
 fn what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_not() {
     let (folder, cache) = cache(100_000);

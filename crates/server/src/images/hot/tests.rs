@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use wirepath_datapath::Support;
 use wirepath_datapath::calibration::Calibrations;
-use wirepath_engine::EngineOptions;
+use wirepath_engine::{Engine, EngineOptions};
 use wirepath_media::ts::synthetic::Sample;
+use wirepath_playback::PlaybackSettings;
 
 use super::*;
 use crate::images::{Cache, Progress, Store};
@@ -16,19 +17,17 @@ use crate::images::{Cache, Progress, Store};
 struct Fixture {
     folder: tempfile::TempDir,
     store: Arc<Store>,
-    engine: Arc<Engine>,
+    playbacks: Arc<Playbacks>,
 }
 
 fn fixture() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
-    let readers = || BlockingPool::start("reader", 1, Priority::Normal).unwrap();
     let cache = Cache::open(&folder.path().join("cache"), 1 << 30).unwrap();
-    let options =
-        EngineOptions { threads: 2, download_stall_us: 60_000_000, ring: true, ..EngineOptions::default() };
-    let engine =
-        Engine::start(&options, Arc::new(Support::probe(None, Calibrations::default(), false)), &readers())
-            .unwrap();
-    Fixture { folder, store: Store::new(cache, 20_000, readers(), 1).unwrap(), engine: Arc::new(engine) }
+    let engine = Arc::new(Engine::start(EngineOptions { threads: 2, ..EngineOptions::default() }).unwrap());
+    let store = Store::new(cache, 20_000, engine.pool().clone(), 1).unwrap();
+    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
+    let playbacks = Arc::new(Playbacks::start(engine, PlaybackSettings { support, ring: true }));
+    Fixture { folder, store, playbacks }
 }
 
 impl Fixture {
@@ -47,7 +46,7 @@ impl Fixture {
     /// Hot memory with room for so many images and a half.
     fn memory(&self, images: u64) -> Arc<HotMemory> {
         let (_, length) = self.image("measured.ts").whole().unwrap();
-        HotMemory::new(images * length + length / 2, Arc::clone(&self.engine)).unwrap()
+        HotMemory::new(images * length + length / 2, Arc::clone(&self.playbacks)).unwrap()
     }
 }
 
@@ -106,6 +105,7 @@ fn what_is_played_is_held_whole() {
     assert_eq!(memory.images()[0].sessions, 0);
 }
 
+/// Promise: `--hot-memory` holds complete images within its budget, least recently requested evicted first.
 #[test]
 fn the_least_recently_asked_for_goes_and_never_one_in_use() {
     let fixture = fixture();
@@ -136,6 +136,7 @@ fn the_least_recently_asked_for_goes_and_never_one_in_use() {
     });
 }
 
+/// Promise: `--hot-memory` holds complete images within its budget, least recently requested evicted first.
 #[test]
 fn the_budget_holds_while_images_come_and_go() {
     let fixture = fixture();
@@ -152,15 +153,17 @@ fn the_budget_holds_while_images_come_and_go() {
     }
 }
 
+/// Promise: `--hot-memory` holds complete images within its budget, least recently requested evicted first.
 #[test]
 fn what_does_not_fit_leaves_the_others_alone() {
     let fixture = fixture();
-    let memory = HotMemory::new(1000, Arc::clone(&fixture.engine)).unwrap();
+    let memory = HotMemory::new(1000, Arc::clone(&fixture.playbacks)).unwrap();
     let _session = memory.session(&fixture.image("a.ts")).unwrap();
     memory.settle();
     assert_eq!((memory.names().len(), memory.used(), memory.given_up()), (0, 0, None));
 }
 
+/// Promise: A damaged image is not held in hot memory.
 #[test]
 fn a_damaged_image_is_not_held() {
     let fixture = fixture();

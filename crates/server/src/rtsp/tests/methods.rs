@@ -1,11 +1,11 @@
 //! RFC 2326 section 10, method by method.
 
 use super::super::Stage;
-use super::super::player::Event;
 use super::client::Client;
 use super::fake::{Asked, SECRET};
 use super::{Open, soon};
 use std::time::Duration;
+use wirepath_playback::PlaybackEvent;
 
 const TRANSPORT: &str = "Transport: RTP/AVP;unicast;client_port=40000-40001";
 
@@ -58,6 +58,8 @@ async fn a_whole_conversation() {
     assert_eq!((open.counter("sessions"), open.counter("sessions_ended/teardown")), (0, 1));
 }
 
+/// Promise: VLC plays a clip to the end.
+///
 /// Debian's VLC receives as if from a SAT>IP server: no DESCRIBE, requests numbered from 0, a URL of its own.
 #[tokio::test]
 async fn vlc_of_debian_is_served() {
@@ -91,6 +93,7 @@ async fn media_comes_from_the_ports_that_were_announced() {
     assert_eq!((received.1.port() % 2, &datagram[..received.0]), (0, &b"a packet"[..]));
 }
 
+/// Promise: Errors have the status that RFC 2326 requires.
 #[tokio::test]
 async fn wrong_requests_get_the_status_of_the_rfc() {
     let open = Open::new().await;
@@ -221,16 +224,16 @@ async fn plays_with_an_end_are_played_one_after_the_other() {
     assert!(!reply.headers.contains_key("rtp-info"));
     client.in_session("PLAY", &set_up, &["Range: npt=30-"]).await;
 
-    open.player.tell(Event::Finished);
+    open.player.tell(PlaybackEvent::Finished);
     open.player.expect(play(Some(20), Some(25))).await;
-    open.player.tell(Event::Finished);
+    open.player.tell(PlaybackEvent::Finished);
     open.player.expect(play(Some(30), None)).await;
     // Now an open-ended one is active: a seek is at once.
     let reply = client.in_session("PLAY", &set_up, &["Range: npt=40-"]).await;
     assert_eq!(reply.header("Range"), "npt=40.000-60.000");
     open.player.expect(play(Some(40), None)).await;
-    open.player.tell(Event::Finished);
-    open.player.tell(Event::Finished);
+    open.player.tell(PlaybackEvent::Finished);
+    open.player.tell(PlaybackEvent::Finished);
     // At the end, PLAY without Range begins at the beginning.
     client.in_session("GET_PARAMETER", &set_up, &[]).await;
     let reply = client.in_session("PLAY", &set_up, &[]).await;
@@ -238,6 +241,8 @@ async fn plays_with_an_end_are_played_one_after_the_other() {
     open.player.expect(play(Some(0), None)).await;
 }
 
+/// Promise: A failed seek leaves the session as it was.
+///
 /// The length of what is still being packed is not known, so only the playback can tell that a place is not there.
 #[tokio::test]
 async fn a_seek_that_fails_leaves_the_session_as_it_was() {
@@ -262,6 +267,8 @@ async fn a_seek_that_fails_leaves_the_session_as_it_was() {
     assert_eq!((open.counter("plays"), open.counter("pauses")), (1, 1));
 }
 
+/// Promise: A PLAY that takes too long is answered with 503 and sends nothing later.
+///
 /// Who was told 503 is sent nothing, even if the answer that was too late comes after all.
 #[tokio::test]
 async fn a_play_that_takes_too_long_is_called_off() {
@@ -288,6 +295,7 @@ async fn a_play_that_takes_too_long_is_called_off() {
     assert_eq!(open.counter("plays"), 1);
 }
 
+/// Promise: A client is told that the server failed, but no file or folder name; the log has the details.
 #[tokio::test]
 async fn a_failure_does_not_tell_about_the_machine() {
     let open = Open::new().await;

@@ -1,13 +1,13 @@
 //! Reports, farewells and what receivers say.
 
 use super::super::Stage;
-use super::super::player::Event;
 use super::client::{Client, SetUp};
 use super::fake::{Asked, SSRC};
 use super::{Open, soon};
 use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::time::interval;
+use wirepath_playback::PlaybackEvent;
 
 /// Type of the last packet of a compound that begins with a sender's report of ours.
 const NAMES: u8 = 202;
@@ -63,7 +63,7 @@ async fn reports_come_while_it_plays_and_a_bye_at_the_end() {
     for _ in 0..3 {
         assert_eq!(last_packet(&set_up.rtcp).await, NAMES);
     }
-    open.player.tell(Event::Finished);
+    open.player.tell(PlaybackEvent::Finished);
     while last_packet(&set_up.rtcp).await != BYE {}
     assert_eq!(open.counter("rtcp_byes"), 1);
 
@@ -75,6 +75,8 @@ async fn reports_come_while_it_plays_and_a_bye_at_the_end() {
     assert_eq!(open.counter("rtcp_byes"), 2);
 }
 
+/// Promise: Nothing follows a BYE.
+///
 /// RFC 3550 section 6.3.7: what is on its way when the end comes is sent, and counted, before BYE.
 #[tokio::test]
 async fn nothing_follows_a_bye() {
@@ -125,6 +127,7 @@ async fn receiver_reports_are_read_and_shown() {
     assert_eq!((sessions[0].stage, sessions[0].path.as_str()), (Stage::Playing, "clip.ts"));
 }
 
+/// Promise: RTCP keeps a session alive.
 #[tokio::test]
 async fn silence_ends_a_session_and_rtcp_is_no_silence() {
     let open = Open::with(|options| options.session_timeout = Duration::from_millis(400)).await;

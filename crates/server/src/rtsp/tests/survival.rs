@@ -1,9 +1,10 @@
 //! Limits, deaths and ends.
 
-use super::super::player::Event;
 use super::fake::Asked;
 use super::{Open, counter, soon};
 use std::time::Duration;
+use wirepath_datapath::SendError;
+use wirepath_playback::{PlayError, PlaybackEvent};
 
 const SOON: Duration = Duration::from_millis(100);
 
@@ -35,14 +36,14 @@ async fn a_connection_that_dies_while_it_is_answered_is_noticed() {
 #[tokio::test]
 async fn sessions_end_when_nobody_listens_or_playing_fails() {
     let open = Open::new().await;
-    for (event, counter) in [
-        (Event::Unreachable, "sessions_ended/unreachable"),
-        (Event::Failed("the asset was truncated".to_owned()), "sessions_ended/failed"),
+    for (error, counter) in [
+        (PlayError::Send(SendError::Refused { call: "send" }), "sessions_ended/unreachable"),
+        (PlayError::Source("the asset was truncated".into()), "sessions_ended/failed"),
     ] {
         let mut client = open.client().await;
         let set_up = client.set_up("clip.ts").await;
         open.player.expect(Asked::SetUp).await;
-        open.player.tell(event);
+        open.player.tell(PlaybackEvent::Failed(error));
         open.player.expect_end().await;
         assert_eq!(client.in_session("PLAY", &set_up, &[]).await.status, 454);
         assert_eq!(open.counter(counter), 1);
@@ -70,6 +71,7 @@ async fn a_shutdown_ends_everything() {
     assert_eq!(values, [1, 1, 0]);
 }
 
+/// Promise: 1,000 half-open RTSP connections disturb nobody and are closed in time.
 #[tokio::test]
 async fn half_open_connections_are_closed() {
     let open = Open::with(|options| options.idle_timeout = SOON).await;
@@ -127,6 +129,7 @@ async fn garbage_is_answered_once_and_closed() {
     assert_eq!(client.ask("OPTIONS", "clip.ts", &[]).await.status, 200);
 }
 
+/// Promise: Sessions and connections are limited, in total, for each address and for each connection.
 #[tokio::test]
 async fn connections_and_sessions_are_limited() {
     let open = Open::with(|options| {
@@ -158,6 +161,7 @@ async fn connections_and_sessions_are_limited() {
     .await;
 }
 
+/// Promise: Sessions and connections are limited, in total, for each address and for each connection.
 #[tokio::test]
 async fn one_client_does_not_take_all_sessions() {
     let open = Open::with(|options| {
@@ -184,6 +188,7 @@ async fn one_client_does_not_take_all_sessions() {
     second.set_up("clip.ts").await;
 }
 
+/// Promise: Sessions and connections are limited, in total, for each address and for each connection.
 #[tokio::test]
 async fn the_door_is_full_when_it_is_full() {
     let open = Open::with(|options| options.connections = 1).await;

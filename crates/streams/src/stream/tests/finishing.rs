@@ -3,6 +3,8 @@
 use super::*;
 use std::thread;
 
+/// Promise: A finished stream ends well only when its TCP peers have acknowledged everything.
+///
 /// Bytes that its side of a connection took, and its peer has no room for, are lost when that resets it.
 #[test]
 fn a_connection_that_is_reset_after_the_end_has_not_got_everything() {
@@ -29,6 +31,7 @@ fn a_connection_that_is_reset_after_the_end_has_not_got_everything() {
     }
 }
 
+/// Promise: A finished stream ends well only when its TCP peers have acknowledged everything.
 #[test]
 fn a_connection_that_acknowledges_nothing_for_long_is_given_up() {
     let (near, _far) = narrow_connection();
@@ -48,6 +51,7 @@ fn a_connection_that_acknowledges_nothing_for_long_is_given_up() {
     assert!(acted.unwrap_err().to_string().contains("timed out"));
 }
 
+/// Promise: A finished stream ends well only when its TCP peers have acknowledged everything.
 #[test]
 fn a_stream_ends_when_its_peer_has_everything() {
     let (near, mut far) = narrow_connection();
@@ -66,6 +70,8 @@ fn a_stream_ends_when_its_peer_has_everything() {
     assert_eq!(reading.join().unwrap(), 1_000_000);
 }
 
+/// Promise: An answer that the origin cuts is cut for the client.
+///
 /// Others may have the same connection, and take for an end in order what follows an error that somebody else was told of.
 #[test]
 fn asking_how_much_is_on_its_way_takes_no_error_away() {

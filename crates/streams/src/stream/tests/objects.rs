@@ -5,6 +5,8 @@ use crate::{Common, HandlerError, Read, Verdict};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 use std::thread;
 
+/// Promise: Files, connections, pipes, UDP sockets and memory have one interface, on any thread.
+/// Promise: Bytes that no handler looks at are not copied, also to several connections.
 #[test]
 fn files_sockets_and_pipes_are_all_the_same() {
     let bytes: Vec<u8> = (0..3_000_000u32).map(|number| (number * 7 / 3) as u8).collect();
@@ -39,6 +41,8 @@ fn files_sockets_and_pipes_are_all_the_same() {
     assert!(written[100..] == bytes[500..], "what was written is not what was read");
 }
 
+/// Promise: Sinks without zero-copy get every byte, also those under way without a copy.
+///
 /// What is in a pipe when its sink says that it takes only copies must not be lost.
 #[test]
 fn sinks_that_take_only_what_is_copied_get_every_byte() {
@@ -78,6 +82,8 @@ fn sinks_that_take_only_what_is_copied_get_every_byte() {
     assert!(reading.join().unwrap() == bytes, "other bytes");
 }
 
+/// Promise: A socket of datagrams or packets is refused as a stream.
+///
 /// An empty datagram would be the end of the stream.
 #[test]
 fn a_socket_that_is_none_of_streams_is_refused() {
@@ -108,6 +114,7 @@ fn an_object_that_fails_says_which_and_why() {
     assert_eq!(stream.run().unwrap_err().to_string(), "tcp://client: sendmsg: Broken pipe (os error 32)");
 }
 
+/// Promise: A failed input ends only itself where that is asked for; the error names it.
 #[test]
 fn a_connection_that_fails_while_a_file_is_sent_is_named() {
     let (near, far) = UnixStream::pair().unwrap();
@@ -121,6 +128,8 @@ fn a_connection_that_fails_while_a_file_is_sent_is_named() {
     assert_eq!(stream.run().unwrap_err().to_string(), "tcp://client: sendfile: Broken pipe (os error 32)");
 }
 
+/// Promise: A failed input ends only itself where that is asked for; the error names it.
+///
 /// An input of which nobody looks at the bytes may fail like any other.
 #[test]
 fn a_stream_survives_inputs_that_fail_unseen_and_while_they_are_read_ahead() {
@@ -156,6 +165,7 @@ fn a_stream_survives_inputs_that_fail_unseen_and_while_they_are_read_ahead() {
     assert!(error.starts_with("file: reading ahead: "), "{error}");
 }
 
+/// Promise: Every byte that was read is accounted for: taken, waiting, dropped and why.
 #[test]
 fn what_an_output_that_fails_did_not_get_is_said_to_the_byte() {
     let input = vec![7u8; 4_000_000];
@@ -204,6 +214,7 @@ impl Read for Fails {
     }
 }
 
+/// Promise: A handler that fails or panics ends its stream with a clear cause, and no other.
 #[test]
 fn a_handler_that_fails_or_panics_ends_its_stream_with_a_clear_cause() {
     for (act, expected) in [

@@ -34,6 +34,8 @@ pub(super) fn merged(
 }
 
 proptest! {
+    /// Promise: Inputs take turns in order, at random, by arrival, or by a tag with a bounded window.
+    ///
     /// What is spread in turn or at random comes together again by the same order: the same records in the same order.
     #[test]
     fn merging_undoes_striping(
@@ -54,6 +56,7 @@ proptest! {
         }
     }
 
+    /// Promise: Outputs get records in turn, by size, at random, by capacity, all, or as shares.
     #[test]
     fn stripes_of_bytes_are_of_their_size(
         input in proptest::collection::vec(any::<u8>(), 0..2000),
@@ -67,6 +70,7 @@ proptest! {
         }
     }
 
+    /// Promise: Outputs get records in turn, by size, at random, by capacity, all, or as shares.
     #[test]
     fn a_mirror_gives_all_to_each_and_capacity_each_record_once(
         input in proptest::collection::vec(any::<u8>(), 0..2000),
@@ -86,6 +90,7 @@ proptest! {
     }
 }
 
+/// Promise: Inputs take turns in order, at random, by arrival, or by a tag with a bounded window.
 #[test]
 fn records_with_tags_are_put_in_order() {
     let builder =
@@ -95,6 +100,8 @@ fn records_with_tags_are_put_in_order() {
     assert_eq!(output, b"\x01a\x02d\x03e\x04b\x05c\x09f");
 }
 
+/// Promise: Inputs take turns in order, at random, by arrival, or by a tag with a bounded window.
+///
 /// What waits for an input that is silent is bounded in bytes, of long records as of many.
 #[test]
 fn records_with_tags_that_wait_take_so_much_memory() {
@@ -124,6 +131,7 @@ fn records_with_tags_that_wait_take_so_much_memory() {
     assert_eq!(stream.status().merge.unwrap().unawaited, 17);
 }
 
+/// Promise: A full output blocks the stream, has records dropped or is detached, as asked; drops are counted.
 #[test]
 fn a_mirror_waits_for_its_slowest_or_drops_or_does_without_it_as_it_is_told() {
     let record = vec![7u8; 1000];
@@ -177,6 +185,7 @@ fn a_mirror_waits_for_its_slowest_or_drops_or_does_without_it_as_it_is_told() {
     }
 }
 
+/// Promise: By capacity, an output that drops records gets none while others have room.
 #[test]
 fn what_drops_records_gets_none_while_others_have_room() {
     let (stuck, _reader) = UnixStream::pair().unwrap();

@@ -4,6 +4,8 @@ use super::*;
 use proptest::prelude::*;
 
 proptest! {
+    /// Promise: Outputs get records in turn, by size, at random, by capacity, all, or as shares.
+    ///
     /// Shares for all outputs but one are put together again.
     #[test]
     fn shares_come_together(
@@ -50,6 +52,9 @@ fn dealt(records: u8, threshold: u8, count: usize) -> (Vec<u8>, Vec<Vec<u8>>) {
 
 const SHARE: usize = crate::SHARE_HEADER + 10;
 
+/// Promise: Shares over connections out of step are restored without loss, within bounds of records and
+/// bytes.
+///
 /// Connections are hardly ever in step: the one that is ahead waits, in a bound of records and of bytes, and no record is given up.
 #[test]
 fn shares_by_connections_that_are_not_in_step_lose_nothing_and_wait_within_bounds() {
@@ -83,6 +88,9 @@ fn shares_by_connections_that_are_not_in_step_lose_nothing_and_wait_within_bound
     }
 }
 
+/// Promise: Shares over connections out of step are restored without loss, within bounds of records and
+/// bytes.
+///
 /// Two of three suffice: neither a connection that is silent nor one that has ended holds up the others, and a share that a connection
 /// does not have is not waited for.
 #[test]
@@ -112,6 +120,7 @@ fn shares_that_are_not_needed_are_not_waited_for() {
     assert_eq!(status.bytes_in, handed_on + status.bytes_dropped + 40 * size);
 }
 
+/// Promise: A datagram that does not fit its framing or is no share is dropped and counted.
 #[test]
 fn datagrams_that_are_no_shares_are_dropped_and_counted() {
     let (sender, inlet) = datagrams();
@@ -142,6 +151,7 @@ fn datagrams_that_are_no_shares_are_dropped_and_counted() {
     assert!(matches!(stream.run(), Err(StreamError::Share(_))));
 }
 
+/// Promise: More outputs than a record can have shares are an error.
 #[test]
 fn more_outputs_than_there_can_be_shares_are_an_error() {
     let (objects, _) = collects(256);

@@ -3,6 +3,8 @@
 use super::*;
 use crate::InputOrder;
 
+/// Promise: A turn of a stream moves its allowance and at most one call more.
+///
 /// Others wait while a stream has its turn: it may move what it is allowed, and one call more.
 #[test]
 fn a_turn_moves_what_it_may() {
@@ -51,6 +53,8 @@ fn a_turn_moves_what_it_may() {
     }
 }
 
+/// Promise: The cost of a record does not grow with the number of silent inputs.
+///
 /// Nor are they looked at when a record is moved unseen, or is not because of one of them.
 #[test]
 fn who_is_silent_is_not_looked_at_for_a_record_that_moves_unseen() {
@@ -92,6 +96,8 @@ fn who_is_silent_is_not_looked_at_for_a_record_that_moves_unseen() {
     }
 }
 
+/// Promise: The cost of a record does not grow with the number of silent inputs.
+///
 /// A record costs the same however many inputs are silent: none of them is asked until something may have come.
 #[test]
 fn who_is_silent_is_not_asked_until_something_may_have_come() {

@@ -3,11 +3,7 @@
 use super::*;
 use crate::cache::store::writing::is_full;
 
-#[expect(unreachable_pub, reason = "it is public where it belongs, in the tests of the whole")]
-#[path = "../../../../../../tests/src/small_disk.rs"]
-mod small_disk;
-
-use small_disk::SmallDisk;
+use wirepath_testkit::SmallDisk;
 
 /// A store on a disk of 1 MiB, if such a disk can be made here.
 fn small_stage() -> Option<(SmallDisk, Stage)> {
@@ -36,14 +32,18 @@ fn fill(disk: &SmallDisk) {
 
 /// The entry's head as a 304 makes it that says `X: new`.
 fn renewed(kept: &Kept) -> Entry {
-    let told = Told::read(b"HTTP/1.1 304 Not Modified\r\nX: new\r\n\r\n", &Method::GET).unwrap().unwrap().0;
-    kept.entry.renewed(&HeaderMap::new(), &told, SystemTime::now()).unwrap()
+    let response = OriginResponse::read(b"HTTP/1.1 304 Not Modified\r\nX: new\r\n\r\n", &Method::GET)
+        .unwrap()
+        .unwrap()
+        .0;
+    kept.entry.renewed(&HeaderMap::new(), &response, SystemTime::now()).unwrap()
 }
 
 fn is_renewed(stage: &Stage, url: &str) -> bool {
     stage.store.find(&key(url), url).unwrap().entry.fields.contains_key("x")
 }
 
+/// Promise: On a full disk entries make room for records; a renewed head is kept in memory.
 #[test]
 fn a_record_has_others_go_on_a_full_disk() {
     let Some((disk, stage)) = small_stage() else { return };
@@ -66,6 +66,7 @@ fn a_record_has_others_go_on_a_full_disk() {
     assert_eq!(urls.map(|url| stage.body(url).is_some()), [false, false, true]);
 }
 
+/// Promise: On a full disk entries make room for records; a renewed head is kept in memory.
 #[test]
 fn a_head_that_cannot_be_written_down_is_used_until_the_end() {
     let Some((disk, stage)) = small_stage() else { return };
@@ -80,6 +81,7 @@ fn a_head_that_cannot_be_written_down_is_used_until_the_end() {
     assert_eq!(stage.body("http://o/a").unwrap(), b"body");
 }
 
+/// Promise: Entries are evicted as a body grows, not for the length that its head claims.
 #[test]
 fn others_go_as_a_body_grows_and_not_for_what_its_head_says() {
     let budget = 10 * cost(100_000);
@@ -104,6 +106,7 @@ fn others_go_as_a_body_grows_and_not_for_what_its_head_says() {
     assert_eq!(stage.store.size(), (1, cost(100_000)));
 }
 
+/// Promise: Entries are evicted as a body grows, not for the length that its head claims.
 #[test]
 fn room_is_taken_for_nobody_who_is_gone() {
     let stage = Stage::new(PLENTY);

@@ -1,0 +1,99 @@
+//! Why something was not sent.
+
+use rustix::io::Errno;
+
+/// Why a train, or the rest of it, was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SendError {
+    /// The socket has no room now, or the kernel no memory; the same train can be sent a little later.
+    #[error("{call}: the socket is full")]
+    Full {
+        /// The call that said so.
+        call: &'static str,
+    },
+    /// This route cannot do what the path needs; another path can. See [`crate::DataPath::next`].
+    #[error("{call}: {errno}; this route needs another data path")]
+    Unsupported {
+        /// The call that said so.
+        call: &'static str,
+        /// `EIO`, `EINVAL` or `EMSGSIZE`.
+        errno: Errno,
+    },
+    /// The receiver's port is closed (ICMP port unreachable).
+    #[error("{call}: port unreachable: the client's port is closed")]
+    Refused {
+        /// The call that said so.
+        call: &'static str,
+    },
+    /// The network is not there at the moment; these packets are lost, later ones may arrive.
+    #[error("{call}: {errno}; packets are lost until the network is back")]
+    NetworkDown {
+        /// The call that said so.
+        call: &'static str,
+        /// `ENETDOWN`, `ENETUNREACH`, `EHOSTUNREACH`, `EPERM` (a packet filter) or `ENOBUFS`.
+        errno: Errno,
+    },
+    /// The stored file could not be read where the train should be: it was truncated, or the storage is
+    /// damaged.
+    #[error("{call}: {errno}; the stored file was truncated or its storage fails")]
+    Storage {
+        /// The call that said so.
+        call: &'static str,
+        /// What it said; `ENODATA` if the file ends too early.
+        errno: Errno,
+    },
+    /// A call failed in a way that has no remedy here.
+    #[error("{call}: {errno}")]
+    Other {
+        /// The call that failed.
+        call: &'static str,
+        /// What it said.
+        errno: Errno,
+    },
+}
+
+impl SendError {
+    /// Sorts what a send to a UDP socket answers. Which errors mean "this route cannot segment" differs
+    /// between kernels (EIO without checksum offload before 6.12 and with IPsec, EINVAL before 6.1.129 and
+    /// 6.12.14 where EMSGSIZE is said today), so they are treated alike.
+    pub(crate) fn of_udp(call: &'static str, errno: Errno) -> SendError {
+        match errno {
+            errno if is_full(errno) => SendError::Full { call },
+            Errno::IO | Errno::INVAL | Errno::MSGSIZE | Errno::OPNOTSUPP => {
+                SendError::Unsupported { call, errno }
+            }
+            Errno::CONNREFUSED => SendError::Refused { call },
+            Errno::NETDOWN | Errno::NETUNREACH | Errno::HOSTUNREACH | Errno::PERM | Errno::NOBUFS => {
+                SendError::NetworkDown { call, errno }
+            }
+            Errno::FAULT => SendError::Storage { call, errno },
+            _ => SendError::Other { call, errno },
+        }
+    }
+
+    /// As [`SendError::of_udp`], for calls that `std` made.
+    pub(crate) fn of_udp_io(call: &'static str, error: &std::io::Error) -> SendError {
+        SendError::of_udp(call, Errno::from_io_error(error).unwrap_or(Errno::INVAL))
+    }
+}
+
+/// Whether a call's answer passes by itself: no room in the socket, or no memory for the moment. An io_uring
+/// says the latter when it has none for a send's second answer.
+pub(crate) fn is_full(errno: Errno) -> bool {
+    matches!(errno, Errno::AGAIN | Errno::NOMEM)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: A train that a full socket refuses is sent later; none is lost or sent twice.
+    #[test]
+    fn a_lack_of_memory_passes() {
+        for errno in [Errno::AGAIN, Errno::NOMEM] {
+            assert_eq!(SendError::of_udp("send", errno), SendError::Full { call: "send" });
+        }
+        let gone = SendError::of_udp("send", Errno::NOTCONN);
+        assert_eq!(gone, SendError::Other { call: "send", errno: Errno::NOTCONN });
+    }
+}

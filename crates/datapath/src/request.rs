@@ -1,0 +1,66 @@
+//! What a data path is given to send.
+
+use std::os::fd::BorrowedFd;
+
+use wirepath_media::rtp::HEADER_LENGTH;
+
+use crate::{BlockSink, Extent, Headers, MappedFile, SendContext, SendError, Train, UdpSink};
+
+/// A train to send from a file, behind headers, to a sink.
+pub(crate) struct TrainRequest<'a> {
+    pub(crate) sink: &'a UdpSink,
+    pub(crate) file: &'a MappedFile,
+    pub(crate) train: Train,
+    pub(crate) headers: Headers,
+    pub(crate) context: &'a mut SendContext,
+}
+
+/// An extent of a file to send to a sink, without headers.
+pub(crate) struct BlockRequest<'a> {
+    pub(crate) sink: &'a BlockSink,
+    pub(crate) file: &'a MappedFile,
+    pub(crate) extent: Extent,
+    pub(crate) context: &'a mut SendContext,
+}
+
+impl<'a> TrainRequest<'a> {
+    #[inline]
+    pub(crate) fn socket(&self) -> BorrowedFd<'a> {
+        self.sink.socket()
+    }
+
+    /// Header of packet `index`.
+    #[inline]
+    pub(crate) fn header(&self, index: u32) -> [u8; HEADER_LENGTH] {
+        self.train.header(index, self.headers)
+    }
+
+    /// Payload of packet `index`.
+    #[inline]
+    pub(crate) fn payload(&self, index: u32) -> Extent {
+        self.train.payload(index, self.headers)
+    }
+
+    /// Whether the train leaves byte by byte as it is stored.
+    #[inline]
+    pub(crate) fn is_as_stored(&self) -> bool {
+        self.headers == Headers::Stored && self.train.skip == 0
+    }
+
+    /// Calls `send` for one packet after the other until it fails; answers how many were sent.
+    #[inline]
+    pub(crate) fn one_by_one(
+        &mut self,
+        mut send: impl FnMut(&mut Self, u32) -> Result<(), SendError>,
+    ) -> Result<u32, SendError> {
+        for index in 0..self.train.packets() {
+            match send(self, index) {
+                Ok(()) => {}
+                Err(error) if index == 0 => return Err(error),
+                // The caller comes back for the rest, and hears the error then if it lasts.
+                Err(_) => return Ok(index),
+            }
+        }
+        Ok(self.train.packets())
+    }
+}

@@ -1,0 +1,13 @@
+//! Data paths that a server or a stream chooses, or steps down to.
+
+pub(crate) mod gso_writev;
+pub(crate) mod kernel_module;
+pub(crate) mod krtpsendfile;
+pub(crate) mod loan;
+pub(crate) mod mmap_send;
+pub(crate) mod mmap_zerocopy;
+pub(crate) mod read_writev;
+pub mod sendfile;
+pub(crate) mod sendmmsg;
+pub(crate) mod wire_sendfile;
+pub(crate) mod wire_uring;

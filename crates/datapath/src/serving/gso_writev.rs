@@ -1,0 +1,34 @@
+//! `gso_writev`: a train by one `sendmsg` with UDP_SEGMENT over headers and a mapping.
+//!
+//! One call per train, one copy. Stored headers need no vector of their own.
+
+use wirepath_sys::gather::Datagram;
+
+use crate::SendError;
+use crate::request::TrainRequest;
+
+const CALL: &str = "sendmsg";
+
+/// Sends all of the train or nothing.
+#[inline]
+pub(crate) fn send(request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
+    let (socket, mapping) = (request.socket(), &request.file.mapping);
+    let (train, is_as_stored) = (request.train, request.is_as_stored());
+    let gather = &mut request.context.gather;
+    let sent = if is_as_stored {
+        let whole = Datagram { header: None, payload: train.extent().in_memory() };
+        gather.send_segmented(socket, mapping, std::iter::once(whole))
+    } else {
+        gather.send_segmented(socket, mapping, train.datagrams(request.headers))
+    };
+    sent.map(|_| train.packets()).map_err(|error| SendError::of_udp_io(CALL, &error))
+}
+
+/// Sends packet `index` of the train by itself.
+#[inline]
+pub(crate) fn send_packet(request: &mut TrainRequest<'_>, index: u32) -> Result<(), SendError> {
+    let packet = request.train.datagram(index, request.headers);
+    let (socket, mapping) = (request.socket(), &request.file.mapping);
+    let sent = request.context.gather.send_segmented(socket, mapping, std::iter::once(packet));
+    sent.map(drop).map_err(|error| SendError::of_udp_io(CALL, &error))
+}

@@ -1,0 +1,179 @@
+//! What the paths by the kernel module share: the calls that the papers call enhanced, which Wirepath's
+//! module has.
+//!
+//! In the module they are one: payload from a file or a mapping, a header that is given, made by the kernel's
+//! RTP engine, or none, and one packet or a run of packets (`kernel/module/uapi/wirepath.h`). Payload goes by
+//! reference, from Linux 6.5 on.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::io::Errno;
+use wirepath_sys::module::{Marker, Rtp, RtpTime, Run, Sent, Timestamps};
+
+use super::{gso_writev, sendfile};
+use crate::buffer::Buffer;
+use crate::request::TrainRequest;
+use crate::{Extent, Headers, MappedFile, SendContext, SendError, Train};
+
+const CALL: &str = "ioctl(WIREPATH_SEND)";
+
+/// Packets with timestamps that no fixed step leads to, for one call: the train that the kernel cuts.
+const TABLE: usize = 64;
+
+/// Where the kernel finds payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum From {
+    /// In the file.
+    File,
+    /// In its mapping.
+    Mapping,
+}
+
+impl From {
+    /// An extent of a file as a run.
+    #[inline]
+    pub(crate) fn run(self, file: &MappedFile, extent: Extent) -> Result<Run<'_>, SendError> {
+        match self {
+            From::File => Ok(Run::of_file(file.file().as_fd(), extent.offset, Some(extent.length as u64))),
+            From::Mapping => Run::of_mapping(&file.mapping, extent.in_memory())
+                .map_err(|_| SendError::Other { call: CALL, errno: Errno::INVAL }),
+        }
+    }
+}
+
+/// Sends a run of an extent; answers what was sent, at least a packet.
+#[inline]
+pub(crate) fn send_run(
+    socket: BorrowedFd<'_>,
+    file: &MappedFile,
+    extent: Extent,
+    run: Run<'_>,
+    context: &mut SendContext,
+) -> Result<Sent, SendError> {
+    // Before a page is waited for that is not in memory, its reading is begun, and it is as if the socket
+    // were full.
+    let mut run = run.without_waiting();
+    let result = context.device.module()?.send(socket, &mut run);
+    match (run.sent(), result) {
+        (sent, _) if sent.packets > 0 => Ok(sent), // the caller comes back for the rest, and hears the error then
+        (_, Ok(())) => Err(SendError::Other { call: CALL, errno: Errno::INVAL }),
+        (_, Err(error)) => {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::INVAL);
+            Err(failed(CALL, file, extent, errno, &mut context.buffer))
+        }
+    }
+}
+
+/// Sorts what the module answers when it has sent nothing.
+#[cold]
+pub(crate) fn failed(
+    call: &'static str,
+    file: &MappedFile,
+    extent: Extent,
+    errno: Errno,
+    buffer: &mut Buffer,
+) -> SendError {
+    match errno {
+        Errno::INTR => SendError::Full { call },
+        Errno::NODATA => SendError::Storage { call, errno },
+        // The device's, or the storage's.
+        Errno::IO => sendfile::of_nothing(call, file, extent, errno, buffer),
+        errno => SendError::of_udp(call, errno),
+    }
+}
+
+/// Sends packet `index` of a train behind a header that is given.
+#[inline]
+pub(crate) fn send_packet(from: From, request: &mut TrainRequest<'_>, index: u32) -> Result<(), SendError> {
+    let payload = request.payload(index);
+    if payload.length == 0 {
+        return gso_writev::send_packet(request, index);
+    }
+    let (socket, file, header) = (request.socket(), request.file, request.header(index));
+    let run = from.run(file, payload)?.with_headers(&header, header.len());
+    send_run(socket, file, payload, run, request.context).map(drop)
+}
+
+/// Sends the train's first packets behind headers of the kernel's RTP engine, which skips stored ones: all of
+/// it in one call where its timestamps go up by whole ticks. Answers how many packets were sent, at least
+/// one.
+#[inline]
+pub(crate) fn send_rtp(from: From, request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
+    let (file, headers) = (request.file, request.headers);
+    let train = request.train.up_to(packets_a_call(&request.train));
+    let (extent, stored) = match train.packets() {
+        1 => (train.payload(0, headers), 0),
+        _ => (train.extent(), headers.stored_length() as u32),
+    };
+    if extent.length == 0 {
+        return gso_writev::send_packet(request, 0).map(|()| 1);
+    }
+    let first = train.header_fields(0, headers);
+    let mut table = [RtpTime::default(); TABLE];
+    let rtp = Rtp {
+        ssrc: first.ssrc,
+        payload_type: first.payload_type,
+        sequence: first.sequence,
+        marker: if first.marker { Marker::First } else { Marker::Never },
+        timestamps: timestamps(&train, headers, &mut table),
+    };
+    let run = from.run(file, extent)?.in_packets(u32::from(train.packet_size) - stored).passing_over(stored);
+    let run = run.with_rtp(rtp).in_trains(request.sink.train_packets());
+    send_run(request.socket(), file, extent, run, request.context).map(|sent| sent.packets as u32)
+}
+
+/// Packets of a train that the RTP engine sends in a call.
+pub(crate) fn packets_a_call(train: &Train) -> u32 {
+    if has_whole_ticks(train) { train.packets() } else { train.packets().min(TABLE as u32) }
+}
+
+fn has_whole_ticks(train: &Train) -> bool {
+    train.run.step & 0xffff == 0
+}
+
+/// The timestamps of a train, with room in `table` for those that need one.
+fn timestamps<'a>(train: &Train, headers: Headers, table: &'a mut [RtpTime; TABLE]) -> Timestamps<'a> {
+    let first = train.header_fields(0, headers).timestamp;
+    if has_whole_ticks(train) || train.packets() == 1 {
+        return Timestamps::Step { first, ticks: train.run.step >> 16, packets: 1 };
+    }
+    let count = TABLE.min(train.packets() as usize);
+    for (index, time) in (0..).zip(&mut table[..count]) {
+        let timestamp = train.header_fields(index, headers).timestamp;
+        *time = RtpTime { timestamp, packets: 1, ..RtpTime::default() };
+    }
+    Timestamps::Table(&table[..count])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::train::tests::example;
+
+    #[test]
+    fn a_run_is_as_long_as_its_timestamps_go_up_evenly() {
+        let train = example(1000 * 28);
+        assert_eq!(packets_a_call(&train), 1000);
+        let mut uneven = train;
+        uneven.run.step += 1;
+        assert_eq!(packets_a_call(&uneven), TABLE as u32);
+    }
+
+    #[test]
+    fn timestamps_are_those_of_the_headers() {
+        let mut train = example(10 * 28);
+        let mut table = [RtpTime::default(); TABLE];
+        let Timestamps::Step { first, ticks, packets } = timestamps(&train, Headers::Generated, &mut table)
+        else {
+            panic!("whole ticks need no table")
+        };
+        assert_eq!((first, ticks, packets), (1000, 90, 1));
+        train.run.step += 1 << 15;
+        let Timestamps::Table(table) = timestamps(&train, Headers::Generated, &mut table) else {
+            panic!("uneven ticks need a table")
+        };
+        let made: Vec<u32> = table.iter().map(|time| time.timestamp).collect();
+        let expected: Vec<u32> = (0..10).map(|index| train.run.header(index).timestamp).collect();
+        assert_eq!(made, expected);
+    }
+}

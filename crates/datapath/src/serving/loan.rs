@@ -1,0 +1,77 @@
+//! `loan`: the page loan of the zero-copy protocol paper (002), today. A send lends its pages where that is
+//! cheaper than a copy, and is copied where it is not: one call, one copy or none.
+//!
+//! What is cheaper is a question of size and alignment ([`crate::LoanPolicy`]) and of the device: one that
+//! neither gathers nor computes checksums is sent copies in any case, and so is, but for a trial now and
+//! then, a route on which the kernel turned the last loans into copies. The pages are a mapped file's, or of
+//! a caller's own ([`BlockSink::send_pages`]).
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+use wirepath_sys::pages::SharedPages;
+use wirepath_sys::ring::Socket;
+
+use super::{mmap_send, mmap_zerocopy};
+use crate::request::BlockRequest;
+use crate::{BlockSink, SendContext, SendError};
+
+/// Sends the extent, or its first bytes if the sink is a stream; answers how many.
+#[inline]
+pub(crate) fn send(request: &BlockRequest<'_>) -> Result<usize, SendError> {
+    if request.sink.lends(&request.extent.in_memory()) {
+        return mmap_zerocopy::send(request);
+    }
+    request.sink.counted_copy(mmap_send::send(request))
+}
+
+impl BlockSink {
+    /// Sends a range of a caller's own pages as [`crate::BlockPath::Loan`] does: to a UDP socket as one
+    /// datagram (or train) or not at all, to a TCP connection as much of it as is taken now. Answers how many
+    /// bytes. Never blocks; allocates nothing.
+    ///
+    /// Pages that were lent are kept until their loan is back; then [`SharedPages::reclaim`] gives them to be
+    /// written again. A sink that is dropped gives up loans that are not back then: what it sent is sent, but
+    /// those pages are only freed and not reused.
+    ///
+    /// # Errors
+    /// [`SendError`] says what to do about each; nothing was sent.
+    pub fn send_pages(&self, pages: &SharedPages, range: Range<usize>) -> Result<usize, SendError> {
+        if self.lends(&range) {
+            let lend = || pages.lend(self.socket(), range.clone()).map(|(taken, loan)| (taken, Some(loan)));
+            if let Some(taken) = self.lend(lend)? {
+                return Ok(taken);
+            }
+        }
+        self.copy_pages(pages, range)
+    }
+
+    /// As [`BlockSink::send_pages`], but lends by the io_uring of `context` (SEND_ZC), if it has one. Such
+    /// loans are counted with the others; they come back to the ring, as it sends, in
+    /// [`SendContext::reclaim_loans`] and in [`SendContext::drain`], and are given up with `context` and not
+    /// with the sink.
+    ///
+    /// # Errors
+    /// As [`BlockSink::send_pages`].
+    pub fn send_pages_by_ring(
+        &self,
+        pages: &SharedPages,
+        range: Range<usize>,
+        context: &mut SendContext,
+    ) -> Result<usize, SendError> {
+        let lender = self.lender.as_ref().filter(|_| context.has_ring() && self.lends(&range));
+        let Some(lender) = lender else { return self.send_pages(pages, range) };
+        let socket = Arc::clone(&self.socket) as Socket;
+        let sent = context.ring()?.lend(socket, pages, range.clone(), &lender.by_ring)?;
+        context.drop_failed_ring();
+        match sent {
+            Some(Ok(taken)) => {
+                lender.loans.borrow_mut().lent_by_ring(lender.by_ring.back());
+                Ok(taken as usize)
+            }
+            Some(Err(errno)) if errno != Errno::NOBUFS => Err(self.failed(crate::uring::CALL, errno)),
+            _ => self.copy_pages(pages, range),
+        }
+    }
+}
