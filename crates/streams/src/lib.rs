@@ -64,3 +64,8 @@ pub use stream::{
 
 /// The room below, for the types that pass through this one.
 pub use wirepath_datapath as datapath;
+
+/// Compiles and runs the examples of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/streams.md")]
+pub struct Documentation;
