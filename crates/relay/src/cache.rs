@@ -13,6 +13,7 @@ mod flow;
 mod folder;
 mod head;
 mod hops;
+mod metrics;
 mod names;
 mod origin;
 mod pass;
@@ -22,6 +23,7 @@ mod store;
 mod unkept;
 mod upload;
 
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -30,8 +32,8 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
+use wirepath_engine::Engine;
 use wirepath_net::http::reject;
-use wirepath_streams::Engine;
 
 use connection::Connection;
 use cost::Cost;
@@ -44,6 +46,7 @@ use store::Store;
 use unkept::Unkept;
 
 use crate::limits::{self, TooManyConnections};
+use crate::metrics::MetricsEndpoint;
 
 /// Descriptors of a client, while bodies go both ways: two sockets, each held three times, and two pipes.
 const OF_CLIENT: u64 = 10;
@@ -72,8 +75,7 @@ pub struct CacheOptions {
     pub origin: Origin,
     /// How long the origin may take to begin an answer, and how long it may send nothing within one, or take nothing of a request.
     pub origin_limit: Duration,
-    /// How long a client may take nothing of an answer that passes through, or send nothing of a request. Of answers from the cache the
-    /// [engine](wirepath_streams::EngineOptions::download_stall_us) says that.
+    /// How long a client may take nothing of an answer that passes through, or send nothing of a request.
     pub client_limit: Duration,
     /// Most client connections, and most fetches at a time; none for as many as there are descriptors for, and 4096 at most.
     pub connections: Option<NonZeroUsize>,
@@ -153,6 +155,15 @@ impl Cache {
     /// What it did so far.
     pub fn status(&self) -> CacheStatus {
         self.shared.counters.status(self.shared.store.size())
+    }
+
+    /// Opens an HTTP endpoint with metrics and status.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    pub fn open_metrics(&self, address: SocketAddr) -> io::Result<MetricsEndpoint> {
+        let engine = Arc::clone(&self.shared.engine);
+        MetricsEndpoint::open(address, engine, |all, status| metrics::register(self, all, status))
     }
 
     /// Serves clients until `drain` becomes true or its sender is dropped; then takes no more, lets the answers that have begun end, and
