@@ -116,10 +116,8 @@ mod tests {
     use super::*;
 
     fn message(is_test: bool, executable: &str) -> String {
-        format!(
-            r#"{{"reason":"compiler-artifact","manifest_path":"/w/a/Cargo.toml","target":{{"name":"a"}},{}}}"#,
-            format!(r#""profile":{{"test":{is_test}}},"executable":{executable}"#)
-        )
+        let target = r#""manifest_path":"/w/a/Cargo.toml","target":{"name":"a"}"#;
+        format!(r#"{{{target},"profile":{{"test":{is_test}}},"executable":{executable}}}"#)
     }
 
     #[test]

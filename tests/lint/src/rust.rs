@@ -71,9 +71,8 @@ impl Source {
             index += 1;
             match token {
                 TokenTree::Group(group) if is_attribute(&tokens[..index - 1]) => {
-                    if is_for_tests(&group.stream().to_string()) {
-                        index += self.skip_item(&tokens[index..]);
-                    }
+                    let is_for_tests = is_for_tests(&group.stream().to_string());
+                    index += if is_for_tests { self.skip_item(&tokens[index..]) } else { 0 };
                 }
                 TokenTree::Group(group) => self.walk(group.stream(), scope),
                 TokenTree::Ident(word) if word == "use" => {
