@@ -3,13 +3,17 @@
 
 mod asset;
 mod bit_rate;
+mod details;
 mod image;
 mod pids;
 mod trains;
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::image::Description;
+use crate::ts::{Service, VideoFormat};
 
 pub use asset::AssetInspector;
 pub use bit_rate::{BitRate, Peak};
@@ -28,6 +32,10 @@ pub struct Report {
     pub packets: u64,
     /// Duration in microseconds.
     pub duration_us: u64,
+    /// Services by the numbers of their programmes.
+    pub services: BTreeMap<u16, Service>,
+    /// Formats of video by PID, where H.264 or MPEG-2 headers have them.
+    pub videos: BTreeMap<u16, VideoFormat>,
     /// The PIDs in ascending order; of an image, as far as its segments are intact.
     pub pids: Vec<PidReport>,
     /// Bit rate of the transport stream over time.
@@ -45,7 +53,8 @@ impl Report {
         bits.checked_div(u128::from(self.duration_us)).and_then(|rate| u64::try_from(rate).ok())
     }
 
-    /// Mean distance between places where a decoder can start, in microseconds; `None` where there are not two.
+    /// Mean distance between places where a decoder can start, in microseconds; `None` where there are not
+    /// two.
     pub fn mean_start_distance_us(&self) -> Option<u64> {
         let (first, last) = (self.starts_us.first()?, self.starts_us.last()?);
         last.saturating_sub(*first).checked_div(self.starts_us.len() as u64 - 1)

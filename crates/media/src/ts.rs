@@ -1,9 +1,9 @@
-//! MPEG-2 transport streams (ISO/IEC 13818-1): finding the packets in a file, reading the tables, the clock and the
-//! points where a decoder can start.
+//! MPEG-2 transport streams (ISO/IEC 13818-1): finding the packets in a file, reading the tables, the clock
+//! and the points where a decoder can start.
 //!
 //! Data flows one way: bytes → [`Deframer`] → runs of [`Packets`] → [`Survey`], which reads the tables with
-//! [`Psi`], chooses the programme that is played and times it with [`Clock`]. Everything takes bytes at any split
-//! and holds a bounded amount of them.
+//! [`Psi`], chooses the programme that is played and times it with [`Clock`]. Everything takes bytes at any
+//! split and holds a bounded amount of them.
 
 mod access;
 mod association;
@@ -16,8 +16,10 @@ mod packet;
 mod programme;
 mod psi;
 mod section;
+mod service;
 mod survey;
 pub mod synthetic;
+mod video;
 mod warning;
 
 pub use association::association;
@@ -28,5 +30,7 @@ pub use framing::{DETECTION_BYTES, Framing, NotTransportStream};
 pub use packet::{Adaptation, NULL_PID, PACKET_LENGTH, Packet, Pcr, SYNC_BYTE, TICKS_PER_SECOND};
 pub use programme::{Codec, Programme, Stream};
 pub use psi::{MAX_PROGRAMMES, Psi};
+pub use service::{SERVICE_PID, Service, Services};
 pub use survey::{LOOKAHEAD_PACKETS, NoClock, Survey};
+pub use video::{VideoFormat, VideoProbe};
 pub use warning::{Warning, WarningKind, Warnings};

@@ -14,7 +14,8 @@ struct Rule {
     others: Option<&'static [&'static str]>,
 }
 
-/// The design's table of rooms. What tests from outside may use all; what measures uses the server as a process.
+/// The design's table of rooms. What tests from outside may use all; what measures uses the server as a
+/// process.
 const RULES: &[Rule] = &[
     Rule {
         room: "wirepath-sys",

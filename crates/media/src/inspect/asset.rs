@@ -1,6 +1,7 @@
 //! Examining an asset.
 
 use super::Report;
+use super::details::Details;
 use super::pids::PidCounters;
 use super::trains::Measures;
 use crate::image::{Identity, Plan, PlanError, Recipe};
@@ -8,12 +9,27 @@ use crate::pack::{Error, PackedSegment, Packer};
 use crate::ts::{Deframer, Event};
 
 /// Examines an asset as packing would see it.
+/// ```
+/// use wirepath_media::image::Recipe;
+/// use wirepath_media::inspect::AssetInspector;
+/// use wirepath_media::ts::synthetic::Sample;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut inspector = AssetInspector::new(Recipe { ts_per_packet: 7, burst_us: 20_000 })?;
+/// inspector.push(&Sample { packets: 2000, ..Sample::default() }.stream().bytes)?;
+/// let report = inspector.finish()?;
+/// assert_eq!(report.payload_bytes, 2000 * 188);
+/// assert_eq!(report.description.programmes.len(), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct AssetInspector {
     plan: Plan,
     packer: Packer,
     deframer: Deframer,
     pids: PidCounters,
+    details: Details,
     measures: Measures,
 }
 
@@ -30,6 +46,7 @@ impl AssetInspector {
             packer: Packer::new(plan)?,
             deframer: Deframer::new(),
             pids: PidCounters::default(),
+            details: Details::default(),
             measures: Measures::default(),
         })
     }
@@ -43,6 +60,7 @@ impl AssetInspector {
         while let Some(event) = self.deframer.next(&mut input)? {
             if let Event::Packets(run) = event {
                 self.pids.push_all(run.iter());
+                self.details.push_all(run.iter());
             }
         }
         self.packer.push(bytes)?;
@@ -58,15 +76,19 @@ impl AssetInspector {
         while let Some(event) = self.deframer.finish()? {
             if let Event::Packets(run) = event {
                 self.pids.push_all(run.iter());
+                self.details.push_all(run.iter());
             }
         }
         let summary = self.packer.finish()?;
         self.take_segments();
         let description = summary.table.description;
+        let (services, videos) = self.details.finish();
         Ok(Report {
             payload_bytes: summary.header.payload_bytes,
             packets: summary.header.packets,
             duration_us: summary.header.duration_us,
+            services,
+            videos,
             pids: self.pids.report(&description.programmes),
             description,
             trains: self.measures.report(),
