@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use serde_json::Value;
-use wirepath_streams::datapath::calibration::Host;
+use wirepath_datapath::calibration::Host;
 use wirepath_tests::process::{self, Process};
 use wirepath_tests::{Deadline, require, server, trials};
 
