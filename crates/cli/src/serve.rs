@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::Args;
 use sd_notify::NotifyState;
+use wirepath_datapath::SendContext;
 use wirepath_server::{DataPath, Server, ServerOptions, StartError};
-use wirepath_streams::datapath::SendContext;
 
 use crate::exit;
 use crate::image_options::CALIBRATION;
