@@ -3,7 +3,7 @@ export PATH := $(or $(CARGO_HOME),$(HOME)/.cargo)/bin:$(PATH):/usr/sbin:/sbin
 MINUTES ?= 3
 PREFIX ?= /usr/local
 
-.PHONY: help run test test-vm test-kernel-debug vm build install bench assess assess-relay assess-vm fmt lint fuzz
+.PHONY: help run test test-long test-vm test-kernel-debug vm build install bench assess assess-relay assess-vm fmt lint fuzz
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-17s %s\n", $$1, $$2 }' Makefile
@@ -14,13 +14,18 @@ run: ## install what is missing, build, serve MEDIA=folder (or a sample clip) an
 	cargo build --release --locked -p wirepath
 	@trap : INT; scripts/run.sh $(ARGS) || [ $$? = 130 ] # Ctrl-C is how it is stopped
 
-test: ## install what is missing and run every check and test
-	@scripts/install.sh test
+# What building needs is installed first, the rest beside the build, but for sudo that may ask for a password.
+test: ## install what is missing and run every check and test; guests with the newest kernel
+	@[ ! -t 0 ] || purpose=test; scripts/install.sh $$purpose
 	cargo run --quiet --locked -p wirepath-check
 
-test-vm: ## only what runs in guests: kernels booted in QEMU, their tests; ARGS="--kernel 6.1 …"
+test-long: ## the same with guests of every kernel, and with random tests that run for MINUTES minutes each (3)
+	@WIREPATH_LONG=$(MINUTES) $(MAKE) --no-print-directory test
+
+test-vm: ## only what runs in guests, on every kernel; ARGS="--kernel 6.1 …"
 	@scripts/install.sh vm
 	cargo run --quiet --locked -p wirepath-vm -- test $(ARGS)
+	$(if $(ARGS),,cargo test --workspace --locked --test boots)
 
 test-kernel-debug: ## the module on a kernel that checks itself, built here once (20 CPU-minutes, 3 GB); ARGS="--seconds 600 …"
 	@scripts/install.sh debug-kernel

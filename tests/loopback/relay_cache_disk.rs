@@ -4,9 +4,9 @@ use std::io::Write;
 
 use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
+use wirepath_testkit::SmallDisk;
 use wirepath_tests::caching::{Cache, wait_for_entries};
 use wirepath_tests::origin::{Origin, answer};
-use wirepath_tests::small_disk::SmallDisk;
 use wirepath_tests::{require, trials};
 
 use super::relay_cache_rules::source;

@@ -14,8 +14,8 @@ use libtest_mimic::Trial;
 use rustix::net::sockopt;
 use rustix::process::Signal;
 use serde_json::Value;
+use wirepath_testkit::SmallDisk;
 use wirepath_tests::process::{Process, find};
-use wirepath_tests::small_disk::SmallDisk;
 use wirepath_tests::{Deadline, require, trials};
 
 use crate::relay::{free_port, random_bytes};

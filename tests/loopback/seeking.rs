@@ -12,10 +12,11 @@ use wirepath_tests::{Deadline, clips, trials};
 pub(crate) fn trials() -> Vec<Trial> {
     trials![
         a_seek_begins_at_the_random_access_point_before,
-        wire_sendfile_seeks_to_the_right_byte,
-        gso_writev_seeks_to_the_right_byte,
-        sendmmsg_seeks_to_the_right_byte,
-        read_writev_seeks_to_the_right_byte,
+        // Packets as they are stored cannot carry numbers that go on.
+        wire_sendfile_seeks_to_the_right_byte => || seek_by("wire_sendfile", "gso_writev"),
+        gso_writev_seeks_to_the_right_byte => || seek_by("gso_writev", "gso_writev"),
+        sendmmsg_seeks_to_the_right_byte => || seek_by("sendmmsg", "sendmmsg"),
+        read_writev_seeks_to_the_right_byte => || seek_by("read_writev", "read_writev"),
         what_a_seek_changes_of_the_path_is_set_up,
         numbers_continue_after_a_seek,
         a_pause_is_silent_and_playing_resumes_where_it_was,
@@ -38,23 +39,6 @@ fn a_seek_begins_at_the_random_access_point_before() -> Result<()> {
     let expected = *offset.end() as f64 * 8.0 / clips::CONSTANT_RATE;
     ensure!((start - expected).abs() < 0.1, "{range} was announced, {expected:.3} s was played");
     Ok(())
-}
-
-/// Packets as they are stored cannot carry numbers that go on.
-fn wire_sendfile_seeks_to_the_right_byte() -> Result<()> {
-    seek_by("wire_sendfile", "gso_writev")
-}
-
-fn gso_writev_seeks_to_the_right_byte() -> Result<()> {
-    seek_by("gso_writev", "gso_writev")
-}
-
-fn sendmmsg_seeks_to_the_right_byte() -> Result<()> {
-    seek_by("sendmmsg", "sendmmsg")
-}
-
-fn read_writev_seeks_to_the_right_byte() -> Result<()> {
-    seek_by("read_writev", "read_writev")
 }
 
 /// Stored packets leave one by one here, and those with headers of their own as trains, for which the socket must be set up.

@@ -22,6 +22,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
+/// Promise: A receiver gets every packet in order, and the payloads are the file, through each data path.
 fn wire_uring_crosses_a_link() -> Result<()> {
     let stage = Stage::new(&[])?;
     stage.wait_until_hot()?;
@@ -34,6 +35,8 @@ fn wire_uring_crosses_a_link() -> Result<()> {
     playback.ask("TEARDOWN").map(drop)
 }
 
+/// Promise: A train that a full socket refuses is sent later; none is lost or sent twice.
+///
 /// A queue that empties slower than it is filled: sockets are full again and again, trains are handed back and sent later.
 fn a_link_that_is_too_slow_loses_nothing() -> Result<()> {
     let stage = Stage::new(&[])?;

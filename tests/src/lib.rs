@@ -25,10 +25,9 @@ pub mod rtsp;
 pub mod seek;
 pub mod server;
 pub mod slow;
-pub mod small_disk;
-pub mod trial;
 
 pub use deadline::Deadline;
+pub use wirepath_testkit::{require, trial, trials};
 
 /// Calls again what a signal interrupted: a socket with a timeout is, also by being stopped and going on.
 pub(crate) fn uninterrupted<T>(mut call: impl FnMut() -> std::io::Result<T>) -> std::io::Result<T> {

@@ -120,11 +120,8 @@ pub fn ensure_bytes(received: &Received, expected: &[u8]) -> Result<()> {
         gaps[0]
     );
     let lengths = (received.payload.len(), expected.len());
-    let wrong = received.payload.iter().zip(expected).position(|(came, stored)| came != stored);
-    ensure!(
-        wrong.is_none() && lengths.0 == lengths.1,
-        "bytes received, stored: {lengths:?}; first wrong: {wrong:?}"
-    );
+    let wrong = || received.payload.iter().zip(expected).position(|(came, stored)| came != stored);
+    ensure!(received.payload == expected, "bytes received, stored: {lengths:?}; first wrong: {:?}", wrong());
     Ok(())
 }
 

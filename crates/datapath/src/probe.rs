@@ -134,6 +134,7 @@ fn three_packets() -> io::Result<(MappedFile, Train, Vec<u8>)> {
 mod tests {
     use super::*;
 
+    /// Promise: Without the kernel module, its paths say so and how to load it.
     #[test]
     fn every_path_delivers_on_loopback() {
         // Where there is no io_uring, tests/uring.rs says so; where there is no module, tests/module.rs does.

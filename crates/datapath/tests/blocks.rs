@@ -23,11 +23,14 @@ fn tcp(host: &str, path: BlockPath) -> (BlockSink, TcpStream) {
     (BlockSink::tcp(sender, path).unwrap(), receiver)
 }
 
+/// Promise: All download paths send the same bytes, to UDP and to TCP.
 #[test]
 fn datagrams_arrive_whole() {
     block::datagrams_arrive_whole(&unaided(), 48);
 }
 
+/// Promise: All download paths send the same bytes, to UDP and to TCP.
+///
 /// More than a connection takes at once: what it does not take now is for later.
 #[test]
 fn a_file_arrives_whole_through_a_connection_that_fills_up() {

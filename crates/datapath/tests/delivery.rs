@@ -18,16 +18,19 @@ fn unaided() -> Delivered {
     Delivered { paths: paths.collect(), cases: 48 }
 }
 
+/// Promise: All data paths send the same bytes, with stored, own and generated headers.
 #[test]
 fn stored_headers() {
     unaided().stored_headers();
 }
 
+/// Promise: All data paths send the same bytes, with stored, own and generated headers.
 #[test]
 fn own_headers() {
     unaided().own_headers();
 }
 
+/// Promise: All data paths send the same bytes, with stored, own and generated headers.
 #[test]
 fn generated_headers() {
     unaided().generated_headers();
@@ -38,6 +41,7 @@ fn a_start_in_the_middle_of_a_packet() {
     unaided().a_start_in_the_middle_of_a_packet();
 }
 
+/// Promise: No path leaves part of a packet in the socket, whatever fails.
 #[test]
 fn a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind() {
     unaided().a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind();
@@ -55,6 +59,8 @@ fn wire_sendfile_notices_every_missing_byte() {
     }
 }
 
+/// Promise: A route that cannot segment costs its session one step down, and no other session.
+///
 /// More segments than any kernel cuts (64, from Linux 6.9 on 128), in more pages than a pipe holds: the kernel takes the
 /// first part of the train, refuses the last, and drops both. `sendfile` then answers what was taken.
 #[test]

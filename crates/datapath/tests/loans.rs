@@ -64,6 +64,7 @@ fn counts(loans: u64, copies: u64) -> LoanCounts {
     LoanCounts { loans, copies, copied_by_kernel: loans, outstanding: 0, outstanding_most: 0 }
 }
 
+/// Promise: `loan` lends or copies by size, alignment and device, can be switched, and counts both.
 #[test]
 fn loans_are_switched_on_and_off_while_sending() {
     let medium = medium(40_000);
@@ -92,6 +93,7 @@ fn loans_are_switched_on_and_off_while_sending() {
     }
 }
 
+/// Promise: `loan` lends or copies by size, alignment and device, can be switched, and counts both.
 #[test]
 fn a_route_that_copies_whatever_is_lent_gets_no_more_loans() {
     let medium = medium(20_000);
@@ -163,6 +165,7 @@ fn failed_loans_do_not_confuse_the_numbers() {
     assert_eq!(settled(&sink), counts(40, 0));
 }
 
+/// Promise: Lent memory is not written before the kernel returns it.
 #[test]
 fn a_buffer_is_written_again_when_its_loans_are_back() {
     for (sink, mut take) in sinks(BlockPath::Loan) {
@@ -196,6 +199,8 @@ fn a_buffer_that_is_copied_can_be_written_at_once() {
     }
 }
 
+/// Promise: `loan` lends or copies by size, alignment and device, can be switched, and counts both.
+///
 /// The kernel numbers no loan of nothing: counted as one, it would be waited for in vain.
 #[test]
 fn nothing_is_not_lent() {
@@ -218,6 +223,8 @@ fn nothing_is_not_lent() {
     }
 }
 
+/// Promise: `loan` lends or copies by size, alignment and device, can be switched, and counts both.
+///
 /// A full connection takes nothing, however often it is asked: nothing is counted.
 #[test]
 fn what_was_not_sent_is_not_counted() {
@@ -242,6 +249,8 @@ fn what_was_not_sent_is_not_counted() {
     assert_eq!(sink.loans(), counts(0, sent));
 }
 
+/// Promise: Lent memory is not written before the kernel returns it.
+///
 /// What a receiver has not read is still lent when its sink goes.
 #[test]
 fn a_sink_that_is_dropped_gives_its_loans_up() {
@@ -255,6 +264,7 @@ fn a_sink_that_is_dropped_gives_its_loans_up() {
     receiver.read_exact(&mut vec![0; sent]).unwrap();
 }
 
+/// Promise: Lent memory is not written before the kernel returns it.
 #[test]
 fn a_sink_that_is_dropped_gives_back_what_is_back() {
     for (sink, mut take) in sinks(BlockPath::Loan) {
@@ -306,6 +316,8 @@ fn loans_stay_out_until_the_receiver_reads() {
     pages.reclaim().unwrap();
 }
 
+/// Promise: Where nothing more can be lent, copies are sent.
+///
 /// What is beyond the sink's memory of loans is copied; and a connection that is cut gives back what was lent to it.
 #[test]
 fn more_loans_of_buffers_than_a_sink_remembers_are_copies() {

@@ -5,17 +5,15 @@
 
 mod block;
 mod example;
-#[path = "../../sys/tests/needing/mod.rs"]
-mod needing;
 
 use std::time::{Duration, Instant};
 
 use block::{receive, storage_fails_and_leaves_nothing_behind, to_both_hosts, udp};
 use example::delivered::Delivered;
 use example::{Example, HOSTS};
-use needing::trials;
 use rustix::fs::{Advice, fadvise, fstatfs};
 use wirepath_datapath::{BlockPath, DataPath, Headers, SendContext, SendError};
+use wirepath_testkit::{trial, trials};
 
 fn main() -> std::process::ExitCode {
     let missing = SendContext::default().open_module().err().map(|error| error.to_string());
@@ -33,7 +31,7 @@ fn main() -> std::process::ExitCode {
         blocks_of_a_truncated_file_are_an_error_of_storage,
         blocks_to_a_closed_port_are_told,
     ];
-    needing::run(missing, tests)
+    trial::run_needing(missing, tests)
 }
 
 /// What `statfs` says of a tmpfs (`TMPFS_MAGIC`).

@@ -3,21 +3,18 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
-#[path = "../../sys/tests/needing/mod.rs"]
-mod needing;
-
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::time::Duration;
 
-use needing::trials;
 use rustix::io::Errno;
 use wirepath_datapath::{
     BlockPath, BlockSink, DataPath, Extent, Headers, LoanPolicy, LoanSwitch, MappedFile, PageBuffer,
     ReclaimError, RegistrationProgress, SendContext, SendError, SendOutcome, SharedPages, Train, UdpSink,
 };
 use wirepath_media::rtp::{HEADER_LENGTH, Header, Run};
+use wirepath_testkit::{trial, trials};
 
 fn main() -> std::process::ExitCode {
     let missing = SendContext::default().open_ring().err().map(|error| error.to_string());
@@ -37,7 +34,7 @@ fn main() -> std::process::ExitCode {
         a_ring_that_is_dropped_gives_its_loans_up,
         a_route_that_copies_what_a_ring_lends_gets_no_more_loans,
     ];
-    needing::run(missing, tests)
+    trial::run_needing(missing, tests)
 }
 
 const PACKET: usize = HEADER_LENGTH + 7 * 188;

@@ -3,15 +3,12 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
-#[path = "../../sys/tests/needing/mod.rs"]
-mod needing;
 mod support;
 
 use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use needing::trials;
 use support::{Flood, Numbered, PACKET_US, Player, TRAIN, TRAINS, packet, playbacks, run};
 use wirepath_datapath::rtp::{HEADER_LENGTH, Header};
 use wirepath_datapath::{DataPath, MappedFile, Region, SendContext};
@@ -19,6 +16,7 @@ use wirepath_engine::Waker;
 use wirepath_playback::{
     At, Cursor, Departure, Load, PlayError, PlaybackEvent, Playbacks, Position, Segment, TrainSource,
 };
+use wirepath_testkit::{trial, trials};
 
 fn main() -> std::process::ExitCode {
     let missing = SendContext::default().open_ring().err().map(|error| error.to_string());
@@ -32,7 +30,7 @@ fn main() -> std::process::ExitCode {
         an_overloaded_thread_handles_commands,
         memory_is_released_at_the_end,
     ];
-    needing::run(missing, tests)
+    trial::run_needing(missing, tests)
 }
 
 /// Registers a copy of a file.

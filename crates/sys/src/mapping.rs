@@ -259,6 +259,8 @@ mod tests {
         assert_eq!(read, &bytes[100..]);
     }
 
+    /// Promise: A file that is cut under its mapping ends the stream, not the process.
+    ///
     /// A process that looked there itself would be killed.
     #[test]
     fn beyond_the_end_of_a_file_that_was_truncated_there_is_an_error() {
@@ -310,6 +312,7 @@ mod tests {
         resident.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
     }
 
+    /// Promise: A mapping is brought into memory before an engine thread sends it.
     #[test]
     fn what_is_brought_in_is_mapped() {
         let mapping = Mapping::new(of_bytes(&[7; 1 << 20]), 1 << 20).unwrap();
@@ -320,6 +323,7 @@ mod tests {
         assert!((1 << 19..=1 << 20).contains(&there), "{there} bytes are mapped");
     }
 
+    /// Promise: With a warm cache no run is the first to touch a page.
     #[test]
     fn a_populated_mapping_has_every_page() {
         let file = of_bytes(&[7; 1 << 20]);

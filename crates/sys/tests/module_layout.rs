@@ -2,13 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "tests stop where they cannot go on")]
 
-mod needing;
-
 use std::fmt::Write;
 use std::process::{Command, ExitCode};
 
-use needing::trials;
 use wirepath_sys::module::layout::{NUMBERS, STRUCTURES};
+use wirepath_testkit::{trial, trials};
 
 /// Where the header is.
 const UAPI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernel/module/uapi");
@@ -16,7 +14,7 @@ const UAPI: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernel/module/uap
 fn main() -> ExitCode {
     let compiler = Command::new("cc").arg("--version").output();
     let missing = compiler.err().map(|_| "there is no C compiler (cc)".to_owned());
-    needing::run(
+    trial::run_needing(
         missing,
         trials![structures_and_numbers_are_those_of_the_header, structures_have_no_gaps_for_what_only_c_has],
     )

@@ -2,19 +2,17 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
-mod needing;
-
 use std::io::{self, Read};
 use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-use needing::trials;
 use rustix::io::Errno;
 use wirepath_sys::region::Region;
 use wirepath_sys::ring::{BufferIndex, Refused, Ring, Socket};
 use wirepath_sys::socket::set_segment;
+use wirepath_testkit::{trial, trials};
 
 fn main() -> std::process::ExitCode {
     let missing = Ring::new(8, 8).err().map(|error| error.to_string());
@@ -34,7 +32,7 @@ fn main() -> std::process::ExitCode {
         a_queued_send_keeps_its_socket_open,
         a_filter_that_forbids_it_is_told,
     ];
-    needing::run(missing, tests)
+    trial::run_needing(missing, tests)
 }
 
 const PACKET: usize = 1328;

@@ -11,6 +11,10 @@ pub(crate) struct Tally {
     pub(crate) failed: u64,
     /// Tests that could not run here.
     pub(crate) skipped: u64,
+    /// Programs that printed a result.
+    pub(crate) results: u64,
+    /// Whether tests of a program were left to another run of it.
+    pub(crate) is_left: bool,
     /// What failed and what was skipped, with reasons, where they are known.
     remarks: Vec<String>,
 }
@@ -36,15 +40,19 @@ impl Tally {
         self.passed += other.passed;
         self.failed += other.failed;
         self.skipped += other.skipped;
+        self.results += other.results;
         self.remarks.extend(other.remarks);
     }
 
     /// Reads one line of a runner's output: its result, a failed test's name, or a skip's reason.
     pub(crate) fn read(&mut self, line: &str) {
         if let Some(counts) = line.strip_prefix("test result: ") {
+            self.results += 1;
             self.passed += count(counts, "passed");
             self.failed += count(counts, "failed");
             self.skipped += count(counts, "ignored");
+        } else if line.starts_with("LEFT ") {
+            self.is_left = true;
         } else if line.starts_with("SKIP ") {
             self.remarks.push(line.to_owned());
         } else if let Some(name) = failed_test(line) {
@@ -91,6 +99,7 @@ mod tests {
             "test b::c ... FAILED",
             "test d ... ignored, no ffmpeg",
             "SKIP d: no ffmpeg",
+            "LEFT alone: 2",
             "test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 7 filtered out; finished in 0.01s",
             "test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out",
         ] {
@@ -99,5 +108,6 @@ mod tests {
         tally.add(Tally::passed());
         let expected = "\nFAIL b::c\nSKIP d: no ffmpeg\n14 passed, 1 failed, 1 skipped\n";
         assert_eq!(tally.summary(), expected);
+        assert!(tally.is_left && tally.results == 2);
     }
 }

@@ -30,7 +30,7 @@ pub(crate) fn tests(stream: TokenStream) -> Vec<String> {
     let mut marked = false;
     for (index, token) in tokens.iter().enumerate() {
         match token {
-            TokenTree::Group(group) if is_listing(&tokens[..index]) => names.extend(idents(group.stream())),
+            TokenTree::Group(group) if is_listing(&tokens[..index]) => names.extend(items(group.stream())),
             TokenTree::Group(group)
                 if group.delimiter() == Delimiter::Bracket && is_attribute(&tokens[..index]) =>
             {
@@ -65,12 +65,18 @@ fn is_listing(before: &[TokenTree]) -> bool {
     matches!(before, [.., TokenTree::Ident(name), TokenTree::Punct(bang)] if name == "trials" && bang.as_char() == '!')
 }
 
-fn idents(stream: TokenStream) -> Vec<String> {
-    let name = |token| match token {
-        TokenTree::Ident(ident) => Some(ident.to_string()),
-        _ => None,
-    };
-    stream.into_iter().filter_map(name).collect()
+/// The names of a list's items: the identifier that each begins with.
+fn items(stream: TokenStream) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut begins = true;
+    for token in stream {
+        match &token {
+            TokenTree::Ident(ident) if begins => names.push(ident.to_string()),
+            _ => {}
+        }
+        begins = matches!(&token, TokenTree::Punct(comma) if comma.as_char() == ',');
+    }
+    names
 }
 
 #[cfg(test)]
@@ -99,6 +105,8 @@ mod tests {
     fn listed_trials_are_tests() {
         let text = "fn a() {} fn b() {} fn all() -> Vec<Trial> { support::trials![a, b] }";
         assert_eq!(tests(tokens(text).unwrap()), ["a", "b"]);
+        let text = "fn all() -> Vec<Trial> { trials![a, b => || c(d, e), f] }";
+        assert_eq!(tests(tokens(text).unwrap()), ["a", "b", "f"]);
     }
 
     #[test]

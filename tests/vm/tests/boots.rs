@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
+use libtest_mimic::Arguments;
 
-use wirepath_tests::{require, trials};
+use wirepath_tests::{require, trial, trials};
 use wirepath_vm::guest::{self, Guest};
 use wirepath_vm::kernels::Kernel;
 use wirepath_vm::qemu::Qemu;
@@ -26,7 +27,10 @@ fn main() -> ExitCode {
         a_module_that_loses_count_of_its_users_fails,
         the_package_brings_a_module_that_works_and_takes_it_away,
     ];
-    wirepath_tests::trial::run(boots, Vec::new())
+    let mut arguments = Arguments::from_args();
+    // Each takes a processor.
+    arguments.test_threads.get_or_insert(2);
+    trial::run_as(arguments, boots, Vec::new())
 }
 
 fn a_silent_guest_passes() -> Result<()> {

@@ -45,6 +45,7 @@ fn the_cheapest_is_chosen_however_little_cheaper_it_is() {
     assert_eq!(only.in_words(&paths), "sendmmsg 1 ns");
 }
 
+/// Promise: The cheapest measured path that works is taken, unless another is asked for.
 #[test]
 fn what_is_left_out_and_what_would_let_it_in_is_said() {
     let costs = [(DataPath::WireUring, 399.0), (DataPath::WireSendfile, 581.0), (DataPath::GsoWritev, 512.0)];
@@ -59,6 +60,7 @@ fn what_is_left_out_and_what_would_let_it_in_is_said() {
     );
 }
 
+/// Promise: Packets with own headers leave by `krtpsendfile` where it was measured cheaper.
 #[test]
 fn what_has_headers_of_its_own_is_judged_by_itself() {
     let mut calibration = measured(

@@ -47,6 +47,7 @@ fn text_for_prometheus() {
     );
 }
 
+/// Promise: `/metrics` and `/api/status` show bytes, drops and handler counts of each stream and output.
 #[test]
 fn rows_are_told_apart_by_their_labels_whatever_is_in_them() {
     struct Sheep {

@@ -15,9 +15,6 @@ mod kinds;
 mod observer;
 mod pour;
 mod record;
-#[path = "../../../../tests/src/small_disk.rs"]
-#[expect(unreachable_pub, reason = "others use it from another crate")]
-mod small_disk;
 mod verify;
 mod weave;
 mod web;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use rustix::fs::{SealFlags, fcntl_add_seals};
 use wirepath_streams::{Object, WhenFull};
+use wirepath_testkit::SmallDisk;
 
 use super::door::Door;
 use super::line::{Came, Ends, Kind, Line};
 use super::range::Mapped;
 use super::{COMES_LATER, memory_file, stream};
 use crate::dice::{Dice, Tally};
-use crate::small_disk::SmallDisk;
 
 #[derive(Debug)]
 pub(crate) struct Sink {

@@ -3,11 +3,7 @@
 use super::*;
 use crate::cache::store::writing::is_full;
 
-#[expect(unreachable_pub, reason = "it is public where it belongs, in the tests of the whole")]
-#[path = "../../../../../../tests/src/small_disk.rs"]
-mod small_disk;
-
-use small_disk::SmallDisk;
+use wirepath_testkit::SmallDisk;
 
 /// A store on a disk of 1 MiB, if such a disk can be made here.
 fn small_stage() -> Option<(SmallDisk, Stage)> {

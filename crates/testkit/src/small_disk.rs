@@ -1,5 +1,4 @@
-//! A disk that is soon full: a tmpfs of its own, which is mounted nowhere and gone when it is dropped. Other rooms' tests use this
-//! file, too.
+//! A disk that is soon full: a tmpfs that is mounted nowhere and ends when it is dropped.
 
 use std::fs::File;
 use std::io;

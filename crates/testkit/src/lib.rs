@@ -1,0 +1,8 @@
+//! What tests of several crates share: a runner whose tests may be skipped, and a small disk.
+//!
+//! Uses no other crate of the workspace, so that each of them can use it in its tests.
+
+mod small_disk;
+pub mod trial;
+
+pub use small_disk::SmallDisk;
