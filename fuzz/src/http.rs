@@ -1,9 +1,10 @@
 //! The HTTP head reader and the answers to what it reads: no bytes make them panic, how the bytes are cut makes no
 //! difference, and no answer refers to bytes outside the file or announces another length than it has.
 
-use wirepath_media::http::{
-    AssetPath, Circumstances, EntityTag, Facts, HEAD_LIMIT, HeadError, HeadReader, Method, Part, Request,
-    Target, respond,
+use http::Method;
+use wirepath_http::{
+    AssetPath, BodyPart, EntityTag, HEAD_LIMIT, HeadError, HeadReader, Representation, Request,
+    ResponseContext, Target, respond,
 };
 
 /// Feeds `data` whole, and cut into pieces of a size that its first byte gives.
@@ -50,18 +51,22 @@ fn check_path(request: &Request) {
 }
 
 fn check_answer(request: &Request, size: u64) {
-    let facts =
-        Facts { size, modified_s: 1_700_000_000, tag: EntityTag::strong("tag"), content_type: "video/mp2t" };
-    let response = respond(request, &facts, &Circumstances { now_s: 1_800_000_000, boundary: 1 });
+    let file = Representation {
+        size,
+        modified_s: 1_700_000_000,
+        tag: EntityTag::strong("tag"),
+        content_type: "video/mp2t",
+    };
+    let response = respond(request, &file, &ResponseContext { now_s: 1_800_000_000, boundary: 1 });
     let mut from_file = 0u64;
     for part in &response.body {
-        if let Part::Extent(extent) = part {
+        if let BodyPart::Extent(extent) = part {
             assert!(extent.length > 0 && extent.end() <= size);
             from_file = from_file.checked_add(extent.length).expect("no byte of the file is sent twice");
         }
     }
     assert!(from_file <= size);
-    if request.method == Method::Get {
+    if request.method == Method::GET {
         assert_eq!(response.content_length.unwrap_or(0), response.body_length());
     }
     let head = response.head(request.version, request.keep_alive, 1_800_000_000);

@@ -118,8 +118,8 @@ impl Cache {
     /// # Errors
     /// [`CacheError`].
     pub fn open(options: CacheOptions, engine: Arc<Engine>) -> Result<Cache, CacheError> {
-        let asked = options.connections.map(NonZeroUsize::get);
-        let connections = limits::connections(asked, EACH, USUAL, engine.threads())?;
+        let request = options.connections.map(NonZeroUsize::get);
+        let connections = limits::connections(request, EACH, USUAL, engine.threads())?;
         let counters = Arc::<Counters>::default();
         let budget = Cost { bytes: options.budget_bytes, memory: INDEX_BYTES };
         let store = Arc::new(Store::open(&options.folder, budget, Arc::clone(&counters))?);

@@ -16,13 +16,14 @@ pub use asset::Asset;
 pub(crate) use asset::identity;
 pub use listing::{Entry, EntryKind, FolderListing, LISTING_LIMIT};
 
+use http::StatusCode;
 use resolve::ServedFolder;
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use wirepath_media::http::{AssetPath, Status};
+use wirepath_http::AssetPath;
 
 /// The served files and folders.
 #[derive(Debug)]
@@ -114,12 +115,12 @@ pub enum FindError {
 
 impl FindError {
     /// The HTTP status to answer with.
-    pub fn http_status(self) -> Status {
+    pub fn http_status(self) -> StatusCode {
         match self {
-            Self::NotFound => Status::NotFound,
-            Self::Forbidden => Status::Forbidden,
-            Self::Exhausted => Status::ServiceUnavailable,
-            Self::Io(_) => Status::InternalServerError,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::Forbidden => StatusCode::FORBIDDEN,
+            Self::Exhausted => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Io(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use wirepath_datapath::path_mtu;
 use wirepath_engine::DropOnPool;
-use wirepath_media::http::AssetPath;
+use wirepath_http::AssetPath;
 use wirepath_media::image::Recipe;
 use wirepath_playback::{
     self as playback, Cursor, PlayError, PlaybackOptions, Playbacks, Position, Progress, TrainSource,

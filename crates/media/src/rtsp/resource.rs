@@ -1,7 +1,7 @@
 //! RFC 2326 section 3.2: the URL of a request.
 
-use crate::http::{AssetPath, PathError};
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use wirepath_http::{AssetPath, PathError};
 
 /// What may not stand in a URL that is given back. `,` and `;` because they separate the parts of `RTP-Info`;
 /// `%` stays, for what is given back is encoded already.

@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpStream as BlockingStream};
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use http::StatusCode;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{SendFlags, Shutdown, send, shutdown};
 use socket2::SockRef;
@@ -13,7 +14,7 @@ use tokio::net::TcpStream;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
 use wirepath_engine::Engine;
-use wirepath_media::http::{HeadError, HeadReader, Status};
+use wirepath_http::{HeadError, HeadReader};
 use wirepath_streams::{Framing, Object, Part, StreamBuilder, StreamEnd, StreamOptions};
 
 /// Bytes read at a time.
@@ -67,10 +68,10 @@ pub enum End {
 
 impl End {
     /// Status and explanation for the client before the connection is closed; none where no answer is expected.
-    pub fn answer(&self) -> Option<(Status, String)> {
+    pub fn answer(&self) -> Option<(StatusCode, String)> {
         match self {
             End::Closed | End::Idle => None,
-            End::Late => Some((Status::RequestTimeout, "the request did not arrive in time".to_owned())),
+            End::Late => Some((StatusCode::REQUEST_TIMEOUT, "the request did not arrive in time".to_owned())),
             End::Malformed(error) => Some((error.status(), error.to_string())),
         }
     }
@@ -346,7 +347,7 @@ mod tests {
             let end = connection.next(HeadReader::next).await.expect_err("no request came");
             if let Some((status, words)) = end.answer() {
                 connection.write(words.as_bytes()).await.expect("the client is there");
-                assert!(status.code() >= 400);
+                assert!(status.as_u16() >= 400);
                 connection.linger().await.expect("the client waits");
             }
             drop(connection);

@@ -1,7 +1,7 @@
 //! Counters of an HTTP listener.
 
+use http::StatusCode;
 use wirepath_counters::{Counter, Family, Gauge, counters, label};
-use wirepath_media::http::Status;
 
 label! {
     /// Class of a response's status.
@@ -43,9 +43,9 @@ counters! {
     bodies_cut: Counter,
 }
 
-impl From<Status> for Class {
-    fn from(status: Status) -> Class {
-        match status.code() / 100 {
+impl From<StatusCode> for Class {
+    fn from(status: StatusCode) -> Class {
+        match status.as_u16() / 100 {
             0..=2 => Class::Success,
             3 => Class::Redirection,
             4 => Class::ClientError,

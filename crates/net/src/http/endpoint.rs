@@ -4,7 +4,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use wirepath_media::http::{AssetPath, Part, Request, Response, Status as HttpStatus};
+use http::{StatusCode, header};
+use wirepath_http::{AssetPath, BodyPart, Request, Response};
 
 use super::exchange::{Answer, Site};
 use crate::metrics::{self, Metrics};
@@ -35,13 +36,13 @@ impl Endpoint {
 
 impl Site for Endpoint {
     async fn answer(&self, path: AssetPath, _: Request, _: SocketAddr) -> Answer {
-        let missing = || Response::error(HttpStatus::NotFound, "only /metrics and /api/status exist").into();
+        let missing = || Response::error(StatusCode::NOT_FOUND, "only /metrics and /api/status exist").into();
         self.find(&path).unwrap_or_else(missing)
     }
 }
 
 fn generated(content_type: &str, text: String) -> Answer {
-    Response::with_body(HttpStatus::Ok, content_type, vec![Part::Bytes(text.into_bytes())])
-        .header("Cache-Control", "no-store")
+    Response::with_body(StatusCode::OK, content_type, vec![BodyPart::Bytes(text.into_bytes())])
+        .header(header::CACHE_CONTROL, "no-store")
         .into()
 }

@@ -5,11 +5,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use http::{Method, StatusCode, Version};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
-use wirepath_media::http::{
-    AssetPath, HeadReader, Method, Part, Request, Response, Status, Target, Version, respond_to_method,
-};
+use wirepath_http::{AssetPath, BodyPart, HeadReader, Request, Response, Target, respond_to_method};
 use wirepath_streams as streams;
 
 use super::connection::{Connection, End, now_s};
@@ -82,7 +81,7 @@ impl<S: Site> Exchanges<S> {
                 Err(end) => {
                     self.count(&end);
                     let Some((status, words)) = end.answer() else { return Ok(()) };
-                    self.send(Response::error(status, &words).into(), Version::Http11, false).await?;
+                    self.send(Response::error(status, &words).into(), Version::HTTP_11, false).await?;
                     break;
                 }
             }
@@ -110,13 +109,13 @@ impl<S: Site> Exchanges<S> {
     }
 
     async fn answer(&self, request: Request, local: SocketAddr) -> Answer {
-        if let Some(response) = respond_to_method(request.method) {
+        if let Some(response) = respond_to_method(&request.method) {
             return response.into();
         }
         let Target::Path(path) = &request.target else {
-            return Response::error(Status::BadRequest, "this method needs a path").into();
+            return Response::error(StatusCode::BAD_REQUEST, "this method needs a path").into();
         };
-        let (path, is_head) = (path.clone(), request.method == Method::Head);
+        let (path, is_head) = (path.clone(), request.method == Method::HEAD);
         let answer = self.shared.site.answer(path, request, local).await;
         if is_head { Answer { response: answer.response.without_body(), ..answer } } else { answer }
     }
@@ -124,11 +123,11 @@ impl<S: Site> Exchanges<S> {
     async fn send(&mut self, answer: Answer, client: Version, keep_alive: bool) -> io::Result<()> {
         let Answer { response, file } = answer;
         let (status, length) = (response.status, response.body_length());
-        tracing::debug!(peer = %self.peer, status = status.code(), length, "answer");
+        tracing::debug!(peer = %self.peer, status = status.as_u16(), length, "answer");
         let counters = &self.shared.counters;
         counters.responses.increment(status.into());
         let head = response.head(client, keep_alive, now_s());
-        let of_file = response.body.iter().any(|part| matches!(part, Part::Extent(_)));
+        let of_file = response.body.iter().any(|part| matches!(part, BodyPart::Extent(_)));
         let engine = &self.shared.engine;
         let sent = match file {
             // Only the parts hold the file from here on, and whoever has the parts discards them.
@@ -162,21 +161,21 @@ impl<S> Drop for Exchanges<S> {
     }
 }
 
-fn body_parts(head: Vec<u8>, body: Vec<Part>, file: Arc<File>) -> Vec<streams::Part> {
+fn body_parts(head: Vec<u8>, body: Vec<BodyPart>, file: Arc<File>) -> Vec<streams::Part> {
     let parts = body.into_iter().map(|part| match part {
-        Part::Bytes(bytes) => streams::Part::Bytes(bytes.into()),
-        Part::Extent(extent) => {
+        BodyPart::Bytes(bytes) => streams::Part::Bytes(bytes.into()),
+        BodyPart::Extent(extent) => {
             streams::Part::Extent { file: Arc::clone(&file), range: extent.offset..extent.end() }
         }
     });
     std::iter::once(streams::Part::Bytes(head.into())).chain(parts).collect()
 }
 
-fn flatten(mut head: Vec<u8>, body: Vec<Part>) -> Vec<u8> {
+fn flatten(mut head: Vec<u8>, body: Vec<BodyPart>) -> Vec<u8> {
     for part in body {
         match part {
-            Part::Bytes(bytes) => head.extend_from_slice(&bytes),
-            Part::Extent(_) => unreachable!("an answer with extents has a file"),
+            BodyPart::Bytes(bytes) => head.extend_from_slice(&bytes),
+            BodyPart::Extent(_) => unreachable!("an answer with extents has a file"),
         }
     }
     head

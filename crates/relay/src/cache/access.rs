@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
+use http::StatusCode;
 use wirepath_engine::DropOnPool;
-use wirepath_media::http::Status;
 use wirepath_streams::WriteProgress;
 
 use super::Shared;
@@ -34,7 +34,7 @@ impl Shared {
         let entry = Arc::clone(&kept.entry);
         let opened = self.with_store(move |store| store.open_body(&kept)).await.map_err(|error| {
             tracing::warn!(url = entry.url, %error, "an entry of the cache cannot be read now; it stays");
-            Refusal::new(Status::ServiceUnavailable, "what the cache has of this cannot be read now")
+            Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "what the cache has of this cannot be read now")
         })?;
         Ok(opened.map(|file| self.served(&entry, Arc::new(file), None)))
     }

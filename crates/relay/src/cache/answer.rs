@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use http::header::{self, HeaderName, HeaderValue};
-use http::{HeaderMap, Method, StatusCode};
+use http::{HeaderMap, Method, StatusCode, Version};
 use wirepath_engine::DropOnPool;
-use wirepath_media::http::{
-    Conditions, EntityTag, IfRange, Part, RangeSet, Response, Status, TagList, Verdict, Version, content,
-    date_s,
+use wirepath_http::fields::{date_s, only};
+use wirepath_http::{
+    BodyPart, Conditions, EntityTag, RangeSet, Response, Verdict, content, status_line, write_head,
 };
 use wirepath_streams::{self as streams, WriteProgress};
 
 use super::entry::Entry;
-use super::head::{self, Asked, Refusal, Told, joined, only};
+use super::head::{self, ClientRequest, OriginResponse, Refusal};
 
 /// RFC 9211.
 const CACHE_STATUS: HeaderName = HeaderName::from_static("cache-status");
@@ -83,10 +83,16 @@ impl Served {
     }
 
     /// The answer to a GET or HEAD request, whose conditions and ranges are ours to answer; `boundary` is a random number.
-    pub(super) fn answer(&self, asked: &Asked, source: Source, now: SystemTime, boundary: u128) -> Answer {
+    pub(super) fn answer(
+        &self,
+        request: &ClientRequest,
+        source: Source,
+        now: SystemTime,
+        boundary: u128,
+    ) -> Answer {
         let (entry, is_ok) = (&self.entry, self.entry.status == StatusCode::OK);
         let (tag, modified_s) = validators(&entry.fields);
-        let conditions = conditions(&asked.fields);
+        let conditions = conditions(&request.fields);
         let mut fields = entry.fields.clone();
         fields.insert(header::AGE, entry.age(now).as_secs().into());
         fields.append(CACHE_STATUS, source.field(entry.time_to_live(now).as_secs()));
@@ -96,28 +102,28 @@ impl Served {
             };
             let fields = fields.iter().filter(|(name, _)| kept(name));
             let fields = fields.map(|(name, value)| (name.clone(), value.clone())).collect();
-            return Answer { head: finish(StatusCode::NOT_MODIFIED, fields, asked, None), parts: Vec::new() };
+            return Answer {
+                head: finish(StatusCode::NOT_MODIFIED, fields, request, None),
+                parts: Vec::new(),
+            };
         }
         // A date alone does not tell two versions of one second apart (RFC 9110 section 8.8.2.2).
-        let settled = date_of(&entry.fields, &header::DATE)
+        let settled = date_s(&entry.fields, &header::DATE)
             .zip(modified_s)
             .is_some_and(|(date, modified)| modified + 1 < date);
         let applies = is_ok
-            && asked.method == Method::GET
+            && request.method == Method::GET
             && conditions.range_applies(tag.as_ref(), modified_s, settled);
-        let range = only(&asked.fields, &header::RANGE).filter(|_| applies).and_then(RangeSet::parse);
+        let range = only(&request.fields, &header::RANGE).filter(|_| applies).and_then(RangeSet::parse);
         let content_type = only(&entry.fields, &header::CONTENT_TYPE).unwrap_or("application/octet-stream");
         let selected = content(range.as_ref(), entry.bytes, content_type, boundary);
-        self.of(selected, fields, asked)
+        self.of(selected, fields, request)
     }
 
     /// The entry's fields with what a selection of its bytes changes.
-    fn of(&self, selected: Response, mut fields: HeaderMap, asked: &Asked) -> Answer {
-        let status = match selected.status {
-            Status::Ok => self.entry.status,
-            status => StatusCode::from_u16(status.code()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
-        };
-        let is_error = selected.status == Status::RangeNotSatisfiable;
+    fn of(&self, selected: Response, mut fields: HeaderMap, request: &ClientRequest) -> Answer {
+        let status = if selected.status == StatusCode::OK { self.entry.status } else { selected.status };
+        let is_error = selected.status == StatusCode::RANGE_NOT_SATISFIABLE;
         if is_error {
             [header::CONTENT_ENCODING, header::ETAG, header::LAST_MODIFIED]
                 .iter()
@@ -125,28 +131,27 @@ impl Served {
         }
         for (name, value) in &selected.headers {
             // The entry's own type is its own business; that of parts and errors is not.
-            let is_changed = *name == "Content-Range"
-                || *name == "Accept-Ranges" && self.entry.status == StatusCode::OK
-                || *name == "Content-Type" && (is_error || value.starts_with("multipart/byteranges"));
-            if let (true, Ok(name), Ok(value)) =
-                (is_changed, name.parse::<HeaderName>(), HeaderValue::from_str(value))
-            {
-                fields.insert(name, value);
+            let is_changed = *name == header::CONTENT_RANGE
+                || *name == header::ACCEPT_RANGES && self.entry.status == StatusCode::OK
+                || *name == header::CONTENT_TYPE
+                    && (is_error || value.as_bytes().starts_with(b"multipart/byteranges"));
+            if is_changed {
+                fields.insert(name, value.clone());
             }
         }
-        let head = finish(status, fields, asked, Some(selected.body_length()));
-        let parts = if asked.method == Method::HEAD { Vec::new() } else { selected.body };
+        let head = finish(status, fields, request, Some(selected.body_length()));
+        let parts = if request.method == Method::HEAD { Vec::new() } else { selected.body };
         Answer { head, parts: parts.into_iter().map(|part| self.part(part)).collect() }
     }
 
-    fn part(&self, part: Part) -> streams::Part {
+    fn part(&self, part: BodyPart) -> streams::Part {
         let file = Arc::clone(&**self.file);
         match (part, &self.growth) {
-            (Part::Bytes(bytes), _) => streams::Part::Bytes(bytes.into()),
-            (Part::Extent(extent), None) => {
+            (BodyPart::Bytes(bytes), _) => streams::Part::Bytes(bytes.into()),
+            (BodyPart::Extent(extent), None) => {
                 streams::Part::Extent { file, range: extent.offset..extent.end() }
             }
-            (Part::Extent(extent), Some(growth)) => {
+            (BodyPart::Extent(extent), Some(growth)) => {
                 let growth = Arc::clone(growth);
                 streams::Part::Following { file, range: extent.offset..extent.end(), progress: growth }
             }
@@ -155,13 +160,13 @@ impl Served {
 }
 
 /// The head of an answer that is passed through.
-pub(super) fn passed(told: &Told, asked: &Asked, why: &'static str) -> Vec<u8> {
-    let mut fields = told.fields.clone();
+pub(super) fn passed(response: &OriginResponse, request: &ClientRequest, why: &'static str) -> Vec<u8> {
+    let mut fields = response.fields.clone();
     fields.append(CACHE_STATUS, Source::Passed(why).field(0));
-    if told.body_bytes.is_none() {
+    if response.body_bytes.is_none() {
         fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
-    finish(told.status, fields, asked, None)
+    finish(response.status, fields, request, None)
 }
 
 /// An answer of ours that says in a sentence what is wrong.
@@ -185,44 +190,40 @@ pub(super) fn own(
 ) -> Vec<u8> {
     let mut head = response.head(version, keep_alive, now_s);
     for part in response.body.into_iter().filter(|_| !is_head) {
-        if let Part::Bytes(bytes) = part {
+        if let BodyPart::Bytes(bytes) = part {
             head.extend_from_slice(&bytes);
         }
     }
     head
 }
 
-fn finish(status: StatusCode, mut fields: HeaderMap, asked: &Asked, length: Option<u64>) -> Vec<u8> {
+fn finish(
+    status: StatusCode,
+    mut fields: HeaderMap,
+    request: &ClientRequest,
+    length: Option<u64>,
+) -> Vec<u8> {
     if let Some(length) = length {
         fields.insert(header::CONTENT_LENGTH, length.into());
     }
-    match (asked.keep_alive, asked.version) {
+    match (request.keep_alive, request.version) {
         (false, _) => drop(fields.insert(header::CONNECTION, HeaderValue::from_static("close"))),
-        (true, Version::Http10) if !fields.contains_key(header::CONNECTION) => {
+        (true, Version::HTTP_10) if !fields.contains_key(header::CONNECTION) => {
             fields.insert(header::CONNECTION, HeaderValue::from_static("keep-alive"));
         }
         (true, _) => {}
     }
     head::add_via(&mut fields);
-    head::write(&head::status_line(status), &fields)
+    write_head(&status_line(status), &fields)
 }
 
 /// The conditions that a cache may judge (RFC 9111 section 4.3.2).
 fn conditions(fields: &HeaderMap) -> Conditions {
-    Conditions {
-        if_none_match: joined(fields, &header::IF_NONE_MATCH).map(|value| TagList::parse(&value)),
-        if_modified_since_s: date_of(fields, &header::IF_MODIFIED_SINCE),
-        if_range: joined(fields, &header::IF_RANGE).map(|value| IfRange::parse(&value)),
-        ..Conditions::default()
-    }
+    Conditions { if_match: None, if_unmodified_since_s: None, ..Conditions::of(fields) }
 }
 
 fn validators(fields: &HeaderMap) -> (Option<EntityTag>, Option<u64>) {
-    (only(fields, &header::ETAG).and_then(EntityTag::read), date_of(fields, &header::LAST_MODIFIED))
-}
-
-fn date_of(fields: &HeaderMap, name: &HeaderName) -> Option<u64> {
-    only(fields, name).and_then(date_s)
+    (only(fields, &header::ETAG).and_then(EntityTag::read), date_s(fields, &header::LAST_MODIFIED))
 }
 
 #[cfg(test)]
@@ -241,14 +242,14 @@ mod tests {
 
     /// Head and number of bytes of the answer to a request for a kept entry, ten seconds old.
     fn answer(method: &str, lines: &str) -> (String, u64) {
-        let told = Told::read(TOLD.as_bytes(), &Method::GET).unwrap().unwrap().0;
-        let entry = Arc::new(Entry::new("http://o/", &HeaderMap::new(), &told, now()).unwrap());
+        let response = OriginResponse::read(TOLD.as_bytes(), &Method::GET).unwrap().unwrap().0;
+        let entry = Arc::new(Entry::new("http://o/", &HeaderMap::new(), &response, now()).unwrap());
         let pool = BlockingPool::start("closer", 1, Priority::Normal).unwrap();
         let file = Arc::new(DropOnPool::new(Arc::new(tempfile::tempfile().unwrap()), &pool));
         let served = Served { entry, file, growth: None };
-        let asked = format!("{method} / HTTP/1.1\r\nHost: h\r\n{lines}\r\n");
-        let asked = Asked::read(asked.as_bytes()).unwrap();
-        let answer = served.answer(&asked, Source::Hit, now() + Duration::from_secs(10), 7);
+        let request = format!("{method} / HTTP/1.1\r\nHost: h\r\n{lines}\r\n");
+        let request = ClientRequest::read(request.as_bytes()).unwrap();
+        let answer = served.answer(&request, Source::Hit, now() + Duration::from_secs(10), 7);
         let bytes = answer.parts.iter().map(|part| match part {
             streams::Part::Extent { range, .. } => range.end - range.start,
             _ => 0,

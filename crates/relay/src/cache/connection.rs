@@ -3,16 +3,16 @@
 use std::io;
 use std::sync::Arc;
 
+use http::Version;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use wirepath_media::http::Version;
 use wirepath_net::http::{self as client, Timeouts, now_s};
 use wirepath_streams::{Object, Stream, StreamProgress};
 
 use super::Shared;
 use super::answer;
 use super::flow::{Flow, Moved, Patience};
-use super::head::{Asked, Refusal};
+use super::head::{ClientRequest, Refusal};
 use super::status::count;
 
 pub(super) struct Connection {
@@ -43,9 +43,9 @@ impl Connection {
 
     async fn exchanges(&mut self) -> io::Result<()> {
         loop {
-            match self.client.next(|reader| Ok(reader.next_head()?.map(Asked::read))).await {
-                Ok(Ok(asked)) => {
-                    if !self.exchange(asked).await? {
+            match self.client.next(|reader| Ok(reader.next_head()?.map(ClientRequest::new))).await {
+                Ok(Ok(request)) => {
+                    if !self.exchange(request).await? {
                         break;
                     }
                 }
@@ -65,14 +65,14 @@ impl Connection {
 
     /// Says what is wrong with what came, after which nothing that comes can be understood.
     async fn turn_down(&mut self, refusal: &Refusal) -> io::Result<()> {
-        self.client.write(&answer::refusal(refusal, false, Version::Http11, false, now_s())).await
+        self.client.write(&answer::refusal(refusal, false, Version::HTTP_11, false, now_s())).await
     }
 
     /// Says why a request is not answered as it wishes; answers whether the connection stays.
-    pub(super) async fn refuse(&mut self, refusal: &Refusal, asked: &Asked) -> io::Result<bool> {
-        let is_head = asked.method == http::Method::HEAD;
-        let answer = answer::refusal(refusal, is_head, asked.version, asked.keep_alive, now_s());
-        self.client.write(&answer).await.map(|()| asked.keep_alive)
+    pub(super) async fn refuse(&mut self, refusal: &Refusal, request: &ClientRequest) -> io::Result<bool> {
+        let is_head = request.method == http::Method::HEAD;
+        let answer = answer::refusal(refusal, is_head, request.version, request.keep_alive, now_s());
+        self.client.write(&answer).await.map(|()| request.keep_alive)
     }
 
     /// Has the engine move a stream to this connection; `build` gets it as an object. While the one `beside` it moves, it may wait.

@@ -6,9 +6,10 @@ use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use http_cache_semantics::{AfterResponse, BeforeRequest, CachePolicy};
 use serde::{Deserialize, Serialize};
-use wirepath_media::http::http_date;
+use wirepath_http::fields::joined;
+use wirepath_http::http_date;
 
-use super::head::{Told, folded, joined};
+use super::head::{OriginResponse, fold};
 use super::rules::{self, can_be_judged, forbids_stale, get, is_for_all};
 
 /// What a record says it is. Another version is another word here, and its entries are dropped.
@@ -45,17 +46,22 @@ pub(super) enum Use {
 
 impl Entry {
     /// What an answer to GET with these fields becomes, if it may be kept by a cache that many share, and is of use later.
-    pub(super) fn new(url: &str, asked: &HeaderMap, told: &Told, now: SystemTime) -> Option<Entry> {
+    pub(super) fn new(
+        url: &str,
+        request: &HeaderMap,
+        response: &OriginResponse,
+        now: SystemTime,
+    ) -> Option<Entry> {
         // Of many answers only guesses say how long they are good; those that a cookie chose are likely to be for one.
-        if asked.contains_key(header::COOKIE) && !is_for_all(&told.fields) {
+        if request.contains_key(header::COOKIE) && !is_for_all(&response.fields) {
             return None;
         }
-        Entry::of(url, asked, told, now)
+        Entry::of(url, request, response, now)
     }
 
-    fn of(url: &str, asked: &HeaderMap, told: &Told, now: SystemTime) -> Option<Entry> {
-        let bytes = told.body_bytes?;
-        let mut fields = told.fields.clone();
+    fn of(url: &str, request: &HeaderMap, response: &OriginResponse, now: SystemTime) -> Option<Entry> {
+        let bytes = response.body_bytes?;
+        let mut fields = response.fields.clone();
         fields.remove(header::CONTENT_LENGTH);
         if !fields.contains_key(header::DATE) {
             fields.insert(header::DATE, date(now)); // RFC 9110 section 6.6.1
@@ -65,22 +71,22 @@ impl Entry {
         }
         let varies = joined(&fields, &header::VARY).unwrap_or_default();
         let partial =
-            told.status == StatusCode::PARTIAL_CONTENT || fields.contains_key(header::CONTENT_RANGE);
+            response.status == StatusCode::PARTIAL_CONTENT || fields.contains_key(header::CONTENT_RANGE);
         let personal =
             fields.contains_key(header::SET_COOKIE) || varies.split(',').any(|name| name.trim() == "*");
-        let mut policy = rules::policy(asked, told.status, &fields, now);
-        if partial || personal || told.status == StatusCode::NO_CONTENT || !policy.is_storable() {
+        let mut policy = rules::policy(request, response.status, &fields, now);
+        if partial || personal || response.status == StatusCode::NO_CONTENT || !policy.is_storable() {
             return None;
         }
         let validates = fields.contains_key(header::ETAG) || fields.contains_key(header::LAST_MODIFIED);
         if policy.time_to_live(now).is_zero() && !validates {
             return None;
         }
-        let varying = varying(asked, &varies);
-        policy = rules::policy(&varying, told.status, &fields, now);
+        let varying = varying(request, &varies);
+        policy = rules::policy(&varying, response.status, &fields, now);
         Some(Entry {
             url: url.to_owned(),
-            status: told.status,
+            status: response.status,
             fields,
             bytes,
             varying,
@@ -90,8 +96,8 @@ impl Entry {
     }
 
     /// What it is to a GET or HEAD request with these fields.
-    pub(super) fn use_for(&self, asked: &HeaderMap, now: SystemTime) -> Use {
-        match self.policy.before_request(&get(asked), now) {
+    pub(super) fn use_for(&self, request: &HeaderMap, now: SystemTime) -> Use {
+        match self.policy.before_request(&get(request), now) {
             BeforeRequest::Fresh(_) if self.policy.is_stale(now) && forbids_stale(&self.fields) => Use::Stale,
             BeforeRequest::Fresh(_) => Use::Fresh,
             BeforeRequest::Stale { matches: true, .. } => Use::Stale,
@@ -110,28 +116,33 @@ impl Entry {
     }
 
     /// The entry as a 304 renews it; None if that is about another one.
-    pub(super) fn renewed(&self, asked: &HeaderMap, told: &Told, now: SystemTime) -> Option<Entry> {
-        let mut response = Response::new(());
-        (*response.status_mut(), *response.headers_mut()) = (told.status, told.fields.clone());
+    pub(super) fn renewed(
+        &self,
+        request: &HeaderMap,
+        response: &OriginResponse,
+        now: SystemTime,
+    ) -> Option<Entry> {
+        let mut renewal = Response::new(());
+        (*renewal.status_mut(), *renewal.headers_mut()) = (response.status, response.fields.clone());
         let validators = [header::ETAG, header::LAST_MODIFIED];
-        if !validators.iter().any(|name| told.fields.contains_key(name)) {
+        if !validators.iter().any(|name| response.fields.contains_key(name)) {
             // Some origins leave them out (RFC 9110 section 15.4.5): then it is about what they were asked about.
             let own = validators
                 .into_iter()
                 .filter_map(|name| Some((name.clone(), self.fields.get(name)?.clone())));
-            response.headers_mut().extend(own);
+            renewal.headers_mut().extend(own);
         }
-        if let AfterResponse::Modified(..) = self.policy.after_response(&get(asked), &response, now) {
+        if let AfterResponse::Modified(..) = self.policy.after_response(&get(request), &renewal, now) {
             return None;
         }
         let mut fields = self.fields.clone();
         fields.remove(header::AGE);
         fields.insert(header::DATE, date(now));
-        for (name, value) in told.fields.iter().filter(|(name, _)| !OF_THE_BODY.contains(name)) {
+        for (name, value) in response.fields.iter().filter(|(name, _)| !OF_THE_BODY.contains(name)) {
             fields.insert(name, value.clone());
         }
-        let told = Told { status: self.status, fields, body_bytes: Some(self.bytes) };
-        Entry::of(&self.url, asked, &told, now) // it is what it was, whatever cookie it was asked about with
+        let response = OriginResponse { status: self.status, fields, body_bytes: Some(self.bytes) };
+        Entry::of(&self.url, request, &response, now) // it is what it was, whatever cookie it was asked about with
     }
 
     /// Whether it may be given out though the origin failed (RFC 5861 section 4).
@@ -204,7 +215,7 @@ impl Record {
 
     /// The entry that was written down.
     pub(super) fn entry(&self) -> Option<Entry> {
-        let (varying, fields) = (folded(from_text(&self.varying)?), from_text(&self.fields)?);
+        let (varying, fields) = (fold(from_text(&self.varying)?), from_text(&self.fields)?);
         if !can_be_judged(&fields) {
             return None;
         }
@@ -215,12 +226,12 @@ impl Record {
     }
 }
 
-fn varying(asked: &HeaderMap, varies: &str) -> HeaderMap {
+fn varying(request: &HeaderMap, varies: &str) -> HeaderMap {
     let mut varying = HeaderMap::new();
     for name in
         varies.split(',').filter_map(|name| name.trim().to_ascii_lowercase().parse::<HeaderName>().ok())
     {
-        varying.extend(asked.get_all(&name).iter().map(|value| (name.clone(), value.clone())));
+        varying.extend(request.get_all(&name).iter().map(|value| (name.clone(), value.clone())));
     }
     varying
 }

@@ -12,7 +12,6 @@ use std::time::{Instant, SystemTime};
 use http::{StatusCode, header};
 use tokio::sync::{oneshot, watch};
 use wirepath_engine::DropOnPool;
-use wirepath_media::http::Status;
 use wirepath_streams::WriteProgress;
 
 use super::Shared;
@@ -20,7 +19,7 @@ use super::answer::{Served, Source};
 use super::entry::{Entry, Use};
 use super::fetches::{Outdated, Running};
 use super::flow;
-use super::head::{self, Asked, Refusal};
+use super::head::{self, ClientRequest, Refusal};
 use super::origin::Reply;
 use super::status::{add, count};
 use super::store::Kept;
@@ -53,15 +52,15 @@ pub(super) enum Fetched {
 /// One who joins a fetch.
 enum Joined {
     /// It is under way.
-    Other(Told),
+    Other(Outcomes),
     /// It begins with this one, to whom what is not kept comes by the second channel.
-    First(Told, oneshot::Receiver<Reply>),
+    First(Outcomes, oneshot::Receiver<Reply>),
     /// It is over, and there is an entry.
     Kept,
 }
 
 /// Where the outcome is told.
-type Told = watch::Receiver<Option<Outcome>>;
+type Outcomes = watch::Receiver<Option<Outcome>>;
 
 /// By whom.
 pub(super) type Tell = watch::Sender<Option<Outcome>>;
@@ -79,22 +78,22 @@ impl Shared {
     /// What the origin has for a request that may be answered from the cache, where `found` is all there is, and not fresh.
     pub(super) async fn fetch(
         self: &Arc<Shared>,
-        asked: &Asked,
+        request: &ClientRequest,
         key: &Arc<str>,
         found: Option<Arc<Kept>>,
     ) -> Fetched {
-        let (mut outcome, reply) = match self.join(asked, key, found) {
+        let (mut outcome, reply) = match self.join(request, key, found) {
             Joined::Other(outcome) => (outcome, None),
             Joined::First(outcome, reply) => (outcome, Some(reply)),
             Joined::Kept => return Fetched::Kept,
         };
         let came_late = outcome.borrow().is_some();
         // There is none if its task panicked.
-        let told = outcome.wait_for(Option::is_some).await.map_or(None, |told| told.clone());
+        let response = outcome.wait_for(Option::is_some).await.map_or(None, |response| response.clone());
         let is_first = reply.is_some();
-        match told {
+        match response {
             Some(Outcome::Served(served, source)) => {
-                let use_here = served.entry.use_for(&asked.fields, SystemTime::now());
+                let use_here = served.entry.use_for(&request.fields, SystemTime::now());
                 // Whoever asked before the origin answered has an answer that is as new as one of his own.
                 if !is_first && (use_here == Use::Other || came_late && use_here != Use::Fresh) {
                     if !served.is_whole() {
@@ -109,7 +108,9 @@ impl Shared {
             Some(Outcome::NotKept) | None => match reply {
                 Some(reply) => match reply.await {
                     // A part of it is not to be had from what is passed through. Errors are the same for all.
-                    Ok(reply) if asked.is_for_less() && reply.told.status.is_success() => Fetched::NotForThis,
+                    Ok(reply) if request.is_partial() && reply.response.status.is_success() => {
+                        Fetched::NotForThis
+                    }
                     Ok(reply) => Fetched::Reply(reply),
                     Err(_) => Fetched::NotForThis,
                 },
@@ -119,17 +120,18 @@ impl Shared {
     }
 
     /// Joins the fetch that is under way, or begins one.
-    fn join(self: &Arc<Shared>, asked: &Asked, key: &Arc<str>, found: Option<Arc<Kept>>) -> Joined {
+    fn join(self: &Arc<Shared>, request: &ClientRequest, key: &Arc<str>, found: Option<Arc<Kept>>) -> Joined {
         let mut running = self.fetches.lock();
         if let Some(fetch) = running.get(key) {
             return Joined::Other(fetch.outcome.subscribe());
         }
         // A fetch leaves the list when what it fetched can be found.
-        let there = self.store.find(key, &self.origin.url(&asked.target));
+        let there = self.store.find(key, &self.origin.url(&request.target));
         if there.is_some_and(|there| !found.as_ref().is_some_and(|found| Arc::ptr_eq(&there, found))) {
             return Joined::Kept;
         }
-        let stale = found.filter(|found| found.entry.use_for(&asked.fields, SystemTime::now()) != Use::Other);
+        let stale =
+            found.filter(|found| found.entry.use_for(&request.fields, SystemTime::now()) != Use::Other);
         let (tell, outcome) = watch::channel(None);
         let outdated = Outdated::default();
         running.insert(Arc::clone(key), Running { outcome: tell.clone(), outdated: outdated.clone() });
@@ -138,25 +140,25 @@ impl Shared {
         let (shared, key, first) = (Arc::clone(self), Arc::clone(key), Some(first));
         let telling = Telling { shared, key, outdated, outcome: tell, first };
         // Ranges and conditions are ours to answer.
-        tokio::spawn(telling.run(asked.for_the_whole(), stale));
+        tokio::spawn(telling.run(request.for_the_whole(), stale));
         Joined::First(outcome, reply)
     }
 }
 
 impl Telling {
-    async fn run(mut self, asked: Asked, stale: Option<Arc<Kept>>) {
+    async fn run(mut self, request: ClientRequest, stale: Option<Arc<Kept>>) {
         let shared = Arc::clone(&self.shared);
         let Ok(_place) = shared.fetch_places.try_acquire() else {
             let words = "too much is being fetched";
-            return self.tell(Outcome::Failed(Refusal::new(Status::ServiceUnavailable, words)));
+            return self.tell(Outcome::Failed(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, words)));
         };
         let reply = tokio::select! {
             biased;
-            reply = shared.ask(&asked, stale.as_deref()) => reply,
+            reply = shared.ask(&request, stale.as_deref()) => reply,
             () = self.abandoned() => return,
         };
         let now = SystemTime::now();
-        let has_failed = !reply.as_ref().is_ok_and(|reply| !reply.told.status.is_server_error());
+        let has_failed = !reply.as_ref().is_ok_and(|reply| !reply.response.status.is_server_error());
         if let Some(kept) = stale.as_ref().filter(|kept| has_failed && kept.entry.serves_on_error(now))
             && let Ok(Some(served)) = shared.open(kept).await
         {
@@ -166,11 +168,11 @@ impl Telling {
             Ok(reply) => reply,
             Err(refusal) => return self.tell(Outcome::Failed(refusal)),
         };
-        if reply.told.status == StatusCode::NOT_MODIFIED {
-            return self.renew(&asked, stale, &reply.told, now).await;
+        if reply.response.status == StatusCode::NOT_MODIFIED {
+            return self.renew(&request, stale, &reply.response, now).await;
         }
-        let url = shared.origin.url(&asked.target);
-        let entry = Entry::new(&url, &asked.fields, &reply.told, now);
+        let url = shared.origin.url(&request.target);
+        let entry = Entry::new(&url, &request.fields, &reply.response, now);
         match entry {
             Some(entry) => self.keep(entry, reply).await,
             None => {
@@ -178,7 +180,7 @@ impl Telling {
                     shared.forget(&self.key).await; // what there is now is not what was kept
                 }
                 // Without the cookie it may be another matter.
-                if reply.told.status.is_success() && !asked.fields.contains_key(header::COOKIE) {
+                if reply.response.status.is_success() && !request.fields.contains_key(header::COOKIE) {
                     shared.unkept.add(&self.key, Instant::now());
                 }
                 self.pass(reply);
@@ -187,12 +189,18 @@ impl Telling {
     }
 
     /// The origin says that what is kept is still good.
-    async fn renew(&mut self, asked: &Asked, stale: Option<Arc<Kept>>, told: &head::Told, now: SystemTime) {
+    async fn renew(
+        &mut self,
+        request: &ClientRequest,
+        stale: Option<Arc<Kept>>,
+        response: &head::OriginResponse,
+        now: SystemTime,
+    ) {
         let Some(kept) = stale else {
             let words = "the origin says that nothing has changed, of something that it was not asked about";
-            return self.tell(Outcome::Failed(Refusal::new(Status::BadGateway, words)));
+            return self.tell(Outcome::Failed(Refusal::new(StatusCode::BAD_GATEWAY, words)));
         };
-        let served = match kept.entry.renewed(&asked.fields, told, now) {
+        let served = match kept.entry.renewed(&request.fields, response, now) {
             Some(entry) => match self.shared.with_store(move |store| store.renew(&kept, entry)).await {
                 Ok(kept) => match self.shared.open(&kept).await {
                     Ok(served) => served,
@@ -305,14 +313,14 @@ impl Drop for Telling {
 }
 
 impl Shared {
-    async fn ask(&self, asked: &Asked, stale: Option<&Kept>) -> Result<Reply, Refusal> {
-        let mut fields = asked.fields.clone();
+    async fn ask(&self, request: &ClientRequest, stale: Option<&Kept>) -> Result<Reply, Refusal> {
+        let mut fields = request.fields.clone();
         if let Some(kept) = stale {
             kept.entry.add_conditions(&mut fields);
         }
         let mut connection = self.origin.connect().await?;
-        self.origin.send_head(&mut connection, asked, &fields).await?;
-        self.origin.reply(connection, &asked.method, self.origin_limit, ready(())).await
+        self.origin.send_head(&mut connection, request, &fields).await?;
+        self.origin.reply(connection, &request.method, self.origin_limit, ready(())).await
     }
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Patience {
 /// A running stream. It is stopped when this is dropped.
 pub(super) struct Flow {
     running: RunningStream,
-    told: watch::Receiver<Option<StreamEnd>>,
+    response: watch::Receiver<Option<StreamEnd>>,
 }
 
 /// How many bytes left, and why they are not all, if they are not.
@@ -76,10 +76,10 @@ impl FlowError {
 
 impl Flow {
     pub(super) fn start(engine: &Engine, stream: Stream) -> Flow {
-        let (tell, told) = watch::channel(None);
+        let (tell, response) = watch::channel(None);
         let on_end = Box::new(move |end| drop(tell.send_replace(Some(end))));
         let options = StreamOptions { on_end: Some(on_end), ..StreamOptions::default() };
-        Flow { running: stream.start(engine, options), told }
+        Flow { running: stream.start(engine, options), response }
     }
 
     /// What it moved so far.
@@ -94,18 +94,18 @@ impl Flow {
 
     /// Its end, if that has come.
     pub(super) fn ended(&self) -> Option<StreamEnd> {
-        self.told.borrow().clone()
+        self.response.borrow().clone()
     }
 
     /// Waits for its end. Stops it when one of its ends has paused for longer than it may, at the next look, unless the one `beside` it
     /// moves.
     pub(super) async fn end(&self, patience: Patience, beside: Option<&StreamProgress>) -> Moved {
         let pause = (patience.source.min(patience.sink) / STALL_SAMPLES).max(Duration::from_millis(1));
-        let mut told = self.told.clone();
-        let mut standstill = StallDetector::default();
+        let mut response = self.response.clone();
+        let mut stall_detector = StallDetector::default();
         let mut why_stopped = None;
         loop {
-            let end = async { told.wait_for(Option::is_some).await.ok().and_then(|end| end.clone()) };
+            let end = async { response.wait_for(Option::is_some).await.ok().and_then(|end| end.clone()) };
             match timeout(pause, end).await {
                 Ok(Some(StreamEnd { status, result })) => {
                     return (status.bytes_out, result.map_err(|error| FlowError::of(error, why_stopped)));
@@ -115,7 +115,7 @@ impl Flow {
                     let Some(state) = self.state().await else { continue }; // its end is there
                     let others = beside.map_or(0, |other| other.bytes_in() + other.bytes_out());
                     let signs = (state.bytes, state.on_its_way, others);
-                    let still = Duration::from_micros(standstill.sample(signs, now_us()));
+                    let still = Duration::from_micros(stall_detector.sample(signs, now_us()));
                     if let Some(why) = patience.exceeded(state.waits, still) {
                         why_stopped = Some(why);
                         self.stop();
@@ -127,7 +127,7 @@ impl Flow {
 
     /// How far it is, as its engine thread knows between two turns; None if it is over.
     pub(super) async fn state(&self) -> Option<State> {
-        let (tell, told) = oneshot::channel();
+        let (tell, response) = oneshot::channel();
         self.running.with(move |stream| {
             let status = stream.status();
             let bytes = status.bytes_in + status.bytes_out;
@@ -137,7 +137,7 @@ impl Flow {
             // Nobody listens only if that is not wanted any more.
             _ = tell.send(State { bytes, bytes_out: status.bytes_out, on_its_way, waits });
         });
-        told.await.ok()
+        response.await.ok()
     }
 }
 
@@ -161,7 +161,7 @@ pub(super) async fn write_body(
     writing: &Writing,
     growth: &Arc<WriteProgress>,
 ) -> Result<(), String> {
-    let bytes = reply.told.body_bytes.ok_or("how long it is was not said")?;
+    let bytes = reply.response.body_bytes.ok_or("how long it is was not said")?;
     let connection = reply.connection.into_std().map_err(|error| error.to_string())?;
     let patience = Patience { source: shared.origin_limit, sink: shared.origin_limit };
     let mut first = reply.first;

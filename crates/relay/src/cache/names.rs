@@ -12,10 +12,10 @@ use tokio::time::timeout;
 
 /// What was found of one name, or is being asked for.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Names(Arc<Mutex<Option<Asked>>>);
+pub(super) struct Names(Arc<Mutex<Option<ClientRequest>>>);
 
 /// Nothing until the resolver has answered.
-type Asked = watch::Receiver<Option<Result<Vec<SocketAddr>, Arc<io::Error>>>>;
+type ClientRequest = watch::Receiver<Option<Result<Vec<SocketAddr>, Arc<io::Error>>>>;
 
 impl Names {
     /// The addresses that are known, or those that `look_up` finds unless that is being asked already. It goes on when the caller's
@@ -31,8 +31,8 @@ impl Names {
     where
         F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
     {
-        let mut asked = self.asked(look_up);
-        let answer = timeout(limit, asked.wait_for(Option::is_some)).await;
+        let mut request = self.request(look_up);
+        let answer = timeout(limit, request.wait_for(Option::is_some)).await;
         let answer = answer.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?;
         match answer.as_deref() {
             Ok(Some(Ok(found))) => Ok(found.clone()),
@@ -43,27 +43,27 @@ impl Names {
 
     /// Has the next caller ask again: the name may stand for others by now.
     pub(super) fn forget(&self) {
-        self.0.lock().take_if(|asked| asked.borrow().is_some());
+        self.0.lock().take_if(|request| request.borrow().is_some());
     }
 
     /// The question that is under way or was answered well, or a new one.
-    fn asked<F>(&self, look_up: impl FnOnce() -> F) -> Asked
+    fn request<F>(&self, look_up: impl FnOnce() -> F) -> ClientRequest
     where
         F: Future<Output = io::Result<Vec<SocketAddr>>> + Send + 'static,
     {
-        let mut asked = self.0.lock();
-        let is_of_use = |asked: &&Asked| match &*asked.borrow() {
+        let mut request = self.0.lock();
+        let is_of_use = |request: &&ClientRequest| match &*request.borrow() {
             Some(answer) => answer.is_ok(),
-            None => asked.has_changed().is_ok(),
+            None => request.has_changed().is_ok(),
         };
-        if let Some(asked) = asked.as_ref().filter(is_of_use) {
-            return asked.clone();
+        if let Some(request) = request.as_ref().filter(is_of_use) {
+            return request.clone();
         }
-        let (tell, told) = watch::channel(None);
+        let (tell, response) = watch::channel(None);
         let looking_up = look_up();
         tokio::spawn(async move { tell.send_replace(Some(looking_up.await.map_err(Arc::new))) });
-        *asked = Some(told.clone());
-        told
+        *request = Some(response.clone());
+        response
     }
 }
 
@@ -81,11 +81,11 @@ mod tests {
     fn a_resolver_that_hangs_is_asked_once_and_answers_all_who_still_wait() {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            let (names, asked) = (Names::default(), Arc::new(AtomicUsize::new(0)));
+            let (names, request) = (Names::default(), Arc::new(AtomicUsize::new(0)));
             let (answer, hangs) = oneshot::channel::<io::Result<Vec<SocketAddr>>>();
             let mut hangs = Some(hangs);
             let mut look_up = || {
-                asked.fetch_add(1, Relaxed);
+                request.fetch_add(1, Relaxed);
                 let hangs = hangs.take();
                 async move { hangs.expect("it is asked once").await.unwrap() }
             };
@@ -103,7 +103,7 @@ mod tests {
             answer.send(Ok(found.clone())).unwrap();
             assert_eq!(waiting.await.unwrap().unwrap(), found);
             assert_eq!(names.addresses(PATIENCE, &mut look_up).await.unwrap(), found);
-            assert_eq!(asked.load(Relaxed), 1);
+            assert_eq!(request.load(Relaxed), 1);
         });
     }
 

@@ -12,13 +12,14 @@ use std::time::Duration;
 
 use bytes::{BufMut, BytesMut};
 use http::header::{self, HeaderValue};
-use http::{HeaderMap, Method, Uri};
+use http::{HeaderMap, Method, StatusCode, Uri};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{sleep, timeout};
-use wirepath_media::http::Status;
+use wirepath_http::fields::joined;
+use wirepath_http::write_head;
 
-use super::head::{self, Asked, Refusal, Told, joined};
+use super::head::{self, ClientRequest, OriginResponse, Refusal};
 use super::names::Names;
 use crate::itself;
 use crate::trying::connect_to_any;
@@ -64,7 +65,7 @@ pub struct OriginError {
 /// An answer whose body is still to come.
 #[derive(Debug)]
 pub(super) struct Reply {
-    pub(super) told: Told,
+    pub(super) response: OriginResponse,
     pub(super) connection: TcpStream,
     /// What came of the body with the head, and no more than belongs to it.
     pub(super) first: BytesMut,
@@ -162,7 +163,7 @@ impl Origin {
         if has_any && addresses.is_empty() {
             self.names.forget(); // it may stand for others by now
             let words = format!("the origin {self} is this cache itself; name the server behind it");
-            return Err(Refusal::new(Status::LoopDetected, words));
+            return Err(Refusal::new(StatusCode::LOOP_DETECTED, words));
         }
         let connected = connect_to_any(&addresses, CONNECT_LIMIT, TcpStream::connect).await;
         // The name may stand for others by now.
@@ -176,28 +177,28 @@ impl Origin {
     pub(super) async fn send_head(
         &self,
         connection: &mut TcpStream,
-        asked: &Asked,
+        request: &ClientRequest,
         fields: &HeaderMap,
     ) -> Result<(), Refusal> {
-        if !self.prefix.is_empty() && climbs(&asked.target) {
+        if !self.prefix.is_empty() && climbs(&request.target) {
             let words = "a path with .. would lead out of the origin's";
-            return Err(Refusal::new(Status::BadRequest, words));
+            return Err(Refusal::new(StatusCode::BAD_REQUEST, words));
         }
         if caches_before(fields) >= MOST_CACHES {
             let words =
                 format!("the request came through {MOST_CACHES} caches; they ask each other in a circle");
-            return Err(Refusal::new(Status::LoopDetected, words));
+            return Err(Refusal::new(StatusCode::LOOP_DETECTED, words));
         }
         let mut fields = fields.clone();
         fields.insert(header::HOST, self.authority.clone());
         fields.insert(header::CONNECTION, HeaderValue::from_static("close"));
-        if asked.body_bytes > 0 || matches!(asked.method, Method::POST | Method::PUT | Method::PATCH) {
-            fields.insert(header::CONTENT_LENGTH, asked.body_bytes.into());
+        if request.body_bytes > 0 || matches!(request.method, Method::POST | Method::PUT | Method::PATCH) {
+            fields.insert(header::CONTENT_LENGTH, request.body_bytes.into());
         }
         head::add_via(&mut fields);
-        let prefix = if asked.target == "*" { "" } else { &self.prefix };
-        let line = format!("{} {prefix}{} HTTP/1.0", asked.method, asked.target);
-        let sent = timeout(CONNECT_LIMIT, connection.write_all(&head::write(&line, &fields))).await;
+        let prefix = if request.target == "*" { "" } else { &self.prefix };
+        let line = format!("{} {prefix}{} HTTP/1.0", request.method, request.target);
+        let sent = timeout(CONNECT_LIMIT, connection.write_all(&write_head(&line, &fields))).await;
         let sent = sent.map_err(|_| self.failed("it does not take requests", true))?;
         sent.map_err(|error| self.failed(&error.to_string(), false))
     }
@@ -214,33 +215,33 @@ impl Origin {
             sent.await;
             sleep(limit).await;
         };
-        let (told, mut first) = tokio::select! {
+        let (response, mut first) = tokio::select! {
             biased;
             read = self.read_head(&mut connection, method) => read?,
             () = late => return Err(self.failed("it did not answer in time", true)),
         };
-        if let Some(body_bytes) = told.body_bytes {
+        if let Some(body_bytes) = response.body_bytes {
             first.truncate(usize::try_from(body_bytes).unwrap_or(usize::MAX));
         }
-        Ok(Reply { told, connection, first })
+        Ok(Reply { response, connection, first })
     }
 
     async fn read_head(
         &self,
         connection: &mut TcpStream,
         method: &Method,
-    ) -> Result<(Told, BytesMut), Refusal> {
+    ) -> Result<(OriginResponse, BytesMut), Refusal> {
         let mut bytes = BytesMut::new();
         let mut looked = Looked::default();
         let mut room = HEAD_LIMIT;
         loop {
             skip_empty_lines(&mut bytes);
             while looked.is_worth_reading(&bytes)
-                && let Some((told, length)) = Told::read(&bytes, method)?
+                && let Some((response, length)) = OriginResponse::read(&bytes, method)?
             {
                 drop(bytes.split_to(length));
-                if !told.status.is_informational() {
-                    return Ok((told, bytes));
+                if !response.status.is_informational() {
+                    return Ok((response, bytes));
                 }
                 skip_empty_lines(&mut bytes);
                 looked = Looked::default();
@@ -258,7 +259,7 @@ impl Origin {
 
     /// Why it cannot be asked; whether that is because it takes too long.
     pub(super) fn failed(&self, why: &str, in_time: bool) -> Refusal {
-        let status = if in_time { Status::GatewayTimeout } else { Status::BadGateway };
+        let status = if in_time { StatusCode::GATEWAY_TIMEOUT } else { StatusCode::BAD_GATEWAY };
         Refusal::new(status, format!("the origin {self} cannot be asked: {why}"))
     }
 }

@@ -12,14 +12,13 @@ use http::StatusCode;
 use rustix::io::Errno;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
-use wirepath_media::http::Status;
 use wirepath_streams::{Framing, Object, StreamBuilder};
 
 use super::Shared;
 use super::answer;
 use super::connection::Connection;
 use super::flow::{FlowError, Patience};
-use super::head::{Asked, Refusal};
+use super::head::{ClientRequest, Refusal};
 use super::origin::Reply;
 use super::status::{add, count};
 use super::store;
@@ -27,28 +26,28 @@ use super::upload::Upload;
 
 impl Connection {
     /// Has the origin answer.
-    pub(super) async fn pass(&mut self, mut asked: Asked, why: &'static str) -> io::Result<bool> {
+    pub(super) async fn pass(&mut self, mut request: ClientRequest, why: &'static str) -> io::Result<bool> {
         let shared = Arc::clone(&self.shared);
-        let stays = asked.keep_alive;
-        asked.keep_alive &= asked.body_bytes == 0;
-        let reached = self.unless_gone(shared.reach(&asked)).await;
+        let stays = request.keep_alive;
+        request.keep_alive &= request.body_bytes == 0;
+        let reached = self.unless_gone(shared.reach(&request)).await;
         let origin = match reached.inspect_err(|_| count(&shared.counters.failed))? {
             Ok(origin) => origin,
             Err(refusal) => {
                 count(&shared.counters.failed);
-                return self.refuse(&refusal, &asked).await;
+                return self.refuse(&refusal, &request).await;
             }
         };
-        let answered = if asked.body_bytes == 0 {
-            let reply = shared.origin.reply(origin, &asked.method, shared.origin_limit, ready(()));
+        let answered = if request.body_bytes == 0 {
+            let reply = shared.origin.reply(origin, &request.method, shared.origin_limit, ready(()));
             self.unless_gone(reply).await.map(|reply| Ok((reply?, None)))
         } else {
-            self.send_body(origin, &mut asked, stays).await
+            self.send_body(origin, &mut request, stays).await
         };
         // RFC 9111 section 4.4. Where no answer came, it may have changed for all that.
-        let is_refused = matches!(&answered, Ok(Ok((reply, _))) if is_error(reply.told.status));
-        let changes = !asked.method.is_safe() && !is_refused;
-        let key = store::key(&shared.origin.url(&asked.target));
+        let is_refused = matches!(&answered, Ok(Ok((reply, _))) if is_error(reply.response.status));
+        let changes = !request.method.is_safe() && !is_refused;
+        let key = store::key(&shared.origin.url(&request.target));
         if changes {
             shared.forget(&key).await;
         }
@@ -56,12 +55,12 @@ impl Connection {
             Ok(answered) => answered,
             Err(refusal) => {
                 count(&shared.counters.failed);
-                return self.refuse(&refusal, &asked).await;
+                return self.refuse(&refusal, &request).await;
             }
         };
         count(&shared.counters.passed);
-        let Some(upload) = upload else { return self.pass_reply(&asked, reply, why, None).await };
-        let passed = self.pass_both(&asked, reply, &upload, why).await;
+        let Some(upload) = upload else { return self.pass_reply(&request, reply, why, None).await };
+        let passed = self.pass_both(&request, reply, &upload, why).await;
         if changes {
             shared.forget(&key).await; // the change may have come about since
         }
@@ -73,25 +72,25 @@ impl Connection {
     async fn send_body(
         &mut self,
         origin: TcpStream,
-        asked: &mut Asked,
+        request: &mut ClientRequest,
         stays: bool,
     ) -> io::Result<Result<(Reply, Option<Upload>), Refusal>> {
         let shared = Arc::clone(&self.shared);
-        if asked.expects_continue {
+        if request.expects_continue {
             self.client.write(b"HTTP/1.1 100 Continue\r\n\r\n").await?;
         }
-        let (lent, upload) = match self.begin_upload(&origin, asked.body_bytes) {
+        let (lent, upload) = match self.begin_upload(&origin, request.body_bytes) {
             Ok(begun) => begun,
             Err(error) => {
                 tracing::warn!(%error, "the body of a request cannot be passed on now");
                 let words = "the body of the request cannot be passed on now";
-                return Ok(Err(Refusal::new(Status::ServiceUnavailable, words)));
+                return Ok(Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, words)));
             }
         };
         let (sent, is_sent) = oneshot::channel::<()>();
-        // Told, or dropped: that is all the same.
+        // OriginResponse, or dropped: that is all the same.
         let is_sent = async { drop(is_sent.await) };
-        let mut reply = pin!(shared.origin.reply(origin, &asked.method, shared.origin_limit, is_sent));
+        let mut reply = pin!(shared.origin.reply(origin, &request.method, shared.origin_limit, is_sent));
         let early = tokio::select! {
             biased;
             moved = upload.over(shared.upload_patience()) => Err(moved),
@@ -109,7 +108,7 @@ impl Connection {
                 self.unless_gone(reply).await?
             }
         };
-        asked.keep_alive = stays && upload.is_settled().await && upload.is_whole();
+        request.keep_alive = stays && upload.is_settled().await && upload.is_whole();
         Ok(reply.map(|reply| (reply, Some(upload))))
     }
 
@@ -126,14 +125,14 @@ impl Connection {
     /// Moves the origin's answer to the client, and what is left of its body to the origin. If something is, the connection ends with that.
     async fn pass_both(
         &mut self,
-        asked: &Asked,
+        request: &ClientRequest,
         reply: Reply,
         upload: &Upload,
         why: &'static str,
     ) -> io::Result<bool> {
-        let is_error = is_error(reply.told.status);
+        let is_error = is_error(reply.response.status);
         let stays = {
-            let mut passing = pin!(self.pass_reply(asked, reply, why, Some(upload)));
+            let mut passing = pin!(self.pass_reply(request, reply, why, Some(upload)));
             tokio::select! {
                 passed = &mut passing => passed,
                 () = upload.ended() => {
@@ -160,23 +159,23 @@ impl Connection {
     /// Moves the origin's answer to the client. While an upload to the same origin moves, it may wait.
     pub(super) async fn pass_reply(
         &mut self,
-        asked: &Asked,
+        request: &ClientRequest,
         reply: Reply,
         why: &'static str,
         upload: Option<&Upload>,
     ) -> io::Result<bool> {
-        let Reply { told, connection, first } = reply;
-        let head = answer::passed(&told, asked, why);
-        if told.body_bytes == Some(0) {
-            return self.client.write(&head).await.map(|()| asked.keep_alive);
+        let Reply { response, connection, first } = reply;
+        let head = answer::passed(&response, request, why);
+        if response.body_bytes == Some(0) {
+            return self.client.write(&head).await.map(|()| request.keep_alive);
         }
         // The end of the connection is that of such a body: until all is sent, any other end, even of this process, is a reset.
-        let ends_with_connection = told.body_bytes.is_none();
+        let ends_with_connection = response.body_bytes.is_none();
         if ends_with_connection {
             self.client.reset_when_closed(true)?;
         }
         let head_bytes = head.len() as u64;
-        let rest = told.body_bytes.map_or(u64::MAX, |bytes| bytes - first.len() as u64);
+        let rest = response.body_bytes.map_or(u64::MAX, |bytes| bytes - first.len() as u64);
         let patience = Patience { source: self.shared.origin_limit, sink: self.shared.client_limit };
         let build = |client| {
             let before = BytesMut::from(&[&head[..], &first[..]].concat()[..]);
@@ -187,13 +186,13 @@ impl Connection {
         let beside = upload.map(|upload| &**upload.progress());
         let (sent, result) = self.relay(patience, build, beside).await?;
         add(&self.shared.counters.bytes_from_origin, sent.saturating_sub(head_bytes));
-        let is_whole = told.body_bytes.is_none_or(|bytes| sent.checked_sub(head_bytes) == Some(bytes));
+        let is_whole = response.body_bytes.is_none_or(|bytes| sent.checked_sub(head_bytes) == Some(bytes));
         match result {
             Ok(()) if ends_with_connection => match broke_origin(upload).await {
                 Some(errno) => Err(self.client.cut(format!("the origin's connection broke: {errno}"))),
                 None => self.client.reset_when_closed(false).map(|()| false),
             },
-            Ok(()) if is_whole => Ok(asked.keep_alive),
+            Ok(()) if is_whole => Ok(request.keep_alive),
             Ok(()) => Err(self.client.cut("the origin's answer ended early".to_owned())),
             Err(error) => Err(self.client.cut(error.to_string())),
         }
@@ -202,9 +201,9 @@ impl Connection {
 
 impl Shared {
     /// A connection to the origin on which it has got the head of a request.
-    async fn reach(&self, asked: &Asked) -> Result<TcpStream, Refusal> {
+    async fn reach(&self, request: &ClientRequest) -> Result<TcpStream, Refusal> {
         let mut origin = self.origin.connect().await?;
-        self.origin.send_head(&mut origin, asked, &asked.fields).await.map(|()| origin)
+        self.origin.send_head(&mut origin, request, &request.fields).await.map(|()| origin)
     }
 
     /// How long client and origin may pause within the body of a request.

@@ -5,9 +5,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use http::header::{self, HeaderName};
 use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_cache_semantics::{CacheOptions, CachePolicy};
-use wirepath_media::http::date_s;
-
-use super::head::{joined, only};
+use wirepath_http::fields::{date_s, joined};
 
 /// What is to be understood whole, or the answer is kept for nobody: the library leaves out lines with other bytes than ASCII.
 const RULES: &[HeaderName] = &[header::AGE, header::CACHE_CONTROL, header::EXPIRES, header::VARY];
@@ -24,27 +22,27 @@ const FOR_ALL: &[&str] = &["max-age", "public", "s-maxage"];
 /// The rules. Directives are told apart without case (RFC 9111 section 5.2), and an answer is as old as it or its date says (section
 /// 4.2.3): both the library leaves to us.
 pub(super) fn policy(
-    asked: &HeaderMap,
+    request: &HeaderMap,
     status: StatusCode,
     fields: &HeaderMap,
     received: SystemTime,
 ) -> CachePolicy {
-    policy_of_age(asked, status, fields, received, age_s(fields, received))
+    policy_of_age(request, status, fields, received, age_s(fields, received))
 }
 
 /// For how long an answer is fresh, counted from when the origin made it.
 pub(super) fn lifetime(
-    asked: &HeaderMap,
+    request: &HeaderMap,
     status: StatusCode,
     fields: &HeaderMap,
     received: SystemTime,
 ) -> Duration {
     // What would be left of that when it came, had it no age then.
-    policy_of_age(asked, status, fields, received, 0).time_to_live(received)
+    policy_of_age(request, status, fields, received, 0).time_to_live(received)
 }
 
 fn policy_of_age(
-    asked: &HeaderMap,
+    request: &HeaderMap,
     status: StatusCode,
     fields: &HeaderMap,
     received: SystemTime,
@@ -54,13 +52,13 @@ fn policy_of_age(
     (*response.status_mut(), *response.headers_mut()) = (status, with_lower_directives(fields));
     response.headers_mut().insert(header::AGE, age_s.into());
     let options = CacheOptions { shared: true, ..CacheOptions::default() };
-    CachePolicy::new_options(&get(asked), &response, received, options)
+    CachePolicy::new_options(&get(request), &response, received, options)
 }
 
 /// A GET request with these fields. Its URL is always the same here: entries of others are found under other names.
-pub(super) fn get(asked: &HeaderMap) -> Request<()> {
+pub(super) fn get(fields: &HeaderMap) -> Request<()> {
     let mut request = Request::new(());
-    *request.headers_mut() = with_lower_directives(asked);
+    *request.headers_mut() = with_lower_directives(fields);
     request
 }
 
@@ -80,7 +78,7 @@ fn age_s(fields: &HeaderMap, received: SystemTime) -> u64 {
     let read = |age: &HeaderValue| age.to_str().ok().and_then(|age| age.parse().ok());
     let stated_s = fields.get(header::AGE).map_or(0, |age| read(age).unwrap_or(GREATEST_AGE_S));
     let received_s = received.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    let made_s = only(fields, &header::DATE).and_then(date_s).unwrap_or(received_s);
+    let made_s = date_s(fields, &header::DATE).unwrap_or(received_s);
     stated_s.max(received_s.saturating_sub(made_s)).min(GREATEST_AGE_S)
 }
 

@@ -1,12 +1,11 @@
 //! A folder as a page for people or as JSON for programs.
 
 use crate::library::{Entry, EntryKind, FolderListing};
+use http::{StatusCode, header};
 use serde_json::{Value as Json, json};
 use std::fmt::{self, Write};
 use std::net::SocketAddr;
-use wirepath_media::http::{
-    AssetPath, Listing, Part, Response, Status, content_type, encode_segment, http_date,
-};
+use wirepath_http::{AssetPath, BodyPart, Listing, Response, content_type, encode_segment, http_date};
 
 /// The page needs nothing from elsewhere and runs nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
@@ -53,10 +52,10 @@ pub(super) fn respond(form: Listing, path: &AssetPath, folder: &FolderListing, l
         Listing::Html => ("text/html; charset=utf-8", html(path, folder, links)),
         Listing::Json => ("application/json", format!("{:#}\n", json(path, folder, links))),
     };
-    Response::with_body(Status::Ok, content_type, vec![Part::Bytes(text.into_bytes())])
-        .header("Content-Security-Policy", POLICY)
-        .header("Cache-Control", "no-cache")
-        .header("Vary", "Accept")
+    Response::with_body(StatusCode::OK, content_type, vec![BodyPart::Bytes(text.into_bytes())])
+        .header(header::CONTENT_SECURITY_POLICY, POLICY)
+        .header(header::CACHE_CONTROL, "no-cache")
+        .header(header::VARY, "Accept")
 }
 
 fn json(path: &AssetPath, folder: &FolderListing, links: &Links) -> Json {

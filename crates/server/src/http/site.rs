@@ -2,9 +2,10 @@
 
 use super::listing::{self, Links};
 use crate::library::{FindError, Found, Library};
+use http::{StatusCode, header};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use wirepath_media::http::{AssetPath, Circumstances, Request, Response, Status, encode_segment, respond};
+use wirepath_http::{AssetPath, Request, Response, ResponseContext, encode_segment, respond};
 use wirepath_net::http::{Answer, Endpoint, Site, now_s};
 
 /// The files of a library, beside metrics and status.
@@ -35,7 +36,7 @@ impl Site for LibrarySite {
         });
         looked_up.await.unwrap_or_else(|error| {
             tracing::error!(%error, "looking up a file failed");
-            Response::error(Status::InternalServerError, "the file could not be looked up").into()
+            Response::error(StatusCode::INTERNAL_SERVER_ERROR, "the file could not be looked up").into()
         })
     }
 }
@@ -45,8 +46,8 @@ fn find(library: &Library, path: &AssetPath, request: &Request, links: &Links) -
         Ok(Found::File(_)) if path.names_folder() => not_found(FindError::NotFound, path),
         Ok(Found::File(asset)) => {
             let name = path.segments().last().unwrap_or_default();
-            let circumstances = Circumstances { now_s: now_s(), boundary: boundary() };
-            let response = respond(request, &asset.for_http(name), &circumstances);
+            let context = ResponseContext { now_s: now_s(), boundary: boundary() };
+            let response = respond(request, &asset.representation(name), &context);
             Answer { response, file: Some(Arc::new(asset.file)) }
         }
         Ok(Found::Folder) if !path.names_folder() => with_slash(path),
@@ -63,16 +64,16 @@ fn not_found(error: FindError, path: &AssetPath) -> Answer {
         tracing::warn!(path = path.encoded(), %error, "file cannot be served");
     }
     let response = Response::error(error.http_status(), &error.to_string());
-    let busy = response.status == Status::ServiceUnavailable;
-    if busy { response.header("Retry-After", "5") } else { response }.into()
+    let busy = response.status == StatusCode::SERVICE_UNAVAILABLE;
+    if busy { response.header(header::RETRY_AFTER, "5") } else { response }.into()
 }
 
 /// A folder's address ends in a slash, or the links in its list would lead elsewhere. A relative address keeps what a
 /// proxy put in front.
 fn with_slash(path: &AssetPath) -> Answer {
     let name = encode_segment(path.segments().last().unwrap_or_default());
-    Response::error(Status::MovedPermanently, "this is a folder: its address ends in a slash")
-        .header("Location", format!("{name}/"))
+    Response::error(StatusCode::MOVED_PERMANENTLY, "this is a folder: its address ends in a slash")
+        .header(header::LOCATION, &format!("{name}/"))
         .into()
 }
 

@@ -2,7 +2,7 @@
 
 use rustix::fs::Stat;
 use std::fs::File;
-use wirepath_media::http::{EntityTag, Facts, content_type};
+use wirepath_http::{EntityTag, Representation, content_type};
 use wirepath_media::image::Identity;
 
 /// A stored media file, open for reading.
@@ -15,11 +15,11 @@ pub struct Asset {
 }
 
 impl Asset {
-    /// What HTTP needs to know of a file of this name.
-    pub fn for_http(&self, name: &[u8]) -> Facts {
+    /// Metadata of a file of this name for HTTP.
+    pub fn representation(&self, name: &[u8]) -> Representation {
         let Identity { size, mtime_ns, inode, .. } = self.identity;
         let tag = EntityTag::strong(&format!("{size:x}-{mtime_ns:x}-{inode:x}"));
-        Facts { size, modified_s: modified_s(&self.identity), tag, content_type: content_type(name) }
+        Representation { size, modified_s: modified_s(&self.identity), tag, content_type: content_type(name) }
     }
 }
 

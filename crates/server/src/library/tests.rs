@@ -193,7 +193,7 @@ fn identities_tell_files_apart() {
     fs::copy(&file, dir.path().join("media/new")).unwrap();
     fs::rename(dir.path().join("media/new"), &file).unwrap();
     assert_ne!(found().identity.inode, before.inode);
-    let http = found().for_http(b"clip.ts");
+    let http = found().representation(b"clip.ts");
     assert_eq!((http.size, http.content_type), (4, "video/mp2t"));
 }
 

@@ -9,17 +9,17 @@ fn at(seconds: i64) -> SystemTime {
 
 fn fields(lines: &str) -> HeaderMap {
     let text = format!("HTTP/1.1 200 OK\r\n{lines}\r\n");
-    Told::read(text.as_bytes(), &Method::GET).unwrap().unwrap().0.fields
+    OriginResponse::read(text.as_bytes(), &Method::GET).unwrap().unwrap().0.fields
 }
 
 /// The entry that an answer with these fields becomes, for a request with these.
-fn entry_for(asked: &str, told: &str) -> Option<Entry> {
-    let told = Told { status: StatusCode::OK, fields: fields(told), body_bytes: Some(10) };
-    Entry::new("http://o/", &fields(asked), &told, at(0))
+fn entry_for(request: &str, response: &str) -> Option<Entry> {
+    let response = OriginResponse { status: StatusCode::OK, fields: fields(response), body_bytes: Some(10) };
+    Entry::new("http://o/", &fields(request), &response, at(0))
 }
 
-fn entry(told: &str) -> Option<Entry> {
-    entry_for("", told)
+fn entry(response: &str) -> Option<Entry> {
+    entry_for("", response)
 }
 
 #[test]
@@ -43,14 +43,15 @@ fn what_may_not_be_shared_or_is_of_no_use_is_not_kept() {
     }
     assert!(entry_for("Authorization: x\r\n", "Cache-Control: max-age=60\r\n").is_none());
     assert!(entry_for("Cache-Control: no-store\r\n", "Cache-Control: max-age=60\r\n").is_none());
-    let endless = Told { status: StatusCode::OK, fields: fields("ETag: \"1\"\r\n"), body_bytes: None };
+    let endless =
+        OriginResponse { status: StatusCode::OK, fields: fields("ETag: \"1\"\r\n"), body_bytes: None };
     assert!(Entry::new("http://o/", &HeaderMap::new(), &endless, at(0)).is_none(), "its end is not known");
 }
 
 #[test]
 fn freshness_ends_and_requests_may_ask_for_more() {
     let entry = entry("Cache-Control: max-age=60\r\nAge: 10\r\nETag: \"1\"\r\n").unwrap();
-    for (asked, seconds, expected) in [
+    for (request, seconds, expected) in [
         ("", 0, Use::Fresh),
         ("", 49, Use::Fresh),
         ("", 51, Use::Stale),
@@ -58,15 +59,15 @@ fn freshness_ends_and_requests_may_ask_for_more() {
         ("Cache-Control: max-age=20\r\n", 11, Use::Stale),
         ("Cache-Control: max-stale=5\r\n", 52, Use::Fresh),
     ] {
-        assert_eq!(entry.use_for(&fields(asked), at(seconds)), expected, "{asked} after {seconds} s");
+        assert_eq!(entry.use_for(&fields(request), at(seconds)), expected, "{request} after {seconds} s");
     }
     assert_eq!((entry.age(at(20)).as_secs(), entry.time_to_live(at(20)).as_secs()), (30, 30));
 }
 
 #[test]
 fn an_entry_varies_with_what_it_says() {
-    let told = "Cache-Control: max-age=60\r\nVary: Accept-Language\r\n";
-    let entry = entry_for("Accept-Language: de\r\nAccept: x\r\nCookie: secret\r\n", told).unwrap();
+    let response = "Cache-Control: max-age=60\r\nVary: Accept-Language\r\n";
+    let entry = entry_for("Accept-Language: de\r\nAccept: x\r\nCookie: secret\r\n", response).unwrap();
     assert_eq!(entry.use_for(&fields("Accept-Language: de\r\nAccept: y\r\n"), at(0)), Use::Fresh);
     assert_eq!(entry.use_for(&fields("Accept-Language: fr\r\n"), at(0)), Use::Other);
     assert_eq!(entry.use_for(&fields(""), at(0)), Use::Other);
@@ -80,23 +81,26 @@ fn an_entry_varies_with_what_it_says() {
 #[test]
 fn a_304_renews_what_it_is_about() {
     let entry = entry("Cache-Control: max-age=1\r\nETag: \"1\"\r\nContent-Type: a/b\r\nX: old\r\n").unwrap();
-    let told =
-        |lines: &str| Told { status: StatusCode::NOT_MODIFIED, fields: fields(lines), body_bytes: Some(0) };
-    let renewal = told("ETag: \"1\"\r\nCache-Control: max-age=9\r\nX: new\r\nContent-Type: c/d\r\n");
+    let response = |lines: &str| OriginResponse {
+        status: StatusCode::NOT_MODIFIED,
+        fields: fields(lines),
+        body_bytes: Some(0),
+    };
+    let renewal = response("ETag: \"1\"\r\nCache-Control: max-age=9\r\nX: new\r\nContent-Type: c/d\r\n");
     let renewed = entry.renewed(&HeaderMap::new(), &renewal, at(100)).unwrap();
     assert_eq!(renewed.use_for(&HeaderMap::new(), at(108)), Use::Fresh);
     assert_eq!(
         (renewed.bytes, &renewed.fields["x"], &renewed.fields["content-type"]),
         (10, &HeaderValue::from_static("new"), &HeaderValue::from_static("a/b"))
     );
-    assert!(entry.renewed(&HeaderMap::new(), &told("ETag: \"2\"\r\n"), at(100)).is_none());
+    assert!(entry.renewed(&HeaderMap::new(), &response("ETag: \"2\"\r\n"), at(100)).is_none());
     assert!(
-        entry.renewed(&HeaderMap::new(), &told("X: new\r\n"), at(100)).is_some(),
+        entry.renewed(&HeaderMap::new(), &response("X: new\r\n"), at(100)).is_some(),
         "it is about what was asked"
     );
     assert!(
         entry
-            .renewed(&HeaderMap::new(), &told("ETag: \"1\"\r\nCache-Control: no-store\r\n"), at(100))
+            .renewed(&HeaderMap::new(), &response("ETag: \"1\"\r\nCache-Control: no-store\r\n"), at(100))
             .is_none()
     );
 }
@@ -115,8 +119,8 @@ fn a_failing_origin_is_bridged_for_as_long_as_it_allowed() {
 
 #[test]
 fn a_record_gives_the_entry_back() {
-    let told = "Cache-Control: max-age=60\r\nVary: Accept\r\nX: caf\u{e9}\r\n";
-    let entry = entry_for("Accept: x\r\n", told).unwrap();
+    let response = "Cache-Control: max-age=60\r\nVary: Accept\r\nX: caf\u{e9}\r\n";
+    let entry = entry_for("Accept: x\r\n", response).unwrap();
     let json = serde_json::to_vec(&entry.record("body", 7)).unwrap();
     let record = Record::read(&json).unwrap();
     assert_eq!((record.body.as_str(), record.bytes, record.body_modified_ns), ("body", 10, 7));
@@ -141,8 +145,9 @@ fn an_age_of_any_length_makes_no_sum_overflow() {
         ("-1", Use::Stale),
         ("young", Use::Stale),
     ] {
-        let told = format!("Cache-Control: max-age=60, stale-if-error=9\r\nETag: \"1\"\r\nAge: {age}\r\n");
-        let entry = entry(&told).unwrap();
+        let response =
+            format!("Cache-Control: max-age=60, stale-if-error=9\r\nETag: \"1\"\r\nAge: {age}\r\n");
+        let entry = entry(&response).unwrap();
         // As another process has it, whose records may be older than this rule.
         let json = serde_json::to_vec(&entry.record("body", 7)).unwrap();
         assert!(String::from_utf8_lossy(&json).contains(age), "what was told is written down");
@@ -152,8 +157,11 @@ fn an_age_of_any_length_makes_no_sum_overflow() {
             assert_eq!(entry.serves_on_error(at(1)), use_expected == Use::Fresh, "{age}");
         }
         let renewal = format!("ETag: \"1\"\r\nAge: {age}\r\n");
-        let renewal =
-            Told { status: StatusCode::NOT_MODIFIED, fields: fields(&renewal), body_bytes: Some(0) };
+        let renewal = OriginResponse {
+            status: StatusCode::NOT_MODIFIED,
+            fields: fields(&renewal),
+            body_bytes: Some(0),
+        };
         let renewed = entry.renewed(&HeaderMap::new(), &renewal, at(1)).unwrap();
         assert_eq!(renewed.use_for(&HeaderMap::new(), at(2)), use_expected, "{age}");
     }
@@ -189,7 +197,7 @@ fn an_answer_is_as_old_as_its_date_says() {
 
 #[test]
 fn what_is_stale_is_given_to_nobody_where_the_origin_forbids_it() {
-    let asked = fields("Cache-Control: max-stale=100\r\n");
+    let request = fields("Cache-Control: max-stale=100\r\n");
     for (directive, seconds, expected) in [
         ("max-age=10", 20, Use::Fresh),
         ("max-age=10, must-revalidate", 20, Use::Stale),
@@ -199,9 +207,9 @@ fn what_is_stale_is_given_to_nobody_where_the_origin_forbids_it() {
         ("no-cache", 0, Use::Stale),
         ("no-cache=\"x\", max-age=10", 0, Use::Stale),
     ] {
-        let told = format!("Cache-Control: {directive}, stale-if-error=100\r\nETag: \"1\"\r\n");
-        let entry = entry(&told).unwrap();
-        assert_eq!(entry.use_for(&asked, at(seconds)), expected, "{directive}");
+        let response = format!("Cache-Control: {directive}, stale-if-error=100\r\nETag: \"1\"\r\n");
+        let entry = entry(&response).unwrap();
+        assert_eq!(entry.use_for(&request, at(seconds)), expected, "{directive}");
         if seconds == 20 {
             assert_eq!(entry.serves_on_error(at(seconds)), expected == Use::Fresh, "{directive}");
         }
@@ -226,16 +234,16 @@ fn rules_that_cannot_be_read_are_not_passed_over() {
 
 #[test]
 fn a_field_that_came_in_lines_varies_with_all_of_them() {
-    let told = "Cache-Control: max-age=60\r\nVary: X\r\n";
-    let asked = |lines: &str| {
+    let response = "Cache-Control: max-age=60\r\nVary: X\r\n";
+    let request = |lines: &str| {
         let head = format!("GET / HTTP/1.1\r\nHost: h\r\n{lines}\r\n");
-        crate::cache::head::Asked::read(head.as_bytes()).unwrap().fields
+        crate::cache::head::ClientRequest::read(head.as_bytes()).unwrap().fields
     };
-    let answer = Told { status: StatusCode::OK, fields: fields(told), body_bytes: Some(10) };
-    let entry = Entry::new("http://o/", &asked("X: a\r\nX: b\r\n"), &answer, at(0)).unwrap();
-    assert_eq!(entry.use_for(&asked("X: a\r\nX: b\r\n"), at(0)), Use::Fresh);
-    assert_eq!(entry.use_for(&asked("X: a\r\n"), at(0)), Use::Other);
-    assert_eq!(entry.use_for(&asked("X: a\r\nX: c\r\n"), at(0)), Use::Other);
+    let answer = OriginResponse { status: StatusCode::OK, fields: fields(response), body_bytes: Some(10) };
+    let entry = Entry::new("http://o/", &request("X: a\r\nX: b\r\n"), &answer, at(0)).unwrap();
+    assert_eq!(entry.use_for(&request("X: a\r\nX: b\r\n"), at(0)), Use::Fresh);
+    assert_eq!(entry.use_for(&request("X: a\r\n"), at(0)), Use::Other);
+    assert_eq!(entry.use_for(&request("X: a\r\nX: c\r\n"), at(0)), Use::Other);
 }
 
 #[test]
@@ -249,11 +257,12 @@ fn what_a_cookie_chose_is_kept_only_if_it_says_for_how_long_or_for_all() {
         ("Cache-Control: Public\r\n", true),
         ("Expires: Thu, 01 Jan 2060 00:00:00 GMT\r\n", true),
     ] {
-        let told = format!("{lines}{LONG_AGO}");
-        assert_eq!(entry_for("Cookie: a=b\r\n", &told).is_some(), is_kept, "{lines}");
-        assert!(entry(&told).is_some(), "{lines}");
+        let response = format!("{lines}{LONG_AGO}");
+        assert_eq!(entry_for("Cookie: a=b\r\n", &response).is_some(), is_kept, "{lines}");
+        assert!(entry(&response).is_some(), "{lines}");
     }
     let kept = entry(LONG_AGO).unwrap();
-    let same = Told { status: StatusCode::NOT_MODIFIED, fields: HeaderMap::new(), body_bytes: Some(0) };
+    let same =
+        OriginResponse { status: StatusCode::NOT_MODIFIED, fields: HeaderMap::new(), body_bytes: Some(0) };
     assert!(kept.renewed(&fields("Cookie: a=b\r\n"), &same, at(1)).is_some(), "it was kept without one");
 }

@@ -30,7 +30,7 @@ mod tests {
     use http::Method;
 
     use super::*;
-    use crate::cache::head::Told;
+    use crate::cache::head::OriginResponse;
     use crate::cache::origin::HEAD_LIMIT;
 
     /// However it drips, and whatever is in it, a head is read as often as it doubles, and when its end is there.
@@ -38,16 +38,16 @@ mod tests {
     fn a_head_that_drips_is_read_hardly_ever() {
         for end in ["\r\n\r\n", "\n\n"] {
             let head = format!("HTTP/1.1 200 OK\r\nX: {}{end}", "x".repeat(HEAD_LIMIT - 100));
-            let (mut looked, mut reads, mut told) = (Looked::default(), 0, None);
+            let (mut looked, mut reads, mut response) = (Looked::default(), 0, None);
             for length in 1..=head.len() {
-                assert!(told.is_none(), "it was whole before its end");
+                assert!(response.is_none(), "it was whole before its end");
                 let so_far = &head.as_bytes()[..length];
                 if looked.is_worth_reading(so_far) {
                     reads += 1;
-                    told = Told::read(so_far, &Method::GET).unwrap();
+                    response = OriginResponse::read(so_far, &Method::GET).unwrap();
                 }
             }
-            assert_eq!(told.unwrap().1, head.len());
+            assert_eq!(response.unwrap().1, head.len());
             assert!(reads <= 18, "it was read {reads} times");
         }
     }

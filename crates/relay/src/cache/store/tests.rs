@@ -4,7 +4,7 @@ mod room;
 use super::*;
 use crate::cache::cost::BLOCK;
 use crate::cache::folder::body_name;
-use crate::cache::head::Told;
+use crate::cache::head::OriginResponse;
 use http::{HeaderMap, Method};
 use rustix::io::Errno;
 use std::fs;
@@ -79,8 +79,8 @@ fn entry(url: &str, bytes: usize) -> Arc<Entry> {
     let text = format!(
         "HTTP/1.1 200 OK\r\nCache-Control: max-age=60\r\nETag: \"{bytes}\"\r\nContent-Length: {bytes}\r\n\r\n"
     );
-    let told = Told::read(text.as_bytes(), &Method::GET).unwrap().unwrap().0;
-    Arc::new(Entry::new(url, &HeaderMap::new(), &told, SystemTime::now()).unwrap())
+    let response = OriginResponse::read(text.as_bytes(), &Method::GET).unwrap().unwrap().0;
+    Arc::new(Entry::new(url, &HeaderMap::new(), &response, SystemTime::now()).unwrap())
 }
 
 #[test]
@@ -197,8 +197,8 @@ fn a_renewed_entry_has_its_body() {
     let stage = Stage::new(PLENTY);
     let kept = stage.keep("http://o/a", b"body");
     let text = "HTTP/1.1 304 Not Modified\r\nETag: \"4\"\r\nX: new\r\n\r\n";
-    let told = Told::read(text.as_bytes(), &Method::GET).unwrap().unwrap().0;
-    let renewed = kept.entry.renewed(&HeaderMap::new(), &told, SystemTime::now()).unwrap();
+    let response = OriginResponse::read(text.as_bytes(), &Method::GET).unwrap().unwrap().0;
+    let renewed = kept.entry.renewed(&HeaderMap::new(), &response, SystemTime::now()).unwrap();
     stage.store.renew(&kept, renewed).unwrap();
     let stage = stage.again(PLENTY);
     let kept = stage.store.find(&key("http://o/a"), "http://o/a").unwrap();
@@ -207,7 +207,7 @@ fn a_renewed_entry_has_its_body() {
         (&b"new"[..], b"body".to_vec())
     );
     stage.store.remove(&kept.key);
-    let renewed = kept.entry.renewed(&HeaderMap::new(), &told, SystemTime::now()).unwrap();
+    let renewed = kept.entry.renewed(&HeaderMap::new(), &response, SystemTime::now()).unwrap();
     assert!(stage.store.renew(&kept, renewed).is_err(), "it is gone");
     assert_eq!(stage.names(), [""; 0]);
 }

@@ -32,8 +32,11 @@ fn fill(disk: &SmallDisk) {
 
 /// The entry's head as a 304 makes it that says `X: new`.
 fn renewed(kept: &Kept) -> Entry {
-    let told = Told::read(b"HTTP/1.1 304 Not Modified\r\nX: new\r\n\r\n", &Method::GET).unwrap().unwrap().0;
-    kept.entry.renewed(&HeaderMap::new(), &told, SystemTime::now()).unwrap()
+    let response = OriginResponse::read(b"HTTP/1.1 304 Not Modified\r\nX: new\r\n\r\n", &Method::GET)
+        .unwrap()
+        .unwrap()
+        .0;
+    kept.entry.renewed(&HeaderMap::new(), &response, SystemTime::now()).unwrap()
 }
 
 fn is_renewed(stage: &Stage, url: &str) -> bool {

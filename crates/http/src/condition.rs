@@ -1,0 +1,232 @@
+//! Conditional requests (RFC 9110 section 13) and entity tags (section 8.8.3).
+
+use std::fmt;
+
+use http::{HeaderMap, header};
+
+use crate::fields;
+
+/// An entity tag.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntityTag {
+    weak: bool,
+    opaque: String,
+}
+
+/// The value of `If-Match` and `If-None-Match`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TagList {
+    /// `*`: any file that exists.
+    Any,
+    /// One of these.
+    Tags(Vec<EntityTag>),
+}
+
+/// The value of `If-Range`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum IfRange {
+    /// The client has a part of the file with this tag.
+    Tag(EntityTag),
+    /// The client has a part of the file as of this time, in seconds since 1970.
+    Date(u64),
+    /// Neither a tag nor a date: never true, so the client gets the whole file.
+    Unreadable,
+}
+
+/// The conditions of one request. Dates are in seconds since 1970; those that cannot be read are left out, as
+/// sections 13.1.3 and 13.1.4 ask.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Conditions {
+    /// `If-Match`.
+    pub if_match: Option<TagList>,
+    /// `If-Unmodified-Since`.
+    pub if_unmodified_since_s: Option<u64>,
+    /// `If-None-Match`.
+    pub if_none_match: Option<TagList>,
+    /// `If-Modified-Since`.
+    pub if_modified_since_s: Option<u64>,
+    /// `If-Range`.
+    pub if_range: Option<IfRange>,
+}
+
+/// Outcome of the conditions of a GET or HEAD request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Answer as if there were none.
+    Go,
+    /// 304: the client has the current version.
+    NotModified,
+    /// 412: the version is not the one that the client means.
+    Failed,
+}
+
+impl EntityTag {
+    /// A strong tag. Characters that may not stand in one (section 8.8.3) are left out.
+    pub fn strong(opaque: &str) -> Self {
+        Self { weak: false, opaque: opaque.chars().filter(|&c| is_tag_character(c)).collect() }
+    }
+
+    /// The same tag as a weak one.
+    pub fn weakened(&self) -> Self {
+        Self { weak: true, opaque: self.opaque.clone() }
+    }
+
+    /// Strong comparison (section 8.8.3.2): both strong and the same.
+    pub fn matches_strongly(&self, other: &Self) -> bool {
+        !self.weak && !other.weak && self.opaque == other.opaque
+    }
+
+    /// Weak comparison (section 8.8.3.2): the same but for strength.
+    pub fn matches_weakly(&self, other: &Self) -> bool {
+        self.opaque == other.opaque
+    }
+
+    /// Reads a field value, such as that of `ETag`.
+    pub fn read(value: &str) -> Option<Self> {
+        Self::parse(value.trim()).filter(|(_, rest)| rest.is_empty()).map(|(tag, _)| tag)
+    }
+
+    /// The first tag of a list, and what follows it.
+    fn parse(text: &str) -> Option<(Self, &str)> {
+        let (weak, text) = text.strip_prefix("W/").map_or((false, text), |rest| (true, rest));
+        let (opaque, rest) = text.strip_prefix('"')?.split_once('"')?;
+        let tag = Self { weak, opaque: opaque.to_owned() };
+        opaque.chars().all(is_tag_character).then_some((tag, rest))
+    }
+}
+
+impl fmt::Display for EntityTag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\"{}\"", if self.weak { "W/" } else { "" }, self.opaque)
+    }
+}
+
+impl TagList {
+    /// Reads a field value; what follows the first malformed member is left out, so it can match nothing.
+    pub fn parse(value: &str) -> Self {
+        if value.trim() == "*" {
+            return Self::Any;
+        }
+        let mut tags = Vec::new();
+        let mut rest = value;
+        while let Some((tag, after)) = EntityTag::parse(rest.trim_start_matches([' ', '\t', ','])) {
+            tags.push(tag);
+            rest = after;
+        }
+        Self::Tags(tags)
+    }
+
+    fn any(&self, matches: impl Fn(&EntityTag) -> bool) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Tags(tags) => tags.iter().any(matches),
+        }
+    }
+}
+
+impl IfRange {
+    /// Reads a field value.
+    pub fn parse(value: &str) -> Self {
+        match EntityTag::read(value) {
+            Some(tag) => Self::Tag(tag),
+            None => date_s(value).map_or(Self::Unreadable, Self::Date),
+        }
+    }
+}
+
+impl Conditions {
+    /// Reads the conditions among these fields.
+    pub fn of(fields: &HeaderMap) -> Self {
+        let tags = |name| fields::joined(fields, name).map(|value| TagList::parse(&value));
+        Self {
+            if_match: tags(&header::IF_MATCH),
+            if_unmodified_since_s: fields::date_s(fields, &header::IF_UNMODIFIED_SINCE),
+            if_none_match: tags(&header::IF_NONE_MATCH),
+            if_modified_since_s: fields::date_s(fields, &header::IF_MODIFIED_SINCE),
+            if_range: fields::joined(fields, &header::IF_RANGE).map(|value| IfRange::parse(&value)),
+        }
+    }
+
+    /// The order of RFC 9110 section 13.2.2, steps 1 to 4. What has no date or tag that a condition asks for is compared as if
+    /// it had been asked for without that condition (dates) or with another tag.
+    pub fn verdict(&self, tag: Option<&EntityTag>, modified_s: Option<u64>) -> Verdict {
+        let until = |since_s: u64| modified_s.map(|modified_s| modified_s <= since_s);
+        let holds = match (&self.if_match, self.if_unmodified_since_s) {
+            (Some(list), _) => list.any(|other| tag.is_some_and(|tag| other.matches_strongly(tag))),
+            (None, Some(since_s)) => until(since_s).unwrap_or(true),
+            (None, None) => true,
+        };
+        if !holds {
+            return Verdict::Failed;
+        }
+        let unchanged = match (&self.if_none_match, self.if_modified_since_s) {
+            (Some(list), _) => list.any(|other| tag.is_some_and(|tag| other.matches_weakly(tag))),
+            (None, Some(since_s)) => until(since_s).unwrap_or(false),
+            (None, None) => false,
+        };
+        if unchanged { Verdict::NotModified } else { Verdict::Go }
+    }
+
+    /// Whether a `Range` counts: step 5 of section 13.2.2. Both comparisons are strong ones (section 13.1.5);
+    /// `settled` says that the file can no longer change without its date changing too.
+    pub fn range_applies(&self, tag: Option<&EntityTag>, modified_s: Option<u64>, settled: bool) -> bool {
+        match &self.if_range {
+            None => true,
+            Some(IfRange::Tag(other)) => tag.is_some_and(|tag| other.matches_strongly(tag)),
+            Some(IfRange::Date(date_s)) => Some(*date_s) == modified_s && settled,
+            Some(IfRange::Unreadable) => false,
+        }
+    }
+}
+
+/// A date in any of the three forms of section 5.6.7, in seconds since 1970; earlier ones count as unreadable.
+pub(crate) fn date_s(value: &str) -> Option<u64> {
+    let date = httpdate::parse_http_date(value.trim()).ok()?;
+    date.duration_since(std::time::UNIX_EPOCH).ok().map(|since| since.as_secs())
+}
+
+/// `etagc` of section 8.8.3, without the obsolete bytes above ASCII.
+fn is_tag_character(c: char) -> bool {
+    c == '!' || ('#'..='~').contains(&c)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_tag_lists() {
+        let tags = |value: &str| match TagList::parse(value) {
+            TagList::Any => vec!["*".to_owned()],
+            TagList::Tags(tags) => tags.iter().map(EntityTag::to_string).collect(),
+        };
+        for (value, expected) in [
+            ("*", vec!["*"]),
+            (r#""a""#, vec![r#""a""#]),
+            (r#" "a" ,, W/"b,c","" "#, vec![r#""a""#, r#"W/"b,c""#, r#""""#]),
+            (r#""a", b, "c""#, vec![r#""a""#]),
+            (r#""a"#, vec![]),
+            (r#"w/"a""#, vec![]),
+            ("", vec![]),
+            ("\"a b\"", vec![]),
+        ] {
+            assert_eq!(tags(value), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn reads_if_range() {
+        assert_eq!(IfRange::parse(r#""a""#), IfRange::Tag(EntityTag::strong("a")));
+        assert_eq!(IfRange::parse("Thu, 01 Jan 1970 00:01:00 GMT"), IfRange::Date(60));
+        assert_eq!(IfRange::parse("Thursday, 01-Jan-70 00:01:00 GMT"), IfRange::Date(60));
+        assert_eq!(IfRange::parse("Thu Jan  1 00:01:00 1970"), IfRange::Date(60));
+        for unreadable in [r#""a", "b""#, "yesterday", "", "Thu, 01 Jan 1960 00:00:00 GMT"] {
+            assert_eq!(IfRange::parse(unreadable), IfRange::Unreadable, "{unreadable}");
+        }
+    }
+
+    #[test]
+    fn a_made_tag_is_a_valid_one() {
+        assert_eq!(EntityTag::strong("a \"b\"\n1").to_string(), "\"ab1\"");
+    }
+}

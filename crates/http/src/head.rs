@@ -1,0 +1,227 @@
+//! Heads as values: what a request or a response says of itself (RFC 9112 sections 2 to 6).
+
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
+
+use crate::reader::HEAD_LIMIT;
+use crate::{PathError, fields};
+
+/// Most header fields in a head.
+pub const HEADER_LIMIT: usize = 100;
+
+/// Head of a request: the request line and all fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RequestHead {
+    /// Method.
+    pub method: Method,
+    /// Request target as it was sent.
+    pub target: String,
+    /// Version of the client.
+    pub version: Version,
+    /// Fields.
+    pub fields: HeaderMap,
+}
+
+/// Head of a response: the status line and all fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResponseHead {
+    /// Status.
+    pub status: StatusCode,
+    /// Fields.
+    pub fields: HeaderMap,
+}
+
+/// A head that cannot be read. The sender's fault. The connection must be closed after the answer: where the next head begins is not
+/// known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeadError {
+    /// The first byte cannot begin a method: this is not HTTP, or it is HTTP in TLS.
+    #[error(
+        "the first byte of the request, {0:#04x}, cannot begin a method: this port expects plain HTTP/1.1"
+    )]
+    NotHttp(u8),
+    /// Not a request line followed by header fields.
+    #[error("malformed head: {0}")]
+    Malformed(httparse::Error),
+    /// A version other than 1.0 and 1.1.
+    #[error("unsupported version: expected HTTP/1.1 or HTTP/1.0")]
+    Version,
+    /// The request line alone is longer than a head may be.
+    #[error("request line too long: more than {HEAD_LIMIT} bytes")]
+    LineTooLong,
+    /// The head is too long.
+    #[error("head too long: more than {HEAD_LIMIT} bytes")]
+    TooLong,
+    /// The head has too many fields.
+    #[error("too many fields: more than {HEADER_LIMIT}")]
+    TooManyFields,
+    /// No `Host` in HTTP/1.1, more than one, or one that is no host (RFC 9112 section 3.2).
+    #[error("invalid Host: expected one field with a host name and an optional port")]
+    Host,
+    /// The length of the body is not a number, or is stated twice (RFC 9112 section 6.3).
+    #[error("invalid Content-Length: expected one number, and no Transfer-Encoding beside it")]
+    BodyLength,
+    /// The path is invalid.
+    #[error(transparent)]
+    Path(#[from] PathError),
+}
+
+impl HeadError {
+    /// Status of the response.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::Version => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+            Self::LineTooLong => StatusCode::URI_TOO_LONG,
+            Self::TooLong | Self::TooManyFields => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+impl RequestHead {
+    /// Parses one complete head, as [`HeadReader`](crate::HeadReader) finds it.
+    ///
+    /// # Errors
+    /// [`HeadError`].
+    pub fn parse(head: &[u8]) -> Result<RequestHead, HeadError> {
+        let mut lines = [httparse::EMPTY_HEADER; HEADER_LIMIT];
+        let mut request = httparse::Request::new(&mut lines);
+        match request.parse(head) {
+            Ok(httparse::Status::Complete(length)) if length == head.len() => {}
+            // The head ends at its first empty line, so a parser that sees another end has seen something else.
+            Ok(_) => return Err(HeadError::Malformed(httparse::Error::NewLine)),
+            Err(error) => return Err(error.into()),
+        }
+        let method = Method::from_bytes(request.method.unwrap_or_default().as_bytes());
+        Ok(RequestHead {
+            method: method.map_err(|_| HeadError::Malformed(httparse::Error::Token))?,
+            target: request.path.unwrap_or_default().to_owned(),
+            version: if request.version == Some(0) { Version::HTTP_10 } else { Version::HTTP_11 },
+            fields: read_fields(request.headers)?,
+        })
+    }
+
+    /// Host and port that the client named: in the target, or else in the one `Host` that HTTP/1.1 requires (RFC 9112 section 3.2).
+    /// Empty where HTTP/1.0 names none.
+    ///
+    /// # Errors
+    /// [`HeadError::Host`].
+    pub fn host(&self) -> Result<&str, HeadError> {
+        let count = self.fields.get_all(header::HOST).iter().count();
+        let field = match (count, self.version) {
+            (0, Version::HTTP_10) => "",
+            _ => fields::only(&self.fields, &header::HOST).ok_or(HeadError::Host)?,
+        };
+        let host = self.split_target().0.unwrap_or(field);
+        if is_host(host) && is_host(field) { Ok(host) } else { Err(HeadError::Host) }
+    }
+
+    /// Path and query of the target: `http://host/path?query` asks for `/path?query` (RFC 9112 section 3.2.2).
+    pub fn path(&self) -> &str {
+        self.split_target().1
+    }
+
+    /// Returns whether the connection outlives the response (RFC 9112 section 9.3).
+    pub fn keeps_alive(&self) -> bool {
+        let options = fields::joined(&self.fields, &header::CONNECTION).unwrap_or_default();
+        let has = |name| options.split(',').any(|option| option.trim().eq_ignore_ascii_case(name));
+        !has("close") && (self.version == Version::HTTP_11 || has("keep-alive"))
+    }
+
+    /// Length in bytes of the body that follows; none if only its transfer coding tells.
+    ///
+    /// # Errors
+    /// [`HeadError::BodyLength`] for two statements of the length, with which requests are smuggled (RFC 9112 section 11.2).
+    pub fn body_length(&self) -> Result<Option<u64>, HeadError> {
+        let stated = fields::content_length(&self.fields)?;
+        match (stated, self.fields.contains_key(header::TRANSFER_ENCODING)) {
+            (Some(_), true) => Err(HeadError::BodyLength),
+            (None, true) => Ok(None),
+            (stated, false) => Ok(Some(stated.unwrap_or(0))),
+        }
+    }
+
+    /// Returns whether the client waits for `100 Continue` before it sends a body (RFC 9110 section 10.1.1). An expectation of
+    /// HTTP/1.0 means nothing.
+    pub fn expects_continue(&self) -> bool {
+        let expected = self.fields.get(header::EXPECT);
+        self.version == Version::HTTP_11
+            && expected.is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"100-continue"))
+    }
+
+    fn split_target(&self) -> (Option<&str>, &str) {
+        let rest = ["http://", "https://"].iter().find_map(|scheme| {
+            let start = self.target.get(..scheme.len())?;
+            start.eq_ignore_ascii_case(scheme).then(|| &self.target[scheme.len()..])
+        });
+        let Some(rest) = rest else { return (None, &self.target) };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        (Some(&rest[..end]), &rest[end..])
+    }
+}
+
+impl ResponseHead {
+    /// Parses the head at the beginning of `bytes`, and returns its length with it; none if it is not complete.
+    ///
+    /// # Errors
+    /// [`HeadError`].
+    pub fn parse(bytes: &[u8]) -> Result<Option<(ResponseHead, usize)>, HeadError> {
+        let mut lines = [httparse::EMPTY_HEADER; HEADER_LIMIT];
+        let mut response = httparse::Response::new(&mut lines);
+        let httparse::Status::Complete(length) = response.parse(bytes)? else { return Ok(None) };
+        let status = StatusCode::from_u16(response.code.unwrap_or_default());
+        let head = ResponseHead {
+            status: status.map_err(|_| HeadError::Malformed(httparse::Error::Status))?,
+            fields: read_fields(response.headers)?,
+        };
+        Ok(Some((head, length)))
+    }
+}
+
+impl From<httparse::Error> for HeadError {
+    fn from(error: httparse::Error) -> HeadError {
+        match error {
+            httparse::Error::TooManyHeaders => HeadError::TooManyFields,
+            httparse::Error::Version => HeadError::Version,
+            error => HeadError::Malformed(error),
+        }
+    }
+}
+
+/// Writes a request or status line and fields as they go on the wire.
+pub fn write_head(first_line: &str, fields: &HeaderMap) -> Vec<u8> {
+    let mut head = Vec::with_capacity(1024);
+    head.extend_from_slice(first_line.as_bytes());
+    head.extend_from_slice(b"\r\n");
+    for (name, value) in fields {
+        head.extend_from_slice(name.as_str().as_bytes());
+        head.extend_from_slice(b": ");
+        head.extend_from_slice(value.as_bytes());
+        head.extend_from_slice(b"\r\n");
+    }
+    head.extend_from_slice(b"\r\n");
+    head
+}
+
+/// Writes the status line of a response. The version is always ours (RFC 9110 section 2.5).
+pub fn status_line(status: StatusCode) -> String {
+    format!("HTTP/1.1 {} {}", status.as_u16(), status.canonical_reason().unwrap_or("-"))
+}
+
+fn read_fields(lines: &[httparse::Header<'_>]) -> Result<HeaderMap, HeadError> {
+    let mut fields = HeaderMap::with_capacity(lines.len());
+    for line in lines {
+        let name = HeaderName::from_bytes(line.name.as_bytes())
+            .map_err(|_| HeadError::Malformed(httparse::Error::HeaderName))?;
+        let value = HeaderValue::from_bytes(line.value.trim_ascii())
+            .map_err(|_| HeadError::Malformed(httparse::Error::HeaderValue))?;
+        fields.append(name, value);
+    }
+    Ok(fields)
+}
+
+/// Returns whether this can stand before a path as a host and port: no delimiter that would begin something else (RFC 3986 section
+/// 3.2). It is repeated in links, so it must be harmless.
+fn is_host(value: &str) -> bool {
+    value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(&byte))
+}

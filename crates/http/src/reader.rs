@@ -1,0 +1,141 @@
+//! Request heads from a stream of bytes (RFC 9112 sections 2 to 6), however it is cut into pieces.
+
+use crate::{HeadError, Request, RequestHead};
+
+/// Longest head in bytes, and all that is ever buffered of a connection.
+pub const HEAD_LIMIT: usize = 16 * 1024;
+
+/// Reads the heads of one connection: [`feed`](Self::feed) what arrives, then take
+/// [`next`](Self::next) until there is none, then feed again.
+#[derive(Debug, Default)]
+pub struct HeadReader {
+    buffer: Vec<u8>,
+    /// Beginning of the unread bytes.
+    start: usize,
+    /// End of the bytes searched for the end of a head: no byte is searched twice.
+    scanned: usize,
+    /// Bytes of a body still to be skipped.
+    body_length: u64,
+}
+
+impl HeadReader {
+    /// Takes bytes that arrived and answers how many: fewer than given, or none, while unread heads fill the
+    /// buffer. After [`next`](Self::next) has answered `None` there is always room for one.
+    pub fn feed(&mut self, bytes: &[u8]) -> usize {
+        let skipped = self.skip_body(bytes);
+        self.compact();
+        let room = HEAD_LIMIT - self.buffer.len();
+        let taken = room.min(bytes.len() - skipped);
+        self.buffer.extend_from_slice(&bytes[skipped..skipped + taken]);
+        skipped + taken
+    }
+
+    /// Bytes that [`feed`](Self::feed) takes now at least.
+    pub fn room(&self) -> usize {
+        HEAD_LIMIT - (self.buffer.len() - self.start)
+    }
+
+    /// The next request, or `None` until more bytes are fed. Its body, if it has one, is skipped.
+    #[expect(
+        clippy::should_implement_trait,
+        reason = "an iterator would end at None; this may go on after it"
+    )]
+    pub fn next(&mut self) -> Result<Option<Request>, HeadError> {
+        let Some(head) = self.next_head()? else { return Ok(None) };
+        let request = Request::read(&head)?;
+        self.body_length = request.skipped_body_length;
+        self.skip_buffered_body();
+        Ok(Some(request))
+    }
+
+    /// The next head, or `None` until more bytes are fed. The body that may follow is [taken](Self::take) by the caller.
+    pub fn next_head(&mut self) -> Result<Option<RequestHead>, HeadError> {
+        self.skip_empty_lines();
+        self.check_first_byte()?;
+        let Some(end) = self.find_end() else {
+            return self.check_length().map(|()| None);
+        };
+        let start = std::mem::replace(&mut self.start, end);
+        self.scanned = end;
+        RequestHead::parse(&self.buffer[start..end]).map(Some)
+    }
+
+    /// Takes up to `most` bytes that were fed and follow the last head.
+    pub fn take(&mut self, most: u64) -> Vec<u8> {
+        let unread = &self.buffer[self.start..];
+        let taken = unread[..unread.len().min(usize::try_from(most).unwrap_or(usize::MAX))].to_vec();
+        self.start += taken.len();
+        self.scanned = self.start;
+        taken
+    }
+
+    /// Returns whether a head or a body has begun and not ended, which tells a slow client from an idle one.
+    pub fn is_inside(&self) -> bool {
+        self.body_length > 0 || self.start < self.buffer.len()
+    }
+
+    fn compact(&mut self) {
+        self.buffer.drain(..self.start);
+        self.scanned -= self.start;
+        self.start = 0;
+    }
+
+    fn skip_body(&mut self, bytes: &[u8]) -> usize {
+        let skipped = usize::try_from(self.body_length).unwrap_or(usize::MAX).min(bytes.len());
+        self.body_length -= skipped as u64;
+        skipped
+    }
+
+    fn skip_buffered_body(&mut self) {
+        let buffered = (self.buffer.len() - self.start) as u64;
+        let skipped = self.body_length.min(buffered);
+        self.body_length -= skipped;
+        self.start += skipped as usize;
+        self.scanned = self.start;
+    }
+
+    /// Empty lines before a request line are to be ignored (RFC 9112 section 2.2).
+    fn skip_empty_lines(&mut self) {
+        let unread = &self.buffer[self.start..];
+        self.start += unread.iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
+        self.scanned = self.scanned.max(self.start);
+    }
+
+    /// Finds the end of the empty line that ends the head.
+    fn find_end(&mut self) -> Option<usize> {
+        for at in self.scanned..self.buffer.len() {
+            let before = &self.buffer[self.start..at];
+            if self.buffer[at] == b'\n' && (before.ends_with(b"\n") || before.ends_with(b"\n\r")) {
+                return Some(at + 1);
+            }
+        }
+        self.scanned = self.buffer.len();
+        None
+    }
+
+    /// Refuses a byte that cannot begin a method at once, not at the end of the head or after a timeout.
+    fn check_first_byte(&self) -> Result<(), HeadError> {
+        match self.buffer.get(self.start) {
+            Some(&byte) if !is_token(byte) => Err(HeadError::NotHttp(byte)),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses a full buffer without the end of a head.
+    fn check_length(&self) -> Result<(), HeadError> {
+        let unread = &self.buffer[self.start..];
+        match unread.len() == HEAD_LIMIT {
+            true if unread.contains(&b'\n') => Err(HeadError::TooLong),
+            true => Err(HeadError::LineTooLong),
+            false => Ok(()),
+        }
+    }
+}
+
+/// `tchar` of RFC 9110 section 5.6.2.
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,89 @@
+//! A request to a server as a value that cannot be wrong: what RFC 9110 makes of a head.
+
+use http::{Method, Version, header};
+
+use crate::{Accept, AssetPath, Conditions, HeadError, RangeSet, RequestHead, fields};
+
+/// Longest body in bytes that is skipped; after a longer one the connection is closed.
+pub const SKIPPED_BODY_LIMIT: u64 = 64 * 1024;
+
+/// Request to a server of files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Method.
+    pub method: Method,
+    /// Target.
+    pub target: Target,
+    /// Version of the client.
+    pub version: Version,
+    /// The connection outlives the response. Never so when a body follows that is not going to be read.
+    pub keep_alive: bool,
+    /// Host and port that the client named; empty when there is none.
+    pub host: String,
+    /// Name that the client gives itself (`User-Agent`).
+    pub agent: Option<String>,
+    /// Ranges asked for, when there is one `Range` field and it makes sense.
+    pub range: Option<RangeSet>,
+    /// Conditions of the response.
+    pub conditions: Conditions,
+    /// Media types that the client accepts.
+    pub accept: Accept,
+    /// Length in bytes of the body that follows and is skipped by the reader of heads.
+    pub(crate) skipped_body_length: u64,
+}
+
+/// Forms of a request target (RFC 9112 section 3.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Path, from the origin form or the absolute form.
+    Path(AssetPath),
+    /// `*`, the server as a whole: OPTIONS only.
+    Asterisk,
+    /// Host and port of a CONNECT, which no file server allows.
+    Authority,
+}
+
+impl Request {
+    /// Reads a head.
+    ///
+    /// # Errors
+    /// [`HeadError`].
+    pub fn read(head: &RequestHead) -> Result<Self, HeadError> {
+        let target = Target::of(head)?;
+        let host = head.host()?.to_owned();
+        let is_expected = head.fields.contains_key(header::EXPECT);
+        // Too long to skip, of unknown length, or perhaps not sent at all: the connection ends instead.
+        let skipped = head.body_length()?.filter(|&length| match length {
+            0 => true,
+            length => length <= SKIPPED_BODY_LIMIT && !is_expected,
+        });
+        Ok(Self {
+            method: head.method.clone(),
+            target,
+            version: head.version,
+            keep_alive: head.keeps_alive() && skipped.is_some(),
+            host,
+            agent: fields::only(&head.fields, &header::USER_AGENT).map(str::to_owned),
+            range: fields::only(&head.fields, &header::RANGE).and_then(RangeSet::parse),
+            conditions: Conditions::of(&head.fields),
+            accept: fields::joined(&head.fields, &header::ACCEPT)
+                .map_or_else(Accept::default, |value| Accept::parse(&value)),
+            skipped_body_length: skipped.unwrap_or(0),
+        })
+    }
+}
+
+impl Target {
+    fn of(head: &RequestHead) -> Result<Self, HeadError> {
+        match (&head.method, head.target.as_str()) {
+            (&Method::CONNECT, _) => Ok(Self::Authority),
+            (&Method::OPTIONS, "*") => Ok(Self::Asterisk),
+            (_, target) => {
+                let path = head.path();
+                let is_absolute = path.len() != target.len();
+                let path = if is_absolute && !path.starts_with('/') { "/" } else { path };
+                Ok(Self::Path(AssetPath::decode(path)?))
+            }
+        }
+    }
+}

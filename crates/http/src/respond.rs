@@ -1,0 +1,158 @@
+//! The response to a request for a stored file: conditions, then ranges, then the body by reference (RFC 9110
+//! sections 13.2.2 and 14.2).
+
+use http::{Method, StatusCode, header};
+
+use crate::condition::Verdict;
+use crate::{BodyPart, EntityTag, Extent, RangeSet, Request, Response, http_date};
+
+/// The value of `Allow`.
+pub const ALLOWED: &str = "GET, HEAD, OPTIONS";
+
+/// Metadata of a stored file: the selected representation of RFC 9110 section 3.2.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Representation {
+    /// Size in bytes.
+    pub size: u64,
+    /// When it was last modified, in seconds since 1970.
+    pub modified_s: u64,
+    /// A strong tag that is another one whenever the content is.
+    pub tag: EntityTag,
+    /// Its content type.
+    pub content_type: &'static str,
+}
+
+/// Time and randomness of a response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ResponseContext {
+    /// The time, in seconds since 1970.
+    pub now_s: u64,
+    /// A random number: the boundary between parts, which no file can hold on purpose.
+    pub boundary: u128,
+}
+
+/// The response to a request for a file.
+pub fn respond(request: &Request, file: &Representation, context: &ResponseContext) -> Response {
+    if let Some(response) = respond_to_method(&request.method) {
+        return response;
+    }
+    if request.method == Method::HEAD {
+        // A range is defined for GET only (RFC 9110 section 14.2).
+        let request = Request { range: None, ..request.clone() };
+        return get(&request, file, context).without_body();
+    }
+    get(request, file, context)
+}
+
+/// The response to a method that needs no look at the target, which is any but GET and HEAD (RFC 9110 sections 9.3.7,
+/// 15.5.6 and 15.6.2).
+pub fn respond_to_method(method: &Method) -> Option<Response> {
+    let response = match *method {
+        Method::GET | Method::HEAD => return None,
+        Method::OPTIONS => Response::empty(StatusCode::NO_CONTENT),
+        Method::POST | Method::PUT | Method::DELETE | Method::PATCH | Method::TRACE | Method::CONNECT => {
+            Response::error(StatusCode::METHOD_NOT_ALLOWED, "read-only server")
+        }
+        _ => Response::error(StatusCode::NOT_IMPLEMENTED, "unknown method"),
+    };
+    Some(response.header(header::ALLOW, ALLOWED))
+}
+
+fn get(request: &Request, file: &Representation, context: &ResponseContext) -> Response {
+    let validators = Validators::of(file, context.now_s);
+    let response = match request.conditions.verdict(Some(&validators.tag), Some(validators.modified_s)) {
+        Verdict::Failed => Response::error(
+            StatusCode::PRECONDITION_FAILED,
+            "the file is another version than the request names",
+        ),
+        Verdict::NotModified => Response::empty(StatusCode::NOT_MODIFIED),
+        Verdict::Go => selected(request, file, &validators, context),
+    };
+    response
+        .header(header::ETAG, &validators.tag.to_string())
+        .header(header::LAST_MODIFIED, &http_date(validators.modified_s))
+}
+
+/// The tag and date as they are sent and compared.
+struct Validators {
+    tag: EntityTag,
+    modified_s: u64,
+    settled: bool,
+}
+
+impl Validators {
+    /// A file modified within the last seconds may be modified again without its date showing it, so until then
+    /// its tag is a weak one (RFC 9110 section 8.8.1). A date in the future is told as now (section 8.8.2.1).
+    fn of(file: &Representation, now_s: u64) -> Self {
+        let settled = file.modified_s.saturating_add(1) < now_s;
+        let tag = if settled { file.tag.clone() } else { file.tag.weakened() };
+        Self { tag, modified_s: file.modified_s.min(now_s), settled }
+    }
+}
+
+fn selected(
+    request: &Request,
+    file: &Representation,
+    validators: &Validators,
+    context: &ResponseContext,
+) -> Response {
+    let (tag, modified_s) = (Some(&validators.tag), Some(validators.modified_s));
+    let applies = request.conditions.range_applies(tag, modified_s, validators.settled);
+    let range = request.range.as_ref().filter(|_| applies);
+    content(range, file.size, file.content_type, context.boundary)
+}
+
+/// The response to GET for so many bytes of this type, of which perhaps some ranges are asked for; `boundary` is as in
+/// [`ResponseContext`].
+pub fn content(range: Option<&RangeSet>, size: u64, content_type: &str, boundary: u128) -> Response {
+    let response = match range.map(|range| range.resolve(size)) {
+        None => whole(size, content_type),
+        Some(extents) => match extents[..] {
+            [] => return not_satisfiable(size),
+            [extent] => one_range(size, content_type, extent),
+            _ => several_ranges(size, content_type, &extents, boundary),
+        },
+    };
+    response.header(header::ACCEPT_RANGES, "bytes")
+}
+
+fn whole(size: u64, content_type: &str) -> Response {
+    let extent = Extent { offset: 0, length: size };
+    let body = if size == 0 { Vec::new() } else { vec![BodyPart::Extent(extent)] };
+    Response::with_body(StatusCode::OK, content_type, body)
+}
+
+fn one_range(size: u64, content_type: &str, extent: Extent) -> Response {
+    Response::with_body(StatusCode::PARTIAL_CONTENT, content_type, vec![BodyPart::Extent(extent)])
+        .header(header::CONTENT_RANGE, &content_range(extent, size))
+}
+
+/// RFC 9110 section 14.6.
+fn several_ranges(size: u64, content_type: &str, extents: &[Extent], boundary: u128) -> Response {
+    let mut body = Vec::with_capacity(2 * extents.len() + 1);
+    for (index, &extent) in extents.iter().enumerate() {
+        let line_break = if index == 0 { "" } else { "\r\n" };
+        let range = content_range(extent, size);
+        let head = format!(
+            "{line_break}--{boundary:032x}\r\nContent-Type: {content_type}\r\nContent-Range: {range}\r\n\r\n"
+        );
+        body.push(BodyPart::Bytes(head.into_bytes()));
+        body.push(BodyPart::Extent(extent));
+    }
+    body.push(BodyPart::Bytes(format!("\r\n--{boundary:032x}--\r\n").into_bytes()));
+    let content_type = format!("multipart/byteranges; boundary={boundary:032x}");
+    Response::with_body(StatusCode::PARTIAL_CONTENT, &content_type, body)
+}
+
+fn not_satisfiable(size: u64) -> Response {
+    Response::error(StatusCode::RANGE_NOT_SATISFIABLE, &format!("the file has {size} bytes"))
+        .header(header::CONTENT_RANGE, &format!("bytes */{size}"))
+        .header(header::ACCEPT_RANGES, "bytes")
+}
+
+fn content_range(extent: Extent, size: u64) -> String {
+    format!("bytes {}-{}/{size}", extent.offset, extent.end() - 1)
+}
+
+#[cfg(test)]
+mod tests;

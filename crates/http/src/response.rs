@@ -1,0 +1,129 @@
+//! Responses as values, and their heads as bytes (RFC 9112 section 4).
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use http::header::{self, HeaderName};
+use http::{HeaderMap, HeaderValue, StatusCode, Version};
+
+use crate::{Extent, status_line, write_head};
+
+/// The last second of the year 9999, the last one an HTTP date can tell.
+const LAST_DATE_S: u64 = 253_402_300_799;
+
+/// Response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// The status.
+    pub status: StatusCode,
+    /// Fields of this response; `Date`, `Content-Length` and `Connection` are added by
+    /// [`head`](Self::head).
+    pub headers: HeaderMap,
+    /// The body, part after part; empty for HEAD and for statuses without one.
+    pub body: Vec<BodyPart>,
+    /// The length in bytes to announce, which for HEAD is not that of the body. None where the status forbids a
+    /// body.
+    pub content_length: Option<u64>,
+}
+
+/// A piece of a body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum BodyPart {
+    /// Bytes made for this answer.
+    Bytes(Vec<u8>),
+    /// Bytes of the file.
+    Extent(Extent),
+}
+
+impl BodyPart {
+    /// Length in bytes.
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::Extent(extent) => extent.length,
+        }
+    }
+}
+
+impl Response {
+    /// A response without a body, and without a length: for statuses that forbid one.
+    pub fn empty(status: StatusCode) -> Self {
+        Self { status, headers: HeaderMap::new(), body: Vec::new(), content_length: None }
+    }
+
+    /// A response with a body.
+    pub fn with_body(status: StatusCode, content_type: &str, body: Vec<BodyPart>) -> Self {
+        let content_length = Some(body.iter().map(BodyPart::length).sum());
+        let response = Self { status, headers: HeaderMap::new(), body, content_length };
+        response.header(header::CONTENT_TYPE, content_type).header(header::X_CONTENT_TYPE_OPTIONS, "nosniff")
+    }
+
+    /// A response that explains an error in one sentence.
+    pub fn error(status: StatusCode, explanation: &str) -> Self {
+        let text = format!("{status}: {explanation}\n");
+        Self::with_body(status, "text/plain; charset=utf-8", vec![BodyPart::Bytes(text.into_bytes())])
+    }
+
+    /// The response with one more field. A value with control characters is left out.
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: &str) -> Self {
+        self.headers.extend(HeaderValue::from_str(value).map(|value| (name, value)));
+        self
+    }
+
+    /// The response to HEAD where this is the one to GET (RFC 9110 section 9.3.2).
+    #[must_use]
+    pub fn without_body(mut self) -> Self {
+        self.body.clear();
+        self
+    }
+
+    /// Length in bytes of the body that is sent.
+    pub fn body_length(&self) -> u64 {
+        self.body.iter().map(BodyPart::length).sum()
+    }
+
+    /// Writes the head. The client's version decides how to say whether the connection stays (RFC 9112 section 9.3).
+    pub fn head(&self, client: Version, keep_alive: bool, now_s: u64) -> Vec<u8> {
+        let mut fields = HeaderMap::with_capacity(self.headers.len() + 3);
+        fields.extend(HeaderValue::from_str(&http_date(now_s)).map(|date| (header::DATE, date)));
+        fields.extend(self.headers.iter().map(|(name, value)| (name.clone(), value.clone())));
+        if let Some(length) = self.content_length {
+            fields.insert(header::CONTENT_LENGTH, length.into());
+        }
+        let connection = match (keep_alive, client) {
+            (false, _) => Some("close"),
+            (true, Version::HTTP_10) => Some("keep-alive"),
+            (true, _) => None,
+        };
+        fields.extend(connection.map(|option| (header::CONNECTION, HeaderValue::from_static(option))));
+        write_head(&status_line(self.status), &fields)
+    }
+}
+
+/// A time in seconds since 1970 as an HTTP date (RFC 9110 section 5.6.7), at the latest in the year 9999.
+pub fn http_date(time_s: u64) -> String {
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(time_s.min(LAST_DATE_S)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_heads() {
+        let response = Response::error(StatusCode::NOT_FOUND, "no such file");
+        let head = String::from_utf8(response.head(Version::HTTP_10, true, 0)).unwrap();
+        assert_eq!(
+            head,
+            "HTTP/1.1 404 Not Found\r\ndate: Thu, 01 Jan 1970 00:00:00 GMT\r\n\
+             content-type: text/plain; charset=utf-8\r\nx-content-type-options: nosniff\r\n\
+             content-length: 28\r\nconnection: keep-alive\r\n\r\n"
+        );
+        assert_eq!(response.body, [BodyPart::Bytes(b"404 Not Found: no such file\n".to_vec())]);
+        let closing = Response::empty(StatusCode::NOT_MODIFIED).head(Version::HTTP_11, false, u64::MAX);
+        assert_eq!(
+            String::from_utf8(closing).unwrap(),
+            "HTTP/1.1 304 Not Modified\r\ndate: Fri, 31 Dec 9999 23:59:59 GMT\r\nconnection: close\r\n\r\n"
+        );
+    }
+}
