@@ -12,7 +12,7 @@ const ENTRY: SegmentEntry = SegmentEntry {
     crc: 1,
 };
 
-/// An image in a file of zeros, and what is said of its damage.
+/// An image in a file of zeros, and where its damage is reported.
 fn image() -> (Arc<Image>, Receiver<Damage>) {
     let plan = Plan {
         identity: Identity { size: 1, mtime_ns: 2, inode: 3, device: 4 },
