@@ -8,7 +8,8 @@ use std::thread::{self, JoinHandle};
 use crate::blocking_pool::{BlockingPool, Priority};
 use crate::counters::{Counters, LoadUnit, ThreadCounters};
 use crate::mailbox::{Command, Handle, Mailbox};
-use crate::scheduler::{Class, Policy, Rate, Round};
+use crate::scheduler::Rate;
+use crate::sharing::Sharing;
 use crate::task::Task;
 use crate::worker::Worker;
 
@@ -27,29 +28,6 @@ impl Default for EngineOptions {
     /// One engine thread, two threads that wait for storage, no classes.
     fn default() -> EngineOptions {
         EngineOptions { threads: 1, pool_threads: 2, sharing: Sharing::default() }
-    }
-}
-
-/// How tasks share a thread by turns. Each thread has a scheduler of its own.
-#[derive(Clone, Debug)]
-pub struct Sharing {
-    /// How classes are weighed against each other. Volume is the bytes that tasks move.
-    pub policy: Policy,
-    /// The classes; none stands for one class without limits. All tasks of a class with a rate are on one thread, where the
-    /// rate holds for all of them, unless [`Placement::thread`] says otherwise.
-    pub classes: Vec<Class>,
-}
-
-impl Sharing {
-    /// Whether classes share processor time: only then are turns measured.
-    pub fn is_of_processor_time(&self) -> bool {
-        matches!(self.policy, Policy::FairShare { round: Round::ProcessorTime(_), .. })
-    }
-}
-
-impl Default for Sharing {
-    fn default() -> Sharing {
-        Sharing { policy: Policy::BestEffort, classes: Vec::new() }
     }
 }
 

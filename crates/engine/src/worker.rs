@@ -10,12 +10,12 @@ use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 use slab::Slab;
 
-use crate::Sharing;
 use crate::blocking_pool::BlockingPool;
 use crate::clock::{now_us, thread_time_ns};
 use crate::counters::ThreadCounters;
 use crate::mailbox::{Command, Mailbox};
 use crate::scheduler::{Cost, Next, Rate, Scheduler};
+use crate::sharing::Sharing;
 use crate::task::{Context, Core, Event, Task, parts};
 use crate::timer_wheel::TimerWheel;
 

@@ -80,6 +80,7 @@ mod playback;
 mod playbacks;
 mod playhead;
 mod progress;
+mod sending;
 mod slots;
 mod source;
 

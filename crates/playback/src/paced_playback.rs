@@ -8,11 +8,10 @@ use wirepath_datapath::{DataPath, Headers, SendError, SendOutcome, Train, UdpSin
 use wirepath_engine::{BlockingPool, Waker};
 
 use crate::numbering::Numbering;
-use crate::pacer::Sending;
 use crate::playback::{PlayError, PlaybackEvent, PlaybackOptions, Position, Reply};
-use crate::playbacks::Place;
 use crate::playhead::{Next, Playhead};
 use crate::progress::{RtpClock, SharedProgress};
+use crate::sending::{Place, Sending};
 use crate::source::{Cursor, Departure};
 
 /// What a playback is to do next.

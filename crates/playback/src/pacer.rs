@@ -13,16 +13,9 @@ use wirepath_engine::{Context, Cost, EndContext, Task, TimerWheel, now_us};
 use crate::counters::ThreadCounters;
 use crate::paced_playback::{PacedPlayback, Step, TRAINS_PER_STEP};
 use crate::playback::{PlayError, Position, Reply};
+use crate::sending::Sending;
 use crate::slots::Slots;
 use crate::source::Cursor;
-
-/// What sending needs of its thread.
-pub(crate) struct Sending {
-    pub(crate) context: SendContext,
-    pub(crate) counters: Arc<ThreadCounters>,
-    pub(crate) support: Arc<Support>,
-    pub(crate) slots: Slots,
-}
 
 /// The playbacks of one engine thread: a task that is driven by its timer.
 pub(crate) struct Pacer {

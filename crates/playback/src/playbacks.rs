@@ -6,13 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use wirepath_datapath::{Choice, Region, RegisterError, Support, path_mtu};
-use wirepath_engine::{Engine, Handle, LoadUnit, Placement};
+use wirepath_engine::{Engine, Handle, Placement};
 
 use crate::counters::{Counters, ThreadCounters};
 use crate::paced_playback::{DataPaths, PacedPlayback};
 use crate::pacer::Pacer;
 use crate::playback::{Playback, PlaybackOptions};
 use crate::progress::SharedProgress;
+use crate::sending::Place;
 
 /// How the playbacks of an engine send.
 #[derive(Clone, Debug)]
@@ -36,12 +37,6 @@ pub struct Playbacks {
 struct PacerThread {
     pacer: Handle<Pacer>,
     counters: Arc<ThreadCounters>,
-}
-
-/// A playback's share in the load of its thread, counted until this is dropped.
-pub(crate) struct Place {
-    counters: Arc<ThreadCounters>,
-    _load: LoadUnit,
 }
 
 /// Playbacks that share a thread before another thread gets one: few playbacks on one thread wake one thread,
@@ -147,18 +142,5 @@ impl Playbacks {
 impl Drop for Playbacks {
     fn drop(&mut self) {
         self.threads.iter().for_each(|thread| thread.pacer.stop());
-    }
-}
-
-impl Place {
-    fn new(counters: &Arc<ThreadCounters>, load: LoadUnit) -> Place {
-        counters.playbacks.increment();
-        Place { counters: Arc::clone(counters), _load: load }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.counters.playbacks.decrement();
     }
 }

@@ -303,6 +303,7 @@ mod tests {
         }
     }
 
+    /// Promise: Files are closed on no engine thread and on no thread that serves connections.
     #[test]
     fn files_of_segments_are_closed_on_the_pool() {
         for leave in [

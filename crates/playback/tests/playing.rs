@@ -37,6 +37,8 @@ impl Drop for Parting {
     }
 }
 
+/// Promise: Files are closed on no engine thread and on no thread that serves connections.
+///
 /// Closing the last descriptor of a deleted file may take long.
 #[test]
 fn the_source_of_a_playback_that_ends_is_dropped_on_the_pool() {
@@ -173,6 +175,8 @@ fn the_end_of_all_playbacks_is_an_event() {
     ));
 }
 
+/// Promise: An overloaded engine thread still handles commands.
+///
 /// A thread that cannot keep up still hears that it may stop.
 #[test]
 fn an_overloaded_thread_handles_commands() {

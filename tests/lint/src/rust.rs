@@ -1,5 +1,7 @@
 //! Rust source as tokens: comments and strings cannot be mistaken for code.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// All tokens of `text` in order, groups flattened, or where it is not Rust.
@@ -8,6 +10,11 @@ pub(crate) fn tokens(text: &str) -> Result<TokenStream, String> {
         let start = error.span().start();
         format!("line {}: {error}", start.line)
     })
+}
+
+/// Whether the next token, a group in brackets, is an attribute.
+pub(crate) fn is_attribute(before: &[TokenTree]) -> bool {
+    matches!(before, [.., TokenTree::Punct(hash)] if hash.as_char() == '#')
 }
 
 /// Lines on which the identifier `word` occurs.
@@ -23,60 +30,148 @@ pub(crate) fn lines_with(word: &str, stream: TokenStream) -> Vec<usize> {
     lines
 }
 
-/// Names of the test functions: `#[test] fn name`, also inside `proptest!`, and names listed in a `trials!`.
-pub(crate) fn tests(stream: TokenStream) -> Vec<String> {
-    let tokens: Vec<TokenTree> = stream.into_iter().collect();
+/// What a file imports and defines.
+#[derive(Default)]
+pub(crate) struct Source {
+    /// Paths that begin with `crate`, `self` or `super`.
+    pub(crate) paths: Vec<SourcePath>,
+    /// What `use` brings into scope, and the path of each.
+    pub(crate) names: BTreeMap<String, Vec<String>>,
+    /// Paths before `::*`.
+    pub(crate) globs: Vec<Vec<String>>,
+    /// Items of the file's own.
+    pub(crate) defines: BTreeSet<String>,
+    /// Modules that are only there for tests.
+    pub(crate) test_modules: BTreeSet<String>,
+}
+
+/// A path in a file.
+pub(crate) struct SourcePath {
+    /// Inline modules that it is in.
+    pub(crate) scope: Vec<String>,
+    pub(crate) segments: Vec<String>,
+    pub(crate) line: usize,
+}
+
+/// Keywords that the name of an item follows.
+const ITEMS: [&str; 8] = ["fn", "struct", "enum", "union", "trait", "type", "const", "static"];
+
+impl Source {
+    pub(crate) fn read(stream: TokenStream) -> Source {
+        let mut source = Source::default();
+        source.walk(stream, &[]);
+        source
+    }
+
+    fn walk(&mut self, stream: TokenStream, scope: &[String]) {
+        let tokens: Vec<TokenTree> = stream.into_iter().collect();
+        let mut index = 0;
+        while let Some(token) = tokens.get(index) {
+            let rest = &tokens[index..];
+            index += 1;
+            match token {
+                TokenTree::Group(group) if is_attribute(&tokens[..index - 1]) => {
+                    let is_for_tests = is_for_tests(&group.stream().to_string());
+                    index += if is_for_tests { self.skip_item(&tokens[index..]) } else { 0 };
+                }
+                TokenTree::Group(group) => self.walk(group.stream(), scope),
+                TokenTree::Ident(word) if word == "use" => {
+                    let length = rest.iter().position(|token| is_punct(token, ';')).unwrap_or(rest.len());
+                    self.read_use(&rest[1..length], &[], scope);
+                    index += length - 1;
+                }
+                TokenTree::Ident(word) if word == "mod" => {
+                    if let [_, TokenTree::Ident(name), TokenTree::Group(group), ..] = rest {
+                        self.walk(group.stream(), &[scope, &[name.to_string()]].concat());
+                        index += 2;
+                    }
+                }
+                TokenTree::Ident(word) if ITEMS.iter().any(|item| word == item) => {
+                    self.defines.extend(rest.get(1).map(ToString::to_string));
+                }
+                TokenTree::Ident(word) if ["crate", "self", "super"].iter().any(|start| word == start) => {
+                    let segments = segments(rest);
+                    index += 3 * (segments.len() - 1);
+                    if segments.len() > 1 {
+                        let line = word.span().start().line;
+                        self.paths.push(SourcePath { scope: scope.to_vec(), segments, line });
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Length of an item that is only there for tests.
+    fn skip_item(&mut self, tokens: &[TokenTree]) -> usize {
+        let name = tokens.windows(2).find_map(|pair| match pair {
+            [TokenTree::Ident(word), TokenTree::Ident(name)] if word == "mod" => Some(name.to_string()),
+            _ => None,
+        });
+        let is_end = |token: &TokenTree| match token {
+            TokenTree::Group(group) => group.delimiter() == Delimiter::Brace,
+            token => is_punct(token, ';'),
+        };
+        let length = tokens.iter().position(is_end).map_or(tokens.len(), |end| end + 1);
+        let ends_in = tokens[..length]
+            .windows(2)
+            .any(|pair| matches!(pair, [TokenTree::Ident(word), _] if word == "mod"));
+        self.test_modules.extend(name.filter(|_| ends_in));
+        length
+    }
+
+    /// Reads what comes after `use` and the path `before`.
+    fn read_use(&mut self, tokens: &[TokenTree], before: &[String], scope: &[String]) {
+        let own = segments(tokens);
+        let path = [before, &own[..]].concat();
+        let rest = &tokens[(3 * own.len()).saturating_sub(2).min(tokens.len())..];
+        let is_ours = path.first().is_some_and(|first| ["crate", "self", "super"].contains(&first.as_str()));
+        if let Some(token) = tokens.first().filter(|_| is_ours && !own.is_empty()) {
+            let (scope, line) = (scope.to_vec(), token.span().start().line);
+            self.paths.push(SourcePath { scope, segments: path.clone(), line });
+        }
+        match rest {
+            [.., TokenTree::Group(group)] => {
+                let inner: Vec<TokenTree> = group.stream().into_iter().collect();
+                inner.split(|token| is_punct(token, ',')).for_each(|one| self.read_use(one, &path, scope));
+            }
+            [.., star] if is_punct(star, '*') => self.globs.push(path),
+            [TokenTree::Ident(word), TokenTree::Ident(alias)] if word == "as" => {
+                self.names.insert(alias.to_string(), path);
+            }
+            _ => {
+                let path = match path.split_last() {
+                    Some((last, before)) if last == "self" => before.to_vec(),
+                    _ => path,
+                };
+                self.names.extend(path.last().cloned().map(|name| (name, path)));
+            }
+        }
+    }
+}
+
+/// The names of a path that tokens begin with: `a::b::c`.
+fn segments(tokens: &[TokenTree]) -> Vec<String> {
     let mut names = Vec::new();
-    let mut marked = false;
-    for (index, token) in tokens.iter().enumerate() {
-        match token {
-            TokenTree::Group(group) if is_listing(&tokens[..index]) => names.extend(items(group.stream())),
-            TokenTree::Group(group)
-                if group.delimiter() == Delimiter::Bracket && is_attribute(&tokens[..index]) =>
-            {
-                marked |= is_test_marker(&group.stream().to_string());
-            }
-            TokenTree::Group(group) => names.extend(tests(group.stream())),
-            TokenTree::Ident(ident) if ident == "fn" => {
-                let name = tokens.get(index + 1).map(ToString::to_string);
-                names.extend(name.filter(|_| std::mem::take(&mut marked)));
-            }
-            TokenTree::Ident(ident) if ["mod", "struct", "const", "use"].iter().any(|word| ident == word) => {
-                marked = false;
-            }
-            _ => {}
+    for part in tokens.chunks(3) {
+        let TokenTree::Ident(name) = &part[0] else { break };
+        names.push(name.to_string());
+        let [_, one, other] = part else { break };
+        if !(is_punct(one, ':') && is_punct(other, ':')) {
+            break;
         }
     }
     names
 }
 
-fn is_attribute(before: &[TokenTree]) -> bool {
-    matches!(before, [.., TokenTree::Punct(hash)] if hash.as_char() == '#')
+fn is_punct(token: &TokenTree, character: char) -> bool {
+    matches!(token, TokenTree::Punct(punct) if punct.as_char() == character)
 }
 
-/// `test`, `tokio::test(flavor = …)` and the like, and not `cfg(test)`.
-fn is_test_marker(attribute: &str) -> bool {
-    let path = attribute.split('(').next().unwrap_or_default();
-    path.rsplit("::").next().is_some_and(|name| name.trim() == "test")
-}
-
-/// Whether what comes next is the list of a `trials![…]`.
-fn is_listing(before: &[TokenTree]) -> bool {
-    matches!(before, [.., TokenTree::Ident(name), TokenTree::Punct(bang)] if name == "trials" && bang.as_char() == '!')
-}
-
-/// The names of a list's items: the identifier that each begins with.
-fn items(stream: TokenStream) -> Vec<String> {
-    let mut names = Vec::new();
-    let mut begins = true;
-    for token in stream {
-        match &token {
-            TokenTree::Ident(ident) if begins => names.push(ident.to_string()),
-            _ => {}
-        }
-        begins = matches!(&token, TokenTree::Punct(comma) if comma.as_char() == ',');
-    }
-    names
+/// `cfg(test)`, alone or with more.
+fn is_for_tests(attribute: &str) -> bool {
+    let words: Vec<&str> = attribute.split(|character: char| !character.is_alphanumeric()).collect();
+    words.first() == Some(&"cfg") && words.contains(&"test") && !words.contains(&"not")
 }
 
 #[cfg(test)]
@@ -87,26 +182,6 @@ mod tests {
     fn words_in_comments_and_strings_are_not_code() {
         let text = "// unsafe\n/* unsafe */ fn a() -> &'static str { \"unsafe\" }\nfn b() { unsafe {} }";
         assert_eq!(lines_with("unsafe", tokens(text).unwrap()), [3]);
-    }
-
-    #[test]
-    fn only_marked_functions_are_tests() {
-        let text = "
-            fn helper() {}
-            #[tokio::test(start_paused = true)] async fn zeroth() {}
-            #[cfg(test)] fn helper_of_tests() {}
-            #[test] fn first() { fn inner() {} }
-            #[cfg(test)] mod tests { #[test] #[should_panic] fn second() {} fn not() {} }
-            proptest! { #[test] fn third(x in 0..9) {} }";
-        assert_eq!(tests(tokens(text).unwrap()), ["zeroth", "first", "second", "third"]);
-    }
-
-    #[test]
-    fn listed_trials_are_tests() {
-        let text = "fn a() {} fn b() {} fn all() -> Vec<Trial> { support::trials![a, b] }";
-        assert_eq!(tests(tokens(text).unwrap()), ["a", "b"]);
-        let text = "fn all() -> Vec<Trial> { trials![a, b => || c(d, e), f] }";
-        assert_eq!(tests(tokens(text).unwrap()), ["a", "b", "f"]);
     }
 
     #[test]
