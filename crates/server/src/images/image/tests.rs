@@ -119,6 +119,7 @@ impl Task for Woken {
     fn end(self: Box<Self>, _context: &EndContext<'_>) {}
 }
 
+/// Promise: A playback that waits for a segment is woken when the answer has changed, and asks only then.
 #[test]
 fn who_waits_for_a_segment_is_woken_when_the_answer_has_changed() {
     let engine = Engine::start(EngineOptions::default()).unwrap();
