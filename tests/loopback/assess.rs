@@ -186,7 +186,7 @@ fn an_option_that_an_experiment_has_no_use_for_is_refused() -> Result<()> {
         let output = Command::new(program()?).args(["assess", experiment, option, value]).output()?;
         let errors = String::from_utf8(output.stderr)?;
         ensure!(output.status.code() == Some(2), "{}: {errors}", output.status);
-        ensure!(errors.contains(option) && errors.contains("has no use for it"), "{errors}");
+        ensure!(errors.contains(option) && errors.contains("not an option of this experiment"), "{errors}");
         let help = Command::new(program()?).args(["assess", experiment, "--help"]).output()?;
         ensure!(
             !String::from_utf8(help.stdout)?.contains(&format!("{option} <")),
