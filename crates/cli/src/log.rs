@@ -1,13 +1,19 @@
 //! The log of a server: lines on standard error, written by a thread of their own. Who reads them may stop reading, and neither
 //! the thread that answers everybody nor one that sends may wait for that.
 
+use std::fmt;
 use std::fs::File;
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
+use tracing::{Event, Subscriber};
 use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::fmt::format::{Format, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
+use wirepath_net::http::JSON_TARGET;
 
 /// Lines that may wait to be written, some 200 bytes each. What comes when so many wait is lost, and counted.
 const LINES: usize = 4096;
@@ -45,6 +51,7 @@ impl Log {
             .with_env_filter(asked_filter.unwrap_or_else(|_| usual()))
             .with_writer(writer)
             .with_ansi(std::io::stderr().is_terminal())
+            .event_format(Lines)
             .init();
         if let Some(wrong) = wrong {
             tracing::warn!("RUST_LOG is not heeded: {wrong}");
@@ -88,6 +95,28 @@ fn filter(asked: &str) -> Result<EnvFilter, String> {
         }
     }
     EnvFilter::try_new(asked).map_err(|error| format!("{asked}: {error}"))
+}
+
+/// Lines with time, level and target, but for those of the access log that are JSON.
+struct Lines;
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        if event.metadata().target() != JSON_TARGET {
+            return Format::default().format_event(context, writer, event);
+        }
+        context.format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
+    }
 }
 
 impl Losses {

@@ -17,6 +17,7 @@ pub mod timeline;
 
 pub use counters::{Counters, RefusalReason};
 pub use door::{Door, DoorOptions};
+pub use ports::port_pairs;
 pub use record::{SessionStatus, Stage};
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
-use wirepath_net::http::{self, Endpoint, HttpOptions};
+use wirepath_net::http::{self, AccessLog, Endpoint, HttpOptions};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::raise_descriptor_limit;
 use wirepath_net::status::Status;
@@ -68,6 +68,8 @@ pub struct ServerOptions {
     pub connections_per_address: usize,
     /// A session ends when nothing was heard of its client for so long.
     pub session_timeout: Duration,
+    /// Form of the log of HTTP requests; none for no such log.
+    pub access_log: Option<AccessLog>,
 }
 
 /// A server cannot start.
@@ -140,7 +142,7 @@ impl Server {
         let rtsp_door = rtsp::Door::new(Arc::new(player), rtsp_options(&options));
         let http_door = http::Listener::new(http_options(&options));
 
-        let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
+        let (mut metrics, mut status) = (Metrics::of_process(), Status::new(Instant::now()));
         rtsp_door.register(&mut metrics, &mut status);
         http_door.register(&mut metrics, &mut status);
         crate::engine_metrics::register(&engine, &store, &mut metrics, &mut status);
@@ -224,6 +226,7 @@ fn http_options(options: &ServerOptions) -> HttpOptions {
     HttpOptions {
         max_connections: options.connections,
         max_connections_per_address: options.connections_per_address,
+        access_log: options.access_log,
         ..HttpOptions::default()
     }
 }

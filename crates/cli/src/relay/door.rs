@@ -36,7 +36,7 @@ impl Door {
             ..HttpOptions::default()
         };
         let door = http::Listener::new(options);
-        let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
+        let (mut metrics, mut status) = (Metrics::of_process(), Status::new(Instant::now()));
         door.register(&mut metrics, &mut status);
         register(&mut metrics, &mut status);
         let site = Endpoint { metrics: Arc::new(metrics), status: Arc::new(status) };
