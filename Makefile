@@ -67,7 +67,7 @@ assess-vm: ## measure every data path on every kernel, in guests, by instruction
 fmt: ## format the source
 	cargo fmt --all
 
-lint: ## rooms, reasons, promises, links, licences; then clippy
+lint: ## crates, modules, reasons, promises, links, licences; then clippy
 	cargo run --quiet --locked -p wirepath-lint
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 

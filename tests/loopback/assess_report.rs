@@ -1,12 +1,11 @@
-//! Results of `wirepath assess`, shown: pages in a real browser, comparisons, figures in the documents.
+//! Results of `wirepath assess`, shown: pages in a real browser, comparisons.
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output};
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
-use wirepath_assess::Assessment;
 use wirepath_tests::process::{self, Process, as_ordinary_user, find};
 use wirepath_tests::{Deadline, assessment, require, server, trials};
 
@@ -19,9 +18,6 @@ pub(crate) fn trials() -> Vec<Trial> {
         a_result_is_never_written_over,
         two_results_are_compared,
         what_is_no_result_is_refused,
-        documents_are_filled_in,
-        every_page_of_a_data_path_has_a_place_for_its_figure,
-        the_documents_agree_with_the_kept_result,
     ]
 }
 
@@ -143,7 +139,8 @@ fn two_results_are_compared() -> Result<()> {
     );
     let mut slower = assessment::full();
     slower.host.kernel = "2.4.21".to_owned();
-    let uring = slower.measurements.iter_mut().filter(|measurement| measurement.path == "wire_uring");
+    let uring =
+        slower.measurements.iter_mut().filter(|measurement| measurement.path.to_string() == "wire_uring");
     uring.flat_map(|measurement| &mut measurement.runs).for_each(|run| run.system_s *= 2.0);
     std::fs::write(stage.path("slower.json"), slower.to_json()?)?;
     let text = stage.run(["compare", "full.json", "slower.json"])?;
@@ -180,80 +177,6 @@ fn what_is_no_result_is_refused() -> Result<()> {
         }
     }
     Ok(())
-}
-
-fn documents_are_filled_in() -> Result<()> {
-    let stage = Stage::new()?;
-    let page = "# a\n\n<!-- figure: wire_sendfile -->\nnot measured yet\n<!-- end -->\nb\n";
-    std::fs::create_dir_all(stage.path("docs/paths"))?;
-    std::fs::write(stage.path("docs/paths/wire_sendfile.md"), page)?;
-    std::fs::write(stage.path("docs/other.md"), "nothing to fill in\n")?;
-    let said = stage.run(["report", "full.json", "--docs", "docs"])?;
-    ensure!(said == "docs/paths/wire_sendfile.md\n", "{said}");
-    let filled = std::fs::read_to_string(stage.path("docs/paths/wire_sendfile.md"))?;
-    ensure!(filled.starts_with("# a\n") && filled.ends_with("<!-- end -->\nb\n"), "{filled}");
-    ensure!(filled.contains("| 1,460 B | 44 |") && filled.contains("6.18.44"), "{filled}");
-    ensure!(stage.run(["report", "full.json", "--docs", "docs"])?.is_empty(), "it changes what is filled in");
-    std::fs::write(stage.path("docs/paths/wire_sendfile.md"), "<!-- figure: wire_sendfile -->\n")?;
-    let error = stage.refused(["report", "full.json", "--docs", "docs"])?;
-    ensure!(error.contains("wire_sendfile.md: line 1: this part does not end"), "{error}");
-    Ok(())
-}
-
-fn every_page_of_a_data_path_has_a_place_for_its_figure() -> Result<()> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/paths");
-    let mut pages = 0;
-    for file in std::fs::read_dir(&folder).with_context(|| folder.display().to_string())? {
-        let file = file?.path();
-        let name = file.file_stem().and_then(OsStr::to_str).context("a name")?;
-        if name != "README" {
-            let place = format!("\n<!-- figure: {name} -->\n");
-            ensure!(
-                std::fs::read_to_string(&file)?.contains(&place),
-                "docs/paths/{name}.md has no line{place}"
-            );
-            pages += 1;
-        }
-    }
-    ensure!(pages >= 16, "{pages} pages");
-    Ok(())
-}
-
-/// What the documents say was measured is what the last kept result says.
-fn the_documents_agree_with_the_kept_result() -> Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let Some(result) = last_kept_result(&root.join("results"))? else {
-        require!(false, "results/ has no assessment yet");
-        return Ok(());
-    };
-    let stage = Stage::new()?;
-    for folder in ["docs", "docs/paths"] {
-        std::fs::create_dir_all(stage.path(folder))?;
-        for file in std::fs::read_dir(root.join(folder)).with_context(|| folder.to_owned())? {
-            let file = file?.path();
-            let name = file.file_name().context("a name")?;
-            if file.is_file() {
-                std::fs::copy(&file, stage.path(folder).join(name))?;
-            }
-        }
-    }
-    let arguments = [OsStr::new("report"), result.as_os_str(), OsStr::new("--docs"), OsStr::new("docs")];
-    let changed = stage.run(arguments)?;
-    let remedy = format!("wirepath assess report {} --docs docs", result.display());
-    ensure!(changed.is_empty(), "these do not say what the kept result says; run {remedy}:\n{changed}");
-    Ok(())
-}
-
-/// `assessment.json` of the last folder of `results/` whose name, which begins with the date, says that it has a full one.
-fn last_kept_result(results: &Path) -> Result<Option<PathBuf>> {
-    let mut folders: Vec<PathBuf> =
-        std::fs::read_dir(results)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
-    folders.retain(|folder| folder.to_string_lossy().ends_with("-assessment"));
-    folders.sort();
-    let Some(folder) = folders.last() else { return Ok(None) };
-    let file = folder.join("assessment.json").canonicalize()?;
-    Assessment::from_json(&std::fs::read_to_string(&file)?)?;
-    Ok(Some(file))
 }
 
 /// A folder with a result in it.

@@ -1,6 +1,6 @@
 //! An assessment that nobody made: all parts of a result, with figures such as real ones have.
 //!
-//! The room that shows results uses it in its own tests, too.
+//! The crate that shows results uses it in its own tests, too.
 
 use wirepath_assess::result::*;
 
@@ -19,7 +19,15 @@ pub fn full() -> Assessment {
         seconds: 3421.5,
         partial: false,
         settings: Settings {
-            experiments: ["host", "download", "stream", "profile", "loan"].map(str::to_owned).into(),
+            experiments: vec![
+                Experiment::Host,
+                Experiment::Download,
+                Experiment::Stream,
+                Experiment::Profile,
+                Experiment::Loan,
+                Experiment::Count,
+                Experiment::Relay,
+            ],
             volume: 1 << 30,
             runs: RUNS as u32,
             quick: false,
@@ -70,10 +78,14 @@ pub fn nothing() -> Assessment {
     Assessment { costs: None, measurements: Vec::new(), profiles: Vec::new(), loan: None, ..partial() }
 }
 
+fn kind(path: &str) -> PathKind {
+    path.parse().expect("a path")
+}
+
 /// Calls and copies of some paths of the papers, as their tables and today's kernels explain them.
 pub fn counts() -> Vec<Counted> {
     let counted = |path: &str, rtp: u64, calls: u64, copies: &[(&str, u64, u64)]| Counted {
-        path: path.to_owned(),
+        path: kind(path),
         transport: Transport::Udp,
         size: Some(1472 - rtp),
         packets: 1024,
@@ -95,32 +107,32 @@ pub fn counts() -> Vec<Counted> {
     ]
 }
 
-/// Part, way, block, links, idle ones, seconds per GiB or per 815,000 datagrams, and whether every byte is touched.
-type Relayed = (&'static str, &'static str, Option<u64>, u32, u32, f64, bool);
+/// Part, method, block, links, idle ones, seconds per GiB or per 815,000 datagrams, and whether every byte is touched.
+type Relayed = (Part, Method, Option<u64>, u32, u32, f64, bool);
 
 const RELAYED: [Relayed; 16] = [
-    ("file-to-socket", "read_write", Some(1 << 16), 16, 0, 0.40, false),
-    ("file-to-socket", "sendfile", None, 16, 0, 0.181, false),
-    ("file-to-socket", "streams", None, 16, 0, 0.186, false),
-    ("socket-to-socket", "read_write", Some(1 << 12), 16, 0, 0.92, false),
-    ("socket-to-socket", "read_write", Some(1 << 16), 16, 0, 0.55, false),
-    ("socket-to-socket", "read_write", Some(1 << 16), 16, 0, 0.61, true),
-    ("socket-to-socket", "streams", None, 16, 0, 0.21, false),
-    ("socket-to-socket", "streams", None, 16, 0, 0.70, true),
-    ("socket-to-socket", "haproxy", None, 16, 0, 0.26, false),
-    ("mirror", "read_write", Some(1 << 16), 1, 0, 0.52, false),
-    ("mirror", "streams", None, 1, 0, 0.24, false),
-    ("mirror", "streams", None, 16, 0, 2.9, false),
-    ("udp-mirror", "read_write", Some(16 * 1316), 64, 0, 0.93, false),
-    ("udp-mirror", "streams", Some(16 * 1316), 64, 0, 0.11, false),
-    ("crowd", "streams", None, 10, 0, 0.2, false),
-    ("crowd", "streams", None, 1000, 10_000, 0.23, false),
+    (Part::FileToSocket, Method::ReadWrite, Some(1 << 16), 16, 0, 0.40, false),
+    (Part::FileToSocket, Method::Sendfile, None, 16, 0, 0.181, false),
+    (Part::FileToSocket, Method::Streams, None, 16, 0, 0.186, false),
+    (Part::SocketToSocket, Method::ReadWrite, Some(1 << 12), 16, 0, 0.92, false),
+    (Part::SocketToSocket, Method::ReadWrite, Some(1 << 16), 16, 0, 0.55, false),
+    (Part::SocketToSocket, Method::ReadWrite, Some(1 << 16), 16, 0, 0.61, true),
+    (Part::SocketToSocket, Method::Streams, None, 16, 0, 0.21, false),
+    (Part::SocketToSocket, Method::Streams, None, 16, 0, 0.70, true),
+    (Part::SocketToSocket, Method::Program(Program::HaProxy), None, 16, 0, 0.26, false),
+    (Part::Mirror, Method::ReadWrite, Some(1 << 16), 1, 0, 0.52, false),
+    (Part::Mirror, Method::Streams, None, 1, 0, 0.24, false),
+    (Part::Mirror, Method::Streams, None, 16, 0, 2.9, false),
+    (Part::UdpMirror, Method::ReadWrite, Some(16 * 1316), 64, 0, 0.93, false),
+    (Part::UdpMirror, Method::Streams, Some(16 * 1316), 64, 0, 0.11, false),
+    (Part::Crowd, Method::Streams, None, 10, 0, 0.2, false),
+    (Part::Crowd, Method::Streams, None, 1000, 10_000, 0.23, false),
 ];
 
 fn relay() -> Vec<RelayCost> {
-    let cost = |(part, way, block, links, idle, seconds, touch): &Relayed| RelayCost {
-        part: (*part).to_owned(),
-        way: (*way).to_owned(),
+    let cost = |(part, method, block, links, idle, seconds, touch): &Relayed| RelayCost {
+        part: *part,
+        method: *method,
         touch: *touch,
         block: *block,
         links: *links,
@@ -130,7 +142,8 @@ fn relay() -> Vec<RelayCost> {
         runs: (0..RUNS)
             .map(|run| {
                 let seconds = seconds * (1.0 + 0.01 * (run % 4) as f64);
-                let sinks = if part.contains("mirror") { u64::from(*links) } else { 1 };
+                let sinks =
+                    if matches!(part, Part::Mirror | Part::UdpMirror) { u64::from(*links) } else { 1 };
                 RelayRun {
                     user_s: 0.1 * seconds,
                     system_s: 0.9 * seconds,
@@ -183,10 +196,10 @@ fn streaming() -> Vec<Measurement> {
     let mut all = Vec::new();
     for size in [512, 1024, 1460, 2048] {
         for cost in &STREAM {
-            all.push(measurement("stream", Transport::Udp, cost, Some(size), 1.0));
+            all.push(measurement(Experiment::Stream, Transport::Udp, cost, Some(size), 1.0));
             if bare.contains(&cost.0) {
-                let mut loop_of_c = measurement("stream", Transport::Udp, cost, Some(size), 0.88);
-                loop_of_c.path = format!("bare:{}", cost.0);
+                let mut loop_of_c = measurement(Experiment::Stream, Transport::Udp, cost, Some(size), 0.88);
+                loop_of_c.path = loop_of_c.path.bare();
                 (loop_of_c.verified, loop_of_c.calls_per_packet) = (false, None);
                 loop_of_c.calls_in_papers = None;
                 all.push(loop_of_c);
@@ -201,16 +214,16 @@ fn download() -> Vec<Measurement> {
     for cost in &DOWNLOAD_UDP {
         all.extend(
             [512, 1024, 1472, 2048]
-                .map(|size| measurement("download", Transport::Udp, cost, Some(size), 1.0)),
+                .map(|size| measurement(Experiment::Download, Transport::Udp, cost, Some(size), 1.0)),
         );
     }
     for cost in &DOWNLOAD_TCP {
         all.extend(
             [512, 1024, 1460, 2048]
-                .map(|size| measurement("download", Transport::Tcp, cost, Some(size), 1.0)),
+                .map(|size| measurement(Experiment::Download, Transport::Tcp, cost, Some(size), 1.0)),
         );
         if cost.0 == "sendfile" {
-            all.push(measurement("download", Transport::Tcp, cost, None, 0.11));
+            all.push(measurement(Experiment::Download, Transport::Tcp, cost, None, 0.11));
         }
     }
     all
@@ -220,13 +233,13 @@ fn loan_measurements() -> Vec<Measurement> {
     let size = Some(32768);
     let lent = ("loan:lend", 0.05, 0.5, 1, 1.0);
     let copied = ("loan:copy", 0.09, 0.3, 1, 1.0);
-    let mut lent = measurement("loan", Transport::Udp, &lent, size, 1.0);
+    let mut lent = measurement(Experiment::Loan, Transport::Udp, &lent, size, 1.0);
     lent.runs.iter_mut().enumerate().for_each(|(index, run)| run.copied = Some(index as u64 % 2 * 17));
-    vec![measurement("loan", Transport::Udp, &copied, size, 1.0), lent]
+    vec![measurement(Experiment::Loan, Transport::Udp, &copied, size, 1.0), lent]
 }
 
 fn measurement(
-    experiment: &str,
+    experiment: Experiment,
     transport: Transport,
     cost: &Cost,
     size: Option<u64>,
@@ -260,8 +273,8 @@ fn measurement(
         }
     };
     Measurement {
-        experiment: experiment.to_owned(),
-        path: path.to_owned(),
+        experiment,
+        path: path.parse().expect("a path"),
         transport,
         size,
         packets_per_train: train,
@@ -315,8 +328,8 @@ fn profiles() -> Vec<Profile> {
         let copying = if zero_copy { 0.015 } else { 0.27 - 0.01 * index as f64 };
         let share = |place: usize| (copying.max(0.2) * (1.0 - 0.17 * place as f64)).max(0.02);
         profiles.push(Profile {
-            experiment: "stream".to_owned(),
-            path: (*path).to_owned(),
+            experiment: Experiment::Stream,
+            path: kind(path),
             transport: Transport::Udp,
             size: Some(1460),
             samples: 4321 - 100 * index as u64,
@@ -417,16 +430,16 @@ fn host() -> Host {
         limits: vec![setting("net.core.wmem_max", "212992"), setting("kernel.perf_event_paranoid", "2")],
         paths: vec![
             PathState {
-                experiment: "stream".to_owned(),
-                path: "wire_sendfile".to_owned(),
+                experiment: Experiment::Stream,
+                path: kind("wire_sendfile"),
                 transport: Transport::Udp,
                 runs: true,
                 missing: None,
                 remedy: None,
             },
             PathState {
-                experiment: "stream".to_owned(),
-                path: "wire_uring".to_owned(),
+                experiment: Experiment::Stream,
+                path: kind("wire_uring"),
                 transport: Transport::Udp,
                 runs: false,
                 missing: Some("io_uring is switched off".to_owned()),

@@ -1,4 +1,4 @@
-//! Bare C loops beside the paths: what sending costs when nothing else is done, on the same stage and in the same rounds.
+//! Bare C loops beside the paths: what sending costs when nothing else is done, on the same test bed and in the same rounds.
 //!
 //! The program (`bench/bare.c`) sends to the device that drops by itself, on the processor of the thread that starts it, and prints
 //! what it used.
@@ -10,11 +10,12 @@ use std::process::{Command, Stdio};
 
 use wirepath_datapath::MappedFile;
 
+use crate::case::Case;
 use crate::error::Error;
 use crate::options::Options;
 use crate::result::{Cache, Run};
-use crate::stage::{Lane, Stage};
-use crate::way::{Cell, Way};
+use crate::subject::PathKind;
+use crate::test_bed::{Target, TestBed};
 
 /// The program, and the paths that it has loops for.
 #[derive(Debug)]
@@ -28,7 +29,7 @@ impl Bare {
     ///
     /// # Errors
     /// [`Error::Input`] if it is none, or the sink does not suit it.
-    pub(crate) fn wanted(options: &Options, stage: &Stage) -> Result<Option<Bare>, Error> {
+    pub(crate) fn wanted(options: &Options, test_bed: &TestBed) -> Result<Option<Bare>, Error> {
         let Some(program) = &options.bare else { return Ok(None) };
         if options.cache == Cache::Cold {
             return Err(Error::Input(
@@ -36,7 +37,7 @@ impl Bare {
                     .to_owned(),
             ));
         }
-        if !matches!(stage.udp, Lane::Drops(_)) {
+        if !matches!(test_bed.udp, Target::Drops(_)) {
             return Err(Error::Input(format!(
                 "bare loops send to a device that drops, and the sink is {}: use --sink drop or drop-nooffload",
                 options.sink
@@ -47,25 +48,25 @@ impl Bare {
         Ok(Some(bare))
     }
 
-    /// Whether it does the same as this cell, and without fragments: it asks for none.
-    pub(crate) fn has(&self, cell: &Cell, udp_room: u32) -> bool {
-        let named = self.paths.iter().any(|path| path == cell.way.name());
-        matches!(cell.way, Way::Stream(_)) && named && !cell.is_fragmented(udp_room)
+    /// Whether it does the same as this case, and without fragments: it asks for none.
+    pub(crate) fn has(&self, case: &Case, udp_room: u32) -> bool {
+        let named = self.paths.iter().any(|path| path == case.path.name());
+        matches!(case.path, PathKind::Stream(_)) && named && !case.is_fragmented(udp_room)
     }
 
     /// One run.
     ///
     /// # Errors
     /// [`Error::Unable`] with what the program says.
-    pub(crate) fn run(&self, cell: &Cell, medium: &MappedFile, volume: u64) -> Result<Run, Error> {
-        let size = u64::from(cell.size.unwrap_or_default());
+    pub(crate) fn run(&self, case: &Case, medium: &MappedFile, volume: u64) -> Result<Run, Error> {
+        let size = u64::from(case.size.unwrap_or_default());
         let file = format!("/proc/{}/fd/{}", std::process::id(), medium.file().as_raw_fd());
         let sockets = 1;
         let printed = self.call(&[
-            cell.way.name().to_owned(),
+            case.path.name().to_owned(),
             volume.to_string(),
             file,
-            cell.train_packets().to_string(),
+            case.train_packets().to_string(),
             sockets.to_string(),
             size.to_string(),
         ])?;

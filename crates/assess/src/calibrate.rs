@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::options::{Options, Sink};
 use crate::progress::Progress;
 use crate::result::Transport;
-use crate::stage::{self, Lane, Stage};
+use crate::test_bed::{self, Target, TestBed};
 
 /// How long it takes; the server's own measurement takes two seconds.
 const BUDGET: Duration = Duration::from_secs(8);
@@ -36,8 +36,8 @@ pub fn calibrate(options: &Options, progress: &mut dyn Progress) -> Result<Optio
     let works = |path: &DataPath| !matches!(try_on_loopback(*path), Err(Trial::Failed(_)));
     let paths: Vec<DataPath> = DataPath::SERVING.into_iter().filter(is_wanted).filter(works).collect();
     let own: Vec<DataPath> = DataPath::OWN_HEADERS.into_iter().filter(works).collect();
-    let (mtu, measured) = stage::within(&options.sink, options.mtu, options.cpu, |stage| {
-        Ok((stage.mtu, on(stage, &paths, &own)?))
+    let (mtu, measured) = test_bed::within(&options.sink, options.mtu, options.cpu, |test_bed| {
+        Ok((test_bed.mtu, on(test_bed, &paths, &own)?))
     })?;
     for (path, error) in &measured.left_out {
         progress.note(&format!(
@@ -48,16 +48,16 @@ pub fn calibrate(options: &Options, progress: &mut dyn Progress) -> Result<Optio
     Ok(Some(calibration(options, device, mtu, measured)))
 }
 
-fn on(stage: &Stage, paths: &[DataPath], own: &[DataPath]) -> Result<Measured, Error> {
+fn on(test_bed: &TestBed, paths: &[DataPath], own: &[DataPath]) -> Result<Measured, Error> {
     // A receiver takes what is sent as long as its account is open.
     let accounts = RefCell::new(Vec::new());
-    let connect = || match &stage.udp {
-        Lane::Drops(_) => {
+    let connect = || match &test_bed.udp {
+        Target::Drops(_) => {
             let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-            socket.connect(stage.udp_address())?;
+            socket.connect(test_bed.udp_address())?;
             Ok(socket)
         }
-        Lane::Receives(remote) => {
+        Target::Receives(remote) => {
             let (socket, account) = remote.udp(PACKET_SIZE).map_err(io::Error::other)?;
             accounts.borrow_mut().push(account);
             Ok(socket)

@@ -160,12 +160,12 @@ fn facts(assessment: &Assessment) -> Vec<(String, String)> {
         ("kernel".to_owned(), host.kernel.clone()),
         ("processor".to_owned(), host.processor.clone()),
         ("processors".to_owned(), host.processors.to_string()),
-        ("memory".to_owned(), crate::report::number::about_bytes(host.memory)),
+        ("memory".to_owned(), wirepath_report::number::about_bytes(host.memory)),
         ("program".to_owned(), assessment.program.clone()),
         ("sink".to_owned(), settings.sink.clone()),
         ("MTU of the sink".to_owned(), settings.mtu.to_string()),
         ("payload".to_owned(), if settings.cache == Cache::Warm { "warm" } else { "cold" }.to_owned()),
-        ("volume of a run".to_owned(), crate::report::number::about_bytes(settings.volume)),
+        ("volume of a run".to_owned(), wirepath_report::number::about_bytes(settings.volume)),
         ("runs".to_owned(), settings.runs.to_string()),
         ("form".to_owned(), if settings.quick { "quick" } else { "full" }.to_owned()),
         ("ended".to_owned(), if assessment.partial { "before its end" } else { "complete" }.to_owned()),
@@ -206,7 +206,9 @@ mod tests {
     fn improvements_are_those_of_table_2_and_noise_is_none() {
         let (first, mut second) = (example::full(), example::full());
         let mut change = |path: &str, factor: f64| {
-            for measurement in second.measurements.iter_mut().filter(|measurement| measurement.path == path) {
+            for measurement in
+                second.measurements.iter_mut().filter(|measurement| measurement.path.to_string() == path)
+            {
                 measurement.runs.iter_mut().for_each(|run| {
                     run.user_s *= factor;
                     run.system_s *= factor;
@@ -236,7 +238,7 @@ mod tests {
     #[test]
     fn what_only_one_has_and_what_differs_besides_is_named() {
         let (first, mut second) = (example::full(), example::full());
-        second.measurements.retain(|measurement| measurement.path != "sendmmsg");
+        second.measurements.retain(|measurement| measurement.path.to_string() != "sendmmsg");
         second.host.kernel = "7.0".to_owned();
         second.host.devices[0].features[0].on ^= true;
         second.settings.mtu = 9000;

@@ -3,18 +3,15 @@
 use std::collections::{HashMap, HashSet};
 
 use crate::headers;
-use crate::result::{Assessment, Measurement, Transport};
+use crate::result::{Assessment, Experiment, Measurement, PathVariant, Transport};
 use crate::statistics::Summary;
 use crate::verdict::baseline;
-
-/// Before the name of a path that a bare C loop takes.
-pub const BARE: &str = "bare:";
 
 /// Measurements that can be compared with one another: of one experiment, one transport, one MTU.
 #[derive(Clone, Debug)]
 pub struct Group<'a> {
-    /// `download`, `stream` or `loan`.
-    pub experiment: &'a str,
+    /// `stream`, `download` or `loan`.
+    pub experiment: Experiment,
     /// UDP or TCP.
     pub transport: Transport,
     /// MTU of the sink's device.
@@ -22,7 +19,7 @@ pub struct Group<'a> {
     /// What was measured, in the order of the result.
     pub costs: Vec<Cost<'a>>,
     /// The first place in `costs` of a path and size, and of those with trains of a length.
-    places: HashMap<(&'a str, Option<u64>, Option<u32>), usize>,
+    places: HashMap<(PathVariant, Option<u64>, Option<u32>), usize>,
 }
 
 /// A measurement and what its runs say together.
@@ -40,22 +37,18 @@ pub struct Cost<'a> {
 pub fn groups(assessment: &Assessment) -> Vec<Group<'_>> {
     let mut groups: HashMap<_, Vec<&Measurement>> = HashMap::new();
     for measurement in &assessment.measurements {
-        let key = (measurement.experiment.as_str(), measurement.transport, measurement.mtu);
+        let key = (measurement.experiment, measurement.transport, measurement.mtu);
         groups.entry(key).or_default().push(measurement);
     }
-    let rank = |experiment: &str| {
-        let order = ["stream", "download", "loan"];
-        order.iter().position(|name| *name == experiment).unwrap_or(order.len())
-    };
     let mut groups: Vec<_> = groups.into_iter().collect();
-    groups.sort_by_key(|((experiment, transport, mtu), _)| (rank(experiment), *experiment, *transport, *mtu));
+    groups.sort_by_key(|(key, _)| *key);
     groups.into_iter().map(|(key, measurements)| Group::new(key, &measurements)).collect()
 }
 
 impl Cost<'_> {
     /// Whether it is that of a bare C loop.
     pub fn is_bare(&self) -> bool {
-        self.measurement.path.starts_with(BARE)
+        self.measurement.path.is_bare()
     }
 
     /// The median, if there is one.
@@ -71,33 +64,31 @@ impl Cost<'_> {
 
 impl<'a> Group<'a> {
     fn new(
-        (experiment, transport, mtu): (&'a str, Transport, u32),
+        (experiment, transport, mtu): (Experiment, Transport, u32),
         measurements: &[&'a Measurement],
     ) -> Self {
         let mut places = HashMap::new();
         for (place, measurement) in measurements.iter().enumerate() {
-            let (path, size) = (measurement.path.as_str(), measurement.size);
+            let (path, size) = (measurement.path, measurement.size);
             places.entry((path, size, None)).or_insert(place);
             places.entry((path, size, Some(measurement.packets_per_train))).or_insert(place);
         }
         // A path that was measured with several lengths of trains: its first one is not its only one.
-        let several: HashSet<&str> = measurements
+        let several: HashSet<PathVariant> = measurements
             .iter()
             .filter(|measurement| {
-                let first = measurements[places[&(measurement.path.as_str(), measurement.size, None)]];
+                let first = measurements[places[&(measurement.path, measurement.size, None)]];
                 first.packets_per_train != measurement.packets_per_train
             })
-            .map(|measurement| measurement.path.as_str())
+            .map(|measurement| measurement.path)
             .collect();
         let cost = |measurement: &&'a Measurement| Cost {
-            name: match several.contains(measurement.path.as_str()) {
+            name: match several.contains(&measurement.path) {
                 true => format!("{} ×{}", measurement.path, measurement.packets_per_train),
-                false => measurement.path.clone(),
+                false => measurement.path.to_string(),
             },
             measurement,
-            summary: Summary::of(
-                measurement.runs.iter().map(|run| run.cpu_s_per_gib()).filter(|cost| cost.is_finite()),
-            ),
+            summary: measurement.cost(),
         };
         Group { experiment, transport, mtu, costs: measurements.iter().map(cost).collect(), places }
     }
@@ -114,7 +105,7 @@ impl<'a> Group<'a> {
     pub fn full_size(&self) -> Option<u64> {
         // Over TCP, sizes are those of blocks, which say nothing of packets. Over IPv6 a full packet has less payload than this
         // allows, and is still the largest that is not larger.
-        let rtp = if self.experiment == "stream" { headers::RTP } else { 0 };
+        let rtp = if self.experiment == Experiment::Stream { headers::RTP } else { 0 };
         let room = u64::from(self.mtu.saturating_sub(headers::UDP_OVER_IPV4 + rtp));
         let sizes: Vec<u64> = self.sizes().into_iter().flatten().collect();
         sizes.iter().rev().find(|size| **size <= room).or(sizes.first()).copied()
@@ -142,7 +133,8 @@ impl<'a> Group<'a> {
 
     /// Its cost as a share of that of the plain path with the same size; nothing for that path itself.
     pub fn relative(&self, cost: &Cost<'_>) -> Option<f64> {
-        let plain = baseline(self.experiment).filter(|plain| *plain != cost.measurement.path)?;
+        let plain = baseline(self.experiment).map(PathVariant::plain);
+        let plain = plain.filter(|plain| *plain != cost.measurement.path)?;
         ratio(cost, self.like(cost.measurement, plain)?)
     }
 
@@ -153,16 +145,16 @@ impl<'a> Group<'a> {
 
     /// The bare C loop that does the same.
     pub fn bare(&self, cost: &Cost<'_>) -> Option<&Cost<'a>> {
-        self.like(cost.measurement, &format!("{BARE}{}", cost.measurement.path))
+        self.like(cost.measurement, cost.measurement.path.bare())
     }
 
     /// The cost of a path with a size.
-    pub fn find(&self, path: &str, size: Option<u64>) -> Option<&Cost<'a>> {
+    pub fn find(&self, path: PathVariant, size: Option<u64>) -> Option<&Cost<'a>> {
         self.places.get(&(path, size, None)).map(|place| &self.costs[*place])
     }
 
     /// Another path with the same size, and with the same trains where there are several.
-    fn like(&self, measurement: &Measurement, path: &str) -> Option<&Cost<'a>> {
+    fn like(&self, measurement: &Measurement, path: PathVariant) -> Option<&Cost<'a>> {
         let same_trains = (path, measurement.size, Some(measurement.packets_per_train));
         let place = self.places.get(&same_trains).map(|place| &self.costs[*place]);
         place.or_else(|| self.find(path, measurement.size))

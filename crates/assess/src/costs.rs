@@ -18,7 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 pub(crate) use cold::ColdCopies;
 
 use crate::result::{Assessment, CopyCost, Costs, LeftOut};
-use crate::{Error, Options, Progress, Soundness, stage};
+use crate::{Error, Options, Progress, Soundness, test_bed};
 
 /// Smallest and largest block that is copied, in bytes; between them are all powers of two.
 const SMALLEST: usize = 8;
@@ -41,7 +41,7 @@ pub fn run(
     progress: &mut dyn Progress,
 ) -> Result<Soundness, Error> {
     let left_out = &mut result.left_out;
-    let (costs, cpu) = stage::without_network(options.cpu, |cpu| {
+    let (costs, cpu) = test_bed::without_network(options.cpu, |cpu| {
         Ok((measure_up_to(LARGEST, options.runs, left_out, progress), cpu))
     })?;
     result.costs = Some(costs);

@@ -8,16 +8,17 @@ mod reasons;
 mod table;
 
 use crate::calls::Calls;
+use crate::case::Case;
 use crate::error::Error;
-use crate::experiment::{Soundness, with_what_is_there};
+use crate::findings::Findings;
+use crate::findings::{Soundness, with_what_is_there};
 use crate::media::Media;
 use crate::options::Options;
 use crate::progress::Progress;
-use crate::result::{Assessment, Counted, Transport};
-use crate::rounds::{Found, Rounds};
-use crate::stage::{self, Stage};
+use crate::result::{Assessment, Counted, Experiment, Transport};
+use crate::rounds::Rounds;
+use crate::test_bed::{self, TestBed};
 use crate::verify::verify;
-use crate::way::Cell;
 use lines::{LINES, Line};
 use probes::Probes;
 pub use reasons::reasons;
@@ -42,20 +43,20 @@ pub fn run(
     progress: &mut dyn Progress,
 ) -> Result<Soundness, Error> {
     let options = Options { volume: FILE, ..options.clone() };
-    let mut found = Found::default();
+    let mut found = Findings::default();
     let mut counts = Vec::new();
-    let outcome = stage::within(&options.sink, options.mtu, options.cpu, |stage| {
+    let outcome = test_bed::within(&options.sink, options.mtu, options.cpu, |test_bed| {
         match Counters::new() {
-            Ok(mut counters) => on(stage, &options, &mut counters, &mut counts, &mut found, progress)?,
+            Ok(mut counters) => on(test_bed, &options, &mut counters, &mut counts, &mut found, progress)?,
             Err(Error::Unable(why)) => found.leave_out("kernel calls and copies", &why),
             Err(error) => return Err(error),
         }
-        Ok(stage.cpu)
+        Ok(test_bed.cpu)
     });
     result.counts.append(&mut counts);
-    result.left_out.append(&mut found.left_out);
+    let soundness = found.add_to(result);
     result.settings.cpu = Some(outcome?);
-    Ok(if found.faults == 0 { Soundness::Sound } else { Soundness::Faulty })
+    Ok(soundness)
 }
 
 /// Of the calling thread.
@@ -71,25 +72,25 @@ impl Counters {
 }
 
 fn on(
-    stage: &Stage,
+    test_bed: &TestBed,
     options: &Options,
     counters: &mut Counters,
     counts: &mut Vec<Counted>,
-    found: &mut Found,
+    found: &mut Findings,
     progress: &mut dyn Progress,
 ) -> Result<(), Error> {
-    let room = stage.udp_room(options.mtu);
-    let cells: Vec<Cell> = LINES.iter().map(|line| line.cell(room)).collect();
-    let there = with_what_is_there(cells.clone(), found);
+    let room = test_bed.udp_room(options.mtu);
+    let cases: Vec<Case> = LINES.iter().map(|line| line.case(room)).collect();
+    let there = with_what_is_there(cases.clone(), found);
     let mut media = Media::open_for(&there, options, progress)?;
-    let mut rounds = Rounds::new("count", options, stage, &mut media, progress, found);
-    for (index, (line, cell)) in
-        LINES.iter().zip(&cells).enumerate().filter(|(_, (_, cell))| there.contains(cell))
+    let mut rounds = Rounds::new(Experiment::Count, options, test_bed, &mut media, progress, found);
+    for (index, (line, case)) in
+        LINES.iter().zip(&cases).enumerate().filter(|(_, (_, case))| there.contains(case))
     {
-        rounds.go_on(index as f64 / LINES.len() as f64, &format!("counting {}", cell.label()))?;
-        match of_line(&mut rounds, line, cell, counters) {
+        rounds.go_on(index as f64 / LINES.len() as f64, &format!("counting {}", case.label()))?;
+        match of_line(&mut rounds, line, case, counters) {
             Ok(counted) => counts.push(counted),
-            Err(error) => found.of_cell(cell, error)?,
+            Err(error) => found.of_case(case, error)?,
         }
     }
     Ok(())
@@ -99,25 +100,25 @@ fn on(
 fn of_line(
     rounds: &mut Rounds<'_>,
     line: &Line,
-    cell: &Cell,
+    case: &Case,
     counters: &mut Counters,
 ) -> Result<Counted, Error> {
-    rounds.media.want(cell.kind(), rounds.progress)?;
-    verify(cell, rounds.stage, rounds.media, &mut rounds.scratch)?;
-    let length = rounds.media.length().min(cell.size.map_or(WHOLE_FILE, |size| PACKETS * u64::from(size)));
+    rounds.media.want(case.content(), rounds.progress)?;
+    verify(case, rounds.test_bed, rounds.media, &mut rounds.scratch)?;
+    let length = rounds.media.length().min(case.size.map_or(WHOLE_FILE, |size| PACKETS * u64::from(size)));
     let mut found = None;
-    let sent = rounds.send(cell, length, |run| {
-        run.of_a_file_of(length, cell);
-        run.shorten(cell);
-        let ((sent, calls), copies) = counters.probes.during(|| run.counted(cell, &mut counters.calls))?;
+    let sent = rounds.send(case, length, |run| {
+        run.of_a_file_of(length, case);
+        run.shorten(case);
+        let ((sent, calls), copies) = counters.probes.during(|| run.counted(case, &mut counters.calls))?;
         found = Some((calls, copies));
         Ok(sent)
     })?;
     let (calls, copies) = found.unwrap_or_default();
     Ok(Counted {
-        path: line.way.name().to_owned(),
-        transport: cell.transport,
-        size: cell.size.map(u64::from),
+        path: line.path,
+        transport: case.transport,
+        size: case.size.map(u64::from),
         packets: sent.packets,
         payload_bytes: sent.bytes,
         header_bytes: sent.transport_bytes - sent.bytes,
@@ -128,11 +129,11 @@ fn of_line(
 
 impl Line {
     /// What is sent for it, where a packet has room for so much of UDP's payload.
-    fn cell(&self, udp_room: u32) -> Cell {
+    fn case(&self, udp_room: u32) -> Case {
         let size = match self.transport {
-            Transport::Udp => crate::experiment::full_size(self.way, udp_room),
+            Transport::Udp => crate::experiment::full_size(self.path, udp_room),
             Transport::Tcp => None,
         };
-        Cell::new(self.way, self.transport, size)
+        Case::new(self.path, self.transport, size)
     }
 }

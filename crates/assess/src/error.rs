@@ -3,8 +3,6 @@
 use std::io;
 use std::path::Path;
 
-use crate::profile::ProfileError;
-
 /// What stops an assessment, or leaves a part of it out.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -42,13 +40,6 @@ impl Error {
     /// For a file.
     pub(crate) fn of_file(doing: &str, file: &Path, source: io::Error) -> Error {
         Error::System { doing: format!("cannot {doing} {}", file.display()), source }
-    }
-}
-
-impl From<ProfileError> for Error {
-    /// Without a profile all other figures are what they are.
-    fn from(error: ProfileError) -> Error {
-        Error::Unable(error.to_string())
     }
 }
 

@@ -1,46 +1,39 @@
-//! The experiments `download` and `stream`: every path, transport and size on one stage.
+//! The experiments `download` and `stream`: every path, transport and size on one test bed.
 
-use wirepath_datapath::{BlockPath, DataPath, SendContext};
+use wirepath_datapath::{BlockPath, DataPath};
 
 use crate::bare::Bare;
+use crate::case::Case;
 use crate::error::Error;
+use crate::findings::{Findings, Soundness, with_what_is_there};
 use crate::headers;
 use crate::lending::Lending;
 use crate::media::Media;
 use crate::options::{Options, Sink};
 use crate::progress::Progress;
-use crate::result::{Assessment, Transport};
-use crate::rounds::{Found, Rounds};
-use crate::stage::{self, Stage};
-use crate::way::{Cell, Way};
+use crate::result::Assessment;
+use crate::rounds::Rounds;
+use crate::subject::{Experiment, PathKind, Transport, Variant};
+use crate::test_bed::{self, TestBed};
 
-/// An experiment of the papers.
+/// An experiment over data paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Experiment {
+pub enum PathExperiment {
     /// Bytes of a file, as UDP datagrams and over TCP (figures 3a and 3b).
     Download,
     /// RTP packets over UDP (figures 4a, 4b and 5).
     Stream,
 }
 
-/// Whether all that was measured sent what it should.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Soundness {
-    /// It did.
-    Sound,
-    /// A path sent a wrong byte or lost a packet; what was left out says which.
-    Faulty,
-}
-
 /// Payload sizes beside the one that fills the MTU, and the whole file.
 const SIZES: [u16; 3] = [512, 1024, 2048];
 
-impl Experiment {
-    /// Name of its sub-command.
-    pub const fn name(self) -> &'static str {
+impl PathExperiment {
+    /// As results name it.
+    pub(crate) const fn subject(self) -> Experiment {
         match self {
-            Experiment::Download => "download",
-            Experiment::Stream => "stream",
+            PathExperiment::Download => Experiment::Download,
+            PathExperiment::Stream => Experiment::Stream,
         }
     }
 
@@ -54,108 +47,106 @@ impl Experiment {
         result: &mut Assessment,
         progress: &mut dyn Progress,
     ) -> Result<Soundness, Error> {
-        let mut found = Found::default();
-        let outcome = stage::within(&options.sink, options.mtu, options.cpu, |stage| {
-            result.settings.cpu = Some(stage.cpu);
-            self.on(stage, options, &mut found, progress)
+        let mut found = Findings::default();
+        let outcome = test_bed::within(&options.sink, options.mtu, options.cpu, |test_bed| {
+            result.settings.cpu = Some(test_bed.cpu);
+            self.on(test_bed, options, &mut found, progress)
         });
-        result.measurements.append(&mut found.measurements);
-        result.left_out.append(&mut found.left_out);
-        outcome?;
-        Ok(if found.faults == 0 { Soundness::Sound } else { Soundness::Faulty })
+        let soundness = found.add_to(result);
+        outcome.map(|()| soundness)
     }
 
     fn on(
         self,
-        stage: &Stage,
+        test_bed: &TestBed,
         options: &Options,
-        found: &mut Found,
+        found: &mut Findings,
         progress: &mut dyn Progress,
     ) -> Result<(), Error> {
-        let lending = Lending::of(options, stage.mtu)?;
-        if self == Experiment::Download {
+        let lending = Lending::of(options, test_bed.mtu)?;
+        if self == PathExperiment::Download {
             lending.explain(progress);
         }
-        let bare = if self == Experiment::Stream { Bare::wanted(options, stage)? } else { None };
-        let room = stage.udp_room(stage.mtu);
-        let cells = lending.applied(with_what_is_there(self.cells(stage.udp_room(options.mtu)), found));
-        let (cells, too_large): (Vec<Cell>, Vec<Cell>) =
-            cells.into_iter().partition(|cell| cell.is_possible(room));
-        self.explain(options, stage, &too_large, found);
-        let mut media = Media::open_for(&cells, options, progress)?;
+        let bare = if self == PathExperiment::Stream { Bare::wanted(options, test_bed)? } else { None };
+        let room = test_bed.udp_room(test_bed.mtu);
+        let cases = lending.applied(with_what_is_there(self.cases(test_bed.udp_room(options.mtu)), found));
+        let (cases, too_large): (Vec<Case>, Vec<Case>) =
+            cases.into_iter().partition(|case| case.is_possible(room));
+        self.explain(options, test_bed, &too_large, found);
+        let mut media = Media::open_for(&cases, options, progress)?;
         media.explain(options, found);
-        Rounds::new(self.name(), options, stage, &mut media, progress, found).run(
-            &cells,
+        Rounds::new(self.subject(), options, test_bed, &mut media, progress, found).run(
+            &cases,
             bare.as_ref(),
             found,
         )
     }
 
     /// Everything that it measures; what the route cannot do included.
-    fn cells(self, udp_room: u32) -> Vec<Cell> {
-        let mut cells = self.cells_of_every_size(udp_room);
+    fn cases(self, udp_room: u32) -> Vec<Case> {
+        let mut cases = self.cases_of_every_size(udp_room);
         // What trains save those that take runs, where packets fill the MTU.
-        let takes_runs = |cell: &&Cell| cell.way.takes_runs() && Self::fills(cell, udp_room);
-        let single: Vec<Cell> =
-            cells.iter().filter(takes_runs).map(|cell| Cell { single: true, ..*cell }).collect();
-        cells.extend(single);
-        cells
+        let takes_runs = |case: &&Case| case.path.takes_runs() && Self::fills(case, udp_room);
+        let single: Vec<Case> =
+            cases.iter().filter(takes_runs).map(|case| Case { variant: Variant::Single, ..*case }).collect();
+        cases.extend(single);
+        cases
     }
 
-    fn cells_of_every_size(self, udp_room: u32) -> Vec<Cell> {
-        let udp = move |way: Way| {
-            let sizes = sizes(full_size(way, udp_room)).into_iter();
-            sizes.map(move |size| Cell::new(way, Transport::Udp, Some(size)))
+    fn cases_of_every_size(self, udp_room: u32) -> Vec<Case> {
+        let udp = move |path: PathKind| {
+            let sizes = sizes(full_size(path, udp_room)).into_iter();
+            sizes.map(move |size| Case::new(path, Transport::Udp, Some(size)))
         };
-        let tcp = move |way: Way| {
-            let sizes = sizes(full_size(way, udp_room)).into_iter().map(Some).chain([None]);
-            sizes.map(move |size| Cell::new(way, Transport::Tcp, size))
+        let tcp = move |path: PathKind| {
+            let sizes = sizes(full_size(path, udp_room)).into_iter().map(Some).chain([None]);
+            sizes.map(move |size| Case::new(path, Transport::Tcp, size))
         };
         match self {
-            Experiment::Stream => DataPath::ALL.into_iter().map(Way::Stream).flat_map(udp).collect(),
-            Experiment::Download => {
-                let ways = || BlockPath::ALL.into_iter().map(Way::Block);
-                let over_tcp = ways().filter(|way| !way.needs_module());
-                ways().flat_map(udp).chain(over_tcp.flat_map(tcp)).collect()
+            PathExperiment::Stream => DataPath::ALL.into_iter().map(PathKind::Stream).flat_map(udp).collect(),
+            PathExperiment::Download => {
+                let paths = || BlockPath::ALL.into_iter().map(PathKind::Block);
+                let over_tcp = paths().filter(|path| !path.needs_module());
+                paths().flat_map(udp).chain(over_tcp.flat_map(tcp)).collect()
             }
         }
     }
 
     /// Every path with the size that fills the MTU and, over TCP, the whole file.
-    pub(crate) fn cells_that_fill(self, udp_room: u32) -> Vec<Cell> {
-        self.cells_of_every_size(udp_room).into_iter().filter(|cell| Self::fills(cell, udp_room)).collect()
+    pub(crate) fn cases_that_fill(self, udp_room: u32) -> Vec<Case> {
+        self.cases_of_every_size(udp_room).into_iter().filter(|case| Self::fills(case, udp_room)).collect()
     }
 
-    fn fills(cell: &Cell, udp_room: u32) -> bool {
-        cell.size.is_none_or(|size| full_size(cell.way, udp_room) == Some(size))
+    fn fills(case: &Case, udp_room: u32) -> bool {
+        case.size.is_none_or(|size| full_size(case.path, udp_room) == Some(size))
     }
 
     /// Says what figures do not contain.
-    fn explain(self, options: &Options, stage: &Stage, too_large: &[Cell], found: &mut Found) {
-        if let Some(size) = too_large.iter().filter_map(|cell| cell.size).min() {
-            let mut paths: Vec<&str> = too_large.iter().map(|cell| cell.way.name()).collect();
+    fn explain(self, options: &Options, test_bed: &TestBed, too_large: &[Case], found: &mut Findings) {
+        if let Some(size) = too_large.iter().filter_map(|case| case.size).min() {
+            let mut paths: Vec<&str> = too_large.iter().map(|case| case.path.name()).collect();
             paths.dedup();
             let what = format!("{}, UDP, from {size} bytes on", paths.join(", "));
             let why = format!(
                 "the kernel fragments no segments, and with an MTU of {} it would have to",
-                stage.mtu
+                test_bed.mtu
             );
             found.leave_out(&what, &why);
         }
-        if stage.mtu != options.mtu {
+        if test_bed.mtu != options.mtu {
             let what = format!("an MTU of {} bytes", options.mtu);
             let why = format!(
-                "the way to the sink has {}; only a stage of our own, which takes root, can have another",
-                stage.mtu
+                "the way to the sink has {}; only a test bed of our own, which takes root, can have another",
+                test_bed.mtu
             );
             found.leave_out(&what, &why);
         }
-        if self == Experiment::Download && options.sink.drops() {
+        if self == PathExperiment::Download && options.sink.drops() {
             let why = "a connection needs a receiver: TCP goes over a veth pair to a process that discards, and what the kernel \
                        does for that receiver in soft interrupts is partly charged to the sender; congestion control is reno";
             found.leave_out("TCP on the device that drops", &why);
         }
-        if let Some(why) = stage.no_wire() {
+        if let Some(why) = test_bed.no_wire() {
             let why =
                 format!("without a veth pair what is verified goes over loopback, which has none: {why}");
             found.leave_out("checksums on the wire", &why);
@@ -169,21 +160,9 @@ impl Experiment {
     }
 }
 
-/// The cells without those whose path needs the kernel module, if that is not loaded.
-pub(crate) fn with_what_is_there(cells: Vec<Cell>, found: &mut Found) -> Vec<Cell> {
-    let Err(error) = SendContext::default().open_module() else { return cells };
-    let (left_out, cells): (Vec<Cell>, _) = cells.into_iter().partition(|cell| cell.way.needs_module());
-    let mut paths: Vec<&str> = left_out.iter().map(|cell| cell.way.name()).collect();
-    paths.dedup();
-    if !paths.is_empty() {
-        found.leave_out(&paths.join(", "), &error);
-    }
-    cells
-}
-
 /// The payload that fills a packet that has room for so much of UDP's.
-pub(crate) fn full_size(way: Way, udp_room: u32) -> Option<u16> {
-    let rtp = if matches!(way, Way::Stream(_)) { headers::RTP } else { 0 };
+pub(crate) fn full_size(path: PathKind, udp_room: u32) -> Option<u16> {
+    let rtp = if matches!(path, PathKind::Stream(_)) { headers::RTP } else { 0 };
     u16::try_from(udp_room.saturating_sub(rtp)).ok()
 }
 
@@ -200,23 +179,24 @@ mod tests {
 
     #[test]
     fn every_path_has_every_size() {
-        let cells = Experiment::Stream.cells(1472);
+        let cases = PathExperiment::Stream.cases(1472);
         let runs = DataPath::ALL.into_iter().filter(|path| path.takes_runs()).count();
-        assert_eq!(cells.len(), 4 * DataPath::ALL.len() + runs);
-        assert!(cells.iter().any(|cell| cell.size == Some(1460)));
-        let mut files: Vec<_> = cells.iter().map(|cell| (cell.kind(), cell.way.needs_hot_memory())).collect();
+        assert_eq!(cases.len(), 4 * DataPath::ALL.len() + runs);
+        assert!(cases.iter().any(|case| case.size == Some(1460)));
+        let mut files: Vec<_> =
+            cases.iter().map(|case| (case.content(), case.path.needs_hot_memory())).collect();
         files.sort_unstable();
         files.dedup();
         assert_eq!(files.len() as u64, crate::media::MOST_FILES);
-        let cells = Experiment::Download.cells(1472);
+        let cases = PathExperiment::Download.cases(1472);
         let by_module = BlockPath::ALL.into_iter().filter(|path| path.needs_module()).count();
         let runs = BlockPath::ALL.into_iter().filter(|path| path.takes_runs()).count();
-        assert_eq!(cells.len(), 9 * BlockPath::ALL.len() - 5 * by_module + runs);
-        assert!(cells.iter().any(|cell| cell.size == Some(1472) && cell.transport == Transport::Udp));
-        assert!(cells.iter().any(|cell| cell.size.is_none() && cell.transport == Transport::Tcp));
-        let filling = |experiment: Experiment| experiment.cells_that_fill(1472);
-        assert_eq!(filling(Experiment::Stream).len(), DataPath::ALL.len());
-        assert!(filling(Experiment::Stream).iter().all(|cell| cell.size == Some(1460)));
-        assert_eq!(filling(Experiment::Download).len(), 3 * BlockPath::ALL.len() - 2 * by_module);
+        assert_eq!(cases.len(), 9 * BlockPath::ALL.len() - 5 * by_module + runs);
+        assert!(cases.iter().any(|case| case.size == Some(1472) && case.transport == Transport::Udp));
+        assert!(cases.iter().any(|case| case.size.is_none() && case.transport == Transport::Tcp));
+        let filling = |experiment: PathExperiment| experiment.cases_that_fill(1472);
+        assert_eq!(filling(PathExperiment::Stream).len(), DataPath::ALL.len());
+        assert!(filling(PathExperiment::Stream).iter().all(|case| case.size == Some(1460)));
+        assert_eq!(filling(PathExperiment::Download).len(), 3 * BlockPath::ALL.len() - 2 * by_module);
     }
 }

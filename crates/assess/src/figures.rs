@@ -3,10 +3,10 @@
 use std::fmt;
 
 use serde::Serialize;
+use wirepath_report::number;
 
 use crate::cost::{self, Cost};
-use crate::report::number;
-use crate::result::{Assessment, Measurement, Transport};
+use crate::result::{Assessment, Experiment, LoanPoint, Measurement, Part, RelayCost, Transport};
 
 /// A figure and its runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,8 +22,9 @@ pub struct Figure {
 /// The name of a figure: two results that have it measured the same thing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct Name {
-    /// `stream`, `download`, `loan`, `relay` and its part, `costs` or `profile`.
-    pub experiment: String,
+    /// What it was measured for.
+    #[serde(rename = "experiment")]
+    pub topic: Topic,
     /// UDP or TCP, where it is of one of them.
     pub transport: Option<Transport>,
     /// MTU, where it depends on one.
@@ -34,6 +35,37 @@ pub struct Name {
     pub size: Option<u64>,
     /// Whether it is of a file in one call.
     pub whole: bool,
+}
+
+/// What a figure was measured for; written as `stream`, `relay: mirror`, `costs` or `profile of stream`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(into = "String")]
+pub enum Topic {
+    /// Data paths, and the page loan.
+    Paths(Experiment),
+    /// A part of the relay experiment.
+    Relay(Part),
+    /// What the machine charges.
+    Costs,
+    /// Where the time of an experiment goes.
+    Profile(Experiment),
+}
+
+impl fmt::Display for Topic {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Topic::Paths(experiment) => write!(formatter, "{experiment}"),
+            Topic::Relay(part) => write!(formatter, "relay: {part}"),
+            Topic::Costs => formatter.write_str("costs"),
+            Topic::Profile(experiment) => write!(formatter, "profile of {experiment}"),
+        }
+    }
+}
+
+impl From<Topic> for String {
+    fn from(topic: Topic) -> String {
+        topic.to_string()
+    }
 }
 
 /// What a figure is in.
@@ -51,6 +83,11 @@ pub enum Unit {
 }
 
 impl Unit {
+    /// What the costs of moving data are in.
+    pub fn of_relay(cost: &RelayCost) -> Unit {
+        if cost.is_of_datagrams() { Unit::Seconds } else { Unit::SecondsPerGib }
+    }
+
     /// Such a figure, with its unit.
     pub fn text(self, value: f64) -> String {
         match self {
@@ -81,7 +118,7 @@ impl Name {
     pub fn of(cost: &Cost<'_>) -> Name {
         let Measurement { experiment, transport, mtu, size, .. } = cost.measurement;
         Name {
-            experiment: experiment.clone(),
+            topic: Topic::Paths(*experiment),
             transport: Some(*transport),
             mtu: Some(*mtu),
             what: cost.name.clone(),
@@ -90,11 +127,23 @@ impl Name {
         }
     }
 
+    /// The name of a figure of the page loan.
+    pub fn of_loan(point: &LoanPoint, what: &str) -> Name {
+        Name {
+            topic: Topic::Paths(Experiment::Loan),
+            transport: Some(point.transport),
+            mtu: Some(point.mtu),
+            what: format!("{what}{}", if point.aligned { "" } else { ", unaligned" }),
+            size: Some(point.size),
+            whole: false,
+        }
+    }
+
     /// What it shares with its neighbours: experiment, transport and MTU.
     pub fn place(&self) -> String {
         let transport = self.transport.map_or_else(String::new, |transport| format!(" over {transport}"));
         let mtu = self.mtu.map_or_else(String::new, |mtu| format!(", MTU {}", number::count(mtu.into())));
-        format!("{}{transport}{mtu}", self.experiment)
+        format!("{}{transport}{mtu}", self.topic)
     }
 }
 
@@ -134,23 +183,20 @@ fn measured(assessment: &Assessment) -> Vec<Figure> {
     groups.iter().flat_map(|group| group.costs.iter().map(figure)).collect()
 }
 
+/// The two kinds of sends that the page loan compares.
+pub const COPIED_SEND: &str = "send that copies";
+/// See [`COPIED_SEND`].
+pub const LENT_SEND: &str = "send that lends";
+
 fn lent(assessment: &Assessment) -> Vec<Figure> {
     let mut figures = Vec::new();
     for point in assessment.loan.iter().flat_map(|loan| &loan.points) {
         let mut add = |what: &str, unit: Unit, runs: &[f64]| {
-            let name = Name {
-                experiment: "loan".to_owned(),
-                transport: Some(point.transport),
-                mtu: Some(point.mtu),
-                what: format!("{what}{}", if point.aligned { "" } else { ", unaligned" }),
-                size: Some(point.size),
-                whole: false,
-            };
-            figures.push(Figure { name, unit, runs: runs.to_vec() });
+            figures.push(Figure { name: Name::of_loan(point, what), unit, runs: runs.to_vec() });
         };
         add("copy alone", Unit::Seconds, &point.copy_s);
-        add("send that copies", Unit::Seconds, &point.copied_send_s);
-        add("send that lends", Unit::Seconds, &point.lent_send_s);
+        add(COPIED_SEND, Unit::Seconds, &point.copied_send_s);
+        add(LENT_SEND, Unit::Seconds, &point.lent_send_s);
         let (copied, lent) = assessment.sustained(point);
         add("sustained with copies", Unit::BytesPerSecond, &copied);
         add("sustained with loans", Unit::BytesPerSecond, &lent);
@@ -161,14 +207,10 @@ fn lent(assessment: &Assessment) -> Vec<Figure> {
 fn relayed(assessment: &Assessment) -> Vec<Figure> {
     let mut figures = Vec::new();
     for cost in &assessment.relay {
-        let (transport, unit) = match cost.is_of_datagrams() {
-            true => (Transport::Udp, Unit::Seconds),
-            false => (Transport::Tcp, Unit::SecondsPerGib),
-        };
         let mut add = |what: String, unit: Unit, runs: Vec<f64>| {
             let name = Name {
-                experiment: format!("relay: {}", cost.part),
-                transport: Some(transport),
+                topic: Topic::Relay(cost.part),
+                transport: Some(cost.transport()),
                 mtu: Some(cost.mtu),
                 what,
                 size: cost.block,
@@ -176,7 +218,7 @@ fn relayed(assessment: &Assessment) -> Vec<Figure> {
             };
             figures.push(Figure { name, unit, runs });
         };
-        add(cost.what(), unit, cost.costs());
+        add(cost.what(), Unit::of_relay(cost), cost.costs());
         add(format!("{}: rate", cost.what()), Unit::BytesPerSecond, cost.rates());
     }
     figures
@@ -185,8 +227,7 @@ fn relayed(assessment: &Assessment) -> Vec<Figure> {
 fn costs(assessment: &Assessment) -> Vec<Figure> {
     let mut figures = Vec::new();
     let mut add = |what: String, size: Option<u64>, ns: &[f64]| {
-        let name =
-            Name { experiment: "costs".to_owned(), transport: None, mtu: None, what, size, whole: false };
+        let name = Name { topic: Topic::Costs, transport: None, mtu: None, what, size, whole: false };
         figures.push(Figure { name, unit: Unit::Seconds, runs: ns.iter().map(|ns| ns * 1e-9).collect() });
     };
     if let Some(costs) = &assessment.costs {
@@ -211,7 +252,7 @@ fn shares(assessment: &Assessment) -> Vec<Figure> {
         ];
         for (part, share) in parts {
             let name = Name {
-                experiment: format!("profile of {}", profile.experiment),
+                topic: Topic::Profile(profile.experiment),
                 transport: Some(profile.transport),
                 mtu: None,
                 what: format!("{}: {part}", profile.path),

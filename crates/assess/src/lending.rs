@@ -5,12 +5,12 @@ use std::path::Path;
 use wirepath_datapath::LoanPolicy;
 use wirepath_datapath::calibration::{Calibrations, Host, LoanTransport};
 
+use crate::case::Case;
 use crate::device_kind;
 use crate::error::Error;
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::result::Transport;
-use crate::way::Cell;
 
 /// The policies of one sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,10 +43,10 @@ impl Lending {
         Ok(Lending { udp: rule(LoanTransport::Udp), tcp: rule(LoanTransport::Tcp) })
     }
 
-    /// These cells, deciding by this.
-    pub(crate) fn applied(&self, cells: Vec<Cell>) -> Vec<Cell> {
-        let applied = |cell: Cell| Cell { loans: self.rule(cell.transport).policy, ..cell };
-        cells.into_iter().map(applied).collect()
+    /// These cases, deciding by this.
+    pub(crate) fn applied(&self, cases: Vec<Case>) -> Vec<Case> {
+        let applied = |case: Case| Case { loans: self.rule(case.transport).policy, ..case };
+        cases.into_iter().map(applied).collect()
     }
 
     /// Says what `loan` does in what follows.
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
     use crate::options::Sink;
     use crate::result::Cache;
-    use crate::way::Way;
+    use crate::subject::PathKind;
     use wirepath_datapath::BlockPath;
     use wirepath_datapath::calibration::{DeviceKind, LoanThreshold};
 
@@ -119,18 +119,18 @@ mod tests {
         }
     }
 
-    fn cells(options: &Options) -> Result<Vec<Cell>, Error> {
-        let cell = |transport| Cell::new(Way::Block(BlockPath::Loan), transport, Some(1000));
+    fn cases(options: &Options) -> Result<Vec<Case>, Error> {
+        let case = |transport| Case::new(PathKind::Block(BlockPath::Loan), transport, Some(1000));
         let lending = Lending::of(options, options.mtu)?;
-        Ok(lending.applied(vec![cell(Transport::Udp), cell(Transport::Tcp)]))
+        Ok(lending.applied(vec![case(Transport::Udp), case(Transport::Tcp)]))
     }
 
     #[test]
     fn what_was_measured_decides_unless_it_is_forced() {
         let folder = tempfile::tempdir().unwrap();
         let of = |loans| {
-            let cells = cells(&options(folder.path(), loans)).unwrap();
-            cells.iter().map(|cell| cell.loans).collect::<Vec<_>>()
+            let cases = cases(&options(folder.path(), loans)).unwrap();
+            cases.iter().map(|case| case.loans).collect::<Vec<_>>()
         };
         assert_eq!(of(None), [LoanPolicy::default(); 2]);
         let threshold = LoanThreshold {
@@ -151,6 +151,6 @@ mod tests {
         assert_eq!(of(Some(true))[0], LoanPolicy { forced: Some(true), ..measured });
         assert_eq!(of(Some(false))[1], LoanPolicy { forced: Some(false), ..LoanPolicy::default() });
         std::fs::write(&file, "something else").unwrap();
-        assert!(matches!(cells(&options(folder.path(), None)), Err(Error::Input(_))));
+        assert!(matches!(cases(&options(folder.path(), None)), Err(Error::Input(_))));
     }
 }

@@ -3,6 +3,7 @@
 mod bare;
 mod calibrate;
 mod calls;
+mod case;
 pub mod compare;
 pub mod cost;
 pub mod costs;
@@ -11,14 +12,13 @@ mod device_kind;
 mod error;
 pub mod experiment;
 pub mod figures;
-pub mod goals;
+mod findings;
 mod headers;
 pub mod host;
 mod lending;
 pub mod loan;
 mod media;
 pub mod options;
-mod outlet;
 pub mod profile;
 pub mod progress;
 pub mod relay;
@@ -26,17 +26,20 @@ pub mod report;
 pub mod result;
 mod rounds;
 mod send;
+mod sent;
 pub mod sink;
-pub mod stage;
 pub mod statistics;
+pub mod subject;
+pub mod test_bed;
+mod test_socket;
 pub mod verdict;
 mod verify;
 mod walk;
-mod way;
 
 pub use calibrate::calibrate;
 pub use error::Error;
-pub use experiment::{Experiment, Soundness};
+pub use experiment::PathExperiment;
+pub use findings::Soundness;
 pub use lending::read as read_calibrations;
 pub use media::remove_made;
 pub use options::{Options, Sink};
@@ -45,10 +48,10 @@ pub use result::Assessment;
 /// What a server is told.
 pub use wirepath_datapath::calibration;
 
-// The example result of the tests is written for both sides of this room's door.
+// The example result of the tests is written for the outside of this crate, too.
 #[cfg(test)]
 extern crate self as wirepath_assess;
 #[cfg(test)]
-#[expect(unreachable_pub, reason = "it is public on the other side of the door")]
+#[expect(unreachable_pub, reason = "it is public for tests outside of this crate")]
 #[path = "../../../tests/src/assessment.rs"]
 mod example;

@@ -24,12 +24,12 @@ pub use keep::{Kept, keep};
 
 use crate::costs::ColdCopies;
 use crate::error::Error;
-use crate::experiment::Soundness;
+use crate::findings::Findings;
+use crate::findings::Soundness;
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::result::{Assessment, Cache, Loan};
-use crate::rounds::Found;
-use crate::stage;
+use crate::test_bed;
 use series::Series;
 
 /// That of Ethernet.
@@ -38,7 +38,7 @@ const USUAL_MTU: u32 = 1500;
 /// The MTU measured beside the one that was asked for: that of the paper, and of networks that carry large frames.
 const LARGE_MTU: u32 = 9000;
 
-/// Makes the experiment, for each MTU on a stage of its own, and adds what it found to `result`, also before an error.
+/// Makes the experiment, for each MTU on a test bed of its own, and adds what it found to `result`, also before an error.
 ///
 /// # Errors
 /// What ends the assessment; [`Error::Stopped`] if whoever watches says so.
@@ -47,7 +47,7 @@ pub fn run(
     result: &mut Assessment,
     progress: &mut dyn Progress,
 ) -> Result<Soundness, Error> {
-    let mut found = Found::default();
+    let mut found = Findings::default();
     if options.cache == Cache::Cold {
         found.leave_out("loan from storage", &"what is lent is memory: its payload is in the page cache");
     }
@@ -69,17 +69,17 @@ pub fn run(
         let share = 1.0 / mtus.len() as f64;
         let mut part = Part { whole: &mut *progress, from: index as f64 * share, share };
         let mut series = Series::new(&options, copies.as_mut());
-        let staged = stage::within(&options.sink, *mtu, options.cpu, |stage| {
-            if stage.mtu != *mtu {
-                say_other_mtu(stage.mtu, *mtu, &mut found);
+        let staged = test_bed::within(&options.sink, *mtu, options.cpu, |test_bed| {
+            if test_bed.mtu != *mtu {
+                say_other_mtu(test_bed.mtu, *mtu, &mut found);
             }
             // A way that cannot be given another MTU is measured once.
-            let made = match made_with.contains(&stage.mtu) {
+            let made = match made_with.contains(&test_bed.mtu) {
                 true => Ok(()),
-                false => series.make(stage, &mut found, &mut part),
+                false => series.make(test_bed, &mut found, &mut part),
             };
-            made_with.push(stage.mtu);
-            made.map(|()| stage.cpu)
+            made_with.push(test_bed.mtu);
+            made.map(|()| test_bed.cpu)
         });
         let mut taken = series.take(&mut found);
         loan.points.append(&mut taken.points);
@@ -98,9 +98,10 @@ pub fn run(
     Ok(if found.faults == 0 { Soundness::Sound } else { Soundness::Faulty })
 }
 
-fn say_other_mtu(is: u32, wanted: u32, found: &mut Found) {
-    let why =
-        format!("the way to the sink has {is}; only a stage of our own, which takes root, can have another");
+fn say_other_mtu(is: u32, wanted: u32, found: &mut Findings) {
+    let why = format!(
+        "the way to the sink has {is}; only a test bed of our own, which takes root, can have another"
+    );
     found.leave_out(&format!("loan with an MTU of {wanted} bytes"), &why);
 }
 

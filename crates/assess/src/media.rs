@@ -13,32 +13,20 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Advice, fadvise};
-use wirepath_datapath::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
+use wirepath_datapath::rtp::HEADER_LENGTH;
 use wirepath_datapath::{Extent, MappedFile, SendContext};
 use wirepath_sys::page_cache::cached_pages;
 
 pub(crate) use make::nameless;
 pub use tidy::remove_made;
 
+use crate::case::{Case, Content};
 use crate::error::{Doing, Error};
+use crate::findings::Findings;
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::result::Cache;
-use crate::rounds::Found;
 use crate::walk::Walk;
-use crate::way::Cell;
-
-/// The headers of everything that is sent: about 6 Mb/s of MTU-sized packets.
-pub(crate) const RUN: Run = Run {
-    first: Header {
-        marker: false,
-        payload_type: PAYLOAD_TYPE_MP2T,
-        sequence: 0xfff0,
-        timestamp: 0xffff_0000,
-        ssrc: 0x5749_5245,
-    },
-    step: 176 << 16,
-};
 
 /// Share of the memory that is available now that files may fill.
 const MEMORY_SHARE: f64 = 0.6;
@@ -49,18 +37,9 @@ pub(crate) const MOST_FILES: u64 = 9;
 /// How often a file is read to have it in memory: hypervisors and others reclaim pages while it is.
 const ATTEMPTS: u32 = 10;
 
-/// Which of the files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Kind {
-    /// Payload alone.
-    Payload,
-    /// Packets with so many bytes of payload, headers in front of each.
-    Ready(u16),
-}
-
 /// The files of an assessment.
 pub(crate) struct Media {
-    files: BTreeMap<Kind, Source>,
+    files: BTreeMap<Content, Source>,
     /// Bytes of payload in each.
     length: u64,
     cache: Cache,
@@ -76,21 +55,21 @@ struct Source {
 }
 
 impl Media {
-    /// Opens what these cells send.
+    /// Opens what these cases send.
     ///
     /// # Errors
     /// As [`Media::open`].
     pub(crate) fn open_for(
-        cells: &[Cell],
+        cases: &[Case],
         options: &Options,
         progress: &mut dyn Progress,
     ) -> Result<Media, Error> {
-        let largest = cells.iter().filter_map(|cell| cell.size).max().unwrap_or_default();
-        Media::open(options, copies_in_memory(cells), largest.into(), progress)
+        let largest = cases.iter().filter_map(|case| case.size).max().unwrap_or_default();
+        Media::open(options, copies_in_memory(cases), largest.into(), progress)
     }
 
     /// Says how long the file is, if it is shorter than the volume.
-    pub(crate) fn explain(&self, options: &Options, found: &mut Found) {
+    pub(crate) fn explain(&self, options: &Options, found: &mut Findings) {
         if self.length >= options.volume {
             return;
         }
@@ -120,13 +99,13 @@ impl Media {
             None => {
                 let length = that_fits(options, files, progress)?.max(largest_packet);
                 tidy::tidy(&options.scratch, length, progress);
-                let name = make::name(&options.scratch, Kind::Payload, length);
+                let name = make::name(&options.scratch, Content::Payload, length);
                 (make::kept(&name, length, progress, make::payload())?, length)
             }
         };
         let source = Source { file, medium: None, hot: false };
         Ok(Media {
-            files: BTreeMap::from([(Kind::Payload, source)]),
+            files: BTreeMap::from([(Content::Payload, source)]),
             length,
             cache: options.cache,
             scratch: options.scratch.clone(),
@@ -143,9 +122,9 @@ impl Media {
     ///
     /// # Errors
     /// What reading and writing say; [`Error::Stopped`].
-    pub(crate) fn want(&mut self, kind: Kind, progress: &mut dyn Progress) -> Result<(), Error> {
-        let (Kind::Ready(packet), false) = (kind, self.files.contains_key(&kind)) else { return Ok(()) };
-        let payload = &self.files[&Kind::Payload].file;
+    pub(crate) fn want(&mut self, kind: Content, progress: &mut dyn Progress) -> Result<(), Error> {
+        let (Content::Ready(packet), false) = (kind, self.files.contains_key(&kind)) else { return Ok(()) };
+        let payload = &self.files[&Content::Payload].file;
         let packets = Walk::new(self.length, packet.into(), self.length).packets_in_file();
         let length = self.length + packets * HEADER_LENGTH as u64;
         let content = make::ready(payload, self.length, packet);
@@ -163,11 +142,11 @@ impl Media {
     /// [`Error::Unable`] if the page cache does not do as it is told, or there is no ring.
     pub(crate) fn prepared_for(
         &mut self,
-        cell: &Cell,
+        case: &Case,
         scratch: &mut SendContext,
     ) -> Result<&MappedFile, Error> {
-        let kind = cell.kind();
-        if cell.way.needs_hot_memory() {
+        let kind = case.content();
+        if case.path.needs_hot_memory() {
             if self.cache == Cache::Cold {
                 return Err(Error::Unable(
                     "it sends from memory of its own, where nothing is cold".to_owned(),
@@ -194,7 +173,7 @@ impl Media {
     ///
     /// # Errors
     /// [`Error::Unable`] if the page cache does not do as it is told.
-    pub(crate) fn prepared(&mut self, kind: Kind) -> Result<&MappedFile, Error> {
+    pub(crate) fn prepared(&mut self, kind: Content) -> Result<&MappedFile, Error> {
         let source =
             self.files.get_mut(&kind).ok_or_else(|| Error::Unable(format!("no file for {kind:?}")))?;
         let length = source.file.metadata().doing("asking for a file's length")?.len();
@@ -222,10 +201,10 @@ impl Media {
 }
 
 /// How often memory has to hold the file: as payload, as ready packets of each size, and once more what a ring holds a copy of.
-fn copies_in_memory(cells: &[Cell]) -> u64 {
-    let mut kinds: Vec<(Kind, bool)> =
-        cells.iter().map(|cell| (cell.kind(), cell.way.needs_hot_memory())).collect();
-    kinds.push((Kind::Payload, false)); // what all others are made of
+fn copies_in_memory(cases: &[Case]) -> u64 {
+    let mut kinds: Vec<(Content, bool)> =
+        cases.iter().map(|case| (case.content(), case.path.needs_hot_memory())).collect();
+    kinds.push((Content::Payload, false)); // what all others are made of
     kinds.sort_unstable();
     kinds.dedup();
     kinds.len() as u64

@@ -4,8 +4,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use crate::relay::Part;
 use crate::result::{Cache, Settings};
+use crate::subject::{Experiment, Part};
 
 /// What every experiment is told.
 #[derive(Clone, Debug)]
@@ -39,10 +39,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// As the result records them; `experiments` are the names of those that are made.
-    pub fn settings(&self, experiments: &[&str]) -> Settings {
+    /// As the result records them.
+    pub fn settings(&self, experiments: Vec<Experiment>) -> Settings {
         Settings {
-            experiments: experiments.iter().map(ToString::to_string).collect(),
+            experiments,
             volume: self.volume,
             runs: self.runs,
             quick: self.quick,

@@ -16,6 +16,7 @@ use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
+use crate::error::Error;
 use crate::result::FunctionShare;
 use classes::Class;
 pub use experiment::run;
@@ -79,6 +80,13 @@ pub enum ProfileError {
     /// Sampling failed after it had begun.
     #[error("sampling: {0}")]
     Sampling(#[from] io::Error),
+}
+
+impl From<ProfileError> for Error {
+    /// Without a profile all other figures are what they are.
+    fn from(error: ProfileError) -> Error {
+        Error::Unable(error.to_string())
+    }
 }
 
 /// Takes profiles of the thread that it was made on.

@@ -10,10 +10,10 @@
 //! Whatever moves the data does nothing else in its process, so all that the process uses is what moving costs. Before a way is timed,
 //! a little is moved by it and compared byte for byte.
 
-mod cells;
+mod cases;
 mod check;
 mod datagrams;
-mod mover;
+mod forwarder;
 mod pattern;
 mod programs;
 mod rounds;
@@ -25,17 +25,16 @@ mod task;
 mod trial;
 
 use crate::error::Error;
-use crate::experiment::Soundness;
+use crate::findings::Findings;
+use crate::findings::Soundness;
 use crate::options::{Options, Sink};
 use crate::progress::Progress;
-use crate::result::{Assessment, Cache, RelayCost};
-use crate::rounds::Found;
-use crate::stage;
+use crate::result::{Assessment, Cache, Part, RelayCost};
+use crate::test_bed;
 use rounds::Rounds;
 
-pub use cells::{Part, UnknownPart};
-pub use mover::serve;
-pub use targets::{Target, targets};
+pub use forwarder::serve;
+pub use targets::{Goal, targets};
 
 /// Makes the experiment, and adds what it found to `result`, also before an error.
 ///
@@ -51,24 +50,23 @@ pub fn run(
             "relay measures what is between two ends, and both are on this machine: not {address}, but veth or loopback"
         )));
     }
-    let descriptors = mover::allow_descriptors();
-    let mut found = Found::default();
+    let descriptors = forwarder::allow_descriptors();
+    let mut found = Findings::default();
     explain(options, &mut found);
     let mut costs = Vec::new();
-    let cells: Vec<cells::Cell> = wanted(options).into_iter().flat_map(cells::cells).collect();
-    let outcome = stage::within(&options.sink, options.mtu, options.cpu, |stage| {
-        result.settings.cpu = Some(stage.cpu);
-        Rounds { options, stage, progress, descriptors }.run(&cells, &mut costs, &mut found)
+    let cases: Vec<cases::Case> = wanted(options).into_iter().flat_map(cases::cases).collect();
+    let outcome = test_bed::within(&options.sink, options.mtu, options.cpu, |test_bed| {
+        result.settings.cpu = Some(test_bed.cpu);
+        Rounds { options, test_bed, progress, descriptors }.run(&cases, &mut costs, &mut found)
     });
     costs.retain(|cost: &RelayCost| !cost.runs.is_empty());
     result.relay.append(&mut costs);
-    result.left_out.append(&mut found.left_out);
-    outcome?;
-    Ok(if found.faults == 0 { Soundness::Sound } else { Soundness::Faulty })
+    let soundness = found.add_to(result);
+    outcome.map(|()| soundness)
 }
 
 /// Says what is not as somebody may think.
-fn explain(options: &Options, found: &mut Found) {
+fn explain(options: &Options, found: &mut Findings) {
     if options.cache == Cache::Cold {
         found.leave_out("relay from storage", &"the file that is sent is in the page cache");
     }

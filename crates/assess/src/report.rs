@@ -1,58 +1,183 @@
-//! A result for people: a page, Markdown, a table of every run, figures for the documentation.
-//!
-//! All text of a result is taken for hostile: whoever shows it, it is shown as it is and commands nothing.
+//! A result as a document, which [`wirepath_report`] renders; its runs as one table.
 
-mod csv;
-mod docs;
-mod document;
-pub(crate) mod number;
-mod page;
+mod appendix;
+mod costs;
+mod loan;
+mod machine;
 mod papers;
-mod plot;
-mod sections;
-mod table;
+mod paths;
+mod profiles;
+mod relay;
+mod runs;
+mod summary;
 
-pub use self::csv::csv;
-pub use docs::{FillError, fill};
-pub use page::html;
-pub use table::{Cell, Column, Kind, Table, in_ascii};
+use wirepath_report::{Document, Section, Table, number};
 
-use crate::result::{Assessment, RelayCost};
-use document::Part;
+pub use runs::runs;
 
-/// The report as Markdown: all tables, without the plots.
-pub fn markdown(assessment: &Assessment) -> String {
-    let document = sections::document(assessment);
-    let mut text = format!("# {}\n\n", document.title);
-    for fact in &document.facts {
-        text += &format!("- {}\n", table::escaped(&number::visible(fact)));
+use crate::cost::{self, Group};
+use crate::count;
+use crate::figures::figures;
+use crate::result::{Assessment, Experiment, PathKind};
+
+/// The papers, as the report refers to them.
+const PAPERS: [&str; 4] = [
+    "[1] P. Halvorsen, T. A. Dalseng, C. Griwodz: Assessment of Linux' Data Path Implementations for Download and \
+     Streaming. International Journal of Software Engineering and Knowledge Engineering.",
+    "[2] P. Halvorsen, T. A. Dalseng, C. Griwodz: Assessment of Data Path Implementations for Download and Streaming. \
+     International Conference on Distributed Multimedia Systems, 2005.",
+    "[3] K.-A. Skevik, T. Plagemann, V. Goebel, P. Halvorsen: Evaluation of a Zero-Copy Protocol Implementation.",
+    "[4] J. Kong, K. Schwan: KStreams: Kernel Support for Efficient End-to-End Data Streaming.",
+];
+
+/// The whole report. Experiments that were not made have no sections.
+pub fn document(assessment: &Assessment) -> Document {
+    let host = &assessment.host;
+    let groups = cost::groups(assessment);
+    let figures = figures(assessment);
+    let mut sections = vec![machine::section(assessment), machine::advice(assessment)];
+    sections.extend(assessment.costs.iter().map(costs::section));
+    let of_paths = groups.iter().filter(|group| group.experiment != Experiment::Loan);
+    sections.extend(of_paths.enumerate().map(|(index, group)| paths::section(assessment, index, group)));
+    sections.extend([paths::lent(assessment), then_and_now(assessment, &groups), counted(assessment)]);
+    sections.push(profiles::section(assessment));
+    sections.extend(assessment.loan.iter().map(|loan| loan::section(assessment, loan)));
+    sections.extend([
+        relay::section(&assessment.relay),
+        appendix::noise(&figures),
+        appendix::measurements(&groups),
+        appendix::every_run(&figures),
+        references(),
+        appendix::left_out(assessment),
+    ]);
+    Document {
+        title: "What moving media to the network costs".to_owned(),
+        facts: vec![
+            format!(
+                "{}, {} processors, {}",
+                host.processor,
+                host.processors,
+                number::about_bytes(host.memory)
+            ),
+            format!("Linux {}", host.kernel),
+            format!("{}, {}", assessment.started, assessment.program),
+        ],
+        warnings: warnings(assessment),
+        summary: summary::section(assessment),
+        sections,
     }
-    for warning in &document.warnings {
-        text += &format!("\n> {}\n", table::escaped(&number::visible(warning)));
-    }
-    for section in &document.sections {
-        text += &format!("\n## {}\n", table::escaped(&number::visible(&section.title)));
-        for part in &section.parts {
-            match part {
-                Part::Paragraph(paragraph) => {
-                    text += &format!("\n{}\n", table::escaped(&number::visible(paragraph)))
-                }
-                Part::Table(table) => {
-                    text += &format!("\n{}\n\n{}", table::escaped(&table.caption), table.markdown())
-                }
-                Part::Figure(_) => {}
-            }
-        }
-    }
-    text
 }
 
-/// Kernel calls and copies of the papers' paths, counted, beside the papers' own figures.
-pub use crate::count::tables as counted_tables;
+/// A part of a report that stands alone, in the documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extract {
+    /// What was measured on, and what was asked for.
+    Machine,
+    /// The cheapest path for each purpose.
+    Cheapest,
+    /// Costs of an experiment's paths by size.
+    BySize(Experiment),
+    /// One path in every size and variant.
+    Path(PathKind),
+    /// Where the time goes.
+    Profiles,
+    /// The page loan.
+    Loan,
+    /// From sources to sinks.
+    Relay,
+    /// The gains that the papers claim, and those of this machine.
+    Claims,
+    /// Table 2 of the papers, and the same paths here.
+    Table2,
+    /// Kernel calls and copies.
+    Counted,
+}
 
-/// What moving data from sources to sinks costs, part by part, and the targets that the stream service is held to.
-pub fn relay_tables(costs: &[RelayCost]) -> Vec<Table> {
-    sections::relay(costs)
+/// The tables of such a part; none where the result has nothing of it.
+pub fn extract(assessment: &Assessment, what: Extract) -> Vec<Table> {
+    let groups = cost::groups(assessment);
+    let mut tables: Vec<Table> = match what {
+        Extract::Machine => vec![machine::host(assessment), machine::settings(&assessment.settings)],
+        Extract::Cheapest => vec![summary::cheapest(assessment)],
+        Extract::BySize(experiment) => {
+            groups.iter().filter(|group| group.experiment == experiment).map(paths::by_size).collect()
+        }
+        Extract::Path(path) => {
+            let of_path = |group| paths::costs(assessment, group, |cost| cost.measurement.path.kind == path);
+            groups.iter().filter(|group| group.experiment != Experiment::Loan).map(of_path).collect()
+        }
+        Extract::Profiles => profiles::section(assessment).into_tables().collect(),
+        Extract::Loan => {
+            let sections = assessment.loan.iter().map(|loan| loan::section(assessment, loan));
+            sections.flat_map(Section::into_tables).collect()
+        }
+        Extract::Relay => relay::section(&assessment.relay).into_tables().collect(),
+        Extract::Claims => vec![papers::claims(assessment, &groups)],
+        Extract::Table2 => vec![papers::table_2(&groups)],
+        Extract::Counted => count::tables(&assessment.counts),
+    };
+    tables.retain(|table| !table.rows.is_empty());
+    tables
+}
+
+/// What `download` over UDP is called, and so on.
+fn name_of(group: &Group<'_>) -> String {
+    let experiment = match group.experiment {
+        Experiment::Stream => "Streaming",
+        Experiment::Download => "Download",
+        Experiment::Loan => "The page loan",
+        other => other.name(),
+    };
+    format!("{experiment} over {}", group.transport)
+}
+
+fn warnings(assessment: &Assessment) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if assessment.partial {
+        warnings.push(
+            "Partial: this assessment was stopped before its end. What it had measured until then is here; “Left out” \
+             says why it ended."
+                .to_owned(),
+        );
+    }
+    if assessment.settings.quick {
+        warnings.push(
+            "Quick: small volumes and few runs. Good for choosing a path; for figures to be quoted, assess in full."
+                .to_owned(),
+        );
+    }
+    let measured = assessment.measurements.iter();
+    let unverified = measured.filter(|measurement| !measurement.path.is_bare() && !measurement.verified);
+    let mut names: Vec<String> = unverified.map(|measurement| measurement.path.to_string()).collect();
+    names.sort();
+    names.dedup();
+    if !names.is_empty() {
+        warnings.push(format!(
+            "Not verified: what {} sent was not compared with what should arrive.",
+            names.join(", ")
+        ));
+    }
+    warnings
+}
+
+/// What the papers measured, beside this result.
+fn then_and_now(assessment: &Assessment, groups: &[Group<'_>]) -> Section {
+    let mut section = Section::new("then-and-now", "Then and now");
+    section.table(papers::claims(assessment, groups));
+    section.table(papers::table_2(groups));
+    section
+}
+
+fn counted(assessment: &Assessment) -> Section {
+    let mut section = Section::new("counted", "Kernel calls and copies");
+    count::tables(&assessment.counts).into_iter().for_each(|table| section.table(table));
+    section
+}
+
+fn references() -> Section {
+    let mut section = Section::new("papers", "The papers");
+    PAPERS.iter().for_each(|paper| section.say(*paper));
+    section
 }
 
 #[cfg(test)]

@@ -22,6 +22,9 @@ pub use json::{ReadError, WriteError};
 pub use loan::{Loan, LoanPoint, Loans, Threshold};
 pub use relay::{DATAGRAM as RELAY_DATAGRAM, RelayCost, RelayRun};
 
+use crate::statistics::Summary;
+pub use crate::subject::{Experiment, Method, Part, PathKind, PathVariant, Program, Transport, Variant};
+
 /// Version of this schema. A reader takes no other.
 pub const SCHEMA: &str = "wirepath-assessment/1";
 
@@ -69,7 +72,7 @@ pub struct Assessment {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Settings {
     /// Experiments, by the names of the sub-commands.
-    pub experiments: Vec<String>,
+    pub experiments: Vec<Experiment>,
     /// Payload bytes of each run.
     pub volume: u64,
     /// Runs of each measurement.
@@ -99,12 +102,10 @@ pub enum Cache {
 /// One data path, with one size, to one sink.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Measurement {
-    /// `download`, `stream` or `loan`.
-    pub experiment: String,
-    /// The data path. A bare C loop doing the same is `bare:` and the path's name; behind the name of a path that takes runs, `:single`
-    /// says that its packets left by themselves. The sends of `loan` are `loan:copy` and
-    /// `loan:lend`, with `:unaligned` behind them where they begin inside a page.
-    pub path: String,
+    /// `stream`, `download` or `loan`.
+    pub experiment: Experiment,
+    /// The data path in its variant.
+    pub path: PathVariant,
     /// UDP or TCP.
     pub transport: Transport,
     /// Payload bytes of a packet (UDP) or of a call (TCP); null for the whole file in one call. With `loan`, of a call.
@@ -126,33 +127,22 @@ pub struct Measurement {
 }
 
 impl Measurement {
+    /// Processor seconds for each GiB, of all runs together.
+    pub fn cost(&self) -> Option<Summary> {
+        Summary::of(self.runs.iter().map(Run::cpu_s_per_gib).filter(|cost| cost.is_finite()))
+    }
+
     /// The share of the path's time that goes into copying, by the profile of the same experiment, path, transport and size.
     /// Nothing where none was taken; those of bare loops are not.
     pub fn copying(&self, profiles: &[Profile]) -> Option<f64> {
         let of_same = |profile: &&Profile| {
-            (&profile.experiment, &profile.path, profile.transport, profile.size)
-                == (&self.experiment, &self.path, self.transport, self.size)
+            (profile.experiment, profile.path, profile.transport, profile.size)
+                == (self.experiment, self.path.kind, self.transport, self.size)
         };
+        if self.path.variant != Variant::Plain {
+            return None;
+        }
         profiles.iter().find(of_same).map(|profile| profile.copying)
-    }
-}
-
-/// Transport protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Transport {
-    /// UDP.
-    Udp,
-    /// TCP.
-    Tcp,
-}
-
-impl fmt::Display for Transport {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str(match self {
-            Transport::Udp => "UDP",
-            Transport::Tcp => "TCP",
-        })
     }
 }
 
@@ -189,10 +179,10 @@ impl Assessment {
     /// Sustained bytes per second of a size of the loan, run by run, with copies and with loans; of the second nothing where
     /// nothing was lent. Where a result has not the runs, there is the one median that the point has.
     pub fn sustained(&self, point: &LoanPoint) -> (Vec<f64>, Vec<f64>) {
-        let of = |path: &str, median: Option<f64>| -> Vec<f64> {
-            let path = format!("{path}{}", if point.aligned { "" } else { ":unaligned" });
+        let of = |lent: bool, median: Option<f64>| -> Vec<f64> {
+            let path = PathVariant::send(lent, point.aligned);
             let is_it = |measurement: &&Measurement| {
-                measurement.experiment == "loan"
+                measurement.experiment == Experiment::Loan
                     && measurement.path == path
                     && (measurement.transport, measurement.mtu) == (point.transport, point.mtu)
                     && measurement.size == Some(point.size)
@@ -206,7 +196,7 @@ impl Assessment {
                 None => Vec::new(),
             }
         };
-        (of("loan:copy", Some(point.copied_throughput)), of("loan:lend", point.lent_throughput))
+        (of(false, Some(point.copied_throughput)), of(true, point.lent_throughput))
     }
 }
 
@@ -220,10 +210,10 @@ impl Run {
 /// Where a path spends its time (table 1 of the papers).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Profile {
-    /// `download` or `stream`.
-    pub experiment: String,
+    /// `stream` or `download`.
+    pub experiment: Experiment,
     /// The data path.
-    pub path: String,
+    pub path: PathKind,
     /// UDP or TCP.
     pub transport: Transport,
     /// Payload bytes of a packet, as in [`Measurement::size`].
@@ -269,10 +259,13 @@ mod tests {
     #[test]
     fn the_share_of_copying_is_that_of_the_same_path_transport_and_size() {
         let result = crate::example::full();
-        let profile = result.profiles.iter().find(|profile| profile.path == "read_writev").unwrap();
+        let profile = result.profiles.iter().find(|profile| profile.path.name() == "read_writev").unwrap();
         let measurement = |path: &str, size| {
             let mut all = result.measurements.iter();
-            all.find(|one| one.path == path && one.size == size && one.experiment == "stream").unwrap()
+            all.find(|one| {
+                one.path.to_string() == path && one.size == size && one.experiment == Experiment::Stream
+            })
+            .unwrap()
         };
         let copying = |measurement: &Measurement| measurement.copying(&result.profiles);
         assert_eq!(copying(measurement("read_writev", Some(1460))), Some(profile.copying));

@@ -5,44 +5,23 @@
 
 use rustix::io::Errno;
 use wirepath_datapath::rtp::HEADER_LENGTH;
-use wirepath_datapath::{Extent, Headers, LoanCounts, MappedFile, SendContext, SendError, SendOutcome};
+use wirepath_datapath::{Extent, Headers, MappedFile, SendContext, SendError, SendOutcome};
 
+use crate::case::Case;
 use crate::error::Error;
-use crate::outlet::{Outlet, PATIENCE, Watch};
+use crate::sent::Sent;
+use crate::subject::PathKind;
+use crate::test_socket::{PATIENCE, TestSocket, Watch};
 use crate::walk::{Stretch, Walk};
-use crate::way::{Cell, Way};
-
-/// What one run sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Sent {
-    /// Payload in bytes, without RTP headers.
-    pub(crate) bytes: u64,
-    /// Packets, or blocks of a stream.
-    pub(crate) packets: u64,
-    /// Bytes with RTP headers: the payload of UDP or TCP.
-    pub(crate) transport_bytes: u64,
-    /// Most packets that one call of a path took.
-    pub(crate) longest_train: u32,
-    /// How often the socket was full and was waited for.
-    pub(crate) waits: u64,
-    /// Parts of blocks that a path took at once: blocks, where no connection had room for less than one.
-    pub(crate) takes: u64,
-    /// How often a queue was sent.
-    pub(crate) flushes: u64,
-    /// Sends by reference that the kernel turned into copies; nothing if the path makes none, or the kernel does not say.
-    pub(crate) copied: Option<u64>,
-    /// What was lent and what was copied, of paths that lend.
-    pub(crate) loans: Option<LoanCounts>,
-}
 
 /// What is sent from, and where to.
 pub(crate) struct Sending<'a> {
-    cell: &'a Cell,
+    case: &'a Case,
     medium: &'a MappedFile,
     /// Where the payload begins in the medium.
     start: u64,
     headers: Headers,
-    outlet: &'a Outlet,
+    socket: &'a TestSocket,
     scratch: &'a mut SendContext,
     queue: Queue,
     /// What the kernel had copied of what rings sent, before this; nothing where it does not say.
@@ -65,10 +44,10 @@ const LONGEST_QUEUE: usize = 1024;
 impl<'a> Sending<'a> {
     /// From a medium whose payload begins at `start`; paths that can queue may do so up to `most_bytes`.
     pub(crate) fn new(
-        cell: &'a Cell,
+        case: &'a Case,
         medium: &'a MappedFile,
         start: u64,
-        outlet: &'a Outlet,
+        socket: &'a TestSocket,
         scratch: &'a mut SendContext,
         most_bytes: u64,
     ) -> Sending<'a> {
@@ -76,7 +55,7 @@ impl<'a> Sending<'a> {
         let room = || Vec::with_capacity(LONGEST_QUEUE);
         let queue = Queue { stretches: room(), bytes: 0, most_bytes, refused: room() };
         let copied_before = scratch.copied_by_kernel();
-        Sending { cell, medium, start, headers: cell.headers(), outlet, scratch, queue, copied_before }
+        Sending { case, medium, start, headers: case.headers(), socket, scratch, queue, copied_before }
     }
 
     /// Sends all of `walk`, and waits for what was lent.
@@ -95,7 +74,7 @@ impl<'a> Sending<'a> {
     /// As [`Sending::all`].
     pub(crate) fn walk(&mut self, walk: Walk, watch: &mut Watch) -> Result<Sent, Error> {
         let mut sent = Sent::default();
-        for stretch in walk.stretches(watch.train_packets(self.cell).into()) {
+        for stretch in walk.stretches(watch.train_packets(self.case).into()) {
             self.stretch(stretch, &mut sent)?;
             watch.pace(sent.transport_bytes - self.queue.bytes)?;
         }
@@ -108,14 +87,14 @@ impl<'a> Sending<'a> {
     /// # Errors
     /// As [`Sending::all`].
     pub(crate) fn end(&mut self, mut sent: Sent) -> Result<Sent, Error> {
-        let of_loans = self.outlet.finish()?;
+        let of_loans = self.socket.finish()?;
         if !self.scratch.drain(PATIENCE) {
             return Err(Error::Faulty("the network is not done with what was sent".to_owned()));
         }
-        sent.loans = self.cell.way.lends().then(|| self.outlet.loans());
-        sent.copied = match self.cell.way {
-            way if way.lends() => Some(of_loans),
-            way if way.needs_hot_memory() => self
+        sent.loans = self.case.path.lends().then(|| self.socket.loans());
+        sent.copied = match self.case.path {
+            path if path.lends() => Some(of_loans),
+            path if path.needs_hot_memory() => self
                 .scratch
                 .copied_by_kernel()
                 .zip(self.copied_before)
@@ -131,9 +110,9 @@ impl<'a> Sending<'a> {
     /// As [`Sending::all`].
     #[inline]
     pub(crate) fn stretch(&mut self, stretch: Stretch, sent: &mut Sent) -> Result<(), Error> {
-        let header_bytes = match (self.cell.way, self.outlet) {
-            (Way::Stream(path), Outlet::Trains(sink)) => {
-                let mut rest = Some(self.cell.train(stretch, self.start, self.headers));
+        let header_bytes = match (self.case.path, self.socket) {
+            (PathKind::Stream(path), TestSocket::Trains(sink)) => {
+                let mut rest = Some(self.case.train(stretch, self.start, self.headers));
                 while let Some(train) = rest {
                     let token = self.queue.stretches.len() as u64;
                     match path.enqueue(sink, self.medium, &train, self.headers, self.scratch, token) {
@@ -151,7 +130,7 @@ impl<'a> Sending<'a> {
                 }
                 stretch.packets * HEADER_LENGTH as u64
             }
-            (Way::Block(path), Outlet::Blocks(sink)) => {
+            (PathKind::Block(path), TestSocket::Blocks(sink)) => {
                 let mut offset = self.start + stretch.start;
                 let end = offset + stretch.bytes;
                 while offset < end {
@@ -172,7 +151,7 @@ impl<'a> Sending<'a> {
                 sent.longest_train = sent.longest_train.max(stretch.packets as u32);
                 0
             }
-            _ => unreachable!("an outlet is made for its cell"),
+            _ => unreachable!("an socket is made for its case"),
         };
         sent.packets += stretch.packets;
         sent.bytes += stretch.bytes;
@@ -197,10 +176,10 @@ impl<'a> Sending<'a> {
             stretches.clear();
             self.queue.bytes = 0;
             if let Some(error) = failed {
-                room(error, self.outlet)?;
+                room(error, self.socket)?;
             }
             if !self.queue.refused.is_empty() {
-                sent.waits += self.outlet.wait().map(|()| 1)?;
+                sent.waits += self.socket.wait().map(|()| 1)?;
                 self.send_again(sent)?;
             }
         }
@@ -225,7 +204,7 @@ impl<'a> Sending<'a> {
     fn make_room(&mut self, error: SendError, sent: &mut Sent) -> Result<(), Error> {
         match error {
             SendError::Full { .. } if !self.queue.stretches.is_empty() => self.flush(sent),
-            error => room(error, self.outlet).map(|waits| sent.waits += waits),
+            error => room(error, self.socket).map(|waits| sent.waits += waits),
         }
     }
 }
@@ -243,14 +222,14 @@ impl Queue {
 
 /// Waits for room if that is what is missing; answers the number of waits, which is one.
 #[cold]
-pub(crate) fn room(error: SendError, outlet: &Outlet) -> Result<u64, Error> {
+pub(crate) fn room(error: SendError, socket: &TestSocket) -> Result<u64, Error> {
     match error {
-        SendError::Full { .. } => outlet.wait().map(|()| 1),
+        SendError::Full { .. } => socket.wait().map(|()| 1),
         SendError::Unsupported { .. } => Err(Error::Unable(error.to_string())),
-        SendError::Refused { .. } => Err(Error::SinkStopped { sink: outlet.peer(), why: error.to_string() }),
+        SendError::Refused { .. } => Err(Error::SinkStopped { sink: socket.peer(), why: error.to_string() }),
         // Only a stream has these: its receiver ended or vanished, which is no fault of the path.
         SendError::Other { errno: Errno::PIPE | Errno::CONNRESET | Errno::TIMEDOUT, .. } => {
-            Err(Error::SinkStopped { sink: outlet.peer(), why: error.to_string() })
+            Err(Error::SinkStopped { sink: socket.peer(), why: error.to_string() })
         }
         error => Err(Error::Faulty(error.to_string())),
     }

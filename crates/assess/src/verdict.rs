@@ -4,14 +4,14 @@ use wirepath_datapath::calibration::{DeviceKind, USUAL_TRAIN};
 use wirepath_datapath::{BlockPath, DataPath};
 
 use crate::headers;
-use crate::result::{Assessment, Measurement, Transport};
+use crate::result::{Assessment, Experiment, Measurement, PathKind, Transport, Variant};
 use crate::statistics::Summary;
 
 /// The plain path that the papers measure others by.
-pub fn baseline(experiment: &str) -> Option<&'static str> {
+pub const fn baseline(experiment: Experiment) -> Option<PathKind> {
     match experiment {
-        "stream" => Some("read_writev"),
-        "download" => Some("read_write"),
+        Experiment::Stream => Some(PathKind::Stream(DataPath::ReadWritev)),
+        Experiment::Download => Some(PathKind::Block(BlockPath::ReadWrite)),
         _ => None,
     }
 }
@@ -22,47 +22,48 @@ pub struct Verdict {
     /// What for, for people.
     pub purpose: &'static str,
     /// The path.
-    pub path: String,
+    pub path: PathKind,
     /// Payload bytes of the packets or blocks that it was judged by; none for the whole file.
     pub size: Option<u64>,
     /// Processor seconds for each GiB.
     pub cost: Summary,
     /// What the plain path costs, and its name.
-    pub plain: Option<(Summary, &'static str)>,
+    pub plain: Option<(Summary, PathKind)>,
     /// The next best, and what it costs.
-    pub next: Option<(String, Summary)>,
+    pub next: Option<(PathKind, Summary)>,
     /// The figures of the two differ by less than their runs do: either will do.
     pub close: bool,
     /// What this path takes that others do not.
     pub needs: Option<&'static str>,
 }
 
-/// Why it cannot be said that a path is better than another.
+/// Whether it can be said that two medians differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Doubt {
+pub enum Significance {
+    /// They do.
+    Significant,
     /// Runs of the two differ by as much as the two do.
     TooNoisy,
     /// Nothing is known of the spread of one of them.
     TooFewRuns,
 }
 
-impl Doubt {
-    /// In words.
-    pub fn in_words(self) -> &'static str {
-        match self {
-            Doubt::TooNoisy => "too noisy to say",
-            Doubt::TooFewRuns => "too few runs to say",
+impl Significance {
+    /// Of the difference between two figures: no median is within the distance of the quartiles of the other.
+    pub fn of(one: &Summary, other: &Summary) -> Significance {
+        match one.distance().zip(other.distance()) {
+            None => Significance::TooFewRuns,
+            Some((a, b)) if (one.median - other.median).abs() <= a.max(b) => Significance::TooNoisy,
+            Some(_) => Significance::Significant,
         }
     }
 
-    /// Whether it cannot be said that the two medians differ: they are no further apart than the quartiles of one of them.
-    pub fn of(one: &Summary, other: &Summary) -> Option<Doubt> {
-        match one.distance().zip(other.distance()) {
-            None => Some(Doubt::TooFewRuns),
-            Some((a, b)) => {
-                let apart = (one.median - other.median).abs();
-                (apart <= a.max(b)).then_some(Doubt::TooNoisy)
-            }
+    /// Why nothing can be said, where it cannot.
+    pub fn doubt(self) -> Option<&'static str> {
+        match self {
+            Significance::Significant => None,
+            Significance::TooNoisy => Some("too noisy to say"),
+            Significance::TooFewRuns => Some("too few runs to say"),
         }
     }
 }
@@ -74,17 +75,22 @@ impl Verdict {
         Some(plain.median / self.cost.median).filter(|times| times.is_finite())
     }
 
-    /// Whether what was measured does not tell the path from the next one, and why.
-    pub fn doubt(&self) -> Option<Doubt> {
-        let (_, next) = self.next.as_ref()?;
-        Doubt::of(&self.cost, next).or(self.close.then_some(Doubt::TooNoisy))
+    /// Whether what was measured tells the path from the next one.
+    pub fn significance(&self) -> Significance {
+        match &self.next {
+            None => Significance::Significant,
+            Some((_, next)) => match Significance::of(&self.cost, next) {
+                Significance::Significant if self.close => Significance::TooNoisy,
+                significance => significance,
+            },
+        }
     }
 }
 
 /// Something that a path is wanted for.
 struct Purpose {
     name: &'static str,
-    experiment: &'static str,
+    experiment: Experiment,
     transport: Transport,
     suits: fn(&Measurement) -> bool,
 }
@@ -92,26 +98,28 @@ struct Purpose {
 const PURPOSES: [Purpose; 4] = [
     Purpose {
         name: "streaming with an image's headers",
-        experiment: "stream",
+        experiment: Experiment::Stream,
         transport: Transport::Udp,
         suits: |_| true,
     },
     Purpose {
         name: "streaming with headers of its own",
-        experiment: "stream",
+        experiment: Experiment::Stream,
         transport: Transport::Udp,
-        suits: |measurement| {
-            let path = measurement.path.parse::<DataPath>();
-            path.is_ok_and(|path| path.makes_headers())
-        },
+        suits: |measurement| matches!(measurement.path.kind, PathKind::Stream(path) if path.makes_headers()),
     },
     Purpose {
         name: "download over TCP",
-        experiment: "download",
+        experiment: Experiment::Download,
         transport: Transport::Tcp,
         suits: |measurement| measurement.size.is_none(),
     },
-    Purpose { name: "download over UDP", experiment: "download", transport: Transport::Udp, suits: |_| true },
+    Purpose {
+        name: "download over UDP",
+        experiment: Experiment::Download,
+        transport: Transport::Udp,
+        suits: |_| true,
+    },
 ];
 
 /// What the figures of a result recommend; nothing for what was not measured.
@@ -141,8 +149,7 @@ fn verdict(result: &Assessment, purpose: &Purpose) -> Option<Verdict> {
     let of_purpose = |measurement: &&Measurement| {
         measurement.experiment == purpose.experiment
             && measurement.transport == purpose.transport
-            // Variants: of a bare loop, of packets by themselves.
-            && !measurement.path.contains(':')
+            && measurement.path.variant == Variant::Plain
     };
     let size = judged_by(result, purpose);
     let mut costs: Vec<(&Measurement, Summary)> = result
@@ -150,39 +157,37 @@ fn verdict(result: &Assessment, purpose: &Purpose) -> Option<Verdict> {
         .iter()
         .filter(of_purpose)
         .filter(|measurement| measurement.size == size)
-        .filter_map(|measurement| Some((measurement, cost(measurement)?)))
+        .filter_map(|measurement| Some((measurement, measurement.cost()?)))
         .collect();
     costs.sort_by(|(_, one), (_, other)| one.median.total_cmp(&other.median));
-    let plain = baseline(purpose.experiment).and_then(|name| {
-        costs.iter().find(|(measurement, _)| measurement.path == name).map(|(_, cost)| (*cost, name))
+    let plain = baseline(purpose.experiment).and_then(|plain| {
+        costs.iter().find(|(measurement, _)| measurement.path.kind == plain).map(|(_, cost)| (*cost, plain))
     });
     let mut suiting = costs.iter().filter(|(measurement, _)| (purpose.suits)(measurement));
     let (best, cost) = suiting.next()?;
     let next = suiting.next();
     Some(Verdict {
         purpose: purpose.name,
-        path: best.path.clone(),
+        path: best.path.kind,
         size,
         cost: *cost,
         plain,
-        next: next.map(|(measurement, cost)| (measurement.path.clone(), *cost)),
+        next: next.map(|(measurement, cost)| (measurement.path.kind, *cost)),
         close: next.is_some_and(|(_, next)| next.least <= cost.greatest),
-        needs: needs(best),
+        needs: needs(best.path.kind),
     })
 }
 
 /// What a path takes that others do not.
-fn needs(measurement: &Measurement) -> Option<&'static str> {
-    let name = &measurement.path;
-    if name.parse::<DataPath>().is_ok_and(DataPath::needs_hot_memory) {
-        return Some("it needs its files in memory: serve --hot-memory SIZE");
+fn needs(path: PathKind) -> Option<&'static str> {
+    match path {
+        _ if path.needs_module() => Some("it needs the kernel module: docs/module.md"),
+        _ if !path.needs_hot_memory() => None,
+        PathKind::Stream(_) => Some("it needs its files in memory: serve --hot-memory SIZE"),
+        PathKind::Block(_) => {
+            Some("it needs its file in registered memory, which serve has for streams only (--hot-memory)")
+        }
     }
-    if name.parse().is_ok_and(DataPath::needs_module) || name.parse().is_ok_and(BlockPath::needs_module) {
-        return Some("it needs the kernel module: docs/module.md");
-    }
-    let of_blocks = name.parse::<BlockPath>().is_ok_and(BlockPath::needs_hot_memory);
-    of_blocks
-        .then_some("it needs its file in registered memory, which serve has for streams only (--hot-memory)")
 }
 
 /// The size that paths are judged by: the largest that is not fragmented; for TCP the whole file.
@@ -191,7 +196,7 @@ fn judged_by(result: &Assessment, purpose: &Purpose) -> Option<u64> {
         return None;
     }
     // Over IPv6 a full packet has less payload than these allow, and is still the largest that is not larger.
-    let rtp = if purpose.experiment == "stream" { headers::RTP } else { 0 };
+    let rtp = if purpose.experiment == Experiment::Stream { headers::RTP } else { 0 };
     let headers = u64::from(headers::UDP_OVER_IPV4 + rtp);
     let room = |measurement: &Measurement| {
         u64::from(measurement.mtu.min(result.settings.mtu)).saturating_sub(headers)
@@ -202,13 +207,6 @@ fn judged_by(result: &Assessment, purpose: &Purpose) -> Option<u64> {
             && measurement.size.is_some_and(|size| size <= room(measurement))
     });
     sizes.filter_map(|measurement| measurement.size).max()
-}
-
-/// Processor seconds for each GiB, of all runs together.
-pub fn cost(measurement: &Measurement) -> Option<Summary> {
-    Summary::of(
-        measurement.runs.iter().map(crate::result::Run::cpu_s_per_gib).filter(|cost| cost.is_finite()),
-    )
 }
 
 #[cfg(test)]

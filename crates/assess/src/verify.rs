@@ -16,13 +16,16 @@ use rtp_types::RtpPacket;
 use rustix::fs::{MemfdFlags, memfd_create};
 use wirepath_datapath::{Extent, Headers, MappedFile, SendContext};
 
+use crate::case::Case;
+use crate::case::{Content, RUN};
 use crate::error::{Doing, Error};
-use crate::media::{Kind, Media, RUN};
-use crate::outlet::Outlet;
+use crate::media::Media;
 use crate::result::Transport;
-use crate::send::{Sending, Sent, room};
-use crate::stage::Stage;
-use crate::way::{Cell, Way};
+use crate::send::{Sending, room};
+use crate::sent::Sent;
+use crate::subject::PathKind;
+use crate::test_bed::TestBed;
+use crate::test_socket::TestSocket;
 
 /// Payload that each path sends over each way, in bytes.
 const VOLUME: u64 = 2 << 20;
@@ -39,73 +42,73 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// # Errors
 /// [`Error::Faulty`] says where what came differs; [`Error::Unable`] if the path does not work here.
 pub(crate) fn verify(
-    cell: &Cell,
-    stage: &Stage,
+    case: &Case,
+    test_bed: &TestBed,
     media: &mut Media,
     scratch: &mut SendContext,
 ) -> Result<(), Error> {
     let expected = Expected::read(media)?;
-    let medium = media.prepared_for(cell, scratch)?;
+    let medium = media.prepared_for(case, scratch)?;
     let mut verify = || {
-        over_all_ways(cell, medium, &expected, stage, scratch)
-            .and_then(|()| at_odd_offsets(cell, &expected, stage, scratch))
+        over_all_ways(case, medium, &expected, test_bed, scratch)
+            .and_then(|()| at_odd_offsets(case, &expected, test_bed, scratch))
     };
-    stage.compute_checksums(false)?;
+    test_bed.compute_checksums(false)?;
     let verified = verify();
-    stage.compute_checksums(true)?;
+    test_bed.compute_checksums(true)?;
     match verified {
         // Before Linux 6.12, trains need a device that computes checksums (EIO).
-        Err(Error::Unable(_)) if cell.way.sends_trains() => verify(),
+        Err(Error::Unable(_)) if case.path.sends_trains() => verify(),
         verified => verified,
     }
 }
 
 /// Ready packets begin where they begin: those of an even size never at an odd byte. So these paths send some of an odd size too.
 fn at_odd_offsets(
-    cell: &Cell,
+    case: &Case,
     expected: &Expected,
-    stage: &Stage,
+    test_bed: &TestBed,
     scratch: &mut SendContext,
 ) -> Result<(), Error> {
-    let (Headers::Stored, Some(size)) = (cell.headers(), cell.size) else { return Ok(()) };
+    let (Headers::Stored, Some(size)) = (case.headers(), case.size) else { return Ok(()) };
     if size < 2 || size % 2 == 1 {
         return Ok(());
     }
-    let odd = Cell { size: Some(size - 1), ..*cell };
+    let odd = Case { size: Some(size - 1), ..*case };
     let file = File::from(memfd_create("odd packets", MemfdFlags::CLOEXEC).doing("making a file in memory")?);
     let packets = expected.packets(size - 1);
     (&file).write_all(&packets).doing("writing packets into memory")?;
     let length = packets.len() as u64;
     let medium = MappedFile::new(file, length).doing("mapping packets in memory")?;
-    if !cell.way.needs_hot_memory() {
-        return over_all_ways(&odd, &medium, expected, stage, scratch);
+    if !case.path.needs_hot_memory() {
+        return over_all_ways(&odd, &medium, expected, test_bed, scratch);
     }
     let region = medium.copy::<io::Error>(length, |_| Ok(())).map(Arc::new).doing("copying packets")?;
     medium.set_hot(Some(&region));
     let held = scratch.register_now(Arc::clone(&region));
     held.map_err(|error| Error::Unable(format!("its ring cannot hold packets of odd size: {error}")))?;
-    let verified = over_all_ways(&odd, &medium, expected, stage, scratch);
+    let verified = over_all_ways(&odd, &medium, expected, test_bed, scratch);
     scratch.unregister(region.id());
     verified
 }
 
 fn over_all_ways(
-    cell: &Cell,
+    case: &Case,
     medium: &MappedFile,
     expected: &Expected,
-    stage: &Stage,
+    test_bed: &TestBed,
     scratch: &mut SendContext,
 ) -> Result<(), Error> {
-    match cell.transport {
-        Transport::Udp => stage.datagram_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
+    match case.transport {
+        Transport::Udp => test_bed.datagram_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
             receiver.set_read_timeout(Some(PATIENCE)).doing("setting up a socket")?;
-            let outlet = Outlet::datagrams(cell, sender)?;
-            Verification { cell, medium, outlet: &outlet, expected }.datagrams(&receiver, scratch)
+            let socket = TestSocket::datagrams(case, sender)?;
+            Verification { case, medium, socket: &socket, expected }.datagrams(&receiver, scratch)
         }),
-        Transport::Tcp => stage.stream_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
+        Transport::Tcp => test_bed.stream_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
             receiver.set_read_timeout(Some(PATIENCE)).doing("setting up a connection")?;
-            let outlet = Outlet::stream(cell, sender)?;
-            Verification { cell, medium, outlet: &outlet, expected }.stream(&receiver, scratch)
+            let socket = TestSocket::stream(case, sender)?;
+            Verification { case, medium, socket: &socket, expected }.stream(&receiver, scratch)
         }),
     }
 }
@@ -116,7 +119,7 @@ struct Expected(Vec<u8>);
 impl Expected {
     fn read(media: &mut Media) -> Result<Expected, Error> {
         let mut bytes = vec![0; media.length().min(VOLUME) as usize];
-        let payload = media.prepared(Kind::Payload)?;
+        let payload = media.prepared(Content::Payload)?;
         payload.file().read_exact_at(&mut bytes, 0).doing("reading what is sent")?;
         Ok(Expected(bytes))
     }
@@ -133,23 +136,23 @@ impl Expected {
 }
 
 struct Verification<'a> {
-    cell: &'a Cell,
+    case: &'a Case,
     medium: &'a MappedFile,
-    outlet: &'a Outlet,
+    socket: &'a TestSocket,
     expected: &'a Expected,
 }
 
 impl Verification<'_> {
     fn datagrams(&self, receiver: &UdpSocket, scratch: &mut SendContext) -> Result<(), Error> {
-        let headers = self.cell.headers();
+        let headers = self.case.headers();
         for start in STARTS {
             if headers == Headers::Stored && start > 0 {
                 continue; // `at_odd_offsets` does these
             }
             let length = self.expected.0.len() as u64 - start;
-            let walk = self.cell.walk(length, length);
-            let mut sending = Sending::new(self.cell, self.medium, start, self.outlet, scratch, 0);
-            for stretch in walk.stretches(self.cell.train_packets_received().into()) {
+            let walk = self.case.walk(length, length);
+            let mut sending = Sending::new(self.case, self.medium, start, self.socket, scratch, 0);
+            for stretch in walk.stretches(self.case.train_packets_received().into()) {
                 sending.stretch(stretch, &mut Sent::default())?;
                 let payload = self.expected.payload(start + stretch.start, stretch.bytes as usize);
                 for (packet, index) in payload.chunks(walk.packet() as usize).zip(stretch.first..) {
@@ -166,9 +169,9 @@ impl Verification<'_> {
             Error::Faulty(format!("packet {index} did not arrive, or with a wrong checksum ({error})"))
         })?;
         let came = &room[..length];
-        let came = match self.cell.way {
-            Way::Stream(_) => headed(came, index as u32)?,
-            Way::Block(_) => came,
+        let came = match self.case.path {
+            PathKind::Stream(_) => headed(came, index as u32)?,
+            PathKind::Block(_) => came,
         };
         same(payload, came).map_err(|at| {
             Error::Faulty(format!("packet {index} arrived with a wrong byte, its payload's {at}th"))
@@ -177,13 +180,13 @@ impl Verification<'_> {
 
     /// Sends blocks, from an even and from an odd byte on, and compares what arrives.
     fn stream(&self, mut receiver: &TcpStream, scratch: &mut SendContext) -> Result<(), Error> {
-        let (Way::Block(path), Outlet::Blocks(sink)) = (self.cell.way, self.outlet) else {
-            unreachable!("an outlet is made for its cell")
+        let (PathKind::Block(path), TestSocket::Blocks(sink)) = (self.case.path, self.socket) else {
+            unreachable!("an socket is made for its case")
         };
         let mut room_to_read = vec![0; 1 << 20];
         for start in STARTS {
             let length = self.expected.0.len() as u64 - start;
-            for stretch in self.cell.walk(length, length).stretches(1) {
+            for stretch in self.case.walk(length, length).stretches(1) {
                 let mut offset = start + stretch.start;
                 let end = offset + stretch.bytes;
                 while offset < end {
@@ -197,7 +200,7 @@ impl Verification<'_> {
                             })?;
                             offset += bytes as u64;
                         }
-                        Err(error) => drop(room(error, self.outlet)?),
+                        Err(error) => drop(room(error, self.socket)?),
                     }
                 }
             }

@@ -3,15 +3,13 @@
 mod bar;
 mod compare;
 mod experiment;
-mod goals;
+mod forwarder;
 mod measuring;
-mod mover;
 mod perform;
 mod read;
 mod relay;
 mod report;
 mod sink;
-mod text;
 
 use std::process::ExitCode;
 
@@ -47,9 +45,7 @@ enum Action {
     Host(Measuring),
     /// Compare two results: kernel against kernel, machine against machine, before against after
     Compare(compare::Compare),
-    /// Hold results to what the kernel module's paths are to gain over those that need no module
-    Goals(goals::Goals),
-    /// Make a page of a result, Markdown or CSV
+    /// Render a result as a page, as Markdown or as CSV
     Report(report::Report),
     /// Send bytes of a file as UDP datagrams and over TCP, by every path and size
     Download(Measuring),
@@ -66,9 +62,9 @@ enum Action {
     Relay(relay::Relay),
     /// Receive for an assessment on another host
     Sink(sink::Sink),
-    /// Move data for `relay`, or start a program for it that does
+    /// Forward data for `relay`, or start a program for it that does
     #[command(hide = true)]
-    Mover(mover::Mover),
+    Forwarder(forwarder::Forwarder),
 }
 
 impl Assess {
@@ -77,7 +73,6 @@ impl Assess {
             None => perform::perform(&self.measuring, EXPERIMENTS),
             Some(Action::Host(measuring)) => perform::perform(&measuring, &[HOST]),
             Some(Action::Compare(compare)) => compare.run(),
-            Some(Action::Goals(goals)) => goals.run(),
             Some(Action::Report(report)) => report.run(),
             Some(Action::Download(measuring)) => perform::perform(&measuring, &[DOWNLOAD]),
             Some(Action::Stream(measuring)) => perform::perform(&measuring, &[STREAM]),
@@ -86,7 +81,7 @@ impl Assess {
             Some(Action::Loan(measuring)) => perform::perform(&measuring, &[LOAN]),
             Some(Action::Relay(relay)) => relay.run(),
             Some(Action::Sink(sink)) => sink.run(),
-            Some(Action::Mover(mover)) => mover.run(),
+            Some(Action::Forwarder(forwarder)) => forwarder.run(),
         }
     }
 }

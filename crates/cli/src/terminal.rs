@@ -4,6 +4,7 @@ use std::io::{self, IsTerminal, Write};
 
 use anyhow::{Context, Result};
 use rustix::termios::tcgetwinsize;
+use wirepath_report::terminal::Terminal;
 
 /// Columns where nothing says how many there are.
 const USUAL_WIDTH: u16 = 80;
@@ -34,6 +35,11 @@ pub(crate) fn error_size() -> (usize, usize) {
 pub(crate) fn speaks_utf8() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().filter_map(|name| std::env::var(name).ok());
     is_utf8(locale.into_iter().find(|value| !value.is_empty()).as_deref())
+}
+
+/// What standard output can show, for reports.
+pub(crate) fn shown() -> Terminal {
+    Terminal { width: width().into(), utf8: speaks_utf8() }
 }
 
 /// Prints on standard output at once.

@@ -129,7 +129,7 @@ impl IfRange {
     pub fn parse(value: &str) -> Self {
         match EntityTag::read(value) {
             Some(tag) => Self::Tag(tag),
-            None => date_s(value).map_or(Self::Unreadable, Self::Date),
+            None => fields::parse_date_s(value).map_or(Self::Unreadable, Self::Date),
         }
     }
 }
@@ -177,12 +177,6 @@ impl Conditions {
             Some(IfRange::Unreadable) => false,
         }
     }
-}
-
-/// A date in any of the three forms of section 5.6.7, in seconds since 1970; earlier ones count as unreadable.
-pub(crate) fn date_s(value: &str) -> Option<u64> {
-    let date = httpdate::parse_http_date(value.trim()).ok()?;
-    date.duration_since(std::time::UNIX_EPOCH).ok().map(|since| since.as_secs())
 }
 
 /// `etagc` of section 8.8.3, without the obsolete bytes above ASCII.

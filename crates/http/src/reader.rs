@@ -1,9 +1,6 @@
 //! Request heads from a stream of bytes (RFC 9112 sections 2 to 6), however it is cut into pieces.
 
-use crate::{HeadError, Request, RequestHead};
-
-/// Longest head in bytes, and all that is ever buffered of a connection.
-pub const HEAD_LIMIT: usize = 16 * 1024;
+use crate::{HEAD_LIMIT, HeadError, Request, RequestHead};
 
 /// Reads the heads of one connection: [`feed`](Self::feed) what arrives, then take
 /// [`next`](Self::next) until there is none, then feed again.

@@ -15,8 +15,8 @@ mod transport;
 
 pub use headers::Headers;
 pub use npt::{Npt, NptRange};
-pub use reader::{BODY_LIMIT, HEAD_LIMIT, Item, Reader};
-pub use request::{Method, Refusal, Request};
+pub use reader::{HEAD_LIMIT, Item, Reader};
+pub use request::{BODY_LIMIT, Method, Refusal, Request};
 pub use resource::{Resource, ResourceError, Target};
 pub use response::{Response, RtpInfo};
 pub use rtsp_types::StatusCode;

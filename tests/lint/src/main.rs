@@ -7,6 +7,7 @@ mod finding;
 mod licences;
 mod links;
 mod machine_paths;
+mod modules;
 mod reasons;
 mod rooms;
 mod rust;
@@ -41,6 +42,7 @@ fn check() -> anyhow::Result<usize> {
     let metadata = metadata(&root)?;
     let results = [
         ("rooms", rooms::check(&rooms::rooms(&metadata))),
+        ("modules", modules::check(&tree)),
         ("unsafe_code", unsafe_code::check(&tree)),
         ("reasons", reasons::check(&tree)),
         ("specification", specification::check(&tree)),

@@ -40,9 +40,10 @@ const RULES: &[Rule] = &[
         ours: &["wirepath-counters", "wirepath-http", "wirepath-net", "wirepath-streams", "wirepath-media"],
         others: None,
     },
+    Rule { room: "wirepath-report", ours: &[], others: None },
     Rule {
         room: "wirepath-assess",
-        ours: &["wirepath-sys", "wirepath-datapath", "wirepath-streams", "wirepath-media"],
+        ours: &["wirepath-report", "wirepath-sys", "wirepath-datapath", "wirepath-streams", "wirepath-media"],
         others: None,
     },
     Rule {
@@ -56,6 +57,11 @@ const RULES: &[Rule] = &[
     Rule { room: "wirepath-bench", ours: &["wirepath-tests"], others: None },
     // The model needs the layout of what the kernel is asked only.
     Rule { room: "wirepath-module-tests", ours: &["wirepath-sys", "wirepath-tests"], others: None },
+    Rule {
+        room: "wirepath-assessment-docs",
+        ours: &["wirepath-assess", "wirepath-datapath", "wirepath-report"],
+        others: None,
+    },
     Rule { room: "wirepath-vm", ours: &["wirepath-tests"], others: None },
     Rule { room: "wirepath-lint", ours: &[], others: None },
     Rule { room: "wirepath-check", ours: &[], others: None },
@@ -76,6 +82,7 @@ const ROOMS: &[&str] = &[
     "wirepath-net",
     "wirepath-server",
     "wirepath-relay",
+    "wirepath-report",
     "wirepath-assess",
 ];
 

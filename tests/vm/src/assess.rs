@@ -139,6 +139,7 @@ impl Assess {
     /// against kernel.
     fn say(&self, wirepath: &Path) -> Result<()> {
         let kernels = suite::chosen(None)?;
+        let wirepath = wirepath.canonicalize().with_context(|| wirepath.display().to_string())?;
         let of = |series: &Series, processor: &str, experiment: &str| {
             let name = format!("{}-{processor}.{experiment}.json", series.number);
             self.results.join(&name).exists().then_some(name)
@@ -146,7 +147,10 @@ impl Assess {
         let of_all = |series: &&Series| PROCESSORS.map(|(processor, _)| of(series, processor, STREAM));
         let streams: Vec<String> = kernels.iter().flat_map(of_all).flatten().collect();
         if !streams.is_empty() {
-            self.tell(wirepath, "goals.txt", "goals", &streams)?;
+            let mut goals = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+            goals.args(["run", "--quiet", "--locked", "-p", "wirepath-assessment-docs", "--manifest-path"]);
+            goals.arg(workspace::folder().join("Cargo.toml")).args(["--", "goals"]).args(&streams);
+            self.tell(&mut goals, "goals.txt")?;
         }
         let (Some(newest), Some(oldest)) = (kernels.first(), kernels.last()) else { return Ok(()) };
         for experiment in [STREAM, "download"] {
@@ -156,21 +160,21 @@ impl Assess {
                     && before != after
                 {
                     let name = format!("kernels-{processor}.{experiment}.txt");
-                    self.tell(wirepath, &name, "compare", &[before, after])?;
+                    let mut compare = Command::new(&wirepath);
+                    compare.args(["assess", "compare"]).args([before, after]);
+                    compare.env("LC_ALL", "C.UTF-8").env("COLUMNS", "160");
+                    self.tell(&mut compare, &name)?;
                 }
             }
         }
         Ok(())
     }
 
-    /// Keeps what `wirepath assess` says.
-    fn tell(&self, wirepath: &Path, name: &str, command: &str, results: &[String]) -> Result<()> {
-        let wirepath = wirepath.canonicalize().with_context(|| wirepath.display().to_string())?;
-        let mut wirepath = Command::new(wirepath);
-        wirepath.args(["assess", command]).args(results).current_dir(&self.results);
-        wirepath.env("LC_ALL", "C.UTF-8").env("COLUMNS", "160");
+    /// Keeps what a program says of results in the folder.
+    fn tell(&self, program: &mut Command, name: &str) -> Result<()> {
         let file = self.results.join(name);
-        fs::write(&file, output(&mut wirepath)?).with_context(|| file.display().to_string())?;
+        let said = output(program.current_dir(&self.results))?;
+        fs::write(&file, said).with_context(|| file.display().to_string())?;
         println!("{}", file.display());
         Ok(())
     }

@@ -4,10 +4,11 @@ use std::ops::RangeInclusive;
 
 use wirepath_datapath::LOANS_FOR_A_READING;
 
+use crate::case::Case;
 use crate::error::Error;
-use crate::send::Sent;
+use crate::sent::Sent;
+use crate::subject::PathKind;
 use crate::walk::Stretch;
-use crate::way::{Cell, Way};
 
 /// Calls that a wait explains, at most: the send that found no room with the read before it, `poll`, what reads returned loans,
 /// and the second half of a train or packet.
@@ -28,14 +29,14 @@ const ONCE: u64 = 2;
 /// # Errors
 /// [`Error::Faulty`] if not.
 pub(crate) fn check(
-    cell: &Cell,
+    case: &Case,
     stretches: impl Iterator<Item = Stretch>,
     sent: &Sent,
     reports: u64,
     counted: u64,
 ) -> Result<(), Error> {
-    let table = expected(cell, stretches, sent);
-    let readings = if cell.way.lends() { table.end() / LOANS_FOR_A_READING + ONCE } else { 0 };
+    let table = expected(case, stretches, sent);
+    let readings = if case.path.lends() { table.end() / LOANS_FOR_A_READING + ONCE } else { 0 };
     let explained = FOR_A_WAIT * sent.waits + FOR_A_REPORT * reports + readings;
     let most = table.end() + explained;
     if (*table.start()..=most).contains(&counted) {
@@ -50,15 +51,15 @@ pub(crate) fn check(
 }
 
 /// By the table alone.
-fn expected(cell: &Cell, stretches: impl Iterator<Item = Stretch>, sent: &Sent) -> RangeInclusive<u64> {
-    let is_stream = cell.transport == crate::result::Transport::Tcp;
-    let headers = cell.headers();
-    let each = stretches.map(|stretch| match cell.way {
-        Way::Stream(path) => path.calls(&cell.train(stretch, 0, headers), headers),
-        Way::Block(path) => path.calls(false),
+fn expected(case: &Case, stretches: impl Iterator<Item = Stretch>, sent: &Sent) -> RangeInclusive<u64> {
+    let is_stream = case.transport == crate::result::Transport::Tcp;
+    let headers = case.headers();
+    let each = stretches.map(|stretch| match case.path {
+        PathKind::Stream(path) => path.calls(&case.train(stretch, 0, headers), headers),
+        PathKind::Block(path) => path.calls(false),
     });
-    let of_all = match cell.way {
-        Way::Block(path) if is_stream => {
+    let of_all = match case.path {
+        PathKind::Block(path) if is_stream => {
             path.calls(true).map(|calls| calls.start() * sent.takes..=calls.end() * sent.takes)
         }
         _ => each
@@ -82,16 +83,16 @@ mod tests {
     const PACKETS: u64 = 480;
 
     /// What counting so many calls for 480 packets in trains of 48 says.
-    fn counted(way: Way, calls: u64, sent: Sent) -> Result<(), Error> {
-        let cell = Cell::new(way, Transport::Udp, Some(1000));
-        let walk = cell.walk(1000 * PACKETS, 1000 * PACKETS);
+    fn counted(path: PathKind, calls: u64, sent: Sent) -> Result<(), Error> {
+        let case = Case::new(path, Transport::Udp, Some(1000));
+        let walk = case.walk(1000 * PACKETS, 1000 * PACKETS);
         let sent = Sent { packets: PACKETS, ..sent };
-        check(&cell, walk.stretches(cell.train_packets().into()), &sent, 0, calls)
+        check(&case, walk.stretches(case.train_packets().into()), &sent, 0, calls)
     }
 
     #[test]
     fn a_path_that_differs_from_its_table_is_faulty() {
-        let faulty = |way, calls| matches!(counted(way, calls, Sent::default()), Err(Error::Faulty(_)));
+        let faulty = |path, calls| matches!(counted(path, calls, Sent::default()), Err(Error::Faulty(_)));
         for (path, calls) in [
             (DataPath::WireSendfile, 10),
             (DataPath::GsoWritev, 10),
@@ -101,33 +102,33 @@ mod tests {
             (DataPath::MmapSendRtp, 960),
             (DataPath::RtpSendfile, 960),
         ] {
-            let way = Way::Stream(path);
-            assert!(!faulty(way, calls), "{path}");
-            assert!(faulty(way, calls - 1) && faulty(way, calls + 1), "{path}");
+            let path = PathKind::Stream(path);
+            assert!(!faulty(path, calls), "{path}");
+            assert!(faulty(path, calls - 1) && faulty(path, calls + 1), "{path}");
         }
-        assert!(!faulty(Way::Block(BlockPath::ReadWrite), 960));
-        assert!(faulty(Way::Block(BlockPath::ReadWrite), 480));
-        assert!(faulty(Way::Block(BlockPath::Sendfile), 960));
-        assert!(faulty(Way::Stream(DataPath::GsoZerocopy), 480));
+        assert!(!faulty(PathKind::Block(BlockPath::ReadWrite), 960));
+        assert!(faulty(PathKind::Block(BlockPath::ReadWrite), 480));
+        assert!(faulty(PathKind::Block(BlockPath::Sendfile), 960));
+        assert!(faulty(PathKind::Stream(DataPath::GsoZerocopy), 480));
     }
 
     #[test]
     fn waits_loans_and_queues_are_explained() {
         let full = Sent { waits: 3, ..Sent::default() };
-        counted(Way::Stream(DataPath::MmapWritev), 480 + 3 * 3, full).unwrap();
-        counted(Way::Stream(DataPath::GsoZerocopy), 70, Sent::default()).unwrap();
+        counted(PathKind::Stream(DataPath::MmapWritev), 480 + 3 * 3, full).unwrap();
+        counted(PathKind::Stream(DataPath::GsoZerocopy), 70, Sent::default()).unwrap();
         let queued = Sent { flushes: 2, ..Sent::default() };
-        counted(Way::Stream(DataPath::WireUring), 3, queued).unwrap();
-        assert!(counted(Way::Stream(DataPath::WireUring), 10, queued).is_err());
-        assert!(counted(Way::Stream(DataPath::WireUring), 0, queued).is_err());
+        counted(PathKind::Stream(DataPath::WireUring), 3, queued).unwrap();
+        assert!(counted(PathKind::Stream(DataPath::WireUring), 10, queued).is_err());
+        assert!(counted(PathKind::Stream(DataPath::WireUring), 0, queued).is_err());
     }
 
     #[test]
     fn a_stream_is_judged_by_what_it_took() {
-        let cell = Cell::new(Way::Block(BlockPath::ReadWrite), Transport::Tcp, None);
+        let case = Case::new(PathKind::Block(BlockPath::ReadWrite), Transport::Tcp, None);
         let sent = Sent { packets: 1, takes: 100, waits: 20, ..Sent::default() };
-        check(&cell, std::iter::empty(), &sent, 0, 260).unwrap();
-        assert!(check(&cell, std::iter::empty(), &sent, 0, 199).is_err());
-        assert!(check(&cell, std::iter::empty(), &sent, 0, 400).is_err());
+        check(&case, std::iter::empty(), &sent, 0, 260).unwrap();
+        assert!(check(&case, std::iter::empty(), &sent, 0, 199).is_err());
+        assert!(check(&case, std::iter::empty(), &sent, 0, 400).is_err());
     }
 }

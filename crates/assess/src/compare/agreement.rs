@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use crate::cost;
-use crate::figures::{Figure, Name, figures};
-use crate::result::Assessment;
+use crate::figures::{COPIED_SEND, LENT_SEND, Name};
+use crate::result::{Assessment, PathVariant};
 use crate::statistics::Summary;
 use crate::verdict::baseline;
 
@@ -69,24 +69,20 @@ fn relatives(assessment: &Assessment) -> Vec<Relative> {
         let Some(plain) = baseline(group.experiment) else { continue };
         for cost in &group.costs {
             let Some(ratio) = group.relative(cost) else { continue };
-            let base = group.find(plain, cost.measurement.size);
+            let base = group.find(PathVariant::plain(plain), cost.measurement.size);
             let name = Name::of(cost);
             let noisy = cost.is_noisy() || base.is_some_and(|base| base.is_noisy());
-            relatives.push(Relative { name, to: plain.to_owned(), ratio, noisy });
+            relatives.push(Relative { name, to: plain.to_string(), ratio, noisy });
         }
     }
-    let figures = figures(assessment);
-    let lending = figures.iter().filter(|figure| figure.name.experiment == "loan");
-    let by_name: HashMap<&Name, &Figure> = lending.map(|figure| (&figure.name, figure)).collect();
-    for figure in &figures {
-        let Some(place) = figure.name.what.strip_prefix("send that lends") else { continue };
-        let to = format!("send that copies{place}");
-        let copied = Name { what: to.clone(), ..figure.name.clone() };
-        let copied = by_name.get(&copied).and_then(|figure| Summary::of(figure.runs.iter().copied()));
-        let Some((lent, copied)) = Summary::of(figure.runs.iter().copied()).zip(copied) else { continue };
+    for point in assessment.loan.iter().flat_map(|loan| &loan.points) {
+        let summary = |runs: &[f64]| Summary::of(runs.iter().copied());
+        let Some((lent, copied)) = summary(&point.lent_send_s).zip(summary(&point.copied_send_s)) else {
+            continue;
+        };
         let ratio = lent.median / copied.median;
         if ratio.is_finite() {
-            let name = figure.name.clone();
+            let (name, to) = (Name::of_loan(point, LENT_SEND), Name::of_loan(point, COPIED_SEND).what);
             relatives.push(Relative { name, to, ratio, noisy: lent.is_noisy() || copied.is_noisy() });
         }
     }

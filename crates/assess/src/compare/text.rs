@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 
+use wirepath_report::number::{self, NOTHING};
+use wirepath_report::{Cell, Kind, Table};
+
 use super::{AGREEMENT, Agreement, Compared, Comparison, Verdict};
 use crate::figures::Name;
-use crate::report::number::{self, NOTHING};
-use crate::report::{Cell, Kind, Table};
 
 impl Comparison {
     /// How many relative figures agree.
@@ -65,7 +66,7 @@ impl Comparison {
 /// Whether figures belong into one table: of one experiment, transport and MTU.
 fn are_neighbours(one: &Compared, other: &Compared) -> bool {
     let place = |name: &Name| (name.transport, name.mtu);
-    one.name.experiment == other.name.experiment && place(&one.name) == place(&other.name)
+    one.name.topic == other.name.topic && place(&one.name) == place(&other.name)
 }
 
 /// As in the papers: what, then by size.
@@ -123,7 +124,8 @@ mod tests {
     fn tables_say_what_differs_and_which_relative_figures_do_not_agree() {
         let (first, mut second) = (example::full(), example::full());
         second.host.kernel = "7.3.4\u{1b}[2J".to_owned();
-        let sent = second.measurements.iter_mut().filter(|measurement| measurement.path == "mmap_send");
+        let sent =
+            second.measurements.iter_mut().filter(|measurement| measurement.path.to_string() == "mmap_send");
         sent.flat_map(|measurement| &mut measurement.runs).for_each(|run| {
             (run.user_s, run.system_s) = (run.user_s / 2.0, run.system_s / 2.0);
         });

@@ -2,14 +2,13 @@
 
 use wirepath_datapath::{BlockPath, DataPath};
 
-use crate::result::{Counted, Transport};
-use crate::way::Way;
+use crate::result::{Counted, PathKind, Transport};
 
 /// A line of a table. The tables' switches between user and kernel are two a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
     pub(super) table: PaperTable,
-    pub(super) way: Way,
+    pub(super) path: PathKind,
     pub(super) transport: Transport,
     /// Calls, without the one `mmap` of a file; nothing where the papers give no figure.
     pub(super) calls: Option<Amount>,
@@ -60,7 +59,7 @@ pub(super) const LINES: [Line; 18] = [
     streaming(DataPath::Krtpmsend, InAll(1), InAll(0)),
     Line {
         table: PaperTable::Slides,
-        way: Way::Stream(DataPath::Sendfilew),
+        path: PathKind::Stream(DataPath::Sendfilew),
         transport: Transport::Udp,
         calls: None,
         copies: None,
@@ -68,13 +67,13 @@ pub(super) const LINES: [Line; 18] = [
 ];
 
 const fn download(path: BlockPath, transport: Transport, calls: Amount, copies: Amount) -> Line {
-    let way = Way::Block(path);
-    Line { table: PaperTable::Download, way, transport, calls: Some(calls), copies: Some(copies) }
+    let path = PathKind::Block(path);
+    Line { table: PaperTable::Download, path, transport, calls: Some(calls), copies: Some(copies) }
 }
 
 const fn streaming(path: DataPath, calls: Amount, copies: Amount) -> Line {
-    let (way, transport) = (Way::Stream(path), Transport::Udp);
-    Line { table: PaperTable::Streaming, way, transport, calls: Some(calls), copies: Some(copies) }
+    let (path, transport) = (PathKind::Stream(path), Transport::Udp);
+    Line { table: PaperTable::Streaming, path, transport, calls: Some(calls), copies: Some(copies) }
 }
 
 impl Amount {
@@ -98,7 +97,7 @@ impl Amount {
 
 /// The line that was counted.
 pub(super) fn line_of(counted: &Counted) -> Option<&'static Line> {
-    LINES.iter().find(|line| line.way.name() == counted.path && line.transport == counted.transport)
+    LINES.iter().find(|line| line.path == counted.path && line.transport == counted.transport)
 }
 
 #[cfg(test)]
@@ -109,7 +108,7 @@ mod tests {
     fn calls_of_the_tables_are_those_that_paths_are_held_to() {
         for line in LINES {
             let held_to =
-                line.way.calls_in_papers(line.transport, line.transport.eq(&Transport::Udp).then_some(1));
+                line.path.calls_in_papers(line.transport, line.transport.eq(&Transport::Udp).then_some(1));
             match (line.calls, held_to) {
                 (Some(Each(calls)), Some(held_to)) => assert_eq!(calls, held_to, "{line:?}"),
                 (Some(InAll(1)), Some(1)) if line.transport == Transport::Tcp => {}

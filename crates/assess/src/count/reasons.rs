@@ -3,8 +3,7 @@
 use wirepath_datapath::{BlockPath, DataPath};
 
 use super::lines::{Amount, line_of};
-use crate::result::Counted;
-use crate::way::Way;
+use crate::result::{Counted, PathKind};
 
 /// Why a count differs from the papers'.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +35,7 @@ pub fn reasons(counted: &Counted) -> Reasons {
         reasons.reasons.extend((counted.calls < counted.packets).then_some(TRAINS));
     }
     if let Some(papers) = line.copies {
-        reasons.add(papers, counted.packets, counted.copies(), &copies(line.way, counted));
+        reasons.add(papers, counted.packets, counted.copies(), &copies(line.path, counted));
     }
     reasons
 }
@@ -63,19 +62,23 @@ fn calls(papers: Amount, counted: &Counted) -> Vec<(&'static str, i64)> {
 }
 
 /// The same of copies.
-fn copies(way: Way, counted: &Counted) -> Vec<(&'static str, i64)> {
+fn copies(path: PathKind, counted: &Counted) -> Vec<(&'static str, i64)> {
     let packets = counted.packets as i64;
     let by = |function| counted.copies_by(function) as i64;
     let reads = matches!(
-        way,
-        Way::Block(BlockPath::ReadWrite) | Way::Stream(DataPath::ReadSendRtp | DataPath::ReadWritev)
+        path,
+        PathKind::Block(BlockPath::ReadWrite)
+            | PathKind::Stream(DataPath::ReadSendRtp | DataPath::ReadWritev)
     );
-    let joins = matches!(way, Way::Stream(DataPath::ReadWritev | DataPath::MmapWritev));
-    let refers = way.needs_module()
-        || matches!(way, Way::Block(BlockPath::Sendfile) | Way::Stream(DataPath::RtpSendfile));
+    let joins = matches!(path, PathKind::Stream(DataPath::ReadWritev | DataPath::MmapWritev));
+    let refers = path.needs_module()
+        || matches!(path, PathKind::Block(BlockPath::Sendfile) | PathKind::Stream(DataPath::RtpSendfile));
     // Those whose header is sent by itself, which is a copy that the papers count too.
-    let headers =
-        if matches!(way, Way::Stream(DataPath::RtpSendfile | DataPath::MmapSendMsend)) { packets } else { 0 };
+    let headers = if matches!(path, PathKind::Stream(DataPath::RtpSendfile | DataPath::MmapSendMsend)) {
+        packets
+    } else {
+        0
+    };
     vec![
         (PAGES, if reads { by("_copy_to_iter") - packets } else { 0 }),
         (JOINED, if joins { -packets } else { 0 }),
@@ -95,7 +98,7 @@ mod tests {
             bytes: 1000 * calls,
         });
         Counted {
-            path: path.to_owned(),
+            path: path.parse().unwrap(),
             transport: Transport::Udp,
             size: Some(1460),
             packets: 100,

@@ -2,8 +2,8 @@
 
 use super::lines::{Amount, PaperTable, line_of};
 use super::reasons::reasons;
-use crate::report::number;
-use crate::report::{Cell, Kind, Table};
+use wirepath_report::{Cell, Kind, Table, number};
+
 use crate::result::Counted;
 
 /// Tables 3 and 4 of the papers with what was counted in them, in that order; none where nothing was counted.
@@ -21,7 +21,7 @@ pub fn tables(counts: &[Counted]) -> Vec<Table> {
                 false => Cell::new("not explained", Kind::Bad),
             };
             table.row([
-                Cell::code(&counted.path),
+                Cell::code(counted.path.name()),
                 Cell::plain(counted.transport.to_string()),
                 Cell::plain(in_packets(counted.calls, counted.packets)),
                 calls,

@@ -13,7 +13,7 @@ use wirepath_datapath::{
 };
 
 use super::read;
-use crate::result::{PathState, Transport};
+use crate::result::{Experiment, PathKind, PathState, Transport};
 
 /// Bytes of a block that is sent to try a path, and of a datagram of it.
 const BLOCK: usize = 3 * DATAGRAM;
@@ -29,21 +29,23 @@ pub(super) fn all(kernel: &str) -> Vec<PathState> {
         let tried = try_on_loopback(path).map_err(|trial| match trial {
             Trial::Failed(error) | Trial::Impossible(error) => error,
         });
-        state("stream", path.name(), Transport::Udp, tried, release)
+        state(Experiment::Stream, path.into(), Transport::Udp, tried, release)
     });
     let downloads = BlockPath::ALL.into_iter().flat_map(|path| {
         // The module sends blocks over UDP only.
         let over_tcp = (!path.needs_module()).then(|| (Transport::Tcp, try_tcp(path)));
         let tries = [(Transport::Udp, try_udp(path))].into_iter().chain(over_tcp);
-        tries.map(move |(transport, tried)| state("download", path.name(), transport, tried, release))
+        tries.map(move |(transport, tried)| {
+            state(Experiment::Download, path.into(), transport, tried, release)
+        })
     });
     streams.into_iter().chain(downloads).collect()
 }
 
 /// What a trial says of a path.
 fn state(
-    experiment: &str,
-    path: &str,
+    experiment: Experiment,
+    path: PathKind,
     transport: Transport,
     tried: io::Result<()>,
     release: Option<(u32, u32)>,
@@ -52,7 +54,7 @@ fn state(
     let lack = match tried {
         Err(error) => Some(lack(&error)),
         // The zero-copy half of sendfile to UDP came in 6.5; 6.1.72 got the other half.
-        Ok(()) => (transport == Transport::Udp && (path.ends_with("sendfile") || is_by_module(path)))
+        Ok(()) => (transport == Transport::Udp && (path.sends_by_reference() || path.needs_module()))
             .then(|| release.filter(|release| *release < (6, 5)))
             .flatten()
             .map(|(major, minor)| {
@@ -61,12 +63,7 @@ fn state(
             }),
     };
     let (missing, remedy) = lack.unzip();
-    PathState { experiment: experiment.to_owned(), path: path.to_owned(), transport, runs, missing, remedy }
-}
-
-/// Whether a path, whose name is no other's, needs the module.
-fn is_by_module(name: &str) -> bool {
-    name.parse().is_ok_and(DataPath::needs_module) || name.parse().is_ok_and(BlockPath::needs_module)
+    PathState { experiment, path, transport, runs, missing, remedy }
 }
 
 /// What an error says is missing, and how to get it.
@@ -187,7 +184,7 @@ mod tests {
     fn every_path_runs_where_tests_do() {
         let states = all("6.18.44");
         let (by_module, others): (Vec<_>, Vec<_>) =
-            states.into_iter().partition(|state| is_by_module(&state.path));
+            states.into_iter().partition(|state| state.path.needs_module());
         assert!(others.iter().all(|state| state.runs), "{others:#?}");
         assert_eq!((by_module.len(), others.len()), (9, 10 + 2 * 6));
         let is_loaded = SendContext::default().open_module().is_ok();
@@ -199,7 +196,9 @@ mod tests {
 
     #[test]
     fn what_fails_is_said_with_a_remedy() {
-        let refused = |error| state("stream", "gso_writev", Transport::Udp, Err(error), Some((6, 18)));
+        let refused = |error| {
+            state(Experiment::Stream, DataPath::GsoWritev.into(), Transport::Udp, Err(error), Some((6, 18)))
+        };
         let down = SendError::NetworkDown { call: "sendmsg", errno: Errno::NETUNREACH };
         let state = refused(io::Error::other(down));
         assert!(!state.runs && state.missing.is_some_and(|missing| missing.contains("sendmsg")));
@@ -212,7 +211,9 @@ mod tests {
 
     #[test]
     fn sendfile_that_copies_runs_and_is_named() {
-        let of = |path, transport, release| state("download", path, transport, Ok(()), release);
+        let of = |path: &str, transport, release| {
+            state(Experiment::Download, path.parse().unwrap(), transport, Ok(()), release)
+        };
         let old = of("wire_sendfile", Transport::Udp, Some((6, 1)));
         assert!(old.runs && old.missing.is_some_and(|missing| missing.contains("Linux 6.1")));
         for (path, transport, release) in [

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::arithmetic::median;
 use super::sends::{How, Made, Sends};
-use crate::result::{LoanPoint, Measurement, Run, Transport};
+use crate::result::{Experiment, LoanPoint, Measurement, PathVariant, Run, Transport};
 
 /// One size over one transport from one place in a page.
 pub(super) struct Point {
@@ -60,10 +60,9 @@ impl Timed {
 
     pub(super) fn measurement(&self, mtu: u32) -> Measurement {
         let Sends { how, transport, size, segment, aligned } = self.sends;
-        let how = if how == How::Copied { "loan:copy" } else { "loan:lend" };
         Measurement {
-            experiment: "loan".to_owned(),
-            path: format!("{how}{}", if aligned { "" } else { ":unaligned" }),
+            experiment: Experiment::Loan,
+            path: PathVariant::send(how == How::Lent, aligned),
             transport,
             size: Some(size.into()),
             packets_per_train: if transport == Transport::Udp { size.div_ceil(segment.into()) } else { 1 },

@@ -7,9 +7,9 @@ use super::series::{BEFORE, Series, go_on, of};
 use super::supplies::Supplies;
 use super::turned::Turned;
 use crate::error::Error;
+use crate::findings::Findings;
 use crate::progress::Progress;
-use crate::rounds::Found;
-use crate::stage::Stage;
+use crate::test_bed::TestBed;
 
 /// How far the rounds are, for whoever watches.
 struct Way<'a> {
@@ -30,9 +30,9 @@ impl Series<'_> {
     /// As many rounds as runs are asked for. What was measured until an error stays.
     pub(super) fn rounds(
         &mut self,
-        stage: &Stage,
+        test_bed: &TestBed,
         supplies: &mut Supplies,
-        found: &mut Found,
+        found: &mut Findings,
         progress: &mut dyn Progress,
     ) -> Result<(), Error> {
         let runs = self.options.runs;
@@ -42,7 +42,7 @@ impl Series<'_> {
             way.doing = format!("round {} of {runs}:", round + 1);
             let mut index = 0;
             while index < self.points.len() {
-                match self.once(index, stage, supplies, found, &mut way)? {
+                match self.once(index, test_bed, supplies, found, &mut way)? {
                     Outcome::Goes => index += 1,
                     Outcome::Ends => drop(self.points.remove(index)),
                 }
@@ -56,9 +56,9 @@ impl Series<'_> {
     fn once(
         &mut self,
         index: usize,
-        stage: &Stage,
+        test_bed: &TestBed,
         supplies: &mut Supplies,
-        found: &mut Found,
+        found: &mut Findings,
         way: &mut Way<'_>,
     ) -> Result<Outcome, Error> {
         let volume = self.volume(&self.points[index].copied.sends);
@@ -67,14 +67,14 @@ impl Series<'_> {
         if let Some(copies) = &mut self.copies {
             point.copy_s.push(copies.seconds(point.copied.sends.size as usize));
         }
-        let made = supplies.run(&point.copied.sends, volume, stage);
+        let made = supplies.run(&point.copied.sends, volume, test_bed);
         let Some(made) = of(&point.copied.sends, self.mtu, made, found)? else { return Ok(Outcome::Ends) };
         point.copied.add(&made);
         way.done += point.copied.estimate;
         let Some(mut lent) = point.lent.take() else { return Ok(Outcome::Goes) };
         way.go_on(point)?;
         way.done += lent.estimate;
-        match of(&lent.sends, self.mtu, supplies.run(&lent.sends, volume, stage), found)? {
+        match of(&lent.sends, self.mtu, supplies.run(&lent.sends, volume, test_bed), found)? {
             Some(made) if made.is_copied_after_all() => {
                 self.turned.push(Turned { sends: lent.sends, loans: made.loans });
             }

@@ -5,14 +5,16 @@ use std::time::Instant;
 use wirepath_datapath::{BlockPath, LoanPolicy, MappedFile, SendContext};
 use wirepath_sys::usage::Usage;
 
+use crate::case::Case;
 use crate::error::{Doing, Error};
 use crate::headers::UDP_OVER_IPV4;
-use crate::outlet::{self, Watch};
 use crate::result::{Loans, Run, Transport};
-use crate::send::{Sending, Sent};
-use crate::stage::Stage;
+use crate::send::Sending;
+use crate::sent::Sent;
+use crate::subject::PathKind;
+use crate::test_bed::TestBed;
+use crate::test_socket::{self, Watch};
 use crate::walk::Stretch;
-use crate::way::{Cell, Way};
 
 /// Most bytes of a UDP datagram (IPv4), and so of a send.
 pub(super) const MOST_OF_DATAGRAM: u32 = 65_507;
@@ -62,10 +64,10 @@ impl Sends {
 
     /// The socket's side of it. Both ways have UDP_SEGMENT set, so that the same datagrams leave; `loan` that is forced off is
     /// `mmap_send` on such a socket.
-    pub(super) fn cell(&self) -> Cell {
+    pub(super) fn case(&self) -> Case {
         let path = if self.how == How::Copied { BlockPath::Loan } else { BlockPath::MmapZerocopy };
-        let cell = Cell::new(Way::Block(path), self.transport, Some(self.segment));
-        Cell { loans: LoanPolicy::NEVER, ..cell }
+        let case = Case::new(PathKind::Block(path), self.transport, Some(self.segment));
+        Case { loans: LoanPolicy::NEVER, ..case }
     }
 
     /// Sends of at least so many bytes in all of a file of this length, which holds one: each begins at a page of its own, or just
@@ -102,19 +104,19 @@ impl Sends {
         volume: u64,
         file: u64,
         medium: &MappedFile,
-        stage: &Stage,
+        test_bed: &TestBed,
         scratch: &mut SendContext,
     ) -> Result<Made, Error> {
-        let cell = self.cell();
-        let (outlet, mut watch) = outlet::open(&cell, stage)?;
+        let case = self.case();
+        let (socket, mut watch) = test_socket::open(&case, test_bed)?;
         let usage = || Usage::of_process().doing("asking for the processor time");
-        let mut sending = Sending::new(&cell, medium, 0, &outlet, scratch, 0);
+        let mut sending = Sending::new(&case, medium, 0, &socket, scratch, 0);
         let (before, start) = (usage()?, Instant::now());
         let (sent, sends) = self.all(&mut sending, volume, file, &mut watch)?;
-        outlet.finish()?;
+        socket.finish()?;
         let (wall, used) = (start.elapsed(), usage()?.since(before));
-        watch.settle(&cell, &sent, stage.mtu)?;
-        let loans = Loans::from(outlet.loans());
+        watch.settle(&case, &sent, test_bed.mtu)?;
+        let loans = Loans::from(socket.loans());
         let lends = self.how == How::Lent;
         let run = Run {
             user_s: used.user.as_secs_f64(),

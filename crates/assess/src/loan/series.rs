@@ -1,4 +1,4 @@
-//! All sizes over UDP and TCP, from the beginning of a page and from just before one, on one stage.
+//! All sizes over UDP and TCP, from the beginning of a page and from just before one, on one test bed.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use super::threshold;
 use super::turned::{Turned, explain, kernel_copies};
 use crate::costs::ColdCopies;
 use crate::error::Error;
+use crate::findings::Findings;
 use crate::media::Media;
 use crate::options::Options;
 use crate::progress::Progress;
 use crate::result::{LoanPoint, Measurement, Threshold, Transport};
-use crate::rounds::Found;
-use crate::stage::Stage;
+use crate::test_bed::TestBed;
 
 /// Bytes of a send: halves and multiples of pages. The largest over UDP is what a datagram holds.
 const OVER_UDP: [u32; 13] = [
@@ -62,7 +62,7 @@ pub(super) struct Series<'a> {
 }
 
 /// What a series found.
-pub(super) struct SendOutcome {
+pub(super) struct Taken {
     pub(super) points: Vec<LoanPoint>,
     pub(super) thresholds: Vec<Threshold>,
     /// The runs that the points summarise.
@@ -80,37 +80,37 @@ impl<'a> Series<'a> {
     /// What ends the assessment; what concerns one size is in `found`.
     pub(super) fn make(
         &mut self,
-        stage: &Stage,
-        found: &mut Found,
+        test_bed: &TestBed,
+        found: &mut Findings,
         progress: &mut dyn Progress,
     ) -> Result<(), Error> {
-        self.mtu = stage.mtu;
+        self.mtu = test_bed.mtu;
         let media = Media::open(self.options, 1, LARGEST.into(), progress)?;
         let mut supplies = Supplies::of(media);
         progress.at(0.0, "mapping what is sent");
-        supplies.touch(stage)?;
-        self.admit_all(stage, &mut supplies, found, progress)?;
-        let outcome = self.rounds(stage, &mut supplies, found, progress);
+        supplies.touch(test_bed)?;
+        self.admit_all(test_bed, &mut supplies, found, progress)?;
+        let outcome = self.rounds(test_bed, &mut supplies, found, progress);
         explain(&self.turned, self.mtu, found);
         outcome
     }
 
     fn admit_all(
         &mut self,
-        stage: &Stage,
+        test_bed: &TestBed,
         supplies: &mut Supplies,
-        found: &mut Found,
+        found: &mut Findings,
         progress: &mut dyn Progress,
     ) -> Result<(), Error> {
-        let all = all_sends(stage.mtu);
+        let all = all_sends(test_bed.mtu);
         for (index, copied) in all.iter().enumerate() {
             go_on(progress, BEFORE * index as f64 / all.len() as f64, "verifying", copied)?;
             if copied.room() > supplies.length() {
                 found.leave_out(&format!("loan: {}", copied.label()), &"the file to send is shorter");
                 continue;
             }
-            if let Some(timed) = self.admit(*copied, stage, supplies, found)? {
-                let lent = self.admit(Sends { how: How::Lent, ..*copied }, stage, supplies, found)?;
+            if let Some(timed) = self.admit(*copied, test_bed, supplies, found)? {
+                let lent = self.admit(Sends { how: How::Lent, ..*copied }, test_bed, supplies, found)?;
                 self.points.push(Point { copy_s: Vec::new(), copied: timed, lent });
             }
         }
@@ -121,13 +121,14 @@ impl<'a> Series<'a> {
     fn admit(
         &mut self,
         sends: Sends,
-        stage: &Stage,
+        test_bed: &TestBed,
         supplies: &mut Supplies,
-        found: &mut Found,
+        found: &mut Findings,
     ) -> Result<Option<Timed>, Error> {
         let volume = self.volume(&sends);
         let warm_up = (volume / WARM_UP).max(u64::from(sends.size));
-        let admitted = supplies.verify(&sends, stage).and_then(|()| supplies.run(&sends, warm_up, stage));
+        let admitted =
+            supplies.verify(&sends, test_bed).and_then(|()| supplies.run(&sends, warm_up, test_bed));
         let Some(made) = of(&sends, self.mtu, admitted, found)? else { return Ok(None) };
         if made.is_copied_after_all() {
             self.turned.push(Turned { sends, loans: made.loans });
@@ -145,7 +146,7 @@ impl<'a> Series<'a> {
     }
 
     /// What was found. Why there is no threshold goes to `found`.
-    pub(super) fn take(self, found: &mut Found) -> SendOutcome {
+    pub(super) fn take(self, found: &mut Findings) -> Taken {
         let mtu = self.mtu;
         let measured: Vec<Point> =
             self.points.into_iter().filter(|point| !point.copied.runs.is_empty()).collect();
@@ -156,7 +157,7 @@ impl<'a> Series<'a> {
         let transports = if self.is_whole { &[Transport::Udp, Transport::Tcp][..] } else { &[] };
         let thresholds =
             transports.iter().filter_map(|transport| conclude(&points, *transport, mtu, &self.turned, found));
-        SendOutcome { thresholds: thresholds.collect(), points, measurements }
+        Taken { thresholds: thresholds.collect(), points, measurements }
     }
 }
 
@@ -166,7 +167,7 @@ fn conclude(
     transport: Transport,
     mtu: u32,
     turned: &[Turned],
-    found: &mut Found,
+    found: &mut Findings,
 ) -> Option<Threshold> {
     if !points.iter().any(|point| point.transport == transport) {
         return None;
@@ -214,7 +215,7 @@ pub(super) fn of<T>(
     sends: &Sends,
     mtu: u32,
     made: Result<T, Error>,
-    found: &mut Found,
+    found: &mut Findings,
 ) -> Result<Option<T>, Error> {
     match made {
         Ok(made) => Ok(Some(made)),

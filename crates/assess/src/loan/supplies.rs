@@ -1,13 +1,14 @@
-//! What sends need beside a stage: the file, and what paths write into.
+//! What sends need beside a test bed: the file, and what paths write into.
 
 use wirepath_datapath::SendContext;
 
 use super::sends::{How, MOST_OF_DATAGRAM, Made, Sends};
 use super::verify::verify;
+use crate::case::Content;
 use crate::error::Error;
-use crate::media::{Kind, Media};
+use crate::media::Media;
 use crate::result::Transport;
-use crate::stage::Stage;
+use crate::test_bed::TestBed;
 
 /// One file, in the page cache.
 pub(super) struct Supplies {
@@ -25,21 +26,21 @@ impl Supplies {
         self.media.length()
     }
 
-    pub(super) fn run(&mut self, sends: &Sends, volume: u64, stage: &Stage) -> Result<Made, Error> {
+    pub(super) fn run(&mut self, sends: &Sends, volume: u64, test_bed: &TestBed) -> Result<Made, Error> {
         let file = self.media.length();
-        sends.run(volume, file, self.media.prepared(Kind::Payload)?, stage, &mut self.scratch)
+        sends.run(volume, file, self.media.prepared(Content::Payload)?, test_bed, &mut self.scratch)
     }
 
     /// Maps every page once: a page that a loan is the first to touch costs a page fault.
-    pub(super) fn touch(&mut self, stage: &Stage) -> Result<(), Error> {
+    pub(super) fn touch(&mut self, test_bed: &TestBed) -> Result<(), Error> {
         let size = (rustix::param::page_size() as u32).min(MOST_OF_DATAGRAM);
-        let segment = Sends::segment(stage.mtu);
+        let segment = Sends::segment(test_bed.mtu);
         let pages = Sends { how: How::Copied, transport: Transport::Udp, size, segment, aligned: true };
-        self.run(&pages, self.media.length(), stage).map(drop)
+        self.run(&pages, self.media.length(), test_bed).map(drop)
     }
 
-    pub(super) fn verify(&mut self, sends: &Sends, stage: &Stage) -> Result<(), Error> {
+    pub(super) fn verify(&mut self, sends: &Sends, test_bed: &TestBed) -> Result<(), Error> {
         let file = self.media.length();
-        verify(sends, file, self.media.prepared(Kind::Payload)?, stage, &mut self.scratch)
+        verify(sends, file, self.media.prepared(Content::Payload)?, test_bed, &mut self.scratch)
     }
 }

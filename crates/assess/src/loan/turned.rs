@@ -1,8 +1,8 @@
 //! Loans that became copies, which say nothing of lending.
 
 use super::sends::Sends;
+use crate::findings::Findings;
 use crate::result::{Loans, Transport};
-use crate::rounds::Found;
 
 /// A run that has such.
 pub(super) struct Turned {
@@ -17,7 +17,7 @@ pub(super) fn kernel_copies(turned: &[Turned], transport: Transport) -> bool {
 }
 
 /// Says of what sizes loans became copies, a line for each transport.
-pub(super) fn explain(turned: &[Turned], mtu: u32, found: &mut Found) {
+pub(super) fn explain(turned: &[Turned], mtu: u32, found: &mut Findings) {
     for transport in [Transport::Udp, Transport::Tcp] {
         let of: Vec<&Turned> = turned.iter().filter(|turned| turned.sends.transport == transport).collect();
         let sizes = || of.iter().map(|turned| turned.sends.size);
@@ -70,7 +70,7 @@ mod tests {
         let all =
             [turned(Tcp, 4096, [10, 0, 10]), turned(Tcp, 65_536, [20, 0, 20]), turned(Udp, 64, [8, 3, 2])];
         assert!(kernel_copies(&all, Tcp) && !kernel_copies(&all, Udp) && !kernel_copies(&all[..2], Udp));
-        let mut found = Found::default();
+        let mut found = Findings::default();
         explain(&all, 1500, &mut found);
         let [udp, tcp] = &found.left_out[..] else { panic!("{:?}", found.left_out) };
         assert!(tcp.what.contains("TCP of sends from 4096 to 65536 bytes, MTU 1500"), "{}", tcp.what);

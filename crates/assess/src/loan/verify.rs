@@ -10,10 +10,11 @@ use wirepath_datapath::{BlockPath, Extent, MappedFile, SendContext};
 
 use super::sends::{How, Sends};
 use crate::error::{Doing, Error};
-use crate::outlet::Outlet;
 use crate::result::Transport;
-use crate::send::{Sending, Sent, room};
-use crate::stage::Stage;
+use crate::send::{Sending, room};
+use crate::sent::Sent;
+use crate::test_bed::TestBed;
+use crate::test_socket::TestSocket;
 
 /// Payload that is compared, at least, and sends, at least.
 const VOLUME: u64 = 128 << 10;
@@ -30,7 +31,7 @@ pub(super) fn verify(
     sends: &Sends,
     file: u64,
     medium: &MappedFile,
-    stage: &Stage,
+    test_bed: &TestBed,
     scratch: &mut SendContext,
 ) -> Result<(), Error> {
     let volume = VOLUME.max(SENDS * u64::from(sends.size));
@@ -38,21 +39,21 @@ pub(super) fn verify(
     let mut expected = vec![0; end as usize];
     medium.file().read_exact_at(&mut expected, 0).doing("reading what is sent")?;
     let expected = Expected { bytes: expected, file, volume };
-    let cell = sends.cell();
-    stage.compute_checksums(false)?;
+    let case = sends.case();
+    test_bed.compute_checksums(false)?;
     let verified = match sends.transport {
-        Transport::Udp => stage.datagram_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
+        Transport::Udp => test_bed.datagram_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
             receiver.set_read_timeout(Some(PATIENCE)).doing("setting up a socket")?;
-            let outlet = Outlet::datagrams(&cell, sender)?;
-            datagrams(sends, &expected, medium, &outlet, &receiver, scratch)
+            let socket = TestSocket::datagrams(&case, sender)?;
+            datagrams(sends, &expected, medium, &socket, &receiver, scratch)
         }),
-        Transport::Tcp => stage.stream_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
+        Transport::Tcp => test_bed.stream_pairs()?.into_iter().try_for_each(|(sender, receiver)| {
             receiver.set_read_timeout(Some(PATIENCE)).doing("setting up a connection")?;
-            let outlet = Outlet::stream(&cell, sender)?;
-            stream(sends, &expected, medium, &outlet, &receiver, scratch)
+            let socket = TestSocket::stream(&case, sender)?;
+            stream(sends, &expected, medium, &socket, &receiver, scratch)
         }),
     };
-    stage.compute_checksums(true)?;
+    test_bed.compute_checksums(true)?;
     verified
 }
 
@@ -70,12 +71,12 @@ fn datagrams(
     sends: &Sends,
     expected: &Expected,
     medium: &MappedFile,
-    outlet: &Outlet,
+    socket: &TestSocket,
     receiver: &UdpSocket,
     scratch: &mut SendContext,
 ) -> Result<(), Error> {
-    let cell = sends.cell();
-    let mut sending = Sending::new(&cell, medium, 0, outlet, scratch, 0);
+    let case = sends.case();
+    let mut sending = Sending::new(&case, medium, 0, socket, scratch, 0);
     let mut room = vec![0; 1 << 16];
     for stretch in sends.stretches(expected.file, expected.volume) {
         sending.stretch(stretch, &mut Sent::default())?;
@@ -97,11 +98,11 @@ fn stream(
     sends: &Sends,
     expected: &Expected,
     medium: &MappedFile,
-    outlet: &Outlet,
+    socket: &TestSocket,
     mut receiver: &TcpStream,
     scratch: &mut SendContext,
 ) -> Result<(), Error> {
-    let Outlet::Blocks(sink) = outlet else { unreachable!("blocks go to an outlet for blocks") };
+    let TestSocket::Blocks(sink) = socket else { unreachable!("blocks go to an socket for blocks") };
     let path = if sends.how == How::Copied { BlockPath::Loan } else { BlockPath::MmapZerocopy };
     let mut came = vec![0; sends.size as usize];
     for stretch in sends.stretches(expected.file, expected.volume) {
@@ -119,7 +120,7 @@ fn stream(
                     }
                     offset += bytes as u64;
                 }
-                Err(error) => drop(room(error, outlet)?),
+                Err(error) => drop(room(error, socket)?),
             }
         }
     }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use wirepath_datapath::rtp::HEADER_LENGTH;
 
-use super::{Kind, RUN};
+use crate::case::{Content, RUN};
 use crate::error::{Doing, Error};
 use crate::progress::Progress;
 
@@ -18,14 +18,14 @@ pub(super) const VERSION: u32 = 1;
 const STEP: u64 = 16 << 20;
 
 /// What comes next, into the buffer from its start; how much it is. Nothing at the end.
-pub(crate) trait Content: FnMut(&mut Vec<u8>) -> io::Result<()> {}
-impl<F: FnMut(&mut Vec<u8>) -> io::Result<()>> Content for F {}
+pub(crate) trait Writer: FnMut(&mut Vec<u8>) -> io::Result<()> {}
+impl<F: FnMut(&mut Vec<u8>) -> io::Result<()>> Writer for F {}
 
 /// Where a file is kept.
-pub(super) fn name(scratch: &Path, kind: Kind, length: u64) -> PathBuf {
+pub(super) fn name(scratch: &Path, kind: Content, length: u64) -> PathBuf {
     scratch.join(match kind {
-        Kind::Payload => format!("assess-{VERSION}-{length}.payload"),
-        Kind::Ready(packet) => format!("assess-{VERSION}-{length}-{packet}.packets"),
+        Content::Payload => format!("assess-{VERSION}-{length}.payload"),
+        Content::Ready(packet) => format!("assess-{VERSION}-{length}-{packet}.packets"),
     })
 }
 
@@ -34,7 +34,7 @@ pub(super) fn kept(
     name: &Path,
     length: u64,
     progress: &mut dyn Progress,
-    content: impl Content,
+    content: impl Writer,
 ) -> Result<File, Error> {
     match File::open(name) {
         Ok(file) if file.metadata().is_ok_and(|metadata| metadata.len() == length) => return Ok(file),
@@ -60,7 +60,7 @@ pub(crate) fn nameless(
     folder: &Path,
     length: u64,
     progress: &mut dyn Progress,
-    content: impl Content,
+    content: impl Writer,
 ) -> Result<File, Error> {
     fs::create_dir_all(folder).map_err(|error| Error::of_file("make the folder", folder, error))?;
     let mut options = OpenOptions::new();
@@ -78,7 +78,7 @@ fn fill(
     name: &Path,
     length: u64,
     progress: &mut dyn Progress,
-    mut content: impl Content,
+    mut content: impl Writer,
 ) -> Result<(), Error> {
     let failed = |error| Error::of_file("write", name, error);
     let mut writer = BufWriter::with_capacity(1 << 20, file);
@@ -104,7 +104,7 @@ fn fill(
 }
 
 /// Numbers of a xorshift generator: the same in every assessment, never zero, and no pattern that anything could use.
-pub(super) fn payload() -> impl Content {
+pub(super) fn payload() -> impl Writer {
     let mut state: u64 = 0x9e37_79b9_7f4a_7c15;
     move |block: &mut Vec<u8>| {
         for _ in 0..8192 {
@@ -118,7 +118,7 @@ pub(super) fn payload() -> impl Content {
 }
 
 /// The payload's packets with their headers.
-pub(super) fn ready(payload: &File, length: u64, packet: u16) -> impl Content + '_ {
+pub(super) fn ready(payload: &File, length: u64, packet: u16) -> impl Writer + '_ {
     let mut index: u32 = 0;
     move |block: &mut Vec<u8>| {
         let start = u64::from(index) * u64::from(packet);

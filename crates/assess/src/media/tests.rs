@@ -1,4 +1,5 @@
 use super::*;
+use crate::case::RUN;
 use crate::progress::Unwatched;
 use std::os::unix::fs::FileExt;
 
@@ -24,11 +25,11 @@ fn options(scratch: &Path) -> Options {
 fn ready_packets_are_headers_and_the_payload() {
     let folder = tempfile::tempdir().unwrap();
     let mut media = Media::open(&options(folder.path()), 2, 2048, &mut Unwatched).unwrap();
-    media.want(Kind::Ready(1000), &mut Unwatched).unwrap();
+    media.want(Content::Ready(1000), &mut Unwatched).unwrap();
     let mut payload = vec![0; media.length() as usize];
-    media.prepared(Kind::Payload).unwrap().file().read_exact_at(&mut payload, 0).unwrap();
+    media.prepared(Content::Payload).unwrap().file().read_exact_at(&mut payload, 0).unwrap();
     assert!(payload.chunks(4096).all(|page| page.iter().any(|byte| *byte != 0)));
-    let packets = std::fs::read(make::name(folder.path(), Kind::Ready(1000), 3 << 20)).unwrap();
+    let packets = std::fs::read(make::name(folder.path(), Content::Ready(1000), 3 << 20)).unwrap();
     let mut read = Vec::new();
     for (index, packet) in packets.chunks(HEADER_LENGTH + 1000).enumerate() {
         let packet = rtp_types::RtpPacket::parse(packet).unwrap();
@@ -44,11 +45,11 @@ fn files_are_made_once_and_damaged_ones_again() {
     let inode = || {
         use std::os::unix::fs::MetadataExt;
         drop(Media::open(&options(folder.path()), 1, 2048, &mut Unwatched).unwrap());
-        std::fs::metadata(make::name(folder.path(), Kind::Payload, 3 << 20)).unwrap().ino()
+        std::fs::metadata(make::name(folder.path(), Content::Payload, 3 << 20)).unwrap().ino()
     };
     let first = inode();
     assert_eq!(inode(), first);
-    std::fs::write(make::name(folder.path(), Kind::Payload, 3 << 20), "cut short").unwrap();
+    std::fs::write(make::name(folder.path(), Content::Payload, 3 << 20), "cut short").unwrap();
     assert_eq!(Media::open(&options(folder.path()), 1, 2048, &mut Unwatched).unwrap().length(), 3 << 20);
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
 }
@@ -110,7 +111,7 @@ fn a_warm_file_is_mapped_before_it_is_sent() {
     socket.connect(receiver.local_addr().unwrap()).unwrap();
     let sink = BlockSink::udp(socket, 1024, BlockPath::MmapSend).unwrap();
     let mut scratch = SendContext::default();
-    let medium = media.prepared(Kind::Payload).unwrap();
+    let medium = media.prepared(Content::Payload).unwrap();
     let faults = || {
         // Tenth figure of the thread's line, eighth behind the name (proc(5)).
         let line = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
@@ -131,12 +132,12 @@ fn a_warm_file_is_mapped_before_it_is_sent() {
 #[test]
 fn memory_holds_what_a_ring_copies_too() {
     use crate::result::Transport;
-    use crate::way::Way;
+    use crate::subject::PathKind;
     use wirepath_datapath::DataPath;
-    let cell = |path, size| Cell::new(Way::Stream(path), Transport::Udp, Some(size));
-    assert_eq!(copies_in_memory(&[cell(DataPath::ReadWritev, 512), cell(DataPath::GsoWritev, 1024)]), 1);
-    assert_eq!(copies_in_memory(&[cell(DataPath::WireSendfile, 512), cell(DataPath::WireSendfile, 1024)]), 3);
-    assert_eq!(copies_in_memory(&[cell(DataPath::WireSendfile, 512), cell(DataPath::WireUring, 512)]), 3);
+    let case = |path, size| Case::new(PathKind::Stream(path), Transport::Udp, Some(size));
+    assert_eq!(copies_in_memory(&[case(DataPath::ReadWritev, 512), case(DataPath::GsoWritev, 1024)]), 1);
+    assert_eq!(copies_in_memory(&[case(DataPath::WireSendfile, 512), case(DataPath::WireSendfile, 1024)]), 3);
+    assert_eq!(copies_in_memory(&[case(DataPath::WireSendfile, 512), case(DataPath::WireUring, 512)]), 3);
 }
 
 #[test]
@@ -145,7 +146,7 @@ fn a_file_shorter_than_the_volume_is_told() {
     let file = folder.path().join("own");
     std::fs::write(&file, [7; 10_000]).unwrap();
     let told = |options: &Options| {
-        let mut found = Found::default();
+        let mut found = Findings::default();
         Media::open(options, 1, 2048, &mut Unwatched).unwrap().explain(options, &mut found);
         found.left_out
     };

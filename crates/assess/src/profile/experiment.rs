@@ -3,17 +3,19 @@
 use std::time::Duration;
 
 use super::Profiler;
+use crate::case::Case;
 use crate::error::Error;
-use crate::experiment::{Experiment, Soundness, with_what_is_there};
+use crate::experiment::PathExperiment;
+use crate::findings::Findings;
+use crate::findings::{Soundness, with_what_is_there};
 use crate::lending::Lending;
 use crate::media::Media;
 use crate::options::Options;
 use crate::progress::Progress;
-use crate::result::{Assessment, Profile};
-use crate::rounds::{Found, Rounds};
-use crate::stage::{self, Stage};
+use crate::result::{Assessment, Experiment, Profile};
+use crate::rounds::Rounds;
+use crate::test_bed::{self, TestBed};
 use crate::verify::verify;
-use crate::way::Cell;
 
 /// Processor time that a path uses while it is sampled: 10,000 samples, or 2,000 in the quick form.
 const PROCESSOR_TIME: Duration = Duration::from_millis(2500);
@@ -38,76 +40,76 @@ pub fn run(
     result: &mut Assessment,
     progress: &mut dyn Progress,
 ) -> Result<Soundness, Error> {
-    let mut found = Found::default();
+    let mut found = Findings::default();
     let mut profiles = Vec::new();
-    let outcome = stage::within(&options.sink, options.mtu, options.cpu, |stage| {
+    let outcome = test_bed::within(&options.sink, options.mtu, options.cpu, |test_bed| {
         match Profiler::new() {
-            Ok(profiler) => on(stage, options, profiler, &mut profiles, &mut found, progress)?,
+            Ok(profiler) => on(test_bed, options, profiler, &mut profiles, &mut found, progress)?,
             Err(error) => found.leave_out("profile", &error),
         }
-        Ok(stage.cpu)
+        Ok(test_bed.cpu)
     });
     result.profiles.append(&mut profiles);
-    result.left_out.append(&mut found.left_out);
+    let soundness = found.add_to(result);
     result.settings.cpu = Some(outcome?);
-    Ok(if found.faults == 0 { Soundness::Sound } else { Soundness::Faulty })
+    Ok(soundness)
 }
 
 fn on(
-    stage: &Stage,
+    test_bed: &TestBed,
     options: &Options,
     mut profiler: Profiler,
     profiles: &mut Vec<Profile>,
-    found: &mut Found,
+    found: &mut Findings,
     progress: &mut dyn Progress,
 ) -> Result<(), Error> {
-    let lending = Lending::of(options, stage.mtu)?;
-    let room = stage.udp_room(options.mtu);
-    let mut cells: Vec<(Experiment, Cell)> = Vec::new();
-    for experiment in [Experiment::Stream, Experiment::Download] {
-        let there = lending.applied(with_what_is_there(experiment.cells_that_fill(room), found));
-        cells.extend(there.into_iter().map(|cell| (experiment, cell)));
+    let lending = Lending::of(options, test_bed.mtu)?;
+    let room = test_bed.udp_room(options.mtu);
+    let mut cases: Vec<(PathExperiment, Case)> = Vec::new();
+    for experiment in [PathExperiment::Stream, PathExperiment::Download] {
+        let there = lending.applied(with_what_is_there(experiment.cases_that_fill(room), found));
+        cases.extend(there.into_iter().map(|case| (experiment, case)));
     }
-    let only_cells: Vec<Cell> = cells.iter().map(|(_, cell)| *cell).collect();
-    let mut media = Media::open_for(&only_cells, options, progress)?;
+    let only_cases: Vec<Case> = cases.iter().map(|(_, case)| *case).collect();
+    let mut media = Media::open_for(&only_cases, options, progress)?;
     media.explain(options, found);
-    let mut rounds = Rounds::new("profile", options, stage, &mut media, progress, found);
-    for (index, (experiment, cell)) in cells.iter().enumerate() {
-        rounds.experiment = experiment.name();
-        rounds.go_on(index as f64 / cells.len() as f64, &format!("sampling {}", cell.label()))?;
-        match of_cell(&mut rounds, cell, &mut profiler) {
+    let mut rounds = Rounds::new(Experiment::Profile, options, test_bed, &mut media, progress, found);
+    for (index, (experiment, case)) in cases.iter().enumerate() {
+        rounds.experiment = experiment.subject();
+        rounds.go_on(index as f64 / cases.len() as f64, &format!("sampling {}", case.label()))?;
+        match of_case(&mut rounds, case, &mut profiler) {
             Ok(profile) if profile.samples >= FEWEST_SAMPLES => profiles.push(profile),
             Ok(profile) => {
                 let why = format!(
                     "{} samples are too few for shares: the machine is busy, or the path waits for its receiver",
                     profile.samples
                 );
-                found.leave_out(&format!("profile of {}", cell.label()), &why);
+                found.leave_out(&format!("profile of {}", case.label()), &why);
             }
-            Err(error) => found.of_cell(cell, error)?,
+            Err(error) => found.of_case(case, error)?,
         }
     }
     Ok(())
 }
 
 /// One path, which is verified before as when it is timed.
-fn of_cell(rounds: &mut Rounds<'_>, cell: &Cell, profiler: &mut Profiler) -> Result<Profile, Error> {
-    rounds.media.want(cell.kind(), rounds.progress)?;
-    verify(cell, rounds.stage, rounds.media, &mut rounds.scratch)?;
-    let (first, _) = rounds.time(cell, FIRST_RUN)?;
+fn of_case(rounds: &mut Rounds<'_>, case: &Case, profiler: &mut Profiler) -> Result<Profile, Error> {
+    rounds.media.want(case.content(), rounds.progress)?;
+    verify(case, rounds.test_bed, rounds.media, &mut rounds.scratch)?;
+    let (first, _) = rounds.time(case, FIRST_RUN)?;
     let volume = (first.bytes as f64 * RUN.as_secs_f64() / first.wall_s.max(1e-6)) as u64;
     let time = if rounds.options.quick { QUICK_PROCESSOR_TIME } else { PROCESSOR_TIME };
     let shares = profiler.run(time, |sampled| {
         if rounds.progress.stopped() {
             return Err(Error::Stopped);
         }
-        rounds.send(cell, volume.max(1), |run| sampled.during(|| run.all())).map(drop)
+        rounds.send(case, volume.max(1), |run| sampled.during(|| run.all())).map(drop)
     })?;
     Ok(Profile {
-        experiment: rounds.experiment.to_owned(),
-        path: cell.way.name().to_owned(),
-        transport: cell.transport,
-        size: cell.size.map(u64::from),
+        experiment: rounds.experiment,
+        path: case.path,
+        transport: case.transport,
+        size: case.size.map(u64::from),
         samples: shares.samples,
         lost: shares.lost,
         functions: shares.functions,

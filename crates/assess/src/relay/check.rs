@@ -2,24 +2,25 @@
 
 use std::collections::HashMap;
 
-use super::cells::{Cell, Part};
+use super::cases::Case;
 use super::pattern::{KEY, Pattern};
 use super::source::{Volume, start_of};
 use super::task::MASK;
+use crate::result::Part;
 
-/// Compares what came to the sinks of a cell, in order, with what was sent.
+/// Compares what came to the sinks of a case, in order, with what was sent.
 ///
 /// # Errors
 /// What is wrong, for people.
 pub(crate) fn check(
-    cell: &Cell,
+    case: &Case,
     pattern: &Pattern,
     volume: Volume,
     contents: &[Vec<u8>],
 ) -> Result<(), String> {
     let sent =
-        |connection: usize| touched(cell, pattern.bytes(start_of(connection), volume.bytes_each as usize));
-    match cell.part {
+        |connection: usize| touched(case, pattern.bytes(start_of(connection), volume.bytes_each as usize));
+    match case.part {
         Part::SocketToFile => in_order(contents, sent),
         Part::FileToSocket | Part::Mirror | Part::UdpMirror => in_order(contents, |_| sent(0)),
         Part::SocketToSocket | Part::Crowd => {
@@ -28,23 +29,23 @@ pub(crate) fn check(
         }
         Part::Merge => {
             let inputs: Vec<Vec<u8>> = (0..volume.busy).map(sent).collect();
-            in_order(contents, |_| merged(&inputs, block(cell)))
+            in_order(contents, |_| merged(&inputs, block(case)))
         }
         Part::Stripe => {
             let all = sent(0);
-            in_order(contents, |place| every(&all, block(cell), place, contents.len()))
+            in_order(contents, |place| every(&all, block(case), place, contents.len()))
         }
-        Part::Random => at_random(contents, &sent(0), block(cell)),
+        Part::Random => at_random(contents, &sent(0), block(case)),
     }
 }
 
-fn block(cell: &Cell) -> usize {
-    cell.block.unwrap_or(1)
+fn block(case: &Case) -> usize {
+    case.block.unwrap_or(1)
 }
 
 /// As it arrives.
-fn touched(cell: &Cell, mut bytes: Vec<u8>) -> Vec<u8> {
-    if cell.touch {
+fn touched(case: &Case, mut bytes: Vec<u8>) -> Vec<u8> {
+    if case.touch {
         bytes.iter_mut().for_each(|byte| *byte ^= MASK);
     }
     bytes
@@ -120,17 +121,17 @@ fn every(bytes: &[u8], block: usize, place: usize, places: usize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::relay::cells::cells;
+    use crate::relay::cases::cases;
 
     /// What sinks of a part should get of so many bytes of each connection.
-    fn right(part: Part, pattern: &Pattern, links: usize) -> (Cell, Volume, Vec<Vec<u8>>) {
-        let cell = cells(part).into_iter().find(|cell| cell.links == links).unwrap();
+    fn right(part: Part, pattern: &Pattern, links: usize) -> (Case, Volume, Vec<Vec<u8>>) {
+        let case = cases(part).into_iter().find(|case| case.links == links).unwrap();
         let sources = if matches!(part, Part::Stripe | Part::Random | Part::Mirror) { 1 } else { links };
-        let bytes_each = cell.block.unwrap_or(100) as u64 * 8;
+        let bytes_each = case.block.unwrap_or(100) as u64 * 8;
         let volume = Volume { connections: sources, busy: sources, first: 0, bytes_each, ends: true };
         let sent: Vec<Vec<u8>> =
             (0..sources).map(|source| pattern.bytes(start_of(source), bytes_each as usize)).collect();
-        let block = cell.block.unwrap_or(1);
+        let block = case.block.unwrap_or(1);
         let contents = match part {
             Part::Merge => vec![merged(&sent, block)],
             Part::Stripe | Part::Random => {
@@ -139,7 +140,7 @@ mod tests {
             Part::Mirror => vec![sent[0].clone(); links],
             _ => sent,
         };
-        (cell, volume, contents)
+        (case, volume, contents)
     }
 
     #[test]
@@ -149,11 +150,11 @@ mod tests {
             [Part::SocketToSocket, Part::SocketToFile, Part::Merge, Part::Stripe, Part::Random, Part::Mirror]
         {
             let links = if matches!(part, Part::Stripe | Part::Random | Part::Mirror) { 4 } else { 16 };
-            let (cell, volume, contents) = right(part, &pattern, links);
+            let (case, volume, contents) = right(part, &pattern, links);
             let of = |change: fn(&mut Vec<Vec<u8>>)| {
                 let mut changed = contents.clone();
                 change(&mut changed);
-                check(&cell, &pattern, volume, &changed)
+                check(&case, &pattern, volume, &changed)
             };
             assert_eq!(of(|_| {}), Ok(()), "{part}");
             let wrong: [fn(&mut Vec<Vec<u8>>); 4] = [
@@ -175,27 +176,27 @@ mod tests {
     fn proxies_may_pair_connections_as_they_like_and_sinks_of_files_may_not() {
         let pattern = Pattern::new().unwrap();
         for (part, is_right) in [(Part::SocketToSocket, true), (Part::SocketToFile, false)] {
-            let (cell, volume, mut contents) = right(part, &pattern, 16);
+            let (case, volume, mut contents) = right(part, &pattern, 16);
             contents.swap(0, 9);
-            assert_eq!(check(&cell, &pattern, volume, &contents).is_ok(), is_right, "{part}");
+            assert_eq!(check(&case, &pattern, volume, &contents).is_ok(), is_right, "{part}");
         }
     }
 
     #[test]
     fn records_at_random_are_in_order_at_each_sink() {
         let pattern = Pattern::new().unwrap();
-        let (cell, volume, mut contents) = right(Part::Random, &pattern, 4);
-        let block = block(&cell);
+        let (case, volume, mut contents) = right(Part::Random, &pattern, 4);
+        let block = block(&case);
         contents[1].rotate_left(block);
-        let wrong = check(&cell, &pattern, volume, &contents).unwrap_err();
+        let wrong = check(&case, &pattern, volume, &contents).unwrap_err();
         assert!(wrong.contains("behind a later one"), "{wrong}");
     }
 
     #[test]
     fn what_is_touched_must_be() {
         let pattern = Pattern::new().unwrap();
-        let (mut cell, volume, contents) = right(Part::Mirror, &pattern, 4);
-        cell.touch = true;
-        assert!(check(&cell, &pattern, volume, &contents).is_err());
+        let (mut case, volume, contents) = right(Part::Mirror, &pattern, 4);
+        case.touch = true;
+        assert!(check(&case, &pattern, volume, &contents).is_err());
     }
 }

@@ -22,7 +22,7 @@ use super::pattern::Pattern;
 use super::source::PATIENCE;
 use super::task::DATAGRAM;
 use crate::error::{Doing, Error};
-use crate::stage::Stage;
+use crate::test_bed::TestBed;
 
 /// Bytes that may wait for the measured socket when more is sent, as the kernel charges them: well below what it has room for.
 const WAITING: u64 = 48 << 10;
@@ -58,12 +58,12 @@ pub(crate) struct Received {
 impl Receivers {
     /// So many, each of which expects so many bytes; beside the processor that is measured.
     pub(crate) fn open(
-        stage: &Stage,
+        test_bed: &TestBed,
         number: usize,
         bytes_each: u64,
         keep: bool,
     ) -> Result<Receivers, Error> {
-        let sockets: Vec<UdpSocket> = stage.at_ends(|address| {
+        let sockets: Vec<UdpSocket> = test_bed.at_ends(|address| {
             let sockets =
                 (0..number).map(|_| receiver(SocketAddr::new(address, 0))).collect::<io::Result<_>>();
             sockets.doing("opening receivers")
@@ -72,7 +72,7 @@ impl Receivers {
         let addresses = addresses.doing("asking for the address of a receiver")?;
         let least = Arc::<AtomicU64>::default();
         let told = Arc::clone(&least);
-        let thread = stage.beside("receivers", move || receive(&sockets, bytes_each, keep, &told))?;
+        let thread = test_bed.beside("receivers", move || receive(&sockets, bytes_each, keep, &told))?;
         Ok(Receivers { addresses, least, thread })
     }
 
@@ -161,19 +161,19 @@ pub(crate) struct Bursts {
 
 /// Sends them to the process, which has this UDP port, on a thread beside the processor that is measured, as it takes them.
 pub(crate) fn send(
-    stage: &Stage,
+    test_bed: &TestBed,
     pattern: &Arc<Pattern>,
     bursts: Bursts,
     (process, to): (u32, SocketAddr),
     least: Option<Arc<AtomicU64>>,
 ) -> Result<JoinHandle<io::Result<()>>, Error> {
-    let socket = stage.at_ends(|address| {
+    let socket = test_bed.at_ends(|address| {
         let socket = UdpSocket::bind((address, 0)).doing("opening a source of datagrams")?;
         socket.connect(to).doing("connecting a source of datagrams")?;
         Ok(socket)
     })?;
     let pattern = Arc::clone(pattern);
-    stage.beside("source", move || {
+    test_bed.beside("source", move || {
         let mut sent = 0;
         while sent < bursts.datagrams {
             let bytes = sent * DATAGRAM as u64;

@@ -8,32 +8,12 @@ use std::process::Command;
 
 use super::side::Side;
 use crate::error::{Doing, Error};
-
-/// A program that relays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Program {
-    /// One thread, in TCP mode, splicing both ways: by its own heuristics (`splice-auto`) it hardly ever does.
-    HaProxy,
-    /// One process, its stream module.
-    Nginx,
-    /// A process for each connection.
-    Socat,
-}
+use crate::subject::Program;
 
 /// Where Debian and Ubuntu keep what is no part of the program itself.
 const NGINX_STREAM: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
 
 impl Program {
-    pub(crate) const ALL: [Program; 3] = [Program::HaProxy, Program::Nginx, Program::Socat];
-
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Program::HaProxy => "haproxy",
-            Program::Nginx => "nginx",
-            Program::Socat => "socat",
-        }
-    }
-
     /// Where it is.
     ///
     /// # Errors

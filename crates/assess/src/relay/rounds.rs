@@ -1,22 +1,22 @@
-//! Runs of all cells in turn, so that a machine that changes its mind changes it for all.
+//! Runs of all cases in turn, so that a machine that changes its mind changes it for all.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use wirepath_sys::ring::Copying;
 
-use super::cells::{Cell, Part, Way};
+use super::cases::Case;
 use super::check::check;
-use super::mover::DESCRIPTORS;
+use super::forwarder::DESCRIPTORS;
 use super::pattern::Pattern;
 use super::task::DATAGRAM;
 use super::trial::Trials;
 use crate::error::Error;
+use crate::findings::Findings;
 use crate::options::Options;
 use crate::progress::Progress;
-use crate::result::RelayCost;
-use crate::rounds::Found;
-use crate::stage::Stage;
+use crate::result::{Method, Part, RelayCost};
+use crate::test_bed::TestBed;
 
 /// What is moved and compared before anything is timed, at most.
 const VERIFIED: u64 = 2 << 20;
@@ -27,67 +27,67 @@ const BEFORE: f64 = 0.1;
 /// The rounds of an assessment.
 pub(super) struct Rounds<'a> {
     pub(super) options: &'a Options,
-    pub(super) stage: &'a Stage,
+    pub(super) test_bed: &'a TestBed,
     pub(super) progress: &'a mut dyn Progress,
     /// Descriptors that a process may have.
     pub(super) descriptors: u64,
 }
 
 impl Rounds<'_> {
-    /// Verifies and times these cells. What was found until an error is in `costs` and `found`.
+    /// Verifies and times these cases. What was found until an error is in `costs` and `found`.
     ///
     /// # Errors
-    /// What ends the assessment; what concerns one cell is in `found`.
+    /// What ends the assessment; what concerns one case is in `found`.
     pub(super) fn run(
         mut self,
-        wanted: &[Cell],
+        wanted: &[Case],
         costs: &mut Vec<RelayCost>,
-        found: &mut Found,
+        found: &mut Findings,
     ) -> Result<(), Error> {
         let folder = Folder::make()?;
         let mut trials = Trials {
-            stage: self.stage,
+            test_bed: self.test_bed,
             pattern: Arc::new(Pattern::new()?),
             scratch: self.options.scratch.clone(),
             folder: &folder.0,
             file: None,
         };
         let mut admitted = Vec::new();
-        for (index, cell) in wanted.iter().enumerate() {
+        for (index, case) in wanted.iter().enumerate() {
             let share = BEFORE * index as f64 / wanted.len() as f64;
-            self.go_on(share, &format!("verifying {}", cell.label()))?;
-            match self.verify(&mut trials, cell) {
-                Ok(()) => admitted.push(*cell),
-                Err(error) => found.of_label(&cell.label(), error)?,
+            self.go_on(share, &format!("verifying {}", case.label()))?;
+            match self.verify(&mut trials, case) {
+                Ok(()) => admitted.push(*case),
+                Err(error) => found.of_label(&case.label(), error)?,
             }
         }
-        costs.extend(admitted.iter().map(|cell| self.measurement(cell)));
+        costs.extend(admitted.iter().map(|case| self.measurement(case)));
         (0..self.options.runs)
             .try_for_each(|round| self.round(round as usize, &mut trials, &admitted, costs, found))
     }
 
-    /// Times each cell once; one that failed is not tried again.
+    /// Times each case once; one that failed is not tried again.
     fn round(
         &mut self,
         round: usize,
         trials: &mut Trials<'_>,
-        cells: &[Cell],
+        cases: &[Case],
         costs: &mut [RelayCost],
-        found: &mut Found,
+        found: &mut Findings,
     ) -> Result<(), Error> {
         let rounds = self.options.runs as usize;
-        for (index, (cell, cost)) in cells.iter().zip(costs).enumerate() {
+        for (index, (case, cost)) in cases.iter().zip(costs).enumerate() {
             if cost.runs.len() < round {
                 continue;
             }
-            let done = (round * cells.len() + index) as f64 / (rounds * cells.len()) as f64;
-            let doing = format!("round {} of {rounds}: {}", round + 1, cell.label());
+            let done = (round * cases.len() + index) as f64 / (rounds * cases.len()) as f64;
+            let doing = format!("round {} of {rounds}: {}", round + 1, case.label());
             self.go_on(BEFORE + (1.0 - BEFORE) * done, &doing)?;
-            match trials.run(cell, self.options.volume, false) {
+            match trials.run(case, self.options.volume, false) {
                 Ok(outcome) => cost.runs.push(outcome.run),
                 Err(error) => {
                     cost.runs.clear(); // what was measured of it before is no figure either
-                    found.of_label(&cell.label(), error)?;
+                    found.of_label(&case.label(), error)?;
                 }
             }
         }
@@ -100,28 +100,28 @@ impl Rounds<'_> {
     }
 
     /// Moves a little, and compares what arrived.
-    fn verify(&self, trials: &mut Trials<'_>, cell: &Cell) -> Result<(), Error> {
-        self.see_whether_it_is_possible(cell)?;
-        let bytes = (VERIFIED * cell.part.share()).min(self.options.volume);
-        let outcome = trials.run(cell, bytes, true)?;
-        check(cell, &trials.pattern, outcome.volume, &outcome.contents)
+    fn verify(&self, trials: &mut Trials<'_>, case: &Case) -> Result<(), Error> {
+        self.see_whether_it_is_possible(case)?;
+        let bytes = (VERIFIED * case.part.share()).min(self.options.volume);
+        let outcome = trials.run(case, bytes, true)?;
+        check(case, &trials.pattern, outcome.volume, &outcome.contents)
             .map_err(|wrong| Error::Faulty(format!("what arrived is not what was sent: {wrong}")))
     }
 
-    fn see_whether_it_is_possible(&self, cell: &Cell) -> Result<(), Error> {
-        if let Way::Program(program) = cell.way {
+    fn see_whether_it_is_possible(&self, case: &Case) -> Result<(), Error> {
+        if let Method::Program(program) = case.method {
             program.find()?;
         }
-        if cell.way == Way::Uring {
-            let memory = cell.links * cell.block.unwrap_or_default();
+        if case.method == Method::Uring {
+            let memory = case.links * case.block.unwrap_or_default();
             let unable = |error| Error::Unable(format!("no io_uring with {memory} bytes of memory: {error}"));
             Copying::attempt(memory).map_err(unable)?;
         }
-        if cell.part == Part::UdpMirror && self.stage.udp_room(self.stage.mtu) < DATAGRAM as u32 {
+        if case.part == Part::UdpMirror && self.test_bed.udp_room(self.test_bed.mtu) < DATAGRAM as u32 {
             return Err(Error::Unable(format!("datagrams of {DATAGRAM} bytes do not fit the MTU")));
         }
         let there = self.descriptors;
-        if cell.idle > 0 && there < DESCRIPTORS {
+        if case.idle > 0 && there < DESCRIPTORS {
             return Err(Error::Unable(format!(
                 "it takes {DESCRIPTORS} descriptors, and {there} may be had: ulimit -n {DESCRIPTORS}"
             )));
@@ -129,15 +129,15 @@ impl Rounds<'_> {
         Ok(())
     }
 
-    fn measurement(&self, cell: &Cell) -> RelayCost {
+    fn measurement(&self, case: &Case) -> RelayCost {
         RelayCost {
-            part: cell.part.name().to_owned(),
-            way: cell.way.name().to_owned(),
-            touch: cell.touch,
-            block: cell.block.map(|block| block as u64),
-            links: cell.links as u32,
-            idle: cell.idle as u32,
-            mtu: self.stage.mtu,
+            part: case.part,
+            method: case.method,
+            touch: case.touch,
+            block: case.block.map(|block| block as u64),
+            links: case.links as u32,
+            idle: case.idle as u32,
+            mtu: self.test_bed.mtu,
             verified: true,
             runs: Vec::with_capacity(self.options.runs as usize),
         }

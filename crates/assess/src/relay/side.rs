@@ -15,7 +15,7 @@ use crate::error::{Doing, Error};
 /// A program that has not opened its port by then, or not ended its children, does not.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A mover that says nothing for so long has stopped: a run takes seconds.
+/// A forwarder that says nothing for so long has stopped: a run takes seconds.
 const SILENCE: Duration = Duration::from_secs(120);
 
 /// How often a program is looked at that says nothing by itself.
@@ -25,7 +25,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 pub(crate) struct Side {
     name: String,
     child: Child,
-    /// Of a mover.
+    /// Of a forwarder.
     talk: Option<(ChildStdin, BufReader<ChildStdout>)>,
     /// Where it can be reached.
     pub(crate) port: u16,
@@ -42,14 +42,15 @@ pub(crate) struct Spent {
 }
 
 impl Side {
-    /// A mover for this task, on the processor and in the namespace of the calling thread; it listens.
-    pub(crate) fn mover(task: &Task) -> Result<Side, Error> {
+    /// A forwarder for this task, on the processor and in the namespace of the calling thread; it listens.
+    pub(crate) fn forwarder(task: &Task) -> Result<Side, Error> {
         let mut command = ourselves();
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = started(&mut command)?;
         let talk = child.stdin.take().zip(child.stdout.take().map(BufReader::new));
-        let mut side = Side { name: "the mover".to_owned(), child, talk, port: 0 };
-        let task = serde_json::to_string(task).map_err(std::io::Error::other).doing("telling the mover")?;
+        let mut side = Side { name: "the forwarder".to_owned(), child, talk, port: 0 };
+        let task =
+            serde_json::to_string(task).map_err(std::io::Error::other).doing("telling the forwarder")?;
         side.tell(&task)?;
         let line = side.hear()?;
         let port = line.strip_prefix(words::LISTENING).and_then(|port| port.parse().ok());
@@ -83,12 +84,12 @@ impl Side {
         self.child.id()
     }
 
-    /// Waits until a mover has all its connections.
+    /// Waits until a forwarder has all its connections.
     pub(crate) fn wait_ready(&mut self) -> Result<(), Error> {
         self.expect(words::READY)
     }
 
-    /// Has a mover begin.
+    /// Has a forwarder begin.
     pub(crate) fn go(&mut self) -> Result<(), Error> {
         match self.talk {
             Some(_) => self.tell(words::GO),
@@ -96,7 +97,7 @@ impl Side {
         }
     }
 
-    /// Waits until a mover has moved everything.
+    /// Waits until a forwarder has moved everything.
     pub(crate) fn wait_done(&mut self) -> Result<(), Error> {
         self.expect(words::DONE)
     }
@@ -126,7 +127,7 @@ impl Side {
         Ok(())
     }
 
-    /// A mover has none.
+    /// A forwarder has none.
     fn children(&self) -> Result<Vec<u32>, Error> {
         if self.talk.is_some() {
             return Ok(Vec::new());
@@ -198,7 +199,7 @@ impl Spent {
 /// This program once more. Of the link's name and not of what it points to: the file may have been replaced since it started.
 fn ourselves() -> Command {
     let mut command = Command::new("/proc/self/exe");
-    command.args(["assess", "mover"]);
+    command.args(["assess", "forwarder"]);
     command
 }
 

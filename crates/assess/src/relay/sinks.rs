@@ -14,10 +14,10 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use wirepath_sys::socket::set_least_to_wake;
 
-use super::mover;
+use super::forwarder;
 use super::source::PATIENCE;
 use crate::error::{Doing, Error};
-use crate::stage::Stage;
+use crate::test_bed::TestBed;
 
 /// Bytes that are worth being woken for: a sender on the same machine pays for waking its receiver.
 const WAKE: u32 = 256 << 10;
@@ -60,18 +60,18 @@ pub(crate) struct Arrived {
 impl Sinks {
     /// Connects so many, in order, and takes what comes until they have ended, or each has got enough; `keep` it or throw it away uncopied.
     pub(crate) fn connect(
-        stage: &Stage,
+        test_bed: &TestBed,
         to: SocketAddr,
         number: usize,
         expected: Expected,
         keep: bool,
     ) -> Result<Sinks, Error> {
-        let connections: Vec<TcpStream> = stage.at_ends(|_| {
-            let connections = (0..number).map(|_| mover::connected(to)).collect::<io::Result<_>>();
+        let connections: Vec<TcpStream> = test_bed.at_ends(|_| {
+            let connections = (0..number).map(|_| forwarder::connected(to)).collect::<io::Result<_>>();
             connections.doing("connecting to what is measured")
         })?;
         let (told_first, first) = channel();
-        let thread = stage.beside("sinks", move || take(connections, expected, &told_first, keep))?;
+        let thread = test_bed.beside("sinks", move || take(connections, expected, &told_first, keep))?;
         Ok(Sinks { first, thread })
     }
 

@@ -12,10 +12,10 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::mover;
+use super::forwarder;
 use super::pattern::Pattern;
 use crate::error::{Doing, Error};
-use crate::stage::Stage;
+use crate::test_bed::TestBed;
 
 /// Nothing that an experiment waits for takes so long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -56,14 +56,15 @@ pub(crate) fn start_of(connection: usize) -> u64 {
 
 impl Source {
     /// Listens, beside the processor that is measured.
-    pub(crate) fn start(stage: &Stage, pattern: &Arc<Pattern>, volume: Volume) -> Result<Source, Error> {
-        let listener = stage
-            .at_ends(|address| mover::listener(SocketAddr::new(address, 0)).doing("listening for a mover"))?;
+    pub(crate) fn start(test_bed: &TestBed, pattern: &Arc<Pattern>, volume: Volume) -> Result<Source, Error> {
+        let listener = test_bed.at_ends(|address| {
+            forwarder::listener(SocketAddr::new(address, 0)).doing("listening for a forwarder")
+        })?;
         let address = listener.local_addr().doing("asking for the address")?;
         let (told_accepted, accepted) = channel();
         let (gate, opened) = channel();
         let pattern = Arc::clone(pattern);
-        let thread = stage.beside("source", move || {
+        let thread = test_bed.beside("source", move || {
             let connections = accept(&listener, volume.connections)?;
             let mut sending =
                 Sending { pattern: &pattern, busy: &connections[..volume.busy], sent: vec![0; volume.busy] };

@@ -1,24 +1,24 @@
 //! What the stream service is held to, and whether it keeps it.
 
-use super::cells::{BURST, BUSY, FEW, IDLE, LINKS, Part};
-use crate::result::{RELAY_DATAGRAM, RelayCost};
+use super::cases::{BURST, BUSY, FEW, IDLE, LINKS};
+use crate::result::{Method, Part, Program, RELAY_DATAGRAM, RelayCost};
 use crate::statistics::Summary;
-use crate::verdict::Doubt;
+use crate::verdict::Significance;
 
 /// A target and what was measured of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Target {
+pub struct Goal {
     /// What is held to what, for people.
     pub what: String,
     /// The ratio that it may have at most.
     pub limit: f64,
     /// The ratio that was measured, by medians.
     pub ratio: f64,
-    /// Why it cannot be said for sure whether it is met: the runs differ by as much as it is from the limit, or are too few.
-    pub doubt: Option<Doubt>,
+    /// Whether its distance from the limit is more than the runs differ by.
+    pub significance: Significance,
 }
 
-impl Target {
+impl Goal {
     /// Whether it is met, by the medians.
     pub fn is_met(&self) -> bool {
         self.ratio <= self.limit
@@ -35,45 +35,45 @@ const BARE: f64 = 1.1;
 const FURTHER_SINK: f64 = 0.4;
 
 /// The targets of which everything was measured that they are made of.
-pub fn targets(costs: &[RelayCost]) -> Vec<Target> {
+pub fn targets(costs: &[RelayCost]) -> Vec<Goal> {
     let all = Costs(costs);
     let mut targets = Vec::new();
     let mut hold = |what: String, limit: f64, one: Option<Summary>, other: Option<Summary>| {
         targets.extend(one.zip(other).and_then(|(one, other)| target(what, limit, &one, &other)));
     };
     let (proxy, file) = (Part::SocketToSocket, Part::FileToSocket);
-    let streams = |part, touch| all.find(part, "streams", touch, LINKS, None);
+    let streams = |part, touch| all.find(part, Method::Streams, touch, LINKS, None);
     let best = all.best_loop(proxy, false);
     hold("socket to socket, to the best loop of read and write".to_owned(), 0.4, streams(proxy, false), best);
-    let haproxy = all.find(proxy, "haproxy", false, LINKS, None);
-    let splice = |part, links| all.find(part, "splice", false, links, None);
+    let haproxy = all.find(proxy, Method::Program(Program::HaProxy), false, LINKS, None);
+    let splice = |part, links| all.find(part, Method::Splice, false, links, None);
     let what = "socket to socket, to a bare loop of splice".to_owned();
     hold(what, BARE, streams(proxy, false), splice(proxy, LINKS));
     hold("socket to socket, to HAProxy".to_owned(), 0.9, streams(proxy, false), haproxy);
-    let sendfile = all.find(file, "sendfile", false, LINKS, None);
+    let sendfile = all.find(file, Method::Sendfile, false, LINKS, None);
     hold("file to socket, to bare sendfile".to_owned(), 1.05, streams(file, false), sendfile);
     for part in [file, Part::SocketToFile, proxy] {
         let what = format!("{part} with a handler that rewrites, to a loop that does the same");
         hold(what, HANDLER, streams(part, true), all.best_loop(part, true));
     }
-    let of_burst = |way| {
+    let of_burst = |method| {
         let burst = Some(BURST as u64 * RELAY_DATAGRAM);
-        all.find(Part::UdpMirror, way, false, super::cells::RECEIVERS, burst)
+        all.find(Part::UdpMirror, method, false, super::cases::RECEIVERS, burst)
     };
     let what = "a datagram to each of 64 receivers, to recv and send";
-    hold(what.to_owned(), 0.25, of_burst("streams"), of_burst("read_write"));
+    hold(what.to_owned(), 0.25, of_burst(Method::Streams), of_burst(Method::ReadWrite));
     let what = format!("{BUSY} busy streams beside {IDLE} idle ones, by the byte, to {FEW} streams");
-    hold(what, 1.2, all.find(Part::Crowd, "streams", false, BUSY, None), all.few());
+    hold(what, 1.2, all.find(Part::Crowd, Method::Streams, false, BUSY, None), all.few());
     let what = format!("{BUSY} busy streams beside {IDLE} idle ones, to a bare loop of splice");
-    hold(what, BARE, all.find(Part::Crowd, "streams", false, BUSY, None), splice(Part::Crowd, BUSY));
+    hold(what, BARE, all.find(Part::Crowd, Method::Streams, false, BUSY, None), splice(Part::Crowd, BUSY));
     targets.extend(all.further_sink());
     targets
 }
 
 /// One cost as a multiple of another.
-fn target(what: String, limit: f64, one: &Summary, other: &Summary) -> Option<Target> {
+fn target(what: String, limit: f64, one: &Summary, other: &Summary) -> Option<Goal> {
     let ratio = Some(one.median / other.median).filter(|ratio| ratio.is_finite())?;
-    Some(Target { what, limit, ratio, doubt: Doubt::of(one, &scaled(other, limit)) })
+    Some(Goal { what, limit, ratio, significance: Significance::of(one, &scaled(other, limit)) })
 }
 
 /// Measured costs.
@@ -81,9 +81,16 @@ struct Costs<'a>(&'a [RelayCost]);
 
 impl Costs<'_> {
     /// The first of a way; of one block, or of whichever.
-    fn find(&self, part: Part, way: &str, touch: bool, links: usize, block: Option<u64>) -> Option<Summary> {
+    fn find(
+        &self,
+        part: Part,
+        method: Method,
+        touch: bool,
+        links: usize,
+        block: Option<u64>,
+    ) -> Option<Summary> {
         let found = self.0.iter().find(|cost| {
-            let is_it = (cost.part.as_str(), cost.way.as_str(), cost.touch) == (part.name(), way, touch);
+            let is_it = (cost.part, cost.method, cost.touch) == (part, method, touch);
             is_it && cost.links as usize == links && (block.is_none() || cost.block == block)
         });
         Summary::of(found?.costs())
@@ -91,28 +98,30 @@ impl Costs<'_> {
 
     /// The best of a part's loops of `read` and `write`, whatever its block.
     fn best_loop(&self, part: Part, touch: bool) -> Option<Summary> {
-        let loops = self.0.iter().filter(|cost| {
-            (cost.part.as_str(), cost.way.as_str(), cost.touch) == (part.name(), "read_write", touch)
-        });
+        let loops = self
+            .0
+            .iter()
+            .filter(|cost| (cost.part, cost.method, cost.touch) == (part, Method::ReadWrite, touch));
         let summaries = loops.filter_map(|cost| Summary::of(cost.costs()));
         summaries.min_by(|one, other| one.median.total_cmp(&other.median))
     }
 
     fn few(&self) -> Option<Summary> {
-        self.find(Part::Crowd, "streams", false, FEW, None)
+        self.find(Part::Crowd, Method::Streams, false, FEW, None)
     }
 
     /// What each sink of sixteen costs beyond the first, as a share of what a loop pays for reading and writing once.
-    fn further_sink(&self) -> Option<Target> {
-        let of = |way: &str, links| self.find(Part::Mirror, way, false, links, None);
-        let (one, many, copy) = (of("streams", 1)?, of("streams", LINKS)?, of("read_write", 1)?);
+    fn further_sink(&self) -> Option<Goal> {
+        let of = |method, links| self.find(Part::Mirror, method, false, links, None);
+        let (one, many, copy) =
+            (of(Method::Streams, 1)?, of(Method::Streams, LINKS)?, of(Method::ReadWrite, 1)?);
         let further = (LINKS - 1) as f64;
         let ratio = (many.median - one.median) / further / copy.median;
         // As much as all of them may cost.
         let allowed = sum(&one, &scaled(&copy, FURTHER_SINK * further));
-        let doubt = Doubt::of(&many, &allowed);
+        let significance = Significance::of(&many, &allowed);
         let what = "a further sink of a mirror, to one copy by read and write".to_owned();
-        ratio.is_finite().then_some(Target { what, limit: FURTHER_SINK, ratio, doubt })
+        ratio.is_finite().then_some(Goal { what, limit: FURTHER_SINK, ratio, significance })
     }
 }
 
@@ -140,7 +149,7 @@ mod tests {
     use super::*;
     use crate::result::RelayRun;
 
-    fn cost(part: Part, way: &str, touch: bool, links: usize, seconds: &[f64]) -> RelayCost {
+    fn cost(part: Part, method: Method, touch: bool, links: usize, seconds: &[f64]) -> RelayCost {
         let run = |cpu: &f64| RelayRun {
             user_s: 0.0,
             system_s: *cpu,
@@ -149,8 +158,8 @@ mod tests {
             delivered: 1 << 30,
         };
         RelayCost {
-            part: part.name().to_owned(),
-            way: way.to_owned(),
+            part,
+            method,
             touch,
             block: None,
             links: links as u32,
@@ -161,43 +170,47 @@ mod tests {
         }
     }
 
-    fn steady(part: Part, way: &str, links: usize, seconds: f64) -> RelayCost {
-        cost(part, way, false, links, &[seconds; 3])
+    fn steady(part: Part, method: Method, links: usize, seconds: f64) -> RelayCost {
+        cost(part, method, false, links, &[seconds; 3])
     }
 
     #[test]
     fn a_target_is_held_to_the_best_loop() {
         let part = Part::SocketToSocket;
         let costs = [
-            steady(part, "read_write", 16, 3.0),
-            steady(part, "read_write", 16, 1.0),
-            steady(part, "streams", 16, 0.39),
+            steady(part, Method::ReadWrite, 16, 3.0),
+            steady(part, Method::ReadWrite, 16, 1.0),
+            steady(part, Method::Streams, 16, 0.39),
         ];
         let [target] = &targets(&costs)[..] else { panic!("{:?}", targets(&costs)) };
-        assert_eq!((target.ratio, target.is_met(), target.doubt), (0.39, true, None));
+        assert_eq!(
+            (target.ratio, target.is_met(), target.significance),
+            (0.39, true, Significance::Significant)
+        );
     }
 
     #[test]
     fn a_target_within_the_noise_or_of_two_runs_is_in_doubt() {
         let part = Part::FileToSocket;
         let of = |seconds: &[f64]| {
-            let costs = [steady(part, "sendfile", 16, 1.0), cost(part, "streams", false, 16, seconds)];
+            let costs =
+                [steady(part, Method::Sendfile, 16, 1.0), cost(part, Method::Streams, false, 16, seconds)];
             targets(&costs)[0].clone()
         };
         let close = of(&[1.0, 1.06, 1.2]);
-        assert_eq!((close.is_met(), close.doubt), (false, Some(Doubt::TooNoisy)));
-        assert_eq!(of(&[1.2, 1.2]).doubt, Some(Doubt::TooFewRuns));
-        assert_eq!((of(&[1.2; 3]).is_met(), of(&[1.2; 3]).doubt), (false, None));
+        assert_eq!((close.is_met(), close.significance), (false, Significance::TooNoisy));
+        assert_eq!(of(&[1.2, 1.2]).significance, Significance::TooFewRuns);
+        assert_eq!((of(&[1.2; 3]).is_met(), of(&[1.2; 3]).significance), (false, Significance::Significant));
     }
 
     #[test]
     fn streams_are_held_to_bare_loops_that_have_as_many_links() {
-        let of = |way, links, seconds| steady(Part::Crowd, way, links, seconds);
+        let of = |method, links, seconds| steady(Part::Crowd, method, links, seconds);
         let costs = [
-            of("splice", FEW, 1.0),
-            of("splice", BUSY, 1.6),
-            of("streams", FEW, 1.0),
-            of("streams", BUSY, 1.6),
+            of(Method::Splice, FEW, 1.0),
+            of(Method::Splice, BUSY, 1.6),
+            of(Method::Streams, FEW, 1.0),
+            of(Method::Streams, BUSY, 1.6),
         ];
         let found = targets(&costs);
         assert_eq!((found[0].ratio, found[0].is_met()), (1.6, false), "to ten streams");
@@ -206,15 +219,22 @@ mod tests {
 
     #[test]
     fn further_sinks_are_those_beyond_the_first() {
-        let mirror = |way, links, seconds| steady(Part::Mirror, way, links, seconds);
-        let costs = [mirror("streams", 1, 0.5), mirror("streams", 16, 3.5), mirror("read_write", 1, 1.0)];
+        let mirror = |method, links, seconds| steady(Part::Mirror, method, links, seconds);
+        let costs = [
+            mirror(Method::Streams, 1, 0.5),
+            mirror(Method::Streams, 16, 3.5),
+            mirror(Method::ReadWrite, 1, 1.0),
+        ];
         let found = targets(&costs);
-        assert_eq!((found[0].ratio, found[0].is_met(), found[0].doubt), (0.2, true, None));
+        assert_eq!(
+            (found[0].ratio, found[0].is_met(), found[0].significance),
+            (0.2, true, Significance::Significant)
+        );
     }
 
     #[test]
     fn what_was_not_measured_has_no_target() {
         assert!(targets(&[]).is_empty());
-        assert!(targets(&[steady(Part::Crowd, "streams", FEW, 1.0)]).is_empty());
+        assert!(targets(&[steady(Part::Crowd, Method::Streams, FEW, 1.0)]).is_empty());
     }
 }

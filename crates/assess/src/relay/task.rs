@@ -1,4 +1,4 @@
-//! What a mover is told, in one line of JSON on its standard input.
+//! What a forwarder is told, in one line of JSON on its standard input.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -66,7 +66,7 @@ pub(crate) enum Shape {
     Datagrams(Vec<SocketAddr>),
 }
 
-/// What a mover says on its standard output, each in a line.
+/// What a forwarder says on its standard output, each in a line.
 pub(crate) mod words {
     /// With a port behind it: connections and datagrams may come there.
     pub(crate) const LISTENING: &str = "listening ";

@@ -1,4 +1,4 @@
-//! One run of a cell: everything is set up, moved and counted, and what the measured side used for it is answered.
+//! One run of a case: everything is set up, moved and counted, and what the measured side used for it is answered.
 
 mod datagrams;
 
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::cells::{Cell, Part, Way};
+use super::cases::Case;
 use super::pattern::Pattern;
 use super::side::{Side, Spent};
 use super::sinks::{Expected, Sinks};
@@ -18,15 +18,15 @@ use super::task::{How, Shape, Task};
 use crate::error::{Doing, Error};
 use crate::media::nameless;
 use crate::progress::Unwatched;
-use crate::result::RelayRun;
-use crate::stage::Stage;
+use crate::result::{Method, Part, RelayRun};
+use crate::test_bed::TestBed;
 
 /// Bytes that each stream of a crowd gets before it is timed: by then windows have opened, and buffers have grown.
 const FIRST: u64 = 2 << 20;
 
 /// What runs of an assessment share.
 pub(crate) struct Trials<'a> {
-    pub(crate) stage: &'a Stage,
+    pub(crate) test_bed: &'a TestBed,
     pub(crate) pattern: Arc<Pattern>,
     /// For what is written.
     pub(crate) scratch: PathBuf,
@@ -44,7 +44,7 @@ pub(crate) struct Outcome {
     pub(crate) contents: Vec<Vec<u8>>,
 }
 
-impl Cell {
+impl Case {
     /// What sources send of about so many bytes: whole blocks, and some.
     pub(crate) fn volume(&self, bytes: u64) -> Volume {
         let (connections, busy) = match self.part {
@@ -68,27 +68,27 @@ impl Trials<'_> {
     ///
     /// # Errors
     /// [`Error::Faulty`] if not all of it came; what ends the assessment.
-    pub(crate) fn run(&mut self, cell: &Cell, bytes: u64, keep: bool) -> Result<Outcome, Error> {
-        let mut volume = cell.volume(bytes);
+    pub(crate) fn run(&mut self, case: &Case, bytes: u64, keep: bool) -> Result<Outcome, Error> {
+        let mut volume = case.volume(bytes);
         // What a crowd costs is what it costs to go on: a hundred times as many streams begin, and end, a hundred times as often.
-        if cell.part == Part::Crowd && !keep {
+        if case.part == Part::Crowd && !keep {
             (volume.first, volume.ends) = (FIRST, false);
         }
-        match cell.part {
-            Part::UdpMirror => self.datagrams(cell, volume, keep),
-            _ => self.connections(cell, volume, keep),
+        match case.part {
+            Part::UdpMirror => self.datagrams(case, volume, keep),
+            _ => self.connections(case, volume, keep),
         }
     }
 
-    fn connections(&mut self, cell: &Cell, volume: Volume, keep: bool) -> Result<Outcome, Error> {
-        let files = self.files(cell, volume)?;
-        let source = match cell.part {
+    fn connections(&mut self, case: &Case, volume: Volume, keep: bool) -> Result<Outcome, Error> {
+        let files = self.files(case, volume)?;
+        let source = match case.part {
             Part::FileToSocket => None,
-            _ => Some(Source::start(self.stage, &self.pattern, volume)?),
+            _ => Some(Source::start(self.test_bed, &self.pattern, volume)?),
         };
         let address = source.as_ref().map(|source| source.address);
-        let mut side = self.side(cell, shape(cell, &files), address)?;
-        let sinks = self.sinks(cell, volume, side.port, keep)?;
+        let mut side = self.side(case, shape(case, &files), address)?;
+        let sinks = self.sinks(case, volume, side.port, keep)?;
         side.wait_ready()?;
         source.as_ref().map_or(Ok(()), Source::wait_accepted)?;
         let (mut before, mut start) = (side.spent()?, Instant::now());
@@ -111,7 +111,7 @@ impl Trials<'_> {
             Some(arrived) => (timed(arrived.counts, volume), arrived.contents),
             None => written(&files, keep)?,
         };
-        complete(cell, volume, &counts)?;
+        complete(case, volume, &counts)?;
         source.map(Source::finish).transpose()?;
         let sent = volume.busy as u64 * volume.bytes_each;
         let run = run(before, used, ended - start, sent, counts.iter().sum());
@@ -119,45 +119,45 @@ impl Trials<'_> {
     }
 
     /// Connections to what is measured, if data goes to any.
-    fn sinks(&self, cell: &Cell, volume: Volume, port: u16, keep: bool) -> Result<Option<Sinks>, Error> {
-        let number = outputs(cell);
+    fn sinks(&self, case: &Case, volume: Volume, port: u16, keep: bool) -> Result<Option<Sinks>, Error> {
+        let number = outputs(case);
         if number == 0 {
             return Ok(None);
         }
-        let to = SocketAddr::new(self.stage.near_address()?, port);
+        let to = SocketAddr::new(self.test_bed.near_address()?, port);
         let enough = (!volume.ends).then_some(volume.first + volume.bytes_each);
-        Sinks::connect(self.stage, to, number, Expected { first: volume.first, enough }, keep).map(Some)
+        Sinks::connect(self.test_bed, to, number, Expected { first: volume.first, enough }, keep).map(Some)
     }
 
     /// The process that is measured; it listens.
-    fn side(&self, cell: &Cell, shape: Shape, source: Option<SocketAddr>) -> Result<Side, Error> {
-        let listen: IpAddr = self.stage.near_address()?;
-        let how = match cell.way {
-            Way::ReadWrite => How::ReadWrite,
-            Way::Sendfile => How::Sendfile,
-            Way::Splice => How::Splice,
-            Way::Uring => How::Uring,
-            Way::Streams => How::Streams,
-            Way::Program(program) => {
+    fn side(&self, case: &Case, shape: Shape, source: Option<SocketAddr>) -> Result<Side, Error> {
+        let listen: IpAddr = self.test_bed.near_address()?;
+        let how = match case.method {
+            Method::ReadWrite => How::ReadWrite,
+            Method::Sendfile => How::Sendfile,
+            Method::Splice => How::Splice,
+            Method::Uring => How::Uring,
+            Method::Streams => How::Streams,
+            Method::Program(program) => {
                 let backend = source.ok_or_else(|| Error::Unable("it relays connections only".to_owned()))?;
                 return program.start(listen, backend, self.folder);
             }
         };
-        let inputs = match cell.part {
+        let inputs = match case.part {
             Part::FileToSocket | Part::UdpMirror => 0,
             Part::Stripe | Part::Random | Part::Mirror => 1,
-            _ => cell.links + cell.idle,
+            _ => case.links + case.idle,
         };
-        let block_bytes = cell.block.unwrap_or(1);
-        let outputs = outputs(cell);
-        Side::mover(&Task { how, shape, touch: cell.touch, block_bytes, listen, outputs, source, inputs })
+        let block_bytes = case.block.unwrap_or(1);
+        let outputs = outputs(case);
+        Side::forwarder(&Task { how, shape, touch: case.touch, block_bytes, listen, outputs, source, inputs })
     }
 
     /// The file that is sent, or those that are written.
-    fn files(&mut self, cell: &Cell, volume: Volume) -> Result<Vec<File>, Error> {
-        match cell.part {
+    fn files(&mut self, case: &Case, volume: Volume) -> Result<Vec<File>, Error> {
+        match case.part {
             Part::FileToSocket => Ok(vec![self.file(volume.bytes_each)?]),
-            Part::SocketToFile => (0..cell.links)
+            Part::SocketToFile => (0..case.links)
                 .map(|_| nameless(&self.scratch, 0, &mut Unwatched, |_: &mut Vec<u8>| Ok(())))
                 .collect(),
             _ => Ok(Vec::new()),
@@ -186,18 +186,18 @@ fn timed(counts: Vec<u64>, volume: Volume) -> Vec<u64> {
     counts.into_iter().map(|count| count.saturating_sub(volume.first)).collect()
 }
 
-fn outputs(cell: &Cell) -> usize {
-    match cell.part {
+fn outputs(case: &Case) -> usize {
+    match case.part {
         Part::SocketToFile | Part::UdpMirror => 0,
         Part::Merge => 1,
-        _ => cell.links,
+        _ => case.links,
     }
 }
 
-fn shape(cell: &Cell, files: &[File]) -> Shape {
+fn shape(case: &Case, files: &[File]) -> Shape {
     // Others open our files by these names while we have them open.
     let name = |file: &File| PathBuf::from(format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd()));
-    match cell.part {
+    match case.part {
         Part::FileToSocket => Shape::FileToSocket(files.first().map(name).unwrap_or_default()),
         Part::SocketToFile => Shape::SocketToFile(files.iter().map(name).collect()),
         Part::Merge => Shape::Merge,
@@ -224,14 +224,14 @@ fn written(files: &[File], keep: bool) -> Result<(Vec<u64>, Vec<Vec<u8>>), Error
 }
 
 /// Whether as much came as should, to each sink as far as that is known.
-fn complete(cell: &Cell, volume: Volume, counts: &[u64]) -> Result<(), Error> {
+fn complete(case: &Case, volume: Volume, counts: &[u64]) -> Result<(), Error> {
     let Volume { busy, bytes_each, .. } = volume;
     let came: u64 = counts.iter().sum();
-    let expected = match cell.part {
-        Part::Mirror | Part::UdpMirror => bytes_each * cell.links as u64,
+    let expected = match case.part {
+        Part::Mirror | Part::UdpMirror => bytes_each * case.links as u64,
         _ => bytes_each * busy as u64,
     };
-    let alike = matches!(cell.part, Part::FileToSocket | Part::SocketToFile | Part::Mirror | Part::UdpMirror);
+    let alike = matches!(case.part, Part::FileToSocket | Part::SocketToFile | Part::Mirror | Part::UdpMirror);
     let uneven = alike && counts.iter().any(|count| *count != bytes_each);
     if came != expected || uneven {
         return Err(Error::Faulty(format!(
@@ -245,28 +245,28 @@ fn complete(cell: &Cell, volume: Volume, counts: &[u64]) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::relay::cells::cells;
+    use crate::relay::cases::cases;
 
     #[test]
     fn volumes_are_whole_blocks_and_never_nothing() {
-        for cell in Part::ALL.into_iter().flat_map(cells) {
+        for case in Part::ALL.into_iter().flat_map(cases) {
             for bytes in [1, 1 << 20, 1 << 30] {
-                let volume = cell.volume(bytes);
-                assert!(volume.bytes_each > 0, "{}", cell.label());
-                assert_eq!(volume.bytes_each % cell.unit(), 0);
+                let volume = case.volume(bytes);
+                assert!(volume.bytes_each > 0, "{}", case.label());
+                assert_eq!(volume.bytes_each % case.unit(), 0);
             }
-            let sent = cell.volume(1 << 30).bytes_each * cell.volume(1 << 30).busy as u64;
-            let wanted = (1u64 << 30) / cell.part.share();
-            assert!(sent <= wanted && sent > wanted * 99 / 100, "{}: {sent}", cell.label());
+            let sent = case.volume(1 << 30).bytes_each * case.volume(1 << 30).busy as u64;
+            let wanted = (1u64 << 30) / case.part.share();
+            assert!(sent <= wanted && sent > wanted * 99 / 100, "{}: {sent}", case.label());
         }
     }
 
     #[test]
     fn what_is_lost_or_goes_to_the_wrong_sink_is_no_figure() {
-        let cell = cells(Part::Mirror).into_iter().find(|cell| cell.links == 4).unwrap();
+        let case = cases(Part::Mirror).into_iter().find(|case| case.links == 4).unwrap();
         let volume = Volume { connections: 1, busy: 1, first: 0, bytes_each: 100, ends: true };
-        assert!(complete(&cell, volume, &[100; 4]).is_ok());
-        assert!(complete(&cell, volume, &[100, 100, 100, 99]).is_err());
-        assert!(complete(&cell, volume, &[101, 99, 100, 100]).is_err());
+        assert!(complete(&case, volume, &[100; 4]).is_ok());
+        assert!(complete(&case, volume, &[100, 100, 100, 99]).is_err());
+        assert!(complete(&case, volume, &[101, 99, 100, 100]).is_err());
     }
 }

@@ -2,52 +2,31 @@
 
 mod gain;
 
-use crate::cost::{Cost, Group};
-use crate::report::number;
-use crate::report::table::{Cell, Kind, Table};
-use crate::result::{Assessment, LoanPoint, Transport};
+use wirepath_datapath::{BlockPath, DataPath};
+use wirepath_report::{Cell, Kind, Table, number};
+
+use crate::cost::Group;
+use crate::result::{Assessment, Experiment, LoanPoint, PathKind, PathVariant, Transport};
 use crate::statistics::Summary;
 use crate::verdict::baseline;
 use gain::Gain;
 
 /// A gain that a paper claims: of one path over another, when streaming full packets.
 struct Claim {
-    /// What was claimed, with its place.
-    what: &'static str,
-    /// The path of the paper, which needs the papers' kernel, and what comes nearest to it without.
-    paths: [&'static str; 2],
+    /// The path of the paper.
+    path: DataPath,
     /// The path it is better than.
-    than: &'static str,
+    than: DataPath,
     /// The gain.
     gain: f64,
 }
 
 /// Section 5 of [1], and 4 of [2].
 const CLAIMS: [Claim; 4] = [
-    Claim {
-        what: "krtpsendfile over rtp_sendfile",
-        paths: ["krtpsendfile", "wire_sendfile"],
-        than: "rtp_sendfile",
-        gain: 0.27,
-    },
-    Claim {
-        what: "rtpsendfile over rtp_sendfile",
-        paths: ["rtpsendfile", "gso_zerocopy"],
-        than: "rtp_sendfile",
-        gain: 0.10,
-    },
-    Claim {
-        what: "krtpmsend over read_send_rtp",
-        paths: ["krtpmsend", "wire_uring"],
-        than: "read_send_rtp",
-        gain: 0.36,
-    },
-    Claim {
-        what: "mmap_rtpmsend over read_send_rtp",
-        paths: ["mmap_rtpmsend", "gso_zerocopy"],
-        than: "read_send_rtp",
-        gain: 0.24,
-    },
+    Claim { path: DataPath::Krtpsendfile, than: DataPath::RtpSendfile, gain: 0.27 },
+    Claim { path: DataPath::Rtpsendfile, than: DataPath::RtpSendfile, gain: 0.10 },
+    Claim { path: DataPath::Krtpmsend, than: DataPath::ReadSendRtp, gain: 0.36 },
+    Claim { path: DataPath::MmapRtpmsend, than: DataPath::ReadSendRtp, gain: 0.24 },
 ];
 
 /// Section 3.3 of [3]: throughput with loans, at the size where it was best.
@@ -56,84 +35,87 @@ const LOAN_GAIN: (u64, u32, f64) = (8192, 1500, 0.4564);
 /// A line of table 2 of [1].
 struct Line {
     transport: Transport,
-    experiment: &'static str,
-    path: &'static str,
+    path: PathKind,
     /// Null is the whole file.
     size: Option<u64>,
     /// Seconds for 1 GB with Linux 2.4.21 and with 2.6.5.
     seconds: [f64; 2],
 }
 
-const fn line(
-    experiment: &'static str,
-    transport: Transport,
-    path: &'static str,
-    size: u64,
-    seconds: [f64; 2],
-) -> Line {
-    Line { transport, experiment, path, size: if size == 0 { None } else { Some(size) }, seconds }
+impl Line {
+    fn experiment(&self) -> Experiment {
+        match self.path {
+            PathKind::Stream(_) => Experiment::Stream,
+            PathKind::Block(_) => Experiment::Download,
+        }
+    }
+}
+
+const fn stream(path: DataPath, size: u64, seconds: [f64; 2]) -> Line {
+    Line { transport: Transport::Udp, path: PathKind::Stream(path), size: Some(size), seconds }
+}
+
+const fn download(transport: Transport, path: BlockPath, size: u64, seconds: [f64; 2]) -> Line {
+    let size = if size == 0 { None } else { Some(size) };
+    Line { transport, path: PathKind::Block(path), size, seconds }
 }
 
 /// Table 2 of [1], without streaming over TCP: TCP joins packets, and what an RTP header marks is gone.
 const TABLE_2: [Line; 28] = {
     use Transport::{Tcp, Udp};
     [
-        line("download", Udp, "read_write", 512, [11.537200, 8.714675]),
-        line("download", Udp, "read_write", 1024, [7.357300, 5.844012]),
-        line("download", Udp, "read_write", 2048, [5.499400, 8.144362]),
-        line("download", Udp, "mmap_send", 512, [11.038000, 9.399971]),
-        line("download", Udp, "mmap_send", 1024, [7.579700, 7.139615]),
-        line("download", Udp, "mmap_send", 2048, [7.431000, 6.536707]),
-        line("download", Udp, "sendfile", 512, [9.030200, 6.052180]),
-        line("download", Udp, "sendfile", 1024, [6.358000, 3.951599]),
-        line("download", Udp, "sendfile", 2048, [5.331400, 5.736328]),
-        line("stream", Udp, "read_send_rtp", 512, [10.918800, 8.742471]),
-        line("stream", Udp, "read_send_rtp", 1024, [7.439200, 6.271547]),
-        line("stream", Udp, "read_send_rtp", 2048, [5.336900, 7.825210]),
-        line("stream", Udp, "read_writev", 512, [11.135600, 9.351078]),
-        line("stream", Udp, "read_writev", 1024, [7.361700, 6.622893]),
-        line("stream", Udp, "read_writev", 2048, [5.552400, 7.602744]),
-        line("stream", Udp, "rtp_sendfile", 512, [13.342500, 9.064322]),
-        line("stream", Udp, "rtp_sendfile", 1024, [7.638400, 8.005983]),
-        line("stream", Udp, "rtp_sendfile", 2048, [6.900000, 7.312389]),
-        line("download", Tcp, "read_write", 512, [10.310800, 7.105820]),
-        line("download", Tcp, "read_write", 1024, [7.733400, 5.978091]),
-        line("download", Tcp, "read_write", 2048, [6.509300, 5.504263]),
-        line("download", Tcp, "mmap_send", 512, [10.225300, 7.986786]),
-        line("download", Tcp, "mmap_send", 1024, [8.615400, 7.827110]),
-        line("download", Tcp, "mmap_send", 2048, [8.175900, 7.640939]),
-        line("download", Tcp, "sendfile", 512, [4.144200, 2.776278]),
-        line("download", Tcp, "sendfile", 1024, [2.966100, 1.996097]),
-        line("download", Tcp, "sendfile", 2048, [2.132500, 1.526668]),
-        line("download", Tcp, "sendfile", 0, [1.308400, 1.044841]),
+        download(Udp, BlockPath::ReadWrite, 512, [11.537200, 8.714675]),
+        download(Udp, BlockPath::ReadWrite, 1024, [7.357300, 5.844012]),
+        download(Udp, BlockPath::ReadWrite, 2048, [5.499400, 8.144362]),
+        download(Udp, BlockPath::MmapSend, 512, [11.038000, 9.399971]),
+        download(Udp, BlockPath::MmapSend, 1024, [7.579700, 7.139615]),
+        download(Udp, BlockPath::MmapSend, 2048, [7.431000, 6.536707]),
+        download(Udp, BlockPath::Sendfile, 512, [9.030200, 6.052180]),
+        download(Udp, BlockPath::Sendfile, 1024, [6.358000, 3.951599]),
+        download(Udp, BlockPath::Sendfile, 2048, [5.331400, 5.736328]),
+        stream(DataPath::ReadSendRtp, 512, [10.918800, 8.742471]),
+        stream(DataPath::ReadSendRtp, 1024, [7.439200, 6.271547]),
+        stream(DataPath::ReadSendRtp, 2048, [5.336900, 7.825210]),
+        stream(DataPath::ReadWritev, 512, [11.135600, 9.351078]),
+        stream(DataPath::ReadWritev, 1024, [7.361700, 6.622893]),
+        stream(DataPath::ReadWritev, 2048, [5.552400, 7.602744]),
+        stream(DataPath::RtpSendfile, 512, [13.342500, 9.064322]),
+        stream(DataPath::RtpSendfile, 1024, [7.638400, 8.005983]),
+        stream(DataPath::RtpSendfile, 2048, [6.900000, 7.312389]),
+        download(Tcp, BlockPath::ReadWrite, 512, [10.310800, 7.105820]),
+        download(Tcp, BlockPath::ReadWrite, 1024, [7.733400, 5.978091]),
+        download(Tcp, BlockPath::ReadWrite, 2048, [6.509300, 5.504263]),
+        download(Tcp, BlockPath::MmapSend, 512, [10.225300, 7.986786]),
+        download(Tcp, BlockPath::MmapSend, 1024, [8.615400, 7.827110]),
+        download(Tcp, BlockPath::MmapSend, 2048, [8.175900, 7.640939]),
+        download(Tcp, BlockPath::Sendfile, 512, [4.144200, 2.776278]),
+        download(Tcp, BlockPath::Sendfile, 1024, [2.966100, 1.996097]),
+        download(Tcp, BlockPath::Sendfile, 2048, [2.132500, 1.526668]),
+        download(Tcp, BlockPath::Sendfile, 0, [1.308400, 1.044841]),
     ]
 };
 
-/// The gains that the papers claim, and those of this machine.
+/// The gains that the papers claim, and those of this machine: of the paths themselves, which need the kernel module. Claims of
+/// which nothing was measured are left out.
 pub(super) fn claims(assessment: &Assessment, groups: &[Group<'_>]) -> Table {
-    let heads = ["claim", "#papers", "measured here", "#this machine", "verdict"];
+    let heads = ["claim", "#papers", "#this machine", "verdict"];
     let mut table =
         Table::new("What the papers gained, and what is gained here (streaming, full packets).", &heads);
-    let stream = groups.iter().find(|group| group.experiment == "stream");
-    for claim in &CLAIMS {
-        let found = stream.and_then(|group| measured(claim, group));
-        let pair = found.as_ref().map(|(path, _)| format!("{path} over {}", claim.than));
-        row(
-            &mut table,
-            format!("{}: processor time", claim.what),
-            claim.gain,
-            pair,
-            found.map(|(_, gain)| gain),
-        );
+    for group in groups.iter().filter(|group| group.experiment == Experiment::Stream) {
+        for claim in &CLAIMS {
+            let what = format!("{} over {}: processor time", claim.path, claim.than);
+            measured(claim, group).into_iter().for_each(|here| row(&mut table, &what, claim.gain, &here));
+        }
     }
     let (size, mtu, gain) = LOAN_GAIN;
-    let points = assessment.loan.iter().flat_map(|loan| &loan.points);
-    let mut udp =
-        points.filter(|point| (point.transport, point.mtu, point.aligned) == (Transport::Udp, mtu, true));
-    let here = udp.find(|point| point.size == size);
-    let here = here.and_then(|point| throughput(assessment, point));
-    let what = format!("page loan over copy: throughput of {} sends over UDP", number::bytes(size));
-    row(&mut table, what, gain, here.as_ref().map(|_| "the same".to_owned()), here);
+    for loan in assessment.loan.iter() {
+        let is_it = |point: &&LoanPoint| {
+            (point.transport, point.mtu, point.aligned, point.size) == (Transport::Udp, mtu, true, size)
+        };
+        let here = loan.points.iter().find(is_it).and_then(|point| throughput(assessment, point));
+        let what = format!("page loan over copy: throughput of {} sends over UDP", number::bytes(size));
+        here.into_iter().for_each(|here| row(&mut table, &what, gain, &here));
+    }
     table
 }
 
@@ -144,24 +126,21 @@ fn throughput(assessment: &Assessment, point: &LoanPoint) -> Option<Gain> {
     Some(Gain::of(lent.median / copied.median - 1.0, &lent, &copied))
 }
 
-fn row(table: &mut Table, what: String, claimed: f64, pair: Option<String>, gain: Option<Gain>) {
-    let verdict = gain.as_ref().map_or_else(|| Cell::plain("not measured"), Gain::verdict);
-    let kind = if gain.as_ref().is_some_and(|gain| gain.noisy) { Kind::Noisy } else { Kind::Plain };
+fn row(table: &mut Table, what: &str, claimed: f64, gain: &Gain) {
     table.row([
         Cell::plain(what),
         Cell::plain(number::percent(claimed)),
-        Cell::plain(pair.unwrap_or_else(|| number::NOTHING.to_owned())),
-        Cell { kind, ..Cell::figure(gain, |gain| number::percent(gain.share)) },
-        verdict,
+        Cell::new(number::percent(gain.share), if gain.noisy { Kind::Noisy } else { Kind::Plain }),
+        gain.verdict(claimed),
     ]);
 }
 
-/// The path that was measured for a claim, and its gain.
-fn measured(claim: &Claim, group: &Group<'_>) -> Option<(&'static str, Gain)> {
+/// The gain of the path of a claim, if both paths were measured.
+fn measured(claim: &Claim, group: &Group<'_>) -> Option<Gain> {
     let full = group.full_size();
-    let than = group.find(claim.than, full)?.summary?;
-    let found = claim.paths.into_iter().find_map(|path| Some((path, group.find(path, full)?.summary?)));
-    found.map(|(path, cost)| (path, Gain::of(1.0 - cost.median / than.median, &cost, &than)))
+    let summary = |path: DataPath| group.find(PathVariant::plain(path), full)?.summary;
+    let (cost, than) = (summary(claim.path)?, summary(claim.than)?);
+    Some(Gain::of(1.0 - cost.median / than.median, &cost, &than))
 }
 
 /// Table 2 of the papers beside the same paths and sizes here.
@@ -179,41 +158,39 @@ pub(super) fn table_2(groups: &[Group<'_>]) -> Table {
     ];
     let mut table = Table::new("Table 2 of the papers, and the same paths here.", &heads);
     for line in &TABLE_2 {
-        let group = groups
-            .iter()
-            .find(|group| (group.experiment, group.transport) == (line.experiment, line.transport));
-        let here: Option<&Cost<'_>> = group.and_then(|group| group.find(line.path, line.size));
+        let is_same =
+            |group: &&Group<'_>| (group.experiment, group.transport) == (line.experiment(), line.transport);
+        let Some(group) = groups.iter().find(is_same) else { continue };
+        let Some(here) = group.find(PathVariant::plain(line.path), line.size) else { continue };
         let [before, after] = line.seconds;
-        let kind = if here.is_some_and(|cost| cost.is_noisy()) { Kind::Noisy } else { Kind::Plain };
+        let kind = if here.is_noisy() { Kind::Noisy } else { Kind::Plain };
         table.row([
-            Cell::code(line.path),
+            Cell::code(line.path.name()),
             Cell::plain(line.transport.to_string()),
             Cell::plain(number::size(line.size)),
             Cell::plain(number::significant(before)),
             Cell::plain(number::significant(after)),
             Cell::plain(number::change(1.0 - after / before)),
-            Cell { kind, ..Cell::figure(here.and_then(Cost::median), number::significant) },
+            Cell { kind, ..Cell::figure(here.median(), number::significant) },
             Cell::figure(relative_then(line), number::significant),
-            Cell::figure(group.zip(here).and_then(|(group, cost)| group.relative(cost)), number::significant),
+            Cell::figure(group.relative(here), number::significant),
         ]);
     }
-    let plain = |experiment| baseline(experiment).unwrap_or_default();
+    let plain = |experiment| baseline(experiment).map_or("", PathKind::name);
     table.notes.push(format!(
         "Relative: to {} when streaming, to {} when downloading, with the same size. The papers' file is 1 GB, read from \
          disk.",
-        plain("stream"),
-        plain("download")
+        plain(Experiment::Stream),
+        plain(Experiment::Download)
     ));
     table
 }
 
 /// What the line cost with 2.6.5, as a share of the plain path.
 fn relative_then(line: &Line) -> Option<f64> {
-    let plain = baseline(line.experiment).filter(|plain| *plain != line.path)?;
-    let same = |other: &&Line| {
-        (other.experiment, other.transport, other.size) == (line.experiment, line.transport, line.size)
-            && other.path == plain
-    };
+    let plain = baseline(line.experiment()).filter(|plain| *plain != line.path)?;
+    let same =
+        |other: &&Line| (other.path, other.transport, other.size) == (plain, line.transport, line.size);
     Some(line.seconds[1] / TABLE_2.iter().find(same)?.seconds[1])
 }
 
@@ -238,14 +215,25 @@ mod tests {
     }
 
     #[test]
-    fn claims_are_measured_with_what_there_is() {
-        let assessment = example::full();
-        let table = claims(&assessment, &groups(&assessment));
-        let shown = |row: usize, column: usize| table.rows[row][column].text.as_str();
-        assert_eq!((shown(0, 2), shown(0, 4)), ("wire_sendfile over rtp_sendfile", "holds"));
-        assert_eq!(shown(4, 1), "46 %");
-        assert_eq!(shown(1, 4), "holds");
-        let empty = claims(&example::nothing(), &[]);
-        assert!(empty.rows.iter().all(|row| row[4].text == "not measured"));
+    fn claims_are_those_of_the_paths_themselves() {
+        let mut assessment = example::full();
+        let shown = |assessment: &Assessment, row: usize| -> Vec<String> {
+            let table = claims(assessment, &groups(assessment));
+            table.rows[row].iter().map(|cell| cell.text.clone()).collect()
+        };
+        assert_eq!(shown(&assessment, 0)[1], "46 %", "no other path stands for those of the module");
+        let dear =
+            assessment.measurements.iter().find(|one| one.path == PathVariant::plain(DataPath::RtpSendfile));
+        let dear = dear.cloned().unwrap();
+        for size in [512, 1024, 1460] {
+            let path = PathVariant::plain(DataPath::Krtpsendfile);
+            assessment.measurements.push(crate::result::Measurement {
+                path,
+                size: Some(size),
+                ..dear.clone()
+            });
+        }
+        assert_eq!(shown(&assessment, 0)[3], "turned round");
+        assert!(claims(&example::nothing(), &[]).rows.is_empty());
     }
 }

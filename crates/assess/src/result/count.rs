@@ -2,13 +2,13 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Transport;
+use super::{PathKind, Transport};
 
 /// What a path of the papers' tables did to send some packets.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Counted {
     /// The data path.
-    pub path: String,
+    pub path: PathKind,
     /// UDP or TCP.
     pub transport: Transport,
     /// Payload bytes of a packet; null for a whole file in one call.

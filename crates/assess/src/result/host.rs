@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::Transport;
+use super::{Experiment, PathKind, Transport};
 
 /// The machine, and what it lacks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -82,10 +82,10 @@ pub struct Setting {
 /// Whether a data path runs here, found by sending with it over the loopback device.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathState {
-    /// `download` or `stream`.
-    pub experiment: String,
+    /// `stream` or `download`.
+    pub experiment: Experiment,
     /// The data path.
-    pub path: String,
+    pub path: PathKind,
     /// UDP or TCP.
     pub transport: Transport,
     /// Whether what was sent arrived, byte for byte.

@@ -2,21 +2,23 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::{Method, Part, Transport};
+
 /// Bytes of a datagram of the part `udp-mirror`.
 pub const DATAGRAM: u64 = 1316;
 
-/// One way to do one thing.
+/// One method of doing one thing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RelayCost {
     /// What is done: `file-to-socket` and so on, as `wirepath assess relay --only` takes it.
-    pub part: String,
-    /// How: `read_write` (of datagrams, `recv` and `send`), `sendfile`, `splice`, `uring`, `streams` (the stream service), or another
-    /// program.
-    pub way: String,
+    pub part: Part,
+    /// How.
+    #[serde(rename = "way")]
+    pub method: Method,
     /// Whether every byte is touched on its way, by the paper's dummy handler.
     pub touch: bool,
     /// Bytes that are read at a time, of merges and of what spreads records the bytes of a record, of datagrams the bytes that
-    /// arrive together; null where the way decides.
+    /// arrive together; null where the method decides.
     pub block: Option<u64>,
     /// Connections at once, on the side that has several; of datagrams, receivers.
     pub links: u32,
@@ -48,7 +50,12 @@ pub struct RelayRun {
 impl RelayCost {
     /// Whether it is about datagrams.
     pub fn is_of_datagrams(&self) -> bool {
-        self.part == "udp-mirror"
+        self.part == Part::UdpMirror
+    }
+
+    /// What carries it.
+    pub fn transport(&self) -> Transport {
+        if self.is_of_datagrams() { Transport::Udp } else { Transport::Tcp }
     }
 
     /// Processor seconds, run by run: for each GiB that sources sent, or for each datagram that was delivered.
@@ -68,7 +75,7 @@ impl RelayCost {
 
     /// How it is done, in words: the way, and what tells it from others of its part.
     pub fn what(&self) -> String {
-        let mut what = self.way.clone();
+        let mut what = self.method.to_string();
         if self.touch {
             what += ", touched";
         }

@@ -1,11 +1,12 @@
 //! A run that has only to be sent.
 
 use crate::calls::{self, Calls};
+use crate::case::Case;
 use crate::error::Error;
-use crate::outlet::Watch;
-use crate::send::{Sending, Sent};
+use crate::send::Sending;
+use crate::sent::Sent;
+use crate::test_socket::Watch;
 use crate::walk::Walk;
-use crate::way::Cell;
 
 /// A run that has only to be sent.
 pub(crate) struct Prepared<'a> {
@@ -28,23 +29,23 @@ impl<'a> Prepared<'a> {
     ///
     /// # Errors
     /// [`Error::Faulty`] if they are not those of the path's table.
-    pub(crate) fn counted(&mut self, cell: &Cell, calls: &mut Calls) -> Result<(Sent, u64), Error> {
+    pub(crate) fn counted(&mut self, case: &Case, calls: &mut Calls) -> Result<(Sent, u64), Error> {
         let (sent, count) = calls.during(|| self.sending.walk(self.walk, self.watch))?;
         let sent = sent?;
-        let stretches = self.walk.stretches(self.watch.train_packets(cell).into());
-        calls::check(cell, stretches, &sent, self.watch.reports(), count)?;
+        let stretches = self.walk.stretches(self.watch.train_packets(case).into());
+        calls::check(case, stretches, &sent, self.watch.reports(), count)?;
         Ok((self.sending.end(sent)?, count))
     }
 
     /// Makes it no longer than what may be under way without waiting, headers included.
-    pub(crate) fn shorten(&mut self, cell: &Cell) {
-        let packets = self.watch.window() / u64::from(cell.packet_size());
-        let fits = packets.saturating_mul(cell.size.unwrap_or(u16::MAX).into());
+    pub(crate) fn shorten(&mut self, case: &Case) {
+        let packets = self.watch.window() / u64::from(case.packet_size());
+        let fits = packets.saturating_mul(case.size.unwrap_or(u16::MAX).into());
         self.walk = self.walk.up_to(fits.max(1));
     }
 
     /// Makes it the beginning of a file, as if the file had no more.
-    pub(crate) fn of_a_file_of(&mut self, bytes: u64, cell: &Cell) {
-        self.walk = cell.walk(bytes, bytes);
+    pub(crate) fn of_a_file_of(&mut self, bytes: u64, case: &Case) {
+        self.walk = case.walk(bytes, bytes);
     }
 }

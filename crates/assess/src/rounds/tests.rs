@@ -1,7 +1,7 @@
 use wirepath_datapath::DataPath;
 
 use super::*;
-use crate::way::Way;
+use crate::subject::{PathKind, PathVariant};
 
 fn measured(path: DataPath) -> Candidate {
     let run = Run {
@@ -15,8 +15,8 @@ fn measured(path: DataPath) -> Candidate {
         loans: None,
     };
     let measurement = Measurement {
-        experiment: "stream".to_owned(),
-        path: path.name().to_owned(),
+        experiment: Experiment::Stream,
+        path: PathVariant::plain(path),
         transport: Transport::Udp,
         size: Some(1460),
         packets_per_train: 1,
@@ -26,14 +26,14 @@ fn measured(path: DataPath) -> Candidate {
         calls_in_papers: None,
         runs: vec![run],
     };
-    let cell = Cell::new(Way::Stream(path), Transport::Udp, Some(1460));
-    Candidate { cell, bare: false, measurement, estimate: Duration::ZERO }
+    let case = Case::new(PathKind::Stream(path), Transport::Udp, Some(1460));
+    Candidate { case, measurement, estimate: Duration::ZERO }
 }
 
 #[test]
 fn a_sink_that_stops_takes_no_earlier_round_with_it() {
     let mut candidates = vec![measured(DataPath::ReadWritev), measured(DataPath::GsoWritev)];
-    let mut found = Found::default();
+    let mut found = Findings::default();
     let stopped = Error::SinkStopped { sink: "a peer".to_owned(), why: "it does not answer".to_owned() };
     let outcome = leave(&mut candidates, 0, stopped, &mut found);
     assert!(matches!(outcome, Err(Error::SinkStopped { .. })));
@@ -44,9 +44,9 @@ fn a_sink_that_stops_takes_no_earlier_round_with_it() {
 #[test]
 fn a_path_that_fails_leaves_with_its_earlier_rounds() {
     let mut candidates = vec![measured(DataPath::ReadWritev), measured(DataPath::GsoWritev)];
-    let mut found = Found::default();
+    let mut found = Findings::default();
     leave(&mut candidates, 0, Error::Faulty("a wrong byte".to_owned()), &mut found).unwrap();
     assert_eq!((candidates.len(), found.faults), (1, 1));
-    assert_eq!(candidates[0].measurement.path, "gso_writev");
+    assert_eq!(candidates[0].measurement.path, PathVariant::plain(DataPath::GsoWritev));
     assert_eq!(found.left_out[0].what, "read_writev, 1460 bytes, UDP");
 }

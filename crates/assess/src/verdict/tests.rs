@@ -4,7 +4,7 @@ use super::*;
 use crate::result::{Cache, Host, Run, SCHEMA, Settings};
 
 fn measured(
-    experiment: &str,
+    experiment: Experiment,
     path: &str,
     transport: Transport,
     size: Option<u64>,
@@ -21,8 +21,8 @@ fn measured(
         loans: None,
     };
     Measurement {
-        experiment: experiment.to_owned(),
-        path: path.to_owned(),
+        experiment,
+        path: path.parse().unwrap(),
         transport,
         size,
         packets_per_train: 1,
@@ -100,7 +100,8 @@ fn what_the_server_takes_is_said_with_its_figures() {
 
 #[test]
 fn the_cheapest_suiting_path_is_recommended() {
-    let stream = |path, size, seconds: &[f64]| measured("stream", path, Transport::Udp, Some(size), seconds);
+    let stream =
+        |path, size, seconds: &[f64]| measured(Experiment::Stream, path, Transport::Udp, Some(size), seconds);
     let verdicts = verdicts(&result(vec![
         stream("read_writev", 1460, &[1.0, 1.0, 1.0]),
         stream("wire_sendfile", 1460, &[0.05, 0.05, 0.06]),
@@ -109,35 +110,39 @@ fn the_cheapest_suiting_path_is_recommended() {
         stream("sendmmsg", 2048, &[0.001]), // fragmented: not judged by
     ]));
     let [stored, own] = &verdicts[..] else { panic!("{verdicts:?}") };
-    assert_eq!((stored.path.as_str(), stored.size, stored.close), ("wire_sendfile", Some(1460), false));
-    assert_eq!((stored.times(), stored.plain.map(|(_, name)| name)), (Some(20.0), Some("read_writev")));
+    assert_eq!((stored.path.name(), stored.size, stored.close), ("wire_sendfile", Some(1460), false));
     assert_eq!(
-        stored.next.as_ref().map(|(name, cost)| (name.as_str(), cost.median)),
+        (stored.times(), stored.plain.map(|(_, plain)| plain.name())),
+        (Some(20.0), Some("read_writev"))
+    );
+    assert_eq!(
+        stored.next.as_ref().map(|(path, cost)| (path.name(), cost.median)),
         Some(("gso_writev", 0.2))
     );
-    assert_eq!((stored.doubt(), stored.needs), (None, None));
-    assert_eq!(own.path, "gso_writev");
+    assert_eq!((stored.significance(), stored.needs), (Significance::Significant, None));
+    assert_eq!(own.path.name(), "gso_writev");
 }
 
 #[test]
 fn what_the_runs_do_not_tell_apart_is_not_said_to_be_better() {
     let verdict = |best: &[f64], next: &[f64]| {
-        let stream = |path, seconds: &[f64]| measured("stream", path, Transport::Udp, Some(1460), seconds);
+        let stream =
+            |path, seconds: &[f64]| measured(Experiment::Stream, path, Transport::Udp, Some(1460), seconds);
         verdicts(&result(vec![stream("wire_uring", best), stream("wire_sendfile", next)])).remove(0)
     };
-    assert_eq!(verdict(&[1.0, 1.0, 1.0], &[2.0, 2.0, 2.0]).doubt(), None);
-    assert_eq!(verdict(&[1.0, 1.2, 1.6], &[1.3, 1.4, 1.5]).doubt(), Some(Doubt::TooNoisy));
-    assert_eq!(verdict(&[1.0], &[2.0]).doubt(), Some(Doubt::TooFewRuns));
+    assert_eq!(verdict(&[1.0, 1.0, 1.0], &[2.0, 2.0, 2.0]).significance(), Significance::Significant);
+    assert_eq!(verdict(&[1.0, 1.2, 1.6], &[1.3, 1.4, 1.5]).significance(), Significance::TooNoisy);
+    assert_eq!(verdict(&[1.0], &[2.0]).significance(), Significance::TooFewRuns);
     let noisy = verdict(&[1.0, 1.3, 1.6], &[9.0, 9.0, 9.0]);
-    assert!(noisy.cost.is_noisy() && noisy.doubt().is_none(), "{noisy:?}");
+    assert!(noisy.cost.is_noisy() && noisy.significance() == Significance::Significant, "{noisy:?}");
     assert!(noisy.needs.is_some_and(|needs| needs.contains("--hot-memory")));
 }
 
 #[test]
 fn figures_that_overlap_are_called_close() {
-    let tcp = |path, seconds: &[f64]| measured("download", path, Transport::Tcp, None, seconds);
+    let tcp = |path, seconds: &[f64]| measured(Experiment::Download, path, Transport::Tcp, None, seconds);
     let verdicts =
         verdicts(&result(vec![tcp("sendfile", &[0.2, 0.21, 0.3]), tcp("mmap_send", &[0.25, 0.25, 0.25])]));
     let [verdict] = &verdicts[..] else { panic!("{verdicts:?}") };
-    assert!(verdict.close && verdict.path == "sendfile" && verdict.plain.is_none());
+    assert!(verdict.close && verdict.path.name() == "sendfile" && verdict.plain.is_none());
 }

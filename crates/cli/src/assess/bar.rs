@@ -1,4 +1,4 @@
-//! The bar on standard error that says how far an experiment is.
+//! The bar on standard error that says how far the experiments are.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -19,10 +19,13 @@ const KNOWN_AFTER: Duration = Duration::from_secs(2);
 /// Where there is no terminal, a line says when so much more is done, in percent.
 const LINE_EVERY: u32 = 10;
 
-/// A bar for one experiment. It is gone from the terminal when this is dropped.
+/// A bar for all experiments, with one estimate of the time left. It is gone from the terminal when this is dropped.
 pub(crate) struct Bar {
     bar: ProgressBar,
-    experiment: &'static str,
+    /// Names of the experiments, and about which share of the time each takes.
+    steps: Vec<(&'static str, f64)>,
+    /// The one that is made.
+    current: usize,
     start: Instant,
     interrupt: Interrupt,
     /// Percent that the last line told, where there is no terminal.
@@ -30,34 +33,55 @@ pub(crate) struct Bar {
 }
 
 impl Bar {
-    /// For the experiment of this name. It is drawn when it moves, and never by a thread of its own: that would cost processor
-    /// time while others are measured.
-    pub(crate) fn new(experiment: &'static str, interrupt: Interrupt) -> Bar {
+    /// For experiments of these names and weights. It is drawn when it moves, and never by a thread of its own: that would cost
+    /// processor time while others are measured.
+    pub(crate) fn new(steps: &[(&'static str, f64)], interrupt: Interrupt) -> Bar {
         let bar =
             ProgressBar::with_draw_target(Some(PARTS), ProgressDrawTarget::stderr()).with_style(style());
-        Bar { bar: bar.with_prefix(experiment), experiment, start: Instant::now(), interrupt, told: 0 }
+        let (steps, start) = (steps.to_vec(), Instant::now());
+        let mut bar = Bar { bar, steps, current: 0, start, interrupt, told: 0 };
+        bar.begin(0);
+        bar
     }
 
-    /// For logs: a line for each tenth.
+    /// Begins with one of the experiments.
+    pub(crate) fn begin(&mut self, index: usize) {
+        (self.current, self.told) = (index, 0);
+        self.bar.set_prefix(self.name());
+    }
+
+    fn name(&self) -> &'static str {
+        self.steps.get(self.current).map_or("", |(name, _)| name)
+    }
+
+    /// The share of all experiments that is done, when such a share of the current one is.
+    fn overall(&self, share: f64) -> f64 {
+        let weight = |steps: &[(&str, f64)]| steps.iter().map(|(_, weight)| weight).sum::<f64>();
+        let current = self.steps.get(self.current).map_or(0.0, |(_, weight)| *weight);
+        (weight(&self.steps[..self.current]) + current * share) / weight(&self.steps)
+    }
+
+    /// For logs: a line for each tenth of an experiment.
     fn tell(&mut self, share: f64, left: &str) {
         let tenths = (share * 100.0) as u32 / LINE_EVERY * LINE_EVERY;
         if self.bar.is_hidden() && tenths > self.told {
             self.told = tenths;
             let separator = if left.is_empty() { "" } else { ", " };
-            eprintln!("wirepath: {}: {tenths} %{separator}{left}", self.experiment);
+            eprintln!("wirepath: {}: {tenths} %{separator}{left}", self.name());
         }
     }
 }
 
 impl Progress for Bar {
     fn at(&mut self, share: f64, doing: &str) {
-        let elapsed = self.start.elapsed();
-        let left = match time_left(elapsed, share) {
+        let share = share.clamp(0.0, 1.0);
+        let overall = self.overall(share);
+        let left = match time_left(self.start.elapsed(), overall) {
             Some(left) => format!("{} left", crate::format::clock(left.as_secs())),
             None => String::new(),
         };
         self.tell(share, &left);
-        self.bar.set_position((share.clamp(0.0, 1.0) * PARTS as f64) as u64);
+        self.bar.set_position((overall * PARTS as f64) as u64);
         self.bar.set_message(format!("{left:>14}  {doing}"));
     }
 
@@ -109,7 +133,10 @@ mod tests {
     }
 
     #[test]
-    fn the_template_is_well_formed() {
-        drop(Bar::new("stream", Interrupt::default()));
+    fn the_share_of_all_experiments_is_known_in_each() {
+        let mut bar = Bar::new(&[("host", 1.0), ("loan", 3.0)], Interrupt::default());
+        assert_eq!(bar.overall(0.5), 0.125);
+        bar.begin(1);
+        assert_eq!((bar.name(), bar.overall(0.5), bar.overall(1.0)), ("loan", 0.625, 1.0));
     }
 }

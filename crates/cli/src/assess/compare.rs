@@ -7,11 +7,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 use wirepath_assess::Assessment;
 use wirepath_assess::compare::compare;
-use wirepath_assess::report::in_ascii;
 
 use super::read;
-use super::text::shown;
-use crate::table::paragraph;
 use crate::{format, terminal};
 
 /// Arguments of `wirepath assess compare`.
@@ -46,21 +43,21 @@ impl Compare {
             terminal::print(&(json + "\n"))?;
             return Ok(ExitCode::SUCCESS);
         }
-        let (width, utf8) = (terminal::width(), terminal::speaks_utf8());
+        let terminal = terminal::shown();
         let head =
-            |letter, file, result| paragraph(&format!("{letter}: {}", described(file, result)), width.into());
+            |letter, file, result| terminal.paragraph(&format!("{letter}: {}", described(file, result)));
         let mut text = head("A", &self.first, &first) + &head("B", &self.second, &second);
         for table in comparison.tables() {
-            text += &format!("\n{}", shown(&table, width.into(), utf8));
+            text += &format!("\n{}", terminal.table(&table));
         }
-        text += &format!("\n{}\n", comparison.statement());
-        terminal::print(&if utf8 { text } else { in_ascii(&text) })?;
+        text += &format!("\n{}", terminal.paragraph(&comparison.statement()));
+        terminal::print(&text)?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 /// Which result it is.
-pub(super) fn described(file: &Path, result: &Assessment) -> String {
+fn described(file: &Path, result: &Assessment) -> String {
     let Assessment { started, host, .. } = result;
     let machine = format!("{started}, {}, Linux {}", host.processor, host.kernel);
     // What a result says is others' input, as names of files are.

@@ -3,17 +3,17 @@
 use anyhow::Result;
 use wirepath_assess::calibration::Calibrations;
 use wirepath_assess::loan::Kept;
-use wirepath_assess::result::LeftOut;
+use wirepath_assess::result::{Experiment as Subject, LeftOut};
 use wirepath_assess::{
-    Assessment, Error, Options, Progress, Soundness, calibrate, costs, count, experiment, loan, profile,
+    Assessment, Error, Options, PathExperiment, Progress, Soundness, calibrate, costs, count, loan, profile,
     relay,
 };
 
 /// An experiment.
 #[derive(Clone, Copy)]
 pub(crate) struct Experiment {
-    /// Name of the sub-command that makes it alone.
-    pub(crate) name: &'static str,
+    /// Which one; its name is that of the sub-command that makes it alone.
+    pub(crate) subject: Subject,
     /// Makes it, and adds what it found to the result, also when it fails. What it could not measure goes to `left_out`; an error
     /// ends the assessment.
     pub(crate) run: fn(&Options, &mut Assessment, &mut dyn Progress) -> Result<Soundness, Error>,
@@ -21,23 +21,26 @@ pub(crate) struct Experiment {
     measured: fn(&Assessment) -> bool,
     /// Whether it takes a permission that the others do not: where all are made, it may be left out.
     takes_permission: bool,
+    /// Share of the time that all take together, of a hundred, about: that of the kept assessments.
+    pub(crate) weight: f64,
     /// Whether it sends to a sink that may be another host.
     pub(crate) sends: bool,
 }
 
 /// The first experiment that was to measure something and did not. One that takes a permission counts if it alone was asked for.
-pub(crate) fn without_figures(experiments: &[Experiment], result: &Assessment) -> Option<&'static str> {
+pub(crate) fn without_figures(experiments: &[Experiment], result: &Assessment) -> Option<Subject> {
     let counts = |one: &&Experiment| experiments.len() == 1 || !one.takes_permission;
-    experiments.iter().filter(counts).find(|one| !(one.measured)(result)).map(|one| one.name)
+    experiments.iter().filter(counts).find(|one| !(one.measured)(result)).map(|one| one.subject)
 }
 
-fn has_paths(result: &Assessment, experiment: &str) -> bool {
+fn has_paths(result: &Assessment, experiment: Subject) -> bool {
     result.measurements.iter().any(|one| one.experiment == experiment && !one.runs.is_empty())
 }
 
 /// The machine itself is looked at for every experiment.
 pub(crate) const HOST: Experiment = Experiment {
-    name: "host",
+    subject: Subject::Host,
+    weight: 1.0,
     run: costs::run,
     measured: |result| result.costs.is_some(),
     takes_permission: false,
@@ -45,29 +48,32 @@ pub(crate) const HOST: Experiment = Experiment {
 };
 
 pub(crate) const DOWNLOAD: Experiment = Experiment {
-    name: "download",
-    run: |options, result, progress| experiment::Experiment::Download.run(options, result, progress),
-    measured: |result| has_paths(result, "download"),
+    subject: Subject::Download,
+    weight: 37.0,
+    run: |options, result, progress| PathExperiment::Download.run(options, result, progress),
+    measured: |result| has_paths(result, Subject::Download),
     takes_permission: false,
     sends: true,
 };
 
 pub(crate) const STREAM: Experiment = Experiment {
-    name: "stream",
+    subject: Subject::Stream,
+    weight: 31.0,
     run: |options, result, progress| {
-        let soundness = experiment::Experiment::Stream.run(options, result, progress)?;
+        let soundness = PathExperiment::Stream.run(options, result, progress)?;
         match soundness {
             Soundness::Sound => tell_the_server(options, result, progress),
             Soundness::Faulty => Ok(soundness),
         }
     },
-    measured: |result| has_paths(result, "stream"),
+    measured: |result| has_paths(result, Subject::Stream),
     takes_permission: false,
     sends: true,
 };
 
 pub(crate) const PROFILE: Experiment = Experiment {
-    name: "profile",
+    subject: Subject::Profile,
+    weight: 3.0,
     run: profile::run,
     measured: |result| !result.profiles.is_empty(),
     takes_permission: true,
@@ -75,7 +81,8 @@ pub(crate) const PROFILE: Experiment = Experiment {
 };
 
 pub(crate) const LOAN: Experiment = Experiment {
-    name: "loan",
+    subject: Subject::Loan,
+    weight: 28.0,
     run: |options, result, progress| {
         let soundness = loan::run(options, result, progress)?;
         let (Some(found), Soundness::Sound) = (&result.loan, soundness) else { return Ok(soundness) };
@@ -98,7 +105,8 @@ pub(crate) const LOAN: Experiment = Experiment {
 
 /// Not among [`EXPERIMENTS`]: it takes probes, which most machines do not permit, and says nothing that differs from machine to machine.
 pub(crate) const COUNT: Experiment = Experiment {
-    name: "count",
+    subject: Subject::Count,
+    weight: 1.0,
     run: count::run,
     measured: |result| !result.counts.is_empty(),
     takes_permission: true,
@@ -108,7 +116,8 @@ pub(crate) const COUNT: Experiment = Experiment {
 /// Not among [`EXPERIMENTS`]: it takes other programs, thousands of descriptors and a quarter of an hour, and what it finds is of no
 /// use to those who serve files.
 pub(crate) const RELAY: Experiment = Experiment {
-    name: "relay",
+    subject: Subject::Relay,
+    weight: 1.0,
     run: relay::run,
     measured: |result| !result.relay.is_empty(),
     takes_permission: false,

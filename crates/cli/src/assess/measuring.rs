@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use anyhow::{Context, Result};
 use bytesize::ByteSize;
 use clap::{Arg, Args, ValueEnum};
-use wirepath_assess::relay::Part;
-use wirepath_assess::result::LeftOut;
-use wirepath_assess::{Error, Options, Sink, result, stage};
+use wirepath_assess::result::{LeftOut, Part};
+use wirepath_assess::{Error, Options, Sink, result, test_bed};
 
 use crate::image_options::{CALIBRATION, default_cache_folder};
 
@@ -112,7 +111,7 @@ impl Measuring {
         if !rustix::process::geteuid().is_root() {
             return (Sink::Loopback, None); // experiments say themselves what takes root
         }
-        match stage::within(&Sink::Drop, self.mtu(), self.cpu, |_| Ok(())) {
+        match test_bed::within(&Sink::Drop, self.mtu(), self.cpu, |_| Ok(())) {
             Ok(()) => (Sink::Drop, None),
             Err(error) => {
                 let what = "sinks drop, drop-nooffload and veth; it was measured over loopback".to_owned();
@@ -123,7 +122,7 @@ impl Measuring {
 
     /// Sees that the processor that is named may be used.
     pub(crate) fn check_processor(&self) -> Result<(), Error> {
-        stage::check_processor(self.cpu)
+        test_bed::check_processor(self.cpu)
     }
 
     /// As experiments take them, and what was left out to have them.

@@ -5,12 +5,13 @@ use std::time::{Instant, SystemTime};
 
 use anyhow::{Context, Result};
 use wirepath_assess::result::SCHEMA;
-use wirepath_assess::{Assessment, Error, Options, Soundness, host, read_calibrations, remove_made, stage};
+use wirepath_assess::{
+    Assessment, Error, Options, Soundness, host, read_calibrations, remove_made, report, test_bed,
+};
 
 use super::bar::Bar;
 use super::experiment::{Experiment, without_figures};
 use super::measuring::Measuring;
-use super::text;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
 use crate::terminal;
@@ -28,19 +29,18 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
     // Before minutes are spent on what could not be kept, or would end at a sink that is not there.
     read_calibrations(&options.calibration)?;
     if experiments.iter().any(|experiment| experiment.sends) {
-        stage::check_sink(&options.sink)?;
+        test_bed::check_sink(&options.sink)?;
     }
     let output = Output::prepare(measuring.json.as_deref())?;
     let interrupt = Interrupt::watch().context("watching for signals")?;
     let start = Instant::now();
-    let names: Vec<&str> = experiments.iter().map(|experiment| experiment.name).collect();
     let mut result = Assessment {
         schema: SCHEMA.to_owned(),
         program: format!("wirepath {}", crate::VERSION),
         started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
         seconds: 0.0,
         partial: false,
-        settings: options.settings(&names),
+        settings: options.settings(experiments.iter().map(|experiment| experiment.subject).collect()),
         host: host::examine(),
         costs: None,
         measurements: Vec::new(),
@@ -54,13 +54,13 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
     let outcome = make(experiments, &options, &mut result, &interrupt);
     if options.quick {
         // Made again in seconds, and half a gigabyte of it.
-        remove_made(&options.scratch, &mut Bar::new("removing", interrupt.clone()));
+        remove_made(&options.scratch, &mut Bar::new(&[("removing", 1.0)], interrupt.clone()));
     }
     result.seconds = start.elapsed().as_secs_f64();
     // What took an hour is shown, whatever becomes of the file.
     let written = output.write(|| result.to_json().context("writing the result as JSON"));
     if !output.is_standard() {
-        terminal::print(&text::of(&result, &names, terminal::width().into(), terminal::speaks_utf8()))?;
+        terminal::print(&terminal::shown().document(&report::document(&result)))?;
     }
     if let (Err(_), Err(cause)) = (&written, &outcome) {
         eprintln!("wirepath: {cause}"); // the error that follows is another one
@@ -75,7 +75,9 @@ pub(crate) fn perform(measuring: &Measuring, experiments: &[Experiment]) -> Resu
             Soundness::Sound => match without_figures(experiments, &result) {
                 None => ExitCode::SUCCESS,
                 Some(experiment) => {
-                    eprintln!("wirepath: {experiment} measured nothing; why, stands below `Not measured`");
+                    eprintln!(
+                        "wirepath: {experiment} measured nothing; the reason is under “What was not measured, and why”"
+                    );
                     ExitCode::FAILURE
                 }
             },
@@ -92,14 +94,16 @@ fn make(
     interrupt: &Interrupt,
 ) -> Result<Soundness, Error> {
     let mut soundness = Soundness::Sound;
-    for experiment in experiments {
-        let mut bar = Bar::new(experiment.name, interrupt.clone());
+    let steps: Vec<_> = experiments.iter().map(|one| (one.subject.name(), one.weight)).collect();
+    let mut bar = Bar::new(&steps, interrupt.clone());
+    for (index, experiment) in experiments.iter().enumerate() {
+        bar.begin(index);
         match (experiment.run)(options, result, &mut bar) {
             Ok(Soundness::Sound) => {}
             Ok(Soundness::Faulty) => soundness = Soundness::Faulty,
             Err(error) => {
                 result.stopped(
-                    &format!("the rest of {}, and what would have followed", experiment.name),
+                    &format!("the rest of {}, and what would have followed", experiment.subject),
                     &error,
                 );
                 return Err(error);

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
-use wirepath_assess::relay::Part;
+use wirepath_assess::result::Part;
 
 use super::experiment::RELAY;
 use super::measuring::{Measuring, without_paths};

@@ -1,11 +1,12 @@
-//! `wirepath assess report`: a result as a page, as Markdown, as CSV, in the documentation.
+//! `wirepath assess report`: a result as a page, as Markdown, as CSV.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
-use wirepath_assess::{Assessment, report};
+use wirepath_assess::report;
+use wirepath_report::{csv, html, markdown};
 
 use super::read;
 use crate::{format, terminal};
@@ -31,19 +32,15 @@ pub(crate) struct Report {
     /// Write every run as a row of CSV
     #[arg(long, value_name = "FILE")]
     csv: Option<PathBuf>,
-
-    /// Fill in the figures of Wirepath's own documents, where these have places for them
-    #[arg(long, value_name = "DIR")]
-    docs: Option<PathBuf>,
 }
 
 impl Report {
     pub(super) fn run(self) -> Result<ExitCode> {
         let result = read::result(&self.result)?;
-        let nothing_named =
-            [&self.html, &self.markdown, &self.csv, &self.docs].iter().all(|named| named.is_none());
-        let html = self.html.clone().or_else(|| nothing_named.then(|| self.result.with_extension("html")));
-        let files = [html.as_deref(), self.markdown.as_deref(), self.csv.as_deref()];
+        let nothing_named = [&self.html, &self.markdown, &self.csv].iter().all(|named| named.is_none());
+        let html_file =
+            self.html.clone().or_else(|| nothing_named.then(|| self.result.with_extension("html")));
+        let files = [html_file.as_deref(), self.markdown.as_deref(), self.csv.as_deref()];
         ensure!(
             files.iter().flatten().filter(|file| is_standard_output(file)).count() <= 1,
             "only one of --html, --markdown and --csv can be written to standard output"
@@ -51,20 +48,17 @@ impl Report {
         // Files come first: whoever reads standard output may have seen enough before its end.
         for to_standard in [false, true] {
             let wanted = |file: &&PathBuf| is_standard_output(file) == to_standard;
-            if let Some(file) = html.as_ref().filter(wanted) {
-                self.write(file, &report::html(&result).context("writing the page")?)?;
+            if let Some(file) = html_file.as_ref().filter(wanted) {
+                self.write(file, &html(report::document(&result)).context("writing the page")?)?;
             }
             if let Some(file) = self.markdown.as_ref().filter(wanted) {
-                self.write(file, &report::markdown(&result))?;
+                self.write(file, &markdown(&report::document(&result)))?;
             }
             if let Some(file) = self.csv.as_ref().filter(wanted) {
-                self.write(file, &report::csv(&result).context("writing CSV")?)?;
-            }
-            if let Some(folder) = self.docs.as_ref().filter(|_| !to_standard) {
-                fill_documents(folder, &result)?;
+                self.write(file, &csv(&report::runs(&result)).context("writing CSV")?)?;
             }
         }
-        if nothing_named && let Some(file) = &html {
+        if nothing_named && let Some(file) = &html_file {
             terminal::print(&format!("{}\n", format::name(file)))?;
         }
         Ok(ExitCode::SUCCESS)
@@ -84,39 +78,4 @@ impl Report {
 
 fn is_standard_output(file: &Path) -> bool {
     file == Path::new("-")
-}
-
-/// Fills in documents of a folder and of its folder `paths`.
-fn fill_documents(folder: &Path, result: &Assessment) -> Result<()> {
-    let mut documents = documents(folder)?;
-    let paths = folder.join("paths");
-    if paths.is_dir() {
-        documents.extend(self::documents(&paths)?);
-    }
-    let mut places = 0;
-    for document in documents {
-        let name = format::name(&document);
-        let text = std::fs::read_to_string(&document).with_context(|| format!("cannot read {name}"))?;
-        let Some(filled) = report::fill(&text, result).with_context(|| name.clone())? else { continue };
-        places += 1;
-        if filled != text {
-            std::fs::write(&document, filled).with_context(|| format!("cannot write {name}"))?;
-            terminal::print(&format!("{name}\n"))?;
-        }
-    }
-    if places == 0 {
-        bail!("no document in {} has a place for figures (`<!-- figure: PATH -->`)", format::name(folder));
-    }
-    Ok(())
-}
-
-/// The Markdown files in a folder, by name.
-fn documents(folder: &Path) -> Result<Vec<PathBuf>> {
-    let name = || format!("cannot list {}", format::name(folder));
-    let entries = std::fs::read_dir(folder).with_context(name)?;
-    let files = entries.map(|entry| entry.map(|entry| entry.path()));
-    let mut files: Vec<PathBuf> = files.collect::<Result<_, _>>().with_context(name)?;
-    files.retain(|file| file.extension().is_some_and(|ending| ending == "md"));
-    files.sort();
-    Ok(files)
 }

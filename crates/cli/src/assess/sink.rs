@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::Args;
 use wirepath_assess::sink::serve;
-use wirepath_assess::stage::LISTENING;
+use wirepath_assess::test_bed::LISTENING;
 
 use crate::address::door;
 use crate::terminal;

@@ -6,9 +6,6 @@ use rtsp_types::StatusCode;
 /// Longest request line and headers together, in bytes.
 pub const HEAD_LIMIT: usize = 16 * 1024;
 
-/// Longest request body, in bytes.
-pub const BODY_LIMIT: usize = 64 * 1024;
-
 /// Bytes in front of an interleaved frame's data: `$`, channel, length (RFC 2326 section 10.12).
 const FRAME_HEADER_LENGTH: usize = 4;
 

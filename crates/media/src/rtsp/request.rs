@@ -1,9 +1,11 @@
 //! RFC 2326 section 6: the request line and what is done with a head that is wrong.
 
 use super::headers::{BadLine, Headers};
-use super::reader::BODY_LIMIT;
 use super::resource::{ResourceError, Target};
 use rtsp_types::StatusCode;
+
+/// Longest request body, in bytes.
+pub const BODY_LIMIT: usize = 64 * 1024;
 
 /// A request's method (RFC 2326 section 10). Case matters.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use super::{Outcome, Trials, complete, run};
 use crate::error::Error;
 use crate::headers;
-use crate::relay::cells::Cell;
+use crate::relay::cases::Case;
 use crate::relay::datagrams::{Bursts, Receivers, send};
 use crate::relay::side::Side;
 use crate::relay::source::Volume;
 use crate::relay::task::{DATAGRAM, Shape};
-use crate::stage::{Counted, Device, Lane};
+use crate::test_bed::{Counted, Device, Target};
 
 /// The header of Ethernet, which a device counts, in bytes.
 const ETHERNET: u64 = 14;
@@ -23,7 +23,7 @@ const SETTLED: Duration = Duration::from_secs(2);
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 
 /// Where datagrams go.
-enum Target {
+enum Destination {
     Receivers(Receivers),
     /// A device, and what it had counted before.
     Device(Device, Counted),
@@ -33,61 +33,66 @@ enum Target {
 type Arrived = (Vec<u64>, Vec<Vec<u8>>, Instant);
 
 impl Trials<'_> {
-    pub(super) fn datagrams(&mut self, cell: &Cell, volume: Volume, keep: bool) -> Result<Outcome, Error> {
-        let (target, addresses) = self.target(cell, volume, keep)?;
-        let mut side = self.side(cell, Shape::Datagrams(addresses), None)?;
+    pub(super) fn datagrams(&mut self, case: &Case, volume: Volume, keep: bool) -> Result<Outcome, Error> {
+        let (destination, addresses) = self.destination(case, volume, keep)?;
+        let mut side = self.side(case, Shape::Datagrams(addresses), None)?;
         side.wait_ready()?;
         let (before, start) = (side.spent()?, Instant::now());
         side.go()?;
-        self.send(cell, volume, &side, &target)?;
-        let (counts, contents, ended) = target.finish(volume.bytes_each, cell.links)?;
+        self.send(case, volume, &side, &destination)?;
+        let (counts, contents, ended) = destination.finish(volume.bytes_each, case.links)?;
         let used = side.spent()?;
-        complete(cell, volume, &counts)?;
+        complete(case, volume, &counts)?;
         let run = run(before, used, ended - start, volume.bytes_each, counts.iter().sum());
         Ok(Outcome { run, volume, contents })
     }
 
     /// Where they go, and its addresses.
-    fn target(&self, cell: &Cell, volume: Volume, keep: bool) -> Result<(Target, Vec<SocketAddr>), Error> {
-        match &self.stage.udp {
-            Lane::Drops(device) if !keep => {
-                let target = Target::Device(device.clone(), device.counted()?);
-                Ok((target, ports_from(self.stage.udp_address(), cell.links)))
+    fn destination(
+        &self,
+        case: &Case,
+        volume: Volume,
+        keep: bool,
+    ) -> Result<(Destination, Vec<SocketAddr>), Error> {
+        match &self.test_bed.udp {
+            Target::Drops(device) if !keep => {
+                let destination = Destination::Device(device.clone(), device.counted()?);
+                Ok((destination, ports_from(self.test_bed.udp_address(), case.links)))
             }
             _ => {
-                let receivers = Receivers::open(self.stage, cell.links, volume.bytes_each, keep)?;
+                let receivers = Receivers::open(self.test_bed, case.links, volume.bytes_each, keep)?;
                 let addresses = receivers.addresses.clone();
-                Ok((Target::Receivers(receivers), addresses))
+                Ok((Destination::Receivers(receivers), addresses))
             }
         }
     }
 
     /// Sends all of them to what is measured, as it takes them.
-    fn send(&self, cell: &Cell, volume: Volume, side: &Side, target: &Target) -> Result<(), Error> {
+    fn send(&self, case: &Case, volume: Volume, side: &Side, destination: &Destination) -> Result<(), Error> {
         let bursts = Bursts {
             datagrams: volume.bytes_each / DATAGRAM as u64,
-            burst: cell.block.map_or(1, |block| block / DATAGRAM) as u64,
+            burst: case.block.map_or(1, |block| block / DATAGRAM) as u64,
         };
-        let to = (side.id(), SocketAddr::new(self.stage.near_address()?, side.port));
-        let least = match target {
-            Target::Receivers(receivers) => Some(receivers.least()),
-            Target::Device(..) => None,
+        let to = (side.id(), SocketAddr::new(self.test_bed.near_address()?, side.port));
+        let least = match destination {
+            Destination::Receivers(receivers) => Some(receivers.least()),
+            Destination::Device(..) => None,
         };
-        let sending = send(self.stage, &self.pattern, bursts, to, least)?;
+        let sending = send(self.test_bed, &self.pattern, bursts, to, least)?;
         let sent = sending.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         sent.map_err(|error| Error::Faulty(format!("the source of datagrams: {error}")))
     }
 }
 
-impl Target {
+impl Destination {
     /// Waits until so much came to each, or no more comes.
     fn finish(self, bytes_each: u64, receivers: usize) -> Result<Arrived, Error> {
         match self {
-            Target::Receivers(receivers) => {
+            Destination::Receivers(receivers) => {
                 let received = receivers.finish()?;
                 Ok((received.counts, received.contents, received.ended))
             }
-            Target::Device(device, before) => {
+            Destination::Device(device, before) => {
                 let expected = bytes_each * receivers as u64;
                 let came = settled(|| Ok(device.counted()?.since(before)), expected)?;
                 // It does not say to whom. What is missing or too much is so at the first.

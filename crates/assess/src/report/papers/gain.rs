@@ -1,15 +1,16 @@
 //! Whether what was measured bears a claim out.
 
-use crate::report::table::{Cell, Kind};
+use wirepath_report::{Cell, Kind};
+
 use crate::statistics::Summary;
-use crate::verdict::Doubt;
+use crate::verdict::Significance;
 
 /// A gain of this machine.
 pub(super) struct Gain {
     /// As a share of what it is a gain over.
     pub(super) share: f64,
-    /// Why it is not to be relied on.
-    doubt: Option<Doubt>,
+    /// Whether it is to be relied on.
+    significance: Significance,
     /// Whether one of the two figures is noisy.
     pub(super) noisy: bool,
 }
@@ -20,17 +21,18 @@ const NO_GAIN: f64 = 0.02;
 impl Gain {
     /// Of one figure over another.
     pub(super) fn of(share: f64, one: &Summary, other: &Summary) -> Gain {
-        Gain { share, doubt: Doubt::of(one, other), noisy: one.is_noisy() || other.is_noisy() }
+        Gain { share, significance: Significance::of(one, other), noisy: one.is_noisy() || other.is_noisy() }
     }
 
-    /// Whether a claim of a gain holds.
-    pub(super) fn verdict(&self) -> Cell {
+    /// Whether a claim of such a gain holds.
+    pub(super) fn verdict(&self, claimed: f64) -> Cell {
         // Two quiet figures that are the same are no doubt.
-        let same = self.share.abs() < NO_GAIN && !self.noisy && self.doubt != Some(Doubt::TooFewRuns);
-        match (self.doubt, self.share) {
+        let same = self.share.abs() < NO_GAIN && !self.noisy && self.significance != Significance::TooFewRuns;
+        match (self.significance.doubt(), self.share) {
             _ if same => Cell::plain("no difference"),
-            (Some(doubt), _) => Cell::new(doubt.in_words(), Kind::Noisy),
-            (None, share) if share > 0.0 => Cell::new("holds", Kind::Good),
+            (Some(doubt), _) => Cell::new(doubt, Kind::Noisy),
+            (None, share) if share >= claimed => Cell::new("holds", Kind::Good),
+            (None, share) if share > 0.0 => Cell::plain("holds, by less"),
             (None, _) => Cell::new("turned round", Kind::Bad),
         }
     }
@@ -49,9 +51,10 @@ mod tests {
                 )
                 .unwrap()
             };
-            Gain::of(share, &summary(1.0 - share), &summary(1.0)).verdict().text
+            Gain::of(share, &summary(1.0 - share), &summary(1.0)).verdict(0.25).text
         };
         assert_eq!(verdict(0.3, 0.01, 3), "holds");
+        assert_eq!(verdict(0.2, 0.01, 3), "holds, by less");
         assert_eq!(verdict(-0.3, 0.01, 3), "turned round");
         assert_eq!(verdict(0.03, 0.2, 3), "too noisy to say");
         assert_eq!(verdict(-0.03, 0.2, 3), "too noisy to say");

@@ -1,5 +1,6 @@
 //! Every way a connection can be cut, and every way it can be wrong.
 
+use super::super::request::BODY_LIMIT;
 use super::super::{Method, Target};
 use super::*;
 use proptest::prelude::*;

@@ -1,0 +1,172 @@
+//! What is measured: one data path with one size over one transport.
+
+use wirepath_datapath::rtp::{HEADER_LENGTH, Header, PAYLOAD_TYPE_MP2T, Run};
+use wirepath_datapath::{Headers, LoanPolicy, Train};
+
+use crate::subject::{PathKind, PathVariant, Transport, Variant};
+use crate::walk::{Stretch, Walk};
+
+/// Packets handed to a path at a time, as the server does; how many of them leave in one call is the path's own affair.
+pub(crate) const TRAIN_PACKETS: u32 = 48;
+
+/// Most bytes of a UDP datagram, and so of a train (IPv4).
+const MOST_BYTES: u32 = 65_507;
+
+/// The headers of everything that is sent: about 6 Mb/s of MTU-sized packets.
+pub(crate) const RUN: Run = Run {
+    first: Header {
+        marker: false,
+        payload_type: PAYLOAD_TYPE_MP2T,
+        sequence: 0xfff0,
+        timestamp: 0xffff_0000,
+        ssrc: 0x5749_5245,
+    },
+    step: 176 << 16,
+};
+
+/// What a file has that is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Content {
+    /// Payload alone.
+    Payload,
+    /// Packets with so many bytes of payload, headers in front of each.
+    Ready(u16),
+}
+
+/// A path in a variant, a transport and a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Case {
+    pub(crate) path: PathKind,
+    pub(crate) transport: Transport,
+    /// Payload bytes of a packet or block; nothing for the whole file.
+    pub(crate) size: Option<u16>,
+    /// What the path `loan` decides by; of no concern to the others.
+    pub(crate) loans: LoanPolicy,
+    pub(crate) variant: Variant,
+}
+
+impl Case {
+    /// One whose loans nobody has measured.
+    pub(crate) fn new(path: PathKind, transport: Transport, size: Option<u16>) -> Case {
+        Case { path, transport, size, loans: LoanPolicy::default(), variant: Variant::Plain }
+    }
+
+    /// The path and its variant.
+    pub(crate) fn path_variant(&self) -> PathVariant {
+        PathVariant { kind: self.path, variant: self.variant }
+    }
+
+    /// Whether the packets of a run leave by themselves, and not as trains.
+    pub(crate) fn is_single(&self) -> bool {
+        self.variant == Variant::Single
+    }
+
+    /// Bytes of a datagram's payload, RTP header included.
+    pub(crate) fn packet_size(&self) -> u16 {
+        let header = if matches!(self.path, PathKind::Stream(_)) { HEADER_LENGTH as u16 } else { 0 };
+        self.size.unwrap_or(u16::MAX - header) + header
+    }
+
+    /// Whether the network has to fragment its datagrams, where a packet has room for so much payload of UDP.
+    pub(crate) fn is_fragmented(&self, udp_room: u32) -> bool {
+        self.transport == Transport::Udp && u32::from(self.packet_size()) > udp_room
+    }
+
+    /// Whether the route can do it: what segments is not fragmented.
+    pub(crate) fn is_possible(&self, udp_room: u32) -> bool {
+        !(self.path.segments() && self.is_fragmented(udp_room))
+            && self.size.is_none_or(|_| u32::from(self.packet_size()) <= MOST_BYTES)
+    }
+
+    /// Packets to hand to the path at a time.
+    pub(crate) fn train_packets(&self) -> u32 {
+        match (self.path, self.transport) {
+            // As many as the length of a train can say.
+            (path, _) if path.takes_runs() => u32::MAX / u32::from(self.packet_size()),
+            (PathKind::Block(path), _) if !path.segments() => 1,
+            (_, Transport::Tcp) => 1,
+            _ => self.a_train(),
+        }
+    }
+
+    /// The same where a receiver has to have room for all of them: no run is longer than a train.
+    pub(crate) fn train_packets_received(&self) -> u32 {
+        self.train_packets().min(self.a_train())
+    }
+
+    fn a_train(&self) -> u32 {
+        TRAIN_PACKETS.min(MOST_BYTES / u32::from(self.packet_size())).max(1)
+    }
+
+    /// The file that it sends: paths that cannot make headers send packets that are ready.
+    pub(crate) fn content(&self) -> Content {
+        match (self.path, self.size) {
+            (PathKind::Stream(_), Some(size)) if self.headers() == Headers::Stored => Content::Ready(size),
+            _ => Content::Payload,
+        }
+    }
+
+    /// Where its headers come from: made for each packet if the path can.
+    pub(crate) fn headers(&self) -> Headers {
+        match self.path {
+            PathKind::Stream(path) if !path.makes_headers() => Headers::Stored,
+            _ => Headers::Generated,
+        }
+    }
+
+    /// A stretch of payload as a train of packets in a file with such headers that begins at `start`.
+    #[inline]
+    pub(crate) fn train(&self, stretch: Stretch, start: u64, headers: Headers) -> Train {
+        let header = if headers == Headers::Generated { 0 } else { HEADER_LENGTH as u64 };
+        let packet = u64::from(self.size.unwrap_or(1)) + header;
+        Train {
+            offset: start + stretch.first * packet,
+            length: (stretch.bytes + stretch.packets * header) as u32,
+            packet_size: packet as u16,
+            skip: 0,
+            first: stretch.first as u32,
+            run: RUN,
+        }
+    }
+
+    /// The packets of so many bytes of a file of this length.
+    pub(crate) fn walk(&self, file: u64, volume: u64) -> Walk {
+        Walk::new(file, self.size.map_or(file, u64::from), volume)
+    }
+
+    /// For people: `wire_sendfile, 1460 bytes, UDP`.
+    pub(crate) fn label(&self) -> String {
+        let size = self.size.map_or("the whole file".to_owned(), |size| format!("{size} bytes"));
+        format!("{}, {size}, {}", self.path_variant(), self.transport)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wirepath_datapath::DataPath;
+
+    fn stream(path: DataPath, size: u16) -> Case {
+        Case::new(PathKind::Stream(path), Transport::Udp, Some(size))
+    }
+
+    #[test]
+    fn paths_that_cannot_make_headers_send_ready_packets() {
+        assert_eq!(stream(DataPath::WireSendfile, 1460).content(), Content::Ready(1460));
+        assert_eq!(stream(DataPath::GsoWritev, 1460).content(), Content::Payload);
+    }
+
+    #[test]
+    fn trains_fit_a_datagram() {
+        assert_eq!(stream(DataPath::GsoWritev, 512).train_packets(), 48);
+        assert_eq!(stream(DataPath::GsoWritev, 8960).train_packets(), 7);
+        assert_eq!(stream(DataPath::GsoWritev, 60_000).train_packets(), 1);
+        assert!(u64::from(stream(DataPath::Krtpsendfile, 1460).train_packets()) * 1460 > 4_000_000_000);
+    }
+
+    #[test]
+    fn an_mtu_sized_packet_is_the_largest_that_is_not_fragmented() {
+        assert!(!stream(DataPath::GsoWritev, 1460).is_fragmented(1472));
+        assert!(stream(DataPath::GsoWritev, 1461).is_fragmented(1472));
+    }
+}

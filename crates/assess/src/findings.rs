@@ -1,0 +1,72 @@
+//! What an experiment found, and whether it can be relied on.
+
+use wirepath_datapath::SendContext;
+
+use crate::case::Case;
+use crate::error::Error;
+use crate::result::{Assessment, LeftOut, Measurement};
+
+/// Whether all that was measured sent what it should.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Soundness {
+    /// It did.
+    Sound,
+    /// A path sent a wrong byte or lost a packet; what was left out says which.
+    Faulty,
+}
+
+/// What was found until now.
+#[derive(Default)]
+pub(crate) struct Findings {
+    pub(crate) measurements: Vec<Measurement>,
+    pub(crate) left_out: Vec<LeftOut>,
+    /// Cases that sent a wrong byte, or lost one.
+    pub(crate) faults: u32,
+}
+
+impl Findings {
+    /// Notes what concerns one case.
+    ///
+    /// # Errors
+    /// What concerns more than that.
+    pub(crate) fn of_case(&mut self, case: &Case, error: Error) -> Result<(), Error> {
+        self.of_label(&case.label(), error)
+    }
+
+    /// The same for what is not a case.
+    ///
+    /// # Errors
+    /// As [`Findings::of_case`].
+    pub(crate) fn of_label(&mut self, label: &str, error: Error) -> Result<(), Error> {
+        match error {
+            Error::Unable(_) => {}
+            Error::Faulty(_) => self.faults += 1,
+            other => return Err(other),
+        }
+        self.leave_out(label, &error);
+        Ok(())
+    }
+
+    pub(crate) fn leave_out(&mut self, what: &str, why: &dyn std::fmt::Display) {
+        self.left_out.push(LeftOut { what: what.to_owned(), why: why.to_string() });
+    }
+
+    /// Adds measurements and what was left out to the result.
+    pub(crate) fn add_to(self, result: &mut Assessment) -> Soundness {
+        result.measurements.extend(self.measurements);
+        result.left_out.extend(self.left_out);
+        if self.faults == 0 { Soundness::Sound } else { Soundness::Faulty }
+    }
+}
+
+/// The cases without those whose path needs the kernel module, if that is not loaded.
+pub(crate) fn with_what_is_there(cases: Vec<Case>, found: &mut Findings) -> Vec<Case> {
+    let Err(error) = SendContext::default().open_module() else { return cases };
+    let (left_out, cases): (Vec<Case>, _) = cases.into_iter().partition(|case| case.path.needs_module());
+    let mut paths: Vec<&str> = left_out.iter().map(|case| case.path.name()).collect();
+    paths.dedup();
+    if !paths.is_empty() {
+        found.leave_out(&paths.join(", "), &error);
+    }
+    cases
+}

@@ -1,0 +1,265 @@
+//! The page loan: figures 1 to 6 of the zero-copy protocol paper.
+
+use wirepath_report::plot::{Axis, Line, Lines, Point, Unit};
+use wirepath_report::{Cell, Kind, Panel, Section, Table, number};
+
+use crate::result::{Assessment, Loan, LoanPoint, Transport};
+use crate::statistics::Summary;
+
+/// One figure of the paper: what its axis shows, and its lines.
+struct Plot {
+    caption: &'static str,
+    axis: &'static str,
+    kind: Axis,
+    unit: Unit,
+    /// Whether it is of sends that begin where a page does.
+    aligned: bool,
+    lines: &'static [(&'static str, Derive)],
+}
+
+/// A size, and sustained bytes per second, run by run.
+struct Seen<'a> {
+    point: &'a LoanPoint,
+    copied: Vec<f64>,
+    lent: Vec<f64>,
+}
+
+/// A value with its range, from a point; nothing where it was not measured.
+type Derive = fn(&Seen<'_>) -> Option<Value>;
+
+/// A figure, its least and its greatest, and whether it is noisy.
+type Value = (f64, (f64, f64), bool);
+
+const PLOTS: [Plot; 7] = [
+    Plot {
+        caption: "Send rate R, and its limit Rmax if the copy cost nothing (figure 1 of [3]).",
+        axis: "rate of a single send",
+        kind: Axis::Logarithmic,
+        unit: Unit::Rate,
+        aligned: true,
+        lines: &[
+            ("R", |seen| rate(seen.point, quantity(&seen.point.copied_send_s)?)),
+            ("Rmax", |seen| rate(seen.point, without_copy(seen.point)?)),
+            ("copy only", |seen| rate(seen.point, quantity(&seen.point.copy_s)?)),
+        ],
+    },
+    Plot {
+        caption: "Send rate with copies and with loans (figure 2 of [3]).",
+        axis: "rate of a single send",
+        kind: Axis::Logarithmic,
+        unit: Unit::Rate,
+        aligned: true,
+        lines: &[
+            ("copy", |seen| rate(seen.point, quantity(&seen.point.copied_send_s)?)),
+            ("loan", |seen| rate(seen.point, quantity(&seen.point.lent_send_s)?)),
+        ],
+    },
+    Plot {
+        caption: "The same of sends that begin one byte before a page: a loan has a part of one page more.",
+        axis: "rate of a single send",
+        kind: Axis::Logarithmic,
+        unit: Unit::Rate,
+        aligned: false,
+        lines: &[
+            ("copy", |seen| rate(seen.point, quantity(&seen.point.copied_send_s)?)),
+            ("loan", |seen| rate(seen.point, quantity(&seen.point.lent_send_s)?)),
+        ],
+    },
+    Plot {
+        caption: "Cost of the copy alone and of the loan alone (figure 3 of [3]): a send that lends, less what a send costs \
+                  besides its copy.",
+        axis: "time of a single send",
+        kind: Axis::Logarithmic,
+        unit: Unit::Time,
+        aligned: true,
+        lines: &[
+            ("copy alone", |seen| quantity(&seen.point.copy_s)),
+            ("loan alone", |seen| loan_alone(seen.point)),
+        ],
+    },
+    Plot {
+        caption: "Sustained throughput with copies and with loans (figure 4 of [3]).",
+        axis: "sustained throughput",
+        kind: Axis::Linear,
+        unit: Unit::Rate,
+        aligned: true,
+        lines: &[("copy", |seen| quantity(&seen.copied)), ("loan", |seen| quantity(&seen.lent))],
+    },
+    Plot {
+        caption: "Throughput as a single send promises it, and as it was sustained (figure 5 of [3]).",
+        axis: "throughput",
+        kind: Axis::Linear,
+        unit: Unit::Rate,
+        aligned: true,
+        lines: &[
+            ("copy, sustained", |seen| quantity(&seen.copied)),
+            ("loan, sustained", |seen| quantity(&seen.lent)),
+            ("copy, promised", |seen| rate(seen.point, quantity(&seen.point.copied_send_s)?)),
+            ("loan, promised", |seen| rate(seen.point, quantity(&seen.point.lent_send_s)?)),
+        ],
+    },
+    Plot {
+        caption: "Sends that failed while throughput was measured (figure 6 of [3]).",
+        axis: "failed sends",
+        kind: Axis::Linear,
+        unit: Unit::Plain,
+        aligned: true,
+        lines: &[
+            ("copy", |seen| Some(single(seen.point.copied_errors as f64))),
+            ("loan", |seen| seen.point.lent_throughput.map(|_| single(seen.point.lent_errors as f64))),
+        ],
+    },
+];
+
+pub(super) fn section(assessment: &Assessment, loan: &Loan) -> Section {
+    let mut section = Section::new("loan", "The page loan");
+    section.say(
+        "A send copies its payload into the kernel, or lends its pages until the network is done with them. Small sends \
+         are cheaper to copy; from some size on lending is. Unless a figure says otherwise, sends begin where a page does.",
+    );
+    section.table(thresholds(loan));
+    let groups = groups(assessment, loan);
+    for plot in &PLOTS {
+        let panels = groups.iter().enumerate().filter_map(|(index, group)| panel(plot, index, group));
+        section.figure(plot.caption, panels.collect());
+    }
+    for (transport, mtu, points) in &groups {
+        section.table(table(*transport, *mtu, points));
+    }
+    section
+}
+
+/// Points of one transport and MTU, by ascending size.
+fn groups<'a>(assessment: &Assessment, loan: &'a Loan) -> Vec<(Transport, u32, Vec<Seen<'a>>)> {
+    let mut points: Vec<&LoanPoint> = loan.points.iter().collect();
+    let key = |point: &LoanPoint| (point.transport, point.mtu);
+    points.sort_by_key(|point| (key(point), point.size, !point.aligned));
+    let chunks = points.chunk_by(|one, other| key(one) == key(other));
+    let seen = |point: &&'a LoanPoint| {
+        let (copied, lent) = assessment.sustained(point);
+        Seen { point, copied, lent }
+    };
+    chunks.map(|points| (points[0].transport, points[0].mtu, points.iter().map(seen).collect())).collect()
+}
+
+fn panel(plot: &Plot, index: usize, group: &(Transport, u32, Vec<Seen<'_>>)) -> Option<Panel> {
+    let (protocol, mtu, points) = group;
+    let letter = char::from_u32('a' as u32 + index as u32 % 26).unwrap_or('?');
+    let title = format!("({letter}) {}, MTU {}", protocol, number::count((*mtu).into()));
+    let line = |(name, derive): &(&str, Derive)| {
+        let point = |seen: &Seen<'_>| {
+            if seen.point.aligned != plot.aligned {
+                return None;
+            }
+            let (value, range, noisy) = derive(seen)?;
+            Some(Point { size: seen.point.size, value, range, noisy })
+        };
+        Line { name: (*name).to_owned(), points: points.iter().filter_map(point).collect() }
+    };
+    let scene = Lines {
+        title: &format!("{} {title}", plot.caption),
+        x_axis: "bytes of a send",
+        y_axis: plot.axis,
+        y_kind: plot.kind,
+        y_unit: plot.unit,
+        lines: plot.lines.iter().map(line).filter(|line| !line.points.is_empty()).collect(),
+    }
+    .scene()?;
+    Some(Panel { title, scene })
+}
+
+fn single(value: f64) -> Value {
+    (value, (value, value), false)
+}
+
+fn quantity(runs: &[f64]) -> Option<Value> {
+    let summary = Summary::of(runs.iter().copied())?;
+    Some((summary.median, (summary.least, summary.greatest), summary.is_noisy()))
+}
+
+/// Bytes per second of a send that takes so long.
+fn rate(point: &LoanPoint, (seconds, (least, greatest), noisy): Value) -> Option<Value> {
+    let rate = |seconds: f64| point.size as f64 / seconds;
+    (seconds > 0.0).then(|| (rate(seconds), (rate(greatest), rate(least)), noisy))
+}
+
+/// What a send costs besides its copy (t2 of the paper).
+fn without_copy(point: &LoanPoint) -> Option<Value> {
+    let ((send, (least, greatest), noisy), (copy, _, copy_noisy)) =
+        (quantity(&point.copied_send_s)?, quantity(&point.copy_s)?);
+    (send > copy).then(|| (send - copy, ((least - copy).max(0.0), greatest - copy), noisy || copy_noisy))
+}
+
+fn loan_alone(point: &LoanPoint) -> Option<Value> {
+    let ((send, (least, greatest), noisy), (rest, _, rest_noisy)) =
+        (quantity(&point.lent_send_s)?, without_copy(point)?);
+    (send > rest).then(|| (send - rest, ((least - rest).max(0.0), greatest - rest), noisy || rest_noisy))
+}
+
+fn thresholds(loan: &Loan) -> Table {
+    let mut table = Table::new(
+        "From which size of a send on lending is cheaper.",
+        &["transport", "#MTU", "#threshold from a page on", "#threshold from elsewhere"],
+    );
+    let never = |kernel_copies: bool| if kernel_copies { "the kernel copies" } else { "never cheaper" };
+    let cell = |bytes: Option<u64>, kernel_copies| {
+        Cell::plain(bytes.map_or_else(|| never(kernel_copies).to_owned(), number::bytes))
+    };
+    for threshold in &loan.thresholds {
+        table.row([
+            Cell::plain(threshold.transport.to_string()),
+            Cell::plain(number::count(threshold.mtu.into())),
+            cell(threshold.aligned_bytes, threshold.kernel_copies),
+            cell(threshold.unaligned_bytes, threshold.kernel_copies),
+        ]);
+    }
+    table
+}
+
+fn table(protocol: Transport, mtu: u32, points: &[Seen<'_>]) -> Table {
+    let heads = [
+        "size",
+        "begins at",
+        "#copy alone",
+        "#loan alone",
+        "#send that copies",
+        "#send that lends",
+        "#lent/copied",
+        "#sustained, copies",
+        "#sustained, loans",
+        "#gain",
+        "#errors, copies",
+        "#errors, loans",
+    ];
+    let caption = format!("The loan over {}, MTU {}.", protocol, number::count(mtu.into()));
+    let mut table = Table::new(caption, &heads);
+    for Seen { point, copied: copied_rates, lent: lent_rates } in points {
+        let shown = |value: Option<Value>, format: fn(f64) -> String| {
+            let kind = if value.is_some_and(|(_, _, noisy)| noisy) { Kind::Noisy } else { Kind::Plain };
+            Cell { kind, ..Cell::figure(value, |(value, _, _)| format(value)) }
+        };
+        let cell = |value| shown(value, number::time);
+        let (copied, lent) = (quantity(&point.copied_send_s), quantity(&point.lent_send_s));
+        let ratio = |over: Option<Value>, under: Option<Value>| -> Option<Value> {
+            let ((over, _, noisy), (under, _, other)) = over.zip(under)?;
+            let ratio = over / under;
+            Some((ratio, (ratio, ratio), noisy || other))
+        };
+        let (copied_rate, lent_rate) = (quantity(copied_rates), quantity(lent_rates));
+        table.row([
+            Cell::plain(number::bytes(point.size)),
+            Cell::plain(if point.aligned { "a page" } else { "1 B before" }),
+            cell(quantity(&point.copy_s)),
+            cell(loan_alone(point)),
+            cell(copied),
+            cell(lent),
+            shown(ratio(lent, copied), number::significant),
+            shown(copied_rate, number::bit_rate),
+            shown(lent_rate, number::bit_rate),
+            shown(ratio(lent_rate, copied_rate), |ratio| number::change(ratio - 1.0)),
+            Cell::plain(number::count(point.copied_errors)),
+            Cell::plain(number::count(point.lent_errors)),
+        ]);
+    }
+    table
+}

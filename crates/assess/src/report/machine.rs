@@ -1,0 +1,146 @@
+//! The machine, what was asked of it, and what could be better.
+
+use wirepath_report::{Cell, Detail, Kind, Section, Table, number};
+
+use crate::result::{Assessment, Cache, Experiment, Feature, Host, Rings, Settings};
+
+pub(super) fn section(assessment: &Assessment) -> Section {
+    let mut section = Section::new("machine", "The machine and the settings");
+    section.table(host(assessment).with_detail(detail(assessment, Detail::Page)));
+    section.table(settings(&assessment.settings).with_detail(Detail::Page));
+    let Assessment { host, .. } = assessment;
+    for table in [devices(host), features(host), limits(host), paths(host)] {
+        section.table(table.with_detail(detail(assessment, Detail::Raw)));
+    }
+    section
+}
+
+/// Main where the machine itself was asked about.
+fn detail(assessment: &Assessment, otherwise: Detail) -> Detail {
+    let asked = assessment.settings.experiments.contains(&Experiment::Host);
+    if asked { Detail::Main } else { otherwise }
+}
+
+/// The doctor.
+pub(super) fn advice(assessment: &Assessment) -> Section {
+    let mut section = Section::new("advice", "What could be better");
+    let mut table = Table::new(
+        "What was found, what it costs, and what mends it.",
+        &["finding", "consequence", "remedy"],
+    );
+    for advice in &assessment.host.advice {
+        table.row([
+            Cell::plain(&advice.finding),
+            Cell::plain(&advice.consequence),
+            Cell::code(&advice.remedy),
+        ]);
+    }
+    section.table(table.with_detail(detail(assessment, Detail::Raw)));
+    section
+}
+
+pub(super) fn host(assessment: &Assessment) -> Table {
+    let host = &assessment.host;
+    pairs(
+        "The machine.",
+        &[
+            ("processor", host.processor.clone()),
+            ("processors that may be used", host.processors.to_string()),
+            ("memory", number::about_bytes(host.memory)),
+            ("kernel", host.kernel.clone()),
+            ("load when it began", host.load.clone()),
+            ("program", assessment.program.clone()),
+            ("began", assessment.started.clone()),
+            ("took", format!("{} s", number::significant(assessment.seconds))),
+            ("ended", if assessment.partial { "before its end" } else { "complete" }.to_owned()),
+            ("schema", assessment.schema.clone()),
+        ],
+    )
+}
+
+pub(super) fn settings(settings: &Settings) -> Table {
+    let cache = match settings.cache {
+        Cache::Warm => "in the page cache",
+        Cache::Cold => "on storage",
+    };
+    pairs(
+        "What was asked for.",
+        &[
+            ("experiments", settings.experiments.iter().map(|one| one.name()).collect::<Vec<_>>().join(", ")),
+            ("volume of a run", number::about_bytes(settings.volume)),
+            ("runs", settings.runs.to_string()),
+            ("form", if settings.quick { "quick" } else { "full" }.to_owned()),
+            ("sink", settings.sink.clone()),
+            ("MTU", number::bytes(settings.mtu.into())),
+            ("payload", cache.to_owned()),
+            ("pinned to processor", settings.cpu.map_or_else(|| "none".to_owned(), |cpu| cpu.to_string())),
+        ],
+    )
+}
+
+fn pairs(caption: &str, pairs: &[(&str, String)]) -> Table {
+    let mut table = Table::new(caption, &["", "value"]);
+    for (name, value) in pairs {
+        table.row([Cell::plain(name), Cell::plain(value)]);
+    }
+    table
+}
+
+fn devices(host: &Host) -> Table {
+    let heads = ["device", "driver", "up", "#MTU", "#Mb/s", "#rings (most)"];
+    let mut table = Table::new("Network devices.", &heads);
+    for device in &host.devices {
+        let rings = |Rings { transmit, transmit_most, receive, receive_most }| {
+            format!("send {transmit} ({transmit_most}), receive {receive} ({receive_most})")
+        };
+        table.row([
+            Cell::code(&device.name),
+            Cell::plain(device.driver.as_deref().unwrap_or(number::NOTHING)),
+            Cell::plain(if device.up { "yes" } else { "no" }),
+            Cell::plain(number::count(device.mtu.into())),
+            Cell::figure(device.speed_mbps, |speed| number::count(speed.into())),
+            Cell::figure(device.rings, rings),
+        ]);
+    }
+    table
+}
+
+fn features(host: &Host) -> Table {
+    let heads = ["device", "features on", "features off"];
+    let mut table = Table::new("Features of network devices that data paths need.", &heads);
+    for device in host.devices.iter().filter(|device| !device.features.is_empty()) {
+        let features = |on: bool| {
+            let names = device.features.iter().filter(|feature| feature.on == on);
+            let fixed = |feature: &Feature| if feature.changeable { "" } else { " (fixed)" };
+            names.map(|feature| format!("{}{}", feature.name, fixed(feature))).collect::<Vec<_>>().join(", ")
+        };
+        table.row([Cell::code(&device.name), Cell::plain(features(true)), Cell::plain(features(false))]);
+    }
+    table
+}
+
+/// Which data paths run here, and what others lack.
+fn paths(host: &Host) -> Table {
+    let heads = ["path", "experiment", "runs here", "what is missing", "remedy"];
+    let mut table =
+        Table::new("Data paths that run on this machine, tried over the loopback device.", &heads);
+    for path in &host.paths {
+        let or_nothing = |text: &Option<String>| text.clone().unwrap_or_else(|| number::NOTHING.to_owned());
+        table.row([
+            Cell::code(path.path.name()),
+            Cell::plain(format!("{} over {}", path.experiment, path.transport)),
+            if path.runs { Cell::new("yes", Kind::Good) } else { Cell::new("no", Kind::Bad) },
+            Cell::plain(or_nothing(&path.missing)),
+            Cell::plain(or_nothing(&path.remedy)),
+        ]);
+    }
+    table
+}
+
+fn limits(host: &Host) -> Table {
+    let mut table = Table::new("Limits and settings of the kernel.", &["setting", "value"]);
+    for limit in &host.limits {
+        table.row([Cell::code(&limit.name), Cell::new(&limit.value, Kind::Plain)]);
+    }
+    table
+}

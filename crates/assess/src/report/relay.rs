@@ -1,0 +1,97 @@
+//! Moving data from sources to sinks: the stream service beside what programs do without it.
+
+use wirepath_report::{Cell, Kind, Section, Table, number};
+
+use crate::relay::{Goal, targets};
+use crate::result::{Method, Part, RelayCost};
+use crate::statistics::Summary;
+
+/// A table for the targets and one for each part.
+pub(super) fn section(costs: &[RelayCost]) -> Section {
+    let mut section = Section::new("relay", "From sources to sinks");
+    if costs.is_empty() {
+        return section;
+    }
+    section.say(
+        "Processor time of the process that moves the data, whatever way it does it; those at both ends are other processes. With a \
+         sink on the same machine a part of receiving is charged to whoever sends, the same for all ways: the ratios are between \
+         what all of it costs.",
+    );
+    section.table(of_targets(&targets(costs)));
+    for part in costs.chunk_by(|one, other| one.part == other.part) {
+        section.table(of_part(part));
+    }
+    section
+}
+
+fn of_targets(targets: &[Goal]) -> Table {
+    let caption = "What the stream service is held to: its cost, as a share of another.";
+    let mut table = Table::new(caption, &["target", "#at most", "#measured", "verdict"]);
+    for target in targets {
+        let verdict = if target.is_met() { "met" } else { "not met" };
+        let verdict = match target.significance.doubt() {
+            None => Cell::new(verdict, if target.is_met() { Kind::Good } else { Kind::Bad }),
+            Some(doubt) => Cell::new(format!("{verdict}; {doubt}"), Kind::Noisy),
+        };
+        table.row([
+            Cell::plain(&target.what),
+            Cell::plain(number::significant(target.limit)),
+            Cell::plain(number::significant(target.ratio)),
+            verdict,
+        ]);
+    }
+    table
+}
+
+fn of_part(costs: &[RelayCost]) -> Table {
+    let first = &costs[0];
+    let cost_head = if first.is_of_datagrams() { "#CPU / datagram" } else { "#CPU s/GiB" };
+    let heads = ["method", "block", cost_head, "#spread", "#relative", "#rate", "verified"];
+    let mut table = Table::new(caption(first.part), &heads);
+    let loops = costs.iter().filter(|cost| cost.method == Method::ReadWrite && !cost.touch);
+    let best = |links: u32| {
+        let medians = loops.clone().filter(|cost| cost.links == links).filter_map(median);
+        medians.min_by(f64::total_cmp)
+    };
+    for cost in costs {
+        let summary = Summary::of(cost.costs());
+        let shown = |median: f64| match cost.is_of_datagrams() {
+            true => number::time(median),
+            false => number::significant(median),
+        };
+        let kind = if summary.is_some_and(|summary| summary.is_noisy()) { Kind::Noisy } else { Kind::Plain };
+        let relative = summary.zip(best(cost.links)).map(|(summary, best)| summary.median / best);
+        let rate = Summary::of(cost.rates()).map(|summary| summary.median);
+        table.row([
+            Cell::code(cost.what()),
+            Cell::figure(cost.block, number::bytes),
+            Cell::new(summary.map_or_else(|| number::NOTHING.to_owned(), |one| shown(one.median)), kind),
+            Cell::figure(summary, |summary| number::spread(summary.spread)),
+            Cell::figure(relative, number::significant),
+            Cell::figure(rate, number::bit_rate),
+            if cost.verified { Cell::new("yes", Kind::Good) } else { Cell::new("no", Kind::Bad) },
+        ]);
+    }
+    table
+}
+
+fn median(cost: &RelayCost) -> Option<f64> {
+    Summary::of(cost.costs()).map(|summary| summary.median)
+}
+
+/// What a part is, and what is counted.
+fn caption(part: Part) -> String {
+    let counted = "Relative: to the best loop of read and write with as many links that touches nothing";
+    let what = match part {
+        Part::FileToSocket => "A file to 16 connections at once (figure 6 of [4])",
+        Part::SocketToFile => "16 connections, each to a file of its own (figure 7 of [4])",
+        Part::SocketToSocket => "16 connections to 16 others, as TCP proxies do it (figure 8 of [4])",
+        Part::Merge => "Records of 16 connections in turn to one (figure 9 of [4])",
+        Part::Stripe => "Records of one connection to several in turn",
+        Part::Random => "Records of one connection, each to one of several at random",
+        Part::Mirror => "One connection to several (figure 10 of [4])",
+        Part::UdpMirror => "Datagrams to 64 receivers, by what arrives together",
+        Part::Crowd => "Streams on one engine, most of them idle",
+    };
+    format!("{what}. {counted}.")
+}

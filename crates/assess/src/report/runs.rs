@@ -1,0 +1,224 @@
+//! Every run as a row, for programs that draw and compute.
+
+use wirepath_report::{Cell, Table};
+
+use crate::cost;
+use crate::figures::{Figure, Name, Topic, Unit, figures};
+use crate::result::{Assessment, Measurement, Profile, RelayCost, Transport};
+
+/// Columns; those that hold text come without a `#`.
+const COLUMNS: [&str; 19] = [
+    "experiment",
+    "what",
+    "transport",
+    "#size",
+    "#mtu",
+    "#packets_per_train",
+    "#run",
+    "#value",
+    "unit",
+    "#user_s",
+    "#system_s",
+    "#wall_s",
+    "#bytes",
+    "#packets",
+    "#errors",
+    "#copied",
+    "verified",
+    "#calls_per_packet",
+    "#calls_in_papers",
+];
+
+/// A row; columns that a figure does not have are empty.
+#[derive(Default)]
+struct Row {
+    experiment: String,
+    /// The path, the call, or what of a path.
+    what: String,
+    transport: Option<Transport>,
+    /// Bytes of a packet, a send or a copy.
+    size: Option<u64>,
+    mtu: Option<u32>,
+    packets_per_train: Option<u32>,
+    /// From 1; none for what was measured once and for all runs.
+    run: Option<usize>,
+    value: f64,
+    unit: &'static str,
+    user_s: Option<f64>,
+    system_s: Option<f64>,
+    wall_s: Option<f64>,
+    bytes: Option<u64>,
+    packets: Option<u64>,
+    errors: Option<u64>,
+    copied: Option<u64>,
+    verified: Option<bool>,
+    calls_per_packet: Option<f64>,
+    calls_in_papers: Option<u32>,
+}
+
+impl Row {
+    fn cells(self) -> [Cell; 19] {
+        fn text<T: ToString>(value: Option<T>) -> String {
+            value.map_or_else(String::new, |value| value.to_string())
+        }
+        // As short as the figure can be read back from.
+        let float = |value: Option<f64>| value.map_or_else(String::new, |value| format!("{value:?}"));
+        [
+            self.experiment,
+            self.what,
+            text(self.transport).to_lowercase(),
+            text(self.size),
+            text(self.mtu),
+            text(self.packets_per_train),
+            text(self.run),
+            float(Some(self.value)),
+            self.unit.to_owned(),
+            float(self.user_s),
+            float(self.system_s),
+            float(self.wall_s),
+            text(self.bytes),
+            text(self.packets),
+            text(self.errors),
+            text(self.copied),
+            text(self.verified),
+            float(self.calls_per_packet),
+            text(self.calls_in_papers),
+        ]
+        .map(Cell::plain)
+    }
+}
+
+/// A row for each run of each figure.
+pub fn runs(assessment: &Assessment) -> Table {
+    let mut table = Table::new("Every run.", &COLUMNS);
+    let mut add = |rows: &mut dyn Iterator<Item = Row>| rows.for_each(|row| table.row(row.cells()));
+    for cost in cost::groups(assessment).iter().flat_map(|group| &group.costs) {
+        add(&mut measured(cost.measurement));
+    }
+    assessment.relay.iter().for_each(|cost| add(&mut relayed(cost)));
+    for figure in figures(assessment).iter().filter(|figure| !has_rows_of_its_own(figure)) {
+        add(&mut values(figure));
+    }
+    for point in assessment.loan.iter().flat_map(|loan| &loan.points) {
+        let errors =
+            [("failed sends that copy", point.copied_errors), ("failed sends that lend", point.lent_errors)];
+        add(&mut errors.into_iter().map(|(what, errors)| {
+            let name = Name::of_loan(point, what);
+            Row { value: errors as f64, unit: "sends", ..of_name(&name) }
+        }));
+    }
+    assessment.profiles.iter().for_each(|profile| add(&mut functions(profile)));
+    table
+}
+
+fn measured(measurement: &Measurement) -> impl Iterator<Item = Row> + '_ {
+    measurement.runs.iter().enumerate().map(|(index, run)| Row {
+        experiment: measurement.experiment.to_string(),
+        what: measurement.path.to_string(),
+        transport: Some(measurement.transport),
+        size: measurement.size,
+        mtu: Some(measurement.mtu),
+        packets_per_train: Some(measurement.packets_per_train),
+        run: Some(index + 1),
+        value: run.cpu_s_per_gib(),
+        unit: unit(Unit::SecondsPerGib),
+        user_s: Some(run.user_s),
+        system_s: Some(run.system_s),
+        wall_s: Some(run.wall_s),
+        bytes: Some(run.bytes),
+        packets: Some(run.packets),
+        errors: Some(run.errors),
+        copied: run.copied,
+        verified: Some(measurement.verified),
+        calls_per_packet: measurement.calls_per_packet,
+        calls_in_papers: measurement.calls_in_papers,
+    })
+}
+
+fn relayed(cost: &RelayCost) -> impl Iterator<Item = Row> + '_ {
+    cost.runs.iter().zip(cost.costs()).enumerate().map(move |(index, (run, value))| Row {
+        experiment: Topic::Relay(cost.part).to_string(),
+        what: cost.what(),
+        transport: Some(cost.transport()),
+        size: cost.block,
+        mtu: Some(cost.mtu),
+        run: Some(index + 1),
+        value,
+        unit: unit(Unit::of_relay(cost)),
+        user_s: Some(run.user_s),
+        system_s: Some(run.system_s),
+        wall_s: Some(run.wall_s),
+        bytes: Some(run.bytes),
+        verified: Some(cost.verified),
+        ..Row::default()
+    })
+}
+
+/// Whether the runs of a figure are rows already, with what they are made of.
+fn has_rows_of_its_own(figure: &Figure) -> bool {
+    let is_relay = matches!(figure.name.topic, Topic::Relay(_));
+    figure.unit == Unit::SecondsPerGib || (is_relay && figure.unit == Unit::Seconds)
+}
+
+fn of_name(name: &Name) -> Row {
+    let Name { topic, transport, mtu, what, size, .. } = name;
+    let experiment = topic.to_string();
+    Row { experiment, what: what.clone(), transport: *transport, size: *size, mtu: *mtu, ..Row::default() }
+}
+
+fn values(figure: &Figure) -> impl Iterator<Item = Row> + '_ {
+    let repeated = figure.runs.len() > 1;
+    figure.runs.iter().enumerate().map(move |(index, value)| Row {
+        run: repeated.then_some(index + 1),
+        value: *value,
+        unit: unit(figure.unit),
+        ..of_name(&figure.name)
+    })
+}
+
+fn functions(profile: &Profile) -> impl Iterator<Item = Row> + '_ {
+    profile.functions.iter().map(|function| Row {
+        experiment: Topic::Profile(profile.experiment).to_string(),
+        what: format!("{}: {}", profile.path, function.function),
+        transport: Some(profile.transport),
+        size: profile.size,
+        value: function.share,
+        unit: unit(Unit::Share),
+        ..Row::default()
+    })
+}
+
+fn unit(unit: Unit) -> &'static str {
+    match unit {
+        Unit::SecondsPerGib => "s/GiB",
+        Unit::Seconds => "s",
+        Unit::BytesPerSecond => "B/s",
+        Unit::Share => "share",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::example;
+
+    /// Promise: Every run is a row of the CSV.
+    #[test]
+    fn there_is_a_row_for_each_run() {
+        let assessment = example::full();
+        let rows: Vec<Vec<String>> = runs(&assessment)
+            .rows
+            .iter()
+            .map(|row| row.iter().map(|cell| cell.text.clone()).collect())
+            .collect();
+        let runs: usize = assessment.measurements.iter().map(|measurement| measurement.runs.len()).sum();
+        let (udp, tcp): (Vec<_>, Vec<_>) = assessment.relay.iter().partition(|cost| cost.is_of_datagrams());
+        let relayed = |costs: &[&RelayCost]| costs.iter().map(|cost| cost.runs.len()).sum::<usize>();
+        assert_eq!(rows.iter().filter(|row| &row[8] == "s/GiB").count(), runs + relayed(&tcp));
+        let of_datagrams = |row: &&Vec<String>| row[0].starts_with("relay: udp") && &row[8] == "s";
+        assert_eq!(rows.iter().filter(of_datagrams).count(), relayed(&udp));
+        let copies: usize =
+            assessment.costs.iter().flat_map(|costs| &costs.copies).map(|copy| copy.ns.len()).sum();
+        assert_eq!(rows.iter().filter(|row| row[1].starts_with("memcpy")).count(), copies);
+    }
+}

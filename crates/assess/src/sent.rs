@@ -1,0 +1,26 @@
+//! What one run sent.
+
+use wirepath_datapath::LoanCounts;
+
+/// What one run sent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sent {
+    /// Payload in bytes, without RTP headers.
+    pub(crate) bytes: u64,
+    /// Packets, or blocks of a stream.
+    pub(crate) packets: u64,
+    /// Bytes with RTP headers: the payload of UDP or TCP.
+    pub(crate) transport_bytes: u64,
+    /// Most packets that one call of a path took.
+    pub(crate) longest_train: u32,
+    /// How often the socket was full and was waited for.
+    pub(crate) waits: u64,
+    /// Parts of blocks that a path took at once: blocks, where no connection had room for less than one.
+    pub(crate) takes: u64,
+    /// How often a queue was sent.
+    pub(crate) flushes: u64,
+    /// Sends by reference that the kernel turned into copies; nothing if the path makes none, or the kernel does not say.
+    pub(crate) copied: Option<u64>,
+    /// What was lent and what was copied, of paths that lend.
+    pub(crate) loans: Option<LoanCounts>,
+}

@@ -1,0 +1,279 @@
+//! Data paths and the variants of them that are measured.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+use wirepath_datapath::{BlockPath, DataPath};
+
+use super::Transport;
+
+/// A data path of either kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "&'static str", try_from = "String")]
+pub enum PathKind {
+    /// Packets with RTP headers.
+    Stream(DataPath),
+    /// Bytes of a file.
+    Block(BlockPath),
+}
+
+impl PathKind {
+    /// Its name, which no other path of either kind has.
+    pub fn name(self) -> &'static str {
+        match self {
+            PathKind::Stream(path) => path.name(),
+            PathKind::Block(path) => path.name(),
+        }
+    }
+
+    /// Whether it sends trains that are cut by UDP_SEGMENT, whose packets the network cannot fragment.
+    pub fn segments(self) -> bool {
+        match self {
+            PathKind::Stream(path) => path.segments() && path.batches(),
+            PathKind::Block(path) => path.segments(),
+        }
+    }
+
+    /// Whether what it sends is cut by the kernel or the device, if only for the sake of its checksums.
+    pub fn sends_trains(self) -> bool {
+        match self {
+            PathKind::Stream(path) => path.sends_trains(),
+            PathKind::Block(path) => path.segments() || path.takes_runs(),
+        }
+    }
+
+    /// Whether it sends pages of a file by reference, by `sendfile`.
+    pub fn sends_by_reference(self) -> bool {
+        self.name().ends_with("sendfile")
+    }
+
+    /// Whether it lends pages to the kernel.
+    pub fn lends(self) -> bool {
+        match self {
+            PathKind::Stream(path) => path.lends(),
+            PathKind::Block(path) => path.lends(),
+        }
+    }
+
+    /// Whether it sends from memory that a ring holds.
+    pub fn needs_hot_memory(self) -> bool {
+        match self {
+            PathKind::Stream(path) => path.needs_hot_memory(),
+            PathKind::Block(path) => path.needs_hot_memory(),
+        }
+    }
+
+    /// Whether it needs the kernel module.
+    pub fn needs_module(self) -> bool {
+        match self {
+            PathKind::Stream(path) => path.needs_module(),
+            PathKind::Block(path) => path.needs_module(),
+        }
+    }
+
+    /// Whether one call takes any number of packets, so that a file is sent by one.
+    pub fn takes_runs(self) -> bool {
+        match self {
+            PathKind::Stream(path) => path.takes_runs(),
+            PathKind::Block(path) => path.takes_runs(),
+        }
+    }
+
+    /// Kernel calls for each packet or block by the papers, which have no figure for paths of today.
+    pub fn calls_in_papers(self, transport: Transport, size: Option<u16>) -> Option<u32> {
+        match self {
+            PathKind::Stream(path) => path.calls_in_papers(),
+            PathKind::Block(path) => path.calls_in_papers(transport == Transport::Tcp, size.is_none()),
+        }
+    }
+
+    /// Whether one call takes several packets.
+    pub fn batches(self) -> bool {
+        match self {
+            PathKind::Stream(path) => path.batches(),
+            PathKind::Block(path) => path.segments() || path.takes_runs(),
+        }
+    }
+}
+
+impl fmt::Display for PathKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
+}
+
+impl From<DataPath> for PathKind {
+    fn from(path: DataPath) -> PathKind {
+        PathKind::Stream(path)
+    }
+}
+
+impl From<BlockPath> for PathKind {
+    fn from(path: BlockPath) -> PathKind {
+        PathKind::Block(path)
+    }
+}
+
+impl From<PathKind> for &'static str {
+    fn from(path: PathKind) -> &'static str {
+        path.name()
+    }
+}
+
+/// A name that no data path has.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown data path {0:?}")]
+pub struct UnknownPath(String);
+
+impl FromStr for PathKind {
+    type Err = UnknownPath;
+
+    fn from_str(name: &str) -> Result<PathKind, UnknownPath> {
+        let stream = name.parse().map(PathKind::Stream).ok();
+        let block = || name.parse().map(PathKind::Block).ok();
+        stream.or_else(block).ok_or_else(|| UnknownPath(name.to_owned()))
+    }
+}
+
+impl TryFrom<String> for PathKind {
+    type Error = UnknownPath;
+
+    fn try_from(name: String) -> Result<PathKind, UnknownPath> {
+        name.parse()
+    }
+}
+
+/// How a path was used when it was measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Variant {
+    /// As it is.
+    Plain,
+    /// A path that takes runs, its packets leaving by themselves and not as trains.
+    Single,
+    /// A bare C loop that does the same.
+    Bare,
+    /// Sends of the loan experiment.
+    Send {
+        /// Whether they lend their pages; else they copy.
+        lent: bool,
+        /// Whether each begins where a page does; else one byte before.
+        aligned: bool,
+    },
+}
+
+/// A data path in a variant; written as `krtpsendfile:single`, `bare:read_writev` or `loan:lend:unaligned`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct PathVariant {
+    /// The path.
+    pub kind: PathKind,
+    /// How it was used.
+    pub variant: Variant,
+}
+
+/// What follows the path's name.
+const SUFFIXES: [(Variant, &str); 6] = [
+    (Variant::Plain, ""),
+    (Variant::Single, ":single"),
+    (Variant::Send { lent: false, aligned: true }, ":copy"),
+    (Variant::Send { lent: false, aligned: false }, ":copy:unaligned"),
+    (Variant::Send { lent: true, aligned: true }, ":lend"),
+    (Variant::Send { lent: true, aligned: false }, ":lend:unaligned"),
+];
+
+/// What stands before the path's name of a bare C loop.
+const BARE: &str = "bare:";
+
+impl PathVariant {
+    /// A path as it is.
+    pub fn plain(kind: impl Into<PathKind>) -> PathVariant {
+        PathVariant { kind: kind.into(), variant: Variant::Plain }
+    }
+
+    /// Sends of the loan experiment.
+    pub const fn send(lent: bool, aligned: bool) -> PathVariant {
+        PathVariant { kind: PathKind::Block(BlockPath::Loan), variant: Variant::Send { lent, aligned } }
+    }
+
+    /// The bare C loop that does the same.
+    pub const fn bare(self) -> PathVariant {
+        PathVariant { variant: Variant::Bare, ..self }
+    }
+
+    /// Whether it is a bare C loop.
+    pub fn is_bare(self) -> bool {
+        self.variant == Variant::Bare
+    }
+}
+
+impl fmt::Display for PathVariant {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let suffix = SUFFIXES.iter().find(|(variant, _)| *variant == self.variant);
+        match suffix {
+            Some((_, suffix)) => write!(formatter, "{}{suffix}", self.kind),
+            None => write!(formatter, "{BARE}{}", self.kind),
+        }
+    }
+}
+
+impl FromStr for PathVariant {
+    type Err = UnknownPath;
+
+    fn from_str(text: &str) -> Result<PathVariant, UnknownPath> {
+        if let Some(name) = text.strip_prefix(BARE) {
+            return Ok(PathVariant { kind: name.parse()?, variant: Variant::Bare });
+        }
+        let (name, suffix) = text.split_at(text.find(':').unwrap_or(text.len()));
+        let variant = SUFFIXES.iter().find(|(_, known)| *known == suffix);
+        let (variant, _) = variant.ok_or_else(|| UnknownPath(text.to_owned()))?;
+        Ok(PathVariant { kind: name.parse()?, variant: *variant })
+    }
+}
+
+impl TryFrom<String> for PathVariant {
+    type Error = UnknownPath;
+
+    fn try_from(text: String) -> Result<PathVariant, UnknownPath> {
+        text.parse()
+    }
+}
+
+impl From<PathVariant> for String {
+    fn from(path: PathVariant) -> String {
+        path.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: Kept results stay readable: names of paths, variants and methods are read back.
+    #[test]
+    fn every_path_and_variant_is_read_back() {
+        let paths =
+            || DataPath::ALL.map(PathKind::from).into_iter().chain(BlockPath::ALL.map(PathKind::from));
+        let variants = SUFFIXES.map(|(variant, _)| variant).into_iter().chain([Variant::Bare]);
+        for variant in variants {
+            for kind in paths() {
+                let path = PathVariant { kind, variant };
+                assert_eq!(path.to_string().parse(), Ok(path));
+            }
+        }
+        let mut names: Vec<&str> = paths().map(PathKind::name).collect();
+        let all = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), all, "two paths have one name");
+    }
+
+    #[test]
+    fn variants_are_written_as_kept_results_have_them() {
+        assert_eq!(PathVariant::plain(DataPath::ReadWritev).bare().to_string(), "bare:read_writev");
+        assert_eq!(PathVariant::send(true, false).to_string(), "loan:lend:unaligned");
+        for wrong in ["", "bare:", "gold", "loan:lend:", "krtpsendfile:double", "bare:krtpsendfile:single"] {
+            assert!(wrong.parse::<PathVariant>().is_err(), "{wrong}");
+        }
+    }
+}

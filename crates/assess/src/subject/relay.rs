@@ -1,0 +1,203 @@
+//! Parts of the relay experiment, and the ways to move data that it compares.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// A part of the experiment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// A file to 16 connections at once.
+    FileToSocket,
+    /// 16 connections, each to a file of its own.
+    SocketToFile,
+    /// 16 connections to 16 others: what TCP proxies do.
+    SocketToSocket,
+    /// Records of 16 connections in turn to one.
+    Merge,
+    /// Records of one connection to several in turn.
+    Stripe,
+    /// Records of one connection, each to one of several at random.
+    Random,
+    /// One connection to several.
+    Mirror,
+    /// Datagrams to 64 receivers.
+    UdpMirror,
+    /// Many streams on one engine, most of them idle.
+    Crowd,
+}
+
+/// A name that is none of a part.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown part {0:?}: expected one of {names}", names = Part::ALL.map(Part::name).join(", "))]
+pub struct UnknownPart(String);
+
+impl Part {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Part; 9] = [
+        Part::FileToSocket,
+        Part::SocketToFile,
+        Part::SocketToSocket,
+        Part::Merge,
+        Part::Stripe,
+        Part::Random,
+        Part::Mirror,
+        Part::UdpMirror,
+        Part::Crowd,
+    ];
+
+    /// Its name, by which it is asked for.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Part::FileToSocket => "file-to-socket",
+            Part::SocketToFile => "socket-to-file",
+            Part::SocketToSocket => "socket-to-socket",
+            Part::Merge => "merge",
+            Part::Stripe => "stripe",
+            Part::Random => "random",
+            Part::Mirror => "mirror",
+            Part::UdpMirror => "udp-mirror",
+            Part::Crowd => "crowd",
+        }
+    }
+
+    /// Share of the volume that sources send of it: each byte leaves 16 or 64 times, and else a run would take as much longer.
+    pub const fn share(self) -> u64 {
+        match self {
+            Part::Mirror => 4,
+            Part::UdpMirror => 16,
+            _ => 1,
+        }
+    }
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl FromStr for Part {
+    type Err = UnknownPart;
+
+    fn from_str(text: &str) -> Result<Part, UnknownPart> {
+        Part::ALL.into_iter().find(|part| part.name() == text).ok_or_else(|| UnknownPart(text.to_owned()))
+    }
+}
+
+/// A way to move data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "&'static str", try_from = "String")]
+pub enum Method {
+    /// A loop of `read` and `write`; of datagrams `recv` and `send`.
+    ReadWrite,
+    /// A loop of `sendfile`.
+    Sendfile,
+    /// A loop of `splice` through pipes.
+    Splice,
+    /// Receives and sends that are queued in an io_uring, through registered memory.
+    Uring,
+    /// The stream service.
+    Streams,
+    /// Another program.
+    Program(Program),
+}
+
+/// A program that people relay with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// One thread, in TCP mode, splicing both ways: by its own heuristics (`splice-auto`) it hardly ever does.
+    HaProxy,
+    /// One process, its stream module.
+    Nginx,
+    /// A process for each connection.
+    Socat,
+}
+
+impl Program {
+    /// All of them, in the order in which they are shown.
+    pub const ALL: [Program; 3] = [Program::HaProxy, Program::Nginx, Program::Socat];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Program::HaProxy => "haproxy",
+            Program::Nginx => "nginx",
+            Program::Socat => "socat",
+        }
+    }
+}
+
+impl Method {
+    /// All of them.
+    const ALL: [Method; 8] = [
+        Method::ReadWrite,
+        Method::Sendfile,
+        Method::Splice,
+        Method::Uring,
+        Method::Streams,
+        Method::Program(Program::HaProxy),
+        Method::Program(Program::Nginx),
+        Method::Program(Program::Socat),
+    ];
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Method::ReadWrite => "read_write",
+            Method::Sendfile => "sendfile",
+            Method::Splice => "splice",
+            Method::Uring => "uring",
+            Method::Streams => "streams",
+            Method::Program(program) => program.name(),
+        }
+    }
+}
+
+impl fmt::Display for Method {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+impl From<Method> for &'static str {
+    fn from(method: Method) -> &'static str {
+        method.name()
+    }
+}
+
+impl TryFrom<String> for Method {
+    type Error = String;
+
+    fn try_from(name: String) -> Result<Method, String> {
+        let found = Method::ALL.into_iter().find(|method| method.name() == name);
+        found.ok_or_else(|| format!("unknown way of moving data {name:?}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: Kept results stay readable: names of paths, variants and methods are read back.
+    #[test]
+    fn parts_are_read_back_by_name() {
+        for part in Part::ALL {
+            assert_eq!(part.to_string().parse(), Ok(part));
+            assert_eq!(serde_json::to_value(part).unwrap(), part.name());
+        }
+        let unknown = "gold".parse::<Part>().unwrap_err().to_string();
+        assert!(unknown.contains("\"gold\"") && unknown.contains("udp-mirror"), "{unknown}");
+    }
+
+    /// Promise: Kept results stay readable: names of paths, variants and methods are read back.
+    #[test]
+    fn methods_are_read_back_by_name() {
+        for method in Method::ALL {
+            assert_eq!(Method::try_from(method.name().to_owned()), Ok(method));
+        }
+        assert!(Method::try_from("gold".to_owned()).is_err());
+    }
+}

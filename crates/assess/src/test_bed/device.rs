@@ -1,0 +1,90 @@
+//! Devices of the test bed, and what they count.
+
+use std::ffi::CStr;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::os::fd::AsFd;
+
+use wirepath_sys::device::{DeviceName, set_checksum_offload};
+
+use super::namespace::ip;
+use crate::error::{Doing, Error};
+
+/// A network device of the measuring thread's namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct Device(DeviceName);
+
+/// What a device has counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counted {
+    /// Bytes, with the headers of Ethernet.
+    pub(crate) bytes: u64,
+    /// Packets; a train that the device takes whole is one.
+    pub(crate) packets: u64,
+}
+
+impl Device {
+    /// A device that exists.
+    pub(super) fn called(name: &CStr) -> Device {
+        Device(DeviceName::new(name))
+    }
+
+    /// Makes a device that drops all it is given: an ifb to which nothing is redirected, which takes segments and checksums as
+    /// a network card with these offloads does; where the kernel has none, a dummy.
+    pub(super) fn that_drops(mtu: u32, offloads: bool) -> Result<Device, Error> {
+        let made = ip(&format!("link add sink mtu {mtu} type ifb"));
+        made.or_else(|ifb| {
+            ip(&format!("link add sink mtu {mtu} type dummy")).map_err(|dummy| {
+                Error::Input(format!(
+                    "this kernel has no device that drops ({ifb}; {dummy}): `modprobe ifb` or `modprobe dummy`, or use \
+                     --sink veth"
+                ))
+            })
+        })?;
+        ip("address add 10.80.0.1/16 dev sink")?;
+        ip("link set sink up")?;
+        let device = Device::called(c"sink");
+        device.set_checksum_offload(offloads)?;
+        Ok(device)
+    }
+
+    pub(super) fn set_checksum_offload(&self, on: bool) -> Result<(), Error> {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).doing("opening a socket")?;
+        set_checksum_offload(socket.as_fd(), &self.0, on).doing("setting a device's checksum offload")
+    }
+
+    /// What it has counted until now, whether it calls that received (as an ifb does what it drops) or sent.
+    pub(crate) fn counted(&self) -> Result<Counted, Error> {
+        let table =
+            std::fs::read_to_string("/proc/thread-self/net/dev").doing("reading a device's counters")?;
+        counted(&table, &self.0.to_string())
+            .ok_or_else(|| Error::Unable(format!("the kernel does not say what {} counts", self.0)))
+    }
+}
+
+/// Reads a row of `/proc/net/dev`: eight figures received, then eight sent, each beginning with bytes and packets.
+fn counted(table: &str, device: &str) -> Option<Counted> {
+    let row = table.lines().find_map(|line| line.trim_start().strip_prefix(device)?.strip_prefix(':'))?;
+    let figures: Vec<u64> = row.split_whitespace().map_while(|figure| figure.parse().ok()).collect();
+    Some(Counted { bytes: figures.first()? + figures.get(8)?, packets: figures.get(1)? + figures.get(9)? })
+}
+
+impl Counted {
+    /// What was counted since `earlier`.
+    pub(crate) fn since(self, earlier: Counted) -> Counted {
+        Counted { bytes: self.bytes - earlier.bytes, packets: self.packets - earlier.packets }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_found_by_its_name() {
+        let table = "Inter-|   Receive  |  Transmit\n face |bytes    packets errs drop\n  \
+                     sink2: 7 7 0 0 0 0 0 0 7 7 0 0 0 0 0 0\n  sink: 1000 10 0 10 0 0 0 0 200 2 0 0 0 0 0 0\n";
+        assert_eq!(counted(table, "sink"), Some(Counted { bytes: 1200, packets: 12 }));
+        assert_eq!(counted(table, "near"), None);
+        assert_eq!(counted("sink: 1 2", "sink"), None);
+    }
+}

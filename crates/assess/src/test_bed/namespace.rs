@@ -1,0 +1,98 @@
+//! Network namespaces without a name, and `ip` inside them.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use crate::error::{Doing, Error};
+
+/// A network namespace. It lives as long as this, a thread or process in it, or a socket of it.
+#[derive(Debug)]
+pub(super) struct Namespace(File);
+
+impl Namespace {
+    /// Puts the calling thread into a new one; answers it, or nothing if that is not permitted.
+    pub(super) fn leave() -> Result<Option<Namespace>, Error> {
+        match wirepath_sys::namespace::leave_network() {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+            Err(error) => return Err(error).doing("making a network namespace"),
+        }
+        be_silent()?;
+        Namespace::here().map(Some)
+    }
+
+    /// The one that the calling thread is in.
+    pub(super) fn here() -> Result<Namespace, Error> {
+        File::open("/proc/thread-self/ns/net").doing("opening the network namespace").map(Namespace)
+    }
+
+    /// Makes another one. The calling thread, which is in this one, stays here.
+    pub(super) fn another(&self) -> Result<Namespace, Error> {
+        let made = wirepath_sys::namespace::leave_network().doing("making a network namespace");
+        let other = made.and_then(|()| be_silent()).and_then(|()| Namespace::here());
+        self.come()?;
+        other
+    }
+
+    /// Calls `act` in here; the calling thread then goes back `home`.
+    pub(super) fn enter<T>(
+        &self,
+        home: &Namespace,
+        act: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.come()?;
+        let result = act();
+        home.come()?;
+        result
+    }
+
+    /// A name that `ip` knows it by while this lives.
+    pub(super) fn path(&self) -> String {
+        format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
+    }
+
+    /// Puts the calling thread into this one.
+    pub(super) fn come(&self) -> Result<(), Error> {
+        move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))
+            .doing("going into a network namespace")
+    }
+}
+
+/// Keeps IPv6 from sending packets of its own, which a device would count.
+fn be_silent() -> Result<(), Error> {
+    for devices in ["all", "default"] {
+        match std::fs::write(format!("/proc/sys/net/ipv6/conf/{devices}/disable_ipv6"), "1") {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {} // a kernel without IPv6
+            written => written.doing("turning IPv6 off in the network namespace")?,
+        }
+    }
+    Ok(())
+}
+
+/// Runs `ip` in the namespace of the calling thread, to its good end.
+pub(super) fn ip(arguments: &str) -> Result<(), Error> {
+    let mut command = Command::new("ip");
+    // Some users' PATH does without the folders where administrators' programs are.
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    command.env("PATH", path).args(arguments.split_whitespace()).stdin(Stdio::null());
+    // Ctrl-C at the terminal is for us: half a test bed is none.
+    command.process_group(0);
+    match command.output() {
+        Ok(output) if output.status.success() => Ok(()),
+        Ok(output) => Err(Error::System {
+            doing: format!("ip {arguments}"),
+            source: io::Error::other(String::from_utf8_lossy(&output.stderr).trim().to_owned()),
+        }),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(Error::Input(
+            "`ip` is not installed, by which the sink's devices are made: install the package iproute2, or use \
+             --sink loopback"
+                .to_owned(),
+        )),
+        Err(error) => Err(error).doing("starting `ip`"),
+    }
+}

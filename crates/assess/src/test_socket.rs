@@ -1,0 +1,296 @@
+//! Where one run goes, and whether all of it came.
+
+use std::net::UdpSocket;
+use std::os::fd::BorrowedFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt;
+use wirepath_datapath::{BlockSink, LoanCounts, LoanSwitch, UdpSink};
+use wirepath_sys::socket::unacknowledged;
+
+use crate::case::Case;
+use crate::error::{Doing, Error};
+use crate::headers::UDP_OVER_IPV4;
+use crate::result::Transport;
+use crate::sent::Sent;
+use crate::sink::Account;
+use crate::subject::PathKind;
+use crate::test_bed::{Counted, Device, Target, TestBed};
+
+/// A socket that has no room for so long leads nowhere.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long to wait before looking again how much of a stream is acknowledged: doubled up to the most, so that neither a fast
+/// network waits nor a receiver that acknowledges late costs processor time. No event tells of it.
+const FIRST_LOOK: Duration = Duration::from_micros(100);
+const LATER_LOOKS: Duration = Duration::from_millis(5);
+
+/// Send buffer of a connection, in bytes. A page that is lent counts whole, however little of it is lent, and a connection that is
+/// corked sends only full segments or after 200 ms: in the kernel's smallest buffer there is no room for a segment of small loans.
+const SEND_BUFFER: usize = 1 << 20;
+
+/// Headers of Ethernet and IPv4, which a device counts with each packet.
+const PER_PACKET: u64 = 14 + 20;
+
+/// The UDP header, which it counts once for each datagram, fragmented or not.
+const PER_DATAGRAM: u64 = 8;
+
+/// A socket set up for a path.
+pub(crate) enum TestSocket {
+    /// For trains.
+    Trains(UdpSink),
+    /// For blocks.
+    Blocks(BlockSink),
+}
+
+/// Who counts what comes.
+pub(crate) enum Watch {
+    Device(Device, Counted),
+    Receiver(Account),
+}
+
+impl TestSocket {
+    /// For datagrams of this case.
+    pub(crate) fn datagrams(case: &Case, socket: UdpSocket) -> Result<TestSocket, Error> {
+        let opened = match case.path {
+            PathKind::Stream(path) => UdpSink::new(socket, case.packet_size(), path).map(|sink| {
+                TestSocket::Trains(if case.is_single() { sink.without_segmentation() } else { sink })
+            }),
+            PathKind::Block(path) => BlockSink::udp(socket, case.packet_size(), path)
+                .map(|sink| sink.with_switch(LoanSwitch::new(case.loans)))
+                .map(|sink| {
+                    TestSocket::Blocks(if case.is_single() { sink.without_segmentation() } else { sink })
+                }),
+        };
+        opened.map_err(|error| Error::Unable(format!("its socket cannot be set up: {error}")))
+    }
+
+    /// For this case, which goes over TCP.
+    pub(crate) fn stream(case: &Case, socket: std::net::TcpStream) -> Result<TestSocket, Error> {
+        sockopt::set_socket_send_buffer_size(&socket, SEND_BUFFER).doing("setting up a connection")?;
+        match case.path {
+            PathKind::Block(path) => {
+                let sink = BlockSink::tcp(socket, path).doing("setting up a connection")?;
+                Ok(TestSocket::Blocks(sink.with_switch(LoanSwitch::new(case.loans))))
+            }
+            PathKind::Stream(_) => Err(Error::Unable("RTP goes over UDP here".to_owned())),
+        }
+    }
+
+    /// Waits until there is room.
+    pub(crate) fn wait(&self) -> Result<(), Error> {
+        let patience = Timespec::try_from(PATIENCE).expect("some seconds");
+        let mut socket = [PollFd::from_borrowed_fd(self.socket(), PollFlags::OUT)];
+        match poll(&mut socket, Some(&patience)).doing("waiting for room in a socket")? {
+            // Loans that are back wake too; left in the error queue, they would do so again and again.
+            1 if !socket[0].revents().contains(PollFlags::OUT) => {
+                self.wait_for_loans(Duration::from_millis(1)).map(drop)
+            }
+            0 => Err(self.stopped()),
+            _ => Ok(()),
+        }
+    }
+
+    /// Waits until all loans are back, at most so long.
+    fn wait_for_loans(&self, limit: Duration) -> Result<bool, Error> {
+        match self {
+            TestSocket::Trains(sink) => sink.wait_for_loans(limit),
+            TestSocket::Blocks(sink) => sink.wait_for_loans(limit),
+        }
+        .doing("waiting for pages that were lent")
+    }
+
+    /// Ends a run: the network is done with all that was lent, and the receiver of a stream has acknowledged all of it, so that
+    /// paths that copy pay for what is left in the socket as those that lend do. Answers how many loans the kernel turned into
+    /// copies.
+    pub(crate) fn finish(&self) -> Result<u64, Error> {
+        if self.is_stream() {
+            sockopt::set_tcp_cork(self.socket(), false).doing("uncorking a connection")?;
+            self.wait_for_acknowledgement()?;
+        }
+        if !self.wait_for_loans(PATIENCE)? {
+            return Err(Error::Faulty(format!(
+                "pages that were lent are not back after {} seconds",
+                PATIENCE.as_secs()
+            )));
+        }
+        Ok(match self {
+            TestSocket::Trains(sink) => sink.loans().copied_by_kernel,
+            TestSocket::Blocks(sink) => sink.loans().copied_by_kernel,
+        })
+    }
+
+    /// What was lent and what was copied; zeros for paths that do not lend.
+    pub(crate) fn loans(&self) -> LoanCounts {
+        match self {
+            TestSocket::Trains(sink) => sink.loans(),
+            TestSocket::Blocks(sink) => sink.loans(),
+        }
+    }
+
+    /// Waits until a stream is acknowledged to its end.
+    fn wait_for_acknowledgement(&self) -> Result<(), Error> {
+        let left = || unacknowledged(self.socket()).doing("asking what a connection has sent");
+        let (mut before, mut since, mut look) = (left()?, Instant::now(), FIRST_LOOK);
+        while before > 0 {
+            let pause = Timespec::try_from(look).expect("less than a second");
+            let mut socket = [PollFd::from_borrowed_fd(self.socket(), PollFlags::empty())];
+            if poll(&mut socket, Some(&pause)).doing("waiting for a connection to send")? > 0 {
+                self.is_connected(socket[0].revents())?;
+                // Loans that are back wake too; left in the error queue, they would do so again and again.
+                self.wait_for_loans(look)?;
+            }
+            let now = left()?;
+            if now < before {
+                (before, since) = (now, Instant::now());
+            } else if since.elapsed() > PATIENCE {
+                return Err(self.stopped());
+            }
+            look = (look * 2).min(LATER_LOOKS);
+        }
+        Ok(())
+    }
+
+    /// Whether what woke us is not the connection's end.
+    fn is_connected(&self, events: PollFlags) -> Result<(), Error> {
+        let failed = sockopt::socket_error(self.socket()).doing("asking what is wrong with a connection")?;
+        let why = match failed {
+            Err(errno) => errno.to_string(),
+            Ok(()) if events.contains(PollFlags::HUP) => "it closed the connection".to_owned(),
+            Ok(()) => return Ok(()),
+        };
+        Err(Error::SinkStopped { sink: self.peer(), why })
+    }
+
+    fn stopped(&self) -> Error {
+        let why = format!("it took nothing for {} seconds", PATIENCE.as_secs());
+        Error::SinkStopped { sink: self.peer(), why }
+    }
+
+    fn is_stream(&self) -> bool {
+        matches!(self, TestSocket::Blocks(sink) if sink.is_stream())
+    }
+
+    /// Where it leads, for people.
+    pub(crate) fn peer(&self) -> String {
+        let address =
+            socket2::SockRef::from(&self.socket()).peer_addr().ok().and_then(|peer| peer.as_socket());
+        address.map_or("that is sent to".to_owned(), |address| address.to_string())
+    }
+
+    fn socket(&self) -> BorrowedFd<'_> {
+        match self {
+            TestSocket::Trains(sink) => sink.socket(),
+            TestSocket::Blocks(sink) => sink.socket(),
+        }
+    }
+}
+
+/// A new socket into the test bed, and who counts.
+pub(crate) fn open(case: &Case, test_bed: &TestBed) -> Result<(TestSocket, Watch), Error> {
+    match (case.transport, &test_bed.udp, &test_bed.tcp) {
+        (Transport::Udp, Target::Drops(device), _) => {
+            let socket = UdpSocket::bind(("0.0.0.0", 0)).doing("opening a socket")?;
+            socket.connect(test_bed.udp_address()).doing("connecting a socket")?;
+            let test_socket = TestSocket::datagrams(case, socket)?;
+            Ok((test_socket, Watch::Device(device.clone(), device.counted()?)))
+        }
+        (Transport::Udp, Target::Receives(remote), _) => {
+            let (socket, mut account) = remote.udp(case.packet_size())?;
+            if case.path.lends() {
+                account.expect_lent_pages();
+            }
+            Ok((TestSocket::datagrams(case, socket)?, Watch::Receiver(account)))
+        }
+        (Transport::Tcp, _, Target::Receives(remote)) => {
+            let (socket, account) = remote.tcp()?;
+            // Full segments, as servers do it that send a file in blocks. Else each run would have as many segments as chance
+            // makes of acknowledgements and blocks.
+            sockopt::set_tcp_cork(&socket, true).doing("corking a connection")?;
+            Ok((TestSocket::stream(case, socket)?, Watch::Receiver(account)))
+        }
+        (Transport::Tcp, _, Target::Drops(_)) => Err(Error::Unable("TCP needs a receiver".to_owned())),
+    }
+}
+
+impl Watch {
+    /// Packets of a case to hand to its path at a time: no more than half of what a receiver has room for, since they come on top
+    /// of what is under way.
+    pub(crate) fn train_packets(&self, case: &Case) -> u32 {
+        let room = match self {
+            Watch::Device(..) => u64::MAX,
+            Watch::Receiver(account) => account.window() / (2 * u64::from(case.packet_size())),
+        };
+        case.train_packets().min(u32::try_from(room.max(1)).unwrap_or(u32::MAX))
+    }
+
+    /// Waits for the receiver after so many bytes, if there is one that has to be waited for.
+    #[inline]
+    pub(crate) fn pace(&mut self, transport_bytes: u64) -> Result<(), Error> {
+        match self {
+            Watch::Device(..) => Ok(()),
+            Watch::Receiver(account) => account.pace(transport_bytes),
+        }
+    }
+
+    /// Reports of a receiver that were read until now.
+    pub(crate) fn reports(&self) -> u64 {
+        match self {
+            Watch::Device(..) => 0,
+            Watch::Receiver(account) => account.reports(),
+        }
+    }
+
+    /// How much may be under way without waiting.
+    pub(crate) fn window(&self) -> u64 {
+        match self {
+            Watch::Device(..) => u64::MAX,
+            Watch::Receiver(account) => account.window(),
+        }
+    }
+
+    /// How much may be sent at once without waiting.
+    pub(crate) fn most_at_once(&self) -> u64 {
+        match self {
+            Watch::Device(..) => u64::MAX,
+            Watch::Receiver(account) => account.window() / 4,
+        }
+    }
+
+    /// Sees whether all came.
+    ///
+    /// # Errors
+    /// [`Error::Faulty`] if not.
+    pub(crate) fn settle(self, case: &Case, sent: &Sent, mtu: u32) -> Result<(), Error> {
+        match self {
+            Watch::Device(device, before) => {
+                let counted = device.counted()?.since(before);
+                let room = mtu - UDP_OVER_IPV4;
+                let datagrams = if case.is_fragmented(room) { sent.packets } else { counted.packets };
+                let expected = sent.transport_bytes + PER_DATAGRAM * datagrams + PER_PACKET * counted.packets;
+                missing(expected, counted.bytes, "bytes, headers included, were sent, and the device counted")
+            }
+            Watch::Receiver(account) => {
+                let came = account.settle(sent.transport_bytes)?;
+                missing(sent.transport_bytes, came.bytes, "bytes were sent, and the receiver counted")?;
+                match case.transport {
+                    Transport::Udp => {
+                        missing(sent.packets, came.packets, "packets were sent, and the receiver counted")
+                    }
+                    Transport::Tcp => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+fn missing(expected: u64, came: u64, what: &str) -> Result<(), Error> {
+    match expected == came {
+        true => Ok(()),
+        false => Err(Error::Faulty(format!("{expected} {what} {came}"))),
+    }
+}
+
+#[cfg(test)]
+mod tests;

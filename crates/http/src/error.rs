@@ -1,0 +1,68 @@
+//! Limits of heads, and why a head cannot be read.
+
+use http::StatusCode;
+
+use crate::PathError;
+
+/// Longest head in bytes, and all that is ever buffered of a connection.
+pub const HEAD_LIMIT: usize = 16 * 1024;
+
+/// Most header fields in a head.
+pub const HEADER_LIMIT: usize = 100;
+
+/// A head that cannot be read. The sender's fault. The connection must be closed after the answer: where the next head
+/// begins is not known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum HeadError {
+    /// The first byte cannot begin a method: this is not HTTP, or it is HTTP in TLS.
+    #[error(
+        "the first byte of the request, {0:#04x}, cannot begin a method: this port expects plain HTTP/1.1"
+    )]
+    NotHttp(u8),
+    /// Not a request line followed by header fields.
+    #[error("malformed head: {0}")]
+    Malformed(httparse::Error),
+    /// A version other than 1.0 and 1.1.
+    #[error("unsupported version: expected HTTP/1.1 or HTTP/1.0")]
+    Version,
+    /// The request line alone is longer than a head may be.
+    #[error("request line too long: more than {HEAD_LIMIT} bytes")]
+    LineTooLong,
+    /// The head is too long.
+    #[error("head too long: more than {HEAD_LIMIT} bytes")]
+    TooLong,
+    /// The head has too many fields.
+    #[error("too many fields: more than {HEADER_LIMIT}")]
+    TooManyFields,
+    /// No `Host` in HTTP/1.1, more than one, or one that is no host (RFC 9112 section 3.2).
+    #[error("invalid Host: expected one field with a host name and an optional port")]
+    Host,
+    /// The length of the body is not a number, or is stated twice (RFC 9112 section 6.3).
+    #[error("invalid Content-Length: expected one number, and no Transfer-Encoding beside it")]
+    BodyLength,
+    /// The path is invalid.
+    #[error(transparent)]
+    Path(#[from] PathError),
+}
+
+impl HeadError {
+    /// Status of the response.
+    pub fn status(self) -> StatusCode {
+        match self {
+            Self::Version => StatusCode::HTTP_VERSION_NOT_SUPPORTED,
+            Self::LineTooLong => StatusCode::URI_TOO_LONG,
+            Self::TooLong | Self::TooManyFields => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+}
+
+impl From<httparse::Error> for HeadError {
+    fn from(error: httparse::Error) -> HeadError {
+        match error {
+            httparse::Error::TooManyHeaders => HeadError::TooManyFields,
+            httparse::Error::Version => HeadError::Version,
+            error => HeadError::Malformed(error),
+        }
+    }
+}

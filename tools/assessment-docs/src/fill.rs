@@ -1,0 +1,232 @@
+//! Figures in the documentation, filled in from kept results.
+//!
+//! A document says where and from what: a line `<!-- figure: PATH from RESULT... -->` for a data path, or `<!-- table: NAME from
+//! RESULT... -->`, and a line `<!-- end -->`. What is between them is generated; the rest is left as it is. Results are named by
+//! their place in the folder of results, without `.json`.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail, ensure};
+use wirepath_assess::Assessment;
+use wirepath_assess::report::{Extract, extract};
+use wirepath_assess::result::Experiment;
+use wirepath_report::{escaped, markdown_table, number};
+
+/// What ends every generated part.
+const END: &str = "<!-- end -->";
+
+/// Tables, by their names in marks.
+const TABLES: [(&str, Extract); 10] = [
+    ("machine", Extract::Machine),
+    ("cheapest", Extract::Cheapest),
+    ("stream", Extract::BySize(Experiment::Stream)),
+    ("download", Extract::BySize(Experiment::Download)),
+    ("profiles", Extract::Profiles),
+    ("loan", Extract::Loan),
+    ("relay", Extract::Relay),
+    ("counted", Extract::Counted),
+    ("claims", Extract::Claims),
+    ("table-2", Extract::Table2),
+];
+
+/// Kept results, each read once.
+pub(crate) struct Results {
+    folder: PathBuf,
+    read: HashMap<String, Assessment>,
+}
+
+/// A mark that begins a generated part.
+struct Mark<'a> {
+    what: Extract,
+    /// Names of results.
+    sources: Vec<&'a str>,
+}
+
+/// Fills in the documents of a folder and of its folder `paths`, and answers which of them change.
+pub(crate) fn folder(documents: &Path, results: &Path, write: bool) -> Result<Vec<PathBuf>> {
+    let mut results = Results { folder: results.to_owned(), read: HashMap::new() };
+    let mut changed = Vec::new();
+    for file in markdown_files(documents)?.into_iter().chain(markdown_files(&documents.join("paths"))?) {
+        let name = file.display().to_string();
+        let text = std::fs::read_to_string(&file).with_context(|| format!("cannot read {name}"))?;
+        let filled = fill(&text, &mut results).with_context(|| name.clone())?;
+        if filled != text {
+            if write {
+                std::fs::write(&file, filled).with_context(|| format!("cannot write {name}"))?;
+            }
+            changed.push(file);
+        }
+    }
+    Ok(changed)
+}
+
+/// The Markdown files in a folder, by name; none where there is no folder.
+fn markdown_files(folder: &Path) -> Result<Vec<PathBuf>> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let name = || format!("cannot list {}", folder.display());
+    let entries = std::fs::read_dir(folder).with_context(name)?;
+    let files = entries.map(|entry| entry.map(|entry| entry.path()));
+    let mut files: Vec<PathBuf> = files.collect::<Result<_, _>>().with_context(name)?;
+    files.retain(|file| file.extension().is_some_and(|ending| ending == "md"));
+    files.sort();
+    Ok(files)
+}
+
+/// The document with its generated parts made anew.
+fn fill(document: &str, results: &mut Results) -> Result<String> {
+    let mut filled = String::with_capacity(document.len());
+    let mut lines = document.split_inclusive('\n').enumerate();
+    while let Some((index, text)) = lines.next() {
+        filled.push_str(text);
+        let Some(mark) = Mark::of(text).with_context(|| format!("line {}", index + 1))? else { continue };
+        let end = lines.find(|(_, text)| text.trim() == END);
+        let Some((_, end)) = end else {
+            bail!("line {}: this part does not end; put a line `{END}` behind it", index + 1)
+        };
+        filled.push_str(&format!("\n{}\n\n{end}", mark.generated(results)?.trim()));
+    }
+    Ok(filled)
+}
+
+impl<'a> Mark<'a> {
+    /// The mark in a line, if it has one.
+    fn of(line: &'a str) -> Result<Option<Mark<'a>>> {
+        let inner = line.trim().strip_prefix("<!-- ").and_then(|rest| rest.strip_suffix(" -->"));
+        let Some((kind, rest)) = inner.and_then(|inner| inner.split_once(": ")) else { return Ok(None) };
+        if !["figure", "table"].contains(&kind) {
+            return Ok(None);
+        }
+        let (name, sources) = rest.split_once(" from ").context("no result is named: `from RESULT`")?;
+        let what = match kind {
+            "figure" => Extract::Path(name.parse().context("naming a data path")?),
+            _ => {
+                let found = TABLES.iter().find(|(known, _)| *known == name);
+                let names = || TABLES.map(|(known, _)| known).join(", ");
+                found.with_context(|| format!("unknown table {name:?}: expected one of {}", names()))?.1
+            }
+        };
+        Ok(Some(Mark { what, sources: sources.split_whitespace().collect() }))
+    }
+
+    /// Tables of each result, with a line that says where they come from.
+    fn generated(&self, results: &mut Results) -> Result<String> {
+        let mut text = String::new();
+        for source in &self.sources {
+            let assessment = results.get(source)?;
+            let tables = extract(assessment, self.what);
+            ensure!(!tables.is_empty(), "{source} has nothing of it");
+            for table in &tables {
+                text += &format!("{}\n\n", markdown_table(table).trim_end());
+            }
+            text += &format!("{} (`{source}`)\n\n", origin(assessment));
+        }
+        Ok(text)
+    }
+}
+
+impl Results {
+    fn get(&mut self, name: &str) -> Result<&Assessment> {
+        if !self.read.contains_key(name) {
+            let assessment = crate::read(&self.folder.join(format!("{name}.json")))?;
+            self.read.insert(name.to_owned(), assessment);
+        }
+        Ok(&self.read[name])
+    }
+}
+
+/// Where figures are from, and how far they can be relied on.
+fn origin(assessment: &Assessment) -> String {
+    let settings = &assessment.settings;
+    let sink = escaped(&number::visible(&settings.sink));
+    if settings.experiments == [Experiment::Count] {
+        return format!("Counted {}, sink {sink}.", measured(assessment));
+    }
+    let mut text = format!(
+        "Measured {}: medians of {} runs of {}, sink {sink}. Figures in italics are noisy.",
+        measured(assessment),
+        settings.runs,
+        number::about_bytes(settings.volume),
+    );
+    if assessment.host.processor.contains("QEMU TCG") {
+        text += " An emulated machine whose clock counts instructions: a second stands for a thousand million of them.";
+    }
+    if settings.quick {
+        text += " The quick form: not to be quoted.";
+    }
+    if assessment.partial {
+        text += " The assessment was stopped before its end.";
+    }
+    text
+}
+
+/// Day, machine and kernel.
+fn measured(assessment: &Assessment) -> String {
+    let day = assessment.started.split('T').next().unwrap_or_default();
+    let host = &assessment.host;
+    let processors = if host.processors == 1 { "processor" } else { "processors" };
+    let text = format!("{day}, {}, {} {processors}, Linux {}", host.processor, host.processors, host.kernel);
+    escaped(&number::visible(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ASSESSMENT: &str = "2026-11-21-amd-epyc-2-cores-assessment/assessment";
+
+    fn root() -> PathBuf {
+        Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    }
+
+    fn kept() -> Results {
+        Results { folder: root().join("results"), read: HashMap::new() }
+    }
+
+    /// Promise: Figures in the documents are generated from the kept results that they name.
+    #[test]
+    fn the_documents_agree_with_the_kept_results() {
+        let changed = folder(&root().join("docs"), &root().join("results"), false).unwrap();
+        assert!(changed.is_empty(), "run `cargo run -p wirepath-assessment-docs -- fill`: {changed:?}");
+    }
+
+    /// Promise: Figures in the documents are generated from the kept results that they name.
+    #[test]
+    fn every_page_of_a_data_path_has_a_place_for_its_figure() {
+        let pages = markdown_files(&root().join("docs/paths")).unwrap();
+        let names = pages.iter().filter_map(|page| Some((page, page.file_stem()?.to_str()?)));
+        let of_paths: Vec<_> = names.filter(|(_, name)| *name != "README").collect();
+        for (page, name) in &of_paths {
+            let text = std::fs::read_to_string(page).unwrap();
+            assert!(text.contains(&format!("\n<!-- figure: {name} from ")), "docs/paths/{name}.md");
+        }
+        assert!(of_paths.len() >= 25, "{} pages", of_paths.len());
+    }
+
+    /// Promise: Figures in the documents are generated from the kept results that they name.
+    #[test]
+    fn what_is_between_the_marks_is_generated_and_the_rest_is_left() {
+        let page =
+            format!("# a\n\n<!-- figure: wire_sendfile from {ASSESSMENT} -->\nold\n<!-- end -->\nafter\n");
+        let filled = fill(&page, &mut kept()).unwrap();
+        assert!(filled.starts_with("# a\n") && filled.contains("Streaming over UDP"), "{filled}");
+        assert!(filled.ends_with("\n\n<!-- end -->\nafter\n") && !filled.contains("old"), "{filled}");
+        assert!(filled.contains("2026-11-21") && filled.contains("relative to read\\_writev"), "{filled}");
+        assert_eq!(fill(&filled, &mut kept()).unwrap(), filled);
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_line() {
+        let wrong = |text: &str| format!("{:#}", fill(text, &mut kept()).unwrap_err());
+        let mark = |what: &str| format!("\n<!-- {what} from {ASSESSMENT} -->\n");
+        assert!(wrong(&mark("figure: loan")).contains("line 2: this part does not end"));
+        assert!(wrong(&(mark("table: gold") + END)).contains("line 2: unknown table \"gold\""));
+        assert!(wrong(&(mark("figure: gold") + END)).contains("unknown data path \"gold\""));
+        assert!(wrong(&(mark("table: counted") + END)).contains("has nothing of it"));
+        assert!(wrong("<!-- figure: loan -->\n<!-- end -->\n").contains("no result is named"));
+        assert!(wrong("<!-- figure: loan from gold -->\n<!-- end -->\n").contains("gold.json is not a file"));
+        assert_eq!(fill("no marks <!-- figure: a -->", &mut kept()).unwrap(), "no marks <!-- figure: a -->");
+    }
+}
