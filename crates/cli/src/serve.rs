@@ -82,8 +82,8 @@ async fn serve(options: ServerOptions, log: Log) -> Result<Infallible> {
 /// How to get past what a server could not start for, where an option does.
 fn with_advice(error: StartError) -> anyhow::Error {
     match &error {
-        StartError::Listen { door, source, .. } if source.kind() == ErrorKind::AddrInUse => {
-            anyhow!("{error}; name another with --{} ADDR:PORT", door.to_lowercase())
+        StartError::Listen { protocol, source, .. } if source.kind() == ErrorKind::AddrInUse => {
+            anyhow!("{error}; name another with --{} ADDR:PORT", protocol.to_lowercase())
         }
         _ => error.into(),
     }

@@ -11,11 +11,11 @@ mod store;
 mod summary;
 #[cfg(test)]
 mod tests;
-mod turns;
+mod work_queue;
 
 pub use cache::{Cache, CacheError};
 pub use hot::{HotImage, HotMemory, HotSession};
-pub use image::{Contents, Failure, Image, Located, Progress};
+pub use image::{Contents, Failure, Image, Progress, SeekResult};
 pub use read::{ReadImageError, read_image};
 pub use store::{Store, StoreCounts, StoreError, USUAL_TS_PER_PACKET};
 pub use summary::Summary;

@@ -10,7 +10,7 @@ use wirepath_media::image::Recipe;
 use wirepath_streams::datapath::{SendError, path_mtu};
 use wirepath_streams::{self as streams, Deferred, Engine, PlaybackOptions};
 
-use crate::images::{HotMemory, HotSession, Image, Located, Progress as ImageProgress, Store, StoreError};
+use crate::images::{HotMemory, HotSession, Image, Progress as ImageProgress, SeekResult, Store, StoreError};
 use crate::library::{FindError, Library};
 use crate::rtsp::player::{
     Event, Facts, Later, OnEvent, OpenError, PlayError, Playback, Player, Position, Presentation, Progress,
@@ -122,9 +122,9 @@ impl Playback for ImagePlayback {
             return start(&self.playback, None, until_us, reply);
         };
         match self.image.locate(from_us) {
-            Located::At { cursor, .. } => start(&self.playback, Some(cursor), until_us, reply),
-            Located::BeyondEnd => reply(Err(PlayError::BeyondEnd)),
-            Located::NotYet => {
+            SeekResult::At { cursor, .. } => start(&self.playback, Some(cursor), until_us, reply),
+            SeekResult::BeyondEnd => reply(Err(PlayError::BeyondEnd)),
+            SeekResult::NotYet => {
                 let (image, playback) = (Arc::clone(&self.image), Arc::clone(&self.playback));
                 let (waiting, called_off) = oneshot::channel::<()>();
                 *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(waiting);
@@ -177,12 +177,12 @@ async fn located(image: &Image, at_us: u64) -> Result<streams::Cursor, PlayError
     loop {
         let now = progress.borrow_and_update().clone();
         match (image.locate(at_us), now) {
-            (Located::At { cursor, .. }, _) => return Ok(cursor),
-            (Located::BeyondEnd, _) => return Err(PlayError::BeyondEnd),
-            (Located::NotYet, ImageProgress::Failed(failure)) => {
+            (SeekResult::At { cursor, .. }, _) => return Ok(cursor),
+            (SeekResult::BeyondEnd, _) => return Err(PlayError::BeyondEnd),
+            (SeekResult::NotYet, ImageProgress::Failed(failure)) => {
                 return Err(PlayError::Failed(failure.reason.to_string()));
             }
-            (Located::NotYet, _) => {}
+            (SeekResult::NotYet, _) => {}
         }
         if progress.changed().await.is_err() {
             return Err(PlayError::Failed("the image is gone".to_owned()));

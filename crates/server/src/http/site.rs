@@ -84,10 +84,11 @@ fn note_streams(library: &Library, path: &AssetPath, folder: &mut FolderListing)
 /// or 192 or 204 with what some recorders and modulators add.
 fn begins_as_stream(head: &[u8]) -> bool {
     let is_sync = |at: usize| head.get(at).is_none_or(|&byte| byte == 0x47);
-    let follows =
-        |at: usize| [188, 192, 204].iter().any(|length| is_sync(at + length) && is_sync(at + 2 * length));
-    head.len() >= 188
-        && head[..=head.len() - 188].iter().enumerate().any(|(at, &byte)| byte == 0x47 && follows(at))
+    let is_begin =
+        |at: usize| [188, 192, 204].iter().any(|length| (0..3).all(|packet| is_sync(at + packet * length)));
+    // Of a short file only its first byte can begin a packet.
+    let last = head.len().saturating_sub(2 * 204 + 1);
+    head.len() >= 188 && (0..=last).any(is_begin)
 }
 
 fn not_found(error: FindError, path: &AssetPath) -> Answer {

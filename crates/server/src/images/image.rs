@@ -78,7 +78,7 @@ pub struct Failure {
 
 /// Where a playback that was asked for a time begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Located {
+pub enum SeekResult {
     /// Here.
     At {
         /// The place.
@@ -225,35 +225,35 @@ impl Image {
 
     /// Where to begin for a time in microseconds from the start: at the last random access point at or before it, or exactly
     /// there where there are none. The start of the image is always a place to begin.
-    pub fn locate(&self, at_us: u64) -> Located {
+    pub fn locate(&self, at_us: u64) -> SeekResult {
         if at_us == 0 {
-            return Located::At { cursor: Cursor::START, start_us: 0 };
+            return SeekResult::At { cursor: Cursor::START, start_us: 0 };
         }
         let state = self.state.lock();
         match *self.progress.borrow() {
-            Progress::Growing { until_us } if at_us >= until_us => return Located::NotYet,
+            Progress::Growing { until_us } if at_us >= until_us => return SeekResult::NotYet,
             Progress::Growing { .. } | Progress::Failed(_) if state.slots.is_empty() => {
-                return Located::NotYet;
+                return SeekResult::NotYet;
             }
             Progress::Complete if state.summary.duration_us.is_some_and(|end_us| at_us >= end_us) => {
-                return Located::BeyondEnd;
+                return SeekResult::BeyondEnd;
             }
             _ => {}
         }
         let before = state.starts.partition_point(|start| start.departure_us <= at_us);
         if let Some(start) = before.checked_sub(1).and_then(|index| state.starts.get(index)) {
             let at = At::Packet { train: start.train, packet: 0, skip: start.skip as u16 };
-            return Located::At {
+            return SeekResult::At {
                 cursor: Cursor { segment: start.segment, at },
                 start_us: start.departure_us,
             };
         }
         if !state.starts.is_empty() {
-            return Located::At { cursor: Cursor::START, start_us: 0 };
+            return SeekResult::At { cursor: Cursor::START, start_us: 0 };
         }
         let after = state.slots.partition_point(|slot| slot.entry.first_departure_us <= at_us);
         let segment = after.saturating_sub(1) as u32;
-        Located::At { cursor: Cursor { segment, at: At::Time(at_us) }, start_us: at_us }
+        SeekResult::At { cursor: Cursor { segment, at: At::Time(at_us) }, start_us: at_us }
     }
 
     /// A generation is to be packed. Answers whether whoever asks has to see to it: one packs the image at a time, and whoever

@@ -120,7 +120,7 @@ fn a_time_is_located_at_the_random_access_point_before_it() {
     assert!(starts.len() > 3);
     for (index, start_us) in starts.iter().enumerate().skip(1) {
         for at_us in [*start_us, start_us + 1000] {
-            let Located::At { cursor, start_us: found } = image.locate(at_us) else { panic!("{at_us}") };
+            let SeekResult::At { cursor, start_us: found } = image.locate(at_us) else { panic!("{at_us}") };
             assert!(found.abs_diff(*start_us) <= 1, "{found} for start {index} at {start_us}");
             let At::Packet { train, skip, .. } = cursor.at else { panic!("{cursor:?}") };
             let segment = segment(&image, cursor.segment).unwrap().unwrap();
@@ -132,7 +132,7 @@ fn a_time_is_located_at_the_random_access_point_before_it() {
             assert_eq!(first, fixture.sample.payload[packet * 188..][..188]);
         }
     }
-    assert_eq!(image.locate(u64::MAX), Located::BeyondEnd);
+    assert_eq!(image.locate(u64::MAX), SeekResult::BeyondEnd);
 }
 
 /// Damage in the middle of the packets is noticed before any of that segment is played, and mended from the asset.

@@ -95,12 +95,12 @@ fn what_belongs_to_an_older_generation_changes_nothing() {
 #[test]
 fn a_failed_image_lets_go_of_its_file_and_is_never_located_in() {
     let (image, _damaged) = image();
-    assert_eq!(image.locate(100), Located::NotYet);
+    assert_eq!(image.locate(100), SeekResult::NotYet);
     assert!(image.grow(0, &[ENTRY], &[], true));
-    assert!(matches!(image.locate(100), Located::At { .. }));
+    assert!(matches!(image.locate(100), SeekResult::At { .. }));
     assert!(image.end(0, Err(failure("no clock"))));
-    assert_eq!(image.locate(100), Located::NotYet);
-    assert!(matches!(image.locate(0), Located::At { .. }));
+    assert_eq!(image.locate(100), SeekResult::NotYet);
+    assert!(matches!(image.locate(0), SeekResult::At { .. }));
     assert_eq!(image.contents().unwrap(), Contents::default());
     assert!(matches!(image.segment(0), Load::Failed(_)));
 }
