@@ -16,7 +16,7 @@ run: ## install what is missing, build, serve MEDIA=folder (or a sample clip) an
 
 # What building needs is installed first, the rest beside the build, but for sudo that may ask for a password.
 test: ## install what is missing and run every check and test; guests with the newest kernel
-	@[ ! -t 0 ] || purpose=test; scripts/install.sh $$purpose
+	@purpose=; [ ! -t 0 ] || purpose=test; scripts/install.sh $$purpose
 	cargo run --quiet --locked -p wirepath-check
 
 test-long: ## the same with guests of every kernel, and with random tests that run for MINUTES minutes each (3)

@@ -27,6 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![a_turn_is_measured_only_where_classes_share_processor_time]
 }
 
+/// Promise: Classes that share processor time get it whatever a byte costs.
 fn a_turn_is_measured_only_where_classes_share_processor_time() -> Result<()> {
     let volume = calls(Round::Volume(4 << 20))?;
     let time = calls(Round::ProcessorTime(10_000))?;

@@ -43,6 +43,9 @@ const TINY: [&str; 4] = ["--volume", "1MiB", "--runs", "2"];
 /// So much that it does not end by itself while a test waits.
 const LONG: [&str; 4] = ["--volume", "1MiB", "--runs", "100"];
 
+/// Promise: With privileges, verification runs over a wire whose checksums are checked.
+/// Promise: Without privileges an assessment measures over loopback and says what it left out.
+/// Promise: A result names the version and commit of the program that made it.
 fn an_assessment_without_privileges_is_complete() -> Result<()> {
     let folder = process::open_folder()?;
     for experiment in ["stream", "download"] {
@@ -77,6 +80,7 @@ fn an_assessment_without_privileges_is_complete() -> Result<()> {
     Ok(())
 }
 
+/// Promise: All experiments run at once or alone: machine, downloads, streams, profiles, loans.
 fn a_machine_is_described_and_its_costs_are_measured() -> Result<()> {
     let folder = process::open_folder()?;
     let mut command = process::as_ordinary_user(program()?.as_str(), folder.path());
@@ -100,6 +104,8 @@ fn a_machine_is_described_and_its_costs_are_measured() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Root without capabilities, as in a container, measures over loopback.
+///
 /// As in a container.
 fn root_without_capabilities_measures_over_loopback() -> Result<()> {
     require!(process::is_root(), "only root has capabilities to lose");
@@ -131,6 +137,8 @@ fn root_without_capabilities_measures_over_loopback() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A missing sink, a forbidden processor and useless options are errors before the first run.
+/// Promise: What cannot be sent is a clear error.
 fn what_cannot_be_sent_is_an_error() -> Result<()> {
     let folder = process::open_folder()?;
     let small = folder.path().join("small");
@@ -170,6 +178,7 @@ fn what_cannot_be_sent_is_an_error() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A missing sink, a forbidden processor and useless options are errors before the first run.
 fn an_option_that_an_experiment_has_no_use_for_is_refused() -> Result<()> {
     for (experiment, option, value) in
         [("host", "--mtu", "1400"), ("host", "--bare", "/bin/true"), ("relay", "--loan", "on")]
@@ -187,6 +196,7 @@ fn an_option_that_an_experiment_has_no_use_for_is_refused() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A missing sink, a forbidden processor and useless options are errors before the first run.
 fn a_sink_that_is_not_there_is_said_before_anything_is_measured() -> Result<()> {
     let nobody = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let scratch = process::open_folder()?;
@@ -203,6 +213,8 @@ fn a_sink_that_is_not_there_is_said_before_anything_is_measured() -> Result<()> 
     Ok(())
 }
 
+/// Promise: An experiment that measured nothing fails; one that was left out does not.
+///
 /// What lives in memory cannot be cold.
 fn what_measures_nothing_is_an_error() -> Result<()> {
     let shared = Path::new("/dev/shm");
@@ -223,6 +235,8 @@ fn what_measures_nothing_is_an_error() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A result file that cannot be written is an error at the start, and is written whole or not at
+/// all.
 fn a_result_that_cannot_be_written_is_an_error_at_once() -> Result<()> {
     let folder = process::open_folder()?;
     for json in [folder.path().join("missing/result.json"), folder.path().to_owned()] {
@@ -237,6 +251,8 @@ fn a_result_that_cannot_be_written_is_an_error_at_once() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A result file that cannot be written is an error at the start, and is written whole or not at
+/// all.
 fn a_result_that_cannot_be_written_in_the_end_is_shown() -> Result<()> {
     let (folder, results) = (process::open_folder()?, process::open_folder()?);
     let place = results.path().join("results");
@@ -254,6 +270,7 @@ fn a_result_that_cannot_be_written_in_the_end_is_shown() -> Result<()> {
     Ok(())
 }
 
+/// Promise: An interrupted assessment keeps what was measured and marks it partial.
 fn an_interrupt_keeps_what_was_measured() -> Result<()> {
     let folder = process::open_folder()?;
     let json = folder.path().join("result.json");
@@ -270,6 +287,7 @@ fn an_interrupt_keeps_what_was_measured() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A second interrupt ends an assessment at once.
 fn a_second_interrupt_ends_it_at_once() -> Result<()> {
     let folder = process::open_folder()?;
     // A sink that never answers: nothing ends the wait but the signal.
@@ -295,6 +313,8 @@ fn a_second_interrupt_ends_it_at_once() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Another host receives for an assessment, and serves strangers nothing.
+///
 /// The receiver that a user starts on the other host.
 fn another_host_receives() -> Result<()> {
     let folder = process::open_folder()?;
@@ -310,6 +330,8 @@ fn another_host_receives() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Costs measured on the way to another host are kept for the device that leads there.
+///
 /// Over the loopback device, so the kernel copies what is lent.
 fn what_another_host_says_is_kept_for_the_device() -> Result<()> {
     let folder = process::open_folder()?;
@@ -340,6 +362,7 @@ fn what_another_host_says_is_kept_for_the_device() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `--loan on` and `--loan off` force the path `loan`, and a result counts what was lent and copied.
 fn loans_are_forced_and_counted() -> Result<()> {
     let folder = process::open_folder()?;
     for (setting, lends) in [("on", true), ("off", false)] {
@@ -364,6 +387,8 @@ fn loans_are_forced_and_counted() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `loan` decides by measured thresholds for aligned and other sends; noisy sizes decide nothing.
+///
 /// The threshold of a file decides, for sends over UDP; over TCP it has none, and the guess does.
 fn a_download_lends_by_the_calibration() -> Result<()> {
     let folder = process::open_folder()?;
@@ -402,6 +427,7 @@ fn a_calibration_that_is_something_else_is_told_at_once() -> Result<()> {
     Ok(())
 }
 
+/// Promise: An interrupted assessment keeps what was measured and marks it partial.
 fn a_sink_that_stops_is_an_error_and_keeps_what_was_measured() -> Result<()> {
     let folder = process::open_folder()?;
     let json = folder.path().join("result.json");
@@ -420,6 +446,7 @@ fn a_sink_that_stops_is_an_error_and_keeps_what_was_measured() -> Result<()> {
     Ok(())
 }
 
+/// Promise: An assessment leaves no namespace, device or process behind, also when it is killed.
 fn an_assessment_killed_leaves_no_receiver() -> Result<()> {
     let folder = process::open_folder()?;
     let mut process = Process::start(&assess(folder.path(), "loopback", &LONG)?, true)?;

@@ -21,10 +21,12 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
+/// Promise: In a browser of 360 or 1,200 pixels no label overlaps, is clipped or below 10 pixels.
 fn a_page_is_legible_on_a_phone() -> Result<()> {
     legible(360)
 }
 
+/// Promise: In a browser of 360 or 1,200 pixels no label overlaps, is clipped or below 10 pixels.
 fn a_page_is_legible_on_a_screen() -> Result<()> {
     legible(1200)
 }
@@ -88,6 +90,7 @@ fn legible(width: u32) -> Result<()> {
     Ok(())
 }
 
+/// Promise: `wirepath assess report` makes one page that needs neither network nor script.
 fn a_result_becomes_a_page_markdown_and_csv() -> Result<()> {
     let stage = Stage::new()?;
     let said = stage.run(["report", "full.json"])?;
@@ -103,6 +106,8 @@ fn a_result_becomes_a_page_markdown_and_csv() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Report files are written though nobody reads standard output.
+///
 /// As with `head`, which has seen enough. The code is that of a program which SIGPIPE ends.
 fn files_are_there_though_nobody_reads_standard_output() -> Result<()> {
     let stage = Stage::new()?;
@@ -117,6 +122,7 @@ fn files_are_there_though_nobody_reads_standard_output() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A file that is no result is refused with the reason; a result is never overwritten.
 fn a_result_is_never_written_over() -> Result<()> {
     let stage = Stage::new()?;
     let before = std::fs::read(stage.path("full.json"))?;
@@ -130,6 +136,8 @@ fn a_result_is_never_written_over() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `wirepath assess compare` shows improvements as table 2 of the papers, and noise as no
+/// difference.
 fn two_results_are_compared() -> Result<()> {
     let stage = Stage::new()?;
     let same = stage.run(["compare", "full.json", "full.json"])?;
@@ -158,6 +166,7 @@ fn two_results_are_compared() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A file that is no result is refused with the reason; a result is never overwritten.
 fn what_is_no_result_is_refused() -> Result<()> {
     let stage = Stage::new()?;
     std::fs::write(stage.path("other.json"), r#"{"schema": "wirepath-assessment/99"}"#)?;

@@ -29,6 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
+/// Promise: ffmpeg plays a clip over RTSP and UDP to the end.
 fn ffmpeg_plays_to_the_end() -> Result<()> {
     let clip = clips::constant(6)?;
     let (_folder, server) = serving(&clip)?;
@@ -39,6 +40,8 @@ fn ffmpeg_plays_to_the_end() -> Result<()> {
     ensure_pictures(&output, &clip, 1)
 }
 
+/// Promise: GStreamer plays a clip to the end.
+///
 /// GStreamer's depayloader passes on what it gets, so the file must come out again.
 fn gstreamer_plays_to_the_end() -> Result<()> {
     let clip = clips::constant(6)?;
@@ -51,6 +54,7 @@ fn gstreamer_plays_to_the_end() -> Result<()> {
     Ok(())
 }
 
+/// Promise: VLC plays a clip to the end.
 fn vlc_plays_to_the_end() -> Result<()> {
     let clip = clips::constant(6)?;
     let (_folder, server) = serving(&clip)?;
@@ -61,6 +65,8 @@ fn vlc_plays_to_the_end() -> Result<()> {
     ensure_pictures(&output, &clip, 15)
 }
 
+/// Promise: A transport stream becomes RTP by RFC 2250: payload type 33, 90 kHz, whole transport packets.
+/// Promise: All data paths send the same bytes, with stored, own and generated headers.
 fn every_byte_through(path: &str) -> Result<()> {
     let clip = clips::constant(6)?;
     let folder = clips::folder(&[("clip.ts", &clip)])?;
@@ -79,6 +85,7 @@ fn every_byte_through(path: &str) -> Result<()> {
     Ok(())
 }
 
+/// Promise: A clip of 60 s plays in 60 s, within 0.2 s.
 fn a_minute_takes_a_minute() -> Result<()> {
     let clip = clips::constant(60)?;
     let folder = clips::folder(&[("clip.ts", &clip)])?;
@@ -101,6 +108,8 @@ fn a_minute_takes_a_minute() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A session starts while its asset is still being packed.
+///
 /// The clip is so long that the first packet comes long before it is packed.
 fn a_session_begins_while_its_asset_is_packed() -> Result<()> {
     let clip = clips::constant(60)?;
@@ -139,6 +148,7 @@ fn a_second_start_uses_the_image_of_the_first() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A wire image whose asset changed (size, mtime, inode) is not used.
 fn a_changed_asset_is_packed_again() -> Result<()> {
     let folder = clips::folder(&[("clip.ts", &clips::constant(2)?)])?;
     let server = Server::of(folder.path()).start()?;

@@ -15,6 +15,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials![what_is_renewed_on_a_full_disk_stays, a_length_that_is_not_true_costs_no_entries]
 }
 
+/// Promise: On a full disk entries make room for records; a renewed head is kept in memory.
 fn what_is_renewed_on_a_full_disk_stays() -> Result<()> {
     let disk = SmallDisk::new(1 << 20);
     require!(disk.is_ok(), "a small disk cannot be made: {:?}", disk.err());
@@ -45,6 +46,7 @@ fn what_is_renewed_on_a_full_disk_stays() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Entries are evicted as a body grows, not for the length that its head claims.
 fn a_length_that_is_not_true_costs_no_entries() -> Result<()> {
     let origin = Origin::start(|asked, connection| {
         let lines = "Cache-Control: max-age=600\r\n";

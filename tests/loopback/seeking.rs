@@ -27,6 +27,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 const SECONDS: u32 = 8;
 
+/// Promise: A seek starts at the random access point at or before the time, or exactly where none is needed.
 fn a_seek_begins_at_the_random_access_point_before() -> Result<()> {
     let stage = Stage::new(&[])?;
     let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
@@ -41,6 +42,8 @@ fn a_seek_begins_at_the_random_access_point_before() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A seek sends from the right byte through each data path, before and after playing.
+///
 /// Stored packets leave one by one here, and those with headers of their own as trains, for which the socket must be set up.
 fn what_a_seek_changes_of_the_path_is_set_up() -> Result<()> {
     let home = tempfile::tempdir()?;
@@ -53,6 +56,8 @@ fn what_a_seek_changes_of_the_path_is_set_up() -> Result<()> {
     })
 }
 
+/// Promise: A seek sends from the right byte through each data path, before and after playing.
+///
 /// Seeks by one data path, and by `then` in a session that has played.
 fn seek_by(path: &str, then: &str) -> Result<()> {
     let stage = Stage::new(&["--path", path])?;
@@ -62,6 +67,7 @@ fn seek_by(path: &str, then: &str) -> Result<()> {
     })
 }
 
+/// Promise: After a seek, sequence numbers and timestamps continue without a gap (RFC 2326, appendix B).
 fn numbers_continue_after_a_seek() -> Result<()> {
     let stage = Stage::new(&[])?;
     let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
@@ -91,6 +97,7 @@ fn numbers_continue_after_a_seek() -> Result<()> {
     stage.ensure_from(&rest, &random_access_point_before(&stage.pictures, 5.5)?)
 }
 
+/// Promise: PAUSE is silent, and PLAY without a Range resumes.
 fn a_pause_is_silent_and_playing_resumes_where_it_was() -> Result<()> {
     let stage = Stage::new(&[])?;
     let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;
@@ -107,6 +114,7 @@ fn a_pause_is_silent_and_playing_resumes_where_it_was() -> Result<()> {
     ensure_bytes(&received, &stage.stored)
 }
 
+/// Promise: `Range: npt=` plays from, up to and between times and from `now`.
 fn a_range_with_an_end_ends_there() -> Result<()> {
     let stage = Stage::new(&[])?;
     let mut playback = Playback::set_up(stage.server.rtsp, "clip.ts")?;

@@ -76,6 +76,7 @@ fn require_module() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `wirepath assess count` counts calls and copies of the papers' tables and explains differences.
 fn calls_and_copies_are_those_of_the_tables() -> Result<()> {
     require_module()?;
     require!(is_root(), "probes need root");
@@ -117,6 +118,8 @@ fn ensure_counted(counts: &[Value], (path, transport, calls, payloads, headers):
 
 const SESSIONS: usize = 50;
 
+/// Promise: Fifty sessions play by `krtpsendfile`, with seeks, without a wrong byte or a missing number.
+///
 /// Every other session plays from beginning to end; those between seek twice. Each session has headers of its own, which the kernel
 /// makes.
 fn fifty_sessions_play_by_krtpsendfile() -> Result<()> {

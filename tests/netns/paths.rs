@@ -50,6 +50,8 @@ const KINDS: [Headers; 3] = [
     Headers::Generated,
 ];
 
+/// Promise: A packet at an odd offset that crosses a page has the right checksum.
+///
 /// Where the kernel computes the checksum itself, the receiving kernel drops what has a wrong one.
 fn odd_offsets_cross_pages_with_right_checksums() -> Result<()> {
     for (client, server) in FAMILIES {
@@ -76,6 +78,7 @@ fn odd_offsets_cross_pages_with_right_checksums() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A packet at an odd offset that crosses a page has the right checksum.
 fn fragments_of_odd_offsets_have_right_checksums() -> Result<()> {
     for (client, server) in FAMILIES {
         let link = link()?;
@@ -112,6 +115,8 @@ fn fragments_of_odd_offsets_have_right_checksums() -> Result<()> {
     Ok(())
 }
 
+/// Promise: No path leaves part of a packet in the socket, whatever fails.
+///
 /// A queue that lets nothing go fills the socket. When it is taken away, what is sent next is whole.
 fn a_full_socket_is_told_and_keeps_no_part_of_a_packet() -> Result<()> {
     let link = Link::new()?;
@@ -135,6 +140,8 @@ fn a_full_socket_is_told_and_keeps_no_part_of_a_packet() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Lent memory is not written before the kernel returns it.
+///
 /// Packets that wait in a queue refer to their headers; more sends wait than there are blocks for headers.
 fn headers_are_not_written_while_they_are_lent() -> Result<()> {
     let link = Link::new()?;
@@ -155,6 +162,8 @@ fn headers_are_not_written_while_they_are_lent() -> Result<()> {
     Ok(())
 }
 
+/// Promise: `loan` lends or copies by size, alignment and device, can be switched, and counts both.
+/// Promise: An io_uring lends pages with the same decisions and counts as a socket.
 fn a_device_that_borrows_is_not_sent_copies() -> Result<()> {
     let server = dropping()?;
     for headers in KINDS {
@@ -199,6 +208,7 @@ fn lend_by_ring(server: &Namespace) -> Result<()> {
     Ok(())
 }
 
+/// Promise: `loan` lends or copies by size, alignment and device, can be switched, and counts both.
 fn a_device_without_checksums_is_not_lent_to() -> Result<()> {
     let forced_on = LoanPolicy { forced: Some(true), ..LoanPolicy::default() };
     for feature in ["tx", "sg"] {
@@ -212,6 +222,8 @@ fn a_device_without_checksums_is_not_lent_to() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Where nothing more can be lent, copies are sent.
+///
 /// With no room for notices the kernel takes no loan at all, and waiting would not help.
 fn where_nothing_can_be_lent_copies_are_sent() -> Result<()> {
     let link = Link::new()?;
@@ -227,6 +239,8 @@ fn where_nothing_can_be_lent_copies_are_sent() -> Result<()> {
     Ok(())
 }
 
+/// Promise: Where nothing more can be lent, copies are sent.
+///
 /// Room for a notice or two, of which TCP needs one for 512 KiB, and a client that reads nothing: while loans are out, what the
 /// connection has room for is copied. It is full only when it says so to those who wait for room, too.
 fn where_nothing_more_can_be_lent_copies_are_sent() -> Result<()> {

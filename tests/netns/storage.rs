@@ -38,18 +38,22 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
+/// Promise: A full disk during packing is reported, disturbs no session and leaves no partial image.
 fn a_full_disk_while_packing_is_reported() -> Result<()> {
     full_disk(&SmallDisk::tmpfs()?)
 }
 
+/// Promise: A full disk during packing is reported, disturbs no session and leaves no partial image.
 fn a_disk_that_fills_while_packing_is_reported() -> Result<()> {
     full_disk(&SmallDisk::ext2()?)
 }
 
+/// Promise: On a full disk entries make room, or answers pass through.
 fn a_cache_on_a_full_disk_makes_room_or_passes_through() -> Result<()> {
     full_cache(&SmallDisk::tmpfs()?)
 }
 
+/// Promise: On a full disk entries make room, or answers pass through.
 fn a_cache_on_a_disk_that_cannot_reserve_makes_room_or_passes_through() -> Result<()> {
     full_cache(&SmallDisk::ext2()?)
 }
@@ -138,6 +142,8 @@ fn play_too_much(server: &Server) -> Result<Option<u16>> {
     }
 }
 
+/// Promise: No path leaves part of a packet in the socket, whatever fails.
+///
 /// `sendfile` gives up where it cannot read on, and what it had handed over waits in the socket for the rest.
 fn a_disk_that_fails_inside_a_train_leaves_nothing_in_the_socket() -> Result<()> {
     const PACKET: u16 = 1000;

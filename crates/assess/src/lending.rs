@@ -125,6 +125,8 @@ mod tests {
         Ok(lending.applied(vec![case(Transport::Udp), case(Transport::Tcp)]))
     }
 
+    /// Promise: `loan` decides by measured thresholds for aligned and other sends; noisy sizes decide
+    /// nothing.
     #[test]
     fn what_was_measured_decides_unless_it_is_forced() {
         let folder = tempfile::tempdir().unwrap();

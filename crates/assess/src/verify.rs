@@ -246,6 +246,7 @@ fn same(expected: &[u8], came: &[u8]) -> Result<(), usize> {
 mod tests {
     use super::*;
 
+    /// Promise: A wrong byte, length or header is found.
     #[test]
     fn a_wrong_byte_and_a_wrong_length_are_found() {
         assert_eq!(same(b"abcd", b"abcd"), Ok(()));
@@ -254,6 +255,7 @@ mod tests {
         assert_eq!(same(b"abcd", b"abcde"), Err(4));
     }
 
+    /// Promise: Every path is verified from odd file offsets, too.
     #[test]
     fn packets_of_odd_size_begin_at_odd_bytes_too() {
         let expected = Expected((0..=255).cycle().take(4000).collect());
@@ -263,6 +265,7 @@ mod tests {
         assert_eq!(headed(&packets[4 * 1011..], 4).unwrap(), expected.payload(4 * 999, 4));
     }
 
+    /// Promise: A wrong byte, length or header is found.
     #[test]
     fn a_wrong_header_is_found_in_each_of_its_fields() {
         let mut packet = RUN.header(7).to_bytes().to_vec();

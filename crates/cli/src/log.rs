@@ -143,6 +143,7 @@ impl Losses {
 mod tests {
     use super::*;
 
+    /// Promise: An invalid `RUST_LOG` is reported once, and the level is the default.
     #[test]
     fn a_level_that_is_misspelled_is_told_from_a_module() {
         for right in

@@ -267,6 +267,7 @@ mod tests {
         assert_eq!(options.calibration, Some(options.paths[0].with_file_name("costs")));
     }
 
+    /// Promise: Flags override the configuration file; an unknown key is an error with its position.
     #[test]
     fn what_is_wrong_in_the_file_is_said_with_its_place() {
         for (text, words) in [

@@ -46,14 +46,17 @@ fn blocks_by_module() -> Vec<(BlockPath, &'static str)> {
     to_both_hosts(BlockPath::needs_module)
 }
 
+/// Promise: Data paths of the kernel module send the same bytes as the others and report the same errors.
 fn stored_headers() {
     by_module().stored_headers();
 }
 
+/// Promise: Data paths of the kernel module send the same bytes as the others and report the same errors.
 fn own_headers() {
     by_module().own_headers();
 }
 
+/// Promise: Data paths of the kernel module send the same bytes as the others and report the same errors.
 fn generated_headers() {
     by_module().generated_headers();
 }
@@ -62,11 +65,15 @@ fn a_start_in_the_middle_of_a_packet() {
     by_module().a_start_in_the_middle_of_a_packet();
 }
 
+/// Promise: A run of `krtpsendfile` or `krtpmsend` is one call, also after a seek.
+///
 /// More packets than any train has.
 fn a_run_of_any_length_is_one_call() {
     is_one_call(&Example::with_step(90 << 16, Headers::Generated, 1, 100, 200, 7));
 }
 
+/// Promise: A run of `krtpsendfile` or `krtpmsend` is one call, also after a seek.
+///
 /// The file has headers between its payloads, and the session has its own: what a seek leads to.
 fn after_a_seek_a_train_is_one_call() {
     let headers = Headers::Own { sequence_offset: 40_000, timestamp_offset: 1 << 31, marker: true };
@@ -93,10 +100,13 @@ fn is_one_call(example: &Example) {
     }
 }
 
+/// Promise: Data paths of the kernel module send the same bytes as the others and report the same errors.
 fn a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind() {
     by_module().a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind();
 }
 
+/// Promise: On an engine thread no path of the kernel module waits for a page of a file.
+///
 /// As an engine needs it: it comes back when the socket is full, and finds the pages.
 fn what_is_not_in_memory_is_read_and_not_waited_for() {
     for path in [DataPath::Krtpsendfile, DataPath::Rtpsendfile, DataPath::Sendfilew] {
@@ -127,14 +137,17 @@ fn what_is_not_in_memory_is_read_and_not_waited_for() {
     }
 }
 
+/// Promise: Data paths of the kernel module send the same bytes as the others and report the same errors.
 fn a_closed_port_is_told() {
     by_module().a_closed_port_is_told();
 }
 
+/// Promise: `ksendfile`, `kmsend` and `mmap_msend` send a file as datagrams.
 fn datagrams_arrive_whole() {
     block::datagrams_arrive_whole(&blocks_by_module(), 24);
 }
 
+/// Promise: `ksendfile`, `kmsend` and `mmap_msend` send a file as datagrams.
 fn blocks_of_a_truncated_file_are_an_error_of_storage() {
     for (path, host) in blocks_by_module() {
         let (sink, receiver) = udp(host, 9000, path);

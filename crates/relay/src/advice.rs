@@ -78,6 +78,7 @@ fn listens_there(path: &Path) -> Option<bool> {
 mod tests {
     use super::*;
 
+    /// Promise: System errors come with what to do.
     #[test]
     fn what_to_do_is_said_where_it_helps() {
         let denied = || io::Error::from_raw_os_error(13);

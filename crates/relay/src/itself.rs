@@ -47,6 +47,8 @@ fn is_ours(address: IpAddr) -> bool {
 mod tests {
     use super::*;
 
+    /// Promise: A proxy or cache in front of itself is refused; own addresses of a backend's name are
+    /// skipped.
     #[test]
     fn what_comes_back_is_told_from_what_does_not() {
         let reached =
@@ -61,6 +63,8 @@ mod tests {
         assert!(!reached("192.0.2.1:80", "[::]:80"), "an address for documents (RFC 5737) is nobody's");
         assert!(!reached("[::1]:80", "0.0.0.0:80"));
     }
+    /// Promise: A proxy or cache in front of itself is refused; own addresses of a backend's name are
+    /// skipped.
     #[test]
     fn a_socket_has_many_names() {
         let folder = tempfile::tempdir().unwrap();

@@ -58,6 +58,8 @@ fn possible(
 mod tests {
     use super::*;
 
+    /// Promise: Connections above the limit wait; a limit that descriptors do not allow is refused.
+    /// Promise: Clients of a cache are limited.
     #[test]
     fn there_are_as_many_as_asked_for_or_as_there_can_be() {
         assert_eq!(possible(None, 10, 20_000, 200, 1 << 20), Ok(20_000));

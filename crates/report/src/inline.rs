@@ -13,7 +13,7 @@ pub(crate) struct Span {
 pub(crate) fn spans(text: &str) -> Vec<Span> {
     let text = visible(text);
     let mut parts: Vec<&str> = text.split('`').collect();
-    let alone = if parts.len() % 2 == 0 { parts.pop() } else { None };
+    let alone = if parts.len().is_multiple_of(2) { parts.pop() } else { None };
     let mut spans: Vec<Span> = parts
         .into_iter()
         .enumerate()

@@ -137,6 +137,7 @@ mod tests {
     use super::*;
     use crate::images::Cache;
 
+    /// Promise: The status says why an asset failed without naming folders of the machine.
     #[test]
     fn the_status_names_no_folder_of_this_machine() {
         let folder = tempfile::tempdir().unwrap();

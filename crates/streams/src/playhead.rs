@@ -256,6 +256,7 @@ mod tests {
         }
     }
 
+    /// Promise: Files are closed on no engine thread and on no thread that serves connections.
     #[test]
     fn files_of_segments_are_closed_elsewhere() {
         for leave in [

@@ -46,6 +46,8 @@ fn mirror(receivers: &[UdpSocket]) -> (UdpSocket, Stream) {
     (sender, receivers.iter().map(outlet).fold(builder, StreamBuilder::output).build())
 }
 
+/// Promise: Waiting datagrams of one size leave in one call; one for many outputs wakes the engine once.
+///
 /// What the kernel hands over at a time is what was sent at a time: over loopback nothing is cut for a receiver that takes trains.
 #[test]
 fn datagrams_that_wait_leave_in_one_call_as_far_as_they_are_of_one_size() {
@@ -75,6 +77,8 @@ fn datagrams_that_wait_leave_in_one_call_as_far_as_they_are_of_one_size() {
     }
 }
 
+/// Promise: Waiting datagrams of one size leave in one call; one for many outputs wakes the engine once.
+///
 /// Each datagram that leaves makes room for another, which epoll would tell of whoever waits for room.
 #[test]
 fn a_datagram_wakes_the_engine_once_however_many_it_goes_to() {

@@ -39,6 +39,8 @@ impl Drop for Parting {
     }
 }
 
+/// Promise: Files are closed on no engine thread and on no thread that serves connections.
+///
 /// Closing the last descriptor of a deleted file may take long.
 #[test]
 fn a_session_that_leaves_has_its_source_dropped_where_nobody_waits() {
@@ -171,6 +173,8 @@ fn an_engine_that_ends_tells_its_playbacks() {
     assert!(matches!(player.events.recv_timeout(Duration::from_secs(5)), Ok(Event::Failed(PlayError::Over))));
 }
 
+/// Promise: An overloaded engine thread still handles commands.
+///
 /// A thread that cannot keep up still hears that it may stop.
 #[test]
 fn an_overloaded_thread_obeys() {

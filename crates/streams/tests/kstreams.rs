@@ -54,6 +54,8 @@ fn run(mut builder: StreamBuilder, outputs: usize) -> Vec<Collected> {
     collected
 }
 
+/// Promise: Objects give and take chunks, and keep boundaries where they have them.
+///
 /// Data objects: whatever bytes come from and go to, and each leaves what it takes as it was.
 #[test]
 fn data_objects_hand_out_and_take_chunks() {
@@ -83,6 +85,8 @@ fn data_objects_hand_out_and_take_chunks() {
     assert!(collected.bytes() == bytes, "what came is not what was stored");
 }
 
+/// Promise: Objects give and take chunks, and keep boundaries where they have them.
+///
 /// A socket that listens is the connection that comes.
 #[test]
 fn data_objects_wait_for_a_connection() {
@@ -94,6 +98,8 @@ fn data_objects_wait_for_a_connection() {
     client.join().unwrap();
 }
 
+/// Promise: Objects give and take chunks, and keep boundaries where they have them.
+///
 /// Datagrams keep their boundaries.
 #[test]
 fn data_objects_keep_boundaries_where_they_have_them() {
@@ -114,6 +120,8 @@ fn data_objects_keep_boundaries_where_they_have_them() {
     }
 }
 
+/// Promise: Inputs and outputs are attached to and detached from a running stream.
+///
 /// `attachinput`, `detachinput`, `attachoutput`, `detachoutput`: a running stream changes between records.
 #[test]
 fn a_running_stream_is_changed_between_records() {
@@ -159,6 +167,8 @@ fn a_running_stream_is_changed_between_records() {
     assert_eq!(text(passed.records()), ["3red"], "the handler of this output, while it was there");
 }
 
+/// Promise: A running stream gets handlers, which see it from the next record on; no byte is lost or doubled.
+///
 /// `addstreamhandler`: on a running stream and on one of its outputs, from the next record on.
 #[test]
 fn a_running_stream_gets_more_handlers() {
@@ -192,6 +202,8 @@ fn a_running_stream_gets_more_handlers() {
     assert_eq!(text(few.records()), ["1a", "4blue", "6defghi", "8mnopqrst"]);
 }
 
+/// Promise: A running stream gets other output options and another rate.
+///
 /// `setstreamoption`: what waits for an output of a running stream and what happens when that is too much, and how much the stream may
 /// read.
 #[test]
@@ -224,6 +236,8 @@ fn a_running_stream_gets_other_options() {
     assert!(all.bytes() == bytes, "what came is not what was sent");
 }
 
+/// Promise: A stream runs on the caller's thread or on an engine, and is stopped, waited for and polled.
+///
 /// `runstream` on the caller's thread; `startstream`, `stopstream`, `waitstream` and polling on an engine's.
 #[test]
 fn streams_run_here_or_elsewhere() {
@@ -247,6 +261,8 @@ fn streams_run_here_or_elsewhere() {
     assert_eq!(endless.read(&mut [0]).unwrap(), 0, "what it had is closed");
 }
 
+/// Promise: Records are found by a size or by a callback.
+///
 /// Polling size: a number, or a callback.
 #[test]
 fn records_are_of_a_size_or_of_what_a_callback_finds() {
@@ -256,6 +272,8 @@ fn records_are_of_a_size_or_of_what_a_callback_finds() {
     assert_eq!(text(found[0].records()), ["2an", "5other", "4word"]);
 }
 
+/// Promise: Inputs are polled in turn, at random, by arrival or by tag.
+///
 /// Polling order: round robin, at random, as data arrives, by tag.
 #[test]
 fn inputs_are_polled_in_each_order() {
@@ -288,6 +306,8 @@ fn inputs_are_polled_in_each_order() {
     assert_eq!(collected.bytes(), wanted);
 }
 
+/// Promise: Outputs are served in stripes, at random, all, by capacity or by secret sharing.
+///
 /// Pushing order: striped, balanced at random, multicast, by capacity, and as shares that are put together again.
 #[test]
 fn outputs_are_served_in_each_pattern() {
@@ -318,6 +338,8 @@ fn outputs_are_served_in_each_pattern() {
     assert_eq!(run(together, 1)[0].bytes(), words(&letters), "two of three shares are the records");
 }
 
+/// Promise: Handlers are chained, on the stream and on one output.
+///
 /// Stream handlers: of the kinds that read, select and rewrite, in a chain, on the stream and on one output.
 #[test]
 fn handlers_see_select_and_rewrite() {
@@ -350,6 +372,8 @@ fn handlers_see_select_and_rewrite() {
     assert_eq!(opened.records(), [b"\0\0\0\x05some ".to_vec(), b"\0\0\0\x05words".to_vec()]);
 }
 
+/// Promise: An engine is woken by data, space and events.
+///
 /// The asynchronous engine: streams beside each other on its threads, woken when there is data or space, and events told.
 #[test]
 fn an_engine_is_woken_by_data_and_space_and_tells_events() {
@@ -377,6 +401,8 @@ fn an_engine_is_woken_by_data_and_space_and_tells_events() {
     assert!(events.iter().any(gone));
 }
 
+/// Promise: Schedulers: best effort, priority, fair share with unused volume carried over.
+///
 /// The scheduler: best effort, priority, and fair share in rounds, with what was left unused carried over in part; time and events come
 /// in, actions go out.
 #[test]

@@ -96,6 +96,8 @@ fn playbacks_share_calls() {
     assert!(counters.batches < counters.trains / 2, "{} calls for {}", counters.batches, counters.trains);
 }
 
+/// Promise: Sessions change to and from hot memory between two trains, without a wrong byte.
+///
 /// From the file, from the copy, and from the file again; no packet is lost or comes twice.
 fn memory_comes_and_goes_between_trains() {
     let engine = engine(DataPath::WireUring);
@@ -196,6 +198,7 @@ fn a_route_that_cannot_is_stepped_down_from() {
     }
 }
 
+/// Promise: An overloaded engine thread still handles commands.
 fn an_overloaded_thread_obeys() {
     let engine = engine(DataPath::WireUring);
     let source = Flood::new();

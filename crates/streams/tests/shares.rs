@@ -60,6 +60,8 @@ fn wait_until(mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Promise: Forged shares displace none where each path is sealed.
+///
 /// Forged shares take the room of real ones where they are let in. Sealed on each path they are not.
 #[test]
 fn forged_shares_displace_none_where_each_path_is_sealed() {

@@ -172,6 +172,8 @@ fn errors_of_the_network_are_told() {
     assert!(ring.drain(Duration::from_secs(5)), "also what failed is over at some time");
 }
 
+/// Promise: Zero-copy sends that the kernel copied anyway are counted and shown.
+///
 /// On loopback the kernel copies whatever it is sent, and says so. What failed was no copy.
 fn what_the_kernel_copied_is_counted() {
     let (mut ring, _, index) = ring_with(100_000);
@@ -227,6 +229,7 @@ fn ensure_all_comes(client: &mut TcpStream, sent: usize, length: usize) {
     assert!(received.chunks(length).all(|chunk| *chunk == stored[..chunk.len()]), "other bytes came");
 }
 
+/// Promise: Memory that is being sent stays unchanged until the network is done with it.
 fn a_region_stays_while_its_bytes_are_in_flight() {
     const LENGTH: usize = 1 << 20;
     let (mut ring, region, index) = ring_with(LENGTH);
@@ -241,6 +244,7 @@ fn a_region_stays_while_its_bytes_are_in_flight() {
     assert_eq!(Arc::strong_count(&region), 1, "the ring did not let go");
 }
 
+/// Promise: Memory that is being sent stays unchanged until the network is done with it.
 fn a_ring_dropped_with_bytes_in_flight_loses_none() {
     const LENGTH: usize = 1 << 20;
     let (mut ring, region, index) = ring_with(LENGTH);
@@ -256,6 +260,8 @@ fn a_ring_dropped_with_bytes_in_flight_loses_none() {
     ensure_all_comes(&mut client, sent, LENGTH);
 }
 
+/// Promise: A train that a full socket refuses is sent later; none is lost or sent twice.
+///
 /// With something queued, or a ring that is broken, there is nothing to wait for; else for as long as one likes.
 fn waiting_submits_nothing_and_has_no_end() {
     const LENGTH: usize = 1 << 20;
@@ -317,6 +323,8 @@ fn a_queued_send_keeps_its_socket_open() {
     assert_eq!(receiver.recv(&mut [0; 200]).unwrap(), 100);
 }
 
+/// Promise: Without io_uring or enough locked memory, that is logged once and another path is used.
+///
 /// As in a container: the call itself answers `EPERM`, here by a filter that holds for one thread only.
 fn a_filter_that_forbids_it_is_told() {
     let made = std::thread::spawn(|| {

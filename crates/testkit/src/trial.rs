@@ -166,6 +166,7 @@ mod tests {
         Ok(())
     }
 
+    /// Promise: `make test` runs every test and counts passed, failed and skipped.
     #[test]
     fn a_skip_is_neither_a_pass_nor_a_failure() {
         assert!(matches!(outcome("a", impossible()), Ok(Completion::Ignored { reason: Some(_) })));

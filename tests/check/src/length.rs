@@ -1,5 +1,7 @@
 //! How long tests go on that repeat something at random: `make test`, or `make test-long`.
 
+use anyhow::{Result, bail};
+
 use crate::step::Step;
 
 /// Minutes for each such test, of `make test-long`.
@@ -8,11 +10,14 @@ pub(crate) struct Length(Option<u32>);
 
 impl Length {
     /// The one that `WIREPATH_LONG` asks for: minutes, or nothing.
-    pub(crate) fn asked_for() -> Result<Self, String> {
+    ///
+    /// # Errors
+    /// If it is anything else.
+    pub(crate) fn asked_for() -> Result<Self> {
         match std::env::var("WIREPATH_LONG") {
             Ok(text) => match text.parse() {
                 Ok(minutes @ 1..=600) => Ok(Self(Some(minutes))),
-                _ => Err(format!("invalid WIREPATH_LONG={text}: expected minutes, 1 to 600")),
+                _ => bail!("invalid WIREPATH_LONG={text}: expected minutes, 1 to 600"),
             },
             Err(_) => Ok(Self(None)),
         }

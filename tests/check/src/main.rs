@@ -15,35 +15,38 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::thread;
 
+use anyhow::Result;
 use lanes::Lane;
 use length::Length;
-use programs::Program;
+use programs::{Built, Program};
 use step::{Count, Done, Step, cargo, command};
 use tally::Tally;
 use times::Times;
 
 fn main() -> ExitCode {
-    let length = match Length::asked_for() {
-        Ok(length) => length,
-        Err(error) => {
-            eprintln!("wirepath-check: {error}");
-            return ExitCode::from(64);
+    match Length::asked_for().and_then(run) {
+        Ok(results) => {
+            print!("{}{}", results.times.table(), results.tally.summary());
+            if results.tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
-    };
+        Err(error) => {
+            eprintln!("wirepath-check: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(length: Length) -> Result<Results> {
     let mut results = Results::default();
     for step in cheap() {
         results.add(step.run());
     }
-    let programs = install_and_build(&mut results);
+    let built = install_and_build(&mut results);
     if results.tally.failed == 0 {
-        results.add(
-            cargo("lint", &["run", "--quiet", "--locked", "-p", "wirepath-lint"], Count::TestResults, 5)
-                .run(),
-        );
-        test(&Suite { programs, length }, &mut results);
+        results.add(command("lint", &[built.command("wirepath-lint")?], Count::TestResults, 5).run());
+        test(&Suite::new(built, length)?, &mut results);
     }
-    print!("{}{}", results.times.table(), results.tally.summary());
-    if results.tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    Ok(results)
 }
 
 /// What came of all steps so far.
@@ -72,9 +75,9 @@ fn cheap() -> Vec<Step> {
 }
 
 /// Installs what tests need beside the build, which needs none of it.
-fn install_and_build(results: &mut Results) -> Vec<Program> {
+fn install_and_build(results: &mut Results) -> Built {
     let install = command("install", &["scripts/install.sh", "test"], Count::ExitCode, 20);
-    let (installed, (built, programs)) = thread::scope(|scope| {
+    let (installed, (done, built)) = thread::scope(|scope| {
         let installed = scope.spawn(|| {
             let done = install.run_quietly();
             if done.tally.failed > 0 {
@@ -87,14 +90,8 @@ fn install_and_build(results: &mut Results) -> Vec<Program> {
         (installed.join().expect("it does not panic"), built)
     });
     results.add(installed);
-    results.add(built);
-    programs
-}
-
-/// The test programs, and how long they go on.
-struct Suite {
-    programs: Vec<Program>,
-    length: Length,
+    results.add(done);
+    built
 }
 
 /// Runs all tests, and beside them what only computes.
@@ -110,59 +107,79 @@ fn test(suite: &Suite, results: &mut Results) {
             }
             add(done);
         });
-        let alone = suite.programs.iter().filter(|program| left.contains(&program.name));
+        let alone = suite.tests.iter().filter(|program| left.contains(&program.name));
         alone.for_each(|program| add(program.alone(suite.length).run()));
         add(advisories());
     });
 }
 
-/// Boots guests; under `when_idle`.
-const GUESTS: &str = "boots";
+/// All steps that need what was built.
+struct Suite {
+    tests: Vec<Program>,
+    /// Tests in guests.
+    guests: Step,
+    length: Length,
+}
+
+/// A test program that boots guests in which no time is measured.
+const BOOTS: &str = "boots";
 
 /// Test programs that wait long have lanes of their own.
 const LONG: [&str; 2] = ["loopback", "netns"];
 
 impl Suite {
+    fn new(built: Built, length: Length) -> Result<Self> {
+        let guests = [built.command("wirepath-vm")?, "test"];
+        let guests = command("guests", &guests, Count::TestResults, length.limit(40));
+        let artifacts = built.messages()?.display().to_string();
+        let guests = length.tell(guests.with("WIREPATH_ARTIFACTS", &artifacts));
+        Ok(Self { tests: built.tests, guests, length })
+    }
+
     /// Tests, most of which wait.
     fn side_by_side(&self) -> Vec<Lane> {
         let lane = |wanted: &dyn Fn(&str) -> bool| -> Lane {
-            let programs = self.programs.iter().filter(|program| wanted(&program.name));
+            let programs = self.tests.iter().filter(|program| wanted(&program.name));
             programs.map(|program| program.together(self.length)).collect()
         };
         let mut lanes: Vec<Lane> = LONG.iter().map(|long| lane(&|name| name == *long)).collect();
-        lanes.push(lane(&|name| name != GUESTS && !LONG.contains(&name)));
+        lanes.push(lane(&|name| name != BOOTS && !LONG.contains(&name)));
+        if guests_keep_time() {
+            lanes.push(vec![self.guests.clone()]);
+        }
         lanes
     }
 
-    /// What only computes, and what measures by the clock of a guest that counts instructions.
+    /// What only computes.
     fn when_idle(&self) -> Vec<Lane> {
         let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
         let examples = ["test", "--workspace", "--doc", "--locked"];
         // A workspace of its own, because its targets need another compiler; replaying the corpus does not.
-        let fuzz = [
-            "test",
-            "--manifest-path=fuzz/Cargo.toml",
-            "--no-default-features",
-            "--target-dir=target",
-            "--locked",
-        ];
-        let guests = ["run", "--quiet", "--locked", "-p", "wirepath-vm", "--", "test"];
-        let guests = cargo("guests", &guests, Count::TestResults, self.length.limit(40));
-        let boots = self.programs.iter().filter(|program| program.name == GUESTS);
+        let fuzz =
+            ["test", "--manifest-path=fuzz/Cargo.toml", "--no-default-features", "--target-dir=target"];
+        let boots = self.tests.iter().filter(|program| program.name == BOOTS);
         let mut lanes = vec![
             vec![
                 cargo("clippy", &clippy, Count::ExitCode, 20),
                 cargo("examples", &examples, Count::TestResults, 20),
-                cargo("fuzz corpus", &fuzz, Count::TestResults, 20),
+                cargo("fuzz corpus", &[&fuzz[..], &["--locked"]].concat(), Count::TestResults, 20),
             ],
-            vec![self.length.tell(guests)],
             boots.map(|program| program.whole(self.length)).collect(),
         ];
+        if !guests_keep_time() {
+            lanes.push(vec![self.guests.clone()]);
+        }
         for step in lanes.iter_mut().flatten() {
             *step = step.clone().when_idle();
         }
         lanes
     }
+}
+
+/// Whether guests run on this machine's processors, by its clock. Emulated ones count instructions: for them it does not matter
+/// when they have a processor.
+fn guests_keep_time() -> bool {
+    std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok()
 }
 
 /// Known vulnerabilities need a database that comes over the network, and a tool that has it.

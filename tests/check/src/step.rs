@@ -208,12 +208,14 @@ mod tests {
         assert_eq!((tally.passed, tally.failed, tally.skipped), (6, 0, 2));
     }
 
+    /// Promise: Where no guest can run, the tests are skipped, counted and reported.
     #[test]
     fn a_runner_whose_tests_cannot_run_here_is_skipped() {
         let tally = shell("echo 'test result: ok. 0 passed; 0 failed; 1 ignored'", Count::TestResults);
         assert_eq!((tally.passed, tally.failed, tally.skipped), (0, 0, 1));
     }
 
+    /// Promise: `make test` runs every test and counts passed, failed and skipped.
     #[test]
     fn a_runner_that_crashes_or_says_nothing_fails() {
         assert_eq!(shell(&format!("{RESULT}; exit 101"), Count::TestResults).failed, 1);

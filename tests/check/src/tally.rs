@@ -90,6 +90,7 @@ fn failed_test(line: &str) -> Option<&str> {
 mod tests {
     use super::*;
 
+    /// Promise: `make test` runs every test and counts passed, failed and skipped.
     #[test]
     fn results_of_several_runners_add_up() {
         let mut tally = Tally::default();

@@ -1,9 +1,10 @@
-//! Checks what the compiler does not: `cargo run -p wirepath-lint`.
+//! Checks what the compiler does not: `cargo run -p wirepath-lint`. With `specification` it writes SPECIFICATION.md.
 //!
 //! Every rule is a function from what it looks at to findings, so that its tests can feed it violations.
 //! The last line has the form of a test runner's, so that `wirepath-check` counts rules like tests.
 
 mod finding;
+mod functions;
 mod licences;
 mod links;
 mod machine_paths;
@@ -25,7 +26,12 @@ use finding::Finding;
 use tree::Tree;
 
 fn main() -> ExitCode {
-    match check() {
+    let result = match std::env::args().nth(1).as_deref() {
+        None => check(),
+        Some("specification") => write_specification(),
+        Some(other) => Err(anyhow::anyhow!("unknown argument {other:?}: expected `specification` or none")),
+    };
+    match result {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
@@ -51,6 +57,15 @@ fn check() -> anyhow::Result<usize> {
         ("licences", licences::check(&tree, &licences::packages(&metadata))),
     ];
     Ok(report(&results))
+}
+
+/// Writes SPECIFICATION.md from the promises at tests.
+fn write_specification() -> anyhow::Result<usize> {
+    let root = workspace_root();
+    let text = specification::generate(&Tree::read(&root)?);
+    let file = specification::SPECIFICATION;
+    std::fs::write(root.join(file), text).with_context(|| format!("writing {file}"))?;
+    Ok(0)
 }
 
 fn workspace_root() -> PathBuf {

@@ -165,6 +165,7 @@ mod tests {
         assert_eq!(problems(&rooms), [""; 0]);
     }
 
+    /// Promise: Arrows between crates point down, in tests too.
     #[test]
     fn arrows_up_are_found_in_tests_too() {
         let rooms = [
@@ -189,6 +190,7 @@ mod tests {
         assert_eq!(problems(&[room("wirepath-sys", &["tokio"], &[])]), ["uses tokio"]);
     }
 
+    /// Promise: A crate without a rule for its dependencies is an error.
     #[test]
     fn a_room_without_a_rule_is_found() {
         assert_eq!(problems(&[room("wirepath-attic", &[], &[])]), ["the room has no rule"]);

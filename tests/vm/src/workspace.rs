@@ -1,5 +1,7 @@
 //! What this workspace builds, as far as guests run it.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
@@ -35,11 +37,33 @@ pub fn folder() -> &'static Path {
     member.ancestors().nth(2).expect("this crate is two folders below")
 }
 
-/// Builds what guests run, as a part of what the other checks build, so that it is built once.
+/// What guests run: as `tests/check` has built it, or else built now.
 ///
 /// # Errors
 /// If it does not build.
 pub fn build() -> Result<Programs> {
+    let artifacts = match std::env::var_os(ARTIFACTS) {
+        Some(file) => artifacts(BufReader::new(File::open(&file).context(ARTIFACTS)?))?,
+        None => built()?,
+    };
+    programs(&artifacts)
+}
+
+/// The environment variable that names the file with cargo's messages of a whole build.
+const ARTIFACTS: &str = "WIREPATH_ARTIFACTS";
+
+fn artifacts(messages: impl BufRead) -> Result<Vec<Artifact>> {
+    let mut artifacts = Vec::new();
+    for message in Message::parse_stream(messages) {
+        if let Message::CompilerArtifact(artifact) = message.context("reading what cargo says")? {
+            artifacts.push(artifact);
+        }
+    }
+    Ok(artifacts)
+}
+
+/// Builds what guests run, as a part of the workspace, so that what others built is used.
+fn built() -> Result<Vec<Artifact>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut child = Command::new(cargo)
         .args([
@@ -57,22 +81,20 @@ pub fn build() -> Result<Programs> {
         .stdout(Stdio::piped())
         .spawn()
         .context("cannot run cargo")?;
-    let messages = std::io::BufReader::new(child.stdout.take().context("no standard output")?);
-    let mut artifacts = Vec::new();
-    for message in Message::parse_stream(messages) {
-        if let Message::CompilerArtifact(artifact) = message.context("reading what cargo says")? {
-            artifacts.push(artifact);
-        }
-    }
+    let artifacts = artifacts(BufReader::new(child.stdout.take().context("no standard output")?))?;
     ensure!(child.wait().context("waiting for cargo")?.success(), "the workspace does not build");
+    Ok(artifacts)
+}
+
+fn programs(artifacts: &[Artifact]) -> Result<Programs> {
     let packages = packages()?;
     let one = |name: &str, kind: &str| {
-        let [program]: [Tests; 1] = programs(&artifacts, &packages, name, kind)
+        let [program]: [Tests; 1] = called(artifacts, &packages, name, kind)
             .try_into()
             .map_err(|found| anyhow::anyhow!("not one {kind} is called {name}, but {found:?}"))?;
         anyhow::Ok(program.file)
     };
-    let module = programs(&artifacts, &packages, "module", "test");
+    let module = called(artifacts, &packages, "module", "test");
     ensure!(!module.is_empty(), "the workspace has no tests of the module");
     Ok(Programs {
         wirepath: one("wirepath", "bin")?,
@@ -88,7 +110,8 @@ fn packages() -> Result<Vec<Package>> {
     Ok(asked.context("asking cargo for the workspace's packages")?.packages)
 }
 
-fn programs(artifacts: &[Artifact], packages: &[Package], name: &str, kind: &str) -> Vec<Tests> {
+/// The programs of this name and kind.
+fn called(artifacts: &[Artifact], packages: &[Package], name: &str, kind: &str) -> Vec<Tests> {
     let wanted = |artifact: &&Artifact| {
         // The unit tests of a program have its name, too.
         let is_test = kind == "test";
@@ -148,7 +171,7 @@ mod tests {
             artifact("command", "module", "bin", true),
         ];
         let packages = ["datapath", "model", "command"].map(package);
-        let found = programs(&artifacts, &packages, "module", "test");
+        let found = called(&artifacts, &packages, "module", "test");
         let names: Vec<(&str, &str)> =
             found.iter().map(|one| (one.package.as_str(), one.file.to_str().unwrap())).collect();
         assert_eq!(
@@ -163,7 +186,7 @@ mod tests {
     #[test]
     fn the_tests_of_a_program_are_not_the_program() {
         let artifacts = [artifact("a", "a", "bin", true), artifact("a", "a", "bin", false)];
-        let found = programs(&artifacts, &[package("a")], "a", "bin");
+        let found = called(&artifacts, &[package("a")], "a", "bin");
         assert_eq!(found.len(), 1);
     }
 }

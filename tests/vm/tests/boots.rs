@@ -33,12 +33,14 @@ fn main() -> ExitCode {
     trial::run_as(arguments, boots, Vec::new())
 }
 
+/// Promise: A guest in which nothing is wrong passes, with one verdict for all its tests.
 fn a_silent_guest_passes() -> Result<()> {
     let report = guest("silent", "grep -q ' /disk ext4 ' /proc/mounts && touch $TMPDIR/x")?.boot()?;
     ensure!(report.counts() == [2, 0, 0], "{}", report.text());
     Ok(())
 }
 
+/// Promise: A kernel warning, oops, panic or debugging report fails the guest though its tests pass.
 fn a_warning_fails_a_guest_whose_program_passes() -> Result<()> {
     let report = guest("warning", "echo 'WARNING: CPU: 0 PID: 1 at nowhere.c:1' > /dev/kmsg")?.boot()?;
     ensure!(report.counts() == [1, 1, 0], "{}", report.text());
@@ -46,6 +48,7 @@ fn a_warning_fails_a_guest_whose_program_passes() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A kernel warning, oops, panic or debugging report fails the guest though its tests pass.
 fn a_crash_fails_a_guest() -> Result<()> {
     let report = guest("crash", "echo c > /proc/sysrq-trigger")?.boot()?;
     ensure!(report.counts() == [0, 2, 0], "{}", report.text());
@@ -53,6 +56,7 @@ fn a_crash_fails_a_guest() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A failed test, a runner without tests or a guest that does not end fails the guest.
 fn a_program_that_fails_fails_its_guest() -> Result<()> {
     let report = guest("failing", "echo this is why; exit 3")?.boot()?;
     ensure!(report.counts() == [1, 1, 0], "{}", report.text());
@@ -60,6 +64,7 @@ fn a_program_that_fails_fails_its_guest() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A failed test, a runner without tests or a guest that does not end fails the guest.
 fn a_guest_that_hangs_is_ended() -> Result<()> {
     let report = guest("hanging", "while :; do :; done")?.limited(1).boot()?;
     ensure!(report.counts()[1] >= 1, "{}", report.text());
@@ -67,24 +72,30 @@ fn a_guest_that_hangs_is_ended() -> Result<()> {
     Ok(())
 }
 
+/// Promise: A guest in which nothing is wrong passes, with one verdict for all its tests.
 fn a_module_that_does_no_harm_passes() -> Result<()> {
     let report = planted("harmless", "test -e /sys/module/planted")?.boot()?;
     ensure!(report.counts() == [2, 0, 0], "{}", report.text());
     Ok(())
 }
 
+/// Promise: A kernel warning, oops, panic or debugging report fails the guest though its tests pass.
 fn a_module_that_warns_fails() -> Result<()> {
     fails("warn", &["WARNING: ", "a planted warning", "the kernel is tainted"])
 }
 
+/// Promise: A module that leaks memory or keeps a use count fails its guest.
 fn a_module_that_leaks_memory_fails() -> Result<()> {
     fails("leak", &["memory leaks"])
 }
 
+/// Promise: A module that leaks memory or keeps a use count fails its guest.
 fn a_module_that_loses_count_of_its_users_fails() -> Result<()> {
     fails("hold", &["planted is still in use (1 times)"])
 }
 
+/// Promise: The package installs, DKMS builds a module that works, and removal takes all of it away.
+///
 /// Installed on this machine's system, but for its kernels, built by DKMS for each kernel that is tested, and purged.
 fn the_package_brings_a_module_that_works_and_takes_it_away() -> Result<()> {
     for series in suite::chosen(None).unwrap_or_default() {

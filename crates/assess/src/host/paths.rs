@@ -180,6 +180,8 @@ fn compare(arrived: &[u8], sent: &[u8]) -> io::Result<()> {
 mod tests {
     use super::*;
 
+    /// Promise: Without the kernel module, its paths say so and how to load it.
+    /// Promise: Every data path is tried; one that does not run is shown with what is missing and a remedy.
     #[test]
     fn every_path_runs_where_tests_do() {
         let states = all("6.18.44");
@@ -194,6 +196,7 @@ mod tests {
         }
     }
 
+    /// Promise: Every data path is tried; one that does not run is shown with what is missing and a remedy.
     #[test]
     fn what_fails_is_said_with_a_remedy() {
         let refused = |error| {

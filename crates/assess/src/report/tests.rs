@@ -36,6 +36,7 @@ fn with_texts(text: &str) -> Assessment {
     serde_json::from_value(value).unwrap()
 }
 
+/// Promise: No text of a result becomes markup, a formula or a terminal's control sequence.
 #[test]
 fn no_text_of_a_result_becomes_markup() {
     let hostile =
@@ -59,6 +60,7 @@ fn no_text_of_a_result_becomes_markup() {
     assert!(found.is_none(), "{found:?}");
 }
 
+/// Promise: `wirepath assess report` makes one page that needs neither network nor script.
 #[test]
 fn a_page_needs_nothing_else() {
     let page = html(&example::full());
@@ -68,6 +70,7 @@ fn a_page_needs_nothing_else() {
     assert!(page.contains("default-src 'none'") && page.contains("<html lang=\"en\">"));
 }
 
+/// Promise: Every figure of a result is in the page; noisy, partial or unverified ones are marked.
 #[test]
 fn every_figure_of_a_result_is_shown() {
     let assessment = example::full();
@@ -111,6 +114,7 @@ fn columns(table: &str) -> usize {
     table.split("</thead>").next().unwrap_or_default().matches("<th").count()
 }
 
+/// Promise: Every figure of a result is in the page; noisy, partial or unverified ones are marked.
 #[test]
 fn what_is_partial_quick_or_not_verified_says_so_first() {
     let mut assessment = example::partial();
@@ -124,6 +128,8 @@ fn what_is_partial_quick_or_not_verified_says_so_first() {
     }
 }
 
+/// Promise: No text of a result becomes markup, a formula or a terminal's control sequence.
+///
 /// Every figure of a result is others' input, too.
 #[test]
 fn any_figures_make_a_report() {
@@ -160,6 +166,8 @@ fn any_figures_make_a_report() {
     }
 }
 
+/// Promise: The share of copying of each path is shown, from its profile.
+/// Promise: Figures that the runs do not tell apart are not called better.
 /// Promise: Costs are sorted, compared and marked where they are noisy.
 #[test]
 fn a_terminal_shows_costs_sorted_compared_and_marked() {

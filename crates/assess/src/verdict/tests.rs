@@ -73,6 +73,7 @@ fn result(measurements: Vec<Measurement>) -> Assessment {
     }
 }
 
+/// Promise: The verdict says which path `wirepath serve` will take, with the figures.
 #[test]
 fn what_the_server_takes_is_said_with_its_figures() {
     let cost = |(path, cpu_ns_per_packet): (DataPath, f64)| PathCost {
@@ -123,6 +124,7 @@ fn the_cheapest_suiting_path_is_recommended() {
     assert_eq!(own.path.name(), "gso_writev");
 }
 
+/// Promise: Figures that the runs do not tell apart are not called better.
 #[test]
 fn what_the_runs_do_not_tell_apart_is_not_said_to_be_better() {
     let verdict = |best: &[f64], next: &[f64]| {

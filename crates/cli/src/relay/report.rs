@@ -170,6 +170,7 @@ mod tests {
 
     use super::*;
 
+    /// Promise: Rates are printed with three digits, and not for runs that took no time.
     #[test]
     fn what_took_no_time_has_no_rate() {
         let status = StreamStatus { bytes_in: 1_000_000, bytes_out: 500_000, ..StreamStatus::default() };
@@ -178,6 +179,7 @@ mod tests {
         assert_eq!(words(2000), "976.6 KiB in, 488.3 KiB out in 0:02 (4.00 Mbit/s)");
     }
 
+    /// Promise: The last line reports records that were lost, late or without a tag.
     #[test]
     fn what_an_order_met_is_said() {
         let shares = Some(ShareCounts { lost: 110, spare: 3 });
@@ -192,6 +194,7 @@ mod tests {
         );
     }
 
+    /// Promise: A programme of a multiplex becomes a transport stream of its own; a missing one is reported.
     #[test]
     fn a_programme_that_was_not_there_is_said() {
         let reports = vec![("ts", "kept", 0), ("ts", "dropped", 1200), ("ts", "found", 0)];

@@ -154,6 +154,7 @@ mod tests {
 
     use super::*;
 
+    /// Promise: A configuration file runs many streams; a failed one leaves the others alone and is reported.
     #[test]
     fn a_failure_is_said_before_a_signal() {
         let rows = |states: &[State]| -> Vec<Row> {
@@ -167,6 +168,7 @@ mod tests {
         assert_eq!(code(&[State::Failed, State::Stopped], Some(2)), expected(1));
         assert_eq!(code(&[State::Failed, State::Ended], None), expected(1));
     }
+    /// Promise: A lost output or missing shares make exit code 3; requested drops do not.
     #[test]
     fn what_is_missing_though_all_ended_is_a_code_of_its_own() {
         let code = |state, status: &StreamStatus, signal| {

@@ -363,6 +363,9 @@ mod tests {
         assert!(matches!(end_of(b"GET / HT", true, Timeouts::default()), End::Closed));
     }
 
+    /// Promise: A client that resets while it waits gives up its place; one that only ended its side does
+    /// not.
+    ///
     /// Only a reset says that nobody waits for the answer any more.
     #[test]
     fn a_client_that_sends_no_more_is_there_until_it_breaks_off() {

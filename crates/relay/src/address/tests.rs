@@ -37,6 +37,8 @@ fn relative_paths_are_in_a_folder_and_nothing_else_is() {
     assert_eq!(moved.kind, Kind::Unix { path: "/run/a".into(), listen: false });
 }
 
+/// Promise: `?iface` and `?ttl` of an address that is no group are refused, with what to do.
+/// Promise: Wrong addresses and words are named, with those that exist; an existing file is not overwritten.
 #[test]
 fn what_is_wrong_is_said_with_what_to_do() {
     for (text, why) in [
@@ -76,6 +78,8 @@ fn what_is_wrong_is_said_with_what_to_do() {
     }
 }
 
+/// Promise: Standard streams, written files and awaited addresses are used once; wrong parameters are
+/// refused.
 #[test]
 fn what_only_outputs_have_is_refused_of_an_input() {
     for (text, what) in [
@@ -92,6 +96,7 @@ fn what_only_outputs_have_is_refused_of_an_input() {
     }
 }
 
+/// Promise: Wrong addresses and words are named, with those that exist; an existing file is not overwritten.
 #[test]
 fn nobody_sends_to_an_address_to_receive_from() {
     for (text, why) in [

@@ -50,6 +50,7 @@ mod tests {
         ClientRequest::read(format!("{method} /a HTTP/1.1\r\nHost: h\r\n{lines}\r\n").as_bytes()).unwrap()
     }
 
+    /// Promise: TRACE and OPTIONS obey `Max-Forwards`.
     #[test]
     fn what_goes_no_further_is_answered_here() {
         for (method, hops, status) in [
@@ -79,6 +80,7 @@ mod tests {
         }
     }
 
+    /// Promise: TRACE and OPTIONS obey `Max-Forwards`.
     #[test]
     fn a_trace_shows_what_came_and_no_secrets() {
         let lines = "Cookie: a=b\r\nX: y\r\nMax-Forwards: 0\r\nAuthorization: c\r\n";

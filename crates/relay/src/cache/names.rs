@@ -76,6 +76,8 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_secs(60);
 
+    /// Promise: A hanging resolver delays no kept answer and is asked once.
+    ///
     /// However many wait, a resolver that hangs is asked once, and nobody waits longer than he would.
     #[test]
     fn a_resolver_that_hangs_is_asked_once_and_answers_all_who_still_wait() {
@@ -107,6 +109,7 @@ mod tests {
         });
     }
 
+    /// Promise: A hanging resolver delays no kept answer and is asked once.
     #[test]
     fn a_name_is_asked_for_again_when_it_was_not_found_or_leads_nowhere() {
         let runtime = Builder::new_current_thread().enable_time().build().unwrap();

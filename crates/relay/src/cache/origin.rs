@@ -289,6 +289,7 @@ fn climbs(target: &str) -> bool {
 mod tests {
     use super::*;
 
+    /// Promise: Requests do not leave the path of the origin.
     #[test]
     fn paths_that_lead_out_of_the_origins_are_found() {
         for path in [

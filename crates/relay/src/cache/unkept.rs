@@ -47,6 +47,7 @@ fn is_believed(since: Instant, now: Instant) -> bool {
 mod tests {
     use super::*;
 
+    /// Promise: What is not kept keeps its ranges and conditions, and passes through at once for a minute.
     #[test]
     fn it_is_believed_for_a_minute_and_until_it_is_kept() {
         let (unkept, key, begin) = (Unkept::default(), Arc::from("a"), Instant::now());
@@ -57,6 +58,7 @@ mod tests {
         assert!(!unkept.has("a", begin));
     }
 
+    /// Promise: What is not kept keeps its ranges and conditions, and passes through at once for a minute.
     #[test]
     fn no_more_are_remembered_than_there_is_room_for() {
         let (unkept, begin) = (Unkept::default(), Instant::now());

@@ -69,6 +69,7 @@ fn what_is_not_said_is_as_for_the_command() {
     assert_eq!(stream.wiring.framing, FramingSpec::Whole);
 }
 
+/// Promise: A round in the wrong unit is an error with what to do.
 #[test]
 fn a_round_is_of_what_is_shared() {
     let policy = |lines: &str| {
@@ -82,6 +83,7 @@ fn a_round_is_of_what_is_shared() {
     assert_eq!(policy("resource = \"cpu\""), Round::ProcessorTime(USUAL_ROUND_US));
 }
 
+/// Promise: The example configuration is valid.
 #[test]
 fn the_example_is_right() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/relay.toml");
@@ -107,6 +109,9 @@ fn the_example_is_right() {
     assert_eq!(configuration.sharing.policy, said);
 }
 
+/// Promise: A wrong configuration file is refused with the line, before anything is opened.
+/// Promise: Standard streams, written files and awaited addresses are used once; wrong parameters are
+/// refused.
 #[test]
 fn each_wrong_thing_is_named_with_its_line() {
     let with = |line: &str| format!("{STREAM}{line}\n");
@@ -258,6 +263,7 @@ fn each_wrong_thing_is_named_with_its_line() {
     }
 }
 
+/// Promise: A wrong configuration file is refused with the line, before anything is opened.
 #[test]
 fn what_grows_has_a_limit() {
     let classes: String = (0..65).map(|number| format!("[[class]]\nname = \"{number}\"\n")).collect();

@@ -242,6 +242,8 @@ impl Flow {
 mod tests {
     use super::*;
 
+    /// Promise: A proxy or cache in front of itself is refused; own addresses of a backend's name are
+    /// skipped.
     #[test]
     fn a_name_is_not_followed_to_the_proxy_itself() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

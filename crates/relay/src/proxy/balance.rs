@@ -84,6 +84,8 @@ mod tests {
         panic!("no chance is needed")
     }
 
+    /// Promise: Connections are balanced in turn, by fewest connections or at random; down backends come
+    /// last.
     #[test]
     fn each_has_its_turn_and_the_others_follow() {
         let mut balancer = Balancer::new(Balance::RoundRobin);
@@ -91,6 +93,8 @@ mod tests {
         assert_eq!(orders, [vec![0, 1, 2], vec![1, 2, 0], vec![2, 0, 1], vec![0, 1, 2]]);
     }
 
+    /// Promise: Connections are balanced in turn, by fewest connections or at random; down backends come
+    /// last.
     #[test]
     fn who_is_down_comes_last_and_the_others_share_evenly() {
         let mut balancer = Balancer::new(Balance::RoundRobin);
@@ -113,6 +117,8 @@ mod tests {
         assert_eq!(first, [3, 3, 3]);
     }
 
+    /// Promise: Connections are balanced in turn, by fewest connections or at random; down backends come
+    /// last.
     #[test]
     fn chance_gives_every_order_of_those_that_are_up() {
         let mut balancer = Balancer::new(Balance::Random);

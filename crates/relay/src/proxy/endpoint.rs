@@ -133,6 +133,7 @@ mod tests {
         assert_eq!(Endpoint::to_connect("localhost:80").unwrap().known(), None);
     }
 
+    /// Promise: Wrong arguments are named, with what to do.
     #[test]
     fn what_is_wrong_is_said() {
         for (text, why) in [

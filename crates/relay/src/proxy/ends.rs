@@ -147,6 +147,7 @@ mod tests {
         assert_eq!(user.read(&mut [0]).unwrap(), 0);
     }
 
+    /// Promise: An orderly end is passed on only if it was one, also after a reset that another stream saw.
     #[test]
     fn a_reset_that_the_other_direction_was_told_of_is_no_end_in_order() {
         let ((client, user), (backend, _server)) = (connection(), connection());
@@ -159,6 +160,7 @@ mod tests {
         assert_eq!(ends.end(Direction::ToBackend, true), End::Aborted);
     }
 
+    /// Promise: An orderly end is passed on only if it was one, also after a reset that another stream saw.
     #[test]
     fn only_what_ended_in_order_is_not_reset() {
         let close = |in_order: bool| {

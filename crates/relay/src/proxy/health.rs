@@ -85,6 +85,7 @@ mod tests {
         (Health::new(HealthOptions { interval, rise, fall }, now), now)
     }
 
+    /// Promise: A backend that dies is noticed, logged once and avoided, and so is its return.
     #[test]
     fn it_takes_so_many_in_a_row_to_fall_and_to_rise() {
         let (mut health, now) = health(2, 3);

@@ -123,6 +123,7 @@ mod tests {
     use super::*;
     use tokio::net::TcpListener;
 
+    /// Promise: A client that resets while a backend is waited for is dropped at once.
     #[test]
     fn who_was_reset_is_known_and_who_only_finished_is_there() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

@@ -145,6 +145,7 @@ mod tests {
         }
     }
 
+    /// Promise: PROXY protocol headers are sent and read as specified; malformed ones are refused.
     #[test]
     fn headers_are_read_however_they_come() {
         let v4 = origin("192.0.2.1:5000", "198.51.100.2:80");
@@ -157,6 +158,8 @@ mod tests {
         }
     }
 
+    /// Promise: PROXY protocol headers are sent and read as specified; malformed ones are refused.
+    ///
     /// Whatever family it names, and whether or not its addresses are whole.
     #[test]
     fn what_a_header_of_ones_own_says_of_addresses_is_passed_over() {
@@ -166,6 +169,8 @@ mod tests {
         }
     }
 
+    /// Promise: PROXY protocol headers are sent and read as specified; malformed ones are refused.
+    ///
     /// Bytes by the specification, section 2.2.
     #[test]
     fn headers_are_as_specified() {
@@ -178,6 +183,7 @@ mod tests {
         assert_eq!((mixed[13], mixed.len()), (0x21, 16 + 36));
     }
 
+    /// Promise: PROXY protocol headers are sent and read as specified; malformed ones are refused.
     #[test]
     fn what_is_no_header_is_refused() {
         let mut long = header(None).unwrap();
@@ -195,6 +201,7 @@ mod tests {
     }
 
     proptest::proptest! {
+        /// Promise: PROXY protocol headers are sent and read as specified; malformed ones are refused.
         #[test]
         fn nothing_panics(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..300), version in 0..3) {
             let start: &[u8] = [&b""[..], b"PROXY ", b"\r\n\r\n\0\r\nQUIT\n\x21"][version as usize];

@@ -135,6 +135,8 @@ fn a_time_is_located_at_the_random_access_point_before_it() {
     assert_eq!(image.locate(u64::MAX), SeekResult::BeyondEnd);
 }
 
+/// Promise: A damaged wire image is noticed before any of its bytes is sent, and packed again.
+///
 /// Damage in the middle of the packets is noticed before any of that segment is played, and mended from the asset.
 #[test]
 fn a_damaged_segment_is_packed_again_with_the_same_bytes() {
@@ -215,6 +217,8 @@ fn what_is_no_transport_stream_is_refused_and_leaves_nothing() {
     assert_eq!(fixture.store.counts().failed, 1);
 }
 
+/// Promise: An open wire image is repaired at most twice; then it fails with the reason and is removed.
+///
 /// A file that loses its end again and again: twice it is packed anew, then the image fails for good.
 #[test]
 fn an_image_is_repaired_twice_and_then_fails() {
@@ -257,6 +261,8 @@ fn those_who_ask_at_once_share_an_image() {
     assert_eq!(fixture.store.counts().packed, 1);
 }
 
+/// Promise: Storage that does not answer blocks neither other requests nor the end of the server.
+///
 /// A FIFO in the place of an image: opening it waits, as a disk may, until somebody opens its other end.
 #[test]
 fn storage_that_does_not_answer_keeps_nobody_from_asking_for_other_images_and_for_the_status() {
@@ -320,6 +326,7 @@ fn an_image_says_what_is_in_it() {
     assert_eq!(fs::metadata(path).unwrap().len(), contents.stored_bytes);
 }
 
+/// Promise: A signal during packing leaves nothing unfinished.
 #[test]
 fn packing_that_is_stopped_leaves_nothing() {
     let fixture = fixture();
@@ -334,6 +341,9 @@ fn is_open(path: &Path) -> bool {
     File::open(path).unwrap().try_lock().is_err()
 }
 
+/// Promise: An asset and its image are closed a minute after their last use, so deleted files free their
+/// space.
+///
 /// The asset and the image of a film that was deleted take room for as long as anybody has them open.
 #[test]
 fn an_image_is_let_go_of_though_nobody_asks_for_anything() {
@@ -357,6 +367,8 @@ fn an_image_is_let_go_of_though_nobody_asks_for_anything() {
     assert!(begun.elapsed() >= rest, "it was let go of after {:?}", begun.elapsed());
 }
 
+/// Promise: Files are closed on no engine thread and on no thread that serves connections.
+///
 /// Whoever is the last to have an image may be the control thread or an engine thread.
 #[test]
 fn the_file_of_an_image_is_closed_elsewhere() {
@@ -386,6 +398,7 @@ fn the_file_of_an_image_is_closed_elsewhere() {
     assert!(!is_open(&path));
 }
 
+/// Promise: A long asset that is being packed delays no other: assets are packed in turns.
 #[test]
 fn a_long_asset_does_not_keep_others_waiting() {
     let fixture = fixture();

@@ -209,6 +209,7 @@ mod tests {
         }
     }
 
+    /// Promise: A long asset that is being packed delays no other: assets are packed in turns.
     #[test]
     fn what_is_new_goes_first_and_the_rest_takes_turns() {
         let fixture = fixture();

@@ -30,6 +30,8 @@ fn pipelined_requests_are_answered_in_order() {
     }
 }
 
+/// Promise: Files are closed on no engine thread and on no thread that serves connections.
+///
 /// Closing the last descriptor of a deleted file may take long; no connection waits for another's.
 #[test]
 fn files_are_closed_elsewhere() {

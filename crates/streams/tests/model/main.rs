@@ -38,6 +38,8 @@ const PATIENCE: Duration = Duration::from_secs(300);
 /// How often a long run says how far it is.
 const LONG: Duration = Duration::from_secs(60);
 
+/// Promise: Whatever is attached, detached, changed, reset or full, nothing is lost unreported, doubled or
+/// reordered.
 #[test]
 fn nothing_is_lost_doubled_or_out_of_order_whatever_happens() {
     let number = |name| std::env::var(name).ok().map(|text: String| text.parse::<u64>().expect("a number"));

@@ -42,6 +42,7 @@ impl Gain {
 mod tests {
     use super::*;
 
+    /// Promise: Figures that the runs do not tell apart are not called better.
     #[test]
     fn no_claim_holds_or_turns_round_within_the_noise() {
         let verdict = |share: f64, spread: f64, runs: usize| {

@@ -56,6 +56,7 @@ fn shown_under(snapshot: &Snapshot, policy: Policy) -> (String, Json) {
     (metrics.text(), status.json(&metrics, Instant::now()))
 }
 
+/// Promise: `resource = "cpu"` shares processor time, and shows what each class got.
 #[test]
 fn processor_time_is_shown_where_it_is_shared() {
     let row = |name: &str, ms| {
@@ -78,6 +79,7 @@ fn processor_time_is_shown_where_it_is_shared() {
     assert!(!shown(&snapshot).0.contains("cpu"), "nobody measures it");
 }
 
+/// Promise: `/metrics` and `/api/status` show bytes, drops and handler counts of each stream and output.
 #[test]
 fn every_count_is_shown_with_whose_it_is() {
     let (text, _) = shown(&snapshot());

@@ -33,6 +33,8 @@ mod tests {
     use crate::cache::head::OriginResponse;
     use crate::cache::origin::HEAD_LIMIT;
 
+    /// Promise: An answer whose head arrives byte by byte is read rarely, and passed on.
+    ///
     /// However it drips, and whatever is in it, a head is read as often as it doubles, and when its end is there.
     #[test]
     fn a_head_that_drips_is_read_hardly_ever() {

@@ -83,6 +83,7 @@ fn entry(url: &str, bytes: usize) -> Arc<Entry> {
     Arc::new(Entry::new(url, &HeaderMap::new(), &response, SystemTime::now()).unwrap())
 }
 
+/// Promise: After a crash no partial body is served, and complete ones still are.
 #[test]
 fn what_is_kept_is_there_in_the_next_process_and_what_is_not_is_nowhere() {
     let stage = Stage::new(PLENTY);
@@ -102,6 +103,7 @@ fn what_is_kept_is_there_in_the_next_process_and_what_is_not_is_nowhere() {
     assert_ne!(body_number(&kept), body_number(&next));
 }
 
+/// Promise: After a crash no partial body is served, and complete ones still are.
 #[test]
 fn what_a_killed_process_left_is_removed_and_what_is_foreign_is_not() {
     let stage = Stage::new(PLENTY);
@@ -123,6 +125,7 @@ fn what_a_killed_process_left_is_removed_and_what_is_foreign_is_not() {
     );
 }
 
+/// Promise: Damaged entries are dropped; a record cannot name a file elsewhere.
 #[test]
 fn damaged_entries_are_dropped_at_the_start_and_when_they_are_used() {
     let stage = Stage::new(PLENTY);
@@ -148,6 +151,7 @@ fn damaged_entries_are_dropped_at_the_start_and_when_they_are_used() {
     assert_eq!((stage.body(urls[4]).unwrap(), stage.names().len()), (b"body".to_vec(), 2));
 }
 
+/// Promise: Damaged entries are dropped; a record cannot name a file elsewhere.
 #[test]
 fn a_record_cannot_name_a_file_elsewhere() {
     let stage = Stage::new(PLENTY);
@@ -162,6 +166,7 @@ fn a_record_cannot_name_a_file_elsewhere() {
     assert_eq!(fs::read(outside.path()).unwrap(), b"body", "it is left alone");
 }
 
+/// Promise: The cache keeps its size, least recently used evicted first; larger answers pass through.
 #[test]
 fn the_least_recently_used_goes_first() {
     let stage = Stage::new(3 * cost(10_000));
@@ -212,6 +217,7 @@ fn a_renewed_entry_has_its_body() {
     assert_eq!(stage.names(), [""; 0]);
 }
 
+/// Promise: A foreign or used folder, an https origin and wrong addresses are refused by name.
 #[test]
 fn a_folder_of_others_or_in_use_is_refused() {
     let foreign = tempfile::tempdir().unwrap();
@@ -239,6 +245,7 @@ fn a_folder_of_others_or_in_use_is_refused() {
     );
 }
 
+/// Promise: An entry that cannot be read now, such as for lack of descriptors, stays.
 #[test]
 fn only_what_is_about_a_body_costs_an_entry() {
     use std::io::Error;
@@ -256,6 +263,7 @@ fn only_what_is_about_a_body_costs_an_entry() {
     assert_eq!((stage.body("http://o/a"), stage.store.size().0), (None, 0), "a link is none of ours");
 }
 
+/// Promise: An entry that cannot be read now, such as for lack of descriptors, stays.
 #[test]
 fn an_entry_that_cannot_be_read_now_is_there_later() {
     let stage = Stage::new(PLENTY);
@@ -272,6 +280,7 @@ fn an_entry_that_cannot_be_read_now_is_there_later() {
     assert_eq!(stage.body("http://o/a").unwrap(), b"body");
 }
 
+/// Promise: Response heads count on disk and in memory; those that are too long are not kept.
 #[test]
 fn long_heads_are_counted_and_those_that_are_too_long_are_not_kept() {
     let stage = Stage::new(PLENTY);
@@ -283,6 +292,7 @@ fn long_heads_are_counted_and_those_that_are_too_long_are_not_kept() {
     assert_eq!(stage.store.size(), (1, cost(4) + 2 * BLOCK));
 }
 
+/// Promise: Response heads count on disk and in memory; those that are too long are not kept.
 #[test]
 fn memory_is_a_budget_too() {
     let one = Cost::of(&entry("http://o/a", 1), &key("http://o/a"));
@@ -295,6 +305,7 @@ fn memory_is_a_budget_too() {
     assert!(stage.body("http://o/a").is_none() && stage.body("http://o/c").is_some());
 }
 
+/// Promise: An entry that replaces another during eviction is complete in the folder.
 #[test]
 fn what_comes_while_what_was_goes_is_in_the_folder_if_it_is_in_the_index() {
     let stage = Stage::new(PLENTY);

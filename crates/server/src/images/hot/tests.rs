@@ -106,6 +106,7 @@ fn what_is_played_is_held_whole() {
     assert_eq!(memory.images()[0].sessions, 0);
 }
 
+/// Promise: `--hot-memory` holds complete images within its budget, least recently requested evicted first.
 #[test]
 fn the_least_recently_asked_for_goes_and_never_one_in_use() {
     let fixture = fixture();
@@ -136,6 +137,7 @@ fn the_least_recently_asked_for_goes_and_never_one_in_use() {
     });
 }
 
+/// Promise: `--hot-memory` holds complete images within its budget, least recently requested evicted first.
 #[test]
 fn the_budget_holds_while_images_come_and_go() {
     let fixture = fixture();
@@ -152,6 +154,7 @@ fn the_budget_holds_while_images_come_and_go() {
     }
 }
 
+/// Promise: `--hot-memory` holds complete images within its budget, least recently requested evicted first.
 #[test]
 fn what_does_not_fit_leaves_the_others_alone() {
     let fixture = fixture();
@@ -161,6 +164,7 @@ fn what_does_not_fit_leaves_the_others_alone() {
     assert_eq!((memory.names().len(), memory.used(), memory.given_up()), (0, 0, None));
 }
 
+/// Promise: A damaged image is not held in hot memory.
 #[test]
 fn a_damaged_image_is_not_held() {
     let fixture = fixture();

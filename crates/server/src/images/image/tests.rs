@@ -65,6 +65,7 @@ fn a_segment_that_cannot_be_read_for_lack_of_something_is_no_damage() {
     wait_for(&image, |load| matches!(load, Load::Pending));
 }
 
+/// Promise: A playback ends, and does not wait, when reading its segment panics.
 #[test]
 fn a_segment_that_is_read_with_a_panic_is_not_waited_for() {
     let (image, damaged) = image();

@@ -58,6 +58,8 @@ async fn a_whole_conversation() {
     assert_eq!((open.counter("sessions"), open.counter("sessions_ended/teardown")), (0, 1));
 }
 
+/// Promise: VLC plays a clip to the end.
+///
 /// Debian's VLC receives as if from a SAT>IP server: no DESCRIBE, requests numbered from 0, a URL of its own.
 #[tokio::test]
 async fn vlc_of_debian_is_served() {
@@ -91,6 +93,7 @@ async fn media_comes_from_the_ports_that_were_announced() {
     assert_eq!((received.1.port() % 2, &datagram[..received.0]), (0, &b"a packet"[..]));
 }
 
+/// Promise: Errors have the status that RFC 2326 requires.
 #[tokio::test]
 async fn wrong_requests_get_the_status_of_the_rfc() {
     let open = Open::new().await;
@@ -238,6 +241,8 @@ async fn plays_with_an_end_are_played_one_after_the_other() {
     open.player.expect(play(Some(0), None)).await;
 }
 
+/// Promise: A failed seek leaves the session as it was.
+///
 /// The length of what is still being packed is not known, so only the playback can tell that a place is not there.
 #[tokio::test]
 async fn a_seek_that_fails_leaves_the_session_as_it_was() {
@@ -262,6 +267,8 @@ async fn a_seek_that_fails_leaves_the_session_as_it_was() {
     assert_eq!((open.counter("plays"), open.counter("pauses")), (1, 1));
 }
 
+/// Promise: A PLAY that takes too long is answered with 503 and sends nothing later.
+///
 /// Who was told 503 is sent nothing, even if the answer that was too late comes after all.
 #[tokio::test]
 async fn a_play_that_takes_too_long_is_called_off() {
@@ -288,6 +295,7 @@ async fn a_play_that_takes_too_long_is_called_off() {
     assert_eq!(open.counter("plays"), 1);
 }
 
+/// Promise: A client is told that the server failed, but no file or folder name; the log has the details.
 #[tokio::test]
 async fn a_failure_does_not_tell_about_the_machine() {
     let open = Open::new().await;

@@ -75,6 +75,8 @@ async fn reports_come_while_it_plays_and_a_bye_at_the_end() {
     assert_eq!(open.counter("rtcp_byes"), 2);
 }
 
+/// Promise: Nothing follows a BYE.
+///
 /// RFC 3550 section 6.3.7: what is on its way when the end comes is sent, and counted, before BYE.
 #[tokio::test]
 async fn nothing_follows_a_bye() {
@@ -125,6 +127,7 @@ async fn receiver_reports_are_read_and_shown() {
     assert_eq!((sessions[0].stage, sessions[0].path.as_str()), (Stage::Playing, "clip.ts"));
 }
 
+/// Promise: RTCP keeps a session alive.
 #[tokio::test]
 async fn silence_ends_a_session_and_rtcp_is_no_silence() {
     let open = Open::with(|options| options.session_timeout = Duration::from_millis(400)).await;

@@ -70,6 +70,7 @@ async fn a_shutdown_ends_everything() {
     assert_eq!(values, [1, 1, 0]);
 }
 
+/// Promise: 1,000 half-open RTSP connections disturb nobody and are closed in time.
 #[tokio::test]
 async fn half_open_connections_are_closed() {
     let open = Open::with(|options| options.idle_timeout = SOON).await;
@@ -127,6 +128,7 @@ async fn garbage_is_answered_once_and_closed() {
     assert_eq!(client.ask("OPTIONS", "clip.ts", &[]).await.status, 200);
 }
 
+/// Promise: Sessions and connections are limited, in total, for each address and for each connection.
 #[tokio::test]
 async fn connections_and_sessions_are_limited() {
     let open = Open::with(|options| {
@@ -158,6 +160,7 @@ async fn connections_and_sessions_are_limited() {
     .await;
 }
 
+/// Promise: Sessions and connections are limited, in total, for each address and for each connection.
 #[tokio::test]
 async fn one_client_does_not_take_all_sessions() {
     let open = Open::with(|options| {
@@ -184,6 +187,7 @@ async fn one_client_does_not_take_all_sessions() {
     second.set_up("clip.ts").await;
 }
 
+/// Promise: Sessions and connections are limited, in total, for each address and for each connection.
 #[tokio::test]
 async fn the_door_is_full_when_it_is_full() {
     let open = Open::with(|options| options.connections = 1).await;

@@ -3,6 +3,7 @@
 use super::*;
 use std::thread;
 
+/// Promise: Inputs and outputs come and go between records; nothing is lost or doubled.
 #[test]
 fn inputs_and_outputs_come_and_go_at_records_and_nothing_is_lost() {
     let (mut feed, inlet) = UnixStream::pair().unwrap();
@@ -49,6 +50,7 @@ fn copied(pattern: OutputPattern) -> (UnixStream, Port, Stream) {
     (feed, input, stream)
 }
 
+/// Promise: Inputs and outputs come and go between records; nothing is lost or doubled.
 #[test]
 fn a_stream_of_bytes_without_records_lets_go_at_once() {
     for pattern in [OutputPattern::Mirror, OutputPattern::Stripe] {
@@ -79,6 +81,8 @@ fn a_stream_of_bytes_without_records_lets_go_at_once() {
     }
 }
 
+/// Promise: Inputs and outputs come and go between records; nothing is lost or doubled.
+///
 /// Whether what was read of it has no room, or nobody to go to: the end of its record needs none.
 #[test]
 fn a_stream_of_bytes_lets_go_of_its_input_at_once_also_where_no_output_has_room() {
@@ -119,6 +123,8 @@ fn a_stream_of_bytes_lets_go_of_its_input_at_once_also_where_no_output_has_room(
     }
 }
 
+/// Promise: The cost of a record does not grow with the number of silent inputs.
+///
 /// While one has its turn without end, others that come and go are kept no longer than they are there.
 #[test]
 fn nothing_is_kept_of_inputs_that_are_gone() {
@@ -140,6 +146,7 @@ fn nothing_is_kept_of_inputs_that_are_gone() {
     }
 }
 
+/// Promise: An output that needs whole records or datagrams gets them from the next record on.
 #[test]
 fn an_output_that_comes_later_gets_datagrams_of_a_stream_of_bytes() {
     let (mut feed, input, mut stream) = copied(OutputPattern::Mirror);
@@ -161,6 +168,7 @@ fn an_output_that_comes_later_gets_datagrams_of_a_stream_of_bytes() {
     assert_eq!([(); 3].map(|()| receiver.recv(&mut [0; 1000]).unwrap()), [100, 100, 50]);
 }
 
+/// Promise: An output that needs whole records or datagrams gets them from the next record on.
 #[test]
 fn an_output_that_comes_later_and_needs_whole_records_gets_them() {
     let (mut feed, inlet) = UnixStream::pair().unwrap();
@@ -189,6 +197,8 @@ fn merged_object(object: Object) -> Vec<u8> {
     collected.bytes()
 }
 
+/// Promise: An input that is attached after the end is returned.
+///
 /// Its outputs were told of the end: what comes then is given back as it is, and neither lost nor read.
 #[test]
 fn an_input_that_comes_when_outputs_were_told_of_the_end_is_given_back() {

@@ -23,6 +23,8 @@ fn framed(input: Object) -> StreamBuilder {
     StreamBuilder::default().pattern(OutputPattern::Mirror).input(input, Framing::transport_stream())
 }
 
+/// Promise: What was read before an input or handler failed still leaves, in order.
+///
 /// Over a connection with little room, and to a file, on an engine and on the caller's thread.
 #[test]
 fn whole_records_before_one_that_is_cut_still_go() {
@@ -60,6 +62,7 @@ fn whole_records_before_one_that_is_cut_still_go() {
     }
 }
 
+/// Promise: After a failure, outputs without progress are waited for a minute at most.
 #[test]
 fn outputs_that_take_nothing_hold_up_the_end_for_no_longer_than_a_minute() {
     let mut builder = framed(memory(&cut()));
@@ -87,6 +90,8 @@ fn outputs_that_take_nothing_hold_up_the_end_for_no_longer_than_a_minute() {
     panic!("it does not end");
 }
 
+/// Promise: A stopped stream has written what its status says.
+///
 /// Whenever it is stopped: what is being written then is written, and counted, before anybody hears of the end.
 #[test]
 fn a_stream_that_is_stopped_has_written_what_it_says() {
@@ -162,6 +167,7 @@ impl crate::Rewrite for Failing {
     }
 }
 
+/// Promise: What was read before an input or handler failed still leaves, in order.
 #[test]
 fn what_comes_before_a_record_at_which_a_handler_fails_still_goes() {
     let handlers = [
@@ -184,6 +190,8 @@ fn what_comes_before_a_record_at_which_a_handler_fails_still_goes() {
     }
 }
 
+/// Promise: What was read before an input or handler failed still leaves, in order.
+///
 /// However much was read already, of one input or of several.
 #[test]
 fn nothing_behind_a_record_at_which_a_handler_fails_goes() {

@@ -10,6 +10,7 @@ fn listens() -> (std::net::SocketAddr, Object) {
     (listener.local_addr().unwrap(), Object::listening("door", listener.into(), None).unwrap())
 }
 
+/// Promise: A listening socket becomes the connection that it accepts, as an input or an output.
 #[test]
 fn who_connects_is_read_from_and_written_to() {
     let folder = tempfile::tempdir().unwrap();
@@ -47,6 +48,8 @@ fn who_connects_is_read_from_and_written_to() {
     assert!(addresses.iter().all(|address| known.contains(address)), "{addresses:?}");
 }
 
+/// Promise: A stream starts when all its listening sockets have connected.
+///
 /// By turns, so that nothing depends on when somebody comes.
 #[test]
 fn a_stream_begins_when_everybody_has_come() {
@@ -90,6 +93,8 @@ fn a_stream_begins_when_everybody_has_come() {
     assert_eq!(collected.bytes(), received.as_bytes());
 }
 
+/// Promise: A listening socket that is attached later delays nobody.
+///
 /// In every order and pattern; and then it takes its turn.
 #[test]
 fn one_that_is_attached_later_keeps_nobody_waiting() {
@@ -153,6 +158,8 @@ fn one_that_is_attached_later_keeps_nobody_waiting() {
     }
 }
 
+/// Promise: A listening socket that is attached later delays nobody.
+///
 /// Started, and given another output at once: the stream was built without it.
 #[test]
 fn one_that_is_attached_at_once_keeps_nobody_waiting_on_an_engine() {
@@ -182,6 +189,8 @@ fn one_that_is_attached_at_once_keeps_nobody_waiting_on_an_engine() {
     }
 }
 
+/// Promise: A stream whose last output failed ends well only if another output took over.
+///
 /// The last output may fail where another is to come: then nothing is read until it has.
 #[test]
 fn a_stream_goes_on_with_who_comes_when_its_last_output_has_failed() {
@@ -207,6 +216,8 @@ fn a_stream_goes_on_with_who_comes_when_its_last_output_has_failed() {
     assert_eq!(received, "tri ");
 }
 
+/// Promise: A stream whose last output failed ends well only if another output took over.
+///
 /// Nothing is left to give, or nobody can come any more: then it has failed with its last output, as it would have without another.
 #[test]
 fn a_stream_whose_last_output_has_failed_does_not_end_well_because_another_was_to_come() {
@@ -231,6 +242,7 @@ fn a_stream_whose_last_output_has_failed_does_not_end_well_because_another_was_t
     }
 }
 
+/// Promise: A listening socket is detached at once, as it is.
 #[test]
 fn an_output_that_listens_is_detached_at_once() {
     let (object, collected) = Object::collect("out", LIMIT);
@@ -268,6 +280,7 @@ fn an_output_that_listens_is_detached_at_once() {
     assert_eq!(received, "here");
 }
 
+/// Promise: A listening socket is detached at once, as it is.
 #[test]
 fn an_input_that_listens_and_was_attached_later_is_awaited_at_the_end_and_detached_at_once() {
     let (object, collected) = Object::collect("out", LIMIT);
@@ -291,6 +304,7 @@ fn an_input_that_listens_and_was_attached_later_is_awaited_at_the_end_and_detach
     );
 }
 
+/// Promise: A listening socket becomes the connection that it accepts, as an input or an output.
 #[test]
 fn a_stream_whose_client_never_comes_is_stopped_and_taken_back() {
     let engine = engine();
@@ -321,6 +335,7 @@ fn a_stream_whose_client_never_comes_is_stopped_and_taken_back() {
     drop(engine);
 }
 
+/// Promise: A listening socket becomes the connection that it accepts, as an input or an output.
 #[test]
 fn a_client_that_resets_has_come() {
     let (address, inlet) = listens();
@@ -331,6 +346,7 @@ fn a_client_that_resets_has_come() {
     assert!(error.starts_with("door: ") && error.contains("reset"), "{error}");
 }
 
+/// Promise: A listening socket is detached at once, as it is.
 #[test]
 fn an_object_that_listens_is_detached_as_it_is() {
     let (address, inlet) = listens();
@@ -348,6 +364,7 @@ fn an_object_that_listens_is_detached_as_it_is() {
     assert_eq!(collected.bytes(), b"here");
 }
 
+/// Promise: A socket that does not listen is refused.
 #[test]
 fn what_does_not_listen_is_refused() {
     let (near, _far) = UnixStream::pair().unwrap();

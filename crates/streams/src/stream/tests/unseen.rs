@@ -50,6 +50,7 @@ fn run_unseen(builder: StreamBuilder, outputs: Vec<Object>) -> StreamStatus {
     status
 }
 
+/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
 #[test]
 fn large_records_are_spread_unseen_as_they_are_when_seen() {
     let bytes = some_bytes(1_000_003);
@@ -77,6 +78,7 @@ fn large_records_are_spread_unseen_as_they_are_when_seen() {
     }
 }
 
+/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
 #[test]
 fn by_capacity_large_records_go_whole_and_once() {
     let (bytes, record_bytes) = (some_bytes(2_000_000), 40_000);
@@ -93,6 +95,7 @@ fn by_capacity_large_records_go_whole_and_once() {
     assert!(came == sent);
 }
 
+/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
 #[test]
 fn large_records_are_merged_unseen_as_they_are_when_seen() {
     for record_bytes in SIZES {
@@ -111,6 +114,7 @@ fn large_records_are_merged_unseen_as_they_are_when_seen() {
     }
 }
 
+/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
 #[test]
 fn records_that_arrive_are_whole_also_when_they_come_in_parts() {
     let record_bytes = 40_000;
@@ -126,6 +130,7 @@ fn records_that_arrive_are_whole_also_when_they_come_in_parts() {
     assert_eq!([1, 2, 3].map(count), [10 * record_bytes; 3]);
 }
 
+/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
 #[test]
 fn who_comes_within_a_large_record_gets_the_next_one_whole() {
     let (bytes, record_bytes) = (some_bytes(400_000), 100_000);
@@ -182,6 +187,7 @@ fn beside_a_stalled_one(inputs: Vec<Object>) -> (Stream, UnixStream, JoinHandle<
     (builder.build(), stalled, readers.remove(0))
 }
 
+/// Promise: A full output blocks no other output by capacity, no detach and no later input.
 #[test]
 fn by_capacity_an_output_that_takes_nothing_holds_up_no_file() {
     let bytes = some_bytes(20_000_000);
@@ -191,6 +197,7 @@ fn by_capacity_an_output_that_takes_nothing_holds_up_no_file() {
     turn_until(&mut stream, |stream| stream.status().outputs[1].bytes > 15_000_000);
 }
 
+/// Promise: A full output blocks no other output by capacity, no detach and no later input.
 #[test]
 fn inputs_end_and_leave_while_an_output_takes_nothing() {
     let (near, mut far) = UnixStream::pair().unwrap();
@@ -205,6 +212,7 @@ fn inputs_end_and_leave_while_an_output_takes_nothing() {
     turn_until(&mut stream, |_| told.try_recv().is_ok());
 }
 
+/// Promise: A full output blocks no other output by capacity, no detach and no later input.
 #[test]
 fn what_comes_later_is_seen_while_a_pipe_is_not_full() {
     let (near, mut far) = UnixStream::pair().unwrap();
@@ -224,6 +232,8 @@ fn what_comes_later_is_seen_while_a_pipe_is_not_full() {
     assert_eq!(drained.join().unwrap() + reader.join().unwrap().len(), 8_000_000);
 }
 
+/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
+///
 /// The rest of a record that only one had the beginning of, who fails: it goes to nobody, and is counted.
 #[test]
 fn who_comes_within_a_record_does_not_get_its_rest_when_the_others_fail() {
@@ -257,6 +267,8 @@ fn who_comes_within_a_record_does_not_get_its_rest_when_the_others_fail() {
     }
 }
 
+/// Promise: Large records of a fixed size are not copied, and arrive as copied ones would.
+///
 /// Nor who comes when the only one that had its beginning has failed already, while more of it waited for room.
 #[test]
 fn who_comes_when_nobody_is_left_does_not_get_the_rest_of_a_record() {

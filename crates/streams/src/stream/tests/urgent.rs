@@ -38,6 +38,8 @@ fn stream(from: OwnedFd) -> (Stream, UnixStream) {
     (builder.output(Object::stream("to", to.into()).unwrap()).build(), reader)
 }
 
+/// Promise: TCP urgent data stays in its place and delays or loses nothing.
+///
 /// Whether the peer ends behind it, and so nothing tells of more, or stays.
 #[test]
 fn what_is_urgent_stays_in_its_place_and_holds_nothing_up() {
@@ -59,6 +61,8 @@ fn what_is_urgent_stays_in_its_place_and_holds_nothing_up() {
     }
 }
 
+/// Promise: TCP urgent data stays in its place and delays or loses nothing.
+///
 /// All is there when the stream begins, and the end as well.
 #[test]
 fn what_is_behind_something_urgent_is_not_lost_at_the_end() {

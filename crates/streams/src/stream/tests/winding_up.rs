@@ -38,6 +38,7 @@ fn silent() -> (Object, UnixStream) {
     (Object::stream("silent", far.into()).unwrap(), near)
 }
 
+/// Promise: What was read before an input or handler failed still leaves, in order.
 #[test]
 fn what_was_read_before_a_failure_goes_though_a_silent_input_has_it_wait() {
     let tag = |record: &[u8]| record.get(2).map(|byte| u64::from(*byte));
@@ -71,6 +72,7 @@ fn beside_a_cut(order: crate::InputOrder, part: &[u8]) -> (Vec<u8>, StreamStatus
     (collected.bytes(), stream.status())
 }
 
+/// Promise: What was read before an input or handler failed still leaves, in order.
 #[test]
 fn what_was_read_of_others_before_an_input_failed_goes() {
     let first = measured(&[b"first"]);
@@ -79,6 +81,8 @@ fn what_was_read_of_others_before_an_input_failed_goes() {
     assert_eq!((status.bytes_in, status.bytes_dropped), (bytes.len() as u64 + 1, 1), "{status:?}");
 }
 
+/// Promise: A record that is too long or cut is an error.
+///
 /// That records are longer than what is taken whole is said once, and not again of what was asked for before.
 #[test]
 fn records_that_are_too_long_to_be_whole_end_the_stream() {
@@ -98,6 +102,8 @@ fn records_that_are_too_long_to_be_whole_end_the_stream() {
     }
 }
 
+/// Promise: What was read before an input or handler failed still leaves, in order.
+///
 /// What came behind it would be taken for its rest.
 #[test]
 fn nothing_goes_behind_the_beginning_of_a_record_that_is_cut() {
@@ -108,6 +114,7 @@ fn nothing_goes_behind_the_beginning_of_a_record_that_is_cut() {
     }
 }
 
+/// Promise: What was read before an input or handler failed still leaves, in order.
 #[test]
 fn a_record_of_which_enough_shares_came_goes_before_a_failure_though_one_before_it_is_not_complete() {
     let mut dealer = crate::secret::Dealer::new(2);
@@ -127,6 +134,8 @@ fn a_record_of_which_enough_shares_came_goes_before_a_failure_though_one_before_
     assert_eq!(collected.bytes(), b"other");
 }
 
+/// Promise: What was read before an input or handler failed still leaves, in order.
+///
 /// A handler of one output fails: that gets what was before, the others all that was read.
 #[test]
 fn a_handler_of_an_output_that_fails_takes_nothing_from_the_others() {
@@ -149,6 +158,8 @@ fn a_handler_of_an_output_that_fails_takes_nothing_from_the_others() {
     assert_eq!((status.bytes_in, status.bytes_out, status.bytes_dropped), (16, 38, 0), "{status:?}");
 }
 
+/// Promise: After a failure, outputs without progress are waited for a minute at most.
+///
 /// Of a mirror one takes nothing. When it has had its minute, what waited for it goes to the other.
 #[test]
 fn an_output_that_takes_nothing_keeps_no_other_from_what_was_read_before_a_failure() {
@@ -172,6 +183,8 @@ fn an_output_that_takes_nothing_keeps_no_other_from_what_was_read_before_a_failu
     assert!(told.try_iter().any(is_lost), "nobody was told of the one that took nothing");
 }
 
+/// Promise: The first failure of a stream is the one that is reported.
+///
 /// What is wrong first is what the stream ends with, whoever fails meanwhile.
 #[test]
 fn the_first_failure_is_the_one_that_is_told() {
@@ -198,6 +211,7 @@ fn the_first_failure_is_the_one_that_is_told() {
     assert_eq!(stream.status().gone_outputs.failed, 1);
 }
 
+/// Promise: A stream that fails attaches no more inputs.
 #[test]
 fn a_stream_that_fails_takes_no_more_inputs() {
     let (near, _far) = narrow_connection();
@@ -211,6 +225,8 @@ fn a_stream_that_fails_takes_no_more_inputs() {
     assert_eq!(refused.0.name(), "memory");
 }
 
+/// Promise: A detached output without progress fails after the stall time.
+///
 /// In a stripe each record has one output, so one that is detached and takes nothing has failed like any other.
 #[test]
 fn records_of_an_output_that_is_detached_and_takes_nothing_are_missing_at_the_end() {
@@ -229,6 +245,8 @@ fn records_of_an_output_that_is_detached_and_takes_nothing_are_missing_at_the_en
     assert_eq!(error, "stuck: sending: Connection timed out (os error 110)");
 }
 
+/// Promise: Outputs get records in turn, by size, at random, by capacity, all, or as shares.
+///
 /// The part of a stripe that ends the stream waits for nobody who could still come.
 #[test]
 fn a_datagram_that_ends_short_leaves_when_nobody_is_expected_any_more() {
@@ -251,6 +269,8 @@ fn a_datagram_that_ends_short_leaves_when_nobody_is_expected_any_more() {
     assert_eq!(lengths, [1000, 500]);
 }
 
+/// Promise: A handler that fails or panics ends its stream with a clear cause, and no other.
+///
 /// Who is told that an output failed may panic. That is the end of the stream, and of nothing else on its thread.
 #[test]
 fn a_panic_of_who_is_told_ends_no_other_stream() {
@@ -295,6 +315,8 @@ fn unaccounted(status: &StreamStatus) -> i64 {
     status.bytes_in as i64 - (here.sum::<u64>() + gone.sum::<u64>() + elsewhere) as i64
 }
 
+/// Promise: What was read before an input or handler failed still leaves, in order.
+///
 /// What was read of a record whose rest is not read any more would go before whole ones of others.
 #[test]
 fn beginnings_that_were_not_sent_yet_keep_no_whole_records_back() {
@@ -313,6 +335,8 @@ fn beginnings_that_were_not_sent_yet_keep_no_whole_records_back() {
     assert_eq!(unaccounted(&status), 0, "{status:?}");
 }
 
+/// Promise: What was read before an input or handler failed still leaves, in order.
+///
 /// The end of a stream of bytes without framing is no boundary that others' records could be taken for the rest of.
 #[test]
 fn records_go_behind_bytes_without_framing() {
@@ -332,6 +356,8 @@ fn records_go_behind_bytes_without_framing() {
     assert_eq!(collected[0].bytes().len(), 1021);
 }
 
+/// Promise: What was read before an input or handler failed still leaves, in order.
+///
 /// A datagram that is not whole yet is not stuck: its rest waits behind the output that is.
 #[test]
 fn who_waits_for_the_rest_of_a_datagram_has_not_failed() {
@@ -359,6 +385,8 @@ fn who_waits_for_the_rest_of_a_datagram_has_not_failed() {
     (0..3).for_each(|_| assert!(receiver.recv(&mut [0; 100]).unwrap() > 0));
 }
 
+/// Promise: Every byte that was read is accounted for: taken, waiting, dropped and why.
+///
 /// Whatever is being given to outputs when something fails is theirs, waits, or is dropped.
 #[test]
 fn all_is_accounted_for_when_a_stream_of_connections_fails() {
@@ -413,6 +441,7 @@ impl crate::Read for WholeOnes {
     }
 }
 
+/// Promise: Every byte that was read is accounted for: taken, waiting, dropped and why.
 #[test]
 fn what_a_handler_had_gathered_when_it_failed_is_accounted_for() {
     let (objects, _collected) = collects(1);
@@ -428,6 +457,8 @@ fn what_a_handler_had_gathered_when_it_failed_is_accounted_for() {
     assert_eq!(unaccounted(&stream.status()), 0, "{:?}", stream.status());
 }
 
+/// Promise: A detached output without progress fails after the stall time.
+///
 /// Who was detached and takes nothing has failed, but the stream ends with what became of the last that stayed.
 #[test]
 fn a_stream_whose_last_output_did_not_keep_up_ends_with_that() {

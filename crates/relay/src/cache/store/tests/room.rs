@@ -43,6 +43,7 @@ fn is_renewed(stage: &Stage, url: &str) -> bool {
     stage.store.find(&key(url), url).unwrap().entry.fields.contains_key("x")
 }
 
+/// Promise: On a full disk entries make room for records; a renewed head is kept in memory.
 #[test]
 fn a_record_has_others_go_on_a_full_disk() {
     let Some((disk, stage)) = small_stage() else { return };
@@ -65,6 +66,7 @@ fn a_record_has_others_go_on_a_full_disk() {
     assert_eq!(urls.map(|url| stage.body(url).is_some()), [false, false, true]);
 }
 
+/// Promise: On a full disk entries make room for records; a renewed head is kept in memory.
 #[test]
 fn a_head_that_cannot_be_written_down_is_used_until_the_end() {
     let Some((disk, stage)) = small_stage() else { return };
@@ -79,6 +81,7 @@ fn a_head_that_cannot_be_written_down_is_used_until_the_end() {
     assert_eq!(stage.body("http://o/a").unwrap(), b"body");
 }
 
+/// Promise: Entries are evicted as a body grows, not for the length that its head claims.
 #[test]
 fn others_go_as_a_body_grows_and_not_for_what_its_head_says() {
     let budget = 10 * cost(100_000);
@@ -103,6 +106,7 @@ fn others_go_as_a_body_grows_and_not_for_what_its_head_says() {
     assert_eq!(stage.store.size(), (1, cost(100_000)));
 }
 
+/// Promise: Entries are evicted as a body grows, not for the length that its head claims.
 #[test]
 fn room_is_taken_for_nobody_who_is_gone() {
     let stage = Stage::new(PLENTY);
