@@ -1,16 +1,15 @@
 //! What was measured on: a figure without it says nothing.
 
-use std::fs::read_to_string;
-
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::Serialize;
+use wirepath_assess::host::machine;
 use wirepath_tests::process;
 
 /// The machine, its kernel, the commit.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,
-    pub(crate) processors: usize,
+    pub(crate) processors: u32,
     pub(crate) kernel: String,
     pub(crate) commit: String,
     /// Whether files differed from the commit.
@@ -22,21 +21,18 @@ pub(crate) struct Machine {
 
 impl Machine {
     pub(crate) fn describe() -> Result<Self> {
-        let cpuinfo = read_to_string("/proc/cpuinfo").context("/proc/cpuinfo")?;
-        let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
-        let release = |file: &str| read_to_string(file).map(|text| text.trim().to_owned());
         let git = |arguments: &[&str]| {
             let prefix = ["-c", "safe.directory=*", "-C", env!("CARGO_MANIFEST_DIR")];
             process::run("git", prefix.iter().chain(arguments), 10.0).map(|text| text.trim().to_owned())
         };
         Ok(Self {
-            processor: model.map_or("unknown", |(_, name)| name.trim()).to_owned(),
-            processors: std::thread::available_parallelism().context("counting processors")?.get(),
-            kernel: release("/proc/sys/kernel/osrelease").context("the kernel's release")?,
+            processor: machine::processor(),
+            processors: machine::processors(),
+            kernel: machine::kernel(),
             commit: git(&["rev-parse", "--short=12", "HEAD"])?,
             modified: !git(&["status", "--porcelain"])?.is_empty(),
             date: process::run("date", ["-u", "+%Y-%m-%d"], 5.0)?.trim().to_owned(),
-            load: release("/proc/loadavg").context("the load")?,
+            load: machine::load(),
         })
     }
 

@@ -8,7 +8,6 @@ mod machine;
 mod report;
 mod server;
 mod stage;
-mod statistics;
 
 use std::path::PathBuf;
 
@@ -94,8 +93,8 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// One path in one round: the server under each load, and right after it the bare loop with the same number of sockets
-/// and packets in a train.
+/// One path in one round: the server under each load, and right after it the bare loop with the same number
+/// of sockets and packets in a train.
 fn measure(
     options: &Options,
     stage: &Stage,

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
+use wirepath_assess::statistics::Summary;
 
 use crate::Options;
 use crate::bare::{MOST_PACKETS, Setting};
 use crate::machine::Machine;
 use crate::server::Load;
-use crate::statistics::Summary;
 
 /// One run of a bare loop.
 #[derive(Clone, Debug, Serialize)]
@@ -124,7 +124,7 @@ impl Report {
             let full = Setting { packets_per_train: MOST_PACKETS, sockets: 1 };
             let runs = self.bare.iter().filter(|run| run.path == *path && run.setting == full);
             if let Some(summary) = Summary::of(runs.map(|run| run.seconds_per_gib)) {
-                table.add_row([path.clone(), number(summary.median), percent(summary.spread())]);
+                table.add_row([path.clone(), number(summary.median), percent(summary.range())]);
             }
         }
         align(&mut table);
@@ -138,8 +138,7 @@ impl Report {
             for load in &self.loads {
                 let runs = self.servers.iter().filter(|run| run.path == *path && run.load == *load);
                 let summary = Summary::of(runs.clone().map(|run| run.cpu_seconds_per_client_minute));
-                if let Some(spread) = summary.map(|summary| summary.spread()).filter(|spread| *spread > 0.15)
-                {
+                if let Some(spread) = summary.map(|summary| summary.range()).filter(|spread| *spread > 0.15) {
                     // A string takes all that is written to it.
                     writeln!(text, "\nNoisy: {path}, {load}, spreads by {}.", percent(spread)).ok();
                 }
@@ -174,7 +173,7 @@ fn row(path: &str, load: &Load, runs: &[&ServerRun]) -> Vec<String> {
         load.sessions.to_string(),
         load.burst.clone(),
         text(|run| run.cpu_seconds_per_client_minute),
-        cost.map_or(String::new(), |cost| percent(cost.spread())),
+        cost.map_or(String::new(), |cost| percent(cost.range())),
         summary(|run| run.user_share).map_or(String::new(), |share| percent(share.median)),
         text(|run| run.cpu_seconds_per_gib),
         text(|run| run.bare_seconds_per_gib),

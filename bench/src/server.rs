@@ -85,7 +85,8 @@ fn path_in_use(status: &serde_json::Value, asked: &str) -> String {
     paths.find(|path| *path != asked).unwrap_or(asked).to_owned()
 }
 
-/// What the server needs for a path: memory for the clip's image, in which it is long before the warm-up is over.
+/// What the server needs for a path: memory for the clip's image, in which it is long before the warm-up is
+/// over.
 fn memory_for(path: &str) -> &'static [&'static str] {
     if path == "wire_uring" { &["--hot-memory", "256MiB"] } else { &[] }
 }

@@ -8,8 +8,8 @@
 //!                                            10.80.0.0/16 dev sink        for the bare loops: dropped
 //! ```
 //!
-//! `sink` is an ifb device to which nothing is redirected: it drops, and takes UDP segments and checksums as a network
-//! card with those offloads does, at no cost of its own.
+//! `sink` is an ifb device to which nothing is redirected: it drops, and takes UDP segments and checksums as
+//! a network card with those offloads does, at no cost of its own.
 
 use std::path::{Path, PathBuf};
 

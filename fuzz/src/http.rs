@@ -1,5 +1,6 @@
-//! The HTTP head reader and the answers to what it reads: no bytes make them panic, how the bytes are cut makes no
-//! difference, and no answer refers to bytes outside the file or announces another length than it has.
+//! The HTTP head reader and the answers to what it reads: no bytes make them panic, how the bytes are cut
+//! makes no difference, and no answer refers to bytes outside the file or announces another length than it
+//! has.
 
 use http::Method;
 use wirepath_http::{

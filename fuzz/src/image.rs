@@ -1,8 +1,8 @@
 //! Wire images: whatever the file, reading refuses it or gives values that lie inside it.
 //!
-//! Bit 0 of the first byte says whether checksums are made right before they are looked at. Bit 1 says what the rest
-//! is: the file itself, or the number of an image that is made and changes to it of three bytes each, offset (little
-//! endian) and value. So an input is as small as what is special about it.
+//! Bit 0 of the first byte says whether checksums are made right before they are looked at. Bit 1 says what
+//! the rest is: the file itself, or the number of an image that is made and changes to it of three bytes
+//! each, offset (little endian) and value. So an input is as small as what is special about it.
 
 use std::sync::OnceLock;
 

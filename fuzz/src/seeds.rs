@@ -1,4 +1,5 @@
-//! First inputs that are made, not kept: transport streams, and images packed from them. They are the same each time.
+//! First inputs that are made, not kept: transport streams, and images packed from them. They are the same
+//! each time.
 
 use wirepath_media::image::{Identity, PAGE, Plan, Recipe};
 use wirepath_media::pack::{Error, Packer};

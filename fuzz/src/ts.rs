@@ -1,5 +1,5 @@
-//! Transport streams: whatever the file, packing refuses it or makes an image that the reader accepts, and how the
-//! file is read makes no difference.
+//! Transport streams: whatever the file, packing refuses it or makes an image that the reader accepts, and
+//! how the file is read makes no difference.
 //!
 //! The first byte chooses the packet size, the second the length of the pieces; the rest is the file.
 

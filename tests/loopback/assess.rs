@@ -94,7 +94,7 @@ fn a_machine_is_described_and_its_costs_are_measured() -> Result<()> {
     ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let shown = String::from_utf8_lossy(&output.stdout);
     for title in
-        ["Machine", "Network devices", "Limits and privileges", "Data paths", "Advice", "getpid", "memcpy"]
+        ["The machine", "Network devices", "Limits and settings", "Data paths", "getpid", "Copying by size"]
     {
         ensure!(shown.contains(title), "no {title}: {shown}");
     }

@@ -6,7 +6,7 @@
 mod advice;
 mod devices;
 mod limits;
-mod machine;
+pub mod machine;
 mod paths;
 pub(crate) mod read;
 

@@ -53,6 +53,11 @@ impl Summary {
         self.spread.is_some_and(|spread| spread > NOISY_SPREAD)
     }
 
+    /// Distance of the extremes, as a share of the median.
+    pub fn range(&self) -> f64 {
+        (self.greatest - self.least) / self.median
+    }
+
     /// The distance between the quartiles, in the unit of the runs; nothing where it is not known.
     pub fn distance(&self) -> Option<f64> {
         self.spread.map(|spread| (spread * self.median).abs())

@@ -1,9 +1,33 @@
-//! The ways to send blocks of a file without headers, by name: what the papers call download.
+//! Data paths for blocks, by name: what the papers call download.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A way to take blocks of a file to a TCP connection or, a datagram or a train at a time, to a UDP socket.
+/// Data path for blocks of a file, without headers: to a TCP connection, or a datagram or a train at a time
+/// to a UDP socket.
+///
+/// ```
+/// use std::io::{Read, Write};
+/// use std::net::{TcpListener, TcpStream};
+/// use wirepath_datapath::{BlockPath, BlockSink, Extent, MappedFile, SendContext};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut file = tempfile::tempfile()?;
+/// file.write_all(b"a file of some bytes")?;
+/// let file = MappedFile::new(file, 20)?;
+///
+/// let listener = TcpListener::bind("127.0.0.1:0")?;
+/// let socket = TcpStream::connect(listener.local_addr()?)?;
+/// let sink = BlockSink::tcp(socket, BlockPath::Sendfile)?;
+/// let extent = Extent { offset: 2, length: 4 };
+/// assert_eq!(BlockPath::Sendfile.send(&sink, &file, extent, &mut SendContext::default())?, 4);
+///
+/// let mut received = [0; 4];
+/// listener.accept()?.0.read_exact(&mut received)?;
+/// assert_eq!(&received, b"file");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlockPath {
     /// An io_uring sends from registered memory: to UDP trains, many in a call; to TCP a call. No copy.
@@ -60,7 +84,8 @@ impl BlockPath {
         self == BlockPath::UringSend
     }
 
-    /// Whether it sends trains of datagrams, which needs UDP_SEGMENT on a UDP socket; the others send a datagram a call.
+    /// Whether it sends trains of datagrams, which needs UDP_SEGMENT on a UDP socket; the others send a
+    /// datagram a call.
     pub fn segments(self) -> bool {
         match self {
             BlockPath::UringSend | BlockPath::MmapZerocopy | BlockPath::Loan => true,
@@ -74,7 +99,8 @@ impl BlockPath {
         matches!(self, BlockPath::Ksendfile | BlockPath::Kmsend)
     }
 
-    /// Whether it needs the kernel module ([`crate::SendContext::open_module`]), which sends such blocks over UDP only.
+    /// Whether it needs the kernel module ([`crate::SendContext::open_module`]), which sends such blocks over
+    /// UDP only.
     pub fn needs_module(self) -> bool {
         self.takes_runs() || self == BlockPath::MmapMsend
     }
@@ -93,7 +119,7 @@ impl fmt::Display for BlockPath {
 
 /// A name that is no such path's.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no path for downloads is called {0:?}; there are {names}", names = BlockPath::ALL.map(BlockPath::name).join(", "))]
+#[error("unknown block path {0:?}: expected {names}", names = BlockPath::ALL.map(BlockPath::name).join(", "))]
 pub struct UnknownBlockPath(String);
 
 impl FromStr for BlockPath {

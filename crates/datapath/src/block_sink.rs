@@ -27,8 +27,9 @@ const PAGES_LENT: usize = 256;
 
 /// Where blocks go: a connected socket, set up for one path.
 ///
-/// A sink that lends makes its socket ready for errors (EPOLLERR) whenever a loan comes back: the kernel tells it by the error
-/// queue, which the sink reads now and then while it sends, and in [`BlockSink::reclaim_loans`].
+/// A sink that lends makes its socket ready for errors (EPOLLERR) whenever a loan comes back: the kernel
+/// tells it by the error queue, which the sink reads now and then while it sends, and in
+/// [`BlockSink::reclaim_loans`].
 #[derive(Debug)]
 pub struct BlockSink {
     pub(crate) socket: Arc<OwnedFd>,
@@ -54,8 +55,8 @@ impl BlockSink {
     /// A TCP connection.
     ///
     /// # Errors
-    /// `EPROTONOSUPPORT` if the path needs the kernel module, `ENOTSUPP` (524) if it lends and the kernel cannot (before Linux 4.14),
-    /// else what the calls say.
+    /// `EPROTONOSUPPORT` if the path needs the kernel module, `ENOTSUPP` (524) if it lends and the kernel
+    /// cannot (before Linux 4.14), else what the calls say.
     pub fn tcp(socket: TcpStream, path: BlockPath) -> io::Result<BlockSink> {
         if path.needs_module() {
             return Err(Errno::PROTONOSUPPORT.into());
@@ -74,8 +75,8 @@ impl BlockSink {
     /// A UDP socket connected to one receiver, for datagrams of at most `packet_size` bytes.
     ///
     /// # Errors
-    /// `ENOPROTOOPT` if the path needs segmentation and the kernel has none (before Linux 4.18), `ENOTSUPP` (524) if it lends and
-    /// the kernel cannot (before Linux 5.0), else what the calls say.
+    /// `ENOPROTOOPT` if the path needs segmentation and the kernel has none (before Linux 4.18), `ENOTSUPP`
+    /// (524) if it lends and the kernel cannot (before Linux 5.0), else what the calls say.
     pub fn udp(socket: UdpSocket, packet_size: u16, path: BlockPath) -> io::Result<BlockSink> {
         socket.set_nonblocking(true)?;
         if path.segments() {
@@ -119,8 +120,8 @@ impl BlockSink {
         run.in_packets(self.datagram_bytes.into()).in_trains(self.train_datagrams)
     }
 
-    /// What was lent and what was copied; zeros if the path does not lend. As of the last send, [`BlockSink::reclaim_loans`] or
-    /// [`BlockSink::wait_for_loans`].
+    /// What was lent and what was copied; zeros if the path does not lend. As of the last send,
+    /// [`BlockSink::reclaim_loans`] or [`BlockSink::wait_for_loans`].
     pub fn loans(&self) -> LoanCounts {
         self.lender.as_ref().map(Lender::counts).unwrap_or_default()
     }
@@ -136,7 +137,8 @@ impl BlockSink {
         Ok(self.loans())
     }
 
-    /// Waits until all loans are back, at most for `timeout`; answers whether they are. Blocks: not for an engine.
+    /// Waits until all loans are back, at most for `timeout`; answers whether they are. Blocks: not for an
+    /// engine.
     ///
     /// # Errors
     /// What reading the error queue, or waiting for it, says.
@@ -147,8 +149,8 @@ impl BlockSink {
         }
     }
 
-    /// Whether a send of this range of memory is to lend it. An empty one never is: the kernel does not number such a loan over
-    /// TCP, and would never say that it is over.
+    /// Whether a send of this range of memory is to lend it. An empty one never is: the kernel does not
+    /// number such a loan over TCP, and would never say that it is over.
     #[inline]
     pub(crate) fn lends(&self, range: &Range<usize>) -> bool {
         let Some(lender) = self.lender.as_ref().filter(|_| !range.is_empty()) else { return false };
@@ -201,7 +203,8 @@ impl BlockSink {
 }
 
 impl Drop for BlockSink {
-    /// Hears a last time which loans are over, or pages that are long back would be given up with those that are not.
+    /// Hears a last time which loans are over, or pages that are long back would be given up with those that
+    /// are not.
     fn drop(&mut self) {
         if let Some(lender) = &mut self.lender {
             let heard = lender.loans.get_mut().read_all(self.socket.as_fd());
@@ -240,8 +243,8 @@ impl Lender {
     }
 }
 
-/// Whether the device that owns `local` can send pages that are lent. One that does not say is given the benefit of the
-/// doubt: the kernel copies for it, says so, and is believed.
+/// Whether the device that owns `local` can send pages that are lent. One that does not say is given the
+/// benefit of the doubt: the kernel copies for it, says so, and is believed.
 fn device_takes_loans(socket: BorrowedFd<'_>, local: IpAddr) -> bool {
     let Ok(Some(name)) = device::with_address(local) else { return true };
     device::offloads_checksums(socket, &name).unwrap_or(true)

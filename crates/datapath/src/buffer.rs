@@ -1,6 +1,7 @@
 //! A buffer to read payload into.
 
-/// Room for the largest datagram there is, and for as much of a stream as programs like to read at a time: 64 KiB.
+/// Room for the largest datagram there is, and for as much of a stream as programs like to read at a time: 64
+/// KiB.
 pub(crate) struct Buffer(Box<[u8]>);
 
 impl Buffer {

@@ -88,7 +88,8 @@ pub struct PathCost {
     pub path: String,
     /// Packets of [`PACKET_SIZE`] bytes in a train.
     pub packets_per_train: u32,
-    /// Whether headers were the session's own; else they were stored ones. Files of programs that did not say have the latter.
+    /// Whether headers were the session's own; else they were stored ones. Files of programs that did not say
+    /// have the latter.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub own_headers: bool,
     /// User and system time, the median of all rounds.
@@ -129,8 +130,8 @@ impl Calibration {
         self.by_cost(paths, true).first().map(|(path, _)| *path)
     }
 
-    /// Takes over what `other` was measured to cost with stored headers, or with a session's own, if it has a path there that this one
-    /// has not: all of it, since only figures of one run are to be compared.
+    /// Takes over what `other` was measured to cost with stored headers, or with a session's own, if it has a
+    /// path there that this one has not: all of it, since only figures of one run are to be compared.
     pub fn complete(&mut self, other: &Calibration) {
         for own_headers in [false, true] {
             let theirs = other.costs.iter().filter(|cost| cost.own_headers == own_headers);
@@ -148,8 +149,8 @@ impl Calibration {
         }
     }
 
-    /// What a packet costs by each of these paths, the cheapest first, and by those that `--hot-memory` would add to them:
-    /// `gso_writev 121 ns, wire_sendfile 152 ns; with --hot-memory also wire_uring 92 ns`.
+    /// What a packet costs by each of these paths, the cheapest first, and by those that `--hot-memory` would
+    /// add to them: `gso_writev 121 ns, wire_sendfile 152 ns; with --hot-memory also wire_uring 92 ns`.
     pub fn in_words(&self, paths: &[DataPath]) -> String {
         let hot: Vec<DataPath> = DataPath::SERVING
             .into_iter()
@@ -228,8 +229,8 @@ impl Calibrations {
         self.entries.iter_mut().filter(of_device).min_by_key(|entry| entry.mtu.abs_diff(mtu))
     }
 
-    /// The one that holds for this host and device: that of the device by name, else that of its kind; of several the one
-    /// whose MTU is nearest.
+    /// The one that holds for this host and device: that of the device by name, else that of its kind; of
+    /// several the one whose MTU is nearest.
     pub fn find(&self, host: &Host, devices: &[DeviceKind], mtu: u32) -> Option<&Calibration> {
         devices.iter().find_map(|device| {
             self.entries

@@ -8,7 +8,8 @@ use crate::serving::kernel_module::packets_a_call;
 use crate::{BlockPath, DataPath, Headers, Train};
 
 impl DataPath {
-    /// Calls for a train, when no call finds the socket full; nothing for a path that queues, whose calls are shared by trains.
+    /// Calls for a train, when no call finds the socket full; nothing for a path that queues, whose calls are
+    /// shared by trains.
     pub fn calls(self, train: &Train, headers: Headers) -> Option<RangeInclusive<u64>> {
         let packets = u64::from(train.packets());
         let in_calls = |of: u32| packets.div_ceil(of.max(1).into())..=packets.div_ceil(of.max(1).into());
@@ -29,8 +30,9 @@ impl DataPath {
         }
     }
 
-    /// Calls for a packet by table 4 of the papers (`mmap`, which is called once for a file, not counted); nothing for paths that
-    /// the papers do not have, and for those that take one for a whole file. Where there are more than ours, they cork and uncork: MSG_MORE does that without a call.
+    /// Calls for a packet by table 4 of the papers (`mmap`, which is called once for a file, not counted);
+    /// nothing for paths that the papers do not have, and for those that take one for a whole file. Where
+    /// there are more than ours, they cork and uncork: MSG_MORE does that without a call.
     pub fn calls_in_papers(self) -> Option<u32> {
         match self {
             DataPath::ReadSendRtp | DataPath::ReadWritev => Some(2),
@@ -47,8 +49,8 @@ impl DataPath {
 }
 
 impl BlockPath {
-    /// Calls for a block, datagram or train that is taken whole, or for the part of a block that a stream takes at once; nothing
-    /// for a path that queues, whose calls are shared by trains.
+    /// Calls for a block, datagram or train that is taken whole, or for the part of a block that a stream
+    /// takes at once; nothing for a path that queues, whose calls are shared by trains.
     pub fn calls(self, is_stream: bool) -> Option<RangeInclusive<u64>> {
         match self {
             BlockPath::MmapZerocopy | BlockPath::Loan | BlockPath::Sendfile | BlockPath::MmapSend => {
@@ -61,8 +63,9 @@ impl BlockPath {
         }
     }
 
-    /// Calls for a packet or block by table 3 of the papers (`mmap` not counted); nothing for paths that the papers do not have,
-    /// and for those that take one for a whole file. Over TCP their `sendfile` is one call for a whole file, and the others have no figure for one.
+    /// Calls for a packet or block by table 3 of the papers (`mmap` not counted); nothing for paths that the
+    /// papers do not have, and for those that take one for a whole file. Over TCP their `sendfile` is one
+    /// call for a whole file, and the others have no figure for one.
     pub fn calls_in_papers(self, is_stream: bool, is_whole_file: bool) -> Option<u32> {
         match self {
             BlockPath::Sendfile => (is_stream == is_whole_file).then_some(1),
@@ -74,8 +77,8 @@ impl BlockPath {
     }
 }
 
-/// Packets with generated headers that a packet buffer has room for where each payload touches as many pages as it can; all of
-/// the train if it has room for none, since then it is copied.
+/// Packets with generated headers that a packet buffer has room for where each payload touches as many pages
+/// as it can; all of the train if it has room for none, since then it is copied.
 fn fewest_lent(train: &Train) -> u64 {
     let page = rustix::param::page_size();
     let pages = (usize::from(train.packet_size) + page - 2) / page + 1;

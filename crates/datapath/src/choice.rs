@@ -1,4 +1,5 @@
-//! Which data path to use: what the host supports, what that was measured to cost, and what a route turned out not to do.
+//! Choice of a data path, by what the host supports, by measured costs, and by what a route turned out not to
+//! do.
 
 use std::collections::HashMap;
 use std::io;
@@ -24,7 +25,16 @@ pub struct Choice {
     pub reason: String,
 }
 
-/// What this host can do, found by trying, what its paths were measured to cost, and what routes turned out not to do.
+/// Data paths that this host supports, found by trying, their measured costs, and what routes turned out not
+/// to do.
+///
+/// ```
+/// use wirepath_datapath::calibration::Calibrations;
+/// use wirepath_datapath::{DataPath, Support};
+///
+/// let support = Support::probe(Some(DataPath::Sendmmsg), Calibrations::default(), false);
+/// assert_eq!(support.choose([127, 0, 0, 1].into(), 1500).path, DataPath::Sendmmsg);
+/// ```
 #[derive(Debug)]
 pub struct Support {
     /// The operator's choice, if there is one.
@@ -37,14 +47,16 @@ pub struct Support {
     own_failures: String,
     host: Host,
     calibrations: Mutex<Calibrations>,
-    /// Step-downs met while sending, by the local address that the route uses. They are for people to see: each session tries
-    /// for itself, because a route's errors belong to its far end, and one client's narrow path is nobody else's.
+    /// Step-downs met while sending, by the local address that the route uses. They are for people to see:
+    /// each session tries for itself, because a route's errors belong to its far end, and one client's narrow
+    /// path is nobody else's.
     noted: Mutex<HashMap<(IpAddr, DataPath), Choice>>,
 }
 
 impl Support {
-    /// Tries the paths on a loopback socket, unless one is `forced` by the operator, which then is where sessions begin. Of those
-    /// that work, `calibrations` say which is cheapest. Those that need `hot_memory` are left out where there is none.
+    /// Tries the paths on a loopback socket, unless one is `forced` by the operator, which then is where
+    /// sessions begin. Of those that work, `calibrations` say which is cheapest. Those that need `hot_memory`
+    /// are left out where there is none.
     pub fn probe(forced: Option<DataPath>, calibrations: Calibrations, hot_memory: bool) -> Support {
         let host = Host::this();
         let (working, failures) = match forced {
@@ -84,7 +96,8 @@ impl Support {
         }
     }
 
-    /// The path for the same session's packets once their headers are its own, where the other path sends stored ones.
+    /// The path for the same session's packets once their headers are its own, where the other path sends
+    /// stored ones.
     pub fn choose_for_own_headers(&self, local: IpAddr, mtu: u32) -> Choice {
         self.forced_for_own_headers().unwrap_or_else(|| self.own_headers(&Route::from(local).kinds, mtu))
     }
@@ -133,9 +146,10 @@ impl Support {
         self.forced.is_none() && (is_unmeasured || !knows_all(&self.calibrations.lock()))
     }
 
-    /// Measures the paths over the loopback device, which takes whole trains and leaves checksums out, as a network card with
-    /// these offloads does; for about `budget`. Later choices use it. Those that need hot memory are not measured: what is lent
-    /// to the kernel is copied when a device of the same machine receives it, and by no network card.
+    /// Measures the paths over the loopback device, which takes whole trains and leaves checksums out, as a
+    /// network card with these offloads does; for about `budget`. Later choices use it. Those that need hot
+    /// memory are not measured: what is lent to the kernel is copied when a device of the same machine
+    /// receives it, and by no network card.
     ///
     /// # Errors
     /// If memory or sockets cannot be had.
@@ -163,12 +177,14 @@ impl Support {
         Ok(calibration)
     }
 
-    /// What later choices use instead of what was known before: the calibrations of a file, to which others may have added.
+    /// What later choices use instead of what was known before: the calibrations of a file, to which others
+    /// may have added.
     pub fn adopt(&self, calibrations: Calibrations) {
         *self.calibrations.lock() = calibrations;
     }
 
-    /// What paths of this host were measured to cost, on every kind of device that was measured; any of it may decide for a session.
+    /// What paths of this host were measured to cost, on every kind of device that was measured; any of it
+    /// may decide for a session.
     pub fn measured_costs(&self) -> Vec<Calibration> {
         self.calibrations.lock().of_host(&self.host).cloned().collect()
     }
@@ -245,7 +261,8 @@ impl From<IpAddr> for Route {
 /// MTU of Ethernet in bytes.
 const USUAL_MTU: u32 = 1500;
 
-/// Whether a device computes checksums; one that does not say is given the benefit of the doubt: errors step down.
+/// Whether a device computes checksums; one that does not say is given the benefit of the doubt: errors step
+/// down.
 fn computes_checksums(device: &device::DeviceName) -> bool {
     let Ok(socket) = UdpSocket::bind("127.0.0.1:0") else { return true };
     device::offloads_checksums(socket.as_fd(), device).unwrap_or(true)

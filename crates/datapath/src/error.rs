@@ -19,8 +19,8 @@ pub enum SendError {
         /// `EIO`, `EINVAL` or `EMSGSIZE`.
         errno: Errno,
     },
-    /// The receiver answered that nobody listens on its port (ICMP port unreachable).
-    #[error("{call}: nobody listens on the client's port")]
+    /// The receiver's port is closed (ICMP port unreachable).
+    #[error("{call}: port unreachable: the client's port is closed")]
     Refused {
         /// The call that said so.
         call: &'static str,
@@ -33,7 +33,8 @@ pub enum SendError {
         /// `ENETDOWN`, `ENETUNREACH`, `EHOSTUNREACH`, `EPERM` (a packet filter) or `ENOBUFS`.
         errno: Errno,
     },
-    /// The stored file could not be read where the train should be: it was truncated, or the storage is damaged.
+    /// The stored file could not be read where the train should be: it was truncated, or the storage is
+    /// damaged.
     #[error("{call}: {errno}; the stored file was truncated or its storage fails")]
     Storage {
         /// The call that said so.
@@ -52,9 +53,9 @@ pub enum SendError {
 }
 
 impl SendError {
-    /// Sorts what a send to a UDP socket answers. Which errors mean "this route cannot segment" differs between kernels
-    /// (EIO without checksum offload before 6.12 and with IPsec, EINVAL before 6.1.129 and 6.12.14 where EMSGSIZE is said
-    /// today), so they are treated alike.
+    /// Sorts what a send to a UDP socket answers. Which errors mean "this route cannot segment" differs
+    /// between kernels (EIO without checksum offload before 6.12 and with IPsec, EINVAL before 6.1.129 and
+    /// 6.12.14 where EMSGSIZE is said today), so they are treated alike.
     pub(crate) fn of_udp(call: &'static str, errno: Errno) -> SendError {
         match errno {
             errno if is_full(errno) => SendError::Full { call },
@@ -76,8 +77,8 @@ impl SendError {
     }
 }
 
-/// Whether a call's answer passes by itself: no room in the socket, or no memory for the moment. An io_uring says the latter when
-/// it has none for a send's second answer.
+/// Whether a call's answer passes by itself: no room in the socket, or no memory for the moment. An io_uring
+/// says the latter when it has none for a send's second answer.
 pub(crate) fn is_full(errno: Errno) -> bool {
     matches!(errno, Errno::AGAIN | Errno::NOMEM)
 }

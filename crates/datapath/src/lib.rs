@@ -1,10 +1,40 @@
-//! The ways to take packets from storage to a socket, one file each, and the choice between them.
+//! Data paths from storage to a socket, one file each, and the choice between them: those that serve in
+//! `serving`, those kept for the assessment in `assessed`.
 //!
-//! For streaming, a data path takes a [`Train`] of a [`MappedFile`] and a [`UdpSink`], and answers how many packets it sent;
-//! [`DataPath::send`] is the one name to call them by. For download, without headers, it takes an [`Extent`] of a medium and a
-//! [`BlockSink`], UDP or TCP, and answers how many bytes it sent: [`BlockPath::send`]. None blocks, sends part of a datagram
-//! or allocates; each says which call failed. Whoever has many trains to send at once uses `enqueue` and [`SendContext::flush`]:
-//! paths that can, then send them in one call.
+//! For streaming, a data path takes a [`Train`] of a [`MappedFile`] and a [`UdpSink`], and answers how many
+//! packets it sent: [`DataPath::send`]. For download, without headers, it takes an [`Extent`] of a file and a
+//! [`BlockSink`], UDP or TCP, and answers how many bytes it sent: [`BlockPath::send`]. None blocks, sends
+//! part of a datagram or allocates; each says which call failed. [`DataPath::enqueue`] and
+//! [`SendContext::flush`] send many trains in one call, by paths that can.
+//!
+//! ```
+//! use std::io::Write;
+//! use std::net::UdpSocket;
+//! use wirepath_datapath::rtp::{Header, PAYLOAD_TYPE_MP2T, Run};
+//! use wirepath_datapath::{DataPath, Headers, MappedFile, SendContext, Train, UdpSink};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! // Four packets, 188 bytes of payload each; their headers are generated.
+//! let mut file = tempfile::tempfile()?;
+//! file.write_all(&[0x47; 4 * 188])?;
+//! let file = MappedFile::new(file, 4 * 188)?;
+//! let first =
+//!     Header { marker: false, payload_type: PAYLOAD_TYPE_MP2T, sequence: 1, timestamp: 0, ssrc: 7 };
+//! let run = Run { first, step: 90 << 16 };
+//! let train = Train { offset: 0, length: 4 * 188, packet_size: 188, skip: 0, first: 0, run };
+//!
+//! let (receiver, socket) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+//! socket.connect(receiver.local_addr()?)?;
+//! let (path, mut context) = (DataPath::Sendmmsg, SendContext::default());
+//! let sink = UdpSink::new(socket, 12 + 188, path)?;
+//! assert_eq!(path.send(&sink, &file, &train, Headers::Generated, &mut context)?, 4);
+//!
+//! let mut packet = [0; 1500];
+//! assert_eq!(receiver.recv(&mut packet)?, 12 + 188);
+//! assert_eq!(packet[2..4], 1u16.to_be_bytes());
+//! # Ok(())
+//! # }
+//! ```
 
 mod assessed;
 mod block_path;

@@ -4,21 +4,31 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// When a send lends its pages instead of having them copied: by its size, and by whether it begins where a page does. A page that
-/// is sent in part costs a loan as much as a whole one, and what begins inside a page has one more of them.
+/// When a send lends its pages instead of having them copied: by its size, and by whether it begins where a
+/// page does. A page that is sent in part costs a loan as much as a whole one, and what begins inside a page
+/// has one more of them.
+/// ```
+/// use wirepath_datapath::LoanPolicy;
+///
+/// let policy = LoanPolicy::default();
+/// assert!(policy.lends(&(0..10 * 1024)) && !policy.lends(&(1..10 * 1024)));
+/// assert!(LoanPolicy::ALWAYS.lends(&(1..2)));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LoanPolicy {
     /// Sends that begin where a page does lend from so many bytes on. `None`: none of them lends.
     pub aligned_bytes: Option<usize>,
     /// The same for sends that begin anywhere else.
     pub unaligned_bytes: Option<usize>,
-    /// Every send lends, or none does, whatever its size. A device that cannot send what is lent is never lent to.
+    /// Every send lends, or none does, whatever its size. A device that cannot send what is lent is never
+    /// lent to.
     pub forced: Option<bool>,
 }
 
 impl Default for LoanPolicy {
-    /// Lends from 10 KiB on, until somebody has measured: the kernel's documentation finds loans "generally only effective at
-    /// writes over around 10 KB" (`msg_zerocopy.rst`). What begins inside a page needs a page more.
+    /// Lends from 10 KiB on, until somebody has measured: the kernel's documentation finds loans "generally
+    /// only effective at writes over around 10 KB" (`msg_zerocopy.rst`). What begins inside a page needs a
+    /// page more.
     fn default() -> LoanPolicy {
         LoanPolicy { aligned_bytes: Some(10 * 1024), unaligned_bytes: Some(14 * 1024), forced: None }
     }
@@ -69,8 +79,8 @@ impl Default for LoanSwitch {
     }
 }
 
-/// A policy in one word, so that nobody sees half of a change: both thresholds above two bits for what is forced. No send has more
-/// than 2 GiB, so a threshold beyond is none.
+/// A policy in one word, so that nobody sees half of a change: both thresholds above two bits for what is
+/// forced. No send has more than 2 GiB, so a threshold beyond is none.
 fn packed(policy: LoanPolicy) -> u64 {
     let threshold =
         |bytes: Option<usize>| bytes.map_or(NO_THRESHOLD, |bytes| (bytes as u64).min(NO_THRESHOLD));

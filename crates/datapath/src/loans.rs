@@ -1,7 +1,9 @@
-//! What a sink has lent to the kernel and not got back: counted, and read back from the socket's error queue now and then.
+//! What a sink has lent to the kernel and not got back: counted, and read back from the socket's error queue
+//! now and then.
 //!
-//! The kernel numbers the loans of a socket and tells when they are over, many at a time. Nothing here blocks but
-//! [`Loans::wait`]; reading back costs a call for some dozens of loans that are over, and some more where not all are.
+//! The kernel numbers the loans of a socket and tells when they are over, many at a time. Nothing here blocks
+//! but [`Loans::wait`]; reading back costs a call for some dozens of loans that are over, and some more where
+//! not all are.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,8 +14,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use wirepath_sys::zerocopy::{self, Returned};
 
-/// A path that lends reads the socket's error queue once for so many loans, beside the calls that its table has.
-/// Before Linux 6.8 `net.core.optmem_max` allowed some tens of loans.
+/// A path that lends reads the socket's error queue once for so many loans, beside the calls that its table
+/// has. Before Linux 6.8 `net.core.optmem_max` allowed some tens of loans.
 pub const LOANS_FOR_A_READING: u64 = 32;
 
 /// Sends that lent, and sends that might have.
@@ -23,8 +25,8 @@ pub struct LoanCounts {
     pub loans: u64,
     /// Sends that were copied: by the policy's choice, or because nothing more could be lent at the moment.
     pub copies: u64,
-    /// Loans that the kernel turned into copies, of those that are back. It merges notices of neighbouring loans under the
-    /// first one's word, so where some were copied and some not, this is an estimate.
+    /// Loans that the kernel turned into copies, of those that are back. It merges notices of neighbouring
+    /// loans under the first one's word, so where some were copied and some not, this is an estimate.
     pub copied_by_kernel: u64,
     /// Loans that are not back: their pages must not change.
     pub outstanding: u64,
@@ -102,14 +104,14 @@ impl<T> Loans<T> {
         self.by_ring
     }
 
-    /// Whether the kernel copies whatever is lent on this socket now, as far as is known: here, or of loans by rings so many in a
-    /// row.
+    /// Whether the kernel copies whatever is lent on this socket now, as far as is known: here, or of loans
+    /// by rings so many in a row.
     pub(crate) fn are_pointless(&self, in_a_row_by_ring: u64) -> bool {
         self.copied_in_a_row.max(in_a_row_by_ring) >= TRIALS && self.since_last < ASK_AGAIN
     }
 
-    /// Lends by `send`, which answers what it sent and what must be kept. Answers nothing if nothing can be lent now: a copy is
-    /// the way.
+    /// Lends by `send`, which answers what it sent and what must be kept. Answers nothing if nothing can be
+    /// lent now: a copy is the way.
     ///
     /// # Errors
     /// `EAGAIN` if the socket is full; else what `send` says.
@@ -130,7 +132,8 @@ impl<T> Loans<T> {
             self.read_all(socket)?;
             sent = send();
             if is_too_much(&sent) {
-                // Not `EAGAIN`: the socket has room, so whoever waited for that would be woken at once, again and again.
+                // Not `EAGAIN`: the socket has room, so whoever waited for that would be woken at once, again
+                // and again.
                 return Ok(None);
             }
         }

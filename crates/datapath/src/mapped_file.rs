@@ -24,8 +24,8 @@ pub struct MappedFile {
 }
 
 impl MappedFile {
-    /// Maps the first `length` bytes of `file`. The file may grow up to that length later: an image can be sent from while it
-    /// is still being written.
+    /// Maps the first `length` bytes of `file`. The file may grow up to that length later: an image can be
+    /// sent from while it is still being written.
     ///
     /// # Errors
     /// What `mmap` says; `EINVAL` for an empty length.
@@ -34,8 +34,8 @@ impl MappedFile {
         Ok(MappedFile { file, mapping, hot: AtomicU64::new(0) })
     }
 
-    /// The same, with every page mapped at once, so that no send is the first to touch one: for measuring. Takes as long as
-    /// reading what is not in memory.
+    /// The same, with every page mapped at once, so that no send is the first to touch one: for measuring.
+    /// Takes as long as reading what is not in memory.
     ///
     /// # Errors
     /// As [`MappedFile::new`].
@@ -49,11 +49,12 @@ impl MappedFile {
         &self.file
     }
 
-    /// A copy of its first `length` bytes in memory that a ring can send from, once `check` finds it good. See
-    /// [`MappedFile::set_hot`].
+    /// A copy of its first `length` bytes in memory that a ring can send from, once `check` finds it good.
+    /// See [`MappedFile::set_hot`].
     ///
     /// # Errors
-    /// `ENOMEM` if there is not so much memory, what reading the file says (it must not end before), or what `check` says.
+    /// `ENOMEM` if there is not so much memory, what reading the file says (it must not end before), or what
+    /// `check` says.
     pub fn copy<E: From<io::Error>>(
         &self,
         length: u64,
@@ -66,9 +67,11 @@ impl MappedFile {
         })
     }
 
-    /// Has threads whose ring holds `region`, a copy of this file's start, send from there; or, with none, no longer.
+    /// Has threads whose ring holds `region`, a copy of this file's start, send from there; or, with none, no
+    /// longer.
     pub fn set_hot(&self, region: Option<&Region>) {
-        // Relaxed: the number leads nowhere but to a region that the sending thread was handed by other means.
+        // Relaxed: the number leads nowhere but to a region that the sending thread was handed by other
+        // means.
         self.hot.store(region.map_or(0, Region::id), Relaxed);
     }
 
@@ -110,10 +113,11 @@ impl Extent {
         start..start + self.length
     }
 
-    /// Whether the kernel may compute a wrong checksum when `sendfile` sends this. Its sum over pages that are added by
-    /// reference goes wrong after a part of odd length (seen on Linux 6.12 and 6.18), and it computes one in software where the
-    /// device does not, where the packet is fragmented and, without UDP_SEGMENT, where it had to wait for its payload. Parts of
-    /// odd length come from odd offsets; media, which have even packets, have none.
+    /// Whether the kernel may compute a wrong checksum when `sendfile` sends this. Its sum over pages that
+    /// are added by reference goes wrong after a part of odd length (seen on Linux 6.12 and 6.18), and it
+    /// computes one in software where the device does not, where the packet is fragmented and, without
+    /// UDP_SEGMENT, where it had to wait for its payload. Parts of odd length come from odd offsets; media,
+    /// which have even packets, have none.
     pub(crate) fn confuses_checksums(self) -> bool {
         let page = rustix::param::page_size() as u64;
         self.offset % 2 == 1 && self.offset % page + self.length as u64 > page
@@ -130,8 +134,8 @@ pub enum PageCache {
 }
 
 impl PageCache {
-    /// Asks the kernel; never blocks. An error counts as cold: reading the range tells what is really wrong with it, and where
-    /// the call is forbidden (a container's filter) that is the only way.
+    /// Asks the kernel; never blocks. An error counts as cold: reading the range tells what is really wrong
+    /// with it, and where the call is forbidden (a container's filter) that is the only way.
     pub fn of(file: &File, range: Range<u64>) -> PageCache {
         let page = rustix::param::page_size() as u64;
         let first = range.start / page * page;

@@ -16,18 +16,20 @@ use crate::{DataPath, Headers, MappedFile, SendContext, SendError, SendOutcome, 
 /// Packets in the longest trains: what one datagram of IPv4 holds.
 const LONGEST_TRAIN: u32 = 48;
 
-/// Ready packets are taken from 30 MiB of memory in turn, more than most of a processor's caches hold: a library does not stay
-/// there. Much more would be too much to ask of a small machine.
-const MEDIUM_PACKETS: u32 = 24 * 1024;
+/// Ready packets are taken from 30 MiB of memory in turn, more than most of a processor's caches hold: a
+/// library does not stay there. Much more would be too much to ask of a small machine.
+const FILE_PACKETS: u32 = 24 * 1024;
 
 /// Each path is measured so often, in turn with the others.
 const ROUNDS: u32 = 9;
 
-/// Socket buffers handed to the network in one go. A processor queues 1,000 for the loopback device (net.core.netdev_max_backlog)
-/// and drops what comes then, whosever it is; and a flood would be worked off by another thread, uncounted.
+/// Socket buffers handed to the network in one go. A processor queues 1,000 for the loopback device
+/// (net.core.netdev_max_backlog) and drops what comes then, whosever it is; and a flood would be worked off
+/// by another thread, uncounted.
 const BURST_BUFFERS: u32 = 64;
 
-/// Packets with headers of their own that a socket buffer has room for by reference: 17 fragments, two or three for each.
+/// Packets with headers of their own that a socket buffer has room for by reference: 17 fragments, two or
+/// three for each.
 const PACKETS_BY_REFERENCE: u32 = 7;
 
 /// Rest between two bursts, for the network to catch up and for others.
@@ -41,16 +43,18 @@ const MOST_FULL: u32 = 1000;
 pub struct Measured {
     /// What paths cost, two figures of each.
     pub costs: Vec<PathCost>,
-    /// Paths for whose ring there was no memory (RLIMIT_MEMLOCK), and what the kernel said: that is no fault of theirs, and they are
-    /// not used then.
+    /// Paths for whose ring there was no memory (RLIMIT_MEMLOCK), and what the kernel said: that is no fault
+    /// of theirs, and they are not used then.
     pub left_out: Vec<(DataPath, io::Error)>,
 }
 
-/// Measures each of these paths, those of `own` with headers of a session's own, on sockets that `connect` makes, for about
-/// `budget` altogether. The receiver should drop, or take as much as comes; what a full socket does not take is passed over.
+/// Measures each of these paths, those of `own` with headers of a session's own, on sockets that `connect`
+/// makes, for about `budget` altogether. The receiver should drop, or take as much as comes; what a full
+/// socket does not take is passed over.
 ///
 /// # Errors
-/// If memory for packets or a socket cannot be had, or a path does not work: figures for some paths would make others look best.
+/// If memory for packets or a socket cannot be had, or a path does not work: figures for some paths would
+/// make others look best.
 pub fn measure(
     paths: &[DataPath],
     own: &[DataPath],
@@ -60,22 +64,22 @@ pub fn measure(
     measure_registered(paths, own, connect, budget, SendContext::register_copy)
 }
 
-/// As [`measure`], where `hold` brings what is sent into a ring's memory.
+/// As [`measure`], where `register` registers what is sent with the ring.
 fn measure_registered(
     paths: &[DataPath],
     own: &[DataPath],
     connect: &dyn Fn() -> io::Result<UdpSocket>,
     budget: Duration,
-    hold: impl Fn(&mut SendContext, &MappedFile) -> io::Result<()>,
+    register: impl Fn(&mut SendContext, &MappedFile) -> io::Result<()>,
 ) -> io::Result<Measured> {
     let started = Instant::now();
-    let medium = medium()?;
-    let mut scratch = SendContext::default();
+    let file = packets_file()?;
+    let mut context = SendContext::default();
     let (mut lanes, mut left_out) = (Vec::new(), Vec::new());
     let stored = paths.iter().map(|path| (*path, Headers::Stored));
     for (path, headers) in stored.chain(own.iter().map(|path| (*path, OWN))) {
         if path.needs_hot_memory()
-            && let Err(error) = hold(&mut scratch, &medium)
+            && let Err(error) = register(&mut context, &file)
         {
             left_out.push((path, error));
             continue;
@@ -90,7 +94,7 @@ fn measure_registered(
     for round in 0..=ROUNDS {
         for lane in &mut lanes {
             let path = lane.path;
-            let ns = lane.run(&medium, &mut scratch, window);
+            let ns = lane.run(&file, &mut context, window);
             let ns = ns.map_err(|error| io::Error::other(format!("{path}: {error}")))?;
             if round > 0 {
                 lane.runs.push(ns); // the first round warms up
@@ -106,7 +110,7 @@ struct Lane {
     headers: Headers,
     packets: u32,
     sink: UdpSink,
-    /// Where in the medium it goes on.
+    /// Where in the file it goes on.
     next: u32,
     runs: Vec<f64>,
 }
@@ -115,15 +119,15 @@ impl Lane {
     /// Sends now and then for `window`; answers nanoseconds of processor time for each packet.
     fn run(
         &mut self,
-        medium: &MappedFile,
-        scratch: &mut SendContext,
+        file: &MappedFile,
+        context: &mut SendContext,
         window: Duration,
     ) -> Result<f64, SendError> {
         let started = Instant::now();
         let (mut sent, mut spent, mut full_in_turn) = (0, Duration::ZERO, 0);
         while started.elapsed() < window || sent == 0 {
             let before = thread_time();
-            let result = self.burst(medium, scratch, &mut sent);
+            let result = self.burst(file, context, &mut sent);
             spent += thread_time() - before;
             match result {
                 Ok(()) => full_in_turn = 0,
@@ -138,8 +142,8 @@ impl Lane {
     /// Sends so much that it does not fill a queue that others use too; adds up packets in `sent`.
     fn burst(
         &mut self,
-        medium: &MappedFile,
-        scratch: &mut SendContext,
+        file: &MappedFile,
+        context: &mut SendContext,
         sent: &mut u64,
     ) -> Result<(), SendError> {
         let buffers_per_train = match self.path {
@@ -153,7 +157,7 @@ impl Lane {
         for _ in 0..(BURST_BUFFERS / buffers_per_train).max(1) {
             let mut rest = Some(self.train());
             while let Some(train) = rest.take() {
-                match self.path.enqueue(&self.sink, medium, &train, self.headers, scratch, 0) {
+                match self.path.enqueue(&self.sink, file, &train, self.headers, context, 0) {
                     Ok(SendOutcome::Sent(packets)) => {
                         *sent += u64::from(packets);
                         rest = train.after(packets);
@@ -163,7 +167,7 @@ impl Lane {
                 }
             }
         }
-        scratch.flush(|_, answer| match answer {
+        context.flush(|_, answer| match answer {
             Ok(bytes) => *sent += u64::from(bytes / u32::from(PACKET_SIZE)),
             Err(error) => result = Err(error),
         });
@@ -171,7 +175,7 @@ impl Lane {
     }
 
     fn train(&mut self) -> Train {
-        if self.next + self.packets > MEDIUM_PACKETS {
+        if self.next + self.packets > FILE_PACKETS {
             self.next = 0;
         }
         let first = self.next;
@@ -200,24 +204,24 @@ impl Lane {
 /// A session's own headers.
 const OWN: Headers = Headers::Own { sequence_offset: 1, timestamp_offset: 1, marker: false };
 
-/// The headers of the medium.
+/// The headers of the file.
 const RUN: Run = Run {
     first: Header { marker: false, payload_type: PAYLOAD_TYPE_MP2T, sequence: 0, timestamp: 0, ssrc: 0 },
     step: 0,
 };
 
 /// Ready packets in memory of our own, so that no storage is touched.
-fn medium() -> io::Result<MappedFile> {
+fn packets_file() -> io::Result<MappedFile> {
     let mut file = File::from(memfd_create("wirepath-measure", MemfdFlags::CLOEXEC)?);
     let mut block = Vec::new();
     for index in 0..LONGEST_TRAIN {
         block.extend_from_slice(&RUN.header(index).to_bytes());
         block.resize(block.len() + usize::from(PACKET_SIZE) - HEADER_LENGTH, index as u8);
     }
-    for _ in 0..MEDIUM_PACKETS / LONGEST_TRAIN {
+    for _ in 0..FILE_PACKETS / LONGEST_TRAIN {
         file.write_all(&block)?;
     }
-    MappedFile::new(file, u64::from(MEDIUM_PACKETS) * u64::from(PACKET_SIZE))
+    MappedFile::new(file, u64::from(FILE_PACKETS) * u64::from(PACKET_SIZE))
 }
 
 /// User and system time of this thread.
@@ -270,9 +274,10 @@ mod tests {
     #[test]
     fn a_path_without_memory_for_its_ring_is_left_out() {
         let (_receiver, connect) = receiver();
-        let hold = |_: &mut SendContext, _: &MappedFile| Err(io::Error::from(io::ErrorKind::OutOfMemory));
+        let register = |_: &mut SendContext, _: &MappedFile| Err(io::Error::from(io::ErrorKind::OutOfMemory));
         let paths = [DataPath::WireUring, DataPath::GsoWritev];
-        let measured = measure_registered(&paths, &[], &connect, Duration::from_millis(50), hold).unwrap();
+        let measured =
+            measure_registered(&paths, &[], &connect, Duration::from_millis(50), register).unwrap();
         let [(path, error)] = &measured.left_out[..] else { panic!("{measured:?}") };
         assert_eq!((*path, error.kind()), (DataPath::WireUring, io::ErrorKind::OutOfMemory));
         assert!(measured.costs.iter().all(|cost| cost.path == "gso_writev") && measured.costs.len() == 2);

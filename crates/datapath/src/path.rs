@@ -3,18 +3,19 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A way to take trains from storage to a UDP socket: those of an unmodified kernel, cheapest first, then the papers' enhanced calls,
-/// which need the kernel module.
+/// A way to take trains from storage to a UDP socket: those of an unmodified kernel, cheapest first, then the
+/// papers' enhanced calls, which need the kernel module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DataPath {
-    /// Ready packets from registered memory by an io_uring and UDP_SEGMENT: many trains in a call, no copy, headers as stored.
+    /// Ready packets from registered memory by an io_uring and UDP_SEGMENT: many trains in a call, no copy,
+    /// headers as stored.
     WireUring,
     /// Ready packets by `sendfile` and UDP_SEGMENT: a call per train, no copy, headers as stored.
     WireSendfile,
     /// Headers and mapping by `sendmsg` and UDP_SEGMENT: a call per train, one copy.
     GsoWritev,
-    /// Some headers and payloads by `sendmsg`, UDP_SEGMENT and MSG_ZEROCOPY: a call for 7 or 8 packets, no copy, pages are
-    /// lent.
+    /// Some headers and payloads by `sendmsg`, UDP_SEGMENT and MSG_ZEROCOPY: a call for 7 or 8 packets, no
+    /// copy, pages are lent.
     GsoZerocopy,
     /// Headers and mapping by `sendmmsg`: a call per train, one copy, the network stack paid for each packet.
     Sendmmsg,
@@ -63,7 +64,8 @@ impl DataPath {
         DataPath::MmapSendMsend,
     ];
 
-    /// Those that a server's choice is made from, cheapest first; the others are there to be measured and to be asked for.
+    /// Those that a server's choice is made from, cheapest first; the others are there to be measured and to
+    /// be asked for.
     pub const SERVING: [DataPath; 5] = [
         DataPath::WireUring,
         DataPath::WireSendfile,
@@ -72,8 +74,8 @@ impl DataPath {
         DataPath::ReadWritev,
     ];
 
-    /// Those that packets with headers of a session's own (after a seek) leave by where the headers are stored else, most preferred
-    /// first.
+    /// Those that packets with headers of a session's own (after a seek) leave by where the headers are
+    /// stored else, most preferred first.
     pub const OWN_HEADERS: [DataPath; 2] = [DataPath::GsoWritev, DataPath::Krtpsendfile];
 
     /// The name used in options, output and documentation.
@@ -121,8 +123,8 @@ impl DataPath {
         self.segments() || self.takes_runs() || matches!(self, DataPath::Sendmmsg | DataPath::Sendfilew)
     }
 
-    /// Whether one call takes any number of packets, so that a train can be as long as a file. The kernel cuts such a run into
-    /// trains of its own.
+    /// Whether one call takes any number of packets, so that a train can be as long as a file. The kernel
+    /// cuts such a run into trains of its own.
     pub fn takes_runs(self) -> bool {
         matches!(self, DataPath::Krtpsendfile | DataPath::Krtpmsend)
     }
@@ -149,7 +151,8 @@ impl DataPath {
         !matches!(self, DataPath::WireUring | DataPath::WireSendfile)
     }
 
-    /// Whether it needs a copy of the file in memory that is registered with the thread's ring. Without one, trains leave by the next path.
+    /// Whether it needs a copy of the file in memory that is registered with the thread's ring. Without one,
+    /// trains leave by the next path.
     pub fn needs_hot_memory(self) -> bool {
         self == DataPath::WireUring
     }
@@ -159,8 +162,9 @@ impl DataPath {
         matches!(self, DataPath::WireUring | DataPath::WireSendfile)
     }
 
-    /// The path to step down to when a route cannot do this one. Those that send trains fail for the same reasons, but
-    /// `wire_uring` may be refused by a protocol alone, and `gso_zerocopy` by a kernel that was told to use fewer fragments.
+    /// The path to step down to when a route cannot do this one. Those that send trains fail for the same
+    /// reasons, but `wire_uring` may be refused by a protocol alone, and `gso_zerocopy` by a kernel that was
+    /// told to use fewer fragments.
     pub fn next(self) -> Option<DataPath> {
         match self {
             DataPath::WireUring => Some(DataPath::WireSendfile),
@@ -183,7 +187,7 @@ impl fmt::Display for DataPath {
 
 /// A name that is no data path's.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no data path is called {0:?}; there are {names}", names = DataPath::ALL.map(DataPath::name).join(", "))]
+#[error("unknown data path {0:?}: expected {names}", names = DataPath::ALL.map(DataPath::name).join(", "))]
 pub struct UnknownDataPath(String);
 
 impl FromStr for DataPath {

@@ -36,7 +36,8 @@ pub(crate) fn probe_host(kernel: &str, hot_memory: bool) -> (Vec<DataPath>, Stri
     (working, failures)
 }
 
-/// The paths that work here for packets with headers of a session's own, most preferred first, and why others do not.
+/// The paths that work here for packets with headers of a session's own, most preferred first, and why others
+/// do not.
 pub(crate) fn probe_own_headers() -> (Vec<DataPath>, String) {
     let mut failures = String::new();
     let mut works = |path: &DataPath| match try_on_loopback(*path) {
@@ -75,18 +76,18 @@ const PACKET_SIZE: usize = HEADER_LENGTH + 188;
 /// [`Trial`].
 pub fn try_on_loopback(path: DataPath) -> Result<(), Trial> {
     let (sender, receiver) = to_ourselves()?;
-    let (medium, train, packets) = three_packets()?;
-    let mut scratch = SendContext::default();
+    let (file, train, packets) = three_packets()?;
+    let mut context = SendContext::default();
     if path.needs_module() {
-        scratch.open_module().map_err(|error| Trial::Failed(io::Error::other(error)))?;
+        context.open_module().map_err(|error| Trial::Failed(io::Error::other(error)))?;
     }
     if path.needs_hot_memory() {
-        scratch.register_copy(&medium).map_err(Trial::Failed)?;
+        context.register_copy(&file).map_err(Trial::Failed)?;
     }
     let sink = UdpSink::new(sender, PACKET_SIZE as u16, path).map_err(Trial::Failed)?;
     let mut rest = Some(train);
     while let Some(train) = rest {
-        match path.send(&sink, &medium, &train, Headers::Stored, &mut scratch) {
+        match path.send(&sink, &file, &train, Headers::Stored, &mut context) {
             Ok(0) => return Err(Trial::Failed(io::Error::other("nothing was sent, and nothing said"))),
             Ok(sent) => rest = train.after(sent),
             Err(error @ SendError::NetworkDown { .. }) => {

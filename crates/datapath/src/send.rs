@@ -19,9 +19,9 @@ use crate::{
 pub struct TrainPath(DataPath);
 
 impl DataPath {
-    /// The path that really sends a train with such headers from such a file. Stored headers cannot be changed by paths
-    /// that send ready packets, nor can a packet's head be left out; and `wire_uring` needs the file's copy in the ring
-    /// of `context`.
+    /// The path that really sends a train with such headers from such a file. Stored headers cannot be
+    /// changed by paths that send ready packets, nor can a packet's head be left out; and `wire_uring` needs
+    /// the file's copy in the ring of `context`.
     #[inline]
     pub fn for_train(
         self,
@@ -81,10 +81,10 @@ impl TrainPath {
         self.0
     }
 
-    /// Sends the train or its first packets, or queues all of it if the path can. What is queued is answered with
-    /// `token` (any number but `u64::MAX`) by [`SendContext::flush`], which sends all that is queued in one call; the
-    /// answer is for all of the train or none of it. Train, headers, file and context are those that the path was
-    /// chosen for.
+    /// Sends the train or its first packets, or queues all of it if the path can. What is queued is answered
+    /// with `token` (any number but `u64::MAX`) by [`SendContext::flush`], which sends all that is queued in
+    /// one call; the answer is for all of the train or none of it. Train, headers, file and context are those
+    /// that the path was chosen for.
     ///
     /// # Errors
     /// As [`DataPath::send`]; [`SendError::Full`] also if the queue has no room before the next flush.
@@ -129,9 +129,9 @@ impl TrainPath {
 }
 
 impl BlockPath {
-    /// Sends the extent: to a UDP socket as one datagram (or train) or not at all, or, if the path takes runs, its
-    /// first datagrams; to a TCP connection as much of it as is taken now. Answers how many bytes, at least one. Never
-    /// blocks, allocates nothing.
+    /// Sends the extent: to a UDP socket as one datagram (or train) or not at all, or, if the path takes
+    /// runs, its first datagrams; to a TCP connection as much of it as is taken now. Answers how many bytes,
+    /// at least one. Never blocks, allocates nothing.
     ///
     /// # Errors
     /// [`SendError`] says what to do about each; nothing was sent.
@@ -146,9 +146,9 @@ impl BlockPath {
         self.send_request(&mut BlockRequest { sink, file, extent, context })
     }
 
-    /// As `send`, but a datagram or train whose path can queue is only queued, and answered with `token` (any number but
-    /// `u64::MAX`) by [`SendContext::flush`]. A stream's bytes are always sent at once: how many it took decides what
-    /// comes next.
+    /// As `send`, but a datagram or train whose path can queue is only queued, and answered with `token` (any
+    /// number but `u64::MAX`) by [`SendContext::flush`]. A stream's bytes are always sent at once: how many
+    /// it took decides what comes next.
     ///
     /// # Errors
     /// As `send`; [`SendError::Full`] also if the queue has no room before the next flush.

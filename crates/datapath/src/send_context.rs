@@ -14,8 +14,8 @@ use crate::module_device::ModuleDevice;
 use crate::uring::{RegisterError, RegistrationProgress, Uring};
 use crate::{Extent, MappedFile, SendError};
 
-/// Room that sending needs, allocated once for each thread that sends, and the thread's ring and the kernel module's device if it
-/// has them.
+/// Room that sending needs, allocated once for each thread that sends, and the thread's ring and the kernel
+/// module's device if it has them.
 #[derive(Default)]
 pub struct SendContext {
     pub(crate) gather: Gather,
@@ -43,7 +43,8 @@ impl SendContext {
         Ok(())
     }
 
-    /// Opens the kernel module's device, if it is not open. Paths that need it do so by themselves; this says in words why not.
+    /// Opens the kernel module's device, if it is not open. Paths that need it do so by themselves; this says
+    /// in words why not.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -51,14 +52,16 @@ impl SendContext {
         self.device.open().map(drop)
     }
 
-    /// Has the ring hold a region from now on, as far as [`SendContext::poll_registrations`] has come with it.
+    /// Has the ring hold a region from now on, as far as [`SendContext::poll_registrations`] has come with
+    /// it.
     pub fn register(&mut self, region: Arc<Region>) {
         if let Some(ring) = &mut self.ring {
             ring.register(region);
         }
     }
 
-    /// As [`SendContext::register`], and does at once all that is to be done for it: for threads that may wait.
+    /// As [`SendContext::register`], and does at once all that is to be done for it: for threads that may
+    /// wait.
     ///
     /// # Errors
     /// `EOPNOTSUPP` without a ring, else what [`RegisterError`] says.
@@ -84,15 +87,16 @@ impl SendContext {
         self.register_now(region)
     }
 
-    /// Has the ring send nothing more from a region, and lets go of it as [`SendContext::poll_registrations`] comes to it and the network is done
-    /// with what was sent.
+    /// Has the ring send nothing more from a region, and lets go of it as [`SendContext::poll_registrations`]
+    /// comes to it and the network is done with what was sent.
     pub fn unregister(&mut self, region_id: u64) {
         if let Some(ring) = &mut self.ring {
             ring.unregister(region_id);
         }
     }
 
-    /// Does one piece of what is to be done for regions that come or go: at most about 0.2 milliseconds' worth.
+    /// Does one piece of what is to be done for regions that come or go: at most about 0.2 milliseconds'
+    /// worth.
     ///
     /// # Errors
     /// [`RegisterError`]: the region is let go of.
@@ -117,7 +121,8 @@ impl SendContext {
         self.ring.as_ref().map_or(0, Uring::room)
     }
 
-    /// Sends all that is queued, in one call, and hands back for each its token and how many bytes were sent: all or an error.
+    /// Sends all that is queued, in one call, and hands back for each its token and how many bytes were sent:
+    /// all or an error.
     pub fn flush(&mut self, mut answer: impl FnMut(u64, Result<u32, SendError>)) {
         let Some(ring) = &mut self.ring else { return };
         ring.flush(|token, result| {
@@ -131,14 +136,15 @@ impl SendContext {
         self.ring.as_ref().map_or(0, Uring::in_flight)
     }
 
-    /// Sends of the ring that the kernel copied after all, of those that the network is done with: an exact number when nothing
-    /// is in flight. Nothing without a ring, and where the kernel does not say so (before Linux 6.2).
+    /// Sends of the ring that the kernel copied after all, of those that the network is done with: an exact
+    /// number when nothing is in flight. Nothing without a ring, and where the kernel does not say so (before
+    /// Linux 6.2).
     pub fn copied_by_kernel(&self) -> Option<u64> {
         self.ring.as_ref().and_then(Uring::copied)
     }
 
-    /// Waits until the network is done with all that was sent, but no longer than `limit`; answers whether it is. For whoever
-    /// measures; nobody else has a reason to wait.
+    /// Waits until the network is done with all that was sent, but no longer than `limit`; answers whether it
+    /// is. For whoever measures; nobody else has a reason to wait.
     pub fn drain(&mut self, limit: Duration) -> bool {
         self.ring.as_mut().is_none_or(|ring| ring.drain(limit))
     }
@@ -161,7 +167,8 @@ impl SendContext {
         self.ring.as_mut().ok_or(missing)
     }
 
-    /// Goes on without a ring that has failed, as soon as it has no answer left to give: paths that need it step down.
+    /// Goes on without a ring that has failed, as soon as it has no answer left to give: paths that need it
+    /// step down.
     pub(crate) fn drop_failed_ring(&mut self) {
         if let Some(errno) = self.ring.as_ref().filter(|ring| ring.queued() == 0).and_then(Uring::broken) {
             tracing::error!(%errno, "io_uring_enter failed; this thread goes on without a ring");

@@ -30,8 +30,8 @@ pub fn path_mtu(socket: &UdpSocket) -> io::Result<u32> {
     wirepath_sys::socket::path_mtu(socket.as_fd(), socket.local_addr()?)
 }
 
-/// Whether packets of this size fit the MTU of the path that the socket is connected to. Where segments are cut for the sake of
-/// checksums only, or by the kernel module, packets may be fragmented if they do not.
+/// Whether packets of this size fit the MTU of the path that the socket is connected to. Where segments are
+/// cut for the sake of checksums only, or by the kernel module, packets may be fragmented if they do not.
 pub(crate) fn packets_fit(socket: &UdpSocket, packet_size: u16) -> bool {
     let headers = |local: SocketAddr| if local.is_ipv4() { 20 + 8 } else { 40 + 8 };
     let room = || Ok::<u32, io::Error>(path_mtu(socket)?.saturating_sub(headers(socket.local_addr()?)));
@@ -74,11 +74,12 @@ impl HeaderLender {
 }
 
 impl UdpSink {
-    /// Sets `socket`, which is connected, up for packets of at most `packet_size` bytes, headers included, by `path`.
+    /// Sets `socket`, which is connected, up for packets of at most `packet_size` bytes, headers included, by
+    /// `path`.
     ///
     /// # Errors
-    /// `ENOPROTOOPT` if the path needs segmentation and the kernel has none (before Linux 4.18), `ENOTSUPP` (524) if it lends and
-    /// the kernel cannot (before Linux 5.0), else what the calls say.
+    /// `ENOPROTOOPT` if the path needs segmentation and the kernel has none (before Linux 4.18), `ENOTSUPP`
+    /// (524) if it lends and the kernel cannot (before Linux 5.0), else what the calls say.
     pub fn new(socket: UdpSocket, packet_size: u16, path: DataPath) -> io::Result<UdpSink> {
         socket.set_nonblocking(true)?;
         let local = socket.local_addr()?;
@@ -99,8 +100,8 @@ impl UdpSink {
         UdpSink { trains: false, ..self }
     }
 
-    /// Sets the socket up for another path. The paths that send packet by packet let the network fragment what is too
-    /// large for it, so that they work everywhere; those that send segments cannot.
+    /// Sets the socket up for another path. The paths that send packet by packet let the network fragment
+    /// what is too large for it, so that they work everywhere; those that send segments cannot.
     ///
     /// # Errors
     /// What the calls say.
@@ -124,7 +125,8 @@ impl UdpSink {
         set_fragmentation(self.socket.as_fd(), self.local, !fits)
     }
 
-    /// Packets of a train that the kernel module is to cut: one where they have to be fragmented, or trains are not wanted.
+    /// Packets of a train that the kernel module is to cut: one where they have to be fragmented, or trains
+    /// are not wanted.
     pub(crate) fn train_packets(&self) -> u32 {
         if self.fits.get() && self.trains { MAXIMUM_DATAGRAMS as u32 } else { 1 }
     }
@@ -135,7 +137,8 @@ impl UdpSink {
         self.lender.get().map(|lender| lender.borrow().loans.counts()).unwrap_or_default()
     }
 
-    /// Waits until all loans are back, at most for `timeout`; answers whether they are. Blocks: not for an engine.
+    /// Waits until all loans are back, at most for `timeout`; answers whether they are. Blocks: not for an
+    /// engine.
     ///
     /// # Errors
     /// What reading the error queue, or waiting for it, says.

@@ -1,5 +1,6 @@
-//! `splice` and `tee`: bytes between a file, socket or pipe and a pipe of our own, and from pipe to pipe, by reference. What is read
-//! from a connection and written to another this way is never seen by the program, and copied by nobody.
+//! `splice` and `tee`: bytes between a file, socket or pipe and a pipe of our own, and from pipe to pipe, by
+//! reference. What is read from a connection and written to another this way is never seen by the program,
+//! and copied by nobody.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -79,10 +80,12 @@ impl Pipe {
         self.room
     }
 
-    /// Takes up to `length` bytes from `source`, at `offset` if it is a file. 0 at its end. A socket must be in non-blocking mode.
+    /// Takes up to `length` bytes from `source`, at `offset` if it is a file. 0 at its end. A socket must be
+    /// in non-blocking mode.
     ///
     /// # Errors
-    /// [`Errno::AGAIN`] if there is nothing now, or no room; [`Errno::INVAL`] if `source` cannot do it; else what `splice` says.
+    /// [`Errno::AGAIN`] if there is nothing now, or no room; [`Errno::INVAL`] if `source` cannot do it; else
+    /// what `splice` says.
     pub fn fill(
         &mut self,
         source: impl AsFd,
@@ -105,8 +108,8 @@ impl Pipe {
         Ok(filled)
     }
 
-    /// Gives what it holds to a range of a mapping, as much as one call does; answers how many bytes, at least one if it holds some
-    /// and the range has room. May block.
+    /// Gives what it holds to a range of a mapping, as much as one call does; answers how many bytes, at
+    /// least one if it holds some and the range has room. May block.
     ///
     /// # Errors
     /// As [`Mapping::fill`].
@@ -116,8 +119,8 @@ impl Pipe {
         Ok(drained)
     }
 
-    /// Gives what it holds to `sink`, at `offset` if it is a file, as much as that takes; answers how many bytes, at least one. There
-    /// is more to come if `more`. A socket must be in non-blocking mode.
+    /// Gives what it holds to `sink`, at `offset` if it is a file, as much as that takes; answers how many
+    /// bytes, at least one. There is more to come if `more`. A socket must be in non-blocking mode.
     ///
     /// # Errors
     /// [`Errno::AGAIN`] if it takes none now; [`Errno::INVAL`] if it cannot do it; else what `splice` says.

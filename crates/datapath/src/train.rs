@@ -5,8 +5,8 @@ use wirepath_sys::gather::Datagram;
 
 use crate::Extent;
 
-/// Consecutive packets of one size (the last may be shorter), stored back to back in a [`crate::MappedFile`]: each an RTP header
-/// and its payload, or ([`Headers::Generated`]) payload only.
+/// Consecutive packets of one size (the last may be shorter), stored back to back in a [`crate::MappedFile`]:
+/// each an RTP header and its payload, or ([`Headers::Generated`]) payload only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Train {
     /// Where the first packet begins, in bytes from the start of the file.
@@ -15,8 +15,8 @@ pub struct Train {
     pub length: u32,
     /// Length in the file of every packet but the last, in bytes; a stored header is counted.
     pub packet_size: u16,
-    /// Payload bytes of the first packet that are not to be sent: a start in the middle of a packet. A train with a skip has
-    /// one packet.
+    /// Payload bytes of the first packet that are not to be sent: a start in the middle of a packet. A train
+    /// with a skip has one packet.
     pub skip: u16,
     /// Place of the first packet in `run`.
     pub first: u32,
@@ -38,8 +38,8 @@ pub enum Headers {
         /// Whether the first packet of this train carries the marker, whatever its stored header says.
         marker: bool,
     },
-    /// The file has payload only, as an asset does: a packet's bytes there are its payload, and the train's headers are
-    /// generated in front of them.
+    /// The file has payload only, as an asset does: a packet's bytes there are its payload, and the train's
+    /// headers are generated in front of them.
     Generated,
 }
 

@@ -18,11 +18,12 @@ pub(crate) const CALL: &str = "io_uring send_zc";
 /// Sends in one call: more than a thread's sessions that are due together, by `streams::slots`.
 const ENTRIES: u32 = 256;
 
-/// Regions are registered in pieces of 8 MiB, since pinning pages takes time (about 0.15 ms for a piece of small pages,
-/// Linux 6.18) and engine threads have none. All pieces of a ring are 128 GiB.
+/// Regions are registered in pieces of 8 MiB, since pinning pages takes time (about 0.15 ms for a piece of
+/// small pages, Linux 6.18) and engine threads have none. All pieces of a ring are 128 GiB.
 const PIECE: usize = 8 << 20;
 
-/// A piece goes so much into the next one: no datagram is longer, so each lies in the piece that it begins in.
+/// A piece goes so much into the next one: no datagram is longer, so each lies in the piece that it begins
+/// in.
 const OVERLAP: usize = 1 << 16;
 
 /// The ring does not have what is to be sent.
@@ -69,7 +70,7 @@ pub enum RegistrationProgress {
 
 /// A region could not be registered.
 #[derive(Debug, thiserror::Error)]
-#[error("memory could not be registered with io_uring: {error}{}", hint(.error))]
+#[error("io_uring cannot register memory: {error}{}", hint(.error))]
 pub struct RegisterError {
     /// Which.
     pub region_id: u64,
@@ -140,8 +141,8 @@ impl Uring {
         Ok(if self.busy { RegistrationProgress::Later } else { RegistrationProgress::Done })
     }
 
-    /// Where an extent is, or as much of it as one piece has, if it is held. That is more than any datagram: one that is cut
-    /// here is refused by the kernel (`EMSGSIZE`) as the whole would be.
+    /// Where an extent is, or as much of it as one piece has, if it is held. That is more than any datagram:
+    /// one that is cut here is refused by the kernel (`EMSGSIZE`) as the whole would be.
     #[inline]
     pub(crate) fn find(&self, file: &MappedFile, extent: Extent) -> Option<Place> {
         let held = &self.regions[self.position(file.hot()?).ok()?];

@@ -1,4 +1,5 @@
-//! Every path for downloads delivers the same bytes, to UDP and to TCP, over IPv4 and IPv6, and says the same of what goes wrong.
+//! Every path for downloads delivers the same bytes, to UDP and to TCP, over IPv4 and IPv6, and says the same
+//! of what goes wrong.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -10,7 +11,8 @@ use std::net::{TcpListener, TcpStream};
 use block::{TIMEOUT, medium, receive, storage_fails_and_leaves_nothing_behind, to_both_hosts, udp};
 use wirepath_datapath::{BlockPath, BlockSink, Extent, SendContext, SendError};
 
-/// The paths that need no ring and no module, to both hosts; tests/uring.rs and tests/module.rs have the others.
+/// The paths that need no ring and no module, to both hosts; tests/uring.rs and tests/module.rs have the
+/// others.
 fn unaided() -> Vec<(BlockPath, &'static str)> {
     to_both_hosts(|path| !path.needs_hot_memory() && !path.needs_module())
 }

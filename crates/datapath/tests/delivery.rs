@@ -1,5 +1,6 @@
-//! Every path delivers the same packets: with stored headers, with headers of the session's own, generated in front of a bare
-//! asset, from the middle of a packet, at odd and even offsets, over IPv4 and IPv6; and says the same of what goes wrong.
+//! Every path delivers the same packets: with stored headers, with headers of the session's own, generated in
+//! front of a bare asset, from the middle of a packet, at odd and even offsets, over IPv4 and IPv6; and says
+//! the same of what goes wrong.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -61,8 +62,9 @@ fn wire_sendfile_notices_every_missing_byte() {
 
 /// Promise: A route that cannot segment costs its session one step down, and no other session.
 ///
-/// More segments than any kernel cuts (64, from Linux 6.9 on 128), in more pages than a pipe holds: the kernel takes the
-/// first part of the train, refuses the last, and drops both. `sendfile` then answers what was taken.
+/// More segments than any kernel cuts (64, from Linux 6.9 on 128), in more pages than a pipe holds: the
+/// kernel takes the first part of the train, refuses the last, and drops both. `sendfile` then answers what
+/// was taken.
 #[test]
 fn what_is_refused_at_the_end_of_a_train_is_no_error_of_storage() {
     let paths = [DataPath::WireSendfile, DataPath::GsoWritev];

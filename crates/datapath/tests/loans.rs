@@ -1,5 +1,5 @@
-//! Loans: what is lent is counted, comes back, and is not written before. All on loopback, where the kernel turns every loan
-//! into a copy and says so; `tests/netns` has a device that really borrows.
+//! Loans: what is lent is counted, comes back, and is not written before. All on loopback, where the kernel
+//! turns every loan into a copy and says so; `tests/netns` has a device that really borrows.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -54,7 +54,8 @@ fn medium(length: usize) -> MappedFile {
     MappedFile::new(file, length as u64).unwrap()
 }
 
-/// The counts when all loans are back, without the most that were out: how soon they are back is the machine's affair.
+/// The counts when all loans are back, without the most that were out: how soon they are back is the
+/// machine's affair.
 fn settled(sink: &BlockSink) -> LoanCounts {
     assert!(sink.wait_for_loans(TIMEOUT).unwrap(), "{:?}", sink.loans());
     LoanCounts { outstanding_most: 0, ..sink.loans() }
@@ -318,7 +319,8 @@ fn loans_stay_out_until_the_receiver_reads() {
 
 /// Promise: Where nothing more can be lent, copies are sent.
 ///
-/// What is beyond the sink's memory of loans is copied; and a connection that is cut gives back what was lent to it.
+/// What is beyond the sink's memory of loans is copied; and a connection that is cut gives back what was lent
+/// to it.
 #[test]
 fn more_loans_of_buffers_than_a_sink_remembers_are_copies() {
     let (sink, receiver) = tcp(BlockPath::Loan);

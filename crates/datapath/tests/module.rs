@@ -1,5 +1,5 @@
-//! The paths by the kernel module: every packet and byte, and the same errors as other paths have. A runner of its own: where the
-//! module is not loaded, that is neither a pass nor a failure.
+//! The paths by the kernel module: every packet and byte, and the same errors as other paths have. A runner
+//! of its own: where the module is not loaded, that is neither a pass nor a failure.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 

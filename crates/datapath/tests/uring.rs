@@ -1,5 +1,6 @@
-//! The paths that send from registered memory: every byte, one at a time and many in a call; what does not go is handed back.
-//! A runner of its own: where io_uring is not to be had, that is neither a pass nor a failure.
+//! The paths that send from registered memory: every byte, one at a time and many in a call; what does not go
+//! is handed back. A runner of its own: where io_uring is not to be had, that is neither a pass nor a
+//! failure.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -279,7 +280,8 @@ fn one_alone_does_not_lose_what_is_queued() {
 
 /// Promise: A train that a full socket refuses is sent later; none is lost or sent twice.
 ///
-/// A ring breaks on a thread that is not its own. What was queued is told of before the thread goes on without.
+/// A ring breaks on a thread that is not its own. What was queued is told of before the thread goes on
+/// without.
 fn a_ring_that_breaks_loses_no_answer() {
     let (first, second) = (train(0, 3 * PACKET), train(50_000, 2 * PACKET));
     let full = SendError::Full { call: "io_uring send_zc" };

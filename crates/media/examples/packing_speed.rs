@@ -1,5 +1,6 @@
-//! Prints how fast one core packs a transport stream: `cargo run --release -p wirepath-media --example packing_speed`.
-//! With a file as argument that file is packed from memory, else a synthetic stream of 4 Mb/s.
+//! Prints how fast one core packs a transport stream: `cargo run --release -p wirepath-media --example
+//! packing_speed`. With a file as argument that file is packed from memory, else a synthetic stream of 4
+//! Mb/s.
 
 use std::time::Instant;
 

@@ -1,8 +1,9 @@
 //! Wire images: ready-made packets of an asset in a file, with the times at which they depart.
 //!
-//! This is the format as bytes and values; `docs/wire-image.md` describes it byte by byte. A file is a [`Header`]
-//! page, segments of packets and [`TrainRecord`] records, and a [`Table`] of segments. Nothing read from a file is
-//! believed before it has been checked against its checksum and against everything else in the file.
+//! This is the format as bytes and values; `docs/wire-image.md` describes it byte by byte. A file is a
+//! [`Header`] page, segments of packets and [`TrainRecord`] records, and a [`Table`] of segments. Nothing
+//! read from a file is believed before it has been checked against its checksum and against everything else
+//! in the file.
 
 mod error;
 mod fields;

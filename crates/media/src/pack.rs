@@ -1,9 +1,44 @@
 //! Packing: turns a transport stream into the segments of a wire image (RFC 2250, RFC 3551 section 5.7).
 //!
-//! Pure: the caller reads the asset and writes the image. Give a [`Packer`] the asset's bytes in any pieces, write
-//! each [`PackedSegment`] at its offset as it comes out, then the table and, last of all, the header that
-//! [`Packer::finish`] answers with. Memory is bounded by what may wait for a clock reference (64 MiB) and by
-//! 64 bytes for each segment and random access point.
+//! Pure: the caller reads the asset and writes the image. Give a [`Packer`] the asset's bytes in any pieces,
+//! write each [`PackedSegment`] at its offset as it comes out, then the table and, last of all, the header
+//! that [`Packer::finish`] answers with. Memory is bounded by what may wait for a clock reference (64 MiB)
+//! and by 64 bytes for each segment and random access point.
+//! ```
+//! use wirepath_media::image::{self, Header, Identity, Plan, Recipe, Table};
+//! use wirepath_media::pack::Packer;
+//! use wirepath_media::ts::synthetic::Sample;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let asset = Sample::default().stream().bytes;
+//! let plan = Plan {
+//!     identity: Identity { size: asset.len() as u64, mtime_ns: 0, inode: 1, device: 1 },
+//!     recipe: Recipe { ts_per_packet: 7, burst_us: 20_000 },
+//!     ssrc: 1,
+//!     sequence: 0,
+//!     timestamp: 0,
+//! };
+//! let mut packer = Packer::new(plan)?;
+//! packer.push(&asset)?;
+//! let summary = packer.finish()?;
+//!
+//! let mut file = vec![0; image::PAGE as usize];
+//! while let Some(segment) = packer.pop() {
+//!     file.extend(segment.bytes);
+//! }
+//! file.extend(summary.table_bytes);
+//! file[..image::PAGE as usize].copy_from_slice(&summary.header.encode());
+//!
+//! // The same file, read back and checked.
+//! let header = Header::decode(&file[..image::PAGE as usize], file.len() as u64)?;
+//! let table = Table::decode(&file[header.table.offset as usize..], &header)?;
+//! let segment = &table.segments[0];
+//! let bytes = &file[segment.offset as usize..][..segment.length() as usize];
+//! let trains = segment.trains(&header.plan, table.until_us(0, &header), bytes)?;
+//! assert_eq!(trains[0].packet_size, 12 + 7 * 188);
+//! # Ok(())
+//! # }
+//! ```
 
 mod buffer;
 mod cutter;

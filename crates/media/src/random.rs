@@ -1,5 +1,5 @@
-//! Numbers that look random and are the same for the same seed, on every machine and in every version: samples are made of them, and
-//! both ends of a stream that is spread at random draw them. Not for secrets.
+//! Numbers that look random and are the same for the same seed, on every machine and in every version:
+//! samples are made of them, and both ends of a stream that is spread at random draw them. Not for secrets.
 
 /// SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Debug)]
@@ -32,7 +32,8 @@ impl Random {
 mod tests {
     use super::*;
 
-    /// The first outputs for seed 1234567, as published with the reference implementation (Rosetta Code, "Splitmix64").
+    /// The first outputs for seed 1234567, as published with the reference implementation (Rosetta Code,
+    /// "Splitmix64").
     #[test]
     fn it_is_splitmix64() {
         let mut random = Random::new(1_234_567);

@@ -17,6 +17,16 @@ pub const CNAME_LIMIT: usize = 255;
 const HEADER_LENGTH: usize = 4;
 
 /// What a sender says of itself (RFC 3550 section 6.4.1).
+/// ```
+/// use std::time::Duration;
+/// use wirepath_media::rtcp::{self, NtpTime, SenderState};
+///
+/// let now = NtpTime::from_unix(Duration::from_secs(1_700_000_000));
+/// let state = SenderState { ssrc: 7, now, timestamp: 90_000, packets: 100, octets: 131_600 };
+/// let leaving = rtcp::read(&state.bye("wirepath@host"), 7)?;
+/// assert!(leaving.bye);
+/// # Ok::<(), rtcp::NotRtcp>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderState {
     /// Its synchronisation source.
@@ -91,8 +101,8 @@ impl SenderState {
 }
 
 impl Reception {
-    /// Time to the receiver and back (RFC 3550 section 6.4.1, LSR and DLSR); nothing where the receiver has had
-    /// no report, or claims what cannot be.
+    /// Time to the receiver and back (RFC 3550 section 6.4.1, LSR and DLSR); nothing where the receiver has
+    /// had no report, or claims what cannot be.
     pub fn round_trip(&self, now: NtpTime) -> Option<Duration> {
         if self.last_report == 0 {
             return None;
@@ -115,8 +125,8 @@ impl Reception {
     }
 }
 
-/// Reads a datagram from a client of the source `ssrc`. Packets inside it that are of no interest, or wrong in
-/// themselves, are passed over.
+/// Reads a datagram from a client of the source `ssrc`. Packets inside it that are of no interest, or wrong
+/// in themselves, are passed over.
 pub fn read(datagram: &[u8], ssrc: u32) -> Result<Received, NotRtcp> {
     Compound::parse(datagram)?;
     if !matches!(datagram[1], SenderReport::PACKET_TYPE | ReceiverReport::PACKET_TYPE) {

@@ -42,6 +42,21 @@ impl Header {
 ///
 /// One rule for the packer, which writes these headers into an image, and for a session that makes headers of
 /// its own from the same run: both get the same timestamps without storing one per packet.
+/// ```
+/// use wirepath_media::rtp::{Header, PAYLOAD_TYPE_MP2T, Run};
+///
+/// let first = Header {
+///     marker: true,
+///     payload_type: PAYLOAD_TYPE_MP2T,
+///     sequence: u16::MAX,
+///     timestamp: 0,
+///     ssrc: 7,
+/// };
+/// let run = Run { first, step: 90 << 16 }; // a packet each millisecond
+/// let third = run.header(2);
+/// assert_eq!((third.marker, third.sequence, third.timestamp), (false, 1, 180));
+/// assert_eq!(third.to_bytes()[..2], [0x80, 33]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// The first packet's header. Only the first packet carries its marker.

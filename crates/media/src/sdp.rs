@@ -9,6 +9,21 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub const TRACK: &str = "track1";
 
 /// What a client is told before it sets up a session.
+/// ```
+/// use wirepath_media::sdp::Description;
+///
+/// let description = Description {
+///     name: "clip.ts",
+///     id: 1,
+///     version: 1,
+///     server: [192, 0, 2, 1].into(),
+///     duration_us: Some(10_000_000),
+///     bits_per_second: None,
+/// };
+/// let text = String::from_utf8(description.to_bytes()).unwrap();
+/// assert!(text.contains("m=video 0 RTP/AVP 33\r\n"));
+/// assert!(text.contains("a=range:npt=0.000-10.000\r\n"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description<'a> {
     /// The presentation's name, shown by players.

@@ -1,5 +1,5 @@
-//! Datagrams of one size, many in a call, in both directions: what the kernel gathered on its way up (UDP_GRO, Linux 5.0) and what
-//! it cuts on its way down (UDP_SEGMENT, Linux 4.18).
+//! Datagrams of one size, many in a call, in both directions: what the kernel gathered on its way up
+//! (UDP_GRO, Linux 5.0) and what it cuts on its way down (UDP_SEGMENT, Linux 4.18).
 
 use std::io::{self, IoSlice};
 use std::mem::size_of;
@@ -27,8 +27,8 @@ pub struct Received {
     pub bytes: usize,
     /// Bytes of each datagram but the last, which may be shorter. None where there is one.
     pub datagram_bytes: Option<usize>,
-    /// There were more bytes than `room`, or more control messages than anybody has asked the kernel for; they are lost, and with
-    /// them perhaps the size of the datagrams.
+    /// There were more bytes than `room`, or more control messages than anybody has asked the kernel for;
+    /// they are lost, and with them perhaps the size of the datagrams.
     pub is_cut: bool,
 }
 
@@ -37,8 +37,9 @@ const CONTROL_SENT: usize =
     // SAFETY: a computation on the length only.
     unsafe { libc::CMSG_SPACE(size_of::<libc::c_int>() as u32) } as usize;
 
-/// Room for what the kernel says of a datagram: the size of those it gathered, and whatever else whoever gave us the socket asked
-/// for. All time stamps, addresses, marks and IPv6 headers that `recvmsg` knows take less.
+/// Room for what the kernel says of a datagram: the size of those it gathered, and whatever else whoever gave
+/// us the socket asked for. All time stamps, addresses, marks and IPv6 headers that `recvmsg` knows take
+/// less.
 const CONTROL_RECEIVED: usize = 1024;
 
 /// Control messages begin with numbers of pointer size.
@@ -48,11 +49,12 @@ struct Control<const LENGTH: usize>([u8; LENGTH]);
 /// Rooms that are reserved at once.
 const BLOCK: usize = 4;
 
-/// Takes what came next, up to `room` bytes, and puts it behind what is in `buffer`. Never blocks. An empty datagram is 0 bytes.
+/// Takes what came next, up to `room` bytes, and puts it behind what is in `buffer`. Never blocks. An empty
+/// datagram is 0 bytes.
 ///
 /// # Errors
-/// `EAGAIN` if there is nothing; `ECONNREFUSED` and other ICMP errors of earlier sends on a connected socket; else what `recvmsg`
-/// says.
+/// `EAGAIN` if there is nothing; `ECONNREFUSED` and other ICMP errors of earlier sends on a connected socket;
+/// else what `recvmsg` says.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut BytesMut, room: usize) -> io::Result<Received> {
     receive_with::<CONTROL_RECEIVED>(socket, buffer, room)
 }
@@ -73,8 +75,8 @@ fn receive_with<const CONTROL: usize>(
     message.msg_iovlen = 1;
     message.msg_control = control.0.as_mut_ptr().cast();
     message.msg_controllen = CONTROL as _;
-    // SAFETY: the vector is `room` bytes of the buffer's spare capacity, which `reserve` made sure of; the control buffer is as long
-    // as it says; both live until the call is over.
+    // SAFETY: the vector is `room` bytes of the buffer's spare capacity, which `reserve` made sure of; the
+    // control buffer is as long as it says; both live until the call is over.
     let received = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
     let bytes = checked(received)?;
     // SAFETY: the kernel wrote this many bytes, at most `room`, to the front of the spare capacity.
@@ -93,7 +95,8 @@ fn gathered(message: &libc::msghdr) -> Option<usize> {
     // SAFETY: null, or a header that the kernel wrote to the control buffer.
     while let Some(header) = unsafe { next.as_ref() } {
         if (header.cmsg_level, header.cmsg_type) == (libc::SOL_UDP, UDP_GRO) {
-            // SAFETY: behind a header of this kind is a number (`udp_cmsg_recv` of the kernel), perhaps not aligned.
+            // SAFETY: behind a header of this kind is a number (`udp_cmsg_recv` of the kernel), perhaps not
+            // aligned.
             let size = unsafe { libc::CMSG_DATA(header).cast::<libc::c_int>().read_unaligned() };
             return usize::try_from(size).ok().filter(|size| *size > 0);
         }
@@ -103,12 +106,13 @@ fn gathered(message: &libc::msghdr) -> Option<usize> {
     None
 }
 
-/// Sends what `parts` say, one behind the other, as datagrams of `datagram_bytes` (the last may be shorter; None: as one), to `to`,
-/// or to whom the socket is connected. Answers the bytes taken: all of them. Never blocks, never raises SIGPIPE.
+/// Sends what `parts` say, one behind the other, as datagrams of `datagram_bytes` (the last may be shorter;
+/// None: as one), to `to`, or to whom the socket is connected. Answers the bytes taken: all of them. Never
+/// blocks, never raises SIGPIPE.
 ///
 /// # Errors
-/// `EAGAIN` if there is no room; `EMSGSIZE` for what is too long; `EIO`, `EINVAL` or `EMSGSIZE` where the route cannot cut; else what
-/// `sendmsg` or `sendto` says.
+/// `EAGAIN` if there is no room; `EMSGSIZE` for what is too long; `EIO`, `EINVAL` or `EMSGSIZE` where the
+/// route cannot cut; else what `sendmsg` or `sendto` says.
 pub fn send(
     socket: BorrowedFd<'_>,
     parts: &[IoSlice<'_>],
@@ -132,8 +136,8 @@ pub fn send(
         message.msg_control = control.0.as_mut_ptr().cast();
         // SAFETY: a computation on the length only.
         message.msg_controllen = unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) } as _;
-        // SAFETY: the control buffer is aligned and has room for a header and a number; so there is a first header in it, and
-        // behind that the number's place.
+        // SAFETY: the control buffer is aligned and has room for a header and a number; so there is a first
+        // header in it, and behind that the number's place.
         unsafe {
             let header = libc::CMSG_FIRSTHDR(&raw const message);
             (*header).cmsg_level = libc::SOL_UDP;
@@ -142,14 +146,17 @@ pub fn send(
             libc::CMSG_DATA(header).cast::<u16>().write_unaligned(datagram_bytes);
         }
     }
-    // SAFETY: name, vectors and control buffer live until the call is over and are as long as the message says.
+    // SAFETY: name, vectors and control buffer live until the call is over and are as long as the message
+    // says.
     checked(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, FLAGS) })
 }
 
-/// A datagram that lies in one piece. The kernel has less to fetch for it than for `sendmsg`, which costs a twentieth more.
+/// A datagram that lies in one piece. The kernel has less to fetch for it than for `sendmsg`, which costs a
+/// twentieth more.
 fn send_one(socket: BorrowedFd<'_>, part: &[u8], to: Option<&SocketAddrAny>) -> io::Result<usize> {
     let (name, length) = to.map_or((std::ptr::null(), 0), |to| (to.as_ptr().cast(), to.addr_len()));
-    // SAFETY: the bytes and the name live until the call is over and are as long as it is told; without a name there is null.
+    // SAFETY: the bytes and the name live until the call is over and are as long as it is told; without a
+    // name there is null.
     checked(unsafe {
         libc::sendto(socket.as_raw_fd(), part.as_ptr().cast(), part.len(), FLAGS, name, length)
     })

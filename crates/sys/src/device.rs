@@ -1,5 +1,6 @@
-//! Network devices: which there are, which one owns a local address, and what each says of itself (`ioctl`s of
-//! `netdevice(7)` and, in `ethtool`, of `linux/ethtool.h`, which ask within the network namespace of their socket).
+//! Network devices: which there are, which one owns a local address, and what each says of itself (`ioctl`s
+//! of `netdevice(7)` and, in `ethtool`, of `linux/ethtool.h`, which ask within the network namespace of their
+//! socket).
 
 use std::ffi::CStr;
 use std::io;
@@ -79,7 +80,8 @@ pub fn all() -> io::Result<Vec<DeviceName>> {
     }
     let mut names = Vec::new();
     for index in 0.. {
-        // SAFETY: the list's elements follow each other, and the loop ends at the one with a null name, its last.
+        // SAFETY: the list's elements follow each other, and the loop ends at the one with a null name, its
+        // last.
         let item = unsafe { &*list.add(index) };
         if item.if_name.is_null() {
             break;

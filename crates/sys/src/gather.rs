@@ -1,7 +1,7 @@
 //! Datagrams gathered from generated headers and ranges of a mapping, sent in one call.
 //!
-//! `sendmsg` with `UDP_SEGMENT` (Linux 4.18) sends them as one train; `sendmmsg` sends them one by one. All memory
-//! is allocated when a [`Gather`] is made, none while sending.
+//! `sendmsg` with `UDP_SEGMENT` (Linux 4.18) sends them as one train; `sendmmsg` sends them one by one. All
+//! memory is allocated when a [`Gather`] is made, none while sending.
 
 use std::io;
 use std::ops::Range;
@@ -39,14 +39,15 @@ struct Vectors {
     messages: Box<[libc::mmsghdr]>,
 }
 
-// SAFETY: the pointers inside are rewritten at the start of each call and mean nothing between calls, so the thread
-// that makes the next call may be another one.
+// SAFETY: the pointers inside are rewritten at the start of each call and mean nothing between calls, so the
+// thread that makes the next call may be another one.
 unsafe impl Send for Gather {}
 
 impl Default for Gather {
     fn default() -> Gather {
         let empty = libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 };
-        // SAFETY: `mmsghdr` is plain C data for which all zeros is a valid value: null pointers and zero lengths.
+        // SAFETY: `mmsghdr` is plain C data for which all zeros is a valid value: null pointers and zero
+        // lengths.
         let message: libc::mmsghdr = unsafe { std::mem::zeroed() };
         Gather {
             headers: vec![[0; HEADER_LENGTH]; MAXIMUM_DATAGRAMS].into(),
@@ -60,12 +61,13 @@ impl Default for Gather {
 
 impl Gather {
     /// Sends all datagrams as one buffer, which the kernel cuts into datagrams of the size set by
-    /// [`crate::socket::set_segment`]; where none is set they leave as one. Answers the number of bytes taken: all of them or an
-    /// error.
+    /// [`crate::socket::set_segment`]; where none is set they leave as one. Answers the number of bytes
+    /// taken: all of them or an error.
     ///
     /// # Errors
-    /// `EINVAL` for more than [`MAXIMUM_DATAGRAMS`] or a range outside the mapping; `EIO`, `EINVAL` and `EMSGSIZE` where
-    /// the route cannot segment; `EFAULT` where the mapped file has become shorter; else what `sendmsg` says.
+    /// `EINVAL` for more than [`MAXIMUM_DATAGRAMS`] or a range outside the mapping; `EIO`, `EINVAL` and
+    /// `EMSGSIZE` where the route cannot segment; `EFAULT` where the mapped file has become shorter; else
+    /// what `sendmsg` says.
     pub fn send_segmented(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -76,13 +78,15 @@ impl Gather {
         self.vectors.send(socket, vectors, Mode::Copy)
     }
 
-    /// As [`Gather::send_segmented`], but the pages of the mapping and those of block `number` of `blocks`, where the headers
-    /// are written, are lent to the kernel. That block must not be used again before [`crate::zerocopy::returned`] has said that
-    /// this loan is over: what leaves would have the wrong headers.
+    /// As [`Gather::send_segmented`], but the pages of the mapping and those of block `number` of `blocks`,
+    /// where the headers are written, are lent to the kernel. That block must not be used again before
+    /// [`crate::zerocopy::returned`] has said that this loan is over: what leaves would have the wrong
+    /// headers.
     ///
     /// # Errors
-    /// As `send_segmented`; `EINVAL` for more datagrams than a block has headers; `EMSGSIZE` for more fragments than a packet may
-    /// have (17 on most kernels: one for each header and for each page of payload); `ENOBUFS` when too much is lent already.
+    /// As `send_segmented`; `EINVAL` for more datagrams than a block has headers; `EMSGSIZE` for more
+    /// fragments than a packet may have (17 on most kernels: one for each header and for each page of
+    /// payload); `ENOBUFS` when too much is lent already.
     pub fn lend_segmented(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -95,7 +99,8 @@ impl Gather {
         self.vectors.send(socket, vectors, Mode::Lend)
     }
 
-    /// Sends the datagrams one after the other in one call, `sendmmsg`. Answers how many were sent, at least one.
+    /// Sends the datagrams one after the other in one call, `sendmmsg`. Answers how many were sent, at least
+    /// one.
     ///
     /// # Errors
     /// As `send_segmented`, but for those of segmentation; an error means that none was sent.
@@ -107,8 +112,9 @@ impl Gather {
     ) -> io::Result<usize> {
         let (count, _) = self.vectors.fill(&mut self.headers, mapping, datagrams)?;
         let messages = self.vectors.messages.as_mut_ptr();
-        // SAFETY: the first `count` messages were just written by `fill`; their vectors point into `self.headers` and
-        // `mapping`, both borrowed until this call is over. The kernel writes only `msg_len` of the messages.
+        // SAFETY: the first `count` messages were just written by `fill`; their vectors point into
+        // `self.headers` and `mapping`, both borrowed until this call is over. The kernel writes only
+        // `msg_len` of the messages.
         let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), messages, count as u32, FLAGS) };
         checked(sent as isize)
     }
@@ -148,8 +154,8 @@ impl Vectors {
         let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
         message.msg_iov = self.vectors.as_mut_ptr();
         message.msg_iovlen = count;
-        // SAFETY: the caller still borrows the headers and the mapping that the vectors point into, and the kernel only reads
-        // them. What a loan goes on reading after the call are pages that it holds itself.
+        // SAFETY: the caller still borrows the headers and the mapping that the vectors point into, and the
+        // kernel only reads them. What a loan goes on reading after the call are pages that it holds itself.
         checked(unsafe { libc::sendmsg(socket.as_raw_fd(), &message, mode.flags()) })
     }
 }

@@ -10,17 +10,18 @@ pub const HEADER_LENGTH: usize = 12;
 /// A generated header.
 pub type Header = [u8; HEADER_LENGTH];
 
-/// Bytes of a block: a power of two, so that no block crosses a page and a header is one fragment of a packet.
+/// Bytes of a block: a power of two, so that no block crosses a page and a header is one fragment of a
+/// packet.
 const BLOCK_LENGTH: usize = 128;
 
-/// Blocks of headers, on pages of their own: when they are dropped while lent, the kernel still holds the pages, and nobody
-/// gets to write them.
+/// Blocks of headers, on pages of their own: when they are dropped while lent, the kernel still holds the
+/// pages, and nobody gets to write them.
 #[derive(Debug)]
 pub struct HeaderBlocks(PageBuffer);
 
 impl HeaderBlocks {
-    /// Headers in a block: a train that is lent has no room for more, as each needs a fragment of its own and its payload one
-    /// more, and there are 17.
+    /// Headers in a block: a train that is lent has no room for more, as each needs a fragment of its own and
+    /// its payload one more, and there are 17.
     pub const HEADERS: usize = 8;
 
     /// `count` blocks.

@@ -1,7 +1,7 @@
 //! System calls that no library offers safely or without allocation: the only room with `unsafe`.
 //!
-//! Typed request in, typed result out. What `rustix` and `socket2` already offer safely is used from there and
-//! not wrapped again.
+//! Typed request in, typed result out. What `rustix` and `socket2` already offer safely is used from there
+//! and not wrapped again.
 
 pub mod append;
 pub mod cpu;

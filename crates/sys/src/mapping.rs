@@ -1,8 +1,9 @@
 //! Mappings whose bytes only the kernel reads and writes.
 //!
-//! A file can be truncated or rewritten under its mapping, which makes a Rust slice over it unsound and a read
-//! beyond the end a fatal signal; so can memory that another process shares. So a [`Mapping`] never gives out a slice: its
-//! ranges are handed to the kernel, which answers `EFAULT` where a process would be killed.
+//! A file can be truncated or rewritten under its mapping, which makes a Rust slice over it unsound and a
+//! read beyond the end a fatal signal; so can memory that another process shares. So a [`Mapping`] never
+//! gives out a slice: its ranges are handed to the kernel, which answers `EFAULT` where a process would be
+//! killed.
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -25,7 +26,8 @@ pub struct Mapping {
     is_writable: bool,
 }
 
-// SAFETY: the mapping is never written and never read by this process but by calls; its address is only passed to the kernel.
+// SAFETY: the mapping is never written and never read by this process but by calls; its address is only
+// passed to the kernel.
 unsafe impl Send for Mapping {}
 // SAFETY: as above: there is no access that could race.
 unsafe impl Sync for Mapping {}
@@ -39,8 +41,8 @@ impl Mapping {
         Mapping::with(file.as_fd(), length, ProtFlags::READ, MapFlags::SHARED)
     }
 
-    /// The same, with every page of the file mapped at once, read from storage if need be: no send of them faults then. What
-    /// cannot be read is left for a send to tell.
+    /// The same, with every page of the file mapped at once, read from storage if need be: no send of them
+    /// faults then. What cannot be read is left for a send to tell.
     ///
     /// # Errors
     /// As [`Mapping::new`].
@@ -48,7 +50,8 @@ impl Mapping {
         Mapping::with(file.as_fd(), length, ProtFlags::READ, MapFlags::SHARED | MapFlags::POPULATE)
     }
 
-    /// As [`Mapping::new`], to be read and written: what is written is in the file. That does not make it longer.
+    /// As [`Mapping::new`], to be read and written: what is written is in the file. That does not make it
+    /// longer.
     ///
     /// # Errors
     /// As [`Mapping::new`]; `EACCES` if the file is not open for both.
@@ -86,33 +89,36 @@ impl Mapping {
     /// Sends a copy of the range; answers how many bytes were taken. Never blocks.
     ///
     /// # Errors
-    /// `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has become shorter, else what `send` says.
+    /// `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has become shorter, else what
+    /// `send` says.
     pub fn copy(&self, socket: BorrowedFd<'_>, range: Range<usize>) -> io::Result<usize> {
         let vector = self.vector(range).ok_or(io::ErrorKind::InvalidInput)?;
         send::send(socket, vector, Mode::Copy)
     }
 
-    /// Sends the range and lends its pages, which are the page cache's; answers how many bytes were taken. Never blocks. The
-    /// loan comes back by [`crate::zerocopy::returned`]; the mapping may go before.
+    /// Sends the range and lends its pages, which are the page cache's; answers how many bytes were taken.
+    /// Never blocks. The loan comes back by [`crate::zerocopy::returned`]; the mapping may go before.
     ///
     /// # Errors
-    /// As [`Mapping::copy`], and `ENOBUFS` when too much is lent already (`net.core.optmem_max`, RLIMIT_MEMLOCK).
+    /// As [`Mapping::copy`], and `ENOBUFS` when too much is lent already (`net.core.optmem_max`,
+    /// RLIMIT_MEMLOCK).
     pub fn lend(&self, socket: BorrowedFd<'_>, range: Range<usize>) -> io::Result<usize> {
         let vector = self.vector(range).ok_or(io::ErrorKind::InvalidInput)?;
         send::send(socket, vector, Mode::Lend)
     }
 
-    /// Puts a copy of the range behind what is in `buffer`; answers how many bytes, which are fewer where the mapped file ends first.
-    /// May block: what is not in memory is read.
+    /// Puts a copy of the range behind what is in `buffer`; answers how many bytes, which are fewer where the
+    /// mapped file ends first. May block: what is not in memory is read.
     ///
     /// # Errors
-    /// `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has become shorter, else what `process_vm_readv`
-    /// says (`EPERM` or `ENOSYS` where a container's filter forbids it).
+    /// `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has become shorter, else what
+    /// `process_vm_readv` says (`EPERM` or `ENOSYS` where a container's filter forbids it).
     pub fn read(&self, range: Range<usize>, buffer: &mut BytesMut) -> io::Result<usize> {
         let from = self.vector(range).ok_or(io::ErrorKind::InvalidInput)?;
         buffer.reserve(from.iov_len);
         let to = libc::iovec { iov_base: buffer.chunk_mut().as_mut_ptr().cast(), iov_len: from.iov_len };
-        // SAFETY: `to` is spare capacity of the buffer, `from` lies in our own mapping; both outlive the call.
+        // SAFETY: `to` is spare capacity of the buffer, `from` lies in our own mapping; both outlive the
+        // call.
         let read = unsafe { libc::process_vm_readv(ourselves(), &raw const to, 1, &raw const from, 1, 0) };
         let read = checked(read)?;
         // SAFETY: the kernel wrote this many bytes to the front of the spare capacity.
@@ -120,19 +126,20 @@ impl Mapping {
         Ok(read)
     }
 
-    /// Brings the pages of the range into memory and into the page table, so that a call that reads them soon does not wait; they may
-    /// be reclaimed again. Nothing is copied (`MADV_POPULATE_READ`, Linux 5.14), but where the kernel cannot do that, each
-    /// byte is read once. May block.
+    /// Brings the pages of the range into memory and into the page table, so that a call that reads them soon
+    /// does not wait; they may be reclaimed again. Nothing is copied (`MADV_POPULATE_READ`, Linux 5.14), but
+    /// where the kernel cannot do that, each byte is read once. May block.
     ///
     /// # Errors
-    /// As [`Mapping::read`]: `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has become shorter; and
-    /// `EHWPOISON` for memory that is broken.
+    /// As [`Mapping::read`]: `EINVAL` for a range outside the mapping, `EFAULT` where the mapped file has
+    /// become shorter; and `EHWPOISON` for memory that is broken.
     pub fn prefault(&self, range: Range<usize>) -> io::Result<()> {
         let vector = self.vector(range.clone()).ok_or(io::ErrorKind::InvalidInput)?;
         let before = vector.iov_base.addr() % page_size();
         let (start, length) = (vector.iov_base.wrapping_byte_sub(before), vector.iov_len + before);
         loop {
-            // SAFETY: the pages are those of our own mapping, which begins at one; the advice changes no byte of them.
+            // SAFETY: the pages are those of our own mapping, which begins at one; the advice changes no byte
+            // of them.
             match unsafe { madvise(start, length, Advice::LinuxPopulateRead) } {
                 Ok(()) => return Ok(()),
                 Err(Errno::INTR) => {}
@@ -159,7 +166,8 @@ impl Mapping {
     /// `EACCES` if the mapping is only to be read, else as [`Mapping::read`] (`process_vm_writev`).
     pub fn write(&self, range: Range<usize>, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         let to = self.writable_vector(range)?;
-        // SAFETY: an `IoSlice` is an `iovec` on Unix, and the slices are only read; `to` lies in our own mapping. All outlive the call.
+        // SAFETY: an `IoSlice` is an `iovec` on Unix, and the slices are only read; `to` lies in our own
+        // mapping. All outlive the call.
         let written = unsafe {
             let (from, count) = (slices.as_ptr().cast(), slices.len() as libc::c_ulong);
             libc::process_vm_writev(ourselves(), from, count, &raw const to, 1, 0)
@@ -170,21 +178,25 @@ impl Mapping {
     /// Reads what a pipe or connection has straight into the range; answers how many bytes. May block.
     ///
     /// # Errors
-    /// `EACCES` if the mapping is only to be read, `EINVAL` and `EFAULT` as [`Mapping::read`], else what `read` says.
+    /// `EACCES` if the mapping is only to be read, `EINVAL` and `EFAULT` as [`Mapping::read`], else what
+    /// `read` says.
     pub fn fill(&self, range: Range<usize>, source: BorrowedFd<'_>) -> io::Result<usize> {
         let to = self.writable_vector(range)?;
         // SAFETY: the bytes lie in our own mapping, which is there longer than the call takes.
         checked(unsafe { libc::read(source.as_raw_fd(), to.iov_base, to.iov_len) })
     }
 
-    /// Has a pipe refer to the pages of the range, as far as it has room (`vmsplice`); answers how many bytes, which nobody copied. Never
-    /// waits for room. What is written to the mapping before they have left the pipe, and whatever that was spliced to, changes them.
+    /// Has a pipe refer to the pages of the range, as far as it has room (`vmsplice`); answers how many
+    /// bytes, which nobody copied. Never waits for room. What is written to the mapping before they have left
+    /// the pipe, and whatever that was spliced to, changes them.
     ///
     /// # Errors
-    /// `EAGAIN` if the pipe has no room; `EINVAL` and `EFAULT` as [`Mapping::read`], else what `vmsplice` says.
+    /// `EAGAIN` if the pipe has no room; `EINVAL` and `EFAULT` as [`Mapping::read`], else what `vmsplice`
+    /// says.
     pub fn refer(&self, range: Range<usize>, pipe: BorrowedFd<'_>) -> io::Result<usize> {
         let vector = self.vector(range).ok_or(io::ErrorKind::InvalidInput)?;
-        // SAFETY: the bytes lie in our own mapping; the pipe holds references to their pages, however long that is there.
+        // SAFETY: the bytes lie in our own mapping; the pipe holds references to their pages, however long
+        // that is there.
         checked(unsafe { libc::vmsplice(pipe.as_raw_fd(), &raw const vector, 1, libc::SPLICE_F_NONBLOCK) })
     }
 
@@ -208,8 +220,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: start and length are those of our own mapping, and nobody holds an address into it: `vector`
-        // lends them only for the duration of a call that borrows the mapping, and a loan of pages is one of the pages.
+        // SAFETY: start and length are those of our own mapping, and nobody holds an address into it:
+        // `vector` lends them only for the duration of a call that borrows the mapping, and a loan of pages
+        // is one of the pages.
         let result = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
         debug_assert!(result.is_ok(), "unmapping our own mapping cannot fail");
     }

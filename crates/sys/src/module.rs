@@ -1,12 +1,13 @@
 //! The kernel module's device, `/dev/wirepath`: from storage to the network in one call, by reference.
 //!
-//! `kernel/module/uapi/wirepath.h` opens with the whole protocol in prose. Here a [`Run`] is a packet or any number of them, of
-//! payload in a file or in memory, with headers that are given, made by the kernel's RTP engine, or none; a [`Vector`] is what
-//! the papers call `sendfilew`. Both keep what was sent of them, so that a call that ended early is continued by calling again.
-//! A [`Started`] run is one that the kernel paces.
+//! `kernel/module/uapi/wirepath.h` opens with the whole protocol in prose. Here a [`Run`] is a packet or any
+//! number of them, of payload in a file or in memory, with headers that are given, made by the kernel's RTP
+//! engine, or none; a [`Vector`] is what the papers call `sendfilew`. Both keep what was sent of them, so
+//! that a call that ended early is continued by calling again. A [`Started`] run is one that the kernel
+//! paces.
 //!
-//! By reference means that pages of files and of mappings are not copied: what is written to the file afterwards may be what
-//! leaves. Memory that this process can write is copied.
+//! By reference means that pages of files and of mappings are not copied: what is written to the file
+//! afterwards may be what leaves. Memory that this process can write is copied.
 
 pub mod arena;
 pub mod layout;
@@ -44,11 +45,11 @@ pub enum OpenError {
     #[error("needs the kernel module: docs/module.md says how to load it")]
     Missing,
     /// This user may not open it.
-    #[error("{DEVICE} may not be opened by this user: join the group wirepath, see docs/module.md")]
+    #[error("cannot open {DEVICE}: permission denied: join the group wirepath, see docs/module.md")]
     Forbidden,
     /// No user may open it where this process is.
     #[error(
-        "{DEVICE} may not be opened here: allow the device in the container (--device) or the unit (DeviceAllow=)"
+        "cannot open {DEVICE}: not permitted here: allow it in the container (--device) or the unit (DeviceAllow=)"
     )]
     Barred,
     /// It is another version's.
@@ -94,37 +95,40 @@ impl Module {
         Ok(query)
     }
 
-    /// Sends the run, or what is left of it; [`Run::sent`] says how much was, whatever the answer. Waits for storage; waits for
-    /// room in the socket unless that is non-blocking.
+    /// Sends the run, or what is left of it; [`Run::sent`] says how much was, whatever the answer. Waits for
+    /// storage; waits for room in the socket unless that is non-blocking.
     ///
     /// # Errors
-    /// As the header says, under SEND: `EAGAIN`, `ENODATA`, `EINTR`, `EOPNOTSUPP` and what `send` says. `EINVAL` for given
-    /// headers that are too few.
+    /// As the header says, under SEND: `EAGAIN`, `ENODATA`, `EINTR`, `EOPNOTSUPP` and what `send` says.
+    /// `EINVAL` for given headers that are too few.
     #[inline]
     pub fn send(&self, socket: BorrowedFd<'_>, run: &mut Run<'_>) -> io::Result<()> {
         let raw = run.prepare(socket)?;
-        // SAFETY: the kernel reads and writes the run and the RTP state it points to, which is the run's own and borrowed with
-        // it. It reads headers, table, address and memory that the run borrows, as far as they are long.
+        // SAFETY: the kernel reads and writes the run and the RTP state it points to, which is the run's own
+        // and borrowed with it. It reads headers, table, address and memory that the run borrows, as far as
+        // they are long.
         unsafe { self.request(layout::SEND, raw) }.map(drop)
     }
 
-    /// Sends the vector, or what is left of it; [`Vector::bytes`] says how much was. Waits as [`Module::send`].
+    /// Sends the vector, or what is left of it; [`Vector::bytes`] says how much was. Waits as
+    /// [`Module::send`].
     ///
     /// # Errors
     /// As the header says, under SEND and SENDFILEW.
     #[inline]
     pub fn sendfilew(&self, socket: BorrowedFd<'_>, vector: &mut Vector<'_>) -> io::Result<()> {
         let raw = vector.prepare(socket);
-        // SAFETY: the kernel reads and writes the vector, and reads the parts, the address and the memory that it borrows.
+        // SAFETY: the kernel reads and writes the vector, and reads the parts, the address and the memory
+        // that it borrows.
         unsafe { self.request(layout::SENDFILEW, raw) }.map(drop)
     }
 
-    /// Has the kernel send the run, from where it stands, as `departures` say. What it needs of it, the kernel keeps: the run and
-    /// all that it borrows is free again after the call.
+    /// Has the kernel send the run, from where it stands, as `departures` say. What it needs of it, the
+    /// kernel keeps: the run and all that it borrows is free again after the call.
     ///
     /// # Errors
-    /// As the header says, under SEND and START; `EINVAL` for a run of bytes that this process can write, since they would have
-    /// to stay as they are.
+    /// As the header says, under SEND and START; `EINVAL` for a run of bytes that this process can write,
+    /// since they would have to stay as they are.
     pub fn start(
         &self,
         socket: BorrowedFd<'_>,
@@ -136,15 +140,17 @@ impl Module {
         }
         let mut raw = departures.raw();
         raw.send = run.prepare(socket)?.expose_provenance() as u64;
-        // SAFETY: the kernel reads the structure, the run and what it points to, the departures, and writes none of them. Pages
-        // that it goes on to send are those of a file or of a mapping of a file, which it holds itself.
+        // SAFETY: the kernel reads the structure, the run and what it points to, the departures, and writes
+        // none of them. Pages that it goes on to send are those of a file or of a mapping of a file, which it
+        // holds itself.
         let descriptor = unsafe { self.request(layout::START, &raw mut raw)? };
         // SAFETY: the kernel has just made this descriptor for this call.
         Ok(Started::new(unsafe { OwnedFd::from_raw_fd(descriptor as i32) }))
     }
 
     /// # Safety
-    /// `structure` is what the request takes, and what it points to may be read and written as the request does.
+    /// `structure` is what the request takes, and what it points to may be read and written as the request
+    /// does.
     unsafe fn request<T>(&self, request: u32, structure: *mut T) -> io::Result<usize> {
         // SAFETY: the caller has made sure of it.
         checked(unsafe { libc::ioctl(self.device.as_raw_fd(), request as _, structure) } as isize)

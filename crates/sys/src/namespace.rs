@@ -4,8 +4,9 @@ use std::io;
 
 use rustix::thread::{UnshareFlags, unshare_unsafe};
 
-/// Gives the calling thread a network namespace of its own, empty but for a loopback device that is down. Sockets that it opens
-/// and processes that it starts from then on are in there. The namespace goes with the last of them.
+/// Gives the calling thread a network namespace of its own, empty but for a loopback device that is down.
+/// Sockets that it opens and processes that it starts from then on are in there. The namespace goes with the
+/// last of them.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`, else what `unshare` says.
@@ -14,13 +15,14 @@ pub fn leave_network() -> io::Result<()> {
     Ok(unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?)
 }
 
-/// Gives the calling thread a mount namespace of its own, with the mounts that there are. To be told apart from those of the
-/// host they have still to be made private.
+/// Gives the calling thread a mount namespace of its own, with the mounts that there are. To be told apart
+/// from those of the host they have still to be made private.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_ADMIN`, else what `unshare` says.
 pub fn leave_mounts() -> io::Result<()> {
-    // SAFETY: descriptors stay shared. The thread's working folder and umask become its own, which no borrowed value is about.
+    // SAFETY: descriptors stay shared. The thread's working folder and umask become its own, which no
+    // borrowed value is about.
     Ok(unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?)
 }
 

@@ -16,7 +16,8 @@ pub fn cached_pages(file: BorrowedFd<'_>, range: Range<u64>) -> io::Result<u64> 
     }
     let span = CachestatRange { offset: range.start, length: range.end - range.start };
     let mut stat = Cachestat::default();
-    // SAFETY: both structures have the layout of `linux/mman.h` and outlive the call, which writes only `stat`.
+    // SAFETY: both structures have the layout of `linux/mman.h` and outlive the call, which writes only
+    // `stat`.
     let result = unsafe {
         libc::syscall(SYS_CACHESTAT, file.as_raw_fd(), &raw const span, &raw mut stat, 0 as libc::c_uint)
     };

@@ -1,9 +1,11 @@
-//! Memory whose pages can be lent to the kernel: owned, page-aligned, and not writable while any of it is lent.
+//! Memory whose pages can be lent to the kernel: owned, page-aligned, and not writable while any of it is
+//! lent.
 //!
-//! A [`PageBuffer`] is written by its one owner. [`PageBuffer::share`] makes it [`SharedPages`], which anybody may read and
-//! send from and nobody can write. Each send that lends answers a [`Lent`], to be kept until the kernel says that the loan is
-//! over. When all other shares are dropped and all loans are back, [`SharedPages::reclaim`] gives the buffer back to be written
-//! again. Freeing the memory while it is lent is harmless, since the kernel holds the pages; writing to it would not be.
+//! A [`PageBuffer`] is written by its one owner. [`PageBuffer::share`] makes it [`SharedPages`], which
+//! anybody may read and send from and nobody can write. Each send that lends answers a [`Lent`], to be kept
+//! until the kernel says that the loan is over. When all other shares are dropped and all loans are back,
+//! [`SharedPages::reclaim`] gives the buffer back to be written again. Freeing the memory while it is lent is
+//! harmless, since the kernel holds the pages; writing to it would not be.
 
 use std::io;
 use std::ops::{Deref, DerefMut, Range};
@@ -51,8 +53,8 @@ impl Deref for PageBuffer {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: start and length are those of our own mapping, which is readable and initialised with zeros; it lives as long
-        // as `self`, and only `deref_mut` gives out a way to write it.
+        // SAFETY: start and length are those of our own mapping, which is readable and initialised with
+        // zeros; it lives as long as `self`, and only `deref_mut` gives out a way to write it.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 }
@@ -66,8 +68,8 @@ impl DerefMut for PageBuffer {
 
 impl Drop for PageBuffer {
     fn drop(&mut self) {
-        // SAFETY: start and length are those of our own mapping, and no reference into it outlives `self`. A kernel that still
-        // sends from it holds the pages themselves.
+        // SAFETY: start and length are those of our own mapping, and no reference into it outlives `self`. A
+        // kernel that still sends from it holds the pages themselves.
         let result = unsafe { munmap(self.start.as_ptr().cast(), self.length) };
         debug_assert!(result.is_ok(), "unmapping our own memory cannot fail");
     }
@@ -107,7 +109,8 @@ impl SharedPages {
             return Err(ReclaimError::Lost(self));
         }
         let shared = Arc::try_unwrap(self.0).map_err(|pages| ReclaimError::InUse(SharedPages(pages)))?;
-        // Told again, now that nobody else can be giving up a loan; `try_unwrap` saw what those before it wrote.
+        // Told again, now that nobody else can be giving up a loan; `try_unwrap` saw what those before it
+        // wrote.
         if shared.lost.load(Relaxed) {
             return Err(ReclaimError::Lost(SharedPages(Arc::new(shared))));
         }
@@ -125,8 +128,8 @@ impl SharedPages {
     /// Sends the range and lends its pages; answers how many bytes were taken, and the loan. Never blocks.
     ///
     /// # Errors
-    /// `EINVAL` for a range outside the pages, `ENOBUFS` when too much is lent already (`net.core.optmem_max`,
-    /// RLIMIT_MEMLOCK), else what `send` says.
+    /// `EINVAL` for a range outside the pages, `ENOBUFS` when too much is lent already
+    /// (`net.core.optmem_max`, RLIMIT_MEMLOCK), else what `send` says.
     pub fn lend(&self, socket: BorrowedFd<'_>, range: Range<usize>) -> io::Result<(usize, Lent)> {
         let taken = send::send(socket, self.vector(range)?, Mode::Lend)?;
         Ok((taken, self.promise()))

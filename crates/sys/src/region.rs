@@ -1,8 +1,9 @@
 //! Memory that is filled once and then only sent from.
 //!
-//! An io_uring takes a mapping of an ordinary file as a fixed buffer only if it is on shared memory (ext4 and others answer
-//! `EFAULT`), so what is to be sent that way is copied into a memfd first. Nobody else has a descriptor of it, and nobody writes
-//! to it once [`Region::new`] is over: what the network card reads long after a send is what was put there.
+//! An io_uring takes a mapping of an ordinary file as a fixed buffer only if it is on shared memory (ext4 and
+//! others answer `EFAULT`), so what is to be sent that way is copied into a memfd first. Nobody else has a
+//! descriptor of it, and nobody writes to it once [`Region::new`] is over: what the network card reads long
+//! after a send is what was put there.
 
 use std::io;
 use std::ptr::NonNull;
@@ -30,7 +31,8 @@ impl Region {
     /// A region of `length` bytes, zeros at first, with what `fill` writes to it.
     ///
     /// # Errors
-    /// `EINVAL` for an empty length, `ENOMEM` if there is not so much memory, what `fill` says, else what the calls say.
+    /// `EINVAL` for an empty length, `ENOMEM` if there is not so much memory, what `fill` says, else what the
+    /// calls say.
     pub fn new<E: From<io::Error>>(
         length: usize,
         fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
@@ -38,8 +40,9 @@ impl Region {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1); // 0 is nobody's
         let (start, mapped) = map(length)?;
         let region = Region { start, length, mapped, id: NEXT_ID.fetch_add(1, Relaxed) };
-        // SAFETY: the mapping is as long as that, all of it is there to be written, it begins as zeros, and nobody else knows
-        // of it until this function is over: the descriptor is closed, and `region` is not shared yet.
+        // SAFETY: the mapping is as long as that, all of it is there to be written, it begins as zeros, and
+        // nobody else knows of it until this function is over: the descriptor is closed, and `region` is not
+        // shared yet.
         let bytes = unsafe { std::slice::from_raw_parts_mut(region.start.as_ptr(), length) };
         fill(bytes)?;
         Ok(region)
@@ -64,8 +67,9 @@ impl Region {
 
 impl Drop for Region {
     fn drop(&mut self) {
-        // SAFETY: this is our own mapping, and no slice of it outlives the borrow of `self` it came from. Pages that the
-        // kernel still sends from are pinned, and are given to nobody else until it is done with them.
+        // SAFETY: this is our own mapping, and no slice of it outlives the borrow of `self` it came from.
+        // Pages that the kernel still sends from are pinned, and are given to nobody else until it is done
+        // with them.
         let result = unsafe { munmap(self.start.as_ptr().cast(), self.mapped) };
         debug_assert!(result.is_ok(), "unmapping our own mapping cannot fail");
     }

@@ -1,9 +1,10 @@
-//! An io_uring that sends from registered memory, and from pages that are lent to it: many sends in one call, none of them a
-//! copy.
+//! An io_uring that sends from registered memory, and from pages that are lent to it: many sends in one call,
+//! none of them a copy.
 //!
-//! A zero-copy send answers twice: first how much it took, at once, and later that the network is done with its memory. Memory
-//! must not change in between. A [`Region`] never changes, nor do [`SharedPages`]; the ring keeps those that it sends from, and
-//! lets go of one only when all sends from it have answered for the second time. It never waits for that.
+//! A zero-copy send answers twice: first how much it took, at once, and later that the network is done with
+//! its memory. Memory must not change in between. A [`Region`] never changes, nor do [`SharedPages`]; the
+//! ring keeps those that it sends from, and lets go of one only when all sends from it have answered for the
+//! second time. It never waits for that.
 
 use std::io;
 use std::ops::Range;
@@ -90,9 +91,10 @@ impl Ring {
     /// A ring for at most `entries` sends at a time and `buffers` buffers.
     ///
     /// # Errors
-    /// `ENOSYS` where the kernel has no io_uring, `EPERM` where it is not allowed (`kernel.io_uring_disabled`, a container's
-    /// filter), `EOPNOTSUPP` where it cannot send without a copy (before Linux 6.0), `ENOMEM` where the limit of locked memory
-    /// is too low for the ring itself, else what the calls say.
+    /// `ENOSYS` where the kernel has no io_uring, `EPERM` where it is not allowed
+    /// (`kernel.io_uring_disabled`, a container's filter), `EOPNOTSUPP` where it cannot send without a copy
+    /// (before Linux 6.0), `ENOMEM` where the limit of locked memory is too low for the ring itself, else
+    /// what the calls say.
     pub fn new(entries: u32, buffers: u32) -> io::Result<Ring> {
         let mut ring = open(entries)?;
         let mut probe = Probe::new();
@@ -120,20 +122,20 @@ impl Ring {
     /// Registers a range of a region as a buffer: pins its pages, which takes the longer the more there are.
     ///
     /// # Errors
-    /// `EINVAL` for an empty range, one outside the region or above 1 GiB; `ENOBUFS` if the table is full; `ENOMEM` if the
-    /// limit of locked memory is too low; else what the call says.
+    /// `EINVAL` for an empty range, one outside the region or above 1 GiB; `ENOBUFS` if the table is full;
+    /// `ENOMEM` if the limit of locked memory is too low; else what the call says.
     pub fn register(&mut self, region: &Arc<Region>, range: Range<usize>) -> io::Result<BufferIndex> {
         self.buffers.register(&self.ring, region, range).map(BufferIndex)
     }
 
-    /// Takes a buffer away: nothing is sent from it any more, and its region is let go of when the network is done with what
-    /// was. Never waits.
+    /// Takes a buffer away: nothing is sent from it any more, and its region is let go of when the network is
+    /// done with what was. Never waits.
     pub fn unregister(&mut self, index: BufferIndex) {
         self.buffers.unregister(&self.ring, index.0);
     }
 
-    /// Queues a send of `range` of the region that `index` belongs to, to be answered with `token`. Never waits for room in
-    /// the socket; nothing happens until [`Ring::submit`].
+    /// Queues a send of `range` of the region that `index` belongs to, to be answered with `token`. Never
+    /// waits for room in the socket; nothing happens until [`Ring::submit`].
     ///
     /// # Errors
     /// [`Refused`].
@@ -146,14 +148,15 @@ impl Ring {
     ) -> Result<(), Refused> {
         self.ensure_usable()?;
         let bytes: *const [u8] = self.buffers.bytes(index.0, range).ok_or(Refused::Outside)?;
-        // SAFETY: the bytes lie in a registered buffer, whose region is held until no send from it is in flight.
+        // SAFETY: the bytes lie in a registered buffer, whose region is held until no send from it is in
+        // flight.
         unsafe { self.queue(bytes, Some(index.0), index.0, socket, token)? };
         self.buffers.sent_from(index.0);
         Ok(())
     }
 
-    /// As [`Ring::send`], but from pages that are not registered: they are lent until the network is done with them, and `ledger`
-    /// told then. Should the ring be closed before, they are given up.
+    /// As [`Ring::send`], but from pages that are not registered: they are lent until the network is done
+    /// with them, and `ledger` told then. Should the ring be closed before, they are given up.
     ///
     /// # Errors
     /// [`Refused`]; `Full` also if [`MOST_LOANS`] are out, and `Outside` for an empty range.
@@ -168,7 +171,8 @@ impl Ring {
         self.ensure_usable()?;
         let bytes = pages.get(range).filter(|bytes| !bytes.is_empty()).ok_or(Refused::Outside)?;
         let place = self.loans.next().ok_or(Refused::Full)?;
-        // SAFETY: a share of the pages is kept below, until the network is done with the send or the ring is closed.
+        // SAFETY: a share of the pages is kept below, until the network is done with the send or the ring is
+        // closed.
         unsafe { self.queue(&raw const *bytes, None, LOANS_FROM + place, socket, token)? };
         self.loans.keep(pages.promise(), Arc::clone(ledger));
         Ok(())
@@ -190,7 +194,8 @@ impl Ring {
     /// Queues a send that is answered with `index`, from a registered buffer or not.
     ///
     /// # Safety
-    /// The bytes must be there, and must not change, until the network is done with the send or the ring is closed.
+    /// The bytes must be there, and must not change, until the network is done with the send or the ring is
+    /// closed.
     unsafe fn queue(
         &mut self,
         bytes: *const [u8],
@@ -211,7 +216,8 @@ impl Ring {
         .flags(libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
         .build()
         .user_data(place << 16 | u64::from(index));
-        // SAFETY: of the bytes the caller sees to it; the socket is held in `queued` until the kernel has taken the entry.
+        // SAFETY: of the bytes the caller sees to it; the socket is held in `queued` until the kernel has
+        // taken the entry.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_: squeue::PushError| Refused::Full)?;
         self.in_flight += 1;
         self.queued.push(Queued { token, socket: Some(socket), answered: false });
@@ -229,18 +235,21 @@ impl Ring {
         self.queued.capacity() - self.queued.len()
     }
 
-    /// Sends that the network is not done with, as far as is known: the kernel tells when it is asked to submit.
+    /// Sends that the network is not done with, as far as is known: the kernel tells when it is asked to
+    /// submit.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Buffers that were taken away and still have sends in flight. [`Ring::tidy`] lets go of them when these are over.
+    /// Buffers that were taken away and still have sends in flight. [`Ring::tidy`] lets go of them when these
+    /// are over.
     pub fn leaving(&self) -> usize {
         self.buffers.leaving()
     }
 
-    /// Sends that the kernel copied after all, of those that the network is done with; nothing where it does not say so (before
-    /// Linux 6.2). It does for what stays on the host, and for devices that cannot gather or compute checksums.
+    /// Sends that the kernel copied after all, of those that the network is done with; nothing where it does
+    /// not say so (before Linux 6.2). It does for what stays on the host, and for devices that cannot gather
+    /// or compute checksums.
     pub fn copied(&self) -> Option<u64> {
         self.reports.then(|| self.notices.copied.saturating_sub(self.notices.failed))
     }
@@ -250,11 +259,12 @@ impl Ring {
         self.broken
     }
 
-    /// Submits what is queued, in one call, and hands back for each its token and how many bytes the socket took.
+    /// Submits what is queued, in one call, and hands back for each its token and how many bytes the socket
+    /// took.
     ///
-    /// Sends never wait, so all of them are answered when that call is over; were it otherwise, this would wait for them. If the
-    /// call itself fails, the ring is of no more use, and [`Ring::broken`] says why: what was not sent is handed back with
-    /// `EAGAIN`, as it would be by a socket that is full.
+    /// Sends never wait, so all of them are answered when that call is over; were it otherwise, this would
+    /// wait for them. If the call itself fails, the ring is of no more use, and [`Ring::broken`] says why:
+    /// what was not sent is handed back with `EAGAIN`, as it would be by a socket that is full.
     pub fn submit(&mut self, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
         let mut attempts = 0;
         while self.unanswered > 0 {
@@ -281,8 +291,8 @@ impl Ring {
         }
     }
 
-    /// Waits until the network is done with all that was sent, but no longer than `limit`; answers whether it is. Submits
-    /// nothing: with something queued, or a ring that is broken, it does not wait.
+    /// Waits until the network is done with all that was sent, but no longer than `limit`; answers whether it
+    /// is. Submits nothing: with something queued, or a ring that is broken, it does not wait.
     pub fn drain(&mut self, limit: Duration) -> bool {
         let end = Instant::now().checked_add(limit); // no time at all is beyond it
         loop {
@@ -345,7 +355,8 @@ impl Ring {
         buffers.release_idle(ring);
     }
 
-    /// Hands back all that was not answered. What the kernel has not taken stays in the ring and is never submitted.
+    /// Hands back all that was not answered. What the kernel has not taken stays in the ring and is never
+    /// submitted.
     fn give_up(&mut self, errno: Errno, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
         self.broken = Some(errno);
         for queued in self.queued.drain(..).filter(|queued| !queued.answered) {

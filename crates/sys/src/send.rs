@@ -29,7 +29,7 @@ impl Mode {
 
 /// Sends what `vector` points to; answers how many bytes were taken.
 pub(crate) fn send(socket: BorrowedFd<'_>, vector: libc::iovec, mode: Mode) -> io::Result<usize> {
-    // SAFETY: the kernel only reads the range and answers `EFAULT` for what is not mapped. What a loan goes on reading after
-    // the call are pages that it holds itself.
+    // SAFETY: the kernel only reads the range and answers `EFAULT` for what is not mapped. What a loan goes
+    // on reading after the call are pages that it holds itself.
     checked(unsafe { libc::send(socket.as_raw_fd(), vector.iov_base, vector.iov_len, mode.flags()) })
 }

@@ -29,8 +29,8 @@ pub fn set_receive_offload(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     set(socket, libc::SOL_UDP, UDP_GRO, on.into())
 }
 
-/// Lets a stream that waits be woken only when so many bytes have come, or all that the receive buffer has room for
-/// (`SO_RCVLOWAT`).
+/// Lets a stream that waits be woken only when so many bytes have come, or all that the receive buffer has
+/// room for (`SO_RCVLOWAT`).
 ///
 /// # Errors
 /// What `setsockopt` says.
@@ -73,7 +73,8 @@ pub fn path_mtu(socket: BorrowedFd<'_>, local: SocketAddr) -> io::Result<u32> {
     u32::try_from(value).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Has what a socket sends over IPv6 leave in packets of at most `bytes` (at least 1280), whatever its path takes (`IPV6_MTU`).
+/// Has what a socket sends over IPv6 leave in packets of at most `bytes` (at least 1280), whatever its path
+/// takes (`IPV6_MTU`).
 ///
 /// # Errors
 /// What `setsockopt` says.
@@ -81,26 +82,30 @@ pub fn set_most_ipv6(socket: BorrowedFd<'_>, bytes: u16) -> io::Result<()> {
     set(socket, libc::IPPROTO_IPV6, libc::IPV6_MTU, bytes.into())
 }
 
-/// Bytes of a stream that its receiver has not acknowledged, those that have not left among them (`SIOCOUTQ`).
+/// Bytes of a stream that its receiver has not acknowledged, those that have not left among them
+/// (`SIOCOUTQ`).
 ///
 /// # Errors
 /// `EINVAL` for a socket that listens, else what `ioctl` says.
 pub fn unacknowledged(socket: BorrowedFd<'_>) -> io::Result<u32> {
     let mut value: libc::c_int = 0;
-    // SAFETY: SIOCOUTQ, which is TIOCOUTQ by another name (linux/sockios.h), writes one int, and `value` outlives the call.
+    // SAFETY: SIOCOUTQ, which is TIOCOUTQ by another name (linux/sockios.h), writes one int, and `value`
+    // outlives the call.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut value) };
     checked(result as isize)?;
     u32::try_from(value).map_err(|_| io::ErrorKind::InvalidData.into())
 }
 
-/// Whether a TCP connection is over in both directions, or was reset: its state is `TCP_CLOSE` (`linux/tcp.h`, since Linux 2.6).
+/// Whether a TCP connection is over in both directions, or was reset: its state is `TCP_CLOSE`
+/// (`linux/tcp.h`, since Linux 2.6).
 ///
 /// # Errors
 /// `EOPNOTSUPP` for another socket, else what `getsockopt` says.
 pub fn is_closed(socket: BorrowedFd<'_>) -> io::Result<bool> {
     /// `TCP_CLOSE` of `net/tcp_states.h`.
     const CLOSE: u8 = 7;
-    // The state is the first byte of `struct tcp_info`, of which the kernel writes as much as there is room for.
+    // The state is the first byte of `struct tcp_info`, of which the kernel writes as much as there is room
+    // for.
     let mut state = [0u8; 1];
     let mut length = state.len() as libc::socklen_t;
     // SAFETY: `state` and `length` outlive the call, and `length` says how much room `state` has.
@@ -166,7 +171,8 @@ mod tests {
         }
         assert!(unacknowledged(sender.as_fd()).unwrap() > 0);
         receiver.read_exact(&mut vec![0; written]).unwrap();
-        // All of it came, so an acknowledgement of all of it is under way: a receiver that has read sends it by itself.
+        // All of it came, so an acknowledgement of all of it is under way: a receiver that has read sends it
+        // by itself.
         let start = std::time::Instant::now();
         while unacknowledged(sender.as_fd()).unwrap() > 0 && start.elapsed().as_secs() < 20 {
             std::thread::yield_now();

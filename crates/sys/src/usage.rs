@@ -29,8 +29,9 @@ impl Usage {
         Ok(Usage { user: duration(usage.ru_utime), system: duration(usage.ru_stime) })
     }
 
-    /// Processor time of another process until now, in the kernel and outside together: of all its threads, those that ended too, but
-    /// not of its children. To the nanosecond, by the process's clock (clock_getcpuclockid(3)).
+    /// Processor time of another process until now, in the kernel and outside together: of all its threads,
+    /// those that ended too, but not of its children. To the nanosecond, by the process's clock
+    /// (clock_getcpuclockid(3)).
     ///
     /// # Errors
     /// `ESRCH` for a process that is not there.

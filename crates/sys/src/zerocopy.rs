@@ -1,5 +1,6 @@
-//! MSG_ZEROCOPY: sends that lend pages to the kernel instead of having them copied, and the notices that say when it has
-//! given them back (`Documentation/networking/msg_zerocopy.rst`; TCP from Linux 4.14, UDP from 5.0).
+//! MSG_ZEROCOPY: sends that lend pages to the kernel instead of having them copied, and the notices that say
+//! when it has given them back (`Documentation/networking/msg_zerocopy.rst`; TCP from Linux 4.14, UDP from
+//! 5.0).
 
 use std::io;
 use std::mem::{MaybeUninit, size_of};
@@ -16,16 +17,17 @@ pub fn enable(socket: BorrowedFd<'_>) -> io::Result<()> {
     set(socket, libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1)
 }
 
-/// Loans that are over. The kernel numbers the sends of a socket that lend, from 0; those that fail are not numbered, unless
-/// they fail after their packet was made (a packet filter, an MTU).
+/// Loans that are over. The kernel numbers the sends of a socket that lend, from 0; those that fail are not
+/// numbered, unless they fail after their packet was made (a packet filter, an MTU).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Returned {
     /// Number of the first.
     pub first: u32,
     /// Number of the last.
     pub last: u32,
-    /// The kernel copied instead of lending (SO_EE_CODE_ZEROCOPY_COPIED): the device cannot gather or compute checksums, or
-    /// the packet stayed on this host, or somebody listened in. Notices that the kernel merged carry the first one's word.
+    /// The kernel copied instead of lending (SO_EE_CODE_ZEROCOPY_COPIED): the device cannot gather or compute
+    /// checksums, or the packet stayed on this host, or somebody listened in. Notices that the kernel merged
+    /// carry the first one's word.
     pub copied: bool,
 }
 
@@ -92,8 +94,8 @@ fn next_error(socket: BorrowedFd<'_>) -> io::Result<Option<libc::sock_extended_e
         let (level, kind) = unsafe { ((*header).cmsg_level, (*header).cmsg_type) };
         if matches!((level, kind), (libc::SOL_IP, libc::IP_RECVERR) | (libc::SOL_IPV6, libc::IPV6_RECVERR)) {
             let mut error = MaybeUninit::<libc::sock_extended_err>::uninit();
-            // SAFETY: messages of this type begin with a `sock_extended_err`, of which any bytes are a value; it is copied
-            // because the buffer need not be aligned for it.
+            // SAFETY: messages of this type begin with a `sock_extended_err`, of which any bytes are a value;
+            // it is copied because the buffer need not be aligned for it.
             return Ok(Some(unsafe {
                 let bytes = libc::CMSG_DATA(header).cast();
                 error.as_mut_ptr().copy_from_nonoverlapping(bytes, 1);

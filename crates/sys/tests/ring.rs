@@ -1,4 +1,5 @@
-//! The ring, over loopback sockets. A runner of its own: where io_uring is not to be had, that is neither a pass nor a failure.
+//! The ring, over loopback sockets. A runner of its own: where io_uring is not to be had, that is neither a
+//! pass nor a failure.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -262,7 +263,8 @@ fn a_ring_dropped_with_bytes_in_flight_loses_none() {
 
 /// Promise: A train that a full socket refuses is sent later; none is lost or sent twice.
 ///
-/// With something queued, or a ring that is broken, there is nothing to wait for; else for as long as one likes.
+/// With something queued, or a ring that is broken, there is nothing to wait for; else for as long as one
+/// likes.
 fn waiting_submits_nothing_and_has_no_end() {
     const LENGTH: usize = 1 << 20;
     let (mut ring, _, index) = ring_with(LENGTH);

@@ -1,4 +1,5 @@
-//! Checks what the compiler does not: `cargo run -p wirepath-lint`. With `specification` it writes SPECIFICATION.md.
+//! Checks what the compiler does not: `cargo run -p wirepath-lint`. With `specification` it writes
+//! SPECIFICATION.md.
 //!
 //! Every rule is a function from what it looks at to findings, so that its tests can feed it violations.
 //! The last line has the form of a test runner's, so that `wirepath-check` counts rules like tests.

@@ -1,7 +1,7 @@
 //! Modules side by side import each other in one direction only; a module and its children count as one.
 //!
-//! Imports are paths that begin with `crate`, `self` or `super`, followed through re-exports to the module that defines
-//! what they name. A child may use what its parent defines. Code for tests is not looked at.
+//! Imports are paths that begin with `crate`, `self` or `super`, followed through re-exports to the module
+//! that defines what they name. A child may use what its parent defines. Code for tests is not looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
 

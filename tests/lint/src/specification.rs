@@ -1,7 +1,8 @@
 //! Promises at tests, and SPECIFICATION.md, which is generated from them.
 //!
-//! A promise is a paragraph of a test's documentation: `/// Promise: a client that died costs only itself.` A test
-//! may have several, and several tests may share one. `cargo run -p wirepath-lint -- specification` writes the file.
+//! A promise is a paragraph of a test's documentation: `/// Promise: a client that died costs only itself.` A
+//! test may have several, and several tests may share one. `cargo run -p wirepath-lint -- specification`
+//! writes the file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

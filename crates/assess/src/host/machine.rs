@@ -3,12 +3,12 @@
 use super::read;
 
 /// Kernel release.
-pub(super) fn kernel() -> String {
+pub fn kernel() -> String {
     read::printable(&rustix::system::uname().release().to_string_lossy())
 }
 
 /// The processor's name, as /proc/cpuinfo has it.
-pub(super) fn processor() -> String {
+pub fn processor() -> String {
     let cpuinfo = read::text("/proc/cpuinfo").unwrap_or_default();
     // Arm kernels name no model, and some have none of the fields.
     let name = ["model name", "Model", "Processor", "CPU part"].iter().find_map(|key| field(&cpuinfo, key));
@@ -23,7 +23,7 @@ pub(super) fn is_virtual() -> bool {
 }
 
 /// Processors that this process may use.
-pub(super) fn processors() -> u32 {
+pub fn processors() -> u32 {
     std::thread::available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
 }
 
@@ -34,7 +34,7 @@ pub(super) fn memory() -> u64 {
 }
 
 /// Load averages.
-pub(super) fn load() -> String {
+pub fn load() -> String {
     read::line("/proc/loadavg").unwrap_or_else(|| "unknown".to_owned())
 }
 

@@ -35,6 +35,9 @@ pub(super) fn advice(assessment: &Assessment) -> Section {
             Cell::code(&advice.remedy),
         ]);
     }
+    if table.rows.is_empty() {
+        section.say("Nothing that is known of could be better.");
+    }
     section.table(table.with_detail(detail(assessment, Detail::Raw)));
     section
 }

@@ -1,5 +1,5 @@
-//! `kmsend`: the papers' path of the same name. As `ksendfile`, but from a mapping: one call, no copy. Needs the
-//! kernel module.
+//! `kmsend`: the papers' path of the same name. As `ksendfile`, but from a mapping: one call, no copy. Needs
+//! the kernel module.
 
 use super::ksendfile::send_datagrams;
 use crate::SendError;

@@ -1,5 +1,5 @@
-//! `krtpmsend`: the papers' path of the same name. As `krtpsendfile`, but from a mapping: one call, no copy. Needs
-//! the kernel module.
+//! `krtpmsend`: the papers' path of the same name. As `krtpsendfile`, but from a mapping: one call, no copy.
+//! Needs the kernel module.
 
 use crate::SendError;
 use crate::request::TrainRequest;

@@ -1,5 +1,5 @@
-//! `ksendfile`: the papers' path of the same name. An extent of a file, however long, as a run of datagrams: what
-//! `sendfile` does over TCP, done over UDP. One call, no copy. Needs the kernel module.
+//! `ksendfile`: the papers' path of the same name. An extent of a file, however long, as a run of datagrams:
+//! what `sendfile` does over TCP, done over UDP. One call, no copy. Needs the kernel module.
 
 use wirepath_sys::module::Run;
 

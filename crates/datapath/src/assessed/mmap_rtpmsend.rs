@@ -1,5 +1,5 @@
-//! `mmap_rtpmsend`: the papers' path of the same name. For each packet a call that copies its header and takes its
-//! payload from a mapping by reference. Needs the kernel module.
+//! `mmap_rtpmsend`: the papers' path of the same name. For each packet a call that copies its header and
+//! takes its payload from a mapping by reference. Needs the kernel module.
 
 use crate::SendError;
 use crate::request::TrainRequest;

@@ -1,9 +1,9 @@
-//! `mmap_send_msend`: the papers' path of the same name. For each packet its header is sent, to wait in the socket
-//! (MSG_MORE), and then its payload from a mapping: two calls, no copy of payload. The papers' four calls included
-//! cork and uncork. Needs the kernel module.
+//! `mmap_send_msend`: the papers' path of the same name. For each packet its header is sent, to wait in the
+//! socket (MSG_MORE), and then its payload from a mapping: two calls, no copy of payload. The papers' four
+//! calls included cork and uncork. Needs the kernel module.
 //!
-//! The socket has UDP_SEGMENT set for the sake of its checksums, as for `rtp_sendfile`: without it, or where the
-//! device computes none, the module copies what completes a packet that waits.
+//! The socket has UDP_SEGMENT set for the sake of its checksums, as for `rtp_sendfile`: without it, or where
+//! the device computes none, the module copies what completes a packet that waits.
 
 use crate::SendError;
 use crate::cork;

@@ -1,6 +1,6 @@
-//! `mmap_send_rtp`: the papers' path of the same name. For each packet its header is sent, to wait in the socket
-//! (MSG_MORE), and then its payload from a mapping: two calls, one copy. The papers' four calls included cork and
-//! uncork.
+//! `mmap_send_rtp`: the papers' path of the same name. For each packet its header is sent, to wait in the
+//! socket (MSG_MORE), and then its payload from a mapping: two calls, one copy. The papers' four calls
+//! included cork and uncork.
 
 use crate::SendError;
 use crate::cork;

@@ -1,5 +1,5 @@
-//! `mmap_writev`: the papers' path of the same name. For each packet its header and its payload, which lies in a
-//! mapping, are gathered by one call, with one copy.
+//! `mmap_writev`: the papers' path of the same name. For each packet its header and its payload, which lies
+//! in a mapping, are gathered by one call, with one copy.
 
 use crate::SendError;
 use crate::request::TrainRequest;

@@ -1,5 +1,5 @@
-//! `read_send_rtp`: the papers' path of the same name. For each packet its payload is read into a buffer behind its
-//! header, and both are sent from there: two calls and two copies. Works everywhere.
+//! `read_send_rtp`: the papers' path of the same name. For each packet its payload is read into a buffer
+//! behind its header, and both are sent from there: two calls and two copies. Works everywhere.
 
 use rustix::net::send as send_bytes;
 use wirepath_media::rtp::HEADER_LENGTH;

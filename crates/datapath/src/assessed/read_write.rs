@@ -1,5 +1,5 @@
-//! `read_write`: the papers' path of the same name. A block is read into a buffer and sent from there: two calls and
-//! two copies. What a program does that knows nothing else.
+//! `read_write`: the papers' path of the same name. A block is read into a buffer and sent from there: two
+//! calls and two copies. What a program does that knows nothing else.
 
 use crate::SendError;
 use crate::request::BlockRequest;

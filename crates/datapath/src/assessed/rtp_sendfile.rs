@@ -1,9 +1,9 @@
-//! `rtp_sendfile`: the papers' path of the same name, and their best that existed. For each packet its header is
-//! sent, to wait in the socket (MSG_MORE), and then its payload by `sendfile`: two calls, no copies from Linux 6.5 on.
-//! The papers' four calls included cork and uncork.
+//! `rtp_sendfile`: the papers' path of the same name, and their best that existed. For each packet its header
+//! is sent, to wait in the socket (MSG_MORE), and then its payload by `sendfile`: two calls, no copies from
+//! Linux 6.5 on. The papers' four calls included cork and uncork.
 //!
-//! The socket has UDP_SEGMENT set to the packet's size, although no packet needs cutting: without it the kernel
-//! computes the checksum of a datagram that had to wait, and so reads the payload after all.
+//! The socket has UDP_SEGMENT set to the packet's size, although no packet needs cutting: without it the
+//! kernel computes the checksum of a datagram that had to wait, and so reads the payload after all.
 
 use crate::request::TrainRequest;
 use crate::serving::{gso_writev, sendfile};

@@ -1,5 +1,5 @@
-//! `rtpsendfile`: the papers' path of the same name. `sendfile` with a header: a call for each packet, in which the
-//! header is copied and the payload is not. Needs the kernel module.
+//! `rtpsendfile`: the papers' path of the same name. `sendfile` with a header: a call for each packet, in
+//! which the header is copied and the payload is not. Needs the kernel module.
 
 use crate::SendError;
 use crate::request::TrainRequest;

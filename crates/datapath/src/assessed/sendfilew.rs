@@ -1,5 +1,5 @@
-//! `sendfilew`: the papers' batched call of the same name. The packets of a train as one vector of generated headers,
-//! which are copied, and ranges of the file, which are not: one call. Needs the kernel module.
+//! `sendfilew`: the papers' batched call of the same name. The packets of a train as one vector of generated
+//! headers, which are copied, and ranges of the file, which are not: one call. Needs the kernel module.
 
 use std::os::fd::AsFd;
 

@@ -16,8 +16,8 @@ impl Calibrations {
     /// Reads the file; nothing if there is none.
     ///
     /// # Errors
-    /// If it cannot be read, is damaged, or is something else: what is wrong, in words. Whoever has written it may want it back, so
-    /// it should not be replaced.
+    /// If it cannot be read, is damaged, or is something else: what is wrong, in words. Whoever has written
+    /// it may want it back, so it should not be replaced.
     pub fn load(file: &Path) -> io::Result<Option<Calibrations>> {
         let opened = match open_regular(file) {
             Ok(opened) => opened,
@@ -55,12 +55,13 @@ impl Calibrations {
         written
     }
 
-    /// Reads the file, changes that by `change`, and writes it if it is another then; answers what `change` answers. Others who do
-    /// so wait meanwhile, so that nobody's measurement is lost: it is the folder that is locked, since the file is replaced.
+    /// Reads the file, changes that by `change`, and writes it if it is another then; answers what `change`
+    /// answers. Others who do so wait meanwhile, so that nobody's measurement is lost: it is the folder that
+    /// is locked, since the file is replaced.
     ///
     /// # Errors
-    /// As [`Calibrations::load`] and [`Calibrations::store`]: then the file is as it was, and `change` is not called if it could not
-    /// be read.
+    /// As [`Calibrations::load`] and [`Calibrations::store`]: then the file is as it was, and `change` is not
+    /// called if it could not be read.
     pub fn update<T>(file: &Path, change: impl FnOnce(&mut Calibrations) -> T) -> io::Result<T> {
         let folder = folder_of(file);
         fs::create_dir_all(folder)?;

@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 use super::{Calibrations, DeviceKind, Host, MOST_ENTRIES, VERSION};
 use crate::LoanPolicy;
 
-/// Where lending begins to be cheaper on one machine and kernel, one kind of device, one MTU and one transport.
+/// Where lending begins to be cheaper on one machine and kernel, one kind of device, one MTU and one
+/// transport.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoanThreshold {
     /// The machine and its kernel.
@@ -39,8 +40,9 @@ pub enum LoanTransport {
 }
 
 impl Calibrations {
-    /// Adds a threshold, in place of an earlier one of the same host, device, MTU and transport; answers whether it did, which it
-    /// does not if this one is of a quick measurement and the earlier one is of a full one.
+    /// Adds a threshold, in place of an earlier one of the same host, device, MTU and transport; answers
+    /// whether it did, which it does not if this one is of a quick measurement and the earlier one is of a
+    /// full one.
     pub fn add_loan(&mut self, threshold: LoanThreshold) -> bool {
         let is_same = |other: &LoanThreshold| {
             (&other.host, &other.device, other.mtu, other.transport)
@@ -57,11 +59,12 @@ impl Calibrations {
         true
     }
 
-    /// The policy that was measured to be cheapest for this host, the first of these devices that was measured, and of several
-    /// measurements the one whose MTU is nearest; nothing if there is none, and then [`LoanPolicy::default`] is a guess.
+    /// The policy that was measured to be cheapest for this host, the first of these devices that was
+    /// measured, and of several measurements the one whose MTU is nearest; nothing if there is none, and then
+    /// [`LoanPolicy::default`] is a guess.
     ///
-    /// For sinks of [`crate::BlockPath::Loan`]: `sink.with_switch(LoanSwitch::new(policy))`. The server lends nothing and does not
-    /// ask.
+    /// For sinks of [`crate::BlockPath::Loan`]: `sink.with_switch(LoanSwitch::new(policy))`. The server lends
+    /// nothing and does not ask.
     pub fn loan_policy(
         &self,
         host: &Host,

@@ -1,8 +1,9 @@
-//! What the paths by the kernel module share: the calls that the papers call enhanced, which Wirepath's module has.
+//! What the paths by the kernel module share: the calls that the papers call enhanced, which Wirepath's
+//! module has.
 //!
-//! In the module they are one: payload from a file or a mapping, a header that is given, made by the kernel's RTP
-//! engine, or none, and one packet or a run of packets (`kernel/module/uapi/wirepath.h`). Payload goes by reference,
-//! from Linux 6.5 on.
+//! In the module they are one: payload from a file or a mapping, a header that is given, made by the kernel's
+//! RTP engine, or none, and one packet or a run of packets (`kernel/module/uapi/wirepath.h`). Payload goes by
+//! reference, from Linux 6.5 on.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -49,7 +50,8 @@ pub(crate) fn send_run(
     run: Run<'_>,
     context: &mut SendContext,
 ) -> Result<Sent, SendError> {
-    // Before a page is waited for that is not in memory, its reading is begun, and it is as if the socket were full.
+    // Before a page is waited for that is not in memory, its reading is begun, and it is as if the socket
+    // were full.
     let mut run = run.without_waiting();
     let result = context.device.module()?.send(socket, &mut run);
     match (run.sent(), result) {
@@ -92,8 +94,9 @@ pub(crate) fn send_packet(from: From, request: &mut TrainRequest<'_>, index: u32
     send_run(socket, file, payload, run, request.context).map(drop)
 }
 
-/// Sends the train's first packets behind headers of the kernel's RTP engine, which skips stored ones: all of it in one
-/// call where its timestamps go up by whole ticks. Answers how many packets were sent, at least one.
+/// Sends the train's first packets behind headers of the kernel's RTP engine, which skips stored ones: all of
+/// it in one call where its timestamps go up by whole ticks. Answers how many packets were sent, at least
+/// one.
 #[inline]
 pub(crate) fn send_rtp(from: From, request: &mut TrainRequest<'_>) -> Result<u32, SendError> {
     let (file, headers) = (request.file, request.headers);

@@ -1,5 +1,5 @@
-//! `krtpsendfile`: the papers' best path of the same name. A run of packets from a file, behind headers that the
-//! RTP engine in the kernel makes: one call, no copy. Needs the kernel module.
+//! `krtpsendfile`: the papers' best path of the same name. A run of packets from a file, behind headers that
+//! the RTP engine in the kernel makes: one call, no copy. Needs the kernel module.
 
 use super::kernel_module::{From, send_rtp};
 use crate::SendError;

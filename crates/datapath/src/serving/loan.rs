@@ -1,10 +1,10 @@
-//! `loan`: the page loan of the zero-copy protocol paper (002), today. A send lends its pages where that is cheaper
-//! than a copy, and is copied where it is not: one call, one copy or none.
+//! `loan`: the page loan of the zero-copy protocol paper (002), today. A send lends its pages where that is
+//! cheaper than a copy, and is copied where it is not: one call, one copy or none.
 //!
-//! What is cheaper is a question of size and alignment ([`crate::LoanPolicy`]) and of the device: one that neither
-//! gathers nor computes checksums is sent copies in any case, and so is, but for a trial now and then, a route on
-//! which the kernel turned the last loans into copies. The pages are a mapped file's, or of a caller's own
-//! ([`BlockSink::send_pages`]).
+//! What is cheaper is a question of size and alignment ([`crate::LoanPolicy`]) and of the device: one that
+//! neither gathers nor computes checksums is sent copies in any case, and so is, but for a trial now and
+//! then, a route on which the kernel turned the last loans into copies. The pages are a mapped file's, or of
+//! a caller's own ([`BlockSink::send_pages`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,13 +27,13 @@ pub(crate) fn send(request: &BlockRequest<'_>) -> Result<usize, SendError> {
 }
 
 impl BlockSink {
-    /// Sends a range of a caller's own pages as [`crate::BlockPath::Loan`] does: to a UDP socket as one datagram (or
-    /// train) or not at all, to a TCP connection as much of it as is taken now. Answers how many bytes. Never blocks;
-    /// allocates nothing.
+    /// Sends a range of a caller's own pages as [`crate::BlockPath::Loan`] does: to a UDP socket as one
+    /// datagram (or train) or not at all, to a TCP connection as much of it as is taken now. Answers how many
+    /// bytes. Never blocks; allocates nothing.
     ///
-    /// Pages that were lent are kept until their loan is back; then [`SharedPages::reclaim`] gives them to be written
-    /// again. A sink that is dropped gives up loans that are not back then: what it sent is sent, but those pages are
-    /// only freed and not reused.
+    /// Pages that were lent are kept until their loan is back; then [`SharedPages::reclaim`] gives them to be
+    /// written again. A sink that is dropped gives up loans that are not back then: what it sent is sent, but
+    /// those pages are only freed and not reused.
     ///
     /// # Errors
     /// [`SendError`] says what to do about each; nothing was sent.
@@ -47,9 +47,10 @@ impl BlockSink {
         self.copy_pages(pages, range)
     }
 
-    /// As [`BlockSink::send_pages`], but lends by the io_uring of `context` (SEND_ZC), if it has one. Such loans are
-    /// counted with the others; they come back to the ring, as it sends, in [`SendContext::reclaim_loans`] and in
-    /// [`SendContext::drain`], and are given up with `context` and not with the sink.
+    /// As [`BlockSink::send_pages`], but lends by the io_uring of `context` (SEND_ZC), if it has one. Such
+    /// loans are counted with the others; they come back to the ring, as it sends, in
+    /// [`SendContext::reclaim_loans`] and in [`SendContext::drain`], and are given up with `context` and not
+    /// with the sink.
     ///
     /// # Errors
     /// As [`BlockSink::send_pages`].

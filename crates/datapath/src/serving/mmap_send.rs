@@ -1,4 +1,5 @@
-//! `mmap_send`: the papers' path of the same name. A block is sent from a mapping of its file: one call, one copy.
+//! `mmap_send`: the papers' path of the same name. A block is sent from a mapping of its file: one call, one
+//! copy.
 
 use crate::SendError;
 use crate::request::BlockRequest;

@@ -1,5 +1,5 @@
-//! `read_writev`: the papers' path of the same name. For each packet, its payload is read into a buffer and written
-//! to the socket behind a header: two calls and two copies. Works everywhere.
+//! `read_writev`: the papers' path of the same name. For each packet, its payload is read into a buffer and
+//! written to the socket behind a header: two calls and two copies. Works everywhere.
 
 use std::io::IoSlice;
 

@@ -1,7 +1,7 @@
 //! `sendfile`: an extent of a file to a socket, pages by reference.
 //!
-//! To a TCP connection as much as it takes in one call; to a UDP socket one datagram (by reference from Linux 6.5 on).
-//! A datagram that the kernel may give a wrong checksum is sent from the mapping, with a copy.
+//! To a TCP connection as much as it takes in one call; to a UDP socket one datagram (by reference from Linux
+//! 6.5 on). A datagram that the kernel may give a wrong checksum is sent from the mapping, with a copy.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -15,12 +15,12 @@ use crate::{Extent, MappedFile, SendError, cork};
 
 const CALL: &str = "sendfile";
 
-/// Sends up to `length` bytes of `file` from `offset`, as much as the connection takes now; answers how many, at least one.
-/// The socket must be non-blocking.
+/// Sends up to `length` bytes of `file` from `offset`, as much as the connection takes now; answers how many,
+/// at least one. The socket must be non-blocking.
 ///
 /// # Errors
-/// [`SendError::Full`] if it takes none now, [`SendError::Storage`] if the file ends before `offset` or cannot be read,
-/// [`SendError::Other`] if the connection is gone.
+/// [`SendError::Full`] if it takes none now, [`SendError::Storage`] if the file ends before `offset` or
+/// cannot be read, [`SendError::Other`] if the connection is gone.
 pub fn to_stream(socket: impl AsFd, file: &File, offset: u64, length: usize) -> Result<usize, SendError> {
     let mut position = offset;
     match rustix::fs::sendfile(socket, file, Some(&mut position), length) {
@@ -46,8 +46,9 @@ pub(crate) fn send(request: &mut BlockRequest<'_>) -> Result<usize, SendError> {
     Ok(extent.length)
 }
 
-/// Sends the extent to a UDP socket: as a datagram or train, or as what completes one that waits there. Answers whether it is
-/// sent. If not, nothing waits any more and the extent can be read, but why the network refused it only another call can say.
+/// Sends the extent to a UDP socket: as a datagram or train, or as what completes one that waits there.
+/// Answers whether it is sent. If not, nothing waits any more and the extent can be read, but why the network
+/// refused it only another call can say.
 #[inline]
 pub(crate) fn to_datagrams(
     socket: impl AsFd,
@@ -63,7 +64,8 @@ pub(crate) fn to_datagrams(
     }
 }
 
-/// Why `call` took none of an extent. Disks say `EIO`, and so do routes that cannot segment: reading tells which it was.
+/// Why `call` took none of an extent. Disks say `EIO`, and so do routes that cannot segment: reading tells
+/// which it was.
 #[cold]
 pub(crate) fn of_nothing(
     call: &'static str,
@@ -81,10 +83,10 @@ pub(crate) fn of_nothing(
 
 /// Finds out why only `taken` bytes were taken, and leaves nothing of them waiting.
 ///
-/// Either the file ends inside the extent, and what was taken has left, which for a receiver is loss; or it cannot be read
-/// there, and what was taken waits in the socket. Or the network refused it. The kernel hands it over in parts (pages before
-/// Linux 6.5, since then the 16 pages that a pipe holds), decides on the last one, and drops them all; `sendfile` then tells
-/// what was taken before, and not why the rest was not.
+/// Either the file ends inside the extent, and what was taken has left, which for a receiver is loss; or it
+/// cannot be read there, and what was taken waits in the socket. Or the network refused it. The kernel hands
+/// it over in parts (pages before Linux 6.5, since then the 16 pages that a pipe holds), decides on the last
+/// one, and drops them all; `sendfile` then tells what was taken before, and not why the rest was not.
 #[cold]
 fn in_part(
     socket: impl AsFd,

@@ -1,7 +1,7 @@
 //! `sendmmsg`: many datagrams in one call, without segmentation.
 //!
-//! One call per train, one copy, but the way through the network stack is paid for each packet. Works on routes that
-//! cannot segment, and lets the network fragment what is too large for it.
+//! One call per train, one copy, but the way through the network stack is paid for each packet. Works on
+//! routes that cannot segment, and lets the network fragment what is too large for it.
 
 use crate::SendError;
 use crate::request::TrainRequest;

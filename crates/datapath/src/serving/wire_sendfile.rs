@@ -1,8 +1,8 @@
 //! `wire_sendfile`: a train of ready packets by one `sendfile` to a socket with UDP_SEGMENT.
 //!
 //! One call per train; no copies from Linux 6.5 on, where pages go into the socket buffer by reference
-//! (MSG_SPLICE_PAGES). Headers are those of the image. A single packet that the kernel may give a wrong checksum
-//! is sent from the mapping, with a copy; images, in which all lengths are even, have none.
+//! (MSG_SPLICE_PAGES). Headers are those of the image. A single packet that the kernel may give a wrong
+//! checksum is sent from the mapping, with a copy; images, in which all lengths are even, have none.
 
 use super::{gso_writev, sendfile};
 use crate::SendError;

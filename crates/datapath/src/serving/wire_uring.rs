@@ -1,7 +1,7 @@
 //! `wire_uring`: trains of ready packets from registered memory, queued in an io_uring and sent together.
 //!
-//! One call for all trains that are due together, no copies (Linux 6.0): a zero-copy send refers to pages that were
-//! pinned when the file's copy was registered. Headers are those of the image.
+//! One call for all trains that are due together, no copies (Linux 6.0): a zero-copy send refers to pages
+//! that were pinned when the file's copy was registered. Headers are those of the image.
 
 use std::sync::Arc;
 

@@ -65,7 +65,8 @@ pub(crate) fn datagrams_arrive_whole(paths: &[(BlockPath, &str)], cases: u32) {
     });
 }
 
-/// An error, and when the file is whole again, so is what is sent: `arrived` answers what of the sink's comes.
+/// An error, and when the file is whole again, so is what is sent: `arrived` answers what of the sink's
+/// comes.
 pub(crate) fn storage_fails_and_leaves_nothing_behind(
     (path, host): (BlockPath, &str),
     sink: &BlockSink,

@@ -1,4 +1,5 @@
-//! What every path must do with a train, for lists of paths: those that need nothing, and those that need the module.
+//! What every path must do with a train, for lists of paths: those that need nothing, and those that need the
+//! module.
 
 use std::os::unix::fs::FileExt;
 
@@ -68,8 +69,8 @@ impl Delivered {
         }
     }
 
-    /// The file ends inside the train: an error, never a signal, on every path; and when it is whole again, so is what is sent:
-    /// no part of the packet that failed waits in the socket.
+    /// The file ends inside the train: an error, never a signal, on every path; and when it is whole again,
+    /// so is what is sent: no part of the packet that failed waits in the socket.
     pub(crate) fn a_truncated_file_is_an_error_of_storage_and_leaves_nothing_behind(&self) {
         for (path, host) in self.to_both_hosts() {
             for headers in KINDS {

@@ -1,4 +1,5 @@
-//! A train, where it is stored, and what is to arrive of it: for tests of paths that need nothing and of those that do.
+//! A train, where it is stored, and what is to arrive of it: for tests of paths that need nothing and of
+//! those that do.
 
 pub(crate) mod delivered;
 

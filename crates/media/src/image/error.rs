@@ -13,7 +13,7 @@ pub enum Error {
         found: u32,
     },
     /// A part is shorter or longer than it should be.
-    #[error("{part} of the wire image has {found} bytes where it should have {expected}")]
+    #[error("{part} of the wire image has {found} bytes: expected {expected}")]
     Length {
         /// The part.
         part: Part,

@@ -1,4 +1,5 @@
-//! Fields of the layout, little-endian at fixed offsets: each is named once and read, written and checked by its name.
+//! Fields of the layout, little-endian at fixed offsets: each is named once and read, written and checked by
+//! its name.
 
 use std::marker::PhantomData;
 

@@ -50,16 +50,16 @@ pub struct Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     /// The number of transport stream packets is out of range.
-    #[error("{0} transport stream packets in an RTP packet; 1 to {MAX_TS_PER_PACKET} are possible")]
+    #[error("invalid number of TS packets per RTP packet {0}: expected 1 to {MAX_TS_PER_PACKET}")]
     TsPerPacket(u16),
     /// The burst is too long.
-    #[error("a burst of {0} µs; {MAX_BURST_US} µs at most are possible")]
+    #[error("invalid burst of {0} µs: expected at most {MAX_BURST_US} µs")]
     Burst(u32),
 }
 
 impl Recipe {
-    /// The recipe for a path MTU in bytes: as many transport stream packets as fit with RTP, UDP and IP headers
-    /// (`ip_header` bytes: 20, or 40 for IPv6); `None` where not one does.
+    /// The recipe for a path MTU in bytes: as many transport stream packets as fit with RTP, UDP and IP
+    /// headers (`ip_header` bytes: 20, or 40 for IPv6); `None` where not one does.
     pub fn for_mtu(mtu: u16, ip_header: u16, burst_us: u32) -> Option<Self> {
         const UDP_HEADER: u16 = 8;
         let payload = mtu.checked_sub(ip_header + UDP_HEADER + HEADER_LENGTH as u16)?;

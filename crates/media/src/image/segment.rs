@@ -83,9 +83,9 @@ impl SegmentEntry {
         u64::from(self.data_length.div_ceil(u32::from(plan.recipe.packet_size())))
     }
 
-    /// Checks `bytes`, which are [`SegmentEntry::length`] bytes from its offset on, and reads its trains. Nothing in
-    /// it departs after `until_us`: the next segment's first departure or the duration of the image, and [`u64::MAX`]
-    /// while that is not known.
+    /// Checks `bytes`, which are [`SegmentEntry::length`] bytes from its offset on, and reads its trains.
+    /// Nothing in it departs after `until_us`: the next segment's first departure or the duration of the
+    /// image, and [`u64::MAX`] while that is not known.
     ///
     /// # Errors
     /// [`Error`] where the bytes are damaged or contradict the entry or the plan.
@@ -98,8 +98,8 @@ impl SegmentEntry {
         Ok(trains)
     }
 
-    /// Reads the trains of a segment of which all was checked before, from its records alone: `records` are the bytes
-    /// after its packets.
+    /// Reads the trains of a segment of which all was checked before, from its records alone: `records` are
+    /// the bytes after its packets.
     ///
     /// # Errors
     /// [`Error`] where the records contradict the entry or the plan.

@@ -50,7 +50,8 @@ mod start {
 pub struct Table {
     /// The segments in order.
     pub segments: Vec<SegmentEntry>,
-    /// Where a decoder can start, in order; at most one in a packet. Where there are none, everywhere is as good.
+    /// Where a decoder can start, in order; at most one in a packet. Where there are none, everywhere is as
+    /// good.
     pub starts: Vec<Start>,
     /// What the asset is.
     pub description: Description,

@@ -8,6 +8,20 @@ use crate::pack::{Error, PackedSegment, Packer};
 use crate::ts::{Deframer, Event};
 
 /// Examines an asset as packing would see it.
+/// ```
+/// use wirepath_media::image::Recipe;
+/// use wirepath_media::inspect::AssetInspector;
+/// use wirepath_media::ts::synthetic::Sample;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut inspector = AssetInspector::new(Recipe { ts_per_packet: 7, burst_us: 20_000 })?;
+/// inspector.push(&Sample { packets: 2000, ..Sample::default() }.stream().bytes)?;
+/// let report = inspector.finish()?;
+/// assert_eq!(report.payload_bytes, 2000 * 188);
+/// assert_eq!(report.description.programmes.len(), 1);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct AssetInspector {
     plan: Plan,

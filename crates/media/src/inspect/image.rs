@@ -22,8 +22,8 @@ impl<'a> ImageInspector<'a> {
         Self { header, table, pids: PidCounters::default(), measures: Measures::default() }
     }
 
-    /// Takes the bytes of segment `index`, as many as its entry says, or as there are. A damaged segment counts with
-    /// what the table says of it.
+    /// Takes the bytes of segment `index`, as many as its entry says, or as there are. A damaged segment
+    /// counts with what the table says of it.
     ///
     /// # Errors
     /// [`Error`] where the segment is damaged.

@@ -84,8 +84,8 @@ impl Cutter {
         }
     }
 
-    /// A decoder can start at this transport stream packet. Where that has left in a train already, which takes a
-    /// clock in the tables' own PIDs, the next packet of the image has to do.
+    /// A decoder can start at this transport stream packet. Where that has left in a train already, which
+    /// takes a clock in the tables' own PIDs, the next packet of the image has to do.
     pub(super) fn add_start(&mut self, ts_packet: u64) {
         self.timing.starts.push_back(ts_packet.max(self.next_packet * self.ts_per_packet()));
     }
@@ -245,8 +245,9 @@ impl Timing {
 }
 
 impl OpenTrain {
-    /// Whether a packet may leave with it: it is due in the same one of the bursts that time is divided into, counted from
-    /// the start of the image. That bursts begin at the same times in all images lets sessions be sent for together.
+    /// Whether a packet may leave with it: it is due in the same one of the bursts that time is divided into,
+    /// counted from the start of the image. That bursts begin at the same times in all images lets sessions
+    /// be sent for together.
     fn has_room(&self, departure: u64, length: u32, burst: u64) -> bool {
         self.packets < MAX_TRAIN_PACKETS
             && self.length + length <= MAX_TRAIN_BYTES

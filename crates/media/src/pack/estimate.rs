@@ -6,7 +6,8 @@ use crate::ts::{
     Warnings,
 };
 
-/// How far the clock at the end may be from what the rate at the head promises before it is of another time base.
+/// How far the clock at the end may be from what the rate at the head promises before it is of another time
+/// base.
 const BELIEVED_FACTOR: u128 = 16;
 
 /// A first look at an asset.
@@ -14,7 +15,8 @@ const BELIEVED_FACTOR: u128 = 16;
 pub struct Estimate {
     /// What the head says is in it.
     pub description: Description,
-    /// How long it takes to play, in microseconds, as far as the clock at both ends tells; packing gives the truth.
+    /// How long it takes to play, in microseconds, as far as the clock at both ends tells; packing gives the
+    /// truth.
     pub duration_us: Option<u64>,
 }
 
@@ -25,7 +27,8 @@ struct Reference {
     pcr: Pcr,
 }
 
-/// Looks at the first and the last bytes of an asset of `size` bytes; they may overlap. A megabyte of each is plenty.
+/// Looks at the first and the last bytes of an asset of `size` bytes; they may overlap. A megabyte of each is
+/// plenty.
 ///
 /// # Errors
 /// [`NotTransportStream`] where the head holds no packets.
@@ -48,7 +51,8 @@ pub fn estimate(head: &[u8], tail: &[u8], size: u64) -> Result<Estimate, NotTran
     Ok(Estimate { description, duration_us })
 }
 
-/// The duration of `size` bytes, by the clock from the first reference to the last one that is of its time base.
+/// The duration of `size` bytes, by the clock from the first reference to the last one that is of its time
+/// base.
 fn duration_us(first: Reference, early: Reference, late: Option<Reference>, size: u64) -> Option<u64> {
     let by_head = scaled(first, early, size);
     let by_both = late.and_then(|late| scaled(first, late, size));
@@ -86,7 +90,8 @@ fn reference(bytes: &[u8; PACKET_LENGTH], pid: u16) -> Option<Pcr> {
     packet.adaptation()?.pcr()
 }
 
-/// Calls `take` for the runs of packets in `bytes` until it answers `false`. A packet cut at the end is no run.
+/// Calls `take` for the runs of packets in `bytes` until it answers `false`. A packet cut at the end is no
+/// run.
 fn each_run(
     deframer: &mut Deframer,
     mut bytes: &[u8],

@@ -44,7 +44,8 @@ impl Headers {
             .map(|(_, value)| value.as_str())
     }
 
-    /// The elements of a comma-separated list, which may be spread over several fields (RFC 2068 section 4.2).
+    /// The elements of a comma-separated list, which may be spread over several fields (RFC 2068 section
+    /// 4.2).
     pub fn list(&self, name: &str) -> impl Iterator<Item = &str> {
         self.all(name)
             .flat_map(|value| split_outside_quotes(value, ','))

@@ -20,8 +20,22 @@ pub enum Item {
 
 /// Reads requests from bytes that arrive in pieces.
 ///
-/// Feed it what was read, then call [`Reader::next_item`] until it has nothing more: then it holds less than one
-/// request, so at most the limits of a head and a body. Each byte is looked at once, however slowly it comes.
+/// Feed it what was read, then call [`Reader::next_item`] until it has nothing more: then it holds less than
+/// one request, so at most the limits of a head and a body. Each byte is looked at once, however slowly it
+/// comes.
+/// ```
+/// use wirepath_media::rtsp::{Item, Method, Reader, Response, StatusCode};
+///
+/// let mut reader = Reader::new();
+/// reader.feed(b"OPTIONS * RTSP/1.0\r\nCSe");
+/// assert!(reader.next_item().is_none() && reader.is_inside_request());
+/// reader.feed(b"q: 1\r\n\r\n");
+/// let Some(Item::Request(request)) = reader.next_item() else { panic!("a request") };
+/// assert_eq!(request.method, Method::Options);
+///
+/// let answer = Response::new(StatusCode::Ok, Some(request.cseq)).to_bytes();
+/// assert!(answer.starts_with(b"RTSP/1.0 200 OK\r\n"));
+/// ```
 #[derive(Debug, Default)]
 pub struct Reader {
     buffer: Vec<u8>,

@@ -88,14 +88,14 @@ impl Request {
         Some(value.split(';').next().unwrap_or_default().trim())
     }
 
-    /// Option tags that the server must support (RFC 2326 sections 12.27 and 12.32): a server that is no proxy
-    /// treats `Proxy-Require` as it treats `Require`.
+    /// Option tags that the server must support (RFC 2326 sections 12.27 and 12.32): a server that is no
+    /// proxy treats `Proxy-Require` as it treats `Require`.
     pub fn required_options(&self) -> Vec<&str> {
         self.headers.list("Require").chain(self.headers.list("Proxy-Require")).collect()
     }
 
-    /// Whether the client takes a description in this media type (RFC 2326 section 12.1); it does where it does
-    /// not say.
+    /// Whether the client takes a description in this media type (RFC 2326 section 12.1); it does where it
+    /// does not say.
     pub fn accepts(&self, media_type: &str) -> bool {
         let mut ranges = self.headers.list("Accept").peekable();
         ranges.peek().is_none() || ranges.any(|range| media_range_holds(range, media_type))
@@ -172,7 +172,8 @@ pub(super) fn parse_head(head: &[u8]) -> Result<Head, Refusal> {
     Ok(Head { line: String::from_utf8_lossy(line).into_owned(), headers, cseq, body_length })
 }
 
-/// RFC 2326 section 12.14. Two different lengths would let two readers disagree about where the next request is.
+/// RFC 2326 section 12.14. Two different lengths would let two readers disagree about where the next request
+/// is.
 fn body_length(headers: &Headers) -> Result<usize, Refusal> {
     let lost = |status, why| Refusal { close: true, ..Refusal::new(status, why) };
     let mut values = headers.all("Content-Length");

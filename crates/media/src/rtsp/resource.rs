@@ -46,16 +46,16 @@ pub struct Resource {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResourceError {
     /// Neither `rtsp://`, nor a path, nor `*`.
-    #[error("the URL is neither rtsp://host/path, nor a path, nor `*`")]
+    #[error("invalid URL: expected rtsp://host/path, a path or `*`")]
     Scheme,
     /// Nothing between `rtsp://` and the path.
-    #[error("the URL names no host")]
+    #[error("invalid URL: no host")]
     Host,
     /// A control character stands in the URL as it is.
-    #[error("the URL holds a control character; write it as %XX")]
+    #[error("invalid URL: control character; write it as %XX")]
     Control,
     /// Bytes that are not UTF-8 stood in the URL as they are.
-    #[error("the URL is not UTF-8; write other bytes as %XX")]
+    #[error("invalid URL: not UTF-8; write other bytes as %XX")]
     Encoding,
     /// What comes after the host names nothing.
     #[error(transparent)]

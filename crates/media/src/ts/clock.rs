@@ -1,8 +1,9 @@
-//! When each packet departs: interpolation between programme clock references (ISO/IEC 13818-1 section 2.4.2).
+//! When each packet departs: interpolation between programme clock references (ISO/IEC 13818-1 section
+//! 2.4.2).
 //!
 //! Packets are counted from 0 through the file; time is in ticks of 27 MHz from the first packet's departure.
-//! Between two references packets are spread evenly. Before the first and after the last the neighbouring rate
-//! holds. Time never goes backwards: where the references do, it goes on at the rate before.
+//! Between two references packets are spread evenly. Before the first and after the last the neighbouring
+//! rate holds. Time never goes backwards: where the references do, it goes on at the rate before.
 
 use std::collections::VecDeque;
 
@@ -11,8 +12,8 @@ use super::packet::{PACKET_LENGTH, Pcr, TICKS_PER_SECOND};
 /// The rate assumed where there are not two references to tell one from: 8 Mb/s.
 pub const NOMINAL_TICKS_PER_PACKET: u64 = PACKET_LENGTH as u64 * 8 * TICKS_PER_SECOND / 8_000_000;
 
-/// A step between references that is always believed, once a rate is known. The standard allows 0.1 s; files with
-/// holes or idle programmes have seconds.
+/// A step between references that is always believed, once a rate is known. The standard allows 0.1 s; files
+/// with holes or idle programmes have seconds.
 const BELIEVED_STEP: u64 = 10 * TICKS_PER_SECOND;
 
 /// The longest step that is believed when the bytes between the references fit it, or when no rate is known.
@@ -122,8 +123,8 @@ impl Clock {
         Self::default()
     }
 
-    /// Takes the reference in `packet`; `flagged` where the packet says that its time base is a new one. Packets
-    /// must come in order. Says whether the clock was discontinuous here.
+    /// Takes the reference in `packet`; `flagged` where the packet says that its time base is a new one.
+    /// Packets must come in order. Says whether the clock was discontinuous here.
     pub fn observe(&mut self, packet: u64, pcr: Pcr, flagged: bool) -> bool {
         match &mut self.state {
             State::Unrated { last: last @ None, .. } => {
@@ -153,8 +154,8 @@ impl Clock {
         }
     }
 
-    /// Times everything before packet `end` at the last known rate without waiting for another reference. Says
-    /// whether that rate is known; if not, [`NOMINAL_TICKS_PER_PACKET`] is assumed.
+    /// Times everything before packet `end` at the last known rate without waiting for another reference.
+    /// Says whether that rate is known; if not, [`NOMINAL_TICKS_PER_PACKET`] is assumed.
     pub fn extend(&mut self, end: u64) -> bool {
         let known = match self.state {
             State::Unrated { last, .. } => {

@@ -12,8 +12,30 @@ const DETECTION_MARGIN: usize = 1024;
 
 /// Finds the packets in a stream of bytes.
 ///
-/// Call [`Deframer::next`] with the input until it answers `None`, then come with the next input; after the last
-/// one call [`Deframer::finish`] until it answers `None`. What comes out does not depend on how the input is split.
+/// Call [`Deframer::next`] with the input until it answers `None`, then come with the next input; after the
+/// last one call [`Deframer::finish`] until it answers `None`. What comes out does not depend on how the
+/// input is split.
+/// ```
+/// use wirepath_media::ts::synthetic::Sample;
+/// use wirepath_media::ts::{Deframer, Event, Framing};
+///
+/// # fn main() -> Result<(), wirepath_media::ts::NotTransportStream> {
+/// let file = Sample { packets: 1000, ..Sample::default() }.stream().bytes;
+/// let (mut deframer, mut packets) = (Deframer::new(), 0);
+/// for mut piece in file.chunks(4096) {
+///     while let Some(event) = deframer.next(&mut piece)? {
+///         if let Event::Packets(run) = event {
+///             packets += run.count();
+///         }
+///     }
+/// }
+/// while let Some(Event::Packets(run)) = deframer.finish()? {
+///     packets += run.count();
+/// }
+/// assert_eq!((packets, deframer.framing()), (1000, Some(Framing::Bare)));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Default)]
 pub struct Deframer {
     phase: Phase,
@@ -23,7 +45,8 @@ pub struct Deframer {
     spent: usize,
     /// Bytes between packets still to be passed over.
     gap: usize,
-    /// Offset in the file of the next byte to judge: the first of `carry` after `spent`, or else of the input.
+    /// Offset in the file of the next byte to judge: the first of `carry` after `spent`, or else of the
+    /// input.
     offset: u64,
     /// Offset at which the search for the first packet began.
     begin: u64,

@@ -8,8 +8,8 @@ pub const DETECTION_BYTES: u64 = 64 * 1024;
 /// How many sync bytes in a row prove a framing in an unknown file.
 const DETECTION_RUN: usize = 5;
 
-/// How many sync bytes in a row prove that the packets go on after a damaged place. The spacing is known then, so
-/// fewer are enough, and less is lost.
+/// How many sync bytes in a row prove that the packets go on after a damaged place. The spacing is known
+/// then, so fewer are enough, and less is lost.
 const RECOVERY_RUN: usize = 3;
 
 /// The spacing of packets in a file. What lies between them is dropped: it is not part of the stream.
@@ -97,8 +97,8 @@ enum Proof {
     NeedsMore,
 }
 
-/// Whether a run of packets starts at the first of `bytes`. At the end of a file fewer packets will do: two, or one
-/// that ends with the file.
+/// Whether a run of packets starts at the first of `bytes`. At the end of a file fewer packets will do: two,
+/// or one that ends with the file.
 fn prove(bytes: &[u8], framing: Framing, run: usize, complete: bool) -> Proof {
     let stride = framing.stride();
     let seen = bytes.iter().step_by(stride).take(run).take_while(|&&byte| byte == SYNC_BYTE).count();
@@ -115,7 +115,8 @@ fn prove(bytes: &[u8], framing: Framing, run: usize, complete: bool) -> Proof {
     }
 }
 
-/// The high byte of an arrival time can be 0x47 for half a second; then the sync bytes are the run four bytes on.
+/// The high byte of an arrival time can be 0x47 for half a second; then the sync bytes are the run four bytes
+/// on.
 fn arrival_time_shift(bytes: &[u8], framing: Framing, run: usize) -> usize {
     let shift = framing.prefix();
     let later = bytes.get(shift..).unwrap_or_default();

@@ -99,7 +99,8 @@ impl Psi {
         self.programmes.iter().map(|described| &described.programme)
     }
 
-    /// The programmes there are now, in the order of the association table; `None` for one whose map has not come.
+    /// The programmes there are now, in the order of the association table; `None` for one whose map has not
+    /// come.
     pub fn current_programmes(&self) -> impl Iterator<Item = Option<&Programme>> {
         self.current().map(|(number, pmt_pid)| {
             let programme = &self.programmes[*self.by_number.get(&number)?].programme;

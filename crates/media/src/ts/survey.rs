@@ -1,5 +1,5 @@
-//! Follows a transport stream packet by packet: its tables, the programme that is played, its clock, and the points
-//! where a decoder can start.
+//! Follows a transport stream packet by packet: its tables, the programme that is played, its clock, and the
+//! points where a decoder can start.
 
 use std::collections::VecDeque;
 
@@ -219,8 +219,8 @@ impl Survey {
         self.assign_roles();
     }
 
-    /// Decides which clock is followed, if that can be decided: that of the first programme in the table that has
-    /// one. `late` where nothing that could still come may change it.
+    /// Decides which clock is followed, if that can be decided: that of the first programme in the table that
+    /// has one. `late` where nothing that could still come may change it.
     fn choose(&mut self, late: bool) {
         let Choice::Open(candidates) = &self.choice else { return };
         let Some(first) = candidates.references.first().copied() else { return };
@@ -242,8 +242,8 @@ impl Survey {
         }
     }
 
-    /// The tables changed after the choice: the programme may have another clock now, may have gone, or, where
-    /// none was announced, may be known now.
+    /// The tables changed after the choice: the programme may have another clock now, may have gone, or,
+    /// where none was announced, may be known now.
     fn reconsider(&mut self, played: Played) {
         let same = |programme: &&Programme| match played.programme {
             Some(number) => programme.number == number,

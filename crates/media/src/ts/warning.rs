@@ -44,16 +44,16 @@ pub enum WarningKind {
         pid: u16,
     },
     /// The clock jumped without notice or with it; time goes on at the rate before.
-    #[error("the clock (PCR) is discontinuous; time goes on at the rate before")]
+    #[error("PCR discontinuity: time goes on at the rate before")]
     Discontinuity,
     /// For too long no PCR came; time goes on at the rate before.
-    #[error("no PCR for {bytes} bytes; time goes on at the rate before")]
+    #[error("no PCR for {bytes} bytes: time goes on at the rate before")]
     ClockGap {
         /// Bytes of packets since the last PCR.
         bytes: u64,
     },
     /// There are not two PCRs to tell a rate from.
-    #[error("the clock cannot be told from the PCRs there are; 8 Mb/s are assumed")]
+    #[error("unusable PCRs: 8 Mb/s are assumed")]
     RateAssumed,
     /// The association table names more programmes than are followed.
     #[error("more than {followed} programmes; the others are not listed")]

@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use super::DeviceName;
 use crate::checked;
 
-/// Whether the device computes transport checksums on transmission (`ETHTOOL_GTXCSUM`). Without that, a payload sent
-/// by reference is read by the CPU after all, which is slower than a copy.
+/// Whether the device computes transport checksums on transmission (`ETHTOOL_GTXCSUM`). Without that, a
+/// payload sent by reference is read by the CPU after all, which is slower than a copy.
 ///
 /// # Errors
 /// `EOPNOTSUPP` for devices that do not say, else what `ioctl` says.
@@ -15,7 +15,8 @@ pub fn offloads_checksums(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Re
     ask(socket, device, Question::Checksums)
 }
 
-/// Whether the device gathers a packet from several places of memory (`ETHTOOL_GSG`). Without that, the kernel copies.
+/// Whether the device gathers a packet from several places of memory (`ETHTOOL_GSG`). Without that, the
+/// kernel copies.
 ///
 /// # Errors
 /// As [`offloads_checksums`].
@@ -39,8 +40,8 @@ fn ask(socket: BorrowedFd<'_>, device: &DeviceName, question: Question) -> io::R
     Ok(value[1] != 0)
 }
 
-/// Lets the device compute transport checksums on transmission, or not (`ETHTOOL_STXCSUM`). Without them it is given no
-/// segmentation of TCP and UDP to do either: segments need checksums of their own.
+/// Lets the device compute transport checksums on transmission, or not (`ETHTOOL_STXCSUM`). Without them it
+/// is given no segmentation of TCP and UDP to do either: segments need checksums of their own.
 ///
 /// # Errors
 /// `EPERM` without `CAP_NET_ADMIN`, `EOPNOTSUPP` for devices that cannot change it, else what `ioctl` says.
@@ -71,7 +72,8 @@ pub fn speed_mbps(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Opt
     settings[0] = 0x1; // ETHTOOL_GSET
     // SAFETY: for this command the kernel writes a `struct ethtool_cmd`, which is as large as `settings`.
     unsafe { ethtool(socket, device, &mut settings) }?;
-    // The lower half of the speed is the first half of the word at byte 12, the upper half the first at byte 28.
+    // The lower half of the speed is the first half of the word at byte 12, the upper half the first at byte
+    // 28.
     let half = |word: u32| u16::from_ne_bytes([word.to_ne_bytes()[0], word.to_ne_bytes()[1]]);
     let speed = u32::from(half(settings[7])) << 16 | u32::from(half(settings[3]));
     Ok(Some(speed).filter(|speed| *speed != 0 && *speed <= i32::MAX as u32)) // SPEED_UNKNOWN is -1
@@ -122,20 +124,22 @@ pub fn features(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Vec<F
     const NAMES: u32 = 4; // ETH_SS_FEATURES
     const NAME_WORDS: usize = 8; // ETH_GSTRING_LEN is 32 bytes
     let mut sets = [0x37, 0, 1 << NAMES, 0, 0]; // ETHTOOL_GSSET_INFO: a mask of sets, then the length of each
-    // SAFETY: for this command the kernel reads the mask and writes it and, for its one bit, one word behind it.
+    // SAFETY: for this command the kernel reads the mask and writes it and, for its one bit, one word behind
+    // it.
     unsafe { ethtool(socket, device, &mut sets) }?;
     let count = sets[4] as usize;
 
     let mut names = vec![0_u32; 3 + count * NAME_WORDS];
     (names[0], names[1]) = (0x1b, NAMES); // ETHTOOL_GSTRINGS
-    // SAFETY: for this command the kernel writes three words and the names of all features. Their number is what it just
-    // said, and a constant of the running kernel, the same for all devices.
+    // SAFETY: for this command the kernel writes three words and the names of all features. Their number is
+    // what it just said, and a constant of the running kernel, the same for all devices.
     unsafe { ethtool(socket, device, &mut names) }?;
 
     let blocks = count.div_ceil(32);
     let mut bits = vec![0_u32; 2 + blocks * 4];
     (bits[0], bits[1]) = (0x3a, blocks as u32); // ETHTOOL_GFEATURES
-    // SAFETY: for this command the kernel writes two words and at most as many blocks of four as the second word says.
+    // SAFETY: for this command the kernel writes two words and at most as many blocks of four as the second
+    // word says.
     unsafe { ethtool(socket, device, &mut bits) }?;
 
     let features = names[3..].chunks_exact(NAME_WORDS).enumerate().map(|(index, name)| {
@@ -148,7 +152,8 @@ pub fn features(socket: BorrowedFd<'_>, device: &DeviceName) -> io::Result<Vec<F
     Ok(features.filter(|feature| !feature.name.is_empty()).collect())
 }
 
-/// Asks the device, by any socket of its network namespace; the command is the first word of `data`, which is answered in place.
+/// Asks the device, by any socket of its network namespace; the command is the first word of `data`, which is
+/// answered in place.
 ///
 /// # Safety
 /// `data` is as large as what the kernel reads and writes for that command.
@@ -156,8 +161,8 @@ unsafe fn ethtool(socket: BorrowedFd<'_>, device: &DeviceName, data: &mut [u32])
     const SIOCETHTOOL: libc::c_ulong = 0x8946; // linux/sockios.h
     let mut request = device.request();
     request.ifr_ifru.ifru_data = data.as_mut_ptr().cast();
-    // SAFETY: the kernel reads `request`, and reads and writes what its data pointer points to: `data`, which outlives the
-    // call and is large enough, as the caller promises.
+    // SAFETY: the kernel reads `request`, and reads and writes what its data pointer points to: `data`, which
+    // outlives the call and is large enough, as the caller promises.
     let result = unsafe { libc::ioctl(socket.as_raw_fd(), SIOCETHTOOL as libc::Ioctl, &raw mut request) };
     checked(result as isize).map(|_| ())
 }

@@ -1,4 +1,5 @@
-//! Requests as bytes, every field as the caller likes, wrong ones too: what the tests of the module are written with.
+//! Requests as bytes, every field as the caller likes, wrong ones too: what the tests of the module are
+//! written with.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -75,7 +76,8 @@ impl Arena {
 
     /// All of its bytes.
     pub fn bytes(&self) -> &[u8] {
-        // SAFETY: this part is mapped for as long as `self`; the kernel writes to it only while it is borrowed mutably.
+        // SAFETY: this part is mapped for as long as `self`; the kernel writes to it only while it is
+        // borrowed mutably.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.length) }
     }
 
@@ -85,14 +87,15 @@ impl Arena {
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.length) }
     }
 
-    /// Whether the kernel cannot write to this process's memory there, but for the arena's own: it is the arena's or behind it,
-    /// or can never be mapped.
+    /// Whether the kernel cannot write to this process's memory there, but for the arena's own: it is the
+    /// arena's or behind it, or can never be mapped.
     fn is_harmless(&self, address: u64) -> bool {
         let ours = self.address(0)..self.address(reserved(self.length) - ROOM);
         !(4096..1 << 63).contains(&address) || ours.contains(&address)
     }
 
-    /// Refuses what might have the kernel write elsewhere: to the argument itself, or, of SEND, to the run's RTP state.
+    /// Refuses what might have the kernel write elsewhere: to the argument itself, or, of SEND, to the run's
+    /// RTP state.
     fn check(&self, request: u32, argument: u64) {
         assert!(self.is_harmless(argument), "a request's structure must lie in the arena");
         let offset = argument.wrapping_sub(self.address(0)) as usize;
@@ -185,7 +188,8 @@ impl CommandRing {
         bytes[..8].copy_from_slice(&command[0].to_ne_bytes());
         bytes[8..].copy_from_slice(&command[1].to_ne_bytes());
         let entry = io_uring::opcode::UringCmd16::new(device, request).cmd(bytes).build();
-        // SAFETY: what the kernel writes it writes into the arena, as was checked, which is borrowed until it has answered.
+        // SAFETY: what the kernel writes it writes into the arena, as was checked, which is borrowed until it
+        // has answered.
         unsafe { self.ring.submission().push(&entry) }.expect("the queue is empty");
         let limit = io_uring::types::Timespec::new().sec(LIMIT_SECONDS);
         let limit = io_uring::types::SubmitArgs::new().timespec(&limit);
@@ -208,8 +212,8 @@ impl CommandRing {
 }
 
 fn answer(device: &impl AsRawFd, request: u32, argument: u64) -> io::Result<Option<Started>> {
-    // SAFETY: what the kernel writes for this request it writes into the arena, as was checked; the requests that all files
-    // know write no more than a number. It has just answered this request.
+    // SAFETY: what the kernel writes for this request it writes into the arena, as was checked; the requests
+    // that all files know write no more than a number. It has just answered this request.
     unsafe { answered(request, checked(libc::ioctl(device.as_raw_fd(), request as _, argument) as isize)) }
 }
 

@@ -1,5 +1,5 @@
-//! `kernel/module/uapi/wirepath.h` in Rust: the structures and numbers that the kernel module and its callers agree on. The header
-//! says what each means; `tests/module_layout.rs` has a C compiler compare the two.
+//! `kernel/module/uapi/wirepath.h` in Rust: the structures and numbers that the kernel module and its callers
+//! agree on. The header says what each means; `tests/module_layout.rs` has a C compiler compare the two.
 
 /// One field of a structure, as C sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

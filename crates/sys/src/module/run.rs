@@ -10,8 +10,9 @@ use rustix::net::SocketAddrAny;
 use super::layout::{self, RtpTime};
 use crate::mapping::Mapping;
 
-/// A packet or a run of packets to be sent: payload from a file or from memory, in front of each packet a header or none, to
-/// whom the socket is connected or to an address. It is also the run's state: what was sent is counted and not sent again.
+/// A packet or a run of packets to be sent: payload from a file or from memory, in front of each packet a
+/// header or none, to whom the socket is connected or to an address. It is also the run's state: what was
+/// sent is counted and not sent again.
 #[derive(Clone, Debug)]
 pub struct Run<'a> {
     raw: layout::Run,
@@ -107,27 +108,29 @@ impl<'a> Run<'a> {
         Run { raw, rtp: None, given: 0..0, is_of_bytes: false, borrowed: PhantomData }
     }
 
-    /// Cut into packets of so many bytes of payload, the last of which may be shorter. Without, it is one packet.
+    /// Cut into packets of so many bytes of payload, the last of which may be shorter. Without, it is one
+    /// packet.
     pub fn in_packets(mut self, bytes: u32) -> Run<'a> {
         self.raw.packet_bytes = bytes;
         self
     }
 
-    /// Before each packet's payload so many bytes of the source, at most [`layout::HEADER_BYTES_MAX`], are passed over: stored
-    /// headers. What the run is made of has them, its packets do not.
+    /// Before each packet's payload so many bytes of the source, at most [`layout::HEADER_BYTES_MAX`], are
+    /// passed over: stored headers. What the run is made of has them, its packets do not.
     pub fn passing_over(mut self, bytes: u32) -> Run<'a> {
         self.raw.skip_bytes = bytes;
         self
     }
 
-    /// Up to so many packets at a time leave as a train, cut by UDP segmentation; 0 and 1 mean each by itself.
+    /// Up to so many packets at a time leave as a train, cut by UDP segmentation; 0 and 1 mean each by
+    /// itself.
     pub fn in_trains(mut self, packets: u32) -> Run<'a> {
         self.raw.train_packets = packets;
         self
     }
 
-    /// With headers of `each` bytes, which lie one behind the other in `headers`; there must be one for each packet, and so the
-    /// run must have a length.
+    /// With headers of `each` bytes, which lie one behind the other in `headers`; there must be one for each
+    /// packet, and so the run must have a length.
     pub fn with_headers(mut self, headers: &'a [u8], each: usize) -> Run<'a> {
         let headers = headers.as_ptr_range();
         self.given = address(headers.start)..address(headers.end);
@@ -206,7 +209,8 @@ impl<'a> Run<'a> {
     /// What the kernel is handed; good for as long as `self` stays where it is and borrowed.
     ///
     /// # Errors
-    /// `EINVAL` if fewer headers were given than there are packets: the kernel would read what lies behind them.
+    /// `EINVAL` if fewer headers were given than there are packets: the kernel would read what lies behind
+    /// them.
     pub(super) fn prepare(&mut self, socket: BorrowedFd<'_>) -> io::Result<*mut layout::Run> {
         if self.raw.header_kind == layout::HEADER_GIVEN && !self.has_headers() {
             return Err(io::ErrorKind::InvalidInput.into());

@@ -45,8 +45,8 @@ impl<'a> Departures<'a> {
     }
 }
 
-/// A run that the kernel sends. It ends by itself, by [`Started::stop`], or when this is dropped. Its descriptor is readable when
-/// it has ended.
+/// A run that the kernel sends. It ends by itself, by [`Started::stop`], or when this is dropped. Its
+/// descriptor is readable when it has ended.
 #[derive(Debug)]
 pub struct Started {
     pub(super) run: OwnedFd,

@@ -46,8 +46,8 @@ impl Buffers {
         let bytes = bytes.ok_or(Errno::INVAL)?;
         let index = *self.free.last().ok_or(Errno::NOBUFS)?;
         let vector = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-        // SAFETY: the vector lies in the region, of which the table holds a reference until the buffer is unregistered or the
-        // ring closed. The kernel wants the pages writable, but sends only read them.
+        // SAFETY: the vector lies in the region, of which the table holds a reference until the buffer is
+        // unregistered or the ring closed. The kernel wants the pages writable, but sends only read them.
         unsafe { ring.submitter().register_buffers_update(index.into(), &[vector], None)? };
         self.free.pop();
         let buffer = Buffer { region: Arc::clone(region), range, in_flight: 0, leaving: false };

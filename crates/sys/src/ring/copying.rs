@@ -1,7 +1,9 @@
-//! A ring that copies from connections to others through registered memory: receives and sends of all of them in one call.
+//! A ring that copies from connections to others through registered memory: receives and sends of all of them
+//! in one call.
 //!
-//! What the kernel knows beforehand it need not look up for each: the memory is pinned once, the descriptors are registered. A
-//! connection that has nothing, or no room, is waited for by the kernel itself, without epoll.
+//! What the kernel knows beforehand it need not look up for each: the memory is pinned once, the descriptors
+//! are registered. A connection that has nothing, or no room, is waited for by the kernel itself, without
+//! epoll.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -45,12 +47,12 @@ impl Copying {
         ring.submitter().unregister_buffers()
     }
 
-    /// A ring for these links, from the first of each to the second: TCP connections in blocking mode. Of each so many bytes are
-    /// received at a time.
+    /// A ring for these links, from the first of each to the second: TCP connections in blocking mode. Of
+    /// each so many bytes are received at a time.
     ///
     /// # Errors
-    /// `EINVAL` without links or without bytes, `ENOSYS` where the kernel has no io_uring, `EPERM` where it is not allowed, `ENOMEM`
-    /// where the limit of locked memory is too low, else what the calls say.
+    /// `EINVAL` without links or without bytes, `ENOSYS` where the kernel has no io_uring, `EPERM` where it
+    /// is not allowed, `ENOMEM` where the limit of locked memory is too low, else what the calls say.
     pub fn new(links: Vec<(OwnedFd, OwnedFd)>, block_bytes: usize) -> io::Result<Copying> {
         let entries = u32::try_from(links.len()).map_err(|_| Errno::INVAL)?.next_power_of_two();
         let mut buffer = PageBuffer::new(links.len() * block_bytes)?;
@@ -64,7 +66,8 @@ impl Copying {
         Ok(Copying { ring, _memory: buffer, memory, links: links.collect(), block_bytes })
     }
 
-    /// Copies all that comes, and ends each connection behind it, until all links have ended. On the thread that made the ring.
+    /// Copies all that comes, and ends each connection behind it, until all links have ended. On the thread
+    /// that made the ring.
     ///
     /// # Errors
     /// What a receive or send says, or the ring.
@@ -128,8 +131,8 @@ impl Copying {
 
     fn push(&mut self, entry: squeue::Entry, place: usize) -> io::Result<()> {
         let entry = entry.user_data(place as u64);
-        // SAFETY: the bytes lie in the registered memory, in the part that is this link's alone, and a link has one entry at a time;
-        // memory and descriptors are held until the ring is closed.
+        // SAFETY: the bytes lie in the registered memory, in the part that is this link's alone, and a link
+        // has one entry at a time; memory and descriptors are held until the ring is closed.
         unsafe { self.ring.submission().push(&entry) }.map_err(|_: squeue::PushError| Errno::BUSY.into())
     }
 }

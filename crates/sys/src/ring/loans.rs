@@ -1,4 +1,5 @@
-//! What a ring has been lent: pages that are not registered with it, each for one send, until the network is done with them.
+//! What a ring has been lent: pages that are not registered with it, each for one send, until the network is
+//! done with them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -5,11 +5,12 @@ use std::io;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use rustix::io::Errno;
 
-/// Opens a ring whose kernel work happens in its thread's own calls, when it asks for it (Linux 6.1); before that, at any of
-/// its calls.
+/// Opens a ring whose kernel work happens in its thread's own calls, when it asks for it (Linux 6.1); before
+/// that, at any of its calls.
 pub(super) fn open(entries: u32) -> io::Result<IoUring> {
     let mut builder = IoUring::builder();
-    // Answers and notifications of a few submissions have room, should nobody look meanwhile; what has none the kernel keeps.
+    // Answers and notifications of a few submissions have room, should nobody look meanwhile; what has none
+    // the kernel keeps.
     builder.dontfork().setup_submit_all().setup_single_issuer().setup_cqsize(entries * 4);
     let mut deferring = builder.clone();
     match deferring.setup_defer_taskrun().build(entries) {
@@ -20,12 +21,14 @@ pub(super) fn open(entries: u32) -> io::Result<IoUring> {
     }
 }
 
-/// `io_uring.h`, Linux 6.2: have the second answer say whether the kernel copied (IORING_SEND_ZC_REPORT_USAGE), and the bit that
-/// says so (IORING_NOTIF_USAGE_ZC_COPIED). `io_uring` has neither.
+/// `io_uring.h`, Linux 6.2: have the second answer say whether the kernel copied
+/// (IORING_SEND_ZC_REPORT_USAGE), and the bit that says so (IORING_NOTIF_USAGE_ZC_COPIED). `io_uring` has
+/// neither.
 pub(super) const REPORT_USAGE: u16 = 1 << 3;
 pub(super) const USAGE_COPIED: u32 = 1 << 31;
 
-/// Whether the kernel tells which sends it copied: one that does not knows no such flag. Asked by a send to no socket.
+/// Whether the kernel tells which sends it copied: one that does not knows no such flag. Asked by a send to
+/// no socket.
 pub(super) fn reports_copies(ring: &mut IoUring) -> io::Result<bool> {
     let entry = opcode::SendZc::new(types::Fd(-1), std::ptr::null(), 0).zc_flags(REPORT_USAGE).build();
     // SAFETY: the entry refers to no memory and no descriptor.
