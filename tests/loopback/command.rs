@@ -86,13 +86,8 @@ fn a_key_is_refused_in_the_words_in_which_its_flag_is() -> Result<()> {
     let folder = process::open_folder()?;
     let file = folder.path().join("wirepath.toml");
     for (flag, value, written, words) in [
-        (
-            "cache-size",
-            "63KiB",
-            "\"63KiB\"",
-            "63.0 KiB is next to nothing; wanted is a size from 64.0 KiB on",
-        ),
-        ("threads", "1025", "1025", "wanted is a whole number from 1 to 1024"),
+        ("cache-size", "63KiB", "\"63KiB\"", "63.0 KiB is too small: expected at least 64.0 KiB"),
+        ("threads", "1025", "1025", "expected a whole number from 1 to 1024"),
     ] {
         std::fs::write(&file, format!("{flag} = {written}\n"))?;
         let of_key = refused([folder.path(), Path::new("--config"), &file])?;
@@ -232,10 +227,10 @@ fn packing_goes_on_past_what_cannot_be_packed() -> Result<()> {
     let objects = lines.lines().map(serde_json::from_str).collect::<Result<Vec<serde_json::Value>, _>>()?;
     let statuses: Vec<_> =
         objects.iter().map(|object| object["status"].as_str().unwrap_or_default()).collect();
-    ensure!(statuses == ["failed", "failed", "packed", "passed_over"], "{lines}");
+    ensure!(statuses == ["failed", "failed", "packed", "skipped"], "{lines}");
     let errors = String::from_utf8(output.stderr)?;
     ensure!(errors.contains("text.ts: error: not an MPEG transport stream"), "{errors}");
-    ensure!(errors.contains("gone.ts: error: ") && errors.contains("notes.txt: passed over: "), "{errors}");
+    ensure!(errors.contains("gone.ts: error: ") && errors.contains("notes.txt: skipped: "), "{errors}");
     ensure!(files(cache.path())?.len() == 1);
     Ok(())
 }
@@ -269,10 +264,11 @@ fn packing_that_is_interrupted_leaves_nothing() -> Result<()> {
 fn inspect_answers_json() -> Result<()> {
     let (code, json, errors) = inspect(&clips::two_programmes(4)?)?;
     ensure!(code == Some(0) && errors.is_empty(), "{errors}");
-    ensure!(json["schema"] == 1 && json["kind"] == "asset", "{json}");
+    ensure!(json["schema"] == 2 && json["kind"] == "asset", "{json}");
     let programmes = json["programmes"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let played = programmes.iter().filter(|programme| programme["played"] == true).count();
-    ensure!(programmes.len() == 2 && played == 1, "{json}");
+    let count = |field: &str| programmes.iter().filter(|programme| programme[field] == true).count();
+    ensure!(programmes.len() == 2 && count("played") == 2 && count("clock") == 1, "{json}");
+    ensure!(programmes.iter().all(|programme| programme["service"].is_string()), "{json}");
     let seconds = json["duration_us"].as_f64().unwrap_or_default() / 1e6;
     ensure!((3.5..5.0).contains(&seconds), "{seconds} s");
     let pids = json["pids"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -379,9 +379,9 @@ fn wrong_arguments_are_named() -> Result<()> {
         ),
         (
             ["--cache", &empty_path, "--origin", origin, "--listen", "127.0.0.1:99999"],
-            "'--listen <ADDRESS>': 99999 is no port",
+            "'--listen <ADDRESS>': invalid port 99999",
         ),
-        (["--cache", &empty_path, "--origin", origin, "--listen", "unix:/run/a"], "and no Unix socket"),
+        (["--cache", &empty_path, "--origin", origin, "--listen", "unix:/run/a"], "not a Unix socket"),
         (["--cache", &empty_path, "--origin", origin, "--in", "-"], "cannot be used with"),
         (["--cache", &empty_path, "--origin", origin, "--handler", "meter"], "'--handler <HANDLER>'"),
         (["--cache", &empty_path, "--origin", origin, "--idle-timeout", "1m"], "'--idle-timeout <TIME>'"),
@@ -391,7 +391,7 @@ fn wrong_arguments_are_named() -> Result<()> {
         ensure!(!output.status.success() && said.contains(words), "{arguments:?}: {said}");
     }
     ensure!(names(foreign.path(), "")? == ["thesis.tex"]);
-    for (clients, words) in [("0", "--max-clients"), ("18446744073709551615", "this process may open")] {
+    for (clients, words) in [("0", "--max-clients"), ("18446744073709551615", "the limit of this process")] {
         let arguments =
             ["--cache", &empty_path, "--origin", origin, "--listen", ":0", "--max-clients", clients];
         let output = Command::new(server::binary()?).arg("relay").args(arguments).output()?;

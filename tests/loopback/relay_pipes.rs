@@ -106,7 +106,7 @@ fn an_output_whose_pipe_is_short_gets_every_byte() -> Result<()> {
     let bytes = 20_000 * (1 + PASSES);
     ensure!(report["bytes_in"] == bytes && report["bytes_out"] == 2 * bytes, "{report}");
     ensure!(
-        report["bytes_unseen"].as_u64().is_some_and(|unseen| unseen < bytes),
+        report["bytes_zero_copy"].as_u64().is_some_and(|unseen| unseen < bytes),
         "nothing was short: {report}"
     );
     ensure!(report["gone_outputs"]["failed"] == 0, "{report}");
@@ -131,6 +131,6 @@ fn a_mirror_of_many_keeps_its_pipes_at_a_pause() -> Result<()> {
     drop(feed);
     let (report, _) = rig.end(0)?;
     drop(peers);
-    ensure!(report["bytes_unseen"] == 11_000, "{report}");
+    ensure!(report["bytes_zero_copy"] == 11_000, "{report}");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Signals to end: the first asks to stop at the end of the current run, one that comes later ends the process at once.
+//! Interruption of work: the first signal asks to stop, a later one ends the process at once.
 
 use std::io;
 use std::sync::Arc;
@@ -7,33 +7,33 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Builder;
 
-use crate::ending::Ending;
+use crate::signals::Signals;
 
-/// Signals that come within this time of the first are the same wish: `timeout` signals its child and then the group of both, and a
-/// shell the group beside a script that does so itself.
-const ONE_WISH: Duration = Duration::from_millis(500);
+/// Time within which further signals count as the first: `timeout` signals its child and then the process group, and so do
+/// shells and scripts.
+const SAME_SIGNAL: Duration = Duration::from_millis(500);
 
-/// Whether, and by which signal, it is asked to stop.
+/// First signal, if there was one.
 #[derive(Clone, Default)]
 pub(crate) struct Interrupt(Arc<AtomicU8>);
 
 impl Interrupt {
-    /// Watches for signals from now on, on a thread that sleeps until there is one.
+    /// Watches for signals from now on, on a thread of its own.
     pub(crate) fn watch() -> io::Result<Interrupt> {
         let interrupt = Interrupt::default();
         let number = Arc::clone(&interrupt.0);
         let runtime = Builder::new_current_thread().enable_io().build()?;
-        let mut ending = {
+        let mut signals = {
             let _inside = runtime.enter();
-            Ending::watch()?
+            Signals::watch()?
         };
         let watch = async move {
             let mut first = None;
             loop {
-                let signal = ending.signal().await.as_raw_value() as u8;
+                let signal = signals.next().await.as_raw_value() as u8;
                 let first = *first.get_or_insert_with(Instant::now);
-                if first.elapsed() > ONE_WISH {
-                    // Namespaces, devices and receivers end with the process.
+                if first.elapsed() > SAME_SIGNAL {
+                    // Namespaces, devices and child processes end with the process.
                     std::process::exit(128 + i32::from(signal));
                 }
                 if number.load(Ordering::Relaxed) == 0 {
@@ -45,7 +45,7 @@ impl Interrupt {
         Ok(interrupt)
     }
 
-    /// The signal that asked to stop.
+    /// The first signal.
     pub(crate) fn signal(&self) -> Option<u8> {
         Some(self.0.load(Ordering::Relaxed)).filter(|number| *number != 0)
     }

@@ -1,15 +1,13 @@
-//! `wirepath`: serves stored media by the shortest path the machine offers.
+//! `wirepath`: serves stored media and relays streams with zero-copy data paths.
 
-mod address;
 mod advice;
 mod assess;
-mod ending;
+mod exit;
 mod format;
 mod image_options;
 mod inspect;
 mod interrupt;
 mod log;
-mod number;
 mod output;
 mod pack;
 mod plot;
@@ -17,8 +15,10 @@ mod progress;
 mod relay;
 mod serve;
 mod serve_options;
+mod signals;
 mod table;
 mod terminal;
+mod values;
 mod warnings;
 
 use std::io::{self, Write};
@@ -26,12 +26,12 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Version and commit; `build.rs` finds the latter.
+/// Version and commit, from `build.rs`.
 const VERSION: &str = env!("WIREPATH_VERSION");
 
-/// Takes stored media to the network by the shortest path the machine offers.
+/// Serves stored media and relays streams with zero-copy data paths
 #[derive(Parser)]
-#[command(name = "wirepath", version = VERSION, about, max_term_width = 100)]
+#[command(name = "wirepath", version = VERSION, about, max_term_width = 100, after_help = exit::HELP)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -43,16 +43,13 @@ enum Command {
     Serve(serve::Serve),
     /// Pack transport streams into wire images ahead of time
     Pack(pack::Pack),
-    /// Show what is in a transport stream or a wire image
+    /// Show the contents of a transport stream or a wire image
     Inspect(inspect::Inspect),
-    /// Pipe, merge, spread and mirror streams of bytes and datagrams, proxy TCP connections, and cache HTTP
+    /// Relay streams of bytes and datagrams, proxy TCP connections, or cache HTTP
     Relay(relay::Relay),
-    /// Measure what every data path costs on this machine
+    /// Measure the cost of every data path on this machine
     Assess(assess::Assess),
 }
-
-/// Exit code where nobody reads our output any more: that of programs which SIGPIPE ends, as shells show it.
-const BROKEN_PIPE: u8 = 128 + 13;
 
 fn main() -> ExitCode {
     let arguments = Arguments::try_parse().unwrap_or_else(|error| advice::on(error).exit());
@@ -65,22 +62,22 @@ fn main() -> ExitCode {
     };
     match result {
         Ok(code) => code,
-        // Whoever read our output has seen enough, as `head` has.
-        Err(error) if is_broken_pipe(&error) => ExitCode::from(BROKEN_PIPE),
+        // The reader of our output has seen enough, as `head` has.
+        Err(error) if is_broken_pipe(&error) => ExitCode::from(exit::BROKEN_PIPE),
         Err(error) => {
-            // Where standard error takes nothing, the exit code is all that there is to say.
-            drop(writeln!(io::stderr(), "wirepath: {}", in_words(&error)));
+            // If standard error is closed, the exit code has to do.
+            drop(writeln!(io::stderr(), "wirepath: {}", message(&error)));
             ExitCode::FAILURE
         }
     }
 }
 
-/// An error and its causes, but for those whose words an error above them has said already.
-fn in_words(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |said, cause| match &said[..] {
+/// Message of an error and its causes, without those that an error above them repeats.
+fn message(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |message, cause| match &message[..] {
         "" => cause,
-        said if said.contains(&cause) => said.to_owned(),
-        said => format!("{said}: {cause}"),
+        message if message.contains(&cause) => message.to_owned(),
+        message => format!("{message}: {cause}"),
     })
 }
 
@@ -94,13 +91,13 @@ mod tests {
     use anyhow::Context;
 
     #[derive(Debug, thiserror::Error)]
-    #[error("cannot open the door: {0}")]
-    struct Door(#[source] io::Error);
+    #[error("cannot listen: {0}")]
+    struct Listen(#[source] io::Error);
 
     #[test]
-    fn nothing_is_said_twice() {
-        let result: Result<(), _> = Err(Door(io::Error::other("in use")));
+    fn causes_are_not_repeated() {
+        let result: Result<(), _> = Err(Listen(io::Error::other("in use")));
         let error = result.context("starting").unwrap_err();
-        assert_eq!(in_words(&error), "starting: cannot open the door: in use");
+        assert_eq!(message(&error), "starting: cannot listen: in use");
     }
 }

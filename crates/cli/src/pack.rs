@@ -21,6 +21,7 @@ use wirepath_net::raise_descriptor_limit;
 use wirepath_server::images::{self, Cache, Image, Store};
 use wirepath_streams::{BlockingPool, Importance};
 
+use crate::exit;
 use crate::image_options::ImageOptions;
 use crate::progress::Progress;
 use crate::serve_options::ServeOptions;
@@ -28,7 +29,7 @@ use crate::{format, terminal};
 use find::{Found, Verdict, find};
 use outcome::{NotPacked, Outcome, Packed};
 
-/// How often the bar is drawn.
+/// Interval of drawing the bar.
 const TICK: Duration = Duration::from_millis(100);
 
 /// Arguments of `wirepath pack`.
@@ -37,31 +38,31 @@ const TICK: Duration = Duration::from_millis(100);
 Example:   wirepath pack --cache /var/cache/wirepath /srv/media
 
 The server finds the images that were made with the same --cache and the same --burst. Files that were packed \
-before are left as they are; files that changed are packed again. In folders, what does not look like a transport \
-stream is passed over, and standard error says so.
+before are left as they are; files that changed are packed again. In folders, files that are not transport streams and \
+symlinks that leave the folder are skipped, with a message on standard error.
 
-Exit code: 0 if all was packed, 1 if something was not (the rest is). SIGINT and SIGTERM stop it; what is finished \
-stays, and nothing unfinished does.")]
+Exit code: 0 if all was packed, 1 if some file was not (the others are). SIGINT and SIGTERM stop it and leave no \
+unfinished image.")]
 pub(crate) struct Pack {
-    /// Files to pack, and folders to look for transport streams in
+    /// Files to pack, and folders to search for transport streams
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
 
     #[command(flatten)]
     images: ImageOptions,
 
-    /// Take --cache, --cache-size and --burst from a server's configuration file; flags win over it
+    /// Take --cache, --cache-size and --burst from a server's configuration file; flags take precedence
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Print one JSON object for each file
+    /// Print one JSON object per file
     #[arg(long)]
     json: bool,
 }
 
 impl Pack {
     pub(crate) fn run(self) -> Result<ExitCode> {
-        // What packing has to say is said below; the store's own log is for whoever asks for it.
+        // Messages are printed below; the log of the store is for RUST_LOG.
         let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("off"));
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
         let file = self.config.as_deref().map(ServeOptions::from_file).transpose()?.unwrap_or_default();
@@ -69,7 +70,7 @@ impl Pack {
         raise_descriptor_limit(); // every image stays open: see `Work::kept`
         let cache = Cache::open(&options.cache_folder()?, options.cache_bytes())?;
         let readers = BlockingPool::start("reader", 1, Importance::Equal)?;
-        let store = Store::new(cache, options.burst()?.as_micros() as u32, readers, 1)?;
+        let store = Store::new(cache, options.burst().as_micros() as u32, readers, 1)?;
         let work = Work { store, json: self.json, kept: Vec::new(), tally: Tally::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(work.run(self.files))
@@ -79,8 +80,8 @@ impl Pack {
 struct Work {
     store: Arc<Store>,
     json: bool,
-    /// What was packed is in use until the end: a cache that is too small for all of it is an error, and not a reason
-    /// to remove what was packed a minute ago.
+    /// Images stay in use until the end: a cache too small for all of them is an error, not a reason to evict one that was
+    /// just packed.
     kept: Vec<Arc<Image>>,
     tally: Tally,
 }
@@ -90,7 +91,7 @@ struct Tally {
     packed: u64,
     already: u64,
     failed: u64,
-    passed_over: u64,
+    skipped: u64,
 }
 
 impl Work {
@@ -103,9 +104,9 @@ impl Work {
                 break;
             }
             let outcome = self.pack(found).await;
-            // A file that was cut short is not one of those that failed.
+            // A file that the signal interrupted has not failed.
             if signalled.get().is_none() || outcome.result.is_ok() {
-                self.say(&outcome)?;
+                self.report(&outcome)?;
                 finished += 1;
             }
         }
@@ -113,9 +114,9 @@ impl Work {
             eprint!("{}", self.tally.line());
         }
         if let Some(signal) = signalled.get() {
-            let left = format::counted(all as u64 - finished, "file is", "files are");
-            eprintln!("wirepath: stopped; {left} not packed, and nothing unfinished is left");
-            return Ok(ExitCode::from(128 + signal));
+            let left = format::counted(all as u64 - finished, "file", "files");
+            eprintln!("wirepath: stopped; {left} not packed, no unfinished image left");
+            return Ok(exit::by_signal(*signal));
         }
         Ok(if self.tally.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
@@ -123,7 +124,7 @@ impl Work {
     async fn pack(&mut self, found: Found) -> Outcome {
         let Found { path, verdict } = found;
         let result = match verdict {
-            Verdict::PassedOver(reason) => Err(NotPacked::PassedOver(reason.to_owned())),
+            Verdict::Skipped(reason) => Err(NotPacked::Skipped(reason.to_owned())),
             Verdict::Failed(reason) => Err(NotPacked::Failed(reason)),
             Verdict::Named => self.pack_file(&path, false).await,
             Verdict::InFolder => self.pack_file(&path, true).await,
@@ -153,7 +154,7 @@ impl Work {
         Ok(packed)
     }
 
-    /// Waits until an image is complete, and says how far it is.
+    /// Waits until an image is complete, and shows the progress.
     async fn complete(&self, image: &Image, path: &Path) -> Result<(), NotPacked> {
         let bar = Progress::new(path, image.plan().identity.size, !self.json);
         let mut progress = image.progress();
@@ -173,12 +174,12 @@ impl Work {
         }
     }
 
-    /// Images that were packed, not found.
+    /// Number of images packed in this run.
     fn packed(&self) -> u64 {
         self.store.counts().packed
     }
 
-    fn say(&mut self, outcome: &Outcome) -> Result<()> {
+    fn report(&mut self, outcome: &Outcome) -> Result<()> {
         self.tally.add(outcome);
         eprint!("{}", outcome.remarks());
         match self.json {
@@ -193,7 +194,7 @@ impl Tally {
         *match &outcome.result {
             Ok(packed) if packed.already => &mut self.already,
             Ok(_) => &mut self.packed,
-            Err(NotPacked::PassedOver(_)) => &mut self.passed_over,
+            Err(NotPacked::Skipped(_)) => &mut self.skipped,
             Err(NotPacked::Failed(_)) => &mut self.failed,
         } += 1;
     }
@@ -202,7 +203,7 @@ impl Tally {
         let parts = [
             (self.packed, "packed"),
             (self.already, "already packed"),
-            (self.passed_over, "passed over"),
+            (self.skipped, "skipped"),
             (self.failed, "failed"),
         ];
         let parts: Vec<String> = parts
@@ -214,8 +215,8 @@ impl Tally {
     }
 }
 
-/// Stops packing on the first SIGINT or SIGTERM, whose number it answers with from then on. The second ends the process
-/// at once; then what is unfinished is removed when the cache is next opened.
+/// Stops packing on the first SIGINT or SIGTERM, whose number is set in the result. The second ends the process at once;
+/// the next opening of the cache removes unfinished images.
 fn stop_on_signal(store: Arc<Store>) -> io::Result<Arc<OnceLock<u8>>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -236,21 +237,21 @@ fn stop_on_signal(store: Arc<Store>) -> io::Result<Arc<OnceLock<u8>>> {
     Ok(signalled)
 }
 
-/// Opens an asset's image, or begins it. May wait for storage.
+/// Opens an asset's image, or begins to pack it. May wait for storage.
 fn open(store: &Store, path: &Path, look_first: bool) -> Result<Arc<Image>, NotPacked> {
-    let asset = File::open(path).map_err(|error| NotPacked::Failed(format!("cannot be opened: {error}")))?;
+    let asset = File::open(path).map_err(|error| NotPacked::Failed(format!("cannot open: {error}")))?;
     if look_first {
-        look(&asset)?;
+        check_head(&asset)?;
     }
     store.image(Arc::new(asset), &path.to_string_lossy(), store.usual_recipe()).map_err(failed)
 }
 
-/// Passes over what does not look like a transport stream.
-fn look(asset: &File) -> Result<(), NotPacked> {
+/// Skips files that are not transport streams.
+fn check_head(asset: &File) -> Result<(), NotPacked> {
     let mut head = vec![0; 2 * DETECTION_BYTES as usize];
     let length = asset
         .read_at(&mut head, 0)
-        .map_err(|error| NotPacked::Failed(format!("byte 0: cannot be read: {error}")))?;
+        .map_err(|error| NotPacked::Failed(format!("byte 0: cannot read: {error}")))?;
     let mut deframer = Deframer::new();
     let mut input = &head[..length];
     let framed = deframer.next(&mut input).map(|event| event.is_some());
@@ -258,7 +259,7 @@ fn look(asset: &File) -> Result<(), NotPacked> {
         .and_then(|framed| if framed { Ok(true) } else { deframer.finish().map(|event| event.is_some()) })
     {
         Ok(_) => Ok(()),
-        Err(reason) => Err(NotPacked::PassedOver(reason.to_string())),
+        Err(reason) => Err(NotPacked::Skipped(reason.to_string())),
     }
 }
 

@@ -1,17 +1,14 @@
-//! `wirepath relay`: the stream service.
+//! `wirepath relay`: streams, the TCP proxy and the HTTP cache.
 
-mod board;
 mod cache;
-mod counts;
-mod door;
-mod group;
+mod messages;
 mod modes;
 mod proxy;
-mod report;
-mod row;
-mod running;
-mod wires;
+mod status_table;
+mod stream_options;
+mod streams;
 
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,11 +21,10 @@ use clap::{ArgGroup, Args};
 use wirepath_relay::{AddressError, Configuration, Endpoint};
 use wirepath_streams::{Policy, Round};
 
-use crate::{format, number, terminal};
-use cache::Caching;
-use proxy::Proxy;
-use running::Showing;
-use wires::Wires;
+use crate::{format, terminal, values};
+use cache::CacheOptions;
+use proxy::ProxyOptions;
+use stream_options::StreamOptions;
 
 /// Arguments of `wirepath relay`.
 #[derive(Args)]
@@ -38,15 +34,15 @@ use wires::Wires;
 #[command(after_help = "\
 Addresses:
   tcp://HOST:PORT           connect
-  tcp://[HOST]:PORT?listen  wait for a connection
+  tcp://[HOST]:PORT?listen  listen for one connection
   udp://@[GROUP]:PORT       receive
   udp://HOST:PORT           send
   unix:PATH[?listen]        a Unix socket
   -                         standard input or output
-  file:PATH                 a file; to write one that exists, add ?append
+  file:PATH                 a file; to write to an existing one, add ?append
                             or ?overwrite
-For UDP add ?iface=NAME&ttl=HOPS for multicast, ?packet=BYTES for the size of datagrams that are made of a stream. \
-The shell takes ? and & for itself: put such addresses in quotes.
+Options of UDP addresses: ?iface=NAME and ?ttl=HOPS for multicast, ?packet=BYTES for the size of datagrams made of a \
+stream. Quote addresses with ? or &, which the shell interprets.
 
 Examples:
   wirepath relay --in 'udp://@239.1.1.1:5000?iface=eth0' \\
@@ -61,31 +57,29 @@ Examples:
   wirepath relay --listen :80 --cache /var/cache/films \\
                  --origin http://storage:8080
 
-Several inputs are merged (--order), several outputs mirrored unless --pattern says otherwise. Bytes of \
-connections, pipes and files that nobody has to look at are not copied, but for a mirror with a file among its outputs. With \
---config many streams run at once; when one ends or fails, the others go on.
+Several inputs are merged (--order); several outputs are mirrored, or --pattern distributes records. Without handlers and \
+framing, bytes of connections, pipes and files are not copied, except to mirrors with a file. With --config many \
+streams run at once; when one ends or fails, the others continue.
 
-With --listen and --to it is a TCP proxy: each connection goes to one of the backends (HOST:PORT, tcp://HOST:PORT or \
-unix:PATH), and its end is passed on as it came, each way: in order or as a reset. With --listen and --cache it is an HTTP cache: \
-clients are answered from what is kept, and from the origin what is not: what is fetched goes to the cache and to all who \
-want it at the same time, once. When either listens, one line goes to standard output, unless that is for JSON:
-ready listen=tcp://ADDRESS:PORT, or of a cache: ready http=http://ADDRESS:PORT/
-SIGTERM, SIGINT or SIGHUP drains for the time of --drain; a second one ends at once. The log goes to standard error; RUST_LOG sets \
-its level (default: info).
+With --listen and --to it is a TCP proxy: each client is connected to one of the backends (HOST:PORT, tcp://HOST:PORT or \
+unix:PATH); a graceful end or a reset of either side is passed on. With --listen and --cache it is an HTTP cache: \
+concurrent requests for one resource share one fetch from the origin. Both print one line on standard output when they \
+listen, unless --json uses it: ready listen=tcp://ADDRESS:PORT, or for a cache: ready http=http://ADDRESS:PORT/
+SIGTERM, SIGINT or SIGHUP drains within --drain; a second signal ends at once. The log goes to standard error; RUST_LOG \
+sets its level (default: info).
 
-Exit code: 0 if all inputs came to their end and all was delivered (peers over TCP have acknowledged it), but for what \
---when-full says; 1 if something failed, 128 and the signal's number if it was stopped; 3 if all inputs came to their end, but a \
-mirror went on without an output that failed, or shares of a record did not come. Of a proxy or cache: 0 if all connections or \
-answers ended before it did, 3 if some were cut.")]
+Exit code: 0 if all inputs ended and all was delivered (TCP peers have acknowledged it) except what --when-full drops; \
+1 after a failure; 3 if all inputs ended, but a mirror lost an output or records lacked shares; 128 plus the signal's \
+number if a signal stopped it. Proxy and cache: 0 if all connections ended in time, 3 if some were reset.")]
 pub(crate) struct Relay {
     #[command(flatten)]
-    wires: Wires,
+    stream: StreamOptions,
 
     /// Run the streams of a configuration file (TOML), with their classes and rates
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
-    /// Only say whether the configuration file is right, and the keys that it names; nothing else is opened
+    /// Validate the configuration file and its keys, and exit
     #[arg(long, requires = "config")]
     check: bool,
 
@@ -96,122 +90,139 @@ pub(crate) struct Relay {
     listening: Listening,
 
     #[command(flatten, next_help_heading = "TCP proxy")]
-    proxy: Proxy,
+    proxy: ProxyOptions,
 
     #[command(flatten, next_help_heading = "HTTP cache")]
-    caching: Caching,
+    cache: CacheOptions,
 }
 
-/// Where clients come in, and how long they may stay at the end.
+/// Ways to see what relays do.
+#[derive(Args)]
+struct Showing {
+    /// Listen for HTTP with /metrics (OpenMetrics) and /api/status (JSON)
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen_address)]
+    metrics: Option<SocketAddr>,
+
+    /// Write a report as JSON to FILE at the end; - is standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Options of the listeners of the proxy and the cache.
 #[derive(Args)]
 struct Listening {
-    /// Take connections here: [HOST]:PORT, of IPv4 and IPv6 without a host, or for a proxy unix:PATH; may be given more than once
-    #[arg(long = "listen", value_name = "ADDRESS", value_parser = said_once(Endpoint::to_listen), requires = "behind")]
+    /// Listen address: [HOST]:PORT, IPv4 and IPv6 without a host, or for a proxy unix:PATH; may be repeated
+    #[arg(long = "listen", value_name = "ADDRESS", value_parser = without_address(Endpoint::to_listen), requires = "behind")]
     addresses: Vec<Endpoint>,
 
-    /// How long connections and answers may go on after SIGTERM, SIGINT or SIGHUP
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration, requires = "addresses")]
+    /// Time limit of open connections after SIGTERM, SIGINT or SIGHUP
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = values::time, requires = "addresses")]
     drain: Duration,
 
-    /// Engine threads, over which connections, or streams of a configuration file, are spread [default: one for each core; one where
-    /// the file weighs classes against each other, which holds on each thread]
-    #[arg(long, value_name = "N", value_parser = number::threads)]
+    /// Engine threads for connections, or for the streams of a configuration file [default: one per core; one if the file
+    /// has a policy between classes, which holds on each thread separately]
+    #[arg(long, value_name = "N", value_parser = values::threads)]
     threads: Option<NonZeroUsize>,
 }
 
-/// A parser of addresses for arguments: which address is wrong, who parses them says already.
-fn said_once<T: 'static>(
+/// Value parser of addresses whose errors lack the address, which the parser of arguments adds.
+fn without_address<T: 'static>(
     parse: fn(&str) -> Result<T, AddressError>,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync + 'static {
     move |text| parse(text).map_err(|error| error.why().to_owned())
 }
 
-/// Ends with this: an option would do nothing here.
-fn refuse(words: &str) -> ! {
-    clap::Error::raw(ErrorKind::ArgumentConflict, format!("{words}\n")).exit()
+/// Exits because of an option that would be ignored.
+fn refuse(message: &str) -> ! {
+    clap::Error::raw(ErrorKind::ArgumentConflict, format!("{message}\n")).exit()
+}
+
+/// Exits because of an invalid value.
+fn refuse_value(message: &str) -> ! {
+    clap::Error::raw(ErrorKind::ValueValidation, format!("{message}\n")).exit()
 }
 
 impl Listening {
-    /// Whether each address is there once.
+    /// Checks that no address is repeated.
     fn check(&self) -> Result<()> {
-        for (place, address) in self.addresses.iter().enumerate() {
-            let is_taken = self.addresses[..place].iter().any(|before| before.excludes(address));
-            ensure!(!is_taken, "--listen {address} is there twice; give each an address of its own");
+        for (index, address) in self.addresses.iter().enumerate() {
+            let is_taken = self.addresses[..index].iter().any(|before| before.conflicts_with(address));
+            ensure!(!is_taken, "duplicate --listen {address}; name each address once");
         }
         Ok(())
     }
 
-    /// Engine threads, as told or one for each core.
+    /// Number of engine threads: as configured, or one per core.
     fn threads(&self) -> Result<usize> {
-        match self.threads {
-            Some(threads) => Ok(threads.get()),
-            None => {
-                Ok(available_parallelism().context("the number of cores is not known; use --threads")?.get())
-            }
-        }
+        let threads = self.threads.map_or_else(available_parallelism, Ok);
+        Ok(threads.context("cannot find the number of cores; use --threads")?.get())
     }
 
-    /// Engine threads for so many streams. A stream stays on its thread, so more threads would have nothing to do; and what classes
-    /// are weighed by holds on each thread, so it is spread only if that is asked for.
-    fn threads_for(&self, configuration: &Configuration, streams: u64) -> Result<usize> {
-        let weighs = configuration.sharing.policy != Policy::BestEffort;
-        if streams < 2 || (weighs && self.threads.is_none()) {
+    /// Number of engine threads for streams. A stream stays on one thread, so more threads than streams would idle. A policy
+    /// holds on each thread separately, so it gets several only on request.
+    fn threads_for(&self, configuration: &Configuration) -> Result<usize> {
+        let streams = configuration.streams.len();
+        let has_policy = configuration.sharing.policy != Policy::BestEffort;
+        if streams < 2 || (has_policy && self.threads.is_none()) {
             return Ok(1);
         }
-        Ok(self.threads()?.min(streams as usize))
+        Ok(self.threads()?.min(streams))
     }
 }
 
 impl Relay {
-    /// Relays until there is nothing more to relay, something fails or a signal comes.
+    /// Relays until all ended, something failed or a signal comes.
     pub(crate) fn run(self) -> Result<ExitCode> {
         self.listening.check()?;
-        if self.proxy.is_meant() {
+        if self.proxy.is_selected() {
             return self.proxy.run(&self.listening, &self.showing);
         }
-        if self.caching.is_meant() {
-            return self.caching.run(&self.listening, &self.showing);
+        if self.cache.is_selected() {
+            return self.cache.run(&self.listening, &self.showing);
         }
-        let file = self.config.as_deref();
-        if file.is_none() && self.listening.threads.is_some() {
-            // Clap would say which options are missing, and nobody who has one stream misses them.
-            refuse(
-                "--threads spreads connections, or the streams of a --config; one stream (--in, --out) stays on one thread",
-            );
+        if self.config.is_none() && self.listening.threads.is_some() {
+            // Clap would only name missing options.
+            refuse("--threads needs --config, --to or --cache: one stream (--in, --out) runs on one thread");
         }
-        let mut configuration = file.map(Configuration::from_file).transpose()?.unwrap_or_default();
-        self.wires.add_to(&mut configuration)?;
+        let mut configuration = match &self.config {
+            Some(file) => Configuration::from_file(file)?,
+            None => Configuration::default(),
+        };
+        self.stream.add_to(&mut configuration)?;
         if let Some(report) = &self.showing.json
             && let Some(user) = configuration.user_of(report)
         {
-            bail!("--json {} is also {user}; give the report a file of its own", report.display());
+            bail!("--json {} is also {user}; write the report to another file", report.display());
         }
-        let streams = configuration.streams.len() as u64;
-        if let Some(file) = file {
+        if let Some(file) = &self.config {
             let file = format::name(file);
             ensure!(
-                streams > 0,
-                "the configuration file {file} has no [[stream]]; without one there is nothing to do"
+                !configuration.streams.is_empty(),
+                "the configuration file {file} has no [[stream]]; add one"
             );
             if self.check {
-                configuration.check_keys().map_err(|(stream, error)| {
-                    anyhow!("in the configuration file {file}, stream {stream}: {error}")
-                })?;
-                let classes = configuration.sharing.classes.len() as u64;
-                let streams = format::counted(streams, "stream", "streams");
-                let classes = format::counted(classes, "class", "classes");
-                let policy = policy_in_words(&configuration.sharing.policy);
-                terminal::print(&format!("{file}: OK, {streams} in {classes}, {policy}\n"))?;
-                return Ok(ExitCode::SUCCESS);
+                return check(&configuration, &file);
             }
         }
-        let threads = self.listening.threads_for(&configuration, streams)?;
-        running::run(&configuration, threads, file.is_some(), &self.showing)
+        let threads = self.listening.threads_for(&configuration)?;
+        streams::run(&configuration, threads, self.config.is_some(), &self.showing)
     }
 }
 
-/// How classes are weighed against each other.
-fn policy_in_words(policy: &Policy) -> String {
+/// Validates the keys of a configuration, and prints what it has.
+fn check(configuration: &Configuration, file: &str) -> Result<ExitCode> {
+    configuration
+        .check_keys()
+        .map_err(|(stream, error)| anyhow!("in the configuration file {file}, stream {stream}: {error}"))?;
+    let streams = format::counted(configuration.streams.len() as u64, "stream", "streams");
+    let classes = format::counted(configuration.sharing.classes.len() as u64, "class", "classes");
+    let policy = policy(&configuration.sharing.policy);
+    terminal::print(&format!("{file}: OK, {streams} in {classes}, {policy}\n"))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Policy between classes, in words.
+fn policy(policy: &Policy) -> String {
     match *policy {
         Policy::BestEffort => "best effort".to_owned(),
         Policy::Priority => "strict priority".to_owned(),
@@ -231,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_laid_out_in_the_help_fits_80_columns() {
+    fn the_layout_of_the_help_fits_80_columns() {
         let help = Relay::augment_args(clap::Command::new("relay")).get_after_help().unwrap().to_string();
         let laid_out: Vec<&str> = help.lines().filter(|line| line.starts_with("  ")).collect();
         assert!(laid_out.len() > 15, "{help}");

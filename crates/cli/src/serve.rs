@@ -17,13 +17,11 @@ use wirepath_server::rtsp::port_pairs;
 use wirepath_server::{DataPath, Server, ServerOptions, StartError};
 use wirepath_streams::datapath::SendContext;
 
-use crate::ending::Ending;
+use crate::exit;
 use crate::image_options::CALIBRATION;
 use crate::log::Log;
 use crate::serve_options::{PathChoice, PortRange, ServeOptions};
-
-/// Exit code when draining did not end in time, or was cut short by a second signal.
-const CUT: i32 = 3;
+use crate::signals::Signals;
 
 /// Arguments of `wirepath serve`.
 #[derive(Args)]
@@ -33,11 +31,13 @@ Download:  curl -O http://HOST:8080/folder/clip.ts
 Watch:     curl http://HOST:8080/api/status     (Prometheus: /metrics)
 
 The log goes to standard error; RUST_LOG sets its level (default: info).
-When both doors are open, one line goes to standard output:
+When both listen, one line goes to standard output:
 ready rtsp=rtsp://HOST:PORT/ http=http://HOST:PORT/
-SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second one ends at once.")]
+SIGTERM, SIGINT or SIGHUP drains for at most 10 s; a second signal ends at once.
+
+Exit code: 0 if all sessions and downloads ended in time, 3 if some were reset.")]
 pub(crate) struct Serve {
-    /// Configuration file (TOML); flags win over it
+    /// Configuration file (TOML); flags take precedence
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -55,61 +55,61 @@ impl Serve {
     }
 }
 
-/// Serves until told to end, and then ends the process; comes back only if it cannot start.
+/// Serves until a signal and then ends the process; returns only if it cannot start.
 async fn serve(options: ServerOptions, log: Log) -> Result<Infallible> {
-    let mut ending = Ending::watch()?;
+    let mut signals = Signals::watch()?;
     let server = Server::start(options).map_err(with_advice)?;
     announce(server.rtsp_address()?, server.http_address()?)?;
-    tokio::spawn(log.losses().tell());
+    tokio::spawn(log.losses().report());
     let stop = async {
-        ending.signal().await;
+        signals.next().await;
         notify(&[NotifyState::Stopping]);
     };
     let drained = server.run(stop);
     tokio::pin!(drained);
-    let mut ending_again = Ending::watch()?;
+    let mut signals_again = Signals::watch()?;
     let second = async {
-        ending_again.signal().await;
-        ending_again.signal().await;
+        signals_again.next().await;
+        signals_again.next().await;
     };
     let in_time = tokio::select! {
         in_time = &mut drained => in_time,
         () = second => false,
     };
-    leave(log, if in_time { 0 } else { CUT })
+    leave(log, if in_time { 0 } else { exit::INCOMPLETE })
 }
 
-/// How to get past what a server could not start for, where an option does.
+/// Adds the option that avoids an error at start.
 fn with_advice(error: StartError) -> anyhow::Error {
     match &error {
         StartError::Listen { protocol, source, .. } if source.kind() == ErrorKind::AddrInUse => {
-            anyhow!("{error}; name another with --{} ADDR:PORT", protocol.to_lowercase())
+            anyhow!("{error}; choose another with --{} ADDRESS:PORT", protocol.to_lowercase())
         }
         _ => error.into(),
     }
 }
 
-/// Ends the process here and now. To drop the server and the runtime would be to wait for threads that wait for storage, and
-/// storage may take minutes. What they leave unfinished in the cache, the next start removes.
-fn leave(log: Log, code: i32) -> ! {
+/// Ends the process at once. Dropping the server and the runtime would wait for threads that wait for storage, possibly for
+/// minutes. The next start removes unfinished files in the cache.
+fn leave(log: Log, code: u8) -> ! {
     log.end();
-    std::process::exit(code)
+    std::process::exit(code.into())
 }
 
-/// Tells whoever started us that both doors are open: the one line on standard output, and systemd.
+/// Announces that both listen: the one line on standard output, and systemd.
 fn announce(rtsp: SocketAddr, http: SocketAddr) -> Result<()> {
     let mut output = std::io::stdout().lock();
     writeln!(output, "ready rtsp=rtsp://{rtsp}/ http=http://{http}/")
         .and_then(|()| output.flush())
-        .context("cannot say on standard output that the server is ready")?;
+        .context("cannot write to standard output")?;
     notify(&[NotifyState::Ready]);
     Ok(())
 }
 
-/// Tells systemd, if that is who started us.
+/// Notifies systemd, if it started us.
 fn notify(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!(%error, "systemd could not be told");
+        tracing::warn!(%error, "sd_notify failed");
     }
 }
 
@@ -134,12 +134,12 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
     let session_timeout = options.session_timeout.unwrap_or(Duration::from_secs(60));
     ensure!(
         session_timeout >= Duration::from_secs(5),
-        "a session timeout below 5s would end sessions that live"
+        "--session-timeout must be at least 5s: clients send keepalives less often"
     );
     let ports = options.rtp_ports.unwrap_or(PortRange { first: 10_000, last: 32_767 });
     let threads = match options.threads {
         Some(threads) => threads.get(),
-        None => available_parallelism().context("the number of cores is not known; use --threads")?.get(),
+        None => available_parallelism().context("cannot find the number of cores; use --threads")?.get(),
     };
     let hot_memory_bytes = options.hot_memory.map_or(0, |size| size.as_u64());
     let path = match options.path.unwrap_or(PathChoice::Auto) {
@@ -148,7 +148,7 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
     };
     ensure!(
         hot_memory_bytes > 0 || !path.is_some_and(DataPath::needs_hot_memory),
-        "the data path wire_uring sends from memory of its own: say how much with --hot-memory SIZE"
+        "the data path wire_uring needs memory: add --hot-memory SIZE"
     );
     if let Some(path) = path.filter(|path| path.needs_module()) {
         SendContext::default().open_module().with_context(|| format!("the data path {path}"))?;
@@ -174,7 +174,7 @@ fn server_options(options: ServeOptions) -> Result<ServerOptions> {
         hot_memory_bytes,
         threads,
         path,
-        burst: options.images.burst()?,
+        burst: options.images.burst(),
         rtp_ports,
         sessions,
         sessions_per_address: options.max_sessions_per_address.unwrap_or(1_000),

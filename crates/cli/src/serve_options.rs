@@ -1,4 +1,4 @@
-//! Options of `wirepath serve`: as flags and, under the same names, as keys of the configuration file. Flags win.
+//! Options of `wirepath serve`: flags, and keys of the same names in the configuration file. Flags take precedence.
 
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
@@ -13,38 +13,38 @@ use serde::{Deserialize, Deserializer};
 use toml::de::DeTable;
 use wirepath_net::http::AccessLog;
 
-use crate::address::door;
-use crate::image_options::{ImageOptions, time};
-use crate::number;
+use crate::image_options::ImageOptions;
+use crate::values;
 
-/// Each field is a flag, and a key of the same name in the configuration file.
+/// Options of the server: each is a flag, and a key of the configuration file.
 #[derive(Args, Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub(crate) struct ServeOptions {
     /// Folders and files to serve. One folder is the root; several appear under their own names
     #[arg(value_name = "PATH")]
+    #[serde(deserialize_with = "paths")]
     pub(crate) paths: Vec<PathBuf>,
 
-    /// Address of the RTSP door [default: 0.0.0.0:8554]
-    #[arg(long, value_name = "ADDR:PORT", value_parser = door)]
+    /// RTSP listen address; :PORT for every address [default: 0.0.0.0:8554]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen_address)]
     #[serde(deserialize_with = "listen_address")]
     pub(crate) rtsp: Option<SocketAddr>,
 
-    /// Address of the HTTP door: downloads, /metrics, /api/status [default: 0.0.0.0:8080]
-    #[arg(long, value_name = "ADDR:PORT", value_parser = door)]
+    /// HTTP listen address, for downloads, /metrics and /api/status [default: 0.0.0.0:8080]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = values::listen_address)]
     #[serde(deserialize_with = "listen_address")]
     pub(crate) http: Option<SocketAddr>,
 
     #[command(flatten)]
-    #[serde(skip)] // read by itself: serde's `flatten` would lose the places of errors
+    #[serde(skip)] // read separately: serde's `flatten` would lose the lines of errors
     pub(crate) images: ImageOptions,
 
-    /// Memory to hold images that sessions play, for the data path wire_uring: no copy, few calls [default: 0]
+    /// Memory for images that are played, for the data path wire_uring: no copy, few calls [default: 0]
     #[arg(long, value_name = "SIZE")]
     pub(crate) hot_memory: Option<ByteSize>,
 
-    /// Engine threads [default: one for each core]
-    #[arg(long, value_name = "N", value_parser = number::threads)]
+    /// Engine threads [default: one per core]
+    #[arg(long, value_name = "N", value_parser = values::threads)]
     #[serde(deserialize_with = "threads")]
     pub(crate) threads: Option<NonZeroUsize>,
 
@@ -53,33 +53,33 @@ pub(crate) struct ServeOptions {
     #[arg(long, value_name = "NAME")]
     pub(crate) path: Option<PathChoice>,
 
-    /// What data paths cost on this machine, as `wirepath assess` wrote it; where it says nothing of this kernel, the server
-    /// measures for two seconds and adds to it [default: calibration.json in the cache folder]
+    /// Calibration of the data paths, by `wirepath assess`; without one of this kernel, the server measures for two seconds
+    /// and adds it [default: calibration.json in the cache folder]
     #[arg(long, value_name = "FILE")]
     pub(crate) calibration: Option<PathBuf>,
 
-    /// UDP ports that media leaves from, two for each session [default: 10000-32767]
+    /// UDP ports of RTP and RTCP, two for each session [default: 10000-32767]
     #[arg(long, value_name = "FIRST-LAST")]
     pub(crate) rtp_ports: Option<PortRange>,
 
-    /// RTSP sessions at a time; more are refused with 453 [default: 10000, or as many as --rtp-ports suffice for]
+    /// Maximum number of RTSP sessions; more are refused with 453 [default: 10000, or as many as --rtp-ports suffice for]
     #[arg(long, value_name = "N")]
     pub(crate) max_sessions: Option<usize>,
 
-    /// RTSP sessions of one address at a time [default: 1000]
+    /// Maximum number of RTSP sessions of one client address [default: 1000]
     #[arg(long, value_name = "N")]
     pub(crate) max_sessions_per_address: Option<usize>,
 
-    /// Connections to each door at a time [default: 20000]
+    /// Maximum number of connections, of RTSP and of HTTP each [default: 20000]
     #[arg(long, value_name = "N")]
     pub(crate) max_connections: Option<usize>,
 
-    /// Connections to each door from one address at a time [default: 2000]
+    /// Maximum number of connections from one client address, of RTSP and of HTTP each [default: 2000]
     #[arg(long, value_name = "N")]
     pub(crate) max_connections_per_address: Option<usize>,
 
-    /// A session that nothing is heard of for so long is ended [default: 60s]
-    #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
+    /// End idle sessions after this time, at least 5s [default: 60s]
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
     #[serde(deserialize_with = "time")]
     pub(crate) session_timeout: Option<Duration>,
 
@@ -108,7 +108,7 @@ impl From<AccessLogForm> for AccessLog {
 }
 
 impl ServeOptions {
-    /// Reads the configuration file at `path`; relative paths in it are relative to its folder.
+    /// Reads a configuration file; relative paths in it are relative to its folder.
     pub(crate) fn from_file(path: &Path) -> Result<ServeOptions> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
@@ -126,7 +126,7 @@ impl ServeOptions {
         Ok(ServeOptions { images: toml::from_str(text)?, ..toml::from_str(text)? })
     }
 
-    /// These options, and where one is not given, that of `file`.
+    /// These options, completed by those of `file`.
     pub(crate) fn or(self, file: ServeOptions) -> ServeOptions {
         ServeOptions {
             paths: if self.paths.is_empty() { file.paths } else { self.paths },
@@ -150,7 +150,7 @@ impl ServeOptions {
     }
 }
 
-/// Every key is the long name of a flag, or `paths`; any other is an error with its place.
+/// Refuses keys that are neither the name of a flag nor `paths`, with their line.
 fn check_keys(text: &str) -> Result<()> {
     let table = DeTable::parse(text)?;
     let command = ServeOptions::augment_args(Command::new("serve"));
@@ -162,27 +162,48 @@ fn check_keys(text: &str) -> Result<()> {
         return Ok(());
     };
     let line = text[..key.span().start].matches('\n').count() + 1;
-    bail!("line {line}: unknown key `{}`; there are {}", key.get_ref(), known.join(", "))
+    bail!("line {line}: unknown key `{}`: expected {}", key.get_ref(), known.join(", "))
 }
 
-/// Address to listen on, as the option takes it.
+/// Deserializes paths. Serde's message about a string would name a sequence, which TOML does not.
+fn paths<'de, D: Deserializer<'de>>(value: D) -> Result<Vec<PathBuf>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "expected a list of strings")]
+    enum Paths {
+        List(Vec<PathBuf>),
+        Single(String),
+    }
+    match Paths::deserialize(value)? {
+        Paths::List(paths) => Ok(paths),
+        Paths::Single(path) => {
+            Err(serde::de::Error::custom(format!("expected a list: write paths = [{path:?}]")))
+        }
+    }
+}
+
+/// Deserializes an address to listen on.
 fn listen_address<'de, D: Deserializer<'de>>(value: D) -> Result<Option<SocketAddr>, D::Error> {
-    door(&String::deserialize(value)?).map(Some).map_err(serde::de::Error::custom)
+    values::listen_address(&String::deserialize(value)?).map(Some).map_err(serde::de::Error::custom)
 }
 
-/// Engine threads, as the option takes them.
+/// Deserializes a time.
+fn time<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Duration>, D::Error> {
+    values::time(&String::deserialize(value)?).map(Some).map_err(serde::de::Error::custom)
+}
+
+/// Deserializes the number of engine threads.
 fn threads<'de, D: Deserializer<'de>>(value: D) -> Result<Option<NonZeroUsize>, D::Error> {
     let text = i64::deserialize(value)?.to_string();
-    number::threads(&text).map(Some).map_err(serde::de::Error::custom)
+    values::threads(&text).map(Some).map_err(serde::de::Error::custom)
 }
 
-/// `auto`, or a data path.
+/// Choice of the data path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) enum PathChoice {
-    /// The cheapest that works.
+    /// `auto`: the cheapest that works.
     Auto,
-    /// This one, for as long as it works.
+    /// By name, as long as it works.
     Named(wirepath_server::DataPath),
 }
 
@@ -205,7 +226,7 @@ impl TryFrom<String> for PathChoice {
     }
 }
 
-/// A range of UDP ports, both ends counted, with room for at least one pair.
+/// Range of UDP ports, including both ends, with at least one pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct PortRange {
@@ -217,12 +238,13 @@ impl FromStr for PortRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<PortRange, String> {
-        let (first, last) = text.split_once('-').ok_or("two ports with a hyphen between them are wanted")?;
-        let port =
-            |text: &str| text.trim().parse::<u16>().map_err(|error| format!("{text:?} is no port: {error}"));
+        let (first, last) = text.split_once('-').ok_or("expected FIRST-LAST, such as 10000-32767")?;
+        let port = |text: &str| {
+            text.trim().parse::<u16>().map_err(|_| format!("invalid port {text:?}: expected up to 65535"))
+        };
         let (first, last) = (port(first)?, port(last)?);
         if first < 1024 || last <= first {
-            return Err(format!("{first}-{last} does not hold two ports above 1023"));
+            return Err(format!("{first}-{last} has no two ports above 1023"));
         }
         Ok(PortRange { first, last })
     }
@@ -248,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_win_over_the_file() {
+    fn flags_take_precedence_over_the_file() {
         let file =
             from_text("threads = 3\nburst = \"30ms\"\npath = \"sendmmsg\"\ncache-size = \"5GB\"").unwrap();
         let flags = ServeOptions { threads: NonZeroUsize::new(1), ..ServeOptions::default() };
@@ -269,19 +291,22 @@ mod tests {
 
     /// Promise: Flags override the configuration file; an unknown key is an error with its position.
     #[test]
-    fn what_is_wrong_in_the_file_is_said_with_its_place() {
+    fn errors_in_the_file_have_their_line() {
         for (text, words) in [
             ("threads = 1\nport = 5", ["port", "line 2"]),
             ("path = \"fastest\"", ["fastest", "line 1"]),
             ("\n\nrtp-ports = \"9-5\"", ["9-5", "line 3"]),
-            ("threads = 0", ["line 1", "wanted is a whole number from 1 to 1024"]),
-            ("threads = 1025", ["line 1", "wanted is a whole number from 1 to 1024"]),
+            ("threads = 0", ["line 1", "expected a whole number from 1 to 1024"]),
+            ("threads = 1025", ["line 1", "expected a whole number from 1 to 1024"]),
             (
                 "burst = \"1ms\"\ncache-size = \"63KiB\"",
-                ["line 2", "63.0 KiB is next to nothing; wanted is a size from 64.0 KiB on"],
+                ["line 2", "63.0 KiB is too small: expected at least 64.0 KiB"],
             ),
-            ("cache-size = 10", ["line 1", "10 B is next to nothing"]),
+            ("cache-size = 10", ["line 1", "10 B is too small"]),
             ("burst = 20", ["burst", "line 1"]),
+            ("burst = \"2s\"", ["line 1", "expected a time from 1ms to 500ms"]),
+            ("\npaths = \"../media\"", ["line 2", "expected a list: write paths = [\"../media\"]"]),
+            ("rtsp = \"8554\"", ["line 1", "expected ADDRESS:PORT"]),
         ] {
             let error = format!("{:#}", from_text(text).unwrap_err());
             assert!(words.iter().all(|word| error.contains(word)), "{error}");

@@ -3,13 +3,17 @@
 
 mod asset;
 mod bit_rate;
+mod details;
 mod image;
 mod pids;
 mod trains;
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::image::Description;
+use crate::ts::{Service, VideoFormat};
 
 pub use asset::AssetInspector;
 pub use bit_rate::{BitRate, Peak};
@@ -28,6 +32,10 @@ pub struct Report {
     pub packets: u64,
     /// Duration in microseconds.
     pub duration_us: u64,
+    /// Services by the numbers of their programmes.
+    pub services: BTreeMap<u16, Service>,
+    /// Formats of video by PID, where H.264 or MPEG-2 headers have them.
+    pub videos: BTreeMap<u16, VideoFormat>,
     /// The PIDs in ascending order; of an image, as far as its segments are intact.
     pub pids: Vec<PidReport>,
     /// Bit rate of the transport stream over time.

@@ -16,8 +16,10 @@ mod packet;
 mod programme;
 mod psi;
 mod section;
+mod service;
 mod survey;
 pub mod synthetic;
+mod video;
 mod warning;
 
 pub use association::association;
@@ -28,5 +30,7 @@ pub use framing::{DETECTION_BYTES, Framing, NotTransportStream};
 pub use packet::{Adaptation, NULL_PID, PACKET_LENGTH, Packet, Pcr, SYNC_BYTE, TICKS_PER_SECOND};
 pub use programme::{Codec, Programme, Stream};
 pub use psi::{MAX_PROGRAMMES, Psi};
+pub use service::{SERVICE_PID, Service, Services};
 pub use survey::{LOOKAHEAD_PACKETS, NoClock, Survey};
+pub use video::{VideoFormat, VideoProbe};
 pub use warning::{Warning, WarningKind, Warnings};

@@ -1,6 +1,5 @@
 //! Network services that server and relay share: listeners, limits on clients, HTTP connections, metrics and status.
 
-mod address;
 mod descriptors;
 pub mod http;
 mod limits;
@@ -10,7 +9,6 @@ pub mod metrics;
 mod process;
 pub mod status;
 
-pub use address::listen_address;
 pub use descriptors::raise_descriptor_limit;
 pub use limits::{ClientLimits, Exceeded, Permit};
 pub use listener::{Listen, serve};

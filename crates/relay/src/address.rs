@@ -1,6 +1,6 @@
-//! Addresses of inputs and outputs, written as for ffmpeg, VLC and socat.
+//! Addresses of inputs and outputs, in the syntax of ffmpeg, VLC and socat.
 
-mod claim;
+mod exclusive;
 mod parse;
 mod query;
 
@@ -10,18 +10,18 @@ use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-pub(crate) use claim::Claim;
+pub(crate) use exclusive::ExclusiveUse;
 use parse::parse;
 pub(crate) use parse::{authority, socket_path};
 
-/// Where bytes come from or go to.
+/// Address of an input or output.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     text: String,
     pub(crate) kind: Kind,
 }
 
-/// What an address means.
+/// Parsed address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Standard input or output: `-`.
@@ -32,35 +32,35 @@ pub(crate) enum Kind {
     Unix { path: PathBuf, listen: bool },
     /// `tcp://HOST:PORT`
     Tcp { host: String, port: u16, listen: bool },
-    /// `udp://HOST:PORT`; to receive from, HOST may be empty or have an @ in front.
+    /// `udp://HOST:PORT`; for inputs the host may be empty or follow an @.
     Udp(Udp),
 }
 
-/// What to do about a file that is there when it is to be written.
+/// Treatment of an existing output file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Existing {
-    /// Leave it: an error.
+    /// Error.
     Refuse,
-    /// Write behind what it has.
+    /// Append.
     Append,
-    /// Write in its place.
+    /// Truncate and overwrite.
     Overwrite,
 }
 
-/// A UDP address and what goes with it.
+/// UDP address and its options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Udp {
     pub(crate) host: String,
     pub(crate) port: u16,
-    /// Name of the network device for multicast.
+    /// Network device for multicast.
     pub(crate) interface: Option<String>,
-    /// Hops that multicast may take.
+    /// Hop limit of multicast.
     pub(crate) ttl: Option<u32>,
-    /// Bytes of datagrams that are made of shorter records.
+    /// Size of datagrams that collect shorter records.
     pub(crate) packet_bytes: Option<usize>,
 }
 
-/// What is wrong with an address.
+/// Invalid address.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}: {why}")]
 pub struct AddressError {
@@ -73,32 +73,32 @@ impl AddressError {
         AddressError { text: text.to_owned(), why }
     }
 
-    /// What is wrong, without the address: for who says by himself which one it is.
+    /// The reason without the address, for messages that name the address themselves.
     pub fn why(&self) -> &str {
         &self.why
     }
 }
 
 impl Udp {
-    /// Whether its host is the address of a group.
+    /// Says whether the host is the address of a multicast group.
     fn is_group(&self) -> bool {
         self.host.parse().is_ok_and(|host: IpAddr| host.is_multicast())
     }
 
-    /// Whether nothing that is asked for would be ignored with this as the host's address.
+    /// Checks that every option applies to this address of the host.
     ///
     /// # Errors
-    /// What would be, and what to do about it.
-    pub(crate) fn fits(&self, host: IpAddr) -> Result<(), String> {
+    /// An option for multicast with a host that is not a group.
+    pub(crate) fn check_host(&self, host: IpAddr) -> Result<(), String> {
         let option = match (&self.interface, self.ttl) {
             _ if host.is_multicast() => return Ok(()),
             (Some(_), _) => "iface",
             (None, Some(_)) => "ttl",
             (None, None) => return Ok(()),
         };
-        let host = if self.host.is_empty() { "everything that comes to the port" } else { &self.host };
+        let host = if self.host.is_empty() { "every address" } else { &self.host };
         Err(format!(
-            "{option} is for groups (multicast), and {host} is none; leave {option} out, or name a group, as in \
+            "{option} is for multicast groups: {host} is not one; remove {option} or name a group, such as \
              udp://239.1.1.1:{}",
             self.port
         ))
@@ -115,49 +115,49 @@ impl FromStr for Address {
 }
 
 impl Address {
-    /// Where something comes from.
+    /// Parses the address of an input.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// An invalid address, or one of an output.
     pub fn to_read(text: &str) -> Result<Address, AddressError> {
         let address: Address = text.parse()?;
-        let for_outputs = match &address.kind {
-            Kind::Udp(Udp { ttl: Some(_), .. }) => "ttl is of datagrams that are sent",
-            Kind::Udp(Udp { packet_bytes: Some(_), .. }) => "packet is of datagrams that are sent",
-            Kind::File { existing: Existing::Append, .. } => "append is of a file that is written",
-            Kind::File { existing: Existing::Overwrite, .. } => "overwrite is of a file that is written",
+        let option = match &address.kind {
+            Kind::Udp(Udp { ttl: Some(_), .. }) => "ttl",
+            Kind::Udp(Udp { packet_bytes: Some(_), .. }) => "packet",
+            Kind::File { existing: Existing::Append, .. } => "append",
+            Kind::File { existing: Existing::Overwrite, .. } => "overwrite",
             _ => return Ok(address),
         };
-        Err(AddressError::new(text, format!("{for_outputs}; leave it out of an input")))
+        Err(AddressError::new(text, format!("{option} is for outputs; remove it from an input")))
     }
 
-    /// Where something goes. With an @ in front or without a host, a UDP address is one to receive from.
+    /// Parses the address of an output.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// An invalid address, or one of an input: a UDP address with an @ or without a host.
     pub fn to_write(text: &str) -> Result<Address, AddressError> {
         let address: Address = text.parse()?;
         let why = match &address.kind {
             Kind::Udp(_) if text.starts_with("udp://@") => {
-                "with @ datagrams are received; to send them, it is udp://HOST:PORT"
+                "udp://@ receives datagrams; to send them, write udp://HOST:PORT"
             }
-            Kind::Udp(udp) if udp.host.is_empty() => "a host is missing, as in udp://HOST:PORT",
+            Kind::Udp(udp) if udp.host.is_empty() => "missing host: expected udp://HOST:PORT",
             _ => return Ok(address),
         };
         Err(AddressError::new(text, why.to_owned()))
     }
 
-    /// Whether it waits for others to connect.
+    /// Says whether it waits for peers to connect.
     pub(crate) fn listens(&self) -> bool {
         matches!(self.kind, Kind::Tcp { listen: true, .. } | Kind::Unix { listen: true, .. })
     }
 
-    /// Whether datagrams come from it, which keep their bounds.
+    /// Says whether it transfers datagrams, which are records by themselves.
     pub(crate) fn has_datagrams(&self) -> bool {
         matches!(self.kind, Kind::Udp(_))
     }
 
-    /// The same with a relative path taken to be in `folder`.
+    /// The same address, with a relative path relative to `folder`.
     pub(crate) fn within(self, folder: &Path) -> Address {
         let Address { mut text, mut kind } = self;
         if let Kind::File { path, .. } | Kind::Unix { path, .. } = &mut kind {
@@ -169,12 +169,12 @@ impl Address {
         Address { text, kind }
     }
 
-    /// Whether it is standard input or output.
+    /// Says whether it is standard input or output.
     pub(crate) fn is_standard(&self) -> bool {
         self.kind == Kind::Standard
     }
 
-    /// Where it is among files, if it is there. A shell may have made a file of a standard stream.
+    /// Path of its file. The shell may have redirected a standard stream to a file.
     pub(crate) fn path(&self, is_output: bool) -> Option<&Path> {
         match &self.kind {
             Kind::Standard => Some(Path::new(if is_output { "/dev/stdout" } else { "/dev/stdin" })),
@@ -183,14 +183,14 @@ impl Address {
         }
     }
 
-    /// Whether it is `file:PATH`.
+    /// Says whether it is `file:PATH`.
     pub(crate) fn is_file(&self) -> bool {
         matches!(self.kind, Kind::File { .. })
     }
 
-    /// Whether to open it is to wait for whoever has its other end (fifo(7)).
+    /// Says whether it is a FIFO: opening one waits for a peer (fifo(7)).
     pub(crate) fn is_fifo(&self) -> bool {
-        let is_fifo = |path: &Path| std::fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo());
+        let is_fifo = |path: &Path| std::fs::metadata(path).is_ok_and(|file| file.file_type().is_fifo());
         matches!(&self.kind, Kind::File { path, .. } if is_fifo(path))
     }
 }

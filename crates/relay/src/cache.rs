@@ -13,6 +13,7 @@ mod flow;
 mod folder;
 mod head;
 mod hops;
+mod metrics;
 mod names;
 mod origin;
 mod pass;
@@ -22,6 +23,7 @@ mod store;
 mod unkept;
 mod upload;
 
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -44,6 +46,7 @@ use store::Store;
 use unkept::Unkept;
 
 use crate::limits::{self, TooManyConnections};
+use crate::metrics::MetricsEndpoint;
 
 /// Descriptors of a client, while bodies go both ways: two sockets, each held three times, and two pipes.
 const OF_CLIENT: u64 = 10;
@@ -153,6 +156,15 @@ impl Cache {
     /// What it did so far.
     pub fn status(&self) -> CacheStatus {
         self.shared.counters.status(self.shared.store.size())
+    }
+
+    /// Opens an HTTP endpoint with metrics and status.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    pub fn open_metrics(&self, address: SocketAddr) -> io::Result<MetricsEndpoint> {
+        let engine = Arc::clone(&self.shared.engine);
+        MetricsEndpoint::open(address, engine, |all, status| metrics::register(self, all, status))
     }
 
     /// Serves clients until `drain` becomes true or its sender is dropped; then takes no more, lets the answers that have begun end, and

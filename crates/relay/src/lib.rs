@@ -1,30 +1,28 @@
-//! The stream service as a command: addresses as people know them, and how they are wired together; a cache.
+//! Relays: streams between addresses, a TCP proxy and an HTTP cache.
+//!
+//! - [`StreamGroup`] runs the streams of a [`Configuration`].
+//! - [`Proxy`] relays TCP connections to backends.
+//! - [`cache::Cache`] answers HTTP requests for an origin.
 
 mod address;
 mod advice;
 pub mod cache;
-mod configuration;
-mod identity;
-mod itself;
+mod connect;
+mod endpoint;
+mod file_identity;
+mod keepalive;
 mod limits;
-mod open;
-mod opening;
-mod peer;
+mod loop_detection;
+mod metrics;
 mod proxy;
-mod rate;
-mod spec;
-mod trying;
-mod wiring;
+mod streams;
 
 pub use address::{Address, AddressError};
-pub use configuration::{Configuration, ConfigurationError, StreamPlan};
+pub use endpoint::Endpoint;
 pub use limits::TooManyConnections;
-pub use open::OpenError;
-pub use opening::Opening;
+pub use metrics::MetricsEndpoint;
 pub use proxy::{
-    BackendStatus, Balance, ConnectionCounts, Endpoint, HealthOptions, Proxy, ProxyError, ProxyOptions,
-    ProxyStatus, ProxyView,
+    BackendStatus, Balance, ConnectionCounts, HealthOptions, Proxy, ProxyError, ProxyOptions, ProxyStatus,
+    ProxyView,
 };
-pub use rate::RateSpec;
-pub use spec::{DeadlineSpec, FramingSpec, HandlerSpec, OrderSpec, PatternSpec, SpecError, WhenFullSpec};
-pub use wiring::{Wiring, WiringError};
+pub use streams::*;

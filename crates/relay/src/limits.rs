@@ -1,18 +1,18 @@
-//! How many connections there can be: each takes descriptors, and of those the system gives so many.
+//! Limit of connections by the descriptors that the system allows.
 
 use wirepath_net::raise_descriptor_limit;
 
-/// Descriptors for everything else: listening sockets, checks of backends, who asks for metrics (32), the log.
+/// Descriptors for all but connections: listeners, health checks, 32 metrics clients, the log.
 const OTHERS: u64 = 200;
 
-/// Descriptors of an engine thread: what it waits with, and what wakes it.
-const OF_THREAD: u64 = 2;
+/// Descriptors of an engine thread: its epoll and its eventfd.
+const PER_THREAD: u64 = 2;
 
-/// More connections are asked for than there can be.
+/// Limit of connections beyond what the descriptors allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{connections} connections take {needed} descriptors, and this process may open {limit}: raise the limit (ulimit -n, or LimitNOFILE= \
-     of a systemd unit) or ask for {possible} at most"
+    "{connections} connections need {needed} descriptors, and the limit of this process is {limit}: raise it (ulimit -n, or \
+     LimitNOFILE= of a systemd unit) or allow at most {possible} connections"
 )]
 pub struct TooManyConnections {
     connections: usize,
@@ -21,18 +21,18 @@ pub struct TooManyConnections {
     possible: u64,
 }
 
-/// Raises the limit of open files as far as this user may, and answers how many connections there may be that take `each` descriptors
-/// beside so many engine threads: those asked for, or else `usual` at most.
+/// Raises the limit of open files and answers how many connections of `each` descriptors are possible beside so many
+/// engine threads: those `asked` for, or else at most `usual`.
 ///
 /// # Errors
-/// If so many were asked for that descriptors do not suffice.
+/// More connections asked for than possible.
 pub(crate) fn connections(
     asked: Option<usize>,
     each: u64,
     usual: usize,
     threads: usize,
 ) -> Result<usize, TooManyConnections> {
-    let others = OTHERS + OF_THREAD * threads as u64;
+    let others = OTHERS + PER_THREAD * threads as u64;
     possible(asked, each, usual, others, raise_descriptor_limit())
 }
 
@@ -61,14 +61,14 @@ mod tests {
     /// Promise: Connections above the limit wait; a limit that descriptors do not allow is refused.
     /// Promise: Clients of a cache are limited.
     #[test]
-    fn there_are_as_many_as_asked_for_or_as_there_can_be() {
+    fn connections_are_limited_by_descriptors() {
         assert_eq!(possible(None, 10, 20_000, 200, 1 << 20), Ok(20_000));
         assert_eq!(possible(None, 10, 20_000, 200, 1024), Ok(82));
-        assert_eq!(possible(None, 10, 20_000, 200 + 2 * 64, 1024), Ok(69), "64 threads have theirs");
+        assert_eq!(possible(None, 10, 20_000, 200 + 2 * 64, 1024), Ok(69), "64 threads need some");
         assert_eq!(possible(Some(82), 10, 20_000, 200, 1024), Ok(82));
         let error = possible(Some(83), 10, 20_000, 200, 1024).unwrap_err().to_string();
         assert!(
-            error.contains("83 connections take 1030 descriptors") && error.contains("ask for 82"),
+            error.contains("83 connections need 1030 descriptors") && error.contains("at most 82"),
             "{error}"
         );
         assert!(possible(Some(usize::MAX), 8, 4096, 200, 1 << 30).is_err());

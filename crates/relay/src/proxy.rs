@@ -1,18 +1,18 @@
-//! A TCP proxy: clients come in at doors, and each is connected to one of several backends.
+//! TCP proxy: connects each client to one of several backends.
 //!
-//! The control plane, a single-threaded runtime, takes connections, chooses backends, connects, checks and keeps time. What is relayed it
-//! never sees: that is two streams for each connection, one for each direction, on the engine.
+//! The control plane, a single-threaded runtime, accepts connections, chooses backends, connects, checks health and keeps
+//! time. Relayed bytes pass it by: each connection is two streams on the engine, one for each direction.
 
 mod backend;
 mod balance;
-mod checks;
 mod connection;
-mod door;
-mod endpoint;
-mod ends;
 mod health;
-mod link;
+mod health_check;
+mod listener;
+mod metrics;
+mod peer;
 mod proxy_protocol;
+mod shutdown;
 mod status;
 
 use std::future::Future;
@@ -31,90 +31,91 @@ use wirepath_streams::datapath::calibration::Calibrations;
 use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 
 pub use balance::Balance;
-pub use endpoint::Endpoint;
 pub use health::HealthOptions;
 pub use status::{BackendStatus, ConnectionCounts, ProxyStatus};
 
 use backend::Backend;
 use balance::Balancer;
 use connection::Shared;
-use door::Door;
+use listener::Listener;
 
+use crate::endpoint::Endpoint;
 use crate::limits::{self, TooManyConnections};
+use crate::metrics::MetricsEndpoint;
 
-/// Descriptors of a connection: each of two sockets is read, written and held, and each direction that moves has a pipe.
-const EACH: u64 = 10;
+/// Descriptors of a relayed connection: three for each of two sockets, and a pipe for each active direction.
+const DESCRIPTORS: u64 = 10;
 
-/// Connections unless said otherwise, if there are descriptors for so many.
-const USUAL: usize = 20_000;
+/// Default limit of connections, if the descriptors suffice.
+const DEFAULT_CONNECTIONS: usize = 20_000;
 
-/// Everything that can be set about a proxy.
+/// Options of a proxy.
 #[derive(Clone, Debug)]
 pub struct ProxyOptions {
-    /// Where it listens.
+    /// Endpoints to listen on.
     pub listen: Vec<Endpoint>,
-    /// Where connections go.
+    /// Endpoints to connect clients to.
     pub backends: Vec<Endpoint>,
-    /// To which of them.
+    /// Choice between backends.
     pub balance: Balance,
     /// Engine threads; at least one.
     pub threads: usize,
-    /// How long connecting to one backend may take, by all addresses that its name has.
+    /// Time limit of connecting to one backend, over all its addresses.
     pub connect_timeout: Duration,
-    /// A connection of which neither direction moves anything for so long is ended.
+    /// Time without progress in either direction after which a connection is ended.
     pub idle_timeout: Option<Duration>,
-    /// Most connections at a time; none for as many as there are descriptors for, and 20,000 at most. More wait to be taken.
+    /// Limit of connections, beyond which they wait; by default what the descriptors allow, up to 20,000.
     pub max_connections: Option<usize>,
-    /// When backends count as there.
+    /// Health checks of backends.
     pub health: HealthOptions,
-    /// Whether backends are told who the client is (PROXY protocol, version 2).
+    /// Sends the client's address to backends (PROXY protocol, version 2).
     pub send_proxy: bool,
-    /// Whether clients say who they are (PROXY protocol, version 1 or 2).
+    /// Expects the client's address from clients (PROXY protocol, version 1 or 2).
     pub accept_proxy: bool,
-    /// How long connections may go on when the proxy is to end.
+    /// Time limit of connections once the proxy drains.
     pub drain: Duration,
 }
 
-/// A proxy cannot start.
+/// Error that prevents a proxy from starting.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     /// An address cannot be listened on.
-    #[error("{address}: listening: {source}")]
+    #[error("cannot listen on {address}: {source}")]
     Listen {
-        /// The address.
+        /// Endpoint.
         address: Endpoint,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// A backend is one of the addresses that it listens on.
-    #[error("{0} is where the proxy itself listens; name the server behind it")]
-    Itself(Endpoint),
-    /// A backend has no address.
-    #[error("{address}: asking for its address: {source}")]
+    /// A backend is one of the proxy's own listeners.
+    #[error("backend {0} is a listener of this proxy; name the server behind it")]
+    Loop(Endpoint),
+    /// A backend cannot be resolved.
+    #[error("cannot resolve the backend {address}: {source}")]
     Resolve {
-        /// The backend.
+        /// Backend.
         address: Endpoint,
-        /// What the resolver said.
+        /// Error of the resolver.
         source: io::Error,
     },
-    /// Descriptors do not suffice.
+    /// The descriptors do not suffice.
     #[error(transparent)]
     TooManyConnections(#[from] TooManyConnections),
-    /// Threads could not be had.
-    #[error("cannot start: {0}")]
+    /// The engine cannot start.
+    #[error("cannot start the engine: {0}")]
     System(#[from] io::Error),
 }
 
-/// A proxy that listens.
+/// Proxy that listens.
 pub struct Proxy {
-    doors: Vec<Door>,
+    listeners: Vec<Listener>,
     shared: Arc<Shared>,
     permits: Arc<Semaphore>,
     cut: watch::Sender<bool>,
     view: ProxyView,
 }
 
-/// Tells what a proxy does, on any thread, also when it has ended.
+/// View of a proxy's status, for any thread, also after the proxy has ended.
 #[derive(Clone)]
 pub struct ProxyView {
     shared: Arc<Shared>,
@@ -124,24 +125,26 @@ pub struct ProxyView {
 }
 
 impl Proxy {
-    /// Finds the backends and listens; must be called on a tokio runtime, as `run`.
+    /// Resolves the backends and listens; must be called on a tokio runtime, like `run`.
     ///
     /// # Errors
     /// [`ProxyError`].
     pub async fn start(options: ProxyOptions) -> Result<Proxy, ProxyError> {
-        let connections = limits::connections(options.max_connections, EACH, USUAL, options.threads)?;
+        let connections =
+            limits::connections(options.max_connections, DESCRIPTORS, DEFAULT_CONNECTIONS, options.threads)?;
         let mut backends = Vec::new();
         for address in options.backends.clone() {
             let backend = Backend::new(address.clone(), options.health).await;
             backends.push(Arc::new(backend.map_err(|source| ProxyError::Resolve { address, source })?));
         }
-        let mut doors = Vec::new();
+        let mut listeners = Vec::new();
         for address in options.listen.clone() {
-            let opened = Door::open(&address).await;
-            doors.extend(opened.map_err(|source| ProxyError::Listen { address, source })?);
+            let opened = Listener::open(&address).await;
+            listeners.extend(opened.map_err(|source| ProxyError::Listen { address, source })?);
         }
-        if let Some(itself) = backends.iter().find(|backend| doors.iter().any(|door| backend.is_at(door))) {
-            return Err(ProxyError::Itself(itself.endpoint().clone()));
+        let is_own = |backend: &&Arc<Backend>| listeners.iter().any(|listener| backend.is_at(listener));
+        if let Some(own) = backends.iter().find(is_own) {
+            return Err(ProxyError::Loop(own.endpoint().clone()));
         }
         let (cut, is_cut) = watch::channel(false);
         let shared = Arc::new(Shared {
@@ -154,47 +157,50 @@ impl Proxy {
         });
         let view = ProxyView {
             shared: Arc::clone(&shared),
-            listening: doors.iter().map(|door| door.name().to_owned()).collect(),
+            listening: listeners.iter().map(|listener| listener.name().to_owned()).collect(),
             draining: Arc::default(),
             begun: Instant::now(),
         };
-        Ok(Proxy { doors, shared, permits: Arc::new(Semaphore::new(connections)), cut, view })
+        Ok(Proxy { listeners, shared, permits: Arc::new(Semaphore::new(connections)), cut, view })
     }
 
-    /// Where it listens.
+    /// Addresses of its listeners.
     pub fn listening(&self) -> &[String] {
         &self.view.listening
     }
 
-    /// What its connections run on.
-    pub fn engine(&self) -> &Arc<Engine> {
-        &self.shared.engine
+    /// Opens an HTTP endpoint with metrics and status.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    pub fn open_metrics(&self, address: SocketAddr) -> io::Result<MetricsEndpoint> {
+        let engine = Arc::clone(&self.shared.engine);
+        MetricsEndpoint::open(address, engine, |all, status| metrics::register(&self.view, all, status))
     }
 
-    /// For whoever wants to know what it does.
+    /// View of its status.
     pub fn view(&self) -> ProxyView {
         self.view.clone()
     }
 
-    /// Relays until `stop` is over, then takes no more connections and waits for those that there are; answers whether all ended in
-    /// time. The others are reset.
+    /// Relays until `stop` completes, then drains: accepts no more connections and waits for the open ones. Answers whether
+    /// all ended in time; the others are reset.
     pub async fn run(self, stop: impl Future<Output = ()>) -> bool {
-        let Proxy { doors, shared, permits, cut, view } = self;
+        let Proxy { listeners, shared, permits, cut, view } = self;
         let ProxyOptions { health, connect_timeout, send_proxy, drain: limit, .. } = shared.options;
-        let own: Arc<[SocketAddr]> = doors.iter().filter_map(Door::address).collect();
+        let own: Arc<[SocketAddr]> = listeners.iter().filter_map(Listener::address).collect();
         let mut checks = JoinSet::new();
         for backend in &shared.backends {
             let (backend, own) = (Arc::clone(backend), Arc::clone(&own));
-            checks.spawn(checks::look_after(backend, health.interval, connect_timeout, send_proxy, own));
+            checks.spawn(health_check::run(backend, health.interval, connect_timeout, send_proxy, own));
         }
         let (drain, is_draining) = watch::channel(false);
         let mut serving = JoinSet::new();
-        for door in doors {
-            serving.spawn(door.serve(Arc::clone(&shared), Arc::clone(&permits), is_draining.clone()));
+        for listener in listeners {
+            serving.spawn(listener.serve(Arc::clone(&shared), Arc::clone(&permits), is_draining.clone()));
         }
         stop.await;
         view.draining.store(true, Relaxed);
-        // The doors listen as long as they serve.
         _ = drain.send(true);
         let mut ended = async || while serving.join_next().await.is_some() {};
         let in_time = timeout(limit, ended()).await.is_ok();
@@ -207,7 +213,7 @@ impl Proxy {
 }
 
 impl ProxyView {
-    /// What it has done so far. Costs the engine's threads nothing.
+    /// The status; reading it costs the engine threads nothing.
     pub fn status(&self) -> ProxyStatus {
         let backends: Vec<BackendStatus> =
             self.shared.backends.iter().map(|backend| backend.status()).collect();
@@ -225,7 +231,7 @@ impl ProxyView {
 }
 
 fn engine(threads: usize) -> io::Result<Engine> {
-    // Nothing that is relayed waits for storage.
+    // Relayed bytes never wait for storage.
     let readers = BlockingPool::start("reader", 1, Importance::Equal)?;
     let support = Arc::new(Support::probe(None, Calibrations::default(), false));
     Engine::start(&EngineOptions { threads, ..EngineOptions::default() }, support, &readers)

@@ -159,14 +159,14 @@ fn a_signal_ends_it_whatever_it_waits_for() -> Result<()> {
     waiting.signal(Signal::TERM)?;
     let status = waiting.wait(Deadline::seconds(10.0))?;
     ensure!(status.code() == Some(143), "{status}: {}", waiting.log());
-    ensure!(waiting.log().contains("nobody connected to"), "{}", waiting.log());
+    ensure!(waiting.log().contains("still waiting for a connection at"), "{}", waiting.log());
     // What a process that was killed leaves.
     let left = folder.path().join("left");
     drop(UnixListener::bind(&left)?);
     let output = relay(&["--in", &at(folder.path(), "unix", "left?listen"), "--out", "-"])?.output()?;
     let said = String::from_utf8(output.stderr)?;
     ensure!(
-        output.status.code() == Some(1) && said.contains("nobody listens there any more: remove it"),
+        output.status.code() == Some(1) && said.contains("the socket has no listener; remove it"),
         "{said}"
     );
     // No file is called left, and who listens is not disturbed by the question.
@@ -302,7 +302,7 @@ fn no_name_of_a_socket_is_left_by_who_waits_for_a_fifo() -> Result<()> {
     let fifo = at(folder.path(), "file", "fifo");
     let [inlet, outlet] = ["inlet?listen", "outlet?listen"].map(|name| at(folder.path(), "unix", name));
     let mut relaying = Process::start(&relay(&["--in", &fifo, "--in", &inlet, "--out", &outlet])?, true)?;
-    let waits = || Ok(relaying.log().contains("waiting for somebody to write to").then_some(()));
+    let waits = || Ok(relaying.log().contains("waiting for a writer of").then_some(()));
     Deadline::seconds(10.0).wait_for("a line that says for whom it waits", waits)?;
     ensure!(path("inlet").exists() && path("outlet").exists(), "it does not listen");
     relaying.signal(Signal::TERM)?;
@@ -329,7 +329,7 @@ fn who_is_to_open_a_fifo_is_waited_for_and_said_so() -> Result<()> {
     let writing = ["--in", &source, "--out", &target, "--out", &to_fifo, "--json", &report];
     let waiting = |arguments: &[&str], whom: &str| -> Result<Process> {
         let waiting = Process::start(&relay(arguments)?, true)?;
-        let line = format!("waiting for somebody to {whom} {fifo}");
+        let line = format!("waiting for {whom} {fifo}");
         let said = Deadline::seconds(10.0).wait_for("a line that says for whom it waits", || {
             Ok(waiting.log().contains(&line).then_some(()))
         });
@@ -338,24 +338,24 @@ fn who_is_to_open_a_fifo_is_waited_for_and_said_so() -> Result<()> {
     };
 
     // A signal ends it as it ends others.
-    for (arguments, whom) in [(&reading[..], "write to"), (&writing, "read from")] {
+    for (arguments, whom) in [(&reading[..], "a writer of"), (&writing, "a reader of")] {
         let mut relaying = waiting(arguments, whom)?;
         relaying.signal(Signal::INT)?;
         let status = relaying.wait(Deadline::seconds(10.0))?;
         let log = relaying.log();
         ensure!(status.code() == Some(130) && log.contains("0 B in, 0 B out in "), "{status}: {log}");
-        ensure!(log.contains(&format!(", still waiting for somebody to {whom} {fifo}")), "{log}");
+        ensure!(log.contains(&format!(", still waiting for {whom} {fifo}")), "{log}");
         let json: Value = serde_json::from_slice(&std::fs::read(&report)?)?;
         ensure!(json["state"] == "stopped" && json["error"] == "the stream was stopped", "{json}");
         ensure!(!path("target").exists(), "a file was made for nothing");
     }
 
-    let mut relaying = waiting(&reading, "write to")?;
+    let mut relaying = waiting(&reading, "a writer of")?;
     std::fs::write(path("fifo"), "through it")?;
     relaying.succeed(Deadline::seconds(10.0))?;
     ensure!(std::fs::read(path("target"))? == b"through it");
     std::fs::remove_file(path("target"))?;
-    let mut relaying = waiting(&writing, "read from")?;
+    let mut relaying = waiting(&writing, "a reader of")?;
     ensure!(std::fs::read(path("fifo"))? == b"content");
     relaying.succeed(Deadline::seconds(10.0))?;
     ensure!(std::fs::read(path("target"))? == b"content");

@@ -33,7 +33,7 @@ fn a_file_that_exists_is_left_as_it_is() -> Result<()> {
     };
     let refused = to("")?;
     ensure!(refused.status.code() == Some(1), "{refused:?}");
-    ensure!(String::from_utf8(refused.stderr)?.contains("it exists; add ?append or ?overwrite"));
+    ensure!(String::from_utf8(refused.stderr)?.contains("file exists; add ?append or ?overwrite"));
     ensure!(std::fs::read(&path)? == b"before ");
     ensure!(to("?append")?.status.success() && std::fs::read(&path)? == b"before after");
     ensure!(to("?overwrite")?.status.success() && std::fs::read(&path)? == b"after");

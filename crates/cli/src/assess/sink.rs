@@ -9,8 +9,8 @@ use clap::Args;
 use wirepath_assess::sink::serve;
 use wirepath_assess::test_bed::LISTENING;
 
-use crate::address::door;
 use crate::terminal;
+use crate::values::listen_address;
 
 /// Arguments of `wirepath assess sink`.
 #[derive(Args)]
@@ -22,7 +22,7 @@ It counts what arrives and keeps none of it. Data comes to ports that the kernel
 its port may use it; stop it (Ctrl-C) when the assessment is over.")]
 pub(crate) struct Sink {
     /// Address and port for control connections
-    #[arg(long, value_name = "ADDR:PORT", value_parser = door)]
+    #[arg(long, value_name = "ADDR:PORT", value_parser = listen_address)]
     listen: SocketAddr,
 
     /// End with standard input: how an assessment keeps one of its own

@@ -1,4 +1,4 @@
-//! Reads a file and finds out what is in it.
+//! Reads and examines a file.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -12,31 +12,31 @@ use wirepath_server::images::{USUAL_TS_PER_PACKET, read_image};
 use crate::format;
 use crate::progress::Progress;
 
-/// What an image begins with; an asset cannot, as its packets begin with another byte.
+/// Beginning of an image; packets of an asset begin with another byte.
 const IMAGE_MAGIC: &[u8] = b"WIREPATH";
 
 /// Bytes of an asset that are read at a time.
 const READ_LENGTH: usize = 1 << 20;
 
-/// What is in a file.
+/// Contents of a file.
 pub(super) struct Inspection {
     pub(super) file: PathBuf,
     pub(super) size_bytes: u64,
-    /// How its trains are cut, or would be.
+    /// Recipe of its trains, or the default one of an asset.
     pub(super) recipe: Recipe,
     pub(super) report: Report,
-    /// `None` for an asset.
+    /// Facts of an image; none of an asset.
     pub(super) image: Option<ImageFacts>,
 }
 
-/// What only an image has.
+/// Facts that only an image has.
 pub(super) struct ImageFacts {
     pub(super) header: Header,
     pub(super) segments: usize,
     pub(super) damage: Vec<Damage>,
 }
 
-/// A segment that is not what it was.
+/// Damaged segment.
 pub(super) struct Damage {
     pub(super) segment: usize,
     /// Byte of the file at which the segment begins.
@@ -51,20 +51,21 @@ impl Inspection {
     }
 }
 
-/// Finds out what is in the file at `path`, all of which is read; a bar says how far, if it is to be `shown`.
+/// Reads all of the file at `path`, with a progress bar if `shown`.
 pub(super) fn examine(path: &Path, shown: bool) -> Result<Inspection> {
     examine_file(path, shown).with_context(|| format::name(path))
 }
 
 fn examine_file(path: &Path, shown: bool) -> Result<Inspection> {
-    let facts = fs::metadata(path).context("cannot be looked at")?;
-    ensure!(!facts.is_dir(), "it is a folder; name a file in it");
-    ensure!(facts.is_file(), "it is not a file"); // opening a pipe would wait for ever
-    let file = File::open(path).context("cannot be opened")?;
+    let facts = fs::metadata(path).context("cannot open")?;
+    ensure!(!facts.is_dir(), "is a folder; name a file in it");
+    ensure!(facts.is_file(), "not a regular file"); // opening a FIFO would block
+    let file = File::open(path).context("cannot open")?;
     let size_bytes = facts.len();
+    ensure!(size_bytes > 0, "the file is empty");
     let progress = Progress::new(path, size_bytes, shown);
     let mut magic = [0; IMAGE_MAGIC.len()];
-    let length = file.read_at(&mut magic, 0).context("byte 0: cannot be read")?;
+    let length = file.read_at(&mut magic, 0).context("byte 0: cannot read")?;
     let path = path.to_owned();
     if &magic[..length] == IMAGE_MAGIC {
         let (report, image) = examine_image(&file, &progress)?;
@@ -82,7 +83,7 @@ fn examine_asset(file: &File, recipe: Recipe, progress: &Progress) -> Result<Rep
     let mut offset = 0;
     loop {
         let length =
-            file.read_at(&mut buffer, offset).with_context(|| format!("byte {offset}: cannot be read"))?;
+            file.read_at(&mut buffer, offset).with_context(|| format!("byte {offset}: cannot read"))?;
         if length == 0 {
             return Ok(inspector.finish()?);
         }
@@ -115,7 +116,7 @@ fn read_segment(file: &File, table: &Table, segment: usize) -> Result<(u64, Vec<
     let mut bytes = vec![0; entry.length() as usize];
     match file.read_exact_at(&mut bytes, offset) {
         Ok(()) => Ok((offset, bytes)),
-        Err(error) => bail!("byte {offset}, segment {segment}: cannot be read: {error}"),
+        Err(error) => bail!("byte {offset}, segment {segment}: cannot read: {error}"),
     }
 }
 

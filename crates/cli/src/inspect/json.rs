@@ -10,7 +10,7 @@ use super::text::peak;
 use crate::warnings;
 
 /// The version of what is printed.
-const SCHEMA: u32 = 1;
+const SCHEMA: u32 = 2;
 
 /// All of it.
 pub(super) fn json(inspection: &Inspection) -> Value {
@@ -30,15 +30,14 @@ pub(super) fn json(inspection: &Inspection) -> Value {
 
 fn media(report: &Report) -> Value {
     let description = &report.description;
-    let played = description.played;
     json!({
         "packet_bytes": description.stride,
         "duration_us": report.duration_us,
         "payload_bytes": report.payload_bytes,
-        "played": played.map(|Played { programme, pcr_pid, video_pid }| {
+        "clock": description.played.map(|Played { programme, pcr_pid, video_pid }| {
             json!({"programme": programme, "pcr_pid": pcr_pid, "video_pid": video_pid})
         }),
-        "programmes": list(&description.programmes, |of| programme(of, played)),
+        "programmes": list(&description.programmes, |of| programme(of, report)),
         "pids": list(&report.pids, |pid| pid_facts(pid, report)),
         "bit_rate": {
             "mean_bits_per_second": report.mean_bits_per_second(),
@@ -74,17 +73,25 @@ fn packing(report: &Report, recipe: Recipe) -> Value {
     })
 }
 
-fn programme(programme: &Programme, played: Option<Played>) -> Value {
+fn programme(programme: &Programme, report: &Report) -> Value {
+    let clock = report.description.played.and_then(|clock| clock.programme);
+    let service = report.services.get(&programme.number);
     json!({
         "number": programme.number,
         "pmt_pid": programme.pmt_pid,
         "pcr_pid": programme.pcr_pid,
-        "played": played.is_some_and(|played| played.programme == Some(programme.number)),
+        "service": service.map(|service| &service.name),
+        "provider": service.map(|service| &service.provider).filter(|provider| !provider.is_empty()),
+        "played": true,
+        "clock": clock == Some(programme.number),
         "streams": list(&programme.streams, |stream| json!({
             "pid": stream.pid,
             "stream_type": stream.stream_type,
             "codec": stream.codec.name(),
             "language": stream.language,
+            "width": report.videos.get(&stream.pid).map(|video| video.width),
+            "height": report.videos.get(&stream.pid).map(|video| video.height),
+            "frame_rate": report.videos.get(&stream.pid).and_then(|video| video.frame_rate),
         })),
     })
 }

@@ -2,7 +2,7 @@
 
 use comfy_table::CellAlignment;
 use wirepath_media::inspect::{PacketsPerTrain, Peak, PidReport, Report};
-use wirepath_media::ts::{Played, Programme, Stream, Warnings};
+use wirepath_media::ts::{Played, Programme, Stream, VideoFormat, Warnings};
 
 use super::examine::{ImageFacts, Inspection};
 use super::json::share;
@@ -55,7 +55,7 @@ fn overview(inspection: &Inspection, width: usize, utf8: bool) -> String {
     if let Some(Played { programme, pcr_pid, .. }) = report.description.played {
         let programme =
             programme.map_or("no announced programme".to_owned(), |number| format!("programme {number}"));
-        rows.push(("played", format!("{programme}, by the clock of PID {}", pid_name(pcr_pid))));
+        rows.push(("clock", format!("{programme}, PID {}", pid_name(pcr_pid))));
     }
     let packet = format!("{} transport packets", recipe.ts_per_packet);
     rows.push(("packets", format!("{} of {packet} each", format::count(report.packets))));
@@ -126,25 +126,30 @@ fn programmes(report: &Report, width: usize, utf8: bool) -> String {
     if description.programmes.is_empty() {
         return section("Programmes", "  none announced\n");
     }
-    let played = description.played.and_then(|played| played.programme);
+    let clock = description.played.and_then(|clock| clock.programme);
     let mut table = new_table(width, utf8);
-    table.set_header(["number", "PMT PID", "PCR PID", "played", "streams"]);
+    table.set_header(["number", "service", "PMT PID", "PCR PID", "played", "streams"]);
     table.add_rows(description.programmes.iter().map(|programme| {
         [
             programme.number.to_string(),
+            report.services.get(&programme.number).map_or_else(String::new, |service| service.name.clone()),
             pid_name(programme.pmt_pid),
             programme.pcr_pid.map_or("none".to_owned(), pid_name),
-            if played == Some(programme.number) { "yes" } else { "" }.to_owned(),
-            streams(programme),
+            if clock == Some(programme.number) { "yes, clock" } else { "yes" }.to_owned(),
+            streams(programme, report),
         ]
     }));
     section("Programmes", &lines(&mut table))
 }
 
-fn streams(programme: &Programme) -> String {
-    let stream = |stream: &Stream| match &stream.language {
-        Some(language) => format!("{} ({language})", stream.codec.name()),
-        None => stream.codec.name().to_owned(),
+fn streams(programme: &Programme, report: &Report) -> String {
+    let stream = |stream: &Stream| {
+        let language = stream.language.as_ref().map(|language| format!(" ({language})"));
+        let video = report.videos.get(&stream.pid).map(|VideoFormat { width, height, frame_rate }| {
+            let rate = frame_rate.map(|rate| format!(" {} fps", (rate * 100.0).round() / 100.0));
+            format!(" {width}x{height}{}", rate.unwrap_or_default())
+        });
+        format!("{}{}{}", stream.codec.name(), video.unwrap_or_default(), language.unwrap_or_default())
     };
     programme.streams.iter().map(stream).collect::<Vec<_>>().join(", ")
 }

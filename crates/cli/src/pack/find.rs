@@ -1,11 +1,13 @@
-//! Which files there are to pack.
+//! Files to pack.
 
 use std::fs::{self, FileType, Metadata};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// A file that was named, or found in a folder that was.
+use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+
+/// File that was named, or found in a named folder.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) path: PathBuf,
@@ -18,15 +20,15 @@ pub(super) enum Verdict {
     Named,
     /// To be packed if it looks like a transport stream.
     InFolder,
-    /// Not to be packed, and that is no error.
-    PassedOver(&'static str),
-    /// An error; the words say why.
+    /// Not to be packed, for this reason, without an error.
+    Skipped(&'static str),
+    /// Error, with its reason.
     Failed(String),
 }
 
-/// All files that `paths` name, and those in the folders among them and below, in the order of their names. Like the
-/// server, it passes over names in folders that begin with a dot. Links to folders are not followed, so there is no end
-/// to run in circles for.
+/// All files that `paths` name, and those in and below the folders among them, in the order of their names. As for the
+/// server, names that begin with a dot and symlinks that leave a folder are skipped. Symlinks to folders are not followed,
+/// which could be circular.
 pub(super) fn find(paths: &[PathBuf]) -> Vec<Found> {
     let mut found = Vec::new();
     for path in paths {
@@ -52,7 +54,7 @@ fn search(folder: &Path, found: &mut Vec<Found>) {
     while let Some(path) = waiting.pop() {
         let is_hidden = path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"."));
         if is_hidden && path != folder {
-            found.push(passed_over(path, "names that begin with a dot are not served"));
+            found.push(skipped(path, "names that begin with a dot are not served"));
             continue;
         }
         match look(&path, folder) {
@@ -61,7 +63,7 @@ fn search(folder: &Path, found: &mut Vec<Found>) {
                 waiting.extend(entries);
             }
             Ok(Item::File) => found.push(Found { path, verdict: Verdict::InFolder }),
-            Ok(Item::Other(what)) => found.push(passed_over(path, what)),
+            Ok(Item::Other(what)) => found.push(skipped(path, what)),
             Err(error) => found.push(failed(&path, &error)),
         }
     }
@@ -74,10 +76,14 @@ enum Item {
 }
 
 fn look(path: &Path, root: &Path) -> io::Result<Item> {
+    let is_link = path != root && fs::symlink_metadata(path)?.is_symlink();
+    if is_link && leaves(path, root)? {
+        return Ok(Item::Other("a symlink that leaves the folder"));
+    }
     let facts = fs::metadata(path)?;
     if facts.is_dir() {
-        if path != root && fs::symlink_metadata(path)?.is_symlink() {
-            return Ok(Item::Other("a link to a folder"));
+        if is_link {
+            return Ok(Item::Other("a symlink to a folder"));
         }
         let entries: io::Result<Vec<_>> = fs::read_dir(path)?.map(|entry| Ok(entry?.path())).collect();
         return Ok(Item::Folder(entries?));
@@ -85,7 +91,20 @@ fn look(path: &Path, root: &Path) -> io::Result<Item> {
     Ok(what_else(facts.file_type()).map_or(Item::File, Item::Other))
 }
 
-/// What it is if not a file. Opening some of these would wait for ever.
+/// Says whether a symlink leaves a folder, as the server resolves it: absolute targets do.
+fn leaves(link: &Path, root: &Path) -> io::Result<bool> {
+    let folder = fs::File::open(root)?;
+    let relative = link.strip_prefix(root).unwrap_or(link);
+    let (flags, confined) =
+        (OFlags::PATH | OFlags::CLOEXEC, ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS);
+    match openat2(folder, relative, flags, Mode::empty(), confined) {
+        Ok(_) => Ok(false),
+        Err(rustix::io::Errno::XDEV) => Ok(true),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Kind of what is not a file. Opening some of these would block.
 fn what_else(kind: FileType) -> Option<&'static str> {
     use std::os::unix::fs::FileTypeExt;
     match () {
@@ -96,12 +115,12 @@ fn what_else(kind: FileType) -> Option<&'static str> {
     }
 }
 
-fn passed_over(path: PathBuf, reason: &'static str) -> Found {
-    Found { path, verdict: Verdict::PassedOver(reason) }
+fn skipped(path: PathBuf, reason: &'static str) -> Found {
+    Found { path, verdict: Verdict::Skipped(reason) }
 }
 
 fn failed(path: &Path, error: &io::Error) -> Found {
-    Found { path: path.to_owned(), verdict: Verdict::Failed(format!("cannot be looked at: {error}")) }
+    Found { path: path.to_owned(), verdict: Verdict::Failed(format!("cannot open: {error}")) }
 }
 
 #[cfg(test)]
@@ -110,15 +129,17 @@ mod tests {
 
     /// Promise: `wirepath pack` searches folders for transport streams and reports what it skips.
     #[test]
-    fn folders_are_searched_and_what_is_passed_over_is_said() {
+    fn folders_are_searched_and_skipped_files_are_reported() {
         let folder = tempfile::tempdir().unwrap();
         let path = |name: &str| folder.path().join(name);
         fs::create_dir_all(path("b/c")).unwrap();
         for name in ["z.ts", "b/c/y.ts", "b/.hidden", "a"] {
             fs::write(path(name), "").unwrap();
         }
-        std::os::unix::fs::symlink(folder.path(), path("round")).unwrap();
-        std::os::unix::fs::symlink(path("nowhere"), path("gone")).unwrap();
+        for (target, link) in [(".", "round"), ("nowhere", "gone"), ("z.ts", "near"), ("/etc/passwd", "out")]
+        {
+            std::os::unix::fs::symlink(target, path(link)).unwrap();
+        }
         let found = find(&[folder.path().to_owned()]);
         let verdicts: Vec<_> = found
             .iter()
@@ -127,7 +148,7 @@ mod tests {
                 let verdict = match &found.verdict {
                     Verdict::Named => "named",
                     Verdict::InFolder => "in folder",
-                    Verdict::PassedOver(reason) => reason,
+                    Verdict::Skipped(reason) => reason,
                     Verdict::Failed(_) => "failed",
                 };
                 (name, verdict)
@@ -138,14 +159,16 @@ mod tests {
             ("b/.hidden", "names that begin with a dot are not served"),
             ("b/c/y.ts", "in folder"),
             ("gone", "failed"),
-            ("round", "a link to a folder"),
+            ("near", "in folder"),
+            ("out", "a symlink that leaves the folder"),
+            ("round", "a symlink to a folder"),
             ("z.ts", "in folder"),
         ];
         assert_eq!(verdicts, expected);
     }
 
     #[test]
-    fn what_is_named_must_be_there_and_be_a_file() {
+    fn a_named_file_must_exist_and_be_a_file() {
         let folder = tempfile::tempdir().unwrap();
         let paths = [folder.path().join("gone"), PathBuf::from("/dev/null")];
         let found = find(&paths);

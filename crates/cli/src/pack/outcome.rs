@@ -1,4 +1,4 @@
-//! What became of a file, in words and as JSON.
+//! Outcome of packing a file, as text and as JSON.
 
 use std::path::{Path, PathBuf};
 
@@ -7,15 +7,15 @@ use wirepath_media::ts::Warnings;
 
 use crate::{format, warnings};
 
-/// A file and what became of it.
+/// File and the result of packing it.
 pub(super) struct Outcome {
     pub(super) file: PathBuf,
     pub(super) result: Result<Packed, NotPacked>,
 }
 
-/// An image that is there.
+/// Image of a file.
 pub(super) struct Packed {
-    /// It was there before.
+    /// It existed before.
     pub(super) already: bool,
     pub(super) image: PathBuf,
     pub(super) duration_us: u64,
@@ -26,17 +26,17 @@ pub(super) struct Packed {
     pub(super) warnings: Warnings,
 }
 
-/// Why there is none.
+/// Reason for no image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NotPacked {
-    /// It was not to be.
-    PassedOver(String),
-    /// It should have been.
+    /// The file is not to be packed.
+    Skipped(String),
+    /// Packing failed.
     Failed(String),
 }
 
 impl Outcome {
-    /// The line for standard output; only an image that is there has one.
+    /// Line for standard output, if there is an image.
     pub(super) fn line(&self) -> Option<String> {
         let packed = self.result.as_ref().ok()?;
         let contents = format!(
@@ -53,12 +53,12 @@ impl Outcome {
         Some(format!("{}: {contents}, {done}\n", format::name(&self.file)))
     }
 
-    /// The lines for standard error: damage, errors, and what was passed over.
+    /// Lines for standard error: damage, errors, and the reason for skipping.
     pub(super) fn remarks(&self) -> String {
         let name = format::name(&self.file);
         match &self.result {
             Ok(packed) => warnings::lines(&name, &packed.warnings),
-            Err(NotPacked::PassedOver(reason)) => format!("{name}: passed over: {reason}\n"),
+            Err(NotPacked::Skipped(reason)) => format!("{name}: skipped: {reason}\n"),
             Err(NotPacked::Failed(reason)) => format!("{name}: error: {reason}\n"),
         }
     }
@@ -69,8 +69,8 @@ impl Outcome {
         object.insert("file".into(), text(&self.file));
         match &self.result {
             Ok(packed) => packed.describe(&mut object),
-            Err(NotPacked::PassedOver(reason)) => {
-                object.insert("status".into(), "passed_over".into());
+            Err(NotPacked::Skipped(reason)) => {
+                object.insert("status".into(), "skipped".into());
                 object.insert("reason".into(), reason.as_str().into());
             }
             Err(NotPacked::Failed(reason)) => {
@@ -101,7 +101,7 @@ impl Packed {
     }
 }
 
-/// A path in JSON, which knows Unicode only.
+/// Path for JSON, which allows Unicode only.
 fn text(path: &Path) -> Value {
     path.to_string_lossy().into_owned().into()
 }

@@ -1,6 +1,4 @@
-//! `wirepath relay --listen … --cache … --origin …`: a caching HTTP proxy.
-
-mod counts;
+//! `wirepath relay --listen … --cache … --origin …`: the caching HTTP proxy.
 
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -12,77 +10,71 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result};
 use bytesize::ByteSize;
 use clap::Args;
-use clap::error::ErrorKind;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use wirepath_relay::Endpoint;
-use wirepath_relay::cache::{Cache, CacheOptions, CacheStatus, Origin};
+use wirepath_relay::cache::{self, Cache, CacheStatus, Origin};
 use wirepath_streams::datapath::Support;
 use wirepath_streams::datapath::calibration::Calibrations;
 use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 
-use super::door::Door;
-use super::running::Showing;
-use super::{Listening, report};
-use crate::ending::Ending;
+use super::{Listening, Showing, refuse_value};
+use crate::exit;
 use crate::log::Log;
 use crate::output::Output;
-use crate::{format, number, terminal};
+use crate::signals::Signals;
+use crate::{format, terminal, values};
 
-/// Exit code when draining did not end in time, or was cut short by a second signal.
-const CUT: u8 = 3;
+/// Time limit of removing temporary files at the end; the next start removes the others.
+const CLEANUP_LIMIT: Duration = Duration::from_secs(1);
 
-/// How long the end waits for files that are not kept to be removed; what is left, the next start removes.
-const TIDY_LIMIT: Duration = Duration::from_secs(1);
-
-/// What a cache is told.
+/// Options of the HTTP cache.
 #[derive(Args)]
-pub(super) struct Caching {
-    /// Answer HTTP clients from DIR, which is made if need be, and keep there what the origin is asked for
+pub(super) struct CacheOptions {
+    /// Cache folder, created if needed
     #[arg(long, value_name = "DIR", requires_all = ["origin", "addresses"])]
     cache: Option<PathBuf>,
 
-    /// Whom a cache asks: http://HOST[:PORT][/PATH]
+    /// Origin server: http://HOST[:PORT][/PATH]
     #[arg(long, value_name = "URL", requires = "cache")]
     origin: Option<Origin>,
 
-    /// Most that a cache keeps; the least recently used goes first
-    #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = number::cache_size, requires = "cache")]
+    /// Maximum size of the cache; the least recently used entries are evicted
+    #[arg(long, value_name = "SIZE", default_value = "10GiB", value_parser = values::cache_size, requires = "cache")]
     cache_size: ByteSize,
 
-    /// How long the origin may take to begin an answer, pause within one, and take nothing of a request's body
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = number::some_time, requires = "cache")]
+    /// Time limit for the origin to begin an answer, to continue one, and to read a request's body
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::positive_time, requires = "cache")]
     origin_timeout: Duration,
 
-    /// How long a client of a cache may take nothing of an answer, or send nothing of a body, before its connection is reset
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = number::some_time, requires = "cache")]
+    /// Reset a client's connection after this time without progress of an answer or a request's body
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = values::positive_time, requires = "cache")]
     client_timeout: Duration,
 
-    /// Most clients of a cache, and most fetches, at a time [default: what the limit of open files allows, 4096 at most]
-    #[arg(long, value_name = "N", value_parser = number::at_least_one, requires = "cache")]
+    /// Maximum number of clients, and of fetches [default: what the limit of open files allows, up to 4096]
+    #[arg(long, value_name = "N", value_parser = values::positive_count, requires = "cache")]
     max_clients: Option<NonZeroUsize>,
 }
 
-impl Caching {
-    pub(super) fn is_meant(&self) -> bool {
+impl CacheOptions {
+    /// Says whether the cache is selected.
+    pub(super) fn is_selected(&self) -> bool {
         self.cache.is_some()
     }
 
-    /// Serves until a signal comes, then drains.
+    /// Serves until a signal, then drains.
     pub(super) fn run(self, listening: &Listening, showing: &Showing) -> Result<ExitCode> {
         let addresses = &listening.addresses;
         if let Some(socket) = addresses.iter().find(|address| !address.is_tcp()) {
-            // A wrong argument like any other, which the parser cannot see before it knows what it is for.
-            let words = format!("--listen {socket}: a cache takes HOST:PORT or :PORT, and no Unix socket\n");
-            clap::Error::raw(ErrorKind::ValueValidation, words).exit();
+            refuse_value(&format!("--listen {socket}: a cache needs HOST:PORT or :PORT, not a Unix socket"));
         }
         let output = Output::prepare(showing.json.as_deref())?;
         let log = Log::start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let readers = BlockingPool::start("reader", 4, Importance::Equal)?;
-        // Half of all time there is, so that it can be added to a time.
+        // Half of the range, so that it can be added to a time.
         let stall_us = self.client_timeout.as_micros().min(u128::from(u64::MAX / 2)) as u64;
         let options = EngineOptions {
             threads: listening.threads()?,
@@ -90,35 +82,30 @@ impl Caching {
             ..EngineOptions::default()
         };
         let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-        let engine = Arc::new(Engine::start(&options, support, &readers).context("starting threads")?);
+        let engine = Arc::new(Engine::start(&options, support, &readers).context("cannot start the engine")?);
         let cache = Cache::open(self.options()?, Arc::clone(&engine))?;
         let begun = Instant::now();
-        let open = |address| {
-            Door::open(address, Arc::clone(&engine), |metrics, status| {
-                counts::register(&cache, metrics, status)
-            })
-        };
-        let metrics = showing.metrics.map(open).transpose()?;
-        if let Some(door) = &metrics {
-            tracing::info!("metrics at http://{}/metrics", door.address());
+        let endpoint = showing.metrics.map(|address| cache.open_metrics(address)).transpose()?;
+        if let Some(endpoint) = &endpoint {
+            tracing::info!("metrics at http://{}/metrics", endpoint.address());
         }
         let says_ready = !matches!(output, Output::Standard);
         let served = runtime.block_on(serve(&cache, addresses, listening.drain, says_ready));
-        runtime.shutdown_timeout(TIDY_LIMIT);
-        tidy(&readers);
+        runtime.shutdown_timeout(CLEANUP_LIMIT);
+        clean_up(&readers);
         let status = cache.status();
         let in_time = served?;
         output.write(|| as_json(&status, begun.elapsed()))?;
-        tracing::info!("{}", in_words(&status));
+        tracing::info!("{}", summary(&status));
         log.end();
-        Ok(if in_time { ExitCode::SUCCESS } else { ExitCode::from(CUT) })
+        Ok(if in_time { ExitCode::SUCCESS } else { ExitCode::from(exit::INCOMPLETE) })
     }
 
-    fn options(self) -> Result<CacheOptions> {
-        Ok(CacheOptions {
-            folder: self.cache.context("--cache names the folder")?,
+    fn options(self) -> Result<cache::CacheOptions> {
+        Ok(cache::CacheOptions {
+            folder: self.cache.context("missing --cache")?,
             budget_bytes: self.cache_size.as_u64(),
-            origin: self.origin.context("--origin says whom to ask")?,
+            origin: self.origin.context("missing --origin")?,
             origin_limit: self.origin_timeout,
             client_limit: self.client_timeout,
             connections: self.max_clients,
@@ -126,36 +113,36 @@ impl Caching {
     }
 }
 
-/// Serves on all addresses until told to end; answers whether all answers had ended in time.
+/// Serves on all addresses until a signal and drains; answers whether all answers ended in time.
 async fn serve(cache: &Cache, addresses: &[Endpoint], limit: Duration, says_ready: bool) -> Result<bool> {
-    let mut ending = Ending::watch()?;
+    let mut signals = Signals::watch()?;
     // A resolver may take long.
     let listeners = tokio::select! {
         listeners = listen(addresses) => listeners?,
-        _ = ending.signal() => return Ok(true),
+        _ = signals.next() => return Ok(true),
     };
-    let doors = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
-    cache.listens_at(doors)?;
+    let addresses = listeners.iter().map(TcpListener::local_addr).collect::<Result<Vec<_>, _>>()?;
+    cache.listens_at(addresses)?;
     if says_ready {
         announce(&listeners)?;
     }
     let (drain, draining) = watch::channel(false);
-    let mut doors = JoinSet::new();
+    let mut serving = JoinSet::new();
     for listener in listeners {
         let (cache, draining) = (cache.clone(), draining.clone());
-        doors.spawn(async move { cache.serve(listener, draining).await });
+        serving.spawn(async move { cache.serve(listener, draining).await });
     }
-    ending.signal().await;
+    signals.next().await;
     tracing::info!("draining");
     drain.send_replace(true);
     Ok(tokio::select! {
-        _ = doors.join_all() => true,
+        _ = serving.join_all() => true,
         () = tokio::time::sleep(limit) => false,
-        _ = ending.signal() => false,
+        _ = signals.next() => false,
     })
 }
 
-/// Tells whoever started us where clients come in: the one line on standard output.
+/// Prints the addresses of the listeners: the one line on standard output.
 fn announce(listeners: &[TcpListener]) -> Result<()> {
     let mut line = "ready".to_owned();
     for listener in listeners {
@@ -164,17 +151,17 @@ fn announce(listeners: &[TcpListener]) -> Result<()> {
     terminal::print(&format!("{line}\n"))
 }
 
-/// What it did, with the name and version of that form.
+/// Report with its schema.
 fn as_json(status: &CacheStatus, time: Duration) -> Result<String> {
-    let mut written = json!({ "schema": "wirepath-relay-cache/1", "seconds": report::seconds(time) });
+    let mut written = json!({ "schema": "wirepath-relay-cache/1", "seconds": time.as_micros() as f64 / 1e6 });
     if let (Value::Object(written), Value::Object(status)) = (&mut written, serde_json::to_value(status)?) {
         written.extend(status);
     }
     Ok(format!("{written:#}\n"))
 }
 
-/// What it did, in one line.
-fn in_words(status: &CacheStatus) -> String {
+/// Summary in one line.
+fn summary(status: &CacheStatus) -> String {
     format!(
         "{}: {}, {}, {} shared, {} passed, {} failed; {} from the cache, {} from the origin; {}, {}",
         format::counted(status.requests, "request", "requests"),
@@ -200,15 +187,15 @@ async fn listen(addresses: &[Endpoint]) -> Result<Vec<TcpListener>> {
     Ok(listeners)
 }
 
-/// Waits a little until what was not kept is removed.
-fn tidy(readers: &BlockingPool) {
+/// Waits until temporary files are removed, within a limit.
+fn clean_up(readers: &BlockingPool) {
     let (done, is_done) = channel();
     let readers = readers.clone();
-    let waiting = std::thread::Builder::new().name("tidying".to_owned()).spawn(move || {
+    let waiting = std::thread::Builder::new().name("cleanup".to_owned()).spawn(move || {
         readers.wait_for_discarded();
         done.send(())
     });
-    if waiting.is_err() || is_done.recv_timeout(TIDY_LIMIT).is_err() {
-        tracing::warn!("what is not kept could not be removed in time; the next start does it");
+    if waiting.is_err() || is_done.recv_timeout(CLEANUP_LIMIT).is_err() {
+        tracing::warn!("cannot remove all temporary files in time; the next start removes them");
     }
 }

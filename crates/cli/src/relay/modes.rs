@@ -1,22 +1,22 @@
-//! Which options belong to which way of relaying. Whoever gives one that does nothing where it stands means something that would not
-//! happen, such as a seal: it is refused.
+//! Options of each mode of `wirepath relay`. An option that the mode would ignore is refused: a user who asks for a seal
+//! must not get an open stream.
 
 use clap::Arg;
 
-/// A way of relaying.
+/// Mode of `wirepath relay`.
 struct Mode {
-    /// Options of which each alone says that this is meant.
-    told_by: &'static [&'static str],
-    /// What it takes besides.
-    takes: &'static [&'static str],
+    /// Options that select this mode.
+    selectors: &'static [&'static str],
+    /// Further options of this mode.
+    options: &'static [&'static str],
 }
 
-/// Options by their names within the program: those of fields.
+/// All modes, with options by the names of their fields.
 const MODES: [Mode; 3] = [
     // Streams.
     Mode {
-        told_by: &["inputs", "config"],
-        takes: &[
+        selectors: &["inputs", "config"],
+        options: &[
             "outputs",
             "framing",
             "order",
@@ -33,8 +33,8 @@ const MODES: [Mode; 3] = [
     },
     // A TCP proxy.
     Mode {
-        told_by: &["to"],
-        takes: &[
+        selectors: &["to"],
+        options: &[
             "addresses",
             "drain",
             "threads",
@@ -53,8 +53,8 @@ const MODES: [Mode; 3] = [
     },
     // An HTTP cache.
     Mode {
-        told_by: &["cache"],
-        takes: &[
+        selectors: &["cache"],
+        options: &[
             "addresses",
             "drain",
             "threads",
@@ -69,12 +69,12 @@ const MODES: [Mode; 3] = [
     },
 ];
 
-/// Has an option refused beside those that say that a mode is meant to which it does not belong. That an option requires one of its
-/// own mode is not enough: clap asks for nothing that something else rules out.
+/// Makes an option conflict with the selectors of all modes that it does not belong to. `requires` would not do: clap
+/// drops requirements that another option conflicts with.
 pub(super) fn keep_apart(option: Arg) -> Arg {
     let id = option.get_id().clone();
-    let strangers = MODES.iter().filter(|mode| !mode.told_by.iter().chain(mode.takes).any(|own| id == *own));
-    option.conflicts_with_all(strangers.flat_map(|mode| mode.told_by))
+    let others = MODES.iter().filter(|mode| !mode.selectors.iter().chain(mode.options).any(|own| id == *own));
+    option.conflicts_with_all(others.flat_map(|mode| mode.selectors))
 }
 
 #[cfg(test)]
@@ -85,8 +85,8 @@ mod tests {
     use super::super::Relay;
     use super::*;
 
-    /// What makes a mode whole, and what the option that says so is called.
-    const WHOLE: [(&str, &[&str]); 4] = [
+    /// Complete arguments of each mode, with its selector.
+    const COMPLETE: [(&str, &[&str]); 4] = [
         ("--in", &["--in", "-", "--out", "-"]),
         ("--config", &["--config", "relay.toml"]),
         ("--to", &["--listen", ":80", "--to", "storage:80"]),
@@ -99,29 +99,31 @@ mod tests {
         let command = Relay::augment_args(Command::new("relay"));
         for option in command.get_arguments() {
             let (id, long) = (option.get_id().as_str(), option.get_long().unwrap());
-            let homes =
-                MODES.iter().filter(|mode| mode.told_by.contains(&id) || mode.takes.contains(&id)).count();
+            let homes = MODES
+                .iter()
+                .filter(|mode| mode.selectors.contains(&id) || mode.options.contains(&id))
+                .count();
             assert!(homes > 0, "--{long} belongs to no mode: add it to the table");
-            for (told_by, arguments) in
-                WHOLE.iter().filter(|(_, whole)| !whole.contains(&&*format!("--{long}")))
+            for (selector, arguments) in
+                COMPLETE.iter().filter(|(_, complete)| !complete.contains(&&*format!("--{long}")))
             {
-                let mode = MODES.iter().find(|mode| mode.told_by.contains(&id_of(&command, told_by)));
+                let mode = MODES.iter().find(|mode| mode.selectors.contains(&id_of(&command, selector)));
                 let mode = mode.expect("every mode is in the table");
                 let words = ["relay"].iter().chain(*arguments).map(|word| word.to_string());
                 let words = words.chain(given(option));
                 let result = command.clone().try_get_matches_from(words);
-                let belongs = mode.takes.contains(&id) || mode.told_by.contains(&id);
+                let belongs = mode.options.contains(&id) || mode.selectors.contains(&id);
                 match result {
-                    Ok(_) => assert!(belongs, "--{long} is ignored beside {told_by}"),
-                    // A handler of the streams of a file, say: it lacks --in, of which it would be.
+                    Ok(_) => assert!(belongs, "--{long} is ignored beside {selector}"),
+                    // For example a handler beside --config, which lacks --in.
                     Err(error) if error.kind() == ErrorKind::MissingRequiredArgument => {
-                        assert!(belongs, "--{long} {told_by}: {error}");
+                        assert!(belongs, "--{long} {selector}: {error}");
                     }
                     Err(error) => {
-                        assert_eq!(error.kind(), ErrorKind::ArgumentConflict, "--{long} {told_by}: {error}");
-                        assert!(!belongs, "--{long} is refused beside {told_by}: {error}");
+                        assert_eq!(error.kind(), ErrorKind::ArgumentConflict, "--{long} {selector}: {error}");
+                        assert!(!belongs, "--{long} is refused beside {selector}: {error}");
                         let said = error.to_string();
-                        assert!(said.contains(&format!("--{long}")) && said.contains(told_by), "{said}");
+                        assert!(said.contains(&format!("--{long}")) && said.contains(selector), "{said}");
                     }
                 }
             }
@@ -133,7 +135,7 @@ mod tests {
         command.get_arguments().find(of_name).unwrap().get_id().as_str()
     }
 
-    /// An option, with a value that it takes.
+    /// An option with a valid value.
     fn given(option: &Arg) -> Vec<String> {
         let long = format!("--{}", option.get_long().unwrap());
         let value = match option.get_id().as_str() {

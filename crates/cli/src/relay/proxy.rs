@@ -1,79 +1,73 @@
-//! `wirepath relay --listen … --to …`: a TCP proxy.
+//! `wirepath relay --listen … --to …`: the TCP proxy.
 
-mod counts;
-
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
-use wirepath_relay::{Balance, Endpoint, HealthOptions, ProxyOptions, ProxyStatus};
+use wirepath_relay::{Balance, Endpoint, HealthOptions, Proxy, ProxyStatus};
 
-use super::door::Door;
-use super::running::Showing;
-use super::{Listening, refuse, said_once};
-use crate::ending::Ending;
+use super::{Listening, Showing, refuse, without_address};
+use crate::exit;
 use crate::log::Log;
 use crate::output::Output;
-use crate::{format, number, terminal};
+use crate::signals::Signals;
+use crate::{format, terminal, values};
 
-/// Exit code when connections were cut, as of `wirepath serve`.
-const CUT: u8 = 3;
-
-/// Where connections come in and go to, and what holds for them.
+/// Options of the TCP proxy.
 #[derive(Args)]
-pub(super) struct Proxy {
-    /// Connect them to this backend: HOST:PORT or unix:PATH; may be given more than once
-    #[arg(long, value_name = "BACKEND", value_parser = said_once(Endpoint::to_connect), requires = "addresses")]
+pub(super) struct ProxyOptions {
+    /// Backend to connect clients to: HOST:PORT or unix:PATH; may be repeated
+    #[arg(long, value_name = "BACKEND", value_parser = without_address(Endpoint::to_connect), requires = "addresses")]
     to: Vec<Endpoint>,
 
-    /// Which of several backends gets a connection: roundrobin, leastconn (fewest connections), random [default: roundrobin]
+    /// Choice between several backends: roundrobin, leastconn (fewest connections), random [default: roundrobin]
     #[arg(long, value_name = "BALANCE", requires = "to")]
     balance: Option<Balance>,
 
-    /// How long to wait for a backend before the next is tried
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = number::some_time, requires = "to")]
+    /// Time limit of connecting to a backend, before the next is tried
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = values::positive_time, requires = "to")]
     connect_timeout: Duration,
 
-    /// End a connection when nothing has moved either way for so long; 0s for never
+    /// End connections without progress in either direction after this time; 0s: never
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = humantime::parse_duration, requires = "to")]
     idle_timeout: Duration,
 
-    /// Connections at a time; more wait to be taken [default: what the limit of open files allows, 20000 at most]
-    #[arg(long, value_name = "N", value_parser = number::at_least_one, requires = "to")]
+    /// Maximum number of connections; more wait [default: what the limit of open files allows, up to 20000]
+    #[arg(long, value_name = "N", value_parser = values::positive_count, requires = "to")]
     max_connections: Option<NonZeroUsize>,
 
-    /// Time between two checks of a backend [default: 2s, and no checks of one that is alone]
-    #[arg(long, value_name = "TIME", value_parser = number::some_time, requires = "to")]
+    /// Interval of health checks [default: 2s; disabled with a single backend]
+    #[arg(long, value_name = "TIME", value_parser = values::positive_time, requires = "to")]
     health_interval: Option<Duration>,
 
-    /// Connections in a row, checks and clients' alike, that bring a backend back that is checked [default: 2]
+    /// Consecutive successful connections (checks or clients) that bring a backend up [default: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "to")]
     rise: Option<u32>,
 
-    /// Connections in a row, checks and clients' alike, that have to fail before a backend that is checked counts as down [default: 3]
+    /// Consecutive failed connections (checks or clients) that take a backend down [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), requires = "to")]
     fall: Option<u32>,
 
-    /// Tell backends who the client is: PROXY protocol, version 2
+    /// Send the client's address to backends (PROXY protocol, version 2)
     #[arg(long, requires = "to")]
     send_proxy: bool,
 
-    /// Have clients say who they are: PROXY protocol, version 1 or 2
+    /// Expect the client's address from clients (PROXY protocol, version 1 or 2)
     #[arg(long, requires = "to")]
     accept_proxy: bool,
 }
 
-impl Proxy {
-    /// Whether this is what is asked for.
-    pub(super) fn is_meant(&self) -> bool {
+impl ProxyOptions {
+    /// Says whether the proxy is selected.
+    pub(super) fn is_selected(&self) -> bool {
         !self.to.is_empty()
     }
 
-    /// Relays connections until a signal comes and they have ended.
+    /// Relays connections until a signal, then drains.
     pub(super) fn run(self, listening: &Listening, showing: &Showing) -> Result<ExitCode> {
         let options = self.options(listening)?;
         let output = Output::prepare(showing.json.as_deref())?;
@@ -81,42 +75,37 @@ impl Proxy {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let says_ready = !matches!(output, Output::Standard);
         let relayed = runtime.block_on(relay(options, showing.metrics, says_ready, &log));
-        // A resolver that does not answer is not waited for.
+        // Does not wait for a resolver.
         runtime.shutdown_background();
         let code = relayed.and_then(|relayed| {
             let Some((status, in_time)) = relayed else {
-                tracing::info!("stopped before it listened");
+                tracing::info!("stopped before listening");
                 return Ok(ExitCode::SUCCESS);
             };
-            tracing::info!("{}", in_words(&status));
+            tracing::info!("{}", summary(&status));
             output.write(|| Ok(format!("{}\n", serde_json::to_string_pretty(&status)?)))?;
-            Ok(if in_time { ExitCode::SUCCESS } else { ExitCode::from(CUT) })
+            Ok(if in_time { ExitCode::SUCCESS } else { ExitCode::from(exit::INCOMPLETE) })
         });
         log.end();
         code
     }
 
-    fn options(self, listening: &Listening) -> Result<ProxyOptions> {
-        let is_known = |place: usize| self.to[..place].contains(&self.to[place]);
-        if let Some(place) = (0..self.to.len()).find(|place| is_known(*place)) {
-            refuse(&format!(
-                "the backend {} is there twice; give each once, for each is counted by its name",
-                self.to[place]
-            ));
+    fn options(self, listening: &Listening) -> Result<wirepath_relay::ProxyOptions> {
+        let mut earlier = HashSet::new();
+        if let Some(duplicate) = self.to.iter().find(|backend| !earlier.insert(backend.to_string())) {
+            refuse(&format!("duplicate backend {duplicate}; name each backend once"));
         }
-        // A check changes nothing where there is no choice, and some who listen take one connection only.
+        // Checks change nothing without a choice, and some servers accept a single connection.
         let is_alone = self.to.len() == 1;
         let interval = self.health_interval.or((!is_alone).then_some(Duration::from_secs(2)));
         if is_alone && self.balance.is_some() {
-            refuse("--balance chooses between backends, and there is one");
+            refuse("--balance needs several backends");
         }
         if interval.is_none() && self.rise.or(self.fall).is_some() {
-            refuse(
-                "--rise and --fall count where backends are checked; one that is alone is with --health-interval",
-            );
+            refuse("--rise and --fall need health checks; with a single backend, add --health-interval");
         }
         let (rise, fall) = (self.rise.unwrap_or(2), self.fall.unwrap_or(3));
-        Ok(ProxyOptions {
+        Ok(wirepath_relay::ProxyOptions {
             listen: listening.addresses.clone(),
             backends: self.to,
             balance: self.balance.unwrap_or_default(),
@@ -132,40 +121,42 @@ impl Proxy {
     }
 }
 
-/// Relays until told to end; answers what was done, and whether all connections ended before. None if it ended before it listened.
+/// Relays until a signal and drains; answers the status and whether all connections ended in time. None if a signal came
+/// before it listened.
 async fn relay(
-    options: ProxyOptions,
+    options: wirepath_relay::ProxyOptions,
     metrics: Option<SocketAddr>,
     says_ready: bool,
     log: &Log,
 ) -> Result<Option<(ProxyStatus, bool)>> {
-    let mut ending = Ending::watch()?;
+    let mut signals = Signals::watch()?;
     // A resolver may take long.
     let proxy = tokio::select! {
-        proxy = wirepath_relay::Proxy::start(options) => proxy?,
-        _ = ending.signal() => return Ok(None),
+        proxy = Proxy::start(options) => proxy?,
+        _ = signals.next() => return Ok(None),
     };
-    let _metrics = match metrics {
-        Some(address) => Some(open_metrics(address, &proxy).await?),
-        None => None,
-    };
-    if says_ready {
-        let doors: Vec<String> = proxy.listening().iter().map(|door| format!(" listen={door}")).collect();
-        terminal::print(&format!("ready{}\n", doors.concat()))?;
+    let endpoint = metrics.map(|address| proxy.open_metrics(address)).transpose()?;
+    if let Some(endpoint) = &endpoint {
+        tracing::info!("metrics at http://{}/metrics", endpoint.address());
     }
-    let losses = tokio::spawn(log.losses().tell());
+    if says_ready {
+        let addresses: Vec<String> =
+            proxy.listening().iter().map(|address| format!(" listen={address}")).collect();
+        terminal::print(&format!("ready{}\n", addresses.concat()))?;
+    }
+    let losses = tokio::spawn(log.losses().report());
     let view = proxy.view();
-    let (told, tell) = tokio::sync::oneshot::channel::<()>();
-    let drained = proxy.run(async move { _ = tell.await });
+    let (drain, draining) = tokio::sync::oneshot::channel::<()>();
+    let drained = proxy.run(async move { _ = draining.await });
     tokio::pin!(drained);
-    let mut told = Some(told);
+    let mut drain = Some(drain);
     let in_time = loop {
         tokio::select! {
             in_time = &mut drained => break in_time,
-            _ = ending.signal() => match told.take() {
+            _ = signals.next() => match drain.take() {
                 Some(first) => {
                     let open = view.status().connections.open;
-                    tracing::info!("draining: {}", format::counted(open, "connection is open", "connections are open"));
+                    tracing::info!("draining {}", format::counted(open, "connection", "connections"));
                     drop(first);
                 }
                 None => break false, // the second
@@ -173,21 +164,11 @@ async fn relay(
         }
     };
     losses.abort();
-    Ok(Some((view.status().at_its_end(), in_time)))
+    Ok(Some((view.status().at_end(), in_time)))
 }
 
-/// Opens the door for `--metrics`, which has a runtime of its own.
-async fn open_metrics(address: SocketAddr, proxy: &wirepath_relay::Proxy) -> Result<Door> {
-    let (engine, view) = (Arc::clone(proxy.engine()), proxy.view());
-    let open =
-        move || Door::open(address, engine, |metrics, status| counts::register(&view, metrics, status));
-    let door = tokio::task::spawn_blocking(open).await??;
-    tracing::info!("metrics at http://{}/metrics", door.address());
-    Ok(door)
-}
-
-/// One line.
-fn in_words(status: &ProxyStatus) -> String {
+/// Summary in one line.
+fn summary(status: &ProxyStatus) -> String {
     let connections = &status.connections;
     let mut words = format!(
         "{}, {} to backends, {} to clients in {}",
@@ -202,7 +183,7 @@ fn in_words(status: &ProxyStatus) -> String {
         (connections.refused, "refused"),
         (connections.malformed, "malformed"),
         (connections.failed, "failed"),
-        (connections.cut, "cut"),
+        (connections.cut, "reset at the end"),
     ] {
         if count > 0 {
             words += &format!(", {} {what}", format::count(count));

@@ -1,6 +1,7 @@
 //! Examining an asset.
 
 use super::Report;
+use super::details::Details;
 use super::pids::PidCounters;
 use super::trains::Measures;
 use crate::image::{Identity, Plan, PlanError, Recipe};
@@ -28,6 +29,7 @@ pub struct AssetInspector {
     packer: Packer,
     deframer: Deframer,
     pids: PidCounters,
+    details: Details,
     measures: Measures,
 }
 
@@ -44,6 +46,7 @@ impl AssetInspector {
             packer: Packer::new(plan)?,
             deframer: Deframer::new(),
             pids: PidCounters::default(),
+            details: Details::default(),
             measures: Measures::default(),
         })
     }
@@ -57,6 +60,7 @@ impl AssetInspector {
         while let Some(event) = self.deframer.next(&mut input)? {
             if let Event::Packets(run) = event {
                 self.pids.push_all(run.iter());
+                self.details.push_all(run.iter());
             }
         }
         self.packer.push(bytes)?;
@@ -72,15 +76,19 @@ impl AssetInspector {
         while let Some(event) = self.deframer.finish()? {
             if let Event::Packets(run) = event {
                 self.pids.push_all(run.iter());
+                self.details.push_all(run.iter());
             }
         }
         let summary = self.packer.finish()?;
         self.take_segments();
         let description = summary.table.description;
+        let (services, videos) = self.details.finish();
         Ok(Report {
             payload_bytes: summary.header.payload_bytes,
             packets: summary.header.packets,
             duration_us: summary.header.duration_us,
+            services,
+            videos,
             pids: self.pids.report(&description.programmes),
             description,
             trains: self.measures.report(),

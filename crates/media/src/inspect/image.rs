@@ -1,6 +1,7 @@
 //! Examining an image.
 
 use super::Report;
+use super::details::Details;
 use super::pids::PidCounters;
 use super::trains::{Measures, TrainReport};
 use crate::image::{Error, Header, Table};
@@ -13,13 +14,20 @@ pub struct ImageInspector<'a> {
     header: &'a Header,
     table: &'a Table,
     pids: PidCounters,
+    details: Details,
     measures: Measures,
 }
 
 impl<'a> ImageInspector<'a> {
     /// An inspector before the first segment.
     pub fn new(header: &'a Header, table: &'a Table) -> Self {
-        Self { header, table, pids: PidCounters::default(), measures: Measures::default() }
+        Self {
+            header,
+            table,
+            pids: PidCounters::default(),
+            details: Details::default(),
+            measures: Measures::default(),
+        }
     }
 
     /// Takes the bytes of segment `index`, as many as its entry says, or as there are. A damaged segment
@@ -38,7 +46,9 @@ impl<'a> ImageInspector<'a> {
                 let size = usize::from(self.header.plan.recipe.packet_size());
                 let payloads = bytes[..entry.data_length as usize].chunks(size);
                 let payloads = payloads.filter_map(|packet| packet.get(HEADER_LENGTH..));
-                self.pids.push_all(payloads.flat_map(|payload| payload.as_chunks::<PACKET_LENGTH>().0));
+                let packets = payloads.flat_map(|payload| payload.as_chunks::<PACKET_LENGTH>().0);
+                self.pids.push_all(packets.clone());
+                self.details.push_all(packets);
                 trains.iter().for_each(|train| self.measures.take(train));
                 Ok(())
             }
@@ -54,7 +64,10 @@ impl<'a> ImageInspector<'a> {
     /// What is in the image.
     pub fn finish(mut self) -> Report {
         let count = self.table.segments.iter().map(|entry| u64::from(entry.records)).sum();
+        let (services, videos) = self.details.finish();
         Report {
+            services,
+            videos,
             description: self.table.description.clone(),
             payload_bytes: self.header.payload_bytes,
             packets: self.header.packets,

@@ -12,7 +12,7 @@ pub(super) fn is_random_access(packet: Packet<'_>, codec: Codec) -> bool {
 }
 
 /// The elementary stream data at the head of a PES packet (ISO/IEC 13818-1 section 2.4.3.6).
-fn elementary(payload: &[u8]) -> Option<&[u8]> {
+pub(super) fn elementary(payload: &[u8]) -> Option<&[u8]> {
     let (head, rest) = payload.split_at_checked(9)?;
     let video = head[..3] == [0, 0, 1] && (0xe0..=0xef).contains(&head[3]) && head[6] & 0xc0 == 0x80;
     if video { rest.get(usize::from(head[8])..) } else { None }

@@ -208,7 +208,7 @@ impl Codec {
 
 /// The descriptors of a loop; ends at the first that goes past it.
 #[derive(Clone, Copy)]
-struct Descriptors<'a>(&'a [u8]);
+pub(super) struct Descriptors<'a>(pub(super) &'a [u8]);
 
 impl<'a> Iterator for Descriptors<'a> {
     type Item = (u8, &'a [u8]);

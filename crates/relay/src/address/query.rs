@@ -1,6 +1,6 @@
-//! The options of an address: what follows its question mark.
+//! Options of an address, after its question mark.
 
-/// What follows a question mark.
+/// Options of an address.
 pub(super) struct Query<'a> {
     options: Vec<(&'a str, Option<&'a str>)>,
     known: Vec<&'static str>,
@@ -25,14 +25,14 @@ impl<'a> Query<'a> {
         match self.take(name) {
             None => Ok(false),
             Some(None) => Ok(true),
-            Some(Some(value)) => Err(format!("{name} takes no value, and has {value}")),
+            Some(Some(value)) => Err(format!("{name} takes no value: remove ={value}")),
         }
     }
 
     pub(super) fn value(&mut self, name: &'static str) -> Result<Option<String>, String> {
         match self.take(name) {
             None => Ok(None),
-            Some(None | Some("")) => Err(format!("{name} needs a value, as in {name}=VALUE")),
+            Some(None | Some("")) => Err(format!("{name} needs a value: expected {name}=VALUE")),
             Some(Some(value)) => Ok(Some(value.to_owned())),
         }
     }
@@ -41,16 +41,16 @@ impl<'a> Query<'a> {
         let Some(value) = self.value(name)? else { return Ok(None) };
         match value.parse() {
             Ok(number) if (1..=most).contains(&number) => Ok(Some(number)),
-            _ => Err(format!("{name} is {value}, and must be a number from 1 to {most}")),
+            _ => Err(format!("invalid {name} {value}: expected 1 to {most}")),
         }
     }
 
-    /// Whatever is left is unknown.
+    /// Refuses options that were not read.
     pub(super) fn finish(self) -> Result<(), String> {
         let Some((name, _)) = self.options.first() else { return Ok(()) };
         Err(match &self.known[..] {
-            [] => format!("{name} is no option here; there are none"),
-            known => format!("{name} is no option here; there are {}", known.join(", ")),
+            [] => format!("unknown option {name}: this address has no options"),
+            known => format!("unknown option {name}: expected {}", known.join(", ")),
         })
     }
 }

@@ -5,7 +5,7 @@ fn kind(text: &str) -> Kind {
 }
 
 #[test]
-fn addresses_as_people_write_them() {
+fn addresses_are_parsed() {
     let tcp = |host: &str, port, listen| Kind::Tcp { host: host.to_owned(), port, listen };
     assert_eq!(kind("-"), Kind::Standard);
     assert_eq!(kind("tcp://example.org:80"), tcp("example.org", 80, false));
@@ -40,37 +40,31 @@ fn relative_paths_are_in_a_folder_and_nothing_else_is() {
 /// Promise: `?iface` and `?ttl` of an address that is no group are refused, with what to do.
 /// Promise: Wrong addresses and words are named, with those that exist; an existing file is not overwritten.
 #[test]
-fn what_is_wrong_is_said_with_what_to_do() {
+fn an_invalid_address_is_refused_with_what_is_expected() {
     for (text, why) in [
-        ("video.ts", "this is no address; a file is file:video.ts; there are tcp://"),
-        ("/dev/stdout", "this is no address; a file is file:/dev/stdout; there are"),
-        ("a/b:c", "this is no address; a file is file:a/b:c; there are"),
-        ("127.0.0.1:80", "this is no address; over TCP it is tcp://127.0.0.1:80; there are"),
-        ("[::1]:80", "over TCP it is tcp://[::1]:80; there are"),
-        (":80", "to wait for a connection at this port it is tcp://:80?listen; there are"),
-        ("http://a:1", "http is no kind of address; there are tcp://"),
-        ("tcp://a", "a port is missing"),
-        ("tcp:a:1", "after the colon come two slashes"),
+        ("video.ts", "invalid address; for a file write file:video.ts; expected tcp://"),
+        ("/dev/stdout", "invalid address; for a file write file:/dev/stdout; expected"),
+        ("a/b:c", "invalid address; for a file write file:a/b:c; expected"),
+        ("127.0.0.1:80", "invalid address; for TCP write tcp://127.0.0.1:80; expected"),
+        ("[::1]:80", "for TCP write tcp://[::1]:80; expected"),
+        (":80", "to listen on this port write tcp://:80?listen; expected"),
+        ("http://a:1", "unknown scheme http; expected tcp://"),
+        ("tcp://a", "missing port"),
+        ("tcp:a:1", "missing // after the colon"),
         ("tcp://:80", "add ?listen"),
-        ("tcp://a:0", "0 is no port"),
-        ("tcp://a:99999", "99999 is no port"),
+        ("tcp://a:0", "invalid port 0"),
+        ("tcp://a:99999", "invalid port 99999"),
         ("tcp://::1:80", "an IPv6 address needs brackets"),
         ("tcp://a:1?listen=yes", "listen takes no value"),
-        ("tcp://a:1?lisen", "lisen is no option here; there are listen"),
-        ("tcp://:1?lissten", "lissten is no option here; there are listen"),
-        ("tcp://80", "a host or a colon is missing, as in HOST:80 or :80"),
-        ("udp://a:1?ttl=300", "ttl is 300, and must be a number from 1 to 255"),
+        ("tcp://a:1?lisen", "unknown option lisen: expected listen"),
+        ("tcp://:1?lissten", "unknown option lissten: expected listen"),
+        ("tcp://80", "missing colon: expected HOST:80 or :80"),
+        ("udp://a:1?ttl=300", "invalid ttl 300: expected 1 to 255"),
         ("udp://a:1?iface", "iface needs a value"),
-        (
-            "udp://10.0.0.1:1?iface=eth0",
-            "iface is for groups (multicast), and 10.0.0.1 is none; leave iface out",
-        ),
-        ("udp://@[fe80::1]:1?ttl=4", "ttl is for groups (multicast), and fe80::1 is none; leave ttl out"),
-        (
-            "udp://@:9?iface=eth0",
-            "iface is for groups (multicast), and everything that comes to the port is none",
-        ),
-        ("unix:", "a path is missing"),
+        ("udp://10.0.0.1:1?iface=eth0", "iface is for multicast groups: 10.0.0.1 is not one; remove iface"),
+        ("udp://@[fe80::1]:1?ttl=4", "ttl is for multicast groups: fe80::1 is not one; remove ttl"),
+        ("udp://@:9?iface=eth0", "iface is for multicast groups: every address is not one"),
+        ("unix:", "missing path"),
         ("file:x?append&overwrite", "exclude each other"),
     ] {
         let error = text.parse::<Address>().unwrap_err().to_string();
@@ -81,7 +75,7 @@ fn what_is_wrong_is_said_with_what_to_do() {
 /// Promise: Standard streams, written files and awaited addresses are used once; wrong parameters are
 /// refused.
 #[test]
-fn what_only_outputs_have_is_refused_of_an_input() {
+fn options_of_outputs_are_refused_for_inputs() {
     for (text, what) in [
         ("udp://@239.1.1.1:1?ttl=4", "ttl"),
         ("udp://@:1?packet=1316", "packet"),
@@ -89,7 +83,7 @@ fn what_only_outputs_have_is_refused_of_an_input() {
         ("file:a?overwrite", "overwrite"),
     ] {
         let why = Address::to_read(text).unwrap_err().why().to_owned();
-        assert!(why.starts_with(what) && why.ends_with("leave it out of an input"), "{why}");
+        assert!(why.starts_with(what) && why.ends_with("remove it from an input"), "{why}");
     }
     for text in ["udp://@239.1.1.1:1?iface=eth0", "file:a", "-", "tcp://:1?listen"] {
         assert_eq!(Address::to_read(text), text.parse());
@@ -98,11 +92,11 @@ fn what_only_outputs_have_is_refused_of_an_input() {
 
 /// Promise: Wrong addresses and words are named, with those that exist; an existing file is not overwritten.
 #[test]
-fn nobody_sends_to_an_address_to_receive_from() {
+fn an_address_to_receive_from_is_refused_for_outputs() {
     for (text, why) in [
-        ("udp://@10.0.0.1:1", "it is udp://HOST:PORT"),
-        ("udp://@[::1]:1", "it is udp://HOST:PORT"),
-        ("udp://:1", "a host is missing"),
+        ("udp://@10.0.0.1:1", "write udp://HOST:PORT"),
+        ("udp://@[::1]:1", "write udp://HOST:PORT"),
+        ("udp://:1", "missing host"),
     ] {
         assert!(text.parse::<Address>().is_ok(), "{text}");
         let error = Address::to_write(text).unwrap_err();

@@ -21,8 +21,8 @@ use wirepath_http::write_head;
 
 use super::head::{self, ClientRequest, OriginResponse, Refusal};
 use super::names::Names;
-use crate::itself;
-use crate::trying::connect_to_any;
+use crate::connect::connect_to_any;
+use crate::loop_detection;
 use looked::Looked;
 
 /// Longest head of an answer, with those that are provisional before it.
@@ -131,7 +131,7 @@ impl Origin {
 
     /// Whether this cache itself listens there.
     pub(super) fn leads_back(&self, address: SocketAddr) -> bool {
-        self.doors.get().is_some_and(|doors| itself::is_reached(address, doors))
+        self.doors.get().is_some_and(|doors| loop_detection::is_reached(address, doors))
     }
 
     /// A connection of its own for each request: HTTP/1.0 ends it with the answer. The log says when there begin to be none, and when

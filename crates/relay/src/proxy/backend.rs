@@ -1,4 +1,4 @@
-//! One backend: where it is, whether it is there, and what it has to do.
+//! One backend: its addresses, health and load.
 
 use std::io;
 use std::net::SocketAddr;
@@ -12,21 +12,21 @@ use tokio::sync::Notify;
 use wirepath_streams::StreamProgress;
 
 use super::balance::Load;
-use super::door::Door;
-use super::endpoint::{Endpoint, Target};
 use super::health::{Change, Health, HealthOptions};
-use super::link::Link;
+use super::listener::Listener;
+use super::peer::PeerSocket;
 use super::status::BackendStatus;
-use crate::trying::{connect_to_any, is_want_of_ours};
+use crate::connect::{connect_to_any, is_local_exhaustion};
+use crate::endpoint::{Endpoint, Target};
 
-/// A backend.
+/// Backend of the proxy.
 #[derive(Debug)]
 pub(super) struct Backend {
     endpoint: Endpoint,
     name: String,
     targets: Mutex<Arc<[Target]>>,
-    /// The resolver's last answer was nothing but doors of ours, which is told once.
-    leads_here: AtomicBool,
+    /// The last resolution had nothing but listeners of this proxy; logged once.
+    resolves_here: AtomicBool,
     health: Mutex<Health>,
     open: AtomicU64,
     total: AtomicU64,
@@ -34,44 +34,44 @@ pub(super) struct Backend {
     checks_passed: AtomicU64,
     checks_failed: AtomicU64,
     traffic: Mutex<Traffic>,
-    misled: Notify,
+    unreachable: Notify,
 }
 
-/// Bytes each way: of connections that have ended, and of those that are open.
+/// Bytes each way, of ended and of open connections.
 #[derive(Debug, Default)]
 struct Traffic {
     ended: (u64, u64),
     open: Slab<Flow>,
 }
 
-/// What a connection moves.
+/// Byte counts of a connection.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) to_backend: Arc<StreamProgress>,
     pub(super) to_client: Arc<StreamProgress>,
-    /// Bytes that went to the backend before there were streams.
+    /// Bytes that went to the backend before the streams.
     pub(super) before: u64,
 }
 
-/// A connection's place at a backend, until it is dropped.
+/// Slot of a connection at a backend, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct BackendSlot {
     backend: Arc<Backend>,
     flow: Option<usize>,
 }
 
 impl Backend {
-    /// Asks for its addresses.
+    /// Resolves a backend.
     ///
     /// # Errors
-    /// If it has none.
+    /// Errors of the resolver.
     pub(super) async fn new(endpoint: Endpoint, health: HealthOptions) -> io::Result<Backend> {
         let targets = endpoint.resolve().await?;
         Ok(Backend {
             name: endpoint.to_string(),
             endpoint,
             targets: Mutex::new(targets.into()),
-            leads_here: AtomicBool::new(false),
+            resolves_here: AtomicBool::new(false),
             health: Mutex::new(Health::new(health, Instant::now())),
             open: AtomicU64::new(0),
             total: AtomicU64::new(0),
@@ -79,7 +79,7 @@ impl Backend {
             checks_passed: AtomicU64::new(0),
             checks_failed: AtomicU64::new(0),
             traffic: Mutex::default(),
-            misled: Notify::new(),
+            unreachable: Notify::new(),
         })
     }
 
@@ -87,9 +87,9 @@ impl Backend {
         &self.endpoint
     }
 
-    /// Whether whoever connects to one of its addresses comes in at this door.
-    pub(super) fn is_at(&self, door: &Door) -> bool {
-        self.targets.lock().iter().any(|target| door.is_reached_at(target))
+    /// Says whether a connection to the backend reaches this listener.
+    pub(super) fn is_at(&self, listener: &Listener) -> bool {
+        self.targets.lock().iter().any(|target| listener.is_reached_at(target))
     }
 
     pub(super) fn name(&self) -> &str {
@@ -100,82 +100,82 @@ impl Backend {
         Load { up: self.health.lock().is_up(), open: self.open.load(Relaxed) as usize }
     }
 
-    /// Connects for a client, by any of its addresses, within `limit`.
+    /// Connects for a client, to any of its addresses, within `limit`.
     ///
     /// # Errors
-    /// What the last address said, or that it took too long.
-    pub(super) async fn connect(&self, limit: Duration) -> io::Result<Link> {
+    /// The error of the last address, or a timeout.
+    pub(super) async fn connect(&self, limit: Duration) -> io::Result<PeerSocket> {
         let connected = self.try_targets(limit).await;
         self.count(&connected, &self.total, &self.failures);
         connected
     }
 
-    /// Connects to see whether it is there, says `words` and hangs up.
+    /// Connects, writes `header` and closes.
     ///
     /// # Errors
-    /// As [`Backend::connect`], or why the words were not taken.
-    pub(super) async fn check(&self, limit: Duration, words: &[u8]) -> io::Result<()> {
-        let said = async { self.try_targets(limit).await?.write(words).await };
-        let said = said.await;
-        self.count(&said, &self.checks_passed, &self.checks_failed);
-        said
+    /// As [`Backend::connect`], or an error of writing.
+    pub(super) async fn check(&self, limit: Duration, header: &[u8]) -> io::Result<()> {
+        let check = async { self.try_targets(limit).await?.write(header).await };
+        let result = check.await;
+        self.count(&result, &self.checks_passed, &self.checks_failed);
+        result
     }
 
-    /// Counts what came of connecting, unless that is our own fault: then it says nothing of the backend.
+    /// Counts an attempt to connect, unless it failed locally.
     fn count<T>(&self, result: &io::Result<T>, successes: &AtomicU64, failures: &AtomicU64) {
         match result {
             Ok(_) => _ = successes.fetch_add(1, Relaxed),
-            Err(error) if is_want_of_ours(error) => return,
+            Err(error) if is_local_exhaustion(error) => return,
             Err(_) => _ = failures.fetch_add(1, Relaxed),
         }
         self.note(result.as_ref().map(|_| ()));
     }
 
-    async fn try_targets(&self, limit: Duration) -> io::Result<Link> {
+    async fn try_targets(&self, limit: Duration) -> io::Result<PeerSocket> {
         let targets = Arc::clone(&self.targets.lock());
-        connect_to_any(&targets, limit, |target| async move { Link::connect(&target).await }).await
+        connect_to_any(&targets, limit, |target| async move { PeerSocket::connect(&target).await }).await
     }
 
-    /// What came of connecting counts for its health; a change is said once.
+    /// Updates the health and logs a change.
     fn note(&self, connected: Result<(), &io::Error>) {
         if connected.is_err() && self.endpoint.known().is_none() {
-            self.misled.notify_one();
+            self.unreachable.notify_one();
         }
         let change = self.health.lock().note(connected.is_ok(), Instant::now());
         match (change, connected) {
-            (Some(Change::Up), _) => tracing::info!(backend = %self.name, "the backend is up"),
+            (Some(Change::Up), _) => tracing::info!(backend = %self.name, "backend is up"),
             (Some(Change::Down), Err(error)) => {
-                tracing::warn!(backend = %self.name, %error, "the backend is down");
+                tracing::warn!(backend = %self.name, %error, "backend is down");
             }
             (Some(Change::Recovers), _) => {
-                tracing::info!(backend = %self.name, "the backend takes connections")
+                tracing::info!(backend = %self.name, "backend accepts connections again")
             }
             (Some(Change::Fails), Err(error)) => {
-                tracing::warn!(backend = %self.name, %error, "the backend takes no connection");
+                tracing::warn!(backend = %self.name, %error, "backend refuses connections");
             }
             _ => {}
         }
     }
 
-    /// Waits until it cannot be connected to under a name, which may stand for other addresses by now.
-    pub(super) async fn misled(&self) {
-        self.misled.notified().await;
+    /// Waits until connecting to a host name fails: the name may have other addresses by now.
+    pub(super) async fn unreachable(&self) {
+        self.unreachable.notified().await;
     }
 
-    /// Asks for its addresses again, of which none of these doors of ours is one. If there is none, those that are known remain.
-    pub(super) async fn resolve_again(&self, doors: &[SocketAddr]) {
+    /// Resolves the backend again, without addresses of these listeners. If none is left, the known addresses remain.
+    pub(super) async fn resolve_again(&self, listeners: &[SocketAddr]) {
         match self.endpoint.resolve().await {
             Ok(mut targets) => {
-                targets.retain(|target| !target.is_one_of(doors));
-                let leads_here = targets.is_empty();
-                let led_here = self.leads_here.swap(leads_here, Relaxed);
-                if !leads_here {
+                targets.retain(|target| !target.is_one_of(listeners));
+                let resolves_here = targets.is_empty();
+                let resolved_here = self.resolves_here.swap(resolves_here, Relaxed);
+                if !resolves_here {
                     *self.targets.lock() = targets.into();
-                } else if !led_here {
-                    tracing::warn!(backend = %self.name, "the name leads to the proxy itself, and is not followed");
+                } else if !resolved_here {
+                    tracing::warn!(backend = %self.name, "backend resolves to the proxy itself; keeping its previous addresses");
                 }
             }
-            Err(error) => tracing::debug!(backend = %self.name, %error, "no answer from the resolver"),
+            Err(error) => tracing::debug!(backend = %self.name, %error, "cannot resolve the backend"),
         }
     }
 
@@ -200,20 +200,20 @@ impl Backend {
     }
 }
 
-impl Place {
-    /// Takes a place, so that others see that it has more to do before there is a connection.
-    pub(super) fn take(backend: &Arc<Backend>) -> Place {
+impl BackendSlot {
+    /// Takes a slot before connecting, so that the load counts at once.
+    pub(super) fn take(backend: &Arc<Backend>) -> BackendSlot {
         backend.open.fetch_add(1, Relaxed);
-        Place { backend: Arc::clone(backend), flow: None }
+        BackendSlot { backend: Arc::clone(backend), flow: None }
     }
 
-    /// Has what is moved counted.
+    /// Counts the bytes of the connection.
     pub(super) fn count(&mut self, flow: Flow) {
         self.flow = Some(self.backend.traffic.lock().open.insert(flow));
     }
 }
 
-impl Drop for Place {
+impl Drop for BackendSlot {
     fn drop(&mut self) {
         self.backend.open.fetch_sub(1, Relaxed);
         let mut traffic = self.backend.traffic.lock();
@@ -245,17 +245,18 @@ mod tests {
     /// Promise: A proxy or cache in front of itself is refused; own addresses of a backend's name are
     /// skipped.
     #[test]
-    fn a_name_is_not_followed_to_the_proxy_itself() {
+    fn a_name_that_resolves_to_the_proxy_is_ignored() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         let options = HealthOptions { interval: None, rise: 1, fall: 1 };
         let before: Arc<[Target]> = [Target::Tcp("192.0.2.1:80".parse().unwrap())].into();
-        let after = |doors: &[&str]| {
-            let doors: Vec<SocketAddr> = doors.iter().map(|door| door.parse().unwrap()).collect();
+        let after = |listeners: &[&str]| {
+            let listeners: Vec<SocketAddr> =
+                listeners.iter().map(|listener| listener.parse().unwrap()).collect();
             runtime.block_on(async {
                 let endpoint = Endpoint::to_connect("localhost:80").unwrap();
                 let backend = Backend::new(endpoint, options).await.unwrap();
                 let found = std::mem::replace(&mut *backend.targets.lock(), Arc::clone(&before));
-                backend.resolve_again(&doors).await;
+                backend.resolve_again(&listeners).await;
                 (found, Arc::clone(&backend.targets.lock()))
             })
         };

@@ -1,29 +1,29 @@
-//! Which backend a connection goes to. Pure: loads and chance come in, an order comes out.
+//! Choice of a backend. Pure: loads and random numbers come in, an order comes out.
 
 use std::str::FromStr;
 
-/// How connections are spread over backends.
+/// Load balancing between backends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Balance {
-    /// Each in turn.
+    /// Backends in turn.
     #[default]
     RoundRobin,
-    /// The one with the fewest open connections; of equals, each in turn.
+    /// Backend with the fewest connections; equals in turn.
     LeastConnections,
-    /// Any.
+    /// Random backend.
     Random,
 }
 
-/// What is known of a backend when one is chosen.
+/// Load of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Load {
-    /// Whether it is thought to be there.
+    /// Says that its health checks succeed.
     pub(super) up: bool,
-    /// Connections it has.
+    /// Open connections.
     pub(super) open: usize,
 }
 
-/// Chooses.
+/// Load balancer.
 #[derive(Debug)]
 pub(super) struct Balancer {
     balance: Balance,
@@ -38,7 +38,7 @@ impl FromStr for Balance {
             "roundrobin" => Ok(Balance::RoundRobin),
             "leastconn" => Ok(Balance::LeastConnections),
             "random" => Ok(Balance::Random),
-            other => Err(format!("{other} is no balance; there are roundrobin, leastconn and random")),
+            other => Err(format!("unknown balance \"{other}\": expected roundrobin, leastconn or random")),
         }
     }
 }
@@ -48,8 +48,8 @@ impl Balancer {
         Balancer { balance, turn: 0 }
     }
 
-    /// All backends in the order in which a connection is to try them: those that are up as the balance says, then those that are
-    /// down, which may have come back. `below` draws a number less than its argument.
+    /// All backends in the order in which a connection tries them: first those that are up, then those that are down, which
+    /// may have recovered. `below` draws a random number below its argument.
     pub(super) fn order(&mut self, loads: &[Load], mut below: impl FnMut(usize) -> usize) -> Vec<usize> {
         let is_up = |place: &usize| loads[*place].up;
         let (mut up, mut down): (Vec<usize>, Vec<usize>) = (0..loads.len()).partition(is_up);
@@ -81,13 +81,13 @@ mod tests {
     }
 
     fn never(_: usize) -> usize {
-        panic!("no chance is needed")
+        panic!("no random number is needed")
     }
 
     /// Promise: Connections are balanced in turn, by fewest connections or at random; down backends come
     /// last.
     #[test]
-    fn each_has_its_turn_and_the_others_follow() {
+    fn round_robin_rotates() {
         let mut balancer = Balancer::new(Balance::RoundRobin);
         let orders = [(); 4].map(|()| balancer.order(&loads(&[9, 0, 5]), never));
         assert_eq!(orders, [vec![0, 1, 2], vec![1, 2, 0], vec![2, 0, 1], vec![0, 1, 2]]);
@@ -96,18 +96,18 @@ mod tests {
     /// Promise: Connections are balanced in turn, by fewest connections or at random; down backends come
     /// last.
     #[test]
-    fn who_is_down_comes_last_and_the_others_share_evenly() {
+    fn backends_that_are_down_come_last() {
         let mut balancer = Balancer::new(Balance::RoundRobin);
         let mut loads = loads(&[0, 0, 0]);
         loads[1].up = false;
         let orders: Vec<Vec<usize>> = (0..4).map(|_| balancer.order(&loads, never)).collect();
         assert_eq!(orders, [[0, 2, 1], [2, 0, 1], [0, 2, 1], [2, 0, 1]]);
         loads.iter_mut().for_each(|load| load.up = false);
-        assert_eq!(balancer.order(&loads, never).len(), 3, "who is down is tried when nobody is up");
+        assert_eq!(balancer.order(&loads, never).len(), 3, "all are tried when none is up");
     }
 
     #[test]
-    fn the_fewest_connections_go_first_and_equals_take_turns() {
+    fn the_fewest_connections_come_first_and_equals_rotate() {
         let mut balancer = Balancer::new(Balance::LeastConnections);
         assert_eq!(balancer.order(&loads(&[2, 1, 3]), never), [1, 0, 2]);
         let mut first = [0; 3];
@@ -120,7 +120,7 @@ mod tests {
     /// Promise: Connections are balanced in turn, by fewest connections or at random; down backends come
     /// last.
     #[test]
-    fn chance_gives_every_order_of_those_that_are_up() {
+    fn random_gives_every_order_of_those_that_are_up() {
         let mut balancer = Balancer::new(Balance::Random);
         let mut loads = loads(&[0, 0, 0, 0]);
         loads[3].up = false;
@@ -134,7 +134,7 @@ mod tests {
             };
             let order = balancer.order(&loads, below);
             assert_eq!(order[3], 3);
-            // The turn goes round as well: undone here, so that only chance is looked at.
+            // Undoes the rotation, so that only the random numbers matter.
             balancer.turn = 0;
             seen.insert(order);
         }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn no_backend_is_no_order() {
+    fn without_backends_the_order_is_empty() {
         assert!(Balancer::new(Balance::Random).order(&[], never).is_empty());
     }
 }

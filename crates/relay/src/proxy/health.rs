@@ -1,76 +1,76 @@
-//! Whether a backend is thought to be there. Pure: what came of connecting and the time come in, changes come out.
+//! Health of a backend. Pure: results of connecting and times come in, changes come out.
 
 use std::time::{Duration, Instant};
 
-/// When a backend counts as there or not.
+/// Options of health checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HealthOptions {
-    /// Time between two checks; none if it is not checked, and then it is always thought to be there.
+    /// Interval of checks; without checks a backend is always up.
     pub interval: Option<Duration>,
-    /// Connections in a row, checks and clients' alike, that have to succeed before one that is down is up.
+    /// Consecutive successful connections, of checks or clients, that bring a backend up.
     pub rise: u32,
-    /// Connections in a row, checks and clients' alike, that have to fail before one that is up is down.
+    /// Consecutive failed connections, of checks or clients, that take a backend down.
     pub fall: u32,
 }
 
-/// What is known of a backend.
+/// Health of a backend.
 #[derive(Debug)]
 pub(super) struct Health {
     options: HealthOptions,
     up: bool,
-    /// Since when it is so.
+    /// Time of the last change.
     since: Instant,
-    /// Results in a row that say otherwise.
-    against: u32,
-    /// Whether the last connection failed, where nothing else is known: without checks.
+    /// Consecutive results that contradict `up`.
+    contrary: u32,
+    /// Says that the last connection failed, without checks.
     fails: bool,
 }
 
-/// A backend is thought of otherwise now.
+/// Change of a backend's health.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Up,
     Down,
-    /// It is not checked, and could not be connected to.
+    /// Connecting failed, without checks.
     Fails,
-    /// It is not checked, and can be connected to again.
+    /// Connecting succeeded again, without checks.
     Recovers,
 }
 
 impl Health {
-    /// Up, until connections fail.
+    /// Health of a new backend: up.
     pub(super) fn new(options: HealthOptions, now: Instant) -> Health {
-        Health { options, up: true, since: now, against: 0, fails: false }
+        Health { options, up: true, since: now, contrary: 0, fails: false }
     }
 
     pub(super) fn is_up(&self) -> bool {
         self.up
     }
 
-    /// How long it is so.
+    /// Time since the last change.
     pub(super) fn lasted(&self, now: Instant) -> Duration {
         now.saturating_duration_since(self.since)
     }
 
-    /// What came of connecting to it, by a check or for a client.
+    /// Takes the result of connecting, by a check or for a client.
     pub(super) fn note(&mut self, connected: bool, now: Instant) -> Option<Change> {
         if self.options.interval.is_none() {
-            // It counts as up, or nobody would find out that it is back.
+            // It stays up: otherwise nothing would notice that it recovers.
             let changes = self.fails == connected;
             self.fails = !connected;
             return changes.then_some(if connected { Change::Recovers } else { Change::Fails });
         }
         if connected == self.up {
-            self.against = 0;
+            self.contrary = 0;
             return None;
         }
-        self.against += 1;
-        if self.against < if self.up { self.options.fall } else { self.options.rise } {
+        self.contrary += 1;
+        if self.contrary < if self.up { self.options.fall } else { self.options.rise } {
             return None;
         }
         self.up = connected;
         self.since = now;
-        self.against = 0;
+        self.contrary = 0;
         Some(if connected { Change::Up } else { Change::Down })
     }
 }
@@ -87,7 +87,7 @@ mod tests {
 
     /// Promise: A backend that dies is noticed, logged once and avoided, and so is its return.
     #[test]
-    fn it_takes_so_many_in_a_row_to_fall_and_to_rise() {
+    fn consecutive_results_change_the_health() {
         let (mut health, now) = health(2, 3);
         let noted = [false, false, true, false, false, false, false, true, false, true, true, true]
             .map(|connected| health.note(connected, now));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_known_how_long_it_lasts() {
+    fn the_time_since_a_change_is_known() {
         let (mut health, now) = health(1, 1);
         let later = now + Duration::from_secs(5);
         assert_eq!(health.note(false, later), Some(Change::Down));

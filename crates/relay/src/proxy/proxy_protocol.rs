@@ -1,4 +1,5 @@
-//! The PROXY protocol: a header before the first byte that says who the client is (haproxy.org, proxy-protocol.txt, 2020-03-05).
+//! PROXY protocol: a header before the first byte with the client's address (haproxy.org, proxy-protocol.txt,
+//! 2020-03-05).
 
 use std::io;
 use std::net::SocketAddr;
@@ -6,51 +7,51 @@ use std::net::SocketAddr;
 use ppp::v2::{Builder, Command, Protocol, Version};
 use ppp::{HeaderResult, PartialResult, v1, v2};
 
-/// Most bytes of a header that is taken: addresses have 232 at most, the rest is what others add (TLVs).
-pub(super) const MOST: usize = 4096;
+/// Maximum header: up to 232 bytes of addresses, the rest are TLVs.
+pub(super) const MAX_HEADER: usize = 4096;
 
-/// Most bytes of a header of version 1 (section 2.1).
-const MOST_V1: usize = 107;
+/// Maximum header of version 1 (section 2.1).
+const MAX_HEADER_V1: usize = 107;
 
-const TOO_LONG: &str = "the header is too long";
+const TOO_LONG: &str = "header too long";
 
-/// From whom and to whom a connection is.
+/// Source and destination of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
     pub(super) source: SocketAddr,
     pub(super) destination: SocketAddr,
 }
 
-/// What is at the beginning of a connection.
+/// Result of parsing the beginning of a connection.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Parsed {
-    /// More is needed to tell.
+    /// More bytes are needed.
     Incomplete,
-    /// A header of so many bytes; without an origin, that of the connection itself holds (section 2.2: LOCAL, UNSPEC, Unix).
+    /// Header and its length; without an origin, the connection's own addresses hold (section 2.2: LOCAL, UNSPEC, Unix).
     Header { origin: Option<Origin>, bytes: usize },
 }
 
-/// Reads a header of version 1 or 2.
+/// Parses a header of version 1 or 2.
 ///
 /// # Errors
 /// What is wrong with it.
 pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, String> {
     let is_text = bytes.first().is_some_and(|first| *first == b'P');
-    if is_text && !bytes.contains(&b'\n') && bytes.len() < MOST_V1 {
-        // The library takes some beginnings for wrong.
+    if is_text && !bytes.contains(&b'\n') && bytes.len() < MAX_HEADER_V1 {
+        // The library refuses some incomplete headers.
         return Ok(Parsed::Incomplete);
     }
-    if is_own(bytes) {
-        return match announced(bytes) {
-            Some(length) if length > MOST => Err(TOO_LONG.to_owned()),
+    if is_local(bytes) {
+        return match header_length(bytes) {
+            Some(length) if length > MAX_HEADER => Err(TOO_LONG.to_owned()),
             Some(length) if length <= bytes.len() => Ok(Parsed::Header { origin: None, bytes: length }),
             _ => Ok(Parsed::Incomplete),
         };
     }
     let result = HeaderResult::parse(bytes);
     if result.is_incomplete() {
-        let needed = announced(bytes).unwrap_or(0);
-        let is_too_long = needed > MOST || is_text;
+        let needed = header_length(bytes).unwrap_or(0);
+        let is_too_long = needed > MAX_HEADER || is_text;
         return if is_too_long { Err(TOO_LONG.to_owned()) } else { Ok(Parsed::Incomplete) };
     }
     match result {
@@ -76,14 +77,14 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, String> {
     }
 }
 
-/// A header of version 2 for a client's connection, or, without an origin, for one of our own (LOCAL).
+/// Writes a header of version 2 for a client's connection, or for the proxy's own (LOCAL) without an origin.
 ///
 /// # Errors
-/// Does not happen: what is written has room.
+/// None in practice: addresses always fit.
 pub(super) fn header(origin: Option<Origin>) -> io::Result<Vec<u8>> {
     let Some(Origin { source, destination }) = origin else {
-        let nobody = v2::Addresses::Unspecified;
-        return Builder::with_addresses(Version::Two | Command::Local, Protocol::Unspecified, nobody).build();
+        let none = v2::Addresses::Unspecified;
+        return Builder::with_addresses(Version::Two | Command::Local, Protocol::Unspecified, none).build();
     };
     let addresses = match (source, destination) {
         (SocketAddr::V4(_), SocketAddr::V4(_)) => (source, destination),
@@ -92,14 +93,13 @@ pub(super) fn header(origin: Option<Origin>) -> io::Result<Vec<u8>> {
     Builder::with_addresses(Version::Two | Command::Proxy, Protocol::Stream, addresses).build()
 }
 
-/// Whether it is a header of version 2 that says that the connection is the sender's own (LOCAL): what it says of addresses is to be passed
-/// over, whatever that is (section 2.2).
-fn is_own(bytes: &[u8]) -> bool {
+/// Says whether it is a LOCAL header of version 2, whose addresses must be ignored, whatever they are (section 2.2).
+fn is_local(bytes: &[u8]) -> bool {
     bytes.starts_with(v2::PROTOCOL_PREFIX) && bytes.get(12) == Some(&0x20)
 }
 
-/// The length that a header of version 2 says it has, as soon as it has said so.
-fn announced(bytes: &[u8]) -> Option<usize> {
+/// Length of a header of version 2, once its length field is there.
+fn header_length(bytes: &[u8]) -> Option<usize> {
     let length = bytes.get(14..16)?;
     Some(16 + usize::from(u16::from_be_bytes([length[0], length[1]])))
 }
@@ -118,7 +118,7 @@ fn of_v6(ip: &v2::IPv6) -> Origin {
     }
 }
 
-/// One of IPv4 in IPv6's notation: a header has addresses of one kind.
+/// Maps IPv4 to IPv6: a header has addresses of one family.
 fn as_v6(address: SocketAddr) -> SocketAddr {
     match address {
         SocketAddr::V4(v4) => (v4.ip().to_ipv6_mapped(), v4.port()).into(),
@@ -134,7 +134,7 @@ mod tests {
         Origin { source: source.parse().unwrap(), destination: destination.parse().unwrap() }
     }
 
-    /// Every beginning is incomplete, and what follows belongs to the connection.
+    /// Every prefix is incomplete, and bytes behind the header belong to the connection.
     fn check(header: &[u8], expected: Option<Origin>) {
         for length in 0..header.len() {
             assert_eq!(parse(&header[..length]), Ok(Parsed::Incomplete), "{length} bytes");
@@ -147,7 +147,7 @@ mod tests {
 
     /// Promise: PROXY protocol headers are sent and read as specified; malformed ones are refused.
     #[test]
-    fn headers_are_read_however_they_come() {
+    fn headers_are_parsed_at_every_length() {
         let v4 = origin("192.0.2.1:5000", "198.51.100.2:80");
         let v6 = origin("[2001:db8::1]:5000", "[2001:db8::2]:80");
         check(b"PROXY TCP4 192.0.2.1 198.51.100.2 5000 80\r\n", Some(v4));
@@ -160,9 +160,9 @@ mod tests {
 
     /// Promise: PROXY protocol headers are sent and read as specified; malformed ones are refused.
     ///
-    /// Whatever family it names, and whether or not its addresses are whole.
+    /// Whatever its family, and whether or not its addresses are complete.
     #[test]
-    fn what_a_header_of_ones_own_says_of_addresses_is_passed_over() {
+    fn addresses_of_a_local_header_are_ignored() {
         let signature = b"\r\n\r\n\0\r\nQUIT\n";
         for block in [&[0x20, 0xff, 0, 2, 1, 2][..], &[0x20, 0x11, 0, 3, 127, 0, 0], &[0x20, 0x31, 0, 0]] {
             check(&[&signature[..], block].concat(), None);
@@ -185,10 +185,10 @@ mod tests {
 
     /// Promise: PROXY protocol headers are sent and read as specified; malformed ones are refused.
     #[test]
-    fn what_is_no_header_is_refused() {
+    fn invalid_headers_are_refused() {
         let mut long = header(None).unwrap();
         long[14..16].copy_from_slice(&5000u16.to_be_bytes());
-        let endless = [b'P'; MOST_V1];
+        let endless = [b'P'; MAX_HEADER_V1];
         for wrong in [
             &b"GET / HTTP/1.1\r\n\r\n"[..],
             b"PROXY TCP4 a b c d\r\n",

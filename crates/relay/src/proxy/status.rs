@@ -1,95 +1,95 @@
-//! What a proxy has done, for whoever looks.
+//! Status of a proxy.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use serde::Serialize;
 
-/// What a proxy has done so far.
+/// Status of a proxy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProxyStatus {
-    /// Name and version of this form, for readers of the JSON.
+    /// Name and version of the JSON schema.
     pub schema: &'static str,
-    /// Where it listens.
+    /// Addresses of its listeners.
     pub listening: Vec<String>,
-    /// Whether it takes no more connections because it ends.
+    /// Says that it drains.
     pub draining: bool,
-    /// Seconds since it was started.
+    /// Seconds since its start.
     pub seconds: u64,
-    /// Connections of clients.
+    /// Client connections.
     pub connections: ConnectionCounts,
-    /// Bytes that backends took from clients.
+    /// Bytes from clients to backends.
     pub bytes_to_backends: u64,
-    /// Bytes that clients took from backends.
+    /// Bytes from backends to clients.
     pub bytes_to_clients: u64,
-    /// In the order in which they were given.
+    /// Backends, in the order of the options.
     pub backends: Vec<BackendStatus>,
 }
 
 impl ProxyStatus {
-    /// The same when the process ends now: what is open is cut with it.
+    /// Status at the end of the process, which resets the open connections.
     #[must_use]
-    pub fn at_its_end(mut self) -> ProxyStatus {
+    pub fn at_end(mut self) -> ProxyStatus {
         self.connections.cut += std::mem::take(&mut self.connections.open);
         self.backends.iter_mut().for_each(|backend| backend.open = 0);
         self
     }
 }
 
-/// Connections of clients: each is open or has ended in one of the ways below.
+/// Client connections: each is open or has ended in one of these ways.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ConnectionCounts {
-    /// That are open now, those that wait for a backend among them.
+    /// Open, including those that wait for a backend.
     pub open: u64,
-    /// That were ever taken.
+    /// Accepted in total.
     pub total: u64,
-    /// That ended in order, both ways.
+    /// Ended gracefully in both directions.
     pub finished: u64,
-    /// That were reset by the client or the backend, or broke, and were reset on the other side.
+    /// Reset by client or backend, and reset on the other side.
     pub aborted: u64,
-    /// That were reset because nothing was moved for the idle timeout, or because the backend did not take in time what comes before all
-    /// else: the PROXY protocol header, and what the client sent with its own.
+    /// Reset after the idle timeout, or because the backend did not read the first bytes in time: the PROXY protocol header
+    /// and what the client sent with its own.
     pub timed_out: u64,
-    /// That were reset because no backend could be connected to.
+    /// Reset because no backend accepted.
     pub refused: u64,
-    /// That were reset because of their PROXY protocol header.
+    /// Reset because of an invalid PROXY protocol header.
     pub malformed: u64,
-    /// That were reset because the proxy ended.
+    /// Reset because the proxy ended.
     pub cut: u64,
-    /// That were reset for want of descriptors or memory.
+    /// Reset for want of descriptors or memory.
     pub failed: u64,
 }
 
-/// What is known of a backend.
+/// Status of a backend.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct BackendStatus {
-    /// Its address as it was given.
+    /// Endpoint, as in the options.
     pub name: String,
-    /// Whether it is thought to be there.
+    /// Says that it is up.
     pub up: bool,
-    /// For how many seconds.
+    /// Seconds since the last change of `up`.
     pub since_seconds: u64,
-    /// Connections it has now, those that are being made among them.
+    /// Open connections, including those being made.
     pub open: u64,
-    /// Connections of clients it ever had.
+    /// Client connections in total.
     pub total: u64,
-    /// Bytes it took.
+    /// Bytes to the backend.
     pub bytes_to_backend: u64,
-    /// Bytes that clients took from it.
+    /// Bytes from the backend to clients.
     pub bytes_to_client: u64,
-    /// Connections of clients that could not be made.
+    /// Failed connections for clients.
     pub failures: u64,
-    /// Checks that succeeded.
+    /// Successful health checks.
     pub checks_passed: u64,
-    /// Checks that failed.
+    /// Failed health checks.
     pub checks_failed: u64,
 }
 
-/// The form of the JSON.
+/// Schema of the JSON.
 pub(super) const SCHEMA: &str = "wirepath-relay-proxy/1";
 
-/// How a connection ended.
+/// Outcome of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(super) enum Outcome {
     Finished,
     Aborted,
     TimedOut,
@@ -99,28 +99,28 @@ pub(super) enum Ending {
     Failed,
 }
 
-/// What is counted of connections.
+/// Counters of connections.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
-    taken: AtomicU64,
-    /// By the ending's place.
+    accepted: AtomicU64,
+    /// Indexed by outcome.
     ended: [AtomicU64; 7],
 }
 
 impl Totals {
-    pub(super) fn taken(&self) {
-        self.taken.fetch_add(1, Relaxed);
+    pub(super) fn accepted(&self) {
+        self.accepted.fetch_add(1, Relaxed);
     }
 
-    pub(super) fn ended(&self, ending: Ending) {
-        self.ended[ending as usize].fetch_add(1, Relaxed);
+    pub(super) fn ended(&self, outcome: Outcome) {
+        self.ended[outcome as usize].fetch_add(1, Relaxed);
     }
 
     pub(super) fn counts(&self) -> ConnectionCounts {
-        // What ends is read first, so that no more have ended than were taken.
+        // Ended ones are read first, so that they never exceed the accepted ones.
         let [finished, aborted, timed_out, refused, malformed, cut, failed] =
             self.ended.each_ref().map(|count| count.load(Relaxed));
-        let total = self.taken.load(Relaxed);
+        let total = self.accepted.load(Relaxed);
         let ended = finished + aborted + timed_out + refused + malformed + cut + failed;
         let open = total.saturating_sub(ended);
         ConnectionCounts { open, total, finished, aborted, timed_out, refused, malformed, cut, failed }
@@ -132,20 +132,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_connection_is_open_or_has_ended_in_one_way() {
+    fn every_connection_is_open_or_has_one_outcome() {
         let totals = Totals::default();
-        (0..10).for_each(|_| totals.taken());
-        let endings = [
-            Ending::Finished,
-            Ending::Aborted,
-            Ending::TimedOut,
-            Ending::Refused,
-            Ending::Malformed,
-            Ending::Cut,
-            Ending::Failed,
+        (0..10).for_each(|_| totals.accepted());
+        let outcomes = [
+            Outcome::Finished,
+            Outcome::Aborted,
+            Outcome::TimedOut,
+            Outcome::Refused,
+            Outcome::Malformed,
+            Outcome::Cut,
+            Outcome::Failed,
         ];
-        endings.into_iter().for_each(|ending| totals.ended(ending));
-        totals.ended(Ending::Aborted);
+        outcomes.into_iter().for_each(|outcome| totals.ended(outcome));
+        totals.ended(Outcome::Aborted);
         let expected = ConnectionCounts {
             open: 2,
             total: 10,

@@ -1,0 +1,24 @@
+//! Exit codes. Besides these: 0 for success, 1 for a failure, and 2 for invalid arguments, by the parser of arguments.
+
+use std::process::ExitCode;
+
+/// The work ended, but something was cut or lost.
+pub(crate) const INCOMPLETE: u8 = 3;
+
+/// Nobody reads our output any more: as of programs that SIGPIPE ends.
+pub(crate) const BROKEN_PIPE: u8 = 128 + 13;
+
+/// Exit codes, for the help.
+pub(crate) const HELP: &str = "\
+Exit codes of all commands:
+  0      success
+  1      failure; standard error has the reason
+  2      invalid arguments
+  3      ended, but cut short or incomplete: connections were reset when the
+         drain timed out, or a stream lost an output or records
+  128+N  stopped by signal N, such as 130 for SIGINT; 141: output closed";
+
+/// Exit code of a program that a signal stopped, as shells show it.
+pub(crate) fn by_signal(signal: u8) -> ExitCode {
+    ExitCode::from(128 + signal)
+}

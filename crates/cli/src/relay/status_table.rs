@@ -1,0 +1,90 @@
+//! Status of streams on the terminal: a table that is redrawn, and messages above it. Without a terminal, the messages
+//! alone.
+
+mod rows;
+
+use std::io::{IsTerminal, Write};
+
+use wirepath_relay::{GroupEvent, Observer, StreamSnapshot};
+
+use super::messages;
+use crate::terminal;
+
+/// Table on standard error, if that is a terminal.
+pub(super) struct StatusTable {
+    is_terminal: bool,
+    /// Streams have names: messages begin with them.
+    named: bool,
+    /// The table as it was drawn last; the cursor is on the line below it.
+    drawn: String,
+}
+
+impl StatusTable {
+    pub(super) fn new(named: bool) -> StatusTable {
+        StatusTable { is_terminal: std::io::stderr().is_terminal(), named, drawn: String::new() }
+    }
+
+    /// Prints a message above the table.
+    pub(super) fn print(&mut self, message: &str) {
+        let table = std::mem::take(&mut self.drawn);
+        self.draw(&table, &format!("{message}\n"), table.clone());
+    }
+
+    fn draw(&mut self, previous: &str, messages: &str, table: String) {
+        let clearing = clear(previous, terminal::error_size().0);
+        // A closed terminal accepts nothing; the report is written all the same.
+        drop(std::io::stderr().write_all(format!("{clearing}{messages}{table}").as_bytes()));
+        self.drawn = table;
+    }
+}
+
+impl Observer for StatusTable {
+    fn event(&mut self, stream: &StreamSnapshot, event: &GroupEvent) {
+        let name = self.named.then_some(stream.name.as_str());
+        if let Some(message) = messages::event(stream, event, name) {
+            self.print(&message);
+        }
+    }
+
+    fn wants_samples(&self) -> bool {
+        self.is_terminal
+    }
+
+    fn sample(&mut self, streams: &[StreamSnapshot]) {
+        if self.is_terminal {
+            let (width, height) = terminal::error_size();
+            let table = rows::render(streams, width, height, terminal::speaks_utf8());
+            let previous = std::mem::take(&mut self.drawn);
+            self.draw(&previous, "", table);
+        }
+    }
+}
+
+impl Drop for StatusTable {
+    /// Clears the table and leaves the messages.
+    fn drop(&mut self) {
+        let previous = std::mem::take(&mut self.drawn);
+        self.draw(&previous, "", String::new());
+    }
+}
+
+/// Sequence that clears a table above the cursor on a terminal `width` columns wide. A terminal that was made narrower
+/// since has wrapped the lines of the table, so it takes more lines than were drawn.
+fn clear(table: &str, width: usize) -> String {
+    let lines: usize = table.lines().map(|line| line.chars().count().div_ceil(width).max(1)).sum();
+    if lines == 0 { String::new() } else { format!("\x1b[{lines}A\r\x1b[J") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: The table of streams keeps its rows in order and survives a resize of the terminal.
+    #[test]
+    fn a_narrower_terminal_has_wrapped_the_table() {
+        let table = "123456\n\n1234567\n";
+        assert_eq!(clear(table, 80), "\x1b[3A\r\x1b[J");
+        assert_eq!(clear(table, 6), "\x1b[4A\r\x1b[J");
+        assert_eq!(clear("", 80), "");
+    }
+}

@@ -1,0 +1,90 @@
+//! Options of one stream: `wirepath relay --in … --out …`.
+
+use anyhow::{Result, bail};
+use clap::Args;
+use wirepath_relay::{
+    Address, Configuration, FramingSpec, HandlerSpec, OrderSpec, PatternSpec, RateSpec, StreamConfig,
+    StreamPlan, WhenFullSpec,
+};
+use wirepath_streams::Class;
+
+use super::without_address;
+
+/// Name of the stream of the command line.
+const NAME: &str = "command line";
+
+/// Options of one stream.
+#[derive(Args)]
+pub(super) struct StreamOptions {
+    /// Input address; may be repeated
+    #[arg(long = "in", value_name = "ADDRESS", value_parser = without_address(Address::to_read), requires = "outputs")]
+    inputs: Vec<Address>,
+
+    /// Output address; may be repeated
+    #[arg(long = "out", value_name = "ADDRESS", value_parser = without_address(Address::to_write), requires = "inputs")]
+    outputs: Vec<Address>,
+
+    /// Division of inputs into records: whole, fixed:BYTES, ts, rtp, line, length32. With whole, each datagram is one record
+    #[arg(long, value_name = "FRAMING", default_value = "whole", requires = "inputs")]
+    framing: FramingSpec,
+
+    /// Order of inputs: arrival, roundrobin, random[:SEED], tag:OFFSET:BYTES[:WINDOW[:SIZE]], shares[:WINDOW[:SIZE]]
+    #[arg(long, value_name = "ORDER", default_value = "arrival", requires = "inputs")]
+    order: OrderSpec,
+
+    /// Distribution of records over outputs: mirror, stripe, stripe:BYTES, random[:SEED], capacity, shares:THRESHOLD
+    #[arg(long, value_name = "PATTERN", default_value = "mirror", requires = "inputs")]
+    pattern: PatternSpec,
+
+    /// Handlers of records, in this order: crc32c, meter, match:TEXT, ts:pids=PID,…, ts:programme=NUMBER, seal:KEYFILE,
+    /// open:KEYFILE, prefix, unprefix, touch[:MASK]
+    #[arg(long = "handler", value_name = "HANDLER", requires = "inputs")]
+    handlers: Vec<HandlerSpec>,
+
+    /// When an output falls behind: block, drop-newest, drop-oldest, disconnect
+    #[arg(long, value_name = "CHOICE", default_value = "block", requires = "inputs")]
+    when_full: WhenFullSpec,
+
+    /// Class of the stream: one of the configuration file, or without one a name for tables and metrics
+    #[arg(long, value_name = "NAME", requires = "inputs")]
+    class: Option<String>,
+
+    /// Limit of the reading rate: 100Mbit/s, 5Mb/s, 12.5MB/s, 12MiB/s
+    #[arg(long, value_name = "RATE", requires = "inputs")]
+    rate: Option<RateSpec>,
+}
+
+impl StreamOptions {
+    /// Adds the stream, if one is given, to those of the configuration.
+    pub(super) fn add_to(self, configuration: &mut Configuration) -> Result<()> {
+        if self.inputs.is_empty() {
+            return Ok(());
+        }
+        let class = self.class.map_or(Ok(0), |name| class_index(name, configuration));
+        let config = StreamConfig {
+            inputs: self.inputs,
+            outputs: self.outputs,
+            framing: self.framing,
+            order: self.order,
+            pattern: self.pattern,
+            handlers: self.handlers,
+            when_full: self.when_full,
+        };
+        config.check()?;
+        let rate = self.rate.map(|rate| rate.rate(None));
+        let plan = StreamPlan { name: NAME.to_owned(), class: class?, rate, deadline: None, config };
+        configuration.add(plan).map_err(anyhow::Error::msg)
+    }
+}
+
+/// Index of a class. Without a configuration file, classes are only names.
+fn class_index(name: String, configuration: &mut Configuration) -> Result<usize> {
+    if configuration.streams.is_empty() && configuration.sharing.classes.is_empty() {
+        configuration.sharing.classes.push(Class { name, priority: 0, share: 1, rate: None });
+        return Ok(0);
+    }
+    match configuration.class(&name) {
+        Ok(class) => Ok(class),
+        Err(what) => bail!("--class: {what}"),
+    }
+}

@@ -1,0 +1,129 @@
+//! Value parsers of options.
+
+use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::num::NonZeroUsize;
+use std::time::Duration;
+
+use bytesize::ByteSize;
+
+/// Minimum size of a cache: a smaller one is a forgotten unit.
+const MIN_CACHE: ByteSize = ByteSize::kib(64);
+
+/// Maximum number of threads: more than there are cores only wait for each other.
+const MAX_THREADS: usize = 1024;
+
+/// Bursts that packing allows.
+const BURSTS: std::ops::RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(500);
+
+/// Address to listen on: `HOST:PORT` with a name or an address, or `:PORT` for every address of the machine.
+pub(crate) fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    const EXPECTED: &str = "expected ADDRESS:PORT, such as 127.0.0.1:8554, localhost:8554 or :8554";
+    let Some((host, port)) = text.rsplit_once(':') else { return Err(EXPECTED.to_owned()) };
+    let port: u16 = port.parse().map_err(|_| EXPECTED.to_owned())?;
+    match host {
+        // IPv4 only where the system has no IPv6.
+        "" if std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_err() => {
+            Ok(([0, 0, 0, 0], port).into())
+        }
+        "" => Ok((Ipv6Addr::UNSPECIFIED, port).into()),
+        _ if text.parse::<SocketAddr>().is_ok() => text.parse().map_err(|_| EXPECTED.to_owned()),
+        host if host.contains(':') => {
+            Err("an IPv6 address needs brackets: expected [ADDRESS]:PORT".to_owned())
+        }
+        host => {
+            let resolved = (host, port).to_socket_addrs();
+            let resolved = resolved.map_err(|error| format!("cannot resolve {host}: {error}"))?;
+            // The order of a resolver varies; IPv4 is what most clients of a local server try.
+            let mut addresses: Vec<SocketAddr> = resolved.collect();
+            addresses.sort_by_key(SocketAddr::is_ipv6);
+            addresses.first().copied().ok_or_else(|| format!("cannot resolve {host}: no address"))
+        }
+    }
+}
+
+/// Number of engine threads.
+pub(crate) fn threads(text: &str) -> Result<NonZeroUsize, String> {
+    let threads = text.parse().ok().filter(|threads: &NonZeroUsize| threads.get() <= MAX_THREADS);
+    threads.ok_or_else(|| format!("expected a whole number from 1 to {MAX_THREADS}"))
+}
+
+/// Time above 0.
+pub(crate) fn positive_time(text: &str) -> Result<Duration, String> {
+    match time(text)? {
+        Duration::ZERO => Err("expected a time above 0, such as 500ms or 5s".to_owned()),
+        time => Ok(time),
+    }
+}
+
+/// Time with its unit.
+pub(crate) fn time(text: &str) -> Result<Duration, String> {
+    humantime::parse_duration(text)
+        .map_err(|_| "expected a time with its unit, such as 500ms or 5s".to_owned())
+}
+
+/// Burst of a wire image.
+pub(crate) fn burst(text: &str) -> Result<Duration, String> {
+    let burst = time(text).ok().filter(|burst| BURSTS.contains(burst));
+    burst.ok_or_else(|| "expected a time from 1ms to 500ms".to_owned())
+}
+
+/// Whole number above 0.
+pub(crate) fn positive_count(text: &str) -> Result<NonZeroUsize, &'static str> {
+    text.parse().map_err(|_| "expected a whole number above 0")
+}
+
+/// Size of a cache; without a unit, in bytes.
+pub(crate) fn cache_size(text: &str) -> Result<ByteSize, String> {
+    let size = text.parse::<ByteSize>();
+    checked_cache_size(size.map_err(|_| "expected a size, such as 500MB or 20GiB".to_owned())?)
+}
+
+/// Checks the size of a cache.
+pub(crate) fn checked_cache_size(size: ByteSize) -> Result<ByteSize, String> {
+    if size < MIN_CACHE {
+        Err(format!("{size} is too small: expected at least {MIN_CACHE}"))
+    } else {
+        Ok(size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invalid_values_are_refused_with_what_is_expected() {
+        assert_eq!(positive_count("2").map(NonZeroUsize::get), Ok(2));
+        for text in ["0", "-1", "many", "1.5", ""] {
+            assert_eq!(positive_count(text), Err("expected a whole number above 0"));
+        }
+        assert_eq!(positive_time("20ms"), Ok(Duration::from_millis(20)));
+        assert_eq!(positive_time("0s"), Err("expected a time above 0, such as 500ms or 5s".to_owned()));
+        assert!(positive_time("soon").is_err());
+        assert_eq!(burst("20ms"), Ok(Duration::from_millis(20)));
+        for text in ["2", "2s", "0ms", "soon"] {
+            assert_eq!(burst(text), Err("expected a time from 1ms to 500ms".to_owned()));
+        }
+        for text in ["0", "many", "1025"] {
+            assert_eq!(threads(text), Err("expected a whole number from 1 to 1024".to_owned()));
+        }
+        assert_eq!(threads("1024").map(NonZeroUsize::get), Ok(1024));
+        assert_eq!(cache_size("lots"), Err("expected a size, such as 500MB or 20GiB".to_owned()));
+        assert_eq!(cache_size("5GB"), Ok(ByteSize::gb(5)));
+        assert_eq!(cache_size("10"), Err("10 B is too small: expected at least 64.0 KiB".to_owned()));
+    }
+
+    /// Promise: Listeners are `ADDRESS:PORT`, `NAME:PORT` or `:PORT`.
+    #[test]
+    fn listeners_have_hosts_or_none() {
+        let shown = |text| listen_address(text).map(|address| address.to_string());
+        assert_eq!(shown("127.0.0.1:80"), Ok("127.0.0.1:80".to_owned()));
+        assert_eq!(shown("[::1]:80"), Ok("[::1]:80".to_owned()));
+        assert_eq!(shown("localhost:80"), Ok("127.0.0.1:80".to_owned()));
+        assert!(["[::]:80", "0.0.0.0:80"].contains(&shown(":80").unwrap().as_str()));
+        for text in ["80", "localhost", "a:http", "127.0.0.1:65536"] {
+            assert!(shown(text).is_err_and(|error| error.starts_with("expected ADDRESS:PORT")), "{text}");
+        }
+        assert!(shown("::1:80").is_err_and(|error| error.contains("needs brackets")));
+    }
+}

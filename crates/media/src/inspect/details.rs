@@ -1,0 +1,43 @@
+//! Details of programmes that only inspection reads: names of services, and formats of video.
+
+use std::collections::BTreeMap;
+
+use crate::ts::{Codec, PACKET_LENGTH, Packet, Psi, SERVICE_PID, Service, Services, VideoFormat, VideoProbe};
+
+/// Collects details from packets.
+#[derive(Debug, Default)]
+pub(super) struct Details {
+    psi: Psi,
+    services: Services,
+    videos: BTreeMap<u16, VideoProbe>,
+}
+
+impl Details {
+    pub(super) fn push_all<'a>(&mut self, packets: impl Iterator<Item = &'a [u8; PACKET_LENGTH]>) {
+        for packet in packets.filter_map(Packet::new) {
+            self.push(packet);
+        }
+    }
+
+    fn push(&mut self, packet: Packet<'_>) {
+        let pid = packet.pid();
+        if pid == SERVICE_PID {
+            self.services.push(packet);
+        } else if let Some(video) = self.videos.get_mut(&pid) {
+            video.push(packet);
+        } else if self.psi.reads(pid) && self.psi.push(packet) {
+            let streams = self.psi.programmes().flat_map(|programme| &programme.streams);
+            for stream in streams {
+                if matches!(stream.codec, Codec::H264 | Codec::Mpeg1Video | Codec::Mpeg2Video) {
+                    self.videos.entry(stream.pid).or_insert_with(|| VideoProbe::new(stream.codec));
+                }
+            }
+        }
+    }
+
+    /// Services by programme number, and formats of video by PID.
+    pub(super) fn finish(self) -> (BTreeMap<u16, Service>, BTreeMap<u16, VideoFormat>) {
+        let videos = self.videos.into_iter().filter_map(|(pid, video)| Some((pid, video.finish()?)));
+        (self.services.into_services(), videos.collect())
+    }
+}

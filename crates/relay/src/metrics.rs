@@ -1,0 +1,71 @@
+//! Metrics of relays: declaring them, and the HTTP endpoint that shows them.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Instant;
+
+use tokio::net::TcpListener;
+use tokio::runtime::Builder;
+use tokio::sync::watch;
+use wirepath_net::http::{self, Endpoint, HttpOptions};
+use wirepath_net::metrics::Metrics;
+use wirepath_net::status::Status;
+use wirepath_streams::Engine;
+
+/// Maximum number of clients of the endpoint, for which the proxy's limit leaves descriptors.
+const MAX_CONNECTIONS: usize = 32;
+
+/// Declares metrics of a snapshot: name, help text, and the value in the snapshot.
+macro_rules! metrics {
+    ($($name:literal, $help:literal, |$snapshot:ident| $value:expr;)+) => {
+        &[$(wirepath_counters::Metric::new($name, $help, |$snapshot| $value),)+]
+    };
+}
+pub(crate) use metrics;
+
+/// HTTP endpoint with `/metrics` and `/api/status`, on a thread of its own, until it is dropped.
+pub struct MetricsEndpoint {
+    address: SocketAddr,
+    _drain: watch::Sender<bool>,
+}
+
+impl MetricsEndpoint {
+    /// Listens for clients and shows what `register` adds.
+    pub(crate) fn open(
+        address: SocketAddr,
+        engine: Arc<Engine>,
+        register: impl FnOnce(&mut Metrics, &mut Status),
+    ) -> io::Result<MetricsEndpoint> {
+        let listener = http::Listener::new(HttpOptions {
+            max_connections: MAX_CONNECTIONS,
+            max_connections_per_address: MAX_CONNECTIONS,
+            ..HttpOptions::default()
+        });
+        let (mut metrics, mut status) = (Metrics::of_process(), Status::new(Instant::now()));
+        listener.register(&mut metrics, &mut status);
+        register(&mut metrics, &mut status);
+        let endpoint = Endpoint { metrics: Arc::new(metrics), status: Arc::new(status) };
+
+        let runtime = Builder::new_current_thread().enable_all().build()?;
+        let failed = |error: io::Error| {
+            io::Error::new(error.kind(), format!("cannot listen for metrics on {address}: {error}"))
+        };
+        let socket = std::net::TcpListener::bind(address).map_err(failed)?;
+        socket.set_nonblocking(true)?;
+        let address = socket.local_addr()?;
+        let socket = {
+            let _inside = runtime.enter();
+            TcpListener::from_std(socket)?
+        };
+        let (drain, draining) = watch::channel(false);
+        let serve = move || runtime.block_on(listener.serve(socket, endpoint, engine, draining));
+        std::thread::Builder::new().name("metrics".to_owned()).spawn(serve)?;
+        Ok(MetricsEndpoint { address, _drain: drain })
+    }
+
+    /// Address of the endpoint.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}

@@ -1,0 +1,52 @@
+//! Health checks of a backend, and resolving it again.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use super::backend::Backend;
+use super::proxy_protocol;
+
+/// Interval between two resolutions of a backend that cannot be connected to.
+const RESOLVE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Checks a backend each `every`, if set, and resolves it again when connecting fails; addresses of `listeners` are
+/// skipped. Runs until it is dropped.
+pub(super) async fn run(
+    backend: Arc<Backend>,
+    every: Option<Duration>,
+    limit: Duration,
+    with_header: bool,
+    listeners: Arc<[SocketAddr]>,
+) {
+    let checks = async {
+        let Some(every) = every else { return };
+        let mut ticks = interval(every);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            check(&backend, limit, with_header).await;
+        }
+    };
+    let resolutions = async {
+        loop {
+            backend.unreachable().await;
+            backend.resolve_again(&listeners).await;
+            sleep(RESOLVE_INTERVAL).await;
+        }
+    };
+    tokio::join!(checks, resolutions);
+}
+
+/// Connects and closes. A PROXY protocol header, where expected, says that the connection is the proxy's own (LOCAL).
+async fn check(backend: &Backend, limit: Duration, with_header: bool) {
+    let result = async {
+        let header = if with_header { proxy_protocol::header(None)? } else { Vec::new() };
+        backend.check(limit, &header).await
+    };
+    if let Err(error) = result.await {
+        tracing::debug!(backend = backend.name(), %error, "health check failed");
+    }
+}

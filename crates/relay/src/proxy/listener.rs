@@ -1,0 +1,142 @@
+//! Listeners of the proxy.
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
+use wirepath_net::Listen;
+
+use super::connection::{Shared, run};
+use super::peer::PeerSocket;
+use crate::endpoint::{Endpoint, EndpointKind, Target};
+use crate::{advice, loop_detection};
+
+/// Listening socket and its name.
+#[derive(Debug)]
+pub(super) struct Listener {
+    socket: ListenerSocket,
+    name: String,
+}
+
+#[derive(Debug)]
+enum ListenerSocket {
+    Tcp(TcpListener),
+    /// The socket and its path, which is removed with it.
+    Unix(UnixListener, PathBuf),
+}
+
+impl Listener {
+    /// Listens on every address of the endpoint.
+    ///
+    /// # Errors
+    /// Errors of the resolver or the system.
+    pub(super) async fn open(endpoint: &Endpoint) -> io::Result<Vec<Listener>> {
+        if let EndpointKind::Unix(path) = &endpoint.0 {
+            return Ok(vec![Listener::on_path(path)?]);
+        }
+        let named = |socket: TcpListener| {
+            let name = format!("tcp://{}", socket.local_addr()?);
+            Ok(Listener { socket: ListenerSocket::Tcp(socket), name })
+        };
+        endpoint.listen_tcp().await?.into_iter().map(named).collect()
+    }
+
+    /// Its address, with the port that the system chose.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its address, if it is a TCP listener.
+    pub(super) fn address(&self) -> Option<SocketAddr> {
+        match &self.socket {
+            ListenerSocket::Tcp(socket) => socket.local_addr().ok(),
+            ListenerSocket::Unix(..) => None,
+        }
+    }
+
+    /// Says whether a connection to the target reaches this listener.
+    pub(super) fn is_reached_at(&self, target: &Target) -> bool {
+        match (&self.socket, target) {
+            (ListenerSocket::Unix(_, path), Target::Unix(target)) => {
+                loop_detection::is_same_socket(path, target)
+            }
+            (_, target) => self.address().is_some_and(|address| target.is_one_of(&[address])),
+        }
+    }
+
+    fn on_path(path: &Path) -> io::Result<Listener> {
+        let name = format!("unix:{}", path.display());
+        let socket = UnixListener::bind(path).map_err(|error| advice::on_socket(path, error))?;
+        Ok(Listener { socket: ListenerSocket::Unix(socket, path.to_owned()), name })
+    }
+
+    /// Accepts connections while `permits` last, until `drain` becomes true or its sender is dropped; returns when the
+    /// last connection has ended.
+    pub(super) async fn serve(
+        self,
+        shared: Arc<Shared>,
+        permits: Arc<Semaphore>,
+        drain: watch::Receiver<bool>,
+    ) {
+        let name = self.name.clone();
+        wirepath_net::serve(
+            &name,
+            LimitedListener { listener: self, permits, accepted: Mutex::default() },
+            drain,
+            |(client, permit)| {
+                let shared = Arc::clone(&shared);
+                Some(async move {
+                    run(client, &shared).await;
+                    drop(permit);
+                })
+            },
+        )
+        .await;
+    }
+
+    async fn accept(&self) -> io::Result<PeerSocket> {
+        match &self.socket {
+            ListenerSocket::Tcp(socket) => {
+                let aborted = |error| io::Error::new(io::ErrorKind::ConnectionAborted, error);
+                let (stream, peer) = socket.accept().await?;
+                PeerSocket::tcp(stream, peer).map_err(aborted)
+            }
+            ListenerSocket::Unix(socket, _) => Ok(PeerSocket::Unix(socket.accept().await?.0)),
+        }
+    }
+}
+
+/// Listener with a limit: one connection beyond it waits here, the others in the backlog of the kernel.
+struct LimitedListener {
+    listener: Listener,
+    /// Permits of all listeners together; an idle listener must not hold one.
+    permits: Arc<Semaphore>,
+    /// Connection that waits for a permit, kept when waiting is cancelled.
+    accepted: Mutex<Option<PeerSocket>>,
+}
+
+impl Listen for LimitedListener {
+    type Connection = (PeerSocket, OwnedSemaphorePermit);
+
+    async fn accept(&self) -> io::Result<Self::Connection> {
+        let mut accepted = self.accepted.lock().await;
+        if accepted.is_none() {
+            *accepted = Some(self.listener.accept().await?);
+        }
+        let permit = Arc::clone(&self.permits).acquire_owned().await.map_err(io::Error::other)?;
+        Ok((accepted.take().expect("it was accepted above"), permit))
+    }
+}
+
+impl Drop for ListenerSocket {
+    fn drop(&mut self) {
+        if let ListenerSocket::Unix(_, path) = self
+            && let Err(error) = std::fs::remove_file(&path)
+        {
+            tracing::warn!(path = %path.display(), %error, "cannot remove the path of the Unix socket");
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! Paths in use by streams, which a report must not overwrite.
+
+use std::os::unix::fs::FileTypeExt;
+use std::path::Path;
+
+use super::Configuration;
+use crate::file_identity::FileIdentity;
+
+impl Configuration {
+    /// The use of a path by this configuration, as a phrase: an input, an output, a key or the configuration file itself.
+    /// `-` is standard output.
+    pub fn user_of(&self, report: &Path) -> Option<String> {
+        let configs = || self.streams.iter().map(|stream| &stream.config);
+        if report == Path::new("-") {
+            let mut outputs = configs().flat_map(|config| &config.outputs);
+            return outputs
+                .any(|output| output.is_standard())
+                .then(|| "an output: standard output (-)".to_owned());
+        }
+        let report = identity(report)?;
+        let is_taken = |path: &Path| identity(path).as_ref() == Some(&report);
+        for config in configs() {
+            if let Some(input) = config.inputs.iter().find(|input| input.path(false).is_some_and(is_taken)) {
+                return Some(format!("the input {input}"));
+            }
+            if let Some(output) = config.outputs.iter().find(|output| output.path(true).is_some_and(is_taken))
+            {
+                return Some(format!("the output {output}"));
+            }
+            if let Some(key) =
+                config.handlers.iter().filter_map(|handler| handler.key_file()).find(|key| is_taken(key))
+            {
+                return Some(format!("the key {}", key.display()));
+            }
+        }
+        let file = self.file.as_deref().filter(|file| is_taken(file));
+        file.map(|file| format!("the configuration file {}", file.display()))
+    }
+}
+
+/// Identity of a file; none of a device such as /dev/null, which many may write to.
+fn identity(path: &Path) -> Option<FileIdentity> {
+    FileIdentity::of(path, |kind| !kind.is_char_device())
+}

@@ -1,0 +1,303 @@
+use wirepath_streams::{Policy, Round};
+
+use super::sharing::{DEFAULT_CARRY_PERCENT, DEFAULT_ROUND_BYTES, DEFAULT_ROUND_US};
+use super::*;
+use crate::streams::spec::{FramingSpec, HandlerSpec};
+
+const STREAM: &str = "[[stream]]\nname = \"one\"\nin = [\"-\"]\nout = [\"file:copy\"]\n";
+
+fn from_text(text: &str) -> Result<Configuration, ConfigurationError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("relay.toml");
+    std::fs::write(&path, text).unwrap();
+    Configuration::from_file(&path)
+}
+
+#[test]
+fn classes_and_streams_are_what_the_file_says() {
+    let text = r#"
+        [sharing]
+        policy = "fair-share"
+        round = "1MiB"
+        carry = 20
+        [[class]]
+        name = "live"
+        priority = 7
+        share = 3
+        rate = "80Mbit/s"
+        burst = "64KiB"
+        [[class]]
+        name = "rest"
+        [[stream]]
+        name = "copy"
+        class = "rest"
+        rate = "1MB/s"
+        in = ["file:a"]
+        out = ["file:b", "unix:/run/c"]
+        framing = "ts"
+        order = "roundrobin"
+        pattern = "stripe"
+        handlers = ["crc32c", "seal:key"]
+        when-full = "drop-oldest"
+    "#;
+    let configuration =
+        Configuration::from_text(text, Path::new("/etc/x")).map_err(|wrong| wrong.what).unwrap();
+    let Sharing { policy, classes } = &configuration.sharing;
+    assert_eq!(*policy, Policy::FairShare { round: Round::Volume(1 << 20), carry_percent: 20 });
+    let rate = Some(Rate { per_second: 10_000_000, burst: 65_536 });
+    let live = Class { name: "live".to_owned(), priority: 7, share: 3, rate };
+    let rest = Class { name: "rest".to_owned(), priority: 0, share: 1, rate: None };
+    assert_eq!(classes, &[live, rest]);
+    let [copy] = &configuration.streams[..] else { panic!("one stream") };
+    assert_eq!((copy.name.as_str(), copy.class, configuration.class_name(copy)), ("copy", 1, "rest"));
+    assert_eq!(copy.rate, Some(Rate { per_second: 1_000_000, burst: 100_000 }));
+    let outputs: Vec<String> = copy.config.outputs.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        (copy.config.inputs[0].to_string().as_str(), &outputs[..]),
+        ("file:/etc/x/a", &["file:/etc/x/b".to_owned(), "unix:/run/c".to_owned()][..])
+    );
+    assert_eq!(copy.config.framing, FramingSpec::TransportStream);
+    assert_eq!(copy.config.handlers, [HandlerSpec::Checksum, HandlerSpec::Seal("/etc/x/key".into())]);
+}
+
+#[test]
+fn what_is_not_said_is_as_for_the_command() {
+    let configuration = from_text(STREAM).unwrap();
+    assert_eq!(configuration.sharing.policy, Policy::BestEffort);
+    let stream = &configuration.streams[0];
+    assert_eq!((stream.class, configuration.class_name(stream), stream.rate), (0, "", None));
+    assert_eq!(stream.config.framing, FramingSpec::Whole);
+}
+
+/// Promise: A round in the wrong unit is an error with what to do.
+#[test]
+fn a_round_is_of_what_is_shared() {
+    let policy = |lines: &str| {
+        let text = format!("[sharing]\npolicy = \"fair-share\"\n{lines}\n");
+        let Policy::FairShare { round, .. } = from_text(&text).unwrap().sharing.policy else { panic!() };
+        round
+    };
+    assert_eq!(policy("round = \"1MiB\""), Round::Volume(1 << 20));
+    assert_eq!(policy("resource = \"volume\""), Round::Volume(DEFAULT_ROUND_BYTES));
+    assert_eq!(policy("resource = \"cpu\"\nround = \"2ms\""), Round::ProcessorTime(2000));
+    assert_eq!(policy("resource = \"cpu\""), Round::ProcessorTime(DEFAULT_ROUND_US));
+}
+
+/// Promise: The example configuration is valid.
+#[test]
+fn the_example_is_right() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../packaging/relay.toml");
+    let configuration = Configuration::from_file(&path).unwrap();
+    let [live, archive] = &configuration.sharing.classes[..] else { panic!("two classes") };
+    assert_eq!(
+        (live.share, archive.share, archive.rate.map(|rate| rate.per_second)),
+        (3, 1, Some(50_000_000))
+    );
+    let [reflector, recording] = &configuration.streams[..] else { panic!("two streams") };
+    assert_eq!((configuration.class_name(reflector), reflector.config.outputs.len()), ("live", 2));
+    assert_eq!((configuration.class_name(recording), recording.config.handlers.len()), ("archive", 2));
+    assert_eq!((reflector.deadline, recording.deadline), (Some(Duration::from_millis(20)), None));
+    // What it says is used if nothing is said.
+    let usual = StreamConfig::default();
+    let StreamConfig { framing, order, pattern, handlers, .. } = &reflector.config;
+    assert_eq!(
+        (framing, order, pattern, handlers),
+        (&usual.framing, &usual.order, &usual.pattern, &usual.handlers)
+    );
+    let said =
+        Policy::FairShare { round: Round::Volume(DEFAULT_ROUND_BYTES), carry_percent: DEFAULT_CARRY_PERCENT };
+    assert_eq!(configuration.sharing.policy, said);
+}
+
+/// Promise: A wrong configuration file is refused with the line, before anything is opened.
+/// Promise: Standard streams, written files and awaited addresses are used once; wrong parameters are
+/// refused.
+#[test]
+fn each_wrong_thing_is_named_with_its_line() {
+    let with = |line: &str| format!("{STREAM}{line}\n");
+    let before = |lines: &str| format!("{lines}\n{STREAM}");
+    let cpu = |round| {
+        before(&format!("[sharing]\npolicy = \"fair-share\"\nresource = \"cpu\"\nround = \"{round}\""))
+    };
+    let cases = [
+        (with("framin = \"ts\""), 5, "unknown field `framin`, expected one of `name`, `class`"),
+        (with("framing = \"tss\""), 5, "unknown framing \"tss\": expected whole"),
+        (with("order = \"sorted\""), 5, "unknown order \"sorted\""),
+        (with("pattern = \"all\""), 5, "unknown pattern \"all\""),
+        (with("when-full = \"wait\""), 5, "unknown reaction \"wait\": expected block"),
+        (with("handlers = [\n\"meter\",\n\"rot13\"]"), 7, "unknown handler \"rot13\""),
+        (with("rate = \"fast\""), 5, "invalid rate fast: expected bits such as"),
+        (with("rate = 5"), 5, "expected a string"),
+        (with("deadline = \"soon\""), 5, "invalid deadline soon: expected a time up to 1h, such as 20ms"),
+        (with("deadline = \"0s\""), 5, "invalid deadline 0s"),
+        (with("class = \"live\""), 5, "unknown class live; declare it with [[class]] and name = \"live\""),
+        (with("pattern = \"shares:2\""), 1, "needs at least 2 outputs: 1 configured"),
+        (with("order = \"shares\""), 1, "shares over a stream of bytes need --framing fixed:BYTES"),
+        (
+            with("[[stream]]\nname = \"b\"\nin = [\"file:a\"]\nout = [\"udp://@a:1\"]"),
+            8,
+            "udp://@a:1: udp://@ receives datagrams",
+        ),
+        (with("name = \"two\""), 5, "duplicate key"),
+        (before("[[class]]\nname = \"a\"\n[[class]]\nname = \"a\""), 4, "duplicate class name a"),
+        (before("[[class]]\nname = \"\""), 2, "expected 1 to 64 characters"),
+        (before("[[class]]\nname = \"a\\u0007\""), 2, "without control characters"),
+        (
+            before("[[class]]\nname = \"a\"\nshare = 0"),
+            3,
+            "share is 0: expected a whole number from 1 to 4294967295",
+        ),
+        (
+            before("[[class]]\nname = \"a\"\nshare = [2]"),
+            3,
+            "share is of type array: expected a whole number",
+        ),
+        (
+            before("[[class]]\nname = \"a\"\npriority = 256"),
+            3,
+            "priority is 256: expected a whole number from 0 to 255",
+        ),
+        (
+            before("[[class]]\nname = \"a\"\npriority = \"10\""),
+            3,
+            "priority is \"10\": expected a whole number",
+        ),
+        (before("[[class]]\nname = \"a\"\nburst = \"1MB\""), 3, "burst needs rate"),
+        (before("[sharing]\npolicy = \"fair\""), 2, "unknown variant `fair`, expected one of `best-effort`"),
+        (before("[sharing]\nround = \"1MB\""), 2, "need policy = \"fair-share\""),
+        (
+            before("[sharing]\npolicy = \"fair-share\"\nround = \"0B\""),
+            3,
+            "invalid round 0: expected a volume",
+        ),
+        (
+            before("[sharing]\npolicy = \"fair-share\"\nround = \"much\""),
+            3,
+            "invalid round much: expected a volume",
+        ),
+        (before("[sharing]\npolicy = \"fair-share\"\nround = \"2ms\""), 3, "add resource = \"cpu\""),
+        (before("[sharing]\nresource = \"cpu\""), 2, "need policy = \"fair-share\""),
+        (
+            before("[sharing]\npolicy = \"fair-share\"\nresource = \"disk\""),
+            3,
+            "unknown variant `disk`, expected `volume` or `cpu`",
+        ),
+        (cpu("1MiB"), 4, "invalid round 1MiB: expected a time such as 10ms; to share volume"),
+        (cpu("0s"), 4, "invalid round 0s: expected a time from 1us to 10s, such as 10ms"),
+        (cpu("1min"), 4, "invalid round 1min"),
+        (cpu("soon"), 4, "invalid round soon"),
+        (
+            before("[sharing]\npolicy = \"fair-share\"\ncarry = 101"),
+            3,
+            "carry is 101: expected a whole number from 0 to 100",
+        ),
+        (
+            before("[sharing]\npolicy = \"fair-share\"\ncarry = 500"),
+            3,
+            "carry is 500: expected a whole number from 0 to 100",
+        ),
+        (
+            before("[sharing]\npolicy = \"fair-share\"\ncarry = -1.5"),
+            3,
+            "carry is -1.5: expected a whole number",
+        ),
+        (before("[shareing]"), 1, "unknown field `shareing`"),
+        (before("port = 5"), 1, "unknown field `port`"),
+        (with("]"), 5, ""),
+        (
+            with("[[stream]]\nname = \"b\"\nin = [\"-\"]\nout = [\"file:b\"]"),
+            5,
+            "standard input (-) is read twice",
+        ),
+        (
+            with("[[stream]]\nname = \"b\"\nin = [\"file:a\"]\nout = [\"file:copy?append\"]"),
+            5,
+            "copy is written to twice; give each output its own file",
+        ),
+        (
+            with("[[stream]]\nname = \"b\"\nin = [\"file:a\"]\nout = [\"file:./copy\"]"),
+            5,
+            "copy is written to twice; give each output its own file",
+        ),
+        (
+            with("[[stream]]\nname = \"b\"\nin = [\"tcp://:80?listen\"]\nout = [\"tcp://:80?listen\"]"),
+            5,
+            "tcp://:80 is listened on twice",
+        ),
+        (
+            with("[[stream]]\nname = \"b\"\nin = [\"file:a?append\"]\nout = [\"file:b\"]"),
+            7,
+            "remove it from an input",
+        ),
+        (
+            with("[[stream]]\nname = \"one\"\nin = [\"file:a\"]\nout = [\"file:b\"]"),
+            6,
+            "duplicate stream name one",
+        ),
+        (
+            with("[[stream]]\nname = \"b\"\nin = []\nout = [\"file:b\"]"),
+            7,
+            "in is empty: expected at least one address",
+        ),
+        (
+            with("[[stream]]\nname = \"b\"\nin = [\"a.ts\"]\nout = [\"file:b\"]"),
+            7,
+            "a.ts: invalid address; for a file write file:",
+        ),
+        (
+            with("[[stream]]\nname = \"b\"\nin = [\"file:a\"]"),
+            5,
+            "missing key out; a [[stream]] needs name, in and",
+        ),
+        (with("[[stream]]\nname = \"b\"\nout = [\"file:a\"]"), 5, "missing key in;"),
+        (with("[[stream]]\nin = [\"file:a\"]\nout = [\"file:b\"]"), 5, "missing key name"),
+        (
+            before("[[class]]\nshare = 2"),
+            1,
+            "missing key name; a [[stream]] needs name, in and out, a [[class]] needs name",
+        ),
+        (
+            with("[[stream]]\nname = \"b\"\nin = \"file:a\"\nout = [\"file:b\"]"),
+            7,
+            "in: expected a list: write in = [\"file:a\"]",
+        ),
+        (with("handlers = \"meter\""), 5, "handlers: expected a list: write handlers = [\"meter\"]"),
+        (with("handlers = 5"), 5, "expected a list of strings"),
+        (
+            before("[class]\nname = \"a\""),
+            1,
+            "expected a list: write [[stream]] and [[class]] with two brackets",
+        ),
+    ];
+    for (text, line, what) in cases {
+        let error = from_text(&text).unwrap_err().to_string();
+        let place = format!("relay.toml, line {line}: ");
+        assert!(
+            error.contains(&place) && error.contains(what) && !error.contains('\n'),
+            "{error} for\n{text}"
+        );
+    }
+}
+
+/// Promise: A wrong configuration file is refused with the line, before anything is opened.
+#[test]
+fn what_grows_has_a_limit() {
+    let classes: String = (0..65).map(|number| format!("[[class]]\nname = \"{number}\"\n")).collect();
+    assert!(
+        from_text(&classes)
+            .unwrap_err()
+            .to_string()
+            .contains("line 129: too many classes: at most 64 are allowed")
+    );
+    let error = Configuration::from_file(Path::new("/dev/zero")).unwrap_err().to_string();
+    assert!(error.contains("/dev/zero") && error.contains("larger than 16 MiB"), "{error}");
+    let error = Configuration::from_file(Path::new("/does/not/exist")).unwrap_err().to_string();
+    assert!(error.contains("cannot read the configuration file /does/not/exist: No such file"), "{error}");
+}
+
+#[test]
+fn a_class_that_is_not_there_is_said_with_those_that_are() {
+    let configuration = from_text("[[class]]\nname = \"a\"\n[[class]]\nname = \"b\"").unwrap();
+    assert_eq!(configuration.class("b"), Ok(1));
+    assert_eq!(configuration.class("c"), Err("unknown class c; expected one of a, b".to_owned()));
+}

@@ -1,0 +1,395 @@
+//! Streams of a configuration on one engine, from opening their addresses to the end of the last.
+
+use std::io;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant};
+
+use wirepath_net::raise_descriptor_limit;
+use wirepath_streams::datapath::Support;
+use wirepath_streams::datapath::calibration::Calibrations;
+use wirepath_streams::{
+    BlockingPool, Engine, EngineOptions, Importance, Port, Rate, RunningStream, Sharing, Stream, StreamEnd,
+    StreamError, StreamEvent, StreamOptions,
+};
+
+use super::configuration::{Configuration, StreamPlan};
+use super::metrics;
+use super::open_handle::OpenHandle;
+use super::snapshot::{LatestSnapshots, Rates, StreamSnapshot, StreamState};
+use crate::metrics::MetricsEndpoint;
+
+/// Streams whose status is requested together, before the engine may go on with its work: some 100 microseconds.
+const SAMPLED_TOGETHER: usize = 64;
+
+/// Stack of a thread that opens addresses: it resolves names.
+const OPENER_STACK_BYTES: usize = 256 * 1024;
+
+/// Interval at which [`StreamGroup::run`] asks whether it is to stop.
+const STOP_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Interval at which [`StreamGroup::run`] samples the streams.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Streams of a configuration and the engine that runs them.
+///
+/// ```
+/// use wirepath_relay::{Configuration, GroupEvent, Observer, StreamGroup, StreamSnapshot};
+///
+/// struct Log;
+/// impl Observer for Log {
+///     fn event(&mut self, stream: &StreamSnapshot, event: &GroupEvent) {
+///         println!("{}: {event:?}", stream.name);
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let folder = tempfile::tempdir()?;
+/// # let file = folder.path().join("relay.toml");
+/// # std::fs::write(folder.path().join("a"), "some bytes")?;
+/// # std::fs::write(&file, "[[stream]]\nname = \"copy\"\nin = [\"file:a\"]\nout = [\"file:b\"]\n")?;
+/// let configuration = Configuration::from_file(&file)?;
+/// let mut group = StreamGroup::start(&configuration, 1)?;
+/// group.run(|| false, &mut Log);
+/// let streams = group.finish();
+/// assert!(streams.iter().all(|stream| stream.is_complete()));
+/// # assert_eq!(std::fs::read(folder.path().join("b"))?, b"some bytes");
+/// # Ok(())
+/// # }
+/// ```
+pub struct StreamGroup {
+    engine: Arc<Engine>,
+    readers: BlockingPool,
+    members: Vec<Member>,
+    sampled: Instant,
+    latest: LatestSnapshots,
+    sharing: Sharing,
+    sender: Sender<Message>,
+    messages: Receiver<Message>,
+}
+
+/// Event of one stream of a group.
+#[derive(Debug)]
+pub enum GroupEvent {
+    /// Opening blocks until a peer opens the other end of a FIFO.
+    WaitingFor(String),
+    /// All addresses are open, and the stream runs.
+    Started,
+    /// An address could not be opened; the snapshot has the error.
+    OpenFailed,
+    /// Event of the running stream.
+    Running(StreamEvent),
+    /// The stream ended; its snapshot is final.
+    Ended(Result<(), StreamError>),
+}
+
+/// Receiver of what happens to the streams of a group.
+pub trait Observer {
+    /// Handles an event of a stream.
+    fn event(&mut self, stream: &StreamSnapshot, event: &GroupEvent);
+
+    /// Says whether [`Observer::sample`] is of use; a sample costs each stream a message.
+    fn wants_samples(&self) -> bool {
+        false
+    }
+
+    /// Handles snapshots of all streams, taken once a second.
+    fn sample(&mut self, _streams: &[StreamSnapshot]) {}
+}
+
+/// A stream of the group.
+struct Member {
+    snapshot: StreamSnapshot,
+    class: usize,
+    rate: Option<Rate>,
+    deadline_us: Option<u64>,
+    stage: Stage,
+    /// Peers that are to open a FIFO (without a port) or to connect to a listener.
+    awaited: Vec<(Option<Port>, String)>,
+    begun: Instant,
+}
+
+enum Stage {
+    Opening(OpenHandle),
+    Running(RunningStream),
+    Ended,
+}
+
+/// A message about the stream with this index.
+struct Message {
+    stream: usize,
+    content: Content,
+}
+
+enum Content {
+    WaitingFor(String),
+    Opened(Box<Result<Stream, String>>),
+    Event(StreamEvent),
+    Ended(Box<StreamEnd>),
+    Stop,
+}
+
+impl StreamGroup {
+    /// Starts an engine with `threads` threads and begins to open all streams. Each stream has a thread until it is
+    /// open: name resolution and connections of one stream delay no other.
+    ///
+    /// # Errors
+    /// What prevents the engine from starting.
+    pub fn start(configuration: &Configuration, threads: usize) -> io::Result<StreamGroup> {
+        let readers = BlockingPool::start("reader", 2, Importance::Equal)?;
+        let support = Arc::new(Support::probe(None, Calibrations::default(), false));
+        raise_descriptor_limit();
+        let sharing = configuration.sharing.clone();
+        let options = EngineOptions { threads, sharing: sharing.clone(), ..EngineOptions::default() };
+        let engine = Arc::new(Engine::start(&options, support, &readers)?);
+        let (sender, messages) = channel();
+        let placement = configuration.placement(engine.threads());
+        let members = configuration.streams.iter().zip(placement).enumerate();
+        let members = members.map(|(index, (plan, thread))| {
+            let handle = OpenHandle::default();
+            if let Err(error) = spawn_opener(index, plan, handle.clone(), sender.clone()) {
+                let error = format!("cannot start a thread: {error}");
+                send(&sender, index, Content::Opened(Box::new(Err(error))));
+            }
+            Member::new(plan, configuration.class_name(plan), thread, handle)
+        });
+        let members = members.collect();
+        let latest = LatestSnapshots::default();
+        let sampled = Instant::now();
+        Ok(StreamGroup { engine, readers, members, sampled, latest, sharing, sender, messages })
+    }
+
+    /// Runs until every stream has ended; stops all of them as soon as `stop` answers true.
+    pub fn run(&mut self, mut stop: impl FnMut() -> bool, observer: &mut impl Observer) {
+        let (mut stopping, mut next_sample) = (false, Instant::now());
+        while !self.has_ended() {
+            if Instant::now() >= next_sample && (observer.wants_samples() || self.latest.is_shared()) {
+                next_sample = Instant::now() + SAMPLE_INTERVAL;
+                self.sample();
+                observer.sample(&self.latest.load());
+            }
+            for (index, event) in self.wait(STOP_INTERVAL) {
+                observer.event(&self.members[index].snapshot, &event);
+            }
+            if !stopping && stop() {
+                self.stop();
+                stopping = true;
+            }
+        }
+    }
+
+    /// Says whether every stream has ended.
+    pub fn has_ended(&self) -> bool {
+        self.members.iter().all(|member| matches!(member.stage, Stage::Ended))
+    }
+
+    /// Waits for events of streams, at most for `limit`, and answers them with the indices of their streams.
+    pub fn wait(&mut self, limit: Duration) -> Vec<(usize, GroupEvent)> {
+        let first = self.messages.recv_timeout(limit).ok();
+        let messages: Vec<Message> = first.into_iter().chain(self.messages.try_iter()).collect();
+        let events = messages.into_iter().filter_map(|message| Some((message.stream, self.handle(message)?)));
+        events.collect()
+    }
+
+    /// Stops all streams; their ends are events.
+    pub fn stop(&self) {
+        for stream in 0..self.members.len() {
+            send(&self.sender, stream, Content::Stop);
+        }
+    }
+
+    /// Updates the status and the rates of all running streams.
+    pub fn sample(&mut self) {
+        let time = self.sampled.elapsed();
+        self.sampled = Instant::now();
+        for members in self.members.chunks_mut(SAMPLED_TOGETHER) {
+            let (sender, statuses) = channel();
+            for (index, member) in members.iter().enumerate() {
+                if let Stage::Running(running) = &member.stage {
+                    let sender = sender.clone();
+                    running.with(move |stream| drop(sender.send((index, stream.status()))));
+                }
+            }
+            drop(sender);
+            // The channel closes when all have answered; a stream that has ended meanwhile does not answer.
+            for (index, status) in statuses {
+                let Member { snapshot, begun, .. } = &mut members[index];
+                snapshot.rates = Rates::between(&snapshot.status, &status, time);
+                (snapshot.status, snapshot.time) = (status, begun.elapsed());
+            }
+        }
+        self.latest.store(self.snapshots());
+    }
+
+    /// The streams as they were when they were sampled last, or ended.
+    pub fn snapshots(&self) -> Vec<StreamSnapshot> {
+        self.members.iter().map(|member| member.snapshot.clone()).collect()
+    }
+
+    /// Opens an HTTP endpoint with metrics and status, for which [`StreamGroup::run`] samples.
+    ///
+    /// # Errors
+    /// Errors of the system.
+    pub fn open_metrics(&self, address: SocketAddr) -> io::Result<MetricsEndpoint> {
+        MetricsEndpoint::open(address, Arc::clone(&self.engine), |all, status| {
+            metrics::register(&self.latest, &self.sharing, all, status);
+        })
+    }
+
+    /// Ends the engine, removes the names of Unix sockets that were listened on and answers the final snapshots.
+    pub fn finish(self) -> Vec<StreamSnapshot> {
+        let snapshots = self.snapshots();
+        let StreamGroup { engine, readers, members, .. } = self;
+        drop((engine, members));
+        readers.wait_for_discarded();
+        snapshots
+    }
+
+    fn handle(&mut self, Message { stream, content }: Message) -> Option<GroupEvent> {
+        let member = &mut self.members[stream];
+        match (content, &member.stage) {
+            (_, Stage::Ended) => None,
+            (Content::WaitingFor(peer), _) => {
+                member.awaited.push((None, peer.clone()));
+                member.update_awaited();
+                Some(GroupEvent::WaitingFor(peer))
+            }
+            (Content::Opened(opened), Stage::Opening(_)) => match *opened {
+                Ok(opened) => Some(self.start_stream(stream, opened)),
+                Err(error) => Some(member.end(StreamState::Failed, Some(error), GroupEvent::OpenFailed)),
+            },
+            (Content::Opened(_), Stage::Running(_)) => None,
+            (Content::Event(event), _) => {
+                member.note(&event);
+                Some(GroupEvent::Running(event))
+            }
+            (Content::Ended(end), _) => Some(member.end_with(*end)),
+            // The thread that opens it may be in a system call until the process ends.
+            (Content::Stop, Stage::Opening(handle)) => {
+                handle.cancel();
+                let (error, end) = (StreamError::Stopped.to_string(), Err(StreamError::Stopped));
+                Some(member.end(StreamState::Stopped, Some(error), GroupEvent::Ended(end)))
+            }
+            (Content::Stop, Stage::Running(running)) => {
+                running.stop();
+                None
+            }
+        }
+    }
+
+    fn start_stream(&mut self, index: usize, stream: Stream) -> GroupEvent {
+        let sender = self.sender.clone();
+        let on_end = move |end| send(&sender, index, Content::Ended(Box::new(end)));
+        let member = &mut self.members[index];
+        let options = StreamOptions {
+            class: member.class,
+            thread: Some(member.snapshot.thread),
+            rate: member.rate,
+            deadline_us: member.deadline_us,
+            on_end: Some(Box::new(on_end)),
+        };
+        member.awaited.retain(|(port, _)| port.is_some());
+        member.begun = Instant::now();
+        member.stage = Stage::Running(self.engine.start_stream(stream, options));
+        member.update_awaited();
+        GroupEvent::Started
+    }
+}
+
+impl Member {
+    fn new(plan: &StreamPlan, class: &str, thread: usize, handle: OpenHandle) -> Member {
+        Member {
+            snapshot: StreamSnapshot {
+                name: plan.name.clone(),
+                class: class.to_owned(),
+                thread,
+                ..StreamSnapshot::default()
+            },
+            class: plan.class,
+            rate: plan.rate,
+            deadline_us: plan.deadline.map(|time| time.as_micros() as u64),
+            stage: Stage::Opening(handle),
+            awaited: Vec::new(),
+            begun: Instant::now(),
+        }
+    }
+
+    /// Keeps track of the connections that listeners wait for. The stream's time begins with the last of them.
+    fn note(&mut self, event: &StreamEvent) {
+        match event {
+            StreamEvent::Listening { port, address, .. } => {
+                self.awaited.push((Some(*port), format!("a connection at {address}")));
+            }
+            StreamEvent::Connected { port, .. }
+            | StreamEvent::InputFailed { port, .. }
+            | StreamEvent::OutputFailed { port, .. } => {
+                let before = self.awaited.len();
+                self.awaited.retain(|(awaited, _)| *awaited != Some(*port));
+                if self.awaited.len() < before {
+                    self.begun = Instant::now();
+                }
+            }
+            _ => return,
+        }
+        self.update_awaited();
+    }
+
+    fn update_awaited(&mut self) {
+        let is_open = matches!(self.stage, Stage::Running(_)) && self.awaited.is_empty();
+        self.snapshot.state = if is_open { StreamState::Running } else { StreamState::Opening };
+        self.snapshot.awaited = self.awaited.iter().map(|(_, peer)| peer.clone()).collect();
+    }
+
+    fn end_with(&mut self, StreamEnd { result, status, .. }: StreamEnd) -> GroupEvent {
+        self.snapshot.status = status;
+        let state = match result {
+            Ok(()) => StreamState::Ended,
+            Err(StreamError::Stopped) => StreamState::Stopped,
+            Err(_) => StreamState::Failed,
+        };
+        let error = result.as_ref().err().map(ToString::to_string);
+        self.end(state, error, GroupEvent::Ended(result))
+    }
+
+    fn end(&mut self, state: StreamState, error: Option<String>, event: GroupEvent) -> GroupEvent {
+        self.stage = Stage::Ended;
+        let time = self.begun.elapsed();
+        let rates = Rates::default();
+        self.snapshot = StreamSnapshot { state, error, time, rates, ..std::mem::take(&mut self.snapshot) };
+        event
+    }
+}
+
+/// Opens a stream's addresses on a thread of its own.
+fn spawn_opener(
+    stream: usize,
+    plan: &StreamPlan,
+    handle: OpenHandle,
+    sender: Sender<Message>,
+) -> io::Result<()> {
+    let config = plan.config.clone();
+    let open = move || {
+        let (events, waits) = (sender.clone(), sender.clone());
+        let on_event = move |event| send(&events, stream, Content::Event(event));
+        let on_wait = move |peer| send(&waits, stream, Content::WaitingFor(peer));
+        let opened = catch_unwind(AssertUnwindSafe(|| config.open(&handle, on_event, on_wait)));
+        let opened = match opened {
+            Ok(opened) => opened.map_err(|error| error.to_string()),
+            Err(_) => Err("opening addresses panicked".to_owned()),
+        };
+        if opened.is_err() {
+            // Before the message, after which the process may end: names of Unix sockets would stay.
+            handle.cancel();
+        }
+        send(&sender, stream, Content::Opened(Box::new(opened)));
+    };
+    let thread = std::thread::Builder::new().name("opener".to_owned()).stack_size(OPENER_STACK_BYTES);
+    thread.spawn(open).map(drop)
+}
+
+/// Sends a message, which fails only when the group is gone.
+fn send(sender: &Sender<Message>, stream: usize, content: Content) {
+    drop(sender.send(Message { stream, content }));
+}

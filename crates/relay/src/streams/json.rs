@@ -1,0 +1,92 @@
+//! Reports of streams as JSON.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use wirepath_streams::Dropped;
+
+use super::snapshot::StreamSnapshot;
+
+/// Report of all streams of a configuration.
+pub fn group_report(streams: &[StreamSnapshot], time: Duration) -> Value {
+    let streams: Vec<Value> = streams.iter().map(stream_report).collect();
+    json!({"schema": "wirepath-relay-streams/1", "seconds": seconds(time), "streams": streams})
+}
+
+/// Report of one stream.
+pub fn stream_report(stream: &StreamSnapshot) -> Value {
+    let status = &stream.status;
+    let inputs = status.inputs.iter().map(|input| {
+        json!({
+            "name": input.name,
+            "bytes": input.bytes,
+            "records": input.records,
+            "malformed_datagrams": input.malformed.records,
+            "malformed_bytes": input.malformed.bytes,
+        })
+    });
+    let outputs = status.outputs.iter().map(|output| {
+        let mut json = output_report(&output.name, output.bytes, output.dropped, output.lost_bytes);
+        json["waiting_bytes"] = json!(output.waiting_bytes);
+        json["icmp_errors"] = json!(output.icmp_errors);
+        json["reports"] = handler_reports(&output.reports);
+        json
+    });
+    let ended_outputs = status.ended_outputs.iter().map(|output| {
+        let mut json = output_report(&output.name, output.bytes, output.dropped, output.lost_bytes);
+        json["icmp_errors"] = json!(output.icmp_errors);
+        json["why"] = json!(output.why);
+        json
+    });
+    json!({
+        "schema": "wirepath-relay/1",
+        "name": stream.name,
+        "class": stream.class,
+        "thread": stream.thread,
+        "state": stream.state.name(),
+        "error": stream.error,
+        "seconds": seconds(stream.time),
+        "cpu_seconds": status.processor_time.map(seconds),
+        "bytes_in": status.bytes_in,
+        "records_in": status.records_in,
+        "bytes_zero_copy": status.bytes_unseen,
+        "bytes_out": status.bytes_out,
+        "bytes_pending": status.bytes_pending,
+        "bytes_dropped": status.bytes_dropped,
+        "malformed_datagrams": status.malformed.records,
+        "malformed_bytes": status.malformed.bytes,
+        "inputs": inputs.collect::<Vec<_>>(),
+        "outputs": outputs.collect::<Vec<_>>(),
+        "ended_outputs": ended_outputs.collect::<Vec<_>>(),
+        "gone_outputs": {
+            "failed": status.gone_outputs.failed,
+            "disconnected": status.gone_outputs.disconnected,
+            "detached": status.gone_outputs.detached,
+        },
+        "reports": handler_reports(&status.reports),
+        "merge": status.merge.map(|merge| {
+            json!({"late": merge.late, "untagged": merge.untagged, "unawaited": merge.unawaited})
+        }),
+        "shares": status.shares.map(|shares| json!({"lost": shares.lost, "spare": shares.spare})),
+    })
+}
+
+fn output_report(name: &str, bytes: u64, dropped: Dropped, lost_bytes: u64) -> Value {
+    json!({
+        "name": name,
+        "bytes": bytes,
+        "dropped_records": dropped.records,
+        "dropped_bytes": dropped.bytes,
+        "lost_bytes": lost_bytes,
+    })
+}
+
+fn handler_reports(reports: &[(&str, &str, u64)]) -> Value {
+    let report = |(handler, what, value): &(&str, &str, u64)| json!({"handler": handler, "what": what, "value": value});
+    reports.iter().map(report).collect()
+}
+
+/// Seconds, to the microsecond.
+pub(crate) fn seconds(time: Duration) -> f64 {
+    time.as_micros() as f64 / 1e6
+}

@@ -1,0 +1,167 @@
+//! Snapshots of streams, for status tables, metrics and reports.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use wirepath_streams::{OutputStatus, StreamStatus};
+
+/// A stream at one moment.
+#[derive(Clone, Debug, Default)]
+pub struct StreamSnapshot {
+    /// Name of the stream.
+    pub name: String,
+    /// Name of its class; empty without classes.
+    pub class: String,
+    /// Engine thread that runs it.
+    pub thread: usize,
+    /// State of the stream.
+    pub state: StreamState,
+    /// Reason for its failure.
+    pub error: Option<String>,
+    /// Peers that the stream waits for, as phrases: `a connection at tcp://:9000?listen`.
+    pub awaited: Vec<String>,
+    /// Time since all its peers were there, up to its end.
+    pub time: Duration,
+    /// Counters of the stream.
+    pub status: StreamStatus,
+    /// Rates between the last two samples.
+    pub rates: Rates,
+}
+
+/// State of a stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamState {
+    /// Its addresses are being opened, or a connection is awaited.
+    #[default]
+    Opening,
+    /// It runs.
+    Running,
+    /// All inputs ended and all was delivered.
+    Ended,
+    /// An error ended it.
+    Failed,
+    /// It was stopped.
+    Stopped,
+}
+
+/// Rates of a stream between two samples.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Rates {
+    /// Bits read per second.
+    pub bits_in: u64,
+    /// Bits per second that all outputs took.
+    pub bits_out: u64,
+    /// Bits per second that each output took, in the order of the status.
+    pub outputs: Vec<u64>,
+    /// Thousandths of a processor, where classes share processor time.
+    pub processor: Option<u64>,
+}
+
+/// The latest snapshots of all streams: reading them costs the streams nothing.
+#[derive(Clone, Default)]
+pub(super) struct LatestSnapshots(Arc<Mutex<Arc<Vec<StreamSnapshot>>>>);
+
+impl LatestSnapshots {
+    /// Replaces the snapshots.
+    pub(super) fn store(&self, snapshots: Vec<StreamSnapshot>) {
+        *self.0.lock() = Arc::new(snapshots);
+    }
+
+    /// The snapshots that were stored last.
+    pub(super) fn load(&self) -> Arc<Vec<StreamSnapshot>> {
+        Arc::clone(&self.0.lock())
+    }
+
+    /// Says whether another reader holds them.
+    pub(super) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
+}
+
+impl Rates {
+    /// Rates between two statuses that lie `time` apart.
+    pub(super) fn between(before: &StreamStatus, now: &StreamStatus, time: Duration) -> Rates {
+        // A clock that hardly moved would make any count an absurd rate.
+        let seconds = time.as_secs_f64().max(1e-3);
+        let rate = |before: u64, now: u64| (now.saturating_sub(before) as f64 * 8.0 / seconds) as u64;
+        let output_rate = |output: &OutputStatus| {
+            let earlier = before.outputs.iter().find(|earlier| earlier.port == output.port);
+            rate(earlier.map_or(0, |earlier| earlier.bytes), output.bytes)
+        };
+        Rates {
+            bits_in: rate(before.bytes_in, now.bytes_in),
+            bits_out: rate(before.bytes_out, now.bytes_out),
+            outputs: now.outputs.iter().map(output_rate).collect(),
+            processor: now.processor_time.map(|now| {
+                let used = now.saturating_sub(before.processor_time.unwrap_or_default());
+                (used.as_secs_f64() * 1e3 / seconds) as u64
+            }),
+        }
+    }
+}
+
+impl StreamSnapshot {
+    /// Bytes that wait, were dropped and were lost, of the stream and all its outputs, ended ones included.
+    pub fn undelivered(&self) -> [u64; 3] {
+        let status = &self.status;
+        let open = status
+            .outputs
+            .iter()
+            .map(|output| [output.waiting_bytes, output.dropped.bytes, output.lost_bytes]);
+        let ended = status.ended_outputs.iter().map(|output| [0, output.dropped.bytes, output.lost_bytes]);
+        let own = [status.bytes_pending, status.bytes_dropped, 0];
+        open.chain(ended).fold(own, |sum, output| [0, 1, 2].map(|which| sum[which] + output[which]))
+    }
+
+    /// Says whether all that was read was delivered, but for what was to be dropped: by `--when-full`, an order or a
+    /// handler.
+    pub fn is_complete(&self) -> bool {
+        self.status.gone_outputs.failed == 0 && self.status.shares.is_none_or(|shares| shares.lost == 0)
+    }
+}
+
+impl StreamState {
+    /// All states.
+    pub const ALL: [StreamState; 5] = [
+        StreamState::Opening,
+        StreamState::Running,
+        StreamState::Ended,
+        StreamState::Failed,
+        StreamState::Stopped,
+    ];
+
+    /// Name of the state, in metrics, tables and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            StreamState::Opening => "opening",
+            StreamState::Running => "running",
+            StreamState::Ended => "ended",
+            StreamState::Failed => "failed",
+            StreamState::Stopped => "stopped",
+        }
+    }
+}
+
+impl fmt::Display for StreamState {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(self.name())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_are_what_came_between_two_samples() {
+        let at = |bytes| StreamStatus { bytes_in: bytes, bytes_out: 2 * bytes, ..StreamStatus::default() };
+        let rates = Rates::between(&at(1000), &at(3000), Duration::from_secs(2));
+        assert_eq!(rates, Rates { bits_in: 8000, bits_out: 16_000, ..Rates::default() });
+        assert_eq!(Rates::between(&at(5), &at(5), Duration::ZERO), Rates::default());
+        let used = |time| StreamStatus { processor_time: Some(time), ..at(0) };
+        let [before, after] = [100, 600].map(|ms| used(Duration::from_millis(ms)));
+        assert_eq!(Rates::between(&before, &after, Duration::from_secs(2)).processor, Some(250));
+    }
+}

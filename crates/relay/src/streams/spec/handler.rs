@@ -1,0 +1,194 @@
+//! Handlers, as strings.
+
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+use wirepath_media::ts::PACKET_LENGTH;
+use wirepath_streams::Handler;
+use wirepath_streams::handlers::{
+    Checksum, Filter, Key, Meter, Open, Prefix, Seal, Touch, TransportStreamFilter, Unprefix,
+};
+
+use super::parse::{number, split, unknown};
+use super::{FramingSpec, MAX_RECORD, SpecError};
+
+/// Handler of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HandlerSpec {
+    /// `crc32c`
+    Checksum,
+    /// `meter`
+    Meter,
+    /// `match:TEXT`: keeps records that contain the text.
+    Match(String),
+    /// `ts:pids=PID,PID…`
+    Pids(Vec<u16>),
+    /// `ts:programme=NUMBER`
+    Programme(u16),
+    /// `seal:KEYFILE`
+    Seal(PathBuf),
+    /// `open:KEYFILE`
+    Open(PathBuf),
+    /// `prefix`
+    Prefix,
+    /// `unprefix`
+    Unprefix,
+    /// `touch` or `touch:MASK`
+    Touch(u8),
+}
+
+impl HandlerSpec {
+    /// Handler for one stream.
+    ///
+    /// # Errors
+    /// A key that cannot be used, or a system without random bytes.
+    pub fn handler(&self) -> Result<Handler, SpecError> {
+        Ok(match self {
+            HandlerSpec::Checksum => Handler::Read(Box::new(Checksum::default())),
+            HandlerSpec::Meter => Handler::Read(Box::new(Meter::default())),
+            HandlerSpec::Match(text) => {
+                let wanted = text.clone().into_bytes();
+                let contains =
+                    move |record: &[u8]| record.windows(wanted.len()).any(|window| window == wanted);
+                Handler::Read(Box::new(Filter::new(MAX_RECORD, contains).named("match")))
+            }
+            HandlerSpec::Pids(pids) => {
+                Handler::Select(Box::new(TransportStreamFilter::pids(pids.iter().copied())))
+            }
+            HandlerSpec::Programme(number) => {
+                Handler::Select(Box::new(TransportStreamFilter::programme(*number)))
+            }
+            HandlerSpec::Seal(file) => {
+                let seal =
+                    Seal::new(read_key(file)?, MAX_RECORD).map_err(|error| SpecError(error.to_string()))?;
+                Handler::Rewrite(Box::new(seal))
+            }
+            HandlerSpec::Open(file) => {
+                Handler::Rewrite(Box::new(Open::new(read_key(file)?, MAX_RECORD + 28)))
+            }
+            HandlerSpec::Prefix => Handler::Select(Box::new(Prefix::new(MAX_RECORD))),
+            HandlerSpec::Unprefix => Handler::Select(Box::new(Unprefix::default())),
+            HandlerSpec::Touch(mask) => Handler::Rewrite(Box::new(Touch::new(*mask))),
+        })
+    }
+
+    /// Name of the handler and the framing that it needs, if this is another one.
+    pub(crate) fn framing_other_than(&self, framing: &FramingSpec) -> Option<(&'static str, &'static str)> {
+        match (self, framing) {
+            (HandlerSpec::Pids(_) | HandlerSpec::Programme(_), FramingSpec::TransportStream) => None,
+            (HandlerSpec::Pids(_) | HandlerSpec::Programme(_), FramingSpec::Fixed(bytes))
+                if bytes.is_multiple_of(PACKET_LENGTH) =>
+            {
+                None
+            }
+            (HandlerSpec::Pids(_) | HandlerSpec::Programme(_), _) => Some(("ts", "ts")),
+            (HandlerSpec::Unprefix, FramingSpec::Whole | FramingSpec::Line) => Some(("unprefix", "length32")),
+            _ => None,
+        }
+    }
+
+    /// Checks the key, if the handler has one.
+    ///
+    /// # Errors
+    /// A key that cannot be used.
+    pub(crate) fn check(&self) -> Result<(), SpecError> {
+        self.key_file().map_or(Ok(()), |file| read_key(file).map(drop))
+    }
+
+    /// File of the key, if the handler has one.
+    pub(crate) fn key_file(&self) -> Option<&PathBuf> {
+        match self {
+            HandlerSpec::Seal(file) | HandlerSpec::Open(file) => Some(file),
+            _ => None,
+        }
+    }
+
+    /// The same handler, with the path of its key relative to `folder`.
+    pub(crate) fn within(self, folder: &Path) -> HandlerSpec {
+        match self {
+            HandlerSpec::Seal(file) => HandlerSpec::Seal(folder.join(file)),
+            HandlerSpec::Open(file) => HandlerSpec::Open(folder.join(file)),
+            other => other,
+        }
+    }
+}
+
+impl FromStr for HandlerSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<HandlerSpec, SpecError> {
+        let pid = |text: &str| number(text, 0, 8191).map(|pid| pid as u16);
+        match split(text) {
+            ("crc32c", None) => Ok(HandlerSpec::Checksum),
+            ("meter", None) => Ok(HandlerSpec::Meter),
+            ("match", Some(text)) => Ok(HandlerSpec::Match(text.to_owned())),
+            ("ts", Some(what)) => match what.split_once('=') {
+                Some(("pids", pids)) => {
+                    pids.split(',').map(pid).collect::<Result<_, _>>().map(HandlerSpec::Pids)
+                }
+                Some(("programme" | "program", programme)) => {
+                    number(programme, 1, 65_535).map(|programme| HandlerSpec::Programme(programme as u16))
+                }
+                _ => Err(SpecError(format!(
+                    "invalid handler {text}: expected ts:pids=PID,PID… or ts:programme=NUMBER"
+                ))),
+            },
+            ("seal", Some(file)) => Ok(HandlerSpec::Seal(file.into())),
+            ("open", Some(file)) => Ok(HandlerSpec::Open(file.into())),
+            ("prefix", None) => Ok(HandlerSpec::Prefix),
+            ("unprefix", None) => Ok(HandlerSpec::Unprefix),
+            ("touch", mask) => Ok(HandlerSpec::Touch(mask.map_or(Ok(0), |mask| number(mask, 0, 255))? as u8)),
+            _ => unknown(
+                text,
+                "handler",
+                "crc32c, meter, match:TEXT, ts:pids=PID,…, ts:programme=NUMBER, seal:KEYFILE, open:KEYFILE, prefix, unprefix, \
+                 touch[:MASK]",
+            ),
+        }
+    }
+}
+
+/// Bytes of a key.
+const KEY_BYTES: usize = 32;
+
+/// Reads a key. The hint to create one must not follow for a file that exists; a device may have no end.
+fn read_key(file: &PathBuf) -> Result<Key, SpecError> {
+    let (name, mut bytes) = (file.display(), Vec::new());
+    let read = File::open(file).and_then(|file| file.take(KEY_BYTES as u64 + 1).read_to_end(&mut bytes));
+    read.map_err(|error| {
+        let hint = match error.kind() {
+            ErrorKind::NotFound => format!("; create it with: head -c 32 /dev/urandom > {name}"),
+            _ => String::new(),
+        };
+        SpecError(format!("cannot read the key {name}: {error}{hint}"))
+    })?;
+    let bytes: [u8; KEY_BYTES] = bytes.try_into().map_err(|bytes: Vec<u8>| {
+        let length = if bytes.len() > KEY_BYTES { "more".to_owned() } else { bytes.len().to_string() };
+        SpecError(format!("invalid key {name}: expected a file of {KEY_BYTES} random bytes, found {length}"))
+    })?;
+    Ok(Key::new(&bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_has_32_bytes() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), [7; 31]).unwrap();
+        let error = HandlerSpec::Open(file.path().into()).handler().unwrap_err();
+        assert!(error.to_string().ends_with("32 random bytes, found 31"), "{error}");
+        let endless = HandlerSpec::Open("/dev/zero".into()).handler().unwrap_err();
+        assert!(endless.to_string().ends_with("32 random bytes, found more"), "{endless}");
+        let missing = HandlerSpec::Seal("/nowhere/key".into()).handler().unwrap_err();
+        assert!(
+            missing.to_string().ends_with("create it with: head -c 32 /dev/urandom > /nowhere/key"),
+            "{missing}"
+        );
+        std::fs::write(file.path(), [7; 32]).unwrap();
+        assert_eq!(HandlerSpec::Open(file.path().into()).handler().unwrap().name(), "open");
+    }
+}

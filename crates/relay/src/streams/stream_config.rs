@@ -1,0 +1,336 @@
+//! Configuration of one stream, and opening it.
+
+use wirepath_streams::{
+    InputOrder, MOST_SHARES, Object, OutputOptions, OutputPattern, SHARE_HEADER, Stream, StreamBuilder,
+    StreamEvent, WhenFull,
+};
+
+use crate::address::{Address, ExclusiveUse};
+
+use super::open::OpenError;
+use super::open_handle::OpenHandle;
+use super::spec::{FramingSpec, HandlerSpec, OrderSpec, PatternSpec, SpecError, WhenFullSpec};
+
+/// Bytes that may wait for a file before records are dropped.
+const FILE_WAITING_BYTES: usize = 16 << 20;
+
+/// Configuration of a stream.
+#[derive(Clone, Debug)]
+pub struct StreamConfig {
+    /// Addresses to read from, at least one.
+    pub inputs: Vec<Address>,
+    /// Addresses to write to, at least one.
+    pub outputs: Vec<Address>,
+    /// Division of inputs into records.
+    pub framing: FramingSpec,
+    /// Order in which inputs are read.
+    pub order: OrderSpec,
+    /// Distribution of records over outputs.
+    pub pattern: PatternSpec,
+    /// Handlers, in the order in which they get records.
+    pub handlers: Vec<HandlerSpec>,
+    /// Reaction to an output that falls behind.
+    pub when_full: WhenFullSpec,
+}
+
+impl Default for StreamConfig {
+    /// No addresses; undivided inputs as they come, mirrored to all outputs, which are waited for.
+    fn default() -> StreamConfig {
+        StreamConfig {
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            framing: FramingSpec::Whole,
+            order: OrderSpec::Plain(InputOrder::Arrival),
+            pattern: PatternSpec(OutputPattern::Mirror),
+            handlers: Vec::new(),
+            when_full: WhenFullSpec(WhenFull::Block),
+        }
+    }
+}
+
+/// Maximum payload of a UDP datagram over IPv4.
+const MAX_DATAGRAM: usize = 65_507;
+
+/// Error in the configuration of a stream, or from opening it.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamConfigError {
+    /// An address could not be opened.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Opening was cancelled.
+    #[error("opening was cancelled")]
+    Cancelled,
+    /// A handler could not be set up.
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    /// An input would be overwritten while it is read, or never end.
+    #[error("{output} is the same file as {input}; write to another file")]
+    SameFile {
+        /// Input.
+        input: Box<Address>,
+        /// Output.
+        output: Box<Address>,
+    },
+    /// Too few outputs for shares.
+    #[error("shares:{threshold} needs at least {threshold} outputs: {outputs} configured")]
+    TooFewOutputs {
+        /// Outputs needed.
+        threshold: u8,
+        /// Outputs configured.
+        outputs: usize,
+    },
+    /// Shares over a stream of bytes have no boundaries.
+    #[error(
+        "{input}: shares over a stream of bytes need --framing fixed:BYTES, where BYTES is the sender's record \
+         size plus {SHARE_HEADER}: fixed:65548 for fixed:64KiB"
+    )]
+    SharesWithoutBounds {
+        /// Input.
+        input: Box<Address>,
+    },
+    /// A handler needs records that the framing does not give.
+    #[error("handler {handler} needs records of its own format; add --framing {framing}")]
+    Framing {
+        /// Handler.
+        handler: &'static str,
+        /// Framing that it needs.
+        framing: &'static str,
+    },
+    /// Records, stripes or shares exceed a datagram.
+    #[error(
+        "{output}: datagrams of {bytes} bytes exceed the maximum of {MAX_DATAGRAM}; choose shorter records or \
+         stripes, such as --framing fixed:1316"
+    )]
+    TooLongForDatagrams {
+        /// Output.
+        output: Box<Address>,
+        /// Bytes of each datagram.
+        bytes: usize,
+    },
+    /// Too many outputs for shares.
+    #[error("shares allow at most {MOST_SHARES} outputs: {outputs} configured")]
+    TooManyOutputs {
+        /// Outputs configured.
+        outputs: usize,
+    },
+}
+
+impl StreamConfig {
+    /// Checks what can be checked without opening an address.
+    ///
+    /// # Errors
+    /// Settings that contradict each other.
+    pub fn check(&self) -> Result<(), StreamConfigError> {
+        self.check_framing()?;
+        if let (OrderSpec::Shares { .. }, FramingSpec::Whole) = (&self.order, &self.framing)
+            && let Some(input) = self.inputs.iter().find(|input| !input.has_datagrams())
+        {
+            return Err(StreamConfigError::SharesWithoutBounds { input: Box::new(input.clone()) });
+        }
+        if let Some(bytes) = self.sent_bytes()
+            && bytes > MAX_DATAGRAM
+            && let Some(output) = self.outputs.iter().find(|output| output.has_datagrams())
+        {
+            return Err(StreamConfigError::TooLongForDatagrams { output: Box::new(output.clone()), bytes });
+        }
+        let OutputPattern::Shares { threshold } = self.pattern.0 else { return Ok(()) };
+        let outputs = self.outputs.len();
+        if outputs < usize::from(threshold) {
+            return Err(StreamConfigError::TooFewOutputs { threshold, outputs });
+        }
+        if outputs > MOST_SHARES {
+            return Err(StreamConfigError::TooManyOutputs { outputs });
+        }
+        Ok(())
+    }
+
+    /// Checks that the framing gives the first handler the records that it needs; datagrams are records themselves.
+    fn check_framing(&self) -> Result<(), StreamConfigError> {
+        if self.inputs.iter().all(Address::has_datagrams) {
+            return Ok(());
+        }
+        let needs = self.handlers.first().and_then(|handler| handler.framing_other_than(&self.framing));
+        needs.map_or(Ok(()), |(handler, framing)| Err(StreamConfigError::Framing { handler, framing }))
+    }
+
+    /// Bytes of each write to an output, where known: a stripe, a record or a share.
+    fn sent_bytes(&self) -> Option<usize> {
+        if let OutputPattern::StripeBytes(bytes) = self.pattern.0 {
+            return Some(bytes);
+        }
+        let FramingSpec::Fixed(bytes) = self.framing else { return None };
+        let is_share = matches!(self.pattern.0, OutputPattern::Shares { .. });
+        let has_streams = self.inputs.iter().any(|input| !input.has_datagrams());
+        has_streams.then_some(bytes.saturating_add(if is_share { SHARE_HEADER } else { 0 }))
+    }
+
+    /// Resources that no other stream may use.
+    pub(super) fn exclusive_uses(&self) -> impl Iterator<Item = ExclusiveUse> {
+        let inputs = self.inputs.iter().filter_map(|input| input.exclusive_use(false));
+        inputs.chain(self.outputs.iter().filter_map(|output| output.exclusive_use(true)))
+    }
+
+    /// Opens all addresses and builds the stream, whose events go to `on_event`. Blocks until outgoing connections are
+    /// made and FIFOs have a peer, which is announced to `on_wait` as a phrase. Incoming connections are awaited by the
+    /// running stream; until it runs, `handle` owns the listeners.
+    ///
+    /// # Errors
+    /// The first address or handler that failed, or that opening was cancelled.
+    pub fn open(
+        &self,
+        handle: &OpenHandle,
+        on_event: impl FnMut(StreamEvent) + Send + 'static,
+        mut on_wait: impl FnMut(String),
+    ) -> Result<Stream, StreamConfigError> {
+        self.check()?;
+        let mut builder =
+            self.order.apply(StreamBuilder::default()).pattern(self.pattern.0).on_event(on_event);
+        for handler in &self.handlers {
+            builder = builder.handler(handler.handler()?);
+        }
+        let addresses = || self.inputs.iter().chain(&self.outputs);
+        handle.keep(addresses().map(Address::listen).collect::<Result<_, _>>()?);
+        // Inputs first: a missing input must not cost an output file.
+        let mut objects = self.open_inputs(&mut on_wait)?;
+        objects.extend(self.open_outputs(&mut on_wait)?);
+        for (object, listening) in objects.iter_mut().zip(handle.take().ok_or(StreamConfigError::Cancelled)?)
+        {
+            *object = object.take().or(listening);
+        }
+        let outputs = objects.split_off(self.inputs.len());
+        for input in objects.into_iter().flatten() {
+            builder = builder.input(input, self.framing.framing());
+        }
+        for (output, object) in self.outputs.iter().zip(outputs.into_iter().flatten()) {
+            builder = builder.output_with(object, self.output_options(output));
+        }
+        Ok(builder.finish_outputs().build())
+    }
+
+    /// A file accepts nothing while the pool writes to it, so more must be able to wait.
+    fn output_options(&self, output: &Address) -> OutputOptions {
+        let default = OutputOptions { when_full: self.when_full.0, ..OutputOptions::default() };
+        match self.when_full.0 {
+            WhenFull::Block => default,
+            _ if output.is_file() => OutputOptions { waiting_bytes: FILE_WAITING_BYTES, ..default },
+            _ => default,
+        }
+    }
+
+    /// Opens the inputs that do not listen, each at its index.
+    fn open_inputs(
+        &self,
+        on_wait: &mut impl FnMut(String),
+    ) -> Result<Vec<Option<Object>>, StreamConfigError> {
+        let open = |input: &Address| {
+            if input.listens() {
+                return Ok(None);
+            }
+            if input.is_fifo() {
+                on_wait(format!("a writer of {input}"));
+            }
+            Ok(Some(input.open_input()?))
+        };
+        self.inputs.iter().map(open).collect()
+    }
+
+    /// Opens the outputs that do not listen, each at its index. Files come last: a failed connection must not create or
+    /// overwrite one.
+    fn open_outputs(
+        &self,
+        on_wait: &mut impl FnMut(String),
+    ) -> Result<Vec<Option<Object>>, StreamConfigError> {
+        let mut opened: Vec<Option<Object>> = self.outputs.iter().map(|_| None).collect();
+        for are_files in [false, true] {
+            for (output, opened) in self.outputs.iter().zip(&mut opened) {
+                let is_fifo = output.is_fifo();
+                if !output.listens() && (output.is_file() && !is_fifo) == are_files {
+                    if is_fifo {
+                        on_wait(format!("a reader of {output}"));
+                    }
+                    *opened = Some(self.open_output(output)?);
+                }
+            }
+        }
+        Ok(opened)
+    }
+
+    fn open_output(&self, output: &Address) -> Result<Object, StreamConfigError> {
+        match self.inputs.iter().find(|input| input.is_same_file(output)) {
+            Some(input) => Err(StreamConfigError::SameFile {
+                input: Box::new(input.clone()),
+                output: Box::new(output.clone()),
+            }),
+            None => Ok(output.open_output()?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Promise: A handler without the framing that it needs is refused, with the framing to add.
+    #[test]
+    fn a_handler_without_its_framing_is_refused_with_the_cure() {
+        let checked = |framing: &str, handler: &str, input: &str| {
+            let config = StreamConfig {
+                inputs: vec![input.parse().unwrap()],
+                outputs: vec!["-".parse().unwrap()],
+                framing: framing.parse().unwrap(),
+                handlers: vec![handler.parse().unwrap()],
+                ..StreamConfig::default()
+            };
+            config.check().map_err(|error| error.to_string())
+        };
+        for framing in ["whole", "line", "fixed:1000", "rtp"] {
+            let error = checked(framing, "ts:programme=2", "file:a.ts").unwrap_err();
+            assert_eq!(error, "handler ts needs records of its own format; add --framing ts");
+        }
+        assert!(checked("whole", "unprefix", "-").unwrap_err().ends_with("add --framing length32"));
+        for (framing, handler, input) in [
+            ("ts", "ts:programme=2", "-"),
+            ("fixed:1316", "ts:pids=0", "-"),
+            ("length32", "unprefix", "-"),
+            ("whole", "ts:pids=0", "udp://@:9"),
+            ("whole", "meter", "-"),
+        ] {
+            assert_eq!(checked(framing, handler, input), Ok(()));
+        }
+    }
+
+    /// Promise: Records that no datagram can hold are refused before anything is opened.
+    #[test]
+    fn what_is_too_long_for_a_datagram_is_refused_before_anything_is_opened() {
+        let checked = |framing: &str, pattern: &str, outputs| {
+            StreamConfig {
+                inputs: vec!["-".parse().unwrap()],
+                outputs: vec!["udp://127.0.0.1:9".parse().unwrap(); outputs],
+                framing: framing.parse().unwrap(),
+                pattern: pattern.parse().unwrap(),
+                ..StreamConfig::default()
+            }
+            .check()
+        };
+        for (framing, pattern, outputs) in [
+            ("fixed:65508", "mirror", 1),
+            ("fixed:65496", "shares:2", 2),
+            ("whole", "stripe:65508", 1),
+            ("fixed:100", "stripe:65508", 1),
+        ] {
+            let refused = checked(framing, pattern, outputs);
+            assert!(
+                matches!(refused, Err(StreamConfigError::TooLongForDatagrams { bytes: 65_508, .. })),
+                "{framing} {pattern}: {refused:?}"
+            );
+        }
+        for (framing, pattern, outputs) in [
+            ("fixed:65507", "mirror", 1),
+            ("fixed:65495", "shares:2", 2),
+            ("fixed:100KiB", "stripe:1316", 1),
+            ("line", "mirror", 1),
+        ] {
+            assert!(checked(framing, pattern, outputs).is_ok(), "{framing} {pattern}");
+        }
+    }
+}
