@@ -139,9 +139,10 @@ struct Counters {
 impl Counters {
     fn of(stage: &Stage, server: &Server) -> Result<Self> {
         let status = stage.client().enter(|| server.status())?;
-        let engine = &status["counters"]["engine"];
-        let number =
-            |name: &str| engine[name].as_f64().with_context(|| format!("no {name} in counters: {engine}"));
+        let counters = &status["counters"]["playback"];
+        let number = |name: &str| {
+            counters[name].as_f64().with_context(|| format!("no {name} in counters: {counters}"))
+        };
         Ok(Self { trains: number("trains")?, packets: number("packets")? })
     }
 

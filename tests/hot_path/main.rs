@@ -18,12 +18,13 @@ use anyhow::{Context, Result, ensure};
 use perf_event::events::Tracepoint;
 use perf_event::{Builder, Counter};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-use wirepath_streams::datapath::calibration::Calibrations;
-use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
-use wirepath_streams::datapath::{DataPath, MappedFile, SendContext, Support, Train};
-use wirepath_streams::{
-    At, BlockingPool, Cursor, Departure, Engine, EngineOptions, Event, Importance, Load, Playback,
-    PlaybackOptions, Segment, TrainSource,
+use wirepath_datapath::calibration::Calibrations;
+use wirepath_datapath::rtp::{HEADER_LENGTH, Header, Run};
+use wirepath_datapath::{DataPath, MappedFile, SendContext, Support, Train};
+use wirepath_engine::{Engine, EngineOptions, Waker};
+use wirepath_playback::{
+    At, Cursor, Departure, Load, Playback, PlaybackEvent, PlaybackOptions, PlaybackSettings, Playbacks,
+    Segment, TrainSource,
 };
 use wirepath_tests::{require, trials};
 
@@ -84,7 +85,7 @@ fn a_ring_sends_many_trains_in_a_call() -> Result<()> {
         cost.trains, cost.calls, cost.waits, cost.allocations
     );
     ensure!(cost.allocations == 0, "{} allocations in {} trains", cost.allocations, cost.trains);
-    // 50 sessions share four places in a burst (`streams::slots`): about one call for each dozen of trains.
+    // 50 sessions share four slots in a burst (`playback::slots`): about one call for each dozen of trains.
     ensure!(cost.calls * 4 < cost.trains, "{} kernel calls for {} trains", cost.calls, cost.trains);
     ensure!(cost.calls > 0, "no call sent anything");
     Ok(())
@@ -100,25 +101,21 @@ struct Cost {
 
 /// Plays on one engine thread and counts what happens on it once all sessions are under way.
 fn count(path: DataPath, own_headers: bool) -> Result<Cost> {
-    let readers = BlockingPool::start("reader", 1, Importance::Equal)?;
-    let options = EngineOptions {
-        threads: 1,
-        download_stall_us: 60_000_000,
-        ring: path == DataPath::WireUring,
-        ..EngineOptions::default()
-    };
-    let support = Support::probe(Some(path), Calibrations::default(), false);
-    let engine = Engine::start(&options, Arc::new(support), &readers)?;
+    let engine = Arc::new(Engine::start(EngineOptions::default())?);
+    let support = Arc::new(Support::probe(Some(path), Calibrations::default(), false));
+    let settings = PlaybackSettings { support, ring: path == DataPath::WireUring };
+    let playbacks = Playbacks::start(Arc::clone(&engine), settings);
     let mut calls = system_calls_of("engine-0")?;
     let receiver = UdpSocket::bind("127.0.0.1:0")?;
     let source = Arc::new(OneSegment::new());
     if path == DataPath::WireUring {
-        let medium = &source.segment.medium;
-        let region = Arc::new(medium.copy::<std::io::Error>(medium.file().metadata()?.len(), |_| Ok(()))?);
-        medium.set_hot(Some(&region));
-        engine.hold(&region);
+        let file = &source.segment.mapped_file;
+        let region = Arc::new(file.copy::<std::io::Error>(file.file().metadata()?.len(), |_| Ok(()))?);
+        file.set_hot(Some(&region));
+        playbacks.register(&region);
     }
-    let sessions = (0..SESSIONS).map(|_| session(&engine, &source, &receiver)).collect::<Result<Vec<_>>>()?;
+    let sessions =
+        (0..SESSIONS).map(|_| session(&playbacks, &source, &receiver)).collect::<Result<Vec<_>>>()?;
     for session in &sessions {
         session.play(None, None, |_| ());
         if own_headers {
@@ -127,15 +124,15 @@ fn count(path: DataPath, own_headers: bool) -> Result<Cost> {
         }
     }
     let on_path = |session: &Playback| {
-        own_headers || session.progress().path() == path // what is queued for the ring to hold takes a moment
+        own_headers || session.progress().path == path // registration takes a moment
     };
-    wait_for(|| engine.counters().trains > 10 * SESSIONS as u64 && sessions.iter().all(on_path))?;
+    wait_for(|| playbacks.counters().trains > 10 * SESSIONS as u64 && sessions.iter().all(on_path))?;
 
-    let before = (engine.counters().trains, engine.counters().wakeups, calls.read()?);
+    let before = (playbacks.counters().trains, engine.counters().wakeups, calls.read()?);
     let allocations_before = ALLOCATOR.stats().allocations;
-    wait_for(|| engine.counters().trains >= before.0 + COUNTED)?;
+    wait_for(|| playbacks.counters().trains >= before.0 + COUNTED)?;
     let allocations = ALLOCATOR.stats().allocations - allocations_before;
-    let after = (engine.counters().trains, engine.counters().wakeups, calls.read()?);
+    let after = (playbacks.counters().trains, engine.counters().wakeups, calls.read()?);
     let waits = after.1 - before.1;
     Ok(Cost { trains: after.0 - before.0, calls: after.2 - before.2 - waits, waits, allocations })
 }
@@ -184,19 +181,19 @@ fn mount_tracefs() {
     }
 }
 
-fn session(engine: &Engine, source: &Arc<OneSegment>, receiver: &UdpSocket) -> Result<Playback> {
+fn session(playbacks: &Playbacks, source: &Arc<OneSegment>, receiver: &UdpSocket) -> Result<Playback> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
     socket.connect(receiver.local_addr()?)?;
     let failures = Arc::clone(&source.failures);
     let on_event = Box::new(move |event| {
-        if matches!(event, Event::Failed(_)) {
+        if matches!(event, PlaybackEvent::Failed(_)) {
             failures.fetch_add(1, Relaxed);
         }
     });
     let source = Arc::clone(source) as Arc<dyn TrainSource>;
     let options =
         PlaybackOptions { source, socket, packet_size: PACKET as u16, burst_us: TRAIN_US, on_event };
-    Ok(engine.playback(options)?)
+    Ok(playbacks.open(options)?)
 }
 
 /// Looks until something is so; the engine has the other core.
@@ -220,9 +217,9 @@ impl OneSegment {
         let mut file = tempfile::tempfile().unwrap();
         let length = TRAINS as usize * PACKETS_PER_TRAIN as usize * PACKET;
         file.write_all(&vec![0; length]).unwrap();
-        let medium = Arc::new(MappedFile::new(file, length as u64).unwrap());
+        let mapped_file = Arc::new(MappedFile::new(file, length as u64).unwrap());
         let departures = (0..TRAINS).map(departure).collect();
-        OneSegment { segment: Arc::new(Segment { medium, departures }), failures: Arc::default() }
+        OneSegment { segment: Arc::new(Segment { mapped_file, departures }), failures: Arc::default() }
     }
 }
 
@@ -241,7 +238,7 @@ fn departure(number: u64) -> Departure {
 }
 
 impl TrainSource for OneSegment {
-    fn segment(&self, number: u32) -> Load {
+    fn segment(&self, number: u32, _waker: Option<&Waker>) -> Load {
         if number == 0 { Load::Ready(Arc::clone(&self.segment)) } else { Load::End }
     }
 }

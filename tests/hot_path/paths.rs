@@ -5,8 +5,8 @@ use std::net::UdpSocket;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
-use wirepath_streams::datapath::rtp::{Header, Run};
-use wirepath_streams::datapath::{
+use wirepath_datapath::rtp::{Header, Run};
+use wirepath_datapath::{
     BlockSink, DataPath, Extent, Headers, LOANS_FOR_A_READING, LoanPolicy, LoanSwitch, MappedFile,
     SendContext, Train, UdpSink,
 };

@@ -1,17 +1,11 @@
 //! What a turn of a stream costs an engine thread: no kernel call but what moving its bytes takes, and two more where classes share
 //! processor time.
 
-use std::sync::Arc;
-
 use anyhow::{Result, ensure};
 use libtest_mimic::Trial;
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
+use wirepath_engine::{Engine, EngineOptions, Policy, Round, Sharing};
 use wirepath_streams::handlers::Filter;
-use wirepath_streams::{
-    BlockingPool, Engine, EngineOptions, Framing, Handler, Importance, Object, Policy, Round, Sharing,
-    StreamBuilder, StreamOptions,
-};
+use wirepath_streams::{Framing, Handler, Object, StreamBuilder, StreamOptions};
 use wirepath_tests::trials;
 
 use super::system_calls_of;
@@ -44,9 +38,7 @@ fn a_turn_is_measured_only_where_classes_share_processor_time() -> Result<()> {
 /// Kernel calls of the engine thread, besides waits, for a stream that takes none to move: from memory to nowhere.
 fn calls(round: Round) -> Result<u64> {
     let sharing = Sharing { policy: Policy::FairShare { round, carry_percent: 0 }, classes: Vec::new() };
-    let readers = BlockingPool::start("reader", 1, Importance::Equal)?;
-    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-    let engine = Engine::start(&EngineOptions { sharing, ..EngineOptions::default() }, support, &readers)?;
+    let engine = Engine::start(EngineOptions { sharing, ..EngineOptions::default() })?;
     let mut counter = system_calls_of("engine-0")?;
     let drops = Filter::new(1 << 16, |_: &[u8]| false);
     let stream = StreamBuilder::default()
@@ -55,7 +47,7 @@ fn calls(round: Round) -> Result<u64> {
         .output(Object::collect("nothing", 0).0)
         .build();
     let before = (counter.read()?, engine.counters().wakeups);
-    let end = engine.start_stream(stream, StreamOptions::default()).wait();
+    let end = stream.start(&engine, StreamOptions::default()).wait();
     end.result?;
     let after = (counter.read()?, engine.counters().wakeups);
     ensure!(end.status.bytes_in == (TURNS * TURN) as u64, "{:?}", end.status);

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
 use serde_json::Value;
-use wirepath_streams::datapath::calibration::Host;
+use wirepath_datapath::calibration::Host;
 use wirepath_tests::process::{self, Process};
 use wirepath_tests::{Deadline, require, server, trials};
 
@@ -186,7 +186,7 @@ fn an_option_that_an_experiment_has_no_use_for_is_refused() -> Result<()> {
         let output = Command::new(program()?).args(["assess", experiment, option, value]).output()?;
         let errors = String::from_utf8(output.stderr)?;
         ensure!(output.status.code() == Some(2), "{}: {errors}", output.status);
-        ensure!(errors.contains(option) && errors.contains("has no use for it"), "{errors}");
+        ensure!(errors.contains(option) && errors.contains("not an option of this experiment"), "{errors}");
         let help = Command::new(program()?).args(["assess", experiment, "--help"]).output()?;
         ensure!(
             !String::from_utf8(help.stdout)?.contains(&format!("{option} <")),

@@ -174,8 +174,8 @@ fn what_is_no_result_is_refused() -> Result<()> {
     let cases = [
         ("gone.json", "gone.json: No such file"),
         (".", "is a folder; name the JSON file"),
-        ("other.json", "other.json: this is a result of schema \"wirepath-assessment/99\""),
-        ("text.json", "text.json: this is no result of `wirepath assess`"),
+        ("other.json", "other.json: schema \"wirepath-assessment/99\""),
+        ("text.json", "text.json: not a result of `wirepath assess`"),
     ];
     for (file, reason) in cases {
         for arguments in

@@ -8,8 +8,8 @@
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
-use wirepath_streams::datapath::calibration::Host;
-use wirepath_streams::datapath::release;
+use wirepath_datapath::calibration::Host;
+use wirepath_datapath::release;
 use wirepath_tests::hot::wait_for_path;
 use wirepath_tests::namespace::{Link, SERVER};
 use wirepath_tests::playback::{Playback, ensure_bytes};

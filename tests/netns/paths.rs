@@ -15,8 +15,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 use libtest_mimic::Trial;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
-use wirepath_streams::datapath::{
+use wirepath_datapath::rtp::{HEADER_LENGTH, Header, Run};
+use wirepath_datapath::{
     BlockPath, BlockSink, DataPath, Extent, Headers, LoanPolicy, LoanSwitch, MappedFile, PageBuffer,
     SendContext, SendError, Train, UdpSink,
 };

@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use libtest_mimic::Trial;
-use wirepath_streams::datapath::rtp::{HEADER_LENGTH, Header, Run};
-use wirepath_streams::datapath::{
+use wirepath_datapath::rtp::{HEADER_LENGTH, Header, Run};
+use wirepath_datapath::{
     self as paths, BlockPath, BlockSink, Extent, Headers, MappedFile, SendContext, SendError, Train, UdpSink,
 };
 use wirepath_tests::caching::{Cache, names};

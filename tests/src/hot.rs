@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use serde_json::Value;
-use wirepath_streams::datapath::SendContext;
+use wirepath_datapath::SendContext;
 
 use crate::{Deadline, require};
 
@@ -23,8 +23,8 @@ pub fn wait_for_path(path: &str, mut status: impl FnMut() -> Result<Value>) -> R
     Deadline::seconds(10.0).wait_for(path, look).with_context(|| format!("the path in use is {last}"))
 }
 
-/// A number that the engine counts.
+/// A number that the playbacks count.
 pub fn counted(status: &Value, name: &str) -> Result<u64> {
-    let engine = &status["counters"]["engine"];
-    engine[name].as_u64().with_context(|| format!("no {name} in {engine}"))
+    let counters = &status["counters"]["playback"];
+    counters[name].as_u64().with_context(|| format!("no {name} in {counters}"))
 }

@@ -1,6 +1,6 @@
 //! The data paths that can be tried here.
 
-use wirepath_streams::datapath::{BlockPath, DataPath, SendContext};
+use wirepath_datapath::{BlockPath, DataPath, SendContext};
 
 /// All for streaming, those that need the kernel module only where it is loaded; crates/datapath/tests/module.rs says aloud that it
 /// is not.

@@ -8,7 +8,7 @@ use std::sync::{Mutex, mpsc};
 
 use anyhow::{Context, Result, ensure};
 use tempfile::TempDir;
-use wirepath_streams::datapath::calibration::Host;
+use wirepath_datapath::calibration::Host;
 
 use crate::namespace::Namespace;
 use crate::process::{self, Process};

@@ -98,7 +98,7 @@ impl Bare {
             ))
         })?;
         match output.status.success() {
-            true => String::from_utf8(output.stdout).map_err(|_| failed("it prints what is no text")),
+            true => String::from_utf8(output.stdout).map_err(|_| failed("its output is not UTF-8")),
             false => Err(failed(String::from_utf8_lossy(&output.stderr).trim())),
         }
     }

@@ -216,7 +216,7 @@ fn own_file(path: &Path, largest_packet: u64) -> Result<(File, u64), Error> {
     let metadata = file.metadata().map_err(|error| wrong(&error.to_string()))?;
     match metadata.len() {
         _ if metadata.is_dir() => Err(wrong("it is a directory; name a file")),
-        _ if !metadata.is_file() => Err(wrong("it is no regular file")),
+        _ if !metadata.is_file() => Err(wrong("not a regular file")),
         length if length < largest_packet => Err(wrong(&format!(
             "it has {length} bytes, and a packet has {largest_packet}; name a larger file, or none and one is made"
         ))),
@@ -266,7 +266,7 @@ fn warm(mut file: &File, length: u64) -> Result<bool, Error> {
         while file.read(&mut room).doing("reading a file")? > 0 {}
     }
     Err(Error::Unable(format!(
-        "of the file's {pages} pages {} stay in the page cache: memory is too small, or somebody takes it; use a smaller \
+        "of the file's {pages} pages {} stay in the page cache: memory is too small, or other programs take it; use a smaller \
          --volume",
         cached()
     )))

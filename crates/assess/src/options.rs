@@ -91,7 +91,7 @@ impl fmt::Display for Sink {
 /// A text that names no sink.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no sink {0:?}: there are drop, drop-nooffload, loopback, veth, and HOST:PORT where `wirepath assess sink` runs"
+    "unknown sink {0:?}: expected drop, drop-nooffload, loopback, veth, or HOST:PORT where `wirepath assess sink` runs"
 )]
 pub struct UnknownSink(String);
 

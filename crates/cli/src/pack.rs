@@ -16,10 +16,10 @@ use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::spawn_blocking;
 use tracing_subscriber::EnvFilter;
+use wirepath_engine::{BlockingPool, Priority};
 use wirepath_media::ts::{DETECTION_BYTES, Deframer};
 use wirepath_net::raise_descriptor_limit;
 use wirepath_server::images::{self, Cache, Image, Store};
-use wirepath_streams::{BlockingPool, Importance};
 
 use crate::exit;
 use crate::image_options::ImageOptions;
@@ -69,7 +69,7 @@ impl Pack {
         let options = self.images.clone().or(file.images);
         raise_descriptor_limit(); // every image stays open: see `Work::kept`
         let cache = Cache::open(&options.cache_folder()?, options.cache_bytes())?;
-        let readers = BlockingPool::start("reader", 1, Importance::Equal)?;
+        let readers = BlockingPool::start("reader", 1, Priority::Normal)?;
         let store = Store::new(cache, options.burst().as_micros() as u32, readers, 1)?;
         let work = Work { store, json: self.json, kept: Vec::new(), tally: Tally::default() };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

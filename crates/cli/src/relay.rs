@@ -18,8 +18,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use clap::error::ErrorKind;
 use clap::{ArgGroup, Args};
+use wirepath_engine::{Policy, Round};
 use wirepath_relay::{AddressError, Configuration, Endpoint};
-use wirepath_streams::{Policy, Round};
 
 use crate::{format, terminal, values};
 use cache::CacheOptions;

@@ -12,10 +12,10 @@ use anyhow::{Context, Result, anyhow, ensure};
 use bytesize::ByteSize;
 use clap::Args;
 use sd_notify::NotifyState;
+use wirepath_datapath::SendContext;
 use wirepath_net::http::AccessLog;
 use wirepath_server::rtsp::port_pairs;
 use wirepath_server::{DataPath, Server, ServerOptions, StartError};
-use wirepath_streams::datapath::SendContext;
 
 use crate::exit;
 use crate::image_options::CALIBRATION;

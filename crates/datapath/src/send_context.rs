@@ -152,13 +152,13 @@ impl SendContext {
     /// Hears from the ring which loans are over. Never blocks; a call if anything is in flight.
     pub fn reclaim_loans(&mut self) {
         if let Some(ring) = &mut self.ring {
-            ring.tidy();
+            ring.reap();
         }
     }
 
     /// Whether there is a ring that sends.
     pub(crate) fn has_ring(&self) -> bool {
-        self.ring.as_ref().is_some_and(|ring| ring.broken().is_none())
+        self.ring.as_ref().is_some_and(|ring| ring.failure().is_none())
     }
 
     /// The ring, for a path that has found it to hold what it sends.
@@ -170,7 +170,7 @@ impl SendContext {
     /// Goes on without a ring that has failed, as soon as it has no answer left to give: paths that need it
     /// step down.
     pub(crate) fn drop_failed_ring(&mut self) {
-        if let Some(errno) = self.ring.as_ref().filter(|ring| ring.queued() == 0).and_then(Uring::broken) {
+        if let Some(errno) = self.ring.as_ref().filter(|ring| ring.queued() == 0).and_then(Uring::failure) {
             tracing::error!(%errno, "io_uring_enter failed; this thread goes on without a ring");
             self.ring = None;
         }

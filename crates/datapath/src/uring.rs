@@ -134,10 +134,10 @@ impl Uring {
                 }
             };
         }
-        if self.ring.leaving() > 0 {
-            self.ring.tidy();
+        if self.ring.unregistering() > 0 {
+            self.ring.reap_completions();
         }
-        self.busy = self.ring.leaving() > 0;
+        self.busy = self.ring.unregistering() > 0;
         Ok(if self.busy { RegistrationProgress::Later } else { RegistrationProgress::Done })
     }
 
@@ -173,7 +173,7 @@ impl Uring {
         ledger: &Arc<Ledger>,
     ) -> Result<Option<Result<u32, Errno>>, SendError> {
         if !self.ring.has_room_to_lend() {
-            self.ring.tidy();
+            self.ring.reap_completions();
         }
         if !self.ring.has_room_to_lend() {
             return Ok(None);
@@ -223,16 +223,16 @@ impl Uring {
         self.ring.copied()
     }
 
-    pub(crate) fn tidy(&mut self) {
-        self.ring.tidy();
+    pub(crate) fn reap(&mut self) {
+        self.ring.reap_completions();
     }
 
     pub(crate) fn drain(&mut self, limit: Duration) -> bool {
         self.ring.drain(limit)
     }
 
-    pub(crate) fn broken(&self) -> Option<Errno> {
-        self.ring.broken()
+    pub(crate) fn failure(&self) -> Option<Errno> {
+        self.ring.failure()
     }
 
     fn position(&self, region_id: u64) -> Result<usize, usize> {

@@ -32,8 +32,8 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
+use wirepath_engine::Engine;
 use wirepath_net::http::reject;
-use wirepath_streams::Engine;
 
 use connection::Connection;
 use cost::Cost;
@@ -75,8 +75,7 @@ pub struct CacheOptions {
     pub origin: Origin,
     /// How long the origin may take to begin an answer, and how long it may send nothing within one, or take nothing of a request.
     pub origin_limit: Duration,
-    /// How long a client may take nothing of an answer that passes through, or send nothing of a request. Of answers from the cache the
-    /// [engine](wirepath_streams::EngineOptions::download_stall_us) says that.
+    /// How long a client may take nothing of an answer that passes through, or send nothing of a request.
     pub client_limit: Duration,
     /// Most client connections, and most fetches at a time; none for as many as there are descriptors for, and 4096 at most.
     pub connections: Option<NonZeroUsize>,

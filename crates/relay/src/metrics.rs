@@ -8,10 +8,10 @@ use std::time::Instant;
 use tokio::net::TcpListener;
 use tokio::runtime::Builder;
 use tokio::sync::watch;
+use wirepath_engine::Engine;
 use wirepath_net::http::{self, Endpoint, HttpOptions};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
-use wirepath_streams::Engine;
 
 /// Maximum number of clients of the endpoint, for which the proxy's limit leaves descriptors.
 const MAX_CONNECTIONS: usize = 32;

@@ -26,9 +26,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
-use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
+use wirepath_engine::{Engine, EngineOptions};
 
 pub use balance::Balance;
 pub use health::HealthOptions;
@@ -232,7 +230,5 @@ impl ProxyView {
 
 fn engine(threads: usize) -> io::Result<Engine> {
     // Relayed bytes never wait for storage.
-    let readers = BlockingPool::start("reader", 1, Importance::Equal)?;
-    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-    Engine::start(&EngineOptions { threads, ..EngineOptions::default() }, support, &readers)
+    Engine::start(EngineOptions { threads, pool_threads: 1, ..EngineOptions::default() })
 }

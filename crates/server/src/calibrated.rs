@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use wirepath_streams::datapath::calibration::{Calibration, Calibrations};
-use wirepath_streams::datapath::{DataPath, Support};
-use wirepath_streams::{BlockingPool, Importance};
+use wirepath_datapath::calibration::{Calibration, Calibrations};
+use wirepath_datapath::{DataPath, Support};
+use wirepath_engine::{BlockingPool, Priority};
 
 /// How long measuring takes; sessions are served meanwhile, by the order of preference.
 const BUDGET: Duration = Duration::from_secs(2);
@@ -30,7 +30,7 @@ pub(crate) fn support(forced: Option<DataPath>, file: &Path, hot_memory: bool) -
     if support.is_unmeasured() {
         let (measuring, file) = (Arc::clone(&support), file.to_owned());
         // The thread ends when the pool, and with it the way to give it more to do, is dropped here.
-        let once = BlockingPool::start("measure", 1, Importance::Background)?;
+        let once = BlockingPool::start("measure", 1, Priority::Background)?;
         let taken = once.submit(move || measure(&measuring, &file));
         debug_assert!(taken, "a new pool has room for one job");
     }
@@ -77,7 +77,7 @@ fn keep(own: Calibration, file: &Path) -> io::Result<Calibrations> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wirepath_streams::datapath::calibration::{DeviceKind, Host};
+    use wirepath_datapath::calibration::{DeviceKind, Host};
 
     fn measured(origin: &str, device: DeviceKind) -> Calibration {
         let (host, origin) = (Host::this(), origin.to_owned());

@@ -11,6 +11,7 @@ mod store;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod waiters;
 mod work_queue;
 
 pub use cache::{Cache, CacheError};

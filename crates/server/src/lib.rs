@@ -12,4 +12,4 @@ mod server;
 
 pub use server::{Server, ServerOptions, StartError};
 /// A way to take trains from storage to a socket.
-pub use wirepath_streams::datapath::DataPath;
+pub use wirepath_datapath::DataPath;

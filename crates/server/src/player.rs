@@ -1,62 +1,65 @@
-//! What the RTSP door plays from: the library finds an asset, the store its image, the engine sends it.
+//! The player of RTSP sessions: the library finds an asset, the store its image, a playback sends it.
 
 use std::fs::File;
 use std::net::UdpSocket;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
+use wirepath_datapath::path_mtu;
+use wirepath_engine::DropOnPool;
 use wirepath_http::AssetPath;
 use wirepath_media::image::Recipe;
-use wirepath_streams::datapath::{SendError, path_mtu};
-use wirepath_streams::{self as streams, Deferred, Engine, PlaybackOptions};
+use wirepath_playback::{
+    self as playback, Cursor, PlayError, PlaybackOptions, Playbacks, Position, Progress, TrainSource,
+};
 
 use crate::images::{HotMemory, HotSession, Image, Progress as ImageProgress, SeekResult, Store, StoreError};
 use crate::library::{FindError, Library};
 use crate::rtsp::player::{
-    Event, Facts, Later, OnEvent, OpenError, PlayError, Playback, Player, Position, Presentation, Progress,
-    Reply, RtpClock,
+    BoxFuture, Description, OnEvent, OpenError, Playback, Player, Presentation, Reply,
 };
 
-/// Assets of a library, played by an engine from a store's images.
+/// Assets of a library, played from a store's images.
 pub(crate) struct AssetPlayer {
     pub(crate) library: Arc<Library>,
     pub(crate) store: Arc<Store>,
-    pub(crate) engine: Arc<Engine>,
+    pub(crate) playbacks: Arc<Playbacks>,
     pub(crate) hot: Option<Arc<HotMemory>>,
 }
 
 struct AssetPresentation {
     name: String,
-    asset: Deferred<Arc<File>>,
+    asset: DropOnPool<Arc<File>>,
     image: Arc<Image>,
     store: Arc<Store>,
-    engine: Arc<Engine>,
+    playbacks: Arc<Playbacks>,
     hot: Option<Arc<HotMemory>>,
 }
 
-/// A playback of the engine that knows its image, so that it can tell where a time is.
+/// A playback that knows its image, and so where a time is.
 struct ImagePlayback {
     image: Arc<Image>,
-    playback: Arc<streams::Playback>,
+    playback: Arc<playback::Playback>,
     _hot: Option<HotSession>,
-    /// Dropped to call off a request to play that waits until the image has grown to the time it asks for.
+    /// Dropped to cancel a request to play that waits until the image has grown to the requested time.
     waiting: Mutex<Option<oneshot::Sender<()>>>,
 }
 
 impl Player for AssetPlayer {
-    fn open<'a>(&'a self, path: &'a [u8]) -> Later<'a, Result<Arc<dyn Presentation>, OpenError>> {
+    fn open<'a>(&'a self, path: &'a [u8]) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>> {
         let path = AssetPath::from_decoded(path);
         Box::pin(async move {
             let path = path.map_err(|_| OpenError::NotFound)?;
             let (library, store) = (Arc::clone(&self.library), Arc::clone(&self.store));
-            let (engine, hot) = (Arc::clone(&self.engine), self.hot.clone());
-            blocking(move || open(&library, store, engine, hot, &path)).await
+            let (playbacks, hot) = (Arc::clone(&self.playbacks), self.hot.clone());
+            blocking(move || open(&library, store, playbacks, hot, &path)).await
         })
     }
 }
 
 impl Presentation for AssetPresentation {
-    fn facts(&self) -> Facts {
+    fn describe(&self) -> Description {
         let summary = self.image.summary();
         let identity = self.image.plan().identity;
         let (packet, payload) = (
@@ -65,7 +68,7 @@ impl Presentation for AssetPresentation {
         );
         /// Bytes of IPv4 and UDP headers in front of each packet.
         const BELOW: u64 = 28;
-        Facts {
+        Description {
             name: self.name.clone(),
             id: identity.inode,
             version: identity.mtime_ns.unsigned_abs(),
@@ -78,19 +81,20 @@ impl Presentation for AssetPresentation {
         &self,
         socket: UdpSocket,
         on_event: OnEvent,
-    ) -> Later<'_, Result<Box<dyn Playback>, OpenError>> {
+    ) -> BoxFuture<'_, Result<Box<dyn Playback>, OpenError>> {
         Box::pin(async move {
             let image = self.image_for(&socket).await?;
             let options = PlaybackOptions {
-                source: Arc::clone(&image) as Arc<dyn streams::TrainSource>,
+                source: Arc::clone(&image) as Arc<dyn TrainSource>,
                 socket,
                 packet_size: image.plan().recipe.packet_size(),
                 burst_us: image.plan().recipe.burst_us.into(),
-                on_event: Box::new(move |event| on_event(event_of(event))),
+                on_event,
             };
-            let playback = self.engine.playback(options).map_err(|error| {
-                OpenError::Failed(format!("the socket for RTP could not be set up: {error}"))
-            })?;
+            let playback = self
+                .playbacks
+                .open(options)
+                .map_err(|error| OpenError::Failed(format!("cannot set up the socket for RTP: {error}")))?;
             let hot = self.hot.as_ref().and_then(|hot| hot.session(&image));
             let playback = Arc::new(playback);
             let playback = ImagePlayback { image, playback, _hot: hot, waiting: Mutex::default() };
@@ -117,25 +121,25 @@ impl Playback for ImagePlayback {
     }
 
     fn play(&self, from_us: Option<u64>, until_us: Option<u64>, reply: Reply<Position>) {
-        self.stop_waiting();
+        self.cancel_waiting();
         let Some(from_us) = from_us else {
-            return start(&self.playback, None, until_us, reply);
+            return self.playback.play(None, until_us, reply);
         };
         match self.image.locate(from_us) {
-            SeekResult::At { cursor, .. } => start(&self.playback, Some(cursor), until_us, reply),
+            SeekResult::At { cursor, .. } => self.playback.play(Some(cursor), until_us, reply),
             SeekResult::BeyondEnd => reply(Err(PlayError::BeyondEnd)),
             SeekResult::NotYet => {
                 let (image, playback) = (Arc::clone(&self.image), Arc::clone(&self.playback));
-                let (waiting, called_off) = oneshot::channel::<()>();
-                *self.waiting.lock().unwrap_or_else(PoisonError::into_inner) = Some(waiting);
+                let (waiting, cancelled) = oneshot::channel::<()>();
+                *self.waiting.lock() = Some(waiting);
                 tokio::spawn(async move {
-                    let located = tokio::select! {
-                        biased; // What was called off before must not start, though its place is there now.
-                        _ = called_off => Err(PlayError::Failed("another request came first".to_owned())),
-                        located = located(&image, from_us) => located,
+                    let cursor = tokio::select! {
+                        biased; // What was cancelled before must not start, though its place is there now.
+                        _ = cancelled => Err(PlayError::Superseded),
+                        cursor = locate(&image, from_us) => cursor,
                     };
-                    match located {
-                        Ok(cursor) => start(&playback, Some(cursor), until_us, reply),
+                    match cursor {
+                        Ok(cursor) => playback.play(Some(cursor), until_us, reply),
                         Err(error) => reply(Err(error)),
                     }
                 });
@@ -144,20 +148,12 @@ impl Playback for ImagePlayback {
     }
 
     fn pause(&self, reply: Reply<u64>) {
-        self.stop_waiting();
-        self.playback.pause(move |result| reply(result.map_err(play_error)));
+        self.cancel_waiting();
+        self.playback.pause(reply);
     }
 
     fn progress(&self) -> Progress {
-        let progress = self.playback.progress();
-        Progress {
-            packets: progress.packets(),
-            octets: progress.octets(),
-            packets_lost: progress.packets_lost(),
-            position_us: progress.position_us(),
-            clock: progress.clock().map(|clock| RtpClock { at_us: clock.at_us, timestamp: clock.timestamp }),
-            path: progress.path().name(),
-        }
+        self.playback.progress()
     }
 
     fn reason(&self) -> &str {
@@ -166,13 +162,13 @@ impl Playback for ImagePlayback {
 }
 
 impl ImagePlayback {
-    fn stop_waiting(&self) {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+    fn cancel_waiting(&self) {
+        self.waiting.lock().take();
     }
 }
 
-/// Where a time is, once the image has grown so far.
-async fn located(image: &Image, at_us: u64) -> Result<streams::Cursor, PlayError> {
+/// Locates a time, once the image has grown so far.
+async fn locate(image: &Image, at_us: u64) -> Result<Cursor, PlayError> {
     let mut progress = image.progress();
     loop {
         let now = progress.borrow_and_update().clone();
@@ -180,36 +176,20 @@ async fn located(image: &Image, at_us: u64) -> Result<streams::Cursor, PlayError
             (SeekResult::At { cursor, .. }, _) => return Ok(cursor),
             (SeekResult::BeyondEnd, _) => return Err(PlayError::BeyondEnd),
             (SeekResult::NotYet, ImageProgress::Failed(failure)) => {
-                return Err(PlayError::Failed(failure.reason.to_string()));
+                return Err(PlayError::Source(Arc::clone(&failure.reason)));
             }
             (SeekResult::NotYet, _) => {}
         }
         if progress.changed().await.is_err() {
-            return Err(PlayError::Failed("the image is gone".to_owned()));
+            return Err(PlayError::Over);
         }
     }
-}
-
-fn start(
-    playback: &streams::Playback,
-    from: Option<streams::Cursor>,
-    until_us: Option<u64>,
-    reply: Reply<Position>,
-) {
-    playback.play(from, until_us, move |result| {
-        let position = |position: streams::Position| Position {
-            sequence: position.sequence,
-            timestamp: position.timestamp,
-            at_us: position.at_us,
-        };
-        reply(result.map(position).map_err(play_error));
-    });
 }
 
 fn open(
     library: &Library,
     store: Arc<Store>,
-    engine: Arc<Engine>,
+    playbacks: Arc<Playbacks>,
     hot: Option<Arc<HotMemory>>,
     path: &AssetPath,
 ) -> Result<Arc<dyn Presentation>, OpenError> {
@@ -218,8 +198,8 @@ fn open(
     let asset = Arc::new(asset.file);
     let recipe = store.usual_recipe();
     let image = store.image(Arc::clone(&asset), &name, recipe).map_err(open_error)?;
-    let asset = Deferred::new(asset, engine.readers());
-    Ok(Arc::new(AssetPresentation { name, asset, image, store, engine, hot }))
+    let asset = DropOnPool::new(asset, playbacks.engine().pool());
+    Ok(Arc::new(AssetPresentation { name, asset, image, store, playbacks, hot }))
 }
 
 /// The recipe for the path that a socket is connected over.
@@ -251,20 +231,5 @@ fn open_error(error: StoreError) -> OpenError {
         StoreError::NotPlayable(reason) => OpenError::NotPlayable(reason),
         StoreError::Busy | StoreError::Stopped | StoreError::Cache(_) => OpenError::Busy(error.to_string()),
         StoreError::Io { .. } | StoreError::Mtu(_) => OpenError::Failed(error.to_string()),
-    }
-}
-
-fn play_error(error: streams::PlayError) -> PlayError {
-    match error {
-        streams::PlayError::BeyondEnd => PlayError::BeyondEnd,
-        error => PlayError::Failed(error.to_string()),
-    }
-}
-
-fn event_of(event: streams::Event) -> Event {
-    match event {
-        streams::Event::Finished => Event::Finished,
-        streams::Event::Failed(streams::PlayError::Send(SendError::Refused { .. })) => Event::Unreachable,
-        streams::Event::Failed(error) => Event::Failed(error.to_string()),
     }
 }

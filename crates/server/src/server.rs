@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
+use wirepath_datapath::{DataPath, SendContext, Support};
+use wirepath_engine::{Engine, EngineOptions};
 use wirepath_net::http::{self, AccessLog, Endpoint, HttpOptions};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::raise_descriptor_limit;
 use wirepath_net::status::Status;
-use wirepath_streams::datapath::{DataPath, SendContext, Support};
-use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
+use wirepath_playback::{PlaybackSettings, Playbacks};
 
 use crate::calibrated;
 use crate::http::LibrarySite;
@@ -26,9 +27,6 @@ use crate::rtsp::{self, RtspOptions};
 
 /// How long draining may take before what is left is cut.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
-
-/// A download that takes nothing for so long is ended.
-const DOWNLOAD_STALL: Duration = Duration::from_secs(60);
 
 /// Connections that may wait to be accepted.
 const BACKLOG: u32 = 4096;
@@ -113,30 +111,29 @@ impl Server {
         raise_descriptor_limit();
         let library = Arc::new(Library::open(&options.paths)?);
         let cache = Cache::open(&options.cache, options.cache_bytes)?;
-        let readers = BlockingPool::start("reader", options.threads.max(2), Importance::Equal)?;
         let hot_memory = options.hot_memory_bytes > 0;
         let support = calibrated::support(options.path, &options.calibration, hot_memory)?;
         let ring = hot_memory && can_use_hot_memory(&support);
-        let engine_options = EngineOptions {
+        let engine = Arc::new(Engine::start(EngineOptions {
             threads: options.threads,
-            download_stall_us: DOWNLOAD_STALL.as_micros() as u64,
-            ring,
+            pool_threads: options.threads.max(2),
             ..EngineOptions::default()
-        };
-        let engine = Arc::new(Engine::start(&engine_options, support, &readers)?);
+        })?);
+        let settings = PlaybackSettings { support, ring };
+        let playbacks = Arc::new(Playbacks::start(Arc::clone(&engine), settings));
         let hot = match ring {
-            true => Some(HotMemory::start(options.hot_memory_bytes, Arc::clone(&engine))?),
+            true => Some(HotMemory::start(options.hot_memory_bytes, Arc::clone(&playbacks))?),
             false => None,
         };
         let burst_us = options.burst.as_micros() as u32;
-        let store = Store::new(cache, burst_us, readers, options.threads.div_ceil(2))?;
+        let store = Store::new(cache, burst_us, engine.pool().clone(), options.threads.div_ceil(2))?;
 
         let rtsp_listener = listen("RTSP", options.rtsp)?;
         let http_listener = listen("HTTP", options.http)?;
         let player = AssetPlayer {
             library: Arc::clone(&library),
             store: Arc::clone(&store),
-            engine: Arc::clone(&engine),
+            playbacks: Arc::clone(&playbacks),
             hot: hot.clone(),
         };
         let rtsp_service = rtsp::Listener::new(Arc::new(player), rtsp_options(&options));
@@ -145,7 +142,7 @@ impl Server {
         let (mut metrics, mut status) = (Metrics::of_process(), Status::new(Instant::now()));
         rtsp_service.register(&mut metrics, &mut status);
         http_service.register(&mut metrics, &mut status);
-        crate::engine_metrics::register(&engine, &store, &mut metrics, &mut status);
+        crate::engine_metrics::register(&playbacks, &store, &mut metrics, &mut status);
         if let Some(hot) = hot {
             crate::hot_metrics::register(&hot, &mut metrics, &mut status);
         }

@@ -12,6 +12,7 @@ mod collected;
 mod fill;
 mod listener;
 mod mapped;
+mod parts;
 mod provisional;
 mod take;
 mod target;
@@ -29,12 +30,14 @@ use rustix::io::Errno;
 use rustix::net::{SocketAddrAny, SocketType, ipproto, sockopt};
 use wirepath_datapath::{datagrams, socket};
 
-use crate::growth::Growth;
+use crate::write_progress::WriteProgress;
 
 pub use collected::Collected;
-pub(crate) use fill::{Cold, Fill};
+pub(crate) use fill::{Available, Cold, Fill};
 pub(crate) use listener::Listener;
 pub(crate) use mapped::Mapped;
+pub use parts::Part;
+pub(crate) use parts::{Parts, Source, TRUNCATED};
 pub(crate) use provisional::Provisional;
 pub(crate) use take::{PARTS, Take};
 pub(crate) use target::{Batch, Target};
@@ -59,6 +62,8 @@ pub(crate) enum Kind {
     Mapping(Mapped),
     /// Bytes to read, then no more.
     Memory(Bytes),
+    /// Parts of files and bytes to read, then no more.
+    Parts(Parts),
     /// Where what is taken is kept.
     Collected(Collected),
 }
@@ -73,8 +78,10 @@ pub(crate) struct StoredFile {
     pub(crate) end: u64,
     /// Up to where it is known to be in memory.
     pub(crate) warm_until: u64,
-    /// Who is told how much of it is written.
-    pub(crate) growth: Option<Arc<Growth>>,
+    /// Advanced by what is written to it.
+    pub(crate) progress: Option<Arc<WriteProgress>>,
+    /// It is read only as far as this says.
+    pub(crate) follows: Option<Arc<WriteProgress>>,
     /// It was made for a stream, and goes if nothing comes of that.
     pub(crate) provisional: Option<Arc<Provisional>>,
 }
@@ -144,11 +151,14 @@ impl Object {
         Object::new(name, Kind::File(StoredFile { offset, end, ..StoredFile::new(file) }))
     }
 
-    /// A file to write, which others send [meanwhile](crate::Part::Growing): `growth` says how much of it there is, and so where this
-    /// begins. Streams may write it one after the other.
-    pub fn growing(name: &str, file: Arc<File>, growth: Arc<Growth>) -> Object {
-        let offset = growth.bytes();
-        Object::new(name, Kind::File(StoredFile { offset, growth: Some(growth), ..StoredFile::new(file) }))
+    /// A file to write, which others send [meanwhile](crate::Part::Following): `progress` says how much of it is written, and
+    /// so where this begins. Streams may write it one after the other.
+    pub fn written(name: &str, file: Arc<File>, progress: Arc<WriteProgress>) -> Object {
+        let offset = progress.bytes();
+        Object::new(
+            name,
+            Kind::File(StoredFile { offset, progress: Some(progress), ..StoredFile::new(file) }),
+        )
     }
 
     /// A connected stream socket (TCP or Unix), a pipe, a FIFO or a terminal; or an ordinary file that is read or written where it
@@ -265,7 +275,7 @@ impl Object {
             Kind::Stream(connection) => Some(connection.descriptor.as_fd()),
             Kind::Listening(listener) => Some(listener.as_fd()),
             Kind::Datagrams(datagrams) => Some(datagrams.socket.as_fd()),
-            Kind::File(_) | Kind::Mapping(_) | Kind::Memory(_) | Kind::Collected(_) => None,
+            Kind::File(_) | Kind::Mapping(_) | Kind::Memory(_) | Kind::Parts(_) | Kind::Collected(_) => None,
         }
     }
 
@@ -375,7 +385,8 @@ impl StoredFile {
             offset: 0,
             end: u64::MAX,
             warm_until: 0,
-            growth: None,
+            progress: None,
+            follows: None,
             provisional: None,
         }
     }

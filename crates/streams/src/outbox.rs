@@ -5,7 +5,7 @@ use std::io::IoSlice;
 use std::ops::Add;
 
 use crate::record::Run;
-use crate::worker::TURN;
+use wirepath_engine::TURN_BYTES;
 
 /// What happens to records for an output that takes none at the moment, when as much waits as may.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -155,7 +155,7 @@ impl Outbox {
         }
         // A record without end is no reason to wait without end; but what is made of a piece in one turn goes together.
         if self.when_full == WhenFull::Disconnect
-            && self.bytes as u64 >= (self.limit as u64).saturating_add(TURN)
+            && self.bytes as u64 >= (self.limit as u64).saturating_add(TURN_BYTES)
         {
             self.note_dropped(&run);
             return Offered::Disconnect;

@@ -33,12 +33,12 @@ use std::collections::VecDeque;
 
 use bytes::BytesMut;
 use wirepath_datapath::Pipe;
+use wirepath_engine::{StallDetector, Watcher};
 
 pub use attach::TooLate;
 pub use build::{OutputOptions, StreamBuilder};
 pub use error::StreamError;
 pub use event::{OnEvent, StreamEvent};
-pub(crate) use finish::LOOK_AGAIN_US;
 pub use status::{EndedOutput, GoneOutputs, InputStatus, OutputStatus, StreamStatus};
 pub(crate) use storage::Stored;
 
@@ -51,11 +51,9 @@ use crate::outbox::{Dropped, Outbox};
 use crate::pattern::{Lately, Spread};
 use crate::record::Run;
 use crate::secret::Collector;
-use crate::standstill::Standstill;
 use arrival::Arrivals;
 use expected::Expected;
 use storage::{Job, Storage};
-use watch::Watch;
 
 /// An input or output of a stream, unique within it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -96,7 +94,7 @@ pub struct Stream {
     charged: u64,
     on_event: Option<Box<OnEvent>>,
     /// Where an engine waits for the descriptors.
-    watch: Option<Watch>,
+    watcher: Option<Watcher>,
     /// What went wrong between two turns.
     failed: Option<StreamError>,
     /// What went wrong with what comes in: no more is taken, and the stream ends with this when what was taken before has left.
@@ -149,8 +147,10 @@ struct Settings {
     ends_with_connections: bool,
     /// Whether bytes that nobody looks at need not be copied: false where an object cannot do that.
     moves_unseen: bool,
-    /// How long an output may take nothing when nothing is left but that it does, in microseconds.
+    /// How long an output may take nothing before it has failed, in microseconds.
     stall_us: u64,
+    /// Whether that holds at any time, not only when nothing else is left to wait for.
+    limits_stalls: bool,
     /// Bytes of datagrams for outputs that are such.
     packet_bytes: Option<usize>,
     /// Whether an input has, or had, records that came as datagrams, which outputs of datagrams are not to join.
@@ -233,7 +233,7 @@ struct Output {
     within: bool,
     detach: Option<OnDetached>,
     /// Since when it, or its peer, takes nothing, once nothing more comes.
-    standstill: Standstill<u64>,
+    stall_detector: StallDetector<u64>,
     lately: Lately,
     bytes: u64,
     lost_bytes: u64,

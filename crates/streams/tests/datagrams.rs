@@ -4,23 +4,16 @@
 
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
-use std::sync::Arc;
 use std::time::Duration;
 
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
-use wirepath_streams::datapath::datagrams;
-use wirepath_streams::{
-    BlockingPool, Engine, EngineOptions, Framing, Importance, Object, OutputPattern, Stream, StreamBuilder,
-    StreamOptions,
-};
+use wirepath_datapath::datagrams;
+use wirepath_engine::{Engine, EngineOptions};
+use wirepath_streams::{Framing, Object, OutputPattern, Stream, StreamBuilder, StreamOptions};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn engine() -> Engine {
-    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
-    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-    Engine::start(&EngineOptions::default(), support, &readers).unwrap()
+    Engine::start(EngineOptions::default()).unwrap()
 }
 
 fn socket() -> UdpSocket {
@@ -59,7 +52,7 @@ fn datagrams_that_wait_leave_in_one_call_as_far_as_they_are_of_one_size() {
         sender.send(&vec![number as u8; length]).unwrap();
     }
     let engine = engine();
-    let _running = engine.start_stream(stream, StreamOptions::default());
+    let _running = stream.start(&engine, StreamOptions::default());
     for receiver in &receivers {
         let (mut calls, mut bytes) = (Vec::new(), bytes::BytesMut::new());
         while bytes.len() < lengths.iter().sum() {
@@ -86,7 +79,7 @@ fn a_datagram_wakes_the_engine_once_however_many_it_goes_to() {
     let receivers: Vec<UdpSocket> = (0..16).map(|_| socket()).collect();
     let (sender, stream) = mirror(&receivers);
     let engine = engine();
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     running.status(); // it has begun
     let before = engine.counters().wakeups;
     for number in 0..DATAGRAMS {

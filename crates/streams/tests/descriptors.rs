@@ -2,16 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
-mod support;
-
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use support::engine;
-use wirepath_streams::datapath::DataPath;
+use wirepath_engine::{Engine, EngineOptions};
 use wirepath_streams::{Collected, Framing, Object, Stream, StreamBuilder, StreamEvent, StreamOptions};
 
 /// Only a hang takes so long.
@@ -36,12 +33,12 @@ fn with_client() -> (TcpStream, Stream, Collected, Receiver<StreamEvent>) {
 /// Promise: A connection waits in the queue while there are no descriptors.
 #[test]
 fn who_has_come_waits_until_there_are_descriptors_again() {
-    let engine = engine(DataPath::Sendmmsg);
+    let engine = Engine::start(EngineOptions::default()).unwrap();
     let (_elsewhere, stream, collected, told) = with_client();
     let (_here, mut other, also_collected, also_told) = with_client();
     let all = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(0), maximum: all.maximum }).unwrap();
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     let on_this_thread = std::thread::spawn(move || other.run());
     let said = [told, also_told].map(|told| [told.recv_timeout(PATIENCE), told.recv_timeout(PATIENCE)]);
     setrlimit(Resource::Nofile, all).unwrap();

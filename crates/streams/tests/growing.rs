@@ -1,4 +1,4 @@
-//! A file that one stream writes and downloads follow meanwhile, through the public door.
+//! A file that one stream writes and others follow meanwhile.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
@@ -10,20 +10,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
+use bytes::Bytes;
+use wirepath_engine::{Engine, EngineOptions};
 use wirepath_streams::{
-    BlockingPool, Download, DownloadEnd, Engine, EngineOptions, Framing, Growth, Importance, Object, Part,
-    RunningStream, Stream, StreamBuilder, StreamOptions,
+    Framing, Object, Part, RunningStream, Stream, StreamBuilder, StreamEnd, StreamOptions, WriteProgress,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
-
-fn engine() -> Engine {
-    let readers = BlockingPool::start("reader", 2, Importance::Equal).unwrap();
-    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-    Engine::start(&EngineOptions::default(), support, &readers).unwrap()
-}
 
 fn bytes(length: usize) -> Vec<u8> {
     (0..length).map(|at| (at / 251 + at) as u8).collect()
@@ -32,39 +25,49 @@ fn bytes(length: usize) -> Vec<u8> {
 /// What is written to a file, and who may follow.
 struct Written {
     file: Arc<File>,
-    growth: Arc<Growth>,
+    progress: Arc<WriteProgress>,
 }
 
 impl Written {
     fn new() -> Written {
-        Written { file: Arc::new(tempfile::tempfile().unwrap()), growth: Growth::new() }
+        Written { file: Arc::new(tempfile::tempfile().unwrap()), progress: WriteProgress::new() }
     }
 
     /// A stream from this socket that writes the file, up to so many bytes.
     fn write(&self, engine: &Engine, source: UnixStream, first: &[u8], length: u64) -> RunningStream {
         let source = Object::stream("source", source.into()).unwrap().up_to(length).preceded_by(first.into());
-        let sink = Object::growing("file", Arc::clone(&self.file), Arc::clone(&self.growth));
+        let sink = Object::written("file", Arc::clone(&self.file), Arc::clone(&self.progress));
         let stream: Stream = StreamBuilder::default().input(source, Framing::Whole).output(sink).build();
-        engine.start_stream(stream, StreamOptions::default())
+        stream.start(engine, StreamOptions::default())
     }
 
-    /// A download that follows, and where it is received.
+    /// A stream that follows, and where it is received.
     fn follow(&self, engine: &Engine, range: Range<u64>) -> Follower {
         let (server, client) = UnixStream::pair().unwrap();
         server.set_nonblocking(true).unwrap();
         client.set_read_timeout(Some(PATIENCE)).unwrap();
         let (tell, ended) = channel();
-        let growing = Part::Growing { file: Arc::clone(&self.file), range, growth: Arc::clone(&self.growth) };
-        let parts = vec![Part::Bytes(b"head".to_vec()), growing, Part::Bytes(b"tail".to_vec())];
-        let download = engine.download(server.into(), parts, move |end| tell.send(end).unwrap());
-        Follower { client, ended, _download: download }
+        let following =
+            Part::Following { file: Arc::clone(&self.file), range, progress: Arc::clone(&self.progress) };
+        let parts = vec![
+            Part::Bytes(Bytes::from_static(b"head")),
+            following,
+            Part::Bytes(Bytes::from_static(b"tail")),
+        ];
+        let stream = StreamBuilder::default()
+            .input(Object::parts("answer", parts), Framing::Whole)
+            .output(Object::stream("client", server.into()).unwrap())
+            .build();
+        let on_end = Some(Box::new(move |end| tell.send(end).unwrap()) as Box<dyn FnOnce(StreamEnd) + Send>);
+        let running = stream.start(engine, StreamOptions { on_end, ..StreamOptions::default() });
+        Follower { client, ended, _running: running }
     }
 }
 
 struct Follower {
     client: UnixStream,
-    ended: Receiver<DownloadEnd>,
-    _download: Download,
+    ended: Receiver<StreamEnd>,
+    _running: RunningStream,
 }
 
 impl Follower {
@@ -74,7 +77,7 @@ impl Follower {
         assert!(received == expected, "other bytes came");
     }
 
-    fn end(&self) -> DownloadEnd {
+    fn end(&self) -> StreamEnd {
         self.ended.recv_timeout(PATIENCE).unwrap()
     }
 }
@@ -82,7 +85,7 @@ impl Follower {
 /// Promise: Downloads follow a file while it is written, from any position, and fail if it fails.
 #[test]
 fn readers_follow_from_anywhere_while_the_file_is_written() {
-    let engine = engine();
+    let engine = Engine::start(EngineOptions::default()).unwrap();
     let (written, stored) = (Written::new(), bytes(3_000_000));
     let (mut source, inlet) = UnixStream::pair().unwrap();
     let mut whole = written.follow(&engine, 0..3_000_000);
@@ -106,11 +109,11 @@ fn readers_follow_from_anywhere_while_the_file_is_written() {
     {
         follower.expect(&stored[range]);
         follower.expect(b"tail");
-        assert!(follower.end().error.is_none());
+        assert_eq!(follower.end().result, Ok(()));
     }
     let end = running.wait();
     assert_eq!((end.result, end.status.bytes_out), (Ok(()), 3_000_000));
-    assert_eq!(written.growth.bytes(), 3_000_000);
+    assert_eq!(written.progress.bytes(), 3_000_000);
     assert_eq!(end.status.bytes_unseen, 3_000_000 - 10, "all but what came before the stream");
     let mut kept = Vec::new();
     let mut file = written.file.as_ref();
@@ -122,7 +125,7 @@ fn readers_follow_from_anywhere_while_the_file_is_written() {
 /// Promise: Downloads follow a file while it is written, from any position, and fail if it fails.
 #[test]
 fn readers_hear_that_the_rest_will_not_come() {
-    let engine = engine();
+    let engine = Engine::start(EngineOptions::default()).unwrap();
     let written = Written::new();
     let (mut source, inlet) = UnixStream::pair().unwrap();
     let mut early = written.follow(&engine, 0..1000);
@@ -132,17 +135,21 @@ fn readers_hear_that_the_rest_will_not_come() {
     early.expect(&bytes(400));
     drop(source);
     assert_eq!(running.wait().status.bytes_out, 400);
-    written.growth.fail();
+    written.progress.fail();
     let late = written.follow(&engine, 0..100);
     for (follower, sent) in [(&early, 404), (&late, 4)] {
         let end = follower.end();
-        assert_eq!((end.sent, end.error.unwrap().to_string().contains("too early")), (sent, true));
+        let error = end.result.unwrap_err().to_string();
+        assert_eq!(
+            (end.status.bytes_out, &error[..]),
+            (sent, "answer: waiting for the writer: Operation canceled (os error 125)")
+        );
     }
 }
 
 #[test]
 fn what_is_there_already_is_moved_unseen_all_the_same() {
-    let engine = engine();
+    let engine = Engine::start(EngineOptions::default()).unwrap();
     let (written, stored) = (Written::new(), bytes(100_000));
     let (mut source, inlet) = UnixStream::pair().unwrap();
     source.write_all(&stored[10..]).unwrap();

@@ -10,13 +10,12 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use wirepath_streams::datapath::calibration::Calibrations;
-use wirepath_streams::datapath::{Mapping, Support};
+use wirepath_datapath::Mapping;
+use wirepath_engine::{Class, Engine, EngineOptions, Next, Placement, Policy, Rate, Round, Scheduler};
 use wirepath_streams::handlers::{Checksum, Filter, Key, Open, Prefix, Seal};
 use wirepath_streams::{
-    BlockingPool, Class, Collected, Engine, EngineOptions, Framing, Handler, Importance, InputOrder, Late,
-    Next, Object, OutputOptions, OutputPattern, Policy, Rate, Round, SHARE_HEADER, Scheduler, Stream,
-    StreamBuilder, StreamError, StreamEvent, StreamOptions, WhenFull,
+    Collected, Framing, Handler, InputOrder, Late, Object, OutputOptions, OutputPattern, SHARE_HEADER,
+    Stream, StreamBuilder, StreamError, StreamEvent, StreamOptions, WhenFull,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -133,7 +132,7 @@ fn a_running_stream_is_changed_between_records() {
         StreamBuilder::default().pattern(OutputPattern::Mirror).order(InputOrder::Arrival).build();
     let first_in = stream.attach_input(Object::stream("first", far.into()).unwrap(), by_length()).unwrap();
     stream.attach_output(kept, OutputOptions::default());
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     let records = |wanted: u64| {
         while running.status().records_in < wanted {
             std::thread::yield_now();
@@ -179,7 +178,7 @@ fn a_running_stream_gets_more_handlers() {
     stream.attach_input(Object::stream("source", far.into()).unwrap(), by_length()).unwrap();
     stream.attach_output(kept, OutputOptions::default());
     let port = stream.attach_output(second, OutputOptions::default());
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     let bytes = |wanted: u64| {
         while running.status().bytes_in < wanted {
             std::thread::yield_now();
@@ -219,7 +218,10 @@ fn a_running_stream_gets_other_options() {
         stream.attach_output(Object::stream("stuck", stuck.into()).unwrap(), OutputOptions::default());
     // At a byte a second it would take weeks.
     let rate = Some(Rate { per_second: 1, burst: 1 });
-    let running = engine.start_stream(stream, StreamOptions { rate, ..StreamOptions::default() });
+    let running = stream.start(
+        &engine,
+        StreamOptions { placement: Placement { rate, ..Placement::default() }, ..StreamOptions::default() },
+    );
     running.set_rate(None);
     while running.status().outputs.iter().all(|output| output.waiting_bytes == 0) {
         std::thread::yield_now(); // who is stuck keeps the stream waiting
@@ -248,7 +250,7 @@ fn streams_run_here_or_elsewhere() {
         let (out, collected) = Object::collect("out", LIMIT);
         let source = Object::stream("in", end.into()).unwrap();
         let stream = StreamBuilder::default().input(source, Framing::Whole).output(out).build();
-        (engine.start_stream(stream, StreamOptions::default()), collected)
+        (stream.start(&engine, StreamOptions::default()), collected)
     };
     let [(mut ends, far), (mut endless, other)] = [(); 2].map(|()| UnixStream::pair().unwrap());
     let ((waited, collected), (stopped, _)) = (start(far), start(other));
@@ -299,7 +301,7 @@ fn inputs_are_polled_in_each_order() {
         .output(out)
         .build();
     let (engine, wanted) = (engine(), words("loud louder"));
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     while running.status().bytes_out < wanted.len() as u64 {
         std::thread::yield_now();
     }
@@ -386,7 +388,7 @@ fn an_engine_is_woken_by_data_and_space_and_tells_events() {
         .input(Object::stream("source", from.into()).unwrap(), Framing::Whole)
         .output(Object::stream("sink", to.into()).unwrap())
         .build();
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     // More than all buffers hold: it has to wait for space, and the writer for it.
     let bytes = vec![7_u8; 8 << 20];
     let writer = std::thread::spawn(move || {
@@ -453,7 +455,5 @@ fn a_scheduler_weighs_classes() {
 }
 
 fn engine() -> Engine {
-    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
-    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-    Engine::start(&EngineOptions::default(), support, &readers).unwrap()
+    Engine::start(EngineOptions::default()).unwrap()
 }

@@ -3,16 +3,11 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
 
 use std::fs::File;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
+use wirepath_engine::{Class, Engine, EngineOptions, Placement, Policy, Round, Sharing};
 use wirepath_streams::handlers::{Key, Seal};
-use wirepath_streams::{
-    BlockingPool, Class, Engine, EngineOptions, Framing, Handler, Importance, Object, Policy, Round,
-    RunningStream, Sharing, StreamBuilder, StreamOptions, StreamStatus,
-};
+use wirepath_streams::{Framing, Handler, Object, RunningStream, StreamBuilder, StreamOptions, StreamStatus};
 
 /// Only a hang takes so long.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -22,9 +17,7 @@ fn engine(round: Round) -> Engine {
     let class = |name: &str, share| Class { name: name.to_owned(), priority: 0, share, rate: None };
     let policy = Policy::FairShare { round, carry_percent: 50 };
     let sharing = Sharing { policy, classes: vec![class("costly", 3), class("plain", 1)] };
-    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
-    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-    Engine::start(&EngineOptions { sharing, ..EngineOptions::default() }, support, &readers).unwrap()
+    Engine::start(EngineOptions { sharing, ..EngineOptions::default() }).unwrap()
 }
 
 /// A stream that always has something to do: of the first class what it moves is encrypted, of the second nobody looks at it.
@@ -39,7 +32,10 @@ fn endless(engine: &Engine, class: usize) -> RunningStream {
         }
         _ => StreamBuilder::default().input(zeros, Framing::Whole),
     };
-    engine.start_stream(builder.output(null).build(), StreamOptions { class, ..StreamOptions::default() })
+    builder.output(null).build().start(
+        engine,
+        StreamOptions { placement: Placement { class, ..Placement::default() }, ..StreamOptions::default() },
+    )
 }
 
 /// What both got between two looks that are far apart: `of` says of what, and of that they get `enough` together.

@@ -4,15 +4,13 @@
 
 use std::net::UdpSocket;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
+use wirepath_engine::{Engine, EngineOptions};
 use wirepath_streams::handlers::{Key, Open, Seal};
 use wirepath_streams::{
-    BlockingPool, Engine, EngineOptions, Framing, Handler, Importance, Object, OutputOptions, OutputPattern,
-    RunningStream, SHARE_HEADER, StreamBuilder, StreamOptions,
+    Framing, Handler, Object, OutputOptions, OutputPattern, RunningStream, SHARE_HEADER, StreamBuilder,
+    StreamOptions,
 };
 
 /// Only a hang takes so long.
@@ -42,7 +40,7 @@ fn path(engine: &Engine) -> (UdpSocket, RunningStream, Object) {
         .handler(Handler::Rewrite(Box::new(Open::new(key(), 2000))))
         .output(Object::stream("opened", near.into()).unwrap())
         .build();
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(engine, StreamOptions::default());
     (outside, running, Object::stream("shares", far.into()).unwrap())
 }
 
@@ -65,9 +63,7 @@ fn wait_until(mut holds: impl FnMut() -> bool) {
 /// Forged shares take the room of real ones where they are let in. Sealed on each path they are not.
 #[test]
 fn forged_shares_displace_none_where_each_path_is_sealed() {
-    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
-    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-    let engine = Engine::start(&EngineOptions::default(), support, &readers).unwrap();
+    let engine = Engine::start(EngineOptions::default()).unwrap();
     let (object, collected) = Object::collect("out", RECORDS * RECORD);
     let mut together = StreamBuilder::default().collect_shares(WINDOW, 1 << 20).output(object).build();
     let mut paths = Vec::new();
@@ -76,7 +72,7 @@ fn forged_shares_displace_none_where_each_path_is_sealed() {
         together.attach_input(shares, Framing::Fixed(SHARE)).unwrap();
         paths.push((outside, running));
     }
-    let together = engine.start_stream(together, StreamOptions::default());
+    let together = together.start(&engine, StreamOptions::default());
 
     let mut came = 0;
     for number in 0..FORGED {

@@ -11,24 +11,20 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
-use wirepath_streams::datapath::datagrams;
+use wirepath_datapath::datagrams;
+use wirepath_engine::{Class, Engine, EngineOptions, Placement, Policy, Rate, Round, Sharing};
 use wirepath_streams::handlers::{Checksum, Filter};
 use wirepath_streams::{
-    BlockingPool, Class, Collected, Common, Engine, EngineOptions, Framing, Handler, HandlerError,
-    Importance, Late, Object, OutputOptions, OutputPattern, Piece, Policy, Rate, Round, Sharing, Stream,
-    StreamBuilder, StreamEnd, StreamError, StreamOptions, Verdict,
+    Collected, Common, Framing, Handler, HandlerError, Late, Object, OutputOptions, OutputPattern, Piece,
+    Stream, StreamBuilder, StreamEnd, StreamError, StreamOptions, Verdict,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
 const LIMIT: usize = 1 << 30;
 
 fn engine(sharing: Sharing) -> Engine {
-    let readers = BlockingPool::start("reader", 2, Importance::Equal).unwrap();
     let options = EngineOptions { sharing, ..EngineOptions::default() };
-    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-    Engine::start(&options, support, &readers).unwrap()
+    Engine::start(options).unwrap()
 }
 
 /// From a socket whose other end is answered, to memory.
@@ -47,7 +43,7 @@ fn hundreds_of_streams_share_a_thread_and_each_gets_its_own_bytes() {
     let mut running = Vec::new();
     for number in 0..400u32 {
         let (near, stream, collected) = from_socket(Framing::Whole, Vec::new());
-        running.push((number, near, engine.start_stream(stream, StreamOptions::default()), collected));
+        running.push((number, near, stream.start(&engine, StreamOptions::default()), collected));
     }
     for round in 0..5u32 {
         for (number, near, ..) in &mut running {
@@ -62,8 +58,8 @@ fn hundreds_of_streams_share_a_thread_and_each_gets_its_own_bytes() {
         assert_eq!((collected.bytes(), end.status.bytes_in), (expected, 20));
         assert!(stream.has_ended());
     }
-    assert_eq!(engine.counters().streams, 0);
-    assert_eq!(engine.counters().stream_octets, 400 * 20 * 2);
+    assert_eq!(engine.counters().tasks, 0);
+    assert_eq!(engine.counters().moved_bytes, 400 * 20 * 2);
 }
 
 /// Promise: Progress of a running stream is read without asking its thread.
@@ -71,8 +67,8 @@ fn hundreds_of_streams_share_a_thread_and_each_gets_its_own_bytes() {
 fn progress_is_seen_while_a_stream_runs_and_after_its_end() {
     let engine = engine(Sharing::default());
     let (mut near, stream, _) = from_socket(Framing::Whole, Vec::new());
-    let begun_us = wirepath_streams::now_us();
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let begun_us = wirepath_engine::now_us();
+    let running = stream.start(&engine, StreamOptions::default());
     let progress = Arc::clone(running.progress());
     near.write_all(b"1234").unwrap();
     let deadline = std::time::Instant::now() + PATIENCE;
@@ -84,7 +80,7 @@ fn progress_is_seen_while_a_stream_runs_and_after_its_end() {
     drop(near);
     running.wait();
     assert_eq!((progress.bytes_in(), progress.bytes_out()), (7, 7));
-    assert!((begun_us..=wirepath_streams::now_us()).contains(&progress.moved_us()));
+    assert!((begun_us..=wirepath_engine::now_us()).contains(&progress.moved_us()));
 }
 
 /// Promise: Files, connections, pipes, UDP sockets and memory have one interface, on any thread.
@@ -106,8 +102,8 @@ fn a_file_goes_through_a_handler_to_a_socket_and_from_there_to_a_file() {
         .input(Object::stream("far", far.into()).unwrap(), Framing::Whole)
         .output(Object::file("target", Arc::new(target.reopen().unwrap()), 0))
         .build();
-    let store = engine.start_stream(store, StreamOptions::default());
-    let upload = engine.start_stream(upload, StreamOptions::default());
+    let store = store.start(&engine, StreamOptions::default());
+    let upload = upload.start(&engine, StreamOptions::default());
     let end = upload.wait();
     assert_eq!(end.result, Ok(()));
     assert_eq!(end.status.reports[0], ("crc32c", "crc32c", crc32c::crc32c(&bytes).into()));
@@ -135,11 +131,11 @@ impl wirepath_streams::Read for Panics {
 fn a_handler_that_panics_ends_its_stream_and_no_other() {
     let engine = engine(Sharing::default());
     let (mut good, stream, collected) = from_socket(Framing::Whole, Vec::new());
-    let good_stream = engine.start_stream(stream, StreamOptions::default());
+    let good_stream = stream.start(&engine, StreamOptions::default());
     let (mut bad, stream, _) = from_socket(Framing::Whole, vec![Handler::Read(Box::new(Panics))]);
     let (tell, told) = channel();
     let on_end = Some(Box::new(move |end: StreamEnd| tell.send(end).unwrap()) as _);
-    let bad_stream = engine.start_stream(stream, StreamOptions { on_end, ..StreamOptions::default() });
+    let bad_stream = stream.start(&engine, StreamOptions { on_end, ..StreamOptions::default() });
     bad.write_all(b"x").unwrap();
     let panicked = Err(StreamError::Panicked("on purpose".to_owned()));
     assert_eq!(told.recv_timeout(PATIENCE).unwrap().result, panicked);
@@ -155,7 +151,7 @@ fn a_handler_that_panics_ends_its_stream_and_no_other() {
 fn a_stream_is_asked_stopped_and_changed_while_it_runs() {
     let engine = engine(Sharing::default());
     let (mut near, stream, collected) = from_socket(Framing::lines(100), Vec::new());
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     near.write_all(b"one\ntwo").unwrap();
     while running.status().bytes_in < 7 {
         std::thread::yield_now();
@@ -192,7 +188,7 @@ fn a_detached_connection_goes_on_in_another_stream() {
     let (first, before) = Object::collect("first", LIMIT);
     let mut stream = StreamBuilder::default().output(first).build();
     let port = stream.attach_input(Object::stream("far", far.into()).unwrap(), Framing::lines(100)).unwrap();
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     near.write_all(b"here\nthe").unwrap();
     while running.status().bytes_in < 8 {
         std::thread::yield_now();
@@ -203,7 +199,7 @@ fn a_detached_connection_goes_on_in_another_stream() {
     assert_eq!(running.wait().result, Ok(()), "no input is left");
     let (second, after) = Object::collect("second", LIMIT);
     let stream = StreamBuilder::default().input(object, Framing::lines(100)).output(second).build();
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     near.write_all(b"re\n").unwrap();
     drop(near);
     assert_eq!(running.wait().result, Ok(()));
@@ -227,7 +223,7 @@ fn classes_get_their_shares() {
     let waits = Filter::new(10, move |_: &[u8]| gate.recv().is_err());
     let (mut near, stream, _) = from_socket(Framing::Fixed(1), vec![Handler::Read(Box::new(waits))]);
     near.write_all(b"x").unwrap();
-    running.push(engine.start_stream(stream, StreamOptions::default()));
+    running.push(stream.start(&engine, StreamOptions::default()));
     for class in [0, 1] {
         let (object, _) = Object::collect("out", LIMIT);
         let stream = StreamBuilder::default()
@@ -236,8 +232,14 @@ fn classes_get_their_shares() {
             .build();
         let tell = tell.clone();
         let on_end = Some(Box::new(move |_| tell.send(class).unwrap()) as _);
-        running
-            .push(engine.start_stream(stream, StreamOptions { class, on_end, ..StreamOptions::default() }));
+        running.push(stream.start(
+            &engine,
+            StreamOptions {
+                placement: Placement { class, ..Placement::default() },
+                on_end,
+                deadline_us: None,
+            },
+        ));
     }
     drop(gate_open);
     assert_eq!(told.recv_timeout(PATIENCE).unwrap(), 1, "three parts are through before one part is");
@@ -261,7 +263,7 @@ fn the_earliest_deadline_goes_first() {
     });
     let (mut near, stream, _) = from_socket(Framing::Fixed(1), vec![Handler::Read(Box::new(waits))]);
     near.write_all(b"x").unwrap();
-    running.push(engine.start_stream(stream, StreamOptions::default()));
+    running.push(stream.start(&engine, StreamOptions::default()));
     entered.recv_timeout(PATIENCE).unwrap();
     for hours in [None, Some(3), Some(1), Some(2)] {
         let (object, _) = Object::collect("out", LIMIT);
@@ -272,9 +274,8 @@ fn the_earliest_deadline_goes_first() {
         let tell = tell.clone();
         let on_end = Some(Box::new(move |_| tell.send(hours).unwrap()) as _);
         let deadline_us = hours.map(|hours| hours * 3_600_000_000);
-        running.push(
-            engine.start_stream(stream, StreamOptions { deadline_us, on_end, ..StreamOptions::default() }),
-        );
+        running
+            .push(stream.start(&engine, StreamOptions { deadline_us, on_end, ..StreamOptions::default() }));
     }
     drop(gate_open);
     let order = [0; 4].map(|_| told.recv_timeout(PATIENCE).unwrap());
@@ -313,7 +314,7 @@ fn what_a_stream_had_is_dropped_where_nobody_waits() {
     let parting = || Handler::Read(Box::new(Parting(tell.clone())));
     // With the stream.
     let (_near, stream, _) = from_socket(Framing::Whole, vec![parting()]);
-    engine.start_stream(stream, StreamOptions::default()).stop();
+    stream.start(&engine, StreamOptions::default()).stop();
     assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "reader-closer");
     // With an output of a stream that goes on.
     let (mut near, far) = UnixStream::pair().unwrap();
@@ -329,7 +330,7 @@ fn what_a_stream_had_is_dropped_where_nobody_waits() {
             OutputOptions { handlers: vec![parting()], ..OutputOptions::default() },
         )
         .build();
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     near.write_all(b"x").unwrap();
     assert_eq!(told.recv_timeout(PATIENCE).unwrap(), "reader-closer");
     assert!(!running.has_ended());
@@ -344,7 +345,7 @@ fn a_stream_that_is_stopped_gives_back_what_was_to_be_detached() {
     let port = stream.attach_input(Object::stream("far", far.into()).unwrap(), Framing::Fixed(4)).unwrap();
     let (object, _) = Object::collect("out", LIMIT);
     stream.attach_output(object, OutputOptions::default());
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     (&_near).write_all(b"ha").unwrap();
     while running.status().bytes_in < 2 {
         std::thread::yield_now();
@@ -375,7 +376,7 @@ fn a_stream_over_tcp_ends_when_its_peer_has_everything_or_fails_when_it_is_reset
             .input(Object::memory("in", vec![7u8; 100_000].into()), Framing::Whole)
             .output(Object::stream("tcp://sink", near.into()).unwrap())
             .build();
-        let running = engine.start_stream(stream, StreamOptions::default());
+        let running = stream.start(&engine, StreamOptions::default());
         while running.status().bytes_out < 100_000 {
             std::thread::yield_now();
         }
@@ -411,7 +412,7 @@ fn a_mirror_over_sockets_gives_every_byte_to_each() {
             }));
             (builder.output(Object::stream("out", write.into()).unwrap()), readers)
         });
-    let running = engine.start_stream(builder.build(), StreamOptions::default());
+    let running = builder.build().start(&engine, StreamOptions::default());
     let bytes: Vec<u8> = (0..3_000_000u32).map(|number| (number * 11 / 7) as u8).collect();
     near.write_all(&bytes).unwrap();
     drop(near);
@@ -434,7 +435,7 @@ fn a_stream_that_is_taken_back_goes_on_elsewhere_and_nothing_is_lost() {
         .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(1000))
         .output(Object::stream("outlet", outlet.into()).unwrap())
         .build();
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     let sent = bytes.clone();
     let sending = std::thread::spawn(move || source.write_all(&sent).unwrap());
     // Nobody reads, so it fills what it has room for.
@@ -445,10 +446,10 @@ fn a_stream_that_is_taken_back_goes_on_elsewhere_and_nothing_is_lost() {
     let status = stream.status();
     let waiting = status.outputs[0].waiting_bytes;
     assert_eq!(status.bytes_in, status.bytes_out + waiting + status.bytes_pending, "{status:?}");
-    assert_eq!(engine.counters().streams, 0);
+    assert_eq!(engine.counters().tasks, 0);
 
     // Once on a thread of its own, and from there to the engine again.
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     stream = running.take_back().unwrap();
     let running = std::thread::spawn(move || stream.run());
     let mut received = Vec::new();
@@ -463,7 +464,7 @@ fn a_stream_that_is_taken_back_goes_on_elsewhere_and_nothing_is_lost() {
 fn what_is_over_is_not_given_back_but_says_how_it_ended() {
     let engine = engine(Sharing::default());
     let (near, stream, _) = from_socket(Framing::Whole, Vec::new());
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     drop(near);
     while !running.has_ended() {
         std::thread::yield_now();
@@ -489,7 +490,7 @@ fn a_stream_that_cannot_move_ends_with_its_connection() {
             .input(Object::stream("from", from.into()).unwrap(), Framing::Whole)
             .output(Object::stream("to", to.into()).unwrap())
             .build();
-        engine.start_stream(stream, StreamOptions::default())
+        stream.start(&engine, StreamOptions::default())
     };
     let is_reset = |running: &wirepath_streams::RunningStream, name: &str| {
         let end = running.wait_for(PATIENCE).unwrap();
@@ -529,7 +530,7 @@ fn inputs_that_wait_for_each_other_may_both_be_detached() {
     let ports = [("first", first), ("second", second)].map(|(name, inlet)| {
         stream.attach_input(Object::stream(name, inlet.into()).unwrap(), Framing::Fixed(1)).unwrap()
     });
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     source.write_all(&[1, 2, 3]).unwrap();
     while running.status().bytes_in < 3 {
         std::thread::yield_now();
@@ -558,7 +559,10 @@ fn a_low_rate_is_not_exceeded_by_what_nobody_looks_at() {
         .output(Object::stream("out", far.into()).unwrap())
         .build();
     let rate = Some(Rate { per_second: 1000, burst: 1000 });
-    let running = engine.start_stream(stream, StreamOptions { rate, ..StreamOptions::default() });
+    let running = stream.start(
+        &engine,
+        StreamOptions { placement: Placement { rate, ..Placement::default() }, ..StreamOptions::default() },
+    );
     while running.progress().bytes_in() == 0 {
         std::thread::yield_now();
     }
@@ -586,7 +590,7 @@ fn datagrams_that_came_together_leave_as_they_were() {
         .input(Object::datagrams("in", inlet.into(), None, None).unwrap(), Framing::Whole)
         .output(Object::datagrams("out", outlet.into(), None, None).unwrap())
         .build();
-    let _running = engine.start_stream(stream, StreamOptions::default());
+    let _running = stream.start(&engine, StreamOptions::default());
     // Four and more would fit one datagram of what a stream of bytes is divided into.
     let bytes: Vec<u8> = (0..1100u32).map(|number| number as u8).collect();
     datagrams::send(sender.as_fd(), &[IoSlice::new(&bytes)], Some(300), None).unwrap();

@@ -4,17 +4,12 @@
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
+use wirepath_engine::{Class, Engine, EngineOptions, Placement, Policy, Rate, Sharing};
 use wirepath_streams::handlers::Filter;
-use wirepath_streams::{
-    BlockingPool, Class, Engine, EngineOptions, Framing, Handler, Importance, Object, Policy, Rate, Sharing,
-    StreamBuilder, StreamOptions,
-};
+use wirepath_streams::{Framing, Handler, Object, StreamBuilder, StreamOptions};
 
 const THREADS: usize = 3;
 
@@ -24,10 +19,8 @@ fn engine() -> Engine {
     let rate = Some(Rate { per_second: 1 << 30, burst: 1 << 20 });
     let sharing =
         Sharing { policy: Policy::BestEffort, classes: vec![class("free", None), class("capped", rate)] };
-    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
-    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
     let options = EngineOptions { threads: THREADS, sharing, ..EngineOptions::default() };
-    Engine::start(&options, support, &readers).unwrap()
+    Engine::start(options).unwrap()
 }
 
 /// The names of the threads on which `count` streams run that are there at the same time.
@@ -48,8 +41,11 @@ fn threads_of(engine: &Engine, class: usize, thread: Option<usize>, count: usize
                 .input(Object::stream("in", far.into()).unwrap(), Framing::Fixed(1))
                 .output(Object::collect("out", 100).0)
                 .build();
-            let options = StreamOptions { class, thread, ..StreamOptions::default() };
-            (near, engine.start_stream(stream, options))
+            let options = StreamOptions {
+                placement: Placement { class, thread, rate: None },
+                ..StreamOptions::default()
+            };
+            (near, stream.start(engine, options))
         })
         .collect();
     let mut names: Vec<String> =

@@ -54,7 +54,7 @@ pub struct Ring {
     /// Whether the kernel says of each send whether it copied.
     reports: bool,
     notices: Notices,
-    broken: Option<Errno>,
+    failure: Option<Errno>,
 }
 
 /// Second answers that say that the kernel did not send by reference.
@@ -115,7 +115,7 @@ impl Ring {
             in_flight: 0,
             reports,
             notices: Notices::default(),
-            broken: None,
+            failure: None,
         })
     }
 
@@ -184,7 +184,7 @@ impl Ring {
     }
 
     fn ensure_usable(&self) -> Result<(), Refused> {
-        match self.broken {
+        match self.failure {
             Some(errno) => Err(Refused::Broken(errno)),
             None if self.queued.len() == self.queued.capacity() => Err(Refused::Full),
             None => Ok(()),
@@ -241,10 +241,10 @@ impl Ring {
         self.in_flight
     }
 
-    /// Buffers that were taken away and still have sends in flight. [`Ring::tidy`] lets go of them when these
+    /// Buffers that were taken away and still have sends in flight. [`Ring::reap_completions`] lets go of them when these
     /// are over.
-    pub fn leaving(&self) -> usize {
-        self.buffers.leaving()
+    pub fn unregistering(&self) -> usize {
+        self.buffers.unregistering()
     }
 
     /// Sends that the kernel copied after all, of those that the network is done with; nothing where it does
@@ -255,15 +255,15 @@ impl Ring {
     }
 
     /// The error that made the ring useless, if one did.
-    pub fn broken(&self) -> Option<Errno> {
-        self.broken
+    pub fn failure(&self) -> Option<Errno> {
+        self.failure
     }
 
     /// Submits what is queued, in one call, and hands back for each its token and how many bytes the socket
     /// took.
     ///
     /// Sends never wait, so all of them are answered when that call is over; were it otherwise, this would
-    /// wait for them. If the call itself fails, the ring is of no more use, and [`Ring::broken`] says why:
+    /// wait for them. If the call itself fails, the ring is of no more use, and [`Ring::failure`] says why:
     /// what was not sent is handed back with `EAGAIN`, as it would be by a socket that is full.
     pub fn submit(&mut self, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
         let mut attempts = 0;
@@ -282,7 +282,7 @@ impl Ring {
     }
 
     /// Hears from the kernel which memory the network is done with. A call, if anything is in flight.
-    pub fn tidy(&mut self) {
+    pub fn reap_completions(&mut self) {
         if self.in_flight() == 0 || self.unanswered > 0 {
             return; // in the second case `submit` does it
         }
@@ -296,9 +296,9 @@ impl Ring {
     pub fn drain(&mut self, limit: Duration) -> bool {
         let end = Instant::now().checked_add(limit); // no time at all is beyond it
         loop {
-            self.tidy();
+            self.reap_completions();
             let left = end.map_or(LONGEST_WAIT, |end| end.saturating_duration_since(Instant::now()));
-            let is_idle = self.queued.is_empty() && self.broken.is_none();
+            let is_idle = self.queued.is_empty() && self.failure.is_none();
             if self.in_flight() == 0 || left.is_zero() || !is_idle {
                 return self.in_flight() == 0;
             }
@@ -358,7 +358,7 @@ impl Ring {
     /// Hands back all that was not answered. What the kernel has not taken stays in the ring and is never
     /// submitted.
     fn give_up(&mut self, errno: Errno, mut answer: impl FnMut(u64, Result<u32, Errno>)) {
-        self.broken = Some(errno);
+        self.failure = Some(errno);
         for queued in self.queued.drain(..).filter(|queued| !queued.answered) {
             answer(queued.token, Err(Errno::AGAIN));
         }

@@ -93,9 +93,7 @@ fn counted(line: &str) -> Result<Copies, String> {
     let [function, numbers @ ..] = &fields[..] else { return Err("an empty line of copies".to_owned()) };
     let numbers: Option<Vec<u64>> = numbers.iter().map(|number| number.parse().ok()).collect();
     let Some([calls, bytes, headers, missed]) = numbers.as_deref() else {
-        return Err(format!(
-            "`{line}` is no line of {DEVICE} that this version reads: build kernel/copies anew"
-        ));
+        return Err(format!("cannot parse `{line}` of {DEVICE}: another version; rebuild kernel/copies"));
     };
     if *missed != 0 {
         return Err(format!("{missed} calls of {function} were missed by its probe: count again"));
@@ -126,7 +124,7 @@ mod tests {
         assert!(counted("_copy_from_iter 1024 1507328 0 1").unwrap_err().contains("missed"));
         for line in ["", "_copy_from_iter", "_copy_from_iter 1 2 3", "_copy_from_iter 1 2 3 x", "a 1 2 3 4 5"]
         {
-            assert!(counted(line).unwrap_err().contains("no line"), "{line:?}");
+            assert!(counted(line).unwrap_err().contains("cannot parse"), "{line:?}");
         }
     }
 }

@@ -77,7 +77,7 @@ fn what_cannot_be_sent_is_refused() {
         (folder.path().join("missing"), "No such file"),
         (folder.path().to_owned(), "is a directory"),
         (small, "2047 bytes"),
-        ("/dev/null".into(), "no regular file"),
+        ("/dev/null".into(), "not a regular file"),
     ] {
         let error = refused(&file);
         assert!(error.contains(why) && error.contains(&file.display().to_string()), "{error}");

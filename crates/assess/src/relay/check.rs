@@ -63,7 +63,7 @@ fn in_order(contents: &[Vec<u8>], expected: impl Fn(usize) -> Vec<u8>) -> Result
 fn in_any_order(contents: &[Vec<u8>], streams: &[Vec<u8>]) -> Result<(), String> {
     let mut missing: HashMap<&[u8], &Vec<u8>> = streams.iter().map(|stream| (key(stream), stream)).collect();
     for (place, content) in contents.iter().enumerate().filter(|(_, content)| !content.is_empty()) {
-        let unknown = || format!("sink {place}: a stream that nobody sent, or that came twice");
+        let unknown = || format!("sink {place}: an unknown stream, or one that arrived twice");
         let stream = missing.remove(key(content)).ok_or_else(unknown)?;
         same(content, stream).map_err(|wrong| format!("sink {place}: {wrong}"))?;
     }
@@ -77,7 +77,7 @@ fn at_random(contents: &[Vec<u8>], all: &[u8], block: usize) -> Result<(), Strin
     for (place, content) in contents.iter().enumerate() {
         let mut last = None;
         for record in content.chunks(block) {
-            let unknown = || format!("sink {place}: a record that nobody sent, or that came twice");
+            let unknown = || format!("sink {place}: an unknown record, or one that arrived twice");
             let number = missing.remove(key(record)).ok_or_else(unknown)?;
             let sent = all.chunks(block).nth(number).unwrap_or_default();
             same(record, sent).map_err(|wrong| format!("sink {place}, record {number}: {wrong}"))?;

@@ -146,7 +146,7 @@ impl Sending<'_> {
         while left > 0 {
             let (ready, _) = epoll::wait(&epoll, &mut events[..], Some(&patience))?;
             if ready.is_empty() {
-                return Err(io::Error::new(io::ErrorKind::TimedOut, "nobody takes anything"));
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the receiver stalled"));
             }
             for event in ready.iter() {
                 let index = event.data.u64() as usize;

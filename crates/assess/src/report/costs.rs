@@ -23,8 +23,8 @@ pub(super) fn section(costs: &Costs) -> Section {
     };
     let panels = plot.scene().into_iter().map(|scene| Panel { title: String::new(), scene });
     section.figure(
-        "Cost of copying by size (figure 2 of [2]): from and to pages' boundaries or beside them, the same block again \
-         and again or ever other ones.",
+        "Cost of copying by size (figure 2 of [2]): from and to pages' boundaries (aligned) or beside them, the same block \
+         again (cached) or another each time (uncached).",
         panels.collect(),
     );
     section.table(copies(&costs.copies));

@@ -9,14 +9,14 @@ use super::{Assessment, SCHEMA};
 pub enum ReadError {
     /// It is JSON of another schema.
     #[error(
-        "this is a result of schema {found:?}, and this version reads {SCHEMA:?}: use the version of wirepath that wrote it, or assess again"
+        "schema {found:?} is not supported, expected {SCHEMA:?}: use the version of wirepath that wrote it, or assess again"
     )]
     OtherSchema {
         /// What it says it is.
         found: String,
     },
     /// It is not a result at all, or a damaged one.
-    #[error("this is no result of `wirepath assess`: {0}")]
+    #[error("not a result of `wirepath assess`: {0}")]
     Malformed(#[from] serde_json::Error),
 }
 
@@ -24,7 +24,7 @@ pub enum ReadError {
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// JSON has no word for a figure, which is named.
-    #[error("a figure is no number: {0}")]
+    #[error("a figure is not finite: {0}")]
     NotFinite(String),
     /// The writer says so.
     #[error(transparent)]

@@ -158,7 +158,7 @@ impl Measuring {
 
 fn volume(text: &str) -> Result<ByteSize, String> {
     let volume: ByteSize = text.parse()?;
-    if volume.as_u64() == 0 { Err("a volume of nothing cannot be sent".to_owned()) } else { Ok(volume) }
+    if volume.as_u64() == 0 { Err("invalid volume 0: expected at least 1 B".to_owned()) } else { Ok(volume) }
 }
 
 /// For `host`, which sends nothing: hides and refuses options of what is sent.
@@ -188,5 +188,5 @@ pub(super) fn without_timing(option: Arg) -> Arg {
 }
 
 fn means_nothing<T>(_: &str) -> Result<T, &'static str> {
-    Err("this experiment has no use for it")
+    Err("not an option of this experiment")
 }

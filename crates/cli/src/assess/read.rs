@@ -14,15 +14,16 @@ const MOST_BYTES: u64 = 32 << 20;
 pub(super) fn result(file: &Path) -> Result<Assessment> {
     let name = crate::format::name(file);
     let opened = File::open(file).with_context(|| format!("cannot open {name}"))?;
-    let metadata = opened.metadata().with_context(|| format!("cannot look at {name}"))?;
+    let metadata = opened.metadata().with_context(|| format!("cannot read the metadata of {name}"))?;
     let remedy = "name the JSON file that `wirepath assess --json FILE` wrote";
     ensure!(!metadata.is_dir(), "{name} is a folder; {remedy}");
     // A FIFO or a device would be read for ever.
-    ensure!(metadata.is_file(), "{name} is no ordinary file; {remedy}");
+    ensure!(metadata.is_file(), "{name} is not a regular file; {remedy}");
     let mut text = Vec::new();
     opened.take(MOST_BYTES + 1).read_to_end(&mut text).with_context(|| format!("cannot read {name}"))?;
     ensure!(text.len() as u64 <= MOST_BYTES, "{name} is larger than any result; {remedy}");
-    let text = std::str::from_utf8(&text).with_context(|| format!("{name} is no text; {remedy}"))?;
+    let text =
+        std::str::from_utf8(&text).with_context(|| format!("{name} is not a JSON result; {remedy}"))?;
     Assessment::from_json(text).with_context(|| name)
 }
 
@@ -44,13 +45,13 @@ mod tests {
             "{}",
             refusal(folder.path())
         );
-        assert!(refusal(Path::new("/dev/zero")).contains("no ordinary file"));
+        assert!(refusal(Path::new("/dev/zero")).contains("not a regular file"));
         let cases: [(&[u8], &str); 5] = [
-            (b"\xff\xfe", "is no text"),
-            (b"", "no result of `wirepath assess`"),
-            (b"{\"figures\": []}", "no result of `wirepath assess`"),
+            (b"\xff\xfe", "is not a JSON result"),
+            (b"", "not a result of `wirepath assess`"),
+            (b"{\"figures\": []}", "not a result of `wirepath assess`"),
             (b"{\"schema\": \"wirepath-assessment/99\"}", "schema \"wirepath-assessment/99\""),
-            (b"{\"schema\": \"wirepath-assessment/1\", \"program\": 7}", "no result of `wirepath assess`"),
+            (b"{\"schema\": \"wirepath-assessment/1\", \"program\": 7}", "not a result of `wirepath assess`"),
         ];
         for (bytes, reason) in cases {
             std::fs::write(&file, bytes).unwrap();

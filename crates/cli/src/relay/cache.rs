@@ -14,11 +14,9 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use wirepath_engine::{BlockingPool, Engine, EngineOptions};
 use wirepath_relay::Endpoint;
 use wirepath_relay::cache::{self, Cache, CacheStatus, Origin};
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
-use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 
 use super::{Listening, Showing, refuse_value};
 use crate::exit;
@@ -73,16 +71,9 @@ impl CacheOptions {
         let output = Output::prepare(showing.json.as_deref())?;
         let log = Log::start();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let readers = BlockingPool::start("reader", 4, Importance::Equal)?;
-        // Half of the range, so that it can be added to a time.
-        let stall_us = self.client_timeout.as_micros().min(u128::from(u64::MAX / 2)) as u64;
-        let options = EngineOptions {
-            threads: listening.threads()?,
-            download_stall_us: stall_us,
-            ..EngineOptions::default()
-        };
-        let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-        let engine = Arc::new(Engine::start(&options, support, &readers).context("cannot start the engine")?);
+        let options =
+            EngineOptions { threads: listening.threads()?, pool_threads: 4, ..EngineOptions::default() };
+        let engine = Arc::new(Engine::start(options).context("cannot start the engine")?);
         let cache = Cache::open(self.options()?, Arc::clone(&engine))?;
         let begun = Instant::now();
         let endpoint = showing.metrics.map(|address| cache.open_metrics(address)).transpose()?;
@@ -92,7 +83,7 @@ impl CacheOptions {
         let says_ready = !matches!(output, Output::Standard);
         let served = runtime.block_on(serve(&cache, addresses, listening.drain, says_ready));
         runtime.shutdown_timeout(CLEANUP_LIMIT);
-        clean_up(&readers);
+        clean_up(engine.pool());
         let status = cache.status();
         let in_time = served?;
         output.write(|| as_json(&status, begun.elapsed()))?;
@@ -188,11 +179,11 @@ async fn listen(addresses: &[Endpoint]) -> Result<Vec<TcpListener>> {
 }
 
 /// Waits until temporary files are removed, within a limit.
-fn clean_up(readers: &BlockingPool) {
+fn clean_up(pool: &BlockingPool) {
     let (done, is_done) = channel();
-    let readers = readers.clone();
+    let pool = pool.clone();
     let waiting = std::thread::Builder::new().name("cleanup".to_owned()).spawn(move || {
-        readers.wait_for_discarded();
+        pool.wait_for_discarded();
         done.send(())
     });
     if waiting.is_err() || is_done.recv_timeout(CLEANUP_LIMIT).is_err() {

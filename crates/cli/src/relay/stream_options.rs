@@ -2,11 +2,11 @@
 
 use anyhow::{Result, bail};
 use clap::Args;
+use wirepath_engine::Class;
 use wirepath_relay::{
     Address, Configuration, FramingSpec, HandlerSpec, OrderSpec, PatternSpec, RateSpec, StreamConfig,
     StreamPlan, WhenFullSpec,
 };
-use wirepath_streams::Class;
 
 use super::without_address;
 

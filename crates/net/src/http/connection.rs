@@ -13,8 +13,9 @@ use tokio::io::{AsyncWriteExt, Interest};
 use tokio::net::TcpStream;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, timeout, timeout_at};
+use wirepath_engine::Engine;
 use wirepath_http::{HeadError, HeadReader};
-use wirepath_streams::{Engine, Part};
+use wirepath_streams::{Framing, Object, Part, StreamBuilder, StreamEnd, StreamOptions};
 
 /// Bytes read at a time.
 const READ_BYTES: usize = 4096;
@@ -37,6 +38,8 @@ pub struct Timeouts {
     pub head: Duration,
     /// To take an answer that is in memory.
     pub write: Duration,
+    /// Between two bytes that the client takes of a body.
+    pub body: Duration,
 }
 
 impl Default for Timeouts {
@@ -45,6 +48,7 @@ impl Default for Timeouts {
             idle: Duration::from_secs(60),
             head: Duration::from_secs(20),
             write: Duration::from_secs(30),
+            body: Duration::from_secs(60),
         }
     }
 }
@@ -169,20 +173,25 @@ impl Connection {
             Ok(lent) => lent,
             Err(error) => {
                 // Closing files may wait for storage.
-                engine.readers().discard(parts);
+                engine.pool().discard(parts);
                 return Err(error);
             }
         };
         let (on_end, end) = oneshot::channel();
-        // Nobody waits any more only when this connection's task was ended, which ends the download.
-        let sending = engine.download(socket, parts, move |end| drop(on_end.send(end)));
-        let end = end.await.map_err(|_| io::Error::other("the engine has ended"))?;
+        let body = StreamBuilder::default()
+            .input(Object::parts("answer", parts), Framing::Whole)
+            .output(Object::stream("client", socket)?)
+            .output_timeout(self.timeouts.body)
+            .build();
+        // Nobody waits any more only when this connection's task was ended, which stops the stream.
+        let on_end = Box::new(move |end| drop(on_end.send(end)));
+        let sending = body.start(engine, StreamOptions { on_end: Some(on_end), ..StreamOptions::default() });
+        let StreamEnd { result, status } = end.await.map_err(|_| io::Error::other("the engine has ended"))?;
         drop(sending);
-        match end.error {
-            None => self.take_back(stream).map(|()| end.sent),
-            Some(error) => {
-                Err(cut(&stream, format!("sending the body failed after {} bytes: {error}", end.sent)))
-            }
+        let sent = status.bytes_out;
+        match result {
+            Ok(()) => self.take_back(stream).map(|()| sent),
+            Err(error) => Err(cut(&stream, format!("sending the body failed after {sent} bytes: {error}"))),
         }
     }
 

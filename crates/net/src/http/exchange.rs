@@ -143,7 +143,7 @@ impl<S: Site> Exchanges<S> {
             }
             file => {
                 if let Some(file) = file {
-                    engine.readers().discard(file);
+                    engine.pool().discard(file);
                 }
                 self.client.write(&flatten(head, response.body)).await
             }
@@ -169,12 +169,12 @@ impl<S> Drop for Exchanges<S> {
 
 fn body_parts(head: Vec<u8>, body: Vec<BodyPart>, file: Arc<File>) -> Vec<streams::Part> {
     let parts = body.into_iter().map(|part| match part {
-        BodyPart::Bytes(bytes) => streams::Part::Bytes(bytes),
+        BodyPart::Bytes(bytes) => streams::Part::Bytes(bytes.into()),
         BodyPart::Extent(extent) => {
             streams::Part::Extent { file: Arc::clone(&file), range: extent.offset..extent.end() }
         }
     });
-    std::iter::once(streams::Part::Bytes(head)).chain(parts).collect()
+    std::iter::once(streams::Part::Bytes(head.into())).chain(parts).collect()
 }
 
 fn flatten(mut head: Vec<u8>, body: Vec<BodyPart>) -> Vec<u8> {

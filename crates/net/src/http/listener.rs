@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::json;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use wirepath_streams::Engine;
+use wirepath_engine::Engine;
 
 use super::access_log::AccessLog;
 use super::connection::{Timeouts, reject};

@@ -5,7 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use http::StatusCode;
-use wirepath_streams::{Deferred, Growth};
+use wirepath_engine::DropOnPool;
+use wirepath_streams::WriteProgress;
 
 use super::Shared;
 use super::answer::Served;
@@ -39,8 +40,13 @@ impl Shared {
     }
 
     /// An entry and its body.
-    pub(super) fn served(&self, entry: &Arc<Entry>, file: Arc<File>, growth: Option<Arc<Growth>>) -> Served {
-        let file = Arc::new(Deferred::new(file, self.engine.readers()));
+    pub(super) fn served(
+        &self,
+        entry: &Arc<Entry>,
+        file: Arc<File>,
+        growth: Option<Arc<WriteProgress>>,
+    ) -> Served {
+        let file = Arc::new(DropOnPool::new(file, self.engine.pool()));
         Served { entry: Arc::clone(entry), file, growth }
     }
 

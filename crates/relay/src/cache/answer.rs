@@ -6,11 +6,12 @@ use std::time::SystemTime;
 
 use http::header::{self, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, StatusCode, Version};
+use wirepath_engine::DropOnPool;
 use wirepath_http::fields::{date_s, only};
 use wirepath_http::{
     BodyPart, Conditions, EntityTag, RangeSet, Response, Verdict, content, status_line, write_head,
 };
-use wirepath_streams::{self as streams, Deferred, Growth};
+use wirepath_streams::{self as streams, WriteProgress};
 
 use super::entry::Entry;
 use super::head::{self, ClientRequest, OriginResponse, Refusal};
@@ -33,8 +34,8 @@ const OF_NOT_MODIFIED: &[HeaderName] = &[
 #[derive(Clone)]
 pub(super) struct Served {
     pub(super) entry: Arc<Entry>,
-    pub(super) file: Arc<Deferred<Arc<File>>>,
-    pub(super) growth: Option<Arc<Growth>>,
+    pub(super) file: Arc<DropOnPool<Arc<File>>>,
+    pub(super) growth: Option<Arc<WriteProgress>>,
 }
 
 /// A head, and the parts of a body.
@@ -146,13 +147,13 @@ impl Served {
     fn part(&self, part: BodyPart) -> streams::Part {
         let file = Arc::clone(&**self.file);
         match (part, &self.growth) {
-            (BodyPart::Bytes(bytes), _) => streams::Part::Bytes(bytes),
+            (BodyPart::Bytes(bytes), _) => streams::Part::Bytes(bytes.into()),
             (BodyPart::Extent(extent), None) => {
                 streams::Part::Extent { file, range: extent.offset..extent.end() }
             }
             (BodyPart::Extent(extent), Some(growth)) => {
                 let growth = Arc::clone(growth);
-                streams::Part::Growing { file, range: extent.offset..extent.end(), growth }
+                streams::Part::Following { file, range: extent.offset..extent.end(), progress: growth }
             }
         }
     }
@@ -229,7 +230,7 @@ fn validators(fields: &HeaderMap) -> (Option<EntityTag>, Option<u64>) {
 mod tests {
     use super::*;
     use std::time::{Duration, UNIX_EPOCH};
-    use wirepath_streams::{BlockingPool, Importance};
+    use wirepath_engine::{BlockingPool, Priority};
 
     const TOLD: &str = "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\nContent-Type: a/b\r\nETag: \"t\"\r\n\
         Date: Fri, 15 Jan 2027 08:00:00 GMT\r\nLast-Modified: Thu, 14 Jan 2027 08:00:00 GMT\r\nX: y\r\n\
@@ -243,8 +244,8 @@ mod tests {
     fn answer(method: &str, lines: &str) -> (String, u64) {
         let response = OriginResponse::read(TOLD.as_bytes(), &Method::GET).unwrap().unwrap().0;
         let entry = Arc::new(Entry::new("http://o/", &HeaderMap::new(), &response, now()).unwrap());
-        let pool = BlockingPool::start("closer", 1, Importance::Equal).unwrap();
-        let file = Arc::new(Deferred::new(Arc::new(tempfile::tempfile().unwrap()), &pool));
+        let pool = BlockingPool::start("closer", 1, Priority::Normal).unwrap();
+        let file = Arc::new(DropOnPool::new(Arc::new(tempfile::tempfile().unwrap()), &pool));
         let served = Served { entry, file, growth: None };
         let request = format!("{method} / HTTP/1.1\r\nHost: h\r\n{lines}\r\n");
         let request = ClientRequest::read(request.as_bytes()).unwrap();

@@ -29,7 +29,8 @@ impl Connection {
         drain: watch::Receiver<bool>,
     ) -> Connection {
         count(&shared.counters.connections);
-        let timeouts = Timeouts { write: shared.client_limit, ..Timeouts::default() };
+        let timeouts =
+            Timeouts { write: shared.client_limit, body: shared.client_limit, ..Timeouts::default() };
         let client = client::Connection::new(stream, timeouts, drain);
         Connection { client, shared, _place: place }
     }

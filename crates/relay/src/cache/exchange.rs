@@ -99,7 +99,7 @@ impl Connection {
             return self.client.write(&answer.head).await.map(|()| request.keep_alive);
         }
         let head_bytes = answer.head.len() as u64;
-        let parts = std::iter::once(Part::Bytes(answer.head)).chain(answer.parts).collect();
+        let parts = std::iter::once(Part::Bytes(answer.head.into())).chain(answer.parts).collect();
         let sent = self.client.send(&self.shared.engine, parts).await?;
         add(&self.shared.counters.bytes_from_cache, sent - head_bytes);
         Ok(request.keep_alive)

@@ -11,7 +11,8 @@ use std::time::{Instant, SystemTime};
 
 use http::{StatusCode, header};
 use tokio::sync::{oneshot, watch};
-use wirepath_streams::{Deferred, Growth};
+use wirepath_engine::DropOnPool;
+use wirepath_streams::WriteProgress;
 
 use super::Shared;
 use super::answer::{Served, Source};
@@ -235,7 +236,7 @@ impl Telling {
         let head = Arc::clone(&entry);
         let reserved = self.shared.with_store(move |store| store.reserve(&key, &head));
         let writing = match reserved.await {
-            Ok(Some(writing)) => Deferred::new(writing, self.shared.engine.readers()),
+            Ok(Some(writing)) => DropOnPool::new(writing, self.shared.engine.pool()),
             Ok(None) => {
                 self.shared.unkept.add(&self.key, Instant::now());
                 return self.pass(reply);
@@ -246,7 +247,7 @@ impl Telling {
             }
         };
         self.shared.unkept.remove(&self.key);
-        let growth = Breaking(Growth::new());
+        let growth = Breaking(WriteProgress::new());
         let (file, following) = (Arc::clone(&writing.file), Some(Arc::clone(&growth.0)));
         self.tell(Outcome::Served(self.shared.served(&entry, file, following), Source::Miss));
         let url = &entry.url;
@@ -324,12 +325,12 @@ impl Shared {
 }
 
 /// Breaks off whoever follows when this is dropped before all is written.
-struct Breaking(Arc<Growth>);
+struct Breaking(Arc<WriteProgress>);
 
 impl Breaking {
     /// All is written.
     fn end(mut self) {
-        self.0 = Growth::new(); // nobody follows this one
+        self.0 = WriteProgress::new(); // nobody follows this one
     }
 }
 

@@ -6,9 +6,10 @@ use std::time::Duration;
 use humantime::format_duration;
 use tokio::sync::{oneshot, watch};
 use tokio::time::timeout;
+use wirepath_engine::{Engine, STALL_SAMPLES, StallDetector, now_us};
 use wirepath_streams::{
-    Engine, Framing, Growth, Object, RunningStream, STANDSTILL_LOOKS, Standstill, Stream, StreamBuilder,
-    StreamEnd, StreamError, StreamOptions, StreamProgress, now_us,
+    Framing, Object, RunningStream, Stream, StreamBuilder, StreamEnd, StreamError, StreamOptions,
+    StreamProgress, WriteProgress,
 };
 
 use super::Shared;
@@ -78,7 +79,7 @@ impl Flow {
         let (tell, response) = watch::channel(None);
         let on_end = Box::new(move |end| drop(tell.send_replace(Some(end))));
         let options = StreamOptions { on_end: Some(on_end), ..StreamOptions::default() };
-        Flow { running: engine.start_stream(stream, options), response }
+        Flow { running: stream.start(engine, options), response }
     }
 
     /// What it moved so far.
@@ -99,9 +100,9 @@ impl Flow {
     /// Waits for its end. Stops it when one of its ends has paused for longer than it may, at the next look, unless the one `beside` it
     /// moves.
     pub(super) async fn end(&self, patience: Patience, beside: Option<&StreamProgress>) -> Moved {
-        let pause = (patience.source.min(patience.sink) / STANDSTILL_LOOKS).max(Duration::from_millis(1));
+        let pause = (patience.source.min(patience.sink) / STALL_SAMPLES).max(Duration::from_millis(1));
         let mut response = self.response.clone();
-        let mut standstill = Standstill::default();
+        let mut stall_detector = StallDetector::default();
         let mut why_stopped = None;
         loop {
             let end = async { response.wait_for(Option::is_some).await.ok().and_then(|end| end.clone()) };
@@ -114,7 +115,7 @@ impl Flow {
                     let Some(state) = self.state().await else { continue }; // its end is there
                     let others = beside.map_or(0, |other| other.bytes_in() + other.bytes_out());
                     let signs = (state.bytes, state.on_its_way, others);
-                    let still = Duration::from_micros(standstill.of(signs, now_us()));
+                    let still = Duration::from_micros(stall_detector.sample(signs, now_us()));
                     if let Some(why) = patience.exceeded(state.waits, still) {
                         why_stopped = Some(why);
                         self.stop();
@@ -158,7 +159,7 @@ pub(super) async fn write_body(
     shared: &Shared,
     reply: Reply,
     writing: &Writing,
-    growth: &Arc<Growth>,
+    growth: &Arc<WriteProgress>,
 ) -> Result<(), String> {
     let bytes = reply.response.body_bytes.ok_or("how long it is was not said")?;
     let connection = reply.connection.into_std().map_err(|error| error.to_string())?;
@@ -176,7 +177,7 @@ pub(super) async fn write_body(
         let source = connection.try_clone().and_then(|one| Object::stream("the origin", one.into()));
         let source = source.map_err(|error| error.to_string())?;
         let source = source.up_to(end - written - before.len() as u64).preceded_by(before);
-        let sink = Object::growing("the cache", Arc::clone(&writing.file), Arc::clone(growth));
+        let sink = Object::written("the cache", Arc::clone(&writing.file), Arc::clone(growth));
         let stream = StreamBuilder::default().input(source, Framing::Whole).output(sink).build();
         let (moved, result) = Flow::start(&shared.engine, stream).end(patience, None).await;
         written += moved;

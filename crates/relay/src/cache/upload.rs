@@ -10,9 +10,8 @@ use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use wirepath_streams::{
-    Engine, Framing, Object, ObjectError, StreamBuilder, StreamEnd, StreamError, StreamProgress,
-};
+use wirepath_engine::Engine;
+use wirepath_streams::{Framing, Object, ObjectError, StreamBuilder, StreamEnd, StreamError, StreamProgress};
 
 use super::flow::{Flow, FlowError, Moved, Patience};
 
@@ -138,9 +137,7 @@ mod tests {
     use std::time::Duration;
 
     use rustix::net::sockopt::set_socket_linger;
-    use wirepath_streams::datapath::Support;
-    use wirepath_streams::datapath::calibration::Calibrations;
-    use wirepath_streams::{BlockingPool, EngineOptions, Importance};
+    use wirepath_engine::EngineOptions;
 
     use super::*;
 
@@ -148,9 +145,7 @@ mod tests {
     const LONG: usize = 80_000_000;
 
     fn engine() -> Engine {
-        let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-        let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
-        Engine::start(&EngineOptions::default(), support, &readers).unwrap()
+        Engine::start(EngineOptions::default()).unwrap()
     }
 
     fn connection() -> (BlockingStream, BlockingStream) {

@@ -8,10 +8,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 use tokio::time::{sleep, timeout};
-use wirepath_streams::{
-    Engine, Framing, Object, RunningStream, STANDSTILL_LOOKS, Standstill, StreamBuilder, StreamOptions,
-    now_us,
-};
+use wirepath_engine::{Engine, STALL_SAMPLES, StallDetector, now_us};
+use wirepath_streams::{Framing, Object, RunningStream, StreamBuilder, StreamOptions};
 
 use super::ProxyOptions;
 use super::backend::{Backend, BackendSlot, Flow};
@@ -187,17 +185,17 @@ impl RelayedPair {
     /// Waits for the end of both directions, an abort, or a stall of both.
     async fn run(mut self, idle_timeout: Option<Duration>) -> Outcome {
         let limit = idle_timeout.unwrap_or_default();
-        let mut standstill = Standstill::default();
+        let mut stall_detector = StallDetector::default();
         let mut look = std::pin::pin!(sleep(Duration::ZERO));
         while !(self.to_backend.has_finished && self.to_client.has_finished) {
             let end = tokio::select! {
                 end = self.to_backend.end(), if !self.to_backend.has_finished => end,
                 end = self.to_client.end(), if !self.to_client.has_finished => end,
                 () = &mut look, if idle_timeout.is_some() => {
-                    if Duration::from_micros(standstill.of(self.progress(), now_us())) >= limit {
+                    if Duration::from_micros(stall_detector.sample(self.progress(), now_us())) >= limit {
                         return Outcome::TimedOut;
                     }
-                    look.set(sleep(limit / STANDSTILL_LOOKS));
+                    look.set(sleep(limit / STALL_SAMPLES));
                     continue;
                 }
             };
@@ -245,7 +243,7 @@ impl DirectionStream {
             _ = sender.send(sockets.end(direction, end.result.is_ok()));
         };
         let options = StreamOptions { on_end: Some(Box::new(on_end)), ..StreamOptions::default() };
-        Ok(DirectionStream { stream: engine.start_stream(stream, options), ended, has_finished: false })
+        Ok(DirectionStream { stream: stream.start(engine, options), ended, has_finished: false })
     }
 
     /// Waits for its end.

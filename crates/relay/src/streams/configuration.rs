@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use toml::Spanned;
-use wirepath_streams::{Class, Rate, Sharing};
+use wirepath_engine::{Class, Rate, Sharing};
 
 use super::spec::{HandlerSpec, SpecError};
 use super::stream_config::StreamConfig;
@@ -42,7 +42,7 @@ pub struct StreamPlan {
     pub class: usize,
     /// Limit of its reading rate.
     pub rate: Option<Rate>,
-    /// Deadline of its turns, under [`Policy::Deadline`](wirepath_streams::Policy::Deadline).
+    /// Deadline of its turns, under [`Policy::Deadline`](wirepath_engine::Policy::Deadline).
     pub deadline: Option<Duration>,
     /// Addresses of the stream and all between them.
     pub config: StreamConfig,

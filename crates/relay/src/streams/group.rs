@@ -7,13 +7,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
+use wirepath_engine::{Engine, EngineOptions, Placement, Rate, Sharing};
 use wirepath_net::raise_descriptor_limit;
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
-use wirepath_streams::{
-    BlockingPool, Engine, EngineOptions, Importance, Port, Rate, RunningStream, Sharing, Stream, StreamEnd,
-    StreamError, StreamEvent, StreamOptions,
-};
+use wirepath_streams::{Port, RunningStream, Stream, StreamEnd, StreamError, StreamEvent, StreamOptions};
 
 use super::configuration::{Configuration, StreamPlan};
 use super::metrics;
@@ -61,7 +57,6 @@ const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 /// ```
 pub struct StreamGroup {
     engine: Arc<Engine>,
-    readers: BlockingPool,
     members: Vec<Member>,
     sampled: Instant,
     latest: LatestSnapshots,
@@ -138,12 +133,10 @@ impl StreamGroup {
     /// # Errors
     /// What prevents the engine from starting.
     pub fn start(configuration: &Configuration, threads: usize) -> io::Result<StreamGroup> {
-        let readers = BlockingPool::start("reader", 2, Importance::Equal)?;
-        let support = Arc::new(Support::probe(None, Calibrations::default(), false));
         raise_descriptor_limit();
         let sharing = configuration.sharing.clone();
         let options = EngineOptions { threads, sharing: sharing.clone(), ..EngineOptions::default() };
-        let engine = Arc::new(Engine::start(&options, support, &readers)?);
+        let engine = Arc::new(Engine::start(options)?);
         let (sender, messages) = channel();
         let placement = configuration.placement(engine.threads());
         let members = configuration.streams.iter().zip(placement).enumerate();
@@ -158,7 +151,7 @@ impl StreamGroup {
         let members = members.collect();
         let latest = LatestSnapshots::default();
         let sampled = Instant::now();
-        Ok(StreamGroup { engine, readers, members, sampled, latest, sharing, sender, messages })
+        Ok(StreamGroup { engine, members, sampled, latest, sharing, sender, messages })
     }
 
     /// Runs until every stream has ended; stops all of them as soon as `stop` answers true.
@@ -241,9 +234,10 @@ impl StreamGroup {
     /// Ends the engine, removes the names of Unix sockets that were listened on and answers the final snapshots.
     pub fn finish(self) -> Vec<StreamSnapshot> {
         let snapshots = self.snapshots();
-        let StreamGroup { engine, readers, members, .. } = self;
+        let StreamGroup { engine, members, .. } = self;
+        let pool = engine.pool().clone();
         drop((engine, members));
-        readers.wait_for_discarded();
+        pool.wait_for_discarded();
         snapshots
     }
 
@@ -284,15 +278,17 @@ impl StreamGroup {
         let on_end = move |end| send(&sender, index, Content::Ended(Box::new(end)));
         let member = &mut self.members[index];
         let options = StreamOptions {
-            class: member.class,
-            thread: Some(member.snapshot.thread),
-            rate: member.rate,
+            placement: Placement {
+                thread: Some(member.snapshot.thread),
+                class: member.class,
+                rate: member.rate,
+            },
             deadline_us: member.deadline_us,
             on_end: Some(Box::new(on_end)),
         };
         member.awaited.retain(|(port, _)| port.is_some());
         member.begun = Instant::now();
-        member.stage = Stage::Running(self.engine.start_stream(stream, options));
+        member.stage = Stage::Running(stream.start(&self.engine, options));
         member.update_awaited();
         GroupEvent::Started
     }

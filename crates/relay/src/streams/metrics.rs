@@ -5,9 +5,10 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use wirepath_counters::Metric;
 use wirepath_counters::Value::{Counter, Counters, Gauge, Sum};
+use wirepath_engine::Sharing;
 use wirepath_net::metrics::{Labels, Metrics};
 use wirepath_net::status::Status;
-use wirepath_streams::{EndedOutput, OutputStatus, Sharing};
+use wirepath_streams::{EndedOutput, OutputStatus};
 
 use super::json::stream_report;
 use super::snapshot::{LatestSnapshots, StreamSnapshot, StreamState};

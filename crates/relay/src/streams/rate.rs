@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use bytesize::ByteSize;
-use wirepath_streams::Rate;
+use wirepath_engine::Rate;
 
 use super::spec::SpecError;
 

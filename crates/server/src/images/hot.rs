@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use wirepath_datapath::{MappedFile, Region};
+use wirepath_engine::{BlockingPool, Priority};
 use wirepath_media::image;
-use wirepath_streams::datapath::{MappedFile, Region};
-use wirepath_streams::{BlockingPool, Engine, Importance};
+use wirepath_playback::Playbacks;
 
 use super::image::Image;
 
@@ -24,7 +25,7 @@ const LOOK: Duration = Duration::from_secs(1);
 pub struct HotMemory {
     this: Weak<HotMemory>,
     budget: u64,
-    engine: Arc<Engine>,
+    playbacks: Arc<Playbacks>,
     copier: BlockingPool,
     asked: Notify,
     state: Mutex<State>,
@@ -80,24 +81,24 @@ enum Copy {
 }
 
 impl HotMemory {
-    /// Hot memory of at most `budget` bytes for the threads of `engine`, which have rings.
+    /// Hot memory of at most `budget` bytes for `playbacks`, whose threads have io_urings.
     ///
     /// Looks after itself on the tokio runtime that this is called on.
     ///
     /// # Errors
     /// What starting a thread says.
-    pub fn start(budget: u64, engine: Arc<Engine>) -> io::Result<Arc<HotMemory>> {
-        let memory = HotMemory::new(budget, engine)?;
+    pub fn start(budget: u64, playbacks: Arc<Playbacks>) -> io::Result<Arc<HotMemory>> {
+        let memory = HotMemory::new(budget, playbacks)?;
         tokio::spawn(keep(Arc::downgrade(&memory)));
         Ok(memory)
     }
 
-    fn new(budget: u64, engine: Arc<Engine>) -> io::Result<Arc<HotMemory>> {
-        let copier = BlockingPool::start("hot", 1, Importance::Background)?;
+    fn new(budget: u64, playbacks: Arc<Playbacks>) -> io::Result<Arc<HotMemory>> {
+        let copier = BlockingPool::start("hot", 1, Priority::Background)?;
         Ok(Arc::new_cyclic(|this| HotMemory {
             this: this.clone(),
             budget,
-            engine,
+            playbacks,
             copier,
             asked: Notify::new(),
             state: Mutex::default(),
@@ -156,7 +157,7 @@ impl HotMemory {
     /// Lets go of what is of no use any more, and has the next image copied if there is room. Never waits.
     fn look(&self) {
         let mut state = self.state.lock();
-        for failed in self.engine.hold_failures() {
+        for failed in self.playbacks.registration_failures() {
             if state.given_up.is_none() {
                 tracing::warn!(error = %failed, "no more images are held in hot memory; sessions go on without");
             }
@@ -201,7 +202,7 @@ impl HotMemory {
             medium.set_hot(None);
             // Of an image that is closed nobody else has it, and this is the control thread.
             self.copier.discard(medium);
-            self.engine.let_go(&region);
+            self.playbacks.unregister(&region);
             state.leaving.push(region);
         }
     }
@@ -271,7 +272,7 @@ impl HotMemory {
             Ok(region) => {
                 let region = Arc::new(region);
                 whole.medium.set_hot(Some(&region));
-                self.engine.hold(&region);
+                self.playbacks.register(&region);
                 tracing::info!(
                     asset = whole.image.name(),
                     bytes = whole.length,

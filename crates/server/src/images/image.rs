@@ -8,12 +8,14 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use wirepath_datapath::MappedFile;
+use wirepath_engine::{BlockingPool, Waker};
 use wirepath_media::image::{Plan, SegmentEntry, Start};
-use wirepath_streams::datapath::MappedFile;
-use wirepath_streams::{At, BlockingPool, Cursor, Load, Segment, TrainSource};
+use wirepath_playback::{At, Cursor, Load, Segment, TrainSource};
 
 use super::segment;
 use super::summary::Summary;
+use super::waiters::Waiters;
 
 /// How long it is remembered that a segment could not be read, so that all who wait for it hear why.
 const READ_FAILURE: Duration = Duration::from_secs(1);
@@ -76,19 +78,19 @@ pub struct Failure {
     pub public: Arc<str>,
 }
 
-/// Where a playback that was asked for a time begins.
+/// Where a playback begins that is to play from a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeekResult {
-    /// Here.
+    /// At this place.
     At {
         /// The place.
         cursor: Cursor,
-        /// Its time in microseconds from the start.
+        /// Time of the place in microseconds from the start.
         start_us: u64,
     },
-    /// The image has not grown so far; see [`Image::progress`].
+    /// Not known yet: the image has not grown so far; see [`Image::progress`].
     NotYet,
-    /// The image ends before.
+    /// Nowhere: the image ends before.
     BeyondEnd,
 }
 
@@ -107,6 +109,7 @@ struct State {
     slots: Vec<Slot>,
     starts: Vec<Start>,
     summary: Summary,
+    waiters: Waiters,
 }
 
 struct Slot {
@@ -137,7 +140,14 @@ impl Image {
         readers: BlockingPool,
         on_damage: impl Fn(Arc<Image>, Damage) + Send + Sync + 'static,
     ) -> Arc<Image> {
-        let state = State { generation: 0, medium: None, slots: Vec::new(), starts: Vec::new(), summary };
+        let state = State {
+            generation: 0,
+            medium: None,
+            slots: Vec::new(),
+            starts: Vec::new(),
+            summary,
+            waiters: Waiters::default(),
+        };
         Arc::new_cyclic(|this| Image {
             this: this.clone(),
             name: name.to_owned(),
@@ -301,10 +311,15 @@ impl Image {
         }
         let slot =
             |entry: &SegmentEntry| Slot { entry: *entry, verified, loading: false, loaded: Loaded::No };
+        let first = state.slots.len() as u32;
         state.slots.extend(entries.iter().map(slot));
         state.starts.extend_from_slice(starts);
         let until_us = state.slots.last().map_or(0, |slot| slot.entry.first_departure_us);
         self.progress.send_replace(Progress::Growing { until_us });
+        let end = state.slots.len() as u32;
+        let wakers = state.waiters.take(first..end);
+        drop(state);
+        wakers.iter().for_each(Waker::wake);
         true
     }
 
@@ -315,18 +330,21 @@ impl Image {
         if state.generation != generation {
             return false;
         }
-        match result {
+        let (waiting, gone) = match result {
             Ok(summary) => {
                 state.summary = summary;
                 self.progress.send_replace(Progress::Complete);
+                (state.slots.len() as u32, None)
             }
             Err(failure) => {
                 self.progress.send_replace(Progress::Failed(failure));
-                let gone = state.empty();
-                drop(state); // engines must not wait until a file is closed
-                drop(gone);
+                (0, Some(state.empty()))
             }
-        }
+        };
+        let wakers = state.waiters.take(waiting..);
+        drop(state); // engine threads must not wait until a file is closed
+        drop(gone);
+        wakers.iter().for_each(Waker::wake);
         true
     }
 
@@ -342,28 +360,35 @@ impl Image {
         }
         let Some(slot) = state.slots.get_mut(index) else { return };
         slot.loading = false;
-        match result {
+        let failure = match result {
             Ok(segment) => {
                 slot.verified = true;
                 slot.loaded = Loaded::Fresh(Arc::new(segment));
+                None
             }
             Err(error) if error.is_damage() => {
-                let error = format!("segment {number}: {error}");
                 let gone = self.start_over(&mut state);
                 let generation = state.generation;
                 drop(state);
                 drop(gone);
+                let error = format!("segment {number}: {error}");
                 if let Some(this) = self.this.upgrade() {
                     (self.on_damage)(this, Damage { medium: job.medium, generation, error });
                 }
+                return; // playbacks that wait for the segment are woken when it is there again
             }
             Err(error) => {
                 let reason = format!("segment {number} of the wire image {}: {error}", self.path.display());
                 slot.loaded = Loaded::Failed { at: Instant::now(), reason: reason.into() };
-                drop(state);
-                tracing::warn!(asset = self.name, image = %self.path.display(), segment = number, %error,
-                    "a segment of a wire image cannot be read; what plays it ends");
+                Some(error)
             }
+        };
+        let wakers = state.waiters.take(number..=number);
+        drop(state);
+        wakers.iter().for_each(Waker::wake);
+        if let Some(error) = failure {
+            tracing::warn!(asset = self.name, image = %self.path.display(), segment = number, %error,
+                "a segment of a wire image cannot be read; what plays it ends");
         }
     }
 
@@ -414,11 +439,16 @@ impl Drop for Image {
 }
 
 impl TrainSource for Image {
-    fn segment(&self, number: u32) -> Load {
+    fn segment(&self, number: u32, waker: Option<&Waker>) -> Load {
         let mut state = self.state.lock();
-        let Some(slot) = state.slots.get_mut(number as usize) else {
+        let State { slots, waiters, .. } = &mut *state;
+        let mut wait = || {
+            waker.into_iter().for_each(|waker| waiters.insert(waker, number));
+            Load::Pending
+        };
+        let Some(slot) = slots.get_mut(number as usize) else {
             return match &*self.progress.borrow() {
-                Progress::Growing { .. } => Load::Pending,
+                Progress::Growing { .. } => wait(),
                 Progress::Complete => Load::End,
                 Progress::Failed(failure) => Load::Failed(Arc::clone(&failure.reason)),
             };
@@ -432,10 +462,13 @@ impl TrainSource for Image {
         if !slot.loading
             && let Some(this) = self.this.upgrade()
         {
-            // If the readers have too much to do, the next question asks again.
             slot.loading = self.readers.submit(move || this.load(number));
         }
-        Load::Pending
+        if slot.loading { wait() } else { Load::Busy }
+    }
+
+    fn forget(&self, waker: &Waker) {
+        self.state.lock().waiters.remove(waker);
     }
 }
 

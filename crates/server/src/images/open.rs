@@ -198,15 +198,15 @@ impl Open {
 mod tests {
     use super::*;
     use crate::images::{Failure as ImageFailure, Summary};
+    use wirepath_engine::{BlockingPool, Priority};
     use wirepath_media::image::Plan;
-    use wirepath_streams::{BlockingPool, Importance};
 
     const RECIPE: Recipe = Recipe { ts_per_packet: 7, burst_us: 20_000 };
 
     fn image(inode: u64) -> (Key, Identity, Arc<Image>) {
         let identity = Identity { size: 1, mtime_ns: 2, inode, device: 3 };
         let plan = Plan { identity, recipe: RECIPE, ssrc: 4, sequence: 5, timestamp: 6 };
-        let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+        let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
         let image = Image::new("a.ts", "a.wpi".into(), plan, Summary::default(), readers, |_, _| {});
         (Key::of(identity, RECIPE), identity, image)
     }

@@ -5,10 +5,10 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
+use wirepath_datapath::MappedFile;
 use wirepath_media::image::{MAX_SEGMENT_DATA, PAGE, Plan, TRAIN_RECORD_LENGTH};
 use wirepath_media::pack::{self, Packer, estimate as estimate_bytes};
 use wirepath_media::ts::PACKET_LENGTH;
-use wirepath_streams::datapath::MappedFile;
 
 use super::cache::Draft;
 use super::image::Image;

@@ -6,9 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use wirepath_datapath::{MappedFile, PageCache, Train};
 use wirepath_media::image::{self, Plan, SegmentEntry, TRAIN_RECORD_LENGTH};
-use wirepath_streams::datapath::{MappedFile, PageCache, Train};
-use wirepath_streams::{Departure, Segment};
+use wirepath_playback::{Departure, Segment};
 
 use super::read::is_lost;
 
@@ -27,7 +27,7 @@ pub(super) fn read(
     let trains = || trains(medium.file(), plan, entry, until_us, verified);
     let trains = catch_unwind(AssertUnwindSafe(trains)).unwrap_or(Err(SegmentError::Panicked))?;
     let departures = trains.iter().map(|train| departure(plan, entry, train)).collect();
-    Ok(Segment { medium: Arc::clone(medium), departures })
+    Ok(Segment { mapped_file: Arc::clone(medium), departures })
 }
 /// Why a segment cannot be read.
 #[derive(Debug, thiserror::Error)]

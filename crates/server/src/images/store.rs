@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 use wirepath_counters::{Counter, Gauge, counters};
+use wirepath_datapath::MappedFile;
+use wirepath_engine::{BlockingPool, DropOnPool, Priority};
 use wirepath_media::image::{Header, Identity, Plan, Recipe, Table};
-use wirepath_streams::datapath::MappedFile;
-use wirepath_streams::{BlockingPool, Deferred, Importance};
 
 use super::cache::{Cache, CacheError, Draft};
 use super::image::{Damage, Failure, Image};
@@ -135,7 +135,7 @@ impl Store {
         rest: Duration,
     ) -> io::Result<Arc<Store>> {
         let packers = WorkQueue::start("packer", packers)?;
-        let publisher = BlockingPool::start("publisher", 1, Importance::Background)?;
+        let publisher = BlockingPool::start("publisher", 1, Priority::Background)?;
         let (alive, ended) = channel();
         let store = Arc::new_cyclic(|this| Store {
             this: this.clone(),
@@ -307,7 +307,7 @@ impl Store {
     }
 
     fn new_image(&self, asset: &Arc<File>, name: &str, key: Key, plan: Plan, summary: Summary) -> Arc<Image> {
-        let (store, asset) = (self.this.clone(), Deferred::new(Arc::clone(asset), &self.readers));
+        let (store, asset) = (self.this.clone(), DropOnPool::new(Arc::clone(asset), &self.readers));
         let path = self.cache.path_of(&key.name());
         Image::new(name, path, plan, summary, self.readers.clone(), move |image, damage| {
             let Some(store) = store.upgrade() else { return };

@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use wirepath_engine::{BlockingPool, Priority};
 use wirepath_media::rtp::HEADER_LENGTH;
 use wirepath_media::ts::synthetic::{Sample, SampleStream};
-use wirepath_streams::{At, BlockingPool, Importance, Load, Segment, TrainSource};
+use wirepath_playback::{At, Load, Segment, TrainSource};
 
 use super::*;
 
@@ -35,7 +36,7 @@ fn open_store(folder: &tempfile::TempDir, budget: u64) -> Arc<Store> {
 }
 
 fn readers() -> BlockingPool {
-    BlockingPool::start("reader", 1, Importance::Equal).unwrap()
+    BlockingPool::start("reader", 1, Priority::Normal).unwrap()
 }
 
 impl Fixture {
@@ -58,11 +59,13 @@ impl Fixture {
 fn segment(image: &Image, number: u32) -> Result<Option<Arc<Segment>>, String> {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
-        match image.segment(number) {
+        match image.segment(number, None) {
             Load::Ready(segment) => return Ok(Some(segment)),
             Load::End => return Ok(None),
             Load::Failed(reason) => return Err(reason.to_string()),
-            Load::Pending => assert!(Instant::now() < deadline, "segment {number} does not come"),
+            Load::Pending | Load::Busy => {
+                assert!(Instant::now() < deadline, "segment {number} does not come")
+            }
         }
         std::thread::yield_now();
     }
@@ -76,7 +79,7 @@ fn payload(image: &Image) -> Result<Vec<u8>, String> {
         for departure in &segment.departures {
             let train = departure.train;
             let mut bytes = vec![0; train.length as usize];
-            segment.medium.file().read_exact_at(&mut bytes, train.offset).unwrap();
+            segment.mapped_file.file().read_exact_at(&mut bytes, train.offset).unwrap();
             bytes
                 .chunks(train.packet_size.into())
                 .for_each(|packet| payload.extend(&packet[HEADER_LENGTH..]));
@@ -127,7 +130,7 @@ fn a_time_is_located_at_the_random_access_point_before_it() {
             let train = segment.departures[train as usize].train;
             let mut first = [0; 188];
             let place = train.offset + (HEADER_LENGTH + usize::from(skip)) as u64;
-            segment.medium.file().read_exact_at(&mut first, place).unwrap();
+            segment.mapped_file.file().read_exact_at(&mut first, place).unwrap();
             let packet = fixture.sample.starts[index] as usize;
             assert_eq!(first, fixture.sample.payload[packet * 188..][..188]);
         }

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
-use wirepath_streams::{BlockingPool, Importance};
+use wirepath_engine::{BlockingPool, Priority};
 
 /// Work that has begun and is not done; more has to wait for its first turn. Each holds some memory, and room on the disk.
 const BEGUN: usize = 32;
@@ -66,7 +66,7 @@ impl<W: Work> WorkQueue<W> {
             ended: false,
         };
         let shared = Arc::new(Shared { queue: Mutex::new(queue), changed: Condvar::new() });
-        let pool = BlockingPool::start(name, threads, Importance::Background)?;
+        let pool = BlockingPool::start(name, threads, Priority::Background)?;
         for _ in 0..threads.max(1) {
             let shared = Arc::clone(&shared);
             let submitted = pool.submit(move || shared.run());

@@ -2,7 +2,7 @@
 
 use super::counters::EndReason;
 use super::listener::Shared;
-use super::player::{OpenError, PlayError, Position, Presentation};
+use super::player::{OpenError, Presentation};
 use super::ports::canonical;
 use super::session::{EventKind, EventSender, Session, SessionEvent};
 use super::timeline::Stretch;
@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use tokio::time::{Instant, timeout, timeout_at};
 use wirepath_media::rtsp::{Method, Refusal, Request, Resource, Response, StatusCode, Target};
+use wirepath_playback::{PlayError, Position};
 
 /// What the server can do with a presentation.
 pub(super) const METHODS: &str =
@@ -180,7 +181,7 @@ impl RequestHandler {
             if let Some(result) = found {
                 return result.map_err(|error| match error {
                     PlayError::BeyondEnd => refuse(StatusCode::InvalidRange, error.to_string()),
-                    PlayError::Failed(why) => self.fail(StatusCode::InternalServerError, &why),
+                    error => self.fail(StatusCode::InternalServerError, &error.to_string()),
                 });
             }
         }

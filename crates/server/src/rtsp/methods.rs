@@ -2,7 +2,7 @@
 
 use super::counters::{EndReason, RefusalReason};
 use super::handler::{Answer, RequestHandler, refuse, resource};
-use super::player::{Playback, Progress};
+use super::player::Playback;
 use super::ports::Pair;
 use super::record::{Heard, Place, Record, Stage};
 use super::session::{EventKind, Parts, Session, SessionEvent};
@@ -35,7 +35,7 @@ impl RequestHandler {
             ));
         }
         let facts = match self.open(resource).await {
-            Ok(presentation) => presentation.facts(),
+            Ok(presentation) => presentation.describe(),
             Err(refusal) => return Err(self.explain_missing(resource, refusal).await),
         };
         let description = sdp::Description {
@@ -167,8 +167,8 @@ impl RequestHandler {
         let session = self.named_session(request)?;
         let (scale, speed) = (request.scale()?, request.speed()?);
         let range = NptRange::of(request)?;
-        let duration_us = session.presentation.facts().duration_us;
-        let Progress { position_us, .. } = session.playback.progress();
+        let duration_us = session.presentation.describe().duration_us;
+        let position_us = session.playback.progress().position_us;
         let step = session.timeline.play(range, duration_us, position_us)?;
         let (id, track_url) = (session.id.clone(), session.track_url.clone());
         let until = |until_us: Option<u64>| until_us.or(duration_us).map(Npt::At);

@@ -1,7 +1,7 @@
 //! A session as others see it: its RTCP task, the status page.
 
 use super::counters::Counters;
-use super::player::{Playback, Progress, RtpClock};
+use super::player::Playback;
 use parking_lot::Mutex;
 use serde_json::json;
 use std::collections::HashMap;
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use wirepath_media::rtcp::{NtpTime, Reception, SenderState};
 use wirepath_media::rtp::CLOCK_HZ;
 use wirepath_net::{ClientLimits, Exceeded, Permit};
+use wirepath_playback::{Progress, RtpClock};
 
 /// What a session is doing, for its RTCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,9 +71,9 @@ impl SessionStatus {
             "state": stage,
             "position_s": self.progress.position_us as f64 / 1e6,
             "packets": self.progress.packets,
-            "payload_bytes": self.progress.octets,
+            "payload_bytes": self.progress.payload_bytes,
             "packets_lost_here": self.progress.packets_lost,
-            "data_path": self.progress.path,
+            "data_path": self.progress.path.name(),
             "data_path_reason": self.reason,
             "receiver_report": reception,
         })
@@ -119,16 +120,18 @@ impl Record {
         }
     }
 
-    pub(super) fn status(&self) -> SessionStatus {
-        SessionStatus {
+    /// The session for the status page, unless its playback is over.
+    pub(super) fn status(&self) -> Option<SessionStatus> {
+        let playback = self.playback.upgrade()?;
+        Some(SessionStatus {
             peer: self.peer,
             path: self.path.clone(),
             since: self.since,
             stage: *self.stage.borrow(),
-            progress: self.progress().unwrap_or_default(),
-            reason: self.playback.upgrade().map(|playback| playback.reason().to_owned()).unwrap_or_default(),
+            progress: playback.progress(),
+            reason: playback.reason().to_owned(),
             reception: *self.reception.lock(),
-        }
+        })
     }
 
     /// The clock as it is, or was when packets were last being sent.
@@ -153,7 +156,7 @@ impl Record {
             now: ntp_now(),
             timestamp: clock.timestamp.wrapping_add(ticks as u32),
             packets: progress.packets as u32,
-            octets: progress.octets as u32,
+            octets: progress.payload_bytes as u32,
         })
     }
 
@@ -225,7 +228,7 @@ impl Registry {
 
     pub(super) fn statuses(&self) -> Vec<SessionStatus> {
         let records: Vec<_> = self.records.lock().values().cloned().collect();
-        records.iter().map(|record| record.status()).collect()
+        records.iter().filter_map(|record| record.status()).collect()
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::control;
 use super::counters::EndReason;
-use super::player::{Event, PlayError, Playback, Position, Presentation};
+use super::player::{Playback, Presentation};
 use super::record::{Place, Record, Stage};
 use super::timeline::{Phase, Stretch, Timeline};
 use std::sync::Arc;
@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use wirepath_counters::Label;
 use wirepath_media::rtsp::Refusal;
+use wirepath_playback::{PlayError, PlaybackEvent, Position};
 
 /// Something a session's playback did, in the order it did it.
 #[derive(Debug)]
@@ -29,7 +30,7 @@ pub(super) enum EventKind {
     /// Answer to the request with this number.
     Paused(u64, Result<u64, PlayError>),
     /// Of its own.
-    Event(Event),
+    Event(PlaybackEvent),
 }
 
 /// Where notices go. Unbounded as a channel, but bounded by what is asked: an answer and an end for each request.
@@ -130,10 +131,12 @@ impl Session {
             EventKind::Started(.., Err(_)) if self.playback.progress().clock.is_some() => {}
             EventKind::Started(.., Err(_)) => self.call_off(),
             EventKind::Paused(..) => self.rest(),
-            EventKind::Event(Event::Finished) => self.finish(),
-            EventKind::Event(Event::Unreachable) => return Some(EndReason::Unreachable),
-            EventKind::Event(Event::Failed(why)) => {
-                tracing::warn!(peer = %self.record.peer, path = self.record.path, why, "a session failed");
+            EventKind::Event(PlaybackEvent::Finished) => self.finish(),
+            EventKind::Event(PlaybackEvent::Failed(error)) if error.is_unreachable() => {
+                return Some(EndReason::Unreachable);
+            }
+            EventKind::Event(PlaybackEvent::Failed(error)) => {
+                tracing::warn!(peer = %self.record.peer, path = self.record.path, %error, "a session failed");
                 return Some(EndReason::Failed);
             }
         }

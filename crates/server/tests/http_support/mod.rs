@@ -10,14 +10,12 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 use tempfile::TempDir;
 use tokio::sync::{oneshot, watch};
-use wirepath_net::http::{Endpoint, HttpOptions, Listener};
+use wirepath_engine::{BlockingPool, Engine, EngineOptions, Priority};
+use wirepath_net::http::{Endpoint, HttpOptions, Listener, Timeouts};
 use wirepath_net::metrics::Metrics;
 use wirepath_net::status::Status;
 use wirepath_server::http::LibrarySite;
 use wirepath_server::library::Library;
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
-use wirepath_streams::{BlockingPool, Engine, EngineOptions, Importance};
 
 /// A door that is open until this is dropped.
 pub(crate) struct OpenDoor {
@@ -39,7 +37,7 @@ impl OpenDoor {
         let library = Arc::new(Library::open(&[folder.path().to_owned()]).unwrap());
         let (drain, drained) = watch::channel(false);
         let (tell, told) = oneshot::channel();
-        let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+        let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
         let of_engine = readers.clone();
         let thread = std::thread::spawn(move || run(options, library, of_engine, drained, tell));
         let address = told.blocking_recv().unwrap();
@@ -91,12 +89,10 @@ fn run(
     drain: watch::Receiver<bool>,
     tell: oneshot::Sender<SocketAddr>,
 ) {
-    let engine_options =
-        EngineOptions { threads: 1, download_stall_us: 2_000_000, ring: false, ..EngineOptions::default() };
-    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-    let engine = Arc::new(Engine::start(&engine_options, support, &readers).unwrap());
+    let engine = Arc::new(Engine::start_with_pool(EngineOptions::default(), readers).unwrap());
     let (mut metrics, mut status) = (Metrics::default(), Status::new(Instant::now()));
-    let http = Listener::new(options);
+    let timeouts = Timeouts { body: Duration::from_secs(2), ..options.timeouts };
+    let http = Listener::new(HttpOptions { timeouts, ..options });
     http.register(&mut metrics, &mut status);
     let endpoint = Endpoint { metrics: Arc::new(metrics), status: Arc::new(status) };
     let site = LibrarySite::new(library, endpoint, 8554);

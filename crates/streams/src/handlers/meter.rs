@@ -1,9 +1,9 @@
 //! How much goes by, and how fast.
 
-use crate::clock::now_us;
 use crate::handler::{Common, HandlerError, Read, Verdict};
 use crate::pattern::Lately;
 use crate::record::Piece;
+use wirepath_engine::now_us;
 
 /// Reports `bytes`, `records`, and `bytes_per_second`: the mean over the time since the first byte, in which what is a second old
 /// counts a third (1/e). So it is the rate of all of a short run, that of about the last second of a long one, and falls when nothing

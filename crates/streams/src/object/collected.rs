@@ -1,7 +1,8 @@
 //! Memory that is written to.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 
 use crate::outbox::Outbox;
@@ -60,7 +61,7 @@ impl Collected {
         self.lock().runs.iter().flat_map(|run| run.bytes.iter().copied()).collect()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock()
     }
 }

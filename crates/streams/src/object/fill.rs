@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::ops::Range;
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::{Buf, BytesMut};
@@ -12,7 +13,7 @@ use wirepath_datapath::append::{self, append};
 use wirepath_datapath::{Mapping, PageCache, datagrams};
 
 use super::{Connection, Datagrams, Kind, Object, ObjectError, StoredFile};
-use crate::blocking::warm;
+use crate::write_progress::WriteProgress;
 
 /// What came of it.
 #[derive(Debug)]
@@ -39,6 +40,19 @@ pub(crate) enum Fill {
     End,
     /// This must be brought into memory first, or an engine would wait for storage.
     Cold(Cold),
+    /// No more than so many bytes of the file are written yet.
+    Unwritten(Arc<WriteProgress>, u64),
+}
+
+/// What of a file or mapping can be read now.
+#[derive(Debug)]
+pub(crate) enum Available {
+    /// So many bytes, 0 at the end.
+    Bytes(usize),
+    /// Nothing before this is brought into memory.
+    Cold(Cold),
+    /// Nothing before more than so many bytes of the file are written.
+    Unwritten(Arc<WriteProgress>, u64),
 }
 
 /// What is not known to be in memory.
@@ -56,6 +70,20 @@ impl Cold {
             Cold::Mapping(mapping, range) => (range.end as u64, mapping.prefault(range)),
         }
     }
+}
+
+/// Reads a range of a file, so that it is in memory afterwards; ends early where the file does. May block.
+fn warm(file: &File, range: Range<u64>) -> std::io::Result<()> {
+    let mut buffer = vec![0; 256 * 1024];
+    let mut offset = range.start;
+    while offset < range.end {
+        let wanted = buffer.len().min((range.end - offset) as usize);
+        match file.read_at(&mut buffer[..wanted], offset)? {
+            0 => break,
+            read => offset += read as u64,
+        }
+    }
+    Ok(())
 }
 
 /// How much of a file is looked up in the page cache, or brought in, at a time.
@@ -84,6 +112,7 @@ impl Object {
                 bytes.advance(length);
                 Ok(if length == 0 { Fill::End } else { Fill::Bytes(length) })
             }
+            Kind::Parts(parts) => parts.fill(buffer, room),
             Kind::Collected(_) => Err(("reading", Errno::OPNOTSUPP)),
         };
         filled.map_err(|(call, errno)| self.error(call, errno))
@@ -93,6 +122,11 @@ impl Object {
     pub(crate) fn warmed(&mut self, until: u64) {
         match &mut self.kind {
             Kind::File(file) => file.warm_until = until,
+            Kind::Parts(parts) => {
+                if let Some(file) = parts.next_file() {
+                    file.warm_until = until;
+                }
+            }
             Kind::Mapping(mapped) => mapped.warm_until = until as usize,
             _ => {}
         }
@@ -102,13 +136,14 @@ impl Object {
 pub(super) type Filled = Result<Fill, (&'static str, Errno)>;
 
 impl StoredFile {
-    fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
+    pub(super) fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
         if self.shares_place {
             self.offset = seek(&self.file, SeekFrom::Current(0)).map_err(|errno| ("lseek", errno))?;
         }
-        let room = match self.warm_room(room) {
-            Ok(room) => room,
-            Err(cold) => return Ok(Fill::Cold(cold)),
+        let room = match self.available(room)? {
+            Available::Bytes(room) => room,
+            Available::Cold(cold) => return Ok(Fill::Cold(cold)),
+            Available::Unwritten(progress, known) => return Ok(Fill::Unwritten(progress, known)),
         };
         let (from, call) = if self.shares_place {
             (append::From::Stream, "read")
@@ -121,17 +156,30 @@ impl StoredFile {
         Ok(if read == 0 { Fill::End } else { Fill::Bytes(read) })
     }
 
-    /// How many of `room` bytes can be read without waiting, 0 at the end of what is to be read; or what must be brought in first.
-    pub(crate) fn warm_room(&mut self, room: usize) -> Result<usize, Cold> {
-        if self.warm_until <= self.offset && self.offset < self.end {
-            let window = self.offset..self.end.min((self.offset / WINDOW + 1) * WINDOW);
-            match PageCache::of(&self.file, window.clone()) {
-                PageCache::Warm => self.warm_until = window.end,
-                PageCache::Cold => return Err(Cold::File(Arc::clone(&self.file), window)),
+    /// How many of `room` bytes can be read without waiting.
+    ///
+    /// # Errors
+    /// If it follows a writer that has failed.
+    pub(crate) fn available(&mut self, room: usize) -> Result<Available, (&'static str, Errno)> {
+        let mut end = self.end;
+        if let Some(progress) = self.follows.as_ref().filter(|_| self.offset < self.end) {
+            if progress.has_failed() {
+                return Err(("waiting for the writer", Errno::CANCELED));
+            }
+            end = end.min(progress.bytes());
+            if end <= self.offset {
+                return Ok(Available::Unwritten(Arc::clone(progress), end));
             }
         }
-        let there = self.warm_until.min(self.end).saturating_sub(self.offset);
-        Ok(room.min(usize::try_from(there).unwrap_or(room)))
+        if self.warm_until <= self.offset && self.offset < end {
+            let window = self.offset..end.min((self.offset / WINDOW + 1) * WINDOW);
+            match PageCache::of(&self.file, window.clone()) {
+                PageCache::Warm => self.warm_until = window.end,
+                PageCache::Cold => return Ok(Available::Cold(Cold::File(Arc::clone(&self.file), window))),
+            }
+        }
+        let there = self.warm_until.min(end).saturating_sub(self.offset);
+        Ok(Available::Bytes(room.min(usize::try_from(there).unwrap_or(room))))
     }
 }
 

@@ -12,7 +12,7 @@ use bytes::BytesMut;
 use rustix::io::Errno;
 use wirepath_datapath::Mapping;
 
-use super::fill::{Fill, Filled, WINDOW};
+use super::fill::{Available, Fill, Filled, WINDOW};
 use super::{Cold, Kind, Object};
 
 /// A range, and where in it to read or write next.
@@ -55,19 +55,19 @@ impl Mapped {
 
     /// How many of `room` bytes can be read without waiting, 0 at the end; or what must be brought in first. That is asked for each part,
     /// because nobody tells which pages of a mapping are in memory: not of a file that others own.
-    pub(crate) fn warm_room(&mut self, room: usize) -> Result<usize, Cold> {
+    pub(crate) fn available(&mut self, room: usize) -> Available {
         if self.warm_until <= self.offset && self.offset < self.end {
             let until = self.end.min((self.offset / WINDOW as usize + 1) * WINDOW as usize);
-            return Err(Cold::Mapping(Arc::clone(&self.mapping), self.offset..until));
+            return Available::Cold(Cold::Mapping(Arc::clone(&self.mapping), self.offset..until));
         }
-        Ok(room.min(self.warm_until.min(self.end).saturating_sub(self.offset)))
+        Available::Bytes(room.min(self.warm_until.min(self.end).saturating_sub(self.offset)))
     }
 
     pub(super) fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
-        let room = match self.warm_room(room) {
-            Ok(0) => return Ok(Fill::End),
-            Ok(room) => room,
-            Err(cold) => return Ok(Fill::Cold(cold)),
+        let room = match self.available(room) {
+            Available::Bytes(0) | Available::Unwritten(..) => return Ok(Fill::End), // nobody follows a mapping
+            Available::Bytes(room) => room,
+            Available::Cold(cold) => return Ok(Fill::Cold(cold)),
         };
         let read = self.mapping.read(self.offset..self.offset + room, buffer);
         let read =

@@ -55,7 +55,9 @@ impl Object {
             Kind::Collected(collected) => {
                 collected.take(outbox).map(Take::Taken).map_err(|errno| ("memory", errno))
             }
-            Kind::File(_) | Kind::Mapping(_) | Kind::Memory(_) => Err(("writing", Errno::OPNOTSUPP)),
+            Kind::File(_) | Kind::Mapping(_) | Kind::Memory(_) | Kind::Parts(_) => {
+                Err(("writing", Errno::OPNOTSUPP))
+            }
         };
         taken.map_err(|(call, errno)| self.error(call, errno))
     }

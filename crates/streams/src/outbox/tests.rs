@@ -141,7 +141,7 @@ fn a_record_without_end_does_not_wait_without_end() {
     while outbox.offer(piece(false)) == Offered::Done {
         offered += 1;
     }
-    assert_eq!(offered * PIECE.len() as u64, TURN + PIECE.len() as u64);
+    assert_eq!(offered * PIECE.len() as u64, wirepath_engine::TURN_BYTES + PIECE.len() as u64);
     assert_eq!(outbox.dropped(), Dropped { records: 0, bytes: PIECE.len() as u64 });
 
     let mut blocking = Outbox::new(1, WhenFull::Block);

@@ -5,11 +5,14 @@ use std::os::fd::AsFd;
 
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
+use wirepath_engine::Watcher;
 
-use super::finish::LOOK_AGAIN_US;
-use super::watch::{READING, WRITING, Watch};
+use super::watch::{READING, WRITING, watch};
 use super::{Input, Port, Stream, StreamError, StreamEvent, Supply};
 use crate::object::{Kind, Listener, Object, ObjectError};
+
+/// When a connection is accepted again for which there was no descriptor or memory, in microseconds.
+const ACCEPT_AGAIN_US: u64 = 1_000_000;
 
 /// What became of one that listens.
 pub(super) struct Admitted {
@@ -54,7 +57,7 @@ impl Stream {
             if !(input.readable && input.is_awaited()) {
                 continue;
             }
-            match admit(input.port, &mut input.object, self.watch.as_ref(), READING) {
+            match admit(input.port, &mut input.object, self.watcher.as_ref(), READING) {
                 Ok(admitted) => {
                     input.readable = admitted.is_ready();
                     progressed |= admitted.has_come();
@@ -70,7 +73,7 @@ impl Stream {
             if !(output.writable && output.object.is_listening()) {
                 continue;
             }
-            match admit(output.port, &mut output.object, self.watch.as_ref(), WRITING) {
+            match admit(output.port, &mut output.object, self.watcher.as_ref(), WRITING) {
                 Ok(admitted) => {
                     output.writable = admitted.is_ready();
                     progressed |= admitted.has_come();
@@ -98,14 +101,20 @@ impl Stream {
             self.tell(event);
         }
         if is_short {
-            self.accept_again_us = Some(now_us + LOOK_AGAIN_US);
+            self.accept_again_us = Some(now_us + ACCEPT_AGAIN_US);
         }
     }
 
-    /// Whether it is to be looked at after a while, whatever becomes ready: an output that leaves, or is the last to get something, may
-    /// take nothing, and nobody tells when there are descriptors again.
-    pub(crate) fn looks_again(&self) -> bool {
-        self.waits_for_leaving() || self.accept_again_us.is_some() || self.failing.is_some()
+    /// How soon the stream must have a turn again, whatever becomes ready: no event tells that an output has stalled, or that
+    /// there are descriptors again. In microseconds.
+    pub(crate) fn look_again_us(&self) -> Option<u64> {
+        if self.accept_again_us.is_some() {
+            return Some(ACCEPT_AGAIN_US);
+        }
+        let may_stall = self.failing.is_some()
+            || self.settings.limits_stalls && self.outputs.iter().any(|output| !output.writable)
+            || self.waits_for_leaving();
+        may_stall.then(|| self.stall_sample_us())
     }
 }
 
@@ -120,7 +129,7 @@ impl Input {
 pub(super) fn admit(
     port: Port,
     object: &mut Object,
-    watch: Option<&Watch>,
+    watcher: Option<&Watcher>,
     flags: EventFlags,
 ) -> Result<Admitted, ObjectError> {
     let before = match object.accept() {
@@ -129,9 +138,9 @@ pub(super) fn admit(
         Err(error) if is_shortage(error.errno) => return Ok(still_waits(port, object, Some(&error))),
         Err(error) => return Err(error),
     };
-    if let Some(watch) = watch {
-        watch.remove(before.as_fd());
-        watch.add(port, object, flags)?;
+    if let Some(watcher) = watcher {
+        watcher.remove(before.as_fd());
+        watch(watcher, port, object, flags)?;
     }
     let event = before.is_told.then(|| StreamEvent::Connected { port, name: object.name.clone() });
     Ok(Admitted { before: Some(before), event, is_short: false })

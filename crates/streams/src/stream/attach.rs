@@ -14,7 +14,7 @@ use crate::object::{Kind, Object};
 use crate::outbox::{Dropped, Outbox};
 use crate::pattern::{Lately, Spread};
 use crate::secret::MOST_SHARES;
-use crate::standstill::Standstill;
+use wirepath_engine::StallDetector;
 
 /// A stream has come to the end of its inputs, or failed: it takes no more inputs. What was to be one is given back.
 #[derive(Debug, thiserror::Error)]
@@ -206,7 +206,7 @@ impl Output {
             is_disconnected: false,
             within: false,
             detach: None,
-            standstill: Standstill::default(),
+            stall_detector: StallDetector::default(),
             lately: Lately::default(),
             bytes: 0,
             lost_bytes: 0,

@@ -32,6 +32,7 @@ pub struct StreamBuilder {
     survives_inputs: bool,
     ends_with_connections: bool,
     stall: Duration,
+    limits_stalls: bool,
     on_event: Option<Box<OnEvent>>,
 }
 
@@ -64,6 +65,7 @@ impl Default for StreamBuilder {
             survives_inputs: false,
             ends_with_connections: false,
             stall: STALL,
+            limits_stalls: false,
             on_event: None,
         }
     }
@@ -176,6 +178,14 @@ impl StreamBuilder {
         self
     }
 
+    /// Has an output fail that takes nothing for so long, whatever else the stream has to do: for answers to clients. Only on
+    /// an engine.
+    #[must_use]
+    pub fn output_timeout(mut self, limit: Duration) -> StreamBuilder {
+        (self.stall, self.limits_stalls) = (limit, true);
+        self
+    }
+
     /// Has events told, on the thread that runs the stream; must not block.
     #[must_use]
     pub fn on_event(mut self, on_event: impl FnMut(StreamEvent) + Send + 'static) -> StreamBuilder {
@@ -193,6 +203,7 @@ impl StreamBuilder {
             ends_with_connections: self.ends_with_connections,
             stall_us: u64::try_from(self.stall.as_micros()).unwrap_or(u64::MAX),
             moves_unseen: true,
+            limits_stalls: self.limits_stalls,
             packet_bytes: None,
             keeps_datagrams: false,
             takes_datagrams: false,
@@ -221,7 +232,7 @@ impl StreamBuilder {
             counts: Counts::default(),
             charged: 0,
             on_event: self.on_event,
-            watch: None,
+            watcher: None,
             failed: None,
             failing: None,
             no_input: None,

@@ -4,8 +4,8 @@ use bytes::BytesMut;
 
 use super::{Input, OnDetached, Order, Output, Port, Stream, StreamEvent, Supply};
 use crate::object::Object;
-use crate::panics::caught;
 use crate::record::Run;
+use wirepath_engine::catch_panic;
 
 impl Stream {
     /// Detaches an output after the record that it is given, when all that waits for it has left, and gives the object back, also if
@@ -119,7 +119,7 @@ impl Stream {
             Order::Shares(_) => {}
         }
         input.ready.iter().for_each(keep);
-        Stream::release(self.watch.as_ref(), &input.object);
+        Stream::release(self.watcher.as_ref(), &input.object);
         self.settings.moves_unseen = true; // what kept others from it may be gone
         self.tell(StreamEvent::InputGone { port: input.port, name: input.object.name.clone() });
         let Input { mut object, splitter, buffer, detach, .. } = input;
@@ -151,7 +151,7 @@ impl Stream {
     /// The stream is over: whoever waits for an object that was to be detached gets it now.
     pub(crate) fn give_back(&mut self) {
         // Callbacks are others' code.
-        while caught(|| self.give_one_back()).unwrap_or_else(|words| {
+        while catch_panic(|| self.give_one_back()).unwrap_or_else(|words| {
             tracing::error!(words, "a callback for an object that was detached panicked");
             true
         }) {}

@@ -5,6 +5,7 @@
 //! [`leg`](super::leg). When that changes, what is in pipes leaves first.
 
 use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
@@ -12,10 +13,11 @@ use wirepath_datapath::{Pipe, SendError, sendfile};
 
 use super::leg::Leg;
 use super::{Input, Job, Output, Storage, Stream, StreamError, Supply};
-use crate::object::{Cold, Connection, Kind, Object, ObjectError};
+use crate::object::{Available, Cold, Connection, Kind, Object, ObjectError, Source, StoredFile, TRUNCATED};
 use crate::pattern::Spread;
 use crate::record::Run;
-use crate::worker::TURN;
+use crate::write_progress::WriteProgress;
+use wirepath_engine::TURN_BYTES;
 
 /// Most bytes that one call is asked for, and least. By reference, half a mebibyte moves in some 200 microseconds; in calls of an
 /// eighth it takes a quarter more processor time.
@@ -40,6 +42,8 @@ enum Sent {
     End,
     /// To be brought into memory first.
     Cold(Cold),
+    /// No more than so many bytes of the file are written yet.
+    Unwritten(Arc<WriteProgress>, u64),
 }
 
 /// Who failed, before anything moved.
@@ -112,7 +116,7 @@ impl Stream {
         // By capacity, who takes nothing must not hold up the others within a record.
         let has_choice = self.outputs.len() > 1 && matches!(self.spread, Spread::Capacity { .. });
         !has_choice
-            && matches!(self.inputs[leg.input].object.kind, Kind::File(_))
+            && matches!(self.inputs[leg.input].object.kind, Kind::File(_) | Kind::Parts(_))
             && matches!(&self.outputs[leg.outputs.clone()], [one] if matches!(one.object.kind, Kind::Stream(_)))
     }
 
@@ -121,7 +125,7 @@ impl Stream {
         let copies = if matches!(self.spread, Spread::Mirror) { self.outputs.len() as u64 } else { 1 };
         let left = self.turn_end.saturating_sub(self.moved()) / (1 + copies);
         // A rate may leave little; what is left of a whole turn is rather exceeded than cut in pieces.
-        let least = if self.allowance >= TURN { LEAST } else { PAGE };
+        let least = if self.allowance >= TURN_BYTES { LEAST } else { PAGE };
         usize::try_from(left).unwrap_or(MOST).clamp(least, MOST)
     }
 
@@ -205,6 +209,11 @@ impl Stream {
                 input.busy = true;
                 self.storage.push(Storage { port: input.port, job: Job::Warm(cold) });
             }
+            Sent::Unwritten(progress, known) => {
+                if let Err(error) = input.await_writer(&progress, known, self.watcher.as_ref()) {
+                    self.input_failed(leg.input, error.into());
+                }
+            }
         }
         false
     }
@@ -235,24 +244,26 @@ impl Input {
                 Ok(0) if connection.has_urgent => return Ok(Sent::Copied),
                 filled => filled,
             },
-            Kind::File(file) => match file.warm_room(room) {
-                Ok(0) => Ok(0),
-                Ok(room) => {
+            Kind::File(file) => match file.available(room) {
+                Ok(Available::Bytes(0)) => Ok(0),
+                Ok(Available::Bytes(room)) => {
                     let mut offset = file.offset;
                     let filled = pipe.fill(file.file.as_fd(), Some(&mut offset), room);
                     file.offset += filled.unwrap_or(0) as u64;
                     filled
                 }
-                Err(cold) => return Ok(Sent::Cold(cold)),
+                Ok(Available::Cold(cold)) => return Ok(Sent::Cold(cold)),
+                Ok(Available::Unwritten(progress, known)) => return Ok(Sent::Unwritten(progress, known)),
+                Err((call, errno)) => return Err(self.object.error(call, errno)),
             },
-            Kind::Mapping(mapped) => match mapped.warm_room(room) {
-                Ok(0) => Ok(0),
-                Ok(room) => {
+            Kind::Mapping(mapped) => match mapped.available(room) {
+                Available::Bytes(0) | Available::Unwritten(..) => Ok(0), // nobody follows a mapping
+                Available::Bytes(room) => {
                     let filled = pipe.fill_from(&mapped.mapping, mapped.offset..mapped.offset + room);
                     mapped.offset += filled.unwrap_or(0);
                     filled
                 }
-                Err(cold) => return Ok(Sent::Cold(cold)),
+                Available::Cold(cold) => return Ok(Sent::Cold(cold)),
             },
             Kind::Listening(_) => Err(Errno::AGAIN),
             _ => Err(Errno::INVAL),
@@ -267,28 +278,61 @@ impl Input {
 
     /// From a file straight to a connection, the output at `place`, up to `room` bytes.
     fn send_file(&mut self, to: &Object, place: usize, room: usize) -> Result<Sent, Fault> {
-        let (Kind::File(file), Kind::Stream(connection)) = (&mut self.object.kind, &to.kind) else {
-            return Ok(Sent::Nothing);
+        let Kind::Stream(connection) = &to.kind else { return Ok(Sent::Nothing) };
+        let sent = match &mut self.object.kind {
+            Kind::File(file) => file.send_to(connection, room),
+            Kind::Parts(parts) => match parts.next() {
+                None => Ok(Sent::End),
+                Some((Source::File(file), _)) => match file.send_to(connection, room) {
+                    Ok(Sent::End) => Err(Side::Input(TRUNCATED, Errno::NODATA)),
+                    sent => sent,
+                },
+                Some((Source::Bytes(bytes), is_followed)) => {
+                    match connection.send_bytes(bytes, is_followed) {
+                        Ok(sent) => Ok(Sent::Bytes(sent)),
+                        Err(Errno::AGAIN) => Ok(Sent::Full),
+                        Err(errno) => Err(Side::Output("send", errno)),
+                    }
+                }
+            },
+            _ => Ok(Sent::Nothing),
         };
-        let room = match file.warm_room(room) {
-            Ok(0) => return Ok(Sent::End),
-            Ok(room) => room,
-            Err(cold) => return Ok(Sent::Cold(cold)),
+        sent.map_err(|side| match side {
+            Side::Input(call, errno) => Fault::Input(self.object.error(call, errno)),
+            Side::Output(call, errno) => Fault::Output(place, to.error(call, errno)),
+        })
+    }
+}
+
+/// Who failed, by which call.
+enum Side {
+    Input(&'static str, Errno),
+    Output(&'static str, Errno),
+}
+
+impl StoredFile {
+    /// Straight to a connection, up to `room` bytes.
+    fn send_to(&mut self, connection: &Connection, room: usize) -> Result<Sent, Side> {
+        let room = match self.available(room).map_err(|(call, errno)| Side::Input(call, errno))? {
+            Available::Bytes(0) => return Ok(Sent::End),
+            Available::Bytes(room) => room,
+            Available::Cold(cold) => return Ok(Sent::Cold(cold)),
+            Available::Unwritten(progress, known) => return Ok(Sent::Unwritten(progress, known)),
         };
-        match sendfile::to_stream(connection.descriptor.as_fd(), &file.file, file.offset, room) {
+        match sendfile::to_stream(connection.descriptor.as_fd(), &self.file, self.offset, room) {
             Ok(bytes) => {
-                file.offset += bytes as u64;
+                self.offset += bytes as u64;
                 Ok(Sent::Bytes(bytes))
             }
             Err(SendError::Full { .. }) => Ok(Sent::Full),
             Err(SendError::Storage { errno: Errno::NODATA, .. }) => Ok(Sent::End),
-            Err(SendError::Storage { call, errno }) => Err(Fault::Input(self.object.error(call, errno))),
+            Err(SendError::Storage { call, errno }) => Err(Side::Input(call, errno)),
             Err(
                 SendError::Unsupported { call, errno }
                 | SendError::NetworkDown { call, errno }
                 | SendError::Other { call, errno },
-            ) => Err(Fault::Output(place, to.error(call, errno))),
-            Err(SendError::Refused { call }) => Err(Fault::Output(place, to.error(call, Errno::CONNREFUSED))),
+            ) => Err(Side::Output(call, errno)),
+            Err(SendError::Refused { call }) => Err(Side::Output(call, Errno::CONNREFUSED)),
         }
     }
 }

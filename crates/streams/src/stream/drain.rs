@@ -76,8 +76,8 @@ impl Output {
     pub(super) fn note_taken(&mut self, bytes: usize, now_us: u64) {
         self.bytes += bytes as u64;
         self.lately.add(bytes, now_us);
-        if let Kind::File(StoredFile { growth: Some(growth), .. }) = &self.object.kind {
-            growth.add(bytes as u64);
+        if let Kind::File(StoredFile { progress: Some(progress), .. }) = &self.object.kind {
+            progress.advance(bytes as u64);
         }
     }
 }

@@ -93,7 +93,7 @@ impl Stream {
                 continue;
             }
             let flags = if expected.is_input() { READING } else { WRITING };
-            match admit(expected.port, &mut expected.object, self.watch.as_ref(), flags) {
+            match admit(expected.port, &mut expected.object, self.watcher.as_ref(), flags) {
                 Ok(admitted) => {
                     expected.readable = admitted.is_ready();
                     let has_come = admitted.has_come();
@@ -131,7 +131,7 @@ impl Stream {
         let Expected { object, role, .. } = self.expected.remove(place);
         match role {
             Role::Input(_) => {
-                Stream::release(self.watch.as_ref(), &object);
+                Stream::release(self.watcher.as_ref(), &object);
                 self.tell(StreamEvent::InputGone { port, name: object.name.clone() });
                 self.hand_over(object, Some(on_detached));
             }

@@ -1,13 +1,20 @@
 //! The end of a stream. Of one that ends well handlers and outputs are told, and connections must have got what they took; of one that
 //! fails what was read before still leaves.
 
+use wirepath_engine::STALL_SAMPLES;
+
 use super::{Acted, Input, Output, Stream, StreamError, Supply};
 use crate::object::ObjectError;
 
-/// How often one that takes or acknowledges nothing is looked at, when there is nothing else to wait for.
-pub(crate) const LOOK_AGAIN_US: u64 = 1_000_000;
+/// Most time between two samples of an output that takes or acknowledges nothing.
+const LONGEST_SAMPLE_US: u64 = 15_000_000;
 
 impl Stream {
+    /// Time between two samples of outputs that may have stalled.
+    pub(crate) fn stall_sample_us(&self) -> u64 {
+        (self.settings.stall_us / u64::from(STALL_SAMPLES)).clamp(1000, LONGEST_SAMPLE_US)
+    }
+
     /// Tells handlers and outputs that nothing more will come, once, and waits until outputs have it: what a connection took is lost
     /// if it is reset then.
     pub(super) fn finish(&mut self, now_us: u64) -> Result<Acted, StreamError> {
@@ -80,13 +87,13 @@ impl Output {
         // What a connection has taken may have long to go, to somebody who reads slowly.
         let on_its_way = self.object.unacknowledged();
         let come = (self.bytes + self.lost_bytes).wrapping_sub(on_its_way.into());
-        !self.busy && !self.writable && self.standstill.of(come, now_us) > stall_us
+        !self.busy && !self.writable && self.stall_detector.sample(come, now_us) > stall_us
     }
 
     /// Whether the peer has acknowledged all that the connection took.
     fn has_delivered(&mut self, stall_us: u64, now_us: u64) -> Result<bool, ObjectError> {
         let unacknowledged = self.object.undelivered()?;
-        if self.standstill.of(unacknowledged.into(), now_us) > stall_us && unacknowledged > 0 {
+        if self.stall_detector.sample(unacknowledged.into(), now_us) > stall_us && unacknowledged > 0 {
             return Err(self.object.error("shutdown", rustix::io::Errno::TIMEDOUT));
         }
         Ok(unacknowledged == 0)

@@ -3,12 +3,15 @@
 use std::fmt;
 
 use bytes::{Buf, Bytes};
+use rustix::io::Errno;
 use wirepath_datapath::datagrams;
+use wirepath_engine::Watcher;
 
 use super::storage::{Job, Storage};
 use super::{Input, StreamError, Supply};
-use crate::object::Fill;
+use crate::object::{Fill, ObjectError};
 use crate::record::Run;
+use crate::write_progress::WriteProgress;
 
 /// Bytes that are asked for at a time: a few calls a megabyte, and still within the processor's caches.
 const READ: usize = 128 * 1024;
@@ -69,6 +72,7 @@ impl Input {
         &mut self,
         room: usize,
         storage: &mut Vec<Storage>,
+        watch: Option<&Watcher>,
     ) -> Result<Pulled, StreamError> {
         loop {
             if let Some(run) = self.ready.pop_front() {
@@ -95,14 +99,33 @@ impl Input {
                 return Ok(Pulled::Nothing);
             }
             let before = self.malformed.records;
-            self.fill(room, storage)?;
+            self.fill(room, storage, watch)?;
             if self.malformed.records > before && self.ready.is_empty() {
                 return Ok(Pulled::Dropped);
             }
         }
     }
 
-    fn fill(&mut self, room: usize, storage: &mut Vec<Storage>) -> Result<(), StreamError> {
+    /// The file is to be read as far as it is written: waits until more is.
+    pub(super) fn await_writer(
+        &mut self,
+        progress: &WriteProgress,
+        known: u64,
+        watch: Option<&Watcher>,
+    ) -> Result<(), ObjectError> {
+        let Some(watch) = watch else {
+            return Err(self.object.error("waiting for the writer without an engine", Errno::OPNOTSUPP));
+        };
+        self.readable = !progress.wake_beyond(known, watch.waker(self.port.0));
+        Ok(())
+    }
+
+    fn fill(
+        &mut self,
+        room: usize,
+        storage: &mut Vec<Storage>,
+        watch: Option<&Watcher>,
+    ) -> Result<(), StreamError> {
         match self.take(room)? {
             Fill::Datagrams { bytes, datagram_bytes } => self.gather(bytes, datagram_bytes, room)?,
             Fill::Nothing => self.readable = false,
@@ -111,6 +134,7 @@ impl Input {
                 self.busy = true;
                 storage.push(Storage { port: self.port, job: Job::Warm(cold) });
             }
+            Fill::Unwritten(progress, known) => self.await_writer(&progress, known, watch)?,
             Fill::Bytes(_) | Fill::Unusable { .. } => {} // counted
         }
         Ok(())
@@ -126,7 +150,7 @@ impl Input {
                 self.bytes += *bytes as u64;
                 self.note_malformed(*bytes, why);
             }
-            Fill::Nothing | Fill::End | Fill::Cold(..) => {}
+            Fill::Nothing | Fill::End | Fill::Cold(..) | Fill::Unwritten(..) => {}
         }
         Ok(fill)
     }

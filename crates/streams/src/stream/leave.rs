@@ -2,7 +2,6 @@
 
 use rustix::io::Errno;
 
-use super::finish::LOOK_AGAIN_US;
 use super::{EndedOutput, Output, Port, Remains, Stream, StreamError, StreamEvent, Supply, nth_mut};
 use crate::object::ObjectError;
 use crate::outbox::Dropped;
@@ -65,14 +64,16 @@ impl Stream {
     /// Has outputs failed that take nothing for too long, when that is all that is waited for: of a stream that [fails](Stream::fail) any
     /// that have not got what is theirs, else those that leave. Answers whether there were any.
     pub(super) fn give_up_stuck(&mut self, now_us: u64) -> Result<bool, StreamError> {
-        if now_us < self.look_again_us || self.failing.is_none() && !self.waits_for_leaving() {
+        let of_all = self.failing.is_some() || self.settings.limits_stalls;
+        if now_us < self.look_again_us || !(of_all || self.waits_for_leaving()) {
             return Ok(false);
         }
-        self.look_again_us = now_us + LOOK_AGAIN_US; // what each has on its way takes calls to know
-        let mut place = if self.failing.is_some() { 0 } else { self.outputs.len() };
+        self.look_again_us = now_us + self.stall_sample_us(); // what each has on its way takes calls to know
+        let mut place = if of_all { 0 } else { self.outputs.len() };
         let (mut progressed, stall_us) = (false, self.settings.stall_us);
         while let Some(output) = nth_mut(&mut self.outputs, &mut self.leaving, place) {
-            if output.is_idle() || !output.is_stuck(stall_us, now_us) {
+            let has_all = output.is_idle() && !self.settings.limits_stalls;
+            if has_all || !output.is_stuck(stall_us, now_us) {
                 place += 1;
                 continue;
             }
@@ -154,7 +155,7 @@ impl Stream {
 
     /// Counts an output among those that are gone, and gives its object to whoever detached it, or closes it.
     pub(super) fn part_with(&mut self, output: Output, why: String) {
-        Stream::release(self.watch.as_ref(), &output.object);
+        Stream::release(self.watcher.as_ref(), &output.object);
         self.settings.moves_unseen = true; // what kept others from it may be gone
         if self.ended.len() == ENDED {
             self.ended.pop_front();

@@ -182,7 +182,7 @@ impl Input {
     fn can_be_moved_unseen(&self, is_alone: bool) -> bool {
         let movable = match &self.object.kind {
             Kind::Stream(connection) => !connection.has_urgent,
-            Kind::Listening(_) | Kind::Mapping(_) => true,
+            Kind::Listening(_) | Kind::Mapping(_) | Kind::Parts(_) => true,
             Kind::File(file) => !file.shares_place,
             _ => false,
         };

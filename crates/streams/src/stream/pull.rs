@@ -149,7 +149,7 @@ impl Stream {
         self.inputs_unchanged = false;
         loop {
             let before = self.inputs[place].bytes;
-            let pulled = self.inputs[place].next_run(room, &mut self.storage);
+            let pulled = self.inputs[place].next_run(room, &mut self.storage, self.watcher.as_ref());
             self.counts.bytes_in += self.inputs[place].bytes - before;
             self.tell_misfit(place);
             match pulled {

@@ -7,11 +7,10 @@ use rustix::event::epoll::{self, EventData};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::finish::LOOK_AGAIN_US;
-use super::watch::{self, WRITING};
+use super::watch::WRITING;
 use super::{Acted, Port, Stream, StreamError};
-use crate::clock::now_us;
 use crate::object::Kind;
+use wirepath_engine::now_us;
 
 /// How much is moved between two looks at what is ready.
 const ALLOWANCE: u64 = 4 * 1024 * 1024;
@@ -57,7 +56,8 @@ impl Stream {
 
     fn poll(&mut self) -> Result<(), StreamError> {
         let awaited: Vec<(Port, PollFlags, BorrowedFd<'_>)> = self.awaited().collect();
-        if awaited.is_empty() && !self.looks_again() {
+        let look_again_us = self.look_again_us();
+        if awaited.is_empty() && look_again_us.is_none() {
             return Err(StreamError::NoOutput(
                 "none is attached, or nothing that could be waited for".to_owned(),
             ));
@@ -66,9 +66,8 @@ impl Stream {
             .iter()
             .map(|(_, flags, descriptor)| PollFd::from_borrowed_fd(*descriptor, *flags))
             .collect();
-        let look_again = Timespec { tv_sec: (LOOK_AGAIN_US / 1_000_000) as i64, tv_nsec: 0 };
-        let limit = self.looks_again().then_some(&look_again);
-        match poll(&mut descriptors, limit) {
+        let limit = look_again_us.map(timespec);
+        match poll(&mut descriptors, limit.as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => {
                 return Err(crate::ObjectError { name: "stream".to_owned(), call: "poll", errno }.into());
@@ -93,12 +92,16 @@ impl Stream {
         if epoll.is_none() {
             let opened = epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed("epoll_create"))?;
             for output in &self.outputs {
-                watch::add(&opened, &output.object, EventData::new_u64(output.port.0), WRITING)?;
+                let Some(descriptor) = output.object.descriptor() else { continue };
+                match epoll::add(&opened, descriptor, EventData::new_u64(output.port.0), WRITING) {
+                    Ok(()) | Err(Errno::PERM) => {} // a device that is always ready
+                    Err(errno) => return Err(output.object.error("epoll_ctl", errno).into()),
+                }
             }
             *epoll = Some(opened);
         }
         let mut events = [const { MaybeUninit::uninit() }; 16];
-        let timeout = Timespec { tv_sec: (LOOK_AGAIN_US / 1_000_000) as i64, tv_nsec: 0 };
+        let timeout = timespec(self.stall_sample_us());
         match epoll.as_ref().map(|epoll| epoll::wait(epoll, &mut events[..], Some(&timeout))) {
             Some(Err(errno)) if errno != Errno::INTR => Err(failed("epoll_wait")(errno).into()),
             _ => Ok(()),
@@ -126,4 +129,8 @@ impl Stream {
             .filter_map(|expected| Some((expected.port, PollFlags::IN, expected.object.descriptor()?)));
         inputs.chain(outputs).chain(expected)
     }
+}
+
+fn timespec(us: u64) -> Timespec {
+    Timespec { tv_sec: (us / 1_000_000) as i64, tv_nsec: (us % 1_000_000 * 1000) as i64 }
 }

@@ -6,9 +6,9 @@ use rustix::io::Errno;
 use wirepath_datapath::Pipe;
 
 use super::{Port, Stream, StreamError, nth_mut};
-use crate::clock::now_us;
 use crate::object::{Batch, Cold, Target};
-use crate::panics::caught;
+use wirepath_engine::catch_panic;
+use wirepath_engine::now_us;
 
 /// Something that may block, and for whom.
 pub(crate) struct Storage {
@@ -55,7 +55,7 @@ impl Storage {
     /// Does it. Its stream waits for the answer, so a panic is one as well.
     pub(crate) fn run(self) -> Stored {
         let Storage { port, job } = self;
-        let (bytes, result, pipe) = match caught(|| job.run()) {
+        let (bytes, result, pipe) = match catch_panic(|| job.run()) {
             Ok((bytes, result, pipe)) => (bytes, result.map_err(Failure::storage), pipe),
             Err(words) => (0, Err(Failure::Panic(words)), None),
         };
@@ -103,7 +103,7 @@ impl Stream {
     /// What ends the stream: that it failed, or what had failed before.
     pub(crate) fn stored(&mut self, stored: Stored) -> Result<(), StreamError> {
         // Whoever is told of it is others' code.
-        let noted = caught(|| self.note_stored(stored));
+        let noted = catch_panic(|| self.note_stored(stored));
         let noted = noted.unwrap_or_else(|words| Err(StreamError::Panicked(words)));
         noted.map_err(|error| self.first_cause(error))
     }

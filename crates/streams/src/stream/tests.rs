@@ -18,10 +18,7 @@ mod urgent;
 mod winding_up;
 
 use super::*;
-use crate::{
-    BlockingPool, Collected, Engine, EngineOptions, Framing, Handler, Importance, OutputOptions,
-    OutputPattern, WhenFull,
-};
+use crate::{Collected, Framing, Handler, OutputOptions, OutputPattern, WhenFull};
 use bytes::Bytes;
 use std::io::{Read as _, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -29,8 +26,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
-use wirepath_datapath::Support;
-use wirepath_datapath::calibration::Calibrations;
+use wirepath_engine::{Engine, EngineOptions};
 
 const LIMIT: usize = 1 << 30;
 
@@ -39,9 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// With one thread, and one for storage.
 fn engine() -> Engine {
-    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
-    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-    Engine::start(&EngineOptions::default(), support, &readers).unwrap()
+    Engine::start(EngineOptions::default()).unwrap()
 }
 
 fn memory(bytes: &[u8]) -> Object {

@@ -2,7 +2,7 @@
 
 use super::{Acted, Order, Output, Port, Stream, StreamError, nth_mut};
 use crate::object::{Kind, PARTS};
-use crate::panics::caught;
+use wirepath_engine::catch_panic;
 
 /// Most steps of a turn, each of which may move nothing but empty datagrams, or drop some.
 const STEPS: usize = 256;
@@ -15,7 +15,7 @@ impl Stream {
     pub(crate) fn act(&mut self, allowance: u64, now_us: u64) -> (Acted, u64) {
         let before = self.charged;
         (self.allowance, self.turn_end) = (allowance, before.saturating_add(allowance));
-        let acted = match caught(|| self.take_turn(now_us)) {
+        let acted = match catch_panic(|| self.take_turn(now_us)) {
             Ok(Ok(acted)) => acted,
             Ok(Err(error)) => Acted::Ended(Err(self.first_cause(error))),
             Err(words) => Acted::Ended(Err(self.first_cause(StreamError::Panicked(words)))),
@@ -129,7 +129,7 @@ impl Stream {
         if let Some(output) =
             self.outputs.iter_mut().chain(&mut self.leaving).find(|output| output.port == port)
         {
-            output.note_room(self.watch.as_ref());
+            output.note_room(self.watcher.as_ref());
         }
     }
 

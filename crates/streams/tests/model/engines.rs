@@ -1,13 +1,7 @@
 //! The engines that streams run on: one where whoever comes first goes first, and one whose classes share processor time.
 
-use std::sync::Arc;
-
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
-use wirepath_streams::{
-    BlockingPool, Class, Engine, EngineOptions, Importance, Policy, Rate, Round, RunningStream, Sharing,
-    Stream, StreamOptions,
-};
+use wirepath_engine::{Class, Engine, EngineOptions, Placement, Policy, Rate, Round, Sharing};
+use wirepath_streams::{RunningStream, Stream, StreamOptions};
 
 use crate::dice::{Dice, Tally};
 
@@ -21,9 +15,7 @@ pub(crate) struct Engines {
 
 impl Engines {
     pub(crate) fn start() -> Engines {
-        let readers = BlockingPool::start("reader", 2, Importance::Equal).unwrap();
-        let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-        let engine = |options| Engine::start(&options, Arc::clone(&support), &readers).unwrap();
+        let engine = |options| Engine::start(options).unwrap();
         let class = |share: u32| Class { name: share.to_string(), priority: 0, share, rate: None };
         let policy = Policy::FairShare { round: Round::ProcessorTime(1000), carry_percent: 50 };
         let sharing = Sharing { policy, classes: SHARES.map(class).to_vec() };
@@ -37,11 +29,20 @@ impl Engines {
     pub(crate) fn run(&self, stream: Stream, dice: &mut Dice, tally: &mut Tally) -> (RunningStream, bool) {
         if dice.one_in(2) {
             tally.note("operation: start on the engine");
-            return (self.plain.start_stream(stream, StreamOptions::default()), false);
+            return (stream.start(&self.plain, StreamOptions::default()), false);
         }
         tally.note("operation: start in a class that shares processor time");
         let class = dice.below(SHARES.len());
-        (self.sharing.start_stream(stream, StreamOptions { class, ..StreamOptions::default() }), true)
+        (
+            stream.start(
+                &self.sharing,
+                StreamOptions {
+                    placement: Placement { class, ..Placement::default() },
+                    ..StreamOptions::default()
+                },
+            ),
+            true,
+        )
     }
 }
 

@@ -66,7 +66,7 @@ impl Buffers {
         }
     }
 
-    pub(super) fn leaving(&self) -> usize {
+    pub(super) fn unregistering(&self) -> usize {
         self.leaving
     }
 

@@ -6,12 +6,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use wirepath_datapath::Support;
-use wirepath_datapath::calibration::Calibrations;
+use wirepath_engine::{Engine, EngineOptions};
 use wirepath_streams::handlers::Touch;
 use wirepath_streams::{
-    BlockingPool, Engine, EngineOptions, Framing, Handler, Importance, InputOrder, Object, OutputPattern,
-    RunningStream, Stream, StreamBuilder, StreamOptions,
+    Framing, Handler, InputOrder, Object, OutputPattern, RunningStream, Stream, StreamBuilder, StreamOptions,
 };
 
 use super::{Ends, Prepared, datagrams};
@@ -19,11 +17,9 @@ use crate::relay::task::{DATAGRAM, MASK, Shape, Task};
 
 pub(super) fn prepare(task: &Task, ends: Ends) -> io::Result<Prepared> {
     let streams = streams(task, ends)?;
-    let readers = BlockingPool::start("reader", 2, Importance::Equal)?;
-    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
-    let engine = Engine::start(&EngineOptions::default(), support, &readers)?;
+    let engine = Engine::start(EngineOptions::default())?;
     let start = |engine: &Engine, streams: Vec<Stream>| -> Vec<RunningStream> {
-        streams.into_iter().map(|stream| engine.start_stream(stream, StreamOptions::default())).collect()
+        streams.into_iter().map(|stream| stream.start(engine, StreamOptions::default())).collect()
     };
     // Files are there before anybody says go; what comes over the network waits for that.
     if matches!(task.shape, Shape::FileToSocket(_)) {

@@ -9,7 +9,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use wirepath_streams::Policy;
+use wirepath_engine::Policy;
 
 use super::Configuration;
 
@@ -70,7 +70,7 @@ impl Configuration {
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
-    use wirepath_streams::{Class, Rate, Round, Sharing};
+    use wirepath_engine::{Class, Rate, Round, Sharing};
 
     use super::super::StreamPlan;
     use super::*;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use toml::Spanned;
-use wirepath_streams::{Policy, Round};
+use wirepath_engine::{Policy, Round};
 
 use super::Invalid;
 use super::file::{PolicyWord, ResourceWord, SharingTable, number};

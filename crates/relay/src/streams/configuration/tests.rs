@@ -1,4 +1,4 @@
-use wirepath_streams::{Policy, Round};
+use wirepath_engine::{Policy, Round};
 
 use super::sharing::{DEFAULT_CARRY_PERCENT, DEFAULT_ROUND_BYTES, DEFAULT_ROUND_US};
 use super::*;

@@ -1,9 +1,8 @@
 use std::time::Instant;
 
+use wirepath_engine::{Class, Policy, Round};
 use wirepath_streams::handlers::Meter;
-use wirepath_streams::{
-    Class, Dropped, Framing, GoneOutputs, Handler, Object, Policy, Round, StreamBuilder, StreamStatus,
-};
+use wirepath_streams::{Dropped, Framing, GoneOutputs, Handler, Object, StreamBuilder, StreamStatus};
 
 use super::*;
 

@@ -5,10 +5,11 @@ use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
+use wirepath_datapath::Support;
+use wirepath_datapath::calibration::Calibrations;
+use wirepath_engine::{Engine, EngineOptions};
 use wirepath_media::ts::synthetic::Sample;
-use wirepath_streams::EngineOptions;
-use wirepath_streams::datapath::Support;
-use wirepath_streams::datapath::calibration::Calibrations;
+use wirepath_playback::PlaybackSettings;
 
 use super::*;
 use crate::images::{Cache, Progress, Store};
@@ -16,19 +17,17 @@ use crate::images::{Cache, Progress, Store};
 struct Fixture {
     folder: tempfile::TempDir,
     store: Arc<Store>,
-    engine: Arc<Engine>,
+    playbacks: Arc<Playbacks>,
 }
 
 fn fixture() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
-    let readers = || BlockingPool::start("reader", 1, Importance::Equal).unwrap();
     let cache = Cache::open(&folder.path().join("cache"), 1 << 30).unwrap();
-    let options =
-        EngineOptions { threads: 2, download_stall_us: 60_000_000, ring: true, ..EngineOptions::default() };
-    let engine =
-        Engine::start(&options, Arc::new(Support::probe(None, Calibrations::default(), false)), &readers())
-            .unwrap();
-    Fixture { folder, store: Store::new(cache, 20_000, readers(), 1).unwrap(), engine: Arc::new(engine) }
+    let engine = Arc::new(Engine::start(EngineOptions { threads: 2, ..EngineOptions::default() }).unwrap());
+    let store = Store::new(cache, 20_000, engine.pool().clone(), 1).unwrap();
+    let support = Arc::new(Support::probe(None, Calibrations::default(), false));
+    let playbacks = Arc::new(Playbacks::start(engine, PlaybackSettings { support, ring: true }));
+    Fixture { folder, store, playbacks }
 }
 
 impl Fixture {
@@ -47,7 +46,7 @@ impl Fixture {
     /// Hot memory with room for so many images and a half.
     fn memory(&self, images: u64) -> Arc<HotMemory> {
         let (_, length) = self.image("measured.ts").whole().unwrap();
-        HotMemory::new(images * length + length / 2, Arc::clone(&self.engine)).unwrap()
+        HotMemory::new(images * length + length / 2, Arc::clone(&self.playbacks)).unwrap()
     }
 }
 
@@ -158,7 +157,7 @@ fn the_budget_holds_while_images_come_and_go() {
 #[test]
 fn what_does_not_fit_leaves_the_others_alone() {
     let fixture = fixture();
-    let memory = HotMemory::new(1000, Arc::clone(&fixture.engine)).unwrap();
+    let memory = HotMemory::new(1000, Arc::clone(&fixture.playbacks)).unwrap();
     let _session = memory.session(&fixture.image("a.ts")).unwrap();
     memory.settle();
     assert_eq!((memory.names().len(), memory.used(), memory.given_up()), (0, 0, None));

@@ -1,7 +1,7 @@
 use super::*;
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use wirepath_engine::{Context, EndContext, Engine, EngineOptions, Placement, Priority, Task};
 use wirepath_media::image::{Identity, Recipe};
-use wirepath_streams::Importance;
 
 const ENTRY: SegmentEntry = SegmentEntry {
     offset: 4096,
@@ -21,7 +21,7 @@ fn image() -> (Arc<Image>, Receiver<Damage>) {
         sequence: 6,
         timestamp: 7,
     };
-    let readers = BlockingPool::start("reader", 1, Importance::Equal).unwrap();
+    let readers = BlockingPool::start("reader", 1, Priority::Normal).unwrap();
     let (damages, damaged) = channel();
     let image = Image::new("a.ts", "a.wpi".into(), plan, Summary::default(), readers, move |_, damage| {
         let _ = damages.send(damage); // a test may not care
@@ -43,7 +43,7 @@ fn zeros() -> MappedFile {
 fn wait_for(image: &Image, what: impl Fn(&Load) -> bool) -> Load {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {
-        let load = image.segment(0);
+        let load = image.segment(0, None);
         if what(&load) {
             return load;
         }
@@ -80,7 +80,7 @@ fn a_segment_that_is_read_with_a_panic_is_not_waited_for() {
 fn what_belongs_to_an_older_generation_changes_nothing() {
     let (image, damaged) = image();
     assert!(image.grow(0, &[ENTRY], &[], false));
-    assert!(matches!(image.segment(0), Load::Pending));
+    assert!(matches!(image.segment(0, None), Load::Pending));
     let damage = damaged.recv_timeout(Duration::from_secs(20)).unwrap();
     assert_eq!((damage.generation, image.generation()), (1, 1));
     assert!(!image.grow(0, &[ENTRY], &[], true));
@@ -103,5 +103,47 @@ fn a_failed_image_lets_go_of_its_file_and_is_never_located_in() {
     assert_eq!(image.locate(100), SeekResult::NotYet);
     assert!(matches!(image.locate(0), SeekResult::At { .. }));
     assert_eq!(image.contents().unwrap(), Contents::default());
-    assert!(matches!(image.segment(0), Load::Failed(_)));
+    assert!(matches!(image.segment(0, None), Load::Failed(_)));
+}
+
+/// Tells which of its wakers were woken.
+struct Woken(Sender<u64>);
+
+impl Task for Woken {
+    fn start(&mut self, _context: &mut Context<'_>) {}
+
+    fn wake(&mut self, token: u64, _context: &mut Context<'_>) {
+        self.0.send(token).unwrap();
+    }
+
+    fn end(self: Box<Self>, _context: &EndContext<'_>) {}
+}
+
+#[test]
+fn who_waits_for_a_segment_is_woken_when_the_answer_has_changed() {
+    let engine = Engine::start(EngineOptions::default()).unwrap();
+    let (sender, woken) = channel();
+    let task = engine.spawn(Box::new(Woken(sender)), Placement::default());
+    let [first, second, third] = [1, 2, 3].map(|token| task.waker(token));
+    let woken = || woken.recv_timeout(Duration::from_secs(20)).unwrap();
+    let is_pending = |load| matches!(load, Load::Pending);
+    let (image, _damaged) = image();
+
+    assert!(is_pending(image.segment(0, Some(&first))));
+    assert!(is_pending(image.segment(1, Some(&second))));
+    assert!(is_pending(image.segment(1, Some(&third))));
+    image.forget(&third);
+    // An offset that cannot be read.
+    assert!(image.grow(0, &[SegmentEntry { offset: 1 << 63, ..ENTRY }], &[], false));
+    assert_eq!(woken(), 1, "the image has grown");
+    assert!(is_pending(image.segment(0, Some(&first))));
+    assert_eq!(woken(), 1, "the segment could not be read");
+    assert!(matches!(image.segment(0, Some(&first)), Load::Failed(_)));
+    assert!(is_pending(image.segment(7, Some(&first))));
+    assert!(is_pending(image.segment(9, Some(&first))));
+    assert!(image.end(0, Ok(Summary::default())));
+    let mut at_the_end = [woken(), woken()];
+    at_the_end.sort_unstable();
+    assert_eq!(at_the_end, [1, 2], "the image is complete, and each playback waits for one segment");
+    assert!(matches!(image.segment(1, Some(&second)), Load::End));
 }

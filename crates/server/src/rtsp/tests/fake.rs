@@ -6,6 +6,8 @@ use parking_lot::Mutex;
 use std::net::UdpSocket;
 use std::sync::Arc;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use wirepath_datapath::DataPath;
+use wirepath_playback::{PlayError, PlaybackEvent, Position, Progress, RtpClock};
 
 pub(super) const SSRC: u32 = 0xabcd_1234;
 
@@ -59,7 +61,7 @@ impl FakePlayer {
     }
 
     /// Something happens to the playback that was set up last.
-    pub(super) fn tell(&self, event: Event) {
+    pub(super) fn tell(&self, event: PlaybackEvent) {
         let on_event = self.stage.on_event.lock().clone().expect("a playback");
         on_event(event);
     }
@@ -73,7 +75,7 @@ impl FakePlayer {
     /// The request that waits is answered as one that fails.
     pub(super) fn fail_waiting(&self) {
         let reply = self.stage.waiting.lock().take().expect("a request that waits");
-        reply(Err(PlayError::Failed(format!("no space left in {SECRET}"))));
+        reply(Err(PlayError::Source(format!("no space left in {SECRET}").into())));
     }
 }
 
@@ -85,7 +87,7 @@ impl Stage {
 }
 
 impl Player for FakePlayer {
-    fn open<'a>(&'a self, path: &'a [u8]) -> Later<'a, Result<Arc<dyn Presentation>, OpenError>> {
+    fn open<'a>(&'a self, path: &'a [u8]) -> BoxFuture<'a, Result<Arc<dyn Presentation>, OpenError>> {
         let error = match path {
             b"clip.ts" | b"sub folder/f\xc3\xbc.ts" | b"growing.ts" => {
                 let duration_us = (path != b"growing.ts").then_some(MINUTE_US);
@@ -110,25 +112,41 @@ const UNPACKED_US: u64 = 3_600_000_000;
 
 const MINUTE_US: u64 = 60_000_000;
 
+const NO_PROGRESS: Progress = Progress {
+    packets: 0,
+    payload_bytes: 0,
+    packets_lost: 0,
+    position_us: 0,
+    clock: None,
+    path: DataPath::Sendmmsg,
+};
+
 struct FakePresentation {
     stage: Arc<Stage>,
     duration_us: Option<u64>,
 }
 
 impl Presentation for FakePresentation {
-    fn facts(&self) -> Facts {
+    fn describe(&self) -> Description {
         let Self { duration_us, .. } = *self;
-        Facts { name: "clip.ts".to_owned(), id: 1, version: 1, duration_us, bits_per_second: Some(4_000_000) }
+        Description {
+            name: "clip.ts".to_owned(),
+            id: 1,
+            version: 1,
+            duration_us,
+            bits_per_second: Some(4_000_000),
+        }
     }
 
     fn set_up(
         &self,
         socket: UdpSocket,
         on_event: OnEvent,
-    ) -> Later<'_, Result<Box<dyn Playback>, OpenError>> {
+    ) -> BoxFuture<'_, Result<Box<dyn Playback>, OpenError>> {
         *self.stage.on_event.lock() = Some(Arc::new(on_event));
         self.stage.note(Asked::SetUp);
-        let playback = FakePlayback { stage: Arc::clone(&self.stage), socket, progress: Mutex::default() };
+        let playback =
+            FakePlayback { stage: Arc::clone(&self.stage), socket, progress: Mutex::new(NO_PROGRESS) };
         Box::pin(async { Ok(Box::new(playback) as Box<dyn Playback>) })
     }
 }
@@ -159,7 +177,7 @@ impl Playback for FakePlayback {
         }
         progress.position_us = from_us;
         progress.packets += 1;
-        progress.octets += 1316;
+        progress.payload_bytes += 1316;
         progress.clock = Some(RtpClock { at_us: 0, timestamp: 0 });
         self.socket.send(b"a packet").expect("the client listens");
         let sequence = progress.packets as u16;

@@ -1,11 +1,11 @@
 //! RFC 2326 section 10, method by method.
 
 use super::super::Stage;
-use super::super::player::Event;
 use super::client::Client;
 use super::fake::{Asked, SECRET};
 use super::{Open, soon};
 use std::time::Duration;
+use wirepath_playback::PlaybackEvent;
 
 const TRANSPORT: &str = "Transport: RTP/AVP;unicast;client_port=40000-40001";
 
@@ -224,16 +224,16 @@ async fn plays_with_an_end_are_played_one_after_the_other() {
     assert!(!reply.headers.contains_key("rtp-info"));
     client.in_session("PLAY", &set_up, &["Range: npt=30-"]).await;
 
-    open.player.tell(Event::Finished);
+    open.player.tell(PlaybackEvent::Finished);
     open.player.expect(play(Some(20), Some(25))).await;
-    open.player.tell(Event::Finished);
+    open.player.tell(PlaybackEvent::Finished);
     open.player.expect(play(Some(30), None)).await;
     // Now an open-ended one is active: a seek is at once.
     let reply = client.in_session("PLAY", &set_up, &["Range: npt=40-"]).await;
     assert_eq!(reply.header("Range"), "npt=40.000-60.000");
     open.player.expect(play(Some(40), None)).await;
-    open.player.tell(Event::Finished);
-    open.player.tell(Event::Finished);
+    open.player.tell(PlaybackEvent::Finished);
+    open.player.tell(PlaybackEvent::Finished);
     // At the end, PLAY without Range begins at the beginning.
     client.in_session("GET_PARAMETER", &set_up, &[]).await;
     let reply = client.in_session("PLAY", &set_up, &[]).await;

@@ -1,13 +1,13 @@
 //! Reports, farewells and what receivers say.
 
 use super::super::Stage;
-use super::super::player::Event;
 use super::client::{Client, SetUp};
 use super::fake::{Asked, SSRC};
 use super::{Open, soon};
 use std::time::Duration;
 use tokio::net::UdpSocket;
 use tokio::time::interval;
+use wirepath_playback::PlaybackEvent;
 
 /// Type of the last packet of a compound that begins with a sender's report of ours.
 const NAMES: u8 = 202;
@@ -63,7 +63,7 @@ async fn reports_come_while_it_plays_and_a_bye_at_the_end() {
     for _ in 0..3 {
         assert_eq!(last_packet(&set_up.rtcp).await, NAMES);
     }
-    open.player.tell(Event::Finished);
+    open.player.tell(PlaybackEvent::Finished);
     while last_packet(&set_up.rtcp).await != BYE {}
     assert_eq!(open.counter("rtcp_byes"), 1);
 

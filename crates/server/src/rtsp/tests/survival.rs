@@ -1,9 +1,10 @@
 //! Limits, deaths and ends.
 
-use super::super::player::Event;
 use super::fake::Asked;
 use super::{Open, counter, soon};
 use std::time::Duration;
+use wirepath_datapath::SendError;
+use wirepath_playback::{PlayError, PlaybackEvent};
 
 const SOON: Duration = Duration::from_millis(100);
 
@@ -35,14 +36,14 @@ async fn a_connection_that_dies_while_it_is_answered_is_noticed() {
 #[tokio::test]
 async fn sessions_end_when_nobody_listens_or_playing_fails() {
     let open = Open::new().await;
-    for (event, counter) in [
-        (Event::Unreachable, "sessions_ended/unreachable"),
-        (Event::Failed("the asset was truncated".to_owned()), "sessions_ended/failed"),
+    for (error, counter) in [
+        (PlayError::Send(SendError::Refused { call: "send" }), "sessions_ended/unreachable"),
+        (PlayError::Source("the asset was truncated".into()), "sessions_ended/failed"),
     ] {
         let mut client = open.client().await;
         let set_up = client.set_up("clip.ts").await;
         open.player.expect(Asked::SetUp).await;
-        open.player.tell(event);
+        open.player.tell(PlaybackEvent::Failed(error));
         open.player.expect_end().await;
         assert_eq!(client.in_session("PLAY", &set_up, &[]).await.status, 454);
         assert_eq!(open.counter(counter), 1);

@@ -208,7 +208,7 @@ fn an_input_that_comes_when_outputs_were_told_of_the_end_is_given_back() {
         .input(memory(&[7; 100_000]), Framing::Whole)
         .output(Object::stream("tcp://sink", near.into()).unwrap())
         .build();
-    while !matches!(stream.act(u64::MAX, crate::clock::now_us()).0, Acted::Deliver) {
+    while !matches!(stream.act(u64::MAX, wirepath_engine::now_us()).0, Acted::Deliver) {
         stream.note_ready(Port(0));
     }
     let TooLate(object) = stream.attach_input(memory(b"late"), Framing::Whole).unwrap_err();

@@ -411,7 +411,7 @@ fn an_output_is_let_go_of_as_it_is_told_though_bytes_wait_for_it_unseen() {
     });
     while stream.status().outputs.iter().any(|output| output.port == Port(0)) {
         (1..3).for_each(|port| stream.note_ready(Port(port)));
-        let acted = stream.act(1, crate::now_us()).0;
+        let acted = stream.act(1, wirepath_engine::now_us()).0;
         assert!(matches!(acted, Acted::More | Acted::Wait), "{acted:?}: {:?}", stream.status());
         thread::yield_now();
     }

@@ -42,7 +42,7 @@ fn whole_records_before_one_that_is_cut_still_go() {
             .output(Object::file("file", Arc::clone(&file), 0))
             .build();
         let (result, status) = if is_on_engine {
-            let end = engine.start_stream(stream, crate::StreamOptions::default()).wait_for(PATIENCE);
+            let end = stream.start(&engine, crate::StreamOptions::default()).wait_for(PATIENCE);
             let end = end.expect("it does not end");
             (end.result, end.status)
         } else {
@@ -77,7 +77,7 @@ fn outputs_that_take_nothing_hold_up_the_end_for_no_longer_than_a_minute() {
     let mut now_us = 1;
     for _ in 0..1000 {
         match stream.act(u64::MAX, now_us).0 {
-            Acted::Wait if stream.looks_again() => now_us += 10_000_000,
+            Acted::Wait if stream.look_again_us().is_some() => now_us += 20_000_000,
             Acted::Wait | Acted::More => (0..5).for_each(|port| stream.note_ready(Port(port))),
             Acted::Ended(ended) => {
                 assert!(ended.unwrap_err().to_string().contains("ends within a record"));
@@ -103,7 +103,7 @@ fn a_stream_that_is_stopped_has_written_what_it_says() {
             .input(Object::stream("zeros", zeros.try_clone().unwrap().into()).unwrap(), Framing::Fixed(1000))
             .output(Object::file("file", Arc::clone(&file), 0))
             .build();
-        let running = engine.start_stream(stream, crate::StreamOptions::default());
+        let running = stream.start(&engine, crate::StreamOptions::default());
         while running.progress().bytes_out() == 0 {
             std::thread::yield_now();
         }

@@ -51,7 +51,7 @@ fn the_last_output_that_fails_takes_none_with_it_that_leaves() {
             let fed = feed.write(&[7; 1000]).is_ok();
             stream.note_ready(Port(2));
             assert!(
-                matches!(stream.act(u64::MAX, crate::now_us()).0, Acted::Wait),
+                matches!(stream.act(u64::MAX, wirepath_engine::now_us()).0, Acted::Wait),
                 "who leaves is waited for"
             );
             fed
@@ -130,9 +130,9 @@ fn who_leaves_and_takes_nothing_when_nobody_else_is_left_has_so_much_time() {
     assert!(matches!(stream.act(u64::MAX, second(5.9)).0, Acted::Wait));
     let taken = stream.status().outputs[0].bytes;
     assert!(taken > 0 && taken < 200_000, "{taken}");
-    assert!(matches!(stream.act(u64::MAX, second(6.9)).0, Acted::Wait));
+    assert!(matches!(stream.act(u64::MAX, second(7.2)).0, Acted::Wait));
     assert!(matches!(stream.act(u64::MAX, second(11.9)).0, Acted::Wait));
-    let Acted::Ended(ended) = stream.act(u64::MAX, second(12.9)).0 else { panic!("it is waited for still") };
+    let Acted::Ended(ended) = stream.act(u64::MAX, second(13.2)).0 else { panic!("it is waited for still") };
     let error = ended.unwrap_err().to_string();
     assert!(error.starts_with("no output is left; the last one: fails: "), "{error}");
     let status = stream.status();
@@ -162,7 +162,7 @@ fn who_leaves_and_takes_nothing_when_all_else_is_done_has_so_much_time() {
     assert!(stream.detach_output(Port(0), drop));
     assert!(matches!(stream.act(1 << 22, 1_000_000).0, Acted::Wait));
     assert!(matches!(stream.act(1 << 22, 5_900_000).0, Acted::Wait));
-    assert!(matches!(stream.act(1 << 22, 6_950_000).0, Acted::Ended(Ok(()))));
+    assert!(matches!(stream.act(1 << 22, 7_200_000).0, Acted::Ended(Ok(()))));
     assert_eq!(stream.status().gone_outputs.failed, 1);
     assert_eq!(collected.bytes().len(), 1_000_000);
 }
@@ -176,7 +176,7 @@ fn whoever_runs_a_stream_looks_again_at_who_leaves_and_takes_nothing() {
     assert!(matches!(stream.run(), Err(StreamError::NoOutput(_))));
     let (stream, _reader) = left_alone(Duration::ZERO, drop);
     let engine = engine();
-    let running = engine.start_stream(stream, crate::StreamOptions::default());
+    let running = stream.start(&engine, crate::StreamOptions::default());
     let end = running.wait_for(PATIENCE).expect("it does not end");
     assert!(matches!(end.result, Err(StreamError::NoOutput(_))));
 }

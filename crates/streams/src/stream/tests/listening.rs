@@ -171,7 +171,7 @@ fn one_that_is_attached_at_once_keeps_nobody_waiting_on_an_engine() {
         .input(Object::stream("inlet", inlet.into()).unwrap(), Framing::Fixed(4))
         .output(object)
         .build();
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     let (address, output) = listens();
     running.with(move |stream| {
         stream.attach_output(output, OutputOptions::default());
@@ -312,10 +312,10 @@ fn a_stream_whose_client_never_comes_is_stopped_and_taken_back() {
     let (builder, told) = events(StreamBuilder::default());
     let (object, collected) = Object::collect("out", LIMIT);
     let stream = builder.input(inlet, Framing::Whole).output(object).build();
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     assert!(matches!(told.recv_timeout(PATIENCE).unwrap(), StreamEvent::Listening { .. }));
     // It listens on, wherever it runs.
-    let running = engine.start_stream(running.take_back().ok().unwrap(), StreamOptions::default());
+    let running = running.take_back().ok().unwrap().start(&engine, StreamOptions::default());
     let mut client = TcpStream::connect(address).unwrap();
     client.write_all(b"late").unwrap();
     drop(client);
@@ -328,7 +328,7 @@ fn a_stream_whose_client_never_comes_is_stopped_and_taken_back() {
     let inlet = Object::listening("inlet", unix.into(), Some(path.clone())).unwrap();
     let (builder, told) = events(StreamBuilder::default());
     let stream = builder.input(inlet, Framing::Whole).output(Object::collect("out", LIMIT).0).build();
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     assert!(matches!(told.recv_timeout(PATIENCE).unwrap(), StreamEvent::Listening { .. }));
     running.stop();
     assert_eq!(running.wait_for(PATIENCE).expect("it does not end").result, Err(StreamError::Stopped));

@@ -1,12 +1,12 @@
 //! Mappings, of files and of memory, as inputs and outputs.
 
 use super::*;
-use crate::datapath::Mapping;
 use crate::{InputOrder, StreamOptions};
 use bytes::BytesMut;
 use rustix::io::Errno;
 use std::io::IoSlice;
 use std::thread;
+use wirepath_datapath::Mapping;
 
 /// Pages, windows of what is brought in, and some.
 const LENGTH: usize = 5_000_123;
@@ -49,8 +49,7 @@ fn carried(framing: fn() -> Framing) -> (StreamStatus, StreamStatus, Arc<Mapping
     let sending =
         StreamBuilder::default().finish_outputs().input(whole(&from), framing()).output(near).build();
     let receiving = StreamBuilder::default().input(far, framing()).output(whole(&to)).build();
-    let [sent, received] =
-        [sending, receiving].map(|stream| engine.start_stream(stream, StreamOptions::default()));
+    let [sent, received] = [sending, receiving].map(|stream| stream.start(&engine, StreamOptions::default()));
     let [sent, received] =
         [sent, received].map(|running| running.wait_for(PATIENCE).expect("it does not end"));
     assert_eq!((sent.result, received.result), (Ok(()), Ok(())));

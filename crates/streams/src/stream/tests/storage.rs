@@ -27,11 +27,11 @@ fn what_panics_where_it_may_block_ends_its_stream_with_the_cause_and_no_other() 
 
     let engine = engine();
     let (_feed, stream) = panics();
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     assert_eq!(running.wait_for(PATIENCE).expect("it does not end").result, expected);
     // Whoever wants it back hears of it as well.
     let (_feed, stream) = panics();
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     running.status(); // it has begun
     let end = running.take_back().err().unwrap();
     assert_eq!(end.result, expected);
@@ -39,7 +39,7 @@ fn what_panics_where_it_may_block_ends_its_stream_with_the_cause_and_no_other() 
     let target = tempfile::NamedTempFile::new().unwrap();
     let output = Object::file("target", Arc::new(target.reopen().unwrap()), 0);
     let stream = StreamBuilder::default().input(memory(b"bytes"), Framing::Fixed(5)).output(output).build();
-    let running = engine.start_stream(stream, StreamOptions::default());
+    let running = stream.start(&engine, StreamOptions::default());
     assert_eq!(running.wait_for(PATIENCE).expect("it does not end").result, Ok(()));
     assert_eq!(std::fs::read(target.path()).unwrap(), b"bytes");
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::patterns::{merged, spread};
 use super::*;
 use crate::InputOrder;
-use crate::clock::now_us;
+use wirepath_engine::now_us;
 
 /// Bytes of records, all of which are large enough.
 const SIZES: [usize; 3] = [32 * 1024, 40_001, 100_000];

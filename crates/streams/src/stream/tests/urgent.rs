@@ -46,7 +46,7 @@ fn what_is_urgent_stays_in_its_place_and_holds_nothing_up() {
     let engine = engine();
     for (name, near, far) in pairs().into_iter().chain(pairs()) {
         let (stream, mut reader) = stream(far);
-        let running = engine.start_stream(stream, crate::StreamOptions::default());
+        let running = stream.start(&engine, crate::StreamOptions::default());
         let writing = std::thread::spawn(move || {
             send_all(&near);
             near
@@ -77,7 +77,7 @@ fn what_is_behind_something_urgent_is_not_lost_at_the_end() {
             drop(near);
             let (mut stream, mut reader) = stream(far);
             if is_on_engine {
-                let running = engine.start_stream(stream, crate::StreamOptions::default());
+                let running = stream.start(&engine, crate::StreamOptions::default());
                 assert_eq!(running.wait_for(PATIENCE).expect("it does not end").result, Ok(()));
             } else {
                 stream.run().unwrap();

@@ -17,7 +17,7 @@ fn ended(stream: &mut Stream, mut wake: impl FnMut(&mut Stream)) -> Result<(), S
     for _ in 0..1000 {
         match stream.act(u64::MAX, now_us).0 {
             Acted::Ended(ended) => return ended,
-            Acted::Wait if stream.looks_again() => now_us += 10_000_000,
+            Acted::Wait if stream.look_again_us().is_some() => now_us += 20_000_000,
             _ => {}
         }
         wake(stream);
@@ -200,7 +200,7 @@ fn the_first_failure_is_the_one_that_is_told() {
         .build();
     let mut far = Some(far);
     let error = ended(&mut stream, |stream| {
-        if stream.looks_again() {
+        if stream.look_again_us().is_some() {
             far.take().into_iter().for_each(reset);
         }
         stream.note_ready(Port(0));
@@ -285,12 +285,12 @@ fn a_panic_of_who_is_told_ends_no_other_stream() {
         .output(Object::file("full", Arc::new(File::from(file)), 0))
         .output(object)
         .build();
-    let end = engine.start_stream(stream, crate::StreamOptions::default()).wait_for(PATIENCE);
+    let end = stream.start(&engine, crate::StreamOptions::default()).wait_for(PATIENCE);
     let error = end.expect("nobody says that it has ended").result.unwrap_err().to_string();
     assert!(error.contains("on purpose"), "{error}");
     let (object, collected) = Object::collect("out", LIMIT);
     let stream = StreamBuilder::default().input(memory(b"next"), Framing::Whole).output(object).build();
-    let end = engine.start_stream(stream, crate::StreamOptions::default()).wait_for(PATIENCE);
+    let end = stream.start(&engine, crate::StreamOptions::default()).wait_for(PATIENCE);
     assert_eq!(end.expect("its thread is gone").result, Ok(()));
     assert_eq!(collected.bytes(), b"next");
 }

@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::BytesMut;
+use wirepath_datapath::Mapping;
 use wirepath_streams::Object;
-use wirepath_streams::datapath::Mapping;
 
 use super::memory_file;
 use crate::dice::{Dice, Tally};

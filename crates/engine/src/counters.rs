@@ -1,0 +1,43 @@
+//! What engine threads count.
+
+use std::sync::Arc;
+
+use wirepath_counters::{Gauge, LocalCounter, counters};
+
+counters! {
+    /// The counters of one engine thread, on cache lines of their own.
+    #[repr(align(128))]
+    pub(crate) struct ThreadCounters;
+    /// What all engine threads counted since the engine was started.
+    #[derive(Copy, PartialEq, Eq)]
+    pub struct Counters;
+
+    /// Times that an engine thread slept and was woken.
+    wakeups: LocalCounter,
+    /// Turns of tasks.
+    turns: LocalCounter,
+    /// Bytes that tasks moved in their turns, in and out counted alike.
+    moved_bytes: LocalCounter,
+    /// Tasks that exist.
+    tasks: Gauge,
+    /// Units of load on the threads: tasks, and what was added to them.
+    load: Gauge,
+}
+
+/// Unit of load on an engine thread, from [`Engine::add_load`](crate::Engine::add_load) until this is
+/// dropped.
+#[derive(Debug)]
+pub struct LoadUnit(Arc<ThreadCounters>);
+
+impl LoadUnit {
+    pub(crate) fn new(counters: &Arc<ThreadCounters>) -> LoadUnit {
+        counters.load.increment();
+        LoadUnit(Arc::clone(counters))
+    }
+}
+
+impl Drop for LoadUnit {
+    fn drop(&mut self) {
+        self.0.load.decrement();
+    }
+}

@@ -1,0 +1,155 @@
+//! The engine: its threads, and how tasks are placed on them.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+
+use crate::blocking_pool::{BlockingPool, Priority};
+use crate::counters::{Counters, LoadUnit, ThreadCounters};
+use crate::mailbox::{Command, Handle, Mailbox};
+use crate::scheduler::Rate;
+use crate::sharing::Sharing;
+use crate::task::Task;
+use crate::worker::Worker;
+
+/// How an engine is set up.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Engine threads; at least one.
+    pub threads: usize,
+    /// Threads that wait for storage; at least one.
+    pub pool_threads: usize,
+    /// How tasks share a thread by turns.
+    pub sharing: Sharing,
+}
+
+impl Default for EngineOptions {
+    /// One engine thread, two threads that wait for storage, no classes.
+    fn default() -> EngineOptions {
+        EngineOptions { threads: 1, pool_threads: 2, sharing: Sharing::default() }
+    }
+}
+
+/// Where a task runs, and what it may use there.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Placement {
+    /// The thread's number, modulo the number of threads. If absent, the least loaded thread, or the thread of the class if
+    /// that has a rate.
+    pub thread: Option<usize>,
+    /// The task's class, by its place in [`Sharing::classes`]; beyond the end, the last class.
+    pub class: usize,
+    /// What the task may read, in bytes.
+    pub rate: Option<Rate>,
+}
+
+/// Threads that run tasks. They end when this is dropped, and all tasks with them.
+pub struct Engine {
+    threads: Vec<EngineThread>,
+    /// For each class whether it has a rate.
+    have_rates: Vec<bool>,
+    next_id: AtomicU64,
+    pool: BlockingPool,
+}
+
+struct EngineThread {
+    mailbox: Arc<Mailbox>,
+    counters: Arc<ThreadCounters>,
+    join: Option<JoinHandle<()>>,
+}
+
+impl Engine {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// What `epoll_create1`, `eventfd` or starting a thread returns.
+    pub fn start(options: EngineOptions) -> io::Result<Engine> {
+        let pool = BlockingPool::start("reader", options.pool_threads, Priority::Normal)?;
+        Engine::start_with_pool(options, pool)
+    }
+
+    /// As [`Engine::start`], with a pool that others use as well, in place of one of its own.
+    ///
+    /// # Errors
+    /// As [`Engine::start`].
+    pub fn start_with_pool(options: EngineOptions, pool: BlockingPool) -> io::Result<Engine> {
+        let have_rates = options.sharing.classes.iter().map(|class| class.rate.is_some()).collect();
+        let mut threads = Vec::new();
+        for number in 0..options.threads.max(1) {
+            let (mailbox, counters) = (Arc::new(Mailbox::new()?), Arc::new(ThreadCounters::default()));
+            let worker = Worker::new(
+                options.sharing.clone(),
+                Arc::clone(&mailbox),
+                Arc::clone(&counters),
+                pool.clone(),
+            )?;
+            let join = thread::Builder::new().name(format!("engine-{number}")).spawn(|| worker.run())?;
+            threads.push(EngineThread { mailbox, counters, join: Some(join) });
+        }
+        Ok(Engine { threads, have_rates, next_id: AtomicU64::new(1), pool })
+    }
+
+    /// Puts a task on a thread.
+    pub fn spawn<T: Task>(&self, task: Box<T>, placement: Placement) -> Handle<T> {
+        let Placement { thread, class, rate } = placement;
+        let thread = match thread {
+            Some(number) => &self.threads[number % self.threads.len()],
+            None => self.thread_of_class(class),
+        };
+        thread.counters.tasks.increment();
+        thread.counters.load.increment();
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        thread.mailbox.send(Command::Add { id, task, class, rate });
+        Handle::new(id, Arc::clone(&thread.mailbox))
+    }
+
+    /// What all threads counted.
+    pub fn counters(&self) -> Counters {
+        self.threads.iter().map(|thread| thread.counters.snapshot()).sum()
+    }
+
+    /// The threads that wait for storage.
+    pub fn pool(&self) -> &BlockingPool {
+        &self.pool
+    }
+
+    /// Number of threads.
+    pub fn threads(&self) -> usize {
+        self.threads.len()
+    }
+
+    /// Units of load on a thread: its tasks, and what was [added](Engine::add_load).
+    pub fn load(&self, thread: usize) -> u64 {
+        self.threads[thread].counters.load.value()
+    }
+
+    /// Counts a unit of load on a thread when tasks are placed, for a task that does the work of many.
+    pub fn add_load(&self, thread: usize) -> LoadUnit {
+        LoadUnit::new(&self.threads[thread].counters)
+    }
+
+    /// The thread that has all tasks of a class with a rate; for another class, the least loaded thread.
+    fn thread_of_class(&self, class: usize) -> &EngineThread {
+        let class = class.min(self.have_rates.len().saturating_sub(1));
+        match self.have_rates.get(class) {
+            Some(true) => &self.threads[class % self.threads.len()],
+            _ => {
+                let least = self.threads.iter().min_by_key(|thread| thread.counters.load.value());
+                least.expect("an engine has at least one thread")
+            }
+        }
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        for thread in &self.threads {
+            thread.mailbox.send(Command::Quit);
+        }
+        for thread in &mut self.threads {
+            if thread.join.take().is_some_and(|join| join.join().is_err()) {
+                tracing::error!("an engine thread panicked");
+            }
+        }
+    }
+}

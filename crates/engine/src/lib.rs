@@ -1,0 +1,68 @@
+//! The engine: threads that run tasks, and never block.
+//!
+//! An [`Engine`] has a number of threads, each with an epoll instance, a timer wheel, a mailbox and a
+//! [`Scheduler`]. A [`Task`] lives on one thread from [`Engine::spawn`] to its end. It hears from its thread
+//! when a descriptor is ready, when its timer is due, when somebody sends it a command by its [`Handle`], and
+//! when the scheduler gives it a turn. Whatever may block runs on the engine's [`BlockingPool`].
+//!
+//! The engine knows nothing of protocols. Streams (`wirepath-streams`) are tasks that share their thread in
+//! turns; the playbacks of a thread (`wirepath-playback`) are one task, driven by its timer.
+//!
+//! ```
+//! use std::sync::mpsc::{Sender, channel};
+//! use wirepath_engine::{Context, Cost, Engine, EngineOptions, Placement, Task};
+//!
+//! /// Counts its turns, and ends after the third.
+//! struct ThreeTurns {
+//!     taken: u64,
+//!     ended: Sender<u64>,
+//! }
+//!
+//! impl Task for ThreeTurns {
+//!     fn start(&mut self, context: &mut Context<'_>) {
+//!         context.request_turn();
+//!     }
+//!
+//!     fn turn(&mut self, _allowance: u64, context: &mut Context<'_>) -> Cost {
+//!         self.taken += 1;
+//!         if self.taken == 3 { context.end() } else { context.request_turn() }
+//!         Cost::from(1)
+//!     }
+//!
+//!     fn end(self: Box<Self>, _context: &wirepath_engine::EndContext<'_>) {
+//!         self.ended.send(self.taken).ok();
+//!     }
+//! }
+//!
+//! let engine = Engine::start(EngineOptions::default())?;
+//! let (ended, end) = channel();
+//! engine.spawn(Box::new(ThreeTurns { taken: 0, ended }), Placement::default());
+//! assert_eq!(end.recv(), Ok(3));
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod blocking_pool;
+mod clock;
+mod counters;
+mod engine;
+mod mailbox;
+mod panic;
+mod scheduler;
+mod sharing;
+mod stall;
+mod task;
+mod timer_wheel;
+mod worker;
+
+pub use blocking_pool::{BlockingPool, DropOnPool, Job, Priority};
+pub use clock::now_us;
+pub use counters::{Counters, LoadUnit};
+pub use engine::{Engine, EngineOptions, Placement};
+pub use mailbox::{Handle, Waker};
+pub use panic::catch_panic;
+pub use scheduler::{Class, Cost, Next, Policy, Rate, Round, Scheduler};
+pub use sharing::Sharing;
+pub use stall::{STALL_SAMPLES, StallDetector};
+pub use task::{Context, EndContext, Event, Task, Watcher};
+pub use timer_wheel::{TICK_US, TimerWheel};
+pub use worker::TURN_BYTES;

@@ -1,0 +1,26 @@
+//! How tasks share an engine thread.
+
+use crate::scheduler::{Class, Policy, Round};
+
+/// How tasks share a thread by turns. Each thread has a scheduler of its own.
+#[derive(Clone, Debug)]
+pub struct Sharing {
+    /// How classes are weighed against each other. Volume is the bytes that tasks move.
+    pub policy: Policy,
+    /// The classes; none stands for one class without limits. All tasks of a class with a rate are on one thread, where the
+    /// rate holds for all of them, unless [`Placement::thread`](crate::Placement::thread) says otherwise.
+    pub classes: Vec<Class>,
+}
+
+impl Sharing {
+    /// Whether classes share processor time: only then are turns measured.
+    pub fn is_of_processor_time(&self) -> bool {
+        matches!(self.policy, Policy::FairShare { round: Round::ProcessorTime(_), .. })
+    }
+}
+
+impl Default for Sharing {
+    fn default() -> Sharing {
+        Sharing { policy: Policy::BestEffort, classes: Vec::new() }
+    }
+}

@@ -1,0 +1,49 @@
+//! Stall detection: time since the last progress, sampled.
+
+/// Samples to take within the time that something may stall, so that a stall is found within a quarter more.
+pub const STALL_SAMPLES: u32 = 4;
+
+/// Stall detector: how long a measure of progress has not changed.
+///
+/// The measure need not say when it changed. Bytes that a connection took and its peer has not acknowledged, for
+/// example, only differ from those of the last sample.
+#[derive(Debug)]
+pub struct StallDetector<T> {
+    /// The measure, and when this value was first sampled, in microseconds of CLOCK_MONOTONIC.
+    last: Option<(T, u64)>,
+}
+
+impl<T> Default for StallDetector<T> {
+    /// A detector without samples.
+    fn default() -> StallDetector<T> {
+        StallDetector { last: None }
+    }
+}
+
+impl<T: PartialEq> StallDetector<T> {
+    /// Takes a sample. Returns how long the measure has had this value, in microseconds: 0 for the first sample.
+    pub fn sample(&mut self, progress: T, now_us: u64) -> u64 {
+        let since_us = match &self.last {
+            Some((last, since_us)) if *last == progress => *since_us,
+            _ => now_us,
+        };
+        self.last = Some((progress, since_us));
+        now_us.saturating_sub(since_us)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_counts_from_the_sample_that_saw_the_last_change() {
+        let mut detector = StallDetector::default();
+        assert_eq!(detector.sample((1, 2), 1000), 0, "the first sample");
+        assert_eq!(detector.sample((1, 2), 1500), 500);
+        assert_eq!(detector.sample((1, 3), 2000), 0, "one of two measures has changed");
+        assert_eq!(detector.sample((1, 2), 2500), 0, "and back");
+        assert_eq!(detector.sample((1, 2), 4000), 1500);
+        assert_eq!(detector.sample((1, 2), 3000), 500, "samples of two threads may come in any order");
+    }
+}

@@ -1,0 +1,190 @@
+//! What runs on an engine thread, and what it can ask of the thread.
+
+use std::any::Any;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::event::epoll::{self, EventData, EventFlags};
+use rustix::io::Errno;
+
+use crate::blocking_pool::BlockingPool;
+use crate::counters::ThreadCounters;
+use crate::mailbox::{Handle, Mailbox, Waker};
+use crate::scheduler::{Cost, Rate, Scheduler};
+use crate::timer_wheel::TimerWheel;
+
+/// Work that lives on one engine thread. No callback may block.
+pub trait Task: Any + Send {
+    /// Called once, before all other callbacks, on the task's thread.
+    fn start(&mut self, context: &mut Context<'_>);
+
+    /// The task's timer is due.
+    fn fire(&mut self, _context: &mut Context<'_>) {}
+
+    /// A descriptor that the task [watches](Watcher) is ready, or has failed.
+    fn ready(&mut self, _event: Event, _context: &mut Context<'_>) {}
+
+    /// Somebody called [`Waker::wake`](crate::Waker::wake) with this token.
+    fn wake(&mut self, _token: u64, _context: &mut Context<'_>) {}
+
+    /// The task has its turn, which it [requested](Context::request_turn), and should move at most `allowance`
+    /// bytes. Returns what the turn cost.
+    fn turn(&mut self, _allowance: u64, _context: &mut Context<'_>) -> Cost {
+        Cost::default()
+    }
+
+    /// Processor time of the last turn in nanoseconds, if classes share that
+    /// ([`Round::ProcessorTime`](crate::Round::ProcessorTime)).
+    fn note_processor_time(&mut self, _used_ns: u64) {}
+
+    /// The task should end ([`Handle::stop`]): now, or as soon as it can.
+    fn stop(&mut self, context: &mut Context<'_>) {
+        context.end();
+    }
+
+    /// The last callback: the task has [ended](Context::end), or its engine has.
+    fn end(self: Box<Self>, context: &EndContext<'_>);
+}
+
+/// Readiness of a descriptor.
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    /// The token that the descriptor was [added](Watcher::add) with.
+    pub token: u32,
+    /// What epoll reported.
+    pub flags: EventFlags,
+}
+
+/// State of an engine thread that tasks use.
+pub(crate) struct Core {
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) epoll: Arc<OwnedFd>,
+    pub(crate) timers: TimerWheel,
+    pub(crate) scheduler: Scheduler,
+    pub(crate) pool: BlockingPool,
+    pub(crate) counters: Arc<ThreadCounters>,
+}
+
+impl Core {
+    /// Tells a task that it has ended. Whoever hears of the end finds it counted.
+    pub(crate) fn conclude(&self, task: Box<dyn Task>) {
+        self.counters.tasks.decrement();
+        self.counters.load.decrement();
+        task.end(&EndContext { pool: &self.pool });
+    }
+}
+
+/// What a task can ask of its thread during a callback.
+pub struct Context<'a> {
+    pub(crate) core: &'a mut Core,
+    pub(crate) key: usize,
+    pub(crate) id: u64,
+    pub(crate) requested_turn: Option<Option<u64>>,
+    pub(crate) has_ended: bool,
+}
+
+impl Context<'_> {
+    /// Sets the task's timer to a time in microseconds of CLOCK_MONOTONIC, in place of an earlier setting. The timer
+    /// fires at most a [tick](crate::TICK_US) late, never early.
+    pub fn set_timer(&mut self, at_us: u64) {
+        self.core.timers.set(self.key, at_us);
+    }
+
+    /// Clears the task's timer.
+    pub fn clear_timer(&mut self) {
+        self.core.timers.cancel(self.key);
+    }
+
+    /// Requests a turn.
+    pub fn request_turn(&mut self) {
+        self.requested_turn.get_or_insert(None);
+    }
+
+    /// Requests a turn which, under [`Policy::Deadline`](crate::Policy::Deadline), should be over by this time in
+    /// microseconds of CLOCK_MONOTONIC.
+    pub fn request_turn_by(&mut self, deadline_us: u64) {
+        self.requested_turn = Some(Some(deadline_us));
+    }
+
+    /// Limits what the task may read, from now on.
+    pub fn set_rate(&mut self, rate: Option<Rate>, now_us: u64) {
+        self.core.scheduler.set_rate(self.key, rate, now_us);
+    }
+
+    /// Ends the task after this callback.
+    pub fn end(&mut self) {
+        self.has_ended = true;
+    }
+
+    /// What the parts of a task wait with.
+    pub fn watcher(&self) -> Watcher {
+        let (epoll, mailbox) = (Arc::clone(&self.core.epoll), Arc::clone(&self.core.mailbox));
+        Watcher { epoll, mailbox, key: self.key, id: self.id }
+    }
+
+    /// The task's own address, of the type that it is.
+    pub fn handle<T: Task>(&self) -> Handle<T> {
+        Handle::new(self.id, Arc::clone(&self.core.mailbox))
+    }
+
+    /// The threads that may block.
+    pub fn pool(&self) -> &BlockingPool {
+        &self.core.pool
+    }
+}
+
+/// What a task can ask of its thread when it has ended.
+pub struct EndContext<'a> {
+    pub(crate) pool: &'a BlockingPool,
+}
+
+impl EndContext<'_> {
+    /// The threads that may block.
+    pub fn pool(&self) -> &BlockingPool {
+        self.pool
+    }
+}
+
+/// Watches descriptors for one task, and makes [`Waker`]s of it: what the parts of a task wait with.
+#[derive(Clone)]
+pub struct Watcher {
+    epoll: Arc<OwnedFd>,
+    mailbox: Arc<Mailbox>,
+    key: usize,
+    id: u64,
+}
+
+impl Watcher {
+    /// Watches a descriptor. Its events come with `token`. Descriptors that are always ready, such as `/dev/null`, have
+    /// no events.
+    ///
+    /// # Errors
+    /// What `epoll_ctl` returns.
+    pub fn add(&self, descriptor: BorrowedFd<'_>, token: u32, flags: EventFlags) -> Result<(), Errno> {
+        let data = EventData::new_u64(u64::from(self.key as u32) | u64::from(token) << 32);
+        match epoll::add(&self.epoll, descriptor, data, flags) {
+            Ok(()) | Err(Errno::PERM) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    /// A waker that calls [`Task::wake`] with `token`.
+    pub fn waker(&self, token: u64) -> Waker {
+        Waker::new(self.id, Arc::clone(&self.mailbox), token)
+    }
+
+    /// Watches a descriptor no more. One that was not watched is no error: its owner may have closed the file that it
+    /// stood for.
+    pub fn remove(&self, descriptor: impl AsFd) {
+        if let Err(errno) = epoll::delete(&self.epoll, descriptor)
+            && !matches!(errno, Errno::NOENT | Errno::PERM)
+        {
+            tracing::error!(%errno, "epoll_ctl failed to remove a descriptor");
+        }
+    }
+}
+
+/// The key of the task and the token of an event.
+pub(crate) fn parts(data: u64) -> (usize, u32) {
+    (data as u32 as usize, (data >> 32) as u32)
+}

@@ -1,0 +1,211 @@
+//! One engine thread: runs what is due, gives turns, then sleeps until something is ready.
+
+use std::collections::HashMap;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
+use slab::Slab;
+
+use crate::blocking_pool::BlockingPool;
+use crate::clock::{now_us, thread_time_ns};
+use crate::counters::ThreadCounters;
+use crate::mailbox::{Command, Mailbox};
+use crate::scheduler::{Cost, Next, Rate, Scheduler};
+use crate::sharing::Sharing;
+use crate::task::{Context, Core, Event, Task, parts};
+use crate::timer_wheel::TimerWheel;
+
+/// One engine thread.
+pub(crate) struct Worker {
+    core: Core,
+    tasks: Slab<Entry>,
+    /// Keys in `tasks` by the identity that commands carry.
+    keys: HashMap<u64, usize>,
+    /// Whether turns are measured, which takes two kernel calls each.
+    measures_turns: bool,
+}
+
+struct Entry {
+    id: u64,
+    task: Box<dyn Task>,
+}
+
+/// The epoll data of the mailbox; tasks have their keys and tokens.
+const MAILBOX: u64 = u64::MAX;
+
+/// Most bytes that one turn should move: about 50 microseconds' worth, so that no task waits long.
+pub const TURN_BYTES: u64 = 256 * 1024;
+
+/// Turns between two looks at commands and events.
+const TURNS: usize = 64;
+
+/// Events taken from epoll at a time.
+const EVENTS: usize = 256;
+
+impl Worker {
+    pub(crate) fn new(
+        sharing: Sharing,
+        mailbox: Arc<Mailbox>,
+        counters: Arc<ThreadCounters>,
+        pool: BlockingPool,
+    ) -> io::Result<Worker> {
+        let epoll: Arc<OwnedFd> = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
+        epoll::add(&epoll, &mailbox.eventfd, epoll::EventData::new_u64(MAILBOX), epoll::EventFlags::IN)?;
+        let measures_turns = sharing.is_of_processor_time();
+        let scheduler = Scheduler::new(sharing.policy, sharing.classes, TURN_BYTES);
+        let timers = TimerWheel::new(now_us());
+        let core = Core { mailbox, epoll, timers, scheduler, pool, counters };
+        Ok(Worker { core, tasks: Slab::new(), keys: HashMap::new(), measures_turns })
+    }
+
+    /// Runs until the engine is dropped.
+    pub(crate) fn run(mut self) {
+        let mut commands = Vec::new();
+        loop {
+            self.fire_due();
+            let next_turn_us = self.run_turns();
+            if self.sleep(next_turn_us) {
+                self.core.mailbox.take(&mut commands);
+                for command in commands.drain(..) {
+                    if matches!(command, Command::Quit) {
+                        return self.quit();
+                    }
+                    self.handle(command);
+                }
+            }
+        }
+    }
+
+    /// Fires the timers that are due now. Those that become due meanwhile wait until commands and events were looked
+    /// at, or an overloaded thread would never hear that it may stop.
+    fn fire_due(&mut self) {
+        let now_us = now_us();
+        while let Some(key) = self.core.timers.pop(now_us) {
+            self.call(key, |task, context| task.fire(context));
+        }
+    }
+
+    /// Gives turns until others must be looked at. Returns when the next turn is due, in microseconds of
+    /// CLOCK_MONOTONIC.
+    fn run_turns(&mut self) -> Option<u64> {
+        for _ in 0..TURNS {
+            match self.core.scheduler.next(now_us()) {
+                Next::Act { stream, allowance } => self.run_turn(stream, allowance),
+                Next::At(at_us) => return Some(at_us),
+                Next::Nothing => return None,
+            }
+            self.fire_due(); // timers have deadlines, turns have none
+        }
+        Some(0)
+    }
+
+    fn run_turn(&mut self, key: usize, allowance: u64) {
+        let begun_ns = self.measures_turns.then(thread_time_ns);
+        self.call(key, |task, context| {
+            let cost = task.turn(allowance, context);
+            context.core.counters.turns.increment();
+            context.core.counters.moved_bytes.add(cost.shared);
+            // No turn is free, however coarse the clock.
+            let used_ns = begun_ns.map(|begun_ns| thread_time_ns().saturating_sub(begun_ns).max(1));
+            let shared = used_ns.unwrap_or(cost.shared);
+            context.core.scheduler.acted(key, Cost { shared, ..cost }, false, now_us());
+            if let Some(used_ns) = used_ns {
+                task.note_processor_time(used_ns);
+            }
+        });
+    }
+
+    /// Sleeps until a timer or turn is due or an event comes. Returns whether there are commands.
+    fn sleep(&mut self, next_turn_us: Option<u64>) -> bool {
+        let due_us = [self.core.timers.next_us(), next_turn_us].into_iter().flatten().min();
+        let timeout = due_us.map(|due_us| duration(due_us.saturating_sub(now_us())));
+        let mut events = [const { MaybeUninit::<epoll::Event>::uninit() }; EVENTS];
+        let ready = match epoll::wait(&self.core.epoll, &mut events[..], timeout.as_ref()) {
+            Ok((ready, _)) => ready,
+            Err(Errno::INTR) => return false,
+            Err(errno) => {
+                // It cannot fail with a descriptor and buffer of our own; the loop goes on.
+                tracing::error!(%errno, "epoll_wait failed");
+                return false;
+            }
+        };
+        self.core.counters.wakeups.increment();
+        let mut has_commands = false;
+        for event in ready.iter() {
+            match event.data.u64() {
+                MAILBOX => has_commands = true,
+                data => {
+                    let ((key, token), flags) = (parts(data), event.flags);
+                    self.call(key, |task, context| task.ready(Event { token, flags }, context));
+                }
+            }
+        }
+        has_commands
+    }
+
+    fn handle(&mut self, command: Command) {
+        match command {
+            Command::Add { id, task, class, rate } => self.add(id, task, class, rate),
+            Command::With { id, act } => self.call_by_id(id, act),
+            Command::Wake { id, token } => self.call_by_id(id, |task, context| task.wake(token, context)),
+            Command::Stop { id } => self.call_by_id(id, |task, context| task.stop(context)),
+            Command::Quit => {}
+        }
+    }
+
+    fn add(&mut self, id: u64, task: Box<dyn Task>, class: usize, rate: Option<Rate>) {
+        let key = self.tasks.insert(Entry { id, task });
+        self.keys.insert(id, key);
+        self.core.scheduler.add(key, class, rate);
+        self.call(key, |task, context| task.start(context));
+    }
+
+    fn call_by_id(&mut self, id: u64, act: impl FnOnce(&mut dyn Task, &mut Context<'_>)) {
+        if let Some(key) = self.keys.get(&id).copied() {
+            self.call(key, act);
+        }
+    }
+
+    /// Calls a task, then does what it requested meanwhile. An event of a task that has ended is ignored.
+    fn call(&mut self, key: usize, act: impl FnOnce(&mut dyn Task, &mut Context<'_>)) {
+        let Some(Entry { id, task }) = self.tasks.get_mut(key) else { return };
+        let mut context =
+            Context { core: &mut self.core, key, id: *id, requested_turn: None, has_ended: false };
+        act(task.as_mut(), &mut context);
+        let (requested_turn, has_ended) = (context.requested_turn, context.has_ended);
+        if has_ended {
+            return self.end(key);
+        }
+        match requested_turn {
+            Some(Some(deadline_us)) => self.core.scheduler.ready_by(key, deadline_us),
+            Some(None) => self.core.scheduler.ready(key),
+            None => {}
+        }
+    }
+
+    fn end(&mut self, key: usize) {
+        self.core.timers.cancel(key);
+        self.core.scheduler.remove(key);
+        let Entry { id, task } = self.tasks.remove(key);
+        self.keys.remove(&id);
+        self.core.conclude(task);
+    }
+
+    fn quit(mut self) {
+        let keys: Vec<usize> = self.tasks.iter().map(|(key, _)| key).collect();
+        keys.into_iter().for_each(|key| self.end(key));
+        for command in self.core.mailbox.close() {
+            if let Command::Add { task, .. } = command {
+                self.core.conclude(task);
+            }
+        }
+    }
+}
+
+fn duration(us: u64) -> Timespec {
+    Timespec { tv_sec: (us / 1_000_000) as i64, tv_nsec: (us % 1_000_000 * 1000) as i64 }
+}

@@ -1,0 +1,34 @@
+//! What the playbacks of a thread count.
+
+use wirepath_counters::{Gauge, LocalCounter, counters};
+
+use crate::lateness::Lateness;
+
+counters! {
+    /// The counters of one thread's playbacks, on cache lines of their own.
+    #[repr(align(128))]
+    pub(crate) struct ThreadCounters;
+    /// What all playbacks of an engine counted since they were started.
+    pub struct Counters;
+
+    /// Trains of packets sent.
+    trains: LocalCounter,
+    /// RTP packets sent.
+    packets: LocalCounter,
+    /// RTP payload bytes sent.
+    payload_bytes: LocalCounter,
+    /// RTP packets that the network did not take: no route, a packet filter, a device that is down.
+    packets_lost: LocalCounter,
+    /// Times that a socket had no room for a train, which was then tried again.
+    sockets_full: LocalCounter,
+    /// Times that a playback was so late that its timetable was moved instead of being caught up with.
+    clock_resyncs: LocalCounter,
+    /// Times that a playback had to wait until a segment was read or packed.
+    io_stalls: LocalCounter,
+    /// Kernel calls that sent the trains of many playbacks at once.
+    batches: LocalCounter,
+    /// Playbacks that exist, playing or not.
+    playbacks: Gauge,
+    /// Time between when a train was due and when it left.
+    lateness_seconds: Lateness,
+}

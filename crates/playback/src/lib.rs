@@ -1,0 +1,92 @@
+//! Playbacks: trains of packets, each sent to a UDP receiver when it is due.
+//!
+//! A [`TrainSource`] has trains in segments; a [`Playback`] sends them to one receiver on the timetable that
+//! the source gives. [`Playbacks`] are all those of an [`Engine`](wirepath_engine::Engine). Those of an
+//! engine thread are one task, because trains that are due together are sent together: brought into the
+//! processor's caches as a batch and, with an io_uring, sent by one kernel call. Nothing on an engine thread
+//! blocks: a source that must first read a segment says so, and wakes the playback later.
+//!
+//! ```
+//! use std::io::Write;
+//! use std::net::UdpSocket;
+//! use std::sync::Arc;
+//! use std::sync::mpsc::channel;
+//!
+//! use wirepath_datapath::calibration::Calibrations;
+//! use wirepath_datapath::rtp::{Header, Run};
+//! use wirepath_datapath::{MappedFile, Support, Train};
+//! use wirepath_engine::{Engine, EngineOptions, Waker};
+//! use wirepath_playback::{
+//!     Departure, Load, PlaybackEvent, PlaybackOptions, PlaybackSettings, Playbacks, Segment, TrainSource,
+//! };
+//!
+//! /// A source of one segment.
+//! struct Source(Arc<Segment>);
+//!
+//! impl TrainSource for Source {
+//!     fn segment(&self, number: u32, _waker: Option<&Waker>) -> Load {
+//!         if number == 0 { Load::Ready(Arc::clone(&self.0)) } else { Load::End }
+//!     }
+//! }
+//!
+//! // A file with one packet, and the train that consists of it.
+//! let first = Header { marker: false, payload_type: 33, sequence: 7, timestamp: 90, ssrc: 42 };
+//! let packet = [&first.to_bytes()[..], b"payload"].concat();
+//! let mut file = tempfile::tempfile()?;
+//! file.write_all(&packet)?;
+//! let train = Train {
+//!     offset: 0,
+//!     length: packet.len() as u32,
+//!     packet_size: packet.len() as u16,
+//!     skip: 0,
+//!     first: 0,
+//!     run: Run { first, step: 0 },
+//! };
+//! let segment = Segment {
+//!     mapped_file: Arc::new(MappedFile::new(file, packet.len() as u64)?),
+//!     departures: [Departure { at_us: 0, train }].into(),
+//! };
+//!
+//! let engine = Arc::new(Engine::start(EngineOptions::default())?);
+//! let support = Arc::new(Support::probe(None, Calibrations::default(), false));
+//! let playbacks = Playbacks::start(engine, PlaybackSettings { support, ring: false });
+//!
+//! let (receiver, socket) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+//! socket.connect(receiver.local_addr()?)?;
+//! let (sender, events) = channel();
+//! let playback = playbacks.open(PlaybackOptions {
+//!     source: Arc::new(Source(Arc::new(segment))),
+//!     socket,
+//!     packet_size: packet.len() as u16,
+//!     burst_us: 20_000,
+//!     on_event: Box::new(move |event| sender.send(event).unwrap_or_default()),
+//! })?;
+//! playback.play(None, None, |position| assert_eq!(position.map(|position| position.sequence), Ok(7)));
+//!
+//! let mut received = [0; 100];
+//! let length = receiver.recv(&mut received)?;
+//! assert_eq!(received[..length], packet);
+//! assert_eq!(events.recv(), Ok(PlaybackEvent::Finished));
+//! assert_eq!(playback.progress().packets, 1);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod counters;
+mod lateness;
+mod numbering;
+mod paced_playback;
+mod pacer;
+mod playback;
+mod playbacks;
+mod playhead;
+mod progress;
+mod sending;
+mod slots;
+mod source;
+
+pub use counters::Counters;
+pub use lateness::LatenessSnapshot;
+pub use playback::{PlayError, Playback, PlaybackEvent, PlaybackOptions, Position};
+pub use playbacks::{PlaybackSettings, Playbacks};
+pub use progress::{Progress, RtpClock};
+pub use source::{At, Cursor, Departure, Load, Segment, TrainSource};

@@ -1,0 +1,387 @@
+//! A playback on its engine thread: sends trains when they are due, and deals with those that could not be
+//! sent.
+
+use std::io;
+use std::sync::Arc;
+
+use wirepath_datapath::{DataPath, Headers, SendError, SendOutcome, Train, UdpSink};
+use wirepath_engine::{BlockingPool, Waker};
+
+use crate::numbering::Numbering;
+use crate::playback::{PlayError, PlaybackEvent, PlaybackOptions, Position, Reply};
+use crate::playhead::{Next, Playhead};
+use crate::progress::{RtpClock, SharedProgress};
+use crate::sending::{Place, Sending};
+use crate::source::{Cursor, Departure};
+
+/// What a playback is to do next.
+pub(crate) enum Step {
+    /// Its result is awaited: a train was queued. Nothing else happens to this playback before
+    /// [`PacedPlayback::note_result`].
+    Queued,
+    /// Step again at this time, in microseconds of CLOCK_MONOTONIC.
+    At(u64),
+    /// Nothing until a command comes, or the source wakes the playback.
+    Wait,
+    /// End: the playback cannot go on.
+    Fail(PlayError),
+}
+
+/// The data paths of a playback.
+#[derive(Clone, Copy)]
+pub(crate) struct DataPaths {
+    /// For packets with the headers stored in the source.
+    pub(crate) stored: DataPath,
+    /// For packets with headers of the playback's own.
+    pub(crate) own: DataPath,
+}
+
+/// A playback on its engine thread.
+pub(crate) struct PacedPlayback {
+    playhead: Playhead,
+    sink: UdpSink,
+    paths: DataPaths,
+    /// The path that sent the last train.
+    used: DataPath,
+    /// The departure that was queued, and when it was due.
+    queued: Option<(Departure, u64)>,
+    numbering: Numbering,
+    /// The next segment is not there yet.
+    waits_for_source: bool,
+    burst_us: u64,
+    /// Time of CLOCK_MONOTONIC at which the start of the source would have left; known while it plays.
+    origin_us: Option<i64>,
+    /// The request to play that was not replied to yet.
+    reply: Option<Reply<Position>>,
+    progress: Arc<SharedProgress>,
+    on_event: Box<dyn Fn(PlaybackEvent) + Send>,
+    _place: Place,
+}
+
+/// A playback that is later than this moves its timetable instead of sending a burst to catch up.
+const LATENESS_LIMIT_US: u64 = 250_000;
+
+/// Most trains sent in a step, before others have theirs; more than one are due only when catching up.
+pub(crate) const TRAINS_PER_STEP: usize = 4;
+
+/// Time until the next attempt, where a socket or the threads that read have no room.
+const RETRY_US: u64 = 1000;
+
+impl PacedPlayback {
+    pub(crate) fn new(
+        options: PlaybackOptions,
+        paths: DataPaths,
+        progress: Arc<SharedProgress>,
+        waker: Waker,
+        place: Place,
+        pool: &BlockingPool,
+    ) -> io::Result<PacedPlayback> {
+        // No train was looked for in registered memory yet.
+        let path = paths.stored;
+        let used = path.next().filter(|_| path.needs_hot_memory()).unwrap_or(path);
+        progress.set_path(used);
+        Ok(PacedPlayback {
+            playhead: Playhead::new(options.source, waker, pool),
+            sink: UdpSink::new(options.socket, options.packet_size, path)?,
+            paths,
+            used,
+            queued: None,
+            numbering: Numbering::default(),
+            waits_for_source: false,
+            burst_us: options.burst_us.max(1),
+            origin_us: None,
+            reply: None,
+            progress,
+            on_event: options.on_event,
+            _place: place,
+        })
+    }
+
+    /// Begins to play; `step` does the rest.
+    pub(crate) fn play(&mut self, from: Option<Cursor>, until_us: u64, reply: Reply<Position>) {
+        if let Some(earlier) = self.reply.replace(reply) {
+            earlier(Err(PlayError::Superseded));
+        }
+        if let Some(cursor) = from {
+            self.playhead.seek(cursor);
+            self.numbering.seek();
+        }
+        self.playhead.set_end(until_us);
+        self.origin_us = None;
+    }
+
+    pub(crate) fn progress(&self) -> &SharedProgress {
+        &self.progress
+    }
+
+    /// Whether the source is to wake the playback.
+    pub(crate) fn waits_for_source(&self) -> bool {
+        self.waits_for_source
+    }
+
+    /// Pauses at the present place. Returns the departure of the next packet.
+    pub(crate) fn pause(&mut self) -> u64 {
+        if let Some(reply) = self.reply.take() {
+            reply(Err(PlayError::Superseded));
+        }
+        let at_us = match self.playhead.next() {
+            Next::Due(departure) => departure.at_us,
+            _ => self.progress.position_us(),
+        };
+        self.rest();
+        at_us
+    }
+
+    /// Sends what is due at `now_us`, or queues it under `token`.
+    pub(crate) fn step(&mut self, thread: &mut Sending, now_us: u64, token: u64) -> Step {
+        for _ in 0..TRAINS_PER_STEP {
+            let departure = match self.playhead.next() {
+                Next::Due(departure) => {
+                    self.waits_for_source = false;
+                    departure
+                }
+                Next::Pending => {
+                    self.note_stall(thread);
+                    return Step::Wait;
+                }
+                Next::Busy => {
+                    self.note_stall(thread);
+                    return Step::At(now_us + RETRY_US);
+                }
+                Next::End => return self.finish(),
+                Next::Failed(reason) => return Step::Fail(PlayError::Source(reason)),
+            };
+            if self.origin_us.is_none() {
+                let playbacks = thread.counters.playbacks.value();
+                let begin_us = thread.slots.next_us(now_us, self.burst_us, playbacks);
+                if let Err(error) = self.begin(&departure, begin_us) {
+                    return Step::Fail(PlayError::Source(error.to_string().into()));
+                }
+            }
+            let due_us = self.due_us(&departure);
+            if due_us > now_us {
+                return Step::At(due_us);
+            }
+            let late_us = now_us - due_us;
+            if late_us > LATENESS_LIMIT_US {
+                thread.counters.clock_resyncs.increment();
+                self.set_origin(&departure, now_us);
+            }
+            match self.send(&departure, thread, token) {
+                Ok(SendOutcome::Sent(())) => thread.counters.lateness_seconds.record(late_us),
+                Ok(SendOutcome::Queued) => {
+                    self.queued = Some((departure, due_us));
+                    return Step::Queued;
+                }
+                Err(error) => return after_error(error, thread, now_us),
+            }
+        }
+        Step::At(now_us)
+    }
+
+    /// Goes on after a queued train was sent, or was not, by `now_us`.
+    pub(crate) fn note_result(
+        &mut self,
+        result: Result<u32, SendError>,
+        thread: &mut Sending,
+        now_us: u64,
+    ) -> Step {
+        let Some((departure, due_us)) = self.queued.take() else { return Step::At(now_us) };
+        let train = departure.train;
+        match self.settle(&train, result.map(|_| train.packets()), thread) {
+            Ok(0) => {} // another path is next
+            Ok(_) => {
+                self.note_departure(&departure, thread);
+                thread.counters.lateness_seconds.record(now_us.saturating_sub(due_us));
+            }
+            Err(error) => return after_error(error, thread, now_us),
+        }
+        Step::At(now_us)
+    }
+
+    /// Tells whoever waits that the playback is over.
+    pub(crate) fn fail(&mut self, error: PlayError) {
+        self.progress.set_clock(None);
+        if let Some(reply) = self.reply.take() {
+            reply(Err(error.clone()));
+        }
+        (self.on_event)(PlaybackEvent::Failed(error));
+    }
+
+    /// Counts a wait for the source, once.
+    fn note_stall(&mut self, thread: &Sending) {
+        thread.counters.io_stalls.add(u64::from(!self.waits_for_source));
+        self.waits_for_source = true;
+    }
+
+    /// When a departure is due: when its burst begins.
+    fn due_us(&self, departure: &Departure) -> u64 {
+        let origin_us = self.origin_us.unwrap_or_default();
+        origin_us.saturating_add_unsigned(self.burst_begin_us(departure)).try_into().unwrap_or(0)
+    }
+
+    fn burst_begin_us(&self, departure: &Departure) -> u64 {
+        departure.at_us - departure.at_us % self.burst_us
+    }
+
+    /// Sets the timetable for the first departure after a request to play, and replies.
+    fn begin(&mut self, departure: &Departure, begin_us: u64) -> io::Result<()> {
+        let stored = departure.train.run.header(departure.train.first);
+        if self.numbering.begin((stored.sequence, stored.timestamp)) {
+            self.prepare_own()?;
+        }
+        self.set_origin(departure, begin_us);
+        if let Some(reply) = self.reply.take() {
+            let (sequence, timestamp) = self.numbering.sent((stored.sequence, stored.timestamp));
+            reply(Ok(Position { sequence, timestamp, at_us: departure.at_us }));
+        }
+        Ok(())
+    }
+
+    /// Sets the socket up for packets with headers of their own, whose path may need more of it than the path
+    /// of stored ones.
+    fn prepare_own(&mut self) -> io::Result<()> {
+        if self.sink.prepare(self.paths.own).is_err() {
+            // What works everywhere, packet by packet.
+            self.paths.own = DataPath::Sendmmsg;
+            self.sink.prepare(self.paths.own)?;
+        }
+        Ok(())
+    }
+
+    /// Sets the timetable such that the burst of `departure` begins at `begin_us`.
+    fn set_origin(&mut self, departure: &Departure, begin_us: u64) {
+        let in_burst_us = departure.at_us % self.burst_us;
+        self.origin_us = Some(begin_us as i64 - self.burst_begin_us(departure) as i64);
+        let stored = departure.train.run.header(departure.train.first);
+        let (_, timestamp) = self.numbering.sent((stored.sequence, stored.timestamp));
+        self.progress.set_clock(Some(RtpClock { at_us: begin_us + in_burst_us, timestamp }));
+    }
+
+    /// Sends a departure, or its first packets if the socket takes no more, and moves on. Or queues all of
+    /// it, and does not move on yet.
+    fn send(
+        &mut self,
+        departure: &Departure,
+        thread: &mut Sending,
+        token: u64,
+    ) -> Result<SendOutcome<()>, SendError> {
+        let mut rest = Some(departure.train);
+        while let Some(train) = rest {
+            let Some(file) = self.playhead.mapped_file() else { break };
+            let context = &mut thread.context;
+            let headers = self.numbering.headers();
+            let path = if headers == Headers::Stored { self.paths.stored } else { self.paths.own };
+            let path = path.for_train(&train, headers, file, context);
+            let result = path.enqueue(&self.sink, file, &train, headers, context, token);
+            self.note_path(path.path());
+            let result = match result {
+                Ok(SendOutcome::Queued) => return Ok(SendOutcome::Queued),
+                Ok(SendOutcome::Sent(packets)) => Ok(packets),
+                Err(error) => Err(error),
+            };
+            rest = train.after(self.settle(&train, result, thread)?);
+        }
+        self.note_departure(departure, thread);
+        Ok(SendOutcome::Sent(()))
+    }
+
+    /// Moves on by what was sent of a train, or lost. Returns the number of these packets: 0 if another path
+    /// is to send the train.
+    fn settle(
+        &mut self,
+        train: &Train,
+        result: Result<u32, SendError>,
+        thread: &Sending,
+    ) -> Result<u32, SendError> {
+        let passed = match result {
+            Ok(packets) => {
+                self.count(train, packets, thread);
+                packets
+            }
+            Err(SendError::NetworkDown { .. }) => {
+                thread.counters.packets_lost.add(train.packets().into());
+                self.progress.packets_lost.add(train.packets().into());
+                train.packets()
+            }
+            Err(error @ SendError::Unsupported { .. }) => {
+                self.step_down(error, thread)?;
+                return Ok(0);
+            }
+            Err(error) => return Err(error),
+        };
+        self.move_on(train, passed);
+        Ok(passed)
+    }
+
+    fn note_departure(&self, departure: &Departure, thread: &Sending) {
+        thread.counters.trains.increment();
+        self.progress.set_position(departure.at_us);
+    }
+
+    /// Notes the path of a train.
+    fn note_path(&mut self, path: DataPath) {
+        if path != self.used {
+            self.used = path;
+            self.progress.set_path(path);
+        }
+    }
+
+    fn count(&self, train: &Train, packets: u32, thread: &Sending) {
+        let payload_bytes = train.up_to(packets).payload_length(self.numbering.headers()).into();
+        thread.counters.packets.add(packets.into());
+        thread.counters.payload_bytes.add(payload_bytes);
+        self.progress.packets.add(packets.into());
+        self.progress.payload_bytes.add(payload_bytes);
+    }
+
+    /// Moves on by the first packets of a train.
+    fn move_on(&mut self, train: &Train, packets: u32) {
+        let next = train.run.header(train.first + packets);
+        self.numbering.advance((next.sequence, next.timestamp));
+        self.playhead.advance(packets);
+    }
+
+    /// Steps down to another path, where the route cannot do the one that was just tried.
+    fn step_down(&mut self, error: SendError, thread: &Sending) -> Result<(), SendError> {
+        let local = self.sink.local_address().ip();
+        let path = self.used.next().ok_or(error)?;
+        thread.support.note_step_down(local, self.used, path, error);
+        self.sink.prepare(path).map_err(|_| error)?;
+        // What the kernel module refused for headers of its own says nothing of the path for stored ones.
+        if self.paths.stored == self.used || !self.used.needs_module() {
+            self.paths.stored = path;
+        }
+        if path.makes_headers() {
+            self.paths.own = path;
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self) -> Step {
+        self.rest();
+        match self.reply.take() {
+            Some(reply) => reply(Err(PlayError::BeyondEnd)),
+            None => (self.on_event)(PlaybackEvent::Finished),
+        }
+        Step::Wait
+    }
+
+    fn rest(&mut self) {
+        self.playhead.rest();
+        self.waits_for_source = false;
+        self.origin_us = None;
+        self.progress.set_clock(None);
+    }
+}
+
+/// The next step after a train was not sent.
+fn after_error(error: SendError, thread: &Sending, now_us: u64) -> Step {
+    match error {
+        SendError::Full { .. } => {
+            thread.counters.sockets_full.increment();
+            Step::At(now_us + RETRY_US)
+        }
+        error => Step::Fail(error.into()),
+    }
+}

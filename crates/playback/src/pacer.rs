@@ -1,0 +1,271 @@
+//! The pacer: sends the trains of all playbacks of one engine thread when they are due.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use slab::Slab;
+use wirepath_datapath::{
+    Region, RegisterError, RegistrationProgress, SendContext, SendError, Support, prefetch,
+};
+use wirepath_engine::{Context, Cost, EndContext, Task, TimerWheel, now_us};
+
+use crate::counters::ThreadCounters;
+use crate::paced_playback::{PacedPlayback, Step, TRAINS_PER_STEP};
+use crate::playback::{PlayError, Position, Reply};
+use crate::sending::Sending;
+use crate::slots::Slots;
+use crate::source::Cursor;
+
+/// The playbacks of one engine thread: a task that is driven by its timer.
+pub(crate) struct Pacer {
+    sending: Sending,
+    playbacks: Slab<Entry>,
+    /// Keys in `playbacks` by the identity that commands and wakers carry.
+    keys: HashMap<u64, usize>,
+    /// When each playback is due.
+    wheel: TimerWheel,
+    /// Results for trains that were queued: the playback's key, and what became of its train.
+    results: Vec<(u64, Result<u32, SendError>)>,
+    opens_ring: bool,
+    /// When to ask again whether the network is done with memory that is to be unregistered.
+    poll_at_us: Option<u64>,
+    registration_failures: Arc<Mutex<Vec<RegisterError>>>,
+}
+
+struct Entry {
+    id: u64,
+    playback: Box<PacedPlayback>,
+}
+
+/// Playbacks that are brought into the caches together: some 15 KiB.
+const BATCH: usize = 32;
+
+/// Time between two questions whether the network is done with memory that is to be unregistered.
+const POLL_US: u64 = 100_000;
+
+impl Pacer {
+    pub(crate) fn new(
+        opens_ring: bool,
+        counters: Arc<ThreadCounters>,
+        support: Arc<Support>,
+        registration_failures: Arc<Mutex<Vec<RegisterError>>>,
+    ) -> Pacer {
+        Pacer {
+            sending: Sending { context: SendContext::default(), counters, support, slots: Slots::default() },
+            playbacks: Slab::new(),
+            keys: HashMap::new(),
+            wheel: TimerWheel::new(now_us()),
+            results: Vec::new(),
+            opens_ring,
+            poll_at_us: None,
+            registration_failures,
+        }
+    }
+
+    pub(crate) fn add(&mut self, id: u64, playback: Box<PacedPlayback>) {
+        let key = self.playbacks.insert(Entry { id, playback });
+        self.keys.insert(id, key);
+    }
+
+    pub(crate) fn play(
+        &mut self,
+        id: u64,
+        from: Option<Cursor>,
+        until_us: u64,
+        reply: Reply<Position>,
+        context: &mut Context<'_>,
+    ) {
+        let Some((key, playback)) = self.find(id) else { return reply(Err(PlayError::Over)) };
+        playback.play(from, until_us, reply);
+        self.step(key, now_us());
+        self.flush(); // the next command may be for the same playback
+        self.set_timer(context);
+    }
+
+    pub(crate) fn pause(&mut self, id: u64, reply: Reply<u64>, context: &mut Context<'_>) {
+        let Some((key, playback)) = self.find(id) else { return reply(Err(PlayError::Over)) };
+        let at_us = playback.pause();
+        self.wheel.cancel(key);
+        self.set_timer(context);
+        reply(Ok(at_us));
+    }
+
+    pub(crate) fn remove(&mut self, id: u64, context: &mut Context<'_>) {
+        if let Some((key, _)) = self.find(id) {
+            self.remove_key(key);
+            self.set_timer(context);
+        }
+    }
+
+    pub(crate) fn register(&mut self, region: Arc<Region>, context: &mut Context<'_>) {
+        self.sending.context.register(region);
+        context.request_turn();
+    }
+
+    pub(crate) fn unregister(&mut self, region_id: u64, context: &mut Context<'_>) {
+        self.sending.context.unregister(region_id);
+        context.request_turn();
+    }
+
+    fn find(&mut self, id: u64) -> Option<(usize, &mut PacedPlayback)> {
+        let key = *self.keys.get(&id)?;
+        Some((key, &mut self.playbacks.get_mut(key)?.playback))
+    }
+
+    fn remove_key(&mut self, key: usize) {
+        self.wheel.cancel(key);
+        let Entry { id, .. } = self.playbacks.remove(key);
+        self.keys.remove(&id);
+    }
+
+    /// Sends what is due now. What becomes due meanwhile waits until commands and events were looked at, or
+    /// an overloaded thread would never hear that it may stop.
+    ///
+    /// Playbacks rest between their trains and have left the processor's caches by then, so those of a batch
+    /// are requested together before the first is looked at.
+    fn send_due(&mut self) {
+        let now = now_us();
+        loop {
+            let mut batch = [0; BATCH];
+            let mut length = 0;
+            while length < BATCH
+                && let Some(key) = self.wheel.pop(now)
+            {
+                batch[length] = key;
+                length += 1;
+            }
+            let batch = &batch[..length];
+            if batch.is_empty() {
+                return self.flush();
+            }
+            let playbacks = || batch.iter().filter_map(|key| Some(&*self.playbacks.get(*key)?.playback));
+            playbacks().for_each(prefetch);
+            playbacks().for_each(|playback| prefetch(playback.progress()));
+            // The clock is read for each, so that lateness is what it really was.
+            batch.iter().for_each(|key| self.step(*key, now_us()));
+            if self.sending.context.queued() > 0 && self.sending.context.room() < BATCH {
+                self.flush();
+            }
+        }
+    }
+
+    /// Sends or queues what is due of one playback.
+    fn step(&mut self, key: usize, now_us: u64) {
+        if let Some(Entry { playback, .. }) = self.playbacks.get_mut(key) {
+            let step = playback.step(&mut self.sending, now_us, key as u64);
+            self.conclude(key, step);
+        }
+    }
+
+    /// Sends what was queued, in one call, and tells each playback the result. Some may have more that is due
+    /// and queue again; after some rounds they wait until others had their turn.
+    fn flush(&mut self) {
+        let mut round = 0;
+        while self.sending.context.queued() > 0 {
+            round += 1;
+            self.send_queued();
+            let now_us = now_us();
+            for index in 0..self.results.len() {
+                let (key, result) = (self.results[index].0 as usize, self.results[index].1);
+                let Some(Entry { playback, .. }) = self.playbacks.get_mut(key) else { continue };
+                match playback.note_result(result, &mut self.sending, now_us) {
+                    Step::At(at_us) if at_us <= now_us && round < TRAINS_PER_STEP => self.step(key, now_us),
+                    step => self.conclude(key, step),
+                }
+            }
+        }
+    }
+
+    fn send_queued(&mut self) {
+        let Pacer { sending, results, .. } = self;
+        results.clear();
+        sending.context.flush(|key, result| results.push((key, result)));
+        sending.counters.batches.increment();
+    }
+
+    fn conclude(&mut self, key: usize, step: Step) {
+        match step {
+            Step::At(at_us) => self.wheel.set(key, at_us),
+            Step::Queued => {}
+            Step::Wait => self.wheel.cancel(key),
+            Step::Fail(error) => {
+                if let Some(entry) = self.playbacks.get_mut(key) {
+                    entry.playback.fail(error);
+                    self.remove_key(key);
+                }
+            }
+        }
+    }
+
+    /// Does a piece of what is to be done for memory that comes or goes.
+    fn poll_registrations(&mut self, context: &mut Context<'_>) {
+        let progress = self.sending.context.poll_registrations().unwrap_or_else(|failed| {
+            self.registration_failures.lock().push(failed);
+            RegistrationProgress::More
+        });
+        self.poll_at_us = match progress {
+            RegistrationProgress::More => {
+                context.request_turn();
+                None
+            }
+            RegistrationProgress::Later => Some(now_us() + POLL_US),
+            RegistrationProgress::Done => None,
+        };
+    }
+
+    /// Sets the task's timer for what is due next.
+    fn set_timer(&self, context: &mut Context<'_>) {
+        match [self.wheel.next_us(), self.poll_at_us].into_iter().flatten().min() {
+            Some(at_us) => context.set_timer(at_us),
+            None => context.clear_timer(),
+        }
+    }
+}
+
+impl Task for Pacer {
+    /// Opens the io_uring, which belongs to the thread that opened it.
+    fn start(&mut self, _context: &mut Context<'_>) {
+        if !self.opens_ring {
+            return;
+        }
+        match self.sending.context.open_ring() {
+            Ok(()) => self.results.reserve(self.sending.context.room()),
+            Err(error) => {
+                tracing::warn!(%error, "cannot open an io_uring; this thread sends by other data paths");
+            }
+        }
+    }
+
+    fn fire(&mut self, context: &mut Context<'_>) {
+        self.send_due();
+        if self.poll_at_us.is_some_and(|at_us| at_us <= now_us()) {
+            self.poll_at_us = None;
+            context.request_turn();
+        }
+        self.set_timer(context);
+    }
+
+    /// A source has news of a segment. Playbacks that wait for the same are due together then, and go on as a
+    /// batch.
+    fn wake(&mut self, token: u64, context: &mut Context<'_>) {
+        if let Some((key, playback)) = self.find(token)
+            && playback.waits_for_source()
+        {
+            self.wheel.set(key, 0);
+            self.set_timer(context);
+        }
+    }
+
+    fn turn(&mut self, _allowance: u64, context: &mut Context<'_>) -> Cost {
+        self.poll_registrations(context);
+        self.set_timer(context);
+        Cost::default()
+    }
+
+    fn end(mut self: Box<Self>, _context: &EndContext<'_>) {
+        for (_, Entry { playback, .. }) in &mut self.playbacks {
+            playback.fail(PlayError::Over);
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A playback: a source's trains to one UDP receiver, each when it is due.
+
+use std::net::UdpSocket;
+use std::sync::Arc;
+
+use wirepath_datapath::SendError;
+use wirepath_engine::Handle;
+
+use crate::pacer::Pacer;
+use crate::progress::{Progress, SharedProgress};
+use crate::source::{Cursor, TrainSource};
+
+/// What a playback needs.
+pub struct PlaybackOptions {
+    /// The source of the trains.
+    pub source: Arc<dyn TrainSource>,
+    /// A UDP socket connected to the receiver.
+    pub socket: UdpSocket,
+    /// Size of the source's packets in bytes, headers included.
+    pub packet_size: u16,
+    /// Length of a burst in microseconds. The source's time is divided into bursts; packets of a burst leave
+    /// together when it begins.
+    pub burst_us: u64,
+    /// Called with each event on an engine thread; must not block.
+    pub on_event: Box<dyn Fn(PlaybackEvent) + Send>,
+}
+
+/// What happens to a playback by itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PlaybackEvent {
+    /// The requested range, or the source, was sent to its end. The playback rests there.
+    Finished,
+    /// The playback cannot go on and is over.
+    Failed(PlayError),
+}
+
+/// Why a playback cannot do what was requested, or cannot go on.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlayError {
+    /// A packet could not be sent.
+    #[error(transparent)]
+    Send(#[from] SendError),
+    /// The source cannot deliver; the text says why.
+    #[error("{0}")]
+    Source(Arc<str>),
+    /// The requested time is beyond the end of the source.
+    #[error("the requested time is beyond the end")]
+    BeyondEnd,
+    /// A later request replaced this one before it was done.
+    #[error("a later request replaced this one")]
+    Superseded,
+    /// The playback or its engine is over.
+    #[error("the playback is over")]
+    Over,
+}
+
+impl PlayError {
+    /// Whether the receiver answered that nobody listens on its port (ICMP port unreachable).
+    pub fn is_unreachable(&self) -> bool {
+        matches!(self, PlayError::Send(SendError::Refused { .. }))
+    }
+}
+
+/// The first packet that a request to play leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// RTP sequence number of the packet.
+    pub sequence: u16,
+    /// RTP timestamp of the packet.
+    pub timestamp: u32,
+    /// Departure of the packet, in microseconds from the start of the source.
+    pub at_us: u64,
+}
+
+/// Called with the result of a request on an engine thread; must not block.
+pub(crate) type Reply<T> = Box<dyn FnOnce(Result<T, PlayError>) + Send>;
+
+/// A playback on an engine thread. It ends when this is dropped.
+///
+/// Replies to requests, and events, come in the order in which things happen. If the engine ends before a
+/// request was looked at, its reply is dropped without being called.
+pub struct Playback {
+    id: u64,
+    pacer: Handle<Pacer>,
+    progress: Arc<SharedProgress>,
+    reason: String,
+}
+
+impl Playback {
+    pub(crate) fn new(
+        id: u64,
+        pacer: Handle<Pacer>,
+        progress: Arc<SharedProgress>,
+        reason: String,
+    ) -> Playback {
+        Playback { id, pacer, progress, reason }
+    }
+
+    /// Plays from a place, or from where the playback rests, up to the packet that leaves `until_us` after
+    /// the start of the source. The first request uses the headers stored in the source; after a request with
+    /// a place, packets have headers that continue where the last ones ended (RFC 2326 appendix B). The reply
+    /// names the first packet.
+    pub fn play(
+        &self,
+        from: Option<Cursor>,
+        until_us: Option<u64>,
+        reply: impl FnOnce(Result<Position, PlayError>) + Send + 'static,
+    ) {
+        let (id, reply) = (self.id, Box::new(reply));
+        let until_us = until_us.unwrap_or(u64::MAX);
+        self.pacer.with(move |pacer, context| pacer.play(id, from, until_us, reply, context));
+    }
+
+    /// Pauses after the train that is being sent. The reply gives the departure of the next packet, in
+    /// microseconds from the start of the source.
+    pub fn pause(&self, reply: impl FnOnce(Result<u64, PlayError>) + Send + 'static) {
+        let (id, reply) = (self.id, Box::new(reply));
+        self.pacer.with(move |pacer, context| pacer.pause(id, reply, context));
+    }
+
+    /// Why the playback began with its first data path, in words. What a route could not do later is among
+    /// the [step-downs](wirepath_datapath::Support::step_downs).
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// What the playback did so far.
+    pub fn progress(&self) -> Progress {
+        self.progress.read()
+    }
+}
+
+impl Drop for Playback {
+    fn drop(&mut self) {
+        let id = self.id;
+        self.pacer.with(move |pacer, context| pacer.remove(id, context));
+    }
+}

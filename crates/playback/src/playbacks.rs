@@ -1,0 +1,146 @@
+//! All playbacks of an engine, and how they are placed on its threads.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use wirepath_datapath::{Choice, Region, RegisterError, Support, path_mtu};
+use wirepath_engine::{Engine, Handle, Placement};
+
+use crate::counters::{Counters, ThreadCounters};
+use crate::paced_playback::{DataPaths, PacedPlayback};
+use crate::pacer::Pacer;
+use crate::playback::{Playback, PlaybackOptions};
+use crate::progress::SharedProgress;
+use crate::sending::Place;
+
+/// How the playbacks of an engine send.
+#[derive(Clone, Debug)]
+pub struct PlaybackSettings {
+    /// What the host and its routes support.
+    pub support: Arc<Support>,
+    /// Whether each thread opens an io_uring, to send from [registered](Playbacks::register) memory.
+    pub ring: bool,
+}
+
+/// All playbacks of an engine. They end when this is dropped.
+pub struct Playbacks {
+    engine: Arc<Engine>,
+    /// One for each thread of the engine.
+    threads: Vec<PacerThread>,
+    support: Arc<Support>,
+    next_id: AtomicU64,
+    registration_failures: Arc<Mutex<Vec<RegisterError>>>,
+}
+
+struct PacerThread {
+    pacer: Handle<Pacer>,
+    counters: Arc<ThreadCounters>,
+}
+
+/// Playbacks that share a thread before another thread gets one: few playbacks on one thread wake one thread,
+/// on many threads they wake many.
+const FEW: u64 = 32;
+
+impl Playbacks {
+    /// Prepares each thread of an engine for playbacks. A thread that cannot open an io_uring logs why, and
+    /// sends without.
+    pub fn start(engine: Arc<Engine>, settings: PlaybackSettings) -> Playbacks {
+        let PlaybackSettings { support, ring } = settings;
+        let registration_failures = Arc::default();
+        let threads = (0..engine.threads()).map(|number| {
+            let counters = Arc::default();
+            let (failures, support) = (Arc::clone(&registration_failures), Arc::clone(&support));
+            let pacer = Box::new(Pacer::new(ring, Arc::clone(&counters), support, failures));
+            let placement = Placement { thread: Some(number), ..Placement::default() };
+            PacerThread { pacer: engine.spawn(pacer, placement), counters }
+        });
+        let threads = threads.collect();
+        Playbacks { engine, threads, support, next_id: AtomicU64::new(1), registration_failures }
+    }
+
+    /// Opens a playback, which rests at the start of its source until it is told to play.
+    ///
+    /// # Errors
+    /// What setting up the socket returns.
+    pub fn open(&self, options: PlaybackOptions) -> io::Result<Playback> {
+        let local = options.socket.local_addr()?.ip();
+        let mtu = path_mtu(&options.socket)?;
+        let Choice { path, reason } = self.support.choose(local, mtu);
+        let own = self.support.choose_for_own_headers(local, mtu).path;
+        let paths = DataPaths { stored: path, own };
+
+        let number = self.choose_thread();
+        let PacerThread { pacer, counters } = &self.threads[number];
+        let place = Place::new(counters, self.engine.add_load(number));
+        let id = self.next_id.fetch_add(1, Relaxed);
+        let progress = Arc::<SharedProgress>::default();
+        let paced = PacedPlayback::new(
+            options,
+            paths,
+            Arc::clone(&progress),
+            pacer.waker(id),
+            place,
+            self.engine.pool(),
+        )?;
+        let paced = Box::new(paced);
+        pacer.with(move |pacer, _| pacer.add(id, paced));
+        Ok(Playback::new(id, pacer.clone(), progress, reason))
+    }
+
+    /// Has all threads register a region with their io_urings. A thread that has done so sends a file that
+    /// the region is a [copy of](wirepath_datapath::MappedFile::set_hot) from there.
+    pub fn register(&self, region: &Arc<Region>) {
+        for thread in &self.threads {
+            let region = Arc::clone(region);
+            thread.pacer.with(move |pacer, context| pacer.register(region, context));
+        }
+    }
+
+    /// Has all threads unregister a region, each when the network is done with what was sent from it.
+    pub fn unregister(&self, region: &Region) {
+        let region_id = region.id();
+        for thread in &self.threads {
+            thread.pacer.with(move |pacer, context| pacer.unregister(region_id, context));
+        }
+    }
+
+    /// Takes the failures to register a region that threads had since the last call.
+    pub fn registration_failures(&self) -> Vec<RegisterError> {
+        std::mem::take(&mut *self.registration_failures.lock())
+    }
+
+    /// What all threads counted.
+    pub fn counters(&self) -> Counters {
+        self.threads.iter().map(|thread| thread.counters.snapshot()).sum()
+    }
+
+    /// What the host and its routes support.
+    pub fn support(&self) -> &Support {
+        &self.support
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    /// A thread that has few playbacks and nothing else to do, else the least loaded one.
+    fn choose_thread(&self) -> usize {
+        let has_only_few = |number: &usize| {
+            let playbacks = self.threads[*number].counters.playbacks.value();
+            // The pacer itself is a unit of load, too.
+            (1..FEW).contains(&playbacks) && self.engine.load(*number) <= playbacks + 1
+        };
+        let numbers = 0..self.threads.len();
+        let least_loaded = || numbers.clone().min_by_key(|number| self.engine.load(*number));
+        numbers.clone().find(has_only_few).or_else(least_loaded).unwrap_or_default()
+    }
+}
+
+impl Drop for Playbacks {
+    fn drop(&mut self) {
+        self.threads.iter().for_each(|thread| thread.pacer.stop());
+    }
+}

@@ -1,0 +1,444 @@
+//! The playhead: which train of a source is next. Pure, but for requests to the source.
+
+use std::sync::Arc;
+
+use wirepath_datapath::{MappedFile, Train};
+use wirepath_engine::{BlockingPool, DropOnPool, Waker};
+
+use crate::source::{At, Cursor, Departure, Load, Segment, TrainSource};
+
+/// What is next.
+#[derive(Debug)]
+pub(crate) enum Next {
+    /// This train of the [`Playhead::mapped_file`].
+    Due(Departure),
+    /// A segment that is not there yet; the source keeps the waker.
+    Pending,
+    /// A segment that the source cannot have read now.
+    Busy,
+    /// Nothing: the source or the requested range is over.
+    End,
+    /// Nothing can be had; the text says why.
+    Failed(Arc<str>),
+}
+
+/// A place in a source that moves on as packets are sent. The playhead often has the last reference to a
+/// source or to the file of a segment: these are dropped on the pool, as no engine thread may wait until a
+/// file is closed.
+pub(crate) struct Playhead {
+    source: DropOnPool<Arc<dyn TrainSource>>,
+    waker: Waker,
+    /// The source keeps the waker.
+    is_waiting: bool,
+    cursor: Cursor,
+    /// The segment at the cursor, and the one after it once that was read.
+    segment: Option<Arc<Segment>>,
+    ahead: Option<Arc<Segment>>,
+    /// Index of the train at the cursor, and what is left of it.
+    index: usize,
+    rest: Option<Departure>,
+    until_us: u64,
+}
+
+impl Playhead {
+    pub(crate) fn new(source: Arc<dyn TrainSource>, waker: Waker, pool: &BlockingPool) -> Playhead {
+        Playhead {
+            source: DropOnPool::new(source, pool),
+            waker,
+            is_waiting: false,
+            cursor: Cursor::START,
+            segment: None,
+            ahead: None,
+            index: 0,
+            rest: None,
+            until_us: u64::MAX,
+        }
+    }
+
+    /// Goes to `cursor`.
+    pub(crate) fn seek(&mut self, cursor: Cursor) {
+        self.leave();
+        self.cursor = cursor;
+    }
+
+    /// Ends before the first packet that leaves at `until_us` or later.
+    pub(crate) fn set_end(&mut self, until_us: u64) {
+        self.until_us = until_us;
+    }
+
+    /// Drops the segments, so that nobody relies on their pages while the playback rests; the place is kept.
+    pub(crate) fn rest(&mut self) {
+        if self.segment.is_some() {
+            let (packet, skip) = self.rest.map_or((0, 0), |left| (left.train.first, left.train.skip));
+            self.cursor.at = At::Packet { train: self.index as u32, packet, skip };
+        }
+        self.seek(self.cursor);
+    }
+
+    /// What is next.
+    pub(crate) fn next(&mut self) -> Next {
+        loop {
+            if self.segment.is_none() {
+                match self.source.segment(self.cursor.segment, Some(&self.waker)) {
+                    Load::Ready(segment) => self.enter(segment),
+                    Load::Pending => {
+                        self.is_waiting = true;
+                        return Next::Pending;
+                    }
+                    Load::Busy => return Next::Busy,
+                    Load::End => return Next::End,
+                    Load::Failed(reason) => return Next::Failed(reason),
+                }
+            }
+            if self.left().is_some() {
+                break;
+            }
+            self.cursor = Cursor { segment: self.cursor.segment + 1, ..Cursor::START };
+            let ahead = self.ahead.take();
+            self.leave();
+            if let Some(ahead) = ahead {
+                self.enter(ahead);
+            }
+        }
+        match self.left().and_then(|departure| self.before_end(departure)) {
+            Some(departure) => Next::Due(departure),
+            None => Next::End,
+        }
+    }
+
+    /// The file of the train that is next.
+    pub(crate) fn mapped_file(&self) -> Option<&MappedFile> {
+        self.segment.as_deref().map(|segment| &*segment.mapped_file)
+    }
+
+    /// Moves on by packets of the train that is next.
+    pub(crate) fn advance(&mut self, packets: u32) {
+        let Some(departure) = self.left() else { return };
+        self.rest = after(departure, packets);
+        if self.rest.is_none() {
+            self.index += 1;
+        }
+    }
+
+    /// The departure at the cursor without what was sent of it.
+    fn left(&self) -> Option<Departure> {
+        self.rest.or_else(|| self.segment.as_ref()?.departures.get(self.index).copied())
+    }
+
+    /// Enters the segment at the cursor, and has the one after it read.
+    fn enter(&mut self, segment: Arc<Segment>) {
+        (self.index, self.rest) = match self.cursor.at {
+            At::Packet { train, packet, skip } => at_packet(&segment, train as usize, packet, skip),
+            At::Time(at_us) => at_time(&segment, at_us),
+        };
+        self.segment = Some(segment);
+        self.is_waiting = false; // the source has woken the waker, or never kept it
+        if let Load::Ready(ahead) = self.source.segment(self.cursor.segment + 1, None) {
+            self.ahead = Some(ahead);
+        }
+    }
+
+    /// Drops the segments; files are closed on the pool.
+    fn leave(&mut self) {
+        if std::mem::take(&mut self.is_waiting) {
+            self.source.forget(&self.waker);
+        }
+        for segment in [self.segment.take(), self.ahead.take()].into_iter().flatten() {
+            // Nearly always others have the file too, and nothing is to be done or allocated.
+            if let Some(file) = Arc::into_inner(segment).and_then(|last| Arc::into_inner(last.mapped_file)) {
+                self.source.pool().discard(file);
+            }
+        }
+        self.rest = None;
+    }
+
+    /// The departure up to the end of the range, or nothing if it is behind it.
+    fn before_end(&self, departure: Departure) -> Option<Departure> {
+        let left_us = self.until_us.checked_sub(departure.at_us).filter(|left_us| *left_us > 0)?;
+        if departure.train.skip > 0 {
+            // A start in the middle of a packet: that one goes alone, the rest of the train follows.
+            return Some(Departure { train: departure.train.up_to(1), ..departure });
+        }
+        let train = departure.train.up_to(departure.train.packets_within(left_us - 1));
+        Some(Departure { train, ..departure })
+    }
+}
+
+impl Drop for Playhead {
+    fn drop(&mut self) {
+        self.leave();
+    }
+}
+
+/// Index of the train and what is left of it at a packet.
+fn at_packet(segment: &Segment, index: usize, packet: u32, skip: u16) -> (usize, Option<Departure>) {
+    let left = segment.departures.get(index).and_then(|departure| after(*departure, packet));
+    (index, left.map(|left| Departure { train: Train { skip, ..left.train }, ..left }))
+}
+
+/// Index of the train and what is left of it at a time.
+fn at_time(segment: &Segment, at_us: u64) -> (usize, Option<Departure>) {
+    let index = segment.departures.partition_point(|departure| departure.at_us <= at_us).saturating_sub(1);
+    let Some(departure) = segment.departures.get(index) else { return (index, None) };
+    let late_us = at_us.saturating_sub(departure.at_us);
+    (index, after(*departure, departure.train.packets_within(late_us) - 1))
+}
+
+/// What is left of a departure after its first packets, and when that leaves.
+fn after(departure: Departure, packets: u32) -> Option<Departure> {
+    let train = departure.train.after(packets)?;
+    Some(Departure { at_us: departure.at_us + departure.train.delay_us(packets), train })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use parking_lot::Mutex;
+    use wirepath_datapath::rtp::{Header, Run};
+    use wirepath_engine::{Context, EndContext, Engine, EngineOptions, Placement, Priority, Task};
+
+    use super::*;
+
+    /// Three segments of two trains of three packets; a packet every 10 ms.
+    struct Ready;
+
+    const PACKET_US: u64 = 10_000;
+
+    impl TrainSource for Ready {
+        fn segment(&self, number: u32, _waker: Option<&Waker>) -> Load {
+            if number == 3 {
+                return Load::End;
+            }
+            let file = File::open("/proc/self/exe").unwrap();
+            Load::Ready(segment_of(file, number))
+        }
+    }
+
+    fn segment_of(file: File, number: u32) -> Arc<Segment> {
+        let train = |index: u32| {
+            let place = number * 6 + index * 3;
+            let first = Header {
+                marker: false,
+                payload_type: 33,
+                sequence: place as u16,
+                timestamp: place * 900,
+                ssrc: 1,
+            };
+            let run = Run { first, step: 900 << 16 };
+            let train = Train {
+                offset: u64::from(place) * 200,
+                length: 600,
+                packet_size: 200,
+                skip: 0,
+                first: 0,
+                run,
+            };
+            Departure { at_us: u64::from(place) * PACKET_US, train }
+        };
+        let mapped_file = Arc::new(MappedFile::new(file, 4096).unwrap());
+        Arc::new(Segment { mapped_file, departures: [train(0), train(1)].into() })
+    }
+
+    fn pool() -> BlockingPool {
+        BlockingPool::start("reader", 1, Priority::Normal).unwrap()
+    }
+
+    /// A pool that closes no file until the sender is dropped.
+    fn pool_with_held_closer() -> (BlockingPool, Sender<()>) {
+        struct Gate(Receiver<()>);
+        impl Drop for Gate {
+            fn drop(&mut self) {
+                assert!(self.0.recv().is_err(), "it is only ever dropped");
+            }
+        }
+        let (pool, (open, gate)) = (pool(), channel());
+        pool.discard(Gate(gate));
+        (pool, open)
+    }
+
+    /// A waker of a task that has ended.
+    fn waker() -> Waker {
+        struct Idle;
+        impl Task for Idle {
+            fn start(&mut self, _context: &mut Context<'_>) {}
+            fn end(self: Box<Self>, _context: &EndContext<'_>) {}
+        }
+        let engine = Engine::start(EngineOptions::default()).unwrap();
+        engine.spawn(Box::new(Idle), Placement::default()).waker(7)
+    }
+
+    fn playhead(source: impl TrainSource + 'static) -> Playhead {
+        Playhead::new(Arc::new(source), waker(), &pool())
+    }
+
+    /// A source that keeps nothing: each segment is in a file that is open, and locked, only as long as
+    /// somebody has the segment.
+    struct Leaving {
+        folder: tempfile::TempDir,
+    }
+
+    impl Leaving {
+        fn file(&self, number: u32) -> File {
+            File::options()
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .open(self.folder.path().join(number.to_string()))
+                .unwrap()
+        }
+
+        fn is_open(&self, number: u32) -> bool {
+            self.file(number).try_lock().is_err()
+        }
+    }
+
+    impl TrainSource for Leaving {
+        fn segment(&self, number: u32, _waker: Option<&Waker>) -> Load {
+            let file = self.file(number);
+            file.lock_shared().unwrap();
+            Load::Ready(segment_of(file, number))
+        }
+    }
+
+    /// Promise: Files are closed on no engine thread and on no thread that serves connections.
+    #[test]
+    fn files_of_segments_are_closed_on_the_pool() {
+        for leave in [
+            // Into the third segment, back to the first, at rest, and gone.
+            (|playhead: &mut Option<Playhead>| {
+                for _ in 0..5 {
+                    let Some(playhead) = playhead else { panic!() };
+                    assert!(matches!(playhead.next(), Next::Due(_)));
+                    playhead.advance(3);
+                }
+                assert!(matches!(playhead.as_mut().unwrap().next(), Next::Due(_)));
+            }) as fn(&mut Option<Playhead>),
+            |playhead| playhead.as_mut().unwrap().seek(Cursor { segment: 7, ..Cursor::START }),
+            |playhead| playhead.as_mut().unwrap().rest(),
+            |playhead| *playhead = None,
+        ] {
+            let source = Arc::new(Leaving { folder: tempfile::tempdir().unwrap() });
+            let (pool, close) = pool_with_held_closer();
+            let mut playhead =
+                Some(Playhead::new(Arc::clone(&source) as Arc<dyn TrainSource>, waker(), &pool));
+            assert!(matches!(playhead.as_mut().unwrap().next(), Next::Due(_)));
+            leave(&mut playhead);
+            assert!(source.is_open(0) && source.is_open(1), "an engine thread closed a file");
+            drop((close, playhead));
+            while source.is_open(0) || source.is_open(1) {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Sequence numbers and departures of all packets from here, taking `step` packets of a train at a time.
+    fn walk(playhead: &mut Playhead, step: u32) -> Vec<(u16, u64)> {
+        let mut seen = Vec::new();
+        loop {
+            let departure = match playhead.next() {
+                Next::Due(departure) => departure,
+                Next::End => return seen,
+                other => panic!("{other:?}"),
+            };
+            let packets = departure.train.packets().min(step);
+            for packet in 0..packets {
+                let header = departure.train.run.header(departure.train.first + packet);
+                seen.push((header.sequence, departure.at_us + u64::from(packet) * PACKET_US));
+            }
+            playhead.advance(packets);
+        }
+    }
+
+    fn packets(range: std::ops::Range<u64>) -> Vec<(u16, u64)> {
+        range.map(|place| (place as u16, place * PACKET_US)).collect()
+    }
+
+    #[test]
+    fn every_packet_once_whatever_a_call_takes() {
+        for step in 1..4 {
+            let mut playhead = playhead(Ready);
+            assert_eq!(walk(&mut playhead, step), packets(0..18));
+        }
+    }
+
+    #[test]
+    fn a_time_is_found_at_its_packet() {
+        for (at_us, first) in [(0, 0), (9_999, 0), (10_000, 1), (59_999, 5), (60_000, 6), (75_000, 7)] {
+            let segment = u32::from(at_us >= 60_000);
+            let mut playhead = playhead(Ready);
+            playhead.seek(Cursor { segment, at: At::Time(at_us) });
+            assert_eq!(walk(&mut playhead, 3), packets(first..18), "at {at_us}");
+        }
+    }
+
+    #[test]
+    fn an_end_cuts_a_train() {
+        for (until_us, end) in [(0, 0), (1, 1), (40_000, 4), (40_001, 5), (60_000, 6)] {
+            let mut playhead = playhead(Ready);
+            playhead.set_end(until_us);
+            assert_eq!(walk(&mut playhead, 3), packets(0..end), "until {until_us}");
+        }
+    }
+
+    #[test]
+    fn a_skip_sends_one_packet_alone_and_then_the_rest() {
+        let mut playhead = playhead(Ready);
+        playhead.seek(Cursor { segment: 0, at: At::Packet { train: 0, packet: 1, skip: 50 } });
+        let Next::Due(departure) = playhead.next() else { panic!("nothing is due") };
+        assert_eq!((departure.train.skip, departure.train.packets(), departure.at_us), (50, 1, PACKET_US));
+        playhead.advance(1);
+        assert_eq!(walk(&mut playhead, 3), packets(2..18));
+    }
+
+    #[test]
+    fn rest_keeps_the_place() {
+        let mut playhead = playhead(Ready);
+        for place in 0..18 {
+            assert!(matches!(playhead.next(), Next::Due(_)), "at {place}");
+            playhead.rest();
+            let Next::Due(departure) = playhead.next() else { panic!("nothing is due at {place}") };
+            assert_eq!(departure.at_us, place * PACKET_US);
+            playhead.advance(1);
+        }
+        playhead.rest();
+        assert!(matches!(playhead.next(), Next::End));
+    }
+
+    /// A source whose segments never come, and the wakers that it keeps.
+    #[derive(Default)]
+    struct Never {
+        kept: Mutex<Vec<(u32, Waker)>>,
+    }
+
+    impl TrainSource for Never {
+        fn segment(&self, number: u32, waker: Option<&Waker>) -> Load {
+            self.kept.lock().extend(waker.cloned().map(|waker| (number, waker)));
+            Load::Pending
+        }
+
+        fn forget(&self, waker: &Waker) {
+            self.kept.lock().retain(|(_, kept)| kept != waker);
+        }
+    }
+
+    #[test]
+    fn a_source_keeps_the_waker_only_while_somebody_waits() {
+        let source = Arc::new(Never::default());
+        let mut playhead = Playhead::new(Arc::clone(&source) as Arc<dyn TrainSource>, waker(), &pool());
+        let kept = || source.kept.lock().iter().map(|(number, _)| *number).collect::<Vec<_>>();
+        assert!(matches!(playhead.next(), Next::Pending));
+        assert_eq!(kept(), [0]);
+        playhead.seek(Cursor { segment: 7, ..Cursor::START });
+        assert!(kept().is_empty());
+        assert!(matches!(playhead.next(), Next::Pending));
+        assert_eq!(kept(), [7]);
+        playhead.rest();
+        assert!(kept().is_empty());
+        assert!(matches!(playhead.next(), Next::Pending));
+        drop(playhead);
+        assert!(kept().is_empty());
+    }
+}

@@ -1,0 +1,75 @@
+//! Progress of a playback, written by its engine thread and read by others.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use wirepath_counters::LocalCounter;
+use wirepath_datapath::DataPath;
+
+/// What a playback did so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// RTP packets sent.
+    pub packets: u64,
+    /// RTP payload bytes sent.
+    pub payload_bytes: u64,
+    /// Packets that the network did not take.
+    pub packets_lost: u64,
+    /// Departure of the last train sent, in microseconds from the start of the source.
+    pub position_us: u64,
+    /// The RTP clock, while the playback plays.
+    pub clock: Option<RtpClock>,
+    /// The data path that sent the last train, or will be tried for the first.
+    pub path: DataPath,
+}
+
+/// How a playback's RTP timestamps relate to time while it plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RtpClock {
+    /// A time, in microseconds of CLOCK_MONOTONIC.
+    pub at_us: u64,
+    /// RTP timestamp of a packet that leaves at that time.
+    pub timestamp: u32,
+}
+
+/// Progress that one thread writes and others read.
+#[derive(Debug, Default)]
+pub(crate) struct SharedProgress {
+    pub(crate) packets: LocalCounter,
+    pub(crate) payload_bytes: LocalCounter,
+    pub(crate) packets_lost: LocalCounter,
+    position_us: AtomicU64,
+    /// Index in [`DataPath::ALL`].
+    path: AtomicU8,
+    clock: Mutex<Option<RtpClock>>,
+}
+
+impl SharedProgress {
+    pub(crate) fn read(&self) -> Progress {
+        Progress {
+            packets: self.packets.value(),
+            payload_bytes: self.payload_bytes.value(),
+            packets_lost: self.packets_lost.value(),
+            position_us: self.position_us(),
+            clock: *self.clock.lock(),
+            path: DataPath::ALL[usize::from(self.path.load(Relaxed))],
+        }
+    }
+
+    pub(crate) fn position_us(&self) -> u64 {
+        self.position_us.load(Relaxed)
+    }
+
+    pub(crate) fn set_position(&self, at_us: u64) {
+        self.position_us.store(at_us, Relaxed);
+    }
+
+    pub(crate) fn set_path(&self, path: DataPath) {
+        let index = DataPath::ALL.iter().position(|other| *other == path).unwrap_or_default();
+        self.path.store(index as u8, Relaxed);
+    }
+
+    pub(crate) fn set_clock(&self, clock: Option<RtpClock>) {
+        *self.clock.lock() = clock;
+    }
+}

@@ -1,0 +1,88 @@
+//! The source of a playback's trains.
+
+use std::sync::Arc;
+
+use wirepath_datapath::{MappedFile, Train};
+use wirepath_engine::Waker;
+
+/// A train and when it leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// Microseconds from the start of the source.
+    pub at_us: u64,
+    /// The train.
+    pub train: Train,
+}
+
+/// Consecutive departures whose bytes were checked and read into memory not long before they are due.
+#[derive(Debug)]
+pub struct Segment {
+    /// The file that has the trains.
+    pub mapped_file: Arc<MappedFile>,
+    /// In order of departure; never empty.
+    pub departures: Box<[Departure]>,
+}
+
+/// Answer to a request for a segment.
+#[derive(Debug)]
+pub enum Load {
+    /// The segment.
+    Ready(Arc<Segment>),
+    /// The segment is being read, or is not packed yet. The source keeps the waker and wakes it.
+    Pending,
+    /// The threads that read have too much to do. The source wakes nobody: the request is to be repeated
+    /// soon.
+    Busy,
+    /// The source ends before the segment.
+    End,
+    /// The segment cannot be had; the text says why.
+    Failed(Arc<str>),
+}
+
+/// A list of segments, numbered from 0, that may still be growing.
+pub trait TrainSource: Send + Sync {
+    /// Requests a segment, and has it read if it is not in memory. Never blocks: it is called on engine
+    /// threads.
+    ///
+    /// After [`Load::Pending`] the source wakes `waker` as soon as the same request would be answered
+    /// otherwise: the segment was read, or could not be, or the source ends before it. A playback waits for
+    /// one segment at a time, so a source keeps at most one of equal wakers: that of the last request. Waking
+    /// too often does no harm.
+    ///
+    /// Without a waker the request is made in advance, and nobody waits for the answer.
+    fn segment(&self, number: u32, waker: Option<&Waker>) -> Load;
+
+    /// Drops a waker that was kept, because its playback has gone elsewhere or is over. Never blocks.
+    fn forget(&self, _waker: &Waker) {}
+}
+
+/// A place in a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    /// Number of the segment.
+    pub segment: u32,
+    /// Place in the segment.
+    pub at: At,
+}
+
+/// A place in a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// A packet of a train, possibly without its first payload bytes.
+    Packet {
+        /// Number of the train in the segment.
+        train: u32,
+        /// Number of the packet in the train.
+        packet: u32,
+        /// Payload bytes of the packet to leave out.
+        skip: u16,
+    },
+    /// The packet that leaves last at or before a time, in microseconds from the start of the source; the
+    /// first of the segment if all leave later.
+    Time(u64),
+}
+
+impl Cursor {
+    /// The start of the source.
+    pub const START: Cursor = Cursor { segment: 0, at: At::Packet { train: 0, packet: 0, skip: 0 } };
+}

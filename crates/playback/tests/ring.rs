@@ -1,0 +1,228 @@
+//! Playbacks with io_urings, over loopback sockets: trains of many in one call, from memory that comes and
+//! goes. A runner of its own: where io_uring is not to be had, that is neither a pass nor a failure.
+
+#![expect(clippy::unwrap_used, reason = "helpers of tests stop where they cannot go on")]
+
+mod support;
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use support::{Flood, Numbered, PACKET_US, Player, TRAIN, TRAINS, packet, playbacks, run};
+use wirepath_datapath::rtp::{HEADER_LENGTH, Header};
+use wirepath_datapath::{DataPath, MappedFile, Region, SendContext};
+use wirepath_engine::Waker;
+use wirepath_playback::{
+    At, Cursor, Departure, Load, PlayError, PlaybackEvent, Playbacks, Position, Segment, TrainSource,
+};
+use wirepath_testkit::{trial, trials};
+
+fn main() -> std::process::ExitCode {
+    let missing = SendContext::default().open_ring().err().map(|error| error.to_string());
+    let tests = trials![
+        every_packet_arrives_in_order_and_in_time,
+        playbacks_share_calls,
+        memory_comes_and_goes_between_trains,
+        after_a_seek_numbers_go_on,
+        a_vanished_client_ends_its_playback_only,
+        a_route_that_cannot_is_stepped_down_from,
+        an_overloaded_thread_handles_commands,
+        memory_is_released_at_the_end,
+    ];
+    trial::run_needing(missing, tests)
+}
+
+/// Registers a copy of a file.
+fn register_copy(playbacks: &Playbacks, file: &MappedFile) -> Arc<Region> {
+    let length = file.file().metadata().unwrap().len();
+    let region = Arc::new(file.copy::<io::Error>(length, |_| Ok(())).unwrap());
+    file.set_hot(Some(&region));
+    playbacks.register(&region);
+    region
+}
+
+/// Waits until something is so.
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !done() {
+        assert!(Instant::now() < deadline, "{what} does not come");
+        std::thread::yield_now();
+    }
+}
+
+fn ensure_arrive(player: &Player, numbers: std::ops::Range<u32>) {
+    for number in numbers {
+        assert_eq!(player.receive(), packet(number), "packet {number}");
+    }
+}
+
+fn every_packet_arrives_in_order_and_in_time() {
+    let playbacks = playbacks(DataPath::WireUring);
+    let source = Numbered::new(3);
+    register_copy(&playbacks, &source.file);
+    let player = Player::new(&playbacks, source);
+    let begun = Instant::now();
+    let position = player.play(None, None).unwrap();
+    assert_eq!(position, Position { sequence: 65_500, timestamp: 1000, at_us: 0 });
+    ensure_arrive(&player, 0..3 * TRAINS * TRAIN);
+    player.wait_for_end();
+    let last_train_us = u64::from(3 * TRAINS - 1) * u64::from(TRAIN) * PACKET_US;
+    assert!(begun.elapsed() >= Duration::from_micros(last_train_us), "{:?}", begun.elapsed());
+    let progress = player.playback.progress();
+    assert_eq!((progress.path, progress.packets, progress.packets_lost), (DataPath::WireUring, 60, 0));
+    assert_eq!(progress.position_us, last_train_us);
+    let counters = playbacks.counters();
+    assert_eq!((counters.packets, counters.trains, counters.lateness_seconds.count()), (60, 15, 15));
+    assert_eq!(counters.payload_bytes, progress.payload_bytes);
+    assert!((1..=15).contains(&counters.batches), "{} calls", counters.batches);
+}
+
+fn playbacks_share_calls() {
+    let playbacks = playbacks(DataPath::WireUring);
+    let source = Numbered::new(3);
+    register_copy(&playbacks, &source.file);
+    let players: Vec<Player> =
+        (0..50).map(|_| Player::new(&playbacks, Arc::clone(&source) as Arc<dyn TrainSource>)).collect();
+    for player in &players {
+        player.play(None, None).unwrap();
+    }
+    for player in &players {
+        ensure_arrive(player, 0..3 * TRAINS * TRAIN);
+        player.wait_for_end();
+        assert_eq!(player.playback.progress().path, DataPath::WireUring);
+    }
+    let counters = playbacks.counters();
+    assert_eq!(counters.trains, 50 * 15);
+    assert!(counters.batches < counters.trains / 2, "{} calls for {}", counters.batches, counters.trains);
+}
+
+/// Promise: Sessions change to and from hot memory between two trains, without a wrong byte.
+///
+/// From the file, from the copy, and from the file again; no packet is lost or comes twice.
+fn memory_comes_and_goes_between_trains() {
+    let playbacks = playbacks(DataPath::WireUring);
+    let source = Numbered::new(40);
+    let player = Player::new(&playbacks, Arc::clone(&source) as Arc<dyn TrainSource>);
+    player.play(None, None).unwrap();
+    let mut next = 0;
+    let mut arrive_until = |path: DataPath| loop {
+        ensure_arrive(&player, next..next + TRAIN);
+        next += TRAIN;
+        if player.playback.progress().path == path {
+            break;
+        }
+    };
+    arrive_until(DataPath::WireSendfile);
+    let region = register_copy(&playbacks, &source.file);
+    arrive_until(DataPath::WireUring);
+    source.file.set_hot(None);
+    playbacks.unregister(&region);
+    arrive_until(DataPath::WireSendfile);
+    wait_for("the last reference", || Arc::strong_count(&region) == 1);
+    ensure_arrive(&player, next..40 * TRAINS * TRAIN);
+    player.wait_for_end();
+    assert!(playbacks.registration_failures().is_empty());
+}
+
+fn after_a_seek_numbers_go_on() {
+    let playbacks = playbacks(DataPath::WireUring);
+    let source = Numbered::new(3);
+    register_copy(&playbacks, &source.file);
+    let player = Player::new(&playbacks, source);
+    player.play(None, Some(3 * PACKET_US)).unwrap();
+    ensure_arrive(&player, 0..3);
+    player.wait_for_end();
+    assert_eq!(player.playback.progress().path, DataPath::WireUring);
+
+    let there = Cursor { segment: 2, at: At::Packet { train: 1, packet: 2, skip: 0 } };
+    let position = player.play(Some(there), None).unwrap();
+    assert_eq!(position, Position { sequence: 65_503, timestamp: 1000 + 3 * 180, at_us: 46 * PACKET_US });
+    for number in 0..14 {
+        let received = player.receive();
+        assert_eq!(received[HEADER_LENGTH..], packet(46 + number)[HEADER_LENGTH..]);
+        let header = Header { marker: number == 0, ..run(3 + number).first };
+        assert_eq!(received[..HEADER_LENGTH], header.to_bytes(), "packet {number}");
+    }
+    player.wait_for_end();
+    assert_eq!(player.playback.progress().path, DataPath::GsoWritev);
+}
+
+fn a_vanished_client_ends_its_playback_only() {
+    let playbacks = playbacks(DataPath::WireUring);
+    let source = Numbered::new(3);
+    register_copy(&playbacks, &source.file);
+    let player = || Player::new(&playbacks, Arc::clone(&source) as Arc<dyn TrainSource>);
+    let (gone, stays) = (player(), player());
+    let Player { playback, receiver, events } = gone;
+    drop(receiver);
+    playback.play(None, None, |_| ());
+    stays.play(None, None).unwrap();
+    let event = events.recv_timeout(Duration::from_secs(5)).unwrap();
+    assert!(matches!(event, PlaybackEvent::Failed(PlayError::Send(_))), "{event:?}");
+    ensure_arrive(&stays, 0..3 * TRAINS * TRAIN);
+    stays.wait_for_end();
+    assert_eq!(playbacks.counters().playbacks, 1);
+}
+
+/// Trains of packets that no MTU takes: the paths that segment are refused, one after the other, and nothing
+/// is lost.
+fn a_route_that_cannot_is_stepped_down_from() {
+    const PACKET: u16 = 20_000;
+    struct Large(Arc<Segment>);
+    impl TrainSource for Large {
+        fn segment(&self, number: u32, _waker: Option<&Waker>) -> Load {
+            if number == 0 { Load::Ready(Arc::clone(&self.0)) } else { Load::End }
+        }
+    }
+    let (playbacks, numbered) = (playbacks(DataPath::WireUring), Numbered::new(20));
+    let Load::Ready(segment) = numbered.segment(0, None) else { panic!("it is ready") };
+    let train = segment.departures[0].train;
+    let large = wirepath_datapath::Train { length: 4 * u32::from(PACKET), packet_size: PACKET, ..train };
+    register_copy(&playbacks, &numbered.file);
+    let departures = [Departure { at_us: 0, train: large }].into();
+    let source = Arc::new(Large(Arc::new(Segment { mapped_file: Arc::clone(&numbered.file), departures })));
+    let player = Player::with_packets_of(&playbacks, source, PACKET);
+    player.play(None, None).unwrap();
+    let stored: Vec<u8> = (0..400).flat_map(packet).collect();
+    for (index, expected) in stored[..80_000].chunks(PACKET.into()).enumerate() {
+        let received = player.receive();
+        // Headers are those of the run, not those that happen to be stored there.
+        assert!(received[HEADER_LENGTH..] == expected[HEADER_LENGTH..], "packet {index}");
+    }
+    player.wait_for_end();
+    assert_eq!(player.playback.progress().path, DataPath::Sendmmsg);
+    assert_eq!(playbacks.counters().packets, 4);
+    let noted = playbacks.support().step_downs();
+    for failed in ["wire_uring failed", "wire_sendfile failed"] {
+        assert!(noted.iter().any(|(_, choice)| choice.reason.contains(failed)), "{noted:?}");
+    }
+}
+
+/// Promise: An overloaded engine thread still handles commands.
+fn an_overloaded_thread_handles_commands() {
+    let playbacks = playbacks(DataPath::WireUring);
+    let source = Flood::new();
+    register_copy(&playbacks, &source.0.mapped_file);
+    let players: Vec<Player> =
+        (0..200).map(|_| Player::new(&playbacks, Arc::clone(&source) as Arc<dyn TrainSource>)).collect();
+    players.iter().for_each(|player| player.playback.play(None, None, |_| ()));
+    wait_for("lateness", || playbacks.counters().clock_resyncs > 0);
+    assert!(playbacks.counters().batches > 0);
+    // Their receivers stay: a closed port would end them, too.
+    let (opened, _receivers): (Vec<_>, Vec<_>) =
+        players.into_iter().map(|player| (player.playback, player.receiver)).unzip();
+    drop(opened);
+    wait_for("the end of all playbacks", || playbacks.counters().playbacks == 0);
+}
+
+fn memory_is_released_at_the_end() {
+    let playbacks = playbacks(DataPath::WireUring);
+    let source = Numbered::new(3);
+    let region = register_copy(&playbacks, &source.file);
+    let player = Player::new(&playbacks, source);
+    player.play(None, None).unwrap();
+    ensure_arrive(&player, 0..TRAIN);
+    drop(playbacks);
+    assert_eq!(Arc::strong_count(&region), 1);
+}

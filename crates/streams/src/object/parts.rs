@@ -1,0 +1,140 @@
+//! Parts of files and bytes in memory, one after the other: what answers to requests are made of.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes, BytesMut};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
+
+use super::fill::{Fill, Filled};
+use super::{Connection, Kind, Object, StoredFile};
+use crate::write_progress::WriteProgress;
+
+/// What failed where a file ends before its part does.
+pub(crate) const TRUNCATED: &str = "reading a truncated file";
+
+/// A piece of what [`Object::parts`] reads.
+#[derive(Debug)]
+pub enum Part {
+    /// These bytes.
+    Bytes(Bytes),
+    /// An extent of a file.
+    Extent {
+        /// The file.
+        file: Arc<File>,
+        /// First byte and the one after the last.
+        range: Range<u64>,
+    },
+    /// An extent of a file that is still being written: read as far as it is written, and waited for.
+    Following {
+        /// The file.
+        file: Arc<File>,
+        /// First byte and the one after the last.
+        range: Range<u64>,
+        /// How much of the file is written.
+        progress: Arc<WriteProgress>,
+    },
+}
+
+/// The parts that are still to be read, and those that were.
+pub(crate) struct Parts {
+    waiting: VecDeque<Source>,
+    /// Kept until the stream is dropped, where closing a file may take long.
+    done: Vec<Source>,
+}
+
+/// A part that is read.
+pub(crate) enum Source {
+    Bytes(Bytes),
+    File(StoredFile),
+}
+
+impl Object {
+    /// Parts of files and bytes in memory, read one after the other. They leave for a connection without being copied to the
+    /// program, as `sendfile` does it.
+    pub fn parts(name: &str, parts: Vec<Part>) -> Object {
+        let waiting = parts.into_iter().map(Source::from).collect();
+        Object::new(name, Kind::Parts(Parts { waiting, done: Vec::new() }))
+    }
+}
+
+impl From<Part> for Source {
+    fn from(part: Part) -> Source {
+        let file = |file, range: Range<u64>, follows| {
+            let Range { start: offset, end } = range;
+            Source::File(StoredFile { offset, end, follows, ..StoredFile::new(file) })
+        };
+        match part {
+            Part::Bytes(bytes) => Source::Bytes(bytes),
+            Part::Extent { file: of, range } => file(of, range, None),
+            Part::Following { file: of, range, progress } => file(of, range, Some(progress)),
+        }
+    }
+}
+
+impl Source {
+    fn is_read(&self) -> bool {
+        match self {
+            Source::Bytes(bytes) => bytes.is_empty(),
+            Source::File(file) => file.offset >= file.end,
+        }
+    }
+
+    /// Whether more of it may be long in coming.
+    fn may_wait(&self) -> bool {
+        matches!(self, Source::File(StoredFile { follows: Some(_), .. }))
+    }
+}
+
+impl Parts {
+    /// The part that is read next, and whether bytes follow it that will not be waited for.
+    pub(crate) fn next(&mut self) -> Option<(&mut Source, bool)> {
+        while self.waiting.front().is_some_and(Source::is_read) {
+            self.done.extend(self.waiting.pop_front());
+        }
+        let is_followed = self.waiting.get(1).is_some_and(|next| !next.may_wait());
+        self.waiting.front_mut().map(|front| (front, is_followed))
+    }
+
+    pub(super) fn fill(&mut self, buffer: &mut BytesMut, room: usize) -> Filled {
+        match self.next() {
+            None => Ok(Fill::End),
+            Some((Source::Bytes(bytes), _)) => {
+                let length = room.min(bytes.len());
+                buffer.extend_from_slice(&bytes[..length]);
+                bytes.advance(length);
+                Ok(Fill::Bytes(length))
+            }
+            Some((Source::File(file), _)) => match file.fill(buffer, room)? {
+                Fill::End => Err((TRUNCATED, Errno::NODATA)),
+                fill => Ok(fill),
+            },
+        }
+    }
+
+    /// The file in front, if that is what comes next.
+    pub(crate) fn next_file(&mut self) -> Option<&mut StoredFile> {
+        match self.next() {
+            Some((Source::File(file), _)) => Some(file),
+            _ => None,
+        }
+    }
+}
+
+impl Connection {
+    /// Sends the front of bytes that lie in memory, and holds back a segment that is not full if more follows at once, so
+    /// that a head leaves together with what it announces.
+    pub(crate) fn send_bytes(&self, bytes: &mut Bytes, is_followed: bool) -> Result<usize, Errno> {
+        let sent = if self.is_socket {
+            let more = if is_followed { SendFlags::MORE } else { SendFlags::empty() };
+            send(&self.descriptor, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL | more)?
+        } else {
+            rustix::io::write(&self.descriptor, bytes)?
+        };
+        bytes.advance(sent);
+        Ok(sent)
+    }
+}

@@ -1,0 +1,332 @@
+//! A stream as a task of the engine, and the handle to it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use rustix::event::epoll::EventFlags;
+use wirepath_engine::{
+    Context, Cost, EndContext, Engine, Event, Handle, Job, Placement, Rate, Task, catch_panic, now_us,
+};
+
+use crate::progress::StreamProgress;
+use crate::stream::{Acted, Port, Stored, Stream, StreamError, StreamStatus};
+
+/// When storage jobs are offered again that the pool had no room for, in microseconds.
+const RETRY_US: u64 = 1000;
+
+/// How a stream is to be run.
+#[derive(Default)]
+pub struct StreamOptions {
+    /// The engine thread, the class and the rate. The rate limits what the stream reads.
+    pub placement: Placement,
+    /// Under [`Policy::Deadline`](wirepath_engine::Policy::Deadline): how long after it became ready the stream should have
+    /// had its turn, in microseconds. Of the streams that are ready, the one with the earliest deadline has the next turn;
+    /// streams without a deadline come last.
+    pub deadline_us: Option<u64>,
+    /// Called once, on the engine thread, when the stream has ended; must not block.
+    pub on_end: Option<Box<dyn FnOnce(StreamEnd) + Send>>,
+}
+
+/// How a stream ended.
+#[derive(Clone, Debug)]
+pub struct StreamEnd {
+    /// The error that ended it, if it did not end well.
+    pub result: Result<(), StreamError>,
+    /// What it had done.
+    pub status: StreamStatus,
+}
+
+/// A stream on an engine thread. Dropping this stops the stream.
+pub struct RunningStream {
+    task: Handle<StreamTask>,
+    ending: Arc<Ending>,
+    progress: Arc<StreamProgress>,
+}
+
+/// Where a stream's end is found.
+#[derive(Default)]
+struct Ending {
+    end: Mutex<Option<StreamEnd>>,
+    has_ended: Condvar,
+}
+
+/// A stream as its engine thread runs it.
+struct StreamTask {
+    stream: Box<Stream>,
+    deadline_us: Option<u64>,
+    /// Storage jobs that the pool had no room for yet.
+    jobs: VecDeque<Job>,
+    /// Who takes the stream back, when no storage job of it runs any more.
+    taker: Option<Sender<Box<Stream>>>,
+    /// The stream is over, but what is being written for it is not: how much that is will be known then.
+    result: Option<Result<(), StreamError>>,
+    on_end: Option<Box<dyn FnOnce(StreamEnd) + Send>>,
+    ending: Arc<Ending>,
+    progress: Arc<StreamProgress>,
+}
+
+impl Stream {
+    /// Starts the stream on an engine (KStreams' `startstream`).
+    pub fn start(self, engine: &Engine, options: StreamOptions) -> RunningStream {
+        let StreamOptions { placement, deadline_us, on_end } = options;
+        let (ending, progress) = (Arc::<Ending>::default(), Arc::new(StreamProgress::new()));
+        let task = StreamTask {
+            stream: Box::new(self),
+            deadline_us,
+            jobs: VecDeque::new(),
+            taker: None,
+            result: None,
+            on_end,
+            ending: Arc::clone(&ending),
+            progress: Arc::clone(&progress),
+        };
+        RunningStream { task: engine.spawn(Box::new(task), placement), ending, progress }
+    }
+}
+
+impl RunningStream {
+    /// Stops the stream (`stopstream`). What was read and has not left is lost; how much that is, the status says that
+    /// [`RunningStream::wait`] returns with [`StreamError::Stopped`]. To lose nothing, [take it back](RunningStream::take_back).
+    pub fn stop(&self) {
+        self.task.stop();
+    }
+
+    /// Takes the stream off its engine thread between two turns, with all that it read and has not sent. Nothing is lost: it
+    /// continues when it is [started](Stream::start) again, on any engine, or [run](Stream::run). Waits for what is being
+    /// written to files. [`StreamOptions::on_end`] is not called.
+    ///
+    /// # Errors
+    /// If the stream is over: how it ended.
+    pub fn take_back(self) -> Result<Stream, Box<StreamEnd>> {
+        let (sender, receiver) = channel();
+        self.task.with(move |task, context| {
+            task.taker = Some(sender);
+            task.give_back_when_idle(context);
+        });
+        receiver.recv().map(|stream| *stream).map_err(|_| Box::new(self.wait()))
+    }
+
+    /// Waits until the stream has ended (`waitstream`).
+    pub fn wait(&self) -> StreamEnd {
+        let mut end = self.ending.end.lock();
+        loop {
+            if let Some(end) = &*end {
+                return end.clone();
+            }
+            self.ending.has_ended.wait(&mut end);
+        }
+    }
+
+    /// Waits until the stream has ended, at most so long.
+    pub fn wait_for(&self, limit: Duration) -> Option<StreamEnd> {
+        let mut end = self.ending.end.lock();
+        self.ending.has_ended.wait_while_for(&mut end, |end| end.is_none(), limit);
+        end.clone()
+    }
+
+    /// Whether the stream has ended.
+    pub fn has_ended(&self) -> bool {
+        self.ending.end.lock().is_some()
+    }
+
+    /// How much the stream moved and when it last did: reading it costs the engine thread nothing. Outlives the handle.
+    pub fn progress(&self) -> &Arc<StreamProgress> {
+        &self.progress
+    }
+
+    /// What the stream did so far. Waits for the engine thread.
+    pub fn status(&self) -> StreamStatus {
+        let (sender, receiver) = channel();
+        // If nobody receives it, nobody needs it.
+        self.with(move |stream| drop(sender.send(stream.status())));
+        receiver.recv().unwrap_or_else(|_| self.wait().status)
+    }
+
+    /// Runs `act` on the engine thread between two turns of the stream, to attach an input for instance. `act` must not block.
+    /// It is not called if the stream is over.
+    pub fn with(&self, act: impl FnOnce(&mut Stream) + Send + 'static) {
+        self.task.with(move |task, context| match catch_panic(|| act(&mut task.stream)) {
+            Ok(()) => task.request_turn(context),
+            Err(message) => task.end_with(Err(StreamError::Panicked(message)), context),
+        });
+    }
+
+    /// Limits what the stream may read, from now on (`setstreamoption`); None is no limit of its own. Of what it has read, no
+    /// more than the new burst counts against the new rate.
+    pub fn set_rate(&self, rate: Option<Rate>) {
+        self.task.with(move |_, context| context.set_rate(rate, now_us()));
+    }
+}
+
+impl Drop for RunningStream {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Task for StreamTask {
+    fn start(&mut self, context: &mut Context<'_>) {
+        match self.stream.watch(context.watcher()) {
+            Ok(()) => self.request_turn(context),
+            Err(error) => self.end_with(Err(error), context),
+        }
+    }
+
+    fn fire(&mut self, context: &mut Context<'_>) {
+        self.submit_storage(context);
+        self.request_turn(context);
+    }
+
+    fn ready(&mut self, event: Event, context: &mut Context<'_>) {
+        let port = Port::of_token(event.token);
+        self.stream.note_ready(port);
+        if event.flags.contains(EventFlags::PRI) {
+            self.stream.note_urgent(port);
+        }
+        if event.flags.contains(EventFlags::ERR) {
+            self.stream.note_broken(port);
+        }
+        self.request_turn(context);
+    }
+
+    /// More is written of the file that the input with this port reads.
+    fn wake(&mut self, token: u64, context: &mut Context<'_>) {
+        self.stream.note_ready(Port(token));
+        self.request_turn(context);
+    }
+
+    fn turn(&mut self, allowance: u64, context: &mut Context<'_>) -> Cost {
+        if self.taker.is_some() || self.result.is_some() {
+            return Cost::default();
+        }
+        let (read_before, _) = self.stream.moved_bytes();
+        let (acted, moved) = self.stream.act(allowance, now_us());
+        let cost = Cost { shared: moved, rated: self.stream.moved_bytes().0 - read_before };
+        let now_us = now_us();
+        self.note_progress(now_us);
+        let remains = self.stream.take_remains();
+        if !remains.is_empty() {
+            context.pool().discard(remains);
+        }
+        match acted {
+            Acted::More | Acted::Wait => {
+                if let Some(look_again_us) = self.stream.look_again_us() {
+                    context.set_timer(now_us + look_again_us);
+                }
+                self.submit_storage(context);
+                if matches!(acted, Acted::More) {
+                    self.request_turn(context);
+                }
+            }
+            Acted::Deliver => context.set_timer(now_us + self.stream.stall_sample_us()),
+            Acted::Ended(result) => self.end_with(result, context),
+        }
+        cost
+    }
+
+    fn note_processor_time(&mut self, used_ns: u64) {
+        self.stream.note_processor_ns(used_ns);
+    }
+
+    fn stop(&mut self, context: &mut Context<'_>) {
+        self.end_with(Err(StreamError::Stopped), context);
+    }
+
+    fn end(mut self: Box<Self>, context: &EndContext<'_>) {
+        self.note_progress(now_us());
+        if let Some(taker) = self.taker.take_if(|_| !self.stream.waits_for_storage()) {
+            self.stream.unwatch();
+            // If nobody waits for it any more, it is dropped.
+            drop(taker.send(self.stream));
+            return;
+        }
+        self.conclude();
+        // Peers see the end at once; closing files and dropping handlers may take long.
+        self.stream.close_connections();
+        context.pool().discard(self);
+    }
+}
+
+impl StreamTask {
+    /// Requests a turn. What is left after a turn is due as if it had come then: a stream with much to do does not delay
+    /// others by that.
+    fn request_turn(&self, context: &mut Context<'_>) {
+        match self.deadline_us {
+            Some(deadline_us) => context.request_turn_by(now_us().saturating_add(deadline_us)),
+            None => context.request_turn(),
+        }
+    }
+
+    /// Shows others how far the stream came.
+    fn note_progress(&self, now_us: u64) {
+        let (bytes_in, bytes_out) = self.stream.moved_bytes();
+        self.progress.note(bytes_in, bytes_out, now_us);
+    }
+
+    /// Gives the pool what may block.
+    fn submit_storage(&mut self, context: &mut Context<'_>) {
+        let task = context.handle::<StreamTask>();
+        let jobs = self.stream.take_storage().map(|storage| {
+            let task = task.clone();
+            Box::new(move || {
+                let stored = storage.run();
+                task.with(move |task, context| task.stored(stored, context));
+            }) as Job
+        });
+        self.jobs.extend(jobs);
+        while let Some(job) = self.jobs.pop_front() {
+            if let Err(job) = context.pool().offer(job) {
+                self.jobs.push_front(job);
+                return context.set_timer(now_us() + RETRY_US);
+            }
+        }
+    }
+
+    /// A storage job is done.
+    fn stored(&mut self, stored: Stored, context: &mut Context<'_>) {
+        let stored = self.stream.stored(stored);
+        match (self.result.take(), stored) {
+            (Some(result), _) => self.end_with(result, context),
+            (None, Err(error)) => self.end_with(Err(error), context),
+            (None, Ok(())) if self.taker.is_some() => self.give_back_when_idle(context),
+            (None, Ok(())) => self.request_turn(context),
+        }
+    }
+
+    /// Gives the stream to who takes it back, unless storage jobs of it still run.
+    fn give_back_when_idle(&mut self, context: &mut Context<'_>) {
+        if !self.stream.waits_for_storage() {
+            context.end();
+        }
+    }
+
+    /// Ends the stream when what is being written for it is written, or could not be: otherwise nobody would know how much
+    /// of it was.
+    fn end_with(&mut self, result: Result<(), StreamError>, context: &mut Context<'_>) {
+        self.submit_storage(context);
+        self.result.get_or_insert(result);
+        if !self.stream.is_writing() {
+            self.taker = None;
+            context.end();
+        }
+    }
+
+    /// Tells whoever waits how the stream ended.
+    fn conclude(&mut self) {
+        let result = self.result.take().unwrap_or(Err(StreamError::Stopped));
+        // A handler that panicked may do so again when it is asked for its report.
+        self.stream.give_back();
+        let status = catch_panic(|| self.stream.status()).unwrap_or_default();
+        let end = StreamEnd { result, status };
+        *self.ending.end.lock() = Some(end.clone());
+        self.ending.has_ended.notify_all();
+        if let Some(on_end) = self.on_end.take()
+            && let Err(message) = catch_panic(|| on_end(end))
+        {
+            tracing::error!(message, "a callback for the end of a stream panicked");
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! How much of a file is written, for readers that follow the writer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use wirepath_engine::Waker;
+
+/// Write progress of a file. A stream that [writes the file](crate::Object::written) advances it; every
+/// [`Part::Following`](crate::Part::Following) is sent as far as that, waits there, and continues when there is more. Any
+/// number of readers follow one writer, each from any offset and at its own speed. No reader delays the writer or another
+/// reader.
+#[derive(Default)]
+pub struct WriteProgress {
+    bytes: AtomicU64,
+    has_failed: AtomicBool,
+    /// Locked once for each piece that is written (up to a megabyte), and by a reader that has caught up.
+    waiting: Mutex<Vec<Waker>>,
+}
+
+impl WriteProgress {
+    /// Progress of a file of which nothing is written.
+    pub fn new() -> Arc<WriteProgress> {
+        Arc::default()
+    }
+
+    /// Bytes from the file's beginning that are written.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Acquire)
+    }
+
+    /// Ends the writing before the file is complete: readers that wait for more, now or later, end with an error.
+    pub fn fail(&self) {
+        self.has_failed.store(true, Ordering::Release);
+        self.wake_readers();
+    }
+
+    /// Advances by `bytes`.
+    pub(crate) fn advance(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Release);
+        self.wake_readers();
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.has_failed.load(Ordering::Acquire)
+    }
+
+    /// Wakes a reader once, when more than `known` bytes are written or the writer has failed. False if that is so
+    /// already.
+    pub(crate) fn wake_beyond(&self, known: u64, waker: Waker) -> bool {
+        let mut waiting = self.waiting.lock();
+        // The writer locks this after it has advanced: what it writes from here on finds the waker.
+        if self.bytes() > known || self.has_failed() {
+            return false;
+        }
+        waiting.push(waker);
+        true
+    }
+
+    fn wake_readers(&self) {
+        self.waiting.lock().drain(..).for_each(|waker| waker.wake());
+    }
+}
+
+impl fmt::Debug for WriteProgress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (bytes, has_failed) = (self.bytes(), self.has_failed());
+        formatter
+            .debug_struct("WriteProgress")
+            .field("bytes", &bytes)
+            .field("has_failed", &has_failed)
+            .finish()
+    }
+}
