@@ -39,3 +39,8 @@ pub use write_progress::WriteProgress;
 
 /// The crate below, for its types that pass through this one.
 pub use wirepath_engine as engine;
+
+/// Compiles and runs the examples of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/streams.md")]
+pub struct Documentation;
